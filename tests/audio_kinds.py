@@ -284,7 +284,8 @@ def _ffmpeg(*options: str) -> Write:
     return partial(with_ffmpeg, options=options)
 
 
-#: Made in tests/heavy alone; the encoders of AMR are in Debian's libavcodec-extra, and not in every PyAV.
+#: Made in tests/heavy alone; the encoders of AMR are in Debian's libavcodec-extra, and not in every
+#: PyAV.
 FFMPEG_KINDS = (
     Kind("AMR", ".amr", _ffmpeg("-c:a", "libopencore_amrnb", "-b:a", "12200"), 8000, 1),
     Kind("AMR in 3GP", ".3gp", _ffmpeg("-c:a", "libopencore_amrnb", "-b:a", "12200"), 8000, 1),

@@ -32,13 +32,12 @@ from nbaudio.reading import open_corpus
 from nbaudio.storage.location import Location
 from nbaudio.storage.workspace import Workspace
 
-os.fsync = lambda _descriptor: (
-    None
-)  # tests do not simulate a power loss, so they need not wait for the disk
+# Tests do not simulate a power loss, so they need not wait for the disk.
+os.fsync = lambda _descriptor: None
 
 
 def pytest_collection() -> None:
-    """Disable the garbage collector: objects of modules and of collected tests stay until the end."""
+    """Disable the garbage collector: objects of modules and collected tests stay until the end."""
     gc.disable()
 
 

@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 
 PWNED = "PWNED"
 
-#: Names of recordings, segments and speakers: places elsewhere, other systems' places, shells, characters that hide or break.
+#: Names of recordings, segments and speakers: places elsewhere, other systems' places, shells,
+#: characters that hide or break.
 NAMES = [
     *(
         "../../PWNED",
@@ -68,7 +69,8 @@ NAMES = [
     ),
 ]
 
-#: What spreadsheets take for something else: formulas, numbers, dates, links, escapes, what no cell can hold.
+#: What spreadsheets take for something else: formulas, numbers, dates, links, escapes, what no cell
+#: can hold.
 CELLS = [
     *(
         "=1+1",

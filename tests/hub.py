@@ -280,7 +280,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         start = int(self.query.get("cursor", ["0"])[0])
         headers = {}
         if start + _PAGE < len(entries):
-            here = f"{self.hub.url}{urlsplit(self.path).path}?recursive={recursive}&cursor={start + _PAGE}"
+            here = (
+                f"{self.hub.url}{urlsplit(self.path).path}"
+                f"?recursive={recursive}&cursor={start + _PAGE}"
+            )
             headers["Link"] = f'<{here}>; rel="next"'
         return self._answer(200, entries[start : start + _PAGE], **headers)
 
@@ -304,7 +307,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _batch(self, name: str) -> None:
         objects = []
-        signed = f"{self.hub.url.replace('127.0.0.1', 'localhost')}/storage/{{}}?X-Amz-Signature={SIGNATURE}"
+        signed = (
+            f"{self.hub.url.replace('127.0.0.1', 'localhost')}/storage/"
+            f"{{}}?X-Amz-Signature={SIGNATURE}"
+        )
         for each in self._json["objects"]:
             actions = {
                 "upload": {"href": signed.format(each["oid"])},
@@ -359,7 +365,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if kind == "lfs":
             oid = hashlib.sha256(data).hexdigest()
             self.hub.objects[oid] = data
-            there = f"{self.hub.url.replace('127.0.0.1', 'localhost')}/storage/{quote(oid)}?X-Amz-Signature={SIGNATURE}"
+            there = (
+                f"{self.hub.url.replace('127.0.0.1', 'localhost')}/storage/"
+                f"{quote(oid)}?X-Amz-Signature={SIGNATURE}"
+            )
             return self._answer(
                 302, Location=there, X_Linked_Size=str(len(data)), X_Linked_Etag=f'"{oid}"'
             )

@@ -1,8 +1,8 @@
 """Functions over the limits of readable code, and the list of those that are tolerated today.
 
-The limits on complexity, branches, local variables, statements and nested blocks are ruff's, with the
-figures of pyproject.toml; that on syntax nodes is counted here. ``tests/offenders.txt`` has a line
-for each function over a limit: file, function, figures. The list may only get shorter:
+The limits on complexity, branches, local variables, statements and nested blocks are ruff's, with
+the figures of pyproject.toml; that on syntax nodes is counted here. ``tests/offenders.txt`` has a
+line for each function over a limit: file, function, figures. The list may only get shorter:
 
     python tests/limits.py    removes functions and lowers figures, after code has become simpler
 """

@@ -16,9 +16,8 @@ class Sitting:
     heard: list[str]
     heard_times: np.ndarray
     lines: list[str] = field(default_factory=list)  # the transcript: sentences as typed
-    numbers: list[int] = field(
-        default_factory=list
-    )  # the sentence of each line, -1 if it was not spoken
+    # The sentence of each line, -1 if it was not spoken.
+    numbers: list[int] = field(default_factory=list)
 
     @property
     def text(self) -> str:

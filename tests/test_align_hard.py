@@ -357,9 +357,8 @@ def test_a_hypothesis_is_no_transcript_of_itself(tmp_path):
     report, segments, _ = run(folder, hypotheses=folder / "t", out=folder / "t" / "W")
     assert segments["document"].unique().to_list() == ["day 1.txt"]
     assert not report.problems
-    again, _, _ = run(
-        folder, hypotheses=folder / "t", out=folder / "t" / "W"
-    )  # W is in both sources
+    # W is in both sources.
+    again, _, _ = run(folder, hypotheses=folder / "t", out=folder / "t" / "W")
     assert not again.problems
     with pytest.raises(InputError, match="no recording with a transcript"):
         run(

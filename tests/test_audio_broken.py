@@ -301,9 +301,8 @@ def test_flac_with_a_damaged_block_length_is_refused(
         path, np.random.default_rng(0).normal(0, 0.1, (2 * rate, channels)), rate, subtype="PCM_16"
     )
     damaged = bytearray(path.read_bytes())
-    damaged[44:47] = bytes(
-        [0, 0, 0x80]
-    )  # the length of the block of comments, behind the 42 bytes of the stream's
+    # The length of the block of comments, behind the 42 bytes of the stream's.
+    damaged[44:47] = bytes([0, 0, 0x80])
     path.write_bytes(damaged)
     with pytest.raises(AudioError, match=r"a\.flac: a header without any sample"):
         probe(path)

@@ -128,9 +128,8 @@ def check_variant(path: Path, variant: Variant, *, windows: int) -> None:
     assert len(whole) == found.num_samples == len(theirs)
     off = np.abs(whole - theirs).max(axis=1)
     if found.codec == "opus":
-        off = off[
-            :-24
-        ]  # FFmpeg puts what its resampler holds back behind the end that the file states
+        # FFmpeg puts what its resampler holds back behind the end that the file states.
+        off = off[:-24]
     first_block = 5 * found.sampling_rate if found.codec in ("aac", "ac3", "eac3") else len(off)
     # FFmpeg's usual decoder of MP2 dithers to 16 bits.
     assert off[:first_block].max() < (1e-4 if found.codec.startswith("mp2") else 1e-5)
@@ -570,9 +569,8 @@ def test_a_broken_packet_spoils_the_windows_that_touch_it_and_no_other(
     with open_recording(path) as recording, open_recording(specimens[name]) as plain:
         for start, stop in ((0, rate), (rate, 2 * rate), (4 * rate, 4 * rate + 9000)):
             off = recording.read(start, stop) - plain.read(start, stop)
-            assert np.abs(off).max() <= (
-                0.1 if start > 3 * rate else 0
-            )  # behind it, AAC's noise is another
+            # Behind it, AAC's noise is another.
+            assert np.abs(off).max() <= (0.1 if start > 3 * rate else 0)
         with pytest.raises(AudioError, match=r"damaged: samples 1\d+ to 1\d+ cannot be decoded"):
             recording.read(int(2.9 * rate), int(3.3 * rate))
 

@@ -34,7 +34,7 @@ def header(text):
 
 
 def run_code(corpus, number):
-    """The names that a block of code of the card defines, run as it stands there, but for the path."""
+    """The names that a block of code of the card defines, run as it is but for the path."""
     blocks = re.findall(
         r"```python\n(.*?)```", (corpus / CARD).read_text(encoding="utf8"), re.DOTALL
     )
@@ -103,11 +103,8 @@ def test_the_first_code_of_the_card_runs_without_torchcodec(
 
 def test_the_header_says_what_is_known(workspace, tmp_path):
     make(workspace, tmp_path / "c", title="Naslov", language="hr, en", license="cc-by-4.0")
-    about = {
-        "title": "Naslov",
-        "language": "hr, en",
-        "licence": "cc-by-4.0",
-    }  # the key of the first corpora
+    # The key of the first corpora.
+    about = {"title": "Naslov", "language": "hr, en", "licence": "cc-by-4.0"}
     assert json.loads((tmp_path / "c/corpus.json").read_text(encoding="utf8"))["about"] == about
     text = (tmp_path / "c" / CARD).read_text(encoding="utf8")
     found = header(text)

@@ -182,7 +182,8 @@ read = shards.read_clips
 
 def dying(clips):
     for number, clip in enumerate(read(clips)):
-        if number == 2 and any(not path.name.startswith(".") for path in Path(out, container).glob("t*/*")):
+        written = Path(out, container).glob("t*/*")
+        if number == 2 and any(not path.name.startswith(".") for path in written):
             os.kill(os.getpid(), signal.SIGKILL)
         yield clip
 

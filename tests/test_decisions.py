@@ -1,4 +1,4 @@
-"""Decisions on single segments, edited in pandas: imported, kept, followed by `select`, withdrawn."""
+"""Decisions on single segments, edited in pandas: imported, kept, obeyed by `select`, withdrawn."""
 
 import numpy as np
 import pandas as pd

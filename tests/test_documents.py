@@ -97,7 +97,8 @@ def test_text_with_signs_of_other_formats_is_plain(text, tmp_path):
 # TEI
 
 TEI = """<?xml version="1.0" encoding="UTF-8"?>
-<TEI xmlns="http://www.tei-c.org/ns/1.0" xml:lang="hr"><teiHeader><title>Sjednica</title><p>Opis</p></teiHeader>
+<TEI xmlns="http://www.tei-c.org/ns/1.0" xml:lang="hr">
+ <teiHeader><title>Sjednica</title><p>Opis</p></teiHeader>
  <text><body><div><head>Naslov</head><note type="speaker">PREDSJEDNIK</note>%s</div></body></text>
 </TEI>"""
 
@@ -106,12 +107,15 @@ def test_turns_of_tei(tmp_path):
     turns = """
       <u who="#Horvat.Ana" xml:id="u1" ana="#chair">
         <seg xml:id="u1.s1">Poštovane   kolege,
-            <note>pljesak</note>nastavljamo<gap reason="inaudible"><desc>šum</desc></gap> dalje.</seg>
+            <note>pljesak</note>nastavljamo<gap
+                reason="inaudible"><desc>šum</desc></gap> dalje.</seg>
         <vocal><desc>smijeh</desc></vocal><kinesic><desc>ustaje</desc></kinesic><incident><desc>zvono</desc></incident>
         <seg>Hvala<lb/>vam.</seg>
       </u>
-      <u who="list.xml#Marić" xml:id="u2">Bez <choice><sic>greske</sic><corr>greške</corr></choice>.</u>
-      <u who="#A #B" xml:id="u3"><seg xml:id="s3">Zajedno.</seg> i dalje</u><u><seg>—</seg><p>Nitko.</p></u>"""
+      <u who="list.xml#Marić"
+          xml:id="u2">Bez <choice><sic>greske</sic><corr>greške</corr></choice>.</u>
+      <u who="#A #B" xml:id="u3"><seg xml:id="s3">Zajedno.</seg> i dalje</u>
+      <u><seg>—</seg><p>Nitko.</p></u>"""
     [document] = documents(tmp_path, TEI % turns)
     assert [(document.text[each.start : each.end], *each[2:4]) for each in document.utterances] == [
         ("Poštovane kolege, nastavljamo dalje.", "Horvat.Ana", "u1.s1"),
@@ -131,10 +135,13 @@ def test_tokens_of_tei(tmp_path):
         <w xml:id="w1" lemma="da" msd="UPosTag=PART" join="right">Da</w><pc xml:id="w2">,</pc>
         <name type="PER"><w>Ana</w>
           <w join="right">Horvat</w></name>
-        <pc join="right">(</pc><w join="right">abych<w xml:id="w5" norm="aby"/><w xml:id="w6" norm="bych"/></w><pc>)</pc>
+        <pc join="right">(</pc><w join="right">abych<w
+          xml:id="w5" norm="aby"/><w xml:id="w6" norm="bych"/></w><pc>)</pc>
         <w join="right"><w>do</w>
-          <w>n't</w></w><pc join="left">…</pc><w>10 000</w><pc join="both">-</pc><w join="right">tak</w><pc>.</pc>
-        <linkGrp targFunc="head argument" type="UD-SYN"><link ana="ud-syn:root" target="#s1 #w1"/></linkGrp>
+          <w>n't</w></w><pc join="left">…</pc><w>10 000</w><pc
+          join="both">-</pc><w join="right">tak</w><pc>.</pc>
+        <linkGrp targFunc="head argument"
+          type="UD-SYN"><link ana="ud-syn:root" target="#s1 #w1"/></linkGrp>
       </s><s><w>Ne</w></s></seg><seg>Bez <gap/> oznaka</seg></u>"""
     assert read(tmp_path, TEI % tokens) == [
         "Da, Ana Horvat(abych) don't… 10 000-tak. Ne",
@@ -202,14 +209,17 @@ def docx(body: str, *, namespace: str = NAMESPACE, name: str = "word/document.xm
 @pytest.mark.parametrize("namespace", [NAMESPACE, STRICT])
 def test_paragraphs_of_word(namespace, tmp_path):
     body = f"""
-      <w:p><w:pPr><w:tabs><w:tab w:val="left" w:pos="720"/></w:tabs></w:pPr>{run("Poštovane ")}{run("kolege")}
+      <w:p><w:pPr><w:tabs><w:tab w:val="left"
+        w:pos="720"/></w:tabs></w:pPr>{run("Poštovane ")}{run("kolege")}
         <w:r><w:tab/><w:t>Hvala</w:t><w:br/><w:t>e</w:t><w:noBreakHyphen/><w:t>mail</w:t></w:r>
         <w:r><w:footnoteReference w:id="1"/></w:r></w:p>
       <w:p/><w:p><w:ins>{run("novo")}</w:ins><w:del><w:r><w:delText>staro</w:delText></w:r></w:del><w:moveFrom>{run("drugdje")}</w:moveFrom></w:p>
       <w:tbl><w:tr><w:tc><w:p>{run("prva")}</w:p></w:tc><w:tc><w:p>{run("druga")}</w:p></w:tc></w:tr></w:tbl>
       <w:p><w:r><w:instrText>PAGE</w:instrText></w:r><w:hyperlink>{run("veza")}</w:hyperlink><w:r><a:t>crtež</a:t></w:r></w:p>
-      <w:p>{run("okvir:")}<mc:AlternateContent><mc:Choice><w:txbxContent><w:p>{run("u okviru")}</w:p></w:txbxContent></mc:Choice>
-        <mc:Fallback><w:txbxContent><w:p>{run("u okviru")}</w:p></w:txbxContent></mc:Fallback></mc:AlternateContent>
+      <w:p>{run("okvir:")}<mc:AlternateContent>
+        <mc:Choice><w:txbxContent><w:p>{run("u okviru")}</w:p></w:txbxContent></mc:Choice>
+        <mc:Fallback><w:txbxContent><w:p>{run("u okviru")}</w:p></w:txbxContent></mc:Fallback>
+        </mc:AlternateContent>
         {run(" dalje")}</w:p>"""
     expected = [
         "Poštovane kolege\tHvala\ne-mail",
@@ -269,7 +279,8 @@ def test_bombs_are_refused_before_and_while_they_grow(tmp_path, monkeypatch):
 
 # Web pages
 
-PAGE = """<!DOCTYPE html><!-- a > b --><html lang="hr"><head><meta charset="%s"><title>Naslov</title>
+PAGE = """<!DOCTYPE html><!-- a > b --><html lang="hr"><head>
+<meta charset="%s"><title>Naslov</title>
 <style>p > a { color: red }</style><script>if (a < b) document.write("<p>ne</p>")</script></head>
 <BODY class=x onload='f("<p>")'><h1>Sjednica</h1><div>Poštovane
  <b>kol</b>ege &amp; drugi<p title="a > b">prvi<br>red<br/> <BR>drugi</p><ul><li>tri<li>četiri</ul>

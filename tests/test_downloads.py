@@ -229,7 +229,8 @@ def test_fetches_a_table_of_addresses_and_checks_it(web, tmp_path, out):
     report = download(tmp_path / "list.csv", out=out, per_second=1000)
     assert report.problems == []
     assert report.facts == {
-        "files": 3, "there_before": 0, "fetched": 3, "failed": 0, "bytes": 900_003, "ledger": str(out / "downloads.jsonl")
+        "files": 3, "there_before": 0, "fetched": 3, "failed": 0, "bytes": 900_003,
+        "ledger": str(out / "downloads.jsonl"),
     }  # fmt: skip
     assert report.warnings == ["1 of the files have no checksum; only their lengths were verified"]
     assert left_behind(out) == ["a.wav", "b 2.wav", "c.wav"]
@@ -358,9 +359,8 @@ def test_pauses_as_seconds_and_dates():
 
     assert pause(Retry_After=" 120 ") == 120
     date = "Sat, 21 Nov 2026 01:00:30 GMT"
-    assert (
-        pause(Retry_After=date, Date="Sat, 21 Nov 2026 01:00:00 GMT") == 30
-    )  # by the server's clock
+    # By the server's clock.
+    assert pause(Retry_After=date, Date="Sat, 21 Nov 2026 01:00:00 GMT") == 30
     assert pause(Retry_After=date, Date="Sat, 21 Nov 2026 02:00:00 GMT") == 0
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
     assert 50 < pause(Retry_After=soon) <= 60
@@ -504,17 +504,16 @@ def test_a_broken_redirect_target_is_continued_there(web, get, out):
 
 
 RAW = [
-    b"", b"hello", b"HTTP/1.1 200 OK\r\n", b"HTTP/9 200\r\n\r\n", (b"HTTP/1.1 999999 "
-b"x\r\n\r\n"), b"\x00\xff" * 2000,
-    b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nabc", (b"HTTP/1.1 200 OK\r\nContent-Length: "
-b"\xb2\r\n\r\nabc"),
-    b"HTTP/1.1 200 OK\r\nContent-Length: 3, 4\r\n\r\nabc", (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: "
-b"chunked\r\n\r\nzz\r\nabc"),
-    b"HTTP/1.1 206 OK\r\nContent-Length: 3\r\n\r\nabc", b"HTTP/1.1 302 Found\r\n\r\n", (b"HTTP/1.1 302 x\r\nLocation: "
-b"http://[\r\n\r\n"),
-    b"HTTP/1.1 302 x\r\nLocation: http://" + b"a" * 300 + b"/\r\n\r\n", (b"HTTP/1.1 200 "
-b"OK\r\n") + (b"A: "
-b"b\r\n") * 200 + b"\r\n",
+    b"", b"hello", b"HTTP/1.1 200 OK\r\n", b"HTTP/9 200\r\n\r\n", b"HTTP/1.1 999999 x\r\n\r\n",
+    b"\x00\xff" * 2000,
+    b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nabc",
+    b"HTTP/1.1 200 OK\r\nContent-Length: \xb2\r\n\r\nabc",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 3, 4\r\n\r\nabc",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc",
+    b"HTTP/1.1 206 OK\r\nContent-Length: 3\r\n\r\nabc", b"HTTP/1.1 302 Found\r\n\r\n",
+    b"HTTP/1.1 302 x\r\nLocation: http://[\r\n\r\n",
+    b"HTTP/1.1 302 x\r\nLocation: http://" + b"a" * 300 + b"/\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200 + b"\r\n",
     b"HTTP/1.1 503 x\r\nRetry-After: Mon, 99 Foo 99999999999999999999 25:61:61 GMT\r\n\r\n",
     b"HTTP/1.1 503 x\r\nRetry-After: " + b"9" * 400 + b"\r\n\r\n",
 ]  # fmt: skip
@@ -718,7 +717,10 @@ def test_parameters_that_cannot_be(get, options):
 
 
 def test_archives_by_name():
-    parts = "dev-clean,dev-other,test-clean,test-other,train-clean-100,train-clean-360,train-other-500,intro-disclaimers"
+    parts = (
+        "dev-clean,dev-other,test-clean,test-other,train-clean-100,train-clean-360,"
+        "train-other-500,intro-disclaimers"
+    )
     wanted, refused = read_list(f"openslr:librispeech:{parts}")
     assert refused == []
     assert [one.url for one in wanted] == [

@@ -142,8 +142,8 @@ def test_new_held_out_segments_share_neither_speaker_nor_sentence_with_the_earli
     report = select(workspace, dev=7, test=0)
     assert report.facts["dev"]["segments"] == 6
     assert (
-        "dev: 7 segments requested, but 6 segments can be filled beside the segments whose split is "
-        "fixed"
+        "dev: 7 segments requested, but 6 segments can be filled beside the segments whose split "
+        "is fixed"
     ) in report.warnings
 
 

@@ -678,7 +678,7 @@ def test_blind_and_other_reviews_are_compared(workspace, tmp_path):
 
 @pytest.mark.slow
 def test_mended_and_removed_faults_do_not_become_a_proof(workspace, tmp_path):
-    """Every tenth segment is wrong; whatever reviewers find wrong is mended, or leaves the source."""
+    """Every tenth segment is wrong; what reviewers find wrong is mended, or leaves the source."""
     bad = set(workspace.segments["segment_id"].to_list()[::10])
     review.export(workspace, out=tmp_path / "one.csv", n=600)
     say(workspace, "one", lambda key: "noise" if key in bad else "ok")
@@ -898,9 +898,8 @@ def test_a_budget_that_favours_bad_speakers_gets_no_claim_from_good_ones(tmp_pat
 def test_each_rule_spends_a_part_of_the_errors_and_keeps_it(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=300)
     say(workspace, "one", lambda _: "ok")
-    assert (
-        evidence(workspace).facts["selection"]["rule"]["number"] == 1
-    )  # nothing is selected: this is no rule yet
+    # Nothing is selected: this is no rule yet.
+    assert evidence(workspace).facts["selection"]["rule"]["number"] == 1
     errors = []
     for least in (0.5, 0.7, 0.8, 0.7):
         select(workspace, min_similarity=least, dev=0, test=0)

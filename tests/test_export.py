@@ -299,8 +299,12 @@ def test_kaldi_keys_are_words_that_sort_by_speaker_and_never_meet(tmp_path_facto
 
 
 def test_kaldi_takes_ids_that_begin_with_their_speaker_as_they_are(workspace, tmp_path):
-    _, tables = kaldi(workspace, tmp_path / "out", segment_id=pl.format("s{}-{}", pl.int_range(pl.len()), "start_sample"),
-                      speaker_id=pl.format("s{}", pl.int_range(pl.len())))  # fmt: skip
+    _, tables = kaldi(
+        workspace,
+        tmp_path / "out",
+        segment_id=pl.format("s{}-{}", pl.int_range(pl.len()), "start_sample"),
+        speaker_id=pl.format("s{}", pl.int_range(pl.len())),
+    )
     assert set(tables["utt2spk"]) == set(workspace.segments["segment_id"])
     assert set(tables["reco2dur"].values()) == {"20", "12.5", "9"}
     assert tables["spk2utt"] == {speaker: key for key, speaker in tables["utt2spk"].items()}

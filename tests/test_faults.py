@@ -350,9 +350,8 @@ def test_clocks_and_dates_mean_nothing(workspace, tmp_path, monkeypatch):
         if path.is_file()
     ]
     for number, path in enumerate(files):
-        os.utime(
-            path, (4e9 - 1e8 * number, 4e9 - 1e8 * number)
-        )  # to come, long ago, and in no order
+        # The times are to come, long ago, and in no order.
+        os.utime(path, (4e9 - 1e8 * number, 4e9 - 1e8 * number))
     backwards = iter(range(2_000_000_000, 0, -1000))
     monkeypatch.setattr("time.time", lambda: float(next(backwards)))
     next((tmp_path / "c/train").iterdir()).unlink()

@@ -138,9 +138,9 @@ def test_new_segments_come_behind_the_old_ones_which_keep_everything(sittings, c
     assert new["decision"].to_list() == ["pending"] * 4
     assert new["end_sample"].to_list() == [11025, 22050, 33075, 96000]
     assert new["similarity"].null_count() == new["split"].null_count() == 4
-    assert {name: report.facts[name] for name in ("segments", "new", "changed", "unchanged", "removed")} == {
-        "segments": 14, "new": 4, "changed": 0, "unchanged": 10, "removed": 0,
-    }  # fmt: skip
+    assert {
+        name: report.facts[name] for name in ("segments", "new", "changed", "unchanged", "removed")
+    } == {"segments": 14, "new": 4, "changed": 0, "unchanged": 10, "removed": 0}
     assert report.facts["recordings_by_status"] == {
         "new": 1,
         "changed": 0,
@@ -241,9 +241,8 @@ def test_unchanged_recordings_are_not_read_again(sittings, bring, probed):
     assert probed == ["s0.wav", "s0.wav"]
     assert report.facts["recordings_by_status"]["unchanged"] == 2
     after = contents(Workspace(sittings / "W"))
-    assert {name for name in before if before[name] != after[name]} == {
-        "recordings.parquet"
-    }  # its time
+    # Its time is another.
+    assert {name for name in before if before[name] != after[name]} == {"recordings.parquet"}
     probed.clear()
     bring()
     assert probed == []
@@ -754,9 +753,8 @@ def test_a_round_after_growth_covers_all_and_joins_the_earlier_one(reviewed, tmp
     assert not [line for line in report.warnings if "could not be drawn" in line]
     assert row["low"] <= 200 / 250 <= row["high"]
     draws = ProofState.load(workspace).draws
-    assert draws.inverse[80:].tolist() == pytest.approx(
-        [170 - n for n in range(60)]
-    )  # 170 were left to draw from
+    # 170 were left to draw from.
+    assert draws.inverse[80:].tolist() == pytest.approx([170 - n for n in range(60)])
     # A second export writes the same sheet; the first one still holds as well.
     for name, n in (("one", 80), ("two", 60)):
         assert review.export(workspace, out=tmp_path / f"{name}.csv", n=n).facts["drawn"] == n

@@ -376,7 +376,7 @@ def does(action: Callable[[], object], *, unless: str | None) -> bool:
 
 
 class History:
-    """Steps in a random order, and versions of the corpus between them, each of which is checked."""
+    """Steps in random order, and versions of the corpus between them, each of which is checked."""
 
     def __init__(self, folder: Path, *, given_splits: bool, kills: bool, number: int):
         random = Random(number)

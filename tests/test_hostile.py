@@ -290,9 +290,8 @@ def test_nobody_waits_for_a_pipe(place, format, name):
         ).problems
     except InputError as error:
         told = [str(error)]
-    assert format == "subtitles" or [
-        line for line in told if "a pipe" in line
-    ]  # it takes files alone
+    # The format of subtitles takes files alone.
+    assert format == "subtitles" or [line for line in told if "a pipe" in line]
 
 
 def test_recordings_that_a_link_brings_are_not_taken_unless_they_are_named(place):
@@ -402,7 +401,7 @@ def members(path):
 
 
 def stored(corpus, container):
-    """All text that the files of a container hold, as far as no library of the field's is needed."""
+    """All text in the files of a container, as far as no library of the field's is needed."""
     files = [path for path in sorted(corpus.rglob("*")) if path.is_file() and path.parent != corpus]
     if container == "parquet":
         return [

@@ -1,4 +1,4 @@
-"""Ingest reads transcripts and recordings exactly, and reports everything that it could not read."""
+"""Ingest reads transcripts and recordings exactly, and reports all that it could not read."""
 
 import json
 import os

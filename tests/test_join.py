@@ -356,9 +356,8 @@ def test_scores_that_were_dropped_are_not_missed(workspace):
     assert "agreement" not in workspace.segments.columns
     nbaudio.score(workspace, hypothesis="a")
     assert workspace.segments["agreement"][0] < 0
-    workspace.save(
-        segments=workspace.segments.drop("asr_text_a", "similarity_a")
-    )  # as withdraw does with emptied columns
+    # As withdraw does with emptied columns.
+    workspace.save(segments=workspace.segments.drop("asr_text_a", "similarity_a"))
     nbaudio.score(workspace)
     assert "agreement" not in workspace.segments.columns
 

@@ -43,9 +43,8 @@ def ingested(tmp_path_factory):
 
     def ingest(name: str) -> tuple[Made, nbaudio.Report, Workspace]:
         if name not in done:
-            fill_times = (
-                tmp_path_factory.mktemp(name) / "place"
-            )  # what is beside it is this test's own
+            # What is beside it is this test's own.
+            fill_times = tmp_path_factory.mktemp(name) / "place"
             made = LAYOUTS[name](fill_times / "source")
             report = nbaudio.ingest(
                 format_of(name),

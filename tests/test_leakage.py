@@ -222,7 +222,7 @@ def test_without_audio_none_is_compared():
 
 @pytest.fixture
 def corpus(make_workspace, tmp_path):
-    """A corpus of four recordings, two of which hold the same audio, one in train and one in test."""
+    """A corpus of four recordings, two with the same audio, one in train and one in test."""
     workspace = make_workspace(
         dict.fromkeys(("one.wav", "two.wav", "three.wav", "four.wav"), (12.0, 16000)), channels=1
     )

@@ -1,4 +1,4 @@
-"""No function is over the limits of readable code, but those on a list that may only get shorter."""
+"""No function is over the limits of readable code, but for a list that may only get shorter."""
 
 import ast
 
@@ -31,10 +31,8 @@ def test_the_list_is_sorted() -> None:
     [
         ("def f(a, b=1):\n    '''Text.'''\n    return a\n", 3),  # Return, Name, Load
         ("def f():\n    pass\n", 1),
-        (
-            "def f():\n    def g():\n        return 1\n",
-            4,
-        ),  # FunctionDef, arguments, Return, Constant
+        # FunctionDef, arguments, Return, Constant.
+        ("def f():\n    def g():\n        return 1\n", 4),
     ],
 )
 def test_nodes_are_those_of_the_body(source: str, nodes: int) -> None:

@@ -76,7 +76,7 @@ ingest parlaspeech asr.json --out B
 withdraw B --speaker s5 --why 'consent withdrawn' --json
 withdraw B --recording day2 --why 'consent withdrawn'
 [list] withdraw B --segments gone.txt --why 'consent withdrawn'
-"""
+"""  # noqa: E501
 
 
 def make_archive(folder: Path) -> None:

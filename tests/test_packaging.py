@@ -419,7 +419,7 @@ def imports(tree):
 
 
 def outside_functions(tree):
-    """The statements that run when the module is imported: everything but the bodies of functions."""
+    """The statements that run when the module is imported: all but the bodies of functions."""
     for node in ast.iter_child_nodes(tree):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield node

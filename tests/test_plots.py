@@ -435,7 +435,8 @@ from nbaudio import plots
 shell = InteractiveShell.instance()
 plot = plots.threshold({str(workspace.path)!r})
 data, _ = shell.display_formatter.format(plot)
-assert data["image/png"][:4] == b"\\x89PNG" and set(data) == {{"image/png", "text/html", "text/plain"}}, set(data)
+assert data["image/png"][:4] == b"\\x89PNG"
+assert set(data) == {{"image/png", "text/html", "text/plain"}}, set(data)
 assert "matplotlib.pyplot" not in sys.modules
 from matplotlib import pyplot
 from matplotlib_inline.backend_inline import configure_inline_support

@@ -172,9 +172,8 @@ def test_a_changed_corpus_replaces_files_in_one_commit(hub, workspace, corpus, t
     assert {hashlib.sha256(old[name]).hexdigest() for name in old} & (
         set(hub.received) - sent
     ) == set()
-    assert set(hub.received.values()) <= {
-        len(data) for data in (*new.values(), *old.values())
-    }  # each object once
+    # Each object once.
+    assert set(hub.received.values()) <= {len(data) for data in (*new.values(), *old.values())}
     assert len(hub.datasets[NAME].commits) == 4
     assert [whole(files) for _, files in hub.datasets[NAME].commits] == [True] * 4
     assert verify(URL, jobs=1, show_progress=False).problems == []

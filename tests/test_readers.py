@@ -380,9 +380,8 @@ def test_what_is_no_table_is_one_error(tmp_path, name, data):
 def test_a_broken_table_is_one_error_or_has_problems(tmp_path_factory, ending, data):
     path = as_file(tmp_path_factory.mktemp("broken") / f"t{ending}")
     whole = bytearray(path.read_bytes())
-    place = data.draw(st.integers(0, 1 << 20)) % len(
-        whole
-    )  # a workbook holds the time, and its size depends on it
+    # A workbook holds the time, and its size depends on it.
+    place = data.draw(st.integers(0, 1 << 20)) % len(whole)
     whole[place : place + data.draw(st.integers(0, 20))] = data.draw(st.binary(max_size=4))
     path.write_bytes(whole)
     try:

@@ -603,7 +603,7 @@ def test_several_reviewers_and_their_agreement(tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["xlsx", "html"])
-def test_segments_that_reviewers_left_undecided_are_a_review_of_their_own_and_an_adjudicator_decides_them(
+def test_segments_that_reviewers_left_undecided_are_a_review_of_their_own_and_an_adjudicator_decides_them(  # noqa: E501
     workspace, tmp_path, ending
 ):
     def label(segment_id):

@@ -54,7 +54,7 @@ def data_of(path):
 def verdict_file(
     page, said, *, to=None, reviewer="ana", saved="2001-01-01T00:00:00.000Z", **changes
 ):
-    """Write the verdict file of a page: `said` has a verdict, or a dict of fields, by segment id."""
+    """Write the verdict file of a page: `said` has a verdict or a dict of fields by segment id."""
     data = data_of(page)
     rows = []
     for clip in data["clips"]:

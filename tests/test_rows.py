@@ -1,4 +1,4 @@
-"""Rows on disk: what is too large for memory gives the same tables, whatever the size of the parts."""
+"""Rows on disk: what is too large for memory gives the same tables, whatever the parts' size."""
 
 import json
 import random
@@ -124,11 +124,8 @@ def test_growth_does_not_depend_on_the_parts(tmp_path, small_parts):
     steps = [
         ("first.jsonl", range(1, 60), {}),
         ("second.jsonl", range(40, 90), {}),  # a further source with some ids of the first
-        (
-            "first.jsonl",
-            range(20, 100),
-            {"note": "x"},
-        ),  # grown, changed, and without its first rows
+        # Grown, changed, and without its first rows.
+        ("first.jsonl", range(20, 100), {"note": "x"}),
     ]
     found = {}
     for size in (1 << 20, 1):

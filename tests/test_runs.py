@@ -475,8 +475,9 @@ def test_failing_cell_is_named_and_what_ran_is_kept(tmp_path, manifest, capsys):
 
 def test_sizes_that_leave_nothing_for_train_are_refused_in_the_first_notebook(tmp_path):
     message = (
-        r"01_ingest, cell \d+: InputError: dev: 2,000 segments and test: 2,000 segments: nothing would "
-        r"be left for train, as 112 segments are usable; .*; run the same command again to continue"
+        r"01_ingest, cell \d+: InputError: dev: 2,000 segments and test: 2,000 segments: nothing "
+        r"would be left for train, as 112 segments are usable; .*; run the same command again to "
+        r"continue"
     )
     with pytest.raises(NbaudioError, match=message):
         run(

@@ -13,9 +13,8 @@ from nbaudio.core.tables import SEGMENTS, WORD_TIMES, conform
 from nbaudio.review.rounds import Round
 from nbaudio.review.sampling import STRATEGIES, anomaly_facts, anomaly_reasons
 
-EVERY = pytest.mark.parametrize(
-    "strategy", [*STRATEGIES, "similarity", "is_odd"]
-)  # the last two are columns
+# The last two are columns.
+EVERY = pytest.mark.parametrize("strategy", [*STRATEGIES, "similarity", "is_odd"])
 
 
 def pool_of(count, seed=1):
@@ -240,7 +239,7 @@ def test_a_column_is_drawn_evenly_over_its_quantiles_equal_values_together_and_n
     )
 
 
-def test_risk_draws_suspicious_segments_more_often_and_a_tenth_at_most_from_outside_of_the_selection():
+def test_risk_draws_suspicious_segments_more_often_and_a_tenth_at_most_from_outside_of_the_selection():  # noqa: E501
     pool = pool_of(4000).with_columns(
         pl.col("similarity").fill_null(1.0), pl.col("risk").fill_null(0.01)
     )

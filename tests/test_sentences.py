@@ -1,4 +1,4 @@
-"""Which texts are the same sentence: one folding for duplicates, leakage, corpus.json and verdicts."""
+"""Which texts are one sentence: one folding for duplicates, leakage, corpus.json and verdicts."""
 
 import json
 import unicodedata

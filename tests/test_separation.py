@@ -179,9 +179,8 @@ def test_precision_by_value_covers_the_truth_of_every_group(workspace, tmp_path)
 
 def test_values_that_many_share_and_the_lack_of_one_are_groups(workspace, tmp_path):
     judge(workspace, tmp_path)
-    best = views.precision_by(workspace, "snr_db").row(
-        -1, named=True
-    )  # without a fault: by the rule of three and a bit
+    # Without a fault: by the rule of three and a bit.
+    best = views.precision_by(workspace, "snr_db").row(-1, named=True)
     assert (best["wrong"], best["high"]) == (0, 1.0)
     assert 1 - 6 / best["reviewed"] < best["low"] < 1 - 3 / best["reviewed"]
     clipped = views.precision_by(workspace, "clipped_share")

@@ -382,9 +382,7 @@ def test_short_segments_have_values_and_none_is_infinite(samples: int) -> None:
                 assert found["silence_share"] in (0.0, 1.0)
 
 
-def test_values_that_need_sound_are_null_in_digital_silence_and_never_null_where_there_is_speech() -> (
-    None
-):
+def test_values_that_need_sound_are_null_in_digital_silence_and_never_null_where_there_is_speech() -> None:  # noqa: E501  # fmt: skip
     silent = of(np.zeros(16000), 16000)
     assert silent["silence_share"] == 1
     assert silent["speech_share"] == 0

@@ -11,8 +11,8 @@ import pytest
 import nbaudio
 
 HEAVY = {
-    "IPython", "av", "ipykernel", "ipywidgets", "joblib", "jupyterlab", "matplotlib", "numpy", "pandas", "polars", "pyarrow",
-    "pydub", "scipy", "soundfile", "soxr",
+    "IPython", "av", "ipykernel", "ipywidgets", "joblib", "jupyterlab", "matplotlib", "numpy",
+    "pandas", "polars", "pyarrow", "pydub", "scipy", "soundfile", "soxr",
 }  # fmt: skip
 
 
@@ -66,7 +66,8 @@ def test_help_wrong_use_and_status_import_neither_tables_nor_audio(tmp_path: Pat
 EXPORTS = """
 import importlib, types
 import nbaudio
-for module in ("proof.evidence", "selection.select", "sources.ingest", "ui.statistics.stats", "corpus.materialize"):
+for module in ("proof.evidence", "selection.select", "sources.ingest", "ui.statistics.stats",
+               "corpus.materialize"):
     importlib.import_module("nbaudio." + module)
 for package in (nbaudio, nbaudio.review):
     for name in package.__all__:

@@ -50,9 +50,8 @@ def test_similarity_is_the_formula(a, b):
 def test_similarity_of_nothing():
     assert text.similarity("", "") == 1
     assert text.similarity("a", "") == text.similarity("", "a") == -1
-    assert (
-        text.similarity("abc", "xyz") == 0
-    )  # Levenshtein.ratio and 1 - edits / longest are 0 here, the next ones part them
+    # Levenshtein.ratio and 1 - edits / longest are 0 here, the next ones part them.
+    assert text.similarity("abc", "xyz") == 0
     assert text.similarity("abcd", "ab") == pytest.approx(1 / 3)
 
 
@@ -279,9 +278,8 @@ def test_score_writes_the_measures_and_keeps_the_rest(workspace):
     assert report.facts["scored"] == 2
     assert report.facts["without_hypothesis"] == 1
     assert report.facts["above_0_8"] == 0
-    assert (
-        report.facts["word_error_rate"] == 1.0
-    )  # two of three words, and one inserted where there are none
+    # Two of three words, and one inserted where there are none.
+    assert report.facts["word_error_rate"] == 1.0
     assert report.facts["odd_characters"] == ["comma , 1", "full stop . 1", "en dash – 1"]
     assert workspace.report("score") == report.to_dict()
     assert not report.warnings

@@ -239,9 +239,8 @@ def test_a_file_of_no_use_is_one_line_that_names_it(
             place = tmp_path / f"{name.replace('/', '_')}{number}"
             shutil.copytree(made, place, copy_function=os.link)
             spoiled = place / name
-            shutil.copy(
-                made / name, copy := spoiled.with_name("copy")
-            )  # no hard link: the others keep theirs
+            # No hard link: the others keep theirs.
+            shutil.copy(made / name, copy := spoiled.with_name("copy"))
             copy.replace(spoiled)
             damage(spoiled)
             monkeypatch.chdir(place)

@@ -1,4 +1,4 @@
-"""MP3 songs to 256 levels of their left channel at 8 kHz by the command line, and back to samples."""
+"""MP3 songs to 256 levels of their left channel at 8 kHz by command line, and back to samples."""
 
 import io
 import json

@@ -231,9 +231,8 @@ def test_saved_form_and_state_are_small():
     assert "&lt;script&gt;" in bundle["text/html"]
     assert "<script" not in bundle["text/html"]
     assert "and 75 more rows" in bundle["text/html"]
-    assert (
-        '<table style="margin-left:0">' in bundle["text/html"]
-    )  # JupyterLab centers other tables of saved widgets
+    # JupyterLab centers other tables of saved widgets.
+    assert '<table style="margin-left:0">' in bundle["text/html"]
     state = {
         name: value for name, value in table.get_state().items() if name not in ("_esm", "_css")
     }

@@ -131,7 +131,7 @@ class _Server(http.server.ThreadingHTTPServer):
 def answers(
     status: int, body: bytes = b"", *, pieces: int = 1, **headers: object
 ) -> Callable[..., None]:
-    """An act: this answer, its body so many times over; chunked unless ``Content_Length`` is given."""
+    """An act: this answer, its body so many times; chunked unless ``Content_Length`` is given."""
     chunked = "Content_Length" not in headers
 
     def act(handler: http.server.BaseHTTPRequestHandler) -> None:

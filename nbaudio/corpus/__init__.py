@@ -1,1 +1,4 @@
-"""Corpora on disk: make them from a workspace (`materialize`), verify them (`verify`), rewrite them (`convert`)."""
+"""Corpora on disk.
+
+`materialize` makes a corpus from a workspace, `verify` checks one, and `convert` rewrites one.
+"""

@@ -1,4 +1,7 @@
-"""Data card: README.md of a corpus, from corpus.json alone, without transcripts, with the header that `datasets` needs."""
+"""Data card: README.md of a corpus, made from corpus.json alone.
+
+It has no transcripts, and begins with the header that `datasets` needs.
+"""
 
 import hashlib
 import json
@@ -24,11 +27,8 @@ from nbaudio.text.characters import DELIMITER, SPECIALS
 CARD = "README.md"
 
 _NO_CHARACTERS = len((DELIMITER, *SPECIALS))
-_ABOUT = {
-    "title": "title",
-    "language": "language",
-    "licence": "license",
-}  # keys of corpus.json since the first version
+# The keys are those of corpus.json since the first version.
+_ABOUT = {"title": "title", "language": "language", "licence": "license"}
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 _LICENSE_ID = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 _SIZES = (
@@ -59,7 +59,7 @@ _FIELDS = {
 def about_of(given: Mapping[str, Any], held: Mapping[str, Any]) -> dict[str, str | None]:
     """Return `title`, `language` and `license` as given, else as in `held` of a base.
 
-    Raise InputError for other than text.
+    Raise InputError if one of them is not text.
     """
     for name, value in given.items():
         if value is not None and not isinstance(value, str):
@@ -102,9 +102,8 @@ def card(info: Mapping[str, Any], *, transcribed: bool) -> str:
     )
     clips = info["parameters"]
     rate = f"{clips['rate']:,} Hz" if clips["rate"] else "the rate of their recordings"
-    readers = container_named(clips["container"]).readers(
-        clips["encoding"]
-    )  # the first does not decode
+    # The first does not decode.
+    readers = container_named(clips["container"]).readers(clips["encoding"])
     decoded = "With torchcodec and PyTorch (`pip install 'nbaudio[datasets]'`), `datasets` decodes:"
     parameters = info["selection"].get("parameters", {})
     selected = [

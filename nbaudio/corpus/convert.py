@@ -1,6 +1,6 @@
 """Convert a corpus to another container.
 
-Copy the bytes of every clip, decode nothing, need no workspace.
+It copies the bytes of every clip, decodes nothing, and needs no workspace.
 """
 
 import shutil
@@ -37,10 +37,10 @@ def convert(
     engine: str | None = "threading",
     show_progress: bool = True,
 ) -> Report:
-    """Write a corpus in another container, or in shards of another size, with the same bytes as `materialize` would.
+    """Write a corpus in another container, or in shards of another size.
 
-    Every clip is verified by its hash while it is copied. After an interruption, the same call
-    resumes.
+    The bytes are those that `materialize` would write. Every clip is verified by its hash while it
+    is copied. After an interruption, the same call resumes.
 
     Args:
         corpus: the folder of a complete corpus.

@@ -1,6 +1,7 @@
-"""Tables of a corpus, none whole in memory.
+"""Tables of a corpus, none of which is whole in memory.
 
-The frozen copy of the workspace's segments, side files, facts of corpus.json.
+They are the frozen copy of the workspace's segments and the side files. Facts of corpus.json are
+taken from them.
 """
 
 import os
@@ -42,7 +43,11 @@ _SOURCE_TEXT = "text_source"
 
 
 def segment_parts(table: Path) -> Iterator[pl.DataFrame]:
-    """Yield `row` from 0, keys, recording, window, channel and decision of all segments in the file of a table."""
+    """Yield all segments in the file of a table, with the columns that cutting needs.
+
+    These are `row`, from 0, the ids of segment, recording and speaker, the window, the channel, the
+    split and the decision.
+    """
     columns = (
         "segment_id",
         "recording_id",
@@ -116,7 +121,10 @@ def check_accepted(workspace: Workspace) -> Counter[str]:
 
 
 def check_text(workspace: Workspace, text: str | None, *, judged: bool) -> None:
-    """Raise InputError unless accepted segments have ``text_<text>``, if `judged` with the words of `text`, formatting aside."""
+    """Raise InputError unless accepted segments have ``text_<text>``.
+
+    If `judged`, it must also have the words of `text`, formatting aside.
+    """
     if text is None:
         return
     table = tables.table_path(workspace)
@@ -175,7 +183,10 @@ def selection_hash(workspace: Workspace, text: str | None) -> str:
 
 
 def freeze_table(workspace: Workspace, target: Path, text: str | None) -> Path:
-    """Copy the current segments table: by a hard link if possible, rewritten if another text ships."""
+    """Copy the current segments table.
+
+    The copy is a hard link if possible. It is rewritten if another text ships.
+    """
     if text is None:
         target.unlink(missing_ok=True)
         with suppress(OSError):
@@ -292,7 +303,10 @@ def side_file(folder: Folder, info: dict[str, Any], name: str) -> Iterator[Path]
 def publish_shards(
     layout: Layout, shards: list[Shard], *, container: str, info: dict[str, Any]
 ) -> None:
-    """Remove other shards, write segments.parquet and the container's side files, and list all in `info`."""
+    """Write segments.parquet and the container's side files, and list all in `info`.
+
+    Shards other than `shards` are removed.
+    """
     order = ordered_splits(shard.split for shard in shards)
     shards = sorted(
         shards, key=lambda shard: (order.index(shard.split), version_of(shard.name), shard.name)

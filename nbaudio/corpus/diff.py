@@ -35,7 +35,10 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True)
 class _Side:
-    """Rows of kept segments (`_ROWS`) and of others (`_OUT`), tombstones, and facts of a corpus or a workspace."""
+    """Rows, tombstones and facts of a corpus or a workspace.
+
+    `parts` yields rows of kept segments (`_ROWS`) with rows of others (`_OUT`).
+    """
 
     name: str
     num_rows: int
@@ -76,7 +79,9 @@ class _Sum:
 
 
 def diff(a: str | Path, b: str | Path) -> Report:
-    """Report what differs between two corpora, two workspaces, or one of each, in folders or at URLs.
+    """Report what differs between two corpora, two workspaces, or one of each.
+
+    They may be in folders or at URLs.
 
     Args:
         a: the earlier one.
@@ -253,7 +258,7 @@ def _workspace(workspace: Workspace) -> _Side:
 def _changes(*, comparable: bool) -> dict[str, pl.Expr]:
     """Return whether text, bounds and audio differ.
 
-    Audio by the recordings' hashes, else by clips of equal format and bounds.
+    Audio is compared by the hashes of recordings, else by clips of equal format and bounds.
     """
 
     def differ(name: str) -> pl.Expr:
@@ -270,7 +275,10 @@ def _changes(*, comparable: bool) -> dict[str, pl.Expr]:
 
 
 def _reasons(rows: pl.DataFrame, other: _Side, out: pl.DataFrame, default: str) -> pl.Series:
-    """Return why each segment is not in `other`: its rule there, or the reason of its withdrawal."""
+    """Return why each segment is not in `other`.
+
+    The reason is that of its withdrawal, or its rule there, or else `default`.
+    """
     why = rows.select("segment_id").join(
         out.unique("segment_id"), on="segment_id", how="left", maintain_order="left"
     )
@@ -288,7 +296,10 @@ def _grouped(rows: pl.DataFrame, reasons: pl.Series) -> pl.DataFrame:
 
 
 def _table(name: str, reasons: Mapping[str, Sequence[pl.DataFrame]]) -> dict[str, Any]:
-    """Return a table of reasons as a fact, with some of their segments; nothing without segments."""
+    """Return a table of reasons as a fact, with some of their segments.
+
+    Without segments, there is no fact.
+    """
     groups = pl.concat(reasons[name]).group_by("reason")
     examples = pl.col("examples").explode().sort().head(_EXAMPLES)
     counted = groups.agg(

@@ -1,4 +1,7 @@
-"""Files of a corpus folder, validation of corpus.json, and the claim that keeps a folder to one corpus and one run."""
+"""Files of a corpus folder, validation of corpus.json, and the claim on a folder.
+
+The claim keeps a folder to one corpus and one run.
+"""
 
 import hashlib
 import os
@@ -34,7 +37,8 @@ SHARD_NAME = re.compile(
 class Layout:
     """A corpus that is being written.
 
-    Its folder, the local folder of an unfinished run, and where a finished run's log goes.
+    The layout is its folder, the local folder of an unfinished run, and where the log of a finished
+    run goes.
     """
 
     folder: Folder
@@ -43,7 +47,10 @@ class Layout:
 
     @classmethod
     def at(cls, out: str | Path, workspace: Path | None = None) -> "Layout":
-        """Return the layout of the corpus at a path or URL, made from a workspace, which keeps the log of a finished run."""
+        """Return the layout of the corpus at a path or URL.
+
+        The workspace that it is made from keeps the log of a finished run.
+        """
         where = str(folder_at(out)).rstrip("/")
         name = where.rpartition("/")[2]
         key = hashlib.sha256(where.encode()).hexdigest()[:16]
@@ -57,7 +64,10 @@ class Layout:
         return str(self.folder)
 
     def record(self, shard: str, suffix: str = ".json") -> Path:
-        """Return the path of a shard's record, or of another file about it, while the corpus is made."""
+        """Return the path of a shard's record, or of another file about it.
+
+        These files exist while the corpus is made.
+        """
         return self.work / f"{shard.replace('/', '.')}{suffix}"
 
     @property
@@ -87,7 +97,7 @@ class Layout:
             yield held == CORPUS_JSON
 
     def _claimed_by(self, identity: dict[str, Any]) -> str | None:
-        """Return the file that identifies the folder as this corpus; None if the folder is empty."""
+        """Return the file that identifies the folder as this corpus; None if it is empty."""
         held = next((name for name in (CORPUS_JSON, IDENTITY) if self.folder.exists(name)), None)
         if held:
             found = read_object(self.folder, held).get("identity", {})
@@ -116,7 +126,7 @@ class Layout:
     def _claim_address(self, identity: dict[str, Any]) -> None:
         """Claim an address, which has no locks, for this workspace, whose next run goes on.
 
-        Else raise ExistsError.
+        Raise ExistsError if another workspace has claimed it.
         """
         mine = self.work / "claim.json"
         if not mine.exists():
@@ -148,7 +158,10 @@ def shard_names(folder: Folder) -> set[str]:
 
 
 def _object(**fields: Any) -> Any:
-    """Return the type of an object with these fields; one whose type is in a tuple may be absent."""
+    """Return the type of an object with these fields.
+
+    A field whose type is in a tuple may be absent.
+    """
     described = [
         (key, *kind, None) if isinstance(kind, tuple) else (key, kind)
         for key, kind in fields.items()
@@ -161,9 +174,8 @@ _dict_of = dict.__class_getitem__
 _SplitName = Annotated[str, msgspec.Meta(pattern=r"^[^\W\d]\w{0,63}$")]
 
 
-_ABOUT = [
-    (key, str | None, None) for key in ("title", "language", "licence")
-]  # keys in corpora since the first version
+# Corpora have had these keys since the first version.
+_ABOUT = [(key, str | None, None) for key in ("title", "language", "licence")]
 _About = msgspec.defstruct("_About", _ABOUT, forbid_unknown_fields=True)
 _CorpusInfo = _object(
     nbaudio=str,
@@ -194,7 +206,7 @@ _CorpusInfo = _object(
 def read_corpus_info(folder: Folder) -> dict[str, Any]:
     """Read corpus.json, which may come from anywhere, and validate the types of what nbaudio uses.
 
-    Keep further keys.
+    Further keys are kept.
     """
     info = read_object(folder, CORPUS_JSON)
     try:
@@ -208,7 +220,10 @@ def read_corpus_info(folder: Folder) -> dict[str, Any]:
 
 @contextmanager
 def intact_table(folder: Folder, info: Mapping[str, Any], name: str) -> Iterator[Path]:
-    """Yield a table of a corpus on this machine; raise InputError if it is not as it was written."""
+    """Yield a table of a corpus on this machine.
+
+    Raise InputError if it is not as it was written.
+    """
     with folder.local(name) as path:
         if sha256_file(path) != info["tables"][name]:
             raise InputError(

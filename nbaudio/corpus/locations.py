@@ -1,6 +1,6 @@
 """Places of clips in the shards of a corpus, and the check of a clip's bytes.
 
-Without polars, as every stream imports it.
+The module does not import polars, as every stream imports it.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _MAX_CLIP_BYTES = 1 << 32
 def verified_clip(data: bytes | memoryview, sha256: str) -> bytes | memoryview | None:
     """Return the clip with these bytes, or with these levels if a container stores levels alone.
 
-    None if its hash differs.
+    Return None if its hash differs.
     """
     if hashlib.sha256(data).hexdigest() == sha256:
         return data
@@ -35,7 +35,7 @@ def verified_clip(data: bytes | memoryview, sha256: str) -> bytes | memoryview |
 
 
 def check_locations(folder: Folder, segments: pa.Table) -> None:
-    """Raise `InputError` if a clip of segments.parquet has no shard, hash, or possible byte range."""
+    """Raise InputError if a clip of segments.parquet has no shard, hash or possible byte range."""
     table = f"{folder}/segments.parquet"
     if missing := [name for name in PLACES if name not in segments.column_names]:
         raise InputError(f"{table}: the column {missing[0]} is missing; is {folder} a corpus?")

@@ -67,7 +67,11 @@ class _Run:
 
 
 class _Cut(NamedTuple):
-    """The clips by shard, shards that are kept from the base, `segment_id` and `detail` of failures, number of clips cut."""
+    """Result of cutting.
+
+    The fields are the clips by shard, the shards that are kept from the base, `segment_id` and
+    `detail` of failures, and the number of clips cut.
+    """
 
     shards: plan.ShardPlan
     kept: list[Shard]

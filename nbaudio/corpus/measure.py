@@ -1,6 +1,6 @@
 """The command `measure`.
 
-Write what the samples of each segment say about it as columns, such as `snr_db` and `cut_end`.
+It writes what the samples of each segment say about it as columns, such as `snr_db` and `cut_end`.
 """
 
 import shlex
@@ -54,7 +54,10 @@ def measure(
     beam_options: str = "",
     show_progress: bool = True,
 ) -> Report:
-    """Measure the audio of all segments, selected or not, and write the columns of `nbaudio.core.tables.SIGNALS`.
+    """Measure the audio of all segments, selected or not.
+
+    The measures are the columns of `nbaudio.core.tables.SIGNALS`, which are written to the
+    workspace.
 
     Each recording is read once, in order, at its own rate. Values are the same for any number of
     jobs and any engine. They are kept by recording, window and channel: after a kill or growth, the

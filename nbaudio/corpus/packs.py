@@ -43,7 +43,7 @@ Window = tuple[str, int, int, str]  # of `Source.windows`
 class CutResult(NamedTuple):
     """The outcome of a cut task.
 
-    Seconds of audio, and by clip key why clips failed, and texts or signals of others.
+    It has the seconds of audio and, by clip key, why clips failed, and texts or signals of others.
     """
 
     seconds: float
@@ -79,7 +79,7 @@ def _results(
 ) -> Iterator[CutResult]:
     """Yield the results of tasks.
 
-    A recording that kills its worker fails, as any other bad recording.
+    A recording that kills its worker fails, like any other bad recording.
     """
     waiting = iter(tasks)
     while True:
@@ -173,7 +173,10 @@ def _signals_of(recording: Recording, source: Source, window: Window) -> dict[st
 
 
 def _index_bytes(index: Sequence[tuple[str, int, int, int, str]]) -> bytes:
-    """Return the index, a JSON list of [key, offset, length, samples, sha256] of each clip, and the trailer."""
+    """Return the index of a pack and the trailer.
+
+    The index is a JSON list of [key, offset, length, samples, sha256] of each clip.
+    """
     encoded = json.dumps(index, separators=(",", ":")).encode()
     return encoded + _TRAILER.pack(len(encoded), hashlib.sha256(encoded).digest(), _MAGIC)
 
@@ -183,7 +186,7 @@ def task_windows(
 ) -> Iterator[tuple[str, Result]]:
     """Yield clip keys of a task with what `use` returns.
 
-    Add why others fail, also those of a file that changed meanwhile.
+    Add to `failures` why others fail, also those of a file that changed meanwhile.
     """
     for source in task.sources:
         yield from _source_windows(source, use, failures)
@@ -274,7 +277,7 @@ def indexes(packs: LocationLike) -> Iterator[pl.DataFrame]:
 def short_keys(keys: pl.Series) -> NDArray[np.uint64]:
     """Return the first 64 bits of clip keys, which tell them apart in 8 bytes each.
 
-    0 for other texts.
+    Other texts become 0.
     """
     return (
         keys.str.head(16)

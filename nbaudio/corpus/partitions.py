@@ -1,6 +1,6 @@
 """Tables larger than memory, on disk.
 
-Rows by bucket, frames one after the other, and Parquet files that come in parts.
+They are rows by bucket, frames one after the other, and Parquet files that come in parts.
 """
 
 from collections.abc import Iterable, Iterator
@@ -48,7 +48,7 @@ class Buckets:
     def add_by_key(self, rows: pl.DataFrame) -> None:
         """Add rows by their `clip_key`.
 
-        Those with equal keys are in one bucket, of any two tables for equally many rows.
+        Rows with equal keys are in the same bucket, also in two tables for equally many rows.
         """
         place = (
             pl.col("clip_key")

@@ -1,4 +1,7 @@
-"""Plan of a corpus: clip keys, tasks that cut windows into packs of clips, and the shard of each clip. Audio is not read."""
+"""Plan of a corpus, made without reading audio.
+
+It has clip keys, tasks that cut windows into packs of clips, and the shard of each clip.
+"""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,10 +52,8 @@ _FACTS = (
 # memory
 _ROWS = 20_000
 _WINDOW = ("clip_key", "recording_id", "start_sample", "end_sample")
-OUTSIDE, KEPT = (
-    -1,
-    -2,
-)  # numbers of shards: of rows that are in no shard, and in one that is kept from another corpus
+# Numbers of shards: of rows that are in no shard, and in one that is kept from another corpus.
+OUTSIDE, KEPT = -1, -2
 # Columns of the clips of a shard: the row in the segments table, facts, and where the bytes are.
 _CLIP = (
     "row",
@@ -73,7 +74,8 @@ _CLIP_OVERHEAD_BYTES = 2048  # metadata and headers of a clip in a shard, for si
 class ClipFormat:
     """Format of the clips.
 
-    Rate in Hz (None keeps the recording's), channel of segments that name none, encoding.
+    It is the rate in Hz (None keeps that of the recording), the channel of segments that name none,
+    and the encoding.
     """
 
     rate: int | None
@@ -83,21 +85,26 @@ class ClipFormat:
 
 RECOGNIZED = ClipFormat(16000, "mix", "wav")
 RECOGNIZED_FOLDER = "recognized"
-"""Format of the clips that recognizers get, and the folder of a workspace that keeps their texts by the keys of these clips."""
+"""Format of the clips that recognizers get, and the folder of a workspace that keeps their texts.
+
+The texts are kept by the keys of these clips.
+"""
 
 
 @dataclass(frozen=True)
 class Source:
-    """One recording, what is known of its file since it was ingested, and the windows to cut from it, in order."""
+    """One recording and the windows to cut from it, in order.
+
+    The other fields hold what is known of its file since it was ingested.
+    """
 
     path: Location
     num_samples: int
     sha256: str | None
     num_bytes: int | None
     version: str | int | None
-    windows: tuple[
-        tuple[str, int, int, str], ...
-    ]  # clip key, first sample, one past the last, channel
+    # Each: clip key, first sample, one past the last, channel.
+    windows: tuple[tuple[str, int, int, str], ...]
 
 
 @dataclass(frozen=True)
@@ -110,7 +117,10 @@ class CutTask:
 
 
 def recording_facts(recordings: pl.DataFrame) -> pl.DataFrame:
-    """Return `recording_id` and the columns of recordings that planning needs, null where missing."""
+    """Return `recording_id` and the columns of recordings that planning needs.
+
+    Columns that are missing are null.
+    """
     return recordings.select(
         "recording_id",
         *(name if name in recordings else pl.lit(None).alias(name) for name in _FACTS),
@@ -118,7 +128,10 @@ def recording_facts(recordings: pl.DataFrame) -> pl.DataFrame:
 
 
 def with_audio_parts(workspace: Workspace) -> Iterator[pl.DataFrame]:
-    """Yield `row`, key, recording, window, channel and decision of the segments that can be cut, whatever their text."""
+    """Yield the segments that can be cut, whatever their text.
+
+    The columns are `row`, key, recording, window, channel and decision.
+    """
     recordings = workspace.recordings
     names = ("segment_id", "recording_id", "start_sample", "end_sample", "decision")
     rules = {
@@ -175,7 +188,7 @@ def clip_keys(segments: pl.DataFrame, facts: pl.DataFrame, clip_format: ClipForm
 class Windows:
     """What to cut, each clip once, by recording and position.
 
-    Frames on disk, and how many `segments` and `seconds` they are.
+    They are frames on disk; `segments` and `seconds` are their amounts.
     """
 
     def __init__(
@@ -187,7 +200,10 @@ class Windows:
         folder: Path,
         most: int,
     ) -> None:
-        """List the windows of at most so many segments, of which those with the same clip are in the same frame of `missing`."""
+        """List the windows of at most `most` segments.
+
+        Segments with the same clip must be in the same frame of `missing`.
+        """
         self.segments = 0
         self.seconds = 0.0
         self._folder = folder / "windows"
@@ -235,7 +251,7 @@ def cut_tasks(
 ) -> Iterator[CutTask]:
     """Make the cut tasks of windows, the longest of a frame first so that workers end together.
 
-    `used` gets those of each.
+    `used` gets the windows of each task.
     """
     archived = facts.clear()
     if is_in_archive(audio_root):
@@ -280,14 +296,20 @@ def cut_tasks(
 
 
 def _bin(seconds: pl.Expr, wanted: float) -> pl.Expr:
-    """The number of the bin of `wanted` seconds that each row begins in, with all rows end to end."""
+    """Return the number of the bin of `wanted` seconds in which each row begins.
+
+    The rows are laid end to end.
+    """
     return ((seconds.cum_sum() - seconds) // wanted).cast(pl.Int64)
 
 
 def _tar_cut_tasks(
     windows: pl.DataFrame, facts: pl.DataFrame, audio_root: Remote, packs: Location
 ) -> Iterator[CutTask]:
-    """Make cut tasks that hold the recordings' bytes, in the order of a compressed tar, read once up to the last one wanted."""
+    """Make cut tasks that hold the bytes of the recordings of a compressed tar.
+
+    They are in the order of the tar, which is read once, up to the last recording wanted.
+    """
     ordered = windows.join(facts, on="recording_id", how="left", maintain_order="left").sort(
         "path", maintain_order=True
     )
@@ -337,7 +359,10 @@ def _source_of(windows: pl.DataFrame, audio_root: Location) -> Source:
 
 @dataclass(frozen=True)
 class ShardLimits:
-    """Target bytes of a shard, or the number of shards of each split, and how many consecutive segments stay together."""
+    """Target bytes of a shard, or the number of shards of each split.
+
+    `window` is how many consecutive segments stay together.
+    """
 
     shard_size: int
     shard_count: int | None = None
@@ -350,7 +375,10 @@ class ShardLimits:
 
 
 def assign_windows(segments: pl.DataFrame, size: int, *, label: str = "") -> pl.DataFrame:
-    """Add `window`, up to `size` consecutive segments of a recording and split, and `position` in it."""
+    """Add the window of each segment and its `position` in it.
+
+    A `window` is up to `size` consecutive segments of a recording and split.
+    """
     number = pl.int_range(pl.len()).over("split", "recording_id")
     name = pl.format("{}{} {}", "recording_id", pl.lit(label), number // size)
     order = ("split", "recording_id", "start_sample", "end_sample", "segment_id")
@@ -363,7 +391,10 @@ def assign_windows(segments: pl.DataFrame, size: int, *, label: str = "") -> pl.
 def windows_on_disk(
     parts: Iterable[pl.DataFrame], size: int, *, folder: Path, most: int, label: str = ""
 ) -> Iterator[pl.DataFrame]:
-    """Do the same as `assign_windows`, nothing if `size` is 1, for at most so many segments, in frames; their order changes."""
+    """Do the same as `assign_windows` for at most `most` segments in frames, on disk.
+
+    The order of the segments changes. If `size` is 1, the frames are yielded as they are.
+    """
     if size == 1:
         yield from parts
         return
@@ -375,7 +406,10 @@ def windows_on_disk(
 
 
 def short_windows(segments: pl.DataFrame | pl.LazyFrame, size: int) -> list[str]:
-    """Return a note if recordings have fewer segments in their `split` than windows of this `size` need; empty otherwise."""
+    """Return a note if recordings have fewer segments in a `split` than a window of this `size`.
+
+    Otherwise the list is empty.
+    """
     if size == 1:
         return []
     lengths = (
@@ -405,9 +439,8 @@ class ShardPlan:
         self.folder = folder
         self._path = folder / "shards.arrows"
         self.shards: list[tuple[str, int]] = []
-        self.shard_of = np.full(
-            num_rows, OUTSIDE, dtype=np.int32
-        )  # by row of the segments table; or `KEPT`
+        # By row of the segments table; or `KEPT`.
+        self.shard_of = np.full(num_rows, OUTSIDE, dtype=np.int32)
 
     def add(self, clips: pl.DataFrame, name: str = "") -> None:
         """Add a shard with these clips, in order.
@@ -431,7 +464,7 @@ class ShardPlan:
     ) -> None:
         """Add shards of windows or clips in the order of a hash, divided at equal bytes.
 
-        `expected` is the most of each split.
+        `expected` is how many clips each split has at most.
         """
         splits = sorted(expected)
         counts = [-(-expected[split] // BUCKET_ROWS) for split in splits]
@@ -504,7 +537,7 @@ class ShardPlan:
 def digest(parts: Iterable[pl.DataFrame]) -> str:
     """Hash a table that comes in parts.
 
-    Hex SHA-256 of its column names and its rows in order as JSON lines.
+    Return the hex SHA-256 of its column names and of its rows, in order, as JSON lines.
     """
     state = hashlib.sha256()
     for number, part in enumerate(parts):

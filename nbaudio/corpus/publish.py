@@ -1,6 +1,6 @@
 """Publish a corpus as a dataset on the Hugging Face Hub.
 
-Changed files only, and a new version in one commit.
+Only changed files are sent, and a new version is one commit.
 """
 
 import re
@@ -37,11 +37,12 @@ def publish(
     dry_run: bool = False,
     show_progress: bool = True,
 ) -> Report:
-    """Upload a finished corpus to a dataset on the Hugging Face Hub, which is created if it does not exist.
+    """Upload a finished corpus to a dataset on the Hugging Face Hub.
 
-    Files that the dataset already has are not sent; those of an earlier version that the corpus no
-    longer has are removed. The token is the one that huggingface_hub finds: HF_TOKEN, or that of
-    ``hf auth login``. If it is killed, the same call resumes.
+    The dataset is created if it does not exist. Files that it already has are not sent; those of an
+    earlier version that the corpus no longer has are removed. The token is the one that
+    huggingface_hub finds: HF_TOKEN, or that of ``hf auth login``. If it is killed, the same call
+    resumes.
 
     Args:
         corpus: the folder, with a license (`materialize(license=...)`).
@@ -221,7 +222,7 @@ def _batches(
 ) -> Iterator[tuple[dict[str, Upload], bool]]:
     """Yield the files of each commit, and whether it is the last.
 
-    The first version's shards come in several, tables last.
+    The shards of a first version come in several commits, the tables in the last one.
     """
     early = {name: each for name, each in changed.items() if is_new and SHARD_NAME.fullmatch(name)}
     names = list(early)

@@ -1,4 +1,7 @@
-"""Write shards: copy clips from packs into a container, with a record of each shard that a later run can keep."""
+"""Write shards: copy clips from packs into a container.
+
+Each shard has a record, by which a later run can keep it.
+"""
 
 import json
 import shutil
@@ -28,25 +31,14 @@ from nbaudio.engine import RunTasks
 from nbaudio.storage.location import Location, location
 from nbaudio.storage.network import RemoteNotFoundError
 
-CLIP_FACTS = (
-    "num_samples",
-    "sampling_rate",
-    "duration_s",
-    "window",
-)  # of a clip, beside the metadata of its segment
-LOCATION = (
-    "audio_sha256",
-    "shard",
-    "offset",
-    "length",
-)  # columns of a corpus's table that are not copied to another corpus
+# Facts of a clip, beside the metadata of its segment.
+CLIP_FACTS = ("num_samples", "sampling_rate", "duration_s", "window")
+# Columns of a corpus's table that are not copied to another corpus.
+LOCATION = ("audio_sha256", "shard", "offset", "length")
 
 _SHARD = "\0shard"
-_RECORD = (
-    ".json",
-    ".parquet",
-    ".sent",
-)  # files about a shard: its record, the rows of its clips, its version in a store
+# Files about a shard: its record, the rows of its clips, its version in a store.
+_RECORD = (".json", ".parquet", ".sent")
 Rows = Callable[[pl.DataFrame], pl.DataFrame]
 # Hugging Face recommends smaller files; a reader holds or fetches one shard at a time, and a failed
 # transfer repeats it.
@@ -201,7 +193,10 @@ def write_shards(
 
 
 def _partition_rows(table: Path, plan: ShardPlan, conformed: Rows) -> Buckets:
-    """Divide the rows of the segments table, in one pass, into buckets of whole consecutive shards."""
+    """Divide the rows of the segments table into buckets of whole consecutive shards.
+
+    The table is read in one pass.
+    """
     lengths = np.array([length for _, length in plan.shards], dtype=np.int64)
     buckets = Buckets(plan.folder / "rows", int(lengths.sum()))
     group = pl.Series(np.append((np.cumsum(lengths) - 1) // BUCKET_ROWS, -1))
@@ -218,7 +213,10 @@ def _partition_rows(table: Path, plan: ShardPlan, conformed: Rows) -> Buckets:
 def _tasks(
     layout: Layout, plan: ShardPlan, groups: Buckets, records: Location | None
 ) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Yield each shard's name and clips once its rows of the segments table are in a file of their own."""
+    """Yield the name and the clips of each shard.
+
+    By then, its rows of the segments table are in a file of their own.
+    """
     clips = plan.clips()
     for group in range(groups.count):
         for rows in (
@@ -271,7 +269,10 @@ def write_record(
 
 
 def shard_advice(shards: Sequence[Shard]) -> str:
-    """Return for how many readers the shards of train suffice, and how many shards more readers need; empty without train."""
+    """Return advice on the number of shards of train; empty if there are none.
+
+    It says for how many readers they suffice, and how many shards more readers need.
+    """
     sizes = [shard.num_bytes for shard in shards if shard.split == "train"]
     if not sizes:
         return ""

@@ -1,4 +1,7 @@
-"""Progress of a corpus that is being made; works from any process, also after the run was killed."""
+"""Progress of a corpus that is being made.
+
+It is read from any process, also after the run was killed.
+"""
 
 import shlex
 from datetime import timedelta

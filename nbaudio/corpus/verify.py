@@ -1,6 +1,6 @@
 """Verify a corpus from its bytes up.
 
-Every file, every clip, every number, and that the splits share nothing.
+It checks every file, every clip, every number, and that the splits share nothing.
 """
 
 import hashlib
@@ -69,7 +69,8 @@ def verify(
 ) -> Report:
     """Check a corpus from its bytes up.
 
-    Shards and tables by hash, every clip by decoding it, counts, hours, ids and splits.
+    Shards and tables are checked by hash, and every clip by decoding it; then counts, hours, ids
+    and splits.
 
     Args:
         corpus: the folder, or its URL: then each shard is downloaded, checked and removed.
@@ -177,7 +178,10 @@ def _report(folder: Folder, site: EngineLocation, *, show: bool) -> Report:
 def _check_lists(
     folder: Folder, info: dict[str, Any], segments: Path
 ) -> tuple[dict[str, tuple[int, int]], list[str], list[str]]:
-    """Return the first row of each shard and the one after its last, problems, and files that corpus.json does not list."""
+    """Return the rows of each shard, problems, and files that corpus.json does not list.
+
+    The rows of a shard are the first one and the one after the last.
+    """
     shards = info["shards"]
     names = {shard["name"] for shard in shards}
     known = {CORPUS_JSON, CARD, *info["tables"], *names}
@@ -253,7 +257,8 @@ def _check_shards(
 ) -> tuple[list[str], int]:
     """Decode every clip.
 
-    Return problems, and how many were `decoded`, by row: a hash of the samples as `_DECODED`.
+    Return problems, and how many clips were decoded. `decoded` gets a hash of the samples of each,
+    by row, as `_DECODED`.
     """
     check = partial(_check_shard, folder, info["parameters"]["encoding"])
     path, places = table
@@ -293,7 +298,10 @@ def _wrong_size(name: str, found: int, wanted: int | None) -> str | None:
 def _check_numbers(
     info: dict[str, Any], segments: Path, rejected: Path
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Return the amounts of each split, and where corpus.json and the rules of tables say otherwise."""
+    """Return the amounts of each split, and the problems found.
+
+    A problem is where corpus.json or the rules of tables say otherwise.
+    """
     problems = []
     splits = amounts_by_split(segments)
     for split in ordered_splits([*info["splits"], *splits]):
@@ -351,7 +359,10 @@ def _duplicates(paths: Iterable[Path], hashes: pl.Series) -> list[str]:
 def _check_splits(
     segments: Path, info: dict[str, Any], decoded: Buckets, target: Path
 ) -> tuple[dict[str, int], list[str]]:
-    """Return what the splits share by transcripts and decoded samples, and where corpus.json says otherwise."""
+    """Return what the splits share by transcripts and decoded samples, and the problems found.
+
+    A problem is where corpus.json says otherwise.
+    """
 
     def parts() -> Iterator[pl.DataFrame]:
         columns = ("segment_id", "split", "text", *grouping_columns(info.get("selection", {})))
@@ -389,7 +400,10 @@ def _check_splits(
 def _check_shard(
     folder: Folder, encoding: str, task: tuple[dict[str, Any], pl.DataFrame]
 ) -> tuple[list[str], pl.DataFrame]:
-    """Return the problems of a shard (its entry in corpus.json and its clips), and a hash of each clip's samples; in a worker."""
+    """Return the problems of a shard and a hash of each clip's samples, in a worker.
+
+    The task is the shard's entry in corpus.json and its clips.
+    """
     shard, own = task
     problems: list[str] = []
     decoded = [pl.DataFrame(schema=_DECODED)]
@@ -429,7 +443,7 @@ def _check_shard(
 
 
 def _check_file(path: Path, clips: pl.DataFrame, encoding: str) -> tuple[list[str], pl.DataFrame]:
-    """Return the problems of the clips in a file, and a hash of the samples of each of the others."""
+    """Return the problems of the clips in a file, and a hash of the samples of the others."""
     problems = []
     decoded = []
     with path.open("rb") as file:

@@ -1,7 +1,7 @@
 """Versions of a corpus.
 
-What a new one keeps of its base, and folders of versions beside each other (CORPUS, CORPUS-v2,
-...).
+They are what a new one keeps of its base, and folders of versions beside each other (CORPUS,
+CORPUS-v2, ...).
 """
 
 import re
@@ -77,7 +77,7 @@ _DEFAULTS |= {"shard_size": 500_000_000, "shard_count": None, "window": 1}
 class Unchanged(NamedTuple):
     """Clips of a base whose rows are unchanged in a segments table.
 
-    Rows are counted from 0, -1 is none.
+    Rows are counted from 0; -1 means none.
     """
 
     rows: NDArray[np.int32]  # in the segments table, by row of the base
@@ -87,12 +87,18 @@ class Unchanged(NamedTuple):
     first_bits: NDArray[np.uint64]  # by row of the base: of the clip's SHA-256
 
     def is_sure(self, rows: pl.Series) -> pl.Series:
-        """Return whether the clips of these rows of the segments table are kept whatever they are cut to."""
+        """Return which of these rows of the segments table have clips that are kept in any case.
+
+        They are kept whatever they are cut to.
+        """
         held = self.base_rows[rows.to_numpy()]
         return pl.Series((held >= 0) & self.sure[held])
 
     def keep_equal(self, clips: pl.DataFrame) -> pl.Series:
-        """Return which of these clips (`row`, `clip_sha256`) are as in the base, and keep those of the base."""
+        """Return which of these clips are as in the base, and keep those of the base.
+
+        `clips` has the columns `row` and `clip_sha256`.
+        """
         held = self.base_rows[clips["row"].to_numpy()]
         equal = (held >= 0) & (
             self.first_bits[held] == clips.select(_FIRST_BITS).to_series().to_numpy()
@@ -157,7 +163,8 @@ class Base:
     def clips(self, start: int = 0, stop: int | None = None) -> Iterator[pl.DataFrame]:
         """Yield clips in order.
 
-        `row`, keys, facts, location (`pack`, ..., `clip_sha256`), and the `name` of the shard.
+        The columns are `row`, keys, facts, location (`pack`, ..., `clip_sha256`), and the `name` of
+        the shard.
         """
         listed = [shard["name"] for shard in self.info["shards"]]
         for clips in parquet_slices(self.table, (*_NAMES, "window"), start=start, stop=stop):
@@ -187,7 +194,10 @@ class Base:
             start += len(clips)
 
     def unchanged(self, table: Path, recordings: pl.DataFrame, folder: Path) -> Unchanged:
-        """Find the clips whose accepted row in the segments table has the same values in all columns of the base."""
+        """Find the clips whose accepted row in the segments table is as in the base.
+
+        Such a row has the same values in all columns of the base.
+        """
         sources = pl.DataFrame(
             self.info.get("sources", []), schema={"recording_id": pl.String, "sha256": pl.String}
         )
@@ -232,7 +242,10 @@ class Base:
         )
 
     def shard_limits(self, limits: ShardLimits) -> ShardLimits:
-        """Return the limits for new shards: a number of shards in the base stands for their size."""
+        """Return the limits for new shards.
+
+        Instead of a number of shards, they have the mean size of the shards of the base.
+        """
         if limits.shard_count is None:
             return limits
         total = sum(shard["bytes"] for shard in self.info["shards"])
@@ -241,7 +254,7 @@ class Base:
         )
 
     def left_out(self, table: Path) -> list[str]:
-        """Return the columns of a segments table that hold values and that the base does not have."""
+        """Return the columns with values of a segments table that the base does not have."""
         held = pl.scan_parquet(table, glob=False)
         others = [
             name
@@ -327,7 +340,11 @@ class Base:
     def shared_with_train(
         self, table: Path, withdrawn: pl.DataFrame
     ) -> tuple[str | None, str | None]:
-        """Describe a held-out segment that is in train now, and a new one of train with a sentence or group of a held-out one."""
+        """Describe two segments of train that share what the base holds out.
+
+        The first was held out itself. The second is new, and has a sentence or group of a held-out
+        segment. Each is None if there is no such segment.
+        """
         grouped = self._grouped
         names = list(
             dict.fromkeys(("segment_id", "recording_id", "speaker_id", "split", "text", *grouped))
@@ -372,7 +389,10 @@ def _among(column: str, values: pl.Series) -> pl.Expr:
 
 
 def corpus_parameters(given: Mapping[str, Any], base: Base | None) -> dict[str, Any]:
-    """Return parameters of `materialize`, those not given (`msgspec.UNSET`) as in `base` or by default; InputError if invalid."""
+    """Return parameters of `materialize`; raise InputError if one is invalid.
+
+    Those not given (`msgspec.UNSET`) are as in `base`, or by default.
+    """
     chosen = {name: value for name, value in given.items() if value is not UNSET}
     if "shard_size" in chosen:
         chosen["shard_size"] = parse_size(chosen["shard_size"])
@@ -396,7 +416,10 @@ def corpus_parameters(given: Mapping[str, Any], base: Base | None) -> dict[str, 
 
 
 def find_base(folder: Folder) -> str | None:
-    """Return the base of a corpus if it is beside it, under its name and with the hash of its corpus.json."""
+    """Return the base of a corpus if it is beside it; None otherwise.
+
+    It must have its name, and the hash of its corpus.json.
+    """
     base = read_corpus_info(folder).get("base")
     if not base or not stays_inside(str(base.get("corpus", ""))):
         return None
@@ -411,7 +434,7 @@ def find_base(folder: Folder) -> str | None:
 def latest_version(corpus: str | Path) -> str:
     """Return the latest complete version of a corpus, a folder or URL.
 
-    The corpus itself if there is no later one.
+    This is the corpus itself if there is no later one.
 
     ``CORPUS-v3`` counts if its corpus.json says that it is version 3.
     """
@@ -429,11 +452,12 @@ def latest_version(corpus: str | Path) -> str:
 
 
 def next_version(workspace: str | Path | Workspace, corpus: str | Path) -> tuple[str, str | None]:
-    """Return `out` and `base` for the call of `materialize` that brings a corpus up to date with its workspace.
+    """Return `out` and `base` for the call of `materialize` that updates a corpus.
 
-    Without a complete version, `out` is the corpus itself. If the latest version has what is
-    selected now, it is that version with its own base, and nothing changes. Otherwise it is the
-    next version, such as ``CORPUS-v2``, based on the latest.
+    The call brings it up to date with its workspace. Without a complete version, `out` is the
+    corpus itself. If the latest version has what is selected now, it is that version with its own
+    base, and nothing changes. Otherwise it is the next version, such as ``CORPUS-v2``, based on the
+    latest.
     """
     latest = latest_version(corpus)
     if not folder_at(latest).exists(CORPUS_JSON):
@@ -446,7 +470,10 @@ def next_version(workspace: str | Path | Workspace, corpus: str | Path) -> tuple
 
 
 def _is_current(workspace: Workspace, held: Base) -> bool:
-    """Return whether a corpus has the selection of the workspace, with equal rows, from recordings with equal audio."""
+    """Return whether a corpus has the selection of the workspace.
+
+    Rows and the audio of recordings must be equal.
+    """
     text = held.info["parameters"].get("text")
     lacks_text = text is not None and f"text_{text}" not in table_schema(workspace)
     if lacks_text or held.info["identity"].get("selection") != selection_hash(workspace, text):

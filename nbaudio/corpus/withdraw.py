@@ -67,11 +67,12 @@ def withdraw(
     segments: str | Path | Ids = (),
     why: str,
 ) -> Report:
-    """Remove speakers, recordings or segments from all tables, logs, packs, caches and review clips of a workspace.
+    """Remove speakers, recordings or segments from a workspace.
 
-    `ingest` does not bring them back. Corpora keep them until their next version: ``materialize
-    --base`` needs no new `select`, and rewrites only the shards that held them. Records of reviews
-    keep the ids of the segments that were drawn.
+    They are removed from all tables, logs, packs, caches and review clips, and `ingest` does not
+    bring them back. Corpora keep them until their next version: ``materialize --base`` needs no new
+    `select`, and rewrites only the shards that held them. Records of reviews keep the ids of the
+    segments that were drawn.
 
     Args:
         workspace: the workspace or its folder.
@@ -91,8 +92,9 @@ def withdraw(
     Examples:
         >>> import tempfile
         >>> workspace = Workspace.create(tempfile.mkdtemp())
-        >>> rows = {"segment_id": ["a", "b"], "recording_id": ["r", "r"], "speaker_id": ["ana", "ben"]}
-        >>> workspace.save(segments=pl.DataFrame(rows), recordings=pl.DataFrame({"recording_id": ["r"]}))
+        >>> rows = {"segment_id": ["a", "b"], "recording_id": "r", "speaker_id": ["ana", "ben"]}
+        >>> recordings = pl.DataFrame({"recording_id": ["r"]})
+        >>> workspace.save(segments=pl.DataFrame(rows), recordings=recordings)
         >>> withdraw(workspace, speaker="ana", why="consent withdrawn").facts["segments"]
         1
         >>> workspace.segments["segment_id"].to_list()
@@ -222,7 +224,10 @@ def _check_known(
     there: Mapping[str, Set[str]],
     before: Collection[str],
 ) -> None:
-    """Raise InputError if no id is named, or one is not `there` and has no tombstone from before."""
+    """Raise InputError if no id is named, or if one is unknown.
+
+    An id is unknown if it is not `there` and has no tombstone from before.
+    """
     if not any(named.values()):
         raise InputError("name what to withdraw: --speaker ID, --recording ID or --segments FILE")
     for kind, keys in named.items():
@@ -237,7 +242,10 @@ def _check_known(
 
 
 def _logged(workspace: Workspace) -> tuple[list[str], list[tuple[ClipFormat, str]]]:
-    """Return the corpora that were made from a workspace, and the formats of their clips with the folders of their packs."""
+    """Return the corpora that were made from a workspace, and the formats of their clips.
+
+    Each format comes with the folder of the packs that hold the clips.
+    """
     corpora = list[str]()
     formats = dict[tuple[ClipFormat, str], None]()
     for path in sorted((workspace.path / "logs").glob("*.jsonl")):
@@ -278,7 +286,10 @@ def _emptied_columns(workspace: Workspace, ids: Set[str]) -> list[str]:
 def _other_tables(
     workspace: Workspace, ids: Set[str], lost: pl.DataFrame
 ) -> dict[str, Iterator[pl.DataFrame]]:
-    """Return all other tables that have rows of segments and recordings, batch by batch, without these rows."""
+    """Return all other tables with rows of segments and recordings, without those withdrawn.
+
+    The tables are read batch by batch.
+    """
     gone = pl.Series([*ids, *lost["recording_id"], *lost["path"]], dtype=pl.String)
     columns = {**dict.fromkeys(_BY_SEGMENT, ("segment_id", gone)), "problems": ("item", gone)}
     columns["names"] = ("recording_id", lost["recording_id"])
@@ -384,7 +395,7 @@ def _forget_review_clips(workspace: Workspace, ids: Set[str]) -> list[str]:
 def _forget_recordings(workspace: Workspace, lost: pl.DataFrame) -> None:
     """Remove recordings that the workspace holds itself.
 
-    Fetched ones, embedded ones, and transcripts that are fetched anew.
+    These are fetched and embedded ones, and transcripts that are fetched anew.
     """
     if root := workspace.audio:
         for row in lost.drop_nulls("path").iter_rows(named=True):
@@ -406,10 +417,8 @@ def _forget_clips(
 ) -> tuple[int, list[str]]:
     """Keep only clips of remaining segments, in the formats of finished corpora, in all packs.
 
-    Return how many are removed.
-
     What recognizers heard in other clips, and rows about withdrawn segments where they failed, are
-    removed too.
+    removed too. Return how many clips are removed.
     """
     keys = {
         str(workspace.path / "packs"): [np.zeros(0, np.uint64)],

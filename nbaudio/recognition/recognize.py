@@ -1,6 +1,6 @@
 """The command `recognize`.
 
-Run a recognizer over the segments of a workspace, and keep what it heard as a column.
+It runs a recognizer over the segments of a workspace, and keeps what it heard as a column.
 """
 
 import json
@@ -147,9 +147,8 @@ def recognize(
         )
     lost = found.drop_nulls("reason").select("segment_id", "recording_id", "reason")
     tables.write(workspace, lost, table=(table := f"{plan.RECOGNIZED_FOLDER}/{name}.problems"))
-    program = (
-        with_.split()[0] if isinstance(with_, str) else recognizer.name
-    )  # without arguments, which may hold secrets
+    # Without arguments, which may hold secrets.
+    program = with_.split()[0] if isinstance(with_, str) else recognizer.name
     record = {"step": "recognize", "with": program, "version": recognizer.version}
     changes = store_column(workspace, column, found.select("segment_id", "value"), record)
     total = tables.read(workspace, ["segment_id"]).height

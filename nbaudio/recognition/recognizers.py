@@ -33,9 +33,8 @@ Function = Callable[[list[NDArray[np.float32]]], Sequence[str]]
 
 RATE = 16000
 _DOTTED = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
-_HASHED_BYTES = (
-    1 << 20
-)  # of a file named in a command at most, such as a script, which is part of its version
+# A file of at most so many bytes that a command names, such as a script, is part of its version.
+_HASHED_BYTES = 1 << 20
 _RUNS = 32  # of a command that crashes, in one task, to find the clips that make it crash
 
 
@@ -48,7 +47,10 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True)
 class Recognizer:
-    """A callable, the dotted name of one, or the words of a command, which gets all clips of a task at once."""
+    """A callable, the dotted name of one, or the words of a command.
+
+    It gets all clips of a task at once.
+    """
 
     name: str
     version: str
@@ -143,7 +145,7 @@ def _imported(dotted: str, folder: str) -> tuple[Function, str]:
 def _version(function: Any) -> str:
     """Return the version that a callable or its module states, else the hash of its source.
 
-    Raise InputError without any.
+    Raise InputError if there is neither.
     """
     if not callable(function):
         raise InputError(

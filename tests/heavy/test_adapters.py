@@ -286,7 +286,10 @@ log = sys.argv[2]
 lines = open(log, "rb").read().split(b"\\n")[:-1] if os.path.exists(log) else []
 os.truncate(log, sum(len(line) + 1 for line in lines)) if lines else None
 loader = StatefulDataLoader(
-    stream_dataset(open_corpus(sys.argv[1]).stream("train", seed=5)), batch_size=3, collate_fn=collate, num_workers=2
+    stream_dataset(open_corpus(sys.argv[1]).stream("train", seed=5)),
+    batch_size=3,
+    collate_fn=collate,
+    num_workers=2,
 )
 if lines:
     loader.load_state_dict(json.loads(lines[-1])[1])

@@ -174,9 +174,8 @@ def test_the_same_by_keys_alone_and_the_notebook_stays_as_it_is(lab, workspace):
         page.keyboard.press("Enter")
         shown(page, "140 of 200")
         page.get_by_role("grid").focus()
-        page.wait_for_selector(
-            ".nba-title code:text-is('s139')"
-        )  # the cursor stays on a row that passes
+        # The cursor stays on a row that passes.
+        page.wait_for_selector(".nba-title code:text-is('s139')")
         for key in ("Home", "ArrowDown"):
             page.keyboard.press(key)
         page.wait_for_selector(".nba-title code:text-is('s1')")
@@ -253,8 +252,9 @@ def test_a_handle_stays_where_it_was_moved_while_a_slow_kernel_responds(lab, wor
         handle.focus()
         handle.evaluate("""handle => {
             window.edges = [];
-            new MutationObserver(() => window.edges.push(Number(handle.getAttribute("aria-valuenow"))))
-                .observe(handle, { attributeFilter: ["aria-valuenow"] });
+            new MutationObserver(
+                () => window.edges.push(Number(handle.getAttribute("aria-valuenow")))
+            ).observe(handle, { attributeFilter: ["aria-valuenow"] });
         }""")
         first = int(handle.get_attribute("aria-valuenow"))
         for _ in range(6):

@@ -23,7 +23,9 @@ ALL = {
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 # What is wrong, at which element; color contrast is checked against what is painted.
 VIOLATIONS = """async ([within, excluded]) => {
-    const {violations} = await axe.run({include: [[within]], exclude: excluded.map(each => [each])});
+    const {violations} = await axe.run(
+        {include: [[within]], exclude: excluded.map(each => [each])}
+    );
     const line = (id, {html, failureSummary}) => `${id}: ${html.slice(0, 200)} ${failureSummary}`;
     return violations.flatMap(({id, nodes}) => nodes.map(node => line(id, node)));
 }"""

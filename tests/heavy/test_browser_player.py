@@ -25,7 +25,9 @@ for name, call in list(player._calls.items()):
     player._calls[name] = partial(count, name, call)"""
 SHARP = """() => {
     const pen = document.querySelector('.nba-canvas').getContext('2d');
-    const columns = Array.from({length: 200}, (_, i) => pen.getImageData(200 + i, 86, 1, 100).data.join());
+    const columns = Array.from(
+        {length: 200}, (_, i) => pen.getImageData(200 + i, 86, 1, 100).data.join()
+    );
     return columns.filter((column, i) => i && column === columns[i - 1]).length < 100;
 }"""
 EVERY_KEY = [*"zZ,.fdD[]mlvhcbaCqwopkKs", "Escape", "?"]

@@ -36,7 +36,9 @@ PLAY = """async () => {
     const clip = document.querySelector("audio");
     clip.muted = true;
     await clip.play();
-    await new Promise((done) => clip.addEventListener("timeupdate", () => clip.currentTime > 0 && done()));
+    await new Promise((done) => clip.addEventListener(
+        "timeupdate", () => clip.currentTime > 0 && done()
+    ));
     return [clip.duration, clip.currentTime];
 }"""
 

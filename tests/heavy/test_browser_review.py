@@ -19,7 +19,9 @@ AT_ONCE = """keys => {
     const panel = document.querySelector('.nba-review-panel');
     panel.focus();
     for (const [key, code] of keys)
-        panel.dispatchEvent(new KeyboardEvent('keydown', { key, code, shiftKey: key === '#', bubbles: true, cancelable: true }));
+        panel.dispatchEvent(new KeyboardEvent('keydown', {
+            key, code, shiftKey: key === '#', bubbles: true, cancelable: true
+        }));
 }"""
 
 

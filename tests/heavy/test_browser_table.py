@@ -1,4 +1,4 @@
-"""SegmentTable in JupyterLab: rows that play, columns, distributions, saved filters, plain frames."""
+"""SegmentTable in JupyterLab: playing rows, columns, distributions, saved filters, plain frames."""
 
 import json
 
@@ -14,7 +14,10 @@ HOSTILE = "<img src=x onerror='window.hurt = 1'> ; drop"
 KEY_ROWS = """() => [...document.querySelectorAll('.nba-keys > div')].map((row) => {
     const keys = [...row.querySelectorAll('kbd')];
     const end = Math.max(...keys.map((key) => key.getBoundingClientRect().right));
-    return [keys.map((key) => key.textContent), end <= row.querySelector('dd').getBoundingClientRect().left];
+    return [
+        keys.map((key) => key.textContent),
+        end <= row.querySelector('dd').getBoundingClientRect().left,
+    ];
 })"""
 
 
@@ -198,7 +201,10 @@ def test_plain_frames_keep_the_ends_of_long_ids(lab, workspace):  # noqa: F811
                 const range = document.createRange();
                 range.selectNodeContents(cell.lastChild);
                 const [box, end] = [cell.getBoundingClientRect(), range.getBoundingClientRect()];
-                return [end.right <= box.right, cell.firstChild.scrollWidth > cell.firstChild.clientWidth];
+                return [
+                    end.right <= box.right,
+                    cell.firstChild.scrollWidth > cell.firstChild.clientWidth,
+                ];
             }"""
         )
         assert seen == [True, True], "the end is seen, the middle is left out"
@@ -213,7 +219,8 @@ def test_plain_frames_keep_the_ends_of_long_ids(lab, workspace):  # noqa: F811
 SEEN = """() => {
     window.seen = [];
     const count = document.querySelector('.nba-count');
-    new MutationObserver(() => window.seen.push(count.textContent)).observe(count, { childList: true });
+    new MutationObserver(() => window.seen.push(count.textContent))
+        .observe(count, { childList: true });
 }"""
 
 

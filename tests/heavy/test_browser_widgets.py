@@ -49,7 +49,10 @@ SLOW = """() => {
     window.latencyMs = 0;
     window.WebSocket = class extends Plain {
         send(data) {
-            if (window.latencyMs) setTimeout(() => this.readyState === Plain.OPEN && super.send(data), window.latencyMs);
+            if (window.latencyMs)
+                setTimeout(
+                    () => this.readyState === Plain.OPEN && super.send(data), window.latencyMs
+                );
             else super.send(data);
         }
     };
@@ -152,7 +155,9 @@ def notebook(lab, workspace, *sources):
         return page.evaluate(
             """async ([code, expression]) => {
                 const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
-                const reply = await kernel.requestExecute({code, user_expressions: {value: expression}, silent: false}).done;
+                const reply = await kernel.requestExecute(
+                    {code, user_expressions: {value: expression}, silent: false}
+                ).done;
                 return reply.content.user_expressions.value.data['text/plain'];
             }""",
             [code, expression],
@@ -173,9 +178,11 @@ def pixels(page, selector):
     width, height, values = page.evaluate(
         """(selector) => {
             const canvas = document.querySelector(selector);
-            const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+            const { data } =
+                canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
             let bytes = '';
-            for (let i = 0; i < data.length; i += 8192) bytes += String.fromCharCode(...data.subarray(i, i + 8192));
+            for (let i = 0; i < data.length; i += 8192)
+                bytes += String.fromCharCode(...data.subarray(i, i + 8192));
             return [canvas.width, canvas.height, btoa(bytes)];
         }""",
         selector,

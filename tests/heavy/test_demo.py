@@ -127,7 +127,7 @@ def test_what_is_not_caught_is_reported(demonstrated):
 
 @pytest.mark.parametrize("where", ["notebooks"])
 def test_plain_papermill_runs_the_notebooks_from_every_folder(tmp_path, where):
-    """A copy of what lies at the top of a checkout; entry points as pyproject.toml declares them."""
+    """A copy of the top of a checkout; entry points as pyproject.toml declares them."""
     for name in ("notebooks", "data_manifests"):
         copytree(bundled(name), tmp_path / name)
     top = Path(nbaudio.__file__).parent.parent

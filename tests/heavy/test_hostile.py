@@ -36,7 +36,9 @@ import nbaudio
 from memory import most_mb
 
 nbaudio.select(sys.argv[1], dev=0, test=0, max_duration=1e6)
-report = nbaudio.materialize(sys.argv[1], out=sys.argv[2], jobs=1, engine="threading", show_progress=False)
+report = nbaudio.materialize(
+    sys.argv[1], out=sys.argv[2], jobs=1, engine="threading", show_progress=False
+)
 print(json.dumps({"problems": report.problems, "MB": most_mb()}))
 """
 

@@ -17,7 +17,8 @@ import polars as pl
 from nbaudio.selection.leakage import leakage_record
 found = leakage_record(pl.scan_parquet(sys.argv[1]))
 # Not ru_maxrss, which begins with what the parent held.
-most = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+status = Path("/proc/self/status").read_text().splitlines()
+most = next(line for line in status if line.startswith("VmHWM"))
 used = {"MB": int(most.split()[1]) / 1000}
 print(json.dumps({check: [one["shared"], one["segments"]] for check, one in found.items()} | used))
 """

@@ -260,8 +260,9 @@ class Names(types.ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         return type(name, (), {})
-for name in ("torchvision", "torchvision.datasets", "torchvision.transforms", "torchvision.transforms.functional",
-             "transformers", "transformers.feature_extraction_utils", "transformers.models.auto.tokenization_auto",
+for name in ("torchvision", "torchvision.datasets", "torchvision.transforms",
+             "torchvision.transforms.functional", "transformers",
+             "transformers.feature_extraction_utils", "transformers.models.auto.tokenization_auto",
              "transformers.tokenization_utils_base"):
     sys.modules[name] = Names(name)
 from streaming import StreamingDataset

@@ -38,7 +38,7 @@ SAID = {
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """Segments whose texts are what programs take for something else, and their sheet with clips."""
+    """Segments with texts that programs take for something else, and their sheet with clips."""
     folder = tmp_path_factory.mktemp("sheets")
     texts = [text if text.strip() else f"x{text}" for text in CELLS]
     make_workspace(

@@ -20,14 +20,13 @@ LOST = "() => [...document.images].filter(image => !image.naturalWidth).map(imag
 def pages():
     """Pages of the site that `make docs` builds."""
     subprocess.run(["make", "docs"], cwd=TOP, check=True)
-    return sorted(
-        path for path in SITE.rglob("*.html") if path.name != "404.html"
-    )  # that one wants a server
+    # 404.html wants a server.
+    return sorted(path for path in SITE.rglob("*.html") if path.name != "404.html")
 
 
 @pytest.fixture(scope="module")
 def window():
-    """A page of a browser without a network, and what went wrong or was requested from elsewhere."""
+    """A page of a browser without network, and what went wrong or was requested from elsewhere."""
     wrong = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_OPTIONS)

@@ -1,6 +1,6 @@
 """Arrow files of quantized audio for memory mapping.
 
-A column `levels` of lists of uint8, without .npy headers, and metadata.
+They have a column `levels` of lists of uint8, without .npy headers, and the metadata.
 """
 
 from collections.abc import Iterable

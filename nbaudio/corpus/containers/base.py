@@ -1,6 +1,6 @@
 """Shared parts of the containers.
 
-Shards, clip locations, JSON metadata, escaped names, Arrow tables.
+These are shards, clip locations, JSON metadata, escaped names and Arrow tables.
 """
 
 import json
@@ -22,7 +22,10 @@ _VERSION = re.compile(r"/\w+-v(\d+)-\d{5}-of-")
 
 
 class ClipLocation(NamedTuple):
-    """Byte offset and length of a clip's audio, and the name of its file in a shard that is a folder."""
+    """Byte offset and length of a clip's audio.
+
+    In a shard that is a folder, `file` is the name of the clip's file.
+    """
 
     offset: int
     length: int
@@ -44,7 +47,10 @@ class Shard:
     damaged: str | None = None  # it was not written, as this pack is damaged
 
     def metadata(self) -> pl.DataFrame:
-        """Read the rows of its clips without the columns that writing added, except `shard`, the file of the clip."""
+        """Read the rows of its clips without the columns that writing added.
+
+        Of these, only `shard`, the file of the clip, is kept.
+        """
         return pl.read_parquet(self.rows, glob=False).drop("offset", "length", "audio_sha256")
 
     def to_json(self) -> dict[str, Any]:
@@ -64,14 +70,17 @@ def group_by_split(shards: Sequence[Shard]) -> dict[str, list[Shard]]:
 def version_of(shard: str) -> int:
     """Return the version of the corpus that a shard came with, from its name.
 
-    1 for a name without one.
+    A name without a version stands for version 1.
     """
     found = _VERSION.search(shard)
     return int(found[1]) if found else 1
 
 
 def clips_in(shard: str) -> pl.Expr:
-    """Whether a row of segments.parquet is of a clip in this shard, which is a file or a folder of files."""
+    """Return whether a row of segments.parquet is of a clip in this shard.
+
+    A shard is a file or a folder of files.
+    """
     return (pl.col("shard") == shard) | pl.col("shard").str.starts_with(f"{shard}/")
 
 
@@ -105,7 +114,10 @@ def _finite(value: Any) -> Any:
 
 
 def escape_key(segment_id: str) -> str:
-    """Escape an id to ASCII letters, digits, ``-``, ``_`` and ``%``, as `urllib.parse.unquote` reverses."""
+    """Escape an id to ASCII letters, digits, ``-``, ``_`` and ``%``.
+
+    `urllib.parse.unquote` reverses it.
+    """
     return escape_device(quote(segment_id, safe="").replace(".", "%2E").replace("~", "%7E"))
 
 

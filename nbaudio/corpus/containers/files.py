@@ -1,6 +1,6 @@
 """Plain files: a shard is a folder of clips.
 
-Each split has a `metadata.csv` as AudioFolder reads it, nested values as JSON.
+Each split has a `metadata.csv` as AudioFolder reads it, with nested values as JSON.
 """
 
 import csv

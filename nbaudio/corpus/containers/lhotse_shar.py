@@ -1,6 +1,6 @@
 """Lhotse Shar: `recording.NNNNNN.tar` with the audio, and `cuts.NNNNNN.jsonl.gz`.
 
-Names are escaped, being paths to Lhotse.
+Names are escaped, because they are paths to Lhotse.
 """
 
 import gzip

@@ -1,6 +1,6 @@
 """MDS shards, the format of MosaicML's `streaming/base/format/mds/writer.py`.
 
-Columns `audio` (bytes), `json` (all metadata).
+The columns are `audio` (bytes) and `json` (all metadata).
 """
 
 import struct

@@ -1,6 +1,6 @@
 """Registry of the containers that a corpus can be written in.
 
-One writer each, all with the same signature.
+Each has a writer, and all writers have the same signature.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -133,7 +133,8 @@ class Container(NamedTuple):
     ) -> str:
         """Return the path of a shard in a corpus.
 
-        `taken` are the paths in older versions, which numbers alone continue.
+        `taken` are the paths in older versions. Names that have a number alone, without a count,
+        continue their numbers.
         """
         if "{count" not in self.stem:
             index += 1 + max(

@@ -1,4 +1,7 @@
-"""TFRecord shards: a `tf.train.Example` for each clip, or a `SequenceExample` for each window of consecutive segments."""
+"""TFRecord shards of clips, or of windows of consecutive segments.
+
+A clip is a `tf.train.Example`, a window is a `tf.train.SequenceExample`.
+"""
 
 import math
 import struct
@@ -28,9 +31,9 @@ _MODULES = "tensorflow_datasets.core.features"
 
 
 class _Kind(NamedTuple):
-    """The features of a column, by the suffix of their names, each a function of a value.
+    """The features of a column, and its description for tfds.
 
-    And the description for tfds.
+    Each feature is a function of a value, by the suffix of the feature's name.
     """
 
     features: Mapping[str, Callable[[Any], bytes]]
@@ -55,7 +58,10 @@ def _field(number: int, *parts: bytes) -> bytes:
 
 
 def _wrap(number: int, parts: Sequence[bytes]) -> list[bytes]:
-    """Return the parts of a field: those of a clip are too large to be joined again at every level."""
+    """Return the parts of a field without joining them.
+
+    Those of a clip are too large to be joined again at every level.
+    """
     return [_head(number, sum(map(len, parts))), *parts]
 
 
@@ -227,7 +233,10 @@ def _kind(dtype: pl.DataType) -> _Kind | None:
 def _features(
     metadata: pl.DataFrame, kinds: Mapping[str, _Kind]
 ) -> Iterator[tuple[str, dict[str, bytes]]]:
-    """Yield for each clip its window (its id if there are no windows) and all its features except the audio."""
+    """Yield the window of each clip and all its features except the audio.
+
+    If there are no windows, the id of the clip stands for its window.
+    """
     for part in metadata.iter_slices(_ROWS):
         columns = {"json": [_bytes(as_json(row)) for row in part.iter_rows(named=True)]}
         for name, kind in kinds.items():

@@ -52,7 +52,11 @@ def write_tar(
 
 
 def header(name: str, size: int) -> bytes:
-    """Return the header of a member as `tarfile` does, which takes as long for the two of a clip as the disk for the clip."""
+    """Return the header of a member, with the same bytes as `tarfile`.
+
+    It is made here because `tarfile` takes as long for the two headers of a clip as the disk
+    takes for the clip.
+    """
     if not name.isascii() or len(name) > 100 or size >= 8**11:
         member = tarfile.TarInfo(name)
         member.size = size

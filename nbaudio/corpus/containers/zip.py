@@ -1,6 +1,6 @@
 """Zip shards as AudioFolder reads them.
 
-`metadata.jsonl`, then clips, uncompressed (as byte ranges) and with fixed dates.
+A shard has `metadata.jsonl`, then clips, uncompressed (as byte ranges) and with fixed dates.
 """
 
 import zipfile
