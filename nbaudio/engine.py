@@ -338,7 +338,7 @@ def _run_joblib(
             underway.update([numbered])
             yield numbered
 
-    for first in waiting:
+    for first in waiting:  # noqa: PLR1702
         underway.update([first])
         while underway:
             try:
@@ -442,7 +442,7 @@ def _run_beam(
     shared = options.get_all_options().get("temp_location")
     done: set[str] = set()
     losses: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory(prefix="nbaudio-") as here:
+    with tempfile.TemporaryDirectory(prefix="nbaudio-") as here:  # noqa: PLR1702
         folder = FileSystems.join(shared or here, f"nbaudio-{os.urandom(8).hex()}")
         FileSystems.mkdirs(folder)
         try:

@@ -69,9 +69,8 @@ def with_soundfile(
         subtype=subtype,
         compression_level=compression,
     ) as file:
-        for first in range(
-            0, len(samples), rate
-        ):  # libsndfile crashes when it gets a minute of Vorbis at once
+        # Libsndfile crashes when it gets a minute of Vorbis at once
+        for first in range(0, len(samples), rate):
             file.write(samples[first : first + rate])
 
 

@@ -9,14 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
-if os.environ.pop(
-    "PYTHONDONTWRITEBYTECODE", None
-):  # each of many processes would compile the package anew
+# Each of many processes would compile the package anew
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     sys.dont_write_bytecode = False
 
-if (
-    "PYTEST_XDIST_WORKER" in os.environ
-):  # as many workers as cores: further threads wait for each other
+# As many workers as cores: further threads wait for each other
+if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")  # for calls that leave the number of jobs open
 

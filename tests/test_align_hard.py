@@ -300,9 +300,8 @@ def test_loops_of_a_recognizer_cause_no_wrong_edges(tmp_path, period):
             continue
         heard.append(word)
         times.append((start, end))
-        if (
-            number % 150 == 100
-        ):  # 15 s of a phrase that was just said, in place of what was said then
+        # 15 s of a phrase that was just said, in place of what was said then
+        if number % 150 == 100:
             until = end + 15
             heard += [sitting.heard[number - period + 1 + repeat % period] for repeat in range(50)]
             times += [(end + 0.3 * repeat, end + 0.3 * repeat + 0.3) for repeat in range(50)]

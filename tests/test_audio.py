@@ -226,9 +226,8 @@ def test_a_truncated_file_is_as_long_as_what_decodes(
     assert whole.warning is None
     cut = tmp_path / name
     cut.write_bytes(data[: int(len(data) * 0.6)])
-    if (
-        name == "a.m4a"
-    ):  # its index is at the end of the file: without it there is nothing to decode
+    # Its index is at the end of the file: without it there is nothing to decode
+    if name == "a.m4a":
         with pytest.raises(AudioError, match=r"a\.m4a"):
             probe(cut)
         return

@@ -160,9 +160,8 @@ def test_what_cannot_be_accepted_or_proposed_is_named(measured, make_workspace):
     assert not (workspace.path / CORRECTION_LOG).exists()
     with pytest.raises(InputError, match="no segment 'x'"):
         review.propose_bounds(workspace, ["x"])
-    assert review.propose_bounds(
-        make_workspace({"b.wav": (6.0, RATE)})
-    ).is_empty()  # nothing is measured
+    # Nothing is measured
+    assert review.propose_bounds(make_workspace({"b.wav": (6.0, RATE)})).is_empty()
 
 
 def test_cut_and_clipped_segments_are_shown_once_they_are_measured(measured, make_workspace):

@@ -317,9 +317,10 @@ def run(page, monkeypatch):
             continue
         for line in block.code.splitlines():
             words = shlex.split(line, comments=True)
+            # Sources have broken lines
             assert call(words, monkeypatch) in (
                 {0, 1} if words[1] in ("align", "ingest", "join") else {0}
-            ), line  # sources have broken lines
+            ), line
     return names
 
 

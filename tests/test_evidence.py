@@ -60,9 +60,8 @@ def random_draws(rng, strata, weights, count):
         rng.permutation(np.flatnonzero(strata == number)).tolist() for number in range(len(weights))
     ]
     items, count = [], min(count, len(strata))
-    while (
-        len(items) < count
-    ):  # a stratum that is exhausted is passed over, which leaves the others their proportions
+    # A stratum that is exhausted is passed over, which leaves the others their proportions
+    while len(items) < count:
         numbers = rng.choice(
             len(weights), size=count, p=np.array(weights) / np.sum(weights)
         ).tolist()

@@ -76,9 +76,8 @@ class Archive:
         self.folder, self.splits, self.endings = folder, splits, endings
         self.workspace = Workspace(folder / "W")
         self.rows: dict[str, dict] = {}  # the source
-        self.told: dict[
-            str, dict
-        ] = {}  # what the workspace has to hold: rows of the source when they were last there
+        # What the workspace has to hold: rows of the source when they were last there
+        self.told: dict[str, dict] = {}
         self.replaced: set[str] = set()  # since the last ingest
         self.judged: dict[str, str] = {}  # the verdicts in force
         self.marks: set[tuple[str, str]] = set()  # withdrawn: kind and id
@@ -578,8 +577,17 @@ class History:
 
 
 STEPS = [
-    *("add", "change_text", "shift_bounds", "change_metadata", "replace_audio", "remove_rows"),
-    *("withdraw", "review", "select", "materialize", "materialize"),
+    "add",
+    "change_text",
+    "shift_bounds",
+    "change_metadata",
+    "replace_audio",
+    "remove_rows",
+    "withdraw",
+    "review",
+    "select",
+    "materialize",
+    "materialize",
 ]
 
 

@@ -207,11 +207,12 @@ def test_names_in_archives_stay_in_them(place, format):
     address = f"zip://{'' if source.is_dir() else source.name}::{place / 's.zip'}"
     with kept_inside(place.parents[2], place / "s.zip", place / "audio", place / "W"):
         nbaudio.ingest(format, address, audio=place / "audio", out=place / "W", jobs=1)
+    # Names of their own
     assert "a.wav" in Workspace.open(place / "W").recordings["path"].to_list() or format in (
         "librispeech",
         "folder",
         "hf",
-    )  # names of their own
+    )
 
 
 @pytest.mark.parametrize("name", ["s.tar", "s.gz"])

@@ -20,19 +20,22 @@ MODULES = {
 
 # A room imports from itself and from rooms before it.
 ROOMS = (
-    *(
-        "core",
-        "storage",
-        "audio",
-        "text",
-        "engine",
-        "formats",
-        "sources",
-        "review",
-        "proof",
-        "selection",
-    ),
-    *("corpus", "recognition", "reading", "ui", "runs", "cli"),
+    "core",
+    "storage",
+    "audio",
+    "text",
+    "engine",
+    "formats",
+    "sources",
+    "review",
+    "proof",
+    "selection",
+    "corpus",
+    "recognition",
+    "reading",
+    "ui",
+    "runs",
+    "cli",
 )
 MOST_ROOMS = 16
 
@@ -207,14 +210,12 @@ PARQUET_FUNCTIONS = {
 }
 PARQUET_FUNCTIONS |= {"sink_parquet", "parquet_slices", "reading_parquet", "write_parquet"}
 OPEN_PARQUET = {
-    *(
-        "nbaudio.core.tables",
-        "nbaudio.formats.source_columns",
-        "nbaudio.reading.table",
-        "nbaudio.runs.demo",
-        "nbaudio.selection.given_splits",
-        "nbaudio.ui.segment_rows",
-    ),
+    "nbaudio.core.tables",
+    "nbaudio.formats.source_columns",
+    "nbaudio.reading.table",
+    "nbaudio.runs.demo",
+    "nbaudio.selection.given_splits",
+    "nbaudio.ui.segment_rows",
     *(
         f"nbaudio.corpus.{name}"
         for name in ("corpus_tables", "diff", "partitions", "shards", "verify", "versions")

@@ -38,7 +38,13 @@ SCHEMA = {
     "segment_id": pl.String,
 }
 SAID = [
-    *("Da", "da ", "DA!", "–", "hvala vam lijepa", "Hvala Vam, lijepo", "hvala vama lijepo"),
+    "Da",
+    "da ",
+    "DA!",
+    "–",
+    "hvala vam lijepa",
+    "Hvala Vam, lijepo",
+    "hvala vama lijepo",
     "straße i ceste",
     "STRASSE i cesta",
     None,

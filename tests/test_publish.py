@@ -38,10 +38,11 @@ def hub(monkeypatch, tmp_path):
     from huggingface_hub.utils import _http
 
     with serving_hub() as served:
+        # HF_ENDPOINT when the library is imported
         for name in (
             "HUGGINGFACE_CO_URL_TEMPLATE",
             "ENDPOINT",
-        ):  # HF_ENDPOINT when the library is imported
+        ):
             monkeypatch.setattr(
                 constants, name, getattr(constants, name).replace(constants.ENDPOINT, served.url)
             )

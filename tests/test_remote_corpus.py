@@ -154,9 +154,8 @@ def test_without_records_the_bytes_are_looked_at(workspace, local, store, lost):
     for note in (workspace.path / "publishing").rglob("*.json"):
         note.unlink()
     if lost == "sent":
-        (
-            store / "bucket/corpus/corpus.json"
-        ).unlink()  # unfinished, and nothing is known of it here
+        # Unfinished, and nothing is known of it here
+        (store / "bucket/corpus/corpus.json").unlink()
         with pytest.raises(ExistsError, match="not empty and not a corpus"):
             made(workspace, "gs://bucket/corpus")
         return

@@ -413,10 +413,11 @@ def test_bad_audio_is_a_problem_and_a_row_without_link(workspace, tmp_path):
     (tmp_path / "audio" / "b.flac").write_bytes(b"no audio")
     recordings = workspace.recordings.with_columns(num_samples=10**9)
     workspace.save(recordings=recordings)
+    # The header said it was there
     change(
         workspace,
         end_sample=pl.when(pl.col("segment_id") == "a_4-5").then(7 * 48000).otherwise("end_sample"),
-    )  # the header said it was there
+    )
     report = review.export(workspace, out=tmp_path / "s.xlsx", n=15)
     rows = {row["segment_id"].value: row["clip"] for row in cells_of(tmp_path / "s.xlsx")}
     failed = ["a_4-5", *(f"b_{start}-{start + 1}" for start in range(5))]

@@ -308,20 +308,23 @@ def test_notebook_is_stripped_and_well_formed(notebook):
 def test_cells_hold_calls_and_no_logic(notebook):
     allowed = (ast.Import, ast.ImportFrom, ast.Assign, ast.Expr, ast.Await, ast.With)
     inside = (
-        *(
-            ast.Call,
-            ast.keyword,
-            ast.Name,
-            ast.Attribute,
-            ast.Constant,
-            ast.Subscript,
-            ast.List,
-            ast.Tuple,
-            ast.Dict,
-            ast.alias,
-        ),
-        *(ast.Load, ast.Store, ast.withitem),
-        *(ast.BinOp, ast.Div, ast.UnaryOp, ast.USub),
+        ast.Call,
+        ast.keyword,
+        ast.Name,
+        ast.Attribute,
+        ast.Constant,
+        ast.Subscript,
+        ast.List,
+        ast.Tuple,
+        ast.Dict,
+        ast.alias,
+        ast.Load,
+        ast.Store,
+        ast.withitem,
+        ast.BinOp,
+        ast.Div,
+        ast.UnaryOp,
+        ast.USub,
         ast.IfExp,  # what is shown while there is no audio
     )
     for cell in cells(notebook, "code"):
@@ -429,13 +432,11 @@ def test_run_of_some_notebooks(tmp_path, no_such_kernel, capsys):
     assert sorted(
         path.name for path in out.glob("*/*") if path.is_file() and path.parent.name != "workspace"
     ) == [
-        *(
-            "01_ingest.html",
-            "01_ingest.ipynb",
-            "02_transcripts.html",
-            "02_transcripts.ipynb",
-            "index.html",
-        )
+        "01_ingest.html",
+        "01_ingest.ipynb",
+        "02_transcripts.html",
+        "02_transcripts.ipynb",
+        "index.html",
     ]
     assert report.facts["open"] == str(out / "html" / "index.html")
     assert targets(out / "html" / "index.html") == ["01_ingest.html", "02_transcripts.html"]
@@ -654,7 +655,8 @@ def test_papermill_finds_the_handler_by_its_entry_point_and_executes(tmp_path):
     (metadata / "entry_points.txt").write_text("[papermill.io]\n" + "".join(lines))
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: declared\nVersion: 1\n")
     words = [
-        *(str(NOTEBOOKS[0]), "out.ipynb"),
+        str(NOTEBOOKS[0]),
+        "out.ipynb",
         "-f",
         str(bundled("data_manifests/demo.yaml")),
         "-p",

@@ -206,8 +206,12 @@ def test_stem():
     assert [
         stem(name) for name in ("a.hr", "a", ".wav", "a/.json", "a.json.wav", "2024.05.01")
     ] == [
-        *("a.hr", "a", ".wav", "a/.json"),
-        *("a.json", "2024.05.01"),
+        "a.hr",
+        "a",
+        ".wav",
+        "a/.json",
+        "a.json",
+        "2024.05.01",
     ]
 
 

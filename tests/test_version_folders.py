@@ -243,14 +243,13 @@ def test_what_is_new_is_shown_and_nothing_on_a_first_run(tmp_path):
         {"facts": {"kept_from_earlier": {"dev": 2, "train": 5}, "new": {"test": 1, "train": 4}}},
     )
     assert views.growth(workspace).rows() == [
-        *(
-            ("new", 2, 1),
-            ("changed", 3, 0),
-            ("unchanged", 5, 6),
-            ("removed", 4, None),
-            ("withdrawn", 1, None),
-        ),
-        *(("changed: audio arrived", 1, None), ("changed: text", 2, None)),
+        ("new", 2, 1),
+        ("changed", 3, 0),
+        ("unchanged", 5, 6),
+        ("removed", 4, None),
+        ("withdrawn", 1, None),
+        ("changed: audio arrived", 1, None),
+        ("changed: text", 2, None),
     ]
     assert views.kept_and_new(workspace).rows() == [("train", 5, 4), ("dev", 2, 0), ("test", 0, 1)]
     assert views.growth(workspace).schema["recordings"] == pl.Int64

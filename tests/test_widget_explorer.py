@@ -227,7 +227,12 @@ def test_histograms_are_chosen_and_leave_no_filter_behind(many):
     explorer = Explorer(many)
     state, _ = ask(explorer._histograms, "histograms.state")
     assert [one["column"] for one in state["items"]] == [
-        *("duration_s", "similarity", "wer", "speaker_id", "recording_id", "verdict")
+        "duration_s",
+        "similarity",
+        "wer",
+        "speaker_id",
+        "recording_id",
+        "verdict",
     ]
     assert "place" not in state["columns"]
     ask(explorer._histograms, "histograms.brush", column="wer", first=0, last=0)

@@ -22,22 +22,24 @@ from nbaudio.ui import views, widgets
 from nbaudio.ui.widgets import static_html
 
 ALLOWED = {
-    *(
-        "div",
-        "p",
-        "span",
-        "code",
-        "del",
-        "ins",
-        "audio",
-        "table",
-        "thead",
-        "tbody",
-        "tr",
-        "th",
-        "td",
-    ),
-    *("svg", "path", "line", "text", "img"),
+    "div",
+    "p",
+    "span",
+    "code",
+    "del",
+    "ins",
+    "audio",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "svg",
+    "path",
+    "line",
+    "text",
+    "img",
 }
 
 

@@ -98,7 +98,7 @@ def scan_pages(path: Path) -> tuple[str | None, int | None]:
     return problem, max(0, position - delay)
 
 
-def index_packets_of_ogg(file: BinaryIO, codec: str) -> OggIndex | None:
+def index_packets_of_ogg(file: BinaryIO, codec: str) -> OggIndex | None:  # noqa: PLR0914
     """Index the first ``opus`` or ``vorbis`` stream by file offset.
 
     Return None if there is none, or if pages contradict the packets.
@@ -172,7 +172,7 @@ def packet_samples(codec: str, header: bytes, heads: NDArray[np.uint8]) -> NDArr
     return samples
 
 
-def _pages(file: BinaryIO, *, checked: bool) -> Iterator[_Page]:
+def _pages(file: BinaryIO, *, checked: bool) -> Iterator[_Page]:  # noqa: PLR0914
     """Yield all pages; `checked` verifies their checksums first.
 
     Raise _DamagedError at a problem or another recording.

@@ -48,7 +48,7 @@ def packet_time(packet: AudioPacket) -> int | None:
     return packet.pts if packet.pts is not None else packet.dts
 
 
-def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> PacketIndex:
+def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> PacketIndex:  # noqa: PLR0914
     """Index a stream, which `begin` restarts, of `ticks` samples per tick.
 
     `skipped` is the pre-skip of Opus, if it is better known from elsewhere.
@@ -67,7 +67,7 @@ def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> 
     stamps: list[int] = []
     checks: list[int] = []
     heads: list[bytes] = []
-    with suppress(av.error.FFmpegError):  # packets after damage are not found
+    with suppress(av.error.FFmpegError):  # packets after damage are not found  # noqa: PLR1702
         for packet in packets:
             at = packet_time(packet)
             if at is not None:

@@ -197,7 +197,7 @@ def _count(path: Path, channels: int) -> int:
     """
     held = 0
     block = _COUNT_BLOCK // channels
-    while block:
+    while block:  # noqa: PLR1702
         try:
             with path.open("rb") as opened, sf.SoundFile(opened.fileno(), closefd=False) as file:
                 file.seek(held)

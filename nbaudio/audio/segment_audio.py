@@ -105,7 +105,7 @@ class SegmentAudio:
         return self.mixed(0, self.num_samples)
 
     @cached_property
-    def _hops(self) -> _Hops:
+    def _hops(self) -> _Hops:  # noqa: PLR0914
         """Sums over whole hops with context, in blocks that fit a cache."""
         window: AnySamples = self.window[self.before - self.hops_before * self.hop :]
         if len(window) < self.hop:

@@ -80,10 +80,9 @@ def atomic_write(target: Path, *, sync: bool = True) -> Iterator[Path]:
 
     `sync` first waits until it is on the disk.
     """
-    partial = target.with_name(
-        f".{target.name}.{os.urandom(4).hex()}.partial"
-    )  # threads and hosts may write at the same time
-    with raise_disk_full(target):
+    # Threads and hosts may write at the same time
+    partial = target.with_name(f".{target.name}.{os.urandom(4).hex()}.partial")
+    with raise_disk_full(target):  # noqa: PLR1702
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -152,9 +151,8 @@ def write_json(target: Path, value: Any, *, sync: bool = True) -> None:
     Equal values give equal bytes.
     """
     with atomic_write(target, sync=sync) as partial, partial.open("w", encoding="utf8") as file:
-        json.dump(
-            value, file, ensure_ascii=False, indent=2, sort_keys=True
-        )  # in pieces: corpus.json may name 300,000 recordings
+        # In pieces: corpus.json may name 300,000 recordings
+        json.dump(value, file, ensure_ascii=False, indent=2, sort_keys=True)
         file.write("\n")
 
 

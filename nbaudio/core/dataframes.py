@@ -25,9 +25,8 @@ class _Streamed(TypedDict):
     optimizations: pl.QueryOptFlags
 
 
-_ORDERED = pl.QueryOptFlags(
-    check_order_observe=False
-)  # this optimization of polars 2.1 loses the order of a streamed join
+# This optimization of polars 2.1 loses the order of a streamed join
+_ORDERED = pl.QueryOptFlags(check_order_observe=False)
 STREAMED = _Streamed(engine="streaming", optimizations=_ORDERED)
 """Arguments of `pl.LazyFrame.collect` for tables that need not fit into memory."""
 IN_ORDER: Any = {"maintain_order": True, "optimizations": _ORDERED}

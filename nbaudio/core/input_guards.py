@@ -186,7 +186,7 @@ def check_workbook(path: Path) -> None:
 def _span(book: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[int, int]:
     """Return how many cells a sheet or table spans, and how many it holds."""
     rows = columns = last = found = 0
-    with book.open(member) as file:
+    with book.open(member) as file:  # noqa: PLR1702
         rest = b""
         while data := file.read(_READ_BYTES):
             data = rest + data

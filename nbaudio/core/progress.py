@@ -103,7 +103,7 @@ class _SilentHosts:
 
     def _run(self) -> None:
         shown = ""
-        while True:
+        while True:  # noqa: PLR1702
             threading.Event().wait(_SILENT_S)
             with self._lock:
                 now = time.monotonic()

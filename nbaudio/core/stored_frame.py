@@ -165,7 +165,7 @@ class StoredFrame:
             found |= texts.str.contains(pattern).fill_null(value=False).to_numpy()
         return pl.Series(found)
 
-    def order(self, name: str, numbers: Order, *, descending: bool) -> Iterator[float | Order]:
+    def order(self, name: str, numbers: Order, *, descending: bool) -> Iterator[float | Order]:  # noqa: PLR0915
         """Sort rows by a column, stably, nulls last.
 
         Yield the share of the work that is done, and at the end the sorted rows. Texts are ordered
@@ -204,9 +204,8 @@ class StoredFrame:
         first = keys[int(is_text and len(numbers) and keys[0].min() == keys[0].max())]
         step = _SORTED_AT_ONCE // 64
         edges = np.sort(first[::64][~missing[::64]])[step::step]
-        frequent = edges[1:][
-            edges[1:] == edges[:-1]
-        ]  # each has a range of its own, which is in order
+        # Each has a range of its own, which is in order
+        frequent = edges[1:][edges[1:] == edges[:-1]]
         edges = np.unique(
             np.append(
                 edges,
@@ -310,9 +309,8 @@ class StoredFrame:
             times = {
                 name: dtype for name, dtype in self._types.items() if name in (*_TIMES, *_DECIMALS)
             }
-            frame = conform(
-                frame, pl.Schema({**times, **_CODED}), str(self._path)
-            )  # codes are joined twice as fast as texts
+            # Codes are joined twice as fast as texts
+            frame = conform(frame, pl.Schema({**times, **_CODED}), str(self._path))
             wanted = [
                 name
                 for name in self._recordings.columns

@@ -283,9 +283,8 @@ def read(
     path = table_path(workspace, table)
     number = row or "\0row"
     expected = _expected(held, columns, table)
-    names = list(
-        dict.fromkeys((*list(held)[:1], *(name for name in expected if name in held)))
-    )  # the first gives the length
+    # The first gives the length
+    names = list(dict.fromkeys((*list(held)[:1], *(name for name in expected if name in held))))
     with reading_parquet(path, checked=True):
         rows = pl.scan_parquet(path, glob=False, row_index_name=number)
         if where is None:
@@ -296,10 +295,10 @@ def read(
             before = path.stat()
             reader = open_parquet(path)
             found = rows.filter(where).select(number).collect(**STREAMED)
+            # Replaced meanwhile
             if (
-                (now := path.stat()).st_ino != before.st_ino
-                or now.st_mtime_ns != before.st_mtime_ns
-            ):  # replaced meanwhile
+                now := path.stat()
+            ).st_ino != before.st_ino or now.st_mtime_ns != before.st_mtime_ns:
                 return read(workspace, columns, where=where, table=table, row=row)
             frame = found.hstack(read_rows(reader, found.to_series(), names))
     return conform(frame, expected, str(path)).select(*([row] if row else []), *expected)
@@ -338,9 +337,10 @@ def write(
     with atomic_write(path) as partial:
         try:
             with partial.open("wb") as file:  # by its path, polars might create it after an error
+                # 3 is slower, saves 2 %
                 rows.sink_parquet(
                     file, compression_level=2, row_group_size=ROWS_A_GROUP, **IN_ORDER
-                )  # 3 is slower, saves 2 %
+                )
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             if failed:
                 raise failed[0] from None

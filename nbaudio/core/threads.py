@@ -19,13 +19,12 @@ def ordered_map(
     """
     waiting = deque[Future[Result]]()
     taken = 0
-    with ThreadPoolExecutor(jobs) as pool:
+    with ThreadPoolExecutor(jobs) as pool:  # noqa: PLR1702
         try:
             for item in items:
                 waiting.append(pool.submit(function, item))
-                if len(waiting) > min(
-                    ahead * jobs, jobs + taken
-                ):  # few at first, as items may take time to come
+                # Few at first, as items may take time to come
+                if len(waiting) > min(ahead * jobs, jobs + taken):
                     taken += 1
                     yield waiting.popleft().result()
             while waiting:

@@ -25,7 +25,7 @@ from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.storage.folders import folder_at
 
 
-def convert(
+def convert(  # noqa: PLR0914
     corpus: str | Path,
     *,
     container: str,

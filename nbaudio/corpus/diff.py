@@ -78,7 +78,7 @@ class _Sum:
         }
 
 
-def diff(a: str | Path, b: str | Path) -> Report:
+def diff(a: str | Path, b: str | Path) -> Report:  # noqa: PLR0914
     """Report what differs between two corpora, two workspaces, or one of each.
 
     They may be in folders or at URLs.
@@ -102,7 +102,7 @@ def diff(a: str | Path, b: str | Path) -> Report:
     way = pl.format(
         "{} to {}", *(pl.col(name).fill_null("none") for name in ("split", "split_after"))
     )
-    with ExitStack() as stack:
+    with ExitStack() as stack:  # noqa: PLR1702
         before = _side(a, stack)
         after = _side(b, stack)
         changes = _changes(comparable=before.clips is not None and before.clips == after.clips)

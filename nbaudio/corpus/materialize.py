@@ -206,7 +206,7 @@ def materialize(
         )
 
 
-def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Report:
+def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Report:  # noqa: PLR0914, PLR0915
     """Make the corpus, or the version, of a run whose parameters are validated."""
     workspace = run.workspace
     layout = run.layout
@@ -436,7 +436,7 @@ def _locations(workspace: Workspace, packs: str | Path | None) -> tuple[Location
     return location(str(audio)), location(str(packs))  # without a cache of fetched files
 
 
-def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> _Cut:
+def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> _Cut:  # noqa: PLR0914, PLR0915
     """Cut what neither packs nor the base hold, and divide the clips into shards.
 
     Rows are on disk, by a hash of their key.

@@ -120,7 +120,7 @@ def measure(
 
 
 @locks_workspace("measure", "signals")
-def measure_segments(
+def measure_segments(  # noqa: PLR0914, PLR0915
     workspace: Workspace,
     pool: AbstractContextManager[RunTasks],
     *,

@@ -64,7 +64,7 @@ def cut_all(
 
     Note failures, and show the progress.
     """
-    if windows.segments:
+    if windows.segments:  # noqa: PLR1702
         with progress(what, windows.seconds / 3600, "h of audio", show=show) as advance:
             for result in _results(run_tasks, tasks, function):
                 yield result
@@ -82,7 +82,7 @@ def _results(
     A recording that kills its worker fails, like any other bad recording.
     """
     waiting = iter(tasks)
-    while True:
+    while True:  # noqa: PLR1702
         try:
             yield from run_tasks(function, waiting)
         except WorkerLostError as error:
@@ -196,7 +196,7 @@ def _source_windows(
     source: Source, use: Callable[[Recording, Source, Window], Result], failures: dict[str, str]
 ) -> Iterator[tuple[str, Result]]:
     allocator.reuse_memory()
-    try:
+    try:  # noqa: PLR1702
         _check_unchanged(source)
         share = sum(stop - start for _, start, stop, _ in source.windows) / max(
             1, source.num_samples

@@ -28,7 +28,7 @@ _DATASET = re.compile(r"hf://datasets/[\w.-]+/[\w.-]+")
 _INITIAL = {".gitattributes", CARD}  # what a new dataset may hold
 
 
-def publish(
+def publish(  # noqa: PLR0914
     corpus: str | Path,
     url: str,
     *,

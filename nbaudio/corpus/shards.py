@@ -50,7 +50,7 @@ _SHARDS_PER_READER = (
 _READERS = (1, 2, 4, 8, 16, 32, 64)
 
 
-def pack(
+def pack(  # noqa: PLR0914
     layout: Layout, container: str, clip_format: ClipFormat, task: tuple[str, pl.DataFrame]
 ) -> Shard:
     """Write a shard, its record and the rows of its clips; or keep a shard whose bytes are right.
@@ -180,7 +180,7 @@ def write_shards(
     if records is not None:
         function = partial(pack_remotely, layout, container, clip_format, records)
     results = []
-    with progress("pack", len(plan.shards), "shards", show=show) as advance:
+    with progress("pack", len(plan.shards), "shards", show=show) as advance:  # noqa: PLR1702
         for result in run_tasks(function, _tasks(layout, plan, groups, records)):
             layout.record(result.name, ".arrow").unlink(missing_ok=True)
             if records is not None:
@@ -239,7 +239,7 @@ def restore_records(layout: Layout) -> str:
     Return the hash of its card.
     """
     info = read_corpus_info(layout.folder)
-    if layout.folder.holds("segments.parquet", info["tables"]["segments.parquet"]):
+    if layout.folder.holds("segments.parquet", info["tables"]["segments.parquet"]):  # noqa: PLR1702
         with layout.folder.local("segments.parquet") as table:
             start = 0
             for shard in info["shards"]:

@@ -95,7 +95,7 @@ def verify(
     return report
 
 
-def _report(folder: Folder, site: EngineLocation, *, show: bool) -> Report:
+def _report(folder: Folder, site: EngineLocation, *, show: bool) -> Report:  # noqa: PLR0914, PLR0915
     if not folder.exists(CORPUS_JSON):
         hint = (
             "an unfinished run: call materialize again"
@@ -112,7 +112,7 @@ def _report(folder: Folder, site: EngineLocation, *, show: bool) -> Report:
         line for name in TABLES if (line := _wrong_size(name, folder.size(name), sizes.get(name)))
     ]:
         return replace(damaged, problems=wrong)
-    with ExitStack() as stack:
+    with ExitStack() as stack:  # noqa: PLR1702
         tables = {name: stack.enter_context(folder.local(name)) for name in TABLES}
         try:
             other = [

@@ -59,7 +59,7 @@ _encode_lines = msgspec.json.Encoder().encode_lines
 
 
 @locks_workspace("withdraw")
-def withdraw(
+def withdraw(  # noqa: PLR0914, PLR0915
     workspace: str | Path | Workspace,
     *,
     speaker: str | Sequence[str] = (),
@@ -374,7 +374,7 @@ def _forget_review_clips(workspace: Workspace, ids: Set[str]) -> list[str]:
     """
     path = workspace.path / EXPORTS
     lines = []
-    for review, files in read_json(path).items() if path.exists() else ():
+    for review, files in read_json(path).items() if path.exists() else ():  # noqa: PLR1702
         record = ReviewState.load(workspace).records.get(review)
         drawn = record.segment_ids if record else []
         if not (held := ids & set(drawn)):

@@ -200,7 +200,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """
     number = 0
     check_link(path, path.parent)
-    try:
+    try:  # noqa: PLR1702
         with path.open("rb") as file:
             for number, line in enumerate(input_guards.lines(file, path), 1):
                 text = line.decode("utf-8-sig" if number == 1 else "utf8")

@@ -69,7 +69,7 @@ def _items(source: Path, tables: list[str]) -> Iterator[dict[str, Any] | Problem
             ):
                 durations[item[1].get("clip", "")] = str(Decimal(milliseconds) / 1000)
     splits: dict[str, str] = {}
-    for table in tables:
+    for table in tables:  # noqa: PLR1702
         for item in _rows(source / f"{table}.tsv", "path", "sentence"):
             if isinstance(item, Problem):
                 yield item

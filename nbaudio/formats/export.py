@@ -40,7 +40,7 @@ _WRITTEN = (
 _MARK = ".nbaudio-export.json"  # in a folder that an export wrote and may replace
 
 
-def export(
+def export(  # noqa: PLR0914
     workspace: str | Path | Workspace, format: str, *, out: str | Path, paths: str = "absolute"
 ) -> Report:
     """Write manifests of the accepted segments.

@@ -220,7 +220,7 @@ def _embedded(parts: Sequence[_Part]) -> Iterator[tuple[str, bytes]]:
 
     Recordings without bytes, or behind damage, are missing.
     """
-    for part in parts:
+    for part in parts:  # noqa: PLR1702
         values = chain.from_iterable(
             batch.column(0) for batch in batches(part.path, [part.audio], rows=_CLIPS)
         )

@@ -59,7 +59,7 @@ def read(source: Path, *, asr: str | None = None) -> Transcripts:
     )
 
 
-def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
+def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:  # noqa: PLR0914
     paths: dict[str, str] = {}
     for number, key, path in split_pairs(numbered_lines(source / "wav.scp")):
         if path.endswith("|"):
@@ -169,7 +169,7 @@ def _files(out: Path, split: str | None) -> list[Path]:
     return [out / (split or "") / name for name in _WRITTEN]
 
 
-def _write(
+def _write(  # noqa: PLR0914, PLR0915
     parts: Parts, recordings: pl.DataFrame, out: Path, split: str | None
 ) -> tuple[list[Path], list[str]]:
     files = _files(out, split)

@@ -252,7 +252,7 @@ def _read(
     """
     decode = msgspec.json.Decoder(shape).decode
     number = 0
-    try:
+    try:  # noqa: PLR1702
         input_guards.check_regular(file)
         open_file: Callable[..., Any] = gzip.open if file.suffix == ".gz" else Path.open
         with open_file(file, "rb") as lines:

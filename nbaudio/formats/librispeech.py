@@ -78,7 +78,7 @@ def _items(
         if single.pop(recording, kind) == kind:
             single[recording] = kind
 
-    for file in files:
+    for file in files:  # noqa: PLR1702
         if isinstance(file, Problem):
             yield file
             continue

@@ -166,7 +166,7 @@ class Draws:
         A round passes over items that others have reached.
         """
         found = np.ones(len(self.item))
-        for number, frame in enumerate(self.frames):
+        for number, frame in enumerate(self.frames):  # noqa: PLR1702
             undrawn = frame.sizes.copy()
             unseen = frame.sizes.copy()
             strata = frame.stratum[self.item].tolist()
@@ -285,7 +285,7 @@ def fewest(draws: Draws, value: Array | Values, alpha: float) -> float:
     return float(nulls[0])
 
 
-def bet(
+def bet(  # noqa: PLR0914, PLR0915
     draws: Draws, value: Array | Values, nulls: Array, *, upper: bool = True, level: float = np.inf
 ) -> Path:
     """Bet against nulls "the wrong value is m or more", or without `upper` "it is m or less"."""
@@ -444,7 +444,7 @@ class _Book:
         expected = (self._wrong + _EXPECTED_ROWS * self._expected) / (self._seen + _EXPECTED_ROWS)
         return np.vstack([found, expected])
 
-    def solve(self, rest: Array, sign: float) -> tuple[Array, Array, Array]:
+    def solve(self, rest: Array, sign: float) -> tuple[Array, Array, Array]:  # noqa: PLR0914
         """Return the predicted rates of wrong items by bin, and the bet against each null.
 
         The bet is the stake mu of the null, and its rates c by bin.

@@ -64,7 +64,7 @@ class Part:
             for key, what in _AMOUNTS.items()
         }
 
-    def by(self, what: str, *, target: float, error: float, high_error: float) -> dict[str, Any]:
+    def by(self, what: str, *, target: float, error: float, high_error: float) -> dict[str, Any]:  # noqa: PLR0914
         """Return the claim by segments, hours or words."""
         state = self.state
         ships = self._sum(what, self.ships)

@@ -49,7 +49,7 @@ _NEARLY = 1e-6
 _LEAST_SAVING = 0.95
 
 
-def evidence(
+def evidence(  # noqa: PLR0914
     workspace: Workspace | str | Path, *, precision: float = 0.98, confidence: float = 0.95
 ) -> Report:
     """Report how right the labels of the clips that ship are, as far as the reviews prove it.
@@ -192,7 +192,7 @@ def risk_facts(
     }
 
 
-def selection_claim(
+def selection_claim(  # noqa: PLR0914
     workspace: Workspace | str | Path | ProofState,
     *,
     without: Sequence[str] = (),

@@ -176,7 +176,7 @@ class ProofState(ReviewState):
         return self._drawn["line"].to_numpy()
 
     @cached_property
-    def draws(self) -> Draws:
+    def draws(self) -> Draws:  # noqa: PLR0914
         """The draws of all rounds; items that are no segments any more follow the segments."""
         drawn = self._drawn
         size = len(self.population)

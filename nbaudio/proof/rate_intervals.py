@@ -22,7 +22,7 @@ _RATES = {
 }
 
 
-def clustered_rates(
+def clustered_rates(  # noqa: PLR0914
     frames: Iterable[pl.DataFrame], text: str, hypotheses: Mapping[str, str], confidence: float
 ) -> pl.DataFrame:
     """Return the rows of `views.error_rates` for each `group` of frames, in no order.

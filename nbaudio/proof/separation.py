@@ -72,7 +72,7 @@ def column_values(
     return state.population.map_batches(columns, lambda rows: numbers(rows).drop("segment_id"))
 
 
-def signal_precision(workspace: Source, *, confidence: float = 0.95) -> pl.DataFrame:
+def signal_precision(workspace: Source, *, confidence: float = 0.95) -> pl.DataFrame:  # noqa: PLR0914
     """Rank columns by how well they separate right from wrong labels in this corpus.
 
     The columns are scores, signals, agreement, risk and duration. Verdicts count as far as they are

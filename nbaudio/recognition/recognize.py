@@ -28,7 +28,7 @@ from nbaudio.storage.workspace import Workspace, locks_workspace
 
 
 @locks_workspace("recognize", "recognized")
-def recognize(
+def recognize(  # noqa: PLR0914, PLR0915
     workspace: str | Path | Workspace,
     *,
     with_: str | Function,
@@ -108,7 +108,7 @@ def recognize(
     held = _held(ledger, recognizer.version, set(segments["clip_key"]))
     texts = dict[str, str]()
     failures = dict[str, str]()
-    with TemporaryDirectory(dir=workspace.path, prefix=".", suffix=".partial") as scratch:
+    with TemporaryDirectory(dir=workspace.path, prefix=".", suffix=".partial") as scratch:  # noqa: PLR1702
         missing = segments.filter(~pl.col("clip_key").is_in([*held]))
         windows = plan.Windows(
             [missing], facts, plan.RECOGNIZED, folder=Path(scratch), most=len(missing)

@@ -154,7 +154,7 @@ def accept_bounds(workspace: str | Path | Workspace, proposals: Frame, *, review
     return len(rows)
 
 
-def _with_room(workspace: Workspace, most_s: float) -> pl.DataFrame:
+def _with_room(workspace: Workspace, most_s: float) -> pl.DataFrame:  # noqa: PLR0914
     """Return cut segments with audio in order, and how far each may reach.
 
     `room_start` and `room_end` are in samples.

@@ -53,7 +53,7 @@ _REVIEWER = re.compile(r"\w[\w.-]{0,39}")
 
 
 @locks_workspace("review export", "reviews")
-def export(
+def export(  # noqa: PLR0914, PLR0915
     workspace: Workspace | str | Path,
     *,
     out: str | Path,
@@ -205,7 +205,7 @@ def export(
     return report
 
 
-def _make(
+def _make(  # noqa: PLR0914
     rows: pl.DataFrame,
     record: ReviewRecord,
     workspace: Workspace,

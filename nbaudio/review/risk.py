@@ -61,7 +61,7 @@ _GROUPS = 5
 _REASONS = 3
 
 
-def refresh(workspace: Workspace | str | Path | ReviewState) -> dict[str, Any]:
+def refresh(workspace: Workspace | str | Path | ReviewState) -> dict[str, Any]:  # noqa: PLR0914
     """Learn `risk` again if verdicts or columns have changed, unless it is frozen.
 
     Return the record, or why there is none.
@@ -408,7 +408,7 @@ def _write(workspace: Workspace, known: Mapping[str, Any]) -> None:
     tables.replace_columns(workspace, pl.concat(parts).to_frame())
 
 
-def _learn(
+def _learn(  # noqa: PLR0914, PLR0915
     values: pl.DataFrame, wrong: Array, recording: Ints, known: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Fit the model of each fold, of rows of `_values` with known columns and salt.

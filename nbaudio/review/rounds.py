@@ -17,17 +17,16 @@ PICKED = "picked"
 DISAGREEMENTS = "disagreements"  # in place of a strategy
 #: Columns of the segments table that `rounds` and `gold_ids` read.
 JUDGED = (
-    *(
-        "segment_id",
-        "recording_id",
-        "source_start",
-        "source_end",
-        "start_sample",
-        "end_sample",
-        "text",
-        "asr_text",
-    ),
-    *("text_corrected", "corrected_by"),
+    "segment_id",
+    "recording_id",
+    "source_start",
+    "source_end",
+    "start_sample",
+    "end_sample",
+    "text",
+    "asr_text",
+    "text_corrected",
+    "corrected_by",
 )
 
 

@@ -216,7 +216,7 @@ def _verdicts(pool: pl.DataFrame, number: Ints, strata: int) -> tuple[Ints, Ints
     )
 
 
-def _stratified(pool: pl.DataFrame, threshold: float) -> Stratified:
+def _stratified(pool: pl.DataFrame, threshold: float) -> Stratified:  # noqa: PLR0914
     """Draw most where errors are likely and matter, as docs/evidence.md says.
 
     A wrong guess costs width, never validity.
@@ -286,7 +286,7 @@ def _scale_below(below: float, rest: float) -> float:
     return min(1.0, _BELOW / (1 - _BELOW) * rest / below) if below and rest else 1.0
 
 
-def _by_risk(pool: pl.DataFrame, threshold: float) -> Stratified:
+def _by_risk(pool: pl.DataFrame, threshold: float) -> Stratified:  # noqa: PLR0914
     """Divide a sample as a proof needs it; `risk` is the probability of being wrong.
 
     A useless model only widens intervals.

@@ -31,7 +31,7 @@ def cut_clips(
     """
     if audio_root is None:
         return
-    with progress("clips", len(segments), "clips") as advance:
+    with progress("clips", len(segments), "clips") as advance:  # noqa: PLR1702
         for (path,), windows in segments.sort("path", "start_sample", "segment_id").group_by(
             "path", maintain_order=True
         ):

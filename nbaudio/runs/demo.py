@@ -89,7 +89,7 @@ def demo(*, out: str | Path | None = None) -> Report:
     return Report("demo", {**facts, "open": done.facts["open"]}, problems=problems)
 
 
-def check_demo(out: Path, problems: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+def check_demo(out: Path, problems: Sequence[str]) -> tuple[dict[str, str], list[str]]:  # noqa: PLR0914
     """Return how each problem of the corpus was caught.
 
     And problems of the run: not caught, or not there on purpose.

@@ -104,9 +104,8 @@ def parameters(
         for name, value in part.items():
             if name in PATHS and value is not None and not isinstance(value, str):
                 raise InputError(f"{where}: {name} must be a path, not {value!r}")
-            if (
-                isinstance(value, str) and redact_url(value) != value
-            ):  # notebooks hold their parameters
+            # Notebooks hold their parameters
+            if isinstance(value, str) and redact_url(value) != value:
                 raise InputError(
                     f"{where}: {name} is a URL with a password or query, "
                     "which notebooks would store"

@@ -61,6 +61,5 @@ def _is_ours(notebook: Path) -> bool:
 
 
 handler = ManifestHandler()
-papermill_io.register(
-    "", handler
-)  # a prefix of every path; handlers registered later take precedence
+# A prefix of every path; handlers registered later take precedence
+papermill_io.register("", handler)

@@ -24,7 +24,7 @@ from nbaudio.selection.splits import usable_keys
 _DECIDED = ("split", "decision", "reason", "source_channel")
 
 
-def filtered(
+def filtered(  # noqa: PLR0914
     recordings: pl.DataFrame,
     segments: pl.LazyFrame,
     parameters: Parameters,

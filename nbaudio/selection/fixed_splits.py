@@ -189,7 +189,7 @@ class FixedSplits:
             yield from ({"check": check, **row} for row in counts.iter_rows(named=True))
 
 
-def fixed_splits(
+def fixed_splits(  # noqa: PLR0914
     segments: pl.DataFrame | pl.LazyFrame,
     *,
     given: pl.Series | None = None,

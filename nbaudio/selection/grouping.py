@@ -90,7 +90,7 @@ class Grouping:
             )
 
 
-def choose_grouping(
+def choose_grouping(  # noqa: C901, PLR0915
     fit: pl.DataFrame,
     parameters: Parameters,
     fixed: FixedSplits,

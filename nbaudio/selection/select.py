@@ -40,7 +40,7 @@ _DECISION = SEGMENTS["decision"]
 
 
 @locks_workspace("select")
-def select(
+def select(  # noqa: PLR0914
     workspace: str | Path | Workspace,
     *,
     min_similarity: float | None = None,
@@ -208,7 +208,7 @@ def _sample(
     return windows.join(facts, on="recording_id", how="left").sort("path", "start_sample")
 
 
-def decide(
+def decide(  # noqa: PLR0914
     recordings: Frame,
     segments: Frame | pl.LazyFrame,
     reviewed: Collection[str],

@@ -28,7 +28,7 @@ from nbaudio.storage.urls import is_url
 _MUCH_REVIEWED = 0.1  # of train: warn
 
 
-def select_report(
+def select_report(  # noqa: PLR0914
     recordings: pl.DataFrame,
     chosen: pl.LazyFrame,
     left_out: pl.DataFrame,

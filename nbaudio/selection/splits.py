@@ -105,7 +105,7 @@ def usable_keys(segments: pl.DataFrame, group_by: Sequence[str]) -> list[str]:
     return [key for key in dict.fromkeys(group_by) if segments[key].null_count() < len(segments)]
 
 
-def assign_splits(
+def assign_splits(  # noqa: PLR0914
     segments: pl.DataFrame,
     *,
     keys: Sequence[str],
@@ -215,7 +215,7 @@ class _Division:
     `members` is a sparse matrix of units by values, 1 where a unit has a value.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0915
         self,
         segments: pl.DataFrame,
         keys: Sequence[str],
@@ -413,7 +413,7 @@ class _Division:
                 left -= more
         return fitting
 
-    def _best_step(self, split: int, missing: float, weight: Numbers, every: Numbers) -> Numbers:
+    def _best_step(self, split: int, missing: float, weight: Numbers, every: Numbers) -> Numbers:  # noqa: PLR0914
         """Return the next values for `split`.
 
         This is one value that completes units, or all values of a new unit, whichever gains most

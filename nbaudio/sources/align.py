@@ -184,7 +184,7 @@ def _align_all(
         for task, path in zip(tasks, results, strict=True)
         if isinstance(path, Path) and not path.is_file()
     ]
-    if missing:
+    if missing:  # noqa: PLR1702
         shown = show_progress and len(missing) > 1
         with (
             progress("align", len(missing), "recordings", show=shown) as advance,

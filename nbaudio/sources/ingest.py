@@ -146,7 +146,7 @@ def ingest(
     )
 
 
-def bring_in(
+def bring_in(  # noqa: PLR0914, PLR0915
     format: str,
     read: Callable[[Any], Transcripts],
     options: Mapping[str, Any],

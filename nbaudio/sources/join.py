@@ -57,7 +57,7 @@ _PROBLEMS = pl.Schema(
 
 
 @locks_workspace("join")
-def join(
+def join(  # noqa: PLR0914
     workspace: Workspace | str | Path,
     table: Any,
     *,

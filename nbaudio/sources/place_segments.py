@@ -279,17 +279,21 @@ class PlacedSegments:
 _PLACE = ("recording_id", "source_start", "source_end", "source_channel")
 # Compared in their own way, or not at all.
 _APART = (
-    *(
-        "segment_id",
-        *_PLACE,
-        "start_sample",
-        "end_sample",
-        "text",
-        "text_raw",
-        "asr_text",
-        "word_times",
-    ),
-    *("similarity", "wer", "cer", *NORMALIZED, "split", "decision", "reason"),
+    "segment_id",
+    *_PLACE,
+    "start_sample",
+    "end_sample",
+    "text",
+    "text_raw",
+    "asr_text",
+    "word_times",
+    "similarity",
+    "wer",
+    "cer",
+    *NORMALIZED,
+    "split",
+    "decision",
+    "reason",
 )
 # How a row differs from the table; as columns they have a prefix that no column of a source has.
 KINDS = ("new", "text", "times", "audio", "hypothesis", "metadata", "audio_arrived")
@@ -399,7 +403,7 @@ class Merge:
         return kept if len(kept) < len(held) else None
 
 
-def merge_segments(
+def merge_segments(  # noqa: PLR0914
     workspace: Workspace, placed: PlacedSegments, status: pl.DataFrame, is_other: pl.Series
 ) -> Merge:
     """Compare the segments of a source with the table.

@@ -164,7 +164,7 @@ def members_in_order(folder: Remote, wanted: Container[str] | None = None) -> It
     inside, _, outer = folder.root.partition("::")
     top = "/".join(filter(None, (inside.removeprefix("tar://").strip("/"), folder.path)))
     start = len(top) + 1 if top else 0
-    with ExitStack() as stack:
+    with ExitStack() as stack:  # noqa: PLR1702
         path = (
             stack.enter_context(remote(outer, folder.cache, folder.network).fetched())
             if urls.is_url(outer)

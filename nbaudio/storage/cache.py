@@ -46,16 +46,15 @@ class Cache:
                 if file is None:
                     file = self._fetch(path, num_bytes, fetch)
                     is_new = True
-        try:
+        try:  # noqa: PLR1702
             with file:
                 os.utime(path)
                 yield path
         finally:
             if is_new:
                 with self._locked("total.lock") as total:
-                    if (
-                        _read_number(total) > self.limit
-                    ):  # by a file larger than the limit, which is free now
+                    # By a file larger than the limit, which is free now
+                    if _read_number(total) > self.limit:
                         _write_number(total, self._evict(self.limit))
 
     def forget(self, identity: str) -> None:

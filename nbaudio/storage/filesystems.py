@@ -54,9 +54,8 @@ def filesystem_path(address: str, network: Network) -> FilesystemPath:
     fs, path = _open_filesystem(address, scheme, network)
     if scheme == "s3":
         fs.retries = _S3_TRIES
-    if (
-        scheme == "tar"
-    ):  # only regular files: links and devices are none, and sparse files have any size
+    # Only regular files: links and devices are none, and sparse files have any size
+    if scheme == "tar":
         for member in fs.tar.getmembers():
             if member.issparse() or not (member.isfile() or member.isdir()):
                 fs.index.pop(re.sub("/+", "/", member.name.rstrip("/")), None)

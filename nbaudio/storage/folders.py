@@ -21,9 +21,8 @@ from nbaudio.storage.remote import Remote
 
 # Small files that are transferred at once.
 _JOBS = 8
-_READ = (
-    os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-)  # a pipe does not block
+# A pipe does not block
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 @dataclass(frozen=True)

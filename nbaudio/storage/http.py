@@ -144,10 +144,11 @@ class HttpClient:
         Errors are ignored, as those requests raise them.
         """
         if (pools := self._pools(url)) is self._direct:
+            # urllib3 has no public method for it
             with (
                 suppress(Exception),
                 ThreadPoolExecutor(number) as threads,
-            ):  # urllib3 has no public method for it
+            ):
                 pool = pools.connection_from_url(url)
                 taken = [pool._get_conn() for _ in range(number)]
                 list(
@@ -182,10 +183,11 @@ def _connection_error(error: BaseException) -> ConnectionError:
         BaseException,
     ):
         error = inner
+    # Of urllib3's IncompleteRead
     held, missing = (
         getattr(error, "partial", None),
         getattr(error, "expected", None),
-    )  # of urllib3's IncompleteRead
+    )
     if isinstance(held, int) and isinstance(missing, int):
         return ConnectionError(f"{held:,} of {held + missing:,} bytes came")
     text = re.sub(r"<[^>]*>:? ?|\w+\(host=.*?\): ?", "", str(error)) or type(error).__name__
@@ -336,9 +338,8 @@ class HttpFiles:
         """Open a file that reads ranges, for archives."""
 
         def read(start: int, stop: int) -> bytes:
-            with convert_error(
-                RemoteRefusedError, ValueError
-            ):  # an AudioError would look like the end of the archive
+            # An AudioError would look like the end of the archive
+            with convert_error(RemoteRefusedError, ValueError):
                 return self.cat_file(url, start=start, end=stop)
 
         size = self.info(url)["size"]
@@ -355,7 +356,7 @@ class HttpFiles:
         Raise HttpStatusError for an error status.
         """
         client = _client(self.network.timeout, _environment())
-        for _ in range(MAX_REDIRECTS + 1):
+        for _ in range(MAX_REDIRECTS + 1):  # noqa: PLR1702
             with client.request(method, url, **_authorization(url), **headers) as response:
                 if response.status not in REDIRECTS:
                     if response.status >= 400:

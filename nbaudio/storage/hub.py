@@ -201,9 +201,8 @@ class HubDataset:
         """Call the library with retries beyond its own."""
 
         def once() -> Result:
-            _prepare(
-                _COMMIT_TIMEOUTS * self._place.network.timeout
-            )  # another session may have replaced it
+            # Another session may have replaced it
+            _prepare(_COMMIT_TIMEOUTS * self._place.network.timeout)
             try:
                 return request()
             except JSONDecodeError:

@@ -36,9 +36,8 @@ class LocalPath:
     """
 
     local: Path
-    cache: Cache | None = field(
-        default=None, repr=False, compare=False
-    )  # of remote files that are named below it
+    # Of remote files that are named below it
+    cache: Cache | None = field(default=None, repr=False, compare=False)
     is_scheme: ClassVar[bool] = False  # it stands for no other addresses
 
     def __truediv__(self, path: str) -> "Location":
@@ -109,10 +108,9 @@ class LocalPath:
         found = [pl.Series("path", dtype=pl.String)]
         refused: list[tuple[str, str]] = []
         folders = [""]
-        while folders:
-            paths: list[
-                str
-            ] = []  # of one folder at a time; as a column all of them take little memory
+        while folders:  # noqa: PLR1702
+            # Of one folder at a time; as a column all of them take little memory
+            paths: list[str] = []
             folder = folders.pop()
             try:
                 # What scandir knows of a file costs no further system call.

@@ -199,7 +199,7 @@ def convert_error(caught: type[Exception], raised: type[Exception]) -> Iterator[
         raise raised(str(error)) from error
 
 
-def with_retries(
+def with_retries(  # noqa: C901, PLR0915
     place: "Remote | Transfer",
     request: Callable[[], Result],
     *,
@@ -286,9 +286,10 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
     A date counts from the Date header.
     """
+    # Imported on demand, so that the command line starts faster
     from email.utils import (
         parsedate_to_datetime,
-    )  # imported on demand, so that the command line starts faster
+    )
 
     text = headers.get("Retry-After", "").strip()
     if text.isdecimal():

@@ -63,8 +63,17 @@ _OLD_S = 86_400  # an upload that began earlier is of a killed run
 
 # Names of filesystems for what changes with the content, the most reliable first.
 _VERSIONS = (
-    *("ETag", "etag", "blob_id", "md5Hash", "CRC"),
-    *("Last-Modified", "LastModified", "last_modified", "mtime", "modified", "created"),
+    "ETag",
+    "etag",
+    "blob_id",
+    "md5Hash",
+    "CRC",
+    "Last-Modified",
+    "LastModified",
+    "last_modified",
+    "mtime",
+    "modified",
+    "created",
 )
 
 
@@ -86,9 +95,8 @@ class Remote:
     cache: Cache | None = None  # keeps fetched files; None deletes them after use
     path: str = ""  # below the folder; a whole address if the folder is a bare scheme
     sha256: str | None = None  # of the file, if known; other bytes are refused
-    content: Content | None = field(
-        default=None, repr=False
-    )  # the bytes, if they have been read already
+    # The bytes, if they have been read already
+    content: Content | None = field(default=None, repr=False)
     network: Network = field(default_factory=Network.of, repr=False, compare=False)
     local: ClassVar[None] = None
 
@@ -432,10 +440,11 @@ class Remote:
         held = size_of(partial)
         (fs, path, scheme) = self.located
         if found.version and (scheme == "hf" or (self._is_on_web and 0 < held < found.num_bytes)):
+            # By a server without ranges
             with (
                 suppress(RemoteRefusedError),
                 partial.open("ab") as file,
-            ):  # by a server without ranges
+            ):
                 for start in range(held, found.num_bytes, _PIECE_BYTES):
                     file.write(self._range(start, min(start + _PIECE_BYTES, found.num_bytes)))
                     on_message(self.host)

@@ -94,7 +94,7 @@ def run_log(
 
     On success the log moves to `keep`, if any.
     """
-    with _locked_log(path, of, _LOCK_WAIT_S) as file:
+    with _locked_log(path, of, _LOCK_WAIT_S) as file:  # noqa: PLR1702
         log = _LogWriter(file)
         parameters = {
             name: redact_log(value) if isinstance(value, str) else value
@@ -144,7 +144,7 @@ def _locked_log(path: Path, of: object, wait_s: float) -> Iterator[BinaryIO]:
     A large one is emptied.
     """
     end = time.monotonic() + wait_s
-    while time.monotonic() < end:
+    while time.monotonic() < end:  # noqa: PLR1702
         with _opened(path) as file:
             if lock(file, wait=False, required=False) and os.fstat(file.fileno()).st_nlink:
                 if file.seek(0, os.SEEK_END) > _KEPT_BYTES:
@@ -169,10 +169,11 @@ def _opened(path: Path) -> BinaryIO:
     while True:
         with raise_disk_full(path):
             path.parent.mkdir(parents=True, exist_ok=True)
+        # A run that ends meanwhile removes its folder
         with (
             suppress(FileNotFoundError),
             raise_disk_full(path),
-        ):  # a run that ends meanwhile removes its folder
+        ):
             with suppress(FileNotFoundError):
                 input_guards.check_regular(path)
             return path.open("a+b", buffering=0)

@@ -340,9 +340,8 @@ def locks_workspace(
                 (folder / "workspace.json").is_file() or (new and _is_free(folder))
             ):
                 return function(*args, **kwargs)
-            if (
-                mark := folder / f".{what}.running"
-            ) in _locked.get():  # calls within a call share its lock; readers need none
+            # Calls within a call share its lock; readers need none
+            if (mark := folder / f".{what}.running") in _locked.get():
                 return function(*args, **kwargs)
             token = _locked.set(_locked.get() | {mark})
             try:

@@ -11,9 +11,8 @@ import polars as pl
 from numpy.lib.stride_tricks import sliding_window_view
 
 Ints = npt.NDArray[np.int64]
-Pairs = tuple[
-    Ints, Ints
-]  # numbers of words of the transcript and of the hypothesis, of equal length
+# Numbers of words of the transcript and of the hypothesis, of equal length
+Pairs = tuple[Ints, Ints]
 
 _NGRAM = 3
 # Of an n-gram, in the transcript times in the hypothesis: a phrase of every speech is no anchor

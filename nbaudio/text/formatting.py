@@ -67,9 +67,8 @@ class Node(NamedTuple):
 
     word: int
     step: int
-    edges: list[
-        tuple[int, frozenset[str]]
-    ]  # number of the node before, and what may be said from there
+    # Number of the node before, and what may be said from there
+    edges: list[tuple[int, frozenset[str]]]
 
 
 class Formatting:
@@ -104,9 +103,8 @@ class Formatting:
             self._numerals = self.has_numbers = self.language in CONVERTER_CLASSES
         self._longest = max((len(written.split()) for written in self._spoken), default=1)
         self._key = cache(self._read)
-        self._readings: dict[
-            str, list[Reading]
-        ] = {}  # of the words that have others than as they are written
+        # Of the words that have others than as they are written
+        self._readings: dict[str, list[Reading]] = {}
         # Texts are compared with several others, and twice: how much they differ, and where.
         self._split = lru_cache(maxsize=1 << 15)(self._split_text)
         self._aligned = lru_cache(maxsize=1 << 14)(

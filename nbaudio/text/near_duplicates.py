@@ -71,7 +71,7 @@ def _folded(texts: pl.Series) -> pl.Series:
 class NearIndex:
     """Index of folded sentences, each once and without nulls, to search in any number of texts."""
 
-    def __init__(self, sentences: Sequence[str] | pl.Series) -> None:
+    def __init__(self, sentences: Sequence[str] | pl.Series) -> None:  # noqa: PLR0914
         self.sentences = pl.Series(sentences, dtype=pl.String)
         codes, starts, self._lengths = _codes(self.sentences)
         self._letters = _letters(codes, starts, self._lengths)
@@ -139,7 +139,7 @@ class NearIndex:
         found = np.concatenate([self._among(texts.gather(part), part) for part in parts], axis=1)
         return pl.DataFrame(dict(zip(NEAR, found, strict=True))).cast(NEAR).sort("sentence", "text")
 
-    def _among(self, texts: pl.Series, numbers: Integers) -> Integers:
+    def _among(self, texts: pl.Series, numbers: Integers) -> Integers:  # noqa: PLR0914
         codes, starts, lengths = _codes(texts)
         candidates = [np.empty(0, dtype=np.int64), *self._candidates(codes, starts, lengths)]
         pairs = np.sort(np.concatenate(candidates))  # np.unique takes five times as long
@@ -163,7 +163,7 @@ class NearIndex:
         near = (edits > 0) & (edits <= allowed)
         return np.stack([sentence[near], numbers[text[near]], edits[near]])
 
-    def _candidates(self, codes: Hashes, starts: Integers, lengths: Integers) -> Iterator[Integers]:
+    def _candidates(self, codes: Hashes, starts: Integers, lengths: Integers) -> Iterator[Integers]:  # noqa: PLR0914
         """Yield pairs that share a piece at a possible position, with duplicates.
 
         A pair is the number sentence * texts + text. Texts are sorted by length.

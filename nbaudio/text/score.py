@@ -48,7 +48,7 @@ class Pair(NamedTuple):
 
 
 @locks_workspace("score")
-def score(
+def score(  # noqa: PLR0914
     workspace: Workspace | str | Path,
     *,
     text: str | None = None,

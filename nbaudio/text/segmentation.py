@@ -85,7 +85,7 @@ class _Edges(NamedTuple):
     outside: Seconds
 
 
-def cut_segments(
+def cut_segments(  # noqa: PLR0914
     pairs: WordPairs, typed: Typed, heard: Heard, *, shortest: float, longest: float
 ) -> Segments:
     """Cut paired words into segments of `shortest` to `longest` seconds.
@@ -111,9 +111,8 @@ def cut_segments(
     sure = pairs.probability.astype(np.float64)
     joint, unpaired = _joints(pairs, typed, heard, longest / _SHORTEST_CHARACTER)
     spoken_until = np.maximum.accumulate(heard.end)
-    silence = heard.start - np.concatenate(
-        ([0.0], spoken_until[:-1])
-    )  # before each word; negative where words overlap
+    # Before each word; negative where words overlap
+    silence = heard.start - np.concatenate(([0.0], spoken_until[:-1]))
     # The end of the recording is not known: its last segment ends with its last word.
     silences = (
         silence[other],
@@ -199,7 +198,7 @@ def _edges(silence: Seconds, missing: Ints, *, tidy: Flags, sentence: Flags) -> 
     return _Edges(np.where(silence < 0, np.inf, cost), room, np.clip(silence, 0, None) - room)
 
 
-def _choose(
+def _choose(  # noqa: PLR0914
     times: tuple[Seconds, Seconds],
     costs: tuple[Seconds, Seconds],
     inner: Seconds,

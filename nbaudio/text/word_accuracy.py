@@ -9,9 +9,8 @@ from nbaudio.text.edit_distance import encode_words
 from nbaudio.text.normalization import normalize
 
 MOST_EXAMPLES = 3
-_SEARCHED = (
-    4 * MOST_EXAMPLES
-)  # occurrences among which examples are found: a segment can have a word several times
+# Occurrences among which examples are found: a segment can have a word several times
+_SEARCHED = 4 * MOST_EXAMPLES
 
 
 def word_accuracy(pairs: pl.DataFrame) -> pl.DataFrame:

@@ -21,10 +21,11 @@ _MOST_CELLS = 40_000  # words of one text times those of the other that are alig
 _MOST_CHARACTERS = (
     100  # of a word that are compared with those of another: text without blanks is one long word
 )
+# Words that are repeated, and of the phrase: recognizers repeat what was said once
 _LOOP, _LONGEST_LOOP = (
     15,
     30,
-)  # words that are repeated, and of the phrase: recognizers repeat what was said once
+)
 _NEAR = 60  # words at both ends of a larger gap that are aligned
 _LEAST_PROBABILITY = 0.5  # of a pair that is kept
 
@@ -145,7 +146,7 @@ def align_words(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, in
     return pairs[::-1]
 
 
-def _fill_gaps(
+def _fill_gaps(  # noqa: PLR0914
     words: tuple[Sequence[str], Sequence[str]],
     codes: Pairs,
     anchors: Pairs,
@@ -198,7 +199,7 @@ def _fill_gaps(
     return one, other
 
 
-def _probabilities(
+def _probabilities(  # noqa: PLR0914
     words: tuple[Sequence[str], Sequence[str]], codes: Pairs, pairs: Pairs
 ) -> Floats:
     """Return the posterior probability of each pair."""

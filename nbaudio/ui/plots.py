@@ -166,7 +166,7 @@ def scores(source: Source, hypothesis: str = "") -> Plot:
     return plot
 
 
-def threshold(source: Source, value: float = 0.8) -> Plot:
+def threshold(source: Source, value: float = 0.8) -> Plot:  # noqa: PLR0914
     """Plot what a threshold on similarity keeps.
 
     The panels are the distribution, with the part below the threshold, and the hours kept by
@@ -245,7 +245,7 @@ def evidence(
     return claimed(curve, precision=precision, confidence=confidence)
 
 
-def claimed(curve: Frame, *, precision: float = 0.98, confidence: float = 0.95) -> Plot:
+def claimed(curve: Frame, *, precision: float = 0.98, confidence: float = 0.95) -> Plot:  # noqa: PLR0914
     """Plot the same of a curve as in ``corpus.json``."""
     curve = as_polars(curve, "curve")
     known = curve.filter(pl.col("precision").is_not_null())
@@ -433,7 +433,7 @@ def signal_precision(workspace: str | Path | Workspace | ReviewState, *, most: i
     return plot
 
 
-def splits(source: Source) -> Plot:
+def splits(source: Source) -> Plot:  # noqa: PLR0914
     """Plot the hours of each speaker by split, and the reasons of rejected segments.
 
     Rejected segments are included in the hours.

@@ -116,7 +116,7 @@ def corpus_rows(folder: Folder, columns: Callable[[Columns], Columns]) -> Segmen
         ) from error
 
     def read(names: Columns | None, stop: int | None = None) -> Iterator[tuple[str, pl.DataFrame]]:
-        for name, decision in _FILES.items():
+        for name, decision in _FILES.items():  # noqa: PLR1702
             try:
                 with folder.local(name) as path:
                     for part in tables.parquet_slices(path, names, rows=ROWS, stop=stop):

@@ -313,7 +313,7 @@ def split_sizes(
             table has no rows.
 
     Returns:
-        `split` (train, dev, test), `segments` and `hours`; null where the size is in the other unit.
+        `split` (train, dev, test), `segments` and `hours`; null if the size has the other unit.
 
     Raises:
         InputError: a size is no size, or nothing would be left for train.

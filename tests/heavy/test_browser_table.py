@@ -157,9 +157,8 @@ def test_filters_are_saved_for_other_notebooks(lab, workspace):  # noqa: F811
             page.get_by_label("name of the filter").fill(name)
             page.get_by_label("name of the filter").press("Enter")
             expect(page.locator(".nba-filters button", has_text=name[:5])).to_be_visible()
-    with notebook(
-        lab, workspace, "table = widgets.SegmentTable(W)\ntable"
-    ) as ask:  # another kernel
+    # Another kernel
+    with notebook(lab, workspace, "table = widgets.SegmentTable(W)\ntable") as ask:
         page.wait_for_selector(".nba-count:text-is('9')")
         page.get_by_role("button", name="saved filters").click()
         page.get_by_role("button", name=f"delete {HOSTILE}").click()

@@ -263,10 +263,11 @@ def test_table_sorts_filters_moves_marks_and_tells_python(lab, workspace):
         page.locator(".nba-where").fill("nonsense <")
         page.locator(".nba-where").press("Enter")
         page.wait_for_selector(".nba-alarm:visible:has-text('nonsense')")
+        # Asked at once: the answer to the second counts
         for condition in (
             "nonsense <",
             "similarity == 0.1",
-        ):  # asked at once: the answer to the second counts
+        ):
             page.locator(".nba-where").fill(condition)
             page.locator(".nba-where").press("Enter")
         page.wait_for_selector(".nba-alarm", state="hidden")
@@ -496,7 +497,7 @@ def test_only_clips_of_the_present_threshold_are_played(lab, workspace):
 def test_a_tuner_without_audio_shows_texts_and_fits_a_narrow_window(lab, workspace):
     page = lab[2]
     bare = Workspace.create(workspace.path.parent / "bare", source="made", audio=None)
-    names = [*("segment_id", "recording_id", "text", "asr_text", "speaker_id", "similarity")]
+    names = ["segment_id", "recording_id", "text", "asr_text", "speaker_id", "similarity"]
     bare.save(
         recordings=pl.DataFrame({"recording_id": ["a"]}), segments=workspace.segments.select(names)
     )

@@ -97,7 +97,7 @@ def download(
             raise InputError(f"{name} is {value}; it must be more than 0")
     wanted, refused = read_list(source)
     folder = Path(out).absolute()
-    with open_ledger(folder) as ledger:
+    with open_ledger(folder) as ledger:  # noqa: PLR1702
         ledger.forget(wanted)
         for bad in refused:
             ledger.add(bad)
@@ -145,7 +145,7 @@ def _find_missing(
     sizes = [path.stat().st_size if (path := folder / one.name).is_file() else 0 for one in wanted]
     rest = []
     notes = []
-    with (
+    with (  # noqa: PLR1702
         ThreadPoolExecutor(2) as pool,
         progress.progress(
             "look at files", sum(sizes) / 1e9, "GB", show=sum(sizes) > _LONG_WORK_BYTES
@@ -180,7 +180,7 @@ class _Worker(Fetcher):
             tasks.setdefault(task.host, []).append(task)
         # The threads of a host share its queue.
         queues = [iter(of_host) for of_host in tasks.values()] * min(per_host, connections)
-        with ThreadPoolExecutor(connections) as pool:
+        with ThreadPoolExecutor(connections) as pool:  # noqa: PLR1702
             try:
                 futures = {pool.submit(self._work, queue) for queue in queues}
                 while futures:

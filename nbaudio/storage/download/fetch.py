@@ -149,7 +149,7 @@ class Fetcher:
             headers["If-Range"] = row.validator
         address = task.wanted.url
         passed = set[str]()
-        try:
+        try:  # noqa: PLR1702
             while True:
                 with (
                     self.limits.request(urlsplit(address).netloc),
@@ -343,7 +343,7 @@ def find_complete(folder: Path, ledger: Ledger, wanted: DownloadItem) -> Row | N
     row = ledger.row(wanted)
     final = folder / wanted.name
     partial = partial_path(folder, wanted)
-    try:
+    try:  # noqa: PLR1702
         if row and row.sha256:
             # A kill may have come between the row and the move.
             for path in (final, partial):

@@ -68,12 +68,10 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
-        self._rows: dict[
-            tuple[str | None, str | None], Row
-        ] = {}  # by hash and name, in the order of their last change
-        self._parts: dict[
-            str | None, str | None
-        ] = {}  # hash of the URL whose bytes the partial file of a name holds
+        # By hash and name, in the order of their last change
+        self._rows: dict[tuple[str | None, str | None], Row] = {}
+        # Hash of the URL whose bytes the partial file of a name holds
+        self._parts: dict[str | None, str | None] = {}
         names = [field.name for field in fields(Row)]
         for values in atomic.parse_lines(path.read_bytes()) if path.exists() else ():
             if values.keys() >= set(names):  # the URL of another line is examined again
@@ -319,7 +317,7 @@ def _file_rows(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
             f"{path}: a list is a .csv, .tsv or .jsonl file, "
             f"or a name such as {_NAMED}:librispeech:dev-clean"
         )
-    try:
+    try:  # noqa: PLR1702
         text = input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES).decode("utf-8-sig")
         if kind in _LINES:
             for number, line in enumerate(text.split("\n"), 1):
