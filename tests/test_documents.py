@@ -97,8 +97,8 @@ def test_text_with_signs_of_other_formats_is_plain(text, tmp_path):
 # TEI
 
 TEI = """<?xml version="1.0" encoding="UTF-8"?>
-<TEI xmlns="http://www.tei-c.org/ns/1.0" xml:lang="hr">
- <teiHeader><title>Sjednica</title><p>Opis</p></teiHeader>
+<TEI xmlns="http://www.tei-c.org/ns/1.0" xml:lang="hr">\
+<teiHeader><title>Sjednica</title><p>Opis</p></teiHeader>
  <text><body><div><head>Naslov</head><note type="speaker">PREDSJEDNIK</note>%s</div></body></text>
 </TEI>"""
 

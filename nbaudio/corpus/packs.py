@@ -1,6 +1,6 @@
 """Packs: encoded clips end to end, then their index.
 
-It is verified when it is read, every clip when it is copied.
+The index is verified when it is read, and every clip when it is copied.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Versions of a corpus.
 
-They are what a new one keeps of its base, and folders of versions beside each other (CORPUS,
-CORPUS-v2, ...).
+A new version keeps what is unchanged in its base. The folders of versions are beside each other
+(CORPUS, CORPUS-v2, ...).
 """
 
 import re

@@ -151,7 +151,7 @@ def unescape_formula(text: str) -> str:
 def write_delimited(rows: pl.DataFrame, kind: str) -> bytes:
     """Return a table of texts and numbers as the bytes of a .csv or .tsv file (`kind`).
 
-    Nulls are empty.
+    Nulls become empty cells.
     """
     texts = pl.col(pl.String).map_elements(
         lambda text: escape_formula(cell_text(text)), return_dtype=pl.String

@@ -1,6 +1,6 @@
 """Propose boundaries for segments whose speech runs through them, in the nearest silence outside.
 
-People accept them.
+Nothing is changed until a person accepts the proposals.
 """
 
 from collections.abc import Iterator, Mapping

@@ -148,7 +148,7 @@ def decisions(workspace: Workspace | str | Path) -> pl.DataFrame:
 def _refuse(said: pl.DataFrame, wrong: pl.Expr, what: str, column: str = "") -> None:
     """Raise InputError if any rows are wrong.
 
-    It names the first three values of these rows, and how many more there are.
+    The message names the first three values of `column` in these rows, and how many more there are.
     """
     found = said.filter(wrong)
     if found.is_empty():

@@ -50,7 +50,7 @@ _WORDS = pl.col("text").str.count_matches(r"\S+").fill_null(0).cast(pl.UInt32)
 class Population:
     """The segments as they were given to reviewers, one per id, in the order of the table.
 
-    Arrays are aligned with them.
+    Arrays are aligned with these segments.
 
     Ids are found by 64-bit hashes, which are equal for two of ten million segments with a
     probability of 3e-6.

@@ -278,7 +278,7 @@ def _check(
 ) -> None:
     """Raise InputError for unusable parameters.
 
-    Such are also verdicts that a spreadsheet would not read as text, or would not count.
+    These include verdicts that a spreadsheet would not read as text, or would not count.
     """
     if out.suffix.lower() not in {PAGE, *KINDS} or out.is_dir():
         raise InputError(

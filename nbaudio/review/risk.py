@@ -131,7 +131,8 @@ def record(workspace: Workspace) -> dict[str, Any]:
 def frozen(workspace: Workspace) -> dict[str, Any]:
     """Return the model that the last `select` used in a condition.
 
-    It has an `id`, and the `reviews` before that `select`. It is empty if there is none.
+    The model has an `id`, and the `reviews` before that `select`. The result is empty if there is
+    none.
     """
     return dict(workspace.report("select").get("facts", {}).get("parameters", {}).get("risk", {}))
 

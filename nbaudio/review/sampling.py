@@ -493,7 +493,8 @@ def anomaly_reasons(facts: pl.DataFrame) -> pl.DataFrame:
     # How far the logarithms of the speech rates are from their median, in median absolute
     # deviations times 1.4826.
     from_median = facts["speed"] - facts["speed"].median()
-    usual = 1.4826 * float(from_median.abs().median() or 0.0)  # type: ignore[arg-type]  # the median of numbers is a number
+    # The median of numbers is a number.
+    usual = 1.4826 * float(from_median.abs().median() or 0.0)  # type: ignore[arg-type]
     speed = from_median / max(usual, _LEAST_DEVIATION)
     odd = facts["odd"].to_frame("odd").with_row_index("row").explode("odd").drop_nulls()
     rare = odd.filter(pl.len().over("odd") < max(2, _RARE * len(facts)))

@@ -316,7 +316,7 @@ def _write_origin(book: Any, record: ReviewRecord, reviewer: str) -> None:
 def _row_height(cells: Iterable[tuple[str, float]]) -> float:
     """Return the height in points for texts that wrap, given with their column width.
 
-    It is a little too high rather than too low.
+    The result is a little too high rather than too low.
     """
     lines = (
         sum(1 + int(1.1 * sum(map(_size, line)) / width) for line in text.split("\n"))
