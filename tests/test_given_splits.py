@@ -348,7 +348,9 @@ def test_a_stricter_threshold_with_the_splits_of_the_corpus_and_the_sizes_of_the
     select(workspace, **sizes)
     materialize(workspace, out=first, **quiet)
     select(workspace, min_similarity=0.9, **sizes)
-    with pytest.raises(InputError, match=r"select .* --splits .*corpus', or splits: .*corpus in a manifest, keeps"):
+    with pytest.raises(
+        InputError, match=r"select .* --splits .*corpus', or splits: .*corpus in a manifest, keeps"
+    ):
         materialize(workspace, out=second, base=first, **quiet)
     report = select(workspace, min_similarity=0.9, splits=str(first), **sizes)
     materialize(workspace, out=second, base=first, **quiet)
