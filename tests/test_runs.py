@@ -24,7 +24,7 @@ from nbaudio.core.channels import CHANNELS
 from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.engine import ENGINES
-from nbaudio.runs import papermill_manifests
+from nbaudio.runs import execute, papermill_manifests
 from nbaudio.runs.execute import LINKS_MARKER, link_pages
 from nbaudio.runs.manifests import (
     PATHS,
@@ -500,6 +500,25 @@ def test_sizes_that_the_selection_cannot_fill_are_refused_with_the_way_to_contin
             settings={"dev": 60, "test": 50},
             only="1,2,6-8",
         )
+
+
+def test_a_kernel_whose_port_is_taken_is_started_again(tmp_path, monkeypatch):
+    real = execute.papermill.execute_notebook
+    starts = []
+
+    def start(*args, **options):
+        starts.append(args)
+        if len(starts) < 3:
+            raise RuntimeError("Kernel died before replying to kernel_info")
+        return real(*args, **options)
+
+    monkeypatch.setattr(execute.papermill, "execute_notebook", start)
+    report = run(bundled("data_manifests/demo.yaml"), out=tmp_path / "out", only="1")
+    assert (len(starts), report.facts["ran"]) == (3, ["01_ingest"])
+    starts.clear()
+    monkeypatch.setattr(execute, "_STARTS", 2)
+    with pytest.raises(RuntimeError, match="Kernel died"):
+        run(bundled("data_manifests/demo.yaml"), out=tmp_path / "out", only="1")
 
 
 def test_out_that_is_a_file(tmp_path, manifest):

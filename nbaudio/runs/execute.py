@@ -70,6 +70,7 @@ _OPTIONS = {
     # Kernels log only that a local connection is not encrypted, or that they were stopped.
     "extra_arguments": ["--log-level=CRITICAL"],
 }
+_STARTS = 3  # of a kernel
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
@@ -82,9 +83,7 @@ def execute(source: Path, out: Path, values: dict[str, Any]) -> None:
     working = final.with_name(f".{source.name}")
     try:
         with _own_kernel():
-            papermill.execute_notebook(
-                _verbatim(source), _verbatim(working), values, cwd=str(out), **_OPTIONS
-            )
+            _execute_with_papermill(source, working, out, values)
     except papermill.PapermillExecutionError as error:
         last = " ".join(f"{error.ename}: {error.evalue}".split())
         raise NbaudioError(
@@ -99,6 +98,25 @@ def execute(source: Path, out: Path, values: dict[str, Any]) -> None:
             _keep(working, final)
             text, _ = HTMLExporter(raw_template=_OFFLINE).from_filename(str(final))  # type: ignore[no-untyped-call]
             atomic.write_bytes(out / "html" / f"{source.stem}.html", text.encode())
+
+
+def _execute_with_papermill(source: Path, working: Path, out: Path, values: dict[str, Any]) -> None:
+    """Execute a notebook; start its kernel again if it ended before it ran anything.
+
+    Jupyter chooses the ports of a kernel before the kernel binds them: another process may take one
+    in between.
+    """
+    for attempt in range(_STARTS):
+        try:
+            papermill.execute_notebook(
+                _verbatim(source), _verbatim(working), values, cwd=str(out), **_OPTIONS
+            )
+        except RuntimeError as error:
+            is_last = attempt + 1 == _STARTS
+            if is_last or "died before replying to kernel_info" not in str(error):
+                raise
+        else:
+            return
 
 
 def _verbatim(path: Path) -> str:
