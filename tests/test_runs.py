@@ -517,7 +517,7 @@ def test_a_kernel_whose_port_is_taken_is_started_again(tmp_path, monkeypatch):
     assert (len(starts), report.facts["ran"]) == (3, ["01_ingest"])
     starts.clear()
     monkeypatch.setattr(execute, "_STARTS", 2)
-    with pytest.raises(RuntimeError, match="Kernel died"):
+    with pytest.raises(NbaudioError, match=r"01_ingest: no kernel can be started \(Kernel died"):
         run(bundled("data_manifests/demo.yaml"), out=tmp_path / "out", only="1")
 
 

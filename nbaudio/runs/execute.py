@@ -112,9 +112,10 @@ def _execute_with_papermill(source: Path, working: Path, out: Path, values: dict
                 _verbatim(source), _verbatim(working), values, cwd=str(out), **_OPTIONS
             )
         except RuntimeError as error:
-            is_last = attempt + 1 == _STARTS
-            if is_last or "died before replying to kernel_info" not in str(error):
+            if "died before replying to kernel_info" not in str(error):
                 raise
+            if attempt + 1 == _STARTS:
+                raise NbaudioError(f"{source.stem}: no kernel can be started ({error})") from error
         else:
             return
 
