@@ -4,6 +4,7 @@ import io
 import re
 import subprocess
 import sys
+from functools import partial
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
@@ -288,6 +289,30 @@ def test_a_histogram_has_one_bin_where_values_have_no_span(values, bars):
             pl.DataFrame({"x": values, "speaker_id": "a", "duration_s": 1.0}), "x"
         )
         assert counts.segments.max() == len(values)
+
+
+def test_sizes_of_splits_are_those_requested_or_five_percent(workspace_of):
+    rows = [segment(n, speaker_id=f"s{n % 4}") for n in range(60)]
+    rows += [segment(60 + n, reason="past_the_end", decision="reject") for n in range(20)]
+    rows += [segment(80, reason="below_similarity", decision="reject")]
+    workspace = workspace_of(rows)  # 61 usable segments of 10 s
+    sizes = partial(views.split_sizes, workspace)
+    assert sizes().rows() == [("train", 55, None), ("dev", 3, None), ("test", 3, None)]
+    assert sizes(dev=30, test=0).rows()[0] == ("train", 31, None)
+    hours = sizes(dev="0.05h", test="0.1h")["hours"].to_list()
+    assert hours == pytest.approx([610 / 3600 - 0.15, 0.05, 0.1])
+    assert sizes(dev=4, test="0.1h").rows() == [
+        ("train", None, None),
+        ("dev", 4, None),
+        ("test", None, pytest.approx(0.1)),
+    ]
+    assert sizes(dev=2000, splits="source").is_empty()
+    for dev, test in ((30, 31), (61, 0), ("0.1h", "0.07h"), ("1h", 0)):
+        with pytest.raises(InputError, match="nothing would be left for train"):
+            sizes(dev=dev, test=test)
+    earlier = pl.DataFrame({"segment_id": ["s000"], "split": ["dev"], "sentence": ["da"]})
+    workspace.save(earlier_splits=earlier)
+    assert sizes(dev=30, test=31).height == 3
 
 
 def test_splits_add_up(workspace_of):

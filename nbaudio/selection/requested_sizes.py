@@ -3,6 +3,7 @@
 They are what was requested, and it is checked whether there is enough for that.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,12 +65,22 @@ def requested_sizes(
         test: likewise.
 
     Raises:
-        InputError: a size is no size, or nothing would be left for train.
+        InputError: a size is no size, or nothing would be left for train, unless the workspace has
+            splits of an earlier version.
     """
-    usable = usable_amount(Workspace.open(workspace))
+    workspace = Workspace.open(workspace)
+    usable = usable_amount(workspace)
     parameters = Parameters(dev=dev, test=test)
     default = default_size(usable.segments)
     sizes = {split: parameters.target(split, default=default) for split in HELD_OUT}
+    # Beside the splits of an earlier version, sizes are what is left to fill.
+    if not tables.table_path(workspace, tables.EARLIER_SPLITS).exists():
+        _check_train(usable, sizes)
+    return usable, sizes
+
+
+def _check_train(usable: Amount, sizes: Mapping[str, Target]) -> None:
+    """Raise InputError if dev and test take all usable segments, or all their hours."""
     for unit in ("segments", "micros"):
         of_unit = {split: size for split, size in sizes.items() if size.unit == unit}
         total = Target(sum(size.amount for size in of_unit.values()), unit)
@@ -80,4 +91,3 @@ def requested_sizes(
                 f"{listed}: nothing would be left for train, as {available} are usable; "
                 "request less, or leave dev and test out: then each gets 5 %"
             )
-    return usable, sizes

@@ -174,7 +174,7 @@ def _fixed(
 ) -> tuple[FixedSplits, tuple[str, ...]]:
     """Return the splits that are fixed, and notes about given ones.
 
-    `splits` and earlier versions fix splits.
+    They are fixed by `splits` and by earlier versions.
     """
     has_earlier = os.path.lexists(tables.table_path(workspace, EARLIER_SPLITS))
     earlier = workspace.table(EARLIER_SPLITS) if has_earlier else None

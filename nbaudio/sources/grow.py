@@ -1,6 +1,6 @@
 """Growth: bring a further or a changed source into a workspace (`ingest --add`).
 
-The workspace has tables. The source is one that has grown or changed, or a further one.
+The workspace has tables already. A changed source may also have grown.
 """
 
 import os

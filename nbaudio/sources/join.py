@@ -450,7 +450,7 @@ def _times(texts: pl.Series) -> IntArray:
 def _recording_names(workspace: Workspace) -> dict[str, str | int]:
     """Return the recording of each id, path and name in the source, and of each file name.
 
-    A name of several recordings has their number.
+    For a name that several recordings share, return the number of these recordings instead.
     """
     pairs = workspace.recordings.select("recording_id", "path").rows()
     if tables.table_path(workspace, "names").exists():

@@ -87,7 +87,7 @@ def _files(source: Path, problems: Problems) -> Iterator[tuple[str, Path]]:
 def pair(
     hypotheses: Sequence[Item], transcripts: Sequence[Item], table: Path | None, problems: Problems
 ) -> list[tuple[Item, tuple[Item, ...]]]:
-    """Return each hypothesis that has transcripts, and these.
+    """Return each hypothesis that has transcripts, with its transcripts.
 
     They are paired by a table or by name. Names are compared as those of recordings are (see
     `name_matching.resolve`), also those of the folders of transcripts. One recording and one

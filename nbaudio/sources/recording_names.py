@@ -1,6 +1,6 @@
 """Resolve names of recordings.
 
-Names may come from names files and redacted URLs, or be the source's own ids of recordings.
+This reads names files, redacts secrets in URLs, and finds the source's own ids of recordings.
 """
 
 from collections.abc import Iterator, Mapping

@@ -327,8 +327,8 @@ def split_sizes(
     held_out = [(split, segments.get(split), hours.get(split)) for split in sorted(sizes)]
     train = (
         "train",
-        None if hours else usable.segments - sum(segments.values()),
-        None if segments else usable.micros / 3.6e9 - sum(hours.values()),
+        None if hours else max(0, usable.segments - sum(segments.values())),
+        None if segments else max(0.0, usable.micros / 3.6e9 - sum(hours.values())),
     )
     return pl.DataFrame([train, *held_out], schema=schema, orient="row")
 
