@@ -83,9 +83,9 @@ def _execute(
             step = f"{number}/{len(notebooks)} {notebook.stem} …"
             print(step, end=" ", file=sys.stderr, flush=True)
             began = time.monotonic()
-            own_values = {name: values[name] for name in defaults(notebook) if name in values}
+            notebook_values = {name: values[name] for name in defaults(notebook) if name in values}
             try:
-                execute(notebook, out, own_values)
+                execute(notebook, out, notebook_values)
             except NbaudioError as error:
                 raise NbaudioError(f"{error}; {_remedy(number, chosen)}") from error
             finally:
