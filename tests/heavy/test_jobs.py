@@ -86,6 +86,14 @@ def write_parliament(folder: Path, *, recordings: int, segments: int) -> None:
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
+def select_parliament(folder: Path) -> None:
+    """A workspace `W` of two sittings, 120 segments, with a selection."""
+    write_parliament(folder, recordings=2, segments=60)
+    run("nbaudio ingest parlaspeech asr.json --audio audio --out W", folder)
+    run("nbaudio score W", folder)
+    run("nbaudio select W", folder)
+
+
 def fill_in(folder: Path) -> None:
     """Unpack the archives of the reviewers and judge every row, as they do in Excel."""
     for reviewer in ("ana", "ben"):
@@ -172,10 +180,7 @@ def test_librispeech_to_tfrecord_on_beam(tmp_path, monkeypatch):
 
 
 def test_zip_shards_streamed_over_http(tmp_path, monkeypatch):
-    write_parliament(tmp_path, recordings=2, segments=60)
-    run("nbaudio ingest parlaspeech asr.json --audio audio --out W", tmp_path)
-    run("nbaudio score W", tmp_path)
-    run("nbaudio select W", tmp_path)
+    select_parliament(tmp_path)
     job_blocks = job("ZIP shards streamed over HTTP")
     for command in commands(job_blocks):
         run(command, tmp_path)
@@ -210,10 +215,7 @@ def test_songs_to_mu_law_on_spark(tmp_path):
 
 
 def test_shards_for_tf_data(tmp_path, monkeypatch):
-    write_parliament(tmp_path, recordings=2, segments=60)
-    run("nbaudio ingest parlaspeech asr.json --audio audio --out W", tmp_path)
-    run("nbaudio score W", tmp_path)
-    run("nbaudio select W", tmp_path)
+    select_parliament(tmp_path)
     run("nbaudio materialize W --out CORPUS", tmp_path)
     job_blocks = job("Shards for tf.data")
     for command in commands(job_blocks):
