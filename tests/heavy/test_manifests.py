@@ -22,12 +22,12 @@ from nbaudio.sources.ingest import READERS
 REVIEWED = 1
 
 
-# The notebooks that write tables; the other ones only look at their results, and one manifest runs
-# them too.
+# The notebooks that write tables; the other ones only look at their results, and
+# tests/heavy/test_jobs.py runs them too.
 MAIN_JOB = "1,2,5-7"
 # Manifests that differ after ingestion: splits of the source, the clips' encoding. The others run
 # the first two notebooks, as tests/test_layouts.py cuts and verifies a corpus of every layout.
-WHOLE_JOB = ("parlaspeech", "librispeech", "commonvoice", "wavenet")
+WHOLE_JOB = ("librispeech", "commonvoice", "wavenet")
 # Manifests by their name, and the layout of the source that each is given.
 MANIFESTS = {**{name: name for name in sorted(READERS)}, "wavenet": "folder"}
 
@@ -51,7 +51,7 @@ def test_the_manifest_of_a_layout_makes_a_scored_workspace(name, tmp_path):
 
 @pytest.mark.parametrize("name", WHOLE_JOB)
 def test_the_manifest_of_a_layout_makes_a_corpus(name, tmp_path):
-    made, report = run_manifest(name, tmp_path, None if name == "parlaspeech" else MAIN_JOB)
+    made, report = run_manifest(name, tmp_path, MAIN_JOB)
     verified = nbaudio.verify(
         report.facts["corpus"], jobs=1, engine="threading", show_progress=False
     )
@@ -62,20 +62,6 @@ def test_the_manifest_of_a_layout_makes_a_corpus(name, tmp_path):
     ).sum()
     assert reviewed == REVIEWED or name in ("librispeech", "commonvoice")
     assert verified.facts["clips_decoded"] == len(made.segments) - reviewed
-
-
-def test_format_source_and_audio_alone_run_all_notebooks(tmp_path):
-    made = LAYOUTS["parlaspeech"](tmp_path / "archive")
-    manifest = tmp_path / "mine.yaml"
-    manifest.write_text(f"format: parlaspeech\nsource: {made.source}\naudio: {made.audio}\n")
-    report = nbaudio.run(manifest, out=tmp_path / "R")
-    assert len(report.facts["ran"]) == 8
-    card = (tmp_path / "R/corpus/README.md").read_text(encoding="utf8")
-    header = yaml.safe_load(card.split("---")[1])
-    assert not {"language", "license", "pretty_name"} & set(header)
-    assert "demo" not in card
-    for page in (tmp_path / "R/html").glob("*.html"):
-        assert "nbaudio demo" not in page.read_text(encoding="utf8"), page.name
 
 
 def test_one_line_in_manifest_txt_brings_own_data_into_notebooks_opened_by_hand(tmp_path):
@@ -89,7 +75,7 @@ def test_one_line_in_manifest_txt_brings_own_data_into_notebooks_opened_by_hand(
     }
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(values))
     (tmp_path / "notebooks/manifest.txt").write_text("../mine.yaml\n")
-    for path in sorted((tmp_path / "notebooks").glob("0[12678]*.ipynb")):
+    for path in sorted((tmp_path / "notebooks").glob("0[167]*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
         NotebookClient(
             notebook, resources={"metadata": {"path": str(path.parent)}}, timeout=300
