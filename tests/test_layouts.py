@@ -113,12 +113,8 @@ def test_a_corpus_comes_out_of_it(ingested, name, tmp_path):
     scored = nbaudio.score(workspace)
     assert workspace.segments["similarity"].null_count() == len(workspace.segments)
     silent = all(text is None for *_, text, _ in made.segments.values())
-    said = (
-        "no segment has a transcript"
-        if silent
-        else "no segment has both a transcript and a hypothesis"
-    )
-    assert [line for line in scored.warnings if line.startswith(said)]
+    missing = "a transcript (text)" if silent else "a hypothesis (asr_text)"
+    assert [line for line in scored.problems if line.startswith(f"no segment has {missing}: ")]
     selected = nbaudio.select(workspace, dev=0, test=0)
     assert selected.facts["kept"] == len(made.segments)
     report = nbaudio.materialize(

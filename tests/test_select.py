@@ -595,6 +595,43 @@ def test_what_is_worth_knowing_is_reported(workspace, changes, parameters, warni
     assert [line for line in select(workspace, **parameters).warnings if warning in line]
 
 
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({}, "no segment has a hypothesis"),
+        ({"asr_text": "da"}, "no segment has a score; run 'nbaudio score' first"),
+        ({"asr_text": "da", "text": None}, "no segment has a transcript"),
+        (
+            {"asr_text_large": "da"},
+            "no segment has asr_text; score another hypothesis and filter by it, such as "
+            "--where 'similarity_large >= 0.8'",
+        ),
+    ],
+    ids=["no hypothesis", "not scored", "no transcript", "another hypothesis"],
+)
+def test_without_any_similarity_the_report_says_first_that_nothing_was_filtered(
+    workspace, tmp_path, columns, said
+):
+    values = {name: pl.lit(value, pl.String) for name, value in columns.items()}
+    workspace.save(
+        segments=workspace.segments.with_columns(similarity=pl.lit(None, pl.Float64), **values)
+    )
+    splits = tmp_path / "splits.csv"
+    splits.write_text("speaker_id,split\ns0,test\nnobody,test\n")
+    done = CliRunner().invoke(cli, ["select", str(workspace.path), "--json"])
+    warnings = json.loads(done.stdout)["warnings"]
+    assert warnings[0] == f"nothing was filtered by similarity: {said}"
+    given = select(workspace, splits=str(splits))
+    assert given.warnings[0] == warnings[0]
+    assert "such as 'nobody'" in given.warnings[1]
+
+
+def test_segments_without_a_similarity_beside_others_are_counted(workspace):
+    unknown = pl.when(pl.col("segment_id") != "x0000").then("similarity")
+    workspace.save(segments=workspace.segments.with_columns(similarity=unknown))
+    assert select(workspace).warnings == ["1 segments have no similarity and passed that filter"]
+
+
 def test_a_part_without_speakers_is_counted(workspace):
     known = pl.when(pl.col("segment_id") != "x0000").then("speaker_id")
     workspace.save(segments=workspace.segments.with_columns(speaker_id=known))

@@ -7,8 +7,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
+from typer.testing import CliRunner
 
+import nbaudio
 from nbaudio import text
+from nbaudio.cli import app
 from nbaudio.core.errors import InputError
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text import edit_distance
@@ -326,14 +329,59 @@ def test_scoring_several_times_gives_what_the_last_time_gives(tmp_path_factory, 
     assert often.segments.select(*rows).to_dict(as_series=False) == rows
 
 
-def test_score_without_any_hypothesis_warns(workspace):
-    workspace.save(segments=workspace.segments.drop("asr_text"))
-    report = score(workspace.path)
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        (
+            {"asr_text": [None, None, None]},
+            "no segment has a hypothesis (asr_text): nothing was scored; "
+            "join one with 'nbaudio join --hypothesis', or make one with 'nbaudio recognize'",
+        ),
+        (
+            {"asr_text": [None, None, None], "asr_text_large": ["evo", None, None]},
+            "no segment has a hypothesis (asr_text): nothing was scored; there are others: "
+            "--hypothesis large",
+        ),
+        (
+            {"text": [None, None, None]},
+            "no segment has a transcript (text): nothing was scored; join one with 'nbaudio join "
+            "--text', and name it by --text",
+        ),
+        (
+            {"text": ["evo", None, None], "asr_text": [None, "da", None]},
+            "no segment has both a transcript (text) and a hypothesis (asr_text): "
+            "nothing was scored",
+        ),
+    ],
+    ids=["no hypothesis", "another hypothesis", "no transcript", "never both"],
+)
+def test_nothing_that_can_be_scored_is_a_problem_that_names_the_remedy(workspace, columns, said):
+    workspace.save(
+        segments=workspace.segments.with_columns(
+            pl.Series(name, values, dtype=pl.String) for name, values in columns.items()
+        )
+    )
+    done = CliRunner().invoke(app, ["score", str(workspace.path), "--json"])
+    report = json.loads(done.stdout)
+    assert (done.exit_code, report["problems"], report["warnings"]) == (1, [said], [])
+    assert report["facts"]["scored"] == 0
+    assert report["facts"]["mean_similarity"] is None
+    assert report["facts"]["word_error_rate"] is None
     assert workspace.segments["similarity"].to_list() == [None] * 3
-    assert report.facts["mean_similarity"] is None
-    assert report.facts["word_error_rate"] is None
-    assert len(report.warnings) == 1
-    assert "transcript and a hypothesis" in report.warnings[0]
+    # `nbaudio run` exits with 1 for problems in the reports of steps; a corpus without hypotheses
+    # is none.
+    stored = workspace.report("score")
+    assert (stored["problems"], stored["warnings"]) == ([], [said])
+
+
+def test_one_of_several_hypotheses_that_nothing_is_scored_of_is_a_problem(workspace):
+    heard = pl.DataFrame({"segment_id": ["a"], "text": [""]})
+    nbaudio.join(workspace, heard, hypothesis="large")
+    workspace.save(segments=workspace.segments.with_columns(asr_text=pl.lit(None, pl.String)))
+    report = score(workspace, hypothesis=["asr", "large"])
+    assert report.facts["large"]["scored"] == 1
+    [problem] = report.problems
+    assert problem.startswith("no segment has a hypothesis (asr_text): nothing was scored")
 
 
 def test_a_hypothesis_that_is_named_twice_is_scored_once(workspace):

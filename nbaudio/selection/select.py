@@ -30,7 +30,12 @@ from nbaudio.selection.given_splits import KEYS as GIVEN_BY
 from nbaudio.selection.given_splits import GivenSplits, Splits, given_splits
 from nbaudio.selection.grouping import AUTO, Grouping, choose_grouping
 from nbaudio.selection.parameters import MIN_SIMILARITY, Parameters
-from nbaudio.selection.select_report import count_reasons, reasons_of, select_report
+from nbaudio.selection.select_report import (
+    count_reasons,
+    reasons_of,
+    select_report,
+    unfiltered_warnings,
+)
 from nbaudio.selection.size_budget import PCM, measure_clip_size, over_budget
 from nbaudio.storage.urls import redact_url
 from nbaudio.storage.workspace import Workspace, locks_workspace
@@ -153,7 +158,7 @@ def select(  # noqa: PLR0914
         by_hand=by_hand,
         fixed=fixed,
     )
-    report.warnings[:0] = notes
+    report.warnings[:0] = (*unfiltered_warnings(segments), *notes)
     report.facts["parameters"] |= (
         {"risk": frozen} if (frozen := freeze(workspace, parameters.where)) else {}
     )

@@ -17,7 +17,13 @@ from nbaudio.core.source_splits import (
     ordered_splits,
     split_role,
 )
-from nbaudio.core.tables import GROUPING_RULES, LATER_RULES, seconds_column, without_audio
+from nbaudio.core.tables import (
+    GROUPING_RULES,
+    LATER_RULES,
+    hypothesis_names,
+    seconds_column,
+    without_audio,
+)
 from nbaudio.selection.fixed_splits import FixedSplits
 from nbaudio.selection.grouping import Grouping
 from nbaudio.selection.leakage import GROUPS, leakage
@@ -317,6 +323,29 @@ def _data_warnings(
             yield f"{missing:,} segments have no {key} and are not grouped by it"
     if parameters.budget() and not (groups["reason"] == "over_budget").any() and len(kept):
         yield "the budget is not reached: everything that passed is kept"
+
+
+def unfiltered_warnings(segments: pl.LazyFrame) -> Iterator[str]:
+    """Say that nothing was filtered by similarity, and why, where no segment has one."""
+    hypotheses = hypothesis_names(segments.collect_schema())
+    filled = {column: pl.col(column).count() for column in ("text", *hypotheses.values())}
+    scored = pl.col("similarity").fill_nan(None).count()
+    counts = segments.select(**filled, scored=scored, all=pl.len()).collect(**STREAMED)
+    if counts["scored"].item() or not counts["all"].item():
+        return
+    usable = [name for name, column in hypotheses.items() if counts[column].item()]
+    if not usable:
+        reason = "no segment has a hypothesis"
+    elif not counts["text"].item():
+        reason = "no segment has a transcript"
+    elif "asr" in usable:
+        reason = "no segment has a score; run 'nbaudio score' first"
+    else:
+        reason = (
+            "no segment has asr_text; score another hypothesis and filter by it, such as "
+            f"--where 'similarity_{usable[0]} >= 0.8'"
+        )
+    yield f"nothing was filtered by similarity: {reason}"
 
 
 def _listed(counts: Mapping[str, int]) -> str:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -82,6 +83,9 @@ def score(  # noqa: PLR0914
         language: such as ``hr``, for the formatting; by default that of the last call.
         formatting: table of further alternatives, as `text.formatting.Formatting` describes; the
             workspace keeps a copy.
+
+    Returns:
+        Counts, mean scores and odd characters; a problem where no segment has what is compared.
 
     Raises:
         InputError: there is no workspace, its table cannot be read, or a name or step is unknown.
@@ -169,17 +173,33 @@ def score(  # noqa: PLR0914
                 f"{', '.join(others)} compared with other normalization steps: "
                 "do not compare the scores"
             )
-        workspace.save_report(f"score{tally.pair.suffix}", report.to_dict())
+        _save_report(workspace, f"score{tally.pair.suffix}", report)
+    return _together(reports)
+
+
+def _save_report(workspace: Workspace, step: str, report: Report) -> None:
+    """Store the report of a pair, with its problem as a note.
+
+    A corpus without hypotheses is no problem of `nbaudio run`, which scores any corpus.
+    """
+    noted = replace(report, warnings=[*report.problems, *report.warnings], problems=[])
+    workspace.save_report(step, noted.to_dict())
+
+
+def _together(reports: Mapping[str, Report]) -> Report:
+    """Return the report of one pair, or one of several by the ends of the names of their scores."""
     if len(reports) == 1:
-        return report
-    facts = {suffix[1:] or "asr_text": report.facts for suffix, report in reports.items()}
+        return next(iter(reports.values()))
     return Report(
         "score",
-        facts,
-        warnings=list(
-            dict.fromkeys(line for report in reports.values() for line in report.warnings)
-        ),
+        {suffix[1:] or "asr_text": report.facts for suffix, report in reports.items()},
+        warnings=_unique(line for report in reports.values() for line in report.warnings),
+        problems=_unique(line for report in reports.values() for line in report.problems),
     )
+
+
+def _unique(lines: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(lines))
 
 
 def _pair(
@@ -356,6 +376,7 @@ class _Tally:
         self.odd = [pl.DataFrame(schema=ODD)]
         self.similarity = list[pl.Series]()
         self.agreement = 0.0
+        self.other_hypotheses = dict[str, None]()  # names of those that any segment has
 
     def add(self, segments: pl.DataFrame, counts: pl.DataFrame) -> None:
         """Count a batch of segments with their scores and edit counts."""
@@ -365,6 +386,7 @@ class _Tally:
         similarity, spoken = (
             segments[f"{name}similarity{pair.suffix}"] for name in ("", "spoken_")
         )
+        self._note_hypotheses(segments)
         compared = segments["text_normalized"] if pair.steps and not pair.suffix else text
         self.odd.append(vocabulary(compared, segment_ids=segments["segment_id"]).odd)
         self.unread_text += self.rules.uncovered(text)
@@ -383,6 +405,11 @@ class _Tally:
             }
             self.agreement += float(segments["agreement"].sum())
         self.counts.update(sums)
+
+    def _note_hypotheses(self, segments: pl.DataFrame) -> None:
+        for name, column in tables.hypothesis_names(segments.columns).items():
+            if column != self.pair.hypothesis and segments[column].count():
+                self.other_hypotheses[name] = None
 
     def report(self, first: "_Tally") -> Report:
         """Return the report; odd and uncovered words of the text are those of the `first` pair."""
@@ -432,15 +459,6 @@ class _Tally:
             facts |= {"text_disputed": counts["text_disputed"], "mean_agreement": agreement}
         facts |= {"normalized_by": list(pair.steps), "language": rules.language}
         warnings = []
-        if not counts["texts"]:
-            warnings.append(
-                "no segment has a transcript: nothing can be compared, only audio can be cut"
-            )
-        elif not len(similarity):
-            warnings.append(
-                "no segment has both a transcript and a hypothesis: similarity, "
-                "wer and cer are empty"
-            )
         if unread and rules.language is None:
             warnings.append(
                 "digits and abbreviations are compared as they are written: "
@@ -451,7 +469,27 @@ class _Tally:
                 f"language {rules.language!r}: no rules for its numbers; "
                 "a table of formatting can add them"
             )
-        return Report("score", facts, warnings=warnings)
+        problems = [] if len(similarity) else [self._why_nothing_is_scored()]
+        return Report("score", facts, warnings=warnings, problems=problems)
+
+    def _why_nothing_is_scored(self) -> str:
+        """Return the reason, and what brings in what is missing."""
+        text = f"a transcript ({self.pair.text})"
+        hypothesis = f"a hypothesis ({self.pair.hypothesis})"
+        if not self.counts["texts"]:
+            return (
+                f"no segment has {text}: nothing was scored; join one with 'nbaudio join --text', "
+                "and name it by --text"
+            )
+        if self.counts["hypotheses"]:
+            return f"no segment has both {text} and {hypothesis}: nothing was scored"
+        others = ", ".join(f"--hypothesis {name}" for name in self.other_hypotheses)
+        remedy = (
+            f"there are others: {others}"
+            if others
+            else "join one with 'nbaudio join --hypothesis', or make one with 'nbaudio recognize'"
+        )
+        return f"no segment has {hypothesis}: nothing was scored; {remedy}"
 
 
 def _first(lines: Sequence[str]) -> list[str]:
