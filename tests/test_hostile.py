@@ -38,7 +38,7 @@ from nbaudio.corpus.card import card
 from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.formats.export import WRITERS, export
 from nbaudio.review.sheet_reader import read_sheet
-from nbaudio.runs.manifests import parameters, parse_settings
+from nbaudio.runs.parameters import parameters, parse_settings
 from nbaudio.sources.ingest import READERS
 from nbaudio.storage.folders import folder_at
 from nbaudio.storage.workspace import Workspace

@@ -26,11 +26,11 @@ from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.engine import ENGINES
 from nbaudio.runs import execute, papermill_manifests
 from nbaudio.runs.execute import LINKS_MARKER, link_pages
-from nbaudio.runs.manifests import (
+from nbaudio.runs.manifests import load_manifest
+from nbaudio.runs.parameters import (
     PATHS,
     defaults,
     list_notebooks,
-    load_manifest,
     parameters,
     parse_only,
     parse_settings,
@@ -60,7 +60,8 @@ def manifest(tmp_path):
 
 def test_unknown_parameter_of_a_manifest_is_an_error_that_names_it_and_the_known_ones(manifest):
     with pytest.raises(
-        InputError, match=r"m\.yaml: unknown parameter min_similarty; known are .*min_similarity"
+        InputError,
+        match=r"m\.yaml: unknown parameter min_similarty \(did you mean min_similarity\?\); known",
     ):
         run(manifest("source: a.jsonl\nmin_similarty: 0.9\n"))
 
@@ -76,7 +77,9 @@ def test_splits_are_those_of_the_source_or_a_path_that_is_relative_to_the_manife
 
 
 def test_unknown_setting_is_an_error_too(manifest):
-    with pytest.raises(InputError, match=r"setting: unknown parameter sead; known are .*seed"):
+    with pytest.raises(
+        InputError, match=r"setting: unknown parameter sead \(did you mean seed\?\); known are "
+    ):
         run(manifest("seed: 1"), settings={"sead": 2})
 
 
@@ -192,8 +195,8 @@ def test_the_bundled_manifest_txt_names_the_demo(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("audio: a", "format: not given; known are parlaspeech"),
-        ("format: parlaspeech\naudio: a", "source: not given"),
+        ("source: m.yaml", "format: not given; known are parlaspeech"),
+        ("format: parlaspeech", "source: not given"),
     ],
 )
 def test_a_manifest_without_format_or_source_is_told_so(tmp_path, manifest, text, message):
@@ -458,8 +461,49 @@ def test_run_of_some_notebooks(tmp_path, no_such_kernel, capsys):
     assert "source" not in injected
 
 
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"source": "gone"}, "source: .*gone: there is no such file or folder of transcripts"),
+        ({"audio": "gone"}, "audio: .*gone: there is no such audio folder"),
+        ({"audio": __file__}, "audio: .*: is a file; expected the folder of the recordings"),
+        ({"returned": "gone"}, "returned: .*gone: there is no such folder of returned sheets"),
+        ({"splits": "gone.csv"}, "splits: .*gone.csv: there is no such table or corpus"),
+        ({"format": "kaldy"}, "format 'kaldy' is unknown; known are parlaspeech"),
+        ({"options": {"tier": "a"}}, "option 'tier' is unknown to parlaspeech"),
+        ({"min_similarity": 80}, "min_similarity=80: must be a number from -1 to 1"),
+        ({"dev": "some"}, "dev='some': allowed are"),
+        ({"container": "rar"}, "container 'rar' is unknown"),
+        ({"encoding": "wma"}, "encoding 'wma' is unknown"),
+        ({"channel": "up"}, "channel"),
+        ({"shard_size": "big"}, "big"),
+        ({"rate": 0}, "rate must be 1 Hz or more"),
+        ({"engine": "slurm"}, "engine 'slurm' is unknown"),
+        ({"jobs": 0}, "jobs must be 1 or more"),
+    ],
+)
+def test_what_a_run_needs_is_checked_before_the_first_notebook(setting, message, tmp_path):
+    with pytest.raises(NbaudioError, match=message):
+        run(bundled("data_manifests/demo.yaml"), out=tmp_path / "out", settings=setting)
+    assert not (tmp_path / "out").exists()
+
+
+def test_only_what_the_chosen_notebooks_need_is_checked(tmp_path):
+    settings = {"source": "gone", "container": "rar"}
+    with pytest.raises(NbaudioError, match="04_threshold.*no workspace"):
+        run(bundled("data_manifests/demo.yaml"), out=tmp_path / "out", settings=settings, only="4")
+
+
+def test_an_engine_without_its_package_is_told_by_its_extra(tmp_path, monkeypatch):
+    monkeypatch.setattr("nbaudio.runs.preflight.find_spec", lambda package: None)
+    with pytest.raises(NbaudioError, match=r"pyspark is not installed.*nbaudio\[spark\]"):
+        run(bundled("data_manifests/demo.yaml"), out=tmp_path / "out", settings={"engine": "spark"})
+
+
 def test_failing_cell_is_named_and_what_ran_is_kept(tmp_path, manifest, capsys):
     out = tmp_path / "out"
+    (tmp_path / "manifest folder").mkdir(exist_ok=True)
+    (tmp_path / "manifest folder/nowhere.jsonl").touch()
     with pytest.raises(
         NbaudioError,
         match=r"01_ingest, cell \d+: InputError: .*nowhere\.jsonl.*kept: .*01_ingest\.ipynb",
@@ -636,7 +680,8 @@ def test_papermill_says_which_key_of_a_manifest_is_unknown_in_one_line(
     done = papermill(NOTEBOOKS[2], manifest("sead: 1"), tmp_path)
     assert done.exit_code == 1
     assert re.fullmatch(
-        r"Error: .*m\.yaml: unknown parameter sead; known are .*seed.*\n", done.output
+        r"Error: .*m\.yaml: unknown parameter sead \(did you mean seed\?\); known are .*\n",
+        done.output,
     )
 
 

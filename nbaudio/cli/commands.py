@@ -48,7 +48,11 @@ def demo(
 )
 def run(
     manifest: Annotated[
-        str, Argument(metavar="MANIFEST.yaml", help="parameters of the notebooks, in YAML")
+        str,
+        Argument(
+            metavar="MANIFEST.yaml|FOLDER|FILE",
+            help="parameters of the notebooks, in YAML; or data, whose format is found out",
+        ),
     ],
     out: Annotated[str | None, Option(help="folder for notebooks, workspace and corpus")] = None,
     set_: Annotated[
@@ -57,8 +61,8 @@ def run(
     ] = None,
     only: Annotated[str | None, Option(metavar="1-5", help="run only these notebooks")] = None,
 ) -> common.Options:
-    """Run the notebooks in order, unattended, with the parameters of a manifest."""
-    from nbaudio.runs.manifests import parse_settings
+    """Run the notebooks in order, unattended, with a manifest or on a folder of own data."""
+    from nbaudio.runs.parameters import parse_settings
 
     return {"manifest": manifest, "out": out, "settings": parse_settings(set_ or []), "only": only}
 
@@ -156,7 +160,7 @@ def ingest(
     ] = False,
 ) -> common.Options:
     """Read transcripts, resolve the names of recordings, probe every recording."""
-    from nbaudio.runs.manifests import split_settings
+    from nbaudio.runs.parameters import split_settings
 
     return {
         "format": format,

@@ -13,6 +13,7 @@ from typing import Any
 from nbaudio.core.atomic import escapes_folder, trusted_root
 from nbaudio.core.errors import InputError
 from nbaudio.formats.base import Problem, Transcripts, collect_rows, numbered_lines
+from nbaudio.formats.source_files import Layout, SourceFiles, list_words
 
 _SPLITS = ("train", "dev", "test")
 _DURATIONS = "clip_durations.tsv"
@@ -24,6 +25,28 @@ _ABOUT = {
     "speaker_accent": ("accents", "accent"),
 }
 _ABOUT |= {name: (name,) for name in ("up_votes", "down_votes", "locale")}
+
+
+def detect(files: SourceFiles) -> list[Layout]:
+    """Return the folders of languages among files."""
+    tables: dict[str, list[str]] = {}
+    for name in files.ending(".tsv"):
+        path = Path(name)
+        if path.stem in {*_SPLITS, "validated"}:
+            header = files.first_line(name).split("\t")
+            if {"client_id", "path", "sentence"} <= {*header}:
+                tables.setdefault(str(path.parent), []).append(name)
+    return [
+        Layout(
+            "commonvoice",
+            files.path(folder),
+            f"{list_words(names)} have the columns client_id, path and sentence"
+            if len(names) > 1
+            else f"{names[0]} has the columns client_id, path and sentence",
+            frozenset(name for name in files.below(folder) if name.endswith(".tsv")),
+        )
+        for folder, names in tables.items()
+    ]
 
 
 def read(source: Path) -> Transcripts:

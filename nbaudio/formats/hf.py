@@ -17,6 +17,7 @@ from nbaudio.core import atomic, input_guards, name_matching, source_splits
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.formats.base import Problem, Transcripts, check_link, collect_rows
 from nbaudio.formats.source_columns import ARROW, batches, choose, has_any_value, schema_of
+from nbaudio.formats.source_files import Layout, SourceFiles
 
 _ROWS = 4096
 _CLIPS = 32
@@ -44,6 +45,44 @@ class _Part(NamedTuple):
     split: str | None
     audio: str
     embeds: bool
+
+
+def detect(files: SourceFiles) -> list[Layout]:
+    """Return the dataset that files are in: Parquet with an Audio column, or ``save_to_disk``."""
+    shards = files.ending(".parquet") or [
+        name for name in files.ending(ARROW) if not Path(name).name.startswith("cache-")
+    ]
+    with_audio = [name for name in shards if _has_audio(files.path(name))]
+    if not with_audio:
+        return []
+    states = [*files.named("state.json"), *files.named("dataset_dict.json")]
+    is_file = files.names == (with_audio[0],)
+    return [
+        Layout(
+            "hf",
+            files.path(with_audio[0]) if is_file else files.folder,
+            f"{with_audio[0]} has an Audio column",
+            frozenset([*shards, *states, *files.named("dataset_info.json")]),
+        )
+    ]
+
+
+def _has_audio(path: Path) -> bool:
+    try:
+        schema = schema_of(path)
+    except (pa.ArrowException, OSError, InputError):
+        return False
+    return bool(_audio_columns(schema))
+
+
+def _audio_columns(schema: pa.Schema) -> list[str]:
+    """Return the columns that are structs of bytes and path."""
+    kinds = {name: schema.field(name).type for name in dict.fromkeys(schema.names)}
+    return [
+        name
+        for name, kind in kinds.items()
+        if pa.types.is_struct(kind) and {"bytes", "path"} <= {field.name for field in kind}
+    ]
 
 
 def read(
@@ -162,19 +201,14 @@ def _part(path: Path, relative: Path, split: str | None, audio: str | None) -> _
     if input_guards.escape_surrogates(stem) != stem:
         raise InputError(input_guards.NOT_UNICODE)
     schema = schema_of(path)
-    kinds = {name: schema.field(name).type for name in dict.fromkeys(schema.names)}
-    found = [
-        name
-        for name, kind in kinds.items()
-        if pa.types.is_struct(kind) and {"bytes", "path"} <= {f.name for f in kind}
-    ]
+    found = _audio_columns(schema)
     if audio is not None:
         found = [name for name in found if name == audio]
     if len(found) != 1:
         raise InputError(
             f"{len(found)} Audio columns{f' called {audio!r}' if audio else ''} "
             f"({', '.join(found) or 'none'}); "
-            f"it has {', '.join(kinds)}, choose one by the option audio"
+            f"it has {', '.join(dict.fromkeys(schema.names))}, choose one by the option audio"
         )
     return _Part(path, stem, split, found[0], has_any_value(path, f"{found[0]}.bytes"))
 

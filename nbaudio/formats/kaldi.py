@@ -18,6 +18,7 @@ import polars as pl
 from nbaudio.core import atomic, source_splits, times
 from nbaudio.core.errors import InputError
 from nbaudio.formats.base import Problem, Transcripts, collect_rows, numbered_lines, with_audio_root
+from nbaudio.formats.source_files import Layout, SourceFiles, list_words
 from nbaudio.formats.writers import Parts, Writer, timed_segments
 
 COMMAND = "is a command; commands are not executed, only file names are allowed"
@@ -27,6 +28,7 @@ _LINE = re.compile(r"[ \t]*([^ \t]+)(?:[ \t]+(.*?))?[ \t]*")
 _CHANNELS = {"A": "0", "B": "1", **{str(number): str(number) for number in range(64)}}
 _SIDES = {"A": "0", "1": "0", "B": "1", "2": "1"}
 _WRITTEN = ("wav.scp", "segments", "text", "utt2spk", "spk2utt", "reco2dur")
+_READ = (*_WRITTEN, "spk2gender", "reco2file_and_channel")
 # Escaped, as ``=20``, in keys and (all up to ``-``) in speakers: sorting by <speaker>-<segment_id>
 # then sorts by speaker.
 _BLANKS = re.compile(r"[\s=\x00-\x1f\x7f]")
@@ -39,6 +41,27 @@ _FURTHER = (
     "source_duration",
     "speaker_gender",
 )
+
+
+def detect(files: SourceFiles) -> list[Layout]:
+    """Return the data folders among files: those with ``wav.scp`` and ``text`` or ``segments``."""
+    layouts = []
+    for wav_scp in files.named("wav.scp"):
+        folder = str(Path(wav_scp).parent)
+        beside = {Path(name).name: name for name in files.below(folder)}
+        used = [name for name in _READ if name in beside]
+        if not {"text", "segments"}.isdisjoint(used):
+            _, _, first_path = next(split_pairs([(1, files.first_line(wav_scp))]))
+            layouts.append(
+                Layout(
+                    "kaldi",
+                    files.path(folder),
+                    f"{folder} has the files {list_words(used)}",
+                    frozenset(beside[name] for name in used),
+                    recording=first_path,
+                )
+            )
+    return layouts
 
 
 def read(source: Path, *, asr: str | None = None) -> Transcripts:

@@ -7,6 +7,7 @@ import gzip
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,10 +19,17 @@ from nbaudio.core import input_guards, source_splits
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.times import add_seconds, decimal_seconds
 from nbaudio.formats.base import Problem, Transcripts, collect_rows, list_manifests, with_audio_root
+from nbaudio.formats.source_files import Layout, SourceFiles, list_words
 from nbaudio.formats.writers import Parts, Writer, drop_none, timed_segments, write_json_lines
 from nbaudio.storage.urls import is_url
 
 _KINDS = ("recordings", "supervisions", "cuts")
+# Fields of the first object of each kind of manifest.
+_FIELDS = {
+    "recordings": {"id", "sources"},
+    "supervisions": {"id", "recording_id", "start", "duration"},
+    "cuts": {"id", "supervisions"},
+}
 _ENDINGS = (".jsonl", ".jsonl.gz")
 # A name is a kind and a split, such as ``corpus_recordings_train.jsonl.gz``.
 _MANIFEST = re.compile(
@@ -64,6 +72,40 @@ class _Cut(msgspec.Struct):
     start: msgspec.Raw = msgspec.Raw(b"0")
     supervisions: list[_Supervision] = []
     recording: _Recording | None = None
+
+
+def detect(files: SourceFiles) -> list[Layout]:
+    """Return the folders with recordings and supervisions, or with cuts, among files."""
+    manifests: dict[str, list[str]] = {}
+    for name in files.ending(*_ENDINGS):
+        kind = _MANIFEST.fullmatch(Path(name).name)
+        if kind and _FIELDS[kind[1]] <= files.first_object(name).keys():
+            manifests.setdefault(str(Path(name).parent), []).append(name)
+    layouts = []
+    for folder, names in manifests.items():
+        is_file = files.names == (names[0],)
+        source = files.path(names[0] if is_file else folder)
+        with suppress(InputError):  # recordings without supervisions, or the other way around
+            _sets(source)
+            layouts.append(
+                Layout(
+                    "lhotse",
+                    source,
+                    f"{list_words(Path(name).name for name in names)} are Lhotse's manifests",
+                    frozenset(names),
+                    recording=_first_path(files, names),
+                )
+            )
+    return layouts
+
+
+def _first_path(files: SourceFiles, names: Iterable[str]) -> str | None:
+    """Return the path of the first recording that manifests name, if it is a file."""
+    for name in names:
+        first = files.first_object(name)
+        with suppress(LookupError, TypeError):
+            return str((first.get("recording") or first)["sources"][0]["source"])
+    return None
 
 
 def read(source: Path) -> Transcripts:

@@ -4,10 +4,12 @@ A chapter has ``*.flac`` and one ``*.trans.txt``; ``SPEAKERS.TXT`` is at the top
 """
 
 import re
+import tarfile
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import polars as pl
 from nbaudio.core import input_guards, threads
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.formats.base import Problem, Transcripts, collect_rows
+from nbaudio.formats.source_files import Layout, SourceFiles
 from nbaudio.storage import archives
 from nbaudio.storage.location import Location, LocationLike, location, read_whole
 
@@ -27,6 +30,34 @@ _JOBS = 16  # chapters at once
 
 # The path of a file in the tree, and its bytes if it is text; or why it cannot be read.
 _File = tuple[str, bytes | None] | Problem
+
+
+def detect(files: SourceFiles) -> list[Layout]:
+    """Return the tree of LibriSpeech that files are in, or each archive with such a tree."""
+    transcripts = files.ending(_TRANSCRIPTS)
+    if transcripts:
+        count = f"{len(transcripts):,} files end in {_TRANSCRIPTS}, such as {transcripts[0]}"
+        used = (*transcripts, *files.named(_SPEAKERS))
+        return [Layout("librispeech", files.folder, count, frozenset(used))]
+    return [
+        Layout(
+            "librispeech",
+            files.path(name),
+            f"{name} is an archive with files that end in {_TRANSCRIPTS}",
+            frozenset({name}),
+        )
+        for name in files.ending(".tar", ".tar.gz", ".tgz")
+        if _has_transcripts(files.path(name))
+    ]
+
+
+def _has_transcripts(archive: Path) -> bool:
+    """Return whether a transcript is among the first members of an archive."""
+    try:
+        with tarfile.open(archive, "r|*") as members:
+            return any(member.name.endswith(_TRANSCRIPTS) for member in islice(members, 1000))
+    except (OSError, EOFError, tarfile.TarError, zlib.error):
+        return False
 
 
 def read(source: LocationLike) -> Transcripts:

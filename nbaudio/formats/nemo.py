@@ -12,12 +12,41 @@ import polars as pl
 from nbaudio.core import source_splits, times
 from nbaudio.formats.base import Problem, Transcripts, collect_rows, list_manifests, with_audio_root
 from nbaudio.formats.jsonlines import NUMBER, TEXT, read_blocks
+from nbaudio.formats.source_files import Layout, SourceFiles
 from nbaudio.formats.writers import Parts, Writer, drop_none, timed_segments, write_json_lines
 
+_ENDINGS = (".json", ".jsonl")
 _KINDS = dict.fromkeys(
     ("audio_filepath", "text", "pred_text", "speaker", "lang", "segment_id"), TEXT
 )
 _KINDS |= {"offset": NUMBER, "duration": NUMBER}
+
+
+def detect(files: SourceFiles) -> list[Layout]:
+    """Return the manifests among files; those of one folder are one source."""
+    manifests: dict[str, list[str]] = {}
+    first_paths: dict[str, str] = {}
+    for name in files.ending(*_ENDINGS):
+        first = files.first_object(name)
+        if isinstance(first.get("audio_filepath"), str) and "text" in first:
+            folder = str(Path(name).parent)
+            manifests.setdefault(folder, []).append(name)
+            first_paths.setdefault(folder, first["audio_filepath"])
+    layouts: list[Layout] = []
+    for folder, names in manifests.items():
+        in_folder = [name for name in files.below(folder) if name.endswith(_ENDINGS)]
+        read_together = [names] if names == in_folder else [[name] for name in names]
+        layouts += [
+            Layout(
+                "nemo",
+                files.path(group[0] if len(group) == 1 else folder),
+                f"{group[0]} has the fields audio_filepath and text",
+                frozenset(group),
+                recording=first_paths[folder],
+            )
+            for group in read_together
+        ]
+    return layouts
 
 
 def read(source: Path) -> Transcripts:
@@ -25,7 +54,7 @@ def read(source: Path) -> Transcripts:
 
     A line without a duration is the whole recording.
     """
-    files = list_manifests(source, (".json", ".jsonl"))
+    files = list_manifests(source, _ENDINGS)
     found = collect_rows(
         source,
         (item for file in files for item in _items(file, source)),

@@ -13,6 +13,7 @@ from nbaudio.core.rows import Rows
 from nbaudio.core.tables import WORD_TIMES
 from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, Transcripts
 from nbaudio.formats.jsonlines import FLOATS, NUMBER, TEXT, WORDS, Kind, read_blocks, struct_fields
+from nbaudio.formats.source_files import Layout, SourceFiles
 
 _WORD_TIMES = (
     "word_start_times",
@@ -33,12 +34,35 @@ _KINDS: dict[str, Kind] = {
     "speaker_info": struct_fields("Speaker_name", "Speaker_gender", "Speaker_birth"),
 }
 
+_NAME_FIELDS = "file or orig_file"
 _NEEDED = {
-    "file or orig_file": pl.coalesce("orig_file", "file"),
+    _NAME_FIELDS: pl.coalesce("orig_file", "file"),
     **{name: pl.col(name) for name in ("start", "end", "words")},
 }
 
 _HOPELESS_LINES = 1000  # before any readable one: give up the file
+
+
+def detect(files: SourceFiles) -> list[Layout]:
+    """Return the files of ParlaSpeech among files, with a ``wav.scp`` of the recordings."""
+    lists = files.named("wav.scp")
+    layouts = []
+    for name in files.ending(".json", ".jsonl"):
+        first = files.first_object(name)
+        recording = first.get("orig_file") or first.get("file")
+        if isinstance(recording, str) and {"start", "end", "words"} <= first.keys():
+            wav_scp = lists[0] if len(lists) == 1 else None
+            layouts.append(
+                Layout(
+                    "parlaspeech",
+                    files.path(name),
+                    f"{name} has the fields {_NAME_FIELDS}, start, end and words",
+                    frozenset({name, *([wav_scp] if wav_scp else [])}),
+                    recording=recording,
+                    names=files.path(wav_scp) if wav_scp else None,
+                )
+            )
+    return layouts
 
 
 def read(source: Path, *, word_times: str = "yes") -> Transcripts:

@@ -6,16 +6,54 @@ Every cue is a segment.
 import re
 from collections.abc import Iterator
 from itertools import groupby, pairwise
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from nbaudio.formats.base import Transcripts, read_sidecars, unescape
+from nbaudio.formats.source_files import Layout, SourceFiles, list_words
 
 _TIME = r"(?:(\d+):)?([0-5]?\d):([0-5]?\d)(?:[,.](\d+))?"
 _TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s.*)?")
 TAG = re.compile(r"</?[A-Za-z][^<>]*>|<\d[^<>]*>|</>|\{\\[^{}]*\}")
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>]+)>")
 _NO_CUES = ("WEBVTT", "NOTE", "STYLE", "REGION")
+
+
+def detect(files: SourceFiles) -> list[Layout]:
+    """Return the folder of subtitles that files are in.
+
+    Where no subtitles have the name of their recording alone, their language is found in names such
+    as ``a.hr.srt``.
+    """
+    subtitles = files.ending(".srt", ".vtt")
+    if not subtitles:
+        return []
+    recordings = {PurePosixPath(name).with_suffix("") for name in files.audio()}
+    languages: set[str] = set()
+    plain = 0
+    for name in subtitles:
+        stem = PurePosixPath(name).with_suffix("")
+        if stem in recordings or stem.with_suffix("") not in recordings:
+            plain += 1
+        else:
+            languages.add(stem.suffix.removeprefix("."))
+    by_language = bool(languages) and not plain
+    options = {"language": min(languages)} if by_language else {}
+    question = (
+        f"the subtitles are in {list_words(sorted(languages))}: choose one language, "
+        f"such as --set 'options={{language: {min(languages)}}}'"
+    )
+    is_file = files.names == (subtitles[0],)
+    return [
+        Layout(
+            "subtitles",
+            files.path(subtitles[0]) if is_file else files.folder,
+            f"{len(subtitles):,} files are subtitles, such as {subtitles[0]}",
+            frozenset(subtitles),
+            options=options,
+            question=question if by_language and len(languages) > 1 else None,
+        )
+    ]
 
 
 def read(source: Path, *, language: str | None = None, encoding: str | None = None) -> Transcripts:

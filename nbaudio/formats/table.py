@@ -31,6 +31,7 @@ from nbaudio.formats.base import (
     with_audio_root,
 )
 from nbaudio.formats.source_columns import batches, choose, schema_of
+from nbaudio.formats.source_files import Layout, SourceFiles, list_words
 
 _OURS = frozenset(
     (
@@ -43,6 +44,8 @@ _OURS = frozenset(
         "duration_s",
     )
 )
+# Columns that a table is recognized by, and those that are told to the person.
+_DETECTED = ("name", "start", "end", "duration", "text", "asr_text", "speaker_id", "split")
 _NOT_COLUMNS = ("source", "separator", "quotes", "sheet")  # parameters of `read`
 _YES_NO = {"yes": True, "no": False, None: None}
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -53,6 +56,45 @@ _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 # A row by column with its line, or what is wrong with a line.
 _Row = tuple[int, Mapping[str, str | None]] | Problem
+
+
+def detect(files: SourceFiles) -> list[Layout]:
+    """Return the tables among files that have columns with names of recordings and texts."""
+    layouts: list[Layout] = []
+    for name in files.ending(*ENDINGS):
+        header, separator = _header(files, name)
+        columns, _ = choose(files.path(name), header, dict.fromkeys(_DETECTED))
+        if {"name", "text"} <= columns.keys():
+            options = {key: column for key, column in columns.items() if key != column}
+            layouts.append(
+                Layout(
+                    "table",
+                    files.path(name),
+                    f"{name} has the columns {list_words(columns.values())}",
+                    frozenset({name}),
+                    options=options | ({"separator": separator} if separator else {}),
+                )
+            )
+    return layouts
+
+
+def _header(files: SourceFiles, name: str) -> tuple[list[str], str | None]:
+    """Return the columns of a table, and the separator if it is not the usual one."""
+    ending = Path(name).suffix.lower()
+    if ending in _JSON_LINES:
+        return [*files.first_object(name)], None
+    if ending in _SEPARATORS:
+        line = files.first_line(name)
+        usual = _SEPARATORS[ending]
+        separator = max((usual, ";", "\t", ","), key=line.count)
+        header = next(csv.reader([line], delimiter=separator), [])
+        return header, None if separator == usual else separator
+    try:
+        if ending == ".parquet":
+            return list(schema_of(files.path(name)).names), None
+        return list(_sheet(files.path(name), None).columns), None
+    except (OSError, ValueError, InputError, pa.ArrowException):
+        return [], None
 
 
 class Cells(NamedTuple):

@@ -5,11 +5,13 @@ The intervals of one tier that have text are segments.
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nbaudio.formats.base import Transcripts, read_sidecars
+from nbaudio.formats.base import Transcripts, decode_text, read_sidecars
+from nbaudio.formats.source_files import Layout, SourceFiles, list_words
 
 # What counts to Praat: quoted texts, free-standing numbers and ``<exists>``.
 _TOKEN = re.compile(
@@ -21,6 +23,41 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
+
+# The names of tiers of intervals, in a long or a short file.
+_INTERVAL_TIERS = re.compile(r'"IntervalTier"\s+(?:name\s*=\s*)?"((?:[^"]|"")*)"')
+
+
+def detect(files: SourceFiles) -> list[Layout]:
+    """Return the folder of TextGrids that files are in; a tier has to be chosen of several."""
+    grids = files.ending(".textgrid")
+    if not grids:
+        return []
+    names = _tier_names(files, grids[0])
+    question = (
+        f"{grids[0]} has the tiers {list_words(names)}: choose the one whose intervals are "
+        f"segments, such as --set 'options={{tier: {names[0]}}}'"
+        if len(names) > 1
+        else None
+    )
+    is_file = files.names == (grids[0],)
+    return [
+        Layout(
+            "textgrid",
+            files.path(grids[0]) if is_file else files.folder,
+            f"{len(grids):,} files are TextGrids, such as {grids[0]}",
+            frozenset(grids),
+            question=question,
+        )
+    ]
+
+
+def _tier_names(files: SourceFiles, name: str) -> list[str]:
+    """Return the names of the tiers of intervals in a file; none if they cannot be read."""
+    with suppress(ValueError):
+        text = decode_text(files.head(name), errors="replace")
+        return _INTERVAL_TIERS.findall(text)
+    return []
 
 
 def read(source: Path, *, tier: str | None = None, encoding: str | None = None) -> Transcripts:

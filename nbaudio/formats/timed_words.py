@@ -26,6 +26,7 @@ from nbaudio.formats.base import (
     numbered_lines,
     unescape,
 )
+from nbaudio.formats.source_files import Layout, SourceFiles, common_folder
 
 _EXPECTED = "expected CTM, Whisper-style JSON, word-timed SRT or WebVTT, or ParlaSpeech JSON lines"
 _NEEDED = "word times are needed; Whisper writes them with the option word_timestamps"
@@ -51,6 +52,9 @@ _Token = tuple[Any, Any, Any]  # text, start and end, as found
 # Recording, place in the file, neighbors, and start and end of all.
 _Group = tuple[str | None, str, list[_Token], Any, Any]
 
+# Endings of transcripts that are not cut (`nbaudio.formats.documents`).
+_DOCUMENTS = (".txt", ".docx", ".html", ".htm", ".xml")
+
 
 class TimedWords(NamedTuple):
     """The words of one recording, sorted by start.
@@ -74,6 +78,46 @@ def stem(path: str) -> str:
         '2024/day 1 [HlauTe_NK6U]'
     """
     return _AUDIO.sub("", _LANGUAGE.sub("", _ENDING.sub("", path)))
+
+
+def detect(files: SourceFiles) -> list[Layout]:
+    """Return the hypotheses with word times and the documents that files have, if both are there.
+
+    A recognizer such as Whisper writes its own text beside its word times. Whether documents in the
+    folder of the hypotheses are that text is a question.
+    """
+    documents = files.ending(*_DOCUMENTS)
+    hypotheses = [
+        *files.ending(".ctm"),
+        *(name for name in files.ending(".json") if _has_timed_words(files, name)),
+    ]
+    if not hypotheses or not documents:
+        return []
+    heard = common_folder(hypotheses)
+    typed = common_folder(documents)
+    question = (
+        f"{documents[0]} may be the recognizer's own text: put the transcripts into a folder of "
+        "their own, or name them, such as --set documents=FOLDER"
+    )
+    is_own = {*map(stem, hypotheses)} & {*map(stem, documents)}
+    return [
+        Layout(
+            "align",
+            files.path(heard),
+            f"{hypotheses[0]} has words with times, {documents[0]} is a text that is not cut",
+            frozenset([*hypotheses, *documents]),
+            recording=hypotheses[0],
+            documents=files.path(typed),
+            question=question if is_own else None,
+        )
+    ]
+
+
+def _has_timed_words(files: SourceFiles, name: str) -> bool:
+    """Return whether JSON is a recognizer's, and not lines of segments as ParlaSpeech has them."""
+    head = files.head(name)
+    is_timed = b'"start"' in head and (b'"words"' in head or b'"word"' in head)
+    return is_timed and files.first_object(name).keys().isdisjoint(RECORDING_FIELDS)
 
 
 def read_timed_words(path: Path, name: str) -> Iterator[TimedWords]:

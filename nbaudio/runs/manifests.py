@@ -1,127 +1,22 @@
-"""Parameters of a run.
+"""Manifests that the notebooks read, opened by hand or run by papermill."""
 
-Manifests (YAML, paths relative to their folder) and settings, checked against those of the
-notebooks.
-"""
-
-import ast
-import json
 import os
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from nbaudio.core import bundled_files, input_guards
+from nbaudio.core import bundled_files
 from nbaudio.core.errors import InputError
-from nbaudio.storage.urls import redact_url
-
-OUTPUTS = ("workspace", "corpus")
-PATHS = ("source", "documents", "audio", "names", "returned", "splits", *OUTPUTS)
-
-# YAML 1.1 reads 1e-3, which has no dot, as a string.
-_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
-_MOST_BYTES = 1 << 20
-_URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-
-
-def list_notebooks() -> list[Path]:
-    """Return the bundled notebooks in order: 01, 02 and so on."""
-    return sorted(bundled_files.bundled("notebooks").glob("[0-9][0-9]_*.ipynb"))
-
-
-def defaults(notebook: Path) -> dict[str, Any]:
-    """Return the parameters of a notebook, those of its cell ``parameters``, and their defaults.
-
-    The default of ``n = manifest.get("n", 4)`` and of ``n = 4`` is 4; it is None for a value that
-    is computed.
-    """
-    return {name: _literal(node) for name, node in _assignments(notebook).items()}
-
-
-def _assignments(notebook: Path) -> dict[str, ast.expr]:
-    """Return what a notebook's cell tagged ``parameters`` assigns to each name."""
-    cells = json.loads(notebook.read_text(encoding="utf8"))["cells"]
-    tagged = [
-        "".join(cell["source"])
-        for cell in cells
-        if "parameters" in cell["metadata"].get("tags", [])
-    ]
-    assigned: dict[str, ast.expr] = {}
-    for node in ast.parse("\n".join(tagged)).body:
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            assigned |= {
-                target.id: node.value for target in targets if isinstance(target, ast.Name)
-            }
-    return assigned
-
-
-def _is_from_manifest(node: ast.expr) -> bool:
-    """Return whether an expression is ``manifest.get(name)`` or ``manifest.get(name, default)``."""
-    match node:
-        case ast.Call(func=ast.Attribute(value=ast.Name(id="manifest"), attr="get")):
-            return True
-    return False
-
-
-def _literal(node: ast.expr) -> Any:
-    """Return the value of a literal, or the default of ``manifest.get(name, default)``.
-
-    None for anything else.
-    """
-    if isinstance(node, ast.Call) and _is_from_manifest(node):
-        return _literal(node.args[1]) if len(node.args) > 1 else None
-    try:
-        return ast.literal_eval(node)
-    except ValueError:  # it is computed
-        return None
-
-
-def parameters(
-    manifest: Path, settings: Mapping[str, Any], *, extra: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return the checked values of a manifest and of settings over it, paths absolute.
-
-    `extra` has defaults of further names.
-    """
-    known = {
-        name: value for notebook in list_notebooks() for name, value in defaults(notebook).items()
-    } | dict(extra or {})
-    values: dict[str, Any] = {}
-    for part, where, folder in (
-        (_read(manifest), str(manifest), manifest.parent),
-        (settings, "setting", Path()),
-    ):
-        unknown = [str(name) for name in part if name not in known]
-        if unknown:
-            raise InputError(
-                f"{where}: unknown parameter {', '.join(unknown)}; "
-                f"known are {', '.join(sorted(known))}"
-            )
-        for name, value in part.items():
-            if name in PATHS and value is not None and not isinstance(value, str):
-                raise InputError(f"{where}: {name} must be a path, not {value!r}")
-            # Notebooks hold their parameters
-            if isinstance(value, str) and redact_url(value) != value:
-                raise InputError(
-                    f"{where}: {name} is a URL with a password or query, "
-                    "which notebooks would store"
-                )
-            is_path = (
-                name in PATHS
-                and value is not None
-                and not _URL.match(value)
-                and (name, value) != ("splits", "source")
-            )
-            values[name] = (
-                str((folder / value).absolute()) if is_path else typed(value, known[name])
-            )
-    return {
-        name: value for name, value in values.items() if value is not None or name not in OUTPUTS
-    }
+from nbaudio.runs.own_data import is_manifest, manifest_of_data
+from nbaudio.runs.parameters import (
+    PATHS,
+    assignments,
+    defaults,
+    is_from_manifest,
+    literal,
+    parameters,
+    read_text,
+)
 
 
 def load_manifest(pointer: str | Path = "manifest.txt") -> dict[str, Any]:
@@ -129,9 +24,10 @@ def load_manifest(pointer: str | Path = "manifest.txt") -> dict[str, Any]:
 
     For notebooks that are opened by hand.
 
-    ``manifest.txt`` beside the notebooks holds one line: the path of your manifest, relative to
-    that file. Lines that begin with ``#`` are comments. Parameters that `nbaudio run` or papermill
-    set take precedence, as their cell comes later.
+    ``manifest.txt`` beside the notebooks holds one line: the path of your manifest, or of the
+    folder or file of your data (`nbaudio.runs.own_data`), relative to that file. Lines that begin
+    with ``#`` are comments. Parameters that `nbaudio run` or papermill set take precedence, as
+    their cell comes later.
 
     Args:
         pointer: the text file, relative to the current folder.
@@ -142,13 +38,13 @@ def load_manifest(pointer: str | Path = "manifest.txt") -> dict[str, Any]:
         text file they are in ``nbaudio-output``, and there are no other values.
 
     Raises:
-        InputError: the text file names no manifest, or the manifest cannot be read or has an
-            unknown parameter.
+        InputError: the text file names no manifest, the manifest cannot be read or has an unknown
+            parameter, or the format of data cannot be found out.
     """
     pointer = Path(pointer)
     if not pointer.exists():
         return output_folders(Path("nbaudio-output").absolute(), {})
-    lines = [line.strip() for line in _read_text(pointer).splitlines()]
+    lines = [line.strip() for line in read_text(pointer).splitlines()]
     names = [line for line in lines if line and not line.startswith("#")]
     if len(names) != 1:
         raise InputError(
@@ -157,13 +53,24 @@ def load_manifest(pointer: str | Path = "manifest.txt") -> dict[str, Any]:
         )
     manifest = pointer.parent / names[0]
     manifest = manifest.parent.resolve() / manifest.name
-    if not manifest.is_file():
+    if not manifest.exists():
         raise InputError(
             f"{pointer}: there is no manifest {names[0]}; a path is relative to the "
             f"folder of {pointer.name}"
         )
+    out = default_output(manifest, pointer.parent.resolve())
+    if not is_manifest(manifest):
+        manifest = _manifest_of_data(manifest, out)
     values = parameters(manifest, {})
-    return values | output_folders(default_output(manifest, pointer.parent.resolve()), values)
+    return values | output_folders(out, values)
+
+
+def _manifest_of_data(data: Path, out: Path) -> Path:
+    """Return the manifest of a folder or file of data; print what a new one assumes."""
+    own = manifest_of_data(data, out, {})
+    for line in own.lines:
+        print(line)
+    return own.path
 
 
 def default_output(manifest: Path, notebooks: Path) -> Path:
@@ -208,104 +115,10 @@ def _defaults_to_fill(notebook: Path, folder: Path) -> dict[str, Any]:
     Paths become absolute; they are relative to `folder`.
     """
     filled: dict[str, Any] = {}
-    for name, node in _assignments(notebook).items():
-        default = _literal(node)
+    for name, node in assignments(notebook).items():
+        default = literal(node)
         if name in PATHS and isinstance(default, str):
             filled[name] = os.path.normpath(folder / default)
-        elif _is_from_manifest(node):
+        elif is_from_manifest(node):
             filled[name] = default
     return filled
-
-
-def typed(value: Any, default: Any) -> Any:
-    """Convert a value to its default's type where that is plain.
-
-    Numbers that YAML read as text, lists written with commas.
-    """
-    if isinstance(default, list):
-        if isinstance(value, str):
-            return [part.strip() for part in value.split(",") if part.strip()]
-        return [] if value is None else value
-    if isinstance(value, str) and not isinstance(default, str) and _NUMBER.fullmatch(value.strip()):
-        number = float(value)
-        return int(number) if isinstance(default, int) and number.is_integer() else number
-    return value
-
-
-def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
-    """Parse parameters of the form ``name=value``; values are YAML."""
-    given = split_settings(settings, what="setting", example="min_similarity=0.9")
-    return {name: _parse(value, f"setting {name}") for name, value in given.items()}
-
-
-def split_settings(settings: Sequence[str], *, what: str, example: str) -> dict[str, str]:
-    """Split settings of the form ``name=value``; errors name `what` is set and an example."""
-    found = {}
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals or not name.strip():
-            raise InputError(f"{what} {setting!r}: expected name=value, such as {example}")
-        found[name.strip()] = value
-    return found
-
-
-def parse_only(only: str | None, count: int) -> list[int]:
-    """Parse numbers of notebooks, counted from 1, such as ``3``, ``1-5`` or ``2,4-6``.
-
-    None for all.
-    """
-    if only is None:
-        return list(range(1, count + 1))
-    chosen: set[int] = set()
-    for part in only.split(","):
-        found = re.fullmatch(r"\s*(\d{1,3})\s*(?:-\s*(\d{1,3})\s*)?", part)
-        first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
-        if not 1 <= first <= last <= count:
-            raise InputError(
-                f"only={only!r}: expected numbers from 1 to {count}, such as 3, 1-5 or 2,4-6"
-            )
-        chosen.update(range(first, last + 1))
-    return sorted(chosen)
-
-
-class _PlainLoader(yaml.SafeLoader):
-    """Loader of plain YAML values.
-
-    No tags that create objects, and no aliases, with which ten lines can expand to a billion.
-    """
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases such as *name are not allowed")
-        return super().compose_node(parent, index)
-
-
-def _parse(text: str, where: str) -> Any:
-    try:
-        value = yaml.load(text, _PlainLoader)  # noqa: S506 - it is a safe one
-        repr(value)  # a number of 10,000 digits cannot be converted to text
-    except (
-        yaml.YAMLError,
-        ValueError,
-        RecursionError,
-    ) as error:  # ValueError: also an invalid date
-        raise InputError(f"{where}: not YAML ({' '.join(str(error).split())})") from error
-    return value
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return input_guards.read_all(path, most=_MOST_BYTES).decode("utf-8-sig")
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text") from error
-
-
-def _read(manifest: Path) -> dict[Any, Any]:
-    values = _parse(_read_text(manifest), str(manifest))
-    if not isinstance(values, dict):
-        raise InputError(
-            f"{manifest}: a manifest is a mapping of parameters, this is {type(values).__name__}"
-        )
-    return values

@@ -11,7 +11,9 @@ from typing import Any
 from nbaudio.core.errors import NbaudioError
 from nbaudio.core.report import Report
 from nbaudio.corpus.versions import latest_version
-from nbaudio.runs.manifests import defaults, list_notebooks, parameters, parse_only
+from nbaudio.runs.own_data import is_manifest, manifest_of_data
+from nbaudio.runs.parameters import defaults, list_notebooks, parameters, parse_only
+from nbaudio.runs.preflight import check_run
 from nbaudio.storage.urls import is_url
 
 # Order of the steps in the report.
@@ -25,12 +27,14 @@ def run(
     settings: Mapping[str, Any] | None = None,
     only: str | None = None,
 ) -> Report:
-    """Run the notebooks in order with the parameters of a manifest.
+    """Run the notebooks in order with the parameters of a manifest, or on a folder or file of data.
 
     Run it again with the same `out` to resume: clips that have been cut are not cut again.
 
     Args:
-        manifest: a YAML file, such as those in data_manifests.
+        manifest: a YAML file, such as those in data_manifests. Or a folder or file of transcripts
+            and recordings: then their format is found out, and ``manifest.yaml`` is written in
+            `out` with what was assumed.
         out: the folder for everything; the manifest's name with ``-output``, in the current folder,
             unless given.
         settings: parameters that override those of the manifest.
@@ -41,16 +45,20 @@ def run(
         problems of the steps.
 
     Raises:
-        InputError: the manifest cannot be read, or a parameter is unknown.
+        InputError: the manifest cannot be read, a parameter is unknown or not allowed, a path does
+            not exist, or the format of data cannot be found out.
         NbaudioError: a notebook failed; names the cell and its error. The notebook is kept up to
             that cell.
     """
     manifest = Path(manifest)
     notebooks = list_notebooks()
     chosen = parse_only(only, len(notebooks))
-    values = parameters(manifest, settings or {})
-    out = Path(out if out is not None else f"{manifest.stem}-output").absolute()
-    values = {"workspace": str(out / "workspace"), "corpus": str(out / "corpus"), **values}
+    out = Path(out if out is not None else f"{manifest.absolute().stem}-output").absolute()
+    if not is_manifest(manifest):
+        manifest = _manifest_of(manifest, out, settings or {})
+    outputs = {"workspace": str(out / "workspace"), "corpus": str(out / "corpus")}
+    values = outputs | parameters(manifest, settings or {})
+    check_run(values, {name for number in chosen for name in defaults(notebooks[number - 1])})
     workspace = Path(values["workspace"])
     try:
         (out / "notebooks").mkdir(parents=True, exist_ok=True)
@@ -69,6 +77,14 @@ def run(
         "open": str(index),
     }
     return Report("run", facts, warnings=_lines(new, "warnings"), problems=_lines(new, "problems"))
+
+
+def _manifest_of(data: Path, out: Path, settings: Mapping[str, Any]) -> Path:
+    """Return the manifest of a folder or file of data; print what it assumes."""
+    own = manifest_of_data(data, out, settings)
+    for line in own.lines:
+        print(line, file=sys.stderr)
+    return own.path
 
 
 def _execute(

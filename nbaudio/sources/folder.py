@@ -10,10 +10,26 @@ from decimal import Decimal
 from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import split_of_folder
 from nbaudio.formats.base import Problem, Transcripts, collect_rows
+from nbaudio.formats.source_files import Layout, SourceFiles
 from nbaudio.sources.recordings import list_audio
 from nbaudio.storage.location import LocationLike, location
 
 _SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")  # the precision of segment times
+
+
+def detect(files: SourceFiles) -> list[Layout]:
+    """Return the folder of recordings that files are in."""
+    recordings = files.audio()
+    if not recordings or files.names == (recordings[0],):
+        return []
+    return [
+        Layout(
+            "folder",
+            files.folder,
+            f"{len(recordings):,} files are recordings, such as {recordings[0]}",
+            frozenset(recordings),
+        )
+    ]
 
 
 def read(source: LocationLike, *, window: str | None = None, partial: str = "keep") -> Transcripts:

@@ -127,12 +127,8 @@ def ingest(
         >>> Workspace.open(folder / "W").segments["segment_id"].to_list()
         ['HlauTe_NK6U_0.5-2']
     """
-    if format is None:
-        raise InputError(
-            f"format: not given; known are {', '.join(READERS)}; in a manifest its key is format"
-        )
-    reader = get_by_name(READERS, format, "format")
-    chosen = _options(format, options or {})
+    reader = reader_of(format)
+    chosen = format_options(format, options or {})
     places = {"source": source, "audio": audio, "names": names, "out": out}
     return bring_in(
         format,
@@ -146,7 +142,7 @@ def ingest(
     )
 
 
-def bring_in(  # noqa: PLR0914, PLR0915
+def bring_in(  # noqa: PLR0914
     format: str,
     read: Callable[[Any], Transcripts],
     options: Mapping[str, Any],
@@ -159,11 +155,7 @@ def bring_in(  # noqa: PLR0914, PLR0915
     """
     source, audio, names, out = (places[name] for name in ("source", "audio", "names", "out"))
     jobs, sha256, cache, add = (given[name] for name in ("jobs", "sha256", "cache", "add"))
-    if source is None:
-        raise InputError(
-            "source: not given; it is the file or folder of the transcripts, "
-            "in a manifest its key source"
-        )
+    check_source_given(source)
     if is_url(str(out)):
         raise InputError(f"{out}: a workspace is a folder on this machine")
     for what, value in places.items():
@@ -295,7 +287,25 @@ def _withdrawn_names(audit: pl.DataFrame, rows: Rows, withdrawn: pl.DataFrame) -
     return named | unnamed | ~audit["name"].is_in(others.implode())
 
 
-def _options(format: str, options: Mapping[str, object]) -> dict[str, str]:
+def reader_of(format: str | None) -> Reader:
+    """Return the reader of a format; raise InputError with the known formats where there is none."""
+    if format is None:
+        raise InputError(
+            f"format: not given; known are {', '.join(READERS)}; in a manifest its key is format"
+        )
+    return get_by_name(READERS, format, "format")
+
+
+def check_source_given(source: str | Path | None) -> None:
+    """Raise InputError if no source is given."""
+    if source is None:
+        raise InputError(
+            "source: not given; it is the file or folder of the transcripts, "
+            "in a manifest its key source"
+        )
+
+
+def format_options(format: str, options: Mapping[str, object]) -> dict[str, str]:
     """Convert options to text: YAML reads yes and no as booleans, and null leaves an option out."""
     known = [
         name

@@ -21,7 +21,7 @@ from nbaudio.core.bundled_files import bundled
 from nbaudio.core.report import Report
 from nbaudio.corpus.verify import verify
 from nbaudio.runs.demo import NAMES, SEGMENTS, check_demo
-from nbaudio.runs.manifests import list_notebooks
+from nbaudio.runs.parameters import list_notebooks
 from nbaudio.runs.run import run
 from nbaudio.storage.workspace import Workspace
 

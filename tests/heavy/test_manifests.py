@@ -16,7 +16,7 @@ from specimens import LAYOUTS, tone
 import nbaudio
 from nbaudio.core.bundled_files import bundled
 from nbaudio.corpus.versions import latest_version
-from nbaudio.runs.manifests import list_notebooks
+from nbaudio.runs.parameters import list_notebooks
 from nbaudio.sources.ingest import READERS
 
 REVIEWED = 1

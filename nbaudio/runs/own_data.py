@@ -1,0 +1,146 @@
+"""Manifests of data that a person names by a folder or file alone."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nbaudio.core import atomic
+from nbaudio.core.errors import ExistsError, InputError
+from nbaudio.runs.parameters import parameters
+from nbaudio.runs.preflight import check_run
+from nbaudio.sources.detection import Detected, detect_source
+from nbaudio.storage.urls import is_url
+
+NAME = "manifest.yaml"
+_ENDINGS = (".yaml", ".yml")
+# Keys of a manifest that say how data are read.
+_PATHS = ("source", "audio", "documents", "names")
+_KEYS = ("format", *_PATHS, "options")
+
+
+@dataclass(frozen=True)
+class OwnManifest:
+    """A manifest, and what it assumes about the data as lines of text."""
+
+    path: Path
+    lines: tuple[str, ...]
+
+
+def is_manifest(path: Path) -> bool:
+    """Return whether a path is that of a manifest, by its ending, and not of data."""
+    return path.suffix.lower() in _ENDINGS and not path.is_dir()
+
+
+def manifest_of_data(data: Path, out: Path, settings: Mapping[str, Any]) -> OwnManifest:
+    """Return the manifest ``OUT/manifest.yaml`` of a folder or file of data.
+
+    It is written if it is not there, from what the data look like and from `settings`; a manifest
+    that is there is used as it is.
+
+    Args:
+        data: a folder or file of transcripts and recordings.
+        out: the folder of the manifest, the workspace and the corpus.
+        settings: parameters that a person sets, which answer what cannot be found out.
+
+    Raises:
+        InputError: the format cannot be found out.
+        ExistsError: `out` has the manifest of other data.
+    """
+    path = out / NAME
+    if path.exists():
+        _check_same_data(path, data)
+        line = f"{path}: used as it is; remove it to find out the format of {data} again"
+        return OwnManifest(path, (line,))
+    if is_url(str(data)):
+        raise InputError(f"{data}: formats are found out on this machine only; write a manifest")
+    detected = detect_source(data, format=settings.get("format"), answers=settings, skip=(out,))
+    values = _manifest_values(detected, settings)
+    texts = {
+        name: str(value) if isinstance(value, Path) else value for name, value in values.items()
+    }
+    check_run(texts, _KEYS)
+    relative = {name: _relative(value, out) for name, value in values.items()}
+    outputs = {"workspace": "workspace", "corpus": "corpus"}
+    text = yaml.safe_dump(relative | outputs, allow_unicode=True, sort_keys=False)
+    about = (
+        "# What nbaudio assumed about your data; change it as needed. Paths are relative to this\n"
+        "# file; parlaspeech.yaml among the bundled manifests explains every key.\n"
+    )
+    atomic.write_bytes(path, f"{about}{text}".encode())
+    return OwnManifest(path, _describe(detected, values, path))
+
+
+def _manifest_values(detected: Detected, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a manifest; paths are absolute."""
+    layout = detected.layout
+    assumed = {
+        "format": layout.format,
+        "source": layout.source.absolute(),
+        "audio": detected.audio and detected.audio.absolute(),
+        "documents": layout.documents and layout.documents.absolute(),
+        "names": layout.names and layout.names.absolute(),
+        "options": dict(layout.options),
+    }
+    given = {
+        name: Path(value).absolute() if name in _PATHS and value and not is_url(value) else value
+        for name, value in settings.items()
+        if name in _KEYS
+    }
+    values = assumed | given
+    return {
+        name: value
+        for name, value in values.items()
+        if value or name in {"format", "source", "audio"}
+    }
+
+
+def _relative(value: Any, out: Path) -> Any:
+    """Return a path relative to the folder of the manifest, where there is a way to it."""
+    if not isinstance(value, Path):
+        return value
+    try:
+        # The manifest's folder may be reached by a link, which ".." follows.
+        return Path(os.path.relpath(value, out.resolve())).as_posix()
+    except ValueError:  # on another drive
+        return value.as_posix()
+
+
+def _check_same_data(manifest: Path, data: Path) -> None:
+    """Raise ExistsError if a manifest is that of other data."""
+    source = parameters(manifest, {}).get("source")
+    own = Path(os.path.normpath(source)) if isinstance(source, str) else None
+    wanted = Path(os.path.normpath(data.absolute()))
+    resolved = data.resolve()
+    if own is None or not (own.is_relative_to(wanted) or own.resolve().is_relative_to(resolved)):
+        raise ExistsError(
+            f"{manifest}: is the manifest of {source}, not of {data}; choose another --out, or "
+            "remove it"
+        )
+
+
+def _describe(detected: Detected, values: Mapping[str, Any], path: Path) -> tuple[str, ...]:
+    """Return at most ten lines that say what was assumed."""
+    layout = detected.layout
+    lines = [f"{layout.reason}: read as format {values['format']}", f"source: {values['source']}"]
+    if values.get("documents"):
+        lines.append(f"documents: {values['documents']}")
+    count = f"{detected.recordings:,} recordings"
+    if values["audio"]:
+        lines.append(f"audio: {values['audio']}, {count}")
+    elif detected.recordings:
+        lines.append(f"audio: where the source says, {count}")
+    else:
+        lines.append("audio: no recordings are there; --set audio=FOLDER names their folder")
+    if values.get("names"):
+        lines.append(f"names: {values['names']}")
+    if values.get("options"):
+        pairs = [f"{name}={value}" for name, value in values["options"].items()]
+        lines.append(f"options: {', '.join(pairs)}")
+    if unread := detected.describe_unread():
+        lines.append(f"not read: {unread}")
+    lines.append(f"{path}: written; change it and run the same command again")
+    return tuple(lines)
