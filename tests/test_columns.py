@@ -134,6 +134,295 @@ def test_a_duration_beside_start_and_end_is_kept(tmp_path):
     assert segments.select("source_end", "duration").rows() == [("1", "1.5"), ("2", "2")]
 
 
+def told(report, start):
+    """The notes that start with some words."""
+    return [line for line in report.warnings if line.startswith(start)]
+
+
+# --- names as the tools that write tables have them
+
+TOOLS = {
+    "nemo": (
+        {
+            "audio_filepath": ["a.wav"],
+            "offset": ["1.5"],
+            "duration": ["2"],
+            "text": ["da"],
+            "pred_text": ["ne"],
+            "speaker": ["ana"],
+        },
+        ("a", "1.5", "3.5", "da", "ne", "ana"),
+    ),
+    "audformat": (
+        {
+            "file": ["a.wav"],
+            "onset": ["1"],
+            "offset": ["2.25"],
+            "duration": ["1.25"],
+            "transcription": ["da"],
+            "speaker": ["ana"],
+        },
+        ("a", "1", "2.25", "da", None, "ana"),
+    ),
+    "common voice": (
+        {"path": ["a.mp3"], "sentence": ["da"], "client_id": ["1f"], "duration[ms]": ["2500"]},
+        ("a", None, None, "da", None, "1f"),
+    ),
+    "deepspeech": (
+        {"wav_filename": ["a.wav"], "wav_filesize": ["44"], "transcript": ["da"]},
+        ("a", None, None, "da", None, None),
+    ),
+    "praat": (
+        {"filename": ["a.wav"], "tmin": ["0.5"], "text": ["da"], "tmax": ["1"]},
+        ("a", "0.5", "1", "da", None, None),
+    ),
+    "a recognizer": (
+        {
+            "recording_id": ["a"],
+            "begin": ["0.5"],
+            "stop": ["1"],
+            "reference": ["da"],
+            "hypothesis": ["ne"],
+            "spk": ["ana"],
+        },
+        ("a", "0.5", "1", "da", "ne", "ana"),
+    ),
+    "a spreadsheet": (
+        {
+            "File Name": ["a.wav"],
+            "Start (s)": ["0.5"],
+            "End (s)": ["1"],
+            "Transcription": ["da"],
+            "ASR": ["ne"],
+            "Speaker ID": ["ana"],
+        },
+        ("a", "0.5", "1", "da", "ne", "ana"),
+    ),
+    "milliseconds": (
+        {
+            "audioPath": ["a.wav"],
+            "startMs": ["1250"],
+            "endMs": ["2000.5"],
+            "normalized_text": ["da"],
+            "prediction": ["ne"],
+            "speaker_name": ["ana"],
+        },
+        ("a", "1.25", "2.0005", "da", "ne", "ana"),
+    ),
+    "ours": (
+        {
+            "recording_id": ["a"],
+            "source_start": ["0.50"],
+            "source_end": ["1"],
+            "start_sample": ["8000"],
+            "end_sample": ["16000"],
+            "text": ["da"],
+            "asr_text": ["ne"],
+        },
+        ("a", "0.50", "1", "da", "ne", None),
+    ),
+}
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_tables_are_read_as_the_tools_that_write_them_name_their_columns(tmp_path, tool):
+    columns, expected = TOOLS[tool]
+    report, segments = taken(write_table(tmp_path / "t.csv", columns), tmp_path / "w")
+    found = segments.select(
+        "recording_id", "source_start", "source_end", "text", "asr_text", "speaker_id"
+    )
+    assert found.rows() == [expected]
+    for row in report.facts["columns"]:
+        guess = f"{row['name']} is taken from column {row['column']!r}: --option {row['name']}="
+        assert bool(told(report, guess)) == (row["name"] != row["column"])
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "xlsx"])
+@pytest.mark.parametrize("option", [{}, {"start": "start_ms", "duration": "duration_ms"}])
+def test_milliseconds_are_converted_exactly_where_the_name_says_so(tmp_path, ending, option):
+    columns = {
+        "file": ["a.wav", "a.wav", "b.wav"],
+        "text": ["da", "ne", "evo"],
+        "start_ms": [0, 1001, 33333],
+        "duration_ms": [1000.5, 0.125, 1e-3],
+    }
+    if ending == "csv":
+        columns["duration_ms"] = ["1000.5", "0.125", "0.001"]
+    report, segments = taken(
+        write_table(tmp_path / f"t.{ending}", columns), tmp_path / "w", **option
+    )
+    assert segments.select("source_start", "source_end").rows() == [
+        ("0", "1.0005"),
+        ("1.001", "1.001125"),
+        ("33.333", "33.333001"),
+    ]
+    assert told(report, "'start_ms' and 'duration_ms': read as milliseconds, as the name says")
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"offset": ["1"]}, "is column 'offset' where segments start, or where they end?"),
+        ({"offset": ["1"], "end": ["2"]}, "is column 'offset' where segments start"),
+        ({"start": ["1"], "offset": ["2"]}, "is column 'offset' where segments start"),
+        ({"start_sample": ["8000"], "end_sample": ["9000"]}, "column 'start_sample' is in sample"),
+        ({"begin_frames": ["80"], "duration": ["1"]}, "column 'begin_frames' is in frames"),
+        ({"start": ["1"], "end_frame": ["9"]}, "column 'end_frame' is in frame"),
+        ({"start": ["0:01:02.5"], "end": ["0:01:03"]}, "column 'start' has times such as '0:01:02"),
+        ({"onset": ["1"], "stop_time": ["00:01"]}, "column 'stop_time' has times such as '00:01'"),
+        (
+            {"start": ["0 days 00:00:01.5"], "end": ["0 days 00:00:02"]},
+            "column 'start' has times such as '0 days 00:00:01.5'",
+        ),
+    ],
+)
+def test_times_that_can_be_read_in_several_ways_are_asked_for_in_one_line(tmp_path, columns, said):
+    table = {"file": ["a.wav"], "text": ["da"], **columns}
+    source = write_table(tmp_path / "t.csv", table)
+    done = CliRunner().invoke(
+        app, ["ingest", "table", str(source), "--out", str(tmp_path / "w"), "--json"]
+    )
+    line = json.loads(done.stdout)["error"]
+    assert done.exit_code == 2
+    assert line.startswith(f"{source}: {said}")
+    assert re.search(r"--option (start|end)=", line)
+    # What it names helps.
+    _, segments = taken(source, tmp_path / "v", start="none", end="none", duration="none")
+    assert segments.select("source_start", "source_end").rows() == [(None, None)]
+
+
+def test_an_offset_is_what_an_option_says(tmp_path):
+    source = write_table(
+        tmp_path / "t.csv", {"file": ["a.wav"], "text": ["da"], "begin": ["1"], "offset": ["2"]}
+    )
+    report, segments = taken(source, tmp_path / "w", end="offset")
+    assert segments.select("source_start", "source_end").rows() == [("1", "2")]
+    assert not told(report, "columns of the source that are kept")
+
+
+def test_an_offset_beside_start_and_end_or_duration_is_kept(tmp_path):
+    plain = {"file": ["a.wav"], "text": ["da"], "start": ["1"]}
+    for span in ({"end": ["2"]}, {"duration": ["1"]}):
+        source = write_table(tmp_path / "t.csv", {**plain, **span, "offset": ["7"]})
+        report, segments = taken(source, tmp_path / "w")
+        found = segments.select("source_start", "source_end", "source_offset")
+        assert found.rows() == [("1", "2", "7")]
+        assert told(report, "columns of the source that are kept, but not used: offset")
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "splits"),
+    [
+        ("subset", ["train-clean-360", "dev_other"], ["train-clean-360", "dev_other"]),
+        ("Partition", ["TRAIN", "Test"], ["TRAIN", "Test"]),
+        ("set", ["train", ""], ["train", None]),
+        ("fold", ["valid", "test"], ["valid", "test"]),
+        ("split", ["clean", "other"], ["clean", "other"]),
+        ("subset", ["clean", "test"], None),
+        ("fold", ["1", "2"], None),
+        ("set", ["", ""], [None, None]),
+    ],
+)
+def test_a_column_has_the_splits_if_its_values_name_some(tmp_path, column, values, splits):
+    report, segments = taken(
+        write_table(tmp_path / "t.csv", PLAIN | {column: values}), tmp_path / "w"
+    )
+    has_splits = "source_split" in segments.columns
+    assert (segments["source_split"].to_list() if has_splits else None) == splits
+    if splits is None:
+        assert segments[column].to_list() == values
+        assert told(
+            report,
+            f"column {column!r} has values that name no split, such as {values[0]!r}, and is not "
+            f"used as split: --option split={column} uses it",
+        )
+        _, segments = taken(tmp_path / "t.csv", tmp_path / "v", split=column)
+        assert segments["source_split"].to_list() == values
+
+
+def test_of_several_columns_that_may_have_the_splits_the_one_that_has_them_is_taken(tmp_path):
+    further = {"set": ["a", "b"], "subset": ["clean", "other"], "partition": ["train", "test"]}
+    report, segments = taken(write_table(tmp_path / "t.csv", PLAIN | further), tmp_path / "w")
+    assert segments["source_split"].to_list() == ["train", "test"]
+    assert told(report, "columns of the source that are kept, but not used: set, subset")
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "reason"),
+    [
+        ("prediction", ["0.93", "1"], "has no words and is not used as asr_text"),
+        ("pred", ["", ""], "has no words and is not used as asr_text"),
+        ("from", ["librivox", "radio"], "has no numbers and is not used as start"),
+        ("begin", ["1", "2"], "has neither an end nor a duration beside it and is not used as sta"),
+        ("to", ["1", "2"], "has no start beside it and is not used as end"),
+        ("length", ["long", "short"], "has no numbers and is not used as duration"),
+    ],
+)
+def test_a_column_without_values_of_a_field_is_named_with_the_reason(
+    tmp_path, column, values, reason
+):
+    table = {"file": ["a.wav", "b.wav"], "text": ["da", "ne"], column: values}
+    report, segments = taken(write_table(tmp_path / "t.csv", table), tmp_path / "w")
+    kept = column if column in segments.columns else f"source_{column}"
+    assert segments.select("source_start", "source_end", "asr_text", kept).rows() == [
+        (None, None, None, value) for value in values
+    ]
+    assert told(report, f"column {column!r} {reason}")
+    assert told(report, f"columns of the source that are kept, but not used: {column}")
+
+
+def test_dates_and_lists_are_no_times_and_no_texts(tmp_path):
+    frame = pl.DataFrame(
+        {
+            "file": ["a.wav"],
+            "text": ["da"],
+            "start_time": ["2020-01-01"],
+            "end_time": ["2020-01-02"],
+            "hypothesis": [["da"]],
+        }
+    ).with_columns(pl.col("start_time", "end_time").str.to_datetime("%Y-%m-%d"))
+    frame.write_parquet(tmp_path / "t.parquet")
+    report, segments = taken(tmp_path / "t.parquet", tmp_path / "w")
+    assert segments.select("source_start", "source_end", "asr_text").rows() == [(None, None, None)]
+    for column in ("start_time", "end_time", "hypothesis"):
+        assert told(report, f"column {column!r} has neither texts nor numbers and is not used")
+
+
+def test_a_column_that_an_option_names_is_not_taken_for_another_field_too(tmp_path):
+    table = {"file": ["a.wav"], "prediction": ["da"], "id": ["u1"]}
+    source = write_table(tmp_path / "t.csv", table)
+    _, segments = taken(source, tmp_path / "w", text="prediction", speaker_id="file")
+    assert segments.select("text", "asr_text", "speaker_id", "recording_id").rows() == [
+        ("da", None, "a.wav", "a")
+    ]
+
+
+def test_every_column_that_is_not_used_is_named(tmp_path):
+    further = {"snr": ["3", "4"], "decision": ["x", "y"], "narrator": ["eva", "iva"]}
+    report, segments = taken(
+        write_table(tmp_path / "t.csv", PLAIN | {"end": ["1", "2"]} | further), tmp_path / "w"
+    )
+    [line] = told(report, "columns of the source that are kept")
+    assert line == (
+        "columns of the source that are kept, but not used: duration, snr, decision, narrator"
+    )
+    assert segments.select("duration", "snr", "source_decision", "narrator").row(0) == (
+        "1.5",
+        "3",
+        "x",
+        "eva",
+    )
+    report, _ = taken(write_table(tmp_path / "u.csv", PLAIN), tmp_path / "v")
+    assert not told(report, "columns of the source that are kept")
+
+
+def test_a_table_of_recordings_in_parquet_names_the_format_that_reads_it(tmp_path):
+    clip = {"bytes": b"RIFF", "path": "a.wav"}
+    pl.DataFrame({"audio": [clip], "text": ["da"]}).write_parquet(tmp_path / "t.parquet")
+    with pytest.raises(InputError, match="audio has recordings, as 'nbaudio ingest hf' reads them"):
+        taken(tmp_path / "t.parquet", tmp_path / "w")
+
+
 def test_ids_of_which_few_repeat_are_ids(tmp_path):
     columns = {
         "id": [f"u{n // 2 if n == 1 else n}" for n in range(20)],

@@ -74,6 +74,15 @@ def test_a_table_is_found_out_by_its_columns(tmp_path):
     assert unread == "1 .docx (notes.docx) and 1 .csv (speakers.csv)"
 
 
+def test_columns_that_their_values_decide_are_left_to_the_reader(tmp_path):
+    tone(tmp_path / "a.wav", 3)
+    lines(tmp_path / "list.csv", "wav,ref,begin,prediction,spk", "a.wav,da,7,0.93,ana")
+    values, workspace = ingest_assumed(tmp_path, tmp_path / "R")
+    assert values["options"] == {"name": "wav", "text": "ref", "speaker_id": "spk"}
+    found = workspace.segments.select("text", "asr_text", "speaker_id", "end_sample")
+    assert found.rows() == [("da", None, "ana", 24000)]
+
+
 def test_a_sheet_is_found_out_by_its_columns(tmp_path):
     tone(tmp_path / "a.wav", 3)
     book = Workbook()

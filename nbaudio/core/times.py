@@ -14,6 +14,7 @@ _PLAIN_DECIMAL = r"^[0-9]{1,7}(?:\.[0-9]{1,6})?$"
 # More digits than any source writes: sums are exact, and an exponent such as 1e-999999 allocates no
 # memory.
 _SUMS = Context(prec=100)
+_MOST_DIGITS = 30  # before or behind the point of milliseconds
 
 # Decimal places: 1/4096 s and its multiples are exact, and one sample is far longer than the last
 # place.
@@ -87,6 +88,24 @@ def add_seconds(start: str, duration: str) -> str:
     except InvalidOperation:
         return "NaN"
     return str(_SUMS.add(*values)) if all(value.is_finite() for value in values) else "NaN"
+
+
+def seconds_of_milliseconds(milliseconds: str) -> str:
+    """Return the exact seconds of decimal milliseconds; what is no number stays as it is.
+
+    Examples:
+        >>> [seconds_of_milliseconds(text) for text in ("1500", "0.25", "soon")]
+        ['1.5', '0.00025', 'soon']
+    """
+    try:
+        value = Decimal(milliseconds)
+    except InvalidOperation:
+        return milliseconds
+    # A larger exponent would only allocate gigabytes of digits.
+    if not value.is_finite() or abs(value.adjusted()) > _MOST_DIGITS:
+        return milliseconds
+    seconds = f"{_SUMS.scaleb(value, -3):f}"
+    return seconds.rstrip("0").rstrip(".") if "." in seconds else seconds
 
 
 def utc_now() -> str:

@@ -3,10 +3,12 @@
 A name such as ``audio.path`` is that of one field of a struct.
 """
 
+import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,17 +17,45 @@ import pyarrow.parquet as pq
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import check_expansion, check_regular
 
+# Endings of the names of times; others say no unit, which is seconds then.
+_IN_SECONDS = ("", "_s", "_sec", "_secs", "_seconds")
+_IN_MILLISECONDS = ("_ms", "_msec", "_msecs", "_millis", "_milliseconds")
+
+
+def _times(*names: str) -> tuple[str, ...]:
+    """Return names of times with all endings that say a unit which is read."""
+    endings = (*_IN_SECONDS, *_IN_MILLISECONDS)
+    return tuple(name + ending for name in names for ending in endings)
+
+
 #: Names that columns of tables usually have, the preferred first; other columns are found by our
-#: own names alone.
+#: own names alone. Case, blanks and punctuation do not count.
 USUAL_NAMES: Mapping[str, Sequence[str]] = {
-    "name": ("name", "path", "file"),
-    "text": ("text", "transcript", "sentence"),
-    "speaker_id": ("speaker_id", "speaker"),
-    "segment_id": ("segment_id", "id"),
+    "name": (
+        *("name", "path", "file", "audio_filepath", "audio_path", "audio_file", "audio_filename"),
+        *("file_path", "file_name", "wav_path", "wav_file", "wav_filename", "wav", "audio"),
+        *("recording", "recording_id"),
+    ),
+    "text": (
+        *("text", "transcript", "sentence", "transcription", "normalized_text"),
+        *("reference", "reference_text", "ref", "ref_text"),
+    ),
+    "asr_text": (
+        *("asr_text", "asr", "hypothesis", "hypothesis_text", "hyp", "hyp_text"),
+        *("pred_text", "predicted_text", "prediction", "pred"),
+    ),
+    "speaker_id": ("speaker_id", "speaker", "client_id", "spk_id", "spk", "speaker_name"),
+    "segment_id": ("segment_id", "id", "utt_id", "utterance_id"),
+    "start": _times(
+        "start", "start_time", "source_start", "begin", "begin_time", "onset", "tmin", "from"
+    ),
+    "end": _times("end", "end_time", "source_end", "stop", "stop_time", "tmax", "to"),
+    "duration": _times("duration", "dur", "audio_duration", "length"),
 }
 
+_MILLISECONDS = re.compile(r"(?:[\W_](?:ms|msecs?|millis|milliseconds?)|Ms|Millis)[\W_]*$")
 ARROW = ".arrow"  # streams, as Hugging Face's save_to_disk writes them
-_NONE = "none"  # the value of an option that leaves a column out
+NONE = "none"  # the value of an option that leaves a column out
 _BATCH_BYTES = 64 << 20  # that a batch may unpack to
 # Fields of Arrow's flatbuffers: the header of a message, and how the body of a batch is compressed.
 _HEADER = 2
@@ -202,39 +232,53 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
     return pa.StructArray.from_arrays([pc.struct_field(batch[column], field)], names=[field])
 
 
+def plain_name(column: str) -> str:
+    """Return the name of a column without case, blanks and punctuation."""
+    return re.sub(r"[\W_]+", "", column.casefold())
+
+
+def is_in_milliseconds(column: str) -> bool:
+    """Return whether the name of a column of times says that they are milliseconds.
+
+    Examples:
+        >>> [is_in_milliseconds(name) for name in ("start_ms", "End [ms]", "startMs", "items")]
+        [True, True, True, False]
+    """
+    return bool(_MILLISECONDS.search(column)) or plain_name(column) in _PLAIN_MILLISECONDS
+
+
+_PLAIN_MILLISECONDS = frozenset(
+    plain_name(name)
+    for key in ("start", "end", "duration")
+    for name in USUAL_NAMES[key]
+    if name.endswith(_IN_MILLISECONDS)
+)
+
+
 def choose(
     source: Path,
     available: Sequence[str],
     chosen: Mapping[str, str | None],
     names: Mapping[str, Sequence[str]] = USUAL_NAMES,
+    unfit: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> tuple[dict[str, str], list[str]]:
     """Find the column of each field, with a note on each guess.
 
     `chosen` has the name of a column, ``none`` for no column, or None for the first of `names` that
-    there is.
+    there is, without the columns that are `unfit` for the field.
     """
     columns: dict[str, str] = {}
     notes = []
     for key, column in chosen.items():
         if column is not None and column in available:
             columns[key] = column
-        elif column is not None and column != _NONE:
+        elif column is not None and column != NONE:
             raise InputError(
                 f"{source}: option {key}: there is no column {column!r}; "
                 f"it has {', '.join(available)}"
             )
         elif column is None:
-            candidates = names.get(key, (key,))
-            similar = [
-                name
-                for candidate in candidates
-                for name in available
-                if name.strip().casefold() == candidate
-            ]
-            # An exact match takes precedence over one that differs in case.
-            fits = list(
-                dict.fromkeys([*(name for name in candidates if name in available), *similar])
-            )
+            fits = _fitting(names.get(key, (key,)), available, unfit.get(key, ()))
             if not fits:
                 continue
             columns[key] = fits[0]
@@ -243,3 +287,20 @@ def choose(
                 how = f"--option {key}=COLUMN selects another, {key}=none ignores it"
                 notes.append(f"{key} is taken from column {fits[0]!r}{others}: {how}")
     return columns, sorted(notes)
+
+
+def _fitting(
+    candidates: Sequence[str], available: Sequence[str], unfit: Collection[str]
+) -> list[str]:
+    """Return the columns that have one of some names, the preferred first.
+
+    A column that is called exactly so takes precedence over one that differs in case, blanks or
+    punctuation.
+    """
+    usable = [name for name in available if name not in unfit]
+    exact = [name for name in candidates if name in usable]
+    by_name: dict[str, list[str]] = {}
+    for name in usable:
+        by_name.setdefault(plain_name(name), []).append(name)
+    similar = [name for candidate in candidates for name in by_name.get(plain_name(candidate), ())]
+    return list(dict.fromkeys([*exact, *similar]))

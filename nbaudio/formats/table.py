@@ -7,6 +7,7 @@ import csv
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +21,7 @@ from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.rows import Rows, with_starts
 from nbaudio.core.tables import RECORDINGS, SEGMENTS
-from nbaudio.core.times import add_seconds
+from nbaudio.core.times import add_seconds, seconds_of_milliseconds
 from nbaudio.formats.base import (
     BATCH_ROWS,
     PROBLEMS,
@@ -32,6 +33,7 @@ from nbaudio.formats.base import (
 )
 from nbaudio.formats.source_columns import batches, choose, schema_of
 from nbaudio.formats.source_files import Layout, SourceFiles, list_words
+from nbaudio.formats.table_columns import TableColumns, choose_columns
 
 _OURS = frozenset(
     (
@@ -46,6 +48,7 @@ _OURS = frozenset(
 )
 # Columns that a table is recognized by, and those that are told to the person.
 _DETECTED = ("name", "start", "end", "duration", "text", "asr_text", "speaker_id", "split")
+_BY_NAME = ("name", "text", "speaker_id")  # those that `read` does not choose by their values too
 _NOT_COLUMNS = ("source", "separator", "quotes", "sheet")  # parameters of `read`
 _YES_NO = {"yes": True, "no": False, None: None}
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -65,7 +68,7 @@ def detect(files: SourceFiles) -> list[Layout]:
         header, separator = _header(files, name)
         columns, _ = choose(files.path(name), header, dict.fromkeys(_DETECTED))
         if {"name", "text"} <= columns.keys():
-            options = {key: column for key, column in columns.items() if key != column}
+            options = {key: columns[key] for key in _BY_NAME if columns.get(key, key) != key}
             layouts.append(
                 Layout(
                     "table",
@@ -146,78 +149,48 @@ def read(
         quotes=_YES_NO[quotes],
         sheet=sheet,
     )
-    columns, notes = _columns(source, cells.rows, chosen)
-    names = {
-        name: source_column(name, _OURS, cells.rows.schema)
-        for name in cells.rows.schema
-        if name not in columns.values()
-    }
-
-    def transcripts(frame: pl.DataFrame) -> pl.DataFrame:
-        # An empty hypothesis is one of no words, a null one is none.
-        texts = {
-            key: cell_texts(source, frame[column], empty=key in ("text", "asr_text"))
-            for key, column in columns.items()
-        }
-        given = [values.alias(key) for key, values in _timed(texts).items()]
-        kept = [frame[name].alias(new) for name, new in names.items()]
-        return pl.DataFrame([*given, *kept]).with_columns(
-            cs.by_name("text", "asr_text", require_all=False).str.normalize("NFC")
-        )
-
+    found = choose_columns(source, cells.rows, chosen)
+    name_column = found.columns["name"]
+    transcripts = partial(_transcripts, source, found)
     nameless: list[Problem] = []
 
     def named() -> Iterator[pl.DataFrame]:
         for row, batch in with_starts(map(transcripts, cells.rows.batches())):
             has_name = batch["name"].is_not_null()
-            places = (~has_name).arg_true() + row
             nameless.extend(
-                Problem(source.name, cells.lines[place], f"{columns['name']} is empty")
-                for place in places
+                Problem(source.name, cells.lines[row + place], f"{name_column} is empty")
+                for place in (~has_name).arg_true()
             )
             yield batch.filter(has_name)
 
     rows = Rows.collect(named())
     if not any(len(batch) for batch in rows.batches(["name"])):
-        raise InputError(f"{source}: the column {columns['name']!r} is empty")
+        raise InputError(f"{source}: the column {name_column!r} is empty")
     problems = pl.DataFrame(sorted([*cells.problems, *nameless]), schema=PROBLEMS, orient="row")
     rows = replace(rows, schema=pl.Schema({**TRANSCRIPTS, **rows.schema}))
-    return with_audio_root(Transcripts(rows, problems, columns=columns, notes=notes), source.parent)
+    return with_audio_root(
+        Transcripts(rows, problems, columns=found.columns, notes=found.notes), source.parent
+    )
 
 
-def _columns(
-    source: Path, rows: Rows, chosen: dict[str, str | None]
-) -> tuple[dict[str, str], list[str]]:
-    has = f"it has {', '.join(rows.schema)}"
-    columns, notes = choose(source, list(rows.schema), chosen)
-    for key in ("name", "text"):
-        if key not in columns and (key == "name" or chosen[key] is None):
-            raise InputError(f"{source}: which column is {key}? name it by the option {key}; {has}")
-    if "end" in columns and chosen["duration"] is None:
-        columns.pop("duration", None)  # kept as a column of the source
-    if "start" in columns and not {"end", "duration"} & set(columns):
-        raise InputError(f"{source}: a start needs an end or a duration; {has}")
-    if "end" in columns and "start" not in columns:
-        raise InputError(f"{source}: an end needs a start; {has}")
-    if any(note.startswith("segment_id ") for note in notes):
-        column = columns["segment_id"]
-        # As hashes: ids take several times the memory.
-        ids = pl.concat(
-            _hashed(cell_texts(source, batch[column], empty=False))
-            for batch in rows.batches([column])
-        )
-        if 10 * ids.drop_nulls().n_unique() < 9 * len(ids):
-            del columns["segment_id"]
-            notes = [note for note in notes if not note.startswith("segment_id ")]
-            notes.append(
-                f"column {column!r} has repeated values and is not used as segment ids: "
-                f"--option segment_id={column} uses it"
-            )
-    return columns, notes
-
-
-def _hashed(texts: pl.Series) -> pl.Series:
-    return pl.select(pl.when(texts.is_not_null()).then(texts.hash())).to_series()
+def _transcripts(source: Path, found: TableColumns, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of a table as those of `Transcripts`, with its other columns behind them."""
+    # An empty hypothesis is one of no words, a null one is none.
+    texts = {
+        key: cell_texts(source, frame[column], empty=key in ("text", "asr_text"))
+        for key, column in found.columns.items()
+    }
+    for key in found.in_milliseconds():
+        texts[key] = texts[key].map_elements(seconds_of_milliseconds, return_dtype=pl.String)
+    used = {*found.columns.values()}
+    others = [
+        frame[name].alias(source_column(name, _OURS, frame.schema))
+        for name in frame.columns
+        if name not in used
+    ]
+    return pl.DataFrame([*_timed(texts), *others]).with_columns(
+        cs.by_name("text", "asr_text", require_all=False).str.normalize("NFC")
+    )
 
 
 def cell_texts(source: Path, column: pl.Series, *, empty: bool) -> pl.Series:
@@ -246,7 +219,7 @@ def cell_texts(source: Path, column: pl.Series, *, empty: bool) -> pl.Series:
     return pl.select(pl.when(tidy != "").then(texts).alias(column.name)).to_series()
 
 
-def _timed(given: dict[str, pl.Series]) -> dict[str, pl.Series]:
+def _timed(given: dict[str, pl.Series]) -> list[pl.Series]:
     """Rename columns as in `Transcripts`.
 
     A duration gives the end of a segment, or becomes the duration of whole recordings if there are
@@ -269,7 +242,7 @@ def _timed(given: dict[str, pl.Series]) -> dict[str, pl.Series]:
             for start, lasting in pairs
         ]
         ours["source_end"] = pl.Series(ends, dtype=pl.String)
-    return ours
+    return [values.alias(key) for key, values in ours.items()]
 
 
 def read_cells(

@@ -32,9 +32,9 @@ from nbaudio.selection.grouping import AUTO, Grouping, choose_grouping
 from nbaudio.selection.parameters import MIN_SIMILARITY, Parameters
 from nbaudio.selection.select_report import (
     count_reasons,
+    first_warnings,
     reasons_of,
     select_report,
-    unfiltered_warnings,
 )
 from nbaudio.selection.size_budget import PCM, measure_clip_size, over_budget
 from nbaudio.storage.urls import redact_url
@@ -127,8 +127,6 @@ def select(  # noqa: PLR0914
     given |= {
         "min_similarity": least,
         "where": (where,) if isinstance(where, str) else tuple(where),
-    }
-    given |= {
         "splits": None if splits is None else "table",
         "group_by": None if columns == (AUTO,) else columns,
     }
@@ -158,7 +156,7 @@ def select(  # noqa: PLR0914
         by_hand=by_hand,
         fixed=fixed,
     )
-    report.warnings[:0] = (*unfiltered_warnings(segments), *notes)
+    report.warnings[:0] = first_warnings(segments, notes)
     report.facts["parameters"] |= (
         {"risk": frozen} if (frozen := freeze(workspace, parameters.where)) else {}
     )

@@ -325,7 +325,12 @@ def _data_warnings(
         yield "the budget is not reached: everything that passed is kept"
 
 
-def unfiltered_warnings(segments: pl.LazyFrame) -> Iterator[str]:
+def first_warnings(segments: pl.LazyFrame, notes: Sequence[str]) -> list[str]:
+    """Return what the warnings of a report begin with: a filter without effect, and `notes`."""
+    return [*_unfiltered_warnings(segments), *notes]
+
+
+def _unfiltered_warnings(segments: pl.LazyFrame) -> Iterator[str]:
     """Say that nothing was filtered by similarity, and why, where no segment has one."""
     hypotheses = hypothesis_names(segments.collect_schema())
     filled = {column: pl.col(column).count() for column in ("text", *hypotheses.values())}

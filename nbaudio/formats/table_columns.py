@@ -1,0 +1,308 @@
+"""Which columns of a table hold which of our fields: by options, by usual names, and by values.
+
+What two tools would read differently is decided by a rule that a note states, or asked for.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from nbaudio.core.errors import InputError
+from nbaudio.core.rows import Rows
+from nbaudio.core.source_splits import split_role
+from nbaudio.formats.source_columns import (
+    NONE,
+    USUAL_NAMES,
+    choose,
+    is_in_milliseconds,
+    plain_name,
+)
+
+_TIMES = ("start", "end", "duration")
+_NAMES = {**USUAL_NAMES, "split": ("split", "set", "subset", "partition", "fold")}
+# An offset is the start of a segment in NeMo's tables, and its end beside an onset.
+_OFFSETS = frozenset({"offset", "offsets", "offsetsec", "offsetseconds", "offsetms"})
+_OTHER_UNIT = re.compile(r"[\W_](samples?|frames?|us|ns)[\W_]*$", re.IGNORECASE)
+_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+_CLOCK = r"^(\d+ days?,? )?\d+:\d+(:\d+)?([.,]\d+)?$"
+_IDS_OF_TEN = 9  # values of a column of ids that must differ
+
+# By field: the column that an option names, ``none`` for no column, or None to find it.
+_Chosen = Mapping[str, str | None]
+
+
+@dataclass(frozen=True)
+class TableColumns:
+    """The column of each field that a table has, and what to report about the choice."""
+
+    columns: Mapping[str, str]
+    notes: Sequence[str]
+
+    def in_milliseconds(self) -> list[str]:
+        """Return the fields of times that are milliseconds, as their columns' names say.
+
+        All others are seconds.
+        """
+        return [key for key in _TIMES if is_in_milliseconds(self.columns.get(key, ""))]
+
+
+@dataclass(frozen=True)
+class _Misfit:
+    """A column that has a usual name of a field, and why it is not taken."""
+
+    key: str
+    column: str
+    reason: str  # continues "column 'id' ..."
+
+    def note(self) -> str:
+        """Return a line for the report."""
+        return (
+            f"column {self.column!r} {self.reason} and is not used as {self.key}: "
+            f"--option {self.key}={self.column} uses it"
+        )
+
+
+def choose_columns(source: Path, rows: Rows, chosen: _Chosen) -> TableColumns:
+    """Find the column of each field of a table.
+
+    Args:
+        source: the table, for messages.
+        rows: its rows, with the columns as they are called there.
+        chosen: by field, the column that an option names, ``none`` for no column, or None to find
+            it.
+
+    Raises:
+        InputError: an option names no column, no column has the recordings or the texts, or the
+            times can be read in several ways; the message names the option that says which.
+    """
+    available = list(rows.schema)
+    misfits = _misfits(rows, chosen)
+    unfit = _unfit_by_field(misfits, chosen)
+    names = {**_NAMES, **_names_of_offset(source, rows, chosen, unfit)}
+    tentative, _ = choose(source, available, chosen, names, unfit)
+    useless = [*_useless_times(tentative, chosen), *_repeated_ids(rows, tentative, chosen)]
+    dropped = {misfit.key for misfit in useless}
+    if "end" in tentative and chosen["duration"] is None:
+        dropped.add("duration")
+    settled = {**chosen, **dict.fromkeys(dropped, NONE)}
+    columns, notes = choose(source, available, settled, names, unfit)
+    _check_needed(source, rows, columns, chosen)
+    _check_times(source, rows, columns, chosen)
+    found = TableColumns(columns, notes)
+    notes += [misfit.note() for misfit in (*misfits, *useless)]
+    notes += _notes_on_units(found)
+    notes += _notes_on_unused(available, columns)
+    return found
+
+
+def _misfits(rows: Rows, chosen: _Chosen) -> list[_Misfit]:
+    """Return the columns that have a usual name of a field, but not values of it.
+
+    A column that is called exactly as the field is taken as it is.
+    """
+    named = {*chosen.values()}
+    misfits = []
+    for key, names in _NAMES.items():
+        plain = {plain_name(name) for name in names}
+        for column in rows.schema if chosen[key] is None else ():
+            if column != key and column not in named and plain_name(column) in plain:
+                reason = _misfit(key, rows, column)
+                misfits += [_Misfit(key, column, reason)] if reason else []
+    return misfits
+
+
+def _misfit(key: str, rows: Rows, column: str) -> str | None:
+    """Return why a column does not hold values of a field, or None if it may."""
+    if not _has_cells(rows.schema[column]):
+        return "has neither texts nor numbers"
+    if key in _TIMES:
+        return None if _has_number(rows, column) or _clock(rows, column) else "has no numbers"
+    if key == "split":
+        unknown = [value for value in _values(rows, column) if split_role(value) is None]
+        return f"has values that name no split, such as {unknown[0]!r}," if unknown else None
+    if key == "asr_text" and not any(
+        (~texts.str.contains(_NUMBER)).any() for texts in _texts(rows, column)
+    ):
+        return "has no words"
+    return None
+
+
+def _has_cells(dtype: pl.DataType) -> bool:
+    """Return whether values are texts or numbers, rather than lists, structs or dates."""
+    texts = (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Null)
+    return dtype.is_numeric() or dtype in texts
+
+
+def _texts(rows: Rows, column: str) -> Iterator[pl.Series]:
+    """Yield the values of a column that are not blank, as texts, batch by batch."""
+    for batch in rows.batches([column]):
+        texts = batch[column].cast(pl.String).str.strip_chars().drop_nulls()
+        yield texts.filter(texts != "")
+
+
+def _values(rows: Rows, column: str) -> list[str]:
+    """Return the different values of a column that are not blank, in order."""
+    return list(
+        dict.fromkeys(
+            value for texts in _texts(rows, column) for value in texts.unique(maintain_order=True)
+        )
+    )
+
+
+def _has_number(rows: Rows, column: str) -> bool:
+    return any(texts.str.contains(_NUMBER).any() for texts in _texts(rows, column))
+
+
+def _clock(rows: Rows, column: str) -> str | None:
+    """Return a value such as 00:01:02.5, where a column of times has these."""
+    for texts in _texts(rows, column):
+        clocks = texts.filter(texts.str.contains(_CLOCK))
+        if len(clocks):
+            return str(clocks[0])
+    return None
+
+
+def _unfit_by_field(misfits: Sequence[_Misfit], chosen: _Chosen) -> dict[str, set[str]]:
+    """Return the columns that are not taken for each field without an option.
+
+    They are its misfits, and what options name for other fields; but recordings and ids may share a
+    column with another field.
+    """
+    named = {column for column in chosen.values() if column is not None}
+    unfit = {key: set() if key in ("name", "segment_id") else set(named) for key in chosen}
+    for misfit in misfits:
+        unfit[misfit.key].add(misfit.column)
+    return unfit
+
+
+def _names_of_offset(
+    source: Path, rows: Rows, chosen: _Chosen, unfit: Mapping[str, set[str]]
+) -> dict[str, tuple[str]]:
+    """Return whether an offset is the start or the end, as the name of that field.
+
+    With a duration and no other start it is the start, beside an onset it is the end; it is not
+    needed where start and end, or start and duration, are there.
+    """
+    named = {*chosen.values()}
+    offsets = [column for column in rows.schema if plain_name(column) in _OFFSETS]
+    usable = [
+        column
+        for column in offsets
+        if column not in named and _misfit("start", rows, column) is None
+    ]
+    if not usable:
+        return {}
+    offset = usable[0]
+    columns, _ = choose(source, list(rows.schema), chosen, _NAMES, unfit)
+    has_start = "start" in columns
+    has_end = "end" in columns
+    if not has_start and "duration" in columns and not has_end and chosen["start"] is None:
+        return {"start": (offset,)}
+    if has_start and not has_end and chosen["end"] is None:
+        if any(plain_name(column).startswith("onset") for column in rows.schema):
+            return {"end": (offset,)}
+        if "duration" in columns:
+            return {}
+    elif has_start or chosen["start"] is not None:
+        return {}
+    raise InputError(
+        f"{source}: is column {offset!r} where segments start, or where they end? say it by "
+        f"--option start={offset} or --option end={offset}; start=none and end=none leave it out"
+    )
+
+
+def _useless_times(columns: Mapping[str, str], chosen: _Chosen) -> Iterator[_Misfit]:
+    """Yield a start without an end, and an end without a start, whose names are only similar."""
+    guessed = {
+        key: column for key, column in columns.items() if chosen[key] is None and column != key
+    }
+    if "start" in guessed and "end" not in columns and "duration" not in columns:
+        yield _Misfit("start", guessed["start"], "has neither an end nor a duration beside it")
+    if "end" in guessed and "start" not in columns:
+        yield _Misfit("end", guessed["end"], "has no start beside it")
+
+
+def _repeated_ids(rows: Rows, columns: Mapping[str, str], chosen: _Chosen) -> Iterator[_Misfit]:
+    """Yield a column whose name is only similar to that of ids, if its values repeat."""
+    column = columns.get("segment_id")
+    if column is None or column == "segment_id" or chosen["segment_id"] is not None:
+        return
+    # As hashes: ids take several times the memory.
+    hashes = pl.concat(_hashes(batch[column]) for batch in rows.batches([column]))
+    if 10 * hashes.drop_nulls().n_unique() < _IDS_OF_TEN * len(hashes):
+        yield _Misfit("segment_id", column, "has repeated values")
+
+
+def _hashes(column: pl.Series) -> pl.Series:
+    """Return the hashes of values; null where they are blank."""
+    texts = column.cast(pl.String).str.strip_chars()
+    return pl.select(pl.when(texts != "").then(texts.hash())).to_series()
+
+
+def _check_needed(source: Path, rows: Rows, columns: Mapping[str, str], chosen: _Chosen) -> None:
+    """Raise InputError where no column has the recordings, or the texts and no option says so."""
+    has = f"it has {', '.join(rows.schema)}"
+    for key in ("name", "text"):
+        if key not in columns and (key == "name" or chosen[key] is None):
+            raise InputError(
+                f"{source}: which column is {key}? name it by the option {key}; {has}"
+                f"{_hint_at_datasets(rows) if key == 'name' else ''}"
+            )
+
+
+def _hint_at_datasets(rows: Rows) -> str:
+    for column, dtype in rows.schema.items():
+        if isinstance(dtype, pl.Struct) and {"bytes", "path"} <= {f.name for f in dtype.fields}:
+            return f"; {column} has recordings, as 'nbaudio ingest hf' reads them"
+    return ""
+
+
+def _check_times(source: Path, rows: Rows, columns: Mapping[str, str], chosen: _Chosen) -> None:
+    """Raise InputError for times in units that are not read, by their names or values.
+
+    That is also where no start or end is found, and a column has one in such a unit: without it,
+    the row would be of the whole recording.
+    """
+    by_key = {key: column for key, column in columns.items() if key in _TIMES}
+    spans = [key for key in ("end", "duration") if key in columns]
+    if "start" not in columns and chosen["start"] is None:
+        by_key |= _in_other_unit(rows, "start")
+    elif not spans and chosen["end"] is None:
+        by_key |= _in_other_unit(rows, "end")
+    for key, column in by_key.items():
+        leave_out = f"add a column in seconds, or leave it out by --option {key}=none"
+        if unit := _OTHER_UNIT.search(column):
+            raise InputError(
+                f"{source}: column {column!r} is in {unit[1]}, a unit of time that is not read: "
+                f"{leave_out}"
+            )
+        is_number = not _has_cells(rows.schema[column]) or _has_number(rows, column)
+        if not is_number and (clock := _clock(rows, column)):
+            raise InputError(
+                f"{source}: column {column!r} has times such as {clock!r}, which are not read: "
+                f"{leave_out}"
+            )
+
+
+def _in_other_unit(rows: Rows, key: str) -> dict[str, str]:
+    """Return a column that is called as a field in a unit that is not read, if there is one."""
+    usual = {plain_name(name) for name in _NAMES[key]}
+    for column in rows.schema:
+        if plain_name(_OTHER_UNIT.sub("", column)) in usual and _OTHER_UNIT.search(column):
+            return {key: column}
+    return {}
+
+
+def _notes_on_units(found: TableColumns) -> Iterator[str]:
+    if keys := found.in_milliseconds():
+        columns = " and ".join(repr(found.columns[key]) for key in keys)
+        yield f"{columns}: read as milliseconds, as the name says"
+
+
+def _notes_on_unused(available: Sequence[str], columns: Mapping[str, str]) -> Iterator[str]:
+    used = {*columns.values()}
+    if unused := [name for name in available if name not in used]:
+        yield f"columns of the source that are kept, but not used: {', '.join(unused)}"
