@@ -4,11 +4,8 @@ again when it has grown."""
 import json
 import shutil
 
-import nbformat
 import pytest
-import yaml
 from click.testing import CliRunner
-from nbclient import NotebookClient
 from papermill import cli as papermill_cli
 from sittings import make_sitting
 from specimens import LAYOUTS, tone
@@ -17,7 +14,6 @@ import nbaudio
 from nbaudio.core.bundled_files import bundled
 from nbaudio.corpus.versions import latest_version
 from nbaudio.runs.parameters import list_notebooks
-from nbaudio.sources.ingest import READERS
 
 REVIEWED = 1
 
@@ -25,28 +21,19 @@ REVIEWED = 1
 # The notebooks that write tables; the other ones only look at their results, and
 # tests/heavy/test_jobs.py runs them too.
 MAIN_JOB = "1,2,5-7"
-# Manifests that differ after ingestion: splits of the source, the clips' encoding. The others run
-# the first two notebooks, as tests/test_layouts.py cuts and verifies a corpus of every layout.
-WHOLE_JOB = ("librispeech", "commonvoice", "wavenet")
-# Manifests by their name, and the layout of the source that each is given.
-MANIFESTS = {**{name: name for name in sorted(READERS)}, "wavenet": "folder"}
+# Manifests that differ after ingestion: splits of the source, the clips' encoding; with the layout
+# of the source that each is given. tests/heavy/test_own_data.py runs all formats.
+WHOLE_JOB = {"librispeech": "librispeech", "commonvoice": "commonvoice", "wavenet": "folder"}
 
 
 def run_manifest(name, folder, only):
-    made = LAYOUTS[MANIFESTS[name]](folder / "source")
+    made = LAYOUTS[WHOLE_JOB[name]](folder / "source")
     audio = str(made.audio) if made.audio else None
     settings = {"source": str(made.source), "audio": audio, "names": None, "options": made.options}
     settings |= {"dev": 0, "test": 0, "review_n": REVIEWED, "jobs": 1}
     return made, nbaudio.run(
         bundled(f"data_manifests/{name}.yaml"), out=folder / "R", settings=settings, only=only
     )
-
-
-@pytest.mark.parametrize("name", [name for name in MANIFESTS if name not in WHOLE_JOB])
-def test_the_manifest_of_a_layout_makes_a_scored_workspace(name, tmp_path):
-    made, report = run_manifest(name, tmp_path, "1,2")
-    segments = nbaudio.Workspace.open(report.facts["workspace"]).segments.filter(decision="pending")
-    assert set(segments.drop_nulls("end_sample")["segment_id"]) == set(made.segments)
 
 
 @pytest.mark.parametrize("name", WHOLE_JOB)
@@ -62,26 +49,6 @@ def test_the_manifest_of_a_layout_makes_a_corpus(name, tmp_path):
     ).sum()
     assert reviewed == REVIEWED or name in ("librispeech", "commonvoice")
     assert verified.facts["clips_decoded"] == len(made.segments) - reviewed
-
-
-def test_one_line_in_manifest_txt_brings_own_data_into_notebooks_opened_by_hand(tmp_path):
-    made = LAYOUTS["kaldi"](tmp_path / "archive")
-    shutil.copytree(bundled("notebooks"), tmp_path / "notebooks")
-    values = {
-        "format": "kaldi",
-        "source": str(made.source),
-        "audio": made.audio and str(made.audio),
-        "title": "Mine",
-    }
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(values))
-    (tmp_path / "notebooks/manifest.txt").write_text("../mine.yaml\n")
-    for path in sorted((tmp_path / "notebooks").glob("0[167]*.ipynb")):
-        notebook = nbformat.read(path, as_version=4)
-        NotebookClient(
-            notebook, resources={"metadata": {"path": str(path.parent)}}, timeout=300
-        ).execute()
-    card = (tmp_path / "mine-output/corpus/README.md").read_text(encoding="utf8")
-    assert yaml.safe_load(card.split("---")[1])["pretty_name"] == "Mine"
 
 
 def test_the_manifest_of_transcripts_that_are_not_cut_runs(tmp_path):
