@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
+from multiprocessing import resource_tracker
 from pathlib import Path
 from traceback import format_tb
 from types import MappingProxyType
@@ -35,7 +36,7 @@ from nbaudio.core.errors import (
     requires_extra,
     root_cause,
 )
-from nbaudio.core.processes import exit_with_driver, stderr_to
+from nbaudio.core.processes import exit_with_driver, interrupts_blocked, stderr_to
 from nbaudio.core.threads import ordered_map
 
 Task = TypeVar("Task")
@@ -112,6 +113,7 @@ class EngineLocation:
 
 @contextmanager
 def _loky(site: EngineLocation) -> Iterator[RunTasks]:
+    resource_tracker.ensure_running()  # its start would end `interrupts_blocked`
     with joblib.parallel_config(
         backend="loky",
         n_jobs=site.local_jobs,
@@ -381,7 +383,8 @@ def _parallel(
             while some := list(islice(waiting, size)):
                 yield from parallel(joblib.delayed(function)(task) for task in some)
     else:
-        results = parallel(joblib.delayed(function)(task) for task in tasks)
+        with interrupts_blocked():  # loky starts its processes
+            results = parallel(joblib.delayed(function)(task) for task in tasks)
         try:
             for result in results:  # noqa: UP028 - `yield from` would close it outside the filter
                 yield result

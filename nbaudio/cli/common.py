@@ -149,6 +149,8 @@ def command(
     return add
 
 
+_INTERRUPTED = 130  # the exit code after Ctrl-C, by which shells know it, and typer's
+
 # The usage error of click, or of the copy of click in newer versions of typer.
 _UsageError: Any = typer.BadParameter.__mro__[1]
 
@@ -161,6 +163,8 @@ def main() -> None:
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     try:
         code = app(standalone_mode=False)
+    except KeyboardInterrupt:  # Polars makes two of one Ctrl-C, and typer handles the first
+        code = _INTERRUPTED
     except typer.Abort:
         sys.exit(1)
     except _UsageError as error:
@@ -173,6 +177,8 @@ def main() -> None:
                 as_json="--json" in sys.argv,
             )
         sys.exit(2)
+    if code == _INTERRUPTED:
+        show_error("stopped; run the same command again to continue", as_json="--json" in sys.argv)
     sys.exit(code if isinstance(code, int) else 0)
 
 

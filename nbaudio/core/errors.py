@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
+from nbaudio.core.tracebacks import render_traceback
+
 T = TypeVar("T")
 
 _USER = re.compile(r"(https?://)[^/\s@]*@", re.IGNORECASE)
@@ -21,11 +23,16 @@ def strip_queries(text: str) -> str:
 class NbaudioError(Exception):
     """Base class of all errors that a user can fix.
 
-    The command line prints the message as one line and exits with 2.
+    The command line prints the message as one line and exits with 2; a notebook shows that line,
+    and ``%tb`` the traceback.
     """
 
     def __init__(self, *args: object) -> None:
         super().__init__(*(strip_queries(arg) if isinstance(arg, str) else arg for arg in args))
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows of the error."""
+        return render_traceback(self)
 
 
 class InputError(NbaudioError):

@@ -1,6 +1,7 @@
 """Processes that this one starts: their standard error, and their end with it."""
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -27,11 +28,29 @@ def stderr_to(log: IO[bytes]) -> Iterator[None]:
         os.close(kept)
 
 
-def exit_with_driver(driver: int) -> None:
-    """Exit this process when its parent has ended.
+@contextmanager
+def interrupts_blocked() -> Iterator[None]:
+    """Block Ctrl-C in processes that start meanwhile, until `exit_with_driver`.
 
-    Workers of a killed run would write at the same time as the next run.
+    One that imports its libraries would print a traceback.
     """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def exit_with_driver(driver: int) -> None:
+    """Exit this process when its parent has ended, and leave interrupts to the parent.
+
+    Workers of a killed run would write at the same time as the next run. Ctrl-C reaches all
+    processes of a terminal or kernel; libraries that call Python, as soundfile does, drop the
+    KeyboardInterrupt and go on with a wrong value.
+    """
+    # Programs that this process starts do not inherit a handler, as they would SIG_IGN.
+    signal.signal(signal.SIGINT, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
     def watch() -> None:
         while os.getppid() == driver:

@@ -14,6 +14,7 @@ from nbaudio.core.atomic import remove
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.input_guards import parse_size
 from nbaudio.core.report import Report
+from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.card import publish_card
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.corpus_tables import publish_shards, side_file
@@ -25,6 +26,7 @@ from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.storage.folders import folder_at
 
 
+@interruptible
 def convert(  # noqa: PLR0914
     corpus: str | Path,
     *,

@@ -16,6 +16,7 @@ import polars as pl
 from nbaudio.core import source_splits, tables, tombstones
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
+from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.layout import CORPUS_JSON, TABLES, intact_table, read_corpus_info
 from nbaudio.corpus.partitions import Buckets
 from nbaudio.proof.evidence import describe_claim, selection_claim
@@ -78,6 +79,7 @@ class _Sum:
         }
 
 
+@interruptible
 def diff(a: str | Path, b: str | Path) -> Report:  # noqa: PLR0914
     """Report what differs between two corpora, two workspaces, or one of each.
 

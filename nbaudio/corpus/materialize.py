@@ -17,6 +17,7 @@ from nbaudio.core import atomic, tables, tombstones
 from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, first_lines
+from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus import plan, status
 from nbaudio.corpus.card import CARD, about_of, publish_card
 from nbaudio.corpus.containers.base import Shard, version_of
@@ -79,6 +80,7 @@ class _Cut(NamedTuple):
     num_cut: int
 
 
+@interruptible
 def materialize(
     workspace: str | Path | Workspace,
     *,

@@ -20,6 +20,7 @@ from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.rows import with_starts
+from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.packs import cut_all, measure_windows
 from nbaudio.corpus.partitions import BUCKET_ROWS, Buckets
 from nbaudio.corpus.plan import (
@@ -44,6 +45,7 @@ _MEASURED = pl.Schema(
 )
 
 
+@interruptible
 def measure(
     workspace: str | Path | Workspace,
     *,

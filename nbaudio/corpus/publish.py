@@ -12,6 +12,7 @@ from nbaudio.core.atomic import escapes_folder, trusted_root
 from nbaudio.core.errors import AudioError, ExistsError, InputError, NbaudioError
 from nbaudio.core.progress import progress
 from nbaudio.core.report import Report
+from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.card import CARD
 from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, SHARD_NAME, read_corpus_info
 from nbaudio.storage.folders import Folder, folder_at
@@ -28,6 +29,7 @@ _DATASET = re.compile(r"hf://datasets/[\w.-]+/[\w.-]+")
 _INITIAL = {".gitattributes", CARD}  # what a new dataset may hold
 
 
+@interruptible
 def publish(  # noqa: PLR0914
     corpus: str | Path,
     url: str,

@@ -11,6 +11,7 @@ from typing import Any
 from nbaudio.core.errors import InputError
 from nbaudio.core.progress import rate_and_time_left
 from nbaudio.core.report import Report, first_lines
+from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.layout import (
     CORPUS_JSON,
     IDENTITY,
@@ -25,6 +26,7 @@ from nbaudio.storage.folders import Folder, folder_at
 _RESUME = "run the same command again: finished work is kept"
 
 
+@interruptible
 def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report:
     """Report the progress of a corpus, whether a run is active, and what to do next.
 

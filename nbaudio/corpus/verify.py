@@ -25,6 +25,7 @@ from nbaudio.core.rows import with_starts
 from nbaudio.core.source_splits import ordered_splits
 from nbaudio.core.tables import num_rows, parquet_slices, reading_parquet
 from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn
+from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.card import CARD
 from nbaudio.corpus.containers.base import clips_in
 from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, SHARD_NAME, TABLES, read_corpus_info
@@ -57,6 +58,7 @@ _DECODED = pl.Schema({"row": pl.UInt32, "audio_sha256": pl.String})
 _OTHER_BYTES = "its bytes are not those that were written"
 
 
+@interruptible
 def verify(
     corpus: str | Path,
     *,

@@ -18,6 +18,7 @@ from nbaudio.core import tables
 from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.report import Report, show
 from nbaudio.core.source_splits import ordered_splits
+from nbaudio.core.tracebacks import interruptible
 from nbaudio.proof.claims import (
     THRESHOLDS,
     Part,
@@ -49,6 +50,7 @@ _NEARLY = 1e-6
 _LEAST_SAVING = 0.95
 
 
+@interruptible
 def evidence(  # noqa: PLR0914
     workspace: Workspace | str | Path, *, precision: float = 0.98, confidence: float = 0.95
 ) -> Report:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from nbaudio.core.atomic import write_bytes
 from nbaudio.core.errors import AudioError, InputError, get_by_name
+from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.locations import verified_clip
 from nbaudio.reading.order import IntArray
 from nbaudio.reading.table import SplitRows
@@ -292,6 +293,7 @@ class _LocalShards(threading.local):
         return file
 
 
+@interruptible
 def clip(
     workspace: "str | Path | Workspace",
     segment_id: str,

@@ -16,6 +16,7 @@ from nbaudio.audio.encoding import decode_levels, encoder
 from nbaudio.audio.quantization import QUANTIZATIONS
 from nbaudio.core.errors import InputError, get_by_name
 from nbaudio.core.input_guards import parse_size
+from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.layout import read_corpus_info
 from nbaudio.reading.clips import Clip, ClipReader, ClipRequests
 from nbaudio.reading.order import BUFFER, RUN, Epoch, Partition
@@ -307,6 +308,7 @@ class Corpus:
         return {shard["name"]: (shard["sha256"], shard["bytes"]) for shard in self.info["shards"]}
 
 
+@interruptible
 def open_corpus(
     where: str | Path, *, cache: str | Path | None = None, cache_limit: int | str = LIMIT
 ) -> Corpus:

@@ -18,6 +18,7 @@ from nbaudio.core.dataframes import Frame, Ids, as_ids, as_polars
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.row_values import ROW
 from nbaudio.core.times import utc_now
+from nbaudio.core.tracebacks import interruptible
 from nbaudio.review.state import Correction, ReviewState, append_corrections, corrections
 from nbaudio.storage.location import location
 from nbaudio.storage.workspace import Workspace
@@ -37,6 +38,7 @@ _READ = pl.Schema(
 _CODES = pl.Schema(dict.fromkeys(("recording_id", "source_channel"), pl.Categorical()))
 
 
+@interruptible
 def propose_bounds(
     workspace: str | Path | Workspace, segment_ids: Ids | None = None, *, most_s: float = 0.5
 ) -> pl.DataFrame:

@@ -16,6 +16,7 @@ from nbaudio.core import tables
 from nbaudio.core.dataframes import Frame
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
+from nbaudio.core.tracebacks import interruptible
 from nbaudio.review.annotator_agreement import agreement, disagreements, left_to_judge, next_step
 from nbaudio.review.cell_escaping import (
     TRUNCATED,
@@ -83,6 +84,7 @@ class _Given:
         self.transcripts = frozenset(normalize_cell(row["transcript"]) for row in shown)
 
 
+@interruptible
 def import_(
     workspace: Workspace | str | Path,
     sheets: str | Path | Frame | Sequence[str | Path | Frame] | None,

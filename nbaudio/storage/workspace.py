@@ -27,6 +27,7 @@ from nbaudio.core import (
     tombstones,
 )
 from nbaudio.core.errors import InputError
+from nbaudio.core.tracebacks import interruptible
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.location import Location, location
 from nbaudio.storage.run_log import step_lock
@@ -326,6 +327,7 @@ def locks_workspace(
     """
 
     def locking(function: Callable[P, R]) -> Callable[P, R]:
+        @interruptible
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             given: Any = kwargs.get(new or "workspace", None if new or not args else args[0])

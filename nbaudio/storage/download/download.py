@@ -13,6 +13,7 @@ from pathlib import Path
 from nbaudio.core import atomic, progress
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.report import Report, first_lines
+from nbaudio.core.tracebacks import interruptible
 from nbaudio.storage import http, urls
 from nbaudio.storage.download.fetch import (
     ByteProgress,
@@ -40,6 +41,7 @@ _LAYOUT = (
 )
 
 
+@interruptible
 def download(
     source: str | Path,
     *,

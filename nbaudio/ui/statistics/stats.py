@@ -11,6 +11,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.core.source_splits import ordered_splits, split_role
 from nbaudio.core.tables import amounts, hypothesis_names
+from nbaudio.core.tracebacks import interruptible
 from nbaudio.ui import views
 from nbaudio.ui.segment_rows import SegmentRows
 
@@ -19,6 +20,7 @@ PAGE_SUFFIXES = (".html", ".xlsx")
 _QUANTILES = {"p5": 0.05, "median": 0.5, "p95": 0.95}
 
 
+@interruptible
 def stats(
     path: str | Path,
     *,
