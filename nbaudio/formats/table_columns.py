@@ -91,6 +91,7 @@ def choose_columns(source: Path, rows: Rows, chosen: _Chosen) -> TableColumns:
     columns, notes = choose(source, available, settled, names, unfit)
     _check_needed(source, rows, columns, chosen)
     _check_times(source, rows, columns, chosen)
+    _check_pairs(source, rows, columns)
     found = TableColumns(columns, notes)
     notes += [misfit.note() for misfit in (*misfits, *useless)]
     notes += _notes_on_units(found)
@@ -285,6 +286,15 @@ def _check_times(source: Path, rows: Rows, columns: Mapping[str, str], chosen: _
                 f"{source}: column {column!r} has times such as {clock!r}, which are not read: "
                 f"{leave_out}"
             )
+
+
+def _check_pairs(source: Path, rows: Rows, columns: Mapping[str, str]) -> None:
+    """Raise InputError for a start without an end, or the other way around."""
+    has = f"it has {', '.join(rows.schema)}"
+    if "start" in columns and columns.keys().isdisjoint(("end", "duration")):
+        raise InputError(f"{source}: a start needs an end or a duration; {has}")
+    if "end" in columns and "start" not in columns:
+        raise InputError(f"{source}: an end needs a start; {has}")
 
 
 def _in_other_unit(rows: Rows, key: str) -> dict[str, str]:
