@@ -588,6 +588,42 @@ def folder(folder: Path) -> Made:
     return Made(source, segments, [("text named", "text named.wav")], options={"window": "1.0"})
 
 
+@layout
+def folder_texts(folder: Path) -> Made:
+    source = folder / "talks"
+    for name in ("a/one two.wav", "b.flac", "c.WAV", "d.wav", "e.wav", "f.wav", "g.wav"):
+        tone(source / name, 1.5, seed=len(name))
+    lines(source / "a/one two.txt", HOSTILE)
+    (source / "b.LAB").write_bytes(b"\xef\xbb\xbf dobar\r\n\r\ndan \r\n")
+    (source / "c.json").write_text('{"transcript": "evo\\nnas", "speaker": "ana"}')
+    (source / "d.txt").write_bytes("točno".encode("cp1250"))
+    lines(source / "e.txt", "", " ")
+    lines(source / "g.normalized.txt", "dvadeset")
+    lines(source / "g.original.txt", "20")
+    lines(source / "README.txt", "about")
+    lines(source / "b.eaf", "<ANNOTATION_DOCUMENT/>")
+    segments = {
+        "a/one two": ("a/one two.wav", 0, 12000, COMPOSED, None),
+        "b": ("b.flac", 0, 12000, "dobar dan", None),
+        "c": ("c.WAV", 0, 12000, "evo nas", None),
+        "g": ("g.wav", 0, 12000, "dvadeset", None),
+    }
+    problems = [
+        ("as a whole", "not utf-8 text (byte 3); name the encoding by --option encoding=NAME"),
+        ("as a whole", "the file is empty"),
+        *((name, "empty_text") for name in "def"),
+    ]
+    warnings = [
+        "texts are read from files beside the recordings, 1 .normalized.txt and 1 .txt and 1 .lab "
+        "and 1 .json: --option texts=no leaves them out",
+        "3 of 7 recordings have no text beside them, such as d.wav",
+        "fields of .json files that are not read: speaker",
+        "1 .eaf files are not read, such as b.eaf: no format reads them",
+        "1 .txt files have no recording of their name beside them and are not read, such as README",
+    ]
+    return Made(source, segments, problems, warnings=warnings)
+
+
 @from_rows
 def folder_rows(folder, rows):
     for number, (name, _) in enumerate(rows):

@@ -60,12 +60,14 @@ def youtube_id(name: str) -> str | None:
 def recording_id(name: str) -> str:
     """Return the id of a recording.
 
-    It is the `youtube_id` in its name, else its relative path without extension, with blanks
-    collapsed.
+    It is the `youtube_id` in its name, else its `tidy_stem`.
     """
-    return youtube_id(name) or "/".join(
-        (*_folders(name), _tidy(_split_extension(PurePosixPath(name).name)[0]))
-    )
+    return youtube_id(name) or tidy_stem(name)
+
+
+def tidy_stem(name: str) -> str:
+    """Return a relative path without its audio extension, in NFC, with blanks collapsed."""
+    return "/".join((*_folders(name), _tidy(_split_extension(PurePosixPath(name).name)[0])))
 
 
 def resolve(

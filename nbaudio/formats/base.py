@@ -223,6 +223,17 @@ def decode_text(data: bytes, encoding: str | None = None, *, errors: str = "stri
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+def check_encoding(encoding: str | None) -> None:
+    """Raise InputError where an option names no encoding of text."""
+    try:
+        "".encode(encoding or "utf8")  # some known codecs are not for text
+    except LookupError as error:
+        raise InputError(
+            f"option encoding: {encoding!r} is unknown; known are such as utf8, utf16, "
+            "cp1250, latin1"
+        ) from error
+
+
 def unescape(text: str) -> str:
     """Resolve the character references of HTML.
 
@@ -313,13 +324,7 @@ def read_sidecars(
 
     `parse` yields rows without `name`, or the line and the reason of what cannot be read.
     """
-    try:
-        "".encode(encoding or "utf8")  # some known codecs are not for text
-    except LookupError as error:
-        raise InputError(
-            f"option encoding: {encoding!r} is unknown; known are such as utf8, utf16, "
-            "cp1250, latin1"
-        ) from error
+    check_encoding(encoding)
     root = source.parent
     files = [source]
     if source.is_dir():

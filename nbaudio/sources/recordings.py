@@ -6,6 +6,7 @@ A cache of results serves interrupted runs.
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,7 +21,13 @@ from nbaudio.core.progress import progress
 from nbaudio.core.version import __version__
 from nbaudio.formats.base import frame_of_rows
 from nbaudio.storage import archives
-from nbaudio.storage.location import LocalPath, Location, LocationLike, location
+from nbaudio.storage.location import (
+    FOLDER_OF_THAT_NAME,
+    LocalPath,
+    Location,
+    LocationLike,
+    location,
+)
 from nbaudio.storage.urls import check_url, redact_url, stays_inside
 
 FACTS = pl.Schema(
@@ -75,6 +82,49 @@ def list_audio(
         except InputError as error:
             rejected.append((redact_url(name), str(error)))
     return pl.Series("path", paths, dtype=pl.String), rejected
+
+
+@dataclass(frozen=True)
+class FolderFiles:
+    """The files below a folder, as paths relative to it, and the refused ones with reasons."""
+
+    audio: pl.Series  # sorted
+    others: pl.Series  # sorted; those that are no recordings
+    refused_audio: list[tuple[str, str]]
+    refused_others: list[tuple[str, str]]
+
+
+def list_folder(place: Location) -> FolderFiles:
+    """List all files below a folder that are not hidden; there are none if a server lists none."""
+    listed = (
+        archives.listing(place, _is_any)
+        if archives.is_in_archive(place)
+        else place.listing(_is_any)
+    )
+    paths, refused = listed or ((), [])
+    names = pl.Series("path", paths, dtype=pl.String)
+    are_audio = pl.Series([is_audio(name) for name in names], dtype=pl.Boolean)
+    refused_audio = []
+    refused_others = []
+    for name, reason in refused:
+        if is_audio(name) or (_is_whole(place, name) and reason != FOLDER_OF_THAT_NAME):
+            refused_audio.append((name, reason))
+        elif not _is_whole(place, name):
+            refused_others.append((name, reason))
+    return FolderFiles(
+        names.filter(are_audio), names.filter(~are_audio), refused_audio, refused_others
+    )
+
+
+def _is_any(_name: str) -> bool:
+    return True
+
+
+def _is_whole(place: Location, name: str) -> bool:
+    """Return whether a refused name is a folder, or the archive that is listed."""
+    if isinstance(place, LocalPath):
+        return (place.local / name).is_dir()
+    return name in (place.name, place.root.rpartition("/")[2])
 
 
 class Probes:

@@ -27,6 +27,9 @@ from nbaudio.storage.cache import Cache
 from nbaudio.storage.remote import Remote, remote
 from nbaudio.storage.urls import is_url
 
+#: Why a folder is refused that has a wanted name.
+FOLDER_OF_THAT_NAME = "a folder with the name of a recording; recordings in it are read"
+
 
 @dataclass(frozen=True)
 class LocalPath:
@@ -126,10 +129,7 @@ class LocalPath:
                         elif is_folder:
                             folders += [] if entry.is_symlink() else [f"{name}/"]
                             if wanted(entry.name):
-                                reason = (
-                                    "a folder with the name of a recording; "
-                                    "recordings in it are read"
-                                )
+                                reason = FOLDER_OF_THAT_NAME
                         elif escape_surrogates(name) != name:
                             reason = NOT_UNICODE
                         elif not _is(entry.is_file):
