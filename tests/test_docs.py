@@ -300,7 +300,7 @@ def foreign_layouts(folder):
         snr=pl.lit(9.5),
     )
     heard.select("segment_id", "text").write_csv(folder / "verbatim.tsv", separator="\t")
-    heard.select("segment_id", "text").write_csv(folder / "small.csv")
+    heard.select("text", hashname="segment_id").write_csv(folder / "small.csv")
     heard.select("segment_id", "snr").write_csv(folder / "snr.csv")
     heard.drop("segment_id", "snr").write_ndjson(folder / "large.jsonl")
     (folder / "own.tsv").write_text("hr\tRH\tRepublika Hrvatska\n", encoding="utf8")

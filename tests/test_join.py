@@ -121,6 +121,77 @@ def test_floats_and_durations_match_too(workspace):
     assert workspace.segments["asr_text_nemo"].to_list() == [None, "dd", None, "n"]
 
 
+@pytest.mark.parametrize(
+    "on", ["hashname=segment_id", ["hashname=segment_id"], " hashname = segment_id "]
+)
+def test_a_column_of_another_name_holds_the_ids(workspace, on):
+    frame = pl.DataFrame(
+        {"segment_id": ["s2", "s2"], "hashname": ["s4", "s1"], "text": ["Ne!", "Evo."]}
+    )
+    nbaudio.join(workspace, frame, on=on, text="verbatim")
+    assert workspace.segments["text_verbatim"].to_list() == ["Evo.", None, None, "Ne!"]
+
+
+@pytest.mark.parametrize(
+    "on",
+    [
+        "clip=file,from=start,to=end",
+        "to=end,clip=file,from=start",
+        "clip=file,from=start,dur=duration",
+        "clip=file,start,to=end",
+        ["clip=file", "from=start", "a=b,c=end"],
+    ],
+)
+def test_columns_of_other_names_hold_files_and_times(workspace, tmp_path, on):
+    table = pl.DataFrame(
+        {
+            "clip": ["one", "two"],
+            "from": ["1.5", "7.25"],
+            "to": ["3.2", "9"],
+            "dur": ["1.7", "1.75"],
+            "start_time": ["1.5", "7.25"],
+            "a=b,c": ["3.2", "9"],
+            "pred_text": ["dd", "n"],
+        }
+    )
+    report = nbaudio.join(workspace, write(tmp_path / "t.csv", table), on=on, hypothesis="m")
+    assert report.problems == []
+    assert workspace.segments["asr_text_m"].to_list() == [None, "dd", None, "n"]
+
+
+def test_a_column_of_ids_is_named_on_the_command_line(workspace, tmp_path):
+    table = pl.DataFrame({"hashname": ["s1", "zz"], "words": ["Evo.", "Ne."]})
+    path = write(tmp_path / "t.tsv", table)
+    call = ["join", str(workspace.path), str(path), "--text", "v", "--json"]
+    done = CliRunner().invoke(common.app, [*call, "--on", "hashname=segment_id"])
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["problems"] == ["line 3: zz: matches no segment"]
+    assert workspace.segments["text_v"].to_list() == ["Evo.", None, None, None]
+    for on, said in (
+        (
+            "name=segment_id",
+            "on=name=segment_id: there is no column 'name'; it has hashname, words",
+        ),
+        (
+            "segment_id",
+            "no column segment_id (or segment_id, id, key, utt_id, utterance_id); it has "
+            "hashname, words; one of another name is COLUMN=segment_id",
+        ),
+        (
+            "segment_id=hashname",
+            "on=segment_id=hashname: must be segment_id or file,start,end "
+            "(or file,start,duration); a column of another name is COLUMN=KEY, such as "
+            "hashname=segment_id; "
+            f"{path} has hashname, words",
+        ),
+        ("hashname=segment_id,hashname=segment_id", "must be segment_id or file,start,end"),
+        ("hashname=file,start", "must be segment_id or file,start,end"),
+    ):
+        wrong = CliRunner().invoke(common.app, [*call, "--on", on])
+        assert wrong.exit_code == 2
+        assert said in json.loads(wrong.stdout)["error"]
+
+
 def test_a_tolerance_never_chooses_between_two(workspace):
     near = pl.DataFrame(
         {

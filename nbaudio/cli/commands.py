@@ -187,7 +187,11 @@ def join(
         ),
     ],
     on: Annotated[
-        str, Option(metavar="segment_id|file,start,end", help="columns that name the segment")
+        str,
+        Option(
+            metavar="segment_id|file,start,end",
+            help="columns that name the segment; one of another name: hashname=segment_id",
+        ),
     ] = "segment_id",
     text: Annotated[
         str | None, Option(metavar="NAME", help="join a further transcript, as text_NAME")

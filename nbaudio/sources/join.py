@@ -28,6 +28,7 @@ IntArray = NDArray[np.int64]
 
 BY_ID = ("segment_id",)
 BY_TIMES = ("file", "start", "end")
+_BY_DURATIONS = ("file", "start", "duration")
 _NAMES = {
     "segment_id": ("segment_id", "id", "key", "utt_id", "utterance_id"),
     "file": ("file", "path", "name", "recording_id", "recording", "audio", "audio_filepath"),
@@ -77,9 +78,10 @@ def join(  # noqa: PLR0914
     Args:
         workspace: the workspace or its folder.
         table: a .csv, .tsv, .jsonl, .parquet or .xlsx file, or a pandas or polars frame.
-        on: ``segment_id``, or ``file,start,end``: the recording's id, path or file name, and
-            seconds, equal to the nanosecond. Columns have these or usual names such as ``id``,
-            ``audio_filepath``, ``offset``, ``duration``.
+        on: ``segment_id``, or ``file,start,end`` (or ``duration`` instead of ``end``): the
+            recording's id, path or file name, and seconds, equal to the nanosecond. Columns have
+            these or usual names such as ``id``, ``audio_filepath``, ``offset``; one of another name
+            is given as COLUMN=KEY: ``hashname=segment_id``, ``path=file,from=start,to=end``.
         text: name of a transcript: the column is `text_NAME`.
         hypothesis: name of a hypothesis: the column is `asr_text_NAME`. An empty one is a
             hypothesis of no words.
@@ -113,20 +115,17 @@ def join(  # noqa: PLR0914
     if len(given) != 1:
         raise InputError("give one of text, hypothesis and column: the name of what is joined")
     [(kind, name)] = given.items()
-    keys = tuple(part.strip() for part in on.split(",")) if isinstance(on, str) else tuple(on)
-    if keys not in (BY_ID, BY_TIMES):
-        raise InputError(f"on={','.join(keys)}: must be segment_id or file,start,end")
     if (most := _decimal(str(tolerance))) is None or most < 0:
         raise InputError(f"tolerance={tolerance!r}: must be a number of seconds, 0 or more")
     target = check_name(workspace, kind, name)
     with rows_on_disk(workspace.path):
         source, cells = _read(table)
         columns = list(cells.rows.schema)
-        used = _key_columns(source, columns, keys)
+        used = _key_columns(source, columns, on.split(",") if isinstance(on, str) else on)
         held = _value_column(source, columns, (name, target, *_NAMES[kind]), from_, used.values())
         joined = _Joined(source, cells, used, held, _converter(source, cells.rows, held, kind))
         total = tables.num_rows(tables.table_path(workspace))
-        joined.match((_by_id if keys == BY_ID else _by_times)(workspace, total, most), total)
+        joined.match((_by_id if BY_ID[0] in used else _by_times)(workspace, total, most), total)
         values = Rows.ordered(joined.values(no_blanks=kind == "text"), "row")
         if not joined.matched:
             first = (
@@ -135,7 +134,7 @@ def join(  # noqa: PLR0914
             raise InputError(
                 f"{source}: none of its {len(cells.lines):,} rows can be joined{first}"
             )
-        record = {"step": "join", "kind": kind, "file": str(source), "from": held, "on": list(keys)}
+        record = {"step": "join", "kind": kind, "file": str(source), "from": held, "on": list(used)}
         changes = store_column(workspace, target, values, record)
     problems = [
         (str(source), one.line, "", one.reason, None) for one in cells.problems
@@ -263,18 +262,44 @@ def _read(table: Any) -> tuple[Path, Cells]:
     return Path("table"), Cells(Rows.collect([frame]), range(1, len(frame) + 1), [])
 
 
-def _key_columns(source: Path, held: Sequence[str], keys: Sequence[str]) -> dict[str, str]:
+def _key_columns(source: Path, held: Sequence[str], on: Sequence[str]) -> dict[str, str]:
     """Return the column of each key; a duration stands for a missing end."""
-    found = {
-        key: next((name for name in _NAMES[key] if name in held), None)
-        for key in (*keys, "duration")
-    }
-    without_end = "end" in keys and found["end"] is None and found["duration"] is not None
-    wanted = [key for key in found if key != ("end" if without_end else "duration")]
-    if missing := [key for key in wanted if found[key] is None]:
-        usual = ", ".join(_NAMES[missing[0]])
-        raise InputError(f"{source}: no column {missing[0]} (or {usual}); it has {', '.join(held)}")
-    return {key: name for key in wanted if (name := found[key])}
+    named = _named_columns(source, held, on)
+    has = f"it has {', '.join(held)}"
+    if absent := [column for column in named.values() if column and column not in held]:
+        raise InputError(f"{source}: on={','.join(on)}: there is no column {absent[0]!r}; {has}")
+    found = {key: column or _usual_column(key, held) for key, column in named.items()}
+    if "end" in found and found["end"] is None and (duration := _usual_column("duration", held)):
+        del found["end"]
+        found["duration"] = duration
+    if missing := [key for key, column in found.items() if column is None]:
+        key = missing[0]
+        usual = ", ".join(_NAMES[key])
+        raise InputError(
+            f"{source}: no column {key} (or {usual}); {has}; one of another name is COLUMN={key}"
+        )
+    return {key: column for key, column in found.items() if column}
+
+
+def _usual_column(key: str, held: Sequence[str]) -> str | None:
+    return next((name for name in _NAMES[key] if name in held), None)
+
+
+def _named_columns(source: Path, held: Sequence[str], on: Sequence[str]) -> dict[str, str | None]:
+    """Return the keys of ``segment_id``, or of ``file,start,end``, in this order.
+
+    Each has the column that is named for it, as in ``hashname=segment_id``, or None.
+    """
+    pairs = [part.rpartition("=") for part in on]
+    named = {key.strip(): column.strip() or None for column, _, key in pairs}
+    for keys in (BY_ID, BY_TIMES, _BY_DURATIONS):
+        if len(on) == len(keys) and named.keys() == {*keys}:
+            return {key: named[key] for key in keys}
+    raise InputError(
+        f"on={','.join(on)}: must be segment_id or file,start,end (or file,start,duration); a "
+        f"column of another name is COLUMN=KEY, such as hashname=segment_id; {source} has "
+        f"{', '.join(held)}"
+    )
 
 
 def _value_column(
