@@ -40,6 +40,7 @@ from nbaudio.engine import EngineLocation, RunTasks, worker_pool
 from nbaudio.proof.evidence import selection_claim
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.state import reviewed_ids
+from nbaudio.sources.audio_folder import check_audio_folders, required_audio
 from nbaudio.sources.grow import with_earlier
 from nbaudio.storage.location import Location, location
 from nbaudio.storage.urls import check_writable, is_url
@@ -422,11 +423,7 @@ def _cut_and_pack(run: _Run, facts: pl.DataFrame, run_tasks: RunTasks) -> tuple[
 
 def _locations(workspace: Workspace, packs: str | Path | None) -> tuple[Location, Location]:
     """Return where workers find recordings and packs; raise `InputError` if they cannot."""
-    audio = workspace.audio
-    if audio is None:
-        raise InputError(
-            f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio"
-        )
+    audio = required_audio(workspace)
     if packs is None or not is_url(str(packs)):
         return audio, location(Path(packs or workspace.path / "packs").absolute())
     check_writable(str(packs))
@@ -555,6 +552,7 @@ def _cut(
     def used(own: pl.DataFrame) -> None:
         measured_as.update(own.select("clip_key", "signal_key").iter_rows() if run.signals else ())
 
+    check_audio_folders(run.workspace, windows.recording_ids())
     tasks = plan.cut_tasks(windows, facts, run.audio_root, run.packs, used=used)
     for result in cut_all(
         run_tasks,

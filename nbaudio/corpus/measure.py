@@ -32,6 +32,7 @@ from nbaudio.corpus.plan import (
     with_audio_parts,
 )
 from nbaudio.engine import EngineLocation, RunTasks, worker_pool
+from nbaudio.sources.audio_folder import required_audio
 from nbaudio.storage.location import location
 from nbaudio.storage.workspace import Workspace, locks_workspace
 
@@ -135,10 +136,7 @@ def measure_segments(  # noqa: PLR0914, PLR0915
     Return counts, and why segments failed.
     """
     channels.check_channel(channel)
-    if (audio := workspace.audio) is None:
-        raise InputError(
-            f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio"
-        )
+    required_audio(workspace)
     columns = tables.table_schema(workspace)
     if "measured" not in workspace.settings and (
         taken := [name for name in columns if name in tables.SIGNALS]
@@ -164,7 +162,12 @@ def measure_segments(  # noqa: PLR0914, PLR0915
             for rows, known in _matched(wanted, held)
         )
         windows = Windows(missing, facts, signal_format(channel), folder=folder, most=total)
-        tasks = cut_tasks(windows, facts, audio, location(workspace.path))
+        tasks = cut_tasks(
+            windows,
+            facts,
+            required_audio(workspace, windows.recording_ids()),
+            location(workspace.path),
+        )
         with pool as run_tasks:  # the memory of its workers is free before tables are written
             for result in cut_all(run_tasks, "measure", measure_windows, windows, tasks, show=show):
                 log_signals(workspace, result.values)

@@ -236,6 +236,11 @@ class Windows:
             for windows in self._buckets
         )
 
+    def recording_ids(self) -> Iterator[str]:
+        """Yield the recordings that have windows."""
+        for windows in self._buckets:
+            yield from windows["recording_id"].unique(maintain_order=True)
+
     def remove(self) -> None:
         """Remove the windows from the disk."""
         atomic.remove(self._folder)

@@ -317,7 +317,8 @@ def clip(
         and `to_pydub()`.
 
     Raises:
-        InputError: there is no such segment, or the rate or channel is invalid.
+        InputError: there is no such segment, the rate or channel is invalid, or the audio folder
+            is missing.
         AudioError: its recording is missing or cannot be decoded, or its times are not inside the
             recording.
 
@@ -341,6 +342,7 @@ def clip(
 
     from nbaudio.audio import read_clip
     from nbaudio.core import tables
+    from nbaudio.sources.audio_folder import check_audio_folders
     from nbaudio.storage.workspace import Workspace
 
     workspace = Workspace.open(workspace)
@@ -364,6 +366,7 @@ def clip(
         raise AudioError(
             f"{segment_id}: samples {start} to {end} are not inside the recording of {length}"
         )
+    check_audio_folders(workspace, [row["recording_id"]])
     own = row.get("source_channel") or channel
     samples = read_clip(
         root / source["path"], start, end, num_samples=length, rate=rate, channel=own

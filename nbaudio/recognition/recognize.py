@@ -22,6 +22,7 @@ from nbaudio.corpus import plan
 from nbaudio.corpus.packs import CutResult, clip_of, cut_all, task_windows
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.recognition.recognizers import Failure, Function, Recognizer
+from nbaudio.sources.audio_folder import required_audio
 from nbaudio.sources.joined_columns import check_name, store_column
 from nbaudio.storage.location import location
 from nbaudio.storage.workspace import Workspace, locks_workspace
@@ -95,10 +96,7 @@ def recognize(  # noqa: PLR0914, PLR0915
             "this recognizer has no name: give one with --as NAME, for the column asr_text_NAME"
         )
     column = check_name(workspace, "hypothesis", name)
-    if (audio := workspace.audio) is None:
-        raise InputError(
-            f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio"
-        )
+    required_audio(workspace)
     facts = plan.recording_facts(workspace.recordings)
     segments = pl.concat(plan.with_audio_parts(workspace))
     segments = segments.drop("row", "decision").with_columns(
@@ -114,7 +112,12 @@ def recognize(  # noqa: PLR0914, PLR0915
             [missing], facts, plan.RECOGNIZED, folder=Path(scratch), most=len(missing)
         )
         hours = windows.seconds / 3600
-        tasks = plan.cut_tasks(windows, facts, audio, location(workspace.path))
+        tasks = plan.cut_tasks(
+            windows,
+            facts,
+            required_audio(workspace, windows.recording_ids()),
+            location(workspace.path),
+        )
         function = partial(_recognize_task, recognizer, batch)
         if windows.segments:
             with worker_pool(site) as run_tasks:

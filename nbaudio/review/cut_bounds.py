@@ -20,6 +20,7 @@ from nbaudio.core.row_values import ROW
 from nbaudio.core.times import utc_now
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.review.state import Correction, ReviewState, append_corrections, corrections
+from nbaudio.sources.audio_folder import required_audio
 from nbaudio.storage.location import location
 from nbaudio.storage.workspace import Workspace
 
@@ -216,10 +217,8 @@ def _proposals(workspace: Workspace, cut: pl.DataFrame, channel: str) -> Iterato
 
     Where its recording cannot be read, they are those that it has.
     """
-    if cut.height and workspace.audio is None:
-        raise InputError(
-            f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio"
-        )
+    if cut.height:
+        required_audio(workspace, cut["recording_id"])
     for (_, path), rows in cut.group_by("recording_id", "path", maintain_order=True):
         bounds = rows.select(*_BOUNDS).rows()
         try:

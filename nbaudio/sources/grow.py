@@ -4,6 +4,7 @@ The workspace has tables already. A changed source may also have grown.
 """
 
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,27 @@ class Before:
         """The audio folder that the source had, if it is still there."""
         held: str | None = self.sources[self.number].get("audio")
         return held if held and (is_url(held) or Path(held).is_dir()) else None
+
+    def has_moved(self, folder: Location) -> bool:
+        """Return whether this audio folder, which does not exist any more, was that of the source.
+
+        Its recordings then keep their paths, which are below the new folder.
+        """
+        held: str | None = self.sources[self.number].get("audio")
+        is_own = held is not None and is_same_place(held, str(folder))
+        return is_own and folder.local is not None and is_missing(folder.local)
+
+    def with_absolute_paths_of_others(
+        self, recordings: pl.DataFrame, folder: Location
+    ) -> pl.DataFrame:
+        """Return recordings with absolute paths for those that only other sources have."""
+        if len(self.sources) == 1:
+            return recordings
+        names = self.numbered("names")
+        own = names.filter(pl.col("source_number").is_in(self.numbers))["recording_id"]
+        is_own = pl.col("recording_id").is_in(own.drop_nulls().implode())
+        paths = absolute(recordings["path"], folder)
+        return recordings.with_columns(path=pl.when(is_own).then("path").otherwise(paths))
 
     def numbered(self, table: str) -> pl.DataFrame:
         """Return ``names`` or ``problems`` with `source_number`."""
@@ -139,6 +161,16 @@ def is_same_place(a: str, b: str) -> bool:
         return os.path.normpath(Path(a).absolute()) == os.path.normpath(Path(b).absolute())
 
 
+def is_missing(folder: Path) -> bool:
+    """Return whether there is no such folder; one that may not be read is there."""
+    try:
+        return not stat.S_ISDIR(folder.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+
+
 def rebase(before: Before, root: Location | None) -> tuple[Location | None, pl.DataFrame, bool]:
     """Return the audio folder of the grown workspace, and its recordings.
 
@@ -148,6 +180,9 @@ def rebase(before: Before, root: Location | None) -> tuple[Location | None, pl.D
     recordings = before.workspace.recordings
     if held is None or root is None or str(held) == str(root):
         return root or held, recordings, False
+    if before.has_moved(held):
+        of_others = before.with_absolute_paths_of_others(recordings, held)
+        return root, of_others, False
     # Of several audio folders, it is the first one on this machine.
     if len(before.sources) > 1 and (held.local is not None or root.local is None):
         return held, recordings, True

@@ -11,6 +11,7 @@ from nbaudio.core.dataframes import IN_ORDER, STREAMED
 from nbaudio.core.report import Report, duration, first_lines, size
 from nbaudio.core.row_values import repeated
 from nbaudio.core.rows import Rows
+from nbaudio.sources.audio_folder import missing_folder
 from nbaudio.sources.grow import Before, grown_settings, grown_tables
 from nbaudio.sources.place_segments import KINDS, Merge, PlacedSegments, is_, merge_segments
 from nbaudio.sources.recording_names import Resolved, name_problems
@@ -252,6 +253,8 @@ def _warnings(
     present = recordings.filter(pl.col("num_samples").is_not_null())
     found = [_sizes(present, len(recordings), segments)] if len(present) else []
     absent = len(recordings) - len(present)
+    if line := missing_folder(workspace, present["recording_id"]):
+        found.append(line)
     if workspace.audio_root is None:
         found.append(
             f"no audio yet: {absent:,} recordings are missing; view, "

@@ -15,9 +15,9 @@ from nbaudio.review.state import OK, UNSURE, ReviewState
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import views
 from nbaudio.ui.segment_rows import SegmentRows
-from nbaudio.ui.widgets.clip_audio import Row, Sound, corpus_sound, read_sound
+from nbaudio.ui.widgets.clip_audio import Row, Sound, corpus_sound
 from nbaudio.ui.widgets.segments import load_segments
-from nbaudio.ui.widgets.static_html import Clips, read_clips
+from nbaudio.ui.widgets.static_html import Clips, read_clips, read_saved_sound
 
 LONGEST_S = 15  # of a clip
 NEAREST = "Kept, with the lowest similarity"
@@ -99,7 +99,7 @@ def read_examples(
 def _workspace_audio(workspace: Workspace, wanted: Collection[str]) -> Callable[[Row], Sound]:
     segments = load_segments(workspace, sorted(wanted))
     rows = {row["segment_id"]: row for row in segments.frame.iter_rows(named=True)}
-    return lambda row: read_sound(segments.audio_root, rows[row["segment_id"]], even=False)
+    return lambda row: read_saved_sound(segments, rows[row["segment_id"]])
 
 
 def _corpus_audio(path: str) -> Callable[[Row], Sound]:

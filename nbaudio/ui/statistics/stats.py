@@ -12,6 +12,9 @@ from nbaudio.core.report import Report
 from nbaudio.core.source_splits import ordered_splits, split_role
 from nbaudio.core.tables import amounts, hypothesis_names
 from nbaudio.core.tracebacks import interruptible
+from nbaudio.sources.audio_folder import missing_folder
+from nbaudio.storage.urls import is_url
+from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import views
 from nbaudio.ui.segment_rows import SegmentRows
 
@@ -71,7 +74,17 @@ def stats(
     return Report(
         "stats",
         {"of": str(path).rstrip("/"), **facts, **({"page": str(out)} if out is not None else {})},
+        _missing_audio(path) if audio and suffix == ".html" else [],
     )
+
+
+def _missing_audio(path: str | Path) -> list[str]:
+    """Return a line if the audio folder of a workspace does not exist."""
+    if is_url(str(path)) or not (Path(path) / "workspace.json").is_file():
+        return []
+    workspace = Workspace.open(path)
+    line = missing_folder(workspace, workspace.recordings["recording_id"])
+    return [line] if line else []
 
 
 def held_out_rates(path: str | Path, segments: SegmentRows, *, by: str) -> pl.DataFrame:

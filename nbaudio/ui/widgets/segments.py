@@ -11,12 +11,13 @@ import polars as pl
 
 from nbaudio.core import tables
 from nbaudio.core.dataframes import Ids, as_ids
-from nbaudio.core.errors import InputError
+from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.stored_frame import StoredFrame
 from nbaudio.core.tables import NORMALIZED, SEGMENTS, hypothesis_names, with_durations
 from nbaudio.core.times import rescale, utc_now
 from nbaudio.review.review_page import segment_facts
 from nbaudio.review.state import Correction, ReviewState, append_corrections, corrections
+from nbaudio.sources.audio_folder import missing_folder
 from nbaudio.storage.location import Location
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.aligned_words import MOST_CHARACTERS, WordPair, align_words
@@ -165,7 +166,10 @@ class SegmentPlayback(Playback):
 
     def read(self, number: int, **options: Any) -> Sound:
         """Read the audio of a segment, see `read_sound`."""
-        return read_sound(self.segments.audio_root, self.segments.row(number), **options)
+        row = self.segments.row(number)
+        if line := missing_folder(self.segments.workspace, [row["recording_id"]]):
+            raise AudioError(line)
+        return read_sound(self.segments.audio_root, row, **options)
 
     def correct(self, *, number: int, start_ms: int, end_ms: int) -> dict[str, Any] | None:
         """Log bounds moved by milliseconds from those of the table; zeros withdraw a correction."""

@@ -9,6 +9,7 @@ Colors only repeat other marks.
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -16,9 +17,10 @@ import polars as pl
 
 from nbaudio.audio import encode_clip, encoder
 from nbaudio.core.dataframes import as_polars
-from nbaudio.core.errors import NbaudioError
+from nbaudio.core.errors import AudioError, NbaudioError
 from nbaudio.core.report import show
 from nbaudio.review.review_page import segment_facts
+from nbaudio.sources.audio_folder import missing_folder
 from nbaudio.text import word_diff
 from nbaudio.text.aligned_words import MOST_CHARACTERS
 from nbaudio.text.score import compared
@@ -70,17 +72,18 @@ class StaticClip:
 class Clips:
     """Clips as Jupyter and saved pages show them.
 
-    `hidden` is the number of clips beyond the limit.
+    `hidden` is the number of clips beyond the limit. `note` is about all of them.
     """
 
     clips: tuple[StaticClip, ...]
     hidden: int = 0
+    note: str | None = None
 
     def _repr_html_(self) -> str:
         key = _KEY if any(clip.asr_text is not None or clip.further for clip in self.clips) else ""
         shown = "".join(map(clip_html, self.clips)) or "<p>no segments</p>"
         more = f"<p>and {self.hidden:,} more, not shown</p>" if self.hidden else ""
-        return f"<div>{key}{shown}{more}</div>"
+        return f"<div>{_note_html(self.note)}{key}{shown}{more}</div>"
 
     def __repr__(self) -> str:
         return f"{len(self.clips)} clips"
@@ -194,12 +197,16 @@ def clip_html(clip: StaticClip) -> str:
     lines = [words, *(f"<code>{by}</code> {heard}" for by, heard in further)]
     style = "margin:4px 0;max-width:60em;overflow-wrap:anywhere;unicode-bidi:isolate"
     said = "".join(f'<p dir="auto" style="{style}">{line}</p>' for line in lines)
-    note = f'<div style="font-style:italic">&#9888; {escape(clip.note)}</div>' if clip.note else ""
+    note = _note_html(clip.note)
     return (
         '<div style="padding:8px 0;border-bottom:1px solid #ccc;text-align:start">'
         "<div><code "
         f'style="unicode-bidi:isolate">{name}</code>{facts}</div>{audio}{note}{said}</div>'
     )
+
+
+def _note_html(note: str | None) -> str:
+    return f'<div style="font-style:italic">&#9888; {escape(note)}</div>' if note else ""
 
 
 def _cut(text: str) -> str:
@@ -212,17 +219,24 @@ def saved_clips(
 ) -> Clips:
     """Return segments for a saved page, with their audio unless `sound` is False.
 
-    Where one has no audio, a note says why.
+    Where one has no audio, a note says why. Where its folder is missing, one note says so.
     """
-
-    def read(row: Row) -> Sound:
-        return read_sound(segments.audio_root, row, even=False)
-
     rows = [(segments.row(number),) for number in numbers[:limit]]
-    clips = read_clips(
-        rows, read if sound else None, longest_s=LONGEST_S, **compared(segments.workspace)
-    )
-    return Clips(tuple(clips), max(0, len(numbers) - limit))
+    read = partial(read_saved_sound, segments) if sound else None
+    clips = read_clips(rows, read, longest_s=LONGEST_S, **compared(segments.workspace))
+    ids = [row["recording_id"] for (row,) in rows if sound]
+    note = missing_folder(segments.workspace, ids)
+    return Clips(tuple(clips), max(0, len(numbers) - limit), note)
+
+
+def read_saved_sound(segments: Segments, row: Row) -> Sound:
+    """Read the audio of a segment; raise AudioError where there is none.
+
+    The reason does not name a missing folder: the page may be sent to others.
+    """
+    if missing_folder(segments.workspace, [row["recording_id"]]):
+        raise AudioError("no sound: its audio folder is not there")
+    return read_sound(segments.audio_root, row, even=False)
 
 
 def read_clips(
