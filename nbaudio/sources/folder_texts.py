@@ -98,15 +98,7 @@ def match_texts(recordings: pl.Series, others: pl.Series) -> TextFiles:
         recordings: paths relative to the folder.
         others: paths of all other files.
     """
-    texts = (
-        others.alias("file")
-        .to_frame()
-        .select("file", parts=pl.col("file").str.extract_groups(_FILE))
-        .unnest("parts")
-        .rename({"1": "stem", "2": "kind"})
-        .drop_nulls()
-        .with_columns(pl.col("kind").str.to_lowercase())
-    )
+    texts = _parse_names(others)
     named = recordings.alias("path").to_frame()
     named = named.with_columns(stem=pl.col("path").str.replace(r"(?s)\.[^./]*$", ""))
     by_stem = texts.join(named, on="stem").select("file", "kind", "path")
@@ -124,6 +116,14 @@ def match_texts(recordings: pl.Series, others: pl.Series) -> TextFiles:
         files = preferred.filter(kind=kind).select("path", pl.col("file").alias(kind))
         beside = beside.join(files, on="path", how="left", maintain_order="left")
     return TextFiles(beside, apart, ambiguous, repeated)
+
+
+def _parse_names(others: pl.Series) -> pl.DataFrame:
+    """Return the text files among others, as `file`, `stem` and `kind`."""
+    parts = pl.col("file").str.extract_groups(_FILE)
+    names = others.alias("file").to_frame().select("file", parts=parts).unnest("parts")
+    texts = names.rename({"1": "stem", "2": "kind"}).drop_nulls()
+    return texts.with_columns(pl.col("kind").str.to_lowercase())
 
 
 def _without(names: pl.Series, others: pl.Series) -> pl.Series:
