@@ -36,7 +36,8 @@ from nbaudio.core.errors import (
     requires_extra,
     root_cause,
 )
-from nbaudio.core.processes import exit_with_driver, interrupts_blocked, stderr_to
+from nbaudio.core.interrupts import interrupts_blocked
+from nbaudio.core.processes import exit_with_driver, stderr_to
 from nbaudio.core.threads import ordered_map
 
 Task = TypeVar("Task")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from nbaudio.audio.quantization import QUANTIZATIONS, dequantize, quantize
 from nbaudio.core.errors import AudioError, InputError, get_by_name
+from nbaudio.core.interrupts import interrupts_deferred
 
 # Hard to distinguish from the original, for one channel of speech. Samples come up to an eighth of
 # a millisecond early.
@@ -180,7 +181,8 @@ def encode_clip(samples: NDArray[np.int16], rate: int, encoding: str = "flac") -
         >>> bool((decode_clip(encode_clip(clip, 16000))[0] == clip).all())
         True
     """
-    return encoder(encoding).encode(samples, rate)
+    with interrupts_deferred():
+        return encoder(encoding).encode(samples, rate)
 
 
 def decode_clip(
@@ -191,7 +193,8 @@ def decode_clip(
     The rate is None where the file does not declare it. `encoding` is a key of `ENCODERS`; ``flac``
     reads ``wav`` too. Raise AudioError where the bytes are not a complete clip.
     """
-    return encoder(encoding).decode(data)
+    with interrupts_deferred():
+        return encoder(encoding).decode(data)
 
 
 def codec_versions() -> dict[str, str]:

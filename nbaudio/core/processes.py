@@ -28,19 +28,6 @@ def stderr_to(log: IO[bytes]) -> Iterator[None]:
         os.close(kept)
 
 
-@contextmanager
-def interrupts_blocked() -> Iterator[None]:
-    """Block Ctrl-C in processes that start meanwhile, until `exit_with_driver`.
-
-    One that imports its libraries would print a traceback.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def exit_with_driver(driver: int) -> None:
     """Exit this process when its parent has ended, and leave interrupts to the parent.
 

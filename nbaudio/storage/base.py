@@ -19,7 +19,7 @@ NO_LENGTH = (
 class RangeFile(io.RawIOBase):
     """A file over a function that returns the bytes [start, stop).
 
-    Decoders in C lose the AudioError of that function; `settle` raises it.
+    Decoders in C lose the AudioError of that function, and an interrupt; `settle` raises them.
     """
 
     def __init__(
@@ -37,11 +37,14 @@ class RangeFile(io.RawIOBase):
         self._block = lru_cache(max(2, _CACHED_BYTES // block_bytes))(
             lambda number: read(number * block_bytes, min((number + 1) * block_bytes, size))
         )
-        self._error: AudioError | None = None
+        self._error: AudioError | KeyboardInterrupt | None = None
         self._num_checked = 0
 
     def settle(self) -> None:
-        """Raise AudioError unless all reads so far succeeded, and read the same file."""
+        """Raise AudioError unless all reads so far succeeded, and read the same file.
+
+        An interrupt of a read is raised here, too.
+        """
         if self._error is not None:
             raise self._error
         if (num_read := self._block.cache_info().misses) != self._num_checked:
@@ -74,7 +77,7 @@ class RangeFile(io.RawIOBase):
                 buffer[done : done + len(block)] = block
                 done += len(block)
                 self._position += len(block)
-        except AudioError as error:
+        except (AudioError, KeyboardInterrupt) as error:
             self._error = error
         return done
 
