@@ -287,7 +287,9 @@ def _header(
 def _evidence(facts: Mapping[str, Any] | None) -> str:
     claim = (facts or {}).get("selection")
     if not facts or not claim or claim["low"] is None or not claim["reviewed"]:
-        return "Not known: nobody has judged a sample of it."
+        taken_back = (claim or {}).get("rounds_taken_back")
+        counted = f" Rounds of review taken back: {taken_back}." if taken_back else ""
+        return f"Not known: nobody has judged a sample of it.{counted}"
     rows = describe_parts(facts)
     about = (
         "By split, hours and words, each by itself. `corpus.json` also has the same about "

@@ -30,8 +30,9 @@ from nbaudio.corpus.plan import (
     clip_keys,
     recording_facts,
 )
+from nbaudio.review.export_files import exported_files
 from nbaudio.review.sheet_clips import ENCODINGS
-from nbaudio.review.state import CORRECTION_LOG, EXPORTS, VERDICT_LOG, ReviewState, frame_table
+from nbaudio.review.state import CORRECTION_LOG, VERDICT_LOG, ReviewState
 from nbaudio.storage import run_log
 from nbaudio.storage.location import location
 from nbaudio.storage.workspace import Workspace, locks_workspace
@@ -152,7 +153,7 @@ def withdraw(  # noqa: PLR0914, PLR0915
     emptied = _emptied_columns(workspace, ids)
     # The segments table is rewritten last, so that an interrupted run can be repeated. Reviews hold
     # for the segments left.
-    drawn = any((workspace.path / "reviews").glob("*.json"))
+    drawn = any((workspace.path / "reviews").rglob("*.json"))
     workspace.save_together(
         settings=workspace.settings | ({"generations": workspace.known_states()} if drawn else {}),
         recordings=recordings.join(lost, on="recording_id", how="anti", maintain_order="left"),
@@ -333,13 +334,10 @@ def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
         "segment_id": pl.col("segment_id").replace(hashes),
         "content": pl.when(~gone).then("content"),
     }
-    for review in sorted(path.stem for path in (workspace.path / "reviews").glob("*.json")):
-        if tables.table_path(workspace, frame_table(review)).exists():
-            parts = (
-                part.with_columns(**columns)
-                for part in tables.read_batches(workspace, frame_table(review))
-            )
-            tables.write(workspace, parts, table=frame_table(review))
+    for path in sorted((workspace.path / "reviews").rglob("*.frame.parquet")):
+        table = path.relative_to(workspace.path).as_posix().removesuffix(".parquet")
+        parts = (part.with_columns(**columns) for part in tables.read_batches(workspace, table))
+        tables.write(workspace, parts, table=table)
 
 
 def _forget_reports(workspace: Workspace, names: Set[str]) -> None:
@@ -372,24 +370,32 @@ def _forget_review_clips(workspace: Workspace, ids: Set[str]) -> list[str]:
 
     Return a line for each sheet, page or archive that still holds segments.
     """
-    path = workspace.path / EXPORTS
     lines = []
-    for review, files in read_json(path).items() if path.exists() else ():  # noqa: PLR1702
-        record = ReviewState.load(workspace).records.get(review)
-        drawn = record.segment_ids if record else []
-        if not (held := ids & set(drawn)):
-            continue
-        for file in map(Path, files):
-            for encoding in ENCODINGS:
-                for key, name in zip(drawn, hashing.clip_file_names(drawn, encoding), strict=True):
-                    if key in held:
-                        (file.parent / "clips" / name).unlink(missing_ok=True)
-            if file.exists():
-                lines.append(
-                    f"{file}: holds {len(held):,} withdrawn segments; delete it, "
-                    "here and where it was sent"
-                )
+    state = ReviewState.load(workspace)
+    for review, files in exported_files(workspace).items():
+        held: set[str] = set()
+        for drawn in state.ids_exported_as(review):
+            held |= ids & set(drawn)
+            _forget_clips_beside(map(Path, files), drawn, ids)
+        lines += [
+            f"{file}: holds {len(held):,} withdrawn segments; delete it, here and where it was sent"
+            for file in files
+            if held and Path(file).exists()
+        ]
     return lines
+
+
+def _forget_clips_beside(files: Iterable[Path], drawn: Sequence[str], ids: Set[str]) -> None:
+    """Remove the clips of segments in `ids` beside the files of a review that drew `drawn`."""
+    names = [
+        name
+        for encoding in ENCODINGS
+        for key, name in zip(drawn, hashing.clip_file_names(drawn, encoding), strict=True)
+        if key in ids
+    ]
+    for file in files:
+        for name in names:
+            (file.parent / "clips" / name).unlink(missing_ok=True)
 
 
 def _forget_recordings(workspace: Workspace, lost: pl.DataFrame) -> None:

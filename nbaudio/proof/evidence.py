@@ -30,9 +30,9 @@ from nbaudio.proof.claims import (
     selected,
 )
 from nbaudio.proof.judged_draws import ProofState
+from nbaudio.review.next_rows import next_rows
 from nbaudio.review.risk import describe, frozen, refresh
 from nbaudio.review.rounds import Round
-from nbaudio.review.sampling import salt_of
 from nbaudio.storage.workspace import Workspace
 
 METHOD = "bets on verdicts in drawn order, valid whenever one looks; see docs/evidence.md"
@@ -98,18 +98,22 @@ def evidence(  # noqa: PLR0914
     learned = risk_facts(state, model, whole, selection, threshold)
     strategy = "risk" if learned["useful"] else "stratified"
     n = min(n, learned["reviews_left"]["risk"] or n) if strategy == "risk" else n
-    strata = state.population.strata(strategy, threshold=threshold, rounds=state.rounds)
-    keys = state.population.draw(strata, n=n, salt=salt_of(42, state.rounds))[
-        "segment_id"
-    ].to_list()
+    keys = (
+        next_rows(
+            state.population,
+            strategy=strategy,
+            threshold=threshold,
+            n=n,
+            seed=42,
+            rounds=state.rounds,
+        )
+        .rows["segment_id"]
+        .to_list()
+    )
     options = f"--strategy {strategy} --n {len(keys)} --threshold {threshold:g}"
     advice = (
         f"nbaudio review export {shlex.quote(str(state.workspace.path))} --out NEXT.xlsx {options}"
     )
-    drawn = pl.concat(
-        [pl.DataFrame(schema=_DRAWN), *(one.rows.select(*_DRAWN) for one in state.rounds)]
-    )
-    drawn = drawn.drop_nulls().unique("segment_id")
     twice = state.verdicts.filter(pl.len().over("segment_id", "content") > 1)[
         "segment_id"
     ].n_unique()
@@ -122,21 +126,12 @@ def evidence(  # noqa: PLR0914
         "risk_model": learned["model"],
         "risk": learned,
         "lowest_proven": next((row["threshold"] for row in claims["curve"] if row["proven"]), None),
-        "reviewed": {
-            word: int((drawn["verdict"] == word).sum()) for word in ("right", "wrong", "unsure")
-        },
+        "reviewed": _reviewed(state),
         "reviewers": f"{twice:,} segments were judged by two or more: nbaudio.review.agreement(W)"
         if twice
         else _PERFECT,
-        "rounds": [
-            {
-                "round": one.name,
-                "strategy": one.strategy,
-                "rows": len(one.rows),
-                "reviewed": one.rows["verdict"].count(),
-            }
-            for one in state.rounds
-        ],
+        "rounds": [_describe_round(one) for one in state.rounds],
+        "rounds_taken_back": len(state.taken_back),
         **claims,
         "review_next": advice if keys else "nothing: all segments have been drawn",
     }
@@ -148,6 +143,26 @@ def evidence(  # noqa: PLR0914
     )
     state.workspace.save_report("evidence", {**report.to_dict(), "asked": asked, "next": keys})
     return report
+
+
+def _reviewed(state: ProofState) -> dict[str, int]:
+    """Return how many segments that were drawn are right, wrong and unsure."""
+    drawn = pl.concat(
+        [pl.DataFrame(schema=_DRAWN), *(one.rows.select(*_DRAWN) for one in state.rounds)]
+    )
+    drawn = drawn.drop_nulls().unique("segment_id")
+    return {word: int((drawn["verdict"] == word).sum()) for word in ("right", "wrong", "unsure")}
+
+
+def _describe_round(one: Round) -> dict[str, Any]:
+    """Return review, strategy, and how many rows a draw has on sheets and were reviewed."""
+    listed = one.rows.filter("listed")
+    return {
+        "round": one.name,
+        "strategy": one.strategy,
+        "rows": len(listed),
+        "reviewed": listed["verdict"].count(),
+    }
 
 
 def risk_facts(
@@ -213,18 +228,7 @@ def selection_claim(  # noqa: PLR0914
     threshold = selection_threshold(selection)
     found = parts(state, threshold, without=without)
     whole = found.pop("selection")
-    rule = dict(used)
-    if rule.get("gold"):  # what it takes depends on verdicts
-        held = tables.scan(state.workspace, ("segment_id", "split")).filter(
-            pl.col("split") == "test"
-        )
-        rule["test"] = (
-            held.select(pl.col("segment_id").min())
-            .drop_nulls()
-            .collect(**STREAMED)["segment_id"]
-            .to_list()
-        )
-    number, of, error = rule_error(state, rule, confidence)
+    number, of, error = rule_error(state, _rule(state, used), confidence)
     claim = whole.claim(target=target, error=error, high_error=(1 - confidence) - error)
     side = (1 - confidence) / 2
     shortest = used.get("min_duration", 0.0) - _NEARLY
@@ -236,6 +240,7 @@ def selection_claim(  # noqa: PLR0914
         "rule": {"number": number, "of": of, "error": error},
         "progress": whole.progress(target=target, error=error),
         "method": METHOD,
+        "rounds_taken_back": len(state.taken_back),
     }
     by_split = {
         name: part.claim(target=target, error=side, high_error=side) for name, part in found.items()
@@ -249,6 +254,16 @@ def selection_claim(  # noqa: PLR0914
         where=(seconds >= shortest) & (seconds <= longest),
     )
     return {"selection": claim, **by_split, "curve": rows.filter(pl.col("segments") > 0).to_dicts()}
+
+
+def _rule(state: ProofState, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what identifies a selection with these parameters among those asked about."""
+    if not parameters.get("gold"):
+        return dict(parameters)
+    # What it takes depends on verdicts.
+    held = tables.scan(state.workspace, ("segment_id", "split")).filter(pl.col("split") == "test")
+    first = held.select(pl.col("segment_id").min()).drop_nulls().collect(**STREAMED)
+    return {**parameters, "test": first["segment_id"].to_list()}
 
 
 def describe_claim(claim: Mapping[str, Any]) -> dict[str, Any]:
@@ -265,9 +280,11 @@ def describe_claim(claim: Mapping[str, Any]) -> dict[str, Any]:
         "reviewed": "reviewed",
     }
     answers = {"how right": claim["statement"], "target proven": describe_progress(claim)}
-    return answers | {
+    numbers = {
         label: _down(claim[name]) if name == "low" else claim[name] for name, label in names.items()
     }
+    taken_back = claim.get("rounds_taken_back", 0)
+    return answers | numbers | ({"rounds taken back": taken_back} if taken_back else {})
 
 
 def describe_parts(claims: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -397,10 +414,10 @@ def _statement(claim: Mapping[str, Any], confidence: float, *, selected: bool) -
 
 
 def _warnings(state: ProofState, whole: Part) -> Iterator[str]:
-    usable = {one.name for one in state.usable}
+    usable = {one.draw for one in state.usable}
     if not (state.label >= 0).any() and not len(state.lines):
         yield "nothing has been judged yet: the quality of the labels is unknown"
-    if stale := [one.name for one in state.rounds if one.name not in usable]:
+    if stale := [one.name for one in state.rounds if one.draw not in usable]:
         yield (
             f"reviews without their table of what could be drawn prove nothing: {', '.join(stale)}"
         )
@@ -438,7 +455,7 @@ def _blindness(state: ProofState, whole: Part) -> Iterator[str]:
 
     Yield nothing unless there are both.
     """
-    blind = [state.records[one.name].blind for one in state.usable]
+    blind = [one.blind for one in state.usable]
     of = {
         kind: [place for place, each in enumerate(blind) if each is kind] for kind in (True, False)
     }

@@ -17,6 +17,7 @@ from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.tables import LEFT_OUT, table_path
 from nbaudio.core.tombstones import tombstone
 from nbaudio.proof.betting import Bools, Draws, Frame, Ints, Values
+from nbaudio.review.draws import has_frame
 from nbaudio.review.population import Population
 from nbaudio.review.risk import frozen
 from nbaudio.review.rounds import JUDGED, Round, current_labels, rounds
@@ -113,27 +114,29 @@ class ProofState(ReviewState):
         They have a stored frame, and come after a frozen `risk` if there is one.
         """
         known = frozen(self.workspace).get("reviews", [])
-        return [one for one in self.rounds if one.name in self._frames and one.name not in known]
+        return [
+            one
+            for one in self.rounds
+            if one.draw in self._frames and one.draw not in known and one.exported not in known
+        ]
 
     @cached_property
     def _frames(self) -> dict[str, _Stored]:
-        """What each round could draw, if stored."""
-        there = [
-            one for one in self.rounds if table_path(self.workspace, frame_table(one.name)).exists()
-        ]
+        """What each draw could take, if stored."""
+        there = [one for one in self.rounds if has_frame(self, one.draw)]
         if not there:
             return {}
         contents = self.population.arrays(
             (), lambda rows: frame_contents(rows).to_frame("content")
         )["content"]
         places_of = self.population.index()
-        return {one.name: self._stored_frame(one, contents, places_of) for one in there}
+        return {one.draw: self._stored_frame(one, contents, places_of) for one in there}
 
     def _stored_frame(
         self, one: Round, contents: NDArray[np.uint64], places_of: Callable[[pl.Series], Ints]
     ) -> _Stored:
         size = len(self.population)
-        table = frame_table(one.name)
+        table = frame_table(one.draw)
         by_stratum = tables.scan(self.workspace, table=table).group_by("stratum")
         strata = (
             by_stratum.agg(pl.col("weight", "rate").first()).collect(**STREAMED).sort("stratum")
@@ -180,7 +183,7 @@ class ProofState(ReviewState):
         """The draws of all rounds; items that are no segments any more follow the segments."""
         drawn = self._drawn
         size = len(self.population)
-        stored = [self._frames[one.name] for one in self.usable]
+        stored = [self._frames[one.draw] for one in self.usable]
         places = self.population.places(drawn["segment_id"])
         keys = drawn["segment_id"].hash()
         others = dict.fromkeys(
@@ -254,7 +257,7 @@ class ProofState(ReviewState):
         }
         parts = [pl.DataFrame(schema=schema)]
         for number, one in enumerate(self.usable):
-            held = self._frames[one.name]
+            held = self._frames[one.draw]
             rows = one.rows
             rows = rows.with_columns(stratum=self._strata(held, rows["segment_id"]))
             if gone := rows.filter(pl.col("stratum").is_null())["segment_id"].to_list():

@@ -1,13 +1,13 @@
 """The command `review export`.
 
-It draws a sample, cuts its clips, writes the sheets, and records what was drawn.
+It draws a sample, cuts its clips, writes the sheets, and records what was drawn; or it takes a
+round back.
 """
 
-import io
 import re
-import zipfile
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,73 +15,115 @@ import numpy as np
 import polars as pl
 
 from nbaudio.core import tables as core_tables
-from nbaudio.core.atomic import read_json, write_bytes, write_json
+from nbaudio.core.atomic import write_bytes, write_json
 from nbaudio.core.dataframes import Ids, as_ids
 from nbaudio.core.errors import ExistsError, InputError, get_by_name
-from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.report import Report, duration
 from nbaudio.core.tables import seconds_column
-from nbaudio.review.cell_escaping import write_delimited
+from nbaudio.review.draws import PICKED, all_draws
+from nbaudio.review.export_files import (
+    MadeFiles,
+    Outputs,
+    exported_files,
+    is_filled_in,
+    make_files,
+    plan_outputs,
+)
+from nbaudio.review.next_rows import next_rows
 from nbaudio.review.population import Population
-from nbaudio.review.review_page import MOST_EMBEDDED_BYTES, write_page
-from nbaudio.review.risk import refresh
-from nbaudio.review.rounds import DISAGREEMENTS, PICKED, rounds, undecided_ids
-from nbaudio.review.sampling import Strata, salt_of
-from nbaudio.review.sheet_clips import ENCODINGS, cut_clips, keep_clip
-from nbaudio.review.sheet_reader import KINDS, read_sheet
-from nbaudio.review.sheet_writer import FILLED_IN, check_size, column_places, row_key, write_sheet
+from nbaudio.review.risk import frozen, refresh
+from nbaudio.review.rounds import DISAGREEMENTS, rounds, undecided_ids
+from nbaudio.review.sampling import Strata
+from nbaudio.review.sheet_clips import ENCODINGS
 from nbaudio.review.state import (
     EXPORTS,
     OK,
     UNSURE,
     VERDICTS,
+    Resumed,
     ReviewRecord,
     ReviewState,
     content_hashes,
     frame_table,
+    reviewed_by_review,
     reviewed_ids,
     word_hashes,
 )
+from nbaudio.review.take_back import take_back
 from nbaudio.sources.audio_folder import check_audio_folders
 from nbaudio.storage.workspace import Workspace, locks_workspace
-from nbaudio.text.score import compared
 
 _MOST_BY_DEFAULT = 1000
 _A_TENTH = 10
-PAGE = ".html"
 _WORD = re.compile(r"\w([\w '/-]{0,38}[\w'/-])?")
-_REVIEWER = re.compile(r"\w[\w.-]{0,39}")
+
+
+@dataclass(frozen=True)
+class _Request:
+    """The parameters of an export, as `export` has them."""
+
+    out: str | Path | None = None
+    n: int | None = None
+    strategy: str = "random"
+    threshold: float = 0.8
+    seed: int = 42
+    reviewers: tuple[str, ...] | Mapping[str, str] = ()
+    overlap: int = 0
+    verdicts: tuple[str, ...] = tuple(VERDICTS)
+    clips: str | None = None
+    zip: bool = False
+    blind: bool | None = None
+    segment_ids: Ids | None = None
+
+    def given(self) -> list[str]:
+        """Return the names of the parameters that are not the defaults."""
+        values = ((each.name, getattr(self, each.name), each.default) for each in fields(self))
+        return [
+            name
+            for name, value, default in values
+            if value is not default and (default is None or value != default)
+        ]
+
+
+@dataclass(frozen=True)
+class _NewReview:
+    """A review that is to be recorded."""
+
+    record: ReviewRecord
+    strata: Strata | None  # what its own draw took segments from; None if it has none
 
 
 @locks_workspace("review export", "reviews")
-def export(  # noqa: PLR0914, PLR0915
+def export(
     workspace: Workspace | str | Path,
     *,
-    out: str | Path,
+    out: str | Path | None = None,
     n: int | None = None,
     strategy: str = "random",
     threshold: float = 0.8,
     seed: int = 42,
-    reviewers: Sequence[str] = (),
+    reviewers: Sequence[str] | Mapping[str, str] = (),
     overlap: int = 0,
     verdicts: Sequence[str] = tuple(VERDICTS),
     clips: str | None = None,
     zip: bool = False,
     blind: bool | None = None,
     segment_ids: Ids | None = None,
+    undo: str | None = None,
 ) -> Report:
     """Draw segments for review into a spreadsheet with clips, or into a page for a browser.
 
     The clips of a spreadsheet are in a folder beside it. Segments are drawn from all that keep the
     rules of the tables, whatever their similarity. What was drawn is recorded under the sheet's
     name and stays out of training. The same call again gives the same bytes; a filled-in sheet is
-    not overwritten.
+    not overwritten. With `undo` nothing is drawn, and a round is taken back.
 
     Args:
         workspace: the workspace or its folder.
         out: the file to write, a sheet (.xlsx, .csv, .tsv) or a page (.html); with reviewers,
             ``sheet.xlsx`` stands for ``sheet-ana.xlsx`` and so on. A page holds up to 50 MB of
-            clips; more are in the folder beside it.
+            clips; more are in the folder beside it. If reviewers have formats, it is the folder of
+            all files, and the review gets its name.
         n: how many segments in all; all if there are fewer. None: a tenth of those that can still
             be drawn, at most 1000.
         strategy: a key of `STRATEGIES`; a column, for ten strata by its quantiles; or
@@ -90,6 +132,8 @@ def export(  # noqa: PLR0914, PLR0915
             that use it.
         seed: another seed gives another sample.
         reviewers: names without blanks; each gets a sheet. None given: one sheet without a name.
+            With a format for each (``["ana=xlsx", "ben=html"]`` or ``{"ana": "xlsx", "ben":
+            "html"}``), `out` is a folder.
         overlap: how many segments all reviewers are given, to compute their agreement; the others
             are divided among them.
         verdicts: the words to choose from; ``ok`` must be one of them.
@@ -101,12 +145,17 @@ def export(  # noqa: PLR0914, PLR0915
         segment_ids: review these segments, in this order, in place of a sample; `n`, `strategy`,
             `threshold` and `seed` are not used. They were picked, not drawn at random, hence their
             verdicts never count as a sample in `evidence`.
+        undo: the name of a round of which nothing was judged, to take it back; without any other
+            parameter. Its segments may be trained on again, its files must not be judged, and the
+            next round begins with its rows in their order.
 
     Returns:
         A report with what was drawn and the files; clips that could not be cut are its problems.
+        With `undo`, one with what is taken back.
 
     Raises:
-        InputError: a parameter is not usable, or there is nothing to review.
+        InputError: a parameter is not usable, there is nothing to review, or the round to take
+            back was judged.
         ExistsError: the review's name, its sheet or a clip exists with other content.
 
     Examples:
@@ -121,189 +170,96 @@ def export(  # noqa: PLR0914, PLR0915
         >>> len(workspace.reviewed_ids())
         1
     """
-    state = ReviewState.load(workspace)
-    out = Path(out).absolute()
+    request = _Request(
+        out=out,
+        n=n,
+        strategy=strategy,
+        threshold=threshold,
+        seed=seed,
+        reviewers=reviewers if isinstance(reviewers, Mapping) else tuple(reviewers),
+        overlap=overlap,
+        verdicts=tuple(verdicts),
+        clips=clips,
+        zip=zip,
+        blind=blind,
+        segment_ids=segment_ids,
+    )
+    if undo is None:
+        return _export(ReviewState.load(workspace), request)
+    if others := request.given():
+        raise InputError(f"undo={undo}: nothing is drawn; leave out {', '.join(others)}")
+    return take_back(workspace, undo)
+
+
+def _export(state: ReviewState, request: _Request) -> Report:
+    """Draw segments into sheets or pages; see `export`."""
     workspace = state.workspace
-    clips = clips or ("mp3" if out.suffix.lower() == PAGE else "wav")
-    _check(out, threshold=threshold, reviewers=reviewers, verdicts=verdicts, clips=clips)
-    if strategy == "risk" and "missing" in (learned := refresh(state)):
-        raise InputError(
-            f"{workspace.path}: {learned['missing']}; until then use --strategy stratified"
-        )
-    population = Population(state)
-    if not population.reviewable.any():
-        missing = (
-            f"; the recordings of {population.without_audio.sum():,} are missing"
-            if population.without_audio.any()
-            else ""
-        )
-        raise InputError(
-            f"{workspace.path}: none of its {len(population):,} segments can be reviewed{missing}"
-        )
-    record = state.records.get(out.stem)
-    if strategy == DISAGREEMENTS:
-        segment_ids = record.segment_ids if record else undecided_ids(state)
-        if not segment_ids:
-            raise InputError(f"{workspace.path}: reviewers left no segment undecided")
-    picked = None if segment_ids is None else _picked(population, segment_ids)
-    if picked is not None:
-        n = len(picked)
-        strategy = PICKED
-    elif n is None:
-        left = int(
-            (population.reviewable & ~population.mask(_series(workspace.reviewed_ids()))).sum()
-        )
-        n = record.n if record else min(_MOST_BY_DEFAULT, max(1, left // _A_TENTH))
-    _check_number(n, overlap, reviewers)
-    blind = blind if blind is not None else record.blind if record else True
-    options: dict[str, Any] = {
-        "name": out.stem,
-        "strategy": strategy,
-        "n": n,
-        "seed": seed,
-        "threshold": threshold,
-    }
-    options |= {
-        "reviewers": list(reviewers),
-        "overlap": overlap,
-        "verdicts": list(verdicts),
-        "blind": blind,
-    }
+    outputs = _check(request)
+    population = _population(state, request.strategy)
+    record = state.records.get(outputs.review)
+    picked = _picked(population, record, request)
+    parameters = _parameters(population, record, request, outputs, picked)
     strata = None
     if record is None:
-        record, strata = _new_record(options, population, picked)
-    record.check_parameters(options)
+        new = _new_review(parameters, population, picked)
+        record = new.record
+        strata = new.strata
+    record.check_parameters(parameters)
     if picked is not None and set(record.segment_ids) - set(picked):
         raise ExistsError(
             f"review {record.name} was exported with other segments; these need another name"
         )
-    rows = _drawn_rows(record, population, encoding=clips)
-    files, failed, warnings = _make(rows, record, workspace, out, encoding=clips, zip=zip)
-    rows = _without_missing_clips(rows, workspace, failed)
-    kept = [path for path, data in files.items() if _is_filled_in(path, data, record)]
+    rows = _drawn_rows(record, population)
+    made = make_files(rows, record, workspace, outputs, zip=request.zip)
+    filled_in = _filled_in(made, record, state)
     if strata is not None:
         core_tables.write(workspace, population.frame(strata), table=frame_table(record.name))
-    # The record first: a sheet must never exist while its segments can still go into training.
-    write_json(workspace.path / "reviews" / f"{record.name}.json", asdict(record))
-    exports = workspace.path / EXPORTS
-    held = read_json(exports) if exports.exists() else {}
-    write_json(
-        exports, held | {record.name: sorted({*held.get(record.name, []), *map(str, files)})}
-    )
-    for path in files.keys() - set(kept):
-        write_bytes(path, files[path])
+    _store(workspace, record, made, filled_in)
     warnings = [
         *(
             f"{path}: exists and has been filled in or saved since: not overwritten"
-            for path in kept
+            for path in filled_in
         ),
-        *warnings,
+        *made.warnings,
+        *_warnings(population, record, rows, outputs),
     ]
-    facts, further = _facts(population, record, rows, files=list(files))
-    problems = [f"{segment_id}: no clip, {reason}" for segment_id, reason in sorted(failed.items())]
-    report = Report("review export", facts, [*warnings, *further], problems)
+    facts = _facts(population, record, rows, made)
+    problems = [
+        f"{segment_id}: no clip, {reason}" for segment_id, reason in sorted(made.failed.items())
+    ]
+    report = Report("review export", facts, warnings, problems)
     workspace.save_report("review", report.to_dict())
     return report
 
 
-def _make(  # noqa: PLR0914
-    rows: pl.DataFrame,
-    record: ReviewRecord,
-    workspace: Workspace,
-    out: Path,
-    *,
-    encoding: str,
-    zip: bool,
-) -> tuple[dict[Path, bytes], dict[str, str], list[str]]:
-    """Write the clips that are not embedded.
-
-    Return all files (sheets or pages, archives), failed clips, and warnings.
-    """
-    root = workspace.audio
-    how = compared(workspace)
-    kind = out.suffix.lower()
-    files: dict[Path, bytes] = {}
-    failed: dict[str, str] = {}
-    warnings = []
-    shares = {reviewer: ids for reviewer, ids in record.shares().items() if ids}
-    if kind != PAGE:
-        most = max(map(len, shares.values()))
-        check_size(most, 0 if root is None else most)
-        for row, _, clip in cut_clips(rows, root, failed, encoding=encoding):
-            keep_clip(out.parent / row["clip"], clip)
-        rows = _without_missing_clips(rows, workspace, failed)
-    for reviewer, ids in shares.items():
-        part = rows.filter(pl.col("segment_id").is_in(ids))
-        path = out.with_name(f"{out.stem}-{reviewer}{out.suffix}") if reviewer else out
-        if kind == PAGE:
-            page, clips = write_page(
-                part,
-                record,
-                reviewer,
-                audio_root=root,
-                folder=out.parent,
-                encoding=encoding,
-                compared=how,
-                failed=failed,
-            )
-            made = {path: page}
-            if clips:
-                more = (
-                    f"its clips take more than {MOST_EMBEDDED_BYTES / 1e6:g} MB and are in "
-                    "the folder 'clips' beside it"
-                )
-                warnings.append(f"{path}: {more}: send both (zip puts them into one file)")
-        else:
-            is_workbook = kind == ".xlsx"
-            clips = part["clip"].drop_nulls().sort().to_list()
-            sheet = (
-                write_sheet(part, record, reviewer, **how)
-                if is_workbook
-                else _delimited(part, record, reviewer, kind[1:])
-            )
-            made = {path: sheet}
-        files |= made | (_zipped(made, clips, path) if zip else {})
-    return files, failed, warnings
-
-
-def _without_missing_clips(
-    rows: pl.DataFrame, workspace: Workspace, failed: Mapping[str, str]
-) -> pl.DataFrame:
-    cut = ~pl.col("segment_id").is_in(list(failed)) & pl.lit(workspace.audio_root is not None)
-    note = pl.lit("no audio yet" if workspace.audio_root is None else "not readable")
-    return rows.with_columns(clip=pl.when(cut).then("clip"), note=note)
-
-
-def _check(
-    out: Path, *, threshold: float, reviewers: Sequence[str], verdicts: Sequence[str], clips: str
-) -> None:
-    """Raise InputError for unusable parameters.
+def _check(request: _Request) -> Outputs:
+    """Return the files to write; raise InputError for unusable parameters.
 
     These include verdicts that a spreadsheet would not read as text, or would not count.
     """
-    if out.suffix.lower() not in {PAGE, *KINDS} or out.is_dir():
+    if request.out is None:
         raise InputError(
-            f"{out}: the file must end in {', '.join(KINDS)} for a sheet, or in {PAGE} for a page"
+            "out is missing: name a sheet or page to write (--out round.xlsx), "
+            "or a round to take back (--undo ROUND)"
         )
-    if not -1 <= threshold <= 1:
-        raise InputError(f"threshold must be from -1 to 1, not {threshold}")
-    for what, names, allowed, kinds in (
-        ("reviewer", reviewers, _REVIEWER, "letters, digits and . _ - are allowed, at most 40"),
-        (
-            "verdict",
-            verdicts,
-            _WORD,
-            (
-                "letters, digits, blanks and - / ' are allowed, at most 40, "
-                "the first a letter or digit"
-            ),
-        ),
-    ):
-        if odd := [name for name in names if not allowed.fullmatch(name)]:
-            raise InputError(f"{what} {odd[0]!r}: {kinds}")
-        if len({name.casefold() for name in names}) < len(names):
-            raise InputError(f"{what}s {', '.join(names)}: one is given twice")
-    get_by_name(dict.fromkeys(ENCODINGS), clips, "clips")
+    outputs = plan_outputs(Path(request.out).absolute(), request.reviewers, request.clips)
+    if not -1 <= request.threshold <= 1:
+        raise InputError(f"threshold must be from -1 to 1, not {request.threshold}")
+    _check_verdicts(request.verdicts)
+    if request.clips is not None:
+        get_by_name(dict.fromkeys(ENCODINGS), request.clips, "clips")
+    return outputs
+
+
+def _check_verdicts(verdicts: Sequence[str]) -> None:
+    """Raise InputError for words that cannot be verdicts, and if ``ok`` is missing."""
+    if odd := [word for word in verdicts if not _WORD.fullmatch(word)]:
+        raise InputError(
+            f"verdict {odd[0]!r}: letters, digits, blanks and - / ' are allowed, at most 40, "
+            "the first a letter or digit"
+        )
+    if len({word.casefold() for word in verdicts}) < len(verdicts):
+        raise InputError(f"verdicts {', '.join(verdicts)}: one is given twice")
     if odd := [word for word in verdicts if word.casefold() in {OK, UNSURE} and not word.islower()]:
         raise InputError(
             f"verdict {odd[0]!r}: write {odd[0].lower()!r}, which has a special meaning"
@@ -315,6 +271,89 @@ def _check(
         )
 
 
+def _population(state: ReviewState, strategy: str) -> Population:
+    """Return the segments; raise InputError if none can be reviewed, or `risk` is missing."""
+    path = state.workspace.path
+    if strategy == "risk" and "missing" in (learned := refresh(state)):
+        raise InputError(f"{path}: {learned['missing']}; until then use --strategy stratified")
+    population = Population(state)
+    if population.reviewable.any():
+        return population
+    missing = (
+        f"; the recordings of {population.without_audio.sum():,} are missing"
+        if population.without_audio.any()
+        else ""
+    )
+    raise InputError(f"{path}: none of its {len(population):,} segments can be reviewed{missing}")
+
+
+def _series(ids: Iterable[str]) -> pl.Series:
+    return pl.Series("segment_id", list(ids), dtype=pl.String)
+
+
+def _picked(
+    population: Population, record: ReviewRecord | None, request: _Request
+) -> list[str] | None:
+    """Return picked segments, each once; None if segments are to be drawn.
+
+    Raise InputError if there is none, or one is not in the workspace.
+    """
+    path = population.state.workspace.path
+    segment_ids = request.segment_ids
+    if request.strategy == DISAGREEMENTS:
+        segment_ids = record.segment_ids if record else undecided_ids(population.state)
+        if not segment_ids:
+            raise InputError(f"{path}: reviewers left no segment undecided")
+    if segment_ids is None:
+        return None
+    picked = list(dict.fromkeys(as_ids(segment_ids)))
+    for unknown in np.flatnonzero(population.places(_series(picked)) < 0)[:1]:
+        raise InputError(f"{path}: no segment {picked[unknown]!r}")
+    if not picked:
+        raise InputError("segment_ids: there are none")
+    return picked
+
+
+def _parameters(
+    population: Population,
+    record: ReviewRecord | None,
+    request: _Request,
+    outputs: Outputs,
+    picked: Sequence[str] | None,
+) -> dict[str, Any]:
+    """Return the parameters that a record holds, by its attributes.
+
+    Raise InputError for a number that cannot be.
+    """
+    blind = request.blind
+    if blind is None:
+        blind = record.blind if record else True
+    n = _number(population, record, request) if picked is None else len(picked)
+    _check_number(n, request.overlap, outputs.reviewers)
+    return {
+        "name": outputs.review,
+        "strategy": request.strategy if picked is None else PICKED,
+        "n": n,
+        "seed": request.seed,
+        "threshold": request.threshold,
+        "reviewers": outputs.reviewers,
+        "overlap": request.overlap,
+        "verdicts": list(request.verdicts),
+        "blind": blind,
+    }
+
+
+def _number(population: Population, record: ReviewRecord | None, request: _Request) -> int:
+    """Return how many segments are to be drawn."""
+    if request.n is not None:
+        return request.n
+    if record is not None:
+        return record.n
+    given = population.mask(_series(population.state.workspace.reviewed_ids()))
+    left = int((population.reviewable & ~given).sum())
+    return min(_MOST_BY_DEFAULT, max(1, left // _A_TENTH))
+
+
 def _check_number(n: int, overlap: int, reviewers: Sequence[str]) -> None:
     if n < 1:
         raise InputError(f"n must be 1 or more, not {n}")
@@ -324,49 +363,33 @@ def _check_number(n: int, overlap: int, reviewers: Sequence[str]) -> None:
         raise InputError(f"overlap={overlap}: must be from 0 to n, which is {n}")
 
 
-def _series(ids: Iterable[str]) -> pl.Series:
-    return pl.Series("segment_id", list(ids), dtype=pl.String)
+def _new_review(
+    parameters: Mapping[str, Any], population: Population, picked: Sequence[str] | None
+) -> _NewReview:
+    """Take what was picked; or draw from what nobody has reached, after rows that are owed.
 
-
-def _picked(population: Population, segment_ids: Ids) -> list[str]:
-    """Return picked segments, each once.
-
-    Raise InputError if there is none, or one is not in the workspace.
-    """
-    picked = list(dict.fromkeys(as_ids(segment_ids)))
-    for unknown in np.flatnonzero(population.places(_series(picked)) < 0)[:1]:
-        raise InputError(f"{population.state.workspace.path}: no segment {picked[unknown]!r}")
-    if not picked:
-        raise InputError("segment_ids: there are none")
-    return picked
-
-
-def _new_record(
-    options: Mapping[str, Any], population: Population, picked: Sequence[str] | None
-) -> tuple[ReviewRecord, Strata | None]:
-    """Take what was picked, or draw from what nobody has reached, with the strata.
-
-    Raise InputError if nothing is left.
+    Raise InputError if nothing is left, or if the name was frozen with `risk`.
     """
     state = population.state
-    strata = None
-    before = rounds(state, population.read(state.drawn["segment_id"]))
+    if parameters["name"] in frozen(state.workspace).get("reviews", []):
+        raise InputError(
+            f"review {parameters['name']} was exported before select used 'risk', and does not "
+            "count in evidence: give another name"
+        )
     if picked is not None:
-        there = _series(picked).filter(
-            pl.Series(population.reviewable[population.places(_series(picked))])
-        )
-        drawn = there.to_frame().with_columns(probability=pl.lit(1.0), stratum=pl.lit(PICKED))
-        if drawn.is_empty():
-            raise InputError(
-                f"{state.workspace.path}: none of the {len(picked):,} picked segments can "
-                "be reviewed"
-            )
-    else:
-        strata = population.strata(
-            options["strategy"], threshold=options["threshold"], rounds=before
-        )
-        drawn = population.draw(strata, n=options["n"], salt=salt_of(options["seed"], before))
-    if drawn.is_empty():
+        rows = _picked_rows(population, picked)
+        record = _record(parameters, population, rows, resumes=[], new_ids=None)
+        return _NewReview(record, None)
+    before = rounds(state, population.read(state.drawn["segment_id"]))
+    found = next_rows(
+        population,
+        strategy=parameters["strategy"],
+        threshold=parameters["threshold"],
+        n=parameters["n"],
+        seed=parameters["seed"],
+        rounds=before,
+    )
+    if found.rows.is_empty():
         given = "have been judged or passed: " + ", ".join(
             f"{len(one.judged_ids):,} in {one.name}" for one in before
         )
@@ -374,24 +397,53 @@ def _new_record(
         raise InputError(
             f"{state.workspace.path}: all {every:,} segments that can be reviewed {given}"
         )
-    shown = drawn.select("segment_id").join(
-        population.read(drawn["segment_id"]), on="segment_id", maintain_order="left"
+    new_ids = found.new_ids if found.resumes else None
+    record = _record(parameters, population, found.rows, resumes=found.resumes, new_ids=new_ids)
+    return _NewReview(record, found.strata)
+
+
+def _picked_rows(population: Population, picked: Sequence[str]) -> pl.DataFrame:
+    """Return the picked segments that can be reviewed, as `NextRows.rows`."""
+    can_be_reviewed = population.reviewable[population.places(_series(picked))]
+    rows = _series(picked).filter(pl.Series(can_be_reviewed)).to_frame()
+    if rows.is_empty():
+        raise InputError(
+            f"{population.state.workspace.path}: none of the {len(picked):,} picked segments can "
+            "be reviewed"
+        )
+    return rows.with_columns(probability=pl.lit(1.0), stratum=pl.lit(PICKED))
+
+
+def _record(
+    parameters: Mapping[str, Any],
+    population: Population,
+    rows: pl.DataFrame,
+    *,
+    resumes: list[Resumed],
+    new_ids: list[str] | None,
+) -> ReviewRecord:
+    """Return the record of a new review with these rows, as `NextRows.rows`."""
+    state = population.state
+    shown = rows.select("segment_id").join(
+        population.read(rows["segment_id"]), on="segment_id", maintain_order="left"
     )
-    record = ReviewRecord(
-        **options,
+    return ReviewRecord(
+        **parameters,
         corpus=state.fingerprint,
-        segment_ids=drawn["segment_id"].to_list(),
-        probabilities=drawn["probability"].to_list(),
+        segment_ids=rows["segment_id"].to_list(),
+        probabilities=rows["probability"].to_list(),
         contents=content_hashes(shown),
         words=word_hashes(shown),
-        strata=drawn["stratum"].to_list(),
-        after=[one.name for one in before],
+        strata=rows["stratum"].to_list(),
+        after=[draw.name for draw in all_draws(state)],
+        resumes=resumes,
+        new_ids=new_ids,
+        corrections=len(state.correction_log),
     )
-    return record, strata
 
 
-def _drawn_rows(record: ReviewRecord, population: Population, *, encoding: str) -> pl.DataFrame:
-    """Return the rows of the sheet with the names of their clips.
+def _drawn_rows(record: ReviewRecord, population: Population) -> pl.DataFrame:
+    """Return the rows of the sheets, with the columns of segments and their recordings.
 
     Raise ExistsError if the segments have changed, InputError if their audio folder is missing.
     """
@@ -413,103 +465,123 @@ def _drawn_rows(record: ReviewRecord, population: Population, *, encoding: str) 
             f"review {record.name} was exported from segments that have changed since: "
             "give another name"
         )
-    names = pl.Series(
-        [f"clips/{name}" for name in clip_file_names(record.segment_ids, encoding)], dtype=pl.String
-    )
     check_audio_folders(state.workspace, drawn["recording_id"])
     shown = drawn.with_columns(content=pl.Series(record.row_hashes(), dtype=pl.String))
-    return shown.with_columns(duration_s=seconds_column(), clip=names)
+    return shown.with_columns(duration_s=seconds_column())
 
 
-def _delimited(rows: pl.DataFrame, record: ReviewRecord, reviewer: str, kind: str) -> bytes:
-    """Return the sheet of a reviewer as CSV or TSV."""
-    plain = rows.select(
-        "clip",
-        "segment_id",
-        transcript="text",
-        hypothesis="asr_text",
-        speaker="speaker_id",
-        similarity=pl.col("similarity").round(3),
-        key=pl.Series(
-            [row_key(content, reviewer, record.name) for content in rows["content"]],
-            dtype=pl.String,
-        ),
-        **{"duration s": pl.col("duration_s").round(2), **dict.fromkeys(FILLED_IN, pl.lit(""))},
-    ).select(*column_places(record))
-    return write_delimited(plain, kind)
+def _filled_in(made: MadeFiles, record: ReviewRecord, state: ReviewState) -> list[Path]:
+    """Return the files that somebody has filled in, which are not to be overwritten.
 
-
-def _zipped(files: Mapping[Path, bytes], clips: Iterable[str], sheet: Path) -> dict[Path, bytes]:
-    """Return an archive of files and their clips, in a folder of the sheet's name.
-
-    Equal files give equal bytes.
+    Raise ExistsError for a file of something else.
     """
-    held = {path.name: data for path, data in files.items()}
-    held |= {name: (sheet.parent / name).read_bytes() for name in clips}
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        for name, data in held.items():
-            entry = zipfile.ZipInfo(f"{sheet.stem}/{name}")  # of 1980, and of no system
-            entry.create_system = 3
-            entry.external_attr = 0o644 << 16
-            archive.writestr(entry, data, zipfile.ZIP_DEFLATED)
-    return {sheet.with_suffix(".zip"): out.getvalue()}
+    earlier = [each for each in state.taken_back.values() if each.name == record.name]
+    return [
+        path
+        for path, data in made.contents.items()
+        if is_filled_in(path, data, record, earlier=earlier)
+    ]
 
 
-def _is_filled_in(path: Path, data: bytes, record: ReviewRecord) -> bool:
-    """Return whether a file of this review exists with other content.
-
-    Raise ExistsError if it is of no or another review.
-    """
-    if not path.exists() or path.read_bytes() == data:
-        return False
-    if path.suffix == ".zip":
-        held = zipfile.ZipFile(path).namelist() if zipfile.is_zipfile(path) else []
-        ours = any(f"{path.stem}/{path.stem}{kind}" in held for kind in (*KINDS, PAGE))
-    else:
-        try:
-            ours = record.name in read_sheet(path).reviews
-        except InputError:
-            ours = False
-    if not ours:
-        what = (
-            "exists with other content"
-            if path.suffix == PAGE
-            else f"exists and is not a sheet of review {record.name}"
-        )
-        raise ExistsError(f"{path}: {what}; move it away or give another --out")
-    return True
+def _store(
+    workspace: Workspace, record: ReviewRecord, made: MadeFiles, filled_in: Sequence[Path]
+) -> None:
+    """Write the record, the list of its files, and those that are not `filled_in`."""
+    # The record first: a sheet must never exist while its segments can still go into training.
+    write_json(workspace.path / "reviews" / f"{record.name}.json", asdict(record))
+    files = exported_files(workspace)
+    names = {*files.get(record.name, []), *map(str, made.contents)}
+    write_json(workspace.path / EXPORTS, files | {record.name: sorted(names)})
+    for path in made.contents.keys() - set(filled_in):
+        write_bytes(path, made.contents[path])
 
 
 def _facts(
-    population: Population, record: ReviewRecord, rows: pl.DataFrame, *, files: list[Path]
-) -> tuple[dict[str, Any], list[str]]:
-    """Return the facts of the report, and warnings about what was drawn and what is left."""
+    population: Population, record: ReviewRecord, rows: pl.DataFrame, made: MadeFiles
+) -> dict[str, Any]:
+    """Return the facts of the report."""
     state = population.state
     pool = population.reviewable
-    left = population.numbers["seconds"][pool & ~population.mask(_series(reviewed_ids(state)))]
+    left = _left_seconds(population)
+    failed = rows["segment_id"].is_in(list(made.failed))
+    what, names = _describe_files(made)
     shares = [
         {"reviewer": name, "segments": len(ids)} for name, ids in record.shares().items() if ids
     ]
-    what = "page" if any(path.suffix.lower() == PAGE for path in files) else "sheet"
     facts = {
         "drawn": len(rows),
         "from": int(pool.sum()),
         "left_for_train": {"segments": len(left), "hours": round(float(left.sum()) / 3600, 4)},
+        "kept_out_of_training": _kept_out(population, record),
         "strategy": record.strategy,
         "seed": record.seed,
-        "clips": rows["clip"].count(),
+        "clips": 0 if state.workspace.audio_root is None else int((~failed).sum()),
         "minutes": rows["duration_s"].sum() / 60,
-        **({"reviewers": shares} if record.reviewers else {}),
-        **({"seen_by_all": min(record.overlap, len(rows))} if record.overlap else {}),
-        what if len(files) == 1 else "files": ", ".join(map(str, files)),
     }
+    if resumed := _describe_resumed(state, record):
+        facts["begins_with"] = resumed
+    if record.reviewers:
+        facts["reviewers"] = shares
+    if record.overlap:
+        facts["seen_by_all"] = min(record.overlap, len(rows))
+    return facts | {what: names}
+
+
+def _describe_files(made: MadeFiles) -> tuple[str, str]:
+    """Return the name of the fact with the written files, and the fact."""
+    paths = list(made.contents)
+    is_page = any(path.suffix.lower() == ".html" for path in paths)
+    what = "files" if len(paths) > 1 else "page" if is_page else "sheet"
+    return what, ", ".join(map(str, paths))
+
+
+def _left_seconds(population: Population) -> np.ndarray:
+    """Return the durations in seconds of the segments that no reviewer was given."""
+    given = population.mask(_series(reviewed_ids(population.state)))
+    return population.numbers["seconds"][population.reviewable & ~given]
+
+
+def _kept_out(population: Population, record: ReviewRecord) -> str:
+    """Say how many segments a review alone keeps out of training, and how to take it back."""
+    state = population.state
+    others = reviewed_by_review(state)
+    others.pop(record.name, None)
+    kept_out = len(set(record.segment_ids).difference(*others.values()))
+    line = (
+        f"{kept_out:,} segments of {int(population.reviewable.sum()):,} are kept out of "
+        "training from now on"
+    )
+    if not state.verdict_log.filter(review=record.name).is_empty():
+        return line
+    undo = f"nbaudio review export {shlex.quote(str(state.workspace.path))} --undo "
+    undo += shlex.quote(record.name)
+    return f"{line}; '{undo}' takes this back as long as nothing is judged"
+
+
+def _describe_resumed(state: ReviewState, record: ReviewRecord) -> list[dict[str, Any]]:
+    """Return the rounds with whose rows a review begins."""
+    return [
+        {
+            "taken_back": state.taken_back[resumed.draw].name,
+            "strategy": state.taken_back[resumed.draw].strategy,
+            "rows": len(resumed.rows),
+        }
+        for resumed in record.resumes
+        if resumed.draw in state.taken_back
+    ]
+
+
+def _warnings(
+    population: Population, record: ReviewRecord, rows: pl.DataFrame, outputs: Outputs
+) -> list[str]:
+    """Return warnings about what was drawn and what is left."""
+    state = population.state
     warnings = []
     if record.n > len(rows):
         others = " and have not been judged yet" if record.after else ""
         warnings.append(
             f"{record.n:,} were requested, only {len(rows):,} segments can be "
-            f"reviewed{others}: all are in the {what}"
+            f"reviewed{others}: all are in the {outputs.kind}"
         )
     earlier = [
         key for one in state.records.values() if one.name in record.after for key in one.segment_ids
@@ -519,29 +591,42 @@ def _facts(
             f"{twice:,} of them are also in an earlier review, "
             "where nobody had judged them yet: each counts once"
         )
-    if silent := int(population.without_audio.sum()):
-        names = population.column(pl.col("recording_id").cast(pl.Categorical)).filter(
-            pl.Series(population.without_audio)
-        )
-        names = names.unique().cast(pl.String).sort()
-        shown = ", ".join([*names.head(3), *["..."] * (len(names) > 3)])
-        warnings.append(
-            f"not drawn from: {silent:,} segments of {len(names):,} recordings that are "
-            f"missing ({shown})"
-        )
+    warnings += _silent_recordings(population)
     if in_train := (rows["split"] == "train").sum():
         warnings.append(
             f"{in_train:,} of them are in train, where they must not be: "
             "run select again before materialize"
         )
     if state.workspace.audio is None:
-        warnings.append(f"no audio yet: the {what} has no clips")
-    if (num_given := int(pool.sum()) - len(left)) * _A_TENTH > pool.sum():
-        given = (
-            f"{num_given:,} of {pool.sum():,} segments that can be reviewed were given to "
-            "reviewers and stay out of train"
-        )
-        warnings.append(
-            f"{given}; left for training are {len(left):,} segments ({duration(float(left.sum()))})"
-        )
-    return facts, warnings
+        warnings.append(f"no audio yet: the {outputs.kind} has no clips")
+    return [*warnings, *_many_given(population)]
+
+
+def _silent_recordings(population: Population) -> list[str]:
+    """Return a line about recordings that are missing, if there are any."""
+    silent = int(population.without_audio.sum())
+    if not silent:
+        return []
+    names = population.column(pl.col("recording_id").cast(pl.Categorical)).filter(
+        pl.Series(population.without_audio)
+    )
+    names = names.unique().cast(pl.String).sort()
+    shown = ", ".join([*names.head(3), *["..."] * (len(names) > 3)])
+    return [
+        f"not drawn from: {silent:,} segments of {len(names):,} recordings that are "
+        f"missing ({shown})"
+    ]
+
+
+def _many_given(population: Population) -> list[str]:
+    """Return a line about what is left for training if more than a tenth was given to reviewers."""
+    every = int(population.reviewable.sum())
+    left = _left_seconds(population)
+    num_given = every - len(left)
+    if num_given * _A_TENTH <= every:
+        return []
+    return [
+        f"{num_given:,} of {every:,} segments that can be reviewed were given to "
+        f"reviewers and stay out of train; left for training are {len(left):,} segments "
+        f"({duration(float(left.sum()))})"
+    ]

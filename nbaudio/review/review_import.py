@@ -76,6 +76,13 @@ class _Given:
             name: dict(zip(one.segment_ids, one.contents, strict=False))
             for name, one in records.items()
         }
+        # Of reviews that were taken back: the hashes in the keys of rows by name, and the name by
+        # segment id.
+        self.taken_back: defaultdict[str, set[str]] = defaultdict(set)
+        self.taken_back_ids: dict[str, str] = {}
+        for one in state.taken_back.values():
+            self.taken_back[one.name].update(one.row_hashes())
+            self.taken_back_ids |= dict.fromkeys(one.segment_ids, one.name)
         # By content, of segments that have not changed since: transcripts, and the read-only
         # columns as shown.
         self.texts = dict(zip(contents, cells["transcript"], strict=True))
@@ -237,14 +244,9 @@ def _matched(
     There are none if the sheet is of another corpus.
     """
     place = sheet.path.name
-    matched = []
-    unknown = []
-    for row in sheet.rows:
-        try:
-            matched.append((row, *_match(row, sheet, given)))
-        except InputError as error:
-            unknown.append(f"{place} row {row.number}: {error}: not imported")
     found.facts["rows"] += len(sheet.rows)
+    sheet = _without_taken_back(sheet, given, found)
+    matched, unknown = _match_all(sheet, given)
     corpora = {None, *(record.corpus for record in given.records.values())}
     if sheet.rows and (not matched or sheet.origin.get("corpus") not in corpora):
         found.problems.append(
@@ -259,6 +261,14 @@ def _matched(
     found.warnings.extend(
         f"{place}: the column '{name}' is unknown: not imported" for name in sheet.unknown
     )
+    _count_missing_rows(matched, place, given, found)
+    return matched
+
+
+def _count_missing_rows(
+    matched: Sequence[tuple[Row, ReviewRecord, str, str]], place: str, given: _Given, found: Report
+) -> None:
+    """Count the rows that were removed from a sheet, with a warning."""
     back: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for _, record, segment_id, reviewer in matched:
         back[record.name, reviewer].add(segment_id)
@@ -269,7 +279,48 @@ def _matched(
             found.warnings.append(
                 f"{place}: {len(lost):,} of its rows are missing, such as {min(lost)}"
             )
-    return matched
+
+
+def _without_taken_back(sheet: Sheet, given: _Given, found: Report) -> Sheet:
+    """Return a sheet without the rows of reviews that were taken back, with a problem for them."""
+    reviews = [_taken_back(row, sheet, given) for row in sheet.rows]
+    for name, count in Counter(filter(None, reviews)).items():
+        found.problems.append(
+            f"{sheet.path.name}: review {_short(name)} was taken back: its {count:,} rows are not "
+            "imported; 'nbaudio review export' with the same name and options brings it back, "
+            "then import this file again"
+        )
+    kept = [row for row, name in zip(sheet.rows, reviews, strict=True) if name is None]
+    return replace(sheet, rows=kept)
+
+
+def _taken_back(row: Row, sheet: Sheet, given: _Given) -> str | None:
+    """Return the review of a row if it was taken back, and if the row is of no other review."""
+    if row.key:
+        content, _, review = row.key
+        is_there = content in given.by_content.get(review, ())
+        return review if content in given.taken_back.get(review, ()) and not is_there else None
+    review_named = sheet.origin.get("review")
+    if review_named is not None:
+        is_there = review_named in given.records
+        return review_named if review_named in given.taken_back and not is_there else None
+    segment_id = row["segment_id"].strip()
+    is_there = any(segment_id in places for places in given.by_id.values())
+    return None if is_there else given.taken_back_ids.get(segment_id)
+
+
+def _match_all(
+    sheet: Sheet, given: _Given
+) -> tuple[list[tuple[Row, ReviewRecord, str, str]], list[str]]:
+    """Return rows as `_matched` does, and a line for each row that is unknown or ambiguous."""
+    matched = []
+    unknown = []
+    for row in sheet.rows:
+        try:
+            matched.append((row, *_match(row, sheet, given)))
+        except InputError as error:
+            unknown.append(f"{sheet.path.name} row {row.number}: {error}: not imported")
+    return matched, unknown
 
 
 def _match(row: Row, sheet: Sheet, given: _Given) -> tuple[ReviewRecord, str, str]:

@@ -150,11 +150,10 @@ def freeze(workspace: Workspace, where: Sequence[str]) -> dict[str, Any]:
             "'risk' was learned from"
         )
     before = frozen(workspace)
-    return (
-        before
-        if before.get("id") == known["id"]
-        else {"id": known["id"], "reviews": sorted(workspace.reviewed())}
-    )
+    if before.get("id") == known["id"]:
+        return before
+    taken_back = ReviewState.load(workspace).taken_back
+    return {"id": known["id"], "reviews": sorted([*workspace.reviewed(), *taken_back])}
 
 
 def describe(known: Mapping[str, Any]) -> str:

@@ -3,17 +3,17 @@
 The rules are in docs/review.md and docs/evidence.md.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
 from nbaudio.core.tables import text_column
+from nbaudio.review.draws import PICKED, Draw, Part, all_draws, parts
 from nbaudio.review.state import OK, UNSURE, ReviewRecord, ReviewState, content_hashes, word_hashes
 from nbaudio.storage.workspace import Workspace
 
-# The strategy where somebody picked the segments: no round, as nothing follows from it about others
-PICKED = "picked"
 DISAGREEMENTS = "disagreements"  # in place of a strategy
 #: Columns of the segments table that `rounds` and `gold_ids` read.
 JUDGED = (
@@ -32,16 +32,24 @@ JUDGED = (
 
 @dataclass(frozen=True)
 class Round:
-    """One draw."""
+    """One draw, with what reviewers have said of it."""
 
-    name: str  # of the review
+    name: str  # of the review that has its rows; of several, with commas
     strategy: str  # a key of `sampling.STRATEGIES`
     # `segment_id`, `verdict` (right, wrong, unsure; null if not reached), `line` (of the verdict
-    # log, which reached it) and `skipped` (reached, and judged by nobody), in the order of the
-    # sheet
+    # log, which reached it), `skipped` (reached, and judged by nobody) and `listed` (on a sheet as
+    # a row of this draw), in the order drawn
     rows: pl.DataFrame
     corpus: str = ""  # the `Workspace.fingerprint` of the segments table at the time
     changed: int = 0  # how many rows have changed since they were judged
+    resumed: str = ""  # the name of the draw if it is of a round that was taken back
+    exported: str = ""  # the name under which it was exported first
+    blind: bool | None = None  # whether hypothesis and similarity were hidden; None: not from all
+
+    @property
+    def draw(self) -> str:
+        """The name of the draw, which its frame has too."""
+        return self.resumed or self.name
 
     @property
     def judged_ids(self) -> pl.Series:
@@ -50,16 +58,23 @@ class Round:
 
 
 def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
-    """Return the reviews, without picked ones, in the order drawn.
+    """Return the draws of which a review has rows, in the order drawn, without picked ones.
 
     `segments` are `uncorrected` and have the columns `JUDGED`.
     """
-    drawn_at_random = [record for record in state.records.values() if record.strategy != PICKED]
-    kept = sorted(drawn_at_random, key=lambda record: (len(record.after), record.name))
     now = _now(
         segments.filter(pl.col("segment_id").is_in(state.drawn["segment_id"].implode()))
     ).unique("segment_id")
-    return [_round(record, state, now) for record in kept]
+    on_sheets: defaultdict[str, list[Part]] = defaultdict(list)
+    for record in state.records.values():
+        if record.strategy != PICKED:
+            for name, part in parts(state, record).items():
+                on_sheets[name].append(part)
+    return [
+        _round(draw, on_sheets[draw.name], state, now)
+        for draw in all_draws(state)
+        if draw.name in on_sheets
+    ]
 
 
 def consensus(said: pl.DataFrame, adjudicators: Sequence[str]) -> pl.DataFrame:
@@ -133,36 +148,109 @@ def _now(segments: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _round(record: ReviewRecord, state: ReviewState, now: pl.DataFrame) -> Round:
+def _round(draw: Draw, on_sheets: Sequence[Part], state: ReviewState, now: pl.DataFrame) -> Round:
     """Return the outcome of a draw; `now` are the hashes of segments that are there."""
     # What `ingest --add` changed after the draw stays unsure, since a change may follow from the
     # verdicts.
-    as_they_were = now.filter(~pl.col("segment_id").is_in(state.later(record.corpus).implode()))
-    rows = record.rows.join(as_they_were, on="segment_id", how="left", maintain_order="left")
+    later = state.later(draw.record.corpus)
+    as_they_were = now.filter(~pl.col("segment_id").is_in(later.implode()))
+    rows = _rows_in_order(draw, on_sheets, state)
+    rows = rows.join(as_they_were, on="segment_id", how="left", maintain_order="left")
     rows = rows.with_columns(gone=~pl.col("segment_id").is_in(now["segment_id"].implode()))
+    rows = rows.join(
+        consensus(_valid_verdicts(rows, state), state.adjudicators),
+        on="segment_id",
+        how="left",
+        maintain_order="left",
+    )
+    reviews = [part.record.name for part in on_sheets]
+    rows = _with_outcomes(rows, reviews, state)
+    blind = {part.record.blind for part in on_sheets}
+    return Round(
+        name=", ".join(reviews),
+        strategy=draw.record.strategy,
+        rows=rows.select("segment_id", "line", "skipped", "listed", "verdict"),
+        corpus=draw.record.corpus,
+        changed=int(rows["changed"].sum()),
+        resumed=draw.name if draw.is_taken_back else "",
+        exported=draw.record.name,
+        blind=blind.pop() if len(blind) == 1 else None,
+    )
+
+
+def _with_outcomes(rows: pl.DataFrame, reviews: Sequence[str], state: ReviewState) -> pl.DataFrame:
+    """Return rows with the `verdict` that counts, and whether it was `skipped` or has `changed`.
+
+    What was reached and is empty is unsure. `reviews` are those that have the rows.
+    """
+    said = state.verdicts_ever.filter(pl.col("review").is_in(reviews))["segment_id"]
+    judged = pl.col("segment_id").is_in(said.implode())
+    reached = pl.col("line").is_not_null()
+    empty = pl.col("verdict").is_null() & ~pl.col("gone")
+    verdict = pl.when(reached).then(pl.when(empty).then(pl.lit("unsure")).otherwise("verdict"))
+    return rows.with_columns(
+        skipped=reached & empty & ~judged, changed=reached & empty & judged, verdict=verdict
+    )
+
+
+def _valid_verdicts(rows: pl.DataFrame, state: ReviewState) -> pl.DataFrame:
+    """Return the verdicts on rows of `_rows_in_order` as they were drawn, or as they are now."""
     about = state.verdicts.join(
         rows.rename({"content": "drawn"}), on="segment_id", maintain_order="left"
     )
     as_drawn = (pl.col("content") == pl.col("drawn")) & (
         (pl.col("shown") == pl.col("words")) | pl.col("gone")
     )
-    valid = about.filter(
-        (as_drawn | (pl.col("content") == pl.col("content_now"))).fill_null(value=False)
+    as_now = pl.col("content") == pl.col("content_now")
+    return about.filter((as_drawn | as_now).fill_null(value=False))
+
+
+def _rows_in_order(draw: Draw, on_sheets: Sequence[Part], state: ReviewState) -> pl.DataFrame:
+    """Return all rows of a draw in its order, with what reviewers have reached.
+
+    The columns are `segment_id`, `content` and `shown` (hashes, see `ReviewRecord.rows`), `line`
+    of the verdict log, and `listed` (see `Part`).
+    """
+    ids = pl.DataFrame({"segment_id": draw.ids}, schema={"segment_id": pl.String})
+    every = ids.with_row_index("place")
+    exported = [_rows_of_part(every, part, state) for part in on_sheets]
+    places = pl.concat([part["place"] for part in exported])
+    rest = every.filter(~pl.col("place").is_in(places.implode()))
+    rows = pl.concat([*exported, rest], how="diagonal").sort("place")
+    # A row that no sheet has is as it was drawn.
+    first = draw.record.rows.select("segment_id", drawn="content", drawn_words="shown")
+    rows = rows.join(first, on="segment_id", how="left", maintain_order="left")
+    return rows.select(
+        "segment_id",
+        pl.coalesce("content", "drawn").alias("content"),
+        pl.coalesce("shown", "drawn_words").alias("shown"),
+        "line",
+        pl.col("listed").fill_null(value=False),
     )
-    rows = rows.join(
-        consensus(valid, state.adjudicators), on="segment_id", how="left", maintain_order="left"
+
+
+def _rows_of_part(every: pl.DataFrame, part: Part, state: ReviewState) -> pl.DataFrame:
+    """Return the rows of a draw that a review has, with the lines that reached them.
+
+    Rows that were passed over are reached with the next row that is listed; those that the review
+    has for another draw not before they are reached there.
+    """
+    rows = every[list(part.places)]
+    rows = rows.join(part.record.rows, on="segment_id", how="left", maintain_order="left")
+    lines = _lines(part.record, state)
+    rows = rows.join(lines, on="segment_id", how="left", maintain_order="left")
+    rows = rows.with_columns(listed=pl.col("segment_id").is_in(list(part.listed)))
+    of_listed = pl.when("listed").then("line")
+    rows = rows.with_columns(next_line=of_listed.cum_min(reverse=True).backward_fill())
+    both = pl.max_horizontal("line", "next_line")
+    is_reached_twice = pl.col("line").is_not_null() & pl.col("next_line").is_not_null()
+    passed = (
+        pl.when(pl.col("content").is_null())
+        .then("next_line")
+        .otherwise(pl.when(is_reached_twice).then(both))
     )
-    rows = rows.join(_lines(record, state), on="segment_id", how="left", maintain_order="left")
-    reached = pl.col("line").is_not_null()
-    empty = pl.col("verdict").is_null() & ~pl.col("gone")
-    judged = pl.col("segment_id").is_in(
-        state.verdicts_ever.filter(review=record.name)["segment_id"].implode()
-    )
-    rows = rows.with_columns(skipped=reached & empty & ~judged, changed=reached & empty & judged)
-    verdict = pl.when(reached).then(pl.when(empty).then(pl.lit("unsure")).otherwise("verdict"))
-    shown = rows.select("segment_id", "line", "skipped", verdict=verdict)
-    return Round(
-        record.name, record.strategy, shown, record.corpus, changed=int(rows["changed"].sum())
+    return rows.with_columns(line=pl.when("listed").then("line").otherwise(passed)).drop(
+        "next_line"
     )
 
 

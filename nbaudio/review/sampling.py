@@ -4,7 +4,7 @@ Every beginning of a sheet is a smaller sample; see docs/evidence.md.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property, partial
@@ -138,9 +138,12 @@ def pool_columns(strategy: str, schema: pl.Schema) -> Sequence[str]:
     raise InputError(f"strategy {strategy!r} is unknown; {known}")
 
 
-def salt_of(seed: int, rounds: Sequence[Round]) -> str:
-    """Return what a draw after earlier rounds is hashed with."""
-    return f"review {seed} after {len(rounds)}" if rounds else f"review {seed}"
+def salt_of(seed: int, before: Sized) -> str:
+    """Return what a draw after earlier ones is hashed with.
+
+    Those of rounds that were taken back are earlier ones, too: no salt is used twice.
+    """
+    return f"review {seed} after {len(before)}" if len(before) else f"review {seed}"
 
 
 def draw_from(strata: Strata, hashes: RowHashes, *, n: int, salt: str) -> pl.DataFrame:

@@ -43,6 +43,7 @@ VERDICT_LOG, CORRECTION_LOG, NOTE_LOG = (
     f"reviews/{name}.jsonl" for name in ("verdicts", "corrections", "notes")
 )
 ADJUDICATORS = "reviews/adjudicators.txt"  # who has the last word, a name in each line
+TAKEN_BACK = "taken_back"  # the folder in W/reviews of reviews that were taken back
 EXPORTS = "exports.json"  # the sheets and pages of each review, which hold clips
 SEPARATOR = ", "  # of the words of a verdict in the log, as in ``cut off, noise``
 
@@ -96,6 +97,14 @@ class Note:
 
 
 @dataclass(frozen=True)
+class Resumed:
+    """Rows of a round that was taken back, with which a later round begins."""
+
+    draw: str  # the name of the round among `ReviewState.taken_back`
+    rows: list[int]  # places in the order in which it was drawn, from 0, ascending
+
+
+@dataclass(frozen=True)
 class ReviewRecord:
     """One review: a sheet, or a sheet for each of several reviewers."""
 
@@ -117,6 +126,13 @@ class ReviewRecord:
     after: list[str] = field(default_factory=list)
     words: list[str] = field(kw_only=True)  # the word hash of each (`word_hashes`)
     blind: bool = False  # whether hypothesis and similarity are hidden from reviewers
+    # What it begins with: rows of rounds that were taken back, in order.
+    resumes: list[Resumed] = field(default_factory=list)
+    # What it drew itself, in order, with segments that it has as rows of those rounds; None if it
+    # begins with no other rows: then these are `segment_ids`.
+    new_ids: list[str] | None = None
+    # How many lines the log of corrected boundaries had when it was exported first.
+    corrections: int = 0
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -127,6 +143,11 @@ class ReviewRecord:
             )
         except (OSError, msgspec.MsgspecError) as error:
             raise InputError(f"{path}: cannot be read ({one_line(error)})") from error
+
+    @property
+    def drawn_ids(self) -> list[str]:
+        """The segments of its own draw, in order; not those with which it begins for others."""
+        return self.segment_ids if self.new_ids is None else self.new_ids
 
     @property
     def rows(self) -> pl.DataFrame:
@@ -285,16 +306,25 @@ class ReviewState:
 
     @cached_property
     def records(self) -> Mapping[str, ReviewRecord]:
-        """All reviews by name."""
-        paths = {path.stem: path for path in (self.workspace.path / "reviews").glob("*.json")}
-        return {name: ReviewRecord.read(paths[name]) for name in sorted(paths)}
+        """All reviews by name, without those that were taken back."""
+        return _read_records(self.workspace.path / "reviews")
+
+    @cached_property
+    def taken_back(self) -> Mapping[str, ReviewRecord]:
+        """All reviews that were taken back, by what names their tables: ``taken_back/NAME``."""
+        records = _read_records(self.workspace.path / "reviews" / TAKEN_BACK)
+        return {f"{TAKEN_BACK}/{name}": record for name, record in records.items()}
 
     @cached_property
     def drawn(self) -> pl.DataFrame:
-        """The rows of all reviews as drawn."""
-        return pl.concat(
-            [pl.DataFrame(schema=_DRAWN), *(record.rows for record in self.records.values())]
-        )
+        """The rows of all reviews as drawn, also of those that were taken back."""
+        records = (*self.records.values(), *self.taken_back.values())
+        return pl.concat([pl.DataFrame(schema=_DRAWN), *(record.rows for record in records)])
+
+    def ids_exported_as(self, review: str) -> list[list[str]]:
+        """Return the segments of each review that was exported under a name, in their order."""
+        records = (*self.records.values(), *self.taken_back.values())
+        return [record.segment_ids for record in records if record.name == review]
 
     @cached_property
     def correction_log(self) -> pl.DataFrame:
@@ -314,6 +344,12 @@ class ReviewState:
     def original_texts(self) -> pl.DataFrame:
         """Texts and scores of corrected segments from before."""
         return self.workspace.table(CORRECTED_TEXTS, pl.Schema({"segment_id": pl.String}))
+
+
+def _read_records(folder: Path) -> dict[str, ReviewRecord]:
+    """Return the records in a folder by the names of their files, in order."""
+    paths = {path.stem: path for path in folder.glob("*.json")}
+    return {name: ReviewRecord.read(paths[name]) for name in sorted(paths)}
 
 
 def _last(log: pl.DataFrame) -> pl.DataFrame:

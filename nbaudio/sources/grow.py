@@ -418,7 +418,7 @@ def grown_settings(
     new = {**held, **sources[0], "audio": audio and str(audio), "sources": sources}
     new |= {"cache": settings["cache"]} if "cache" in settings else {}
     if replaced:
-        drawn = any((before.workspace.path / "reviews").glob("*.json"))
+        drawn = any((before.workspace.path / "reviews").rglob("*.json"))
         known = before.workspace.known_states() if drawn else held.get("generations", [])
         new |= {"generation": before.workspace.generation + 1, "generations": known}
     return new

@@ -227,6 +227,7 @@ class ReviewPanel(BaseWidget):
 
         A blank text, or that of the transcript, corrects nothing.
         """
+        self._check_review()
         if verdict is not None and (verdict := read_verdict(given := verdict, self._words)) is None:
             raise InputError(f"verdict {given!r} is unknown; known are {', '.join(self._words)}")
         segment = self._frame[number]
@@ -258,6 +259,15 @@ class ReviewPanel(BaseWidget):
         self._done.append((number, said, self._shown.get(number), time.monotonic()))
         self._show(number, said)
         return self._changed()
+
+    def _check_review(self) -> None:
+        """Raise InputError if the review was taken back since the panel was opened."""
+        workspace = self._segments.workspace
+        if self._review != PANEL and self._review not in workspace.reviewed():
+            raise InputError(
+                f"review {self._review} was taken back; the next 'nbaudio review export' begins "
+                "with its rows"
+            )
 
     def _undo(self) -> dict[str, Any]:
         """Withdraw the last verdict of this session, or restore the one it replaced.

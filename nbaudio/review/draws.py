@@ -1,0 +1,92 @@
+"""Draws: which rows were drawn together, and which review has them on its sheets.
+
+A review has its own draw. After a round was taken back, later reviews begin with the rows of its
+draw: then one review has rows of several draws, and one draw may have rows in several reviews.
+"""
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+
+from nbaudio.core.tables import table_path
+from nbaudio.review.state import Resumed, ReviewRecord, ReviewState, frame_table
+
+#: The strategy where somebody picked the segments: no round, as nothing follows from it about
+#: others.
+PICKED = "picked"
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Segments that were drawn together, in order, from one frame."""
+
+    name: str  # of its frame (`frame_table`): that of its review, or ``taken_back/NAME``
+    record: ReviewRecord  # the review that drew them
+    is_taken_back: bool
+
+    @property
+    def ids(self) -> list[str]:
+        """The segments in the order in which they were drawn."""
+        return self.record.drawn_ids
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of one draw that a review has."""
+
+    record: ReviewRecord  # the review
+    places: Sequence[int]  # of the rows in the order of the draw, from 0, ascending
+    # The segments that are on the sheets as rows of this draw. The others were passed over: they
+    # could not be reviewed any more, or are rows of another draw that the review has too.
+    listed: Set[str]
+
+
+def all_draws(state: ReviewState) -> list[Draw]:
+    """Return all draws ever made, in order, also those of rounds that were taken back."""
+    found = [Draw(name, record, is_taken_back=False) for name, record in state.records.items()]
+    found += [Draw(name, record, is_taken_back=True) for name, record in state.taken_back.items()]
+    at_random = [draw for draw in found if draw.record.strategy != PICKED and draw.ids]
+    return sorted(at_random, key=lambda draw: (len(draw.record.after), draw.name))
+
+
+def parts(state: ReviewState, record: ReviewRecord) -> dict[str, Part]:
+    """Return the rows of a review by the name of the draw that they are of, in their order."""
+    left = set(record.segment_ids)
+    found = {}
+    for resumed in record.resumes:
+        drawn_by = state.taken_back.get(resumed.draw)
+        if drawn_by is None:  # somebody removed its record: its rows prove nothing
+            continue
+        ids = drawn_by.drawn_ids
+        listed = left.intersection(ids[place] for place in resumed.rows)
+        left -= listed
+        found[resumed.draw] = Part(record, resumed.rows, listed)
+    if record.drawn_ids:
+        own = left.intersection(record.drawn_ids)
+        found[record.name] = Part(record, range(len(record.drawn_ids)), own)
+    return found
+
+
+def owed_rows(state: ReviewState) -> list[Resumed]:
+    """Return the rows that rounds taken back have left, with which the next round begins.
+
+    They are in the order in which they were drawn. A round whose frame is not stored proves
+    nothing, and leaves none.
+    """
+    resumed_places: dict[str, set[int]] = {}
+    for record in state.records.values():
+        for resumed in record.resumes:
+            resumed_places.setdefault(resumed.draw, set()).update(resumed.rows)
+    owed = []
+    for draw in all_draws(state):
+        if not draw.is_taken_back or not has_frame(state, draw.name):
+            continue
+        done = resumed_places.get(draw.name, set())
+        places = [place for place in range(len(draw.ids)) if place not in done]
+        if places:
+            owed.append(Resumed(draw.name, places))
+    return owed
+
+
+def has_frame(state: ReviewState, draw: str) -> bool:
+    """Return whether it is stored what a draw took segments from."""
+    return table_path(state.workspace, frame_table(draw)).exists()
