@@ -372,9 +372,9 @@ def test_grouping_that_leaves_nothing_for_train_is_refused():
     with pytest.raises(
         InputError, match=r"no speaker_id .*leave nothing for train.*group by fewer"
     ):
-        decide(corpus(speakers=2, each=50), group_by=("speaker_id",))
+        decide(corpus(speakers=2, each=50), dev=5, test=5, group_by=("speaker_id",))
     with pytest.raises(InputError, match=r"group by fewer"):
-        decide(corpus(speakers=1, each=50))
+        decide(corpus(speakers=1, each=50), dev=2, test=2)
     assert decide(corpus(speakers=2, each=50), group_by=(), dev=40, test=60)["split"].count() == 100
 
 
@@ -653,7 +653,7 @@ def crossing(segments, key):
 
 
 def test_by_default_recurring_speakers_cost_little_and_are_in_one_split(sittings):
-    report = select(sittings)
+    report = select(sittings, dev=24, test=24)
     facts = report.facts
     assert facts["lost_to_grouping"]["share"] <= 0.05
     assert facts["kept"] >= 0.95 * 480
@@ -673,7 +673,8 @@ def test_by_default_recurring_speakers_cost_little_and_are_in_one_split(sittings
 def test_a_costly_grouping_that_is_requested_is_kept_to_and_one_that_avoids_it_is_reported(
     sittings,
 ):
-    report = select(sittings, group_by=["speaker_id", "recording_id"], dev=20, seed=7)
+    sizes = {"dev": 20, "test": 24, "seed": 7}
+    report = select(sittings, group_by=["speaker_id", "recording_id"], **sizes)
     facts = report.facts
     lost = facts["rejected"]["crosses_splits"]
     assert (
@@ -698,9 +699,10 @@ def test_a_costly_grouping_that_is_requested_is_kept_to_and_one_that_avoids_it_i
     )
     # The very option that is named, and what it is said to lose.
     words = line.partition("; ")[2].partition(" loses")[0].split()
+    options = [f"--{name}={value}" for name, value in sizes.items()]
     assert (
         CliRunner()
-        .invoke(cli, ["select", str(sittings.path), "--dev", "20", "--seed", "7", *words, "--json"])
+        .invoke(cli, ["select", str(sittings.path), *options, *words, "--json"])
         .exit_code
         == 0
     )
@@ -775,23 +777,31 @@ def test_where_both_keys_cost_little_both_are_taken_by_default(workspace):
 def test_one_speaker_who_would_be_lost_is_reported_with_what_avoids_it(workspace):
     rows = [segment(n, recording=f"r{n % 20}", speaker=f"s{n % 3}") for n in range(300)]
     workspace.save(segments=segments_table(rows))
-    report = select(workspace)
+    report = select(workspace, dev=15, test=15)
     assert report.facts["parameters"]["group_by"] == ["speaker_id"]
     assert report.facts["lost_to_grouping"]["share"] > 0.5
     assert [line for line in report.warnings if "--group-by recording_id loses" in line]
-    assert not [
-        line for line in select(workspace, group_by="recording_id").warnings if "loses" in line
-    ]
+    by_recording = select(workspace, dev=15, test=15, group_by="recording_id")
+    assert not [line for line in by_recording.warnings if "loses" in line]
 
 
-def test_where_no_columns_help_smaller_splits_are_proposed(workspace):
+def test_where_no_columns_help_other_sizes_are_proposed(workspace):
+    def proposed(dev, test):
+        warnings = select(
+            workspace, dev=dev, test=test, group_by="speaker_id,recording_id"
+        ).warnings
+        return [line.rpartition("; ")[2] for line in warnings if line.startswith("grouping by")]
+
+    # The rest of two of three speakers is lost.
     rows = [segment(n, recording=f"r{n % 3}", speaker=f"s{n % 3}") for n in range(300)]
     workspace.save(segments=segments_table(rows))
-    assert [
-        line
-        for line in select(workspace).warnings
-        if line.endswith("smaller dev and test lose less")
-    ]
+    assert proposed(15, 15) == ["larger dev and test lose less"]
+    assert proposed(100, 100) == []
+    # Every speaker is in every recording, and few of either.
+    rows = [segment(n, recording=f"r{n // 3 % 3}", speaker=f"s{n % 3}") for n in range(300)]
+    workspace.save(segments=segments_table(rows))
+    (line,) = proposed(30, 30)
+    assert line.endswith(", or smaller dev and test lose less")
 
 
 def test_a_budget_that_is_filled_all_the_same_loses_nothing_to_grouping(sittings):

@@ -15,7 +15,7 @@ _GROUPS = (
     "columns whose values no two splits share; auto: these two, "
     "or speaker_id alone if both lose over 5 %"
 )
-_SIZES = "segments or hours; default: 5 %, at most 2000 segments"
+_SIZES = "segments or hours, exact; default: whole speakers, a goal of 5 %, at most 2000"
 _VERDICTS = "verdicts to choose from, separated by commas; ok must be one"
 _STRATEGIES = (
     "random, stratified, risk, speaker, recording, near, suspicious, or a column; disagreements"

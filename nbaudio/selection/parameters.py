@@ -55,6 +55,14 @@ class Parameters:
         size = self.dev if split == "dev" else self.test
         return Target(default, "segments") if size is None else parse_target(size, split)
 
+    def has_goal(self, split: str) -> bool:
+        """Return whether a split has no requested size, but a goal: it takes speakers whole.
+
+        A gold test has as many segments as are gold.
+        """
+        size = self.dev if split == "dev" else self.test
+        return size is None and not (self.gold and split == "test")
+
     def budget(self) -> Budget | None:
         """Return the budget of hours, or of bytes on disk, if any."""
         if self.hours is not None and self.disk is not None:

@@ -60,8 +60,8 @@ def requested_sizes(
 
     Args:
         workspace: the workspace, or its folder.
-        dev: number of segments, or hours such as ``"1.5h"``; 5 % of the usable segments, at most
-            2000, unless given.
+        dev: number of segments, or hours such as ``"1.5h"``; unless given, a goal of 5 % of the
+            usable segments, at most 2000, for which `select` holds speakers out whole.
         test: likewise.
 
     Raises:
@@ -75,12 +75,14 @@ def requested_sizes(
     sizes = {split: parameters.target(split, default=default) for split in HELD_OUT}
     # Beside the splits of an earlier version, sizes are what is left to fill.
     if not tables.table_path(workspace, tables.EARLIER_SPLITS).exists():
-        _check_train(usable, sizes)
+        _check_train(
+            usable, {split: size for split, size in sizes.items() if not parameters.has_goal(split)}
+        )
     return usable, sizes
 
 
 def _check_train(usable: Amount, sizes: Mapping[str, Target]) -> None:
-    """Raise InputError if dev and test take all usable segments, or all their hours."""
+    """Raise InputError if requested sizes take all usable segments, or all their hours."""
     for unit in ("segments", "micros"):
         of_unit = {split: size for split, size in sizes.items() if size.unit == unit}
         total = Target(sum(size.amount for size in of_unit.values()), unit)
@@ -89,5 +91,6 @@ def _check_train(usable: Amount, sizes: Mapping[str, Target]) -> None:
             listed = " and ".join(f"{split}: {size}" for split, size in sorted(of_unit.items()))
             raise InputError(
                 f"{listed}: nothing would be left for train, as {available} are usable; "
-                "request less, or leave dev and test out: then each gets 5 %"
+                "request less, or leave dev and test out: then speakers are held out whole, up to "
+                "a goal of 5 % for each"
             )

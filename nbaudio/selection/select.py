@@ -81,9 +81,11 @@ def select(  # noqa: PLR0914
             in turns.
         disk: the same as bytes on disk, such as ``"900GB"``, for 16 kHz mono FLAC; give one of the
             two.
-        dev: size of dev, a number of segments or hours such as ``"1.5h"``; by default 2000
-            segments, at most 5 % of those that the filters and the budget leave. Segments whose
-            split is given count; by default no others are added to them.
+        dev: exact size of dev, a number of segments or hours such as ``"1.5h"``; the rest of the
+            speakers that it cuts is left out. By default speakers are held out whole, the smallest
+            first, until they have 5 % of the segments that the filters and the budget leave, or
+            2000; who alone has three times as many is not held out. Segments whose split is given
+            count; by default no others are added to them.
         test: the same for test.
         group_by: columns, none of whose values may be in two splits; a sequence, or names separated
             by commas; empty for none. ``"auto"`` takes speaker_id and recording_id, or speaker_id

@@ -29,6 +29,7 @@ from nbaudio.selection.grouping import Grouping
 from nbaudio.selection.leakage import GROUPS, leakage
 from nbaudio.selection.parameters import HELD_OUT, Parameters
 from nbaudio.selection.size_budget import MICROSECONDS, PCM
+from nbaudio.selection.unfilled_goals import noun, unfilled_warnings
 from nbaudio.storage.urls import is_url
 
 _MUCH_REVIEWED = 0.1  # of train: warn
@@ -113,23 +114,16 @@ def select_report(  # noqa: PLR0914
                 else {}
             ),
         }
-    facts["parameters"] = {
-        name: value
-        for name, value in asdict(parameters).items()
-        if name not in ("clip_size", "where")
-    }
-    facts["parameters"] |= {"where": list(parameters.where)} if parameters.where else {}
-    facts["parameters"]["group_by"] = list(grouping.columns)
-    if parameters.splits is not None and not is_url(parameters.splits):
-        facts["parameters"]["splits"] = Path(parameters.splits).name  # the same from another folder
+    facts["parameters"] = _parameter_facts(parameters, grouping.columns)
     warnings = [
+        *_cut_warning(groups, parameters, grouping.columns, is_fixed=fixed.is_any),
         *_data_warnings(
             groups,
             parameters=parameters,
             preview=without_audio(recordings),
             columns=grouping.columns,
         ),
-        *_split_warnings(groups, parameters, taken, fixed),
+        *_split_warnings(groups, parameters, taken, fixed, grouping),
         *fixed_warnings,
         *_decision_warnings(chosen, parameters, by_hand),
         *grouping.warnings(),
@@ -141,6 +135,21 @@ def select_report(  # noqa: PLR0914
             "--splits source, without --dev and --test, keeps the source's splits"
         )
     return Report("select", facts, warnings=warnings)
+
+
+def _parameter_facts(parameters: Parameters, columns: Sequence[str]) -> dict[str, Any]:
+    """Return the parameters for the report, with the columns that the splits are grouped by."""
+    facts = {
+        name: value
+        for name, value in asdict(parameters).items()
+        if name not in ("clip_size", "where")
+    }
+    if parameters.where:
+        facts["where"] = list(parameters.where)
+    facts["group_by"] = list(columns)
+    if parameters.splits is not None and not is_url(parameters.splits):
+        facts["splits"] = Path(parameters.splits).name  # the same from another folder
+    return facts
 
 
 def _groups(
@@ -233,56 +242,105 @@ def _decision_warnings(
 
 
 def _split_warnings(
-    groups: pl.DataFrame, parameters: Parameters, taken: Mapping[str, int], fixed: FixedSplits
+    groups: pl.DataFrame,
+    parameters: Parameters,
+    taken: Mapping[str, int],
+    fixed: FixedSplits,
+    grouping: Grouping,
 ) -> Iterator[str]:
     """Warn of splits that are not as requested.
 
     They are empty, lost many segments to reviews, or have more fixed segments than requested.
     """
+    yield from _train_warnings(groups, parameters, taken)
+    yield from unfilled_warnings(grouping.unfilled, grouping.remedies)
+    explained = {goal.split for goal in grouping.unfilled}
+    splits = ordered_splits(groups["split"].unique())
+    has_train = not all(map(is_held_out, splits))
+    filled = {split_role(name) for name in splits} | explained
+    for split in HELD_OUT:
+        if has_train and split not in filled:
+            yield from _empty_warning(groups, split, parameters, taken, fixed)
+        if fixed.is_any:
+            yield from _fixed_warning(groups, split, parameters)
+            yield from _unfilled(groups, split, parameters)
+
+
+def _train_warnings(
+    groups: pl.DataFrame, parameters: Parameters, taken: Mapping[str, int]
+) -> Iterator[str]:
+    """Warn of a train split that is empty, or that lost many segments to reviews."""
     sizes: dict[str | None, int] = dict(
         groups.group_by("split").agg(pl.sum("segments")).iter_rows()
     )
     splits = ordered_splits(sizes)
-    out = reasons_of(_reasons(groups), parameters, taken)
-    held = "".join(f", {sizes[split]:,} in {split}" for split in splits if is_held_out(split))
+    held_out = "".join(f", {sizes[split]:,} in {split}" for split in splits if is_held_out(split))
     train = sum(sizes[split] for split in splits if not is_held_out(split))
     reviewed = sum(taken.values())
     if len(groups) and not train:
-        what = "train is empty" if held else "nothing is kept"
-        yield f"{what}; of {_number(groups):,} segments: {out or 'none is out'}{held}"
+        what = "train is empty" if held_out else "nothing is kept"
+        out = reasons_of(_reasons(groups), parameters, taken)
+        yield f"{what}; of {_number(groups):,} segments: {out or 'none is out'}{held_out}"
     elif reviewed >= _MUCH_REVIEWED * (train + reviewed):
         yield (
             f"{reviewed:,} of {train + reviewed:,} segments for train were given to reviewers "
             f"and stay out ({_listed(taken)})"
         )
-    fit = _number(groups.filter(pl.col("reason").is_null() | pl.col("reason").is_in(LATER_RULES)))
+
+
+def _empty_warning(
+    groups: pl.DataFrame,
+    split: str,
+    parameters: Parameters,
+    taken: Mapping[str, int],
+    fixed: FixedSplits,
+) -> Iterator[str]:
+    """Say why a split is empty, unless no segments were requested for it."""
+    target = parameters.target(split, default=1)
+    if not target.amount:
+        return
+    if getattr(parameters, split) is not None:
+        why = f"{target} hold none"
+    elif fixed.is_any:
+        why = "nothing is left for it beside the segments whose split is fixed"
+    else:
+        is_fit = pl.col("reason").is_null() | pl.col("reason").is_in(LATER_RULES)
+        fit = _number(groups.filter(is_fit))
+        why = f"5 % of the {fit:,} segments that pass the filters is less than one"
+    reasons = reasons_of(_reasons(groups), parameters, taken)
+    out = f" (out: {reasons})" if reasons else ""
+    yield f"{split} is empty: {why}{out}; set a size, such as --{split} 10"
+
+
+def _fixed_warning(groups: pl.DataFrame, split: str, parameters: Parameters) -> Iterator[str]:
+    """Warn of a split that has more fixed segments than were requested."""
     kept = groups.filter(pl.col("fixed") == pl.col("split"))
-    for split in HELD_OUT:
-        target = parameters.target(split, default=1)
-        if train and split not in {split_role(name) for name in splits} and target.amount:
-            by_default = getattr(parameters, split) is None
-            why = (
-                f"5 % of the {fit:,} segments that pass the filters is less than one"
-                if by_default
-                else f"{target} hold none"
-            )
-            if by_default and fixed.is_any:
-                why = "nothing is left for it beside the segments whose split is fixed"
-            yield (
-                f"{split} is empty: {why}{f' (out: {out})' if out else ''}; set a size, "
-                f"such as --{split} 10"
-            )
-        own = kept.filter(
-            pl.col("split").is_in([name for name in splits if split_role(name) == split])
-        )
-        target = parameters.target(split, default=_number(own))
-        have = target._replace(
-            amount=_number(own) if target.unit == "segments" else int(own["micros"].sum())
-        )
-        if have.amount > target.amount:
-            yield f"{split}: {target} requested, but {have} are fixed, and stay"
-        if fixed.is_any:
-            yield from _unfilled(groups, split, parameters)
+    names = [name for name in kept["split"].unique() if split_role(name) == split]
+    own = kept.filter(pl.col("split").is_in(names))
+    target = parameters.target(split, default=_number(own))
+    have = target._replace(
+        amount=_number(own) if target.unit == "segments" else int(own["micros"].sum())
+    )
+    if have.amount > target.amount:
+        yield f"{split}: {target} requested, but {have} are fixed, and stay"
+
+
+def _cut_warning(
+    groups: pl.DataFrame, parameters: Parameters, columns: Sequence[str], *, is_fixed: bool
+) -> Iterator[str]:
+    """Say what exact sizes of dev and test lose, unless a budget is filled all the same."""
+    sizes = [f"--{split}" for split in ("dev", "test") if getattr(parameters, split) is not None]
+    lost = _reasons(groups).get("beyond_split_size", 0)
+    if not sizes or not columns or not lost or (groups["reason"] == "over_budget").any():
+        return
+    kept = _number(groups.filter(pl.col("split").is_not_null()))
+    names = [noun(column) for column in columns]
+    whole = f"without {' and '.join(sizes)}, {' and '.join(names)} are held out whole; "
+    yield (
+        f"{lost:,} of {kept + lost:,} segments are lost to exact sizes (beyond_split_size): their "
+        f"{' or '.join(names)} are in dev or test, which are full; "
+        f"{'' if is_fixed else whole}larger sizes may lose less"
+    )
 
 
 def _unfilled(groups: pl.DataFrame, split: str, parameters: Parameters) -> Iterator[str]:

@@ -9,6 +9,7 @@ of values and segment ids, never the order of rows.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,9 +21,19 @@ from nbaudio.core.hashing import hash_column
 from nbaudio.core.row_values import RowHashes
 from nbaudio.core.tables import SPLITS
 from nbaudio.selection.size_budget import MICROSECONDS
+from nbaudio.selection.whole_groups import (
+    OPEN,
+    TRAIN,
+    Goals,
+    Units,
+    WholeSplits,
+    hold_out_groups,
+    hold_out_values,
+)
 
 Numbers = NDArray[Any]
 Flags = NDArray[np.bool_]
+HashOf = Callable[[Numbers, str], Numbers]  # of rows, with a salt
 
 _HOUR = 3600 * MICROSECONDS
 # Columns that are used internally, and those that `select` writes or that are unique to a segment.
@@ -37,9 +48,7 @@ _NO_KEYS = (
     frozenset(("segment_id", "start_sample", "end_sample", "split", "decision", "reason"))
     | _INTERNAL
 )
-_TRAIN = SPLITS.index("train")
-_OPEN = -1
-_CLOSED = -2
+_CLOSED = -2  # the split of a value that no segment here may have
 
 _NAMES = pl.Series("split", [*SPLITS, None], dtype=pl.Categorical)  # by number; the last for none
 
@@ -105,7 +114,7 @@ def usable_keys(segments: pl.DataFrame, group_by: Sequence[str]) -> list[str]:
     return [key for key in dict.fromkeys(group_by) if segments[key].null_count() < len(segments)]
 
 
-def assign_splits(  # noqa: PLR0914
+def assign_splits(
     segments: pl.DataFrame,
     *,
     keys: Sequence[str],
@@ -115,6 +124,7 @@ def assign_splits(  # noqa: PLR0914
     may_hold_out: pl.Series | None = None,
     preset: Mapping[str, Mapping[str, str]] | None = None,
     optional: Collection[str] = (),
+    whole: WholeSplits | None = None,
     hashes: RowHashes | None = None,
 ) -> pl.DataFrame:
     """Divide segments into splits, of which train gets the rest.
@@ -124,69 +134,120 @@ def assign_splits(  # noqa: PLR0914
     `segments` have `micros` (duration, whole microseconds); rows that are null in a key are not
     grouped by it. `gold` is whether each may be in test, `may_hold_out` in any held-out split.
     `preset` has by key the split of some values: one of `SPLITS`, or another text for a value that
-    no segment here may have. The targets of `optional` splits may be missed. `hashes` are those of
-    ids, by the column `row` and a salt, where the segments have no `segment_id`.
+    no segment here may have. The targets of `optional` splits may be missed. Those of `whole`
+    splits are goals in segments: values are held out whole, the smallest first, after the other
+    splits are filled, and as far as train keeps something. `hashes` are those of ids, by the column
+    `row` and a salt, where the segments have no `segment_id`.
+
+    Raise InputError if a target cannot be reached.
     """
-
-    def hash_of(places: Numbers, salt: str) -> Numbers:
-        if hashes is not None:
-            return hashes(segments["row"].gather(places), salt).to_numpy()
-        return hash_column(segments["segment_id"].gather(places), salt).to_numpy()
-
+    hash_of = partial(_hash_rows, segments, hashes)
     division = _Division(segments, keys, seed, preset or {}, hash_of)
     everywhere = np.ones(len(segments), dtype=np.bool_)
     eligible = everywhere if may_hold_out is None else may_hold_out.to_numpy()
-    allowed = dict.fromkeys(targets, eligible) | (
-        {} if gold is None else {"test": eligible & gold.to_numpy()}
+    is_gold = None if gold is None else gold.to_numpy()
+    allowed = dict.fromkeys(targets, eligible)
+    if is_gold is not None and "test" in allowed:
+        allowed["test"] = eligible & is_gold
+    whole = whole or WholeSplits()
+    exact = {name: (targets[name], allowed[name]) for name in targets if name not in whole.names}
+    sizes = _fill(
+        division, exact, optional, keys, is_fixed=bool(preset), is_gold=is_gold is not None
     )
-    filled = dict(targets)
-    for name, target in targets.items():
-        have = division.fill(SPLITS.index(name), target, allowed[name])
-        filled[name] = target._replace(amount=min(have, target.amount))
-        if have < target.amount and name not in optional:
-            grouping = f", where no {' and no '.join(keys)} may be in two splits," if keys else ""
-            beside = " beside those whose split is fixed" if preset else ""
-            remedy = "request less" + (" or group by fewer or other columns" if keys else "")
-            such = "segments that pass the filters" + (
-                " and are gold" if gold is not None and name == "test" else ""
-            )
-            raise InputError(
-                f"{name}: {target} requested{beside}, but of the {allowed[name].sum():,} "
-                f"{such}{grouping} "
-                f"{Target(have, target.unit)} are available: {remedy}"
-            )
-    division.improve(
-        {SPLITS.index(name): (target, allowed[name]) for name, target in filled.items()}, seed
-    )
+    division.improve(sizes, seed)
+    goals = {SPLITS.index(name): targets[name].amount for name in targets if name in whole.names}
+    for number, amount in division.hold_out_whole(goals, eligible, whole).items():
+        sizes[number] = Target(amount, "segments"), eligible
+    excess = _excess(division, sizes, seed, hash_of)
+    is_held_out = division.split_of_rows() > TRAIN
+    division.release(kept=is_held_out & ~excess.beyond & ~excess.unfit)
     split = division.split_of_rows()
-    beyond = ~everywhere
-    unfit = ~everywhere
-    for name, target in filled.items():
-        within = np.equal(split, SPLITS.index(name))
-        unfit |= within & ~allowed[name]
+    del division  # as large as what follows
+    return _with_reasons(split, excess, is_gold)
+
+
+def _fill(
+    division: "_Division",
+    wanted: Mapping[str, tuple[Target, Flags]],
+    optional: Collection[str],
+    keys: Sequence[str],
+    *,
+    is_fixed: bool,
+    is_gold: bool,
+) -> dict[int, tuple[Target, Flags]]:
+    """Fill splits of exact sizes with rows that are allowed in each.
+
+    Return by the number of the split what there is of its size, and the allowed rows. Raise
+    InputError if it is less than was wanted, unless the split is optional.
+    """
+    filled = {}
+    for name, (target, allowed) in wanted.items():
+        amount = division.fill(SPLITS.index(name), target, allowed)
+        have = target._replace(amount=min(amount, target.amount))
+        filled[SPLITS.index(name)] = have, allowed
+        if amount < target.amount and name not in optional:
+            beside = " beside those whose split is fixed" if is_fixed else ""
+            gold = " and are gold" if is_gold and name == "test" else ""
+            grouping = f", where no {' and no '.join(keys)} may be in two splits," if keys else ""
+            remedy = "request less" + (" or group by fewer or other columns" if keys else "")
+            raise InputError(
+                f"{name}: {target} requested{beside}, but of the {allowed.sum():,} segments that "
+                f"pass the filters{gold}{grouping} {have} are available: {remedy}"
+            )
+    return filled
+
+
+def _hash_rows(
+    segments: pl.DataFrame, hashes: RowHashes | None, places: Numbers, salt: str
+) -> Numbers:
+    """Return hashes of the ids of rows of `segments`."""
+    if hashes is not None:
+        return hashes(segments["row"].gather(places), salt).to_numpy()
+    return hash_column(segments["segment_id"].gather(places), salt).to_numpy()
+
+
+class _Excess(NamedTuple):
+    """Rows of held-out splits that are left out: `beyond` the size, or `unfit` for the split."""
+
+    beyond: Flags
+    unfit: Flags
+
+
+def _excess(
+    division: "_Division", sizes: Mapping[int, tuple[Target, Flags]], seed: int, hash_of: HashOf
+) -> _Excess:
+    """Return the rows that splits of these sizes leave out, of those that are in them."""
+    split = division.split_of_rows()
+    beyond = np.zeros(len(split), dtype=np.bool_)
+    unfit = np.zeros(len(split), dtype=np.bool_)
+    for number, (target, allowed) in sizes.items():
+        within = np.equal(split, number)
+        unfit |= within & ~allowed
         # Members beyond the target, in seeded order; a split that needs nothing more is full for
         # all.
-        rows = np.flatnonzero(within & allowed[name])
-        order = rows[np.argsort(hash_of(rows, f"{name} trim {seed}"), kind="stable")]
+        rows = np.flatnonzero(within & allowed)
+        order = rows[np.argsort(hash_of(rows, f"{SPLITS[number]} trim {seed}"), kind="stable")]
         beyond[order[np.cumsum(division.weights[target.unit][order]) > target.amount]] = True
         beyond |= within & (target.amount == 0)
-    division.release(kept=~beyond & ~unfit & (split > _TRAIN))
-    split = division.split_of_rows()
-    out = (split > _TRAIN) & (beyond | unfit)
-    no_gold = ~everywhere if gold is None else ~gold.to_numpy() & (split == SPLITS.index("test"))
-    reasons = {
-        "not_gold": out & no_gold,
-        "beyond_split_size": out & beyond,
-        "crosses_splits": out | (split < 0),
+    return _Excess(beyond, unfit)
+
+
+def _with_reasons(split: Numbers, excess: _Excess, is_gold: Flags | None) -> pl.DataFrame:
+    """Return the split of each row, and the reason of those that have none."""
+    is_out = (split > TRAIN) & (excess.beyond | excess.unfit)
+    reasons: dict[str, Numbers] = {
+        "beyond_split_size": is_out & excess.beyond,
+        "crosses_splits": is_out | (split < 0),
     }
-    split[out] = _OPEN
-    del division, beyond, unfit  # as large as what follows
+    if is_gold is not None:
+        is_test = split == SPLITS.index("test")
+        reasons = {"not_gold": is_out & is_test & ~is_gold} | reasons
     reason = np.full(len(split), len(reasons), dtype=np.uint8)
-    for number, hit in reversed([*enumerate(reasons.values())]):
-        reason[hit] = number
+    for number, is_such in reversed([*enumerate(reasons.values())]):
+        reason[is_such] = number
     names = pl.Series("reason", [*reasons, None], dtype=pl.Categorical)
-    split[split < 0] = len(SPLITS)
-    return pl.DataFrame([_NAMES.gather(pl.Series(split)), names.gather(pl.Series(reason))])
+    numbers = np.where(is_out | (split < 0), len(SPLITS), split)
+    return pl.DataFrame([_NAMES.gather(pl.Series(numbers)), names.gather(pl.Series(reason))])
 
 
 def _ranks(column: pl.Series) -> tuple[pl.Series, Numbers]:
@@ -221,12 +282,12 @@ class _Division:
         keys: Sequence[str],
         seed: int,
         preset: Mapping[str, Mapping[str, str]],
-        hash_of: Callable[[Numbers, str], Numbers],
+        hash_of: HashOf,
     ) -> None:
         from scipy.sparse import csgraph, csr_array  # takes 0.1 s to import
 
         known = {f"key {key}": values for key, values in preset.items()}
-        numbers = {None: _OPEN} | {name: number for number, name in enumerate(SPLITS)}
+        numbers = {None: OPEN} | {name: number for number, name in enumerate(SPLITS)}
         unit = np.zeros(len(segments), dtype=np.int32)
         codes = []
         hashes = []
@@ -249,7 +310,7 @@ class _Division:
             code[places] += len(split)
             codes.append(code)
             hashes.append(hash_of(places, f"row {seed}"))
-            split += [_OPEN] * len(places)
+            split += [OPEN] * len(places)
         self.unit_of_row = unit
         first = np.zeros(int(unit.max(initial=-1)) + 1, dtype=np.int64)
         first[unit[::-1]] = np.arange(len(unit) - 1, -1, -1)
@@ -268,7 +329,7 @@ class _Division:
             "micros": segments["micros"].to_numpy(),
         }
         self.split = np.array(split, dtype=np.int64)
-        self.preset = self.split != _OPEN
+        self.preset = self.split != OPEN
         # Values that share a unit, directly or through others, are in one group.
         self.group = csgraph.connected_components(self.members.T @ self.members, directed=False)[1]
         self.group_of_unit = self.group[self.members.indices[self.members.indptr[:-1]]]
@@ -285,8 +346,8 @@ class _Division:
         return self._split_of_units()[self.unit_of_row]
 
     def _split_of_units(self) -> Numbers:
-        split = np.where(self.split == _OPEN, _TRAIN, self.split)
-        found = np.full(len(self.size), _OPEN, dtype=np.int8)
+        split = np.where(self.split == OPEN, TRAIN, self.split)
+        found = np.full(len(self.size), OPEN, dtype=np.int8)
         for number in range(len(SPLITS)):
             found[self.members @ (split == number) == self.size] = number
         return found
@@ -319,7 +380,7 @@ class _Division:
     def release(self, *, kept: Flags) -> None:
         """Give the values of held-out splits that none of the `kept` rows has to train."""
         used = self.members.T @ self._by_unit(kept)
-        self.split[~self.preset & (self.split != _OPEN) & (used == 0)] = _TRAIN
+        self.split[~self.preset & (self.split != OPEN) & (used == 0)] = TRAIN
 
     def improve(self, wanted: Mapping[int, tuple[Target, Flags]], seed: int) -> None:
         """Free a part of the held-out splits and refill them, if less is lost.
@@ -330,7 +391,7 @@ class _Division:
         max_visits = self.visits + _MAX_VISITS
         fewest = self._lost(wanted)
         for trial in range(_MAX_TRIALS):
-            free = ~self.preset & (self.split != _OPEN)
+            free = ~self.preset & (self.split != OPEN)
             if (
                 fewest <= _TOLERATED_LOSS * len(self.unit_of_row)
                 or self.visits > max_visits
@@ -342,7 +403,7 @@ class _Division:
             self.shuffle = np.uint64(draw())
             order = list(wanted)[:: 1 if draw() % 2 else -1]
             held = np.flatnonzero(free if trial % 2 else free & (self.split == order[0]))
-            self.split[held[draw(len(held)) % np.uint64(3) == 0]] = _OPEN
+            self.split[held[draw(len(held)) % np.uint64(3) == 0]] = OPEN
             is_full = all(
                 self.fill(split, *wanted[split]) >= wanted[split][0].amount for split in order
             )
@@ -384,9 +445,52 @@ class _Division:
         # The last step may have added more than was missing; free the groups that are not needed.
         for group, spare in fitting.items():
             if have - spare >= target.amount:
-                self.split[self.group == group] = _OPEN
+                self.split[self.group == group] = OPEN
                 have -= spare
         return int(have)
+
+    def hold_out_whole(
+        self, goals: Mapping[int, int], allowed: Flags, whole: WholeSplits
+    ) -> dict[int, int]:
+        """Give whole open values to splits until these have so many allowed rows, or none fits.
+
+        Return the size of each split: the goal, or what it has now if it had less. Train keeps
+        something.
+        """
+        if not any(goals.values()):
+            return dict(goals)
+        units = Units(
+            self.members,
+            self.size,
+            self.rows,
+            self.rows if allowed.all() else self._by_unit(allowed),
+            self.group,
+            self._group_hash(),
+            self.value_hash,
+        )
+        before = {split: int(self._weight_within(split, units.allowed)) for split in goals}
+        is_in_train = self._split_of_units() == TRAIN
+        in_train = int(self.rows[is_in_train].sum()) + whole.fixed_train
+        needs = Goals(
+            goals,
+            before,
+            largest=whole.largest,
+            most_lost=whole.most_lost,
+            left_for_train=in_train,
+        )
+        self.split = hold_out_groups(units, self.split, needs)
+        if needs.missing:
+            self.split = hold_out_values(units, self.split, needs)
+        return {
+            split: goal if before[split] >= goal else int(self._weight_within(split, units.allowed))
+            for split, goal in goals.items()
+        }
+
+    def _group_hash(self) -> Numbers:
+        """Return the hash of each group, by its number."""
+        found = np.zeros(len(self.group), dtype=np.uint64)
+        np.add.at(found, self.group, self.value_hash)
+        return found
 
     def _weight_within(self, split: int, weight: Numbers) -> float:
         """Sum the weight of units that are whole in a split."""
@@ -398,9 +502,8 @@ class _Division:
         They are in seeded order, small ones first.
         """
         group_weight = np.bincount(self.group_of_unit, weight, minlength=len(self.group))
-        group_hash = np.zeros(len(self.group), dtype=np.uint64)
-        np.add.at(group_hash, self.group, self.value_hash)
-        whole = np.setdiff1d(np.flatnonzero(group_weight > 0), self.group[self.split != _OPEN])
+        group_hash = self._group_hash()
+        whole = np.setdiff1d(np.flatnonzero(group_weight > 0), self.group[self.split != OPEN])
         size_class = np.maximum(
             np.frexp(_MIN_GROUPS * group_weight[whole] / max(amount, 1.0))[1], 0
         )
@@ -420,7 +523,7 @@ class _Division:
         for its price.
         """
         self.visits += self.members.nnz
-        is_open = self.split == _OPEN
+        is_open = self.split == OPEN
         num_open = self.members @ is_open
         num_within = self.members @ (self.split == split)
         usable = (num_open > 0) & (num_open + num_within == self.size)

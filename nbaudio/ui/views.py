@@ -302,12 +302,12 @@ def split_sizes(
     test: int | str | None = None,
     splits: str | None = None,
 ) -> pl.DataFrame:
-    """Return the sizes that dev and test will have, and what is left for train, before filters.
+    """Return the sizes that dev and test are to have, and the rest for train, before filters.
 
     Args:
         workspace: the workspace, or its folder.
-        dev: number of segments, or hours such as ``"1.5h"``; 5 %, at most 2000 segments, unless
-            given.
+        dev: number of segments, or hours such as ``"1.5h"``; unless given, a goal of 5 %, at most
+            2000 segments, which whole speakers reach or exceed.
         test: likewise.
         splits: given splits, as `select` takes them. Sizes are then what is left to fill, and the
             table has no rows.
@@ -316,7 +316,7 @@ def split_sizes(
         `split` (train, dev, test), `segments` and `hours`; null if the size has the other unit.
 
     Raises:
-        InputError: a size is no size, or nothing would be left for train.
+        InputError: a size is no size, or those that are given leave nothing for train.
     """
     schema = {"split": pl.String, "segments": pl.Int64, "hours": pl.Float64}
     if splits is not None:
