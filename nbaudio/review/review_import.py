@@ -5,7 +5,7 @@ It imports the verdicts of returned review sheets, in any order and more than on
 
 import datetime as dt
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -76,19 +76,27 @@ class _Given:
             name: dict(zip(one.segment_ids, one.contents, strict=False))
             for name, one in records.items()
         }
-        # Of reviews that were taken back: the hashes in the keys of rows by name, and the name by
-        # segment id.
-        self.taken_back: defaultdict[str, set[str]] = defaultdict(set)
-        self.taken_back_ids: dict[str, str] = {}
-        for one in state.taken_back.values():
-            self.taken_back[one.name].update(one.row_hashes())
-            self.taken_back_ids |= dict.fromkeys(one.segment_ids, one.name)
+        self.taken_back = _hashes_by_name(state.taken_back.values())
+        self.taken_back_ids = _names_by_id(state.taken_back.values())
         # By content, of segments that have not changed since: transcripts, and the read-only
         # columns as shown.
         self.texts = dict(zip(contents, cells["transcript"], strict=True))
         self.shown = dict(zip(contents, shown, strict=True))
         # All as shown.
         self.transcripts = frozenset(normalize_cell(row["transcript"]) for row in shown)
+
+
+def _hashes_by_name(records: Iterable[ReviewRecord]) -> dict[str, set[str]]:
+    """Return by review the hashes in the keys of its rows."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for record in records:
+        found[record.name].update(record.row_hashes())
+    return found
+
+
+def _names_by_id(records: Iterable[ReviewRecord]) -> dict[str, str]:
+    """Return by segment the name of the last review that has it."""
+    return {segment_id: record.name for record in records for segment_id in record.segment_ids}
 
 
 @interruptible
