@@ -12,10 +12,12 @@ from hostile import MARKUP
 from test_containers import encoding_of
 
 import nbaudio
+from nbaudio import review
 from nbaudio.core.errors import InputError
 from nbaudio.corpus.card import CARD, card
 from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.corpus.materialize import materialize
+from nbaudio.review.state import ReviewState, Verdict, append_verdicts
 
 
 @pytest.fixture
@@ -127,6 +129,32 @@ def test_what_is_not_known_is_not_said(workspace, tmp_path):
     assert not {"license", "language", "pretty_name", "task_categories"} & set(header(text))
     assert "Not stated." in text
     assert "nobody has judged" in text
+
+
+def test_rounds_that_were_taken_back_are_counted(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "one.csv", n=1)
+    review.export(workspace, undo="one")
+    make(workspace, tmp_path / "a")
+    evidence = json.loads((tmp_path / "a/corpus.json").read_text())["evidence"]
+    assert evidence["selection"]["rounds_taken_back"] == 1
+    text = (tmp_path / "a" / CARD).read_text(encoding="utf8")
+    assert "nobody has judged a sample of it. Rounds of review taken back: 1." in text
+    review.export(workspace, out=tmp_path / "two.csv", n=1)
+    judge(workspace, "two")
+    make(workspace, tmp_path / "b")
+    text = (tmp_path / "b" / CARD).read_text(encoding="utf8")
+    assert "| rounds taken back | 1 |" in text
+
+
+def judge(workspace, name):
+    """Call all segments of a review right."""
+    record = ReviewState.load(workspace).records[name]
+    time = "2026-11-21T03:00:00Z"
+    rows = zip(record.segment_ids, record.contents, strict=True)
+    append_verdicts(
+        workspace,
+        [Verdict(key, content, "ok", "", None, "ana", time, name) for key, content in rows],
+    )
 
 
 def test_signals_of_what_ships_are_on_the_card_if_they_were_measured(workspace, tmp_path):
