@@ -284,14 +284,14 @@ def measure(
 def export_(
     workspace: common.Workspace,
     out: Annotated[
-        str,
+        str | None,
         Option(
             help=(
-                "sheet (.xlsx, .csv, .tsv) to write, with clips beside it, "
-                "or page for a browser (.html)"
+                "sheet (.xlsx, .csv, .tsv) to write, with clips beside it, or page for a browser "
+                "(.html); a folder if reviewers have formats"
             )
         ),
-    ],
+    ] = None,
     n: Annotated[
         int | None,
         Option(
@@ -304,7 +304,12 @@ def export_(
     ] = 0.8,
     seed: common.Seed = 42,
     reviewers: Annotated[
-        str, Option(metavar="ANA,BEN", parser=_names, help="write a sheet or page for each of them")
+        str,
+        Option(
+            metavar="ANA,BEN",
+            parser=_names,
+            help="write a sheet or page for each of them; with formats: ana=xlsx,ben=html",
+        ),
     ] = "",
     overlap: Annotated[int, Option(min=0, help="number of clips that all reviewers get")] = 0,
     verdicts: Annotated[str | None, Option(metavar="<str>", parser=_names, help=_VERDICTS)] = None,
@@ -318,10 +323,17 @@ def export_(
         bool | None,
         Option("--blind/--no-blind", help="hide hypothesis and similarity; default: blind"),
     ] = None,
+    undo: Annotated[
+        str | None,
+        Option(
+            metavar="ROUND",
+            help="take back a round of which nothing was judged, in place of a draw",
+        ),
+    ] = None,
 ) -> None:
     """Draw a sample for review into spreadsheets or pages with clips.
 
-    Drawn segments stay out of training.
+    Drawn segments stay out of training, unless the round is taken back (--undo).
     """
 
 
