@@ -16,6 +16,7 @@ import polars as pl
 from nbaudio.core import atomic, source_splits, tables
 from nbaudio.core.errors import ExistsError, InputError, get_by_name
 from nbaudio.core.report import Report, first_lines
+from nbaudio.core.tracebacks import interruptible
 from nbaudio.formats import kaldi, lhotse, nemo
 from nbaudio.formats.writers import Writer
 from nbaudio.storage.urls import is_url
@@ -40,6 +41,7 @@ _WRITTEN = (
 _MARK = ".nbaudio-export.json"  # in a folder that an export wrote and may replace
 
 
+@interruptible
 def export(  # noqa: PLR0914
     workspace: str | Path | Workspace, format: str, *, out: str | Path, paths: str = "absolute"
 ) -> Report:

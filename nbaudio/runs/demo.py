@@ -12,6 +12,7 @@ import polars as pl
 
 from nbaudio.core import bundled_files, conditions, name_matching
 from nbaudio.core.report import Report
+from nbaudio.core.tracebacks import interruptible
 from nbaudio.reading import open_corpus
 from nbaudio.runs.run import run
 from nbaudio.selection.leakage import SENTENCE, leakage
@@ -63,6 +64,7 @@ _MEANT = re.compile(
 )
 
 
+@interruptible
 def demo(*, out: str | Path | None = None) -> Report:
     """Run all steps on the bundled corpus, then show how each of its problems was caught.
 

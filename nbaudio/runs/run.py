@@ -10,6 +10,7 @@ from typing import Any
 
 from nbaudio.core.errors import NbaudioError
 from nbaudio.core.report import Report
+from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.versions import latest_version
 from nbaudio.runs.own_data import is_manifest, manifest_of_data
 from nbaudio.runs.parameters import defaults, list_notebooks, parameters, parse_only
@@ -20,6 +21,7 @@ from nbaudio.storage.urls import is_url
 _STEPS = ("ingest", "score", "review", "review_import", "select", "materialize", "verify")
 
 
+@interruptible
 def run(
     manifest: str | Path,
     *,

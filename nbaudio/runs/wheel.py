@@ -16,6 +16,7 @@ from pathlib import Path
 from nbaudio.core.atomic import atomic_write, write_bytes
 from nbaudio.core.bundled_files import FOLDERS, PACKAGE
 from nbaudio.core.report import Report
+from nbaudio.core.tracebacks import interruptible
 from nbaudio.core.version import __version__
 
 REQUIREMENTS = "requirements-worker.txt"
@@ -34,6 +35,7 @@ _NOT_FOR_WORKERS = {
     "pandas",
     "papermill",
     "pydub",
+    "python-calamine",
     "traitlets",
     "xlsxwriter",
 }
@@ -43,6 +45,7 @@ _LABEXTENSION = ("ui/widgets/labextension", "share/jupyter/labextensions/nbaudio
 _FACTS = ("METADATA", "WHEEL", "entry_points.txt", "licenses/LICENSE")
 
 
+@interruptible
 def wheel(*, out: str | Path = "dist") -> Report:
     """Write a wheel of the running nbaudio and ``requirements-worker.txt`` to a folder.
 

@@ -37,6 +37,7 @@ from nbaudio.selection.select_report import (
     select_report,
 )
 from nbaudio.selection.size_budget import PCM, measure_clip_size, over_budget
+from nbaudio.sources.audio_folder import check_audio_folders
 from nbaudio.storage.urls import redact_url
 from nbaudio.storage.workspace import Workspace, locks_workspace
 
@@ -135,9 +136,8 @@ def select(  # noqa: PLR0914
     if isinstance(splits, str | Path):
         given["splits"] = redact_url(str(splits))
     parameters = Parameters(**given)
-    if disk is not None and (root := workspace.audio) and not without_audio(recordings):
-        sample = _sample(recordings, segments, parameters)
-        parameters = replace(parameters, clip_size=measure_clip_size(sample, root) or PCM)
+    if disk is not None and not without_audio(recordings):
+        parameters = _with_clip_size(workspace, recordings, segments, parameters)
     state = ReviewState.load(workspace)
     judged = tables.has_id(state.verdicts["segment_id"])
     right = gold_ids(state, tables.read(workspace, JUDGED, where=judged)) if gold else set()
@@ -191,6 +191,24 @@ def _fixed(
     known = [table for table in (earlier, given.corpus) if table is not None]
     before = pl.concat(known, how="diagonal_relaxed") if known else None
     return fixed_splits(segments, given=given.split, earlier=before), given.notes
+
+
+def _with_clip_size(
+    workspace: Workspace,
+    recordings: pl.DataFrame,
+    segments: pl.LazyFrame,
+    parameters: Parameters,
+) -> Parameters:
+    """Return the parameters with the bytes that a second of some clips takes.
+
+    Raise InputError if their audio folder is not there.
+    """
+    root = workspace.audio
+    if root is None:
+        return parameters
+    sample = _sample(recordings, segments, parameters)
+    check_audio_folders(workspace, sample["recording_id"])
+    return replace(parameters, clip_size=measure_clip_size(sample, root) or PCM)
 
 
 def _sample(
