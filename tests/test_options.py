@@ -54,7 +54,7 @@ review export W --out sheets/one.xlsx --n 6 --strategy stratified --threshold 0.
 review export W --out two.csv --n 5
 review export W --out three --n 4 --reviewers ana=xlsx,ben=html --overlap 2 --json
 review export W --undo three {NETWORK}
-[judge] review import W two.csv --reviewer ana --adjudicator ana --json
+[judge] review import W two.csv --reviewer ana --adjudicator ana --map dobro=ok --json
 review correct-texts W --json
 review correct-bounds W --json
 evidence W --precision 0.9 --confidence 0.9 --json
@@ -126,7 +126,7 @@ def judge(folder: Path) -> None:
     with (folder / "two.csv").open("w", newline="", encoding="utf-8-sig") as file:
         sheet = csv.DictWriter(file, rows[0].keys())
         sheet.writeheader()
-        sheet.writerows({**row, "verdict": "ok"} for row in rows)
+        sheet.writerows({**row, "verdict": "dobro"} for row in rows)
 
 
 def list_gone(folder: Path) -> None:

@@ -378,7 +378,8 @@ DOORS = {
     **dict.fromkeys(
         ("apache_beam", "distributed", "joblib", "py4j", "pyspark", "ray"), frozenset({"engine"})
     ),
-    **dict.fromkeys(("openpyxl", "xlsxwriter"), frozenset({"review"})),
+    **dict.fromkeys(("openpyxl", "python_calamine"), frozenset({"formats"})),
+    "xlsxwriter": {"review"},
     "scipy": {"audio", "proof", "selection", "ui"},
     "ipywidgets": {"ui"},
     "google_crc32c": {"corpus"},

@@ -447,7 +447,9 @@ def test_segments_that_have_changed_since_keep_the_verdict_on_what_they_were(wor
     [
         ("gone.xlsx", None, "there is no such file"),
         ("a.xlsx", b"PK no workbook", "cannot be read as a workbook"),
-        ("a.pdf", b"x", "must end in .xlsx, .csv or .tsv"),
+        ("a.pdf", b"x", "must end in .xlsx, .ods, .csv or .tsv"),
+        ("a.xls", b"x", "a.xls: .xls files are not read: save it as .xlsx or .ods"),
+        ("a.ods", b"PK no workbook", "cannot be read as a workbook"),
         (
             "a.csv",
             "key,verdict\n\u010d,ok\n".encode("cp1250"),
@@ -467,24 +469,92 @@ def test_files_that_are_no_sheet(workspace, sheet, tmp_path, name, data, says): 
 
 def test_no_sheet_has_come_back_yet(workspace, tmp_path):
     (tmp_path / "returned").mkdir()
-    for sheets in (None, [], tmp_path / "returned"):
+    where = f"; {tmp_path / 'returned'} has no file that ends in .xlsx, .ods, .csv, .tsv or "
+    for sheets, place in (
+        (None, ""),
+        ([], ""),
+        (tmp_path / "returned", f"{where}-verdicts.json"),
+    ):
         report = review.import_(workspace, sheets)
         assert (report.facts["sheets"], report.facts["verdicts_in_all"]) == (0, 0)
-        assert report.warnings == ["no sheet has been returned yet"]
+        assert report.warnings == [f"no sheet has been returned yet{place}"]
 
 
 def test_a_folder_of_sheets_is_read_without_what_programs_leave_there(workspace, sheet, tmp_path):
     folder = tmp_path / "returned"
-    folder.mkdir()
-    for name in ("ana", "ben"):
-        fill_in(sheet, {"s0": "ok"}, to=folder / f"{name}.xlsx", reviewer=name)
-    for name in ("~$ana.xlsx", ".~lock.ben.xlsx#", ".ben.csv", "letter.txt"):
+    (folder / "from ben/later").mkdir(parents=True)
+    (folder / ".cache").mkdir()
+    fill_in(sheet, {"s0": "ok"}, to=folder / "ana.xlsx", reviewer="ana")
+    fill_in(sheet, {"s0": "ok"}, to=folder / "from ben/later/ben.xlsx", reviewer="ben")
+    for name in ("~$ana.xlsx", ".~lock.ben.xlsx#", ".ben.csv", ".cache/a.xlsx"):
         (folder / name).write_bytes(b"x")
     report = review.import_(workspace, folder)
     assert (report.facts["sheets"], report.facts["by_reviewer"]) == (
         2,
         said_by({"ana": 1, "ben": 1}),
     )
+    assert report.warnings == report.problems == []
+
+
+def test_every_other_file_of_a_folder_is_named_with_the_reason(workspace, sheet, tmp_path):
+    folder = tmp_path / "returned"
+    (folder / "clips").mkdir(parents=True)
+    (folder / "more").mkdir()
+    fill_in(sheet, {"s0": "ok"}, to=folder / "ana.xlsx", reviewer="ana")
+    (folder / "link").symlink_to(folder / "more")
+    (folder / "gone.xlsx").symlink_to(folder / "nowhere.xlsx")
+    for name in (
+        *("clips/a.wav", "clips/b.mp3", "round.pdf", "round.html", "round.json", "round.zip"),
+        *("more/x.numbers", "x.XLS", "letter"),
+    ):
+        (folder / name).write_bytes(b"x")
+    report = review.import_(workspace, folder)
+    assert report.problems == []
+    assert report.facts["new"] == 1
+    assert report.facts["audio_files"] == 2
+    assert dict(line.split(": not read: ", 1) for line in report.warnings) == {
+        "gone.xlsx": "not a regular file",
+        "letter": "not a sheet",
+        "link": "a link to a folder",
+        "more/x.numbers": ".numbers files are not read: save it as .xlsx or .ods",
+        "round.html": (
+            "a page does not hold its verdicts: open it, click 'save verdicts', "
+            "and import that file"
+        ),
+        "round.json": (
+            "its name does not end in -verdicts.json, as those of verdict files do; "
+            "if it is one, give its own name"
+        ),
+        "round.pdf": "not a sheet",
+        "round.zip": "an archive: unpack it",
+        "x.XLS": ".xls files are not read: save it as .xlsx or .ods",
+    }
+
+
+def test_a_sheet_of_a_folder_that_cannot_be_read_keeps_no_other_back(workspace, sheet, tmp_path):
+    folder = tmp_path / "returned"
+    folder.mkdir()
+    fill_in(sheet, {"s0": "ok"}, to=folder / "ana.xlsx", reviewer="ana")
+    (folder / "ben.xlsx").write_bytes(sheet.read_bytes()[:2000])
+    (folder / "prices.csv").write_text("item,price\nbread,2\n")
+    report = review.import_(workspace, folder)
+    assert held(workspace) == {"s0": "ok"}
+    damaged, other = report.problems
+    assert damaged.startswith(f"{folder / 'ben.xlsx'}: cannot be read as a workbook (")
+    assert damaged.endswith("): not imported")
+    assert other == (
+        f"{folder / 'prices.csv'}: no review sheet: no table in it has a column 'verdict' and one "
+        "'key' or 'segment_id': not imported"
+    )
+
+
+def test_a_folder_whose_only_sheet_is_damaged_has_a_problem(workspace, tmp_path):
+    (tmp_path / "returned").mkdir()
+    (tmp_path / "returned/ana.ods").write_bytes(b"x")
+    report = review.import_(workspace, tmp_path / "returned")
+    [line] = report.problems
+    assert "ana.ods: cannot be read as a workbook" in line
+    assert report.warnings == []
 
 
 # --- who said it, and who said it last
@@ -1063,8 +1133,8 @@ def test_a_second_verdict_is_joined_in_the_order_of_the_list(workspace, sheet, c
             "verdict 'cut off, unsure': 'unsure' cannot stand beside another verdict",
         ),
         (
-            {"verdict": "noise", "second verdict": "loud"},
-            "verdict 'noise; loud' is not one of ok, wrong words",
+            {"verdict": "noise/ok", "second verdict": "noise"},
+            "verdict 'ok, noise': 'ok' cannot stand beside another verdict",
         ),
         (
             {"second verdict": "ok", "verdict": "unsure"},
@@ -1077,6 +1147,89 @@ def test_a_second_verdict_beside_ok_or_unsure_is_one_problem(workspace, sheet, c
     [line] = review.import_(workspace, sheet, reviewer="ana").problems
     assert f", s0: {problem}" in line
     assert held(workspace) == {"s1": "ok"}
+
+
+def test_rows_with_an_unknown_word_are_one_problem_with_the_nearest_verdict(
+    workspace, sheet, tmp_path
+):
+    fill_in(sheet, {"s0": "Dobro", "s1": "noise; Dobro", "s2": "nois", "s3": "cut off"})
+    other = fill_in(sheet, {"s3": "DOBRO"}, to=tmp_path / "b.xlsx", reviewer="ben")
+    places = {}
+    for path in (sheet, other):
+        table = openpyxl.load_workbook(path)["review"]
+        column = columns_of(table)["segment_id"]
+        places |= {(path, table.cell(row, column).value): row for row in range(2, 6)}
+    report = review.import_(workspace, [sheet, other])
+    words = ", ".join(review.VERDICTS)
+    rows = sorted(str(places[sheet, name]) for name in ("s0", "s1"))
+    again = sorted(str(places[other, name]) for name in ("s0", "s1", "s3"))
+    assert report.problems == [
+        (
+            f"verdict 'Dobro' is not one of {words}: 5 rows are not imported "
+            f"(sheet.xlsx row {', '.join(rows)}, b.xlsx row {', '.join(again)}); "
+            "--map Dobro=VERDICT takes it"
+        ),
+        (
+            f"verdict 'nois' is not one of {words}: 2 rows are not imported "
+            f"(sheet.xlsx row {places[sheet, 's2']}, b.xlsx row {places[other, 's2']}); "
+            "does it mean 'noise'? --map nois=noise takes it"
+        ),
+    ]
+    assert held(workspace) == {"s3": "cut off"}
+
+
+def test_many_rows_with_an_unknown_word_are_counted(tmp_path):
+    workspace = make_workspace(tmp_path / "w", [f"riječ {number}" for number in range(9)])
+    review.export(workspace, out=tmp_path / "s.xlsx", n=9)
+    fill_in(tmp_path / "s.xlsx", dict.fromkeys((f"s{number}" for number in range(9)), "wrong word"))
+    [line] = review.import_(workspace, tmp_path / "s.xlsx", reviewer="ana").problems
+    assert "9 rows are not imported (s.xlsx row 2, 3, 4, 5, 6, ...)" in line
+    assert "does it mean 'wrong words'? --map 'wrong word=wrong words' takes it" in line
+
+
+def test_a_word_can_stand_for_a_verdict(workspace, sheet):
+    fill_in(sheet, {"s0": "dobro", "s1": "šum, Cut off", "s2": "ŠUM", "s3": "ok"})
+    meanings = {"Dobro": "OK", "šum": "noise", "loše": "wrong words"}
+    report = review.import_(workspace, sheet, reviewer="ana", verdict_map=meanings)
+    assert report.problems == []
+    assert held(workspace) == {"s0": "ok", "s1": "cut off, noise", "s2": "noise", "s3": "ok"}
+    assert report.facts["mapped"] == [
+        {"word": "dobro", "verdict": "ok", "rows": 1},
+        {"word": "šum", "verdict": "noise", "rows": 2},
+    ]
+    assert report.warnings == ["no row has the word 'loše', which stands for 'wrong words'"]
+    assert review.import_(workspace, sheet, reviewer="ana", verdict_map=meanings).facts[
+        "known_already"
+    ] == (4)
+
+
+def test_a_word_that_a_review_lists_keeps_its_meaning_there(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "a.xlsx", n=2, verdicts=["ok", "loud", "noise"])
+    review.export(workspace, out=tmp_path / "b.xlsx", n=2, verdicts=["ok", "noise"])
+    for name in "ab":
+        fill_in(tmp_path / f"{name}.xlsx", dict.fromkeys(("s0", "s1", "s2", "s3"), "loud"))
+    sheets = [tmp_path / "a.xlsx", tmp_path / "b.xlsx"]
+    report = review.import_(workspace, sheets, reviewer="ana", verdict_map={"loud": "noise"})
+    assert report.problems == []
+    by_review = review.verdicts(workspace).group_by("review").agg(pl.col("verdict").unique())
+    assert dict(by_review.iter_rows()) == {"a": ["loud"], "b": ["noise"]}
+
+
+@pytest.mark.parametrize(
+    ("meanings", "says"),
+    [
+        ({"dobro": "fine"}, "map dobro=fine: 'fine' is no verdict of a review; they are cut off, "),
+        ({"noise": "ok"}, "map noise=ok: 'noise' is a verdict itself, with its own meaning"),
+        ({" ": "ok"}, "map  =ok: a word or phrase is needed, without commas"),
+        ({"a, b": "ok"}, "map a, b=ok: a word or phrase is needed, without commas"),
+        ({"a": "ok", "A": "noise"}, "map A=noise: 'a' stands for 'ok' already"),
+    ],
+)
+def test_a_word_that_cannot_stand_for_a_verdict_is_one_error(workspace, sheet, meanings, says):
+    fill_in(sheet, {"s0": "ok"})
+    with pytest.raises(InputError, match=says):
+        review.import_(workspace, sheet, verdict_map=meanings)
+    assert held(workspace) == {}
 
 
 def test_a_word_of_the_list_with_a_slash_is_one_word(workspace, tmp_path):

@@ -342,7 +342,9 @@ def import_(
     workspace: common.Workspace,
     sheets: Annotated[
         list[str],
-        Argument(metavar="SHEET...", help=".xlsx, .csv, .tsv; .json of pages; or folders of them"),
+        Argument(
+            metavar="SHEET...", help=".xlsx, .ods, .csv, .tsv; .json of pages; or folders of them"
+        ),
     ],
     reviewer: Annotated[
         str | None, Option(help="name of the reviewer; default: the name in each sheet")
@@ -350,11 +352,24 @@ def import_(
     adjudicator: Annotated[
         str | None, Option(help="reviewer who has the last word where others disagree")
     ] = None,
-) -> None:
+    verdict_map: Annotated[
+        list[str] | None,
+        Option("--map", metavar="WORD=VERDICT", help="a word for a verdict: dobro=ok; repeat"),
+    ] = None,
+) -> common.Options:
     """Import verdicts and corrected texts from sheets and pages.
 
     List unusable rows and report annotator agreement.
     """
+    from nbaudio.runs.parameters import split_settings
+
+    return {
+        "workspace": workspace,
+        "sheets": sheets,
+        "reviewer": reviewer,
+        "adjudicator": adjudicator,
+        "verdict_map": split_settings(verdict_map or [], what="--map", example="dobro=ok"),
+    }
 
 
 @common.command("review correct-bounds W", group=review_app)

@@ -176,10 +176,14 @@ def check_workbook(path: Path) -> None:
             spans, cells = zip(*(_span(book, member) for member in sheets), (0, 0), strict=True)
     except (zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError, zlib.error):
         return
-    if max(spans) > max(_FREE_CELLS, _CELLS_A_CELL * sum(cells)):
+    check_span(path, max(spans), sum(cells))
+
+
+def check_span(path: Path, spanned: int, held: int) -> None:
+    """Raise InputError for a workbook of which a sheet spans many more cells than it holds."""
+    if spanned > max(_FREE_CELLS, _CELLS_A_CELL * held):
         raise InputError(
-            f"{path}: a sheet spans {max(spans):,} cells, all of them hold "
-            f"{sum(cells):,}: a bomb, not read"
+            f"{path}: a sheet spans {spanned:,} cells, all of them hold {held:,}: a bomb, not read"
         )
 
 

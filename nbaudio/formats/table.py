@@ -1,14 +1,16 @@
-"""Read tables in any file format: CSV, TSV, JSON lines, Parquet or Excel.
+"""Read tables in any file format: CSV, TSV, JSON lines, Parquet, or sheets of workbooks.
 
 Options say which column is which.
 """
 
 import csv
+import re
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +24,7 @@ from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.rows import Rows, with_starts
 from nbaudio.core.tables import RECORDINGS, SEGMENTS
 from nbaudio.core.times import add_seconds, seconds_of_milliseconds
+from nbaudio.formats import workbooks
 from nbaudio.formats.base import (
     BATCH_ROWS,
     PROBLEMS,
@@ -34,6 +37,7 @@ from nbaudio.formats.base import (
 from nbaudio.formats.source_columns import batches, choose, schema_of
 from nbaudio.formats.source_files import Layout, SourceFiles, list_words
 from nbaudio.formats.table_columns import TableColumns, choose_columns
+from nbaudio.formats.workbooks import Workbook, open_workbook
 
 _OURS = frozenset(
     (
@@ -53,7 +57,9 @@ _NOT_COLUMNS = ("source", "separator", "quotes", "sheet")  # parameters of `read
 _YES_NO = {"yes": True, "no": False, None: None}
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _JSON_LINES = (".jsonl", ".ndjson")
-ENDINGS = (*_SEPARATORS, *_JSON_LINES, ".parquet", ".xlsx")
+ENDINGS = (*_SEPARATORS, *_JSON_LINES, ".parquet", *workbooks.ENDINGS)
+# What spreadsheets show in place of a value that they cannot compute.
+_ERROR = re.compile(r"#(?:N/A|REF!|VALUE!|NAME\?|DIV/0!|NUM!|NULL!)|Err:\d{3}")
 
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -95,7 +101,7 @@ def _header(files: SourceFiles, name: str) -> tuple[list[str], str | None]:
     try:
         if ending == ".parquet":
             return list(schema_of(files.path(name)).names), None
-        return list(_sheet(files.path(name), None).columns), None
+        return _sheet_header(files.path(name)), None
     except (OSError, ValueError, InputError, pa.ArrowException):
         return [], None
 
@@ -103,13 +109,14 @@ def _header(files: SourceFiles, name: str) -> tuple[list[str], str | None]:
 class Cells(NamedTuple):
     """A table as it was read.
 
-    `lines` has the line of each row (from 1; the row where a format has no lines), and `problems`
-    what could not be read.
+    `lines` has the line of each row (from 1; the row where a format has no lines), `problems` what
+    could not be read, and `notes` what is not read, such as further sheets of a workbook.
     """
 
     rows: Rows
     lines: Sequence[int]
     problems: list[Problem]
+    notes: Sequence[str] = ()
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -150,27 +157,31 @@ def read(
         sheet=sheet,
     )
     found = choose_columns(source, cells.rows, chosen)
-    name_column = found.columns["name"]
-    transcripts = partial(_transcripts, source, found)
     nameless: list[Problem] = []
-
-    def named() -> Iterator[pl.DataFrame]:
-        for row, batch in with_starts(map(transcripts, cells.rows.batches())):
-            has_name = batch["name"].is_not_null()
-            nameless.extend(
-                Problem(source.name, cells.lines[row + place], f"{name_column} is empty")
-                for place in (~has_name).arg_true()
-            )
-            yield batch.filter(has_name)
-
-    rows = Rows.collect(named())
+    rows = Rows.collect(_named_rows(source, cells, found, nameless))
     if not any(len(batch) for batch in rows.batches(["name"])):
-        raise InputError(f"{source}: the column {name_column!r} is empty")
+        raise InputError(f"{source}: the column {found.columns['name']!r} is empty")
     problems = pl.DataFrame(sorted([*cells.problems, *nameless]), schema=PROBLEMS, orient="row")
     rows = replace(rows, schema=pl.Schema({**TRANSCRIPTS, **rows.schema}))
+    notes = [*cells.notes, *found.notes]
     return with_audio_root(
-        Transcripts(rows, problems, columns=found.columns, notes=found.notes), source.parent
+        Transcripts(rows, problems, columns=found.columns, notes=notes), source.parent
     )
+
+
+def _named_rows(
+    source: Path, cells: Cells, found: TableColumns, nameless: list[Problem]
+) -> Iterator[pl.DataFrame]:
+    """Yield the rows that name a recording, as those of `Transcripts`; add others to `nameless`."""
+    name_column = found.columns["name"]
+    transcripts = partial(_transcripts, source, found)
+    for row, batch in with_starts(map(transcripts, cells.rows.batches())):
+        has_name = batch["name"].is_not_null()
+        nameless.extend(
+            Problem(source.name, cells.lines[row + place], f"{name_column} is empty")
+            for place in (~has_name).arg_true()
+        )
+        yield batch.filter(has_name)
 
 
 def _transcripts(source: Path, found: TableColumns, frame: pl.DataFrame) -> pl.DataFrame:
@@ -265,16 +276,14 @@ def read_cells(
             cells = _joined(_separated(source, separator or _SEPARATORS[ending], quotes=quoted))
         elif ending in _JSON_LINES:
             cells = _joined(_json_lines(source))
-        elif ending in (".parquet", ".xlsx"):
-            frames, first = (
-                (_parquet(source), 1)
-                if ending == ".parquet"
-                else (iter([_sheet(source, sheet)]), 2)
-            )
-            rows = Rows.collect(frames)
-            cells = Cells(rows, range(first, first + rows.height), [])
+        elif ending == ".parquet":
+            rows = Rows.collect(_parquet(source))
+            cells = Cells(rows, range(1, 1 + rows.height), [])
+        elif ending in workbooks.ENDINGS:
+            cells = _sheet(source, ending, sheet)
         else:
-            raise InputError(f"{source}: expected a file that ends in one of {', '.join(ENDINGS)}")
+            expected = f"expected a file that ends in one of {', '.join(ENDINGS)}"
+            raise InputError(f"{source}: {workbooks.other_format(source) or expected}")
     except (OSError, ValueError, csv.Error, pa.ArrowException, pl.exceptions.PolarsError) as error:
         raise InputError(f"{source}: cannot be read as a table ({one_line(error)})") from error
     if not cells.lines:
@@ -384,12 +393,89 @@ def _parquet(source: Path) -> Iterator[pl.DataFrame]:
         yield pl.DataFrame(schema_of(source).empty_table())
 
 
-def _sheet(source: Path, sheet: str | None) -> pl.DataFrame:
-    """Read a sheet; Excel stores binary floats, and polars writes the shortest decimal of each."""
-    input_guards.check_workbook(source)
-    try:
-        return pl.read_excel(source, sheet_name=sheet, engine="openpyxl", infer_schema_length=0)
-    except Exception as error:
-        # A broken archive raises whatever zipfile, zlib, the XML parser and openpyxl happen to
-        # raise.
-        raise ValueError(f"{type(error).__name__}: {one_line(error)}") from error
+def _sheet(source: Path, ending: str, chosen: str | None) -> Cells:
+    """Read a sheet of a workbook; the first row that is not blank has the names of the columns."""
+    errors = Counter[str]()
+    with open_workbook(source, ending=ending) as book:
+        name = _chosen_sheet(book, chosen)
+        cells = _joined(_sheet_rows(source, book.sheets[name].rows(), errors))
+        notes = [*_notes_on_errors(source, errors), *_notes_on_other_sheets(source, book, name)]
+    return cells._replace(notes=notes)
+
+
+def _sheet_header(source: Path) -> list[str]:
+    """Return the names of the columns of a workbook's first sheet."""
+    with open_workbook(source) as book:
+        _, names = _header_of(book.sheets[_chosen_sheet(book, None)].rows())
+    return names
+
+
+def _chosen_sheet(book: Workbook, chosen: str | None) -> str:
+    """Return the name of the sheet to read: the first one that is not hidden, unless chosen."""
+    if chosen is not None and chosen not in book.sheets:
+        raise ValueError(f"there is no sheet {chosen!r}; it has {', '.join(book.sheets)}")
+    visible = [name for name, sheet in book.sheets.items() if not sheet.is_hidden]
+    names = visible or list(book.sheets)
+    if not names:
+        raise ValueError("it has no sheet")
+    return names[0] if chosen is None else chosen
+
+
+def _header_of(rows: Iterator[list[str]]) -> tuple[int, list[str]]:
+    """Return the number of the first row that is not blank, from 1, and its cells."""
+    for number, row in enumerate(rows, start=1):
+        if "".join(row).strip():
+            return number, row
+    return 1, []
+
+
+def _sheet_rows(source: Path, rows: Iterator[list[str]], errors: Counter[str]) -> Iterator[_Row]:
+    """Yield the rows of a sheet below its header that are not blank, and count errors in cells."""
+    first, names = _header_of(rows)
+    if twice := [name for name, count in Counter(filter(None, names)).items() if count > 1]:
+        raise InputError(f"{source}: several columns are called {twice[0]!r}")
+    for number, row in enumerate(rows, start=first + 1):
+        if not "".join(row).strip():
+            continue
+        errors.update(cell for cell in row if _ERROR.fullmatch(cell))
+        yield (
+            number,
+            {
+                name or _unnamed(column): cell or None
+                for column, (name, cell) in enumerate(zip_longest(names, row, fillvalue=""))
+                if name or cell
+            },
+        )
+
+
+def _unnamed(column: int) -> str:
+    """Return a name for a column without one, by its number from 0: ``column A`` is the first."""
+    letters = ""
+    number = column + 1
+    while number:
+        number, letter = divmod(number - 1, 26)
+        letters = chr(ord("A") + letter) + letters
+    return f"column {letters}"
+
+
+def _notes_on_errors(source: Path, errors: Counter[str]) -> Iterator[str]:
+    if errors:
+        first = next(iter(errors))
+        yield (
+            f"{source.name}: cells that hold an error, such as {first}, are read as that text: "
+            f"{errors.total():,}"
+        )
+
+
+def _notes_on_other_sheets(source: Path, book: Workbook, name: str) -> Iterator[str]:
+    """Yield a line that names the sheets with content that are not read, with their rows."""
+    counts = {
+        other: sum(1 for row in sheet.rows() if "".join(row).strip())
+        for other, sheet in book.sheets.items()
+        if other != name
+    }
+    if others := [f"{other!r} ({count:,} rows)" for other, count in counts.items() if count]:
+        yield (
+            f"{source.name}: only its sheet {name!r} is read, not {list_words(others)}; "
+            "ingest table reads another one by --option sheet=NAME"
+        )

@@ -5,7 +5,7 @@ It imports the verdicts of returned review sheets, in any order and more than on
 
 import datetime as dt
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from typing import Any
 import polars as pl
 
 from nbaudio.core import tables
-from nbaudio.core.dataframes import Frame
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tracebacks import interruptible
@@ -27,8 +26,9 @@ from nbaudio.review.cell_escaping import (
     unescape_formula,
 )
 from nbaudio.review.corrections import correct_texts, uncorrected
+from nbaudio.review.returned_files import Returned, read_returned
 from nbaudio.review.risk import describe, refresh
-from nbaudio.review.sheet_reader import Row, Sheet, read_sheet, read_table, sheets_in
+from nbaudio.review.sheet_reader import Row, Sheet
 from nbaudio.review.sheet_writer import NO_HYPOTHESIS
 from nbaudio.review.state import (
     OK,
@@ -38,8 +38,8 @@ from nbaudio.review.state import (
     Verdict,
     append_verdicts,
     content_hashes,
-    read_verdict,
 )
+from nbaudio.review.verdict_words import RowPlace, VerdictWords, check_meanings
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.normalization import nfc
 
@@ -102,17 +102,18 @@ def _names_by_id(records: Iterable[ReviewRecord]) -> dict[str, str]:
 @interruptible
 def import_(
     workspace: Workspace | str | Path,
-    sheets: str | Path | Frame | Sequence[str | Path | Frame] | None,
+    sheets: Returned,
     *,
     reviewer: str | None = None,
     adjudicator: str | None = None,
+    verdict_map: Mapping[str, str] | None = None,
 ) -> Report:
     """Import verdicts, comments and corrected texts from review sheets and verdict files.
 
     Verdict files are those of review pages. Returned sheets may be sorted, filtered, renamed, moved
-    and saved by other programs, as .xlsx, .csv or .tsv. Verdicts are appended to the workspace's
-    log; corrected texts are applied to the segments table (see `correct_texts`). Importing a sheet
-    again changes nothing; a later state of it adds what is new.
+    and saved by other programs, as .xlsx, .ods, .csv or .tsv. Verdicts are appended to the
+    workspace's log; corrected texts are applied to the segments table (see `correct_texts`).
+    Importing a sheet again changes nothing; a later state of it adds what is new.
 
     Args:
         workspace: the workspace or its folder.
@@ -120,39 +121,31 @@ def import_(
             polars; None if there is none yet.
         reviewer: who filled them in; by default the name in each row or sheet.
         adjudicator: the reviewer who has the last word where others disagree, from now on.
+        verdict_map: verdicts by other words that stand for them, such as ``{"dobro": "ok"}``, in
+            any case. The verdict is logged; `mapped` in the report counts the rows.
 
     Returns:
         Counts of rows and verdicts, and the annotator agreement. Its problems are rows that were
         not imported: unknown ids and words, contradictions, changed columns, sheets of another
-        corpus; its warnings are about rows that were taken. All of them are in
-        ``W/reports/review_import.json``.
+        corpus, sheets in folders that cannot be read; its warnings are about rows that were taken,
+        and name the other files of folders. All of them are in ``W/reports/review_import.json``.
 
     Raises:
-        InputError: a file cannot be read or is no review sheet, or the reviewer's name is blank;
-            then nothing is imported.
+        InputError: a file that is given by its own name cannot be read or is no review sheet, a
+            name is blank, or a word of the map is a verdict itself or stands for none; then
+            nothing is imported.
     """
     state = ReviewState.load(workspace)
     for option, name in (("reviewer", reviewer), ("adjudicator", adjudicator)):
         if name is not None and (not name.strip() or len(name.splitlines()) > 1):
             raise InputError(f"{option}: a name is needed, in one line")
-    named: Any = [] if sheets is None else sheets
-    named = named if isinstance(named, Sequence) and not isinstance(named, str) else [named]
-    places = [Path(one) for one in named if isinstance(one, str | Path)]
-    paths = [path for one in places for path in (sheets_in(one) if one.is_dir() else [one])]
     given = _Given(state)
-    came = sorted(map(read_sheet, paths), key=lambda sheet: (sheet.saved, sheet.path))
-    came += [read_table(table) for table in named if not isinstance(table, str | Path)]
+    lists = [record.verdicts for record in given.records.values()]
+    words = VerdictWords(check_meanings(verdict_map or {}, lists))
+    returned = read_returned(sheets)
     # Warnings: imported, but to be checked; problems: not imported.
-    found = Report("review import", Counter())
-    verdicts = (Verdict(**row) for row in state.verdicts.iter_rows(named=True))
-    held = {(said.reviewer, said.segment_id, said.content): said for said in verdicts}
-    new: list[Verdict] = []
-    for sheet in came:
-        for said in _verdicts_of(sheet, given, found, reviewer=reviewer):
-            about = (said.reviewer, said.segment_id, said.content)
-            if _is_news(said, held.get(about), sheet, found):
-                new.append(said)
-                held[about] = said
+    found = Report("review import", Counter(), [*returned.not_read], [*returned.damaged])
+    new = _new_verdicts(state, returned.sheets, given, words, found, reviewer=reviewer)
     if new:
         append_verdicts(state.workspace, new)
         state = ReviewState(state.workspace)
@@ -165,7 +158,10 @@ def import_(
         found.warnings.append(
             f"{changed:,} texts of segments have changed: run select and materialize again"
         )
-    report = _report(state, came, new, found, corrected=texts.facts["corrected_texts"])
+    report = _report(state, returned.sheets, new, found, corrected=texts.facts["corrected_texts"])
+    report.facts.update(words.facts())
+    if returned.audio_files:
+        report.facts["audio_files"] = returned.audio_files
     report.facts["risk"] = describe(refresh(state))
     state.workspace.save_report(_STEP, report.to_dict())
     rest = f"reports/{_STEP}.json"
@@ -175,6 +171,30 @@ def import_(
         first_lines(report.warnings, rest),
         first_lines(report.problems, rest),
     )
+
+
+def _new_verdicts(
+    state: ReviewState,
+    sheets: Sequence[Sheet],
+    given: _Given,
+    words: VerdictWords,
+    found: Report,
+    *,
+    reviewer: str | None,
+) -> list[Verdict]:
+    """Return the verdicts of sheets that go into the log, in order."""
+    verdicts = (Verdict(**row) for row in state.verdicts.iter_rows(named=True))
+    held = {(said.reviewer, said.segment_id, said.content): said for said in verdicts}
+    new: list[Verdict] = []
+    for sheet in sheets:
+        for said in _verdicts_of(sheet, given, words, found, reviewer=reviewer):
+            about = (said.reviewer, said.segment_id, said.content)
+            if _is_news(said, held.get(about), sheet, found):
+                new.append(said)
+                held[about] = said
+    found.problems.extend(words.problems())
+    found.warnings.extend(words.warnings())
+    return new
 
 
 def _is_news(said: Verdict, held: Verdict | None, sheet: Sheet, found: Report) -> bool:
@@ -206,7 +226,7 @@ def _is_news(said: Verdict, held: Verdict | None, sheet: Sheet, found: Report) -
 
 
 def _verdicts_of(
-    sheet: Sheet, given: _Given, found: Report, *, reviewer: str | None
+    sheet: Sheet, given: _Given, words: VerdictWords, found: Report, *, reviewer: str | None
 ) -> list[Verdict]:
     """Return the verdicts of a sheet that can be taken, one per segment, in row order."""
     # The summary names the reviewer, unless the sheet has rows of several reviewers.
@@ -216,8 +236,12 @@ def _verdicts_of(
     for row, record, segment_id, listed in _matched(sheet, given, found):
         where = f"{sheet.path.name} row {row.number}, {segment_id}"
         content = given.by_id[record.name][segment_id]
+        place = RowPlace(sheet.path.name, row.number)
         try:
-            cells = _read(row, content, record.verdicts, given, found, where=where)
+            verdict = words.read(_verdict_cells(row), record.verdicts, place)
+            cells = (
+                None if verdict is None else _read(row, content, verdict, given, found, where=where)
+            )
         except InputError as error:
             found.problems.append(f"{where}: {error}: not imported")
             continue
@@ -226,22 +250,32 @@ def _verdicts_of(
         time = (row.time or sheet.saved).isoformat().replace("+00:00", "Z")
         name = (reviewer or row["reviewer"]).strip() or default or listed or _UNNAMED
         name = {known.casefold(): known for known in record.reviewers}.get(name.casefold(), name)
-        verdict = Verdict(segment_id, content, *cells, name, time, record.name, record.blind)
-        key = (verdict.reviewer, verdict.segment_id)
-        if said.setdefault(key, verdict) != verdict:
+        row_said = Verdict(segment_id, content, *cells, name, time, record.name, record.blind)
+        key = (row_said.reviewer, row_said.segment_id)
+        if said.setdefault(key, row_said) != row_said:
             found.problems.append(f"{where}: other rows of the sheet contradict it: not imported")
             said[key] = None
     verdicts = [verdict for verdict in said.values() if verdict]
-    for (name, review), count in Counter(
-        (verdict.reviewer, verdict.review) for verdict in verdicts
-    ).items():
+    found.warnings.extend(_other_reviewers(sheet, verdicts, given))
+    return verdicts
+
+
+def _verdict_cells(row: Row) -> str:
+    """Return what is in the cells for verdicts; empty if they are blank."""
+    cells = (row[name].strip() for name in ("verdict", "second verdict"))
+    return "; ".join(filter(None, cells))
+
+
+def _other_reviewers(sheet: Sheet, verdicts: Sequence[Verdict], given: _Given) -> Iterator[str]:
+    """Yield a warning for each reviewer who was not given a sheet of the review."""
+    counts = Counter((verdict.reviewer, verdict.review) for verdict in verdicts)
+    for (name, review), count in counts.items():
         allowed = given.records[review].reviewers
         if allowed and name not in (*allowed, _UNNAMED):
             who = f"{sheet.path.name}: reviewers of {review} are {', '.join(allowed)}"
-            found.warnings.append(
+            yield (
                 f"{who}, not '{_short(name)}', under whose name its {count:,} verdicts are stored"
             )
-    return verdicts
 
 
 def _matched(
@@ -367,7 +401,7 @@ def _match(row: Row, sheet: Sheet, given: _Given) -> tuple[ReviewRecord, str, st
 
 
 def _read(
-    row: Row, content: str, words: Sequence[str], given: _Given, found: Report, *, where: str
+    row: Row, content: str, verdict: str, given: _Given, found: Report, *, where: str
 ) -> tuple[str, str, str | None] | None:
     """Return verdict, comment and corrected text of a row, None if all are empty.
 
@@ -379,20 +413,14 @@ def _read(
     if "transcript" in kept:  # and whoever copied it copied the apostrophe too
         kept["corrected text"] = row["corrected text"].removeprefix("'")
     row = replace(row, cells={**row.cells, **kept})
-    word = "; ".join(
-        text.strip() for name in ("verdict", "second verdict") if (text := row[name]).strip()
-    )
     comment, corrected = (
         row[name] if row[name].strip() else None for name in ("comment", "corrected text")
     )
-    if not (word or comment or corrected):
+    if not (verdict or comment or corrected):
         found.facts["left_empty"] += 1
         return None
-    if not word:
+    if not verdict:
         raise InputError("a comment or a corrected text, but no verdict")
-    verdict = read_verdict(word, words)
-    if verdict is None:
-        raise InputError(f"verdict '{_short(word)}' is not one of {', '.join(words)}")
     if not shown:
         found.facts["changed_since"] += 1
     found.problems.extend(
@@ -480,8 +508,6 @@ def _report(
         *found.warnings,
         *(f"{key}: reviewers disagree, {said}" for key, said in apart.iter_rows()),
     ]
-    if not came:
-        warnings.append("no sheet has been returned yet")
     if _UNNAMED in {said.reviewer for said in new}:
         warnings.append(
             "the sheet's summary names no reviewer: verdicts are stored under 'unnamed'; "

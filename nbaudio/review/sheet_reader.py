@@ -8,16 +8,16 @@ import datetime as dt
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from nbaudio.core import input_guards
 from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError, one_line
+from nbaudio.formats import workbooks
+from nbaudio.formats.workbooks import open_workbook, other_format
 from nbaudio.review.cell_escaping import MADE, SEPARATORS, cell_text, read_delimited
 from nbaudio.review.sheet_writer import COLUMNS, OTHER_SHEETS, REVIEWER, read_key
 
@@ -35,7 +35,12 @@ _ALSO_CALLED = {
 # `reviewer` is for tables that were merged from those of several people.
 _NAMES = {name.replace("_", " "): name for name in (*COLUMNS, "reviewer")}
 _HEADER_ROWS = 50  # people write a line or two above it
-KINDS = (".xlsx", *(f".{kind}" for kind in SEPARATORS))
+_DELIMITED = tuple(f".{kind}" for kind in SEPARATORS)
+KINDS = (workbooks.XLSX, *_DELIMITED)  # of the sheets that are written
+READ_KINDS = (*workbooks.ENDINGS, *_DELIMITED)
+PAGE_REMEDY = (
+    "a page does not hold its verdicts: open it, click 'save verdicts', and import that file"
+)
 _VERDICT_FILE = re.compile(r"-verdicts( ?\(\d+\))?\.json$")  # a browser adds a number
 FORMAT = "nbaudio verdicts 1"
 
@@ -76,16 +81,9 @@ class Sheet:
         return {row.key[2] for row in self.rows if row.key}
 
 
-def sheets_in(folder: Path) -> list[Path]:
-    """Return the sheets and verdict files in a folder and its subfolders (as unpacked).
-
-    Temporary files of programs are left out.
-    """
-    paths = [path for pattern in ("*", "*/*") for path in folder.glob(pattern) if path.is_file()]
-    known = [
-        path for path in paths if path.suffix.lower() in KINDS or _VERDICT_FILE.search(path.name)
-    ]
-    return sorted(path for path in known if not path.name.startswith((".", "~$")))
+def is_verdict_file(path: Path) -> bool:
+    """Return whether a file is called as a page calls the verdicts that it saves."""
+    return bool(_VERDICT_FILE.search(path.name))
 
 
 def modified(path: Path) -> dt.datetime:
@@ -97,28 +95,20 @@ def modified(path: Path) -> dt.datetime:
 
 
 def read_sheet(path: Path) -> Sheet:
-    """Read a sheet (.xlsx, .csv or .tsv) or a verdict file."""
-    if path.suffix.lower() == ".json":
+    """Read a sheet (one of `READ_KINDS`) or a verdict file."""
+    kind = path.suffix.lower()
+    if kind == ".json":
         return _verdict_file(path)
-    if path.suffix.lower() == ".html":
-        raise InputError(
-            f"{path}: a page does not hold its verdicts: open it, click 'save verdicts', "
-            "and import that file"
-        )
-    kind = path.suffix.lower().removeprefix(".")
+    if kind == ".html":
+        raise InputError(f"{path}: {PAGE_REMEDY}")
     saved = modified(path)
-    if kind in SEPARATORS:
-        tables = {"review": read_delimited(path)}
-    elif kind == "xlsx":
-        tables, noted = _workbook(path)
-        # The time in the workbook survives copying, that of the file system is finer.
-        if noted and noted > MADE and saved - noted > dt.timedelta(seconds=2):
-            saved = noted
-    else:
-        raise InputError(
-            f"{path}: the file must end in .xlsx, .csv or .tsv, or in .json if a page saved it"
-        )
-    return _sheet(path, tables, saved)
+    if kind in _DELIMITED:
+        return _sheet(path, {"review": read_delimited(path)}, saved)
+    if kind in workbooks.ENDINGS:
+        return _workbook(path, saved)
+    *first, last = READ_KINDS
+    expected = f"the file must end in {', '.join(first)} or {last}, or in .json if a page saved it"
+    raise InputError(f"{path}: {other_format(path) or expected}")
 
 
 def read_table(table: Frame) -> Sheet:
@@ -127,7 +117,10 @@ def read_table(table: Frame) -> Sheet:
     See `read_sheet`.
     """
     frame = as_polars(table, "review")
-    rows = [frame.columns, *([_text(value) for value in row] for row in frame.iter_rows())]
+    rows = [
+        frame.columns,
+        *([workbooks.cell_text(value) for value in row] for row in frame.iter_rows()),
+    ]
     return _sheet(Path("table"), {"review": rows}, dt.datetime.now(dt.UTC))
 
 
@@ -152,38 +145,17 @@ def _sheet(path: Path, tables: Mapping[str, list[list[str]]], saved: dt.datetime
     return Sheet(path, rows, next(reviewers, ""), origin, saved, unknown, further)
 
 
-def _workbook(path: Path) -> tuple[dict[str, list[list[str]]], dt.datetime | None]:
-    """Return all sheets as texts, and the time of the last save as noted in the workbook."""
-    import openpyxl
+def _workbook(path: Path, saved: dt.datetime) -> Sheet:
+    """Read a workbook that was last written at `saved`.
 
-    input_guards.check_workbook(path)
-    try:
-        with closing(openpyxl.load_workbook(path, read_only=True)) as book:
-            tables = {}
-            for sheet in book.worksheets:
-                # Some programs write a range that is too small.
-                sheet.reset_dimensions()
-                tables[sheet.title] = [
-                    [_text(cell.value) for cell in row] for row in sheet.iter_rows()
-                ]
-            noted = book.properties.modified
-            return tables, noted and noted.replace(tzinfo=dt.UTC)
-    except Exception as error:
-        # zipfile, zlib, the XML parser and openpyxl raise anything for a broken archive.
-        raise InputError(
-            f"{path}: cannot be read as a workbook ({type(error).__name__}: {one_line(error)})"
-        ) from error
-
-
-def _text(value: Any) -> str:
-    """Return a cell as it was typed; a formula as its own text."""
-    if isinstance(value, dt.datetime | dt.date | dt.time):
-        return value.isoformat()
-    if isinstance(value, bool):
-        return str(value).upper()
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return "" if value is None else str(getattr(value, "text", value))
+    The time in the workbook survives copying, that of the file system is finer.
+    """
+    with open_workbook(path, formulas=True) as book:
+        tables = {name: list(sheet.rows()) for name, sheet in book.sheets.items()}
+        noted = book.saved
+    if noted and noted > MADE and saved - noted > dt.timedelta(seconds=2):
+        saved = noted
+    return _sheet(path, tables, saved)
 
 
 def _parse(table: Sequence[Sequence[str]], path: Path) -> tuple[list[Row], list[str]] | None:

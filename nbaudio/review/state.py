@@ -381,10 +381,7 @@ def read_verdict(text: str, words: Sequence[str]) -> str | None:
     Return None if the list lacks one of the words.
     """
     known = {word.casefold() for word in words}
-    parts = (" ".join(part.split()) for part in re.split("[,;]", text.casefold()))
-    said = {
-        one.strip() for part in parts for one in ([part] if part in known else part.split("/"))
-    } - {""}
+    said = {part.casefold() for part in verdict_parts(text, known)}
     if not said or not said <= known:
         return None
     found = [word for word in words if word.casefold() in said]
@@ -393,6 +390,18 @@ def read_verdict(text: str, words: Sequence[str]) -> str | None:
             f"verdict '{SEPARATOR.join(found)}': '{alone[0]}' cannot stand beside another verdict"
         )
     return SEPARATOR.join(found)
+
+
+def verdict_parts(text: str, words: Iterable[str]) -> list[str]:
+    """Return the words between commas, semicolons or slashes, as they are spelled.
+
+    One of `words` may have slashes itself.
+    """
+    known = {word.casefold() for word in words}
+    found = []
+    for part in (" ".join(part.split()) for part in re.split("[,;]", text)):
+        found += [part] if part.casefold() in known else part.split("/")
+    return [word.strip() for word in found if word.strip()]
 
 
 def append_verdicts(workspace: Workspace | str | Path, rows: Iterable[Verdict]) -> None:

@@ -1,0 +1,220 @@
+"""Open .ods workbooks, as LibreOffice saves them, with python-calamine.
+
+calamine 0.9.1 never ends on a content.xml that is cut off, and leaves out tabs, line breaks, the
+text of errors and cells without a type. So content.xml is parsed once before, which also limits
+what it expands to, and calamine reads a copy where one of these is in it.
+"""
+
+import datetime as dt
+import re
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+from xml.parsers import expat
+
+from nbaudio.core import input_guards
+from nbaudio.core.errors import InputError
+
+_CONTENT = "content.xml"
+_META = "meta.xml"
+_MANIFEST = "META-INF/manifest.xml"
+_READ_BYTES = 1 << 20
+_MOST_COLUMNS = 16_384
+_MOST_ROWS = 1_048_576
+_CELLS = ("table:table-cell", "table:covered-table-cell")
+_BREAKS = {b"<text:tab": b"&#9;<text:tab", b"<text:line-break": b"&#10;<text:line-break"}
+# What calamine leaves out, in one tag each.
+_LEFT_OUT = re.compile(
+    rb"<text:(?:tab|line-break)\b"
+    rb'| office:string-value=""(?=[^<>]*calcext:value-type="error")'
+    rb"|<table:table-cell(?![^<>]*(?:office:value-type|/>))"
+)
+_SAVED = re.compile(rb"<dc:date>([0-9T:.+Z-]{1,40})</dc:date>")
+
+
+@contextmanager
+def open_opendocument(path: Path) -> Iterator[Any]:
+    """Open a workbook of any size that real ones have, as a `CalamineWorkbook`.
+
+    Raises:
+        InputError: it has a password, is not well formed, or expands to more than real data does.
+    """
+    import python_calamine
+
+    with zipfile.ZipFile(path) as archive:
+        if b"encryption-data" in _start(archive, _MANIFEST):
+            raise InputError(f"{path}: it has a password; save it without one")
+        scan = _Scan(path)
+        with archive.open(_CONTENT) as content:
+            scan.parse(content)
+        if not scan.needs_copy:
+            with python_calamine.CalamineWorkbook.from_path(path) as book:
+                yield book
+            return
+        with tempfile.NamedTemporaryFile(suffix=".ods") as copy:
+            _write_copy(archive, copy)
+            with python_calamine.CalamineWorkbook.from_path(copy.name) as book:
+                yield book
+
+
+def time_of_last_save(path: Path) -> dt.datetime | None:
+    """Return when a workbook was last saved, as it says, or None where it does not say.
+
+    LibreOffice writes the local time without its zone, which is taken for UTC.
+    """
+    with zipfile.ZipFile(path) as archive:
+        noted = _SAVED.search(_start(archive, _META))
+    try:
+        time = dt.datetime.fromisoformat(noted[1].decode()) if noted else None
+    except ValueError:
+        return None
+    return time and (time if time.tzinfo else time.replace(tzinfo=dt.UTC)).astimezone(dt.UTC)
+
+
+def _start(archive: zipfile.ZipFile, name: str) -> bytes:
+    """Return the first bytes of a member; none if there is no such member."""
+    if name not in archive.namelist():
+        return b""
+    with archive.open(name) as member:
+        return member.read(_READ_BYTES)
+
+
+class _Scan:
+    """What content.xml spans and expands to, counted while it is parsed.
+
+    A cell or row may stand for many by the attributes ``number-columns-repeated`` and
+    ``number-rows-repeated``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.needs_copy = False
+        self._path = path
+        self._bytes = input_guards.check_regular(path).st_size
+        self._spanned = 0  # cells of all sheets up to the last one with content
+        self._filled = 0  # cells with content, a repeated one once
+        self._expanded = 0  # characters of all cells, each as often as it is repeated
+        self._begin_table()
+        self._begin_row({})
+        self._begin_cell({})
+
+    def parse(self, content: IO[bytes]) -> None:
+        """Parse content.xml; raise InputError for a bomb, or if it is not well formed."""
+        parser = expat.ParserCreate("UTF-8")
+        parser.buffer_text = True
+        parser.StartElementHandler = self._start_element
+        parser.EndElementHandler = self._end_element
+        parser.CharacterDataHandler = self._add_text
+        parser.StartDoctypeDeclHandler = self._refuse("a document type")
+        parser.StartCdataSectionHandler = self._refuse("a CDATA section")
+        try:
+            parser.ParseFile(content)
+        except expat.ExpatError as error:
+            raise InputError(
+                f"{self._path}: cannot be read as a workbook ({_CONTENT}: {error})"
+            ) from error
+        input_guards.check_span(self._path, self._spanned, self._filled)
+
+    def _refuse(self, what: str) -> Any:
+        def refuse(*_: object) -> None:
+            raise InputError(
+                f"{self._path}: {_CONTENT} has {what}, which is not read: "
+                "save it in a spreadsheet program"
+            )
+
+        return refuse
+
+    def _start_element(self, name: str, attributes: dict[str, str]) -> None:
+        if name in _CELLS:
+            self._begin_cell(attributes)
+        elif name == "text:p":
+            self._is_filled = True
+            self.needs_copy |= not self._has_type
+        elif name in {"text:tab", "text:line-break"}:
+            self.needs_copy = True
+        elif name == "table:table-row":
+            self._begin_row(attributes)
+        elif name == "table:table":
+            self._begin_table()
+
+    def _end_element(self, name: str) -> None:
+        if name in _CELLS:
+            self._end_cell()
+        elif name == "table:table-row":
+            self._end_row()
+        elif name == "table:table":
+            self._spanned += self._height * self._width
+
+    def _begin_table(self) -> None:
+        self._rows = 0
+        self._height = 0  # of the rows up to the last one with content
+        self._width = 0
+
+    def _begin_row(self, attributes: dict[str, str]) -> None:
+        self._rows_repeated = _repeated(attributes, "table:number-rows-repeated", _MOST_ROWS)
+        self._columns = 0
+        self._row_width = 0
+        self._row_characters = 0
+
+    def _begin_cell(self, attributes: dict[str, str]) -> None:
+        self._columns_repeated = _repeated(
+            attributes, "table:number-columns-repeated", _MOST_COLUMNS
+        )
+        self._has_type = "office:value-type" in attributes
+        self._is_filled = self._has_type
+        self._characters = len(attributes.get("office:string-value", ""))
+        self.needs_copy |= attributes.get("calcext:value-type") == "error"
+
+    def _add_text(self, text: str) -> None:
+        self._characters += len(text)
+
+    def _end_cell(self) -> None:
+        self._columns = min(self._columns + self._columns_repeated, _MOST_COLUMNS)
+        if self._is_filled:
+            self._filled += 1
+            self._row_width = self._columns
+            self._row_characters += self._characters * self._columns_repeated
+
+    def _end_row(self) -> None:
+        self._rows = min(self._rows + self._rows_repeated, _MOST_ROWS)
+        if self._row_width:
+            self._height = self._rows
+            self._width = max(self._width, self._row_width)
+            self._expanded += self._row_characters * self._rows_repeated
+            input_guards.check_expansion(self._path, self._bytes, self._expanded)
+
+
+def _repeated(attributes: dict[str, str], name: str, most: int) -> int:
+    """Return how often a row or cell is repeated, at most as often as calamine repeats it."""
+    number = attributes.get(name, "1")
+    return min(int(number), most) if number.isdecimal() and len(number) < 20 else most
+
+
+def _write_copy(archive: zipfile.ZipFile, out: IO[bytes]) -> None:
+    """Write a workbook with what calamine leaves out as plain text."""
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as copy:
+        for name in ("mimetype", _MANIFEST):
+            if name in archive.namelist():
+                copy.writestr(name, archive.read(name))
+        with archive.open(_CONTENT) as content, copy.open(_CONTENT, "w", force_zip64=True) as to:
+            to.writelines(_LEFT_OUT.sub(_as_text, part) for part in _whole_tags(content))
+    out.flush()
+
+
+def _whole_tags(content: IO[bytes]) -> Iterator[bytes]:
+    """Yield parts of an XML file that end between tags."""
+    rest = b""
+    while data := content.read(_READ_BYTES):
+        before, tag, after = (rest + data).rpartition(b"<")
+        yield before
+        rest = tag + after
+    yield rest
+
+
+def _as_text(found: re.Match[bytes]) -> bytes:
+    token = found[0]
+    if token.startswith(b"<table:table-cell"):
+        return token + b' office:value-type="string"'
+    return _BREAKS.get(token, b"")

@@ -1,0 +1,201 @@
+"""Read workbooks, for all commands: .xlsx with openpyxl, .ods with python-calamine.
+
+Both give the same texts for the same cells. calamine reads .xlsx ten times faster (2 s instead of
+26 s for 450,000 rows of 6 cells, in as much memory), but errors in cells become empty, integers
+lose all digits but 15, and there is neither the text of a formula nor the time of the last save.
+openpyxl has all of these and reads row by row.
+"""
+
+import datetime as dt
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from nbaudio.core import input_guards
+from nbaudio.core.errors import InputError, one_line
+from nbaudio.formats.opendocument import open_opendocument, time_of_last_save
+
+XLSX, ODS = ENDINGS = (".xlsx", ".ods")
+# What the programs of these formats can save in another format.
+_OTHER_FORMATS = frozenset(
+    (
+        *(".xls", ".xlsb", ".xlsm", ".xlt", ".xltx", ".xltm", ".numbers", ".fods", ".ots", ".sxc"),
+        *(".gsheet", ".et", ".wk1", ".wks", ".123", ".dif", ".slk"),
+    )
+)
+_ISO_DURATION = re.compile(r"(-?)PT(\d+)H(\d+)M(\d+(?:\.\d+)?)S")
+
+
+@dataclass(frozen=True)
+class Worksheet:
+    """A sheet of an open workbook."""
+
+    is_hidden: bool
+    _values: Callable[[], Iterable[Sequence[Any]]]
+    _path: Path
+
+    def rows(self) -> Iterator[list[str]]:
+        """Yield the rows from the first one on, each with the texts of its cells.
+
+        Numbers are the shortest decimals of what the workbook stores, whole ones without a point.
+        Dates are as in ISO 8601, times of day and durations as in ``00:01:30.5``, and true and
+        false in capitals. Empty cells are empty texts; the last ones of a row may be missing.
+
+        Raises:
+            InputError: the workbook is damaged.
+        """
+        with _reading(self._path):
+            for row in self._values():
+                yield [cell_text(value) for value in row]
+
+
+@dataclass(frozen=True)
+class Workbook:
+    """An open workbook."""
+
+    sheets: Mapping[str, Worksheet]  # by name, in order
+    saved: dt.datetime | None  # when it was last saved, as noted in it, in UTC
+
+
+@contextmanager
+def open_workbook(
+    path: Path, *, ending: str | None = None, formulas: bool = False
+) -> Iterator[Workbook]:
+    """Open a workbook, whose sheets can be read as long as it is open.
+
+    Args:
+        path: the workbook.
+        ending: one of `ENDINGS`, where it is not that of the path.
+        formulas: give formulas instead of their values, in formats that let us read them (.xlsx).
+
+    Raises:
+        InputError: it is no workbook, is damaged, has a password, or is larger than real data.
+    """
+    input_guards.check_workbook(path)
+    is_ods = (path.suffix.lower() if ending is None else ending) == ODS
+    opened = _open_ods(path) if is_ods else _open_xlsx(path, formulas=formulas)
+    with ExitStack() as stack:
+        with _reading(path):
+            book = stack.enter_context(opened)
+        yield book
+
+
+def other_format(path: Path) -> str | None:
+    """Return what to do with a workbook in a format that is not read; None for other files."""
+    if path.suffix.lower() in _OTHER_FORMATS:
+        return f"{path.suffix.lower()} files are not read: save it as .xlsx or .ods"
+    return None
+
+
+def cell_text(value: Any) -> str:
+    """Return the text of a cell; see `Worksheet.rows`.
+
+    Examples:
+        >>> [cell_text(value) for value in (None, "007", 3207.7, 12.0, True)]
+        ['', '007', '3207.7', '12', 'TRUE']
+        >>> cell_text(dt.datetime(2024, 5, 1)), cell_text(dt.time(0, 1, 30, 500_000))
+        ('2024-05-01', '00:01:30.5')
+    """
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, int | float):
+        return _number_text(value)
+    if isinstance(value, dt.date | dt.time | dt.timedelta):
+        return _time_text(value)
+    return str(getattr(value, "text", value))  # openpyxl has objects for formulas of several cells
+
+
+def _number_text(number: float) -> str:
+    if isinstance(number, bool):
+        return str(number).upper()
+    if isinstance(number, float) and number.is_integer():
+        return str(int(number))
+    return repr(number)  # the shortest decimal of this number
+
+
+def _time_text(time: dt.date | dt.time | dt.timedelta) -> str:
+    if isinstance(time, dt.datetime) and time.time() == dt.time():
+        return time.date().isoformat()
+    if isinstance(time, dt.time):
+        hours = dt.timedelta(hours=time.hour, minutes=time.minute, seconds=time.second)
+        return _clock_text(hours + dt.timedelta(microseconds=time.microsecond))
+    return _clock_text(time) if isinstance(time, dt.timedelta) else time.isoformat()
+
+
+def _clock_text(duration: dt.timedelta) -> str:
+    """Return hours, minutes and seconds, such as ``00:01:30.5``; hours may exceed 24."""
+    seconds, microseconds = divmod(abs(duration) // dt.timedelta(microseconds=1), 1_000_000)
+    sign = "-" if duration < dt.timedelta() else ""
+    minutes, seconds = divmod(seconds, 60)
+    fraction = f".{microseconds:06}".rstrip("0").rstrip(".")
+    return f"{sign}{minutes // 60:02}:{minutes % 60:02}:{seconds:02}{fraction}"
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Raise InputError for whatever a damaged workbook makes its reader raise."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        # zipfile, zlib, the XML parser and the readers raise anything for a broken archive.
+        raise InputError(
+            f"{path}: cannot be read as a workbook ({type(error).__name__}: {one_line(error)})"
+        ) from error
+
+
+@contextmanager
+def _open_xlsx(path: Path, *, formulas: bool) -> Iterator[Workbook]:
+    import openpyxl
+
+    with (
+        path.open("rb") as file,
+        closing(openpyxl.load_workbook(file, read_only=True, data_only=not formulas)) as book,
+    ):
+        sheets = {}
+        for sheet in book.worksheets:
+            # Some programs write a range that is too small.
+            sheet.reset_dimensions()
+            values = partial(sheet.iter_rows, values_only=True)
+            sheets[sheet.title] = Worksheet(sheet.sheet_state != "visible", values, path)
+        noted = book.properties.modified
+        yield Workbook(sheets, noted and noted.replace(tzinfo=dt.UTC))
+
+
+@contextmanager
+def _open_ods(path: Path) -> Iterator[Workbook]:
+    from python_calamine import SheetVisibleEnum
+
+    with open_opendocument(path) as book:
+        sheets = {
+            sheet.name: Worksheet(
+                sheet.visible != SheetVisibleEnum.Visible,
+                partial(_ods_rows, book, sheet.name),
+                path,
+            )
+            for sheet in book.sheets_metadata
+        }
+        yield Workbook(sheets, time_of_last_save(path))
+
+
+def _ods_rows(book: Any, name: str) -> Iterator[list[Any]]:
+    """Yield the values of a sheet; calamine leaves out columns that are empty before the others."""
+    sheet = book.get_sheet_by_name(name)
+    _, first_column = sheet.start or (0, 0)
+    before = [""] * first_column
+    for row in sheet.iter_rows():
+        yield before + [_duration(value) for value in row]
+
+
+def _duration(value: Any) -> Any:
+    """Return a duration of a day or more, which calamine gives as a text, as what it is."""
+    found = _ISO_DURATION.fullmatch(value) if isinstance(value, str) else None
+    if not found:
+        return value
+    sign = -1 if found[1] else 1
+    return sign * dt.timedelta(hours=int(found[2]), minutes=int(found[3]), seconds=float(found[4]))

@@ -1,0 +1,145 @@
+"""The words that reviewers write as verdicts: what others mean, and which are unknown."""
+
+import difflib
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nbaudio.core.errors import InputError
+from nbaudio.review.state import SEPARATOR, read_verdict, verdict_parts
+
+_SHOWN_ROWS = 5  # of those with an unknown word
+_LIKENESS = 0.7  # of a proposed verdict to the word, by `difflib`
+_LONGEST = 60  # of a word in a message
+
+
+@dataclass(frozen=True)
+class RowPlace:
+    """Where a row is."""
+
+    sheet: str  # the file's name
+    row: int
+
+
+@dataclass
+class _UnknownWord:
+    """A word that is no verdict of a review."""
+
+    spelled: str  # as in the first row that has it
+    allowed: Sequence[str]
+    places: list[RowPlace] = field(default_factory=list)
+
+
+@dataclass
+class VerdictWords:
+    """What words mean that are no verdicts, how often each was used, and where others are."""
+
+    meanings: Mapping[str, str]  # verdicts by word, both in lower case
+    _mapped: Counter[str] = field(default_factory=Counter)  # rows by the words of `meanings`
+    _unknown: dict[tuple[str, ...], _UnknownWord] = field(default_factory=dict)
+
+    def read(self, text: str, allowed: Sequence[str], place: RowPlace) -> str | None:
+        """Return a verdict as it is logged; None if a word is unknown, which is noted.
+
+        Args:
+            text: the words of a row, between commas, semicolons or slashes; empty for none.
+            allowed: the verdicts of the review, which keep their own meaning.
+            place: where the row is.
+
+        Raises:
+            InputError: a verdict that stands alone has another one beside it.
+        """
+        if not text:
+            return ""
+        known = {word.casefold() for word in allowed}
+        spelled = verdict_parts(text, [*known, *self.meanings]) or [text.strip()]
+        by_word = {word.casefold(): word for word in reversed(spelled)}
+        verdicts = {
+            word: word if word in known else self.meanings.get(word, word) for word in by_word
+        }
+        unknown = [word for word, verdict in verdicts.items() if verdict not in known]
+        for word in unknown:
+            entry = _UnknownWord(by_word[word], allowed)
+            self._unknown.setdefault((word, *allowed), entry).places.append(place)
+        if unknown:
+            return None
+        self._mapped.update(word for word, verdict in verdicts.items() if word != verdict)
+        return read_verdict(SEPARATOR.join(verdicts.values()), allowed)
+
+    def problems(self) -> list[str]:
+        """Return a line for each unknown word: its rows, and the option that takes it."""
+        return [_problem(word) for word in self._unknown.values()]
+
+    def facts(self) -> dict[str, Any]:
+        """Return how many rows had each word that stands for a verdict; nothing without any."""
+        rows = [
+            {"word": word, "verdict": self.meanings[word], "rows": count}
+            for word, count in sorted(self._mapped.items())
+        ]
+        return {"mapped": rows} if rows else {}
+
+    def warnings(self) -> list[str]:
+        """Return a line for each word of `meanings` that no row has."""
+        return [
+            f"no row has the word '{_short(word)}', which stands for '{verdict}'"
+            for word, verdict in self.meanings.items()
+            if word not in self._mapped
+        ]
+
+
+def check_meanings(given: Mapping[str, str], lists: Iterable[Sequence[str]]) -> dict[str, str]:
+    """Return the verdicts that words stand for, both in lower case.
+
+    Args:
+        given: verdicts by word.
+        lists: the verdicts of each review.
+
+    Raises:
+        InputError: a word is blank or has a separator, is given twice, is a verdict itself, or
+            stands for no verdict of any review.
+    """
+    known = [{word.casefold() for word in verdicts} for verdicts in lists]
+    meanings: dict[str, str] = {}
+    for word, verdict in given.items():
+        source, target = (" ".join(text.casefold().split()) for text in (word, verdict))
+        what = f"map {word}={verdict}"
+        if not source or {*source} & {*",;"}:
+            raise InputError(f"{what}: a word or phrase is needed, without commas")
+        if meanings.setdefault(source, target) != target:
+            raise InputError(f"{what}: '{source}' stands for '{meanings[source]}' already")
+        with_target = [verdicts for verdicts in known if target in verdicts]
+        if not with_target:
+            every = ", ".join(sorted(set().union(*known))) or "none are"
+            raise InputError(f"{what}: '{target}' is no verdict of a review; they are {every}")
+        if source != target and all(source in verdicts for verdicts in with_target):
+            raise InputError(f"{what}: '{source}' is a verdict itself, with its own meaning")
+    return {source: target for source, target in meanings.items() if source != target}
+
+
+def _problem(word: _UnknownWord) -> str:
+    """Return a line about the rows that have an unknown word."""
+    count = len(word.places)
+    rows = "1 row is" if count == 1 else f"{count:,} rows are"
+    allowed = [verdict.casefold() for verdict in word.allowed]
+    near = difflib.get_close_matches(word.spelled.casefold(), allowed, n=1, cutoff=_LIKENESS)
+    question = f"does it mean '{near[0]}'? " if near else ""
+    setting = shlex.quote(f"{_short(word.spelled)}={near[0] if near else 'VERDICT'}")
+    return (
+        f"verdict '{_short(word.spelled)}' is not one of {', '.join(word.allowed)}: {rows} not "
+        f"imported ({_first_places(word.places)}); {question}--map {setting} takes it"
+    )
+
+
+def _first_places(places: Sequence[RowPlace]) -> str:
+    """Return the first places, such as ``a.xlsx row 2, 5, b.xlsx row 7, ...``."""
+    by_sheet: defaultdict[str, list[str]] = defaultdict(list)
+    for place in places[:_SHOWN_ROWS]:
+        by_sheet[place.sheet].append(str(place.row))
+    listed = [f"{sheet} row {', '.join(rows)}" for sheet, rows in by_sheet.items()]
+    return ", ".join([*listed, *(["..."] if len(places) > _SHOWN_ROWS else [])])
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
