@@ -331,6 +331,31 @@ def test_growth_takes_whole_speakers_for_what_is_missing(workspace_of):
     assert dict(workspace.segments.select("segment_id", "split").iter_rows()) == after
 
 
+def test_a_source_that_grows_keeps_whole_speakers_held_out(tmp_path):
+    def ingest(speakers, each):
+        source = tmp_path / "asr.json"
+        with source.open("a", encoding="utf8") as file:
+            for speaker in speakers:
+                for n in range(each):
+                    words = f"rečenica {n} govornika {speaker}".split()
+                    row = {"file": f"{speaker}.wav", "start": n, "end": n + 0.9, "words": words}
+                    file.write(json.dumps(row | {"asr": words, "speaker": speaker}) + "\n")
+        command = ["ingest", "parlaspeech", str(source), "--out", str(workspace), "--add"]
+        assert CliRunner().invoke(cli, command).exit_code == 0
+        assert CliRunner().invoke(cli, ["score", str(workspace)]).exit_code == 0
+
+    workspace = tmp_path / "w"
+    ingest([f"s{n}" for n in range(20)], 6)
+    facts, _ = command(Workspace.open(workspace))
+    assert sizes(facts) == {"train": 108, "dev": 6, "test": 6}
+    before = split_of(Workspace.open(workspace).segments)
+    ingest([f"n{n}" for n in range(30)], 4)
+    facts, _ = command(Workspace.open(workspace))
+    assert facts["kept_from_earlier"] == {"train": 108, "dev": 6, "test": 6}
+    assert facts["new"] == {"train": 104, "dev": 8, "test": 8}
+    assert before.items() <= split_of(Workspace.open(workspace).segments).items()
+
+
 def test_new_segments_of_held_out_speakers_count_for_what_is_missing(workspace_of):
     workspace = workspace_of(rows_of(*((f"s{n}", f"r{n}", 6) for n in range(20))))
     nbaudio.select(workspace)

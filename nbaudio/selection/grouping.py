@@ -50,6 +50,11 @@ class Outcome:
     loss: Loss
     missing: int
 
+    @property
+    def rank(self) -> tuple[int, float]:
+        """The lowest is the best: goals come before losses."""
+        return self.missing, self.loss.share
+
 
 @dataclass(frozen=True)
 class Grouping:
@@ -188,14 +193,9 @@ def choose_grouping(
             break
     if not attempts:
         raise refusal
-    chosen = min(
-        attempts,
-        key=lambda columns: (
-            attempts[columns].outcome.missing,
-            attempts[columns].outcome.loss.share,
-        ),
-    )
+    chosen = min(attempts, key=lambda columns: attempts[columns].outcome.rank)
     best = attempts[chosen]
+    attempts.clear()  # each is as large as what follows
     for columns in _single_columns(segments, chosen, best.outcome, outcomes):
         outcomes[columns] = _outcome(segments, columns, whole=segments.goals)
     unfilled = _unfilled_goals(segments, chosen, best)
@@ -340,7 +340,7 @@ def _exceeds_budget(segments: _Segments, divided: pl.DataFrame, whole: Collectio
     budget = segments.budget
     if budget is None:
         return False
-    split = divided["split"].cast(pl.String)
+    split = divided["split"]
     exact = [name for name in HELD_OUT if name not in whole]
     fixed = segments.fit.filter(~in_training(segments.fit["fixed"]))
     held_out = budget.total(fixed) + budget.total(segments.rest, split.is_in(exact))
@@ -348,9 +348,9 @@ def _exceeds_budget(segments: _Segments, divided: pl.DataFrame, whole: Collectio
 
 
 def _sizes(divided: pl.DataFrame) -> dict[str, int]:
-    """Return the number of segments of each split."""
-    kept = divided.filter(pl.col("reason").is_null())["split"].cast(pl.String).drop_nulls()
-    return dict(kept.value_counts().iter_rows())
+    """Return the number of segments of each split; those that are out have none."""
+    counts = divided["split"].value_counts().drop_nulls("split")
+    return dict(counts.cast({"split": pl.String}).iter_rows())
 
 
 def _loss(segments: _Segments, divided: pl.DataFrame) -> Loss:

@@ -50,13 +50,14 @@ def values_left(
 
     Values of `preset` have their split from an earlier version, or from given splits.
     """
-    is_held_out = divided["split"].cast(pl.String).is_in(["dev", "test"]).fill_null(value=False)
+    is_held_out = divided["split"].is_in(["dev", "test"]).fill_null(value=False)
     values = (
-        segments.select("may_hold_out", value=pl.col(keys[0]).cast(pl.String))
+        segments.select("may_hold_out", value=keys[0])
         .with_columns(is_held_out=is_held_out)
-        .drop_nulls("value")
         .group_by("value")
         .agg(pl.any("is_held_out", "may_hold_out"), segments=pl.len())
+        .drop_nulls("value")
+        .with_columns(pl.col("value").cast(pl.String))
     )
     left = values.filter(
         ~pl.col("is_held_out") & pl.col("may_hold_out") & ~pl.col("value").is_in([*preset])
