@@ -12,7 +12,9 @@ import soundfile
 from hostile import CELLS
 from hypothesis import example, given
 from hypothesis import strategies as st
+from sheets import fill_in
 
+import nbaudio
 from nbaudio import review
 from nbaudio.audio import read_clip
 from nbaudio.core.errors import ExistsError, InputError
@@ -201,11 +203,11 @@ def test_sheet_is_made_for_people(workspace, tmp_path):
     visible = [("review", "visible"), ("summary", "visible"), ("instructions", "visible")]
     assert [(s.title, s.sheet_state) for s in book] == [*visible, ("nbaudio", "hidden")]
     assert table.freeze_panes == "A2"
-    assert table.auto_filter.ref == "A1:L5"
+    assert table.auto_filter.ref == "A1:M5"
     assert all(cell.font.bold for cell in table[1])
     assert table["D2"].alignment.wrap_text
     assert [table[f"{letter}2"].number_format for letter in "BCDEFG"] == ["@"] * 6
-    assert [column for column, shape in table.column_dimensions.items() if shape.hidden] == ["L"]
+    assert [column for column, shape in table.column_dimensions.items() if shape.hidden] == ["M"]
     words = list(review.VERDICTS)
     assert choices(book, "review") == {"B2:B5": words, "C2:C5": words[1:-1]}
     assert choices(book, "summary") == {}
@@ -228,6 +230,52 @@ def test_origin_is_in_the_hidden_sheet(workspace, tmp_path):
     ]
     assert kept["probabilities"] == [1 / 10] * 4
     assert len(set(kept["contents"])) == 4
+
+
+def test_sheets_print_one_page_wide(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "s.xlsx", n=4, blind=False)
+    book = openpyxl.load_workbook(tmp_path / "s.xlsx")
+    for name in ("review", "summary", "instructions"):
+        table = book[name]
+        assert table.sheet_properties.pageSetUpPr.fitToPage
+        setup = table.page_setup
+        assert (setup.orientation, setup.paperSize) == ("landscape", 9)
+        assert (int(setup.fitToWidth or 1), int(setup.fitToHeight)) == (1, 0)
+    table = book["review"]
+    assert table.print_title_rows == "$1:$1"
+    assert table.print_area == "'review'!$A$1:$L$5"
+    assert (table["L1"].value, table["M1"].value) == ("segment_id", "key")
+
+
+def test_sheets_have_the_name_of_the_recording_at_its_source(tmp_path):
+    rows = [
+        {"file": name, "start": 0, "end": 1, "words": [word], "asr": [word], "speaker": "s"}
+        for name, word in (("day one.wav", "prvi"), ("deep/day2.wav", "drugi"))
+    ]
+    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+    (tmp_path / "asr.json").write_text(lines, encoding="utf8")
+    (tmp_path / "audio/deep").mkdir(parents=True)
+    for row in rows:
+        soundfile.write(tmp_path / "audio" / row["file"], np.zeros(8000), 8000)
+    (tmp_path / "wav.scp").write_text("2016-04-01.u0001 day one.wav\n")
+    audio = tmp_path / "audio"
+    nbaudio.ingest(
+        "parlaspeech",
+        tmp_path / "asr.json",
+        audio=audio,
+        names=tmp_path / "wav.scp",
+        out=tmp_path / "W",
+    )
+    named = {"prvi": "2016-04-01.u0001", "drugi": "day2.wav"}
+    review.export(tmp_path / "W", out=tmp_path / "s.xlsx", n=2)
+    for row in cells_of(tmp_path / "s.xlsx"):
+        assert row["recording"].value == named[str(row["transcript"].value)]
+    review.export(tmp_path / "W", out=tmp_path / "t.csv", n=2, segment_ids=["day one_0-1"])
+    table = pl.read_csv(tmp_path / "t.csv")
+    assert table["recording"].to_list() == ["2016-04-01.u0001"]
+    fill_in(tmp_path / "s.xlsx", {"day one_0-1": "ok", "deep/day2_0-1": "noise"}, reviewer="ana")
+    report = review.import_(tmp_path / "W", tmp_path / "s.xlsx")
+    assert (report.facts["new"], report.problems) == (2, [])
 
 
 def test_the_same_call_gives_the_same_bytes_and_another_is_refused(workspace, tmp_path):
@@ -484,6 +532,7 @@ def rows_of(pairs):
                 "clip": None,
                 "note": "no audio yet",
                 "speaker_id": text,
+                "source_name": "a.wav",
                 "duration_s": 1.0,
                 "text": text,
                 "asr_text": asr,

@@ -254,6 +254,7 @@ def _sheet(
         transcript="text",
         hypothesis="asr_text",
         speaker="speaker_id",
+        recording="source_name",
         similarity=pl.col("similarity").round(3),
         key=pl.Series(
             [row_key(content, file.reviewer, record.name) for content in rows["content"]],

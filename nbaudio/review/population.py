@@ -148,12 +148,27 @@ class Population:
     def read(self, segment_ids: Iterable[str]) -> pl.DataFrame:
         """Return all columns of some segments, in the order of the table.
 
-        Segments that are not there are left out.
+        Segments that are not there are left out. `source_name` is what the source calls the
+        recording: its id there, else the name of its file without folders.
         """
         wanted = pl.Series(list(segment_ids), dtype=pl.String)
         rows = tables.read(self.state.workspace, where=pl.col("segment_id").is_in(wanted.implode()))
-        return self._joined(
-            uncorrected(self.state, rows).unique("segment_id", keep="first", maintain_order=True)
+        first = uncorrected(self.state, rows).unique(
+            "segment_id", keep="first", maintain_order=True
+        )
+        return (
+            self._joined(first)
+            .drop("source_name", strict=False)
+            .join(self._source_names, on="recording_id", how="left", maintain_order="left")
+        )
+
+    @cached_property
+    def _source_names(self) -> pl.DataFrame:
+        """What the source calls each recording, by `recording_id`."""
+        given = ["source_recording"] if "source_recording" in self._recordings.columns else []
+        file_name = pl.col("path").str.extract("([^/]+)/*$")
+        return self._recordings.select(
+            "recording_id", source_name=pl.coalesce(*given, file_name, "recording_id")
         )
 
     def _joined(self, rows: pl.DataFrame) -> pl.DataFrame:

@@ -32,6 +32,7 @@ COLUMNS = {
     "corrected text": 40,
     "comment": 30,
     "speaker": 16,
+    "recording": 24,
     "duration s": 12,
     "similarity": 12,
     "segment_id": 30,
@@ -64,6 +65,7 @@ _LINE_POINTS, _ROOM_POINTS = 15.0, 5.0  # of one line, and what a row is higher 
 _MOST_POINTS = 409.0  # a spreadsheet has no higher rows
 _HEADING = {"bold": True, "font_size": 13}
 _FIRST_VERDICT = 8
+_A4 = 9  # as XlsxWriter numbers sizes of paper
 _KEY = re.compile(r"nb ([0-9a-f]{4,64}) (\S+) (.+)", re.DOTALL)
 _STEPS = (
     "Click 'play' in the column 'clip' and listen. The links work as long as the folder "
@@ -174,6 +176,16 @@ def _write_review(
                 sheet.write(number, places[name], value if known else None, formats[name])
     sheet.freeze_panes(1, 0)
     sheet.autofilter(0, 0, len(rows), len(places) - 1)
+    _print_one_page_wide(sheet)
+    sheet.repeat_rows(0)
+    sheet.print_area(0, 0, len(rows), places["segment_id"])  # without the key
+    _offer_verdicts(sheet, record, places, len(rows))
+
+
+def _offer_verdicts(
+    sheet: Any, record: ReviewRecord, places: Mapping[str, int], num_rows: int
+) -> None:
+    """Let the cells for verdicts have lists to choose from."""
     message = {
         "error_title": "Not a verdict",
         "error_message": "Please choose one from the list in the cell.",
@@ -185,13 +197,15 @@ def _write_review(
     if listed := faults(record.verdicts):
         lists["second verdict"] = f"=nbaudio!$E$2:$E${len(listed) + 1}"
     for name, source in lists.items():
-        sheet.data_validation(
-            1,
-            places[name],
-            max(len(rows), 1),
-            places[name],
-            {"validate": "list", "source": source, **message},
-        )
+        choice = {"validate": "list", "source": source, **message}
+        sheet.data_validation(1, places[name], max(num_rows, 1), places[name], choice)
+
+
+def _print_one_page_wide(sheet: Any) -> None:
+    """Let a sheet be printed across, on as many pages as it has rows for."""
+    sheet.set_landscape()
+    sheet.set_paper(_A4)
+    sheet.fit_to_pages(1, 0)
 
 
 def _texts(
@@ -213,6 +227,7 @@ def _texts(
         yield name, [], "fill in"
     for name, text in (
         ("speaker", row["speaker_id"]),
+        ("recording", row["source_name"]),
         ("segment_id", row["segment_id"]),
         ("key", key),
     ):
@@ -238,6 +253,7 @@ def _write_summary(book: Any, record: ReviewRecord, reviewer: str, rows: int) ->
         name: f"review!${letter}$2:${letter}${max(rows, 1) + 1}" for name, letter in letters.items()
     }
     sheet = book.add_worksheet("summary")
+    _print_one_page_wide(sheet)
     sheet.set_column(0, 2, 20)
     sheet.set_column(3, 3, 80)
     label = book.add_format({"bold": True, "bottom": 1, "bg_color": _GRAY})
@@ -281,6 +297,7 @@ def _write_summary(book: Any, record: ReviewRecord, reviewer: str, rows: int) ->
 def _write_instructions(book: Any, record: ReviewRecord) -> None:
     """Write the sheet with the steps of a review and the meanings of the verdicts."""
     sheet = book.add_worksheet("instructions")
+    _print_one_page_wide(sheet)
     sheet.set_column(0, 0, 16)
     sheet.set_column(1, 1, 90)
     heading = book.add_format(_HEADING)
