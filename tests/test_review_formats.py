@@ -5,6 +5,7 @@ import json
 import zipfile
 
 import pytest
+import soundfile
 from sheets import fill_in, make_workspace
 from test_review_page import data_of, verdict_file
 from test_undo import run
@@ -113,6 +114,7 @@ def test_all_formats_zip_clips_and_blind(workspace, tmp_path):
             assert sorted(archive.namelist()) == sorted([f"all-{name}/{path.name}", *clips])
         expected += [path.name, path.with_suffix(".zip").name]
     assert names_in(out) == sorted(set(expected))
+    assert {soundfile.info(path).format for path in (out / "clips").iterdir()} == {"MP3"}
     page = data_of(out / "all-ben.html")
     assert (page["blind"], page["media"]) == (False, "audio/mpeg")
     with (out / "all-cy.csv").open(encoding="utf-8-sig", newline="") as file:

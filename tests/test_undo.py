@@ -218,6 +218,20 @@ def test_a_round_of_both_kinds_is_taken_back_as_a_whole(workspace, tmp_path):
     assert nbaudio.evidence(workspace).facts["rounds_taken_back"] == 2
 
 
+def test_rows_that_two_rounds_have_are_named_also_if_one_begins_with_rows_taken_back(
+    workspace, tmp_path
+):
+    review.export(workspace, out=tmp_path / "one.csv", n=100)
+    review.export(workspace, undo="one")
+    review.export(workspace, out=tmp_path / "two.csv", n=100)
+    report = review.export(workspace, out=tmp_path / "three.csv", n=100)
+    shared = len({*rows_of(workspace, "two")} & {*rows_of(workspace, "three")})
+    assert report.warnings[0].startswith(f"{shared} of them are also in an earlier review")
+    records = ReviewState.load(workspace).records
+    assert records["two"].after == ["taken_back/one"]
+    assert records["three"].after == ["taken_back/one", "two"]
+
+
 def test_a_picked_round_is_taken_back_and_leaves_no_rows(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "picked.csv", segment_ids=["s3", "s1"])
     report = review.export(workspace, undo="picked")
@@ -457,7 +471,9 @@ def claim_of(workspace):
 
 
 def test_evidence_counts_it_and_nothing_else(workspace, tmp_path):
-    assert nbaudio.evidence(workspace).facts["rounds_taken_back"] == 0
+    report = nbaudio.evidence(workspace)
+    assert report.facts["rounds_taken_back"] == 0
+    assert "rounds taken back" not in str(report)
     before = claim_of(workspace)
     review.export(workspace, out=tmp_path / "round.csv", n=40)
     review.export(workspace, undo="round")

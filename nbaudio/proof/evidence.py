@@ -139,10 +139,16 @@ def evidence(  # noqa: PLR0914
         "evidence",
         facts,
         warnings=[*_warnings(state, whole)],
-        hidden=("risk", *claims.keys() - {"curve"}),
+        hidden=_hidden_facts(state, claims),
     )
     state.workspace.save_report("evidence", {**report.to_dict(), "asked": asked, "next": keys})
     return report
+
+
+def _hidden_facts(state: ProofState, claims: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the facts that are only for machines."""
+    hidden = ["risk", *claims.keys() - {"curve"}]
+    return tuple(hidden if state.taken_back else [*hidden, "rounds_taken_back"])
 
 
 def _reviewed(state: ProofState) -> dict[str, int]:

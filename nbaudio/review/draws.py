@@ -41,10 +41,13 @@ class Part:
 
 
 def all_draws(state: ReviewState) -> list[Draw]:
-    """Return all draws ever made, in order, also those of rounds that were taken back."""
+    """Return all draws ever made, in order, also those of rounds that were taken back.
+
+    A round that has no rows but those of others is among them, with an empty draw.
+    """
     found = [Draw(name, record, is_taken_back=False) for name, record in state.records.items()]
     found += [Draw(name, record, is_taken_back=True) for name, record in state.taken_back.items()]
-    at_random = [draw for draw in found if draw.record.strategy != PICKED and draw.ids]
+    at_random = [draw for draw in found if draw.record.strategy != PICKED]
     return sorted(at_random, key=lambda draw: (len(draw.record.after), draw.name))
 
 
