@@ -327,6 +327,7 @@ FREE = {
     "language",
     "license",
     "reviewers",
+    "undo",
     "reviewer",
     "adjudicator",
     "verdicts",

@@ -176,7 +176,7 @@ def export(
         strategy=strategy,
         threshold=threshold,
         seed=seed,
-        reviewers=reviewers if isinstance(reviewers, Mapping) else tuple(reviewers),
+        reviewers=reviewers if isinstance(reviewers, Mapping) and reviewers else tuple(reviewers),
         overlap=overlap,
         verdicts=tuple(verdicts),
         clips=clips,
