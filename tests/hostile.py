@@ -14,6 +14,7 @@ from pathlib import Path
 import openpyxl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from spreadsheets import ods_cell, ods_row, ods_table, write_ods
 
 PWNED = "PWNED"
 
@@ -328,6 +329,26 @@ def table_workbook(folder: Path, size: int) -> Path:
     return folder / "a.xlsx"
 
 
+def table_cell_of_libreoffice(folder: Path, size: int) -> Path:
+    """A text in a million rows, written once."""
+    row = ods_row(
+        ods_cell("<text:p>name</text:p>"),
+        ods_cell(f"<text:p>{'a' * (size // 1000)}</text:p>"),
+        attributes=' table:number-rows-repeated="1000000"',
+    )
+    return write_ods(folder / "a.ods", ods_table(row))
+
+
+def table_entities_of_libreoffice(folder: Path, size: int) -> Path:
+    """A document type whose entities expand to nearly any size."""
+    del size
+    entities = "".join(
+        f'<!ENTITY e{n} "{f"&e{n - 1};" * 10 if n else "a" * 100}">' for n in range(9)
+    )
+    content = f"<!DOCTYPE x [{entities}]><office:document-content>&e8;</office:document-content>"
+    return write_ods(folder / "a.ods", more=[("content.xml", content)])
+
+
 def nemo_zip(folder: Path, size: int) -> str:
     with (
         zipfile.ZipFile(folder / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive,
@@ -381,10 +402,15 @@ BOMBS = [
     hf_arrow,
     table_span,
     table_workbook,
+    table_cell_of_libreoffice,
+    table_entities_of_libreoffice,
     nemo_zip,
     librispeech_tar,
     librispeech_tar_header,
     folder_tar_holes,
 ]
 #: What is said of one of them.
-REFUSED = "a bomb|longer than|larger than|with compression|no usable item|there is no such file"
+REFUSED = (
+    "a bomb|longer than|larger than|with compression|no usable item|there is no such file|"
+    "a document type"
+)

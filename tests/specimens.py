@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import soundfile as sf
 from openpyxl import Workbook
+from spreadsheets import write_table_ods
 
 RATE = 8000
 # Not in NFC; a formula, a tag and a path must stay what they are: text.
@@ -791,6 +792,8 @@ def write_table(path, columns):
             lines(path, *(json.dumps(dict(zip(columns, row, strict=True))) for row in rows))
         case ".parquet":
             pl.DataFrame(columns, strict=False).write_parquet(path)
+        case ".ods":
+            write_table_ods(path, [tuple(columns), *rows])
         case ".xlsx":
             book = Workbook()
             for row in (tuple(columns), *rows):

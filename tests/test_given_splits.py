@@ -9,6 +9,7 @@ from hypothesis import given as given_rows
 from hypothesis import settings
 from hypothesis import strategies as st
 from specimens import librispeech_tree, lines
+from spreadsheets import write_table_ods
 from test_earlier_splits import grow, parameters, some_rows, table
 from test_select import (
     corpus,
@@ -128,12 +129,14 @@ def written(folder, name, table):
         table.write_csv(path, separator="," if path.suffix == ".csv" else "\t")
     elif path.suffix == ".jsonl":
         table.write_ndjson(path)
+    elif path.suffix == ".ods":
+        write_table_ods(path, [table.columns, *table.rows()])
     else:
         (table.write_parquet if path.suffix == ".parquet" else table.write_excel)(path)
     return path
 
 
-@pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".parquet", ".xlsx"])
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".parquet", ".xlsx", ".ods"])
 @pytest.mark.parametrize("key", ["segment_id", "recording_id", "speaker_id"])
 def test_a_table_gives_splits_by_any_key(workspace, tmp_path, ending, key):
     rows = workspace.segments.filter(pl.col("speaker_id").is_in(["s3", "s7"])).unique(key)

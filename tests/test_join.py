@@ -7,6 +7,7 @@ from decimal import Decimal
 import pandas as pd
 import polars as pl
 import pytest
+from spreadsheets import write_table_ods
 from typer.testing import CliRunner
 
 import nbaudio
@@ -52,11 +53,13 @@ def write(path, frame):
             frame.write_parquet(path)
         case ".xlsx":
             frame.write_excel(path)
+        case ".ods":
+            write_table_ods(path, [frame.columns, *frame.rows()])
     return path
 
 
 @pytest.mark.parametrize(
-    "ending", [".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx", "polars", "pandas"]
+    "ending", [".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx", ".ods", "polars", "pandas"]
 )
 def test_a_table_of_any_kind_is_joined_by_id(workspace, tmp_path, ending):
     frame = pl.DataFrame(

@@ -233,7 +233,7 @@ def as_file(path):
     return write_table(path, {key: [row[key] for row in ROWS] for key in ROWS[0]})
 
 
-@pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".parquet", ".xlsx"])
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".parquet", ".xlsx", ".ods"])
 def test_a_table_is_the_same_in_every_format(tmp_path, ending):
     found = table.read(as_file(tmp_path / f"t{ending}"))
     assert found.problems.is_empty()
@@ -374,7 +374,7 @@ def test_what_is_no_table_is_one_error(tmp_path, name, data):
         table.read(tmp_path / name)
 
 
-@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet", ".xlsx"])
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet", ".xlsx", ".ods"])
 @settings(deadline=None, max_examples=40)
 @given(data=st.data())
 def test_a_broken_table_is_one_error_or_has_problems(tmp_path_factory, ending, data):

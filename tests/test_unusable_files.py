@@ -18,6 +18,7 @@ import pytest
 import soundfile as sf
 from conftest import sweeps
 from specimens import lines
+from spreadsheets import as_ods, write_table_ods
 from typer.testing import CliRunner
 
 import nbaudio
@@ -49,6 +50,8 @@ def other_schema(path: Path) -> None:
             book = openpyxl.Workbook()
             book.active.append(["unheard", "of"])
             book.save(path)
+        case ".ods":
+            write_table_ods(path, [("unheard", "of")])
         case ".csv" | ".tsv":
             path.write_text("unheard,of\n1,2\n")
         case _:
@@ -120,10 +123,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table.write_csv(top / "t.csv")
     table.write_parquet(top / "t.parquet")
     table.write_excel(top / "t.xlsx")
+    write_table_ods(top / "t.ods", [table.columns, *table.rows()])
     nbaudio.ingest("parlaspeech", top / "asr.json", audio=top / "audio", out=top / "W")
     nbaudio.score(top / "W")
     for ending in ("xlsx", "csv"):
         nbaudio.review.export(top / "W", out=top / f"sheet.{ending}", n=2)
+    as_ods(top / "sheet.xlsx", top / "sheet.ods")
     segment_id = json.loads((top / "W/reviews/sheet.json").read_text())["segment_ids"][0]
     append_verdicts(
         top / "W",
@@ -164,6 +169,7 @@ CASES: dict[str, dict[str, Iterable[Damage]]] = {
         "W/segments.parquet": FEW,
         "sheet.xlsx": (*SPOILED, loop, pipe, device),
     },
+    "review import W sheet.ods": {"sheet.ods": (*SPOILED, loop, pipe, device)},
     "review import W sheet.csv": {
         "sheet.csv": (random_bytes, empty, other_schema, loop, pipe, device)
     },
@@ -201,6 +207,7 @@ CASES: dict[str, dict[str, Iterable[Damage]]] = {
     f"ingest table t.csv {TABLE}": {"t.csv": (empty, other_schema, *NO_FILES)},
     f"ingest table t.parquet {TABLE}": {"t.parquet": ALL},
     f"ingest table t.xlsx {TABLE}": {"t.xlsx": ALL},
+    f"ingest table t.ods {TABLE}": {"t.ods": ALL},
     "align heard.ctm minutes.txt --out V": {"heard.ctm": (random_bytes, other_schema, *NO_FILES)}
     | {"minutes.txt": (random_bytes, empty, *NO_FILES)},
     "align heard.ctm minutes.txt --pairs pairs.csv --out V": {

@@ -200,10 +200,14 @@ def _segment_ids(given: str | Path | Ids) -> list[str]:
         else:
             from nbaudio.formats.table import read_cells
 
-            cells = read_cells(path).frame
-            if "segment_id" not in cells.columns:
-                raise InputError(f"{path}: no column segment_id; it has {', '.join(cells.columns)}")
-            found = cells["segment_id"].cast(pl.String).drop_nulls().to_list()
+            cells = read_cells(path)
+            unread = [f"line {problem.line}: {problem.reason}" for problem in cells.problems]
+            for what in (*unread, *cells.notes):
+                raise InputError(f"{path}: not read whole, so nothing is withdrawn: {what}")
+            if "segment_id" not in cells.frame.columns:
+                has = ", ".join(cells.frame.columns)
+                raise InputError(f"{path}: no column segment_id; it has {has}")
+            found = cells.frame["segment_id"].cast(pl.String).drop_nulls().to_list()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read as a list of segment ids ({error})") from error
     if not (ids := [key for line in found if (key := line.strip())]):

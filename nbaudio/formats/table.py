@@ -37,7 +37,7 @@ from nbaudio.formats.base import (
 from nbaudio.formats.source_columns import batches, choose, schema_of
 from nbaudio.formats.source_files import Layout, SourceFiles, list_words
 from nbaudio.formats.table_columns import TableColumns, choose_columns
-from nbaudio.formats.workbooks import Workbook, open_workbook
+from nbaudio.formats.workbooks import Workbook, count_formulas_without_value, open_workbook
 
 _OURS = frozenset(
     (
@@ -400,6 +400,11 @@ def _sheet(source: Path, ending: str, chosen: str | None) -> Cells:
         name = _chosen_sheet(book, chosen)
         cells = _joined(_sheet_rows(source, book.sheets[name].rows(), errors))
         notes = [*_notes_on_errors(source, errors), *_notes_on_other_sheets(source, book, name)]
+    if ending == workbooks.XLSX and (count := count_formulas_without_value(source)):
+        notes.append(
+            f"{source.name}: formulas without a stored value, which are read as empty cells: "
+            f"{count:,}; open it in a spreadsheet program and save it"
+        )
     return cells._replace(notes=notes)
 
 
@@ -474,7 +479,12 @@ def _notes_on_other_sheets(source: Path, book: Workbook, name: str) -> Iterator[
         for other, sheet in book.sheets.items()
         if other != name
     }
-    if others := [f"{other!r} ({count:,} rows)" for other, count in counts.items() if count]:
+    others = [
+        f"{other!r} ({count:,} row{'s' if count > 1 else ''})"
+        for other, count in counts.items()
+        if count
+    ]
+    if others:
         yield (
             f"{source.name}: only its sheet {name!r} is read, not {list_words(others)}; "
             "ingest table reads another one by --option sheet=NAME"

@@ -95,6 +95,7 @@ def choose_columns(source: Path, rows: Rows, chosen: _Chosen) -> TableColumns:
     found = TableColumns(columns, notes)
     notes += [misfit.note() for misfit in (*misfits, *useless)]
     notes += _notes_on_units(found)
+    notes += _notes_on_clocks(rows, columns)
     notes += _notes_on_unused(available, columns)
     return found
 
@@ -310,6 +311,17 @@ def _notes_on_units(found: TableColumns) -> Iterator[str]:
     if keys := found.in_milliseconds():
         columns = " and ".join(repr(found.columns[key]) for key in keys)
         yield f"{columns}: read as milliseconds, as the name says"
+
+
+def _notes_on_clocks(rows: Rows, columns: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line for each column of times of which some are no numbers; see `_check_times`."""
+    for column in (columns[key] for key in _TIMES if key in columns):
+        clock = _clock(rows, column) if rows.schema[column] == pl.String else None
+        if clock is not None:
+            yield (
+                f"column {column!r} has times such as {clock!r} in some rows, which are not read: "
+                "write these as seconds"
+            )
 
 
 def _notes_on_unused(available: Sequence[str], columns: Mapping[str, str]) -> Iterator[str]:

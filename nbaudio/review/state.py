@@ -395,13 +395,17 @@ def read_verdict(text: str, words: Sequence[str]) -> str | None:
 def verdict_parts(text: str, words: Iterable[str]) -> list[str]:
     """Return the words between commas, semicolons or slashes, as they are spelled.
 
-    One of `words` may have slashes itself.
+    Slashes separate where one of `words` is between them, which may have slashes itself.
     """
     known = {word.casefold() for word in words}
     found = []
     for part in (" ".join(part.split()) for part in re.split("[,;]", text)):
-        found += [part] if part.casefold() in known else part.split("/")
-    return [word.strip() for word in found if word.strip()]
+        pieces = [piece.strip() for piece in part.split("/")]
+        separate = part.casefold() not in known and any(
+            piece.casefold() in known for piece in pieces
+        )
+        found += pieces if separate else [part]
+    return [word for word in found if word]
 
 
 def append_verdicts(workspace: Workspace | str | Path, rows: Iterable[Verdict]) -> None:

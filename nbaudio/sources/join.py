@@ -77,7 +77,7 @@ def join(  # noqa: PLR0914
 
     Args:
         workspace: the workspace or its folder.
-        table: a .csv, .tsv, .jsonl, .parquet or .xlsx file, or a pandas or polars frame.
+        table: a .csv, .tsv, .jsonl, .parquet, .xlsx or .ods file, or a pandas or polars frame.
         on: ``segment_id``, or ``file,start,end`` (or ``duration`` instead of ``end``): the
             recording's id, path or file name, and seconds, equal to the nanosecond. Columns have
             these or usual names such as ``id``, ``audio_filepath``, ``offset``; one of another name
@@ -169,9 +169,8 @@ def join(  # noqa: PLR0914
         if kind != "column"
         else f"nbaudio stats {workspace.path}"
     )
-    report = Report(
-        "join", facts, problems=first_lines(lines, f"{workspace.path}/joined/{target}.parquet")
-    )
+    rest = f"{workspace.path}/joined/{target}.parquet"
+    report = Report("join", facts, [*cells.notes], first_lines(lines, rest))
     workspace.save_report(f"join_{target}", report.to_dict())
     return report
 
