@@ -291,7 +291,9 @@ def test_cells_of_times_are_never_seconds(audio, tmp_path, ending):
 
 def test_what_is_not_read_of_a_workbook_is_noted(audio, tmp_path):
     rows = [*ROWS, ("a.wav", 4, 5, "#N/A"), ("a.wav", 5, 6, "=1+1")]
-    path = write_xlsx(tmp_path / "t.xlsx", rows, more=[("a",), (None,), ("b",)], empty=[], x=[("y",)])
+    path = write_xlsx(
+        tmp_path / "t.xlsx", rows, more=[("a",), (None,), ("b",)], empty=[], x=[("y",)]
+    )
     report = ingest(path, audio, tmp_path / "W")
     notes = [line for line in report.warnings if line.startswith("t.xlsx: ")]
     assert notes == [

@@ -1,6 +1,7 @@
 """Review sheets through LibreOffice: texts, links, lists and marks are kept, and the summary
 counts."""
 
+import datetime as dt
 import re
 import shutil
 import sys
@@ -17,6 +18,7 @@ from office import convert
 from sheets import columns_of, fill_in, make_workspace
 
 from nbaudio import review
+from nbaudio.formats import table
 from nbaudio.review.cell_escaping import escape_formula
 from nbaudio.storage.workspace import Workspace
 
@@ -72,6 +74,10 @@ def saved_then_filled(sheet, folder):
     )
 
 
+def saved_as_ods(sheet, folder):
+    return convert(filled(sheet, folder), "ods", folder)
+
+
 def saved_as_csv(sheet, folder):
     return convert(filled(sheet, folder), "csv", folder)
 
@@ -88,7 +94,13 @@ def csv_saved_as_workbook(sheet, folder):
     return fill_in(convert(sheet.with_suffix(".csv"), "xlsx", folder), said)
 
 
-WAYS = [filled_then_saved, saved_then_filled, saved_as_csv, csv_saved_as_workbook]
+WAYS = [
+    filled_then_saved,
+    saved_then_filled,
+    saved_as_ods,
+    saved_as_csv,
+    csv_saved_as_workbook,
+]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -156,6 +168,54 @@ def test_summary_counts_in_libreoffice(exported, tmp_path):
             assert rows[word] == (count, pytest.approx(count / judged))
 
 
+def test_a_table_that_libreoffice_saved_is_the_same(tmp_path):
+    """Values of every kind, through both formats; LibreOffice keeps 15 digits."""
+    book = openpyxl.Workbook()
+    rows = [
+        ("name", "start", "end", "text", "kind"),
+        ("a.wav", 0.1, 3207.7, "  two  and one ", 0.25),
+        ("a.wav", 12, 1 / 8, "one\n\ntwo", dt.date(2024, 5, 1)),
+        ("b.wav", 1e-7, -5.5, "007", dt.datetime(2024, 5, 1, 10, 11, 12)),  # noqa: DTZ001
+        ("b.wav", 0, 5, "=1+1", dt.time(0, 1, 30)),
+        ("b.wav", 0, 5, "_x0041_", "#N/A"),
+        ("b.wav", 0, 5, "same", dt.timedelta(hours=100, seconds=1.5)),
+        *[("b.wav", 0, 5, "same", None)] * 3,
+    ]
+    for row in rows:
+        book.active.append(row)
+    for number in range(2, len(rows) + 1):
+        book.active.cell(number, 4).data_type = "s"
+    book.active["E2"].number_format = "0%"
+    book.save(tmp_path / "t.xlsx")
+    ours = table.read_cells(tmp_path / "t.xlsx").frame
+    for path in (
+        convert(tmp_path / "t.xlsx", "ods", tmp_path),
+        convert(tmp_path / "t.xlsx", "xlsx", tmp_path / "back"),
+    ):
+        theirs = table.read_cells(path).frame
+        assert theirs.drop("kind").rows() == ours.drop("kind").rows()
+        assert [kind or "" for kind in theirs["kind"]] == [
+            "0.25",
+            "2024-05-01",
+            "2024-05-01T10:11:12",
+            "00:01:30",
+            "#N/A",
+            "100:00:01.5",
+            *[""] * 3,
+        ]
+
+
+def test_a_folder_of_sheets_saved_by_libreoffice_is_imported(exported, tmp_path):
+    workspace = Workspace.open(shutil.copytree(exported / "w", tmp_path / "w"))
+    (tmp_path / "returned").mkdir()
+    convert(filled(exported / "out" / "sheet.xlsx", tmp_path), "ods", tmp_path / "returned")
+    convert(exported / "out" / "sheet.xlsx", "pdf", tmp_path / "returned")
+    report = review.import_(workspace, tmp_path / "returned")
+    assert (report.facts["sheets"], report.facts["new"]) == (1, len(IDS))
+    assert [line for line in report.warnings if line.startswith("sheet.pdf: not read")]
+    assert set(review.verdicts(workspace)["reviewer"]) == {"ana"}
+
+
 def choices(book, name):
     """The words of each drop-down of a sheet, by its cells."""
     found = {}
@@ -186,7 +246,10 @@ def test_lists_filters_marks_and_the_hidden_sheet_live_on(exported, tmp_path):
         f"C2:C{len(IDS) + 1}": words[1:-1],
     }
     assert choices(book, "summary") == {"B3": ["ana", "ben"]}
-    assert table.auto_filter.ref == f"A1:L{len(IDS) + 1}"
+    assert table.auto_filter.ref == f"A1:M{len(IDS) + 1}"
+    assert table.print_title_rows == "$1:$1"
+    assert table.page_setup.orientation == "landscape"
+    assert table.sheet_properties.pageSetUpPr.fitToPage
     assert [
         table.cell(2, columns_of(table)[name]).number_format for name in ("verdict", "comment")
     ] == ["@", "@"]
