@@ -74,6 +74,7 @@ def execute(job_blocks: list[Block], **replaced: str) -> dict[str, object]:
 
 def write_parliament(folder: Path, *, recordings: int, segments: int) -> None:
     """Sittings with a segment each second, in JSON lines as ParlaSpeech has them."""
+    folder.mkdir(exist_ok=True)
     with (folder / "asr.json").open("w", encoding="utf8") as file:
         for number in range(recordings):
             tone(folder / f"audio/sitting {number}.wav", segments + 1, seed=number)
@@ -229,11 +230,10 @@ def test_shards_for_tf_data(tmp_path, monkeypatch):
     run(command_of_readme("shards for tf.data"), tmp_path)
 
 
-def test_own_recordings_by_three_lines_as_readme_says_and_a_stricter_threshold(tmp_path):
-    write_parliament(tmp_path, recordings=4, segments=96)
-    (tmp_path / "audio").rename(tmp_path / "recordings")
-    (manifest,) = re.findall(r"```yaml\n(.*?)```", text(README), re.DOTALL)
-    (tmp_path / "my-corpus.yaml").write_text(manifest)
+def test_own_recordings_by_a_folder_and_by_three_lines_as_readme_says(tmp_path):
+    folder = tmp_path / "MY-FOLDER"
+    write_parliament(folder, recordings=4, segments=96)
+    (folder / "audio").rename(folder / "recordings")
     own = [block for block in blocks(README) if block.heading == "Your own recordings"]
     (command,) = commands(own)
     run(command, tmp_path)
@@ -249,8 +249,11 @@ def test_own_recordings_by_three_lines_as_readme_says_and_a_stricter_threshold(t
     # Three speakers of 8 segments, for a goal of 19.
     assert dict(first.group_by("split").len().iter_rows())["dev"] == 24
 
-    with (tmp_path / "my-corpus.yaml").open("a") as file:
-        file.write("dev: 30\ntest: 30\n")
+    # A stricter threshold, with the manifest of README, whose paths are links to the same data.
+    (manifest,) = re.findall(r"```yaml\n(.*?)```", text(README), re.DOTALL)
+    (tmp_path / "my-corpus.yaml").write_text(f"{manifest}dev: 30\ntest: 30\n")
+    for name in ("asr.json", "recordings"):
+        (tmp_path / name).symlink_to(folder / name)
     variants = [
         block for block in blocks(TOP / "docs/runs.md") if block.heading == "A second variant"
     ]
