@@ -330,6 +330,7 @@ FREE = {
     "undo",
     "reviewer",
     "adjudicator",
+    "verdict_map",
     "verdicts",
     "only",
     "set_",

@@ -13,9 +13,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from sheets import any_text, columns_of, fill_in, make_workspace, set_time, typed_text
+from typer.testing import CliRunner
 
 import nbaudio
 from nbaudio import review, score
+from nbaudio.cli import app
 from nbaudio.core.errors import InputError
 from nbaudio.review import cell_escaping, state
 from nbaudio.review.cell_escaping import cell_text
@@ -1201,6 +1203,27 @@ def test_a_word_can_stand_for_a_verdict(workspace, sheet):
     assert review.import_(workspace, sheet, reviewer="ana", verdict_map=meanings).facts[
         "known_already"
     ] == (4)
+
+
+def test_words_are_mapped_from_the_command_line(workspace, sheet):
+    fill_in(sheet, {"s0": "dobro", "s1": "Šum / loše ", "s2": "šum"}, reviewer="ana")
+    command = ["review", "import", str(workspace.path), str(sheet), "--json"]
+    done = CliRunner().invoke(app, [*command, "--map", "dobro=ok"])
+    assert done.exit_code == 1
+    lines = json.loads(done.output)["problems"]
+    assert {line.split(" is not one of ")[0] for line in lines} == {
+        "verdict 'Šum / loše'",
+        "verdict 'šum'",
+    }
+    assert held(workspace) == {"s0": "ok"}
+    meanings = ["--map", "DOBRO=ok", "--map", "šum=noise", "--map", "loše=wrong words"]
+    done = CliRunner().invoke(app, [*command, *meanings])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["facts"]["new"] == 2
+    assert held(workspace) == {"s0": "ok", "s1": "wrong words, noise", "s2": "noise"}
+    for setting in ("dobro", "noise=ok", "dobro=fine"):
+        done = CliRunner().invoke(app, [*command, "--map", setting])
+        assert (done.exit_code, len(done.output.splitlines())) == (2, 1), done.output
 
 
 def test_a_word_that_a_review_lists_keeps_its_meaning_there(workspace, tmp_path):

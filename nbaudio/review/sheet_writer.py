@@ -138,6 +138,8 @@ def write_sheet(
         _write_summary(book, record, reviewer, len(rows))
         _write_instructions(book, record)
         _write_origin(book, record, reviewer)
+        for sheet in book.worksheets():
+            _print_one_page_wide(sheet)
     return out.getvalue()
 
 
@@ -176,7 +178,6 @@ def _write_review(
                 sheet.write(number, places[name], value if known else None, formats[name])
     sheet.freeze_panes(1, 0)
     sheet.autofilter(0, 0, len(rows), len(places) - 1)
-    _print_one_page_wide(sheet)
     sheet.repeat_rows(0)
     sheet.print_area(0, 0, len(rows), places["segment_id"])  # without the key
     _offer_verdicts(sheet, record, places, len(rows))
@@ -253,7 +254,6 @@ def _write_summary(book: Any, record: ReviewRecord, reviewer: str, rows: int) ->
         name: f"review!${letter}$2:${letter}${max(rows, 1) + 1}" for name, letter in letters.items()
     }
     sheet = book.add_worksheet("summary")
-    _print_one_page_wide(sheet)
     sheet.set_column(0, 2, 20)
     sheet.set_column(3, 3, 80)
     label = book.add_format({"bold": True, "bottom": 1, "bg_color": _GRAY})
@@ -297,7 +297,6 @@ def _write_summary(book: Any, record: ReviewRecord, reviewer: str, rows: int) ->
 def _write_instructions(book: Any, record: ReviewRecord) -> None:
     """Write the sheet with the steps of a review and the meanings of the verdicts."""
     sheet = book.add_worksheet("instructions")
-    _print_one_page_wide(sheet)
     sheet.set_column(0, 0, 16)
     sheet.set_column(1, 1, 90)
     heading = book.add_format(_HEADING)

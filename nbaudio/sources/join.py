@@ -159,11 +159,7 @@ def join(  # noqa: PLR0914
         "empty": joined.blank,
         "not_joined": len(problems),
     }
-    place = "line" if isinstance(table, str | Path) else "row"
-    lines = [
-        f"{place} {line}: {f'{label}: ' if label else ''}{reason}"
-        for _, line, label, reason, _ in problems
-    ]
+    lines = _problem_lines(problems, "line" if isinstance(table, str | Path) else "row")
     facts["next"] = (
         f"nbaudio score {workspace.path} --{kind} {name}"
         if kind != "column"
@@ -173,6 +169,16 @@ def join(  # noqa: PLR0914
     report = Report("join", facts, [*cells.notes], first_lines(lines, rest))
     workspace.save_report(f"join_{target}", report.to_dict())
     return report
+
+
+def _problem_lines(
+    problems: Sequence[tuple[str, int | None, str, str, str | None]], place: str
+) -> list[str]:
+    """Return what the report says of the rows of `_PROBLEMS`; `place` is ``line`` or ``row``."""
+    return [
+        f"{place} {line}: {f'{label}: ' if label else ''}{reason}"
+        for _, line, label, reason, _ in problems
+    ]
 
 
 @dataclass
