@@ -2,6 +2,7 @@ import json
 from collections import defaultdict
 
 import numpy as np
+import openpyxl
 import pandas as pd
 import polars as pl
 import pytest
@@ -148,6 +149,17 @@ def test_a_table_gives_splits_by_any_key(workspace, tmp_path, ending, key):
     assert sum(map(len, found.values())) == 20
     assert report.facts["challenge_1"]["segments"] == 6
     assert report.facts["parameters"]["splits"] == f"splits{ending}"
+
+
+def test_a_second_sheet_of_a_table_is_named(workspace, tmp_path):
+    book = openpyxl.Workbook()
+    for row in (("speaker_id", "split"), ("s3", "test")):
+        book.active.append(row)
+    book.create_sheet("older").append(("s4", "dev"))
+    book.save(tmp_path / "splits.xlsx")
+    report = select(workspace, splits=tmp_path / "splits.xlsx")
+    assert speakers(workspace)["test"] == {"s3"}
+    assert [note for note in report.warnings if "splits.xlsx" in note and "'older'" in note]
 
 
 @pytest.mark.parametrize("kind", [pl.DataFrame, pd.DataFrame])

@@ -230,9 +230,10 @@ def test_a_report_is_a_table_of_facts():
     assert Report("select", {}).to_pandas().shape == (0, 2)
 
 
-def test_a_review_sheet_comes_back_out_of_pandas(workspace, tmp_path):
+@pytest.mark.parametrize("engine", ["openpyxl", "calamine"])
+def test_a_review_sheet_comes_back_out_of_pandas(engine, workspace, tmp_path):
     review.export(workspace, out=tmp_path / "sheet.xlsx", n=4)
-    sheet = pd.read_excel(tmp_path / "sheet.xlsx", sheet_name="review")
+    sheet = pd.read_excel(tmp_path / "sheet.xlsx", sheet_name="review", engine=engine)
     sheet["verdict"] = sheet["verdict"].astype(object)
     sheet["comment"] = sheet["comment"].astype(object)
     sheet.loc[sheet["segment_id"].isin(["s0", "s2"]), ["verdict", "comment"]] = "noise", "wind"

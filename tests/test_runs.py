@@ -490,7 +490,7 @@ def test_what_a_run_needs_is_checked_before_the_first_notebook(setting, message,
 
 def test_only_what_the_chosen_notebooks_need_is_checked(tmp_path):
     settings = {"source": "gone", "container": "rar"}
-    with pytest.raises(NbaudioError, match="04_threshold.*no workspace"):
+    with pytest.raises(NbaudioError, match=r"04_threshold.*no workspace"):
         run(bundled("data_manifests/demo.yaml"), out=tmp_path / "out", settings=settings, only="4")
 
 

@@ -58,7 +58,7 @@ def given_splits(
     place = location(splits)
     if ending in ENDINGS and not place.is_folder():
         with folder_at(str(place.parent)).local(place.name) as path:
-            return _of_table(segments, read_cells(path, ending=ending), name)
+            return _of_file(segments, path, ending, name)
     return _of_corpus(segments, folder_at(splits), name)
 
 
@@ -109,6 +109,14 @@ def _of_source(segments: pl.DataFrame, earlier: pl.DataFrame | None) -> GivenSpl
     )
     split = own["source_split"].replace_strict(names, default=None, return_dtype=pl.String)
     return GivenSplits(split.alias("given"), None, notes if unknown else ())
+
+
+def _of_file(segments: pl.DataFrame, path: Path, ending: str, where: str) -> GivenSplits:
+    """Give splits by a table in a file; what is not read of it is noted."""
+    cells = read_cells(path, ending=ending)
+    found = _of_table(segments, cells, where)
+    unread = [f"{where}: {note}" for note in cells.notes]
+    return found._replace(notes=(*unread, *found.notes))
 
 
 def _of_table(segments: pl.DataFrame, cells: Cells, where: str) -> GivenSplits:

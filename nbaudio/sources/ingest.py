@@ -288,7 +288,7 @@ def _withdrawn_names(audit: pl.DataFrame, rows: Rows, withdrawn: pl.DataFrame) -
 
 
 def reader_of(format: str | None) -> Reader:
-    """Return the reader of a format; raise InputError with the known formats where there is none."""
+    """Return the reader of a format; raise InputError with the known formats for no such one."""
     if format is None:
         raise InputError(
             f"format: not given; known are {', '.join(READERS)}; in a manifest its key is format"
