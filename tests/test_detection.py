@@ -159,6 +159,26 @@ def test_tiers_and_languages_are_asked_for(tmp_path):
         detect_source(tmp_path / "films")
 
 
+def test_subtitles_with_the_names_of_their_recordings_need_no_language(tmp_path):
+    cue = "1\n00:00:00,000 --> 00:00:01,000\nda\n"
+    for name in ("a", "b"):
+        tone(tmp_path / f"films/{name}.wav", 2)
+        lines(tmp_path / f"films/{name}.srt", cue)
+    values, workspace = ingest_assumed(tmp_path / "films", tmp_path / "R")
+    assert values.get("options") is None
+    assert workspace.segments["text"].to_list() == ["da", "da"]
+    # Some in a language of their own: those without one are read, as the report says.
+    lines(tmp_path / "films/a.en.srt", cue)
+    assert dict(detect_source(tmp_path / "films").layout.options) == {}
+
+
+def test_many_candidates_are_counted(tmp_path):
+    for number in range(7):
+        lines(tmp_path / f"{number}.csv", "file,text", "a.wav,da")
+    with pytest.raises(InputError, match=r"table \(3\.csv .* and like 3 others; name one of them"):
+        detect_source(tmp_path)
+
+
 def test_a_recognizers_own_text_is_no_transcript(tmp_path):
     word = {"word": "da", "start": 0.0, "end": 0.5}
     heard = {"segments": [{"start": 0, "end": 1, "text": "da", "words": [word]}]}

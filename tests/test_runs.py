@@ -488,6 +488,12 @@ def test_what_a_run_needs_is_checked_before_the_first_notebook(setting, message,
     assert not (tmp_path / "out").exists()
 
 
+def test_a_url_of_data_is_one_line_without_its_secret(tmp_path):
+    with pytest.raises(NbaudioError, match=r"https://host/x.*: is a URL; name its") as error:
+        run("https://ana:secret@host/x?token=secret", out=tmp_path / "out")
+    assert "secret" not in str(error.value)
+
+
 def test_only_what_the_chosen_notebooks_need_is_checked(tmp_path):
     settings = {"source": "gone", "container": "rar"}
     with pytest.raises(NbaudioError, match=r"04_threshold.*no workspace"):

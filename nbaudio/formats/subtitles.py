@@ -4,7 +4,7 @@ Every cue is a segment.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby, pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -28,21 +28,13 @@ def detect(files: SourceFiles) -> list[Layout]:
     subtitles = files.ending(".srt", ".vtt")
     if not subtitles:
         return []
-    recordings = {PurePosixPath(name).with_suffix("") for name in files.audio()}
-    languages: set[str] = set()
-    plain = 0
-    for name in subtitles:
-        stem = PurePosixPath(name).with_suffix("")
-        if stem in recordings or stem.with_suffix("") not in recordings:
-            plain += 1
-        else:
-            languages.add(stem.suffix.removeprefix("."))
-    by_language = bool(languages) and not plain
-    options = {"language": min(languages)} if by_language else {}
-    question = (
-        f"the subtitles are in {list_words(sorted(languages))}: choose one language, "
-        f"such as --set 'options={{language: {min(languages)}}}'"
-    )
+    languages = _languages(files, subtitles)
+    question = None
+    if len(languages) > 1:
+        question = (
+            f"the subtitles are in {list_words(languages)}: choose one language, "
+            f"such as --set 'options={{language: {languages[0]}}}'"
+        )
     is_file = files.names == (subtitles[0],)
     return [
         Layout(
@@ -50,10 +42,25 @@ def detect(files: SourceFiles) -> list[Layout]:
             files.path(subtitles[0]) if is_file else files.folder,
             f"{len(subtitles):,} files are subtitles, such as {subtitles[0]}",
             frozenset(subtitles),
-            options=options,
-            question=question if by_language and len(languages) > 1 else None,
+            options={"language": languages[0]} if languages else {},
+            question=question,
         )
     ]
+
+
+def _languages(files: SourceFiles, subtitles: Iterable[str]) -> list[str]:
+    """Return the languages in the names of subtitles, sorted.
+
+    There are none if any subtitles have the name of their recording alone, or of no recording.
+    """
+    recordings = {PurePosixPath(name).with_suffix("") for name in files.audio()}
+    languages: set[str] = set()
+    for name in subtitles:
+        stem = PurePosixPath(name).with_suffix("")
+        if stem in recordings or stem.with_suffix("") not in recordings:
+            return []
+        languages.add(stem.suffix.removeprefix("."))
+    return sorted(languages)
 
 
 def read(source: Path, *, language: str | None = None, encoding: str | None = None) -> Transcripts:

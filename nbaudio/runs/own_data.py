@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from nbaudio.core import atomic
-from nbaudio.core.errors import ExistsError, InputError
+from nbaudio.core.errors import ExistsError
 from nbaudio.runs.parameters import parameters
 from nbaudio.runs.preflight import check_run
 from nbaudio.sources.detection import Detected, detect_source
@@ -55,8 +55,6 @@ def manifest_of_data(data: Path, out: Path, settings: Mapping[str, Any]) -> OwnM
         _check_same_data(path, data)
         line = f"{path}: used as it is; remove it to find out the format of {data} again"
         return OwnManifest(path, (line,))
-    if is_url(str(data)):
-        raise InputError(f"{data}: formats are found out on this machine only; write a manifest")
     detected = detect_source(data, format=settings.get("format"), answers=settings, skip=(out,))
     values = _manifest_values(detected, settings)
     texts = {

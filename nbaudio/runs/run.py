@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nbaudio.core.errors import NbaudioError
+from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.core.report import Report
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.versions import latest_version
 from nbaudio.runs.own_data import is_manifest, manifest_of_data
 from nbaudio.runs.parameters import defaults, list_notebooks, parameters, parse_only
 from nbaudio.runs.preflight import check_run
-from nbaudio.storage.urls import is_url
+from nbaudio.storage.urls import is_url, redact_url
 
 # Order of the steps in the report.
 _STEPS = ("ingest", "score", "review", "review_import", "select", "materialize", "verify")
@@ -52,14 +52,13 @@ def run(
         NbaudioError: a notebook failed; names the cell and its error. The notebook is kept up to
             that cell.
     """
-    manifest = Path(manifest)
     notebooks = list_notebooks()
     chosen = parse_only(only, len(notebooks))
-    out = Path(out if out is not None else f"{manifest.absolute().stem}-output").absolute()
-    if not is_manifest(manifest):
-        manifest = _manifest_of(manifest, out, settings or {})
+    name = Path(manifest).absolute().stem
+    out = Path(out if out is not None else f"{name}-output").absolute()
+    path = _manifest_of(manifest, out, settings or {})
     outputs = {"workspace": str(out / "workspace"), "corpus": str(out / "corpus")}
-    values = outputs | parameters(manifest, settings or {})
+    values = outputs | parameters(path, settings or {})
     check_run(values, {name for number in chosen for name in defaults(notebooks[number - 1])})
     workspace = Path(values["workspace"])
     try:
@@ -81,9 +80,15 @@ def run(
     return Report("run", facts, warnings=_lines(new, "warnings"), problems=_lines(new, "problems"))
 
 
-def _manifest_of(data: Path, out: Path, settings: Mapping[str, Any]) -> Path:
-    """Return the manifest of a folder or file of data; print what it assumes."""
-    own = manifest_of_data(data, out, settings)
+def _manifest_of(given: str | Path, out: Path, settings: Mapping[str, Any]) -> Path:
+    """Return a manifest, or that of a folder or file of data; print what it assumes."""
+    if is_url(str(given)):
+        raise InputError(
+            f"{redact_url(str(given))}: is a URL; name its format and source in a manifest"
+        )
+    if is_manifest(Path(given)):
+        return Path(given)
+    own = manifest_of_data(Path(given), out, settings)
     for line in own.lines:
         print(line, file=sys.stderr)
     return own.path

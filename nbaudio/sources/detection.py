@@ -55,6 +55,7 @@ _LAST_RESORTS = ("table", "folder")
 # Formats whose readers take the recordings from the source, and those that never find them.
 _BRING_AUDIO = frozenset({"librispeech", "commonvoice", "hf", "subtitles", "textgrid", "folder"})
 _NEED_AUDIO = frozenset({"parlaspeech", "align"})
+_MOST_NAMED = 4  # of several layouts
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,8 @@ def _none_text(source: Path, files: SourceFiles, format: str | None) -> str:
 
 def _several_text(source: Path, layouts: Sequence[Layout]) -> str:
     fitting = [f"{layout.format} ({layout.reason})" for layout in layouts]
+    if len(fitting) > _MOST_NAMED:
+        fitting[_MOST_NAMED:] = [f"{len(fitting) - _MOST_NAMED:,} others"]
     formats = {layout.format for layout in layouts}
     choice = (
         f"choose with --set format={layouts[0].format}"
