@@ -264,3 +264,49 @@ def test_paths_with_blanks_and_links_resolve(tmp_path):
     values, workspace = ingest_assumed(tmp_path / "moja građa", tmp_path / "R")
     assert Path(values["source"]).is_file()
     assert len(workspace.segments.drop_nulls("end_sample")) == 2
+
+
+CONTENTS = (
+    b"",
+    b"\n\n",
+    b"\xff\xfe\x00d",
+    b"\x00" * 300,
+    b"PK\x03\x04broken",
+    b"PAR1",
+    b'{"file": 1, "start": null, "words": {}, "audio_filepath": ["a"], "text": 2}\n',
+    b'{"id": 1, "sources": [], "supervisions": 3, "recording": {"sources": {}}}\n',
+    b'{"id": 1, "recording_id": 2, "start": 3, "duration": 4}\n',
+    b'["a"]\n[1, 2]\n"x"\nnull\n',
+    b"file,text\n",
+    b"file;text;text\na;b\n",
+    b'"file,text\n',
+    b"client_id\tpath\tsentence\n",
+    b"r1\n\nr2 touch x |\n",
+    b"WEBVTT\n\n00:00:01.000 --> 00:00:02.000\nda\n",
+    b'"ooTextFile"\n"TextGrid"\n0\n3\n<exists>\n1\n"IntervalTier"\n"wo""rds"\n',
+    "čšž".encode("utf-16"),
+)
+NAMES = (
+    *("a.json", "a.jsonl", "a.csv", "a.tsv", "a.xlsx", "a.ods", "a.parquet", "a.arrow", "a.srt"),
+    *("a.hr.vtt", "a.TextGrid", "a.ctm", "a.txt", "a.docx", "a.tar", "a.tar.gz", "a.trans.txt"),
+    *("recordings.jsonl.gz", "supervisions.jsonl", "cuts_train.jsonl", "wav.scp", "text"),
+    *("segments", "train.tsv", "state.json", "dataset_dict.json", "SPEAKERS.TXT", "a.wav"),
+)
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_files_of_any_contents_are_found_out_or_refused_in_one_line(content, tmp_path):
+    names = [name for name in NAMES if name != "a.wav" or content]
+    for number, name in enumerate(names):
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        (folder / name).write_bytes(content)
+        if number % 2:
+            (folder / "a.flac").touch()
+    for source in (*(tmp_path / f"{number}" for number in range(len(names))), tmp_path):
+        try:
+            shown = detect_source(source).layout.format
+        except InputError as error:
+            shown = str(error)
+        assert "\n" not in shown
+        assert shown in {*READERS, "align"} or shown.startswith(str(source))
