@@ -16,6 +16,7 @@ from specimens import LAYOUTS, format_of, tone
 
 import nbaudio
 from nbaudio.core.bundled_files import bundled
+from nbaudio.sources.ingest import READERS
 
 # What the demo has and no other data.
 OF_THE_DEMO = ("nbaudio demo", "license: mit", "- hr", "transcripts.jsonl")
@@ -55,7 +56,7 @@ def check_corpus(corpus, made):
     assert info.info["parameters"]["shard_size"] == 500 * 10**6
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", READERS)
 def test_format_source_and_audio_run_all_notebooks_from_a_checkout(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
@@ -91,7 +92,7 @@ def test_an_installed_wheel_runs_on_a_folder_without_an_edited_file(tmp_path):
         tone(folder / f"{number}.wav", 2, seed=number)
     rows = [f"{n}.wav,{n % 2},{n % 2 + 1},dobar dan {'abcd'[n]}\n" for n in range(4)]
     (folder / "list.csv").write_text("file,start,end,sentence\n" + "".join(rows))
-    words = ["-m", "nbaudio", "run", "moja građa", "--json"]
+    words = ["-m", "nbaudio", "run", "moja građa", "--only", "1,6-8", "--json"]
     environment = os.environ | {"PYTHONPATH": str(tmp_path / "installed")}
     done = subprocess.run(
         [sys.executable, *words],
@@ -105,5 +106,5 @@ def test_an_installed_wheel_runs_on_a_folder_without_an_edited_file(tmp_path):
     out = tmp_path / "moja građa-output"
     written = yaml.safe_load((out / "manifest.yaml").read_text(encoding="utf8"))
     assert written["source"] == "../moja građa/list.csv"
-    assert len(list((out / "html").glob("0*.html"))) == 8
+    assert len(list((out / "html").glob("0*.html"))) == 4
     assert nbaudio.verify(out / "corpus", jobs=1, show_progress=False).problems == []
