@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from openpyxl import Workbook
-from specimens import CALLS, LAYOUTS, format_of, librispeech_archive, lines, tone
+from specimens import CALLS, LAYOUTS, SOURCES, format_of, librispeech_archive, lines, tone
 
 import nbaudio
 from nbaudio.core.bundled_files import bundled
@@ -170,6 +170,16 @@ def test_subtitles_with_the_names_of_their_recordings_need_no_language(tmp_path)
     # Some in a language of their own: those without one are read, as the report says.
     lines(tmp_path / "films/a.en.srt", cue)
     assert dict(detect_source(tmp_path / "films").layout.options) == {}
+
+
+def test_a_folder_with_a_single_file_is_a_folder_which_may_grow(tmp_path):
+    tone(tmp_path / "songs/a.wav", 1)
+    detected = detect_source(tmp_path / "songs")
+    assert (detected.layout.format, detected.layout.source) == ("folder", tmp_path / "songs")
+    shard = SOURCES["hf"](tmp_path / "dataset", [("a.wav", "da")])
+    assert detect_source(shard).layout.source == tmp_path / "dataset"
+    (file,) = shard.glob("*.parquet")
+    assert detect_source(file).layout.source == file
 
 
 def test_many_candidates_are_counted(tmp_path):

@@ -377,14 +377,15 @@ def _forget_review_clips(workspace: Workspace, ids: Set[str]) -> list[str]:
     lines = []
     state = ReviewState.load(workspace)
     for review, files in exported_files(workspace).items():
-        held: set[str] = set()
+        withdrawn_ids: set[str] = set()
         for drawn in state.ids_exported_as(review):
-            held |= ids & set(drawn)
+            withdrawn_ids |= ids & set(drawn)
             _forget_clips_beside(map(Path, files), drawn, ids)
         lines += [
-            f"{file}: holds {len(held):,} withdrawn segments; delete it, here and where it was sent"
+            f"{file}: holds {len(withdrawn_ids):,} withdrawn segments; "
+            "delete it, here and where it was sent"
             for file in files
-            if held and Path(file).exists()
+            if withdrawn_ids and Path(file).exists()
         ]
     return lines
 

@@ -56,11 +56,10 @@ def detect(files: SourceFiles) -> list[Layout]:
     if not with_audio:
         return []
     states = [*files.named("state.json"), *files.named("dataset_dict.json")]
-    is_file = files.names == (with_audio[0],)
     return [
         Layout(
             "hf",
-            files.path(with_audio[0]) if is_file else files.folder,
+            files.source,
             f"{with_audio[0]} has an Audio column",
             frozenset([*shards, *states, *files.named("dataset_info.json")]),
         )
@@ -201,16 +200,18 @@ def _part(path: Path, relative: Path, split: str | None, audio: str | None) -> _
     if input_guards.escape_surrogates(stem) != stem:
         raise InputError(input_guards.NOT_UNICODE)
     schema = schema_of(path)
-    found = _audio_columns(schema)
+    audio_columns = _audio_columns(schema)
     if audio is not None:
-        found = [name for name in found if name == audio]
-    if len(found) != 1:
+        audio_columns = [name for name in audio_columns if name == audio]
+    if len(audio_columns) != 1:
         raise InputError(
-            f"{len(found)} Audio columns{f' called {audio!r}' if audio else ''} "
-            f"({', '.join(found) or 'none'}); "
+            f"{len(audio_columns)} Audio columns{f' called {audio!r}' if audio else ''} "
+            f"({', '.join(audio_columns) or 'none'}); "
             f"it has {', '.join(dict.fromkeys(schema.names))}, choose one by the option audio"
         )
-    return _Part(path, stem, split, found[0], has_any_value(path, f"{found[0]}.bytes"))
+    return _Part(
+        path, stem, split, audio_columns[0], has_any_value(path, f"{audio_columns[0]}.bytes")
+    )
 
 
 def _rows(

@@ -83,8 +83,7 @@ def detect(files: SourceFiles) -> list[Layout]:
             manifests.setdefault(str(Path(name).parent), []).append(name)
     layouts = []
     for folder, names in manifests.items():
-        is_file = files.names == (names[0],)
-        source = files.path(names[0] if is_file else folder)
+        source = files.source if files.is_single_file else files.path(folder)
         with suppress(InputError):  # recordings without supervisions, or the other way around
             _sets(source)
             layouts.append(

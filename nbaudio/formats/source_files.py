@@ -1,4 +1,4 @@
-"""The files of a source that a person names, to find out which format it has.
+"""The files of a source, listed to detect its format.
 
 Each format has a function ``detect``, which takes `SourceFiles` and returns a `Layout` for each
 source of its format among them.
@@ -25,10 +25,16 @@ _OUTPUTS = frozenset({"workspace.json", "corpus.json"})
 
 @dataclass(frozen=True)
 class SourceFiles:
-    """Files of a folder, by their POSIX paths relative to it."""
+    """The files of a folder, or a single file, by their POSIX paths relative to the folder."""
 
     folder: Path
     names: tuple[str, ...]  # sorted; hidden files and what nbaudio made are left out
+    is_single_file: bool = False  # not a folder with one file, which may grow
+
+    @property
+    def source(self) -> Path:
+        """What was listed: the folder, or the single file."""
+        return self.folder / self.names[0] if self.is_single_file else self.folder
 
     def ending(self, *endings: str) -> list[str]:
         """Return the files with one of some endings, in any case."""
@@ -102,7 +108,7 @@ def list_source_files(source: Path, *, skip: Iterable[Path] = ()) -> SourceFiles
         InputError: there is no such file or folder, or it has no file.
     """
     if source.is_file():
-        return SourceFiles(source.parent, (source.name,))
+        return SourceFiles(source.parent, (source.name,), is_single_file=True)
     if not source.is_dir():
         raise InputError(f"{source}: there is no such file or folder")
     skipped = {Path(folder).absolute() for folder in skip}

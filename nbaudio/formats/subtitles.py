@@ -35,11 +35,10 @@ def detect(files: SourceFiles) -> list[Layout]:
             f"the subtitles are in {list_words(languages)}: choose one language, "
             f"such as --set 'options={{language: {languages[0]}}}'"
         )
-    is_file = files.names == (subtitles[0],)
     return [
         Layout(
             "subtitles",
-            files.path(subtitles[0]) if is_file else files.folder,
+            files.source,
             f"{len(subtitles):,} files are subtitles, such as {subtitles[0]}",
             frozenset(subtitles),
             options={"language": languages[0]} if languages else {},

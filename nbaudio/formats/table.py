@@ -156,25 +156,25 @@ def read(
         quotes=_YES_NO[quotes],
         sheet=sheet,
     )
-    found = choose_columns(source, cells.rows, chosen)
+    table_columns = choose_columns(source, cells.rows, chosen)
     nameless: list[Problem] = []
-    rows = Rows.collect(_named_rows(source, cells, found, nameless))
+    rows = Rows.collect(_named_rows(source, cells, table_columns, nameless))
     if not any(len(batch) for batch in rows.batches(["name"])):
-        raise InputError(f"{source}: the column {found.columns['name']!r} is empty")
+        raise InputError(f"{source}: the column {table_columns.columns['name']!r} is empty")
     problems = pl.DataFrame(sorted([*cells.problems, *nameless]), schema=PROBLEMS, orient="row")
     rows = replace(rows, schema=pl.Schema({**TRANSCRIPTS, **rows.schema}))
-    notes = [*cells.notes, *found.notes]
+    notes = [*cells.notes, *table_columns.notes]
     return with_audio_root(
-        Transcripts(rows, problems, columns=found.columns, notes=notes), source.parent
+        Transcripts(rows, problems, columns=table_columns.columns, notes=notes), source.parent
     )
 
 
 def _named_rows(
-    source: Path, cells: Cells, found: TableColumns, nameless: list[Problem]
+    source: Path, cells: Cells, table_columns: TableColumns, nameless: list[Problem]
 ) -> Iterator[pl.DataFrame]:
     """Yield the rows that name a recording, as those of `Transcripts`; add others to `nameless`."""
-    name_column = found.columns["name"]
-    transcripts = partial(_transcripts, source, found)
+    name_column = table_columns.columns["name"]
+    transcripts = partial(_transcripts, source, table_columns)
     for row, batch in with_starts(map(transcripts, cells.rows.batches())):
         has_name = batch["name"].is_not_null()
         nameless.extend(
@@ -184,16 +184,16 @@ def _named_rows(
         yield batch.filter(has_name)
 
 
-def _transcripts(source: Path, found: TableColumns, frame: pl.DataFrame) -> pl.DataFrame:
+def _transcripts(source: Path, table_columns: TableColumns, frame: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of a table as those of `Transcripts`, with its other columns behind them."""
     # An empty hypothesis is one of no words, a null one is none.
     texts = {
         key: cell_texts(source, frame[column], empty=key in ("text", "asr_text"))
-        for key, column in found.columns.items()
+        for key, column in table_columns.columns.items()
     }
-    for key in found.in_milliseconds():
+    for key in table_columns.in_milliseconds():
         texts[key] = texts[key].map_elements(seconds_of_milliseconds, return_dtype=pl.String)
-    used = {*found.columns.values()}
+    used = {*table_columns.columns.values()}
     others = [
         frame[name].alias(source_column(name, _OURS, frame.schema))
         for name in frame.columns

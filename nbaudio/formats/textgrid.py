@@ -40,11 +40,10 @@ def detect(files: SourceFiles) -> list[Layout]:
         if len(names) > 1
         else None
     )
-    is_file = files.names == (grids[0],)
     return [
         Layout(
             "textgrid",
-            files.path(grids[0]) if is_file else files.folder,
+            files.source,
             f"{len(grids):,} files are TextGrids, such as {grids[0]}",
             frozenset(grids),
             question=question,

@@ -452,7 +452,7 @@ class _Division:
     def hold_out_whole(
         self, goals: Mapping[int, int], allowed: Flags, whole: WholeSplits
     ) -> dict[int, int]:
-        """Give whole open values to splits until these have so many allowed rows, or none fits.
+        """Fill splits with whole values until they reach their goals, or until no value fits.
 
         Return the size of each split: the goal, or what it has now if it had less. Train keeps
         something.

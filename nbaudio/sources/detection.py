@@ -3,25 +3,13 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
 from nbaudio.core import name_matching
 from nbaudio.core.errors import InputError, get_by_name
-from nbaudio.formats import (
-    commonvoice,
-    hf,
-    kaldi,
-    lhotse,
-    librispeech,
-    nemo,
-    parlaspeech,
-    subtitles,
-    table,
-    textgrid,
-    timed_words,
-)
+from nbaudio.formats import timed_words
 from nbaudio.formats.source_files import (
     Layout,
     SourceFiles,
@@ -29,29 +17,14 @@ from nbaudio.formats.source_files import (
     list_source_files,
     list_words,
 )
-from nbaudio.sources import folder
+from nbaudio.sources.ingest import FORMATS
 
 _Detect = Callable[[SourceFiles], list[Layout]]
 
-# What each format recognizes as its own. A table is tried last but one, as files of other formats
-# are tables too; recordings alone are a folder.
+# What each format recognizes as its own.
 _DETECTORS: Mapping[str, _Detect] = MappingProxyType(
-    {
-        "parlaspeech": parlaspeech.detect,
-        "librispeech": librispeech.detect,
-        "kaldi": kaldi.detect,
-        "commonvoice": commonvoice.detect,
-        "hf": hf.detect,
-        "nemo": nemo.detect,
-        "lhotse": lhotse.detect,
-        "subtitles": subtitles.detect,
-        "textgrid": textgrid.detect,
-        "align": timed_words.detect,
-        "table": table.detect,
-        "folder": folder.detect,
-    }
+    {name: module.detect for name, module in FORMATS.items()} | {"align": timed_words.detect}
 )
-_LAST_RESORTS = ("table", "folder")
 # Formats whose readers take the recordings from the source, and those that never find them.
 _BRING_AUDIO = frozenset({"librispeech", "commonvoice", "hf", "subtitles", "textgrid", "folder"})
 _NEED_AUDIO = frozenset({"parlaspeech", "align"})
@@ -114,16 +87,19 @@ def detect_source(
 
 
 def _layouts(files: SourceFiles, detectors: Mapping[str, _Detect]) -> list[Layout]:
-    """Return the layouts of the formats that fit; a last resort only if nothing else fits."""
-    layouts: list[Layout] = []
-    for format, detect in detectors.items():
-        if format in _LAST_RESORTS and layouts:
-            taken = frozenset[str]().union(*(layout.files for layout in layouts))
-            rest = tuple(name for name in files.names if name not in taken)
-            fitting = detect(SourceFiles(files.folder, rest)) if format == "table" else []
-        else:
-            fitting = detect(files)
-        layouts += fitting
+    """Return the layouts of the formats that fit.
+
+    Files of other formats are tables, too: a table is one that no other format reads. Recordings
+    are a folder only where nothing else fits.
+    """
+    special = [name for name in detectors if name not in {"table", "folder"}]
+    layouts = [layout for name in special for layout in detectors[name](files)]
+    if "table" in detectors:
+        read = frozenset[str]().union(*(layout.files for layout in layouts))
+        rest = tuple(name for name in files.names if name not in read)
+        layouts += detectors["table"](replace(files, names=rest))
+    if "folder" in detectors and not layouts:
+        layouts += detectors["folder"](files)
     return layouts
 
 

@@ -34,7 +34,7 @@ _SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")  # the precision of segment 
 def detect(files: SourceFiles) -> list[Layout]:
     """Return the folder of recordings that files are in."""
     recordings = files.audio()
-    if not recordings or files.names == (recordings[0],):
+    if not recordings or files.is_single_file:
         return []
     others = pl.Series("path", [*{*files.names} - {*recordings}], dtype=pl.String).sort()
     texts = match_texts(pl.Series("path", recordings, dtype=pl.String), others).names()

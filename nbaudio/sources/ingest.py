@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import polars as pl
@@ -48,7 +48,7 @@ from nbaudio.storage.urls import is_url
 from nbaudio.storage.workspace import Workspace, locks_workspace
 
 _Probe = Callable[..., pl.DataFrame]  # `probe_recordings` with the options of ingest
-_LAYOUTS = (
+_MODULES = (
     parlaspeech,
     librispeech,
     kaldi,
@@ -61,9 +61,13 @@ _LAYOUTS = (
     subtitles,
     textgrid,
 )
-#: The reader of each format, which has the name of its module.
+#: The module of each format, which has its name: it has `read` and `detect`.
+FORMATS: Mapping[str, ModuleType] = MappingProxyType(
+    {module.__name__.rpartition(".")[2]: module for module in _MODULES}
+)
+#: The reader of each format.
 READERS: Mapping[str, Reader] = MappingProxyType(
-    {layout.__name__.rpartition(".")[2]: layout.read for layout in _LAYOUTS}
+    {name: module.read for name, module in FORMATS.items()}
 )
 
 
