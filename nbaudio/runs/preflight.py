@@ -24,6 +24,7 @@ _WHAT = {
     "audio": "audio folder",
     "names": "file of names",
     "returned": "folder of returned sheets",
+    "made_pairs": "folder of made pairs",
     "splits": "table or corpus with splits",
 }
 
