@@ -25,6 +25,7 @@ from nbaudio.selection.leakage import (
     leakage,
     leakage_record,
 )
+from nbaudio.selection.select import select
 from nbaudio.text.near_duplicates import sentences
 
 LETTERS = ["", *"abcdefghijklmnopqrstuvwxyz"]
@@ -304,6 +305,14 @@ def test_a_speaker_in_two_splits_is_a_problem_where_the_corpus_was_grouped_by_sp
     problems = checked(corpus).problems
     assert "segments.parquet: 1 values of speaker_id are in two splits" in problems
     assert "corpus.json: leakage: speaker_id: shared is 0, found 1" in problems
+
+
+def test_a_corpus_that_was_grouped_by_sentences_is_checked_by_them(make_workspace, tmp_path):
+    workspace = make_workspace({"one.wav": (12.0, 16000), "two.wav": (12.0, 16000)}, channels=1)
+    select(workspace, min_similarity=-1, group_by=["text"], dev=2, test=2)
+    materialize(workspace, out=tmp_path / "c", jobs=1, engine="threading", show_progress=False)
+    report = checked(tmp_path / "c")
+    assert (report.problems, report.facts["leakage"]["text"]) == ([], 0)
 
 
 def test_a_corpus_is_checked_by_the_columns_that_it_was_grouped_by():

@@ -365,10 +365,10 @@ def _check_splits(
 
     A problem is where corpus.json says otherwise.
     """
+    columns = ["segment_id", "split", "text", *grouping_columns(info.get("selection", {}))]
 
     def parts() -> Iterator[pl.DataFrame]:
-        columns = ("segment_id", "split", "text", *grouping_columns(info.get("selection", {})))
-        for row, part in with_starts(parquet_slices(segments, columns)):
+        for row, part in with_starts(parquet_slices(segments, list(dict.fromkeys(columns)))):
             samples = decoded.read(row // BUCKET_ROWS)
             yield (
                 part.with_row_index("row", offset=row)
