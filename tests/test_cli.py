@@ -238,11 +238,82 @@ def test_wrong_use_is_exit_code_2(
 
 
 def test_nothing_requested_is_the_help(tmp_path: Path) -> None:
-    for words in ((), ("review",)):
+    for words, heading in (((), "Make a corpus:"), (("review",), "Commands:")):
         command = [sys.executable, "-m", "nbaudio", *words]
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
         assert done.returncode == 2
-        assert "Commands" in done.stdout + done.stderr
+        assert heading in done.stdout + done.stderr
+
+
+HEADING = re.compile(r"^(\S.*):$", re.MULTILINE)
+GROUPS = {
+    "Start, and bring data in": "demo run download align ingest join recognize",
+    "Inspect a workspace": "score measure stats",
+    "Review labels": "review evidence",
+    "Make a corpus": "select materialize status convert export wheel",
+    "Keep a corpus": "verify diff withdraw publish",
+}
+
+
+def sections(help_text: str) -> dict[str, str]:
+    """The text below each heading of a help, without the example at its end."""
+    parts = HEADING.split(help_text.partition("\n  Example: ")[0])
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_help_shows_the_commands_in_groups_by_step(
+    nbaudio: Callable[..., subprocess.CompletedProcess[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    columns: int,
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    help_text = nbaudio("--help").stdout
+    groups = sections(help_text)
+    assert groups.pop("Options")
+    listed = {
+        heading: " ".join(re.findall(r"^  (\S+)", body, re.MULTILINE))
+        for heading, body in groups.items()
+    }
+    assert listed == GROUPS
+    assert [*listed] == [*GROUPS]
+    assert max(map(len, help_text.splitlines())) < columns
+    assert "..." not in help_text.partition("COMMAND [ARGS]...")[2]  # nothing is cut
+    assert "\x1b" not in help_text
+
+
+PANELS = {
+    "Network": {
+        "timeout",
+        "tries",
+        "max_wait",
+        "max_size",
+        "cache",
+        "connections",
+        "per_host",
+        "per_second",
+    },
+    "Parallel work": {"jobs", "engine", "address", "beam_options"},
+}
+
+
+def test_options_of_requests_and_of_engines_have_panels_of_their_own(
+    nbaudio: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    seen = set()
+    for name, command in commands(typer.main.get_command(app)):
+        panels = sections(nbaudio(*name.split(), "--help").stdout)
+        for parameter in command.params:
+            headings = [
+                heading
+                for heading, body in panels.items()
+                if re.search(rf"^  {parameter.opts[0]}(?![\w-])", body, re.MULTILINE)
+            ]
+            panel = next((key for key, names in PANELS.items() if parameter.name in names), None)
+            if parameter.param_type_name == "option" and not parameter.hidden:
+                assert headings == [panel or "Options"], (name, parameter.name)
+                seen.add(parameter.name)
+    assert set().union(*PANELS.values()) <= seen
 
 
 def test_version(nbaudio: Callable[..., subprocess.CompletedProcess[str]]) -> None:

@@ -117,6 +117,19 @@ def test_commands_and_their_options_exist(page):
     assert unknown == []
 
 
+def test_the_page_of_commands_has_the_groups_of_the_help():
+    section = text(TOP / "docs/commands.md").split("\n## Commands\n")[1].split("\n## ")[0]
+    parts = re.split(r"^### (.+)$", section, flags=re.MULTILINE)
+    page = {
+        heading: set(re.findall(r"^\| `nbaudio (\w+)", table, re.MULTILINE))
+        for heading, table in zip(parts[1::2], parts[2::2], strict=True)
+    }
+    panels = {}
+    for command_name, command in root().commands.items():
+        panels.setdefault(str(command.rich_help_panel), set()).add(command_name)
+    assert page == panels
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_targets_of_make_exist(page):
     targets = set(re.findall(r"^(\w+):", text(TOP / "Makefile"), re.MULTILINE))

@@ -6,6 +6,7 @@ import typer
 from typer import Argument, Option
 
 from nbaudio.cli import common
+from nbaudio.cli.help_panels import CommandPanel, OptionPanel, PanelGroup
 
 _FORMATS = (
     "parlaspeech, librispeech, kaldi, commonvoice, folder, hf, nemo, lhotse, table, "
@@ -22,9 +23,19 @@ _STRATEGIES = (
 )
 
 review_app = typer.Typer(
-    help="Export samples for review as spreadsheets, and import the verdicts.", no_args_is_help=True
+    cls=PanelGroup,
+    help="Export samples for review as spreadsheets, and import the verdicts.",
+    no_args_is_help=True,
 )
-common.app.add_typer(review_app, name="review")
+common.app.add_typer(review_app, name="review", rich_help_panel=CommandPanel.REVIEW)
+
+_Cache = Annotated[
+    str,
+    Option(
+        help="size of the cache of remote recordings, such as 50GB",
+        rich_help_panel=OptionPanel.NETWORK,
+    ),
+]
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -36,7 +47,7 @@ def _size(text: str) -> int | str:
     return int(text) if text.isascii() and text.isdigit() else text
 
 
-@common.command("demo --out demo-output")
+@common.command("demo --out demo-output", panel=CommandPanel.START)
 def demo(
     out: Annotated[str | None, Option(help="output folder; default: nbaudio-demo")] = None,
 ) -> None:
@@ -44,7 +55,8 @@ def demo(
 
 
 @common.command(
-    "run data_manifests/demo.yaml --out demo-output --set min_similarity=0.9 --only 1-5"
+    "run data_manifests/demo.yaml --out demo-output --set min_similarity=0.9 --only 1-5",
+    panel=CommandPanel.START,
 )
 def run(
     manifest: Annotated[
@@ -68,7 +80,9 @@ def run(
 
 
 @common.command(
-    "download openslr:librispeech:dev-clean,test-clean --out archives --per-second 1", fetches=True
+    "download openslr:librispeech:dev-clean,test-clean --out archives --per-second 1",
+    fetches=True,
+    panel=CommandPanel.START,
 )
 def download(
     source: Annotated[
@@ -78,14 +92,27 @@ def download(
         ),
     ],
     out: Annotated[str, Option(help="folder for the files: new, or one to resume")],
-    connections: Annotated[int, Option(min=1, help="files in parallel")] = 4,
-    per_host: Annotated[int, Option(min=1, help="files in parallel from one host")] = 2,
-    per_second: Annotated[float, Option(help="requests per second to one host")] = 4.0,
+    connections: Annotated[
+        int, Option(min=1, help="files in parallel", rich_help_panel=OptionPanel.NETWORK)
+    ] = 4,
+    per_host: Annotated[
+        int,
+        Option(min=1, help="files in parallel from one host", rich_help_panel=OptionPanel.NETWORK),
+    ] = 2,
+    per_second: Annotated[
+        float,
+        Option(help="requests per second to one host", rich_help_panel=OptionPanel.NETWORK),
+    ] = 4.0,
 ) -> None:
     """Download the files of a list; run it again after a kill to resume."""
 
 
-@common.command("align hypotheses minutes --audio recordings --out W", fetches=True, engines=True)
+@common.command(
+    "align hypotheses minutes --audio recordings --out W",
+    fetches=True,
+    engines=True,
+    panel=CommandPanel.START,
+)
 def align(
     hypotheses: Annotated[
         str,
@@ -113,9 +140,7 @@ def align(
     sha256: Annotated[
         bool, Option("--sha256/--no-sha256", help="hash every recording, to detect changes")
     ] = True,
-    cache: Annotated[
-        str, Option(help="size of the cache of remote recordings, such as 50GB")
-    ] = "20GB",
+    cache: _Cache = "20GB",
     add: Annotated[
         bool, Option("--add", help="keep what W has, and bring in these recordings")
     ] = False,
@@ -127,7 +152,9 @@ def align(
 
 
 @common.command(
-    "ingest parlaspeech asr.json --audio recordings --names wav.scp --out W", fetches=True
+    "ingest parlaspeech asr.json --audio recordings --names wav.scp --out W",
+    fetches=True,
+    panel=CommandPanel.START,
 )
 def ingest(
     format: Annotated[str, Argument(metavar="FORMAT", help=f"layout of the source: {_FORMATS}")],
@@ -145,9 +172,7 @@ def ingest(
     sha256: Annotated[
         bool, Option("--sha256/--no-sha256", help="hash every recording, to detect changes")
     ] = True,
-    cache: Annotated[
-        str, Option(help="size of the cache of remote recordings, such as 50GB")
-    ] = "20GB",
+    cache: _Cache = "20GB",
     options: Annotated[
         list[str] | None,
         Option("--option", metavar="NAME=VALUE", help="such as window=10 of folder; repeat"),
@@ -176,7 +201,10 @@ def ingest(
     }
 
 
-@common.command("join W verbatim.tsv --text verbatim --on file,start,end --tolerance 0.01")
+@common.command(
+    "join W verbatim.tsv --text verbatim --on file,start,end --tolerance 0.01",
+    panel=CommandPanel.START,
+)
 def join(
     workspace: common.Workspace,
     table: Annotated[
@@ -214,7 +242,10 @@ def join(
 
 
 @common.command(
-    "recognize W --with recognizer:transcribe --as large --jobs 2", fetches=True, engines=True
+    "recognize W --with recognizer:transcribe --as large --jobs 2",
+    fetches=True,
+    engines=True,
+    panel=CommandPanel.START,
 )
 def recognize(
     workspace: common.Workspace,
@@ -228,7 +259,12 @@ def recognize(
     ] = None,
     batch: Annotated[int, Option(min=1, help="most clips in one call of a function")] = 16,
     jobs: Annotated[
-        int, Option(min=1, help="tasks in parallel, each process with a recognizer of its own")
+        int,
+        Option(
+            min=1,
+            help="tasks in parallel, each process with a recognizer of its own",
+            rich_help_panel=OptionPanel.PARALLEL,
+        ),
     ] = 1,
 ) -> None:
     """Recognize all segments, as a further hypothesis.
@@ -237,7 +273,9 @@ def recognize(
     """
 
 
-@common.command("score W --text verbatim --hypothesis large --language hr")
+@common.command(
+    "score W --text verbatim --hypothesis large --language hr", panel=CommandPanel.INSPECT
+)
 def score(
     workspace: common.Workspace,
     text: Annotated[
@@ -263,7 +301,7 @@ def score(
     """
 
 
-@common.command("measure W --jobs 2", fetches=True, engines=True)
+@common.command("measure W --jobs 2", fetches=True, engines=True, panel=CommandPanel.INSPECT)
 def measure(
     workspace: common.Workspace,
     channel: Annotated[
@@ -274,6 +312,24 @@ def measure(
 
     Run it again after growth for the rest.
     """
+
+
+@common.command("stats W --out report.html", fetches=True, panel=CommandPanel.INSPECT)
+def stats(
+    path: Annotated[str, Argument(metavar="W-or-CORPUS")],
+    out: Annotated[
+        str | None,
+        Option(metavar="PAGE.html", help="write a page with tables and plots, .html or .xlsx"),
+    ] = None,
+    audio: Annotated[
+        bool, Option("--audio/--no-audio", help="clips of some segments in the .html page")
+    ] = True,
+    base: Annotated[
+        str | None,
+        Option(metavar="EARLIER", help="compare with it; default: the base beside a corpus"),
+    ] = None,
+) -> None:
+    """Report hours, speakers, durations, similarity and splits of a workspace or corpus."""
 
 
 @common.command(
@@ -382,7 +438,7 @@ def correct_texts(workspace: common.Workspace) -> None:
     """Apply texts that reviewers corrected to the segments table; review import does it too."""
 
 
-@common.command("evidence W --precision 0.98 --confidence 0.95")
+@common.command("evidence W --precision 0.98 --confidence 0.95", panel=CommandPanel.REVIEW)
 def evidence(
     workspace: common.Workspace,
     precision: Annotated[
@@ -393,7 +449,11 @@ def evidence(
     """Report how right the shipped clips are, as far as reviews prove it, and what to review."""
 
 
-@common.command("select W --min-similarity 0.8 --hours 200 --dev 2000 --test 2000", fetches=True)
+@common.command(
+    "select W --min-similarity 0.8 --hours 200 --dev 2000 --test 2000",
+    fetches=True,
+    panel=CommandPanel.MAKE,
+)
 def select(
     workspace: common.Workspace,
     min_similarity: Annotated[
@@ -429,24 +489,11 @@ def select(
     """Decide which segments are kept: filters, budget, train, dev and test without leakage."""
 
 
-@common.command("export nemo W --out manifests")
-def export(
-    format: Annotated[str, Argument(metavar="FORMAT", help="nemo, lhotse or kaldi")],
-    workspace: common.Workspace,
-    out: Annotated[
-        str, Option(help="folder for the manifests: new, or an earlier export, which is replaced")
-    ],
-    paths: Annotated[
-        str, Option(help="paths of the recordings: absolute, or relative to the manifests")
-    ] = "absolute",
-) -> None:
-    """Write manifests of accepted segments for toolkits that read the recordings themselves."""
-
-
 @common.command(
     "materialize W --out CORPUS --container parquet --rate 16000 --channel mix --jobs 2",
     fetches=True,
     engines=True,
+    panel=CommandPanel.MAKE,
 )
 def materialize(
     workspace: common.Workspace,
@@ -495,7 +542,84 @@ def materialize(
     """Cut every accepted segment and write the corpus; run it again after a kill to resume."""
 
 
-@common.command("withdraw W --speaker ana --why 'consent withdrawn'")
+@common.command("status CORPUS", fetches=True, panel=CommandPanel.MAKE)
+def status(
+    corpus: Annotated[str, Argument(metavar="CORPUS", help="folder or URL of the corpus")],
+    workspace: Annotated[
+        str | None, Option(metavar="W", help="its workspace, for a corpus at a URL")
+    ] = None,
+) -> None:
+    """Show the progress of a corpus.
+
+    Stage, rate, time left, failures, whether a run is active, and what to do next.
+    """
+
+
+@common.command(
+    "convert CORPUS --container tfrecord --out OTHER --shard-count 64", panel=CommandPanel.MAKE
+)
+def convert(
+    corpus: Annotated[str, Argument(metavar="CORPUS", help="folder of a finished corpus")],
+    container: Annotated[str, Option(help=common.CONTAINERS)],
+    out: Annotated[str, Option(help="folder of the new corpus: new, or one to resume")],
+    shard_size: Annotated[str, Option(help="target size of a shard, such as 500MB")] = "500MB",
+    shard_count: common.ShardCount = None,
+    window: Annotated[
+        int,
+        Option(
+            min=1, help="consecutive segments of a recording to store together, for reading windows"
+        ),
+    ] = 1,
+    jobs: common.Jobs = None,
+    engine: Annotated[
+        str,
+        Option(
+            help="where tasks run: loky, threading, dask, ray, spark or beam",
+            rich_help_panel=OptionPanel.PARALLEL,
+        ),
+    ] = "threading",
+) -> None:
+    """Rewrite a corpus in another container or in other shards; audio is copied, not decoded."""
+
+
+@common.command("export nemo W --out manifests", panel=CommandPanel.MAKE)
+def export(
+    format: Annotated[str, Argument(metavar="FORMAT", help="nemo, lhotse or kaldi")],
+    workspace: common.Workspace,
+    out: Annotated[
+        str, Option(help="folder for the manifests: new, or an earlier export, which is replaced")
+    ],
+    paths: Annotated[
+        str, Option(help="paths of the recordings: absolute, or relative to the manifests")
+    ] = "absolute",
+) -> None:
+    """Write manifests of accepted segments for toolkits that read the recordings themselves."""
+
+
+@common.command("wheel --out dist", panel=CommandPanel.MAKE)
+def wheel(out: Annotated[str, Option(help="folder for the wheel")] = "dist") -> None:
+    """Write a wheel of the running nbaudio and the requirements of the workers of a cluster."""
+
+
+@common.command("verify CORPUS", fetches=True, engines=True, panel=CommandPanel.KEEP)
+def verify(
+    corpus: Annotated[str, Argument(metavar="CORPUS", help="folder or URL of the corpus")],
+    workspace: Annotated[
+        str | None, Option(metavar="W", help="store the report in this workspace")
+    ] = None,
+) -> None:
+    """Verify a corpus: every shard by its checksum, every clip by decoding it."""
+
+
+@common.command("diff CORPUS-1 CORPUS-2", fetches=True, panel=CommandPanel.KEEP)
+def diff(
+    a: Annotated[str, Argument(metavar="A", help="the earlier corpus or workspace, folder or URL")],
+    b: Annotated[str, Argument(metavar="B", help="the later one")],
+) -> None:
+    """Compare two versions: segments, hours, speakers and shards, and what is proven of each."""
+
+
+@common.command("withdraw W --speaker ana --why 'consent withdrawn'", panel=CommandPanel.KEEP)
 def withdraw(
     workspace: common.Workspace,
     why: Annotated[
@@ -517,64 +641,10 @@ def withdraw(
     """
 
 
-@common.command("diff CORPUS-1 CORPUS-2", fetches=True)
-def diff(
-    a: Annotated[str, Argument(metavar="A", help="the earlier corpus or workspace, folder or URL")],
-    b: Annotated[str, Argument(metavar="B", help="the later one")],
-) -> None:
-    """Compare two versions: segments, hours and speakers added, removed, moved or changed; shards.
-
-    Claims.
-    """
-
-
-@common.command("status CORPUS", fetches=True)
-def status(
-    corpus: Annotated[str, Argument(metavar="CORPUS", help="folder or URL of the corpus")],
-    workspace: Annotated[
-        str | None, Option(metavar="W", help="its workspace, for a corpus at a URL")
-    ] = None,
-) -> None:
-    """Show the progress of a corpus.
-
-    Stage, rate, time left, failures, whether a run is active, and what to do next.
-    """
-
-
-@common.command("convert CORPUS --container tfrecord --out OTHER --shard-count 64")
-def convert(
-    corpus: Annotated[str, Argument(metavar="CORPUS", help="folder of a finished corpus")],
-    container: Annotated[str, Option(help=common.CONTAINERS)],
-    out: Annotated[str, Option(help="folder of the new corpus: new, or one to resume")],
-    shard_size: Annotated[str, Option(help="target size of a shard, such as 500MB")] = "500MB",
-    shard_count: common.ShardCount = None,
-    window: Annotated[
-        int,
-        Option(
-            min=1, help="consecutive segments of a recording to store together, for reading windows"
-        ),
-    ] = 1,
-    jobs: common.Jobs = None,
-    engine: Annotated[
-        str, Option(help="where tasks run: loky, threading, dask, ray, spark or beam")
-    ] = "threading",
-) -> None:
-    """Rewrite a corpus in another container or in other shards; audio is copied, not decoded."""
-
-
-@common.command("verify CORPUS", fetches=True, engines=True)
-def verify(
-    corpus: Annotated[str, Argument(metavar="CORPUS", help="folder or URL of the corpus")],
-    workspace: Annotated[
-        str | None, Option(metavar="W", help="store the report in this workspace")
-    ] = None,
-) -> None:
-    """Verify a corpus: every shard by its checksum, every clip by decoding it."""
-
-
 @common.command(
     "publish CORPUS hf://datasets/OWNER/NAME --private --consent 'signed consent forms'",
     fetches=True,
+    panel=CommandPanel.KEEP,
 )
 def publish(
     corpus: Annotated[str, Argument(metavar="CORPUS", help="folder of a finished corpus")],
@@ -595,26 +665,3 @@ def publish(
 
     Run it again after a kill to resume.
     """
-
-
-@common.command("stats W --out report.html", fetches=True)
-def stats(
-    path: Annotated[str, Argument(metavar="W-or-CORPUS")],
-    out: Annotated[
-        str | None,
-        Option(metavar="PAGE.html", help="write a page with tables and plots, .html or .xlsx"),
-    ] = None,
-    audio: Annotated[
-        bool, Option("--audio/--no-audio", help="clips of some segments in the .html page")
-    ] = True,
-    base: Annotated[
-        str | None,
-        Option(metavar="EARLIER", help="compare with it; default: the base beside a corpus"),
-    ] = None,
-) -> None:
-    """Report hours, speakers, durations, similarity and splits of a workspace or corpus."""
-
-
-@common.command("wheel --out dist")
-def wheel(out: Annotated[str, Option(help="folder for the wheel")] = "dist") -> None:
-    """Write a wheel of the running nbaudio and the requirements of the workers of a cluster."""

@@ -13,16 +13,20 @@ import typer
 from typer import Argument, Option
 
 import nbaudio
+from nbaudio.cli.help_panels import CommandPanel, OptionPanel, PanelCommand, PanelGroup
 from nbaudio.core.errors import NbaudioError, strip_queries
 from nbaudio.core.input_guards import is_utf8
 from nbaudio.core.report import Report, escape_control
 from nbaudio.storage import network
 
+_WIDEST_LINE = 100  # columns of the help in a wide terminal; click's default is 80
+
 app = typer.Typer(
+    cls=PanelGroup,
     no_args_is_help=True,
-    rich_markup_mode=None,  # importing rich would take half of the start-up time
+    rich_markup_mode=None,  # importing rich would take half of the start-up time; help_panels.py
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST_LINE},
 )
 
 
@@ -48,7 +52,13 @@ _Command = Callable[..., Options | None]
 Workspace = Annotated[str, Argument(metavar="W", help="workspace folder")]
 AsJson = Annotated[bool | None, Option("--json", help="print the report as JSON")]
 Jobs = Annotated[
-    int | None, Option("--jobs", min=1, help="tasks in parallel; default: one per core")
+    int | None,
+    Option(
+        "--jobs",
+        min=1,
+        help="tasks in parallel; default: one per core",
+        rich_help_panel=OptionPanel.PARALLEL,
+    ),
 ]
 Seed = Annotated[int, Option(help="seed of random choices")]
 CONTAINERS = "webdataset, parquet, zip, tfrecord, lhotse, mds, arrow or files"
@@ -61,71 +71,95 @@ _ENGINE = {
     "jobs": Jobs,
     "engine": Annotated[
         str | None,
-        Option(help="where tasks run: loky (default), threading, dask, ray, spark or beam"),
+        Option(
+            help="where tasks run: loky (default), threading, dask, ray, spark or beam",
+            rich_help_panel=OptionPanel.PARALLEL,
+        ),
     ],
     "address": Annotated[
-        str | None, Option(metavar="tcp://HOST:PORT", help="running cluster of that engine")
+        str | None,
+        Option(
+            metavar="tcp://HOST:PORT",
+            help="running cluster of that engine",
+            rich_help_panel=OptionPanel.PARALLEL,
+        ),
     ],
     "beam_options": Annotated[
-        str | None, Option(metavar='"--runner=..."', help="options of Beam, as one string")
+        str | None,
+        Option(
+            metavar='"--runner=..."',
+            help="options of Beam, as one string",
+            rich_help_panel=OptionPanel.PARALLEL,
+        ),
     ],
 }
 # Limits of requests, options of all commands that fetch.
 _NETWORK = {
     "timeout": Annotated[
         float | None,
-        Option(min=0.001, help="seconds without a byte before a request fails; default: 15"),
+        Option(
+            min=0.001,
+            help="seconds without a byte before a request fails; default: 15",
+            rich_help_panel=OptionPanel.NETWORK,
+        ),
     ],
     "tries": Annotated[
         int | None,
-        Option(min=1, help="failed requests in a row before an item is given up; default: 3"),
+        Option(
+            min=1,
+            help="failed requests in a row before an item is given up; default: 3",
+            rich_help_panel=OptionPanel.NETWORK,
+        ),
     ],
     "max_wait": Annotated[
         float | None,
-        Option(min=0, help="most seconds that a server may require (Retry-After); default: 45"),
+        Option(
+            min=0,
+            help="most seconds that a server may require (Retry-After); default: 45",
+            rich_help_panel=OptionPanel.NETWORK,
+        ),
     ],
     "max_size": Annotated[
         str | None,
-        Option(metavar="50GB", help="of a file; default: 1TB, or 1GB without a stated length"),
+        Option(
+            metavar="50GB",
+            help="of a file; default: 1TB, or 1GB without a stated length",
+            rich_help_panel=OptionPanel.NETWORK,
+        ),
     ],
 }
 
 
 def command(
-    example: str, *, group: typer.Typer = app, fetches: bool = False, engines: bool = False
+    example: str,
+    *,
+    panel: CommandPanel | None = None,
+    group: typer.Typer = app,
+    fetches: bool = False,
+    engines: bool = False,
 ) -> Callable[[_Command], object]:
     """Add a command that prints the report of nbaudio's function of the same name, with ``--json``.
 
     What is decorated has the options, and may return them converted; what is not given is left to
-    the defaults of nbaudio's function. With `fetches` there are also the limits of requests, with
-    `engines` those of engines (none to convert).
+    the defaults of nbaudio's function. `panel` is the heading above the command in the help of
+    `nbaudio`. With `fetches` there are also the limits of requests, with `engines` those of engines
+    (none to convert).
     """
     shared = (_ENGINE if engines else {}) | (_NETWORK if fetches else {}) | {"as_json": AsJson}
 
     def add(function: _Command) -> object:
         name = function.__name__.rstrip("_")
-        own = signature(function).parameters
+        step = _find_step(function.__name__, in_review=group is not app)
 
         @wraps(function)
         def run(*, as_json: bool, **options: Any) -> None:
+            limits = {option: options.pop(option) for option in _NETWORK if fetches}
             try:
-                with network.environment(
-                    **{name: options.pop(name) for name in _NETWORK if fetches}
-                ):
+                with network.environment(**limits):
                     if fetches:
                         network.Network.of()  # before any work
-                    given = options if engines else function(**options) or options
-                    owner = nbaudio if group is app else nbaudio.review
-                    called: Callable[..., Report] = getattr(
-                        owner, function.__name__, None
-                    ) or getattr(owner, name)
-                    report = called(
-                        **{
-                            option: value
-                            for option, value in given.items()
-                            if value not in (None, [])
-                        }
-                    )
+                    arguments = options if engines else function(**options) or options
+                    report = step(**_without_unset(arguments))
             except (NbaudioError, OSError, MemoryError, RuntimeError) as error:
                 if isinstance(error, RuntimeError) and "can't start new thread" not in str(error):
                     raise
@@ -135,18 +169,47 @@ def command(
             if report.problems:
                 raise typer.Exit(1)
 
-        further = (
-            Parameter(each, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-            for each, kind in shared.items()
-        )
-        parameters = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in own.values()]
-        parameters += [each for each in further if each.name not in own]
+        parameters = _parameters(function, shared)
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # where typer looks
-        run.__annotations__ = {each.name: each.annotation for each in parameters}
-        group.command(name.replace("_", "-"), epilog=f"Example: nbaudio {example}")(run)
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        group.command(
+            name.replace("_", "-"),
+            cls=PanelCommand,
+            epilog=f"Example: nbaudio {example}",
+            rich_help_panel=panel,
+        )(run)
         return run
 
     return add
+
+
+def _find_step(name: str, *, in_review: bool) -> Callable[..., Report]:
+    """Return a call of nbaudio's function of a command, which is imported when it is called."""
+
+    def call_step(**arguments: Any) -> Report:
+        package = nbaudio.review if in_review else nbaudio
+        step = getattr(package, name, None) or getattr(package, name.rstrip("_"))
+        report: Report = step(**arguments)
+        return report
+
+    return call_step
+
+
+def _without_unset(arguments: Options) -> Options:
+    """Leave out options that were not set, so that the defaults of the function hold."""
+    return {option: value for option, value in arguments.items() if value not in (None, [])}
+
+
+def _parameters(function: _Command, shared: dict[str, Any]) -> list[Parameter]:
+    """Return the parameters of a command: its own, then the shared ones that it does not have."""
+    own = signature(function).parameters
+    parameters = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in own.values()]
+    parameters += [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in shared.items()
+        if name not in own
+    ]
+    return parameters
 
 
 _INTERRUPTED = 130  # the exit code after Ctrl-C, by which shells know it, and typer's
