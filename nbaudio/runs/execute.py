@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import nbformat
 import papermill
 from nbclient.exceptions import DeadKernelError
 from nbconvert import HTMLExporter
@@ -21,6 +22,7 @@ from nbconvert import HTMLExporter
 from nbaudio.core import atomic, bundled_files
 from nbaudio.core.errors import NbaudioError
 from nbaudio.corpus.versions import latest_version
+from nbaudio.runs.page_notebook import page_notebook
 
 LINKS_MARKER = '<nav class="nbaudio-pages"></nav>'
 CSS = bundled_files.front_end("run_page", kind="css")
@@ -53,6 +55,11 @@ _OFFLINE = """{%- extends 'index.html.j2' -%}
 {%- block html_head_css -%}
 <style>.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.stderr"] { background: none; }
 CSS</style>
+{%- endblock -%}
+{%- block input -%}
+{%- if cell.metadata.nbaudio_imports -%}
+<details class="nbaudio-imports"><summary>imports</summary>{{ super() }}</details>
+{%- else -%}{{ super() }}{%- endif -%}
 {%- endblock -%}
 {%- block body_header -%}{{ super() }}PLACE{%- endblock -%}
 {%- block body_footer -%}PLACE{{ super() }}{%- endblock -%}
@@ -96,8 +103,18 @@ def execute(source: Path, out: Path, values: dict[str, Any]) -> None:
     finally:
         if working.exists():
             _keep(working, final)
-            text, _ = HTMLExporter(raw_template=_OFFLINE).from_filename(str(final))  # type: ignore[no-untyped-call]
-            atomic.write_bytes(out / "html" / f"{source.stem}.html", text.encode())
+            _write_page(final, out, values)
+
+
+def _write_page(notebook: Path, out: Path, values: dict[str, Any]) -> None:
+    """Write the page of an executed notebook into OUT/html."""
+    content = json.loads(notebook.read_text(encoding="utf8"))
+    text = json.dumps(page_notebook(content, values, out))
+    shown = nbformat.reads(text, as_version=nbformat.NO_CONVERT)  # type: ignore[no-untyped-call]
+    name = {"metadata": {"name": notebook.stem}}
+    exporter = HTMLExporter(raw_template=_OFFLINE)  # type: ignore[no-untyped-call]
+    page, _ = exporter.from_notebook_node(shown, resources=name)
+    atomic.write_bytes(out / "html" / f"{notebook.stem}.html", page.encode())
 
 
 def _execute_with_papermill(source: Path, working: Path, out: Path, values: dict[str, Any]) -> None:

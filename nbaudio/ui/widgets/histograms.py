@@ -28,6 +28,7 @@ from nbaudio.ui.widgets.column_counts import (
 from nbaudio.ui.widgets.static_html import Table
 
 MOST_VALUES = 8  # shown of a column; others are found by a search
+_SAVED_WIDTH = 200  # pixels, as the height
 _SAVED_HEIGHT = 60
 SIZE = (80, 56)  # cells of a scatter across and up: a few kilobytes, whatever the number of rows
 
@@ -200,11 +201,10 @@ class Histograms(BaseWidget):
         parts = []
         for column in self._columns:
             item = self._item(column, rows)
-            parts.append(
-                f"<p><code>{escape(column)}</code></p>"
-                f"{_picture(item) if 'edges' in item else _counts(item)}"
-            )
-        return "".join(parts)
+            shown = _picture(item) if "edges" in item else _counts(item)
+            parts.append(f"<div><p><code>{escape(column)}</code></p>{shown}</div>")
+        style = "display:flex;flex-wrap:wrap;gap:0 2em"
+        return f'<div class="nbaudio-histograms" style="{style}">{"".join(parts)}</div>'
 
 
 def _picture(item: Mapping[str, Any]) -> str:
@@ -227,7 +227,7 @@ def _picture(item: Mapping[str, Any]) -> str:
         f'<svg role="img" aria-label="{escape(item["column"])}: '
         f'{label}" viewBox="0 0 {width} {_SAVED_HEIGHT}"'
     )
-    style = f"width:100%;max-width:{max(200, width)}px;height:{_SAVED_HEIGHT}px"
+    style = f"width:{_SAVED_WIDTH}px;height:{_SAVED_HEIGHT}px"
     return f'{svg} preserveAspectRatio="none" style="{style}">{"".join(bars)}</svg><p>{label}</p>'
 
 

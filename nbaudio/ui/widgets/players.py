@@ -28,6 +28,7 @@ from nbaudio.ui.widgets.segments import (
 from nbaudio.ui.widgets.static_html import LONGEST_S, MOST_CLIPS, Clips, read_clips, saved_clips
 
 MOST_DIFFS = 50
+_SAVED_EXAMPLES = 2  # of a word, in a saved page
 WORD_COLUMNS = ("word", "count", "right", "accuracy", "segments")
 
 
@@ -208,9 +209,13 @@ class Vocabulary(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidget
         return examples[max(0, min(place, len(examples) - 1))] if examples else -1
 
     def static_html(self) -> str:
-        """Return the most frequent words and the clips of the first one's examples."""
-        clips = saved_clips(self._segments, self._examples(self._table.current[0]))
-        return f"<div>{self._table.static_html()}{clips._repr_html_()}</div>"
+        """Return the most frequent words, and the first clips of the first word's examples."""
+        examples = self._examples(self._table.current[0])
+        clips = saved_clips(self._segments, examples, limit=_SAVED_EXAMPLES)
+        style = "display:flex;flex-wrap:wrap;gap:1em 3em"
+        words = f"<div>{self._table.static_html()}</div>"
+        heard = f'<div style="flex:1 1 24em">{clips._repr_html_()}</div>'
+        return f'<div style="{style}">{words}{heard}</div>'
 
 
 class CorpusPlayback(Playback):

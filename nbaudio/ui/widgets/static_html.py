@@ -45,6 +45,8 @@ _INSERTED = (
     "#0072B2);text-decoration:underline;text-decoration-thickness:2px;"
     "font-weight:bold;unicode-bidi:isolate"
 )
+# Clips stand beside each other where there is room.
+_GRID = "display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,18em),1fr));gap:0 2em"
 _FORMATTED = "text-decoration:underline dotted"
 _KEY = (
     f'<div style="font-size:90%"><del style="{_DELETED}">only in the transcript</del> '
@@ -83,7 +85,8 @@ class Clips:
         key = _KEY if any(clip.asr_text is not None or clip.further for clip in self.clips) else ""
         shown = "".join(map(clip_html, self.clips)) or "<p>no segments</p>"
         more = f"<p>and {self.hidden:,} more, not shown</p>" if self.hidden else ""
-        return f"<div>{_note_html(self.note)}{key}{shown}{more}</div>"
+        grid = f'<div style="{_GRID}">{shown}</div>'
+        return f"<div>{_note_html(self.note)}{key}{grid}{more}</div>"
 
     def __repr__(self) -> str:
         return f"{len(self.clips)} clips"
@@ -122,10 +125,10 @@ class Table:
         more = f"<p>and {hidden:,} more rows</p>" if hidden > 0 else ""
         caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
         body = rows or "<tr><td>no rows</td></tr>"
-        # JupyterLab centers a table of a saved widget.
+        # JupyterLab centers a table of a saved widget. The pages of a run limit its height.
         return (
-            "<table "
-            f'style="margin-left:0">{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}'
+            '<div class="nbaudio-rows"><table style="margin-left:0">'
+            f"{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}"
         )
 
     def __repr__(self) -> str:
