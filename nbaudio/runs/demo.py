@@ -87,6 +87,8 @@ def demo(*, out: str | Path | None = None) -> Report:
     facts["made"] = {
         name: done.facts["materialize"][name] for name in ("kept", "rejected", "shards")
     }
+    second_act = Workspace.open(out / "made-pairs" / "workspace").report("made_pairs")
+    facts["proof_of_made_pairs"] = second_act["facts"]["after_round_2"]
     facts["troubles"] = [{"trouble": trouble, "caught": how} for trouble, how in caught.items()]
     return Report("demo", {**facts, "open": done.facts["open"]}, problems=problems)
 

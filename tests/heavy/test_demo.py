@@ -53,6 +53,7 @@ def test_every_problem_is_caught(demonstrated):
     assert verify(out / "corpus", show_progress=False).problems == []
     assert list(report.facts)[-1] == "open"
     assert report.facts["open"] == str(out / "html" / "index.html")
+    assert "at least 98.7 % are right" in report.facts["proof_of_made_pairs"]
     pages = sorted((out / "html").glob("0*.html"))
     assert len(pages) == 8
     assert all(
