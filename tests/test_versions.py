@@ -156,6 +156,19 @@ def check(folder):
     return report
 
 
+def test_a_risk_that_is_learned_anew_changes_no_clip(tmp_path):
+    workspace, recordings, segments = start(tmp_path)
+    save(workspace, recordings, [row | {"risk": 0.25} for row in segments])
+    materialize(workspace, out=tmp_path / "one", **QUIET)
+    save(workspace, recordings, [row | {"risk": 0.125} for row in segments])
+    report = materialize(workspace, out=tmp_path / "two", base=tmp_path / "one", **QUIET)
+    assert report.facts["shards_kept_from_before"] == report.facts["shards"] == 3
+    assert report.warnings == []
+    for corpus in ("one", "two"):
+        assert "risk" not in pl.read_parquet(tmp_path / corpus / "segments.parquet").columns
+        assert verify(tmp_path / corpus, **QUIET).problems == []
+
+
 @EVERY
 def test_a_new_version_keeps_all_shards_of_its_base_and_adds_its_own(tmp_path, container):
     workspace, *tables = start(tmp_path)

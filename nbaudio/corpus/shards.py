@@ -35,6 +35,9 @@ from nbaudio.storage.network import RemoteNotFoundError
 CLIP_FACTS = ("num_samples", "sampling_rate", "duration_s", "window")
 # Columns of a corpus's table that are not copied to another corpus.
 LOCATION = ("audio_sha256", "shard", "offset", "length")
+# Columns of a workspace that are no metadata of its corpora: each import of verdicts changes them,
+# and a new version could keep no shard of its base.
+ESTIMATES = ("risk",)
 
 _SHARD = "\0shard"
 # Files about a shard: its record, the rows of its clips, its version in a store.
@@ -173,9 +176,7 @@ def write_shards(
 
     Workers without a shared disk use `records`.
     """
-    groups = _partition_rows(
-        table, plan, conformed or (lambda part: conform(part, SEGMENTS, "segments"))
-    )
+    groups = _partition_rows(table, plan, conformed or _metadata)
     function = partial(pack, layout, container, clip_format)
     if records is not None:
         function = partial(pack_remotely, layout, container, clip_format, records)
@@ -190,6 +191,11 @@ def write_shards(
             results.append(result)
             advance(1)
     return results
+
+
+def _metadata(part: pl.DataFrame) -> pl.DataFrame:
+    """Return the metadata of rows of a segments table, for a corpus without a base."""
+    return conform(part, SEGMENTS, "segments").drop(ESTIMATES, strict=False)
 
 
 def _partition_rows(table: Path, plan: ShardPlan, conformed: Rows) -> Buckets:

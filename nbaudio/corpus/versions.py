@@ -39,7 +39,7 @@ from nbaudio.corpus.layout import CORPUS_JSON, Layout, intact_table, read_corpus
 from nbaudio.corpus.locations import check_locations
 from nbaudio.corpus.partitions import Buckets
 from nbaudio.corpus.plan import KEPT, ShardLimits, ShardPlan
-from nbaudio.corpus.shards import CLIP_FACTS, LOCATION, write_record
+from nbaudio.corpus.shards import CLIP_FACTS, ESTIMATES, LOCATION, write_record
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.urls import stays_inside
 from nbaudio.storage.workspace import Workspace
@@ -259,7 +259,7 @@ class Base:
         others = [
             name
             for name in held.collect_schema()
-            if name not in (*self.columns, *SEGMENTS, *CLIP_FACTS, *LOCATION)
+            if name not in (*self.columns, *SEGMENTS, *CLIP_FACTS, *LOCATION, *ESTIMATES)
         ]
         counts = held.select(pl.col(others).count()).collect() if others else pl.DataFrame()
         return [name for name in others if counts[name].item()]
