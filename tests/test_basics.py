@@ -136,7 +136,7 @@ def test_labels_of_facts():
 def test_facts_are_shown_for_people():
     assert report.escape_control("a\nb \x1b[31m č") == "a\\nb \\x1b[31m č"
     assert report.show(447542) == "447,542"
-    assert report.show({"train": 3, "dev": 1, "share": 0.25}) == "3 train, 1 dev, share 0.25"
+    assert report.show({"train": 3, "dev": 1, "share": 0.25}) == "3 train, 1 dev, 25 %"
     assert report.show({"seed": 42}, "parameters") == "seed=42"
     assert (report.show(0.001, "hours"), report.show(6_200_000, "bytes")) == ("3.6 s", "6.2 MB")
     assert [report.duration(s) for s in (3.61, 328.2, 5400, 7.2e6)] == [

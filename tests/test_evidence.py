@@ -659,7 +659,7 @@ def test_blind_and_other_reviews_are_compared(workspace, tmp_path):
     say(workspace, "one", lambda key: "noise" if key in bad else "ok")
     report = evidence(workspace)
     assert report.facts["reviewers"].startswith(
-        "taken as perfect: no segment was judged by two of them"
+        "taken to be always right, as no segment was judged by two of them"
     )
     assert not [line for line in report.warnings if "blind" in line]
     review.export(workspace, out=tmp_path / "two.csv", n=200, blind=False)
@@ -668,7 +668,7 @@ def test_blind_and_other_reviews_are_compared(workspace, tmp_path):
     report = evidence(workspace)
     assert (
         report.facts["reviewers"]
-        == "3 segments were judged by two or more: nbaudio.review.agreement(W)"
+        == "3 segments were judged by two or more; nbaudio.review.agreement(W) compares them"
     )
     [line] = [line for line in report.warnings if "blind" in line]
     assert line.startswith("right are 0.7")
@@ -836,7 +836,7 @@ def test_a_claim_is_about_what_ships_and_of_the_verdicts_there_are_now(workspace
     assert sum(first[name]["segments"] for name in ("train", "dev", "test")) == kept
     assert claim["statement"] == (
         f"Of the {kept:,} clips that ship, at least "
-        f"{math.floor(1000 * claim['low']) / 10:g} % are right (95 %)."
+        f"{math.floor(1000 * claim['low']) / 10:g} % are right (95 % confidence)."
     )
     assert {row["threshold"] for row in first["curve"]} <= {*THRESHOLDS, 0.805}
     say(workspace, "one", lambda _: "noise")

@@ -122,7 +122,10 @@ def test_the_interval_of_the_area_holds_the_truth_as_often_as_it_says():
 def test_import_learns_a_risk_that_finds_noisy_segments(tmp_path):
     workspace, wrong = made(tmp_path / "w")
     state, before = workspace.fingerprint(), content_hashes(workspace.segments)
-    assert "judged are 0 and 0 of 0" in review.import_(workspace, None).facts["risk"]
+    assert (
+        "so far 0 right and 0 wrong, of 0 recordings"
+        in review.import_(workspace, None).facts["risk"]
+    )
     assert "risk" not in workspace.segments.columns
     judge(workspace, wrong, some(400))
     assert (
@@ -218,7 +221,7 @@ def test_too_few_verdicts_give_no_risk_and_take_an_old_one_away(tmp_path):
         InputError,
         match=(
             r"takes 5 right and 5 wrong segments of 2 recordings; "
-            r"judged are 50 and 0 .* until then use --strategy stratified"
+            r"so far 50 right and 0 wrong, .* until then use --strategy stratified"
         ),
     ):
         review.export(workspace, out=tmp_path / "s.xlsx", n=5, strategy="risk")

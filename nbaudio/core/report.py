@@ -1,9 +1,12 @@
 """Report of a step: the same facts for people, notebooks and machines."""
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
+
+from nbaudio.core.report_words import LABELS, NEWS, NOUNS, TABLES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,10 +25,15 @@ class Report:
         problems: items that could not be used, one line each; the command line exits with 1 when
             there are any.
         hidden: facts that are only for machines, as others show the same.
+        sentences: lines that people read in place of the value of a fact, by its name.
+
+    Facts that are zero or empty are not shown to people, unless that is the news: see
+    `nbaudio.core.report_words.NEWS`.
 
     Examples:
-        >>> train = {"segments": 1, "hours": 0.001}
-        >>> print(Report("score", {"segments": 2, "mean_similarity": 0.98765, "train": train}))
+        >>> train = {"segments": 1, "hours": 0.001, "speakers": 0}
+        >>> facts = {"segments": 2, "failed": 0, "mean_similarity": 0.98765, "train": train}
+        >>> print(Report("score", facts))
         score
           segments         2
           mean similarity  0.988
@@ -37,10 +45,12 @@ class Report:
     warnings: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     hidden: tuple[str, ...] = ()
+    sentences: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
-        return {name: value for name, value in asdict(self).items() if name != "hidden"}
+        only_for_people = ("hidden", "sentences")
+        return {name: value for name, value in asdict(self).items() if name not in only_for_people}
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return the facts as a pandas table.
@@ -57,18 +67,15 @@ class Report:
 
     def __str__(self) -> str:
         """Format for a terminal, one line per fact; control characters are escaped."""
-        facts = {name: value for name, value in self.facts.items() if name not in self.hidden}
-        width = max((len(fact_label(name)) for name in facts), default=0)
+        shown = list(self._shown_facts())
+        width = max((len(fact.label) for fact in shown), default=0)
         lines = [self.step]
-        for name, value in facts.items():
-            if table := _cells(value):
-                widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-                lines += [
-                    f"  {fact_label(name)}",
-                    *("    " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in table),
-                ]
+        for fact in shown:
+            if fact.table:
+                lines.append(f"  {fact.label}")
+                lines += [f"    {row}" for row in _aligned(fact.table)]
             else:
-                lines.append(f"  {fact_label(name):<{width}}  {show(value, name)}")
+                lines.append(f"  {fact.label:<{width}}  {fact.text}")
         lines += [f"  note: {line}" for line in self.warnings]
         lines += [f"  problem: {line}" for line in self.problems]
         return "\n".join(map(escape_control, lines))
@@ -82,19 +89,59 @@ class Report:
         """
         left = "style='text-align:left'"
         rows = ""
-        for name, value in self.facts.items():
-            if name in self.hidden:
-                continue
-            table = _cells(value)
+        for fact in self._shown_facts():
             cells = "".join(
                 f"<tr>{''.join(f'<td {left}>{escape(cell)}</td>' for cell in row)}</tr>"
-                for row in table
+                for row in fact.table
             )
-            shown = f"<table>{cells}</table>" if table else escape(show(value, name))
-            rows += f"<tr><th {left}>{escape(fact_label(name))}</th><td {left}>{shown}</td></tr>"
+            shown = f"<table>{cells}</table>" if fact.table else escape(fact.text)
+            rows += f"<tr><th {left}>{escape(fact.label)}</th><td {left}>{shown}</td></tr>"
         notes = "".join(f"<p>note: {escape(line)}</p>" for line in self.warnings)
         notes += "".join(f"<p><b>problem:</b> {escape(line)}</p>" for line in self.problems)
         return f"<div><b>{escape(self.step)}</b><table>{rows}</table>{notes}</div>"
+
+    def _shown_facts(self) -> Iterator["_ShownFact"]:
+        """Yield the facts that people read, in their order."""
+        for name, value in self.facts.items():
+            if name in self.hidden:
+                continue
+            label = fact_label(name)
+            lines = self.sentences.get(name, ())
+            if len(lines) == 1:
+                yield _ShownFact(label, lines[0], [])
+            elif lines:
+                yield _ShownFact(label, "", [[line] for line in lines])
+            elif not _is_silent(name, value):
+                yield _ShownFact(label, show(value, name), _cells(name, value))
+
+
+@dataclass(frozen=True)
+class _ShownFact:
+    """A fact as people read it: a `label`, and a `text` or, if there are rows, a `table`."""
+
+    label: str
+    text: str
+    table: list[list[str]]
+
+
+def _aligned(table: list[list[str]]) -> list[str]:
+    """Return the rows of a table as lines with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
+
+
+def _is_silent(name: str, value: Any) -> bool:
+    """Return whether a fact is zero or empty, and that is no news."""
+    return name not in NEWS and _is_nothing(value)
+
+
+def _is_nothing(value: Any) -> bool:
+    """Return whether a value is zero, missing or empty, or has only such items."""
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, Mapping):
+        return all(map(_is_nothing, value.values()))
+    return value is None or value in (0, "", [], ())
 
 
 def _flat(facts: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:
@@ -120,22 +167,12 @@ def first_lines(lines: list[str], more_in: str, most: int = 20) -> list[str]:
     return lines if rest <= 0 else [*lines[:most], f"and {rest:,} more: see {more_in}"]
 
 
-_LABELS = {
-    "hours": "audio",
-    "minutes": "audio",
-    "seconds": "time",
-    "bytes": "size",
-    "above_0_8": "above 0.8",
-}
-_LABELS["above_0_8_without_formatting"] = "above 0.8 without formatting"
-
-
 def fact_label(name: str) -> str:
     """Return the name of a fact for people.
 
     It is ``mean similarity`` for `mean_similarity`, and ``audio`` for `hours`.
     """
-    return _LABELS.get(name, name.replace("_", " "))
+    return LABELS.get(name, name.replace("_", " "))
 
 
 def show(value: Any, name: str = "") -> str:
@@ -145,40 +182,98 @@ def show(value: Any, name: str = "") -> str:
     """
     match value:
         case bool() | None:
-            return {True: "yes", False: "no", None: "-"}[value]
-        case int() | float() if name in _UNITS:
-            return _UNITS[name](value)
+            return _WORDS.get((name, value)) or {True: "yes", False: "no", None: "-"}[value]
         case int() | float():
-            return (
-                f"{value:,}" if isinstance(value, int) else f"{value:,.3f}".rstrip("0").rstrip(".")
-            )
+            return _UNITS.get(name, _number)(value)
         case dict():
-            write = _FORMATS.get(name, _phrase)
-            return ", ".join(write(key, item) for key, item in value.items()) or "none"
+            return _show_nested(value, name)
         case list() | tuple():
             return ", ".join(show(item) for item in value) or "none"
         case _:
             return str(value)
 
 
+def _number(value: float) -> str:
+    """Format a number with at most three decimals; what rounds to zero has no sign."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    text = f"{value:,.3f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def _show_nested(facts: Mapping[str, Any], name: str) -> str:
+    """Format nested facts without what is zero or empty; parameters may be zero."""
+    write = _FORMATS.get(name, _phrase)
+    is_left_out = _is_not_set if name == "parameters" else _is_nothing
+    parts = (write(key, item) for key, item in facts.items() if not is_left_out(item))
+    return ", ".join(parts) or "none"
+
+
+def _is_not_set(value: Any) -> bool:
+    """Return whether a parameter is off or has no value."""
+    return value is None or value is False
+
+
 def _phrase(name: str, value: Any) -> str:
-    """Format a nested fact: ``3 segments``, ``4 s of audio``, ``share 0.25``."""
+    """Format a nested fact: ``3 segments``, ``4 s of audio``, ``median 0.25``."""
     if value is not None and name in ("hours", "minutes"):
         return f"{show(value, name)} of audio"
-    if isinstance(value, int) and not isinstance(value, bool) and name not in _LABELS:
-        word = fact_label(name)
-        return f"{show(value)} {word.removesuffix('s') if value == 1 and ' ' not in word else word}"
+    if name in _PHRASES:
+        return _PHRASES[name](value)
+    if isinstance(value, int) and not isinstance(value, bool) and name not in LABELS:
+        return count(value, fact_label(name).removesuffix(" id"))
     return f"{fact_label(name)} {show(value, name)}"
 
 
-def _cells(value: Any) -> list[list[str]]:
+def count(number: int, noun: str) -> str:
+    """Format a number of things, with the noun in singular or plural.
+
+    Examples:
+        >>> count(1, "segments"), count(2, "recording"), count(1200, "clip")
+        ('1 segment', '2 recordings', '1,200 clips')
+    """
+    if number == 1:
+        return f"1 {noun.removesuffix('s')}"
+    return f"{number:,} {noun}s" if noun in NOUNS else f"{number:,} {noun}"
+
+
+def percent(share: float) -> str:
+    """Format a share in percent, with at most one decimal.
+
+    Examples:
+        >>> percent(0.5), percent(0.9873)
+        ('50 %', '98.7 %')
+    """
+    return f"{_number(round(100 * share, 1))} %"
+
+
+def percent_down(share: float) -> str:
+    """Format a lower bound in percent, rounded down to one decimal.
+
+    Examples:
+        >>> percent_down(0.9819), percent_down(0.982)
+        ('98.1 %', '98.2 %')
+    """
+    return f"{_number(math.floor(1000 * share + _NEARLY) / 10)} %"
+
+
+def _cells(name: str, value: Any) -> list[list[str]]:
     """Return head and rows of a fact that is a table; empty for any other fact."""
     if not isinstance(value, list) or not value or not all(isinstance(row, dict) for row in value):
         return []
+    columns = TABLES.get(name, {})
+    names = [column for column in value[0] if columns.get(column) != ""]
     return [
-        [fact_label(name) for name in value[0]],
-        *([show(row.get(name), name) for name in value[0]] for row in value),
+        [columns.get(column, fact_label(column)) for column in names],
+        *([_show_cell(row.get(column), column, name) for column in names] for row in value),
     ]
+
+
+def _show_cell(value: Any, column: str, table: str) -> str:
+    """Format a value of a table; shares of labels that are right are percentages."""
+    if table in _TABLES_OF_SHARES and column in _SHARES and value is not None:
+        return _SHARES[column](value)
+    return show(value, column)
 
 
 def fact_key(text: str) -> str:
@@ -209,16 +304,48 @@ def size(num_bytes: float) -> str:
     return f"{num_bytes:,.0f} {unit}" if num_bytes >= 10 else f"{num_bytes:.2g} {unit}"
 
 
+_NEARLY = 1e-6
 # Nested facts with names as in tables or calls.
 _FORMATS: Mapping[str, Callable[[str, Any], str]] = {
     "parameters": lambda name, value: (
         f"{name}={','.join(map(show, value)) if isinstance(value, list) else show(value)}"
     ),
-    **dict.fromkeys(("rejected", "reasons", "names"), lambda name, count: f"{show(count)} {name}"),
+    "splits": lambda name, number: f"{show(number)} in {name}",
+    **dict.fromkeys(
+        ("rejected", "reasons", "names"), lambda name, number: f"{show(number)} {name}"
+    ),
+}
+_PHRASES: Mapping[str, Callable[[Any], str]] = {
+    "share": percent,
+    "p5": lambda value: f"5 % are below {show(value)}",
+    "p95": lambda value: f"95 % are below {show(value)}",
 }
 _UNITS: Mapping[str, Callable[[float], str]] = {
     "hours": lambda hours: duration(3600 * hours),
     "minutes": lambda minutes: duration(60 * minutes),
     "seconds": duration,
+    "seconds_moved_now": duration,
     "bytes": size,
+    "times_real_time": lambda factor: f"{factor:,.0f} x real time",
+    "megabytes_per_second": lambda rate: f"{rate:,.0f} MB/s",
+    "word_error_rate": percent,
+    "word_error_rate_without_formatting": percent,
+}
+_WORDS: Mapping[tuple[str, Any], str] = {
+    ("whole", True): "yes, 0 problems",
+    ("whole", False): "no, see the problems",
+}
+# Tables whose columns of `_SHARES` are shares, in percent.
+_TABLES_OF_SHARES = (
+    "by_part",
+    "curve",
+    "evidence",
+    "grouping_alternatives",
+    "model_against_label",
+    "signals",
+)
+_SHARES: Mapping[str, Callable[[float], str]] = {
+    **dict.fromkeys(("right", "precision", "high", "at_most", "share"), percent),
+    **dict.fromkeys(("low", "at_least"), percent_down),
+    **dict.fromkeys(("wer", "wer_low", "wer_high", "missing", "true"), percent),
 }

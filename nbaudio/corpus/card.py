@@ -19,6 +19,7 @@ from nbaudio.core.report import fact_label, show
 from nbaudio.core.source_splits import ordered_splits
 from nbaudio.core.tables import SIGNALS
 from nbaudio.corpus.containers.registry import container_named
+from nbaudio.proof.claim_sentences import in_percent
 from nbaudio.proof.evidence import describe_claim, describe_parts
 from nbaudio.selection.leakage import CHECK_MEANINGS
 from nbaudio.storage.folders import Folder, read_object
@@ -296,8 +297,10 @@ def _evidence(facts: Mapping[str, Any] | None) -> str:
         "all segments at or above thresholds on "
         "similarity, whether they are in or not."
     )
-    head, *others = describe_claim(claim).items()
-    by_part = _table([fact_label(name) for name in rows[0]], [list(row.values()) for row in rows])
+    head, *others = in_percent(describe_claim(claim)).items()
+    by_part = _table(
+        [fact_label(name) for name in rows[0]], [list(in_percent(row).values()) for row in rows]
+    )
     return "\n\n".join([_plain(head[1]), _table(("evidence", "value"), others), about, by_part])
 
 

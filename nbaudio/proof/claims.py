@@ -5,6 +5,7 @@ docs/evidence.md has the method and its sources.
 
 import json
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -174,26 +175,46 @@ class Part:
         """Return when the target was proven, or how many more verdicts it is expected to take.
 
         If it is proven, `verdicts` says after how many verdicts, and `since` at what time. If not,
-        `expected` and `least` are numbers of further verdicts.
+        `expected` and `least` are numbers of further verdicts, at most the `unreviewed` clips.
+        `expected` is None if no number is expected to prove it. `least`, if all of them are right,
+        is None if more clips are `faulty` than are `allowed`.
         """
         state = self.state
-        level = -math.log(error)
         path = self.path(target, error)
         if path.crossed[0] >= 0:
             number = int(path.crossed[0])
             since = state.verdict_log["time"][int(state.lines[number - 1])]
             return {"verdicts": int(state.draws.first[:number].sum()), "since": since}
-        missing = level - float(path.capital[0])
+        faulty = int((self.ships & state.labelled("wrong", "unsure")).sum())
+        allowed = math.floor((1 - target) * int(self.ships.sum()) + 1e-6)
+        unreviewed = int((self.inside & ~state.judged).sum())
+        counts = {"unreviewed": unreviewed, "faulty": faulty, "allowed": allowed}
+        if faulty > allowed:
+            return {"expected": None, "least": None, **counts}
+        missing = -math.log(error) - float(path.capital[0])
         if not len(state.lines):
-            least = math.ceil(level / -math.log(target))
-            return {"expected": None, "least": least}
-        rates = {"expected": path.growth, "least": path.fastest}
-        return {
-            name: math.ceil(missing / rate) if rate > 1e-9 else None for name, rate in rates.items()
-        }
+            least = math.ceil(-math.log(error) / -math.log(target))
+            return {"expected": None, "least": min(least, unreviewed), **counts}
+        least = _at_rate(missing, path.fastest)
+        expected = _at_rate(missing, path.growth)
+        if expected > unreviewed and not self._is_reached_by_estimate(target):
+            return {"expected": None, "least": min(least, unreviewed), **counts}
+        return {"expected": min(expected, unreviewed), "least": min(least, unreviewed), **counts}
+
+    def _is_reached_by_estimate(self, target: float) -> bool:
+        """Return whether at least the target share of what ships is right, by the estimate."""
+        inside = self.value("segments")
+        share = self.state.draws.faulty_share(inside)
+        allowed = (1 - target) * int(self.ships.sum())
+        return share is not None and share[0] * inside.total - self._found("segments") <= allowed
 
     def _sum(self, what: str, where: Bools) -> float:
         return self.state.amounts(what, where).total
+
+
+def _at_rate(missing: float, rate: float) -> int:
+    """Return how many verdicts make up what is missing at a rate; very many if there is none."""
+    return math.ceil(missing / rate) if rate > 1e-9 else sys.maxsize
 
 
 def selected(state: ProofState, threshold: float, ships: Bools) -> Part:

@@ -16,9 +16,10 @@ import polars as pl
 
 from nbaudio.core import tables
 from nbaudio.core.dataframes import STREAMED
-from nbaudio.core.report import Report, show
+from nbaudio.core.report import Report, count, percent
 from nbaudio.core.source_splits import ordered_splits
 from nbaudio.core.tracebacks import interruptible
+from nbaudio.proof.claim_sentences import how_right, is_target_proven, round_down
 from nbaudio.proof.claims import (
     THRESHOLDS,
     Part,
@@ -39,8 +40,8 @@ METHOD = "bets on verdicts in drawn order, valid whenever one looks; see docs/ev
 _NO_SELECTION = {"min_similarity": 0.8}
 _DRAWN = {"segment_id": pl.String, "verdict": pl.String}
 _PERFECT = (
-    "taken as perfect: no segment was judged by two of them (--reviewers NAME,NAME "
-    "--overlap N lets them judge the same)"
+    "taken to be always right, as no segment was judged by two of them; 'review export "
+    "--reviewers NAME,NAME --overlap N' gives both the same segments"
 )
 _BANDS = (1.0, 1.0, 0.95, 0.9, 0.8, 0.7, 0.5, -1.0)
 _FIRST_ROUND = 300
@@ -51,7 +52,7 @@ _LEAST_SAVING = 0.95
 
 
 @interruptible
-def evidence(  # noqa: PLR0914
+def evidence(
     workspace: Workspace | str | Path, *, precision: float = 0.98, confidence: float = 0.95
 ) -> Report:
     """Report how right the labels of the clips that ship are, as far as the reviews prove it.
@@ -114,22 +115,17 @@ def evidence(  # noqa: PLR0914
     advice = (
         f"nbaudio review export {shlex.quote(str(state.workspace.path))} --out NEXT.xlsx {options}"
     )
-    twice = state.verdicts.filter(pl.len().over("segment_id", "content") > 1)[
-        "segment_id"
-    ].n_unique()
     facts: dict[str, Any] = {
         "how_right": selection["statement"],
-        "target": f"{precision:.4g} right, with confidence {confidence:.4g}",
-        "target_proven": describe_progress(selection),
+        "target": f"{percent(precision)} right, with {percent(confidence)} confidence",
+        "target_proven": is_target_proven(selection),
         "weakest": weakest(whole),
         "by_part": describe_parts(claims),
         "risk_model": learned["model"],
         "risk": learned,
         "lowest_proven": next((row["threshold"] for row in claims["curve"] if row["proven"]), None),
         "reviewed": _reviewed(state),
-        "reviewers": f"{twice:,} segments were judged by two or more: nbaudio.review.agreement(W)"
-        if twice
-        else _PERFECT,
+        "reviewers": _describe_reviewers(state),
         "rounds": [_describe_round(one) for one in state.rounds],
         "rounds_taken_back": len(state.taken_back),
         **claims,
@@ -140,9 +136,37 @@ def evidence(  # noqa: PLR0914
         facts,
         warnings=[*_warnings(state, whole)],
         hidden=_hidden_facts(state, claims),
+        sentences=_sentences(facts),
     )
     state.workspace.save_report("evidence", {**report.to_dict(), "asked": asked, "next": keys})
     return report
+
+
+def _describe_reviewers(state: ProofState) -> str:
+    """Say how many segments were judged by several reviewers."""
+    is_repeated = pl.len().over("segment_id", "content") > 1
+    number = state.verdicts.filter(is_repeated)["segment_id"].n_unique()
+    if not number:
+        return _PERFECT
+    verb = "was" if number == 1 else "were"
+    return (
+        f"{count(number, 'segments')} {verb} judged by two or more; "
+        "nbaudio.review.agreement(W) compares them"
+    )
+
+
+def _sentences(facts: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return what people read in place of the facts that are numbers or commands alone."""
+    lowest = facts["lowest_proven"]
+    proven = "none of those below"
+    if lowest is not None:
+        proven = f"a similarity of {lowest:g}: all segments with at least this are proven together"
+    sentences = {"lowest_proven": [proven]}
+    selection = facts["selection"]
+    command = facts["review_next"]
+    if selection["proven"]:
+        sentences["review_next"] = [f"not needed, the target is proven; to prove more: {command}"]
+    return sentences
 
 
 def _hidden_facts(state: ProofState, claims: Mapping[str, Any]) -> tuple[str, ...]:
@@ -242,7 +266,7 @@ def selection_claim(  # noqa: PLR0914
     seconds = state.population.numbers["seconds"]
     claim |= {
         "confidence": confidence,
-        "statement": _statement(claim, confidence, selected=bool(state.accepted.any())),
+        "statement": how_right(claim, confidence, selected=bool(state.accepted.any())),
         "rule": {"number": number, "of": of, "error": error},
         "progress": whole.progress(target=target, error=error),
         "method": METHOD,
@@ -285,9 +309,10 @@ def describe_claim(claim: Mapping[str, Any]) -> dict[str, Any]:
         "high": "at most",
         "reviewed": "reviewed",
     }
-    answers = {"how right": claim["statement"], "target proven": describe_progress(claim)}
+    answers = {"how right": claim["statement"], "target proven": is_target_proven(claim)}
     numbers = {
-        label: _down(claim[name]) if name == "low" else claim[name] for name, label in names.items()
+        label: round_down(claim[name]) if name == "low" else claim[name]
+        for name, label in names.items()
     }
     taken_back = claim.get("rounds_taken_back", 0)
     return answers | numbers | ({"rounds taken back": taken_back} if taken_back else {})
@@ -310,7 +335,7 @@ def describe_parts(claims: Mapping[str, Any]) -> list[dict[str, Any]]:
             "part": part,
             "by": by,
             **{
-                label: _down(facts[key]) if key == "low" else facts[key]
+                label: round_down(facts[key]) if key == "low" else facts[key]
                 for key, label in names.items()
             },
         }
@@ -320,39 +345,6 @@ def describe_parts(claims: Mapping[str, Any]) -> list[dict[str, Any]]:
             *((by, claims[part][f"by_{by}"]) for by in ("hours", "words")),
         )
     ]
-
-
-def _down(bound: float | None) -> float | None:
-    return None if bound is None else math.floor(1000 * bound + _NEARLY) / 1000
-
-
-def describe_progress(claim: Mapping[str, Any]) -> str:
-    """Say whether the target of a claim is proven, and since when.
-
-    If it is not, say how many more reviews that is expected to take.
-    """
-    rule = claim["rule"]
-    progress = claim["progress"]
-    errors = (
-        f"rule {rule['number']} of {rule['of']} that were asked about, "
-        f"error {rule['error']:.2g}; all verdicts count"
-    )
-    target = f"{claim['target']:.4g} right"
-    if claim["proven"]:
-        since = (
-            f" since verdict {progress['verdicts']:,} ({progress['since']})"
-            if "since" in progress
-            else ""
-        )
-        return f"yes, {target}{since}; {errors}"
-    expected = progress.get("expected")
-    least = progress.get("least")
-    more = (
-        f"{'no number of' if expected is None else f'{expected:,}'} further reviews are "
-        "expected to prove it"
-    )
-    few = "" if least is None else f", {least:,} if all of them are right"
-    return f"no, {target} is not proven; {more}{few}; {errors}"
 
 
 def weakest(part: Part) -> list[dict[str, Any]]:
@@ -399,33 +391,14 @@ def selection_threshold(selection: Mapping[str, Any]) -> float:
     return float(selection.get("parameters", {}).get("min_similarity", 0.8))
 
 
-def _statement(claim: Mapping[str, Any], confidence: float, *, selected: bool) -> str:
-    what = (
-        "clips that ship"
-        if selected
-        else "segments with a similarity of 0.8 or more (nothing is selected yet)"
-    )
-    if claim["low"] is None:
-        return "Nothing ships."
-    if not claim["reviewed"]:
-        return (
-            f"Of the {claim['segments']:,} {what}, none was reviewed: "
-            "how many are right is not known."
-        )
-    low = 100 * (_down(claim["low"]) or 0.0)
-    return (
-        f"Of the {claim['segments']:,} {what}, at least {low:.4g} % are right "
-        f"({100 * confidence:g} %)."
-    )
-
-
 def _warnings(state: ProofState, whole: Part) -> Iterator[str]:
     usable = {one.draw for one in state.usable}
     if not (state.label >= 0).any() and not len(state.lines):
         yield "nothing has been judged yet: the quality of the labels is unknown"
     if stale := [one.name for one in state.rounds if one.draw not in usable]:
         yield (
-            f"reviews without their table of what could be drawn prove nothing: {', '.join(stale)}"
+            "rounds without their table of what could be drawn (reviews/ROUND.parquet) prove "
+            f"nothing: {', '.join(stale)}"
         )
     yield from (_jump(one) for one in state.rounds if one.rows["skipped"].any())
     changed = (
@@ -451,8 +424,10 @@ def _warnings(state: ProofState, whole: Part) -> Iterator[str]:
                 "lower bounds count them as wrong, estimates leave them out"
             )
     if unsure := int(state.labelled("unsure").sum()):
+        verdicts = "1 verdict is" if unsure == 1 else f"{unsure:,} verdicts are"
         yield (
-            f"{show(unsure)} unsure or contradictory: they count as wrong, in upper bounds as right"
+            f"{verdicts} unsure or contradict others: they count as wrong in 'at least', and as "
+            "right in 'at most'"
         )
 
 

@@ -21,6 +21,7 @@ from nbaudio.core import tables
 from nbaudio.core.atomic import read_json, write_json
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column, json_hash
+from nbaudio.core.report import count, percent
 from nbaudio.core.tables import SEGMENTS, SIGNALS, conform, is_score, table_schema, with_durations
 from nbaudio.core.tombstones import tombstone
 from nbaudio.review.corrections import uncorrected
@@ -61,7 +62,7 @@ _GROUPS = 5
 _REASONS = 3
 
 
-def refresh(workspace: Workspace | str | Path | ReviewState) -> dict[str, Any]:  # noqa: PLR0914
+def refresh(workspace: Workspace | str | Path | ReviewState) -> dict[str, Any]:
     """Learn `risk` again if verdicts or columns have changed, unless it is frozen.
 
     Return the record, or why there is none.
@@ -76,8 +77,8 @@ def refresh(workspace: Workspace | str | Path | ReviewState) -> dict[str, Any]: 
         >>> segments = pl.DataFrame({"segment_id": ["a"]})
         >>> recordings = pl.DataFrame({"recording_id": ["r"]})
         >>> workspace.save(segments=segments, recordings=recordings)
-        >>> refresh(workspace)["missing"]
-        'risk takes 5 right and 5 wrong segments of 2 recordings; judged are 0 and 0 of 0'
+        >>> refresh(workspace)["missing"].partition("; ")[2]
+        'so far 0 right and 0 wrong, of 0 recordings'
     """
     state = ReviewState.load(workspace)
     workspace = state.workspace
@@ -99,12 +100,7 @@ def refresh(workspace: Workspace | str | Path | ReviewState) -> dict[str, Any]: 
                 tables.read(workspace, ["risk"]).with_columns(risk=pl.lit(None, pl.Float64)),
             )
         (workspace.path / RECORD).unlink(missing_ok=True)
-        judged = f"judged are {good:,} and {bad:,} of {of:,}"
-        return {
-            "missing": (
-                f"risk takes {LEAST} right and {LEAST} wrong segments of 2 recordings; {judged}"
-            )
-        }
+        return {"missing": _describe_missing(good, bad, of)}
     columns = {name: found for name in _columns(workspace) if (found := _knots(workspace, name))}
     values = values.select("segment_id", "recording_id", _SPEAKER, *columns)
     stamp = json_hash([columns, values.rows(), wrong.tolist(), salt])
@@ -156,6 +152,15 @@ def freeze(workspace: Workspace, where: Sequence[str]) -> dict[str, Any]:
     return {"id": known["id"], "reviews": sorted([*workspace.reviewed(), *taken_back])}
 
 
+def _describe_missing(right: int, wrong: int, recordings: int) -> str:
+    """Say how many verdicts `risk` is learned from, and how many there are."""
+    return (
+        f"risk is not learned yet: it takes {LEAST} right and {LEAST} wrong segments of 2 "
+        f"recordings; so far {right:,} right and {wrong:,} wrong, of "
+        f"{count(recordings, 'recordings')}"
+    )
+
+
 def describe(known: Mapping[str, Any]) -> str:
     """Say how well a record of `refresh` tells wrong from right segments, and by what columns."""
     if "missing" in known:
@@ -163,10 +168,11 @@ def describe(known: Mapping[str, Any]) -> str:
     columns = (
         ", ".join(row["column"] for row in known["weigh"][:_REASONS] if row["weight"] > 0) or "none"
     )
-    area = f"AUC {known['auc']:.3f} ({known['auc_low']:.3f} to {known['auc_high']:.3f}, 95 %)"
+    interval = f"{percent(known['auc_low'])} to {percent(known['auc_high'])}, 95 % confidence"
     return (
-        f"{area} from {known['judged']:,} verdicts, {known['wrong']:,} of them wrong; "
-        f"what weighs most: {columns}"
+        f"learned from {count(known['judged'], 'verdicts')}, {known['wrong']:,} of them wrong: of "
+        f"a wrong and a right segment, the wrong one has the greater risk in "
+        f"{percent(known['auc'])} of cases (AUC; {interval}); what weighs most: {columns}"
     )
 
 

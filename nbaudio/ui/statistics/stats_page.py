@@ -20,11 +20,11 @@ from nbaudio.core.source_splits import ordered_splits
 from nbaudio.corpus.diff import diff
 from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.corpus.versions import find_base
+from nbaudio.proof.claim_sentences import is_target_proven
 from nbaudio.proof.claims import THRESHOLDS
 from nbaudio.proof.evidence import (
     describe_claim,
     describe_parts,
-    describe_progress,
     selection_claim,
     selection_threshold,
 )
@@ -196,7 +196,7 @@ def _headline_precision(evidence: Mapping[str, Any]) -> tuple[str, str]:
         )
     return (
         f"{claim['precision']:.1%}",
-        f"{claim['statement']} Target proven: {describe_progress(claim)}",
+        f"{claim['statement']} Is the target proven? {is_target_proven(claim)}",
     )
 
 

@@ -1,0 +1,124 @@
+"""The words in which reports name facts, and which zeros are news.
+
+Keys are names of facts or of columns, as in ``--json``.
+"""
+
+from collections.abc import Mapping
+
+LABELS: Mapping[str, str] = {
+    "hours": "audio",
+    "minutes": "audio",
+    "seconds": "time",
+    "bytes": "size",
+    "times_real_time": "speed",
+    "megabytes_per_second": "speed",
+    # ingest, score, measure
+    "unreadable_lines": "lines that cannot be read",
+    "names": "names and files",
+    "above_0_8": "similarity above 0.8",
+    "above_0_8_without_formatting": "similarity above 0.8 without formatting",
+    "word_error_rate_without_formatting": "word error rate without formatting",
+    "formatting_not_covered": "numbers and signs not read out",
+    "skipped": "skipped, as their audio is unusable",
+    "clipped": "with clipped samples",
+    "cut_start": "that begin within a word",
+    "cut_end": "that end within a word",
+    # review and evidence
+    "drawn": "segments drawn",
+    "from": "drawn from",
+    "left_for_train": "left for training",
+    "left_empty": "rows without a verdict",
+    "known_already": "verdicts imported before",
+    "changed_since": "segments changed since export",
+    "by_word": "verdicts by word",
+    "by_reviewer": "verdicts by reviewer",
+    "how_right": "how many are right",
+    "target_proven": "is the target proven",
+    "weakest": "where most is wrong",
+    "by_part": "right labels by part",
+    "lowest_proven": "lowest proven threshold",
+    "curve": "all segments above a threshold",
+    "in_force": "decisions in force",
+    # select
+    "lost_to_grouping": "left out to keep splits apart",
+    "grouping_alternatives": "what other groupings would leave out",
+    "reviewed_segments": "kept out of train for review",
+    "leakage": "shared between splits (leakage)",
+    "source_held_out_in_train": "held out by the source, now in train",
+    # corpora
+    "shards_of_train": "reading train",
+    "clips_already_cut": "clips cut before",
+    "shards_kept_from_before": "shards kept from before",
+    "kept_and_rejected": "segments accounted for",
+    "whole": "complete and undamaged",
+    "duration_s": "duration in seconds",
+    "model_against_label": "recognizer against transcripts",
+    "p5": "5 % below",
+    "p95": "95 % below",
+    "true": "yes",
+    "there_before": "there before",
+}
+
+#: Facts that are shown when they are zero or empty.
+NEWS = frozenset(
+    {
+        "clips_decoded",
+        "corrected_now",
+        "drawn",
+        "files_uploaded",
+        "in_force",
+        "kept",
+        "leakage",
+        "matched",
+        "new",
+        "scored",
+        "segments",
+        "segments_kept",
+        "target_proven",
+    }
+)
+
+#: Nouns that stand in the singular as names of facts.
+NOUNS = frozenset(
+    {
+        "clip",
+        "hypothesis row",
+        "identical audio clip",
+        "identical sentence",
+        "near identical sentence",
+        "recording",
+        "review",
+        "segment",
+        "similar sentence",
+        "speaker",
+        "word",
+    }
+)
+
+#: Heads of the columns of tables; a column whose head is empty is not shown.
+TABLES: Mapping[str, Mapping[str, str]] = {
+    "curve": {
+        "threshold": "similarity at least",
+        "precision": "right (estimate)",
+        "low": "at least right",
+        "high": "at most right",
+        "target": "",
+        "proven": "target proven",
+    },
+    "by_part": {
+        "by": "counted by",
+        "right": "right (estimate)",
+        "at_least": "at least right",
+        "at_most": "at most right",
+    },
+    "columns": {"name": "what is read", "column": "from column"},
+    "grouping_alternatives": {"share": "share of what passed the filters"},
+    "model_against_label": {
+        "group": "split",
+        "wer": "word error rate",
+        "wer_low": "at least",
+        "wer_high": "at most",
+    },
+    "reviewed": {"review": "round", "segments": "segments kept out of train"},
+    "rounds": {"rows": "rows on sheets"},
+}

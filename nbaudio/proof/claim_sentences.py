@@ -1,0 +1,136 @@
+"""Sentences about a claim: how many labels are right, whether that is the target, what is left."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from nbaudio.core.report import count, percent, percent_down
+
+_NEARLY = 1e-6
+_WHAT_HELPS = (
+    "correct texts that are wrong, or take a higher --min-similarity and prove it by a new round"
+)
+
+
+def how_right(claim: Mapping[str, Any], confidence: float, *, selected: bool) -> str:
+    """Say how many of the clips are right at least, as in ``corpus.json``.
+
+    `selected` is whether a selection says what ships; if not, the claim is about all segments with
+    a similarity of 0.8 or more.
+    """
+    what = (
+        "clips that ship"
+        if selected
+        else "segments with a similarity of 0.8 or more (nothing is selected yet)"
+    )
+    if claim["low"] is None:
+        return "Nothing ships."
+    if not claim["reviewed"]:
+        return (
+            f"Of the {claim['segments']:,} {what}, none was reviewed: "
+            "how many are right is not known."
+        )
+    return (
+        f"Of the {claim['segments']:,} {what}, at least {percent_down(claim['low'])} are right "
+        f"({percent(confidence)} confidence)."
+    )
+
+
+def is_target_proven(claim: Mapping[str, Any]) -> str:
+    """Say whether the target of a claim is proven, and since when.
+
+    If it is not, say how many more reviews that is expected to take, and never more than there are
+    clips; or why reviews alone cannot prove it, and what helps.
+    """
+    target = percent(claim["target"])
+    progress = claim["progress"]
+    if claim["proven"]:
+        answer = f"yes, at least {target} are right{_since(progress)}"
+    elif "unreviewed" not in progress:  # of an earlier version
+        answer = f"no, {target} is not proven"
+    elif not claim["reviewed"]:
+        answer = f"no, nothing was reviewed yet; {_least_reviews(progress, target)}"
+    elif progress["least"] is None:
+        answer = f"no; {_out_of_reach(claim, target)}"
+    elif progress["expected"] is None:
+        answer = f"no; {_not_expected(claim, target)}"
+    else:
+        answer = f"no, not yet; {_expected_reviews(progress, target)}"
+    return f"{answer}{_rule(claim['rule'])}"
+
+
+def _since(progress: Mapping[str, Any]) -> str:
+    """Return the verdict and the time since which a target is proven; empty if unknown."""
+    if "since" not in progress:
+        return ""
+    time = progress["since"][:16].replace("T", " ")
+    return f"; proven since verdict {progress['verdicts']:,} ({time} UTC)"
+
+
+def _least_reviews(progress: Mapping[str, Any], target: str) -> str:
+    """Say how many reviews prove the target if all of them are right."""
+    least = progress["least"]
+    if least >= progress["unreviewed"]:
+        return (
+            f"to prove {target}, all {least:,} clips have to be reviewed: they are too few for a "
+            "sample"
+        )
+    return f"to prove {target}, it takes {least:,} reviews if all of them are right, else more"
+
+
+def _out_of_reach(claim: Mapping[str, Any], target: str) -> str:
+    """Say that more is wrong than the target allows."""
+    faulty = claim["progress"]["faulty"]
+    allowed = claim["progress"]["allowed"]
+    verb = "is" if faulty == 1 else "are"
+    return (
+        f"even if all {claim['segments']:,} clips were reviewed, {target} could not be reached: "
+        f"{faulty:,} of them {verb} wrong or unsure, and {target} allows {allowed:,}; {_WHAT_HELPS}"
+    )
+
+
+def _not_expected(claim: Mapping[str, Any], target: str) -> str:
+    """Say that the estimate is below the target."""
+    estimate = "" if claim["precision"] is None else f" (estimate: {percent(claim['precision'])})"
+    return (
+        f"even if all {claim['segments']:,} clips were reviewed, fewer than {target} are expected "
+        f"to be right{estimate}; {_WHAT_HELPS}"
+    )
+
+
+def _expected_reviews(progress: Mapping[str, Any], target: str) -> str:
+    """Say how many more reviews are expected to prove the target."""
+    expected = progress["expected"]
+    unreviewed = progress["unreviewed"]
+    if expected >= unreviewed:
+        return f"to prove {target}, all {unreviewed:,} clips that are left have to be reviewed"
+    least = progress["least"]
+    return (
+        f"{count(expected, 'more reviews')} of the {unreviewed:,} clips that are left are expected "
+        f"to prove {target}, {least:,} if all of them are right"
+    )
+
+
+def _rule(rule: Mapping[str, Any]) -> str:
+    """Say that a further set of parameters is harder to prove; empty for the first."""
+    before = rule["number"] - 1
+    if not before:
+        return ""
+    others = "another set" if before == 1 else f"{before:,} other sets"
+    return (
+        f"; evidence was asked about {others} of select's parameters before, and each further set "
+        "takes more reviews to prove"
+    )
+
+
+def round_down(bound: float | None) -> float | None:
+    """Return a lower bound rounded down to three decimals."""
+    return None if bound is None else math.floor(1000 * bound + _NEARLY) / 1000
+
+
+def in_percent(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return facts about a claim with their shares as percentages; counts and texts stay."""
+    return {
+        name: percent(value) if isinstance(value, float) else value
+        for name, value in numbers.items()
+    }

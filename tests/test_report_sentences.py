@@ -1,0 +1,165 @@
+"""The sentences of reports, as a user reads them: what they count, of what, and what to do."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import nbaudio
+from nbaudio.cli import app
+from nbaudio.core.report import Report
+from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
+from nbaudio.review import Verdict, append_verdicts
+from nbaudio.review.state import ReviewState
+
+
+def make_workspace(folder: Path, number: int) -> nbaudio.Workspace:
+    """Segments of 20 speakers in 7 recordings without audio, all similar enough to ship."""
+    workspace = nbaudio.Workspace.create(folder)
+    names = [f"r{place}" for place in range(7)]
+    places = range(number)
+    segments = {
+        "segment_id": [f"s{place}" for place in places],
+        "recording_id": [names[place % 7] for place in places],
+        "source_start": [str(20 * place) for place in places],
+        "source_end": [str(20 * place + 10) for place in places],
+        "text": [f"riječ {place}" for place in places],
+        "speaker_id": [f"spk{place % 20}" for place in places],
+        "similarity": [0.9 + place % 10 / 100 for place in places],
+    }
+    workspace.save(
+        recordings=conform(pl.DataFrame({"recording_id": names}), RECORDINGS, "recordings"),
+        segments=conform(pl.DataFrame(segments), SEGMENTS, "segments"),
+    )
+    nbaudio.select(workspace, dev=0, test=0)
+    return workspace
+
+
+def review_some(workspace: nbaudio.Workspace, number: int, wrong: int) -> None:
+    """Draw a round; `wrong` segments at equal distances are wrong, and the rest right."""
+    nbaudio.review.export(workspace, out=workspace.path.parent / "one.csv", n=number)
+    record = ReviewState.load(workspace).records["one"]
+    rows = zip(record.segment_ids, record.contents, strict=True)
+    faults = {place * number // wrong for place in range(wrong)}
+    append_verdicts(
+        workspace,
+        [
+            Verdict(key, content, "noise" if place in faults else "ok", "", None, "ana", "", "one")
+            for place, (key, content) in enumerate(rows)
+        ],
+    )
+
+
+def read_facts(report: Report) -> dict[str, str]:
+    """Return the facts of a report as its text shows them, by their labels."""
+    rows = [re.split(r" {2,}", line.strip(), maxsplit=1) for line in str(report).splitlines()[1:]]
+    return {row[0]: row[1] for row in rows if len(row) == 2}
+
+
+def evidence_of(folder: Path, number: int, *, reviewed: int, wrong: int) -> Report:
+    workspace = make_workspace(folder / "w", number)
+    if reviewed:
+        review_some(workspace, reviewed, wrong)
+    return nbaudio.evidence(workspace)
+
+
+@pytest.mark.parametrize(
+    ("number", "reviewed", "wrong", "answer"),
+    [
+        (1500, 0, 0, "no, nothing was reviewed yet; to prove 98 %, it takes 173 reviews if all "),
+        (60, 0, 0, "no, nothing was reviewed yet; to prove 98 %, all 60 clips have to be reviewed"),
+        (60, 20, 3, "no; even if all 60 clips were reviewed, 98 % could not be reached: 3 of them"),
+        (60, 20, 2, "are wrong or unsure, and 98 % allows 1; correct texts that are wrong"),
+        (1500, 200, 14, "no; even if all 1,500 clips were reviewed, fewer than 98 % are expected "),
+        (1500, 200, 14, "(estimate: 9"),
+        (1500, 100, 0, " of the 1,400 clips that are left are expected to prove 98 %, "),
+        (1500, 600, 0, "yes, at least 98 % are right"),
+    ],
+)
+def test_evidence_never_asks_for_more_reviews_than_there_are_clips(
+    tmp_path: Path, number: int, reviewed: int, wrong: int, answer: str
+) -> None:
+    report = evidence_of(tmp_path, number, reviewed=reviewed, wrong=wrong)
+    sentence = read_facts(report)["is the target proven"]
+    assert answer in sentence
+    assert report.facts["target_proven"] == sentence
+    assert "rule" not in sentence
+    progress = report.facts["selection"]["progress"]
+    for name in ("expected", "least"):
+        assert (progress.get(name) or 0) <= number - reviewed
+
+
+def test_evidence_gives_percentages_and_says_what_unsure_verdicts_count_as(tmp_path: Path) -> None:
+    report = evidence_of(tmp_path, 1500, reviewed=200, wrong=1)
+    facts = read_facts(report)
+    low = report.facts["selection"]["low"]
+    assert facts["target"] == "98 % right, with 95 % confidence"
+    assert facts["how many are right"] == report.facts["how_right"]
+    assert f"at least {int(1000 * low) / 10:g} % are right (95 % confidence)." in str(report)
+    assert facts["lowest proven threshold"] == "none of those below"
+    assert "rounds taken back" not in str(report)
+
+
+def test_each_further_set_of_parameters_is_said_to_take_more_reviews(tmp_path: Path) -> None:
+    workspace = make_workspace(tmp_path / "w", 300)
+    review_some(workspace, 50, 0)
+    first = nbaudio.evidence(workspace).facts["target_proven"]
+    nbaudio.select(workspace, min_similarity=0.95, dev=0, test=0)
+    second = nbaudio.evidence(workspace).facts["target_proven"]
+    assert "parameters" not in first
+    assert second.endswith(
+        "evidence was asked about another set of select's parameters before, and each further set "
+        "takes more reviews to prove"
+    )
+
+
+@pytest.mark.parametrize(
+    ("facts", "lines"),
+    [
+        ({"segments": 3, "failed": 0, "language": None, "rejected": {}}, ["segments  3"]),
+        ({"kept": 0}, ["kept  0"]),
+        ({"whole": True}, ["complete and undamaged  yes, 0 problems"]),
+        (
+            {"train": {"segments": 1, "speakers": 2, "recordings": 0}},
+            ["train  1 segment, 2 speake"],
+        ),
+        ({"leakage": {"speaker": 0, "recording": 2}}, ["shared between splits (leakage)  2 recor"]),
+        ({"leakage": {"speaker": 0}}, ["shared between splits (leakage)  none"]),
+        ({"splits": {"train": 65, "dev": 8}}, ["splits  65 in train, 8 in dev"]),
+        ({"times_real_time": 193.6}, ["speed  194 x real time"]),
+        ({"word_error_rate": 0.1839}, ["word error rate  18.4 %"]),
+        ({"value": -0.0001}, ["value  0"]),
+        ({"parameters": {"seed": 42, "dev": 0, "hours": None}}, ["parameters  seed=42, dev=0"]),
+    ],
+)
+def test_a_report_leaves_out_what_is_zero_unless_that_is_the_news(
+    facts: dict[str, Any], lines: list[str]
+) -> None:
+    report = Report("step", facts)
+    shown = [re.sub(" {2,}", "  ", line.strip()) for line in str(report).splitlines()[1:]]
+    assert len(shown) == len(lines)
+    assert all(line.startswith(start) for line, start in zip(shown, lines, strict=True))
+    assert report.to_dict()["facts"] == facts
+    assert report._repr_html_().count("<th") == len(lines)
+
+
+def test_sentences_replace_a_fact_for_people_only(tmp_path: Path) -> None:
+    report = Report("step", {"rows": 7}, sentences={"rows": ["first <b>", "second"]})
+    assert str(report).splitlines() == ["step", "  rows", "    first <b>", "    second"]
+    assert "first &lt;b&gt;" in report._repr_html_()
+    assert report.to_dict() == {
+        "step": "step",
+        "facts": {"rows": 7},
+        "warnings": [],
+        "problems": [],
+    }
+
+
+def test_the_command_line_prints_the_sentences(tmp_path: Path) -> None:
+    workspace = make_workspace(tmp_path / "w", 60)
+    done = CliRunner().invoke(app, ["evidence", str(workspace.path)])
+    assert "is the target proven" in done.stdout
+    assert "all 60 clips have to be reviewed" in done.stdout
