@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from nbaudio.core import tables
-from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.report import Report, count, percent
 from nbaudio.core.source_splits import ordered_splits
 from nbaudio.core.tracebacks import interruptible
@@ -23,12 +21,12 @@ from nbaudio.proof.claim_sentences import how_right, is_target_proven, round_dow
 from nbaudio.proof.claims import (
     THRESHOLDS,
     Part,
+    best_claim,
     check_target,
     curve,
     min_sample_size,
-    parts,
-    rule_error,
-    selected,
+    ships_by_split,
+    what_ships,
 )
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.next_rows import next_rows
@@ -92,7 +90,9 @@ def evidence(
     claims = selection_claim(state, asked=asked)
     selection = claims["selection"]
     threshold = selection_threshold(state.workspace.report("select").get("facts", {}))
-    whole = selected(state, threshold, state.accepted)
+    whole = best_claim(
+        state, what_ships(state, threshold), target=precision, error=1 - confidence
+    ).part
     n = max(_FIRST_ROUND, 2 * min_sample_size(precision=precision, confidence=confidence))
     if len(state.lines):
         n = min(_MOST_NEXT, max(_LEAST_NEXT, selection["progress"].get("expected") or _FIRST_ROUND))
@@ -256,10 +256,9 @@ def selection_claim(  # noqa: PLR0914
     selection = state.workspace.report("select").get("facts", {})
     used = selection.get("parameters") or _NO_SELECTION
     threshold = selection_threshold(selection)
-    found = parts(state, threshold, without=without)
-    whole = found.pop("selection")
-    number, of, error = rule_error(state, _rule(state, used), confidence)
-    claim = whole.claim(target=target, error=error, high_error=(1 - confidence) - error)
+    ships = what_ships(state, threshold, without=without)
+    whole = best_claim(state, ships, target=target, error=1 - confidence)
+    claim = whole.facts(target)
     side = (1 - confidence) / 2
     shortest = used.get("min_duration", 0.0) - _NEARLY
     longest = used.get("max_duration", 20.0) + _NEARLY
@@ -267,13 +266,13 @@ def selection_claim(  # noqa: PLR0914
     claim |= {
         "confidence": confidence,
         "statement": how_right(claim, confidence, selected=bool(state.accepted.any())),
-        "rule": {"number": number, "of": of, "error": error},
-        "progress": whole.progress(target=target, error=error),
+        "progress": whole.part.progress(target=target, error=whole.error),
         "method": METHOD,
         "rounds_taken_back": len(state.taken_back),
     }
     by_split = {
-        name: part.claim(target=target, error=side, high_error=side) for name, part in found.items()
+        name: best_claim(state, of_split, target=target, error=side, split=name).facts(target)
+        for name, of_split in ships_by_split(state, ships).items()
     }
     thresholds = sorted({*THRESHOLDS, threshold})
     rows = curve(
@@ -284,16 +283,6 @@ def selection_claim(  # noqa: PLR0914
         where=(seconds >= shortest) & (seconds <= longest),
     )
     return {"selection": claim, **by_split, "curve": rows.filter(pl.col("segments") > 0).to_dicts()}
-
-
-def _rule(state: ProofState, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what identifies a selection with these parameters among those asked about."""
-    if not parameters.get("gold"):
-        return dict(parameters)
-    # What it takes depends on verdicts.
-    held = tables.scan(state.workspace, ("segment_id", "split")).filter(pl.col("split") == "test")
-    first = held.select(pl.col("segment_id").min()).drop_nulls().collect(**STREAMED)
-    return {**parameters, "test": first["segment_id"].to_list()}
 
 
 def describe_claim(claim: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from nbaudio.review.export_files import (
     make_files,
     plan_outputs,
 )
+from nbaudio.review.fixed_rules import fix_rule
 from nbaudio.review.next_rows import next_rows
 from nbaudio.review.population import Population
 from nbaudio.review.risk import frozen, refresh
@@ -213,6 +214,7 @@ def _export(state: ReviewState, request: _Request) -> Report:
     made = make_files(rows, record, workspace, outputs, zip=request.zip)
     filled_in = _filled_in(made, record, state)
     if strata is not None:
+        fix_rule(population, first_draw=len(record.after))
         core_tables.write(workspace, population.frame(strata), table=frame_table(record.name))
     _store(workspace, record, made, filled_in)
     warnings = [
