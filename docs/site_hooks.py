@@ -28,9 +28,11 @@ from nbaudio.cli import app
 from nbaudio.core import tables
 
 TOP = Path(__file__).resolve().parents[1]
-# Pages from elsewhere in the repository.
+# Pages from elsewhere in the repository, and the list of pages, which has another name on the site:
+# the site's first page is the repository's.
 OUTSIDE = {
-    "README.md": "overview.md",
+    "README.md": "index.md",
+    "docs/README.md": "pages.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",

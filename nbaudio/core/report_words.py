@@ -119,6 +119,7 @@ TABLES: Mapping[str, Mapping[str, str]] = {
         "wer_low": "at least",
         "wer_high": "at most",
     },
+    "not_read": {"what": "part of the source", "count": "how many", "option": "what reads it"},
     "reviewed": {"review": "round", "segments": "segments kept out of train"},
     "rounds": {"rows": "rows on sheets"},
 }

@@ -55,6 +55,21 @@ class Problem(NamedTuple):
 
 
 @dataclass(frozen=True)
+class NotRead:
+    """A part of a source that was not read.
+
+    Attributes:
+        what: the part, for people, such as ``sheet 'test' of t.xlsx (rows)``.
+        count: how many of it there are.
+        option: what reads it, such as ``--option sheet=test``; empty where nothing does.
+    """
+
+    what: str
+    count: int
+    option: str = ""
+
+
+@dataclass(frozen=True)
 class Transcripts:
     """The transcripts of a source."""
 
@@ -76,6 +91,7 @@ class Transcripts:
     # Columns that fields were read from, such as ``{"text": "sentence"}``.
     columns: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()  # what to report about how the source was read
+    not_read: Sequence[NotRead] = ()  # parts of the source that were left out; see `with_not_read`
     # Table of what `align` did not match, with `name` of the recording.
     unmatched: pl.DataFrame | None = None
 
@@ -146,6 +162,12 @@ def collect_rows(
         )
         raise InputError(f"{source}: no usable item; expected {expected}{where}")
     return Transcripts(rows, pl.DataFrame(problems, schema=PROBLEMS, orient="row"))
+
+
+def with_not_read(transcripts: Transcripts, *parts: NotRead) -> Transcripts:
+    """Record parts of a source that were not read, which the report lists; counts of 0 are none."""
+    counted = [part for part in parts if part.count]
+    return replace(transcripts, not_read=[*transcripts.not_read, *counted])
 
 
 def clean_columns(rows: Rows) -> Rows:

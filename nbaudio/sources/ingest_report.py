@@ -1,6 +1,7 @@
 """Save the tables of `ingest` and its report: counts, sizes, warnings and missing items."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -244,7 +245,12 @@ def _facts(workspace: Workspace, placed: Placed, segments: pl.LazyFrame) -> dict
     columns = [
         {"name": name, "column": column} for name, column in resolved.transcripts.columns.items()
     ]
-    return facts | ({"columns": columns} if columns else {})
+    not_read = [asdict(part) for part in resolved.transcripts.not_read]
+    return (
+        facts
+        | ({"columns": columns} if columns else {})
+        | ({"not_read": not_read} if not_read else {})
+    )
 
 
 def _warnings(

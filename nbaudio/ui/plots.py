@@ -72,14 +72,13 @@ def recordings(workspace: str | Path | Workspace) -> Plot:
         note = (
             "no audio" if rate is None else f"{codec}, {rate / 1000:g} kHz, {_channels(channels)}"
         )
-        color = style.RED if rate is None else "black"
         axes.text(
             longest[row] / scale,
             row,
             f"  {note}",
             va="center",
             fontsize=style.SMALL,
-            color=color,
+            fontweight="bold" if rate is None else "normal",
             parse_math=False,
         )
         times = f"{duration(lengths[row])}, transcribed: {duration(spoken[row])}"

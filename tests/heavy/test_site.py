@@ -58,6 +58,24 @@ def test_pages_open_without_a_network(pages, window):
         assert page.evaluate(LOST) == [], path
 
 
+def test_the_first_page_is_the_readme_with_a_picture_and_links_the_list_of_pages(pages, window):
+    page, wrong = window
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto((SITE / "index.html").as_uri())
+    picture = page.locator("article img").first
+    assert picture.get_attribute("src") == "img/listen.png"
+    box = picture.bounding_box()
+    assert box["y"] + box["height"] / 2 < 900  # pixels: most of it is on the first screen
+    assert page.locator("h2", has_text="Two commands").count() == 1
+    page.locator("article").get_by_role("link", name="All documentation").click()
+    assert page.url == (SITE / "pages.html").as_uri()
+    listed = page.locator("article li a").evaluate_all(
+        "links => links.map(link => link.pathname.split('/').pop())"
+    )
+    assert {"install.html", "commands.html", "evidence.html", "changelog.html"} <= set(listed)
+    assert wrong == []
+
+
 def test_search_finds_a_page_from_disk(pages, window):
     page, wrong = window
     page.goto((SITE / "index.html").as_uri())

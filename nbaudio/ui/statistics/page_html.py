@@ -60,21 +60,59 @@ def _findings(sections: Sequence[Section]) -> str:
 
 
 def _section(number: int, section: Section, findings: str) -> str:
-    tables = "".join(
-        '<div role="group" tabindex="0" '
-        f'aria-label="{escape(caption)}">{Table(frame, caption=caption)._repr_html_()}</div>\n'
-        for caption, frame in section.tables.items()
-    )
-    examples = "".join(
-        f'<h3>{escape(title)}</h3>\n<div class="examples">{clips._repr_html_()}</div>\n'
-        for title, clips in section.examples.items()
-    )
+    """Return a section: what it shows at once, and below it what one unfolds.
+
+    The first table is shown, beside a plot or the findings; without these the section takes half of
+    a wide page. Further tables and clips are folded; a browser's search unfolds what it finds.
+    """
+    tables = [_table(caption, frame) for caption, frame in section.tables.items()]
+    large = findings or (_plot(section.plot) if section.plot else "")
+    shown = tables[0] if tables else ""
     return (
-        "<section "
-        f'id="s{number}">\n<h2>{escape(section.title)}</h2>\n<p>{escape(section.about)}</p>\n'
-        f"{''.join(_figures(section))}{findings}{section.plot.svg() if section.plot else ''}"
-        f'<div class="tables">\n{tables}</div>\n{examples}</section>\n'
+        f'<section id="s{number}" class="{"whole" if large else "half"}">\n'
+        f"<h2>{escape(section.title)}</h2>\n<p>{escape(section.about)}</p>\n"
+        f"{''.join(_figures(section))}"
+        f'<div class="{"beside" if large and shown else "alone"}">\n{large}{shown}</div>\n'
+        f"{_folded(section, tables[1:])}</section>\n"
     )
+
+
+def _plot(plot: Plot) -> str:
+    """Return a plot in an area that scrolls if it is high."""
+    return f'<div class="plot" tabindex="0">{plot.svg()}</div>\n'
+
+
+def _table(caption: str, frame: pl.DataFrame) -> str:
+    """Return a table in an area that scrolls, which the keyboard reaches."""
+    return (
+        '<div class="table" role="group" tabindex="0" '
+        f'aria-label="{escape(caption)}">{Table(frame, caption=caption)._repr_html_()}</div>\n'
+    )
+
+
+def _folded(section: Section, further_tables: Sequence[str]) -> str:
+    """Return the tables after the first, and clips, each below a line that unfolds it."""
+    captions = list(section.tables)[1:]
+    parts = [
+        _details(caption, f"rows: {len(section.tables[caption])}", table)
+        for caption, table in zip(captions, further_tables, strict=True)
+    ]
+    parts += [
+        _details(title, f"clips: {len(clips.clips)}", _examples(clips))
+        for title, clips in section.examples.items()
+    ]
+    return f'<div class="folded">\n{"".join(parts)}</div>\n' if parts else ""
+
+
+def _details(title: str, size: str, content: str) -> str:
+    return (
+        f"<details>\n<summary><h3>{escape(title)}</h3> <span>{escape(size)}</span></summary>\n"
+        f"{content}</details>\n"
+    )
+
+
+def _examples(clips: Clips) -> str:
+    return f'<div class="examples">{clips._repr_html_()}</div>\n'
 
 
 def _figures(section: Section) -> Iterator[str]:
