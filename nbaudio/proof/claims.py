@@ -16,7 +16,7 @@ import polars as pl
 from nbaudio.core.errors import InputError
 from nbaudio.proof.betting import Array, Bools, Path, Values, bet, fewest, most
 from nbaudio.proof.judged_draws import ProofState
-from nbaudio.proof.rule_segments import RuleDraws
+from nbaudio.proof.rule_segments import FIRST_SHARE, RuleDraws
 from nbaudio.review.allocation import least_divergence
 from nbaudio.review.fixed_rules import ALL_SEGMENTS
 from nbaudio.review.sampling import Strata
@@ -285,7 +285,7 @@ class Claim:
         about = self.part.about
         state = self.part.state
         if about is None:
-            return {}
+            return {"number": 1, "of": 0, "error": self.error}
         by_review = state.population.mask(state.left_out["segment_id"])
         left_out = self.part.out & ~by_review
         return {
@@ -313,6 +313,8 @@ def best_claim(
         error: of the claim: of both bounds of the selection, or of each bound of a split.
         split: the split that ships; None: the whole selection.
     """
+    if not state.usable:
+        return _prospective_claim(state, ships, error, split)
     claims = [_claim(state, ships, about, error, split) for about in state.rule_draws(split)]
     size = int(ships.sum())
     serving = [each for each in claims if int(each.part.beyond.sum()) <= _FEW_BEYOND * size]
@@ -322,6 +324,17 @@ def best_claim(
         return chosen[0]
     bounds = [each.part._most_wrong("segments", target=target, error=each.error) for each in chosen]
     return chosen[int(np.argmin(bounds))]
+
+
+def _prospective_claim(
+    state: ProofState, ships: Bools, error: float, split: str | None
+) -> Claim:
+    """Return the claim about what ships as the rule that the first round will fix."""
+    part = Part(state, ships, state.population.mask(state.left_out["segment_id"]))
+    if split is None:
+        low_error = error * FIRST_SHARE
+        return Claim(part, low_error, error - low_error)
+    return Claim(part, error, error)
 
 
 def _claim(

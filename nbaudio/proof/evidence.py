@@ -213,15 +213,10 @@ def risk_facts(
     left = part.further_reviews(strata, target=selection["target"], error=error)
     # The same with one stratum: what is gained is the model's.
     alone = part.further_reviews(strata.merged(), target=selection["target"], error=error)
-    used = frozen(state.workspace)
-    known = (
-        "frozen by the last select: only reviews after "
-        f"{', '.join(used.get('reviews', [])) or 'it'} count"
-    )
     return {
         "model": describe(model),
-        "frozen": f"{known}; a select without 'risk' ends it"
-        if used
+        "frozen": "by the last select; a select without 'risk' ends it"
+        if frozen(state.workspace)
         else "no: it learns from each import",
         "calibration": {name: model["calibration"][name] for name in ("intercept", "slope")},
         "groups": model["calibration"]["groups"],
@@ -342,7 +337,8 @@ def weakest(part: Part) -> list[dict[str, Any]]:
     The rows are bands of similarity, and the speakers and recordings with most faults.
     """
     state = part.state
-    places = np.flatnonzero(part.inside & (state.label >= 0))
+    by_review = state.population.mask(state.left_out["segment_id"])
+    places = np.flatnonzero((part.ships | by_review) & (state.label >= 0))
     judged = state.population.read(state.population.ids(pl.Series(places)))
     faulty = ~state.labelled("right")[state.population.places(judged["segment_id"])]
     judged = judged.with_columns(pl.col("similarity").fill_nan(None), faulty=pl.Series(faulty))
@@ -406,9 +402,10 @@ def _warnings(state: ProofState, whole: Part) -> Iterator[str]:
         covered = sum(
             (frame.valid for frame in state.draws.frames), start=state.draws.frames[0].valid
         )[: len(whole.inside)]
-        if unseen := int((whole.inside & ~covered & ~state.judged).sum()):
+        claimed = whole.ships | (whole.out & state.population.mask(state.left_out["segment_id"]))
+        if unseen := int((claimed & ~covered & ~state.judged).sum()):
             yield (
-                f"{unseen:,} of {int(whole.inside.sum()):,} segments could not be drawn "
+                f"{unseen:,} of {int(claimed.sum()):,} segments could not be drawn "
                 "by any round that has verdicts: "
                 "lower bounds count them as wrong, estimates leave them out"
             )

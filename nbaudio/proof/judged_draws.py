@@ -20,7 +20,6 @@ from nbaudio.proof.rule_segments import RuleDraws, all_segments, draws_about, re
 from nbaudio.review.draws import all_draws, has_frame
 from nbaudio.review.fixed_rules import fixed_rules
 from nbaudio.review.population import Population
-from nbaudio.review.risk import frozen
 from nbaudio.review.rounds import JUDGED, Round, current_labels, rounds
 from nbaudio.review.state import ReviewState, frame_contents, frame_table
 
@@ -95,16 +94,8 @@ class ProofState(ReviewState):
 
     @cached_property
     def usable(self) -> list[Round]:
-        """The rounds whose draws count.
-
-        They have a stored frame, and come after a frozen `risk` if there is one.
-        """
-        known = frozen(self.workspace).get("reviews", [])
-        return [
-            one
-            for one in self.rounds
-            if one.draw in self._frames and one.draw not in known and one.exported not in known
-        ]
+        """The rounds whose draws count: those with a stored frame."""
+        return [one for one in self.rounds if one.draw in self._frames]
 
     @cached_property
     def _frames(self) -> dict[str, _Stored]:

@@ -16,6 +16,8 @@ from nbaudio.proof.betting import Array, Bools, Draws, Frame, Ints, Values
 from nbaudio.review.fixed_rules import ALL_SEGMENTS, FixedRule
 from nbaudio.review.population import Population
 
+#: The share of an error that the first rule has; the k-th one has 1 / k^2 of it.
+FIRST_SHARE = 6 / math.pi**2
 _NEVER = np.iinfo(np.int32).max  # the first draw that counts for what is not in a rule
 
 
@@ -56,8 +58,8 @@ class RuleSegments:
         return self.first_draw != _NEVER
 
     def error(self, whole: float) -> float:
-        """Return its share of an error, as all rules share it: 6 / (pi number)^2."""
-        return whole * 6 / (math.pi * self.number) ** 2
+        """Return its share of an error that all rules share."""
+        return whole * FIRST_SHARE / self.number**2
 
 
 def read_rule(
@@ -134,13 +136,13 @@ class RuleDraws:
     rule: RuleSegments
     draws: Draws
     places: Ints  # of its removed segments, behind those of the population
+    num_removed: int  # how many items are behind the segments of the population
     faulty_removed: Bools  # which of its removed segments were drawn, and are wrong or unsure
 
     def values(self, amounts: Values, what: str) -> Values:
         """Return amounts of the rule's segments with those of its removed ones."""
-        further = np.zeros(len(self.draws.is_replaced) - len(amounts.inside))
-        own = self.places - len(amounts.inside)
-        further[own] = self.rule.removed.amounts(what)[: len(own)]
+        further = np.zeros(self.num_removed)
+        further[self.places - len(amounts.inside)] = self.rule.removed.amounts(what)
         return replace(amounts, further=further)
 
     def found_removed(self, what: str) -> float:
@@ -200,7 +202,7 @@ def draws_about(
         known_wrong=label[known] == 1,
         known_unsure=label[known] == 2,
     )
-    return RuleDraws(rule, about, places, faults[places])
+    return RuleDraws(rule, about, places, len(further), faults[places])
 
 
 def _only(removed: RemovedSegments, chosen: Bools) -> RemovedSegments:

@@ -32,7 +32,7 @@ from nbaudio.review.export_files import (
 from nbaudio.review.fixed_rules import fix_rule
 from nbaudio.review.next_rows import next_rows
 from nbaudio.review.population import Population
-from nbaudio.review.risk import frozen, refresh
+from nbaudio.review.risk import refresh
 from nbaudio.review.rounds import DISAGREEMENTS, rounds, undecided_ids
 from nbaudio.review.sampling import Strata
 from nbaudio.review.sheet_clips import ENCODINGS
@@ -370,14 +370,9 @@ def _new_review(
 ) -> _NewReview:
     """Take what was picked; or draw from what nobody has reached, after rows that are owed.
 
-    Raise InputError if nothing is left, or if the name was frozen with `risk`.
+    Raise InputError if nothing is left.
     """
     state = population.state
-    if parameters["name"] in frozen(state.workspace).get("reviews", []):
-        raise InputError(
-            f"review {parameters['name']} was exported before select used 'risk', and does not "
-            "count in evidence: give another name"
-        )
     if picked is not None:
         rows = _picked_rows(population, picked)
         record = _record(parameters, population, rows, resumes=[], new_ids=None)
