@@ -18,7 +18,7 @@ from nbaudio.proof.betting import Array, Bools, Path, Values, bet, fewest, most
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.proof.rule_segments import FIRST_SHARE, RuleDraws
 from nbaudio.review.allocation import least_divergence
-from nbaudio.review.fixed_rules import ALL_SEGMENTS
+from nbaudio.review.fixed_rules import ALL_SEGMENTS, fixed_rules, next_number
 from nbaudio.review.sampling import Strata
 
 #: Thresholds on similarity that tables show.
@@ -279,8 +279,7 @@ class Claim:
         """Return the rule, and how what ships differs from it.
 
         `left_out` segments are in the rule and do not ship, without those that are left out because
-        they were reviewed; of them `left_out_unreviewed` were not. `added` segments ship and are
-        not in the rule.
+        they were reviewed. `added` segments ship and are not in the rule.
         """
         about = self.part.about
         state = self.part.state
@@ -294,9 +293,27 @@ class Claim:
             "error": self.error,
             "segments": int(self.part.inside.sum()),
             "left_out": int(left_out.sum()) + len(about.places),
-            "left_out_unreviewed": int((left_out & ~state.judged).sum()),
             "added": int(self.part.beyond.sum()),
         }
+
+    def fresh_reviews(self, target: float, whole_error: float) -> int | None:
+        """Return how many reviews of what ships are expected to prove the target by a new rule.
+
+        The next round fixes it. None if too many are wrong by the estimate, or more reviews are
+        needed than there are segments that nobody has reviewed.
+        """
+        part = self.part
+        estimate = part._estimate("segments")
+        reviewed = int((part.ships & part.state.judged).sum())
+        wrong = 1.0 if estimate is None else (1 - estimate) * reviewed
+        rate = (wrong + 0.5) / (reviewed + 1)
+        allowed = 1 - target
+        if rate >= allowed:
+            return None
+        divergence = rate * math.log(rate / allowed) + (1 - rate) * math.log((1 - rate) / target)
+        number = next_number(fixed_rules(part.state))
+        reviews = math.ceil(-math.log(whole_error * FIRST_SHARE / number**2) / divergence)
+        return reviews if reviews <= int((part.ships & ~part.state.judged).sum()) else None
 
 
 def best_claim(

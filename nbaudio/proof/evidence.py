@@ -17,7 +17,7 @@ import polars as pl
 from nbaudio.core.report import Report, count, percent
 from nbaudio.core.source_splits import ordered_splits
 from nbaudio.core.tracebacks import interruptible
-from nbaudio.proof.claim_sentences import how_right, is_target_proven, round_down
+from nbaudio.proof.claim_sentences import describe_choice, how_right, is_target_proven, round_down
 from nbaudio.proof.claims import (
     THRESHOLDS,
     Part,
@@ -119,6 +119,7 @@ def evidence(
         "how_right": selection["statement"],
         "target": f"{percent(precision)} right, with {percent(confidence)} confidence",
         "target_proven": is_target_proven(selection),
+        "chosen_since": describe_choice(selection),
         "weakest": weakest(whole),
         "by_part": describe_parts(claims),
         "risk_model": learned["model"],
@@ -254,6 +255,7 @@ def selection_claim(  # noqa: PLR0914
     ships = what_ships(state, threshold, without=without)
     whole = best_claim(state, ships, target=target, error=1 - confidence)
     claim = whole.facts(target)
+    claim["rule"]["fresh_reviews"] = whole.fresh_reviews(target, 1 - confidence)
     side = (1 - confidence) / 2
     shortest = used.get("min_duration", 0.0) - _NEARLY
     longest = used.get("max_duration", 20.0) + _NEARLY

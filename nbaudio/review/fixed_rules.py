@@ -88,7 +88,7 @@ def fix_rule(population: Population, first_draw: int) -> int:
             in_rule |= joined
         is_served |= _serves(in_rule, selection.inside)
     if not is_served and selection.inside.any():
-        rule = FixedRule(_next_number(rules), selection.parameters)
+        rule = FixedRule(next_number(rules), selection.parameters)
         _write(population, rule, selection.inside, first_draw)
         write_json(population.state.workspace.path / f"{FOLDER}/{rule.number}.json", asdict(rule))
     return int(selection.inside.sum())
@@ -128,7 +128,7 @@ def _serves(in_rule: Bools, selected: Bools) -> bool:
     return not (selected & ~in_rule).any() and others <= _SERVED_SHARE * size
 
 
-def _next_number(rules: list[FixedRule]) -> int:
+def next_number(rules: list[FixedRule]) -> int:
     """Return the place of a new rule in the order of rules."""
     number = 1 + max((rule.number for rule in rules), default=0)
     return number + 1 if number == ALL_SEGMENTS else number
