@@ -83,6 +83,8 @@ def copy(notebook: Path, out: Path, *, tags: bool) -> dict[str, Any]:
             if tags and name == "tags" and value
         }
         if cell["cell_type"] != "code":
+            # Copies are in docs/notebooks, the notebooks beside docs.
+            cell["source"] = [line.replace("](../docs/", "](../") for line in cell["source"]]
             continue
         cell["execution_count"] = number
         for output in cell["outputs"]:

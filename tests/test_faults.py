@@ -539,6 +539,8 @@ def test_rate_and_time_left_come_from_the_log(tmp_path):
     report = status(tmp_path)
     assert report.facts["time_left"] == "1:30:00"
     assert report.facts["rate"] == pytest.approx(40 / 3600, rel=1e-3)
+    assert report.facts["speed"] == "40 x real time"
+    assert "rate  " not in str(report)
     assert (report.facts["state"], report.facts["failures"], report.facts["process"]) == (
         "killed",
         3,

@@ -387,6 +387,19 @@ def targets(page):
     return re.findall(r'href="([^"#:]+)"', page.read_text(encoding="utf8"))
 
 
+def list_items(index):
+    """The texts of each notebook on the index of a run: its title, lines and sentence."""
+    page = index.read_text(encoding="utf8")
+    assert not re.search(
+        r"[*`]|\]\(|\.\./docs", re.sub(r"(?s)<style>.*?</style>|base64,[^\"]*", "", page)
+    )
+    items = re.findall(r"(?s)<li><div>(.*?)</div>", page)
+    return [
+        [re.sub("<[^>]*>", "", part) for part in re.split("</h2>|</p>", item)[:-1]]
+        for item in items
+    ]
+
+
 def test_pages_are_linked_anew_when_some_are_added(tmp_path):
     for name in ("03_listen", "01_ingest"):
         page = tmp_path / "html" / f"{name}.html"
@@ -445,6 +458,22 @@ def test_run_of_some_notebooks(tmp_path, no_such_kernel, capsys):
     assert targets(out / "html" / "index.html") == ["01_ingest.html", "02_transcripts.html"]
     assert targets(out / "html" / "01_ingest.html") == ["index.html", "02_transcripts.html"] * 2
     assert targets(out / "html" / "02_transcripts.html") == ["01_ingest.html", "index.html"] * 2
+    assert list_items(out / "html" / "index.html") == [
+        [
+            "01 · Ingest",
+            "121 segments, 7 recordings, 7 min 53 s, 2 names without a file",
+            "Reads the transcripts, finds the file for each name in them, and probes every "
+            "recording.",
+        ],
+        [
+            "02 · Transcripts",
+            "median similarity 0.982, 121 of 121 segments scored",
+            "Compares each transcript with the hypothesis of a recognizer, and shows both texts.",
+        ],
+    ]
+    assert (out / "html" / "index.html").read_text("utf8").count('src="data:image/png;base64,') == 2
+    shown = re.sub(" {2,}", "  ", str(report))
+    assert "\n  score  median similarity 0.982, 121 of 121 segments scored\n" in shown
     for name in report.facts["ran"]:
         executed = out / "notebooks" / f"{name}.ipynb"
         assert not [output for output in outputs(executed) if output["output_type"] == "error"]
@@ -453,6 +482,7 @@ def test_run_of_some_notebooks(tmp_path, no_such_kernel, capsys):
         page = (out / "html" / f"{name}.html").read_text(encoding="utf8")
         assert Addresses(page).found == []
         assert "data:image/png" in page
+        assert "glossary.md" not in page
     injected = [
         "".join(cell["source"])
         for cell in cells(out / "notebooks" / "02_transcripts.ipynb", "code")
@@ -520,6 +550,9 @@ def test_failing_cell_is_named_and_what_ran_is_kept(tmp_path, manifest, capsys):
         output["ename"] for output in outputs(executed) if output["output_type"] == "error"
     ] == ["InputError"]
     assert "nowhere.jsonl" in (out / "html" / "01_ingest.html").read_text(encoding="utf8")
+    [[title, stopped, sentence]] = list_items(out / "html" / "index.html")
+    assert (title, sentence[:22]) == ("01 · Ingest", "Reads the transcripts,")
+    assert stopped.startswith("stopped: InputError: …/manifest folder/nowhere.jsonl")
     assert [path.name for path in (out / "notebooks").iterdir()] == ["01_ingest.ipynb"]
     assert len(capsys.readouterr().err.splitlines()) == 1
 

@@ -211,6 +211,19 @@ def test_normal_column_equals_the_plain_function(rows):
     assert column.to_list() == [None if row is None else text.normalize(row) for row in rows]
 
 
+# Letters whose forms depend on what is beside them: a final sigma, marks to compose, Hangul, marks
+# inside and at the ends of words, blanks of all kinds, and letters of right-to-left scripts.
+BESIDE = "aAΣΟİ\u0301\u0323한가ש\u05b8ل\u0651 \t\n\u00a0\x1c\u2028-–.,'’/1_`´„?"
+STEPS = st.lists(st.sampled_from([*text.NORMALIZERS]), max_size=5)
+
+
+@given(st.lists(st.none() | st.text(BESIDE, max_size=12), max_size=6), STEPS)
+@example(["ΟΣ Σ.", "a – b", " -", "i/ili a\n.", ""], ["blanks", "punctuation"])
+def test_a_column_is_normalized_by_its_words_with_any_steps(rows, steps):
+    column = text.normalize_column(pl.Series("t", rows, dtype=pl.String), steps)
+    assert column.to_list() == [None if row is None else text.normalize(row, steps) for row in rows]
+
+
 # --- vocabulary
 
 

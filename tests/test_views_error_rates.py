@@ -1,6 +1,8 @@
 """Error rates of hypotheses, their intervals and differences, and the accuracy of words."""
 
+import shutil
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import polars as pl
@@ -10,9 +12,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from nbaudio import text
+from nbaudio.core import tables
 from nbaudio.core.errors import InputError
+from nbaudio.core.progress import listen_to_progress
 from nbaudio.corpus.materialize import materialize
 from nbaudio.proof.rate_intervals import clustered_rates
+from nbaudio.storage.workspace import Workspace
 from nbaudio.text.score import score
 from nbaudio.ui import views
 
@@ -276,6 +281,155 @@ def test_words_are_those_of_the_word_diff(pairs):
     assert {
         word: count for word, count in found.select("word", "right").iter_rows() if count
     } == right
+
+
+def plain_words(frame):
+    """The table of words in plain Python: occurrences with an error first, then the others; the
+    first three segments among the first twelve occurrences."""
+    wrong, right = {}, {}
+    for segment_id, *pair in frame.select("segment_id", "text", "asr_text").drop_nulls().rows():
+        for part in text.word_diff(*map(text.normalize, pair)):
+            for word in part.reference:
+                (right if part.kind == "equal" else wrong).setdefault(word, []).append(segment_id)
+    rows = []
+    for word in wrong.keys() | right.keys():
+        places = [*wrong.get(word, []), *right.get(word, [])]
+        hits = len(right.get(word, []))
+        examples = list(dict.fromkeys(places[:12]))[:3]
+        rows.append((word, len(places), hits, hits / len(places), len({*places}), examples))
+    return sorted(rows, key=lambda row: (-row[1], row[0]))
+
+
+@given(
+    st.lists(st.tuples(*[st.none() | st.text("ab .-'–éשl\u0301\u05b8 ", max_size=16)] * 2)),
+    st.integers(1, 4),
+)
+def test_words_do_not_depend_on_how_many_segments_are_read_at_once(pairs, rows):
+    ids = {"segment_id": [f"s{i}" for i in range(len(pairs))], "duration_s": 1.0}
+    texts = zip(*pairs, strict=True) if pairs else ((), ())
+    columns = dict(zip(("text", "asr_text"), map(list, texts), strict=True))
+    frame = pl.DataFrame(ids | columns, {"text": pl.String, "asr_text": pl.String} | SCHEMA)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(views, "_WORD_ROWS", rows)
+        assert views.words(frame).rows() == plain_words(frame)
+
+
+SCHEMA = {"segment_id": pl.String, "duration_s": pl.Float64}
+LARGE = 20_000  # segments, of which the words are kept
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory):
+    """A workspace that is large enough to keep its words, and these."""
+    workspace = Workspace.create(tmp_path_factory.mktemp("large"))
+    numbers = range(LARGE)
+    workspace.save(
+        recordings=pl.DataFrame({"recording_id": ["r"]}),
+        segments=pl.DataFrame(
+            {
+                "segment_id": [f"s{i}" for i in numbers],
+                "recording_id": "r",
+                "text": [f"{WORDS[i % 5]} {i // 4}" for i in numbers],
+                "asr_text": [f"{WORDS[i % 3]} {i // 4}" for i in numbers],
+            }
+        ),
+    )
+    return workspace, views.words(workspace)
+
+
+def kept_words(workspace):
+    """The files of words that a workspace keeps."""
+    return sorted((workspace.path / ".words").glob("*"))
+
+
+@pytest.fixture
+def large(counted, tmp_path):
+    """A copy of the workspace."""
+    shutil.copytree(counted[0].path, tmp_path / "w")
+    return Workspace.open(tmp_path / "w")
+
+
+def test_words_of_a_large_workspace_are_kept_until_a_text_changes(counted, large):
+    assert views.words(large).equals(counted[1])
+    [first] = kept_words(large)
+    # What is kept is what is returned.
+    marked = counted[1].with_columns(pl.col("count") + 1)
+    tables.write(first.parent, marked, table=first.stem)
+    assert views.words(large).equals(marked)
+    # As long as before
+    other = pl.when(pl.col("segment_id") == "s7").then(pl.lit("ovo 1")).otherwise("text")
+    large.save(segments=large.segments.with_columns(text=other))
+    changed = views.words(large)
+    assert changed.equals(views.words(views.segments(large)))
+    assert "ovo" in changed["word"]
+    [second] = kept_words(large)
+    assert second != first
+
+
+def test_words_are_kept_for_each_hypothesis_and_condition(large):
+    large.save(segments=large.segments.with_columns(asr_text_big=pl.col("text")))
+    assert views.words(large, "big")["accuracy"].min() == 1
+    assert len(kept_words(large)) == 2
+    for number in range(9):
+        views.words(large, where=f"duration_s is null or duration_s > {number}")
+    assert len(kept_words(large)) == 8
+
+
+def test_words_of_few_segments_are_not_kept(large):
+    views.words(large, where="segment_id <> 's1'")
+    assert len(kept_words(large)) == 1
+
+
+def test_damaged_words_are_counted_anew(counted, large):
+    [path] = kept_words(large)
+    path.write_bytes(path.read_bytes()[:1000])
+    assert views.words(large).equals(counted[1])
+    assert tables.read_parquet(path).equals(counted[1])
+    tables.write(path.parent, counted[1].drop("examples"), table=path.stem)
+    assert views.words(large).equals(counted[1])
+
+
+def test_words_of_a_workspace_that_cannot_be_written_to(counted, large):
+    shutil.rmtree(large.path / ".words")
+    (large.path / ".words").write_text("not a folder")
+    assert views.words(large).equals(counted[1])
+    assert (large.path / ".words").read_text() == "not a folder"
+
+
+def test_words_are_counted_by_several_at_once(counted, large):
+    shutil.rmtree(large.path / ".words")
+    with ThreadPoolExecutor(3) as pool:
+        results = list(pool.map(lambda _: views.words(large), range(3)))
+    assert all(words.equals(counted[1]) for words in results)
+    assert len(kept_words(large)) == 1
+
+
+class Watcher:
+    """Collects stages with their totals, and what they advanced by."""
+
+    def __init__(self):
+        self.stages, self.advanced = [], 0
+
+    def stage(self, what, total, unit):
+        self.stages.append((what, total, unit))
+
+    def advance(self, amount):
+        self.advanced += amount
+
+
+@pytest.mark.parametrize(
+    ("view", "what"), [(views.words, "count words"), (views.error_rates, "error rates")]
+)
+def test_progress_is_shown_for_many_segments(view, what, capsys, monkeypatch):
+    frame = table(list("abcd") * 25, [1, 2, 3, 4] * 25)
+    with listen_to_progress(watcher := Watcher()):
+        view(frame)
+    assert watcher.stages == [(what, 100, "segments")]
+    assert watcher.advanced == 100
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(views, "_MANY_SEGMENTS", 99)
+    view(frame)
+    assert f"{what}" in capsys.readouterr().err
 
 
 def test_rates_of_no_hypothesis_are_a_table_without_rows():

@@ -44,13 +44,19 @@ def write_xlsx(path, rows, **further):
     book = openpyxl.Workbook()
     book.active.title = "segments"
     for row in rows:
-        book.active.append(row)
+        book.active.append([escaped(cell) for cell in row])
     for name, cells in further.items():
         sheet = book.create_sheet(name)
         for row in cells:
             sheet.append(row)
     book.save(path)
     return path
+
+
+def escaped(cell):
+    """A text as Excel stores it, whose underscore would look like that of an escape."""
+    is_text = isinstance(cell, str)
+    return re.sub("_(?=x[0-9A-Fa-f]{4}_)", "_x005F_", cell) if is_text else cell
 
 
 def written(path, rows):
@@ -286,7 +292,7 @@ def test_cells_of_times_are_never_seconds(audio, tmp_path, ending):
     assert "column 'start' has times such as '00:01:30' in some rows, which are not read: " in str(
         report
     )
-    assert [line for line in report.problems if line.startswith("no_times: 1 of the segments")]
+    assert [line for line in report.problems if line.startswith("no_times: 1 ")]
 
 
 def test_what_is_not_read_of_a_workbook_is_noted(audio, tmp_path):
@@ -298,14 +304,23 @@ def test_what_is_not_read_of_a_workbook_is_noted(audio, tmp_path):
     notes = [line for line in report.warnings if line.startswith("t.xlsx: ")]
     assert notes == [
         "t.xlsx: cells that hold an error, such as #N/A, are read as that text: 1",
-        (
-            "t.xlsx: only its sheet 'segments' is read, not 'more' (2 rows) and 'x' (1 row); "
-            "ingest table reads another one by --option sheet=NAME"
-        ),
-        (
-            "t.xlsx: formulas without a stored value, which are read as empty cells: 1; "
-            "open it in a spreadsheet program and save it"
-        ),
+    ]
+    assert report.facts["not_read"] == [
+        {
+            "what": "rows of the sheet 'more' of t.xlsx (read is 'segments')",
+            "count": 2,
+            "option": "--option sheet=more",
+        },
+        {
+            "what": "rows of the sheet 'x' of t.xlsx (read is 'segments')",
+            "count": 1,
+            "option": "--option sheet=x",
+        },
+        {
+            "what": "formulas of t.xlsx without a stored value, which are read as empty cells",
+            "count": 1,
+            "option": "open it in a spreadsheet program and save it",
+        },
     ]
     shown = [
         ods_row(*(ods_cell(p(cell)) for cell in row)) for row in (("name", "text"), ("a", "b"))
@@ -314,9 +329,9 @@ def test_what_is_not_read_of_a_workbook_is_noted(audio, tmp_path):
     path = write_ods(tmp_path / "t.ods", hidden, ods_table(*shown, name="segments"))
     found = table.read(path)
     assert found.frame.select("name", "text").rows() == [("a", "b")]
-    assert found.notes[0].startswith(
-        "t.ods: only its sheet 'segments' is read, not 'lists' (1 row)"
-    )
+    assert [(part.what, part.count) for part in found.not_read] == [
+        ("rows of the sheet 'lists' of t.ods (read is 'segments')", 1)
+    ]
     with pytest.raises(InputError, match=r"there is no sheet 'none'; it has lists, segments"):
         table.read(path, sheet="none")
 
@@ -354,7 +369,9 @@ def test_a_list_of_ids_that_is_not_read_whole_withdraws_nothing(tmp_path):
     path = write_xlsx(
         tmp_path / "t.xlsx", [("segment_id",), ("s0",)], more=[("segment_id",), ("s1",)]
     )
-    with pytest.raises(InputError, match=r"not read whole, so nothing is withdrawn: t\.xlsx: only"):
+    with pytest.raises(
+        InputError, match="so nothing is withdrawn: not read: 2 rows of the sheet 'more'"
+    ):
         nbaudio.withdraw(workspace, segments=path, why="consent withdrawn")
     (tmp_path / "t.csv").write_text("segment_id,x\ns0,1\ns1\n")
     with pytest.raises(InputError, match="so nothing is withdrawn: line 3: 1 fields, the header"):

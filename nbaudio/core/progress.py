@@ -1,7 +1,7 @@
 """Progress of long work.
 
-In a terminal it is text on standard error, in a notebook a bar that becomes a line of text when it
-ends.
+In a terminal it is a bar on standard error, in a log lines of text, in a notebook a bar that
+becomes a line of text when it ends. Each says how much is done, how fast it goes and the time left.
 """
 
 import sys
@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from html import escape
 from typing import Any
 
 # A host is named after this many seconds of silence, and then at this interval where there is no
@@ -40,17 +39,6 @@ def progress_note(line: str) -> None:
     """Report an item that could not be used to all watchers."""
     for watcher in _watchers.get():
         watcher.note(line)
-
-
-def rate_and_time_left(
-    done: float, seconds: float, remaining: float
-) -> tuple[float | None, float | None]:
-    """Return the rate of the work per second, and the seconds that the rest takes.
-
-    So far, `done` units took `seconds`, and `remaining` units are left. Both are None if unknown.
-    """
-    rate = done / seconds if done > 0 and seconds > 0 else 0.0
-    return (rate, remaining / rate) if rate else (None, None)
 
 
 class _SilentHosts:
@@ -139,20 +127,20 @@ naming_hosts = _silent_hosts.named_on
 def progress(
     what: str, total: float, unit: str, *, show: bool = True
 ) -> Iterator[Callable[[float], object]]:
-    """Show how much of `total`, in `unit`, is done, unless `show` is False.
+    """Show how much of `total` is done, how fast it goes and the time left.
 
     Yield the function that adds a finished amount.
+
+    Args:
+        what: short name of the work, such as ``cut``.
+        total: whole amount.
+        unit: of the amounts, see `nbaudio.core.progress_text`, such as ``h of audio``.
+        show: whether something is shown; watchers are notified either way.
     """
     watchers = _watchers.get()
     for watcher in watchers:
         watcher.stage(what.strip(), total, unit)
-    number = "{n:.2f}/{total:.2f}" if isinstance(total, float) else "{n:,}/{total:,}"
-    times = "{elapsed} passed, {remaining} left, {rate_noinv_fmt}"
-    layout = f"{{desc}} {{percentage:3.0f}}% |{{bar}}| {number} {unit}  {times}{{postfix}}"
-    with (
-        open_bar(total=total, desc=what, of=unit, bar_format=layout, disable=not show) as bar,
-        naming_hosts(bar.set_postfix_str),
-    ):
+    with open_bar(what, total, unit, show=show) as bar, naming_hosts(bar.set_postfix_str):
 
         def advance(amount: float) -> None:
             # Shares of a whole add up to a little more than it; tqdm warns of that.
@@ -170,66 +158,23 @@ def kernel_shell() -> Any:
     return shell if hasattr(shell, "kernel") else None
 
 
-def open_bar(*, of: str = "", **options: Any) -> Any:
-    """Open a `tqdm` bar for a terminal or a notebook.
+def open_bar(what: str, total: float, unit: str, *, show: bool = True) -> Any:
+    """Open a bar for a terminal or a notebook, or lines for a log.
 
-    `of` is the unit in a notebook's final line, by default that of `options`.
+    The bar is a context manager with `n`, `total`, `update` and `set_postfix_str`, as in `tqdm`;
+    the total may grow.
     """
-    from tqdm import tqdm
+    from nbaudio.core.progress_bars import LogLines, NoBar, TerminalBar
 
     shell = kernel_shell()
-    if shell is None:
-        text = options | {"bar_format": options["bar_format"].replace("{bar}", "{bar:24}")}
-        return tqdm(**text, file=sys.stderr, mininterval=0.5, ascii=" =")
     # The output of another thread would land in whatever cell runs then.
-    if options.get("disable") or threading.current_thread() is not threading.main_thread():
-        return tqdm(**options | {"disable": True})
-    from tqdm.notebook import tqdm as notebook_tqdm
+    in_other_cell = shell is not None and threading.current_thread() is not threading.main_thread()
+    if not show or in_other_cell:
+        return NoBar(total)
+    if shell is not None:
+        from nbaudio.core.notebook_bar import NotebookBar
 
-    class NotebookBar(notebook_tqdm):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__(**options, display=False, mininterval=0.2)
-            self.container.children[1].layout.width = "220px"
-            self._place = {"display_id": f"progress {id(self)} {time.time_ns()}"}
-            shell.display_pub.publish(self.container._repr_mimebundle_(), transient=self._place)
-
-        def display(self, *arguments: Any, **named: Any) -> None:
-            # The total may grow.
-            bar = self.container.children[1]
-            bar.max = self.total or 1
-            bar.bar_style = bar.bar_style.replace("info", "")
-            super().display(*arguments, **named)
-
-        def close(self) -> None:
-            if self.disable:
-                return
-            line = summary({**self.format_dict, **({"unit": of} if of else {})})
-            super().close()
-            meter = (
-                f'<progress max="1" value="{min(1.0, self.n / (self.total or 1)):.3f}"></progress>'
-            )
-            final = {"text/plain": line, "text/html": f"<div>{meter} {escape(line)}</div>"}
-            shell.display_pub.publish(final, transient=self._place, update=True)
-            for widget in (*self.container.children, self.container):
-                widget.close()
-
-    return NotebookBar()
-
-
-def summary(state: dict[str, Any]) -> str:
-    """Return the final line of a bar, from its `tqdm.format_dict`."""
-    from tqdm import tqdm
-
-    form = ":.2f} {unit}" if isinstance(state["total"], float) else ":,} {unit}"
-    done, total = (
-        "{" + name + ("_fmt}{unit}" if state["unit_scale"] else form) for name in ("n", "total")
-    )
-    layout = f"{{desc}}: {done} in {{elapsed}}"
-    # Shares of a whole add up to a little less than it.
-    if state["n"] < 0.999 * (state["total"] or 0):
-        layout = f"{{desc}}: {done} of {total} in {{elapsed}}, then stopped"
-    return str(
-        tqdm.format_meter(
-            **state | {"bar_format": layout, "prefix": state["prefix"].strip().removesuffix(":")}
-        )
-    )
+        return NotebookBar(what, total, unit, shell)
+    if sys.stderr.isatty():
+        return TerminalBar(what, total, unit)
+    return LogLines(what, total, unit)

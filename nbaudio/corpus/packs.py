@@ -18,6 +18,7 @@ from nbaudio.audio.signals import Value, window_signals
 from nbaudio.core import allocator, atomic, threads
 from nbaudio.core.errors import AudioError, NbaudioError, WorkerLostError, strip_queries
 from nbaudio.core.progress import progress, progress_note
+from nbaudio.core.progress_text import AUDIO
 from nbaudio.corpus.locations import verified_clip
 from nbaudio.corpus.plan import ClipFormat, CutTask, Source, Windows, cut_task
 from nbaudio.engine import RunTasks
@@ -65,7 +66,7 @@ def cut_all(
     Note failures, and show the progress.
     """
     if windows.segments:  # noqa: PLR1702
-        with progress(what, windows.seconds / 3600, "h of audio", show=show) as advance:
+        with progress(what, windows.seconds / 3600, AUDIO, show=show) as advance:
             for result in _results(run_tasks, tasks, function):
                 yield result
                 for reason in result.failures.values():

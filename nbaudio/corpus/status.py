@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.progress import rate_and_time_left
+from nbaudio.core.progress_text import rate_and_time_left, speed_text
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.layout import (
@@ -39,9 +39,9 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
 
     Returns:
         `state` is ``running``, ``stopped``, ``failed``, ``killed`` or ``finished``. Unless it is
-        finished: its stage; `done` of `total`, in `unit`; `rate` in units per second, and the time
-        left at that rate; how many segments failed so far; when it began and last wrote to its log
-        (UTC). Problems are what failed, and a run that needs to be run again.
+        finished: its stage; `done` of `total`, in `unit`; `rate` in units per second, `speed` in
+        words, and the time left at that rate; how many segments failed so far; when it began and
+        last wrote to its log (UTC). Problems are what failed, and a run that needs to be run again.
 
     Raises:
         InputError: there is no corpus, and no run has started one.
@@ -132,7 +132,7 @@ def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Repor
     if not alive:
         killed = f"the run was killed, not before {facts['last_heard_of']}"
         problems.insert(0, f"the run {state}: {ended.get('error')}" if ended else killed)
-    return Report("status", facts, problems=problems)
+    return Report("status", facts, problems=problems, hidden=("rate",))
 
 
 def _progress(lines: list[dict[str, Any]]) -> dict[str, Any]:
@@ -147,4 +147,9 @@ def _progress(lines: list[dict[str, Any]]) -> dict[str, Any]:
     rate, left_s = rate_and_time_left(done, seconds, total - done)
     time_left = None if left_s is None else str(timedelta(seconds=round(left_s)))
     facts = {"stage": stage["stage"], "done": done, "total": total, "unit": stage["unit"]}
-    return {**facts, "rate": rate and float(f"{rate:.4g}"), "time_left": time_left}
+    return {
+        **facts,
+        "rate": rate and float(f"{rate:.4g}"),
+        "speed": None if rate is None else speed_text(stage["unit"], rate),
+        "time_left": time_left,
+    }

@@ -7,7 +7,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +19,7 @@ from nbaudio.audio import decode_clip
 from nbaudio.core.atomic import sha256_file, sha256_listed
 from nbaudio.core.errors import AudioError, InputError, one_line
 from nbaudio.core.progress import progress
+from nbaudio.core.progress_text import AUDIO
 from nbaudio.core.report import Report, fact_key, first_lines
 from nbaudio.core.row_values import repeated
 from nbaudio.core.rows import with_starts
@@ -56,6 +57,15 @@ _COLUMNS = [*_LOCATION, "split", "duration_s", "speaker_id", "recording_id"]
 _KEYS = ("segment_id", "recording_id", "speaker_id")
 _DECODED = pl.Schema({"row": pl.UInt32, "audio_sha256": pl.String})
 _OTHER_BYTES = "its bytes are not those that were written"
+
+
+@dataclass(frozen=True)
+class _CheckedShard:
+    """Problems of a shard, a hash of the samples of each clip as `_DECODED`, and its hours."""
+
+    problems: list[str]
+    samples: pl.DataFrame
+    hours: float
 
 
 @interruptible
@@ -276,16 +286,24 @@ def _check_shards(
             )
             yield shard, own.filter(clips_in(shard["name"])).select(*_LOCATION, "row")
 
+    hours = _hours_of(pl.scan_parquet(path, glob=False))
     with (
-        progress("verify", len(info["shards"]), "shards", show=show) as advance,
+        progress("verify", hours, AUDIO, show=show) as advance,
         worker_pool(site) as run_tasks,
     ):
-        for bad, samples in run_tasks(check, tasks()):
-            problems += bad
-            decoded.add(samples, pl.col("row") // BUCKET_ROWS)
-            count += len(samples)
-            advance(1)
+        for checked in run_tasks(check, tasks()):
+            problems += checked.problems
+            decoded.add(checked.samples, pl.col("row") // BUCKET_ROWS)
+            count += len(checked.samples)
+            advance(checked.hours)
     return problems, count
+
+
+def _hours_of(clips: pl.LazyFrame) -> float:
+    """Return the hours of audio that clips should have; 0 for those without a valid length."""
+    hours = pl.col("num_samples") / pl.col("sampling_rate") / 3600
+    total = clips.select(hours.filter(hours.is_finite()).sum()).collect().item()
+    return float(total)
 
 
 def _wrong_size(name: str, found: int, wanted: int | None) -> str | None:
@@ -401,12 +419,19 @@ def _check_splits(
 
 def _check_shard(
     folder: Folder, encoding: str, task: tuple[dict[str, Any], pl.DataFrame]
-) -> tuple[list[str], pl.DataFrame]:
-    """Return the problems of a shard and a hash of each clip's samples, in a worker.
+) -> _CheckedShard:
+    """Check a shard in a worker.
 
     The task is the shard's entry in corpus.json and its clips.
     """
-    shard, own = task
+    problems, samples = _decode_shard(folder, encoding, *task)
+    return _CheckedShard(problems, samples, _hours_of(task[1].lazy()))
+
+
+def _decode_shard(
+    folder: Folder, encoding: str, shard: dict[str, Any], own: pl.DataFrame
+) -> tuple[list[str], pl.DataFrame]:
+    """Return the problems of a shard and a hash of the samples of each clip, as `_DECODED`."""
     problems: list[str] = []
     decoded = [pl.DataFrame(schema=_DECODED)]
     hashes: dict[str, str] = {}

@@ -20,7 +20,7 @@ from nbaudio.core import channels, hashing, input_guards, tables
 from nbaudio.core.atomic import atomic_write, parse_lines, read_json, write_bytes, write_json
 from nbaudio.core.dataframes import STREAMED, Ids, as_ids
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.core.report import Report, first_lines
+from nbaudio.core.report import Report, count, first_lines
 from nbaudio.core.tombstones import TOMBSTONES, WITHDRAWN, is_withdrawn, merged, tombstone
 from nbaudio.corpus.packs import is_among, keep_clips, short_keys
 from nbaudio.corpus.plan import (
@@ -202,7 +202,7 @@ def _segment_ids(given: str | Path | Ids) -> list[str]:
 
             cells = read_cells(path)
             unread = [f"line {problem.line}: {problem.reason}" for problem in cells.problems]
-            for what in (*unread, *cells.notes):
+            for what in (*unread, *(part.sentence() for part in cells.not_read)):
                 raise InputError(f"{path}: not read whole, so nothing is withdrawn: {what}")
             if "segment_id" not in cells.frame.columns:
                 has = ", ".join(cells.frame.columns)
@@ -388,7 +388,7 @@ def _forget_review_clips(workspace: Workspace, ids: Set[str]) -> list[str]:
             withdrawn_ids |= ids & set(drawn)
             _forget_clips_beside(map(Path, files), drawn, ids)
         lines += [
-            f"{file}: holds {len(withdrawn_ids):,} withdrawn segments; "
+            f"{file}: holds {count(len(withdrawn_ids), 'withdrawn segments')}; "
             "delete it, here and where it was sent"
             for file in files
             if withdrawn_ids and Path(file).exists()

@@ -68,6 +68,11 @@ class NotRead:
     count: int
     option: str = ""
 
+    def sentence(self) -> str:
+        """Return a line for reports that have no table of such parts."""
+        remedy = f"; {self.option}" if self.option else ""
+        return f"not read: {self.count:,} {self.what}{remedy}"
+
 
 @dataclass(frozen=True)
 class Transcripts:

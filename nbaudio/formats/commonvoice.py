@@ -1,10 +1,10 @@
-"""Read Common Voice: the folder of a language, with tables separated by tabs without quotes.
+"""Read Common Voice: the folder of a language, with tables separated by tabs.
 
-``validated.tsv`` has all splits.
+``validated.tsv`` has all splits. Tables of older releases have quoted cells, others have none.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -12,10 +12,21 @@ from typing import Any
 
 from nbaudio.core.atomic import escapes_folder, trusted_root
 from nbaudio.core.errors import InputError
-from nbaudio.formats.base import Problem, Transcripts, collect_rows, numbered_lines
+from nbaudio.formats.base import (
+    TRANSCRIPTS,
+    NotRead,
+    Problem,
+    Transcripts,
+    check_link,
+    collect_rows,
+    with_not_read,
+)
+from nbaudio.formats.delimited import DelimitedTable, open_delimited
 from nbaudio.formats.source_files import Layout, SourceFiles, list_words
 
 _SPLITS = ("train", "dev", "test")
+_NEEDED = ("path", "sentence")
+_NOT_ACCEPTED = ("other", "invalidated")
 _DURATIONS = "clip_durations.tsv"
 _MILLISECONDS = re.compile(r"[0-9]{1,12}")
 # Names of columns here, and in the releases.
@@ -25,6 +36,7 @@ _ABOUT = {
     "speaker_accent": ("accents", "accent"),
 }
 _ABOUT |= {name: (name,) for name in ("up_votes", "down_votes", "locale")}
+_OURS = frozenset((*TRANSCRIPTS, "source_split", "source_duration", *_ABOUT))
 
 
 def detect(files: SourceFiles) -> list[Layout]:
@@ -33,7 +45,7 @@ def detect(files: SourceFiles) -> list[Layout]:
     for name in files.ending(".tsv"):
         path = Path(name)
         if path.stem in {*_SPLITS, "validated"}:
-            header = files.first_line(name).split("\t")
+            header = [cell.strip('"') for cell in files.first_line(name).split("\t")]
             if {"client_id", "path", "sentence"} <= {*header}:
                 tables.setdefault(str(path.parent), []).append(name)
     return [
@@ -60,20 +72,43 @@ def read(source: Path) -> Transcripts:
             f"{source}: there is no validated.tsv, train.tsv, dev.tsv or test.tsv; "
             "expected the folder of a language"
         )
-    further = ("segment_id", "source_split", "source_duration", *_ABOUT)
-    found = collect_rows(
-        source, _items(source, tables), further=further, expected="a language of Common Voice"
+    opened = {table: _open_table(source / f"{table}.tsv", _NEEDED) for table in tables}
+    others = _other_columns(opened.values())
+    further = ("segment_id", "source_split", "source_duration", *_ABOUT, *others)
+    transcripts = collect_rows(
+        source,
+        _items(source, opened, others),
+        further=further,
+        expected="a language of Common Voice",
     )
     clips = source / "clips"
-    return replace(
-        found,
-        audio_root=clips
-        if clips.is_dir() and not escapes_folder(clips, trusted_root(source))
-        else None,
-    )
+    is_usable = clips.is_dir() and not escapes_folder(clips, trusted_root(source))
+    notes = [note for table in opened.values() for note in table.notes]
+    transcripts = replace(transcripts, audio_root=clips if is_usable else None, notes=notes)
+    skipped = [part for table in opened.values() for part in table.not_read]
+    return with_not_read(transcripts, *skipped, *_tables_not_read(source))
 
 
-def _items(source: Path, tables: list[str]) -> Iterator[dict[str, Any] | Problem]:
+def _other_columns(tables: Iterable[DelimitedTable]) -> list[str]:
+    """Return the columns of all tables that have no use here, such as ``sentence_domain``."""
+    used = {"path", "sentence", "client_id", *(key for keys in _ABOUT.values() for key in keys)}
+    names = dict.fromkeys(name for table in tables for name in table.header if name)
+    return [name for name in names if name not in used and name not in _OURS]
+
+
+def _tables_not_read(source: Path) -> Iterator[NotRead]:
+    """Yield the tables of clips that listeners have not accepted."""
+    for name in _NOT_ACCEPTED:
+        path = source / f"{name}.tsv"
+        if path.is_file():
+            table = open_delimited(path)
+            count = sum(1 for _ in table.rows())
+            yield NotRead(f"clips of {path.name}", count, f"ingest table {path.name}")
+
+
+def _items(
+    source: Path, tables: Mapping[str, DelimitedTable], others: Sequence[str]
+) -> Iterator[dict[str, Any] | Problem]:
     if escapes_folder(source / "clips", trusted_root(source)):
         yield Problem(
             "clips",
@@ -83,55 +118,61 @@ def _items(source: Path, tables: list[str]) -> Iterator[dict[str, Any] | Problem
                 "--audio may name its target"
             ),
         )
-    durations = {}
-    if (source / _DURATIONS).is_file():
-        for item in _rows(source / _DURATIONS):
-            # The header calls it duration[ms].
-            if not isinstance(item, Problem) and _MILLISECONDS.fullmatch(
-                milliseconds := [*item[1].values()][-1]
-            ):
-                durations[item[1].get("clip", "")] = str(Decimal(milliseconds) / 1000)
+    durations = _durations(source / _DURATIONS) if (source / _DURATIONS).is_file() else {}
     splits: dict[str, str] = {}
-    for table in tables:  # noqa: PLR1702
-        for item in _rows(source / f"{table}.tsv", "path", "sentence"):
-            if isinstance(item, Problem):
-                yield item
+    for name, table in tables.items():
+        for row in table.rows():
+            if isinstance(row, Problem):
+                yield row
                 continue
-            line, row = item
-            clip = row["path"]
-            if splits.setdefault(clip, table) != table or not clip:
-                if table in _SPLITS or not clip:
-                    yield Problem(
-                        f"{table}.tsv",
-                        line,
-                        f"{clip!r} is in {splits[clip]}.tsv too" if clip else "path is empty",
-                    )
-                continue
-            yield {
-                "name": clip,
-                "text": row["sentence"],
-                "speaker_id": row.get("client_id") or None,
-                "segment_id": clip.removesuffix(".mp3"),
-                "source_split": table if table in _SPLITS else None,
-                "source_duration": durations.get(clip),
-                **{
-                    name: next((row[key] for key in keys if row.get(key)), None)
-                    for name, keys in _ABOUT.items()
-                },
-            }
+            cells = dict(zip(table.header, row.cells, strict=True))
+            clip = cells["path"]
+            first = splits.setdefault(clip, name)
+            if not clip:
+                yield Problem(f"{name}.tsv", row.line, "path is empty")
+            elif first == name:
+                yield _item(cells, name, others) | {"source_duration": durations.get(clip)}
+            elif name in _SPLITS:
+                yield Problem(f"{name}.tsv", row.line, f"{clip!r} is in {first}.tsv too")
 
 
-def _rows(path: Path, *needed: str) -> Iterator[tuple[int, dict[str, str]] | Problem]:
-    header: list[str] = []
-    for number, line in numbered_lines(path):
-        fields = line.split("\t")
-        if not header:
-            header = fields
-            if missing := [name for name in needed if name not in header]:
-                raise InputError(
-                    f"{path}: the column {missing[0]} is missing; it has {', '.join(header)}"
-                )
-        elif len(fields) != len(header):
-            yield Problem(path.name, number, f"{len(fields)} fields, the header has {len(header)}")
-        else:
-            yield number, dict(zip(header, fields, strict=True))
+def _item(cells: Mapping[str, str], table: str, others: Sequence[str]) -> dict[str, Any]:
+    """Return the row of a clip, without its duration."""
+    about = {
+        name: next((cells[key] for key in keys if cells.get(key)), None)
+        for name, keys in _ABOUT.items()
+    }
+    return {
+        "name": cells["path"],
+        "text": cells["sentence"],
+        "speaker_id": cells.get("client_id") or None,
+        "segment_id": cells["path"].removesuffix(".mp3"),
+        "source_split": table if table in _SPLITS else None,
+        **about,
+        **{name: cells.get(name) or None for name in others},
+    }
+
+
+def _durations(path: Path) -> dict[str, str]:
+    """Return the seconds of each clip; the header says duration[ms]."""
+    durations = {}
+    table = _open_table(path)
+    for row in table.rows():
+        if not isinstance(row, Problem) and _MILLISECONDS.fullmatch(row.cells[-1]):
+            clip = dict(zip(table.header, row.cells, strict=True)).get("clip", "")
+            durations[clip] = str(Decimal(row.cells[-1]) / 1000)
+    return durations
+
+
+def _open_table(path: Path, needed: Sequence[str] = ()) -> DelimitedTable:
+    """Open a table; raise InputError where it lacks one of the columns that are `needed`."""
+    check_link(path, path.parent)
+    try:
+        table = open_delimited(path, separator="\t")
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+    if missing := [name for name in needed if name not in table.header]:
+        raise InputError(
+            f"{path}: the column {missing[0]} is missing; it has {', '.join(table.header)}"
+        )
+    return table

@@ -1,22 +1,24 @@
 """Read subtitles beside their recordings: SubRip (.srt) and WebVTT (.vtt).
 
-Every cue is a segment.
+Every cue is a segment, except for those of rolling captions that only repeat lines.
 """
 
-import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import groupby, pairwise
+from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from nbaudio.formats.base import Transcripts, read_sidecars, unescape
+from nbaudio.formats.base import NotRead, Transcripts, read_sidecars, with_not_read
+from nbaudio.formats.rolling_captions import show_once
 from nbaudio.formats.source_files import Layout, SourceFiles, list_words
+from nbaudio.formats.subtitle_cues import cues
 
-_TIME = r"(?:(\d+):)?([0-5]?\d):([0-5]?\d)(?:[,.](\d+))?"
-_TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s.*)?")
-TAG = re.compile(r"</?[A-Za-z][^<>]*>|<\d[^<>]*>|</>|\{\\[^{}]*\}")
-_VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>]+)>")
-_NO_CUES = ("WEBVTT", "NOTE", "STYLE", "REGION")
+_ENDINGS = (".srt", ".vtt")
+# Of subtitles that are not read: SubStation Alpha, YouTube's, TTML, SAMI, MicroDVD, lyrics.
+_OTHER_ENDINGS = (".ass", ".ssa", ".sbv", ".ttml", ".dfxp", ".smi", ".sub", ".lrc")
+_SAVE = "save them as .srt or .vtt, such as by ffmpeg"
 
 
 def detect(files: SourceFiles) -> list[Layout]:
@@ -25,7 +27,7 @@ def detect(files: SourceFiles) -> list[Layout]:
     Where no subtitles have the name of their recording alone, their language is found in names such
     as ``a.hr.srt``.
     """
-    subtitles = files.ending(".srt", ".vtt")
+    subtitles = files.ending(*_ENDINGS)
     if not subtitles:
         return []
     languages = _languages(files, subtitles)
@@ -65,68 +67,73 @@ def _languages(files: SourceFiles, subtitles: Iterable[str]) -> list[str]:
 def read(source: Path, *, language: str | None = None, encoding: str | None = None) -> Transcripts:
     """Read a folder of recordings with subtitles, or one file.
 
-    With the language ``hr``, ``a.hr.srt`` has the subtitles of ``a.wav``.
+    With the language ``hr``, ``a.hr.srt`` has the subtitles of ``a.wav``. Of rolling captions, each
+    line is one segment (see `rolling_captions`). Further subtitles in the folder are listed as not
+    read: those in other languages and in other formats.
     """
     middle = f".{language.lower()}" if language else ""
     endings = (f"{middle}.srt", f"{middle}.vtt")
-    return read_sidecars(
+    counts = Counter[str]()
+    transcripts = read_sidecars(
         source,
         endings,
-        cues,
+        partial(_segments, counts=counts),
         encoding=encoding,
         expected=f"subtitles that end in {' or '.join(endings)}",
     )
+    noted = replace(transcripts, notes=[*transcripts.notes, *_notes(counts)])
+    return with_not_read(noted, *_not_read(source, endings))
 
 
-def cues(text: str) -> Iterator[dict[str, Any] | tuple[int, str]]:
-    """Yield cues as rows, or the line and the reason where one cannot be read.
+def _segments(text: str, *, counts: Counter[str]) -> Iterator[dict[str, Any] | tuple[int, str]]:
+    """Yield the cues of a file, each line once, and its problems; count what was changed."""
+    rows = []
+    for item in cues(text):
+        if isinstance(item, dict):
+            rows.append(item)
+        else:
+            yield item
+    captions = show_once(rows)
+    counts["rolling"] += captions.is_rolling
+    counts["repeated"] += captions.repeated
+    counts["shortened"] += captions.shortened
+    counts["overlapping"] += captions.overlapping
+    yield from captions.cues
 
-    Rows also have the first `line` of a cue, and all its `lines` with markup.
-    """
-    is_vtt = text.startswith("WEBVTT")
-    lines = text.split("\n")
-    # A line of blanks right after the times belongs to the cue, as YouTube writes them.
-    is_kept = [
-        bool(line.strip() or (line and "-->" in before)) for before, line in pairwise(["", *lines])
+
+def _notes(counts: Counter[str]) -> Iterator[str]:
+    """Yield what to report about cues that roll, repeat or overlap."""
+    if files := counts["rolling"]:
+        subject = "1 file has" if files == 1 else f"{files:,} files have"
+        yield f"{subject} rolling captions: each line is read once, in the cue that shows it first"
+    if repeated := counts["repeated"]:
+        subject = "1 cue only repeats" if repeated == 1 else f"{repeated:,} cues only repeat"
+        yield f"{subject} what another cue shows: left out"
+    if shortened := counts["shortened"]:
+        yield f"{shortened:,} cues overlap the next one, as most do: they end where it begins"
+    if overlapping := counts["overlapping"]:
+        subject = "1 cue begins" if overlapping == 1 else f"{overlapping:,} cues begin"
+        yield f"{subject} before the end of the cue before: the audio of both has the words of both"
+
+
+def _not_read(source: Path, endings: tuple[str, ...]) -> Iterator[NotRead]:
+    """Yield the subtitles of a folder that are not read: other languages, other formats."""
+    if not source.is_dir():
+        return
+    names = [
+        path.name.lower()
+        for path in source.rglob("[!.]*")
+        if path.is_file() and not path.name.lower().endswith(endings)
     ]
-    for is_block, numbered in groupby(
-        enumerate(lines, 1), lambda numbered: is_kept[numbered[0] - 1]
-    ):
-        if not is_block:
-            continue
-        (first, *_), block = zip(*numbered, strict=True)
-        # A number or a name may stand before the times.
-        place = next((place for place, line in enumerate(block[:2]) if "-->" in line), None)
-        if place is None:
-            if not (is_vtt and block[0].startswith(_NO_CUES)):
-                yield first, f"no times: {block[0].strip()[:60]!r}"
-            continue
-        found = _TIMES.fullmatch(block[place])
-        if not found:
-            yield (
-                first + place,
-                (
-                    "expected times such as 00:00:01,500 --> 00:00:02,750, "
-                    f"not {block[place].strip()[:60]!r}"
-                ),
-            )
-            continue
-        raw = " ".join(" ".join(block[place + 1 :]).split())
-        spoken = TAG.sub("", raw)
-        spoken = " ".join((unescape(spoken) if is_vtt else spoken).split())
-        voices = {unescape(voice).strip() for voice in _VOICE.findall(raw)}
-        yield {
-            "line": first,
-            "lines": block[place + 1 :],
-            "source_start": _seconds(*found.groups()[:4]),
-            "source_end": _seconds(*found.groups()[4:]),
-            "text": spoken,
-            "text_raw": raw if raw != spoken else None,
-            # With two voices in one cue, the segment has no single speaker.
-            "speaker_id": next(iter(voices)) if len(voices) == 1 else None,
-        }
-
-
-def _seconds(hours: str | None, minutes: str, seconds: str, fraction: str | None) -> str:
-    whole = str(int(hours or 0) * 3600 + int(minutes) * 60 + int(seconds))
-    return f"{whole}.{fraction}" if fraction else whole
+    languages = Counter(
+        PurePosixPath(name).with_suffix("").suffix.removeprefix(".")
+        for name in names
+        if name.endswith(_ENDINGS)
+    )
+    for language, count in sorted(languages.items()):
+        what = f"subtitles in the language {language}" if language else "subtitles of no language"
+        option = f"--option language={language}" if language else "no option language"
+        yield NotRead(f"{what} (files)", count, option)
+    formats = Counter(PurePosixPath(name).suffix for name in names)
+    for ending in _OTHER_ENDINGS:
+        yield NotRead(f"subtitles that end in {ending} (files)", formats[ending], _SAVE)

@@ -3,14 +3,14 @@
 Options say which column is which.
 """
 
-import csv
 import re
+import shlex
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,12 +29,25 @@ from nbaudio.formats.base import (
     BATCH_ROWS,
     PROBLEMS,
     TRANSCRIPTS,
+    NotRead,
     Problem,
     Transcripts,
+    check_link,
     source_column,
     with_audio_root,
+    with_not_read,
 )
-from nbaudio.formats.source_columns import batches, choose, schema_of
+from nbaudio.formats.decimal_comma import with_decimal_points
+from nbaudio.formats.delimited import (
+    HEADER_LINES,
+    USUAL_SEPARATORS,
+    DelimitedTable,
+    IsHeader,
+    find_header,
+    open_delimited,
+    unnamed_column,
+)
+from nbaudio.formats.source_columns import NONE, batches, choose, schema_of
 from nbaudio.formats.source_files import Layout, SourceFiles, list_words
 from nbaudio.formats.table_columns import TableColumns, choose_columns
 from nbaudio.formats.workbooks import Workbook, count_formulas_without_value, open_workbook
@@ -53,11 +66,13 @@ _OURS = frozenset(
 # Columns that a table is recognized by, and those that are told to the person.
 _DETECTED = ("name", "start", "end", "duration", "text", "asr_text", "speaker_id", "split")
 _BY_NAME = ("name", "text", "speaker_id")  # those that `read` does not choose by their values too
-_NOT_COLUMNS = ("source", "separator", "quotes", "sheet")  # parameters of `read`
+# Parameters of `read` that are not columns.
+_NOT_COLUMNS = ("source", "separator", "quotes", "sheet", "encoding", "decimal")
+_TIMES = ("start", "end", "duration")
 _YES_NO = {"yes": True, "no": False, None: None}
-_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+_DELIMITED = (".csv", ".tsv")
 _JSON_LINES = (".jsonl", ".ndjson")
-ENDINGS = (*_SEPARATORS, *_JSON_LINES, ".parquet", *workbooks.ENDINGS)
+ENDINGS = (*_DELIMITED, *_JSON_LINES, ".parquet", *workbooks.ENDINGS)
 # What spreadsheets show in place of a value that they cannot compute.
 _ERROR = re.compile(r"#(?:N/A|REF!|VALUE!|NAME\?|DIV/0!|NUM!|NULL!)|Err:\d{3}")
 
@@ -92,36 +107,58 @@ def _header(files: SourceFiles, name: str) -> tuple[list[str], str | None]:
     ending = Path(name).suffix.lower()
     if ending in _JSON_LINES:
         return [*files.first_object(name)], None
-    if ending in _SEPARATORS:
-        line = files.first_line(name)
-        usual = _SEPARATORS[ending]
-        separator = max((usual, ";", "\t", ","), key=line.count)
-        header = next(csv.reader([line], delimiter=separator), [])
-        return header, None if separator == usual else separator
+    path = files.path(name)
     try:
+        if ending in _DELIMITED:
+            # Whether cells are quoted is not needed here, and takes a look at the whole file.
+            check_link(path, files.folder)
+            delimited = open_delimited(path, quotes=True, is_header=has_name_and_text)
+            separator = delimited.layout.separator
+            return delimited.header, None if separator == USUAL_SEPARATORS[ending] else separator
         if ending == ".parquet":
-            return list(schema_of(files.path(name)).names), None
-        return _sheet_header(files.path(name)), None
+            return list(schema_of(path).names), None
+        return _first_sheet_names(path), None
     except (OSError, ValueError, InputError, pa.ArrowException):
         return [], None
+
+
+def has_name_and_text(names: Sequence[str]) -> bool:
+    """Return whether columns have usual names of those of recordings and of texts."""
+    return {"name", "text"} <= choose(Path(), names, dict.fromkeys(("name", "text")))[0].keys()
 
 
 class Cells(NamedTuple):
     """A table as it was read.
 
     `lines` has the line of each row (from 1; the row where a format has no lines), `problems` what
-    could not be read, and `notes` what is not read, such as further sheets of a workbook.
+    could not be read, `notes` how it was read, and `not_read` what was left out, such as further
+    sheets of a workbook.
     """
 
     rows: Rows
     lines: Sequence[int]
     problems: list[Problem]
     notes: Sequence[str] = ()
+    not_read: Sequence[NotRead] = ()
 
     @property
     def frame(self) -> pl.DataFrame:
         """All rows, in memory."""
         return self.rows.frame()
+
+    def all_notes(self) -> list[str]:
+        """Return the notes, and a line for each part that was left out."""
+        return [*self.notes, *(part.sentence() for part in self.not_read)]
+
+
+@dataclass(frozen=True)
+class CellOptions:
+    """The options of `ingest table` that say how its file is written; None to find it."""
+
+    separator: str | None = None
+    quotes: bool | None = None
+    encoding: str | None = None
+    sheet: str | None = None
 
 
 def read(
@@ -139,6 +176,8 @@ def read(
     source_channel: str | None = None,
     separator: str | None = None,
     quotes: str | None = None,
+    encoding: str | None = None,
+    decimal: str | None = None,
     sheet: str | None = None,
 ) -> Transcripts:
     """Read a table of segments, or of whole recordings.
@@ -152,10 +191,17 @@ def read(
         raise InputError(f"option quotes={quotes!r}: must be yes or no")
     cells = read_cells(
         source,
-        separator="\t" if separator == "tab" else separator,
-        quotes=_YES_NO[quotes],
-        sheet=sheet,
+        options=CellOptions(
+            separator="\t" if separator == "tab" else separator,
+            quotes=_YES_NO[quotes],
+            encoding=encoding,
+            sheet=sheet,
+        ),
+        is_header=partial(_has_columns, chosen),
     )
+    times = [column for key in _TIMES if (column := chosen[key]) is not None]
+    pointed = with_decimal_points(source, cells.rows, times, decimal)
+    cells = cells._replace(rows=pointed.rows, notes=[*cells.notes, *pointed.notes])
     table_columns = choose_columns(source, cells.rows, chosen)
     nameless: list[Problem] = []
     rows = Rows.collect(_named_rows(source, cells, table_columns, nameless))
@@ -164,9 +210,18 @@ def read(
     problems = pl.DataFrame(sorted([*cells.problems, *nameless]), schema=PROBLEMS, orient="row")
     rows = replace(rows, schema=pl.Schema({**TRANSCRIPTS, **rows.schema}))
     notes = [*cells.notes, *table_columns.notes]
-    return with_audio_root(
-        Transcripts(rows, problems, columns=table_columns.columns, notes=notes), source.parent
-    )
+    transcripts = Transcripts(rows, problems, columns=table_columns.columns, notes=notes)
+    return with_audio_root(with_not_read(transcripts, *cells.not_read), source.parent)
+
+
+def _has_columns(chosen: Mapping[str, str | None], names: Sequence[str]) -> bool:
+    """Return whether columns have the name and text that options say, or usual ones."""
+    needed = {key: chosen[key] for key in ("name", "text")}
+    try:
+        columns, _ = choose(Path(), names, needed)
+    except InputError:  # there is no such column
+        return False
+    return all(key in columns or needed[key] == NONE for key in needed)
 
 
 def _named_rows(
@@ -260,31 +315,36 @@ def read_cells(
     source: Path,
     *,
     ending: str | None = None,
-    separator: str | None = None,
-    quotes: bool | None = None,
-    sheet: str | None = None,
+    options: CellOptions | None = None,
+    is_header: IsHeader | None = None,
 ) -> Cells:
-    """Read a table as it is written, by its `ending` (the file's own unless given).
+    """Read a table as it is written.
 
-    Raise InputError where there are no rows.
+    Args:
+        source: the file.
+        ending: what its name ends in, where another ending counts.
+        options: how it is written; messages name these options if they are given.
+        is_header: whether the cells of a row are the names of the columns that are needed.
+
+    Raises:
+        InputError: there are no rows, or the file cannot be read.
     """
     ending = source.suffix.lower() if ending is None else ending
     try:
         input_guards.check_regular(source)
-        if ending in _SEPARATORS:
-            quoted = ending == ".csv" if quotes is None else quotes
-            cells = _joined(_separated(source, separator or _SEPARATORS[ending], quotes=quoted))
+        if ending in USUAL_SEPARATORS:
+            cells = _delimited(source, ending, options, is_header)
         elif ending in _JSON_LINES:
             cells = _joined(_json_lines(source))
         elif ending == ".parquet":
             rows = Rows.collect(_parquet(source))
             cells = Cells(rows, range(1, 1 + rows.height), [])
         elif ending in workbooks.ENDINGS:
-            cells = _sheet(source, ending, sheet)
+            cells = _sheet(source, ending, options, is_header)
         else:
             expected = f"expected a file that ends in one of {', '.join(ENDINGS)}"
             raise InputError(f"{source}: {workbooks.other_format(source) or expected}")
-    except (OSError, ValueError, csv.Error, pa.ArrowException, pl.exceptions.PolarsError) as error:
+    except (OSError, ValueError, pa.ArrowException, pl.exceptions.PolarsError) as error:
         raise InputError(f"{source}: cannot be read as a table ({one_line(error)})") from error
     if not cells.lines:
         where = "".join(
@@ -292,6 +352,43 @@ def read_cells(
         )
         raise InputError(f"{source}: no readable rows{where}")
     return cells
+
+
+def _delimited(
+    source: Path, ending: str, options: CellOptions | None, is_header: IsHeader | None
+) -> Cells:
+    """Read delimited text; the names of its columns are those of the header."""
+    chosen = options or CellOptions()
+    delimited = open_delimited(
+        source,
+        separator=chosen.separator,
+        quotes=chosen.quotes,
+        encoding=chosen.encoding,
+        is_header=is_header,
+        ending=ending,
+        has_options=options is not None,
+    )
+    names = _column_names(source, delimited.header)
+    rows = _delimited_rows(delimited, names)
+    return _joined(rows)._replace(notes=delimited.notes, not_read=delimited.not_read)
+
+
+def _delimited_rows(delimited: DelimitedTable, names: Sequence[str]) -> Iterator[_Row]:
+    """Yield the rows of a table by column; columns without a title only where they are filled."""
+    unnamed = {name for name, title in zip(names, delimited.header, strict=True) if not title}
+    for row in delimited.rows():
+        if isinstance(row, Problem):
+            yield row
+        else:
+            cells = zip(names, row.cells, strict=True)
+            yield row.line, {name: cell for name, cell in cells if cell or name not in unnamed}
+
+
+def _column_names(source: Path, header: Sequence[str]) -> list[str]:
+    """Return the names of columns; raise InputError where two columns have the same name."""
+    if repeated := [name for name, count in Counter(filter(None, header)).items() if count > 1]:
+        raise InputError(f"{source}: several columns are called {repeated[0]!r}")
+    return [name or unnamed_column(number) for number, name in enumerate(header)]
 
 
 def _joined(rows: Iterator[_Row]) -> Cells:
@@ -310,49 +407,6 @@ def _joined(rows: Iterator[_Row]) -> Cells:
             )
 
     return Cells(Rows.collect(frames()), lines, problems)
-
-
-def _separated(source: Path, separator: str, *, quotes: bool) -> Iterator[_Row]:
-    if len(separator) != 1:
-        raise InputError(f"option separator: expected one character, not {separator!r}")
-    # Bytes that are not UTF-8 become lone surrogates, so that only their line is a problem.
-    with source.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        text = input_guards.lines(file, source)
-        rows = csv.reader(
-            text,
-            delimiter=separator,
-            quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE,
-            strict=True,
-        )
-        header = next(rows, [])
-        if wrong := _field_error(header, len(header)):
-            raise InputError(f"{source}: line 1: {wrong}")
-        if twice := sorted({name for name in header if header.count(name) > 1}):
-            raise InputError(f"{source}: several columns are called {twice[0]!r}")
-        while True:
-            try:
-                row = next(rows)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                yield Problem(source.name, rows.line_num, str(error))
-                continue
-            if not row:
-                continue
-            if wrong := _field_error(row, len(header)):
-                yield Problem(source.name, rows.line_num, wrong)
-            else:
-                yield rows.line_num, dict(zip(header, row, strict=True))
-
-
-def _field_error(row: list[str], expected: int) -> str | None:
-    if len(row) != expected:
-        return f"{len(row)} fields, the header has {expected}"
-    try:
-        "".join(row).encode()
-    except UnicodeEncodeError:
-        return "not UTF-8 text"
-    return None
 
 
 def _json_lines(source: Path) -> Iterator[_Row]:
@@ -393,26 +447,60 @@ def _parquet(source: Path) -> Iterator[pl.DataFrame]:
         yield pl.DataFrame(schema_of(source).empty_table())
 
 
-def _sheet(source: Path, ending: str, chosen: str | None) -> Cells:
-    """Read a sheet of a workbook; the first row that is not blank has the names of the columns."""
+def _sheet(
+    source: Path, ending: str, options: CellOptions | None, is_header: IsHeader | None
+) -> Cells:
+    """Read a sheet of a workbook."""
     errors = Counter[str]()
     with open_workbook(source, ending=ending) as book:
-        name = _chosen_sheet(book, chosen)
-        cells = _joined(_sheet_rows(source, book.sheets[name].rows(), errors))
-        notes = [*_notes_on_errors(source, errors), *_notes_on_other_sheets(source, book, name)]
-    if ending == workbooks.XLSX and (count := count_formulas_without_value(source)):
-        notes.append(
-            f"{source.name}: formulas without a stored value, which are read as empty cells: "
-            f"{count:,}; open it in a spreadsheet program and save it"
-        )
-    return cells._replace(notes=notes)
+        name = _chosen_sheet(book, options.sheet if options else None)
+        rows = book.sheets[name].rows()
+        header = _sheet_header(rows, is_header)
+        cells = _joined(_sheet_rows(source, header, rows, errors))
+        not_read = [
+            NotRead(f"rows above the header of {source.name}", header.filled_above),
+            *_other_sheets(source, book, name, has_options=options is not None),
+        ]
+    if ending == workbooks.XLSX:
+        not_read.append(_formulas_without_value(source))
+    return cells._replace(
+        notes=list(_notes_on_errors(source, errors)),
+        not_read=[part for part in not_read if part.count],
+    )
 
 
-def _sheet_header(source: Path) -> list[str]:
+@dataclass(frozen=True)
+class _SheetHeader:
+    """The names of the columns of a sheet, and where they are.
+
+    Attributes:
+        row: the number of their row, from 1.
+        names: one for each column; empty where there is none.
+        filled_above: how many rows above it are not blank.
+        below: the rows that were read to find it, which are below it.
+    """
+
+    row: int
+    names: list[str]
+    filled_above: int
+    below: list[list[str]]
+
+
+def _sheet_header(rows: Iterator[list[str]], is_header: IsHeader | None) -> _SheetHeader:
+    """Find the header of a sheet among its first rows, which are taken from `rows`."""
+    first_rows = list(islice(rows, HEADER_LINES))
+    index = find_header(first_rows, is_header)
+    if index >= len(first_rows):
+        return _SheetHeader(1, [], 0, [])
+    above = sum(bool("".join(row).strip()) for row in first_rows[:index])
+    return _SheetHeader(index + 1, first_rows[index], above, first_rows[index + 1 :])
+
+
+def _first_sheet_names(source: Path) -> list[str]:
     """Return the names of the columns of a workbook's first sheet."""
     with open_workbook(source) as book:
-        _, names = _header_of(book.sheets[_chosen_sheet(book, None)].rows())
-    return names
+        rows = book.sheets[_chosen_sheet(book, None)].rows()
+        return _sheet_header(rows, has_name_and_text).names
 
 
 def _chosen_sheet(book: Workbook, chosen: str | None) -> str:
@@ -426,41 +514,24 @@ def _chosen_sheet(book: Workbook, chosen: str | None) -> str:
     return names[0] if chosen is None else chosen
 
 
-def _header_of(rows: Iterator[list[str]]) -> tuple[int, list[str]]:
-    """Return the number of the first row that is not blank, from 1, and its cells."""
-    for number, row in enumerate(rows, start=1):
-        if "".join(row).strip():
-            return number, row
-    return 1, []
-
-
-def _sheet_rows(source: Path, rows: Iterator[list[str]], errors: Counter[str]) -> Iterator[_Row]:
+def _sheet_rows(
+    source: Path, header: _SheetHeader, rows: Iterator[list[str]], errors: Counter[str]
+) -> Iterator[_Row]:
     """Yield the rows of a sheet below its header that are not blank, and count errors in cells."""
-    first, names = _header_of(rows)
-    if twice := [name for name, count in Counter(filter(None, names)).items() if count > 1]:
-        raise InputError(f"{source}: several columns are called {twice[0]!r}")
-    for number, row in enumerate(rows, start=first + 1):
+    names = header.names
+    _column_names(source, names)
+    for number, row in enumerate(chain(header.below, rows), start=header.row + 1):
         if not "".join(row).strip():
             continue
         errors.update(cell for cell in row if _ERROR.fullmatch(cell))
         yield (
             number,
             {
-                name or _unnamed(column): cell or None
+                name or unnamed_column(column): cell or None
                 for column, (name, cell) in enumerate(zip_longest(names, row, fillvalue=""))
                 if name or cell
             },
         )
-
-
-def _unnamed(column: int) -> str:
-    """Return a name for a column without one, by its number from 0: ``column A`` is the first."""
-    letters = ""
-    number = column + 1
-    while number:
-        number, letter = divmod(number - 1, 26)
-        letters = chr(ord("A") + letter) + letters
-    return f"column {letters}"
 
 
 def _notes_on_errors(source: Path, errors: Counter[str]) -> Iterator[str]:
@@ -472,20 +543,24 @@ def _notes_on_errors(source: Path, errors: Counter[str]) -> Iterator[str]:
         )
 
 
-def _notes_on_other_sheets(source: Path, book: Workbook, name: str) -> Iterator[str]:
-    """Yield a line that names the sheets with content that are not read, with their rows."""
-    counts = {
-        other: sum(1 for row in sheet.rows() if "".join(row).strip())
-        for other, sheet in book.sheets.items()
-        if other != name
-    }
-    others = [
-        f"{other!r} ({count:,} row{'s' if count > 1 else ''})"
-        for other, count in counts.items()
-        if count
-    ]
-    if others:
-        yield (
-            f"{source.name}: only its sheet {name!r} is read, not {list_words(others)}; "
-            "ingest table reads another one by --option sheet=NAME"
-        )
+def _other_sheets(
+    source: Path, book: Workbook, name: str, *, has_options: bool
+) -> Iterator[NotRead]:
+    """Yield the sheets that are not read, with how many rows they have."""
+    for other, sheet in book.sheets.items():
+        if other != name:
+            yield NotRead(
+                f"rows of the sheet {other!r} of {source.name} (read is {name!r})",
+                sum(1 for row in sheet.rows() if "".join(row).strip()),
+                f"--option {shlex.quote(f'sheet={other}')}"
+                if has_options
+                else "save it as a file of its own",
+            )
+
+
+def _formulas_without_value(source: Path) -> NotRead:
+    return NotRead(
+        f"formulas of {source.name} without a stored value, which are read as empty cells",
+        count_formulas_without_value(source),
+        "open it in a spreadsheet program and save it",
+    )

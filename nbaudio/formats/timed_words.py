@@ -18,7 +18,6 @@ import numpy.typing as npt
 from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError
 from nbaudio.core.name_matching import AUDIO_EXTENSIONS
-from nbaudio.formats import subtitles
 from nbaudio.formats.base import (
     RECORDING_FIELDS,
     decode_text,
@@ -27,6 +26,7 @@ from nbaudio.formats.base import (
     unescape,
 )
 from nbaudio.formats.source_files import Layout, SourceFiles, common_folder
+from nbaudio.formats.subtitle_cues import TAG, cues
 
 _EXPECTED = "expected CTM, Whisper-style JSON, word-timed SRT or WebVTT, or ParlaSpeech JSON lines"
 _NEEDED = "word times are needed; Whisper writes them with the option word_timestamps"
@@ -324,10 +324,10 @@ def _read_subtitles(path: Path) -> Iterator[_Group]:
     text = decode_text(input_guards.read_all(path))
     has_clocks = bool(_CLOCK.search(text))
     shown = ""
-    cues: list[Any] = list(subtitles.cues(text))
-    if bad := next((cue for cue in cues if isinstance(cue, tuple)), None):
+    rows: list[Any] = list(cues(text))
+    if bad := next((row for row in rows if isinstance(row, tuple)), None):
         raise InputError(f"{path}, line {bad[0]}: {bad[1]}")
-    for spoken, run in groupby(cues, key=lambda cue: cue["text"]):
+    for spoken, run in groupby(rows, key=lambda cue: cue["text"]):
         underlined = []
         tokens = []
         for cue in run:
@@ -359,4 +359,4 @@ def _read_subtitles(path: Path) -> Iterator[_Group]:
 
 
 def _plain(text: str) -> str:
-    return unescape(subtitles.TAG.sub("", text))
+    return unescape(TAG.sub("", text))

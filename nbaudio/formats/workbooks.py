@@ -31,6 +31,10 @@ _OTHER_FORMATS = frozenset(
 )
 _NO_VALUE = re.compile(rb"(?:</f>|<f\b[^<>]*/>)(?:<v\s*/>|<v>\s*</v>)?</c>")
 _READ_BYTES = 1 << 20
+# A UTF-16 code unit in a text, as Excel escapes what XML cannot hold; _x005F_ is the underscore
+# of a text that only looks so.
+_ESCAPES = re.compile(r"(?:_x[0-9A-Fa-f]{4}_)+")
+_ZEROS = re.compile(r"0{2,30}")  # a number format that shows leading zeros
 _ISO_DURATION = re.compile(r"(-?)PT(\d+)H(\d+)M(\d+(?:\.\d+)?)S")
 
 
@@ -47,7 +51,9 @@ class Worksheet:
 
         Numbers are the shortest decimals of what the workbook stores, whole ones without a point.
         Dates are as in ISO 8601, times of day and durations as in ``00:01:30.5``, and true and
-        false in capitals. Empty cells are empty texts; the last ones of a row may be missing.
+        false in capitals. Whole numbers of an .xlsx file have the leading zeros that the format
+        of their cell shows. Excel's escapes, such as ``_x000D_``, are resolved. Empty cells are
+        empty texts; the last ones of a row may be missing.
 
         Raises:
             InputError: the workbook is damaged.
@@ -187,10 +193,52 @@ def _open_xlsx(path: Path, *, formulas: bool) -> Iterator[Workbook]:
         for sheet in book.worksheets:
             # Some programs write a range that is too small.
             sheet.reset_dimensions()
-            values = partial(sheet.iter_rows, values_only=True)
+            values = partial(_xlsx_rows, sheet)
             sheets[sheet.title] = Worksheet(sheet.sheet_state != "visible", values, path)
         noted = book.properties.modified
         yield Workbook(sheets, noted and noted.replace(tzinfo=dt.UTC))
+
+
+def _xlsx_rows(sheet: Any) -> Iterator[list[Any]]:
+    """Yield the values of a sheet as its cells show them: texts without escapes, leading zeros."""
+    for row in sheet.iter_rows():
+        yield [_xlsx_value(cell) for cell in row]
+
+
+def _xlsx_value(cell: Any) -> Any:
+    value = cell.value
+    if isinstance(value, str):
+        return unescape_excel(value) if "_x" in value else value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    zeros = _ZEROS.fullmatch(cell.number_format or "")
+    if zeros and float(value).is_integer() and value >= 0:
+        return str(int(value)).zfill(len(zeros[0]))
+    return value
+
+
+def unescape_excel(text: str) -> str:
+    r"""Resolve Excel's escapes of characters; a line break of Windows becomes a line feed.
+
+    Escapes that are no character, such as half a surrogate pair, stay as they are.
+
+    Examples:
+        >>> unescape_excel("one_x000D_\ntwo"), unescape_excel("_x005F_x0041_")
+        ('one\ntwo', '_x0041_')
+    """
+    plain = _ESCAPES.sub(_resolve_escapes, text)
+    return plain.replace("\r\n", "\n") if plain != text else text
+
+
+def _resolve_escapes(escapes: re.Match[str]) -> str:
+    units = b"".join(
+        int(code, 16).to_bytes(2, "little")
+        for code in re.findall("_x([0-9A-Fa-f]{4})_", escapes[0])
+    )
+    try:
+        return units.decode("utf-16-le")
+    except UnicodeDecodeError:
+        return escapes[0]
 
 
 @contextmanager

@@ -21,31 +21,12 @@ from nbconvert import HTMLExporter
 
 from nbaudio.core import atomic, bundled_files
 from nbaudio.core.errors import NbaudioError
-from nbaudio.corpus.versions import latest_version
+from nbaudio.runs.index_page import NotebookPage, read_pages, write_index
 from nbaudio.runs.page_notebook import page_notebook
 
 LINKS_MARKER = '<nav class="nbaudio-pages"></nav>'
 CSS = bundled_files.front_end("run_page", kind="css")
 _LINKS = re.compile('<nav class="nbaudio-pages">.*?</nav>')
-_INDEX = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>nbaudio: {title}</title>
-<style>
-{style}</style></head><body>
-<h1>{title}</h1>
-<p>The notebooks as they ran. The pages open offline; their clips play.</p>
-<ol>
-{pages}
-</ol>
-{others}</body></html>
-"""
-# Other outputs of a run, with their names in the index.
-_OTHERS = {
-    "report.html": "all figures on one page",
-    "review/sheet.xlsx": "the review sheet; its clips are beside it",
-    "{corpus}/README.md": "the data card of the corpus",
-}
 # The page loads nothing: no require.js, no MathJax, no widgets from a content delivery network.
 _OFFLINE = """{%- extends 'index.html.j2' -%}
 {%- block html_head_js -%}{%- endblock -%}
@@ -174,35 +155,15 @@ def link_pages(out: Path, notebooks: Sequence[Path]) -> Path:
 
     Write OUT/html/index.html and return its path.
     """
-    folder = out / "html"
-    there = [(folder / f"{notebook.stem}.html", *_introduction(notebook)) for notebook in notebooks]
-    there = [page for page in there if page[0].exists()]
-    for number, (page, *_) in enumerate(there):
-        before = _link(there[number - 1], "← {}") if number else "<span></span>"
-        after = _link(there[number + 1], "{} →") if number + 1 < len(there) else "<span></span>"
+    pages = read_pages(out, notebooks)
+    for number, page in enumerate(pages):
+        before = _link(pages[number - 1], "← {}") if number else "<span></span>"
+        after = _link(pages[number + 1], "{} →") if number + 1 < len(pages) else "<span></span>"
         links = LINKS_MARKER.replace("><", f'>{before}<a href="index.html">all pages</a>{after}<')
-        atomic.write_bytes(page, links.join(_LINKS.split(page.read_bytes().decode())).encode())
-    pages = "\n".join(f"<li><b>{_link(page, '{}')}</b><p>{page[2]}</p></li>" for page in there)
-    corpus = Path(latest_version(out / "corpus")).name
-    named = {name.format(corpus=corpus): what for name, what in _OTHERS.items()}
-    others = [
-        f'<li><a href="../{name}">{name}</a>: {what}</li>'
-        for name, what in named.items()
-        if (out / name).exists()
-    ]
-    section = f"<h2>Other files</h2>\n<ul>{''.join(others)}</ul>\n" if others else ""
-    style = bundled_files.front_end("run_index", kind="css")
-    index = _INDEX.format(style=style, title=escape(out.name), pages=pages, others=section)
-    atomic.write_bytes(folder / "index.html", index.encode())
-    return folder / "index.html"
+        parts = _LINKS.split(page.path.read_bytes().decode())
+        atomic.write_bytes(page.path, links.join(parts).encode())
+    return write_index(out, pages)
 
 
-def _introduction(notebook: Path) -> tuple[str, str]:
-    """Return the heading of a notebook, and the text below it as HTML."""
-    first = json.loads(notebook.read_text(encoding="utf8"))["cells"][0]
-    heading, _, text = "".join(first["source"]).partition("\n")
-    return heading.lstrip("# "), re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text.strip()))
-
-
-def _link(page: tuple[Path, str, str], text: str) -> str:
-    return f'<a href="{escape(page[0].name)}">{escape(text.format(page[1]))}</a>'
+def _link(page: NotebookPage, text: str) -> str:
+    return f'<a href="{escape(page.path.name)}">{escape(text.format(page.title))}</a>'

@@ -1,4 +1,4 @@
-"""The notebook that a page shows: parameters once, and no paths of the machine.
+"""The notebook that a page shows: parameters once, no paths of the machine, no dead links.
 
 Papermill puts the values of parameters into a cell of their own, below that with the defaults. A
 page has one cell with the names, the values and what they mean. Pages are sent to colleagues, so
@@ -20,6 +20,8 @@ from nbaudio.storage.urls import is_url
 IMPORTS = "nbaudio_imports"  # in the metadata of a cell that a page shows closed
 _DEFAULTS = "parameters"
 _INJECTED = "injected-parameters"
+# A link to the documentation, which a page of a run does not have beside it.
+_LINK_TO_DOCS = re.compile(r"\[([^\[\]]+)\]\(\.\./docs/[^()\s]+\)")
 
 
 def page_notebook(
@@ -33,11 +35,14 @@ def page_notebook(
         out: the folder of the run; paths in it begin with its name.
 
     Returns:
-        The notebook with one cell of parameters, and with short paths in all sources and outputs.
+        The notebook with one cell of parameters, with short paths in all sources and outputs, and
+        with the texts of links to the documentation in place of these links.
     """
     shown = copy.deepcopy(dict(notebook))
     shown["cells"] = [cell for cell in shown["cells"] if _INJECTED not in _tags(cell)]
     for cell in shown["cells"]:
+        if cell["cell_type"] == "markdown":
+            cell["source"] = _LINK_TO_DOCS.sub(r"\1", "".join(cell["source"]))
         if _is_imports(cell):
             cell["metadata"][IMPORTS] = True
         if _DEFAULTS in _tags(cell):

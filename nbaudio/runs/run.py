@@ -12,13 +12,24 @@ from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.core.report import Report
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.versions import latest_version
+from nbaudio.runs.key_figures import describe_step
 from nbaudio.runs.own_data import is_manifest, manifest_of_data
 from nbaudio.runs.parameters import defaults, list_notebooks, parameters, parse_only
 from nbaudio.runs.preflight import check_run
 from nbaudio.storage.urls import is_url, redact_url
 
-# Order of the steps in the report.
-_STEPS = ("ingest", "score", "review", "review_import", "select", "materialize", "verify")
+# Order of the steps in the report; others come after these, by name.
+_STEPS = (
+    "ingest",
+    "score",
+    "measure",
+    "review",
+    "review_import",
+    "evidence",
+    "select",
+    "materialize",
+    "verify",
+)
 
 
 @interruptible
@@ -77,7 +88,13 @@ def run(
         **{report.step: _counts(report.content["facts"]) for report in new},
         "open": str(index),
     }
-    return Report("run", facts, warnings=_lines(new, "warnings"), problems=_lines(new, "problems"))
+    return Report(
+        "run",
+        facts,
+        warnings=_lines(new, "warnings"),
+        problems=_lines(new, "problems"),
+        sentences=_sentences(new),
+    )
 
 
 def _manifest_of(given: str | Path, out: Path, settings: Mapping[str, Any]) -> Path:
@@ -145,6 +162,14 @@ def _counts(facts: Mapping[str, Any]) -> dict[str, int | float]:
         for name, value in facts.items()
         if type(value) in (int, float) and name != "seed"
     }
+
+
+def _sentences(reports: Sequence["_StepReport"]) -> dict[str, list[str]]:
+    """Return the key figure of each step that has one."""
+    figures = {
+        report.step: describe_step(report.step, report.content["facts"]) for report in reports
+    }
+    return {step: [figure] for step, figure in figures.items() if figure}
 
 
 def _lines(reports: Sequence["_StepReport"], kind: str) -> list[str]:

@@ -115,7 +115,7 @@ def _of_file(segments: pl.DataFrame, path: Path, ending: str, where: str) -> Giv
     """Give splits by a table in a file; what is not read of it is noted."""
     cells = read_cells(path, ending=ending)
     found = _of_table(segments, cells, where)
-    unread = [f"{where}: {note}" for note in cells.notes]
+    unread = [f"{where}: {note}" for note in cells.all_notes()]
     return found._replace(notes=(*unread, *found.notes))
 
 

@@ -166,7 +166,7 @@ def join(  # noqa: PLR0914
         else f"nbaudio stats {workspace.path}"
     )
     rest = f"{workspace.path}/joined/{target}.parquet"
-    report = Report("join", facts, [*cells.notes], first_lines(lines, rest))
+    report = Report("join", facts, cells.all_notes(), first_lines(lines, rest))
     workspace.save_report(f"join_{target}", report.to_dict())
     return report
 

@@ -207,7 +207,7 @@ def probe_recordings(
         # With files of a few kilobytes, threads cost more in waiting for the interpreter's lock
         # than they gain.
         workers = cores if total > _SMALL_GB * len(paths) else 1
-        shown = progress("probe recordings", total, "GB", show=total > 1)
+        shown = progress("probe", total, "GB of recordings", show=total > 1)
     else:
         is_archive = archives.is_in_archive(place)
         found = (

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,9 @@ _ALPHABET = 0x110000 - 0xE000
 
 Measure = Literal["similarity", "wer", "cer"]
 MEASURES: tuple[Measure, ...] = ("similarity", "wer", "cer")
+
+Words = str | list[int]
+"""Words of texts as letters or as numbers."""
 
 
 def words(text: str) -> list[str]:
@@ -192,7 +195,7 @@ def _block_counts(pairs: pl.DataFrame, measures: Sequence[Measure]) -> pl.DataFr
 
 
 def _distances(
-    differ: pl.Series, left: Sequence[str], right: Sequence[str]
+    differ: pl.Series, left: Sequence[Words], right: Sequence[Words]
 ) -> npt.NDArray[np.int64]:
     """Return the edits of all pairs, of which `left` and `right` are those that differ.
 
@@ -219,14 +222,7 @@ def _word_distances(
     if not tidy:
         codes, lengths, _ = encode_words(tidy_blanks(both))
     half = len(reference)
-    # Each distinct word becomes one character; those characters are compared.
-    if codes.max(initial=0) >= _ALPHABET:
-        one_by_one = [
-            Levenshtein.distance(words(a), words(b))
-            for a, b in zip(reference, hypothesis, strict=True)
-        ]
-        return np.array(one_by_one, dtype=np.int64), lengths[:half], tidy
-    letters = (codes + np.uint32(_FIRST)).astype("<u4", copy=False).tobytes().decode("utf-32-le")
+    letters = letters_of_words(codes)
     ends = np.cumsum(lengths)
     differ = reference != hypothesis
     sides = (differ.arg_true().to_numpy() + start for start in (0, half))
@@ -238,6 +234,17 @@ def _word_distances(
         lengths[:half],
         tidy,
     )
+
+
+def letters_of_words(codes: npt.NDArray[np.integer[Any]]) -> Words:
+    """Return numbers of words as a text, one character for each word, which is fast to compare.
+
+    Larger numbers than there are characters are returned as a list.
+    """
+    if codes.max(initial=0) >= _ALPHABET:
+        numbers: list[int] = codes.tolist()
+        return numbers
+    return (codes + _FIRST).astype("<u4").tobytes().decode("utf-32-le")
 
 
 def tidy_blanks(texts: pl.Series) -> pl.Series:
@@ -267,3 +274,26 @@ def encode_words(
     lengths = np.zeros(len(texts), dtype=np.int64)
     lengths[full.to_numpy()] = np.diff(np.searchsorted(ends, stops, side="right"))
     return spoken.indices.to_numpy().view(np.uint32), lengths, pl.Series(spoken.dictionary)
+
+
+def decode_words(
+    codes: npt.NDArray[np.uint32], lengths: npt.NDArray[np.int64], distinct: pl.Series
+) -> pl.Series:
+    """Return the texts of which `encode_words` gave the words, with other words in their place.
+
+    Each of the `distinct` words is without a space at its end; null leaves the word out of all
+    texts.
+
+    Examples:
+        >>> codes, lengths, distinct = encode_words(pl.Series(["evo – blic", ""]))
+        >>> decode_words(codes, lengths, pl.Series(["Evo", None, "Blic"])).to_list()
+        ['Evo Blic', '']
+    """
+    is_left = distinct.is_not_null().to_numpy()[codes]
+    bounds = np.concatenate(([0], np.cumsum(is_left)))[np.concatenate(([0], np.cumsum(lengths)))]
+    spaced = (distinct.fill_null("") + " ").to_arrow(compat_level=pl.CompatLevel.oldest())
+    # The bytes of all words, one after the other, are those of all texts.
+    _, ends, data = spaced.take(pa.array(codes[is_left])).buffers()
+    stops = np.frombuffer(ends, np.int64)[bounds]
+    texts = pa.LargeStringArray.from_buffers(len(lengths), pa.py_buffer(stops), data)
+    return pl.Series(pl.from_arrow(texts)).str.strip_suffix(" ")

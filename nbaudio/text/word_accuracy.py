@@ -1,80 +1,179 @@
 """How often a hypothesis has each word of the transcripts, counted over a corpus."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 from rapidfuzz.distance import Levenshtein
 
-from nbaudio.text.edit_distance import encode_words
-from nbaudio.text.normalization import normalize
+from nbaudio.text.edit_distance import encode_words, letters_of_words
+from nbaudio.text.normalization import normalize_words
 
 MOST_EXAMPLES = 3
 # Occurrences among which examples are found: a segment can have a word several times
 _SEARCHED = 4 * MOST_EXAMPLES
 
-
-def word_accuracy(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return what `views.words` does, for `segment_id`, `text` and `heard`, which are not null."""
-    names, codes, lengths = _normalized(pl.concat([pairs["text"], pairs["heard"].alias("text")]))
-    ends = np.concatenate(([0], np.cumsum(lengths)))
-    total = ends[len(pairs)]
-    right = np.ones(total, dtype=bool)
-    for row in (pairs["text"] != pairs["heard"]).arg_true():
-        start = ends[row]
-        other = ends[len(pairs) + row]
-        sides = (
-            codes[start : ends[row + 1]].tolist(),
-            codes[other : ends[len(pairs) + row + 1]].tolist(),
-        )
-        right[
-            [start + edit.src_pos for edit in Levenshtein.editops(*sides) if edit.tag != "insert"]
-        ] = False
-    rows = np.repeat(np.arange(len(pairs), dtype=np.uint32), lengths[: len(pairs)])
-    said = pl.DataFrame({"word": codes[:total], "row": rows, "right": right})
-    counted = said.group_by("word").agg(
-        count=pl.len(), right=pl.sum("right"), segments=pl.n_unique("row")
-    )
-    first = pl.concat([said.filter(~pl.col("right")), said.filter("right")]).group_by(
-        "word", maintain_order=True
-    )
-    found = first.agg(
-        row=pl.col("row").head(_SEARCHED).unique(maintain_order=True).head(MOST_EXAMPLES)
-    ).explode("row")
-    found = (
-        found.select("word", examples=pairs["segment_id"].gather(found["row"]))
-        .group_by("word")
-        .agg("examples")
-    )
-    counted = counted.join(found, on="word").with_columns(
-        pl.col("count", "right", "segments").cast(pl.Int64)
-    )
-    counted = counted.with_columns(
-        names.gather(counted["word"]).alias("word"), accuracy=pl.col("right") / pl.col("count")
-    )
-    return counted.sort("count", "word", descending=[True, False]).select(
-        "word", "count", "right", "accuracy", "segments", "examples"
-    )
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
 
 
-def _normalized(texts: pl.Series) -> tuple[pl.Series, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the distinct normalized words, the number of each word, and the words per text.
+def word_accuracy(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """Return what `views.words` does.
 
-    A number is given for each word of all texts.
+    The parts have `segment_id`, `text` and `heard`, str without nulls. In memory are a part, the
+    distinct words, up to 24 occurrences of each, and the ids.
     """
+    counter = _WordCounter()
+    for part in parts:
+        counter.add(part)
+    return counter.table()
+
+
+@dataclass(frozen=True)
+class _NormalWords:
+    """Normal words of several texts.
+
+    `codes` are the words of all texts, one text after the other, as numbers of the distinct
+    `words`; `ends` has as many values as there are texts, and a leading 0: text i has the codes
+    from ends[i] to ends[i + 1].
+    """
+
+    codes: Ints
+    ends: Ints
+    words: pl.Series
+
+
+class _WordCounter:
+    """Counts of the words of all parts so far.
+
+    Arrays have a value for each word, whose number is its place in `_numbers`.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._counts = np.zeros(0, np.int64)
+        self._right_counts = np.zeros(0, np.int64)
+        self._segments = np.zeros(0, np.int64)
+        self._wrong_occurrences = [_occurrences()]
+        self._right_occurrences = [_occurrences()]
+        self._segment_ids = [pl.Series("segment_id", [], pl.String)]
+        self._num_rows = 0
+
+    def add(self, pairs: pl.DataFrame) -> None:
+        """Count the words of the transcripts of a part, and collect occurrences for examples."""
+        normal = _encode_normal_words(pl.concat([pairs["text"], pairs["heard"].alias("text")]))
+        ends = normal.ends[: len(pairs) + 1]
+        said = normal.codes[: ends[-1]]
+        rows = np.repeat(np.arange(len(pairs)), np.diff(ends))
+        right = ~_wrong_words(normal)
+        numbers = self._number(normal.words)
+        self._collect_examples(numbers[said], rows, right)
+        num_words = len(normal.words)
+        in_rows = pl.Series(rows * num_words + said).unique().to_numpy() % max(num_words, 1)
+        self._counts[numbers] += np.bincount(said, minlength=num_words)
+        self._right_counts[numbers] += np.bincount(said[right], minlength=num_words)
+        self._segments[numbers] += np.bincount(in_rows, minlength=num_words)
+        self._segment_ids.append(pairs["segment_id"])
+        self._num_rows += len(pairs)
+
+    def _collect_examples(self, numbers: Ints, rows: Ints, right: Bools) -> None:
+        """Collect the occurrences of words that have too few of their kind so far."""
+        wrong_counts = self._counts - self._right_counts
+        for is_kind, counts, occurrences in (
+            (~right, wrong_counts, self._wrong_occurrences),
+            (right, self._right_counts, self._right_occurrences),
+        ):
+            is_new = is_kind & (counts < _SEARCHED)[numbers]
+            occurrences.append(_occurrences(numbers[is_new], self._num_rows + rows[is_new]))
+
+    def _number(self, words: pl.Series) -> Ints:
+        """Return the numbers of words, new ones for those that no part had."""
+        numbers = self._numbers
+        places = [numbers.setdefault(word, len(numbers)) for word in words.to_list()]
+        growth = (0, len(numbers) - len(self._counts))
+        self._counts = np.pad(self._counts, growth)
+        self._right_counts = np.pad(self._right_counts, growth)
+        self._segments = np.pad(self._segments, growth)
+        return np.array(places, np.int64)
+
+    def table(self) -> pl.DataFrame:
+        """Return the words of the transcripts, the most frequent ones first."""
+        counted = pl.DataFrame(
+            {
+                "word": pl.Series([*self._numbers], dtype=pl.String),
+                "number": np.arange(len(self._numbers), dtype=np.uint32),
+                "count": self._counts,
+                "right": self._right_counts,
+                "accuracy": self._right_counts / np.maximum(self._counts, 1),
+                "segments": self._segments,
+            }
+        )
+        said = counted.filter(pl.col("count") > 0).join(self._examples(), on="number")
+        return said.sort("count", "word", descending=[True, False]).drop("number")
+
+    def _examples(self) -> pl.DataFrame:
+        """Return up to three segments of each word, first those with an error, in their order."""
+        occurrences = pl.concat([*self._wrong_occurrences, *self._right_occurrences])
+        rows = pl.col("row").head(_SEARCHED).unique(maintain_order=True).head(MOST_EXAMPLES)
+        chosen = occurrences.group_by("number", maintain_order=True).agg(rows).explode("row")
+        ids = pl.concat(self._segment_ids).gather(chosen["row"])
+        by_word = chosen.select("number", examples=ids).group_by("number", maintain_order=True)
+        return by_word.agg("examples")
+
+
+def _occurrences(numbers: Ints | None = None, rows: Ints | None = None) -> pl.DataFrame:
+    """Return the numbers of words and the rows of segments that have them, as a frame."""
+    empty = np.zeros(0, np.int64)
+    columns = {
+        "number": empty if numbers is None else numbers,
+        "row": empty if rows is None else rows,
+    }
+    return pl.DataFrame(columns).cast(pl.UInt32)
+
+
+def _encode_normal_words(texts: pl.Series) -> _NormalWords:
+    """Return the words of texts as they are compared, see `text.DEFAULT_STEPS`."""
     codes, lengths, distinct = encode_words(texts)
-    held: dict[str, int] = {}
-    normal = [
-        [held.setdefault(each, len(held)) for each in normalize(word).split()] for word in distinct
-    ]
-    counts = np.array([len(each) for each in normal], dtype=np.int64)
-    flat = np.array([number for each in normal for number in each], dtype=np.int64)
-    starts = np.cumsum(counts) - counts
-    repeated = counts[codes]
-    ends = np.concatenate(([0], np.cumsum(repeated)))
-    within = np.arange(ends[-1]) - np.repeat(ends[:-1], repeated)
-    bounds = np.concatenate(([0], np.cumsum(lengths)))
-    return (
-        pl.Series(list(held), dtype=pl.String),
-        flat[np.repeat(starts[codes], repeated) + within],
-        np.diff(ends[bounds]),
-    )
+    pieces = normalize_words(distinct).str.split(" ")
+    encoded = pieces.drop_nulls().explode().to_arrow().dictionary_encode()
+    piece_codes = encoded.indices.to_numpy()
+    text_ends = np.concatenate(([0], np.cumsum(lengths)))
+    # A word has as many normal words as its form has pieces, which begin at `first`.
+    counts = pieces.list.len().fill_null(0).cast(pl.Int32).to_numpy()
+    first = np.cumsum(counts, dtype=np.int32) - counts
+    if (counts == 1).all():
+        normal_codes = piece_codes[codes]
+        normal_ends = text_ends
+    else:
+        repeated = counts[codes]
+        word_ends = np.concatenate(([0], np.cumsum(repeated)))
+        places = np.repeat(first[codes], repeated)
+        for number in range(1, counts.max()):
+            places[word_ends[:-1][repeated > number] + number] += number
+        normal_codes = piece_codes[places]
+        normal_ends = word_ends[text_ends]
+    words = pl.Series(pl.from_arrow(encoded.dictionary)).cast(pl.String)
+    return _NormalWords(normal_codes, normal_ends, words)
+
+
+def _wrong_words(normal: _NormalWords) -> Bools:
+    """Return which words of the transcripts the hypothesis does not have at their place.
+
+    The first half of the texts are transcripts, the other one their hypotheses.
+    """
+    ends = normal.ends.tolist()
+    half = len(ends) // 2
+    letters = letters_of_words(normal.codes)
+    places: list[int] = []
+    for row in range(half):
+        start = ends[row]
+        reference = letters[start : ends[row + 1]]
+        hypothesis = letters[ends[half + row] : ends[half + row + 1]]
+        if reference != hypothesis:
+            edits = Levenshtein.editops(reference, hypothesis)
+            places += [start + edit.src_pos for edit in edits if edit.tag != "insert"]
+    wrong = np.zeros(ends[half], dtype=bool)
+    wrong[places] = True
+    return wrong

@@ -3,7 +3,8 @@
 `duration_s` is for showing, never for computing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -12,6 +13,7 @@ from nbaudio.core import tables
 from nbaudio.core.dataframes import Frame, Ids, as_ids, as_polars
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
+from nbaudio.core.progress import progress
 from nbaudio.core.source_splits import listed_splits, ordered_splits
 from nbaudio.corpus.card import signal_ranges
 from nbaudio.corpus.layout import CORPUS_JSON
@@ -23,6 +25,7 @@ from nbaudio.text import normalize_column
 from nbaudio.text.characters import count_characters
 from nbaudio.text.score import normalization_steps
 from nbaudio.ui.segment_rows import SegmentRows, corpus_rows, workspace_rows
+from nbaudio.ui.words_cache import WordsCache, hash_texts
 
 Source = str | Path | Workspace | Frame | SegmentRows
 """A workspace or a corpus, its folder or URL.
@@ -41,6 +44,8 @@ PLAYABLE = pl.col("start_sample").is_between(0, pl.col("end_sample") - 1) & (
 )
 _USED = tuple(name for name in tables.SEGMENTS if name != "word_times")
 _BANDS = {"0-2 s": 0, "2-5 s": 2, "5-10 s": 5, "10-20 s": 10, "20+ s": 20}
+_MANY_SEGMENTS = 100_000  # whose texts take about a second, which is worth a progress bar
+_WORD_ROWS = 1 << 16  # whose words are counted at once
 _GROUPS = ("split", "speaker_id", "recording_id", "duration")
 _SHOWN = (
     "segment_id",
@@ -385,58 +390,17 @@ def error_rates(
     if not 0 < confidence < 1:
         raise InputError(f"confidence={confidence}: must be above 0 and below 1")
     held, columns = _with_hypotheses(source, hypotheses, where, text)
-    key = {None: (), "duration": ("duration_s",)}.get(by, (by,))
-    names = dict.fromkeys(
-        (text, *columns.values(), "speaker_id", "recording_id", "segment_id", *key)
-    )
-    steps: tuple[str, ...] = ()
-    if isinstance(source, str | Path | Workspace) and not folder_at(_place(source)).exists(
-        CORPUS_JSON
-    ):
-        steps = normalization_steps(Workspace.open(source))
-    band = pl.sum_horizontal(
-        (pl.col("duration_s") >= end for end in _BANDS.values()), ignore_nulls=False
-    )
-    band = band.cast(pl.Int64).replace_strict(
-        dict(enumerate(_BANDS, start=1)), return_dtype=pl.String, default=None
-    )
-    group = (
-        pl.lit("all") if by is None else band if by == "duration" else pl.col(by).cast(pl.String)
-    )
-    group = group.fill_null("out" if by == "split" else "not known")
-    who = ("speaker_id", "recording_id")
-    places = (
-        part.select(*who, group=group).unique()
-        for part in held.parts(list(dict.fromkeys((*who, *key))))
-    )
-    several = (
-        pl.concat(places)
-        .group_by("group")
-        .agg((pl.col(name).n_unique() > 1).alias(f"{name}s") for name in who)
-    )
-    speaker = pl.coalesce("speaker_id", "recording_id", "segment_id")
-    cluster = (
-        pl.when("speaker_ids")
-        .then(speaker)
-        .when("recording_ids")
-        .then("recording_id")
-        .otherwise("segment_id")
-    )
-
-    def clustered(part: pl.DataFrame) -> pl.DataFrame:
-        normalized = (
-            normalize_column(part[name], ("nfc", *steps))
-            for name in (text, *columns.values())
-            if steps
+    workspace = _workspace_of(source)
+    steps = normalization_steps(workspace) if workspace else ()
+    grouping = _grouping(held, by)
+    parts = held.parts(list(dict.fromkeys((text, *columns.values(), *grouping.columns))))
+    shown = grouping.num_segments > _MANY_SEGMENTS
+    with progress("error rates", grouping.num_segments, "segments", show=shown) as advance:
+        compared = (
+            grouping.clustered(_normalized(part, (text, *columns.values()), steps))
+            for part in (_advancing(parts, advance) if columns else ())
         )
-        grouped = part.with_columns(*normalized, group=group).join(
-            several, on="group", how="left", maintain_order="left"
-        )
-        return grouped.with_columns(cluster=cluster)
-
-    found = clustered_rates(
-        map(clustered, held.parts(list(names)) if columns else ()), text, columns, confidence
-    )
+        found = clustered_rates(compared, text, columns, confidence)
     worst = (
         found.group_by("group")
         .agg(pl.max("wer"))
@@ -450,13 +414,78 @@ def error_rates(
     )
 
 
+@dataclass(frozen=True)
+class _Grouping:
+    """How segments are grouped for `error_rates`, and clustered within a group.
+
+    `several` has a row for each `group`, and whether it has several speakers and recordings.
+    """
+
+    group: pl.Expr
+    columns: tuple[str, ...]
+    several: pl.DataFrame
+    num_segments: int
+
+    def clustered(self, part: pl.DataFrame) -> pl.DataFrame:
+        """Add `group` and `cluster` to segments."""
+        speaker = pl.coalesce("speaker_id", "recording_id", "segment_id")
+        cluster = (
+            pl.when("speaker_ids")
+            .then(speaker)
+            .when("recording_ids")
+            .then("recording_id")
+            .otherwise("segment_id")
+        )
+        grouped = part.with_columns(group=self.group).join(
+            self.several, on="group", how="left", maintain_order="left"
+        )
+        return grouped.with_columns(cluster=cluster)
+
+
+def _grouping(segments: SegmentRows, by: str | None) -> _Grouping:
+    """Return the groups of `error_rates` for its argument `by`."""
+    keys = {None: (), "duration": ("duration_s",)}.get(by, (by,))
+    who = ("speaker_id", "recording_id")
+    columns = tuple(dict.fromkeys((*who, *keys)))
+    group = _group_of(by)
+    num_segments = 0
+    places = []
+    for part in segments.parts(columns):
+        num_segments += len(part)
+        places.append(part.select(*who, group=group).unique())
+    is_several = ((pl.col(name).n_unique() > 1).alias(f"{name}s") for name in who)
+    several = pl.concat(places).group_by("group").agg(is_several)
+    return _Grouping(group, (*columns, "segment_id"), several, num_segments)
+
+
+def _group_of(by: str | None) -> pl.Expr:
+    """Return the name of a segment's group, never null."""
+    if by is None:
+        return pl.lit("all")
+    if by != "duration":
+        return pl.col(by).cast(pl.String).fill_null("out" if by == "split" else "not known")
+    bounds = (pl.col("duration_s") >= end for end in _BANDS.values())
+    number = pl.sum_horizontal(bounds, ignore_nulls=False).cast(pl.Int64)
+    names = dict(enumerate(_BANDS, start=1))
+    band = number.replace_strict(names, return_dtype=pl.String, default=None)
+    return band.fill_null("not known")
+
+
+def _normalized(part: pl.DataFrame, texts: Sequence[str], steps: Sequence[str]) -> pl.DataFrame:
+    """Return segments with the normal forms of columns; as they are without any step."""
+    if not steps:
+        return part
+    return part.with_columns(normalize_column(part[name], ("nfc", *steps)) for name in texts)
+
+
 def words(source: Source, hypothesis: str = "asr", *, where: str | None = None) -> pl.DataFrame:
     """Return each word of the transcripts and how often a hypothesis has it.
 
     It shows the words that a recognizer fails on.
 
     Words are compared in lower case and without punctuation (`text.DEFAULT_STEPS`), aligned as in
-    `text.word_diff`.
+    `text.word_diff`. A workspace of 20,000 segments or more keeps the table in its folder
+    ``.words``: it is counted anew when an id or a text has changed.
 
     Args:
         source: a workspace, a corpus, or a frame with the columns of `segments`.
@@ -477,12 +506,49 @@ def words(source: Source, hypothesis: str = "asr", *, where: str | None = None) 
         >>> words(frame).select("word", "count", "right", "examples").rows()
         [('blic', 1, 0, ['a']), ('da', 1, 1, ['a']), ('evo', 1, 1, ['a'])]
     """
-    from nbaudio.text.word_accuracy import word_accuracy
-
     held, columns = _with_hypotheses(source, [hypothesis], where, "text")
     heard = columns[hypothesis]
-    frame = held.filter(pl.col(heard).is_not_null()).read("segment_id", "text", heard)
-    return word_accuracy(frame.select("segment_id", "text", heard=heard).drop_nulls("text"))
+    workspace = _workspace_of(source)
+    if workspace is None:
+        return _count_words(held, heard, held.count(heard))
+    texts = hash_texts(_word_pairs(held, heard))
+    cache = WordsCache(workspace, hypothesis, where or "")
+    counted = cache.read(texts)
+    if counted is None:
+        counted = _count_words(held, heard, texts.num_segments)
+        cache.write(texts, counted)
+    return counted
+
+
+def _count_words(segments: SegmentRows, heard: str, num_segments: int) -> pl.DataFrame:
+    from nbaudio.text.word_accuracy import word_accuracy
+
+    shown = num_segments > _MANY_SEGMENTS
+    with progress("count words", num_segments, "segments", show=shown) as advance:
+        return word_accuracy(_advancing(_word_pairs(segments, heard), advance))
+
+
+def _word_pairs(segments: SegmentRows, heard: str) -> Iterator[pl.DataFrame]:
+    """Yield `segment_id`, `text` and `heard` of the segments that have both texts."""
+    for part in segments.parts(("segment_id", "text", heard)):
+        pairs = part.select("segment_id", "text", heard=heard).drop_nulls(("text", "heard"))
+        yield from pairs.cast(pl.String).iter_slices(_WORD_ROWS)
+
+
+def _advancing(
+    parts: Iterator[pl.DataFrame], advance: Callable[[float], object]
+) -> Iterator[pl.DataFrame]:
+    """Yield parts, and advance a bar by the rows of each when it is done."""
+    for part in parts:
+        yield part
+        advance(len(part))
+
+
+def _workspace_of(source: Source) -> Workspace | None:
+    """Return the workspace of a source; None for a corpus and for frames."""
+    if not isinstance(source, str | Path | Workspace):
+        return None
+    return None if folder_at(_place(source)).exists(CORPUS_JSON) else Workspace.open(source)
 
 
 def _with_hypotheses(

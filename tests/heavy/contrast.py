@@ -8,7 +8,7 @@ LEAST = 4.5  # WCAG 2.2, level AA, for text of any size
 
 # Each text node that one can see, with its contrast. Grounds and opacities are blended from the
 # root of the page down; a canvas as large as a pixel turns any notation of CSS into numbers.
-_CONTRASTS = """() => {
+_CONTRASTS = """(within) => {
     const canvas = document.createElement("canvas");
     canvas.width = canvas.height = 1;
     const brush = canvas.getContext("2d", { willReadFrequently: true });
@@ -58,6 +58,7 @@ _CONTRASTS = """() => {
     for (let node = walker.nextNode(); node; node = walker.nextNode()) {
         const element = node.parentElement;
         if (!node.data.trim() || element.closest("script, style, title, option")) continue;
+        if (!element.closest(within)) continue;
         if (!element.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
         texts.push({
             text: node.data.trim().slice(0, 40),
@@ -70,14 +71,16 @@ _CONTRASTS = """() => {
 _UNFOLD = "() => document.querySelectorAll('details').forEach((part) => { part.open = true; })"
 
 
-def faint_texts(page: Page) -> list[dict[str, Any]]:
+def faint_texts(page: Page, within: str = "body") -> list[dict[str, Any]]:
     """Return the texts of a page, also those in folded parts, whose contrast is below 4.5:1.
 
+    `within` selects the elements whose texts are looked at.
+
     Raises:
-        ValueError: If the page shows no text.
+        ValueError: If the page shows no text there.
     """
     page.evaluate(_UNFOLD)
-    texts: list[dict[str, Any]] = page.evaluate(_CONTRASTS)
+    texts: list[dict[str, Any]] = page.evaluate(_CONTRASTS, within)
     if not texts:
         raise ValueError("the page shows no text")
     return [text for text in texts if text["contrast"] < LEAST]

@@ -3,6 +3,7 @@ problems are reported."""
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -61,6 +62,31 @@ def test_every_problem_is_caught(demonstrated):
         for page in pages
         if page.stem[:2] in ("03", "04", "07", "08")
     )
+
+
+def test_the_index_has_a_key_figure_and_a_picture_of_each_notebook(demonstrated):
+    out, _ = demonstrated
+    index = (out / "html" / "index.html").read_text(encoding="utf8")
+    assert re.findall('<p class="figure">([^<]*)</p>', index) == [
+        "121 segments, 7 recordings, 7 min 53 s, 2 names without a file",
+        "median similarity 0.982, 121 of 121 segments scored",
+        "106 segments measured, 1 with clipped samples, 1 cut within a word",
+        "a similarity of 0.8 keeps 107 of 121 segments",
+        "at least 38 % of 92 clips are right, 12 reviewed; "
+        "made pairs: at least 98.7 % of 1,879 clips are right, 551 reviewed",
+        "train 65 clips, 4 min 21 s; dev 8 clips, 30.2 s; test 8 clips, 34.6 s",
+        "81 clips in 7 shards, 6.2 MB; 81 clips decoded, 0 problems",
+        "12 clips in the first batch",
+    ]
+    with chromium() as (page, _):
+        page.unroute_all()
+        for width in (900, 1400):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.goto((out / "html" / "index.html").as_uri())
+            assert page.evaluate("document.documentElement.scrollWidth") == width
+            widths = page.evaluate("[...document.images].map(image => image.naturalWidth)")
+            assert len(widths) == 7
+            assert min(widths) > 500
 
 
 def test_a_page_that_was_run_unattended_plays_offline(demonstrated):

@@ -35,10 +35,6 @@ from nbaudio.storage.network import Network, RemoteRefusedError, with_retries
 
 # Bytes from which on hashing shows progress.
 _LONG_WORK_BYTES = 1_000_000_000
-_LAYOUT = (
-    "{desc} {percentage:3.0f}% |{bar}| {n_fmt}/{total_fmt}  {elapsed} passed, "
-    "{remaining} left, {rate_fmt}{postfix}"
-)
 
 
 @interruptible
@@ -150,7 +146,7 @@ def _find_missing(
     with (  # noqa: PLR1702
         ThreadPoolExecutor(2) as pool,
         progress.progress(
-            "look at files", sum(sizes) / 1e9, "GB", show=sum(sizes) > _LONG_WORK_BYTES
+            "look at", sum(sizes) / 1e9, "GB of files", show=sum(sizes) > _LONG_WORK_BYTES
         ) as advance,
     ):
         for one, size, row in zip(
@@ -235,9 +231,7 @@ class _Worker(Fetcher):
 @contextmanager
 def byte_progress(num_files: int) -> Iterator[ByteProgress]:
     """Show progress in bytes, with rate, time left and silent hosts."""
-    with progress.open_bar(
-        total=0, desc="fetch", unit="B", unit_scale=True, bar_format=_LAYOUT
-    ) as bar:
+    with progress.open_bar("fetch", 0, "bytes") as bar:
         shown = ByteProgress(bar, num_files)
         with progress.naming_hosts(shown.show_waiting):
             yield shown

@@ -109,7 +109,7 @@ class ByteProgress:
             self._show(refresh=True)
 
     def _show(self, *, refresh: bool) -> None:
-        files = f"{self._num_done:,}/{self._num_files:,} files"
+        files = f"{self._num_done:,} of {self._num_files:,} files"
         self._bar.set_postfix_str(
             f"{files}, {self._hosts}" if self._hosts else files, refresh=refresh
         )

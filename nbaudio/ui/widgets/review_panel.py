@@ -14,7 +14,7 @@ import polars as pl
 
 from nbaudio.core.dataframes import Ids
 from nbaudio.core.errors import InputError
-from nbaudio.core.progress import rate_and_time_left
+from nbaudio.core.progress_text import rate_and_time_left
 from nbaudio.core.tables import SEGMENTS, seconds_column
 from nbaudio.core.times import utc_now
 from nbaudio.review import VERDICTS, append_verdicts, verdicts
@@ -31,7 +31,7 @@ from nbaudio.ui.widgets.table_view import TableView
 
 PANEL = "panel"
 
-_COLUMNS = ("segment_id", "verdict", "speaker_id", "duration_s", "similarity", "text")
+_COLUMNS = ("segment_id", "text", "verdict", "similarity", "duration_s", "speaker_id")
 # Columns that a blind panel has; others, such as those of a source, may tell of hypothesis or
 # similarity.
 _BLIND = {*SEGMENTS, *INTERNAL_COLUMNS, "duration_s"} - {
@@ -114,7 +114,6 @@ class ReviewPanel(BaseWidget):
         self._blind = record is not None and record.blind
         # It has the hypothesis, which is a part of what a verdict is about.
         self._frame = frame = segments.frame
-        columns = [name for name in _COLUMNS if not (self._blind and name == "similarity")]
         if self._blind:
             frame = frame.select(name for name in frame.columns if name in _BLIND)
             hidden = {"asr_text": pl.lit(None, pl.String), "similarity": pl.lit(None, pl.Float64)}
@@ -123,7 +122,8 @@ class ReviewPanel(BaseWidget):
         self._done: list[_Done] = []
         mine = verdicts(workspace).filter(pl.col("reviewer") == self._reviewer)
         self._shown = self._as_shown([Verdict(**row) for row in mine.iter_rows(named=True)])
-        self._rows = TableView(self._judged(frame), columns)
+        self._rows = TableView(self._judged(frame), self._columns(frame))
+        self._rows.fit_columns()
         self._rows.cursor = self._unjudged_after(-1) or 0
         calls = handlers(self, "review", "open", "give", "undo", "next", "said")
         super().__init__(calls | self._rows.calls | SegmentPlayback(segments, self._reviewer).calls)
@@ -158,6 +158,15 @@ class ReviewPanel(BaseWidget):
         return frame.with_columns(
             verdict=none.scatter(list(self._shown), [said.verdict for said in self._shown.values()])
         )
+
+    def _columns(self, frame: pl.DataFrame) -> list[str]:
+        """Return the columns of the table; verdicts are one of them once there are any."""
+        hidden = set() if self._shown else {"verdict"}
+        if self._blind or not frame["similarity"].count():
+            hidden.add("similarity")
+        if not frame["speaker_id"].count():
+            hidden.add("speaker_id")
+        return [name for name in _COLUMNS if name not in hidden]
 
     def _unjudged_after(self, position: int) -> int | None:
         """Return the next position whose segment this reviewer has not judged.
@@ -290,6 +299,7 @@ class ReviewPanel(BaseWidget):
 
     def _changed(self) -> dict[str, Any]:
         self._rows.frame = self._judged(self._rows.frame)
+        self._rows.replace_defaults(self._columns(self._rows.frame))
         return self.progress
 
     def _next(self, *, position: int) -> dict[str, Any] | None:

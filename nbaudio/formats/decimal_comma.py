@@ -1,0 +1,159 @@
+"""Read numbers with a decimal comma, as most European programs write them, in columns of times.
+
+A comma may also separate thousands. Which of both it does is found from all times of a table; where
+every number could be either, it is asked for.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+
+from nbaudio.core.errors import InputError
+from nbaudio.core.rows import Rows
+from nbaudio.formats.source_columns import USUAL_NAMES, plain_name
+
+# Forms of numbers with a comma, as regular expressions.
+_ONE_GROUP = r"^[+-]?[1-9]\d{0,2},\d{3}$"  # 1,250: a decimal comma, or thousands
+_SEVERAL_GROUPS = r"^[+-]?[1-9]\d{0,2}(,\d{3}){2,}$"  # 1,250,000
+_GROUPS_AND_POINT = r"^[+-]?[1-9]\d{0,2}(,\d{3})+\.\d+$"  # 1,250.5
+_POINTS_AND_COMMA = r"^[+-]?[1-9]\d{0,2}(\.\d{3})+,\d+$"  # 1.250,5
+_ONE_COMMA = r"^[+-]?\d*,\d+$"  # 0,5
+_GROUPS_OF_POINTS = r"^[+-]?[1-9]\d{0,2}(\.\d{3})+$"  # 1.250, beside 0,5
+_DECIMAL_SIGNS = (",", ".")
+_PLAIN_TIMES = frozenset(
+    plain_name(name) for key in ("start", "end", "duration") for name in USUAL_NAMES[key]
+) | {"offset"}
+
+
+@dataclass(frozen=True)
+class PointedRows:
+    """Rows whose times have decimal points, and notes on how their commas were read."""
+
+    rows: Rows
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class _Commas:
+    """Which forms of numbers with a comma some columns have, with a number of each kind."""
+
+    decimal: str | None = None  # such as 0,5, which has a decimal comma
+    thousands: str | None = None  # such as 1,250.5, whose commas separate thousands
+    either: str | None = None  # such as 1,250
+
+    def __or__(self, other: "_Commas") -> "_Commas":
+        return _Commas(
+            self.decimal or other.decimal,
+            self.thousands or other.thousands,
+            self.either or other.either,
+        )
+
+
+def with_decimal_points(
+    source: Path, rows: Rows, named: Sequence[str], decimal: str | None
+) -> PointedRows:
+    """Replace decimal commas in columns of times by points, and remove separators of thousands.
+
+    Args:
+        source: the table, for messages.
+        rows: its rows.
+        named: columns that options name as times; those with usual names of times are too.
+        decimal: the decimal sign, ``,`` or ``.``; found from the times unless given.
+
+    Raises:
+        InputError: the numbers can be read in two ways, or `decimal` is another character.
+    """
+    if decimal not in (*_DECIMAL_SIGNS, None):
+        raise InputError(f"option decimal={decimal!r}: must be , or .")
+    columns = [
+        name
+        for name, dtype in rows.schema.items()
+        if dtype == pl.String and (name in named or plain_name(name) in _PLAIN_TIMES)
+    ]
+    forms = {name: _forms(rows, name) for name in columns}
+    with_commas = [name for name, commas in forms.items() if commas != _Commas()]
+    if not with_commas:
+        return PointedRows(rows, [])
+    sign = decimal or _decimal_sign(source, forms)
+    converted = rows.map(partial(_convert, columns=with_commas, sign=sign))
+    example = next(_examples(forms, sign))
+    meaning = "a decimal comma" if sign == "," else "a comma between thousands"
+    listed = " and ".join(map(repr, with_commas))
+    other = "." if sign == "," else ","
+    note = f"{listed}: numbers such as {example} are read as ones with {meaning}"
+    return PointedRows(converted, [f"{note}: --option decimal={other} reads them otherwise"])
+
+
+def _forms(rows: Rows, column: str) -> _Commas:
+    """Return the forms of the numbers of a column that have a comma."""
+    commas = _Commas()
+    for batch in rows.batches([column]):
+        texts = batch[column].str.strip_chars()
+        texts = texts.filter(texts.str.contains(",", literal=True).fill_null(value=False))
+        commas |= _Commas(
+            decimal=_first(texts.filter(_is_decimal_comma(texts))),
+            thousands=_first(
+                texts.filter(
+                    texts.str.contains(_SEVERAL_GROUPS) | texts.str.contains(_GROUPS_AND_POINT)
+                )
+            ),
+            either=_first(texts.filter(texts.str.contains(_ONE_GROUP))),
+        )
+    return commas
+
+
+def _is_decimal_comma(texts: pl.Series) -> pl.Series:
+    is_one_comma = texts.str.contains(_ONE_COMMA) & ~texts.str.contains(_ONE_GROUP)
+    return is_one_comma | texts.str.contains(_POINTS_AND_COMMA)
+
+
+def _first(texts: pl.Series) -> str | None:
+    return str(texts[0]) if len(texts) else None
+
+
+def _decimal_sign(source: Path, forms: Mapping[str, _Commas]) -> str:
+    """Return the decimal sign of all times of a table."""
+    together = _Commas()
+    for commas in forms.values():
+        together |= commas
+    if bool(together.decimal) != bool(together.thousands):
+        return "," if together.decimal else "."
+    examples = [together.decimal, together.thousands, together.either]
+    shown = " and ".join(example for example in examples if example)
+    raise InputError(
+        f"{source}: times such as {shown} can be read with a decimal comma or with commas between "
+        "thousands: say which by --option decimal=, or --option decimal=."
+    )
+
+
+def _examples(forms: Mapping[str, _Commas], sign: str) -> Iterator[str]:
+    """Yield a number with a comma of each form."""
+    for commas in forms.values():
+        first = commas.decimal if sign == "," else commas.thousands
+        yield from (form for form in (first, commas.either) if form)
+    yield "0,5" if sign == "," else "1,250.5"
+
+
+def _convert(batch: pl.DataFrame, *, columns: Sequence[str], sign: str) -> pl.DataFrame:
+    """Write the numbers of columns with a decimal point and without separators of thousands."""
+    return batch.with_columns(
+        _with_point(pl.col(column).str.strip_chars(), sign).alias(column)
+        for column in columns
+        if column in batch.columns
+    )
+
+
+def _with_point(texts: pl.Expr, sign: str) -> pl.Expr:
+    if sign == ".":
+        patterns = (_ONE_GROUP, _SEVERAL_GROUPS, _GROUPS_AND_POINT)
+        is_number = pl.any_horizontal(texts.str.contains(pattern) for pattern in patterns)
+        return (
+            pl.when(is_number).then(texts.str.replace_all(",", "", literal=True)).otherwise(texts)
+        )
+    patterns = (_ONE_COMMA, _POINTS_AND_COMMA, _GROUPS_OF_POINTS)
+    is_number = pl.any_horizontal(texts.str.contains(pattern) for pattern in patterns)
+    whole = texts.str.replace_all(".", "", literal=True)
+    return pl.when(is_number).then(whole.str.replace(",", ".", literal=True)).otherwise(texts)

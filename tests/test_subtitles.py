@@ -1,0 +1,259 @@
+"""Subtitles as they are in the field: rolling, growing, without blank lines, without numbers."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import soundfile as sf
+
+import nbaudio
+from nbaudio.storage.workspace import Workspace
+
+RATE = 8000
+
+
+def cue(number: int | str, start: str, end: str, *lines: str) -> str:
+    """A cue of SubRip with a blank line behind it."""
+    return "\n".join([f"{number}", f"00:00:{start} --> 00:00:{end}", *lines, "", ""])
+
+
+def ingest(folder: Path, text: str, name: str = "a.srt", **options: str) -> nbaudio.Report:
+    """Ingest one file of subtitles beside 20 s of sound."""
+    source = folder / "source"
+    source.mkdir(exist_ok=True)
+    sound = np.sin(np.arange(20 * RATE) / 9) / 4
+    sf.write(source / f"{name.partition('.')[0]}.wav", sound, RATE)
+    (source / name).write_text(text, "utf8")
+    return nbaudio.ingest("subtitles", source, out=folder / "W", options=options or None)
+
+
+def rows(folder: Path) -> list[tuple[str, str, str]]:
+    """Times and texts of the segments."""
+    segments = Workspace.open(folder / "W").segments
+    found: list[tuple[str, str, str]] = segments.select("source_start", "source_end", "text").rows()
+    return found
+
+
+YOUTUBE = """WEBVTT
+Kind: captions
+Language: en
+
+00:00:00.500 --> 00:00:03.000 align:start position:0%
+\x20
+welcome<00:00:01.500><c> to</c><00:00:01.740><c> us</c>
+
+00:00:03.000 --> 00:00:03.010 align:start position:0%
+welcome to us
+\x20
+
+00:00:03.010 --> 00:00:05.000 align:start position:0%
+welcome to us
+about<00:00:03.500><c> &amp;</c><00:00:04.000><c> networks</c>
+
+00:00:05.000 --> 00:00:05.010 align:start position:0%
+about &amp; networks
+\x20
+
+00:00:09.000 --> 00:00:11.000 align:start position:0%
+about &amp; networks
+and<00:00:10.000><c> speech</c>
+"""
+ONCE = [
+    ("0.500", "3.000", "welcome to us"),
+    ("3.010", "5.000", "about & networks"),
+    ("9.000", "11.000", "and speech"),
+]
+
+
+def test_each_line_of_rolling_captions_is_one_segment(tmp_path):
+    report = ingest(tmp_path, YOUTUBE, "a.vtt")
+    assert rows(tmp_path) == ONCE
+    assert "1 file has rolling captions" in " ".join(report.warnings)
+    assert "2 cues only repeat what another cue shows" in " ".join(report.warnings)
+
+
+def test_rolling_captions_that_were_saved_as_srt(tmp_path):
+    ingest(
+        tmp_path,
+        cue(1, "00,500", "03,000", "welcome to us")
+        + cue(2, "03,000", "03,010", "welcome to us")
+        + cue(3, "03,010", "05,000", "welcome to us", "about networks")
+        + cue(4, "05,000", "05,010", "about networks")
+        + cue(5, "05,010", "08,000", "about networks", "and speech"),
+    )
+    assert [text for _, _, text in rows(tmp_path)] == [
+        "welcome to us",
+        "about networks",
+        "and speech",
+    ]
+
+
+def test_rolling_captions_whose_lines_were_joined(tmp_path):
+    ingest(
+        tmp_path,
+        cue(1, "00,500", "03,000", "welcome to us")
+        + cue(2, "03,000", "03,010", "welcome to us")
+        + cue(3, "03,010", "05,000", "welcome to us about networks")
+        + cue(4, "05,000", "05,010", "about networks")
+        + cue(5, "05,010", "08,000", "about networks and speech"),
+    )
+    assert [text for _, _, text in rows(tmp_path)] == [
+        "welcome to us",
+        "about networks",
+        "and speech",
+    ]
+
+
+def test_captions_that_roll_up_by_three_lines(tmp_path):
+    ingest(
+        tmp_path,
+        cue(1, "01,000", "02,000", "A")
+        + cue(2, "02,000", "03,000", "A", "B")
+        + cue(3, "03,000", "04,000", "A", "B", "C")
+        + cue(4, "04,000", "05,000", "B", "C", "<i>D</i>"),
+    )
+    assert rows(tmp_path) == [
+        ("1.000", "2.000", "A"),
+        ("2.000", "3.000", "B"),
+        ("3.000", "4.000", "C"),
+        ("4.000", "5.000", "D"),
+    ]
+
+
+def test_captions_that_grow_word_by_word(tmp_path):
+    ingest(
+        tmp_path,
+        cue(1, "01,000", "01,500", "good")
+        + cue(2, "01,500", "02,000", "good morning")
+        + cue(3, "02,000", "03,000", "good morning all")
+        + cue(4, "03,000", "03,500", "we")
+        + cue(5, "03,500", "04,000", "we begin"),
+    )
+    assert rows(tmp_path) == [
+        ("1.000", "3.000", "good morning all"),
+        ("3.000", "4.000", "we begin"),
+    ]
+
+
+def test_what_is_said_twice_stays_twice(tmp_path):
+    report = ingest(
+        tmp_path,
+        cue(1, "01,000", "02,000", "No.")
+        + cue(2, "02,000", "03,000", "No.")
+        + cue(3, "03,000", "04,000", "No.")
+        + cue(4, "05,000", "06,000", "Yes.")
+        + cue(5, "05,000", "06,000", "Yes."),
+    )
+    assert [text for _, _, text in rows(tmp_path)] == ["No.", "No.", "No.", "Yes."]
+    assert "1 cue only repeats what another cue shows" in " ".join(report.warnings)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "1\n00:00:00,5 --> 00:00:01,0\neins\n2\n00:00:01,5 --> 00:00:02,0\nzwei\n",
+            ["eins", "zwei"],
+        ),
+        (
+            "00:00:00,5 --> 00:00:01,0\n1984\n00:00:01,5 --> 00:00:02,0\n2\n"
+            "00:00:03,5 --> 00:00:04,0\ndrei",
+            ["1984", "2", "drei"],
+        ),
+        (
+            cue(1, "00,5", "01,0", "eins", "", "noch eins", "", "12") + cue(2, "01,5", "02,0", "x"),
+            ["eins noch eins 12", "x"],
+        ),
+        ("1\n\n00:00:00,5 --> 00:00:01,0\n\neins\n\n2\n\n00:00:01,5 --> 00:00:02,0\n\nzwei", None),
+        ("WEBVTT\n\n00:00:00,5 --> 00:00:01,0\neins\n00:01.5 --> 00:02.0\nzwei\n", None),
+        (
+            "1\n00:00:00.5 --> 00:00:01.0 align:start\neins\n\n"
+            "2\n00:01,5 --> 00:02,0\n<c.x>zwei</c>",
+            None,
+        ),
+        (
+            "WEBVTT\n\nSTYLE\n::cue{}\n\nfirst\n00:00.5 --> 00:01.0\neins\n\nNOTE\nno\n\n"
+            "second\n00:01.5 --> 00:02.0\nzwei\n\nREGION\nid:1\n",
+            None,
+        ),
+    ],
+)
+def test_cues_begin_at_lines_of_times(tmp_path, text, expected):
+    report = ingest(tmp_path, text)
+    assert [text for _, _, text in rows(tmp_path)] == (expected or ["eins", "zwei"])
+    assert not report.problems
+
+
+def test_a_cue_without_times_is_listed_and_not_text_of_the_cue_before(tmp_path):
+    report = ingest(
+        tmp_path, cue(1, "00,5", "01,0", "eins") + "2\nzwei\n\n" + cue(3, "02", "03", "x")
+    )
+    assert [text for _, _, text in rows(tmp_path)] == ["eins", "x"]
+    assert "line 5: no times: '2'" in " ".join(map(str, report.problems))
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ("Tom &amp; Ana &gt; los&nbsp;geht&#39;s", "Tom & Ana > los geht's"),
+        ("&lt;i&gt;da&lt;/i&gt; ne", "da ne"),
+        (r"{\an8}da\Nne", "da ne"),
+        ("1 &lt; 2", "1 < 2"),
+        ("R&D; &unknown;", "R&D; &unknown;"),
+    ],
+)
+def test_references_and_tags_of_srt(tmp_path, written, text):
+    ingest(tmp_path, cue(1, "00,5", "02,0", written))
+    assert [found for _, _, found in rows(tmp_path)] == [text]
+
+
+def test_cues_that_are_shown_until_the_one_after_the_next(tmp_path):
+    text = "".join(cue(n, f"0{n},000", f"0{n + 2},000", f"word {n}") for n in range(1, 8))
+    report = ingest(tmp_path, text)
+    found = Workspace.open(tmp_path / "W").segments.select(
+        pl.col("source_start", "source_end").cast(pl.Float64)
+    )
+    assert found.rows() == [(float(n), n + 1.0) for n in range(1, 7)] + [(7.0, 9.0)]
+    assert "6 cues overlap the next one" in " ".join(report.warnings)
+
+
+def test_two_cues_that_overlap_are_counted(tmp_path):
+    report = ingest(
+        tmp_path,
+        cue(1, "01", "03", "a") + cue(2, "02", "04", "b") + cue(3, "05", "06", "c"),
+    )
+    assert rows(tmp_path)[0] == ("1", "3", "a")
+    assert "1 cue begins before the end of the cue before" in " ".join(report.warnings)
+
+
+def test_hours_above_99(tmp_path):
+    report = ingest(tmp_path, "1\n100:00:01,000 --> 100:00:02,000\nlate\n")
+    assert rows(tmp_path) == [("360001.000", "360002.000", "late")]
+    assert "past_the_end" in " ".join(map(str, report.problems))
+
+
+def test_other_subtitles_of_the_folder_are_named(tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "a.hr.srt").write_text(cue(1, "01", "02", "da"))
+    (source / "a.ass").write_text("[Script Info]\n")
+    (source / "b.ASS").write_text("[Script Info]\n")
+    report = ingest(tmp_path, cue(1, "01", "02", "yes"), "a.en.srt", language="en")
+    assert report.facts["not_read"] == [
+        {
+            "what": "subtitles in the language hr (files)",
+            "count": 1,
+            "option": "--option language=hr",
+        },
+        {
+            "what": "subtitles that end in .ass (files)",
+            "count": 2,
+            "option": "save them as .srt or .vtt, such as by ffmpeg",
+        },
+    ]
+    assert rows(tmp_path) == [("1", "2", "yes")]
+
+
+def test_nothing_is_unread_where_all_was_read(tmp_path):
+    assert "not_read" not in ingest(tmp_path, cue(1, "01", "02", "yes")).facts
