@@ -270,6 +270,11 @@ class Claim:
     error: float  # of the lower bound of the share that is right
     high_error: float  # of its upper bound
 
+    @property
+    def is_of_fixed_rule(self) -> bool:
+        """Whether its rule was fixed by a round, and is not all segments that could be drawn."""
+        return self.part.about is not None and self.part.about.rule.number != ALL_SEGMENTS
+
     def facts(self, target: float) -> dict[str, Any]:
         """Return the claim as in ``corpus.json``, with the `rule` that it rests on."""
         claim = self.part.claim(target=target, error=self.error, high_error=self.high_error)
@@ -335,7 +340,7 @@ def best_claim(
     claims = [_claim(state, ships, about, error, split) for about in state.rule_draws(split)]
     size = int(ships.sum())
     serving = [each for each in claims if int(each.part.beyond.sum()) <= _FEW_BEYOND * size]
-    fixed = [each for each in serving if each.part.about.rule.number != ALL_SEGMENTS]
+    fixed = [each for each in serving if each.is_of_fixed_rule]
     chosen = fixed or claims
     if len(chosen) == 1:
         return chosen[0]
@@ -343,9 +348,7 @@ def best_claim(
     return chosen[int(np.argmin(bounds))]
 
 
-def _prospective_claim(
-    state: ProofState, ships: Bools, error: float, split: str | None
-) -> Claim:
+def _prospective_claim(state: ProofState, ships: Bools, error: float, split: str | None) -> Claim:
     """Return the claim about what ships as the rule that the first round will fix."""
     part = Part(state, ships, state.population.mask(state.left_out["segment_id"]))
     if split is None:

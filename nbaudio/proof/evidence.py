@@ -31,7 +31,7 @@ from nbaudio.proof.claims import (
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.next_rows import next_rows
 from nbaudio.review.risk import describe, frozen, refresh
-from nbaudio.review.rounds import Round
+from nbaudio.review.rounds import Round, unreturned_shares
 from nbaudio.storage.workspace import Workspace
 
 METHOD = "bets on verdicts in drawn order, valid whenever one looks; see docs/evidence.md"
@@ -266,6 +266,8 @@ def selection_claim(  # noqa: PLR0914
         "progress": whole.part.progress(target=target, error=whole.error),
         "method": METHOD,
         "rounds_taken_back": len(state.taken_back),
+        "sheets_ended": sum(int(one.rows["ended"].sum()) for one in state.rounds),
+        "sheets_not_returned": len(unreturned_shares(state)),
     }
     by_split = {
         name: best_claim(state, of_split, target=target, error=side, split=name).facts(target)
@@ -300,8 +302,12 @@ def describe_claim(claim: Mapping[str, Any]) -> dict[str, Any]:
         label: round_down(claim[name]) if name == "low" else claim[name]
         for name, label in names.items()
     }
-    taken_back = claim.get("rounds_taken_back", 0)
-    return answers | numbers | ({"rounds taken back": taken_back} if taken_back else {})
+    counts = {
+        name.replace("_", " "): claim[name]
+        for name in ("rounds_taken_back", "sheets_ended", "sheets_not_returned")
+        if claim.get(name)
+    }
+    return answers | numbers | counts
 
 
 def describe_parts(claims: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -400,22 +406,46 @@ def _warnings(state: ProofState, whole: Part) -> Iterator[str]:
         )
         yield f"{judged}: they are no sample of others"
     yield from _blindness(state, whole)
-    if len(state.lines):
-        covered = sum(
-            (frame.valid for frame in state.draws.frames), start=state.draws.frames[0].valid
-        )[: len(whole.inside)]
-        claimed = whole.ships | (whole.out & state.population.mask(state.left_out["segment_id"]))
-        if unseen := int((claimed & ~covered & ~state.judged).sum()):
-            yield (
-                f"{unseen:,} of {int(claimed.sum()):,} segments could not be drawn "
-                "by any round that has verdicts: "
-                "lower bounds count them as wrong, estimates leave them out"
-            )
+    yield from _unseen(state, whole)
+    yield from _unfinished(state)
     if unsure := int(state.labelled("unsure").sum()):
         verdicts = "1 verdict is" if unsure == 1 else f"{unsure:,} verdicts are"
         yield (
             f"{verdicts} unsure or contradict others: they count as wrong in 'at least', and as "
             "right in 'at most'"
+        )
+
+
+def _unseen(state: ProofState, whole: Part) -> Iterator[str]:
+    """Say how many segments that the claim is about could not be drawn."""
+    if not len(state.lines):
+        return
+    covered = sum((frame.valid for frame in state.draws.frames), start=state.draws.frames[0].valid)[
+        : len(whole.ships)
+    ]
+    by_review = state.population.mask(state.left_out["segment_id"])
+    claimed = whole.ships | (whole.out & by_review)
+    if unseen := int((claimed & ~covered & ~state.judged).sum()):
+        yield (
+            f"{unseen:,} of {int(claimed.sum()):,} segments could not be drawn "
+            "by any round that has verdicts: "
+            "lower bounds count them as wrong, estimates leave them out"
+        )
+
+
+def _unfinished(state: ProofState) -> Iterator[str]:
+    """Say which sheets ended before their last row, or have not come back, while others went on."""
+    for one in state.rounds:
+        if ended := int(one.rows["ended"].sum()):
+            rows = "the next row of it counts" if ended == 1 else f"{ended} rows count"
+            yield (
+                f"{one.name}: a sheet ended before its last row, and other verdicts were given "
+                f"since; {rows} as unsure until judged, as a sheet may end where it gets hard"
+            )
+    if missing := unreturned_shares(state):
+        yield (
+            f"{count(len(missing), 'sheets')} with no verdict, while others were judged: "
+            f"{', '.join(missing)}; their rows prove nothing"
         )
 
 

@@ -16,15 +16,12 @@ from nbaudio.core import tables
 from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.tombstones import tombstone
 from nbaudio.proof.betting import Bools, Draws, Frame, Ints, Values
-from nbaudio.proof.rule_segments import RuleDraws, all_segments, draws_about, read_rule
+from nbaudio.proof.rule_segments import LABELS, RuleDraws, all_segments, draws_about, read_rule
 from nbaudio.review.draws import all_draws, has_frame
 from nbaudio.review.fixed_rules import fixed_rules
 from nbaudio.review.population import Population
 from nbaudio.review.rounds import JUDGED, Round, current_labels, rounds
 from nbaudio.review.state import ReviewState, frame_contents, frame_table
-
-_LABELS = ("right", "wrong", "unsure")
-
 
 # What a round could draw of the segments, and the strata of further ids, by their hashes.
 _Stored = tuple[Frame, dict[int, int]]
@@ -57,7 +54,7 @@ class ProofState(ReviewState):
         places = self.population.places(labels["segment_id"])
         number = (
             labels["verdict"]
-            .replace_strict(_LABELS, range(len(_LABELS)), return_dtype=pl.Int8)
+            .replace_strict(LABELS, range(len(LABELS)), return_dtype=pl.Int8)
             .to_numpy()
         )
         found[places[places >= 0]] = number[places >= 0]
@@ -156,7 +153,7 @@ class ProofState(ReviewState):
         return self._drawn["line"].to_numpy()
 
     @cached_property
-    def draws(self) -> Draws:  # noqa: PLR0914
+    def draws(self) -> Draws:
         """The draws of all rounds; items that are no segments any more follow the segments."""
         drawn = self._drawn
         size = len(self.population)
@@ -191,8 +188,8 @@ class ProofState(ReviewState):
             replaced=~valid & ((item < size) | wrong | unsure),
             first=drawn["segment_id"].is_first_distinct().to_numpy(),
             known=known,
-            known_wrong=self.label[known] == _LABELS.index("wrong"),
-            known_unsure=self.label[known] == _LABELS.index("unsure"),
+            known_wrong=self.label[known] == LABELS.index("wrong"),
+            known_unsure=self.label[known] == LABELS.index("unsure"),
         )
 
     @cached_property
@@ -265,7 +262,7 @@ class ProofState(ReviewState):
 
     def labelled(self, *words: str) -> Bools:
         """Return which segments have one of these verdicts as they are now."""
-        return np.isin(self.label, [_LABELS.index(word) for word in words])
+        return np.isin(self.label, [LABELS.index(word) for word in words])
 
     @cached_property
     def _drawn(self) -> pl.DataFrame:

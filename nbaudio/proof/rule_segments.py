@@ -16,6 +16,8 @@ from nbaudio.proof.betting import Array, Bools, Draws, Frame, Ints, Values
 from nbaudio.review.fixed_rules import ALL_SEGMENTS, FixedRule
 from nbaudio.review.population import Population
 
+#: The kinds of labels, in the order of their numbers.
+LABELS = ("right", "wrong", "unsure")
 #: The share of an error that the first rule has; the k-th one has 1 / k^2 of it.
 FIRST_SHARE = 6 / math.pi**2
 _NEVER = np.iinfo(np.int32).max  # the first draw that counts for what is not in a rule
@@ -55,7 +57,7 @@ class RuleSegments:
     @property
     def inside(self) -> Bools:
         """Which segments of the population the rule takes."""
-        return self.first_draw != _NEVER
+        return np.not_equal(self.first_draw, _NEVER)
 
     def error(self, whole: float) -> float:
         """Return its share of an error that all rules share."""
@@ -171,38 +173,57 @@ def draws_about(
         label: the verdict on each segment of the population, -1 for none.
         further: places of removed segments by the hashes of their ids.
     """
-    size = len(rule.first_draw)
+    size = len(rule.first_draw) + len(further)
     places = np.array([further.get(int(key), -1) for key in rule.removed.keys], dtype=np.int64)
     is_drawable = places >= 0  # the others were never in a frame: nothing is known about them
     rule = replace(rule, removed=_only(rule.removed, is_drawable))
     places = places[is_drawable]
-    first_draw = np.full(size + len(further), _NEVER, dtype=np.int64)
-    first_draw[:size] = rule.first_draw
-    first_draw[places] = rule.removed.first_draw
-    is_removed = np.zeros(size + len(further), dtype=np.bool_)
+    is_removed = np.zeros(size, dtype=np.bool_)
     is_removed[places] = True
-    frames = tuple(
-        replace(
-            frame,
-            valid=(frame.valid | is_removed) & (frame.stratum >= 0) & (first_draw <= order[number]),
-        )
-        for number, frame in enumerate(draws.frames)
-    )
-    is_in_a_frame = np.zeros(size + len(further), dtype=np.bool_)
+    frames = _frames_about(rule, draws.frames, order, places, is_removed)
+    is_in_a_frame = np.zeros(size, dtype=np.bool_)
     for frame in frames:
         is_in_a_frame |= frame.valid
-    known = np.flatnonzero((label >= 0) & ~is_in_a_frame[:size])
-    faults = np.zeros(size + len(further), dtype=np.bool_)
-    faults[draws.item[draws.wrong | draws.unsure]] = True
+    known = np.flatnonzero((label >= 0) & ~is_in_a_frame[: len(label)])
+    is_faulty = np.zeros(size, dtype=np.bool_)
+    is_faulty[draws.item[draws.wrong | draws.unsure]] = True
     about = replace(
         draws,
         frames=frames,
         replaced=draws.replaced & ~is_removed[draws.item],
         known=known,
-        known_wrong=label[known] == 1,
-        known_unsure=label[known] == 2,
+        known_wrong=label[known] == LABELS.index("wrong"),
+        known_unsure=label[known] == LABELS.index("unsure"),
     )
-    return RuleDraws(rule, about, places, len(further), faults[places])
+    return RuleDraws(rule, about, places, len(further), is_faulty[places])
+
+
+def _frames_about(
+    rule: RuleSegments,
+    frames: tuple[Frame, ...],
+    order: Ints,
+    places: Ints,
+    is_removed: Bools,
+) -> tuple[Frame, ...]:
+    """Return frames whose items are valid if their draw was made after they joined the rule.
+
+    Args:
+        rule: the segments of the rule.
+        frames: what each round could draw.
+        order: the place of each round's draw in the order of all draws.
+        places: of the rule's removed segments.
+        is_removed: which items are removed segments of the rule.
+    """
+    first_draw = np.full(len(is_removed), _NEVER, dtype=np.int64)
+    first_draw[: len(rule.first_draw)] = rule.first_draw
+    first_draw[places] = rule.removed.first_draw
+    return tuple(
+        replace(
+            frame,
+            valid=(frame.valid | is_removed) & (frame.stratum >= 0) & (first_draw <= place),
+        )
+        for frame, place in zip(frames, order.tolist(), strict=True)
+    )
 
 
 def _only(removed: RemovedSegments, chosen: Bools) -> RemovedSegments:

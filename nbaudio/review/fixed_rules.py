@@ -6,7 +6,7 @@ last `select` takes, as it would be without reviews and decisions by hand.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 import msgspec
@@ -31,10 +31,10 @@ _COLUMNS = ("segment_id", "split", "first_draw", "seconds", "words")
 
 @dataclass(frozen=True)
 class FixedRule:
-    """A set of segments that was fixed; its table has `segment_id` (or tombstone), `split`,
+    """A set of segments that was fixed.
 
-    `first_draw` (the place of the first draw that was made after the segment joined the rule),
-    `seconds` and `words`.
+    Its table has `segment_id` (or tombstone), `split`, `first_draw` (the place of the first draw
+    that was made after the segment joined the rule), `seconds` and `words`.
     """
 
     number: int  # its place in the order of rules, from 1; none has that of `ALL_SEGMENTS`
@@ -52,6 +52,14 @@ class _Selection:
 
     inside: Bools
     parameters: str
+
+
+@dataclass(frozen=True)
+class ChangeOfRules:
+    """What a round changes: which segments join each rule, and whether it fixes a new one."""
+
+    joined: list[Bools]
+    is_new: bool
 
 
 def fixed_rules(state: ReviewState) -> list[FixedRule]:
@@ -79,19 +87,37 @@ def fix_rule(population: Population, first_draw: int) -> int:
     """
     selection = _selection(population)
     rules = fixed_rules(population.state)
-    is_served = False
-    for rule in rules:
-        in_rule = _members(population, rule)
-        joined = selection.inside & ~in_rule
-        if rule.parameters == selection.parameters and joined.any():
+    members = [_members(population, rule) for rule in rules]
+    is_same = [rule.parameters == selection.parameters for rule in rules]
+    change = change_of_rules(members, is_same, selection.inside)
+    for rule, joined in zip(rules, change.joined, strict=True):
+        if joined.any():
             _write(population, rule, joined, first_draw)
-            in_rule |= joined
-        is_served |= _serves(in_rule, selection.inside)
-    if not is_served and selection.inside.any():
+    if change.is_new:
         rule = FixedRule(next_number(rules), selection.parameters)
         _write(population, rule, selection.inside, first_draw)
         write_json(population.state.workspace.path / f"{FOLDER}/{rule.number}.json", asdict(rule))
     return int(selection.inside.sum())
+
+
+def change_of_rules(
+    members: Sequence[Bools], is_same: Sequence[bool], selected: Bools
+) -> ChangeOfRules:
+    """Return what a round changes in the rules that there are.
+
+    Args:
+        members: which segments each rule takes.
+        is_same: whether each rule was fixed with the parameters of the selection.
+        selected: what is selected now.
+    """
+    joined = [
+        selected & ~inside if same else np.zeros(len(selected), dtype=np.bool_)
+        for inside, same in zip(members, is_same, strict=True)
+    ]
+    is_served = any(
+        _serves(inside | new, selected) for inside, new in zip(members, joined, strict=True)
+    )
+    return ChangeOfRules(joined, is_new=bool(selected.any()) and not is_served)
 
 
 def _selection(population: Population) -> _Selection:
@@ -128,7 +154,7 @@ def _serves(in_rule: Bools, selected: Bools) -> bool:
     return not (selected & ~in_rule).any() and others <= _SERVED_SHARE * size
 
 
-def next_number(rules: list[FixedRule]) -> int:
+def next_number(rules: Sequence[FixedRule]) -> int:
     """Return the place of a new rule in the order of rules."""
     number = 1 + max((rule.number for rule in rules), default=0)
     return number + 1 if number == ALL_SEGMENTS else number

@@ -214,8 +214,7 @@ def _export(state: ReviewState, request: _Request) -> Report:
     made = make_files(rows, record, workspace, outputs, zip=request.zip)
     filled_in = _filled_in(made, record, state)
     if strata is not None:
-        fix_rule(population, first_draw=len(record.after))
-        core_tables.write(workspace, population.frame(strata), table=frame_table(record.name))
+        _store_frame(population, record, strata)
     _store(workspace, record, made, filled_in)
     warnings = [
         *(
@@ -478,6 +477,13 @@ def _filled_in(made: MadeFiles, record: ReviewRecord, state: ReviewState) -> lis
         for path, data in made.contents.items()
         if is_filled_in(path, data, record, earlier=earlier)
     ]
+
+
+def _store_frame(population: Population, record: ReviewRecord, strata: Strata) -> None:
+    """Fix what is selected now as a rule, and write what the draw took segments from."""
+    fix_rule(population, first_draw=len(record.after))
+    workspace = population.state.workspace
+    core_tables.write(workspace, population.frame(strata), table=frame_table(record.name))
 
 
 def _store(

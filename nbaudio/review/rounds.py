@@ -102,6 +102,28 @@ def consensus(said: pl.DataFrame, adjudicators: Sequence[str]) -> pl.DataFrame:
     return said.group_by("segment_id").agg(verdict=verdict)
 
 
+def unreturned_shares(state: ReviewState) -> list[str]:
+    """Return the sheets of random rounds with no verdict, while a later or other one has verdicts.
+
+    Each is the name of its round, with the reviewer's in brackets.
+    """
+    judged = set(state.verdict_log.select("review", "reviewer").rows())
+    begun = {review for review, _ in judged}
+    at_random = [record for record in state.records.values() if record.strategy != PICKED]
+    last = max((len(each.after) for each in at_random if each.name in begun), default=-1)
+    missing = []
+    for record in at_random:
+        if record.name not in begun and len(record.after) < last:
+            missing.append(record.name)
+        elif record.name in begun and len(record.reviewers) > 1:
+            missing += [
+                f"{record.name} ({reviewer})"
+                for reviewer in record.reviewers
+                if (record.name, reviewer) not in judged
+            ]
+    return missing
+
+
 def undecided_ids(state: ReviewState) -> list[str]:
     """Return the segments that several reviewers judged, and that are unsure."""
     several = state.verdicts.filter(pl.col("reviewer").n_unique().over("segment_id") > 1)
