@@ -111,6 +111,47 @@ def test_signals_have_histograms_at_first_and_filter_with_missing_values(many):
 # distributions
 
 
+@pytest.mark.parametrize("dtype", [pl.Float64, pl.Float32, pl.Int32], ids=str)
+def test_ranges_from_either_edge_have_the_rows_of_their_bars(dtype):
+    random = np.random.default_rng(0)
+    for _ in range(30):
+        values = random.normal(0, 3, 200).round(1 if dtype.is_float() else 0)
+        frame = pl.DataFrame({"x": pl.Series(values).cast(dtype)})
+        bins = number_bins(frame["x"])
+        *counts, _ = bins.counts()
+        half = len(counts) // 2
+        below = sort_and_filter(frame, where=bins.condition(0, half))
+        above = sort_and_filter(frame, where=bins.condition(half + 1, len(counts) - 1))
+        assert len(below) == sum(counts[: half + 1])
+        assert len(above) == sum(counts[half + 1 :])
+        rows = frame["x"].to_numpy()
+        assert rows.argmin() in below
+        assert rows.argmax() in above
+
+
+@pytest.mark.parametrize(
+    ("values", "constant", "without"),
+    [
+        ([16000] * 3, "16000", 0),
+        ([0.1 + 0.2, 0.3, None], "0.3", 1),
+        (["train"] * 3, "train", 0),
+        ([True] * 2, "yes", 0),
+        ([None, None], "none", 0),
+    ],
+)
+def test_a_column_with_one_value_is_a_word(many, values, constant, without):
+    dtype = pl.Float64 if values == [None, None] else None
+    held = pl.Series("held", (values * 300)[:300], dtype=dtype)
+    many.save(segments=many.segments.with_columns(held))
+    explorer = Explorer(many, histograms=["held", "similarity"])
+    shown = item(explorer, "held")
+    assert shown["constant"] == constant
+    assert (shown["without"] > 0) == (without > 0)
+    saved = explorer.static_html()
+    assert f"{constant}; 100 without a number" in saved if without else f"all: {constant}" in saved
+    assert saved.count("<svg") == 1
+
+
 @pytest.mark.parametrize("values", NUMBERS.values(), ids=NUMBERS)
 def test_each_bin_has_the_rows_of_its_condition(values):
     frame = pl.DataFrame({"x": pl.Series(values, dtype=pl.Float64)})
@@ -332,6 +373,45 @@ def test_many_verdicts_need_a_confirmation(many):
     assert explorer.verdict("noise", rows="shown", confirm=True) == 300
 
 
+def shown_columns(explorer):
+    return ask(explorer._table, "table.open")[0]["shown"]
+
+
+@in_memory_or_in_the_file
+def test_the_transcript_comes_second_and_verdicts_and_notes_once_there_are_any(many):
+    explorer = Explorer(many)
+    first = ["segment_id", "text", "asr_text"]
+    others = ["similarity", "duration_s", "speaker_id", "wer"]
+    assert shown_columns(explorer) == [*first, *others]
+    explorer.verdict("noise")
+    assert shown_columns(explorer) == [*first, "verdict", *others]
+    explorer.note("music")
+    assert shown_columns(explorer) == [*first, "verdict", "note", *others]
+    assert shown_columns(Explorer(many)) == [*first, "verdict", "note", *others]
+    explorer.note("")
+    assert shown_columns(explorer) == [*first, "verdict", *others]
+    # Chosen columns stay.
+    layout = {"widths": {}, "wrap": False, "charts": False, "stacked": True, "fitted": False}
+    ask(explorer._table, "table.layout", shown=["text", "wer"], **layout)
+    explorer.note("noise")
+    assert shown_columns(explorer) == ["text", "wer"]
+    assert shown_columns(Explorer(many, columns=["text"])) == ["text"]
+
+
+def test_a_workspace_without_hypotheses_has_no_columns_of_them(many):
+    texts = many.segments.drop("asr_text", "similarity", "wer")
+    many.save(segments=texts)
+    explorer = Explorer(many)
+    assert shown_columns(explorer) == ["segment_id", "text", "duration_s", "speaker_id"]
+    assert ask(explorer._table, "table.open")[0]["hypothesis"] is None
+    many.save(segments=texts.with_columns(asr_text_small=pl.lit("heard")))
+    explorer = Explorer(many)
+    assert shown_columns(explorer)[:3] == ["segment_id", "text", "asr_text_small"]
+    assert ask(explorer._table, "table.open")[0]["hypothesis"] == "asr_text_small"
+    Page(explorer.static_html()).check_harmless()
+    assert ">heard</div>" in explorer.static_html()
+
+
 @in_memory_or_in_the_file
 def test_a_verdict_on_other_words_is_not_shown(many):
     Explorer(many).verdict("ok")
@@ -403,7 +483,7 @@ def test_picked_segments_are_no_evidence_and_can_be_drawn_later(many, tmp_path):
     report = evidence(many, precision=0.9)
     assert report.facts["reviewed"] == {"right": 0, "wrong": 0, "unsure": 0}
     assert report.facts["lowest_proven"] is None
-    assert any("150 judged segments were not drawn by a review" in line for line in report.warnings)
+    assert any("150 judged segments were not drawn by a round" in line for line in report.warnings)
     review.export(many, out=tmp_path / "drawn.xlsx", n=100)
     drawn = ReviewState.load(many).records["drawn"]
     assert drawn.after == []

@@ -63,6 +63,15 @@ def test_a_verdict_is_a_line_of_the_log_when_the_answer_comes(workspace):
     }
 
 
+def test_the_transcript_comes_second_and_verdicts_once_there_are_any(workspace):
+    panel = ReviewPanel(workspace, reviewer="ana")
+    shown, _ = ask(panel, "table.columns")
+    assert shown["shown"][:2] == ["segment_id", "text"]
+    assert "verdict" not in shown["shown"]
+    ask(panel, "review.give", number=0, verdict="ok", comment="", corrected_text=None)
+    assert ask(panel, "table.columns")[0]["shown"][:3] == ["segment_id", "text", "verdict"]
+
+
 def test_words_that_are_none_of_the_list_are_refused(workspace):
     panel = ReviewPanel(workspace, reviewer="ana")
     answer, _ = ask(panel, "review.give", number=0, verdict="fine", **GIVE)

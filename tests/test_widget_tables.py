@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_widgets import Page
 
 from nbaudio.core.errors import InputError
 from nbaudio.storage.workspace import Workspace
@@ -262,6 +263,53 @@ def test_layout_of_columns_outlives_the_view():
         False,
     ]
     assert ask(table, "table.cell", number=1, column="text")[0] == "čuješ li (ovo)?"
+
+
+def test_values_of_enumerations_and_numbers_have_a_known_length():
+    n = 500
+    frame = pl.DataFrame(
+        {
+            "segment_id": [f"s{i}" for i in range(n)],
+            "text": ["da"] * n,
+            "reason": (["similarity_below_minimum", None] * n)[:n],
+            "said": [f"sentence {i}" for i in range(n)],
+            "long": ["x" * 41] * n,
+            "samples": list(range(-n, 0)),
+            "share": [float("nan"), None, -12.5, *[0.25] * (n - 3)],
+            "cut_end": [True, False] * (n // 2),
+            "empty": pl.Series([None] * n, dtype=pl.String),
+            "words": [[i] for i in range(n)],
+        }
+    )
+    columns = SegmentTable(frame, columns=frame.columns)
+    assert ask(columns, "table.open")[0]["characters"] == {
+        "reason": 24,
+        "samples": 4,
+        "share": 7,
+        "cut_end": 5,
+    }
+    layout = {"widths": {}, "wrap": False, "charts": True, "stacked": False, "fitted": False}
+    assert ask(columns, "table.layout", shown=["text", "reason"], **layout)[0] == {"reason": 24}
+
+
+def test_a_saved_table_has_the_hypothesis_below_the_transcript_and_the_rest_below_the_id():
+    frame = pl.DataFrame(
+        {
+            "segment_id": ["s1"],
+            "speaker_id": ["<i>ana"],
+            "text": ["dobar <b>dan"],
+            "asr_text": ["dobar dam"],
+            "wer": [0.5],
+        }
+    )
+    saved = SegmentTable(frame).static_html()
+    Page(saved).check_harmless()
+    assert saved.count("<th ") == 2
+    order = ["s1", "speaker_id &lt;i&gt;ana · wer 0.5", "dobar &lt;b&gt;dan", "dobar dam"]
+    places = [saved.index(text) for text in order]
+    assert places == sorted(places)
+    chosen = SegmentTable(frame, columns=["segment_id", "text", "wer"]).static_html()
+    assert chosen.count("<th ") == 3
 
 
 def test_headers_describe_the_rows_that_are_shown():

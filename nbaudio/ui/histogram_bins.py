@@ -8,6 +8,12 @@ from numpy.typing import NDArray
 _LEAST_RELATIVE_SPAN = 1e-10
 
 
+def are_equal(least: float, greatest: float) -> bool:
+    """Return whether two numbers differ by rounding only, if at all."""
+    half_span = greatest / 2 - least / 2
+    return half_span <= _LEAST_RELATIVE_SPAN * max(abs(least), abs(greatest)) / 2
+
+
 def equal_width_edges(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
     """Return the edges of `bins` bins of equal width that hold all values.
 
@@ -28,7 +34,7 @@ def equal_width_edges(values: NDArray[np.float64], bins: int) -> NDArray[np.floa
     size = max(abs(least), abs(greatest))
     # Halves, as the span of huge values of both signs is no finite number.
     half_span = greatest / 2 - least / 2
-    if half_span <= _LEAST_RELATIVE_SPAN * size / 2 or half_span < np.finfo(float).tiny * bins:
+    if are_equal(least, greatest) or half_span < np.finfo(float).tiny * bins:
         margin = max(0.5, size * 1e-3)
         return np.array([least - margin, greatest + margin])
     return 2 * np.linspace(least / 2, greatest / 2, bins + 1)

@@ -144,6 +144,99 @@ def test_a_researcher_filters_listens_judges_and_writes_a_sheet_by_mouse(lab, wo
     assert (record.strategy, len(record.segment_ids)) == ("picked", inside)
 
 
+# Of each table: the columns with their widths, and whether it can be scrolled sideways.
+COLUMNS = """() => [...document.querySelectorAll('.nba-scroller')].map((scroller) => ({
+    widths: Object.fromEntries([...scroller.querySelectorAll('[role=columnheader]')].map(
+        (cell) => [cell.querySelector('button').textContent, cell.offsetWidth]
+    )),
+    scrolls: scroller.scrollWidth > scroller.clientWidth,
+}))"""
+# Whether all that is in cells of a class is inside of them.
+WHOLE = """(selector) => [...document.querySelectorAll(selector)]
+    .every((cell) => cell.scrollWidth <= cell.clientWidth)"""
+
+
+def tables(page, width):
+    """The columns of the explorer and of the panel below it, in a window of that width."""
+    page.set_viewport_size({"width": width, "height": 1400})
+    page.wait_for_timeout(500)
+    both = page.evaluate(COLUMNS)
+    for table in both:
+        names = list(table["widths"])
+        assert names[1] == "text"
+        assert max(names, key=table["widths"].get) == "text"
+        assert not table["scrolls"]
+    return [list(table["widths"]) for table in both]
+
+
+def test_the_transcript_is_the_row_beside_the_file_browser(lab, workspace):
+    page = lab[2]
+    panel = "widgets.ReviewPanel(W, reviewer='ben')"
+    with notebook(lab, workspace, OPEN, panel, view="lab/tree"):
+        shown(page, "200")
+        page.wait_for_selector(".nba-review-panel .nba-title code:text-is('s0')")
+        view = page.locator(".nba-view")
+        for width in (1400, 900):
+            explorer, reviewed = tables(page, width)
+            assert explorer[2:4] == ["similarity", "duration_s"]
+            assert not {"verdict", "note", "asr_text"} & {*explorer, *reviewed}
+            cell = view.locator(".nba-cursor .nba-cell").nth(1)
+            assert cell.locator("div").all_inner_texts() == ["jedan dva 0", "jedan dvije 0"]
+        # One button of each name.
+        assert view.locator("button:visible", has_text="columns").count() == 1
+        assert view.locator(".nba-ask:visible").count() == 1
+        view.locator(".nba-ask:visible").click()
+        assert page.locator(".nba-dialog h4").all_inner_texts() == [
+            "histograms",
+            "table",
+            "actions",
+            "player",
+            "scatter",
+        ]
+        page.keyboard.press("Escape")
+        # A column of one value is a word.
+        split = view.locator("[data-column=split]")
+        assert split.inner_text().split("\n") == ["split", "all: train"]
+        assert view.locator("[data-column=verdict]").inner_text().endswith("all: none")
+        # The first verdict makes its column.
+        view.get_by_role("grid").focus()
+        page.keyboard.press("2")
+        page.locator(".nba-review-panel").focus()
+        page.keyboard.press("6")
+        page.wait_for_function(
+            "() => document.querySelectorAll('[aria-label=\"sort by verdict\"]').length === 2"
+        )
+        page.wait_for_selector(".nba-view .nba-row .nba-cell:text-is('wrong words')")
+        page.wait_for_selector(".nba-review-panel .nba-row .nba-cell:text-is('noise')")
+        for width in (1400, 900):
+            assert [names[2] for names in tables(page, width)] == ["verdict", "verdict"]
+        page.locator("[data-column=verdict] .nba-pick", has_text="wrong words").wait_for()
+        # A column that is chosen stays, and its words are not cut.
+        view.get_by_role("button", name="choose columns").click()
+        view.get_by_role("checkbox", name="decision").check()
+        page.wait_for_selector(".nba-view [aria-label='sort by decision']")
+        assert page.evaluate(WHOLE, ".nba-view .nba-row:not([hidden]) .nba-cell:last-child")
+        assert cell.locator("div").count() == 2
+        page.set_viewport_size({"width": 1280, "height": 1400})
+
+
+def test_a_range_that_begins_at_an_edge_keeps_what_was_dragged_over(lab, workspace):
+    page = lab[2]
+    with notebook(lab, workspace, OPEN) as ask:
+        shown(page, "200")
+        track = page.locator("[data-column=similarity] .nba-track")
+        drag(page, track, (0.001, 0.5), (0.49, 0.5))
+        shown(page, "100 of 200")
+        assert ask("e.shown['similarity'].min()") == "0.0"
+        drag(page, track, (0.999, 0.5), (0.61, 0.5))
+        shown(page, "80 of 200")
+        assert ask("e.shown['similarity'].min() > 0.6") == "True"
+        assert ask("e.shown['similarity'].max()") == "1.0"
+        # The handle of a range that does not begin at the edge moves its end.
+        drag(page, track, (0.6, 0.9), (0.7, 0.9))
+        shown(page, "60 of 200")
+
+
 def test_the_same_by_keys_alone_and_the_notebook_stays_as_it_is(lab, workspace):
     page = lab[2]
     with notebook(lab, workspace, OPEN) as ask:
@@ -158,7 +251,7 @@ def test_the_same_by_keys_alone_and_the_notebook_stays_as_it_is(lab, workspace):
             page.get_by_role("slider", name="similarity, to").get_attribute("aria-valuetext")
             == "0.7"
         )
-        find = page.get_by_role("button", name="choose columns with a histogram")
+        find = page.get_by_role("button", name="choose the histograms")
         find.focus()
         page.keyboard.press("Enter")
         page.get_by_role("checkbox", name="text", exact=True).focus()

@@ -87,13 +87,14 @@ def test_columns_keep_their_places_widths_and_wrapping_and_show_what_is_in_them(
         assert "spk0 33.3 %" in label
         # A drag at the edge, and the keyboard.
         grip = header.filter(has_text="speaker_id").locator(".nba-grip")
+        before = header.filter(has_text="speaker_id").bounding_box()["width"]
         box = grip.bounding_box()
         page.mouse.move(box["x"] + 4, box["y"] + 10)
         page.mouse.down()
         page.mouse.move(box["x"] + 104, box["y"] + 10, steps=4)
         page.mouse.up()
         width = header.filter(has_text="speaker_id").bounding_box()["width"]
-        assert abs(width - 186) < 3
+        assert abs(width - before - 100) < 3
         page.get_by_role("button", name="sort by speaker_id").press("Shift+ArrowLeft")
         assert abs(header.filter(has_text="speaker_id").bounding_box()["width"] - width + 20) < 2
         # A drag to the front, and the keyboard.
@@ -108,12 +109,13 @@ def test_columns_keep_their_places_widths_and_wrapping_and_show_what_is_in_them(
         expect(header.first).to_contain_text("similarity")
         expect(page.locator("[aria-sort=ascending], [aria-sort=descending]")).to_have_count(0)
         page.get_by_role("button", name="sort by similarity").press("Alt+ArrowRight")
-        order = ["segment_id", "similarity", "speaker_id", "duration_s", "wer", "text", "asr_text"]
+        order = ["segment_id", "similarity", "text", "duration_s", "speaker_id"]
         expect(header.first).to_contain_text("segment_id")
         assert names(page) == order
         page.get_by_role("button", name="choose columns").click()
         page.get_by_role("button", name="move text to the left").click()
-        assert names(page)[4:6] == ["text", "wer"]
+        order = ["segment_id", "text", "similarity", "duration_s", "speaker_id"]
+        assert names(page) == order
         page.get_by_label("wrap long texts").check()
         row = page.locator(".nba-row:not([hidden])", has_text="window.hurt").first
         assert row.bounding_box()["height"] > 60
@@ -129,9 +131,7 @@ def test_columns_keep_their_places_widths_and_wrapping_and_show_what_is_in_them(
         views = page.locator(".nba-segment-table")
         expect(views).to_have_count(2)
         other = views.nth(1).locator(".nba-head button")
-        expect(other).to_have_text(
-            ["segment_id", "similarity", "speaker_id", "duration_s", "text", "wer", "asr_text"]
-        )
+        expect(other).to_have_text(order)
         assert views.nth(1).locator(".nba-row:not([hidden])").first.bounding_box()["height"] > 60
         assert (
             abs(

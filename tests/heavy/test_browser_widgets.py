@@ -124,7 +124,7 @@ def workspace(lab, request):
 
 
 @contextmanager
-def notebook(lab, workspace, *sources):
+def notebook(lab, workspace, *sources, view="doc/tree"):
     """A notebook with these cells, run; gives a function that runs code in its kernel and reads an
     expression."""
     _, address, page = lab
@@ -147,7 +147,7 @@ def notebook(lab, workspace, *sources):
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
     text = json.dumps({"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5})
     (folder / "n.ipynb").write_text(text, encoding="utf8")
-    open_notebook(page, address, f"{folder.name}/n.ipynb")
+    open_notebook(page, address, f"{folder.name}/n.ipynb", view=view)
     assert errors(run_all(page)) == []
     page.wait_for_selector(".nba")
 

@@ -17,6 +17,8 @@ from nbaudio.core.errors import NbaudioError
 # (Nagle's algorithm, delayed acks).
 _PACKET_BYTES = 1 << 16
 
+VIEW = "nba-view"  # class of several widgets in one cell, which have one "?" for all their keys
+
 Handler = Callable[..., Any]  # returns what JSON can carry, or a `Response`
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import show
 from nbaudio.core.stored_frame import Order
+from nbaudio.ui.histogram_bins import are_equal
 
 MOST_BINS = 40  # bars of a histogram
 # Share of the rows at either end that go into one bin if they would take most of the axis
@@ -40,6 +41,17 @@ class NumberBins:
         All rows are counted unless some are given.
         """
         return _count(self.codes, rows, len(self.edges))
+
+    @property
+    def constant(self) -> str | None:
+        """The value of all rows that have a number, or ``none``; None where the values differ."""
+        has_numbers = len(self.codes) and bool((self.codes < len(self.edges) - 1).any())
+        if not has_numbers:
+            return value_name(None)
+        least, *_, greatest = (float(edge) for edge in self.edges)
+        if not are_equal(least, greatest):
+            return None
+        return number_text(least) if least.is_integer() else f"{least:.10g}"
 
     def condition(self, first: int, last: int) -> str:
         """Return the condition for the bins `first` to `last`, which NaN and null never meet.
@@ -73,6 +85,11 @@ class ValueCounts:
     def counts(self, rows: Order | None = None) -> NDArray[np.int64]:
         """Return the number of rows with each value; of all rows unless given."""
         return _count(self.codes, rows, len(self.values))
+
+    @property
+    def constant(self) -> str | None:
+        """The value of all rows; None where the values differ, and without rows."""
+        return value_name(self.values[0]) if len(self.values) == 1 else None
 
     def found(self, text: str, most: int, picked: Sequence[object] = ()) -> tuple[list[int], int]:
         """Return the places of picked values and of the first `most` that contain a text.
@@ -127,10 +144,12 @@ def number_bins(column: pl.Series, most: int = MOST_BINS) -> NumberBins:
     """Return at most `most` bins of round width; long tails are in the outermost bins."""
     values = column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
     edges = _edges(values[np.isfinite(values)], most)
+    # A condition compares numbers of 32 bits with edges of 32 bits.
+    borders = edges.astype(np.float32).astype(float) if column.dtype == pl.Float32 else edges
     codes = np.empty(len(values), dtype=np.uint8)
     for start in range(0, len(values), _AT_ONCE):
         some = values[start : start + _AT_ONCE]
-        bins = (np.searchsorted(edges, some, side="right") - 1).clip(0, len(edges) - 2)
+        bins = (np.searchsorted(borders, some, side="right") - 1).clip(0, len(edges) - 2)
         codes[start : start + _AT_ONCE] = np.where(np.isfinite(some), bins, len(edges) - 1)
     return NumberBins(column.name, edges, codes)
 
@@ -213,7 +232,7 @@ def _edges(values: NDArray[np.float64], most: int) -> NDArray[np.float64]:
     low = least if low - least <= body or not body else low
     high = greatest if greatest - high <= body or not body else high
     width = (high / 2 - low / 2) * 2 / (most - 2)
-    if not 1e-300 < width < math.inf:
+    if are_equal(least, greatest) or not 1e-300 < width < math.inf:
         return np.array([least, greatest])
     unit = 10.0 ** math.floor(math.log10(width))
     step = next(each * unit for each in (1, 2, 5, 10) if each * unit >= width * (1 - 1e-9))

@@ -15,7 +15,6 @@ import traitlets
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
-from nbaudio.core.stored_frame import StoredFrame
 from nbaudio.core.times import utc_now
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.review_export import export
@@ -31,25 +30,19 @@ from nbaudio.review.state import (
 )
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.filters import TableFrame
-from nbaudio.ui.widgets.base import BaseWidget, Handler, SavedHtml, esm
+from nbaudio.ui.widgets.base import VIEW, BaseWidget, Handler, SavedHtml, esm
 from nbaudio.ui.widgets.histograms import Histograms, Scatter
 from nbaudio.ui.widgets.players import Player
 from nbaudio.ui.widgets.review_panel import PANEL
-from nbaudio.ui.widgets.segment_table import SegmentTable, default_columns
+from nbaudio.ui.widgets.segment_table import (
+    COLUMNS,
+    SegmentTable,
+    default_columns,
+    has_values,
+)
 from nbaudio.ui.widgets.segments import Segments, load_segments
 from nbaudio.ui.widgets.table_view import take_rows
 
-COLUMNS = (
-    "segment_id",
-    "verdict",
-    "speaker_id",
-    "duration_s",
-    "similarity",
-    "wer",
-    "text",
-    "asr_text",
-    "note",
-)
 _SIGNALS = ("risk", "snr_db", "clipped_share", "cut_start", "cut_end")
 HISTOGRAMS = (
     "duration_s",
@@ -136,16 +129,19 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
         self._segments = load_segments(workspace, stored=True)
         shown_segments = self._with_log()
         frame = shown_segments.rows
-        shown = default_columns(COLUMNS, frame) if columns is None else columns
+        self._defaults = default_columns(COLUMNS, frame)
+        shown = self._default_columns(frame) if columns is None else columns
         order: dict[str, Any] = {"where": where or "", "sort": sort, "descending": descending}
         self._table = SegmentTable(shown_segments, columns=shown, player=False, **order)
         self._rows = self._table._rows
         self._rows.layout["charts"] = False  # the histograms show more
+        if columns is None:
+            self._rows.fit_columns()
         self._player = Player(self._segments, reviewer=self._reviewer)
         self._player._calls["player.turn"] = self._turn
         if histograms is None:
             known = [name for name in HISTOGRAMS if name in frame.columns]
-            histograms = [name for name in known if name == "verdict" or _has_values(frame, name)]
+            histograms = [name for name in known if name == "verdict" or has_values(frame, name)]
         self._histograms = Histograms(frame, histograms, lambda: self._rows.order, self._narrow)
         self._scatter = Scatter(frame, lambda: self._rows.order, self._narrow, self._show)
         calls: dict[str, Handler] = {
@@ -162,19 +158,17 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
         self._link = ipywidgets.jslink((self._table, "current"), (self._player, "current"))
         self._refresh()
         side = ipywidgets.VBox(
-            [self._histograms], layout={"flex": "1 1 250px", "min_width": "0", "max_width": "100%"}
+            [self._histograms], layout={"flex": "1 1 236px", "min_width": "0", "max_width": "100%"}
         )
         main = [self._table, self._actions, self._player, self._scatter]
         middle = ipywidgets.VBox(
-            main, layout={"flex": "4 1 440px", "min_width": "0", "max_width": "100%"}
+            main, layout={"flex": "12 1 440px", "min_width": "0", "max_width": "100%"}
         )
-        super().__init__(
-            [
-                ipywidgets.HBox(
-                    [side, middle], layout={"flex_flow": "row wrap", "align_items": "flex-start"}
-                )
-            ]
+        columns_of_parts = ipywidgets.HBox(
+            [side, middle], layout={"flex_flow": "row wrap", "align_items": "flex-start"}
         )
+        super().__init__([columns_of_parts])
+        self.add_class(VIEW)
 
     @property
     def shown(self) -> pl.DataFrame:
@@ -363,9 +357,16 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
             self._segments, frame=frame.join(added, on="place", how="left", maintain_order="left")
         )
 
+    def _default_columns(self, frame: TableFrame) -> list[str]:
+        """Return the default columns, with those of verdicts and notes once there are any."""
+        logged = [name for name in _ADDED if has_values(frame, name)]
+        transcript = 2 + any(name.startswith("asr_text") for name in self._defaults)
+        return [*self._defaults[:transcript], *logged, *self._defaults[transcript:]]
+
     def _reload_log(self) -> None:
         frame = self._with_log().rows
         self._histograms.refresh(frame, _ADDED)
+        self._rows.replace_defaults(self._default_columns(frame))
         self._table.replace(frame)
 
     def _narrow(self) -> None:
@@ -394,16 +395,3 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
     def static_html(self) -> str:
         """Return the histograms and the first rows, without scripts."""
         return f"<div>{self._histograms.static_html()}{self._table.static_html()}</div>"
-
-
-def _has_values(frame: TableFrame, name: str) -> bool:
-    """Return whether a column has a value that is not null.
-
-    It reads no further than to the first such value.
-    """
-    parts = (
-        (frame.part(groups, [name])[name] for groups in frame.parts)
-        if isinstance(frame, StoredFrame)
-        else (frame[name],)
-    )
-    return any(part.count() for part in parts)

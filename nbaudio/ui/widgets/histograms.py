@@ -118,6 +118,14 @@ class Histograms(BaseWidget):
         found = self._distribution(column)
         every = found.counts()
         passing = found.counts(rows)
+        if found.constant is not None:
+            without = int(every[-1]) if isinstance(found, NumberBins) else 0
+            return {
+                "column": column,
+                "constant": found.constant,
+                "without": without if found.constant != value_name(None) else 0,
+                "chosen": column in self._chosen,
+            }
         if isinstance(found, NumberBins):
             bins = len(found.edges) - 1
             counts = {
@@ -201,10 +209,17 @@ class Histograms(BaseWidget):
         parts = []
         for column in self._columns:
             item = self._item(column, rows)
-            shown = _picture(item) if "edges" in item else _counts(item)
+            shown = _saved(item)
             parts.append(f"<div><p><code>{escape(column)}</code></p>{shown}</div>")
         style = "display:flex;flex-wrap:wrap;gap:0 2em"
         return f'<div class="nbaudio-histograms" style="{style}">{"".join(parts)}</div>'
+
+
+def _saved(item: Mapping[str, Any]) -> str:
+    if "constant" in item:
+        rest = f"; {item['without']:,} without a number" if item["without"] else ""
+        return f"<p>{'' if rest else 'all: '}{escape(item['constant'])}{rest}</p>"
+    return _picture(item) if "edges" in item else _counts(item)
 
 
 def _picture(item: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.reading import Corpus, open_corpus
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import views
-from nbaudio.ui.widgets.base import BaseWidget, SavedHtml, esm
+from nbaudio.ui.widgets.base import VIEW, BaseWidget, SavedHtml, esm
 from nbaudio.ui.widgets.clip_audio import Playback, Sound, corpus_sound
 from nbaudio.ui.widgets.segment_table import SegmentTable
 from nbaudio.ui.widgets.segments import (
@@ -188,6 +188,7 @@ class Vocabulary(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidget
         self._table.current = [self._table._rows.current, 0]
         self._play(*self._table.current)
         super().__init__([self._table, self._player])
+        self.add_class(VIEW)
 
     def _examples(self, word: int) -> list[int]:
         ids = self._segments.frame["segment_id"]

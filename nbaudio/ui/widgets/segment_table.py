@@ -15,17 +15,52 @@ from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.filters import SavedFilters, TableFrame, visible_columns
 from nbaudio.ui.widgets.base import BaseWidget, esm, handlers
 from nbaudio.ui.widgets.segments import SegmentPlayback, Segments, load_segments
-from nbaudio.ui.widgets.static_html import MOST_ROWS, Table
+from nbaudio.ui.widgets.static_html import MOST_ROWS, Table, TranscriptRows
 from nbaudio.ui.widgets.table_view import TableView, take_rows
 
-COLUMNS = ("segment_id", "speaker_id", "duration_s", "similarity", "wer", "text", "asr_text")
+# Those that matter most first: the last ones are left out where the table is narrow.
+COLUMNS = ("segment_id", "text", "asr_text", "similarity", "duration_s", "speaker_id", "wer")
+_ALWAYS = ("segment_id", "text")
+
+
+def has_values(frame: TableFrame, name: str) -> bool:
+    """Return whether a column has a value that is not null.
+
+    It reads no further than to the first such value.
+    """
+    parts = (
+        (frame.part(groups, [name])[name] for groups in frame.parts)
+        if isinstance(frame, StoredFrame)
+        else (frame[name],)
+    )
+    return any(part.count() for part in parts)
+
+
+def hypothesis_column(frame: TableFrame) -> str | None:
+    """Return the first column of hypotheses that has values, None without any."""
+    columns = hypothesis_names(frame.columns).values()
+    return next((name for name in columns if has_values(frame, name)), None)
 
 
 def default_columns(columns: Sequence[str], frame: TableFrame) -> list[str]:
-    """Return which of some columns a frame has; with `wer` also those of further hypotheses."""
+    """Return which of some columns a frame has values in, and always id and text.
+
+    With `wer` there are also those of further hypotheses, and `asr_text` stands for the first
+    hypothesis.
+    """
     further = [f"wer_{name}" for name in hypothesis_names(frame.columns)]
-    wanted = (each for name in columns for each in ((name, *further) if name == "wer" else (name,)))
-    return [name for name in wanted if name in frame.columns]
+    names: list[str] = []
+    for name in columns:
+        if name == "asr_text":
+            hypothesis = hypothesis_column(frame)
+            names += [hypothesis] if hypothesis else []
+        else:
+            names += [name, *further] if name == "wer" else [name]
+    return [
+        name
+        for name in names
+        if name in frame.columns and (name in _ALWAYS or has_values(frame, name))
+    ]
 
 
 class SegmentTable(BaseWidget):
@@ -96,14 +131,23 @@ class SegmentTable(BaseWidget):
             if is_file
             else as_polars(cast(Frame, source))
         )
+        is_default = columns is None
         if columns is None:
             columns = default_columns(COLUMNS, frame) or frame.columns[:8]
         if not columns:
             raise InputError("columns: name at least one")
         self._rows = TableView(
-            frame, columns, where=where, find=find, sort=sort, descending=descending
+            frame,
+            columns,
+            hypothesis=hypothesis_column(frame),
+            where=where,
+            find=find,
+            sort=sort,
+            descending=descending,
         )
         self._rows.layout["charts"] = True
+        if is_default and "text" in columns:
+            self._rows.fit_columns()
         saved = SavedFilters(
             None if segments is None else segments.workspace, lambda: self._rows.arrangement
         )
@@ -161,7 +205,11 @@ class SegmentTable(BaseWidget):
         frame = take_rows(
             self._rows.frame, self._rows.order[: self._static_rows], self._rows.columns
         )
-        return Table(frame, self._static_rows, len(self._rows.order))._repr_html_()
+        total = len(self._rows.order)
+        if self._rows.layout["stacked"] and {"segment_id", "text"} <= set(frame.columns):
+            hypothesis = self._rows.hypothesis
+            return TranscriptRows(frame, hypothesis, self._static_rows, total)._repr_html_()
+        return Table(frame, self._static_rows, total)._repr_html_()
 
 
 def table(frame: Frame, *, limit: int = MOST_ROWS) -> Table | SegmentTable:

@@ -35,6 +35,9 @@ BINS = 24
 _MOST_DESCRIBED = 500_000  # rows that a header describes; of more, every second, third, ...
 _TOP = 4
 _SAMPLE = 5000
+_FREE_TEXTS = ("segment_id", "text", "asr_text", "note")
+_MOST_KINDS = 40  # different values of a column whose values are shown whole
+_LONGEST_KIND = 40  # characters of such a value
 
 
 def take_rows(frame: TableFrame, numbers: Order, columns: Sequence[str]) -> pl.DataFrame:
@@ -79,14 +82,36 @@ class TableView:
     It has the handlers of the table's front end.
     """
 
-    def __init__(self, frame: TableFrame, columns: Sequence[str], **order: Any) -> None:
+    def __init__(
+        self,
+        frame: TableFrame,
+        columns: Sequence[str],
+        *,
+        hypothesis: str | None = None,
+        **order: Any,
+    ) -> None:
+        """Arrange the rows of a frame.
+
+        Args:
+            frame: the rows.
+            columns: columns shown at first.
+            hypothesis: the column that may stand below `text` in its cell.
+            **order: `where`, `find`, `sort` and `descending` of `sort_and_filter`.
+        """
         self.frame: Any = frame  # `TableFrame`
         self.columns = list(columns)
+        self.hypothesis = hypothesis
         self.cursor = 0
         self.marked: set[int] = set()
         self.arrangement = {"where": "", "find": "", "sort": "", "descending": False, **order}
         self.narrowed = ""
-        self.layout: dict[str, Any] = {"widths": {}, "wrap": False, "charts": False}
+        self.layout: dict[str, Any] = {
+            "widths": {},
+            "wrap": False,
+            "charts": False,
+            "stacked": False,
+            "fitted": False,
+        }
         self.version = 0
         # Called when other rows are shown or marked.
         self.changed: Callable[[], None] = lambda: None
@@ -101,6 +126,7 @@ class TableView:
             "arrange",
             "continue",
             "rows",
+            "columns",
             "layout",
             "distribution",
             "cell",
@@ -110,17 +136,22 @@ class TableView:
         self.calls = {**handlers(self, "table", *names), "table.position": self.go_to}
 
     def _open(self) -> dict[str, Any]:
+        place = {"order": self.arrangement, "cursor": self.cursor}
+        return {**self._columns(), **place, **self._size()}
+
+    def _columns(self) -> dict[str, Any]:
+        """Return the columns that there are, those shown, and the layout."""
         columns = [
             {"name": name, "kind": _kind(self.frame.schema[name])}
             for name in visible_columns(self.frame)
         ]
-        opened = {
+        return {
             "columns": columns,
             "shown": self.columns,
-            "order": self.arrangement,
-            "cursor": self.cursor,
+            "hypothesis": self.hypothesis,
+            "characters": self._characters(),
+            **self.layout,
         }
-        return {**opened, **self.layout, **self._size()}
 
     def _size(self) -> dict[str, Any]:
         size: dict[str, Any] = {
@@ -241,13 +272,43 @@ class TableView:
         self.cursor = max(0, min(len(self.order) - 1, self.cursor + rows))
         return self.current
 
-    def _layout(self, *, shown: list[str], **layout: Any) -> None:
+    def _layout(self, *, shown: list[str], **layout: Any) -> dict[str, int]:
         """Keep the layout: the columns shown, in their order, and further settings.
 
-        These are `widths` in pixels by name, and `wrap` and `charts` (booleans).
+        These are `widths` in pixels by name, and booleans: `wrap`, `charts`, `stacked` (the
+        hypothesis stands below the transcript) and `fitted` (the columns are the default ones).
+        Return the characters of the longest values, see `longest_value`.
         """
         self.columns = shown
         self.layout = layout
+        return self._characters()
+
+    def fit_columns(self) -> None:
+        """Treat the columns shown as default ones, those that matter most first.
+
+        Until somebody chooses columns, the front end leaves out those that do not fit into the
+        width, and the hypothesis stands below the transcript.
+        """
+        self.layout |= {"stacked": True, "fitted": True}
+
+    def replace_defaults(self, columns: Sequence[str]) -> None:
+        """Show other default columns, unless somebody has chosen columns."""
+        if self.layout["fitted"]:
+            self.columns = list(columns)
+
+    def _characters(self) -> dict[str, int]:
+        """Return the characters of the longest value of the columns shown that have one.
+
+        Of a table in its file, only the first rows are looked at.
+        """
+        characters = {}
+        for name in self.columns:
+            if name in _FREE_TEXTS:
+                continue
+            longest = longest_value(_first_rows(self.frame, name))
+            if longest is not None:
+                characters[name] = longest
+        return characters
 
     def _distribution(self, *, column: str) -> dict[str, Any]:
         if isinstance(self.frame, StoredFrame):
@@ -297,6 +358,44 @@ class TableView:
 
 def _kind(dtype: pl.DataType) -> str:
     return "float" if dtype.is_float() else "integer" if dtype.is_integer() else "text"
+
+
+def _first_rows(frame: TableFrame, name: str) -> pl.Series:
+    """Return a column; of a table in its file, the part of it that is read at once."""
+    if not isinstance(frame, StoredFrame):
+        return frame[name]
+    return frame.part(frame.parts[0], [name])[name]
+
+
+def longest_value(values: pl.Series) -> int | None:
+    """Return the characters of the longest value of a column, as a cell shows it.
+
+    The columns are numbers, yes and no, and those with few different short values, such as
+    `reason`; None stands for others, and for columns without values.
+    """
+    if values.dtype.is_numeric():
+        return _longest_number(values)
+    if values.dtype == pl.Boolean:
+        return len("false")
+    if not isinstance(values.dtype, pl.String | pl.Categorical | pl.Enum):
+        return None
+    sample = values.gather_every(len(values) // _SAMPLE or 1)
+    if sample.n_unique() > _MOST_KINDS:
+        return None
+    kinds = values.unique().drop_nulls().cast(pl.String)
+    if kinds.is_empty() or len(kinds) > _MOST_KINDS:
+        return None
+    longest = int(kinds.str.len_chars().to_numpy().max())
+    return longest if longest <= _LONGEST_KIND else None
+
+
+def _longest_number(values: pl.Series) -> int | None:
+    decimals = 3 if values.dtype.is_float() else 0
+    numbers = values.cast(pl.Float64).drop_nulls()
+    finite = numbers.filter(numbers.is_finite()).to_numpy()
+    if not len(finite):
+        return None
+    return max(len(f"{end:,.{decimals}f}") for end in (finite.min(), finite.max()))
 
 
 def distribution(column: pl.Series, order: Order) -> dict[str, Any]:

@@ -7,6 +7,8 @@ const DRAGGED_PX = 4; // less is a click
 const TIMEOUT_MS = 4000;
 const BUSY = "no response yet: the kernel is busy or unreachable; nothing is saved until it responds";
 const GONE = "kernel gone: run this cell again";
+// Widgets of a view, as the list of its keys names them.
+const PART_NAMES = { "segment-table": "table", "explorer-actions": "actions" };
 const KERNEL_ENDED = ["restarting", "autorestarting", "terminating", "dead"];
 // Whether the server is on this machine: see `_PACKET_BYTES` of base.py.
 const NEAR = ["localhost", "127.0.0.1", "[::1]"].includes(window.location.hostname);
@@ -160,16 +162,32 @@ function createHighlight(kind) {
   };
 }
 
-/** Open a dialog over the page with the keys of a widget: rows `[keys, meaning]`, or functions that return such rows. */
-function showKeys(root, help) {
-  const rows = help.flatMap((each) => (typeof each === "function" ? each() : each));
-  const list = make("dl", { class: "nba-keys" }, ...rows.map(([names, meaning]) =>
-    make("div", {}, make("dt", {}, ...names.split(" ").map((name) => make("kbd", { text: name }))), make("dd", { text: meaning })),
-  ));
-  const hint = make("p", { class: "nba-faint", text: "keys of this widget; ?, Esc or a click closes" });
+/** Return the keys of a widget as a list; `known` has the rows of others, which are not repeated. */
+function listKeys(rows, known) {
+  const list = make("dl", { class: "nba-keys" });
+  for (const [names, meaning] of rows) {
+    const row = JSON.stringify([names, meaning]);
+    if (known.has(row)) continue;
+    known.add(row);
+    list.append(make("div", {}, make("dt", {}, ...names.split(" ").map((name) => make("kbd", { text: name }))), make("dd", { text: meaning })));
+  }
+  return list;
+}
+
+/** Open a dialog over the page with the keys of a widget and of those that it forms a view with. */
+function showKeys(root) {
+  const view = root.closest(".nba-view");
+  const roots = view ? [...view.querySelectorAll(".nba")] : [root];
+  const known = new Set();
+  const lists = roots.flatMap((each) => {
+    const list = listKeys(each.listKeys(), known);
+    if (!list.childElementCount) return [];
+    return view ? [make("h4", { text: PART_NAMES[each.dataset.name] ?? each.dataset.name }), list] : [list];
+  });
+  const hint = make("p", { class: "nba-faint", text: `keys of this ${view ? "view" : "widget"}; ?, Esc or a click closes` });
   const on = { click: () => dialog.close(), close: () => dialog.remove() };
   // The browser keeps the focus inside until the dialog closes, then gives it back.
-  const dialog = make("dialog", { class: "nba-dialog", role: "dialog", "aria-label": "keys", tabindex: "0", on }, hint, list);
+  const dialog = make("dialog", { class: "nba-dialog", role: "dialog", "aria-label": "keys", tabindex: "0", on }, hint, ...lists);
   root.append(dialog);
   dialog.showModal();
   dialog.focus();
@@ -195,8 +213,9 @@ function mount({ model, el }, name, build) {
   let gone = false;
 
   const alarm = make("div", { class: "nba-alarm", role: "alert", hidden: true });
-  const root = make("div", { class: `nba nba-${name}`, tabindex: "0" });
-  const ask = button("?", "show the keys (key ?)", () => showKeys(root, help));
+  const root = make("div", { class: `nba nba-${name}`, "data-name": name, tabindex: "0" });
+  root.listKeys = () => help.flatMap((rows) => (typeof rows === "function" ? rows() : rows));
+  const ask = button("?", "show the keys (key ?)", () => showKeys(root));
   ask.classList.add("nba-ask");
   el.append(root);
 
@@ -301,7 +320,7 @@ function mount({ model, el }, name, build) {
     if (dialog || event.key === "?") {
       if (dialog && event.key !== "?" && event.key !== "Escape") return;
       if (dialog) dialog.close();
-      else showKeys(root, help);
+      else showKeys(root);
       event.preventDefault();
       return;
     }

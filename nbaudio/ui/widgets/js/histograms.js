@@ -22,6 +22,7 @@ function createBins(column, request) {
 
   const brush = createRange(track, {
     label: column,
+    brushed: true,
     text: (edge) => axisNumber(item.edges[edge]),
     onChange: (first, last) => request("histograms.brush", { column, first, last }),
     onDraw: outline,
@@ -49,6 +50,15 @@ function createBins(column, request) {
     onMove: (event) => brush.stretch(begun, brush.edgeAt(event)),
   });
   return { element, update, key: brush.key };
+}
+
+/** Create the line of a column with one value in all rows. */
+function createConstant() {
+  const element = make("div", { class: "nba-constant", dir: "auto" });
+  function update({ constant, without }) {
+    element.textContent = without ? `${visible(constant)}; ${number(without)} without a number` : `all: ${visible(constant)}`;
+  }
+  return { element, update, key: () => false };
 }
 
 /** Create the list of a column's values, to pick from. */
@@ -91,20 +101,23 @@ function render(widget) {
     const parts = new Map();
     const status = make("span", { class: "nba-faint", role: "status" });
     const clearAll = button("clear all", "clear all filters of the histograms", () => request("histograms.clear"));
-    const { menu, choose } = createMenu("columns", "choose columns with a histogram");
+    const { menu, choose } = createMenu("histograms", "choose the histograms");
     const body = make("div", { class: "nba-histograms-body" });
     root.append(make("div", { class: "nba-bar" }, choose, clearAll, status, menu), body);
 
+    const kindOf = (item) => (item.constant !== undefined ? createConstant : item.edges ? createBins : createValues);
+
     function part(item) {
-      const made = (item.edges ? createBins : createValues)(item.column, request);
+      const kind = kindOf(item);
+      const made = kind(item.column, request);
       const clear = button("clear", `clear ${item.column}`, () => request("histograms.clear", { column: item.column }));
       const title = make("div", { class: "nba-histogram-title" }, make("span", { class: "nba-histogram-name", text: item.column }), clear);
-      return { ...made, clear, element: make("div", { class: "nba-histogram", "data-column": item.column }, title, made.element) };
+      return { ...made, kind, clear, element: make("div", { class: `nba-histogram${kind === createConstant ? " nba-one-value" : ""}`, "data-column": item.column }, title, made.element) };
     }
 
     function draw({ columns, items, chosen }) {
       const kept = items.map((item) => {
-        if (!parts.has(item.column)) parts.set(item.column, part(item));
+        if (parts.get(item.column)?.kind !== kindOf(item)) parts.set(item.column, part(item));
         const one = parts.get(item.column);
         one.clear.hidden = !item.chosen;
         one.update(item);

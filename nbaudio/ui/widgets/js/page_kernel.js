@@ -158,12 +158,16 @@ function createKernel(data, { onChange }) {
       switchTo(reviewer.trim());
       return progress();
     },
+    "table.columns": () => {
+      const names = ["clip", "text", "verdict", "facts"];
+      const shown = names.filter((name) => name !== "verdict" || said.size);
+      const columns = names.map((name) => ({ name, kind: name === "clip" ? "integer" : "text" }));
+      return { columns, shown, widths: {}, wrap: false, charts: false, stacked: false, fitted: true, hypothesis: null, characters: {} };
+    },
     "table.open": () => {
-      const shown = ["clip", "verdict", "text", "facts"];
-      const columns = shown.map((name) => ({ name, kind: name === "clip" ? "integer" : "text" }));
       const all = { where: "", find: "", sort: "", descending: false };
       handlers["table.arrange"](all);
-      return { columns, shown, order: all, widths: {}, wrap: false, charts: false, cursor: nextOpen(-1) ?? 0, ...size() };
+      return { ...handlers["table.columns"](), order: all, cursor: nextOpen(-1) ?? 0, ...size() };
     },
     "table.arrange": ({ find, sort, descending }) => {
       const wanted = find.toLowerCase();
@@ -178,7 +182,7 @@ function createKernel(data, { onChange }) {
     }),
     "table.cell": ({ number: which, column }) => rowOf(which)[column],
     "table.cursor": () => null,
-    "table.layout": () => null,
+    "table.layout": () => ({}),
     segment: ({ number: which }) => ({
       ...clips[which], channels: 1, rate: CLIP_RATE, correction: null,
       words: clips[which].words.map(([kind, reference, hypothesis, start, end]) => ({ kind, reference, hypothesis, start, end })),

@@ -8,8 +8,11 @@ function axisNumber(value) {
   return (Math.abs(value) >= 1e7 ? value.toExponential(1) : number(Number(value.toFixed(digits)))).replace("-", "−");
 }
 
-/** Create two handles over `track`; `text(edge)` is the value at an edge; `onChange(first, last)` gets the bins, both included. */
-function createRange(track, { label, vertical = false, text, onChange, onDraw = () => {} }) {
+/**
+ * Create two handles over `track`; `text(edge)` is the value at an edge; `onChange(first, last)` gets the bins, both included. If the track
+ * is `brushed`, a handle at its end bounds nothing: a drag from there is one over the track, which chooses what it covers.
+ */
+function createRange(track, { label, vertical = false, brushed = false, text, onChange, onDraw = () => {} }) {
   let bins = 1;
   let edges = [0, 1]; // the edges between which bins are chosen
   let moving = null; // the last move, until there is a response to it
@@ -27,8 +30,11 @@ function createRange(track, { label, vertical = false, text, onChange, onDraw = 
     if (moving === mine) moving = null;
   }, 120);
 
+  const isResting = (end) => brushed && edges[end] === (end ? bins : 0);
+
   function draw() {
     handles.forEach((handle, end) => {
+      handle.classList.toggle("nba-resting", isResting(end));
       handle.style[vertical ? "bottom" : "left"] = `${(100 * edges[end]) / bins}%`;
       const [least, most] = end ? [1, bins] : [0, bins - 1];
       assign(handle, { "aria-valuemin": least, "aria-valuemax": most, "aria-valuenow": edges[end], "aria-valuetext": text(edges[end]) });
@@ -80,7 +86,9 @@ function createRange(track, { label, vertical = false, text, onChange, onDraw = 
     return true;
   }
 
-  handles.forEach((handle, end) => onDrag(handle, { upright: vertical, onMove: (event) => moveEnd(end, Math.round(edgeAt(event))) }));
+  handles.forEach((handle, end) =>
+    onDrag(handle, { upright: vertical, onDown: () => !isResting(end), onMove: (event) => moveEnd(end, Math.round(edgeAt(event))) }),
+  );
 
   return { set, show, stretch, key, edgeAt, edges: () => edges };
 }

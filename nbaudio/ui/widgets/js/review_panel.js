@@ -31,6 +31,9 @@ function render(widget) {
     const table = createTable(list, { request, plain: opened.page, height: 190, onMove: listen, onClick: listen, onOpen: () => player.toggle() });
     close(() => player.stop());
 
+    /** Show the present verdicts in the table, whose column appears with the first one. */
+    const showVerdicts = () => (table.hasColumn("verdict") ? table.refresh() : table.updateColumns());
+
     const isFault = (word) => word !== undefined && word !== "ok" && word !== "unsure";
     const buttons = opened.words.map(({ word, meaning }, i) => {
       const title = `${meaning || word}${isFault(word) ? "; with Shift: a further fault" : ""}`;
@@ -143,7 +146,7 @@ function render(widget) {
         if (error.message !== GONE) go(place, { play: false });
         return false;
       }
-      table.refresh();
+      showVerdicts();
       return true;
     }
 
@@ -155,7 +158,7 @@ function render(widget) {
     async function withdraw() {
       const { result } = await request("review.undo");
       progress(result);
-      table.refresh();
+      showVerdicts();
       if (result.number === current) current = null; // a fault was added with Shift: show the verdict from before
       if (result.number !== null) go(result, { play: true });
       root.focus({ preventScroll: true });
@@ -184,7 +187,7 @@ function render(widget) {
       } catch {
         return;
       }
-      table.refresh();
+      showVerdicts();
       open(current);
     });
 

@@ -2,6 +2,8 @@
 
 const ROW_PX = 26;
 const WRAPPED_PX = 68; // three lines
+const STACKED_PX = 44; // a line of the transcript and one of the hypothesis
+const STACKED_WRAPPED_PX = 88; // two lines of each
 const PAGE_ROWS = 100;
 const MOST_REQUESTED = 2; // pages at once, so that a drag over millions of rows requests only what it shows when it rests
 // Browsers limit the height of elements; beyond it, a pixel of the scroll bar is more than a pixel of rows.
@@ -48,7 +50,7 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   const menus = filters ? [filters.choose, choose, filters.menu, menu] : [choose, menu];
   host.append(make("div", { class: "nba-bar" }, where, find, count, ...menus), grid, current);
 
-  const rowPx = () => (layout.wrap ? WRAPPED_PX : ROW_PX);
+  const rowPx = () => (columns.below() ? (layout.wrap ? STACKED_WRAPPED_PX : STACKED_PX) : layout.wrap ? WRAPPED_PX : ROW_PX);
   const rowsInView = () => Math.max(1, Math.floor((scroller.clientHeight - head.offsetHeight) / rowPx()));
   const spacerPx = () => Math.min(total * rowPx(), TALLEST_PX);
   const viewPx = () => Math.max(1, scroller.clientHeight - head.offsetHeight);
@@ -65,7 +67,7 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     used = performance.now();
     requested += 1;
     const asked = generation;
-    return request("table.rows", { first: number * pageRows, last: (number + 1) * pageRows, columns: layout.shown })
+    return request("table.rows", { first: number * pageRows, last: (number + 1) * pageRows, columns: columns.requested() })
       .finally(() => (requested -= 1))
       .then(({ result }) => {
         if (asked !== generation) return draw();
@@ -83,7 +85,7 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
 
   function row(position) {
     const found = held(position);
-    return found && { number: found.number, marked: found.marked, position, cells: Object.fromEntries(layout.shown.map((key, i) => [key, found.cells[i]])) };
+    return found && { number: found.number, marked: found.marked, position, cells: Object.fromEntries(columns.requested().map((key, i) => [key, found.cells[i]])) };
   }
 
   function draw() {
@@ -107,21 +109,36 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
 
   function fill(element, position, found) {
     const selected = String(Boolean(found?.marked) || position === cursor);
+    const drawn = columns.drawn();
+    const below = columns.below();
     assign(element, { id: `${name}-${position}`, "aria-rowindex": position + 2, "aria-selected": selected });
     element.classList.toggle("nba-cursor", position === cursor);
     element.classList.toggle("nba-marked", Boolean(found?.marked));
     element.position = position;
-    if (element.childElementCount !== layout.shown.length) {
-      element.replaceChildren(...layout.shown.map((_, i) => make("div", { class: "nba-cell", role: "gridcell", dir: "auto", "aria-colindex": i + 1 })));
+    if (element.childElementCount !== drawn.length) {
+      element.replaceChildren(...drawn.map((_, i) => make("div", { class: "nba-cell", role: "gridcell", dir: "auto", "aria-colindex": i + 1 })));
     }
-    layout.shown.forEach((key, i) => {
+    drawn.forEach((key, i) => {
       const cell = element.children[i];
       const value = found ? found.cells[i] : "";
-      const text = value === null ? "–" : typeof value !== "number" ? visible(value) : columns.isFloat(key) ? value.toFixed(3) : number(value);
-      if (cell.textContent !== text) setText(cell, text);
+      const text = typeof value !== "number" ? textOf(value) : columns.isFloat(key) ? value.toFixed(3) : number(value);
+      const heard = below && key === "text" ? textOf(found?.cells[drawn.length]) : null;
+      if (heard !== null) setLines(cell, text, heard);
+      else if (cell.textContent !== text) setText(cell, text);
       cell.classList.toggle("nba-number", columns.isNumber(key));
       cell.classList.toggle("nba-here", position === cursor && i === column);
-      cell.title = found && String(value).length > 24 ? visible(value).slice(0, 400) : "";
+      const whole = heard === null ? visible(value) : `${visible(value)}\n${heard}`;
+      cell.title = found && whole.length > 24 ? whole.slice(0, 800) : "";
+    });
+  }
+
+  const textOf = (value) => (value === null ? "–" : visible(value ?? ""));
+
+  /** Set the two lines of a cell: the transcript, and the hypothesis below it. */
+  function setLines(cell, text, heard) {
+    if (cell.childElementCount !== 2) cell.replaceChildren(make("div", { dir: "auto" }), make("div", { class: "nba-below", dir: "auto" }));
+    [text, heard].forEach((line, i) => {
+      if (cell.children[i].textContent !== line) cell.children[i].textContent = line;
     });
   }
 
@@ -136,8 +153,14 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
 
   /** Return the text of the current cell as loaded, cut if it is long; null without one. */
   function cellText() {
-    const value = row(cursor)?.cells[layout.shown[column]];
+    const value = row(cursor)?.cells[columns.drawn()[column]];
     return value === undefined ? null : String(value ?? "");
+  }
+
+  /** Return a column's name and its value in the row under the cursor. */
+  function namedValue(key) {
+    const text = String(row(cursor).cells[key] ?? "–") || "–";
+    return make("div", {}, make("span", { text: `${visible(key)} ` }), make("span", { class: "nba-value", dir: "auto", text }));
   }
 
   /** Show the whole value of the current cell below the rows. */
@@ -145,14 +168,16 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     const text = cellText();
     current.hidden = text === null;
     if (text === null) return;
-    current.replaceChildren(make("span", { text: `${visible(layout.shown[column])} ` }), make("span", { class: "nba-value", dir: "auto", text: text || "–" }));
+    const key = columns.drawn()[column];
+    const below = key === "text" ? columns.below() : null;
+    current.replaceChildren(...[key, ...(below ? [below] : [])].map(namedValue));
   }
 
   /** Copy the current cell; a text that is cut in the page is requested whole. */
   async function copyCell() {
     let text = cellText();
     if (text === null) return;
-    if (CUT.test(text)) text = (await request("table.cell", { number: row(cursor).number, column: layout.shown[column] })).result;
+    if (CUT.test(text)) text = (await request("table.cell", { number: row(cursor).number, column: columns.drawn()[column] })).result;
     const put = (event) => {
       event.clipboardData.setData("text/plain", text);
       event.preventDefault();
@@ -165,7 +190,7 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   }
 
   function columnsChanged() {
-    column = Math.min(column, layout.shown.length - 1);
+    column = Math.min(column, columns.drawn().length - 1);
     clearPages();
     drawHead(false);
     spacer.style.height = `${spacerPx()}px`;
@@ -308,6 +333,7 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     const { result } = await request("table.open");
     if (result.version !== version) { // else the cursor may have moved since
       ({ order } = result);
+      columns.fit(scroller.clientWidth);
       columns.open(result);
       if (where !== where.getRootNode().activeElement) where.value = order.where;
       if (find !== find.getRootNode().activeElement) find.value = order.find;
@@ -336,6 +362,16 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     for (let page = first; page <= last; page += 1) fetchPage(page, { again: true });
   }
 
+  /** Show other default columns from Python, such as that of the first verdict. */
+  async function updateColumns() {
+    const { result } = await request("table.columns");
+    columns.open(result);
+    columnsChanged();
+  }
+
+  /** Whether a column is shown, or the columns are somebody's choice. */
+  const hasColumn = (key) => !layout.fitted || layout.shown.includes(key);
+
   /** Return the row that is under the cursor now, once it is loaded; null without rows. */
   async function loadedRow() {
     const position = cursor;
@@ -350,7 +386,7 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   };
 
   function chooseCell(by) {
-    column = Math.max(0, Math.min(layout.shown.length - 1, column + by));
+    column = Math.max(0, Math.min(columns.drawn().length - 1, column + by));
     head.children[column].scrollIntoView({ block: "nearest", inline: "nearest" });
     draw();
     drawCurrent();
@@ -388,9 +424,9 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     copyCell();
   });
   scroller.addEventListener("scroll", () => requestAnimationFrame(draw));
-  new ResizeObserver(() => draw()).observe(scroller);
+  new ResizeObserver(() => (columns.fit(scroller.clientWidth) ? columnsChanged() : draw())).observe(scroller);
 
   const ready = reload();
 
-  return { ready, move, moveTo, reload, refresh, loadedRow, settled, key, help, position: () => cursor };
+  return { ready, move, moveTo, reload, refresh, updateColumns, hasColumn, loadedRow, settled, key, help, position: () => cursor };
 }

@@ -1,17 +1,28 @@
 // Columns of a table: header, order, widths, wrapping, and a small distribution of the rows shown under each name.
 
 // Least pixels of a column, and its share of the rest.
-const WIDTHS = { segment_id: [210, 0.6], text: [170, 3], asr_text: [170, 3], verdict: [112, 0], facts: [86, 1] };
-const NUMBER_WIDTH = [86, 0];
-const TEXT_WIDTH = [86, 0.4];
+const WIDTHS = { segment_id: [112, 0.3], text: [170, 3], facts: [86, 1], note: [90, 1] };
+const NUMBER_WIDTH = [52, 0];
+const TEXT_WIDTH = [100, 0.4];
+const TEXT_SHARE = 0.38; // least share of the width that default columns leave to the transcript
+const BESIDE_PX = 1150; // from this width on, the hypothesis stands beside the transcript
+const CHARACTER_PX = 7.5;
+const CELL_PADDING_PX = 17; // with the line between cells
 const LEAST_PX = 40;
 const MOST_PX = 1600;
 const STEP_PX = 20;
+const MOST_NAME_PX = 200;
 
 /** Create header and column menu; `changed()` is called after every change of the columns, `idle()` is a promise that no rows are being requested. */
 function createColumns({ grid, head, request, order, sortBy, changed, idle, plain }) {
-  const layout = { shown: [], widths: {}, wrap: false, charts: true };
+  // Without a choice of columns (`fitted`), those that do not fit are left out; `stacked`: the hypothesis stands below the transcript.
+  const layout = { shown: [], widths: {}, wrap: false, charts: true, stacked: false, fitted: false };
   let columns = [];
+  let hypothesis = null; // the column that may stand below the transcript
+  let characters = {}; // of the longest value, by name, of columns that are never cut
+  let width = 0; // of the rows, in pixels
+  let drawn = []; // the columns that have a place of their own, in order
+  let below = null; // the column that stands below the transcript now
   let charts = {}; // distribution of each column by name
   let described = 0; // number of the last description that was requested
   const { menu, choose } = createMenu("columns", "choose columns", { role: "group", "aria-label": "columns" });
@@ -21,21 +32,60 @@ function createColumns({ grid, head, request, order, sortBy, changed, idle, plai
   const isFloat = (key) => kind(key) === "float";
 
   function open(result) {
-    columns = result.columns;
+    ({ columns, hypothesis, characters } = result);
     for (const key of Object.keys(layout)) layout[key] = result[key];
+    arrange();
     drawMenu();
   }
 
-  function save() {
-    request("table.layout", layout);
+  /** Say which width the rows have; return whether other columns are drawn now. */
+  function fit(pixels) {
+    const before = [...drawn, below].join();
+    width = pixels || width;
+    arrange();
+    const differs = [...drawn, below].join() !== before;
+    if (differs) drawMenu();
+    return differs;
+  }
+
+  /** Choose the columns that are drawn: of default ones, those that fit into the width. */
+  function arrange() {
+    const isStacked = layout.stacked && width < BESIDE_PX && ["text", hypothesis].every((key) => layout.shown.includes(key));
+    below = isStacked ? hypothesis : null;
+    const single = layout.shown.filter((key) => key !== below);
+    if (!layout.fitted || !width) {
+      drawn = single;
+      return;
+    }
+    const needed = (key) => key === "text" || key === single[0] || key === "verdict";
+    let room = width;
+    for (const key of single.filter(needed)) room -= widthOf(key)[0];
+    drawn = single.filter((key) => {
+      if (needed(key)) return true;
+      const [least] = widthOf(key);
+      if (least > room) return false;
+      room -= least;
+      return true;
+    });
+  }
+
+  async function save() {
+    arrange();
     drawMenu();
     changed();
+    const { result } = await request("table.layout", layout);
+    characters = result;
+    if (fit(width)) changed();
+    else setWidths();
   }
 
-  /** Move a column to a place, or show it there; null hides it. */
+  /** Move a column to a place among those drawn, or show it there; null hides it. */
   function place(key, at) {
-    layout.shown = layout.shown.filter((other) => other !== key);
-    if (at !== null) layout.shown.splice(Math.max(0, at), 0, key);
+    const names = drawn.filter((other) => other !== key);
+    if (at !== null) names.splice(Math.max(0, at), 0, key);
+    if (below && below !== key && names.includes("text")) names.splice(names.indexOf("text") + 1, 0, below);
+    layout.shown = names;
+    layout.fitted = false;
     save();
   }
 
@@ -44,17 +94,35 @@ function createColumns({ grid, head, request, order, sortBy, changed, idle, plai
     setWidths();
   }
 
+  /** Return the least pixels of a column, in which neither its name nor a short value is cut, and its share of the rest. */
+  function widthOf(key) {
+    if (layout.widths[key]) return [layout.widths[key], 0];
+    if (key === "text" && layout.fitted) return [Math.max(WIDTHS.text[0], TEXT_SHARE * width), WIDTHS.text[1]];
+    const [least, share] = WIDTHS[key] ?? (key === hypothesis ? WIDTHS.text : isNumber(key) ? NUMBER_WIDTH : TEXT_WIDTH);
+    const value = characters[key] ? characters[key] * CHARACTER_PX + CELL_PADDING_PX : 0;
+    if (value) return [Math.ceil(Math.max(nameWidth(key), value, isNumber(key) ? least : 0)), share];
+    return [Math.ceil(Math.max(nameWidth(key), least)), share];
+  }
+
+  const pen = document.createElement("canvas").getContext("2d");
+
+  function nameWidth(key) {
+    pen.font = `12px ${getComputedStyle(grid).fontFamily || "sans-serif"}`;
+    return Math.min(MOST_NAME_PX, pen.measureText(visible(key)).width + CELL_PADDING_PX);
+  }
+
   function setWidths() {
-    const widths = layout.shown.map((key) => (layout.widths[key] ? [layout.widths[key], 0] : WIDTHS[key] ?? (isNumber(key) ? NUMBER_WIDTH : TEXT_WIDTH)));
+    const widths = drawn.map(widthOf);
     grid.style.setProperty("--columns", widths.map(([least, share]) => (share ? `minmax(${least}px, ${share}fr)` : `${least}px`)).join(" "));
     grid.style.setProperty("--least", `${widths.reduce((sum, [least]) => sum + least, 0)}px`);
   }
 
   function draw() {
     setWidths();
-    grid.setAttribute("aria-colcount", layout.shown.length);
+    grid.setAttribute("aria-colcount", drawn.length);
     grid.classList.toggle("nba-wrap", layout.wrap);
-    head.replaceChildren(...layout.shown.map(drawHeader));
+    grid.classList.toggle("nba-stacked", below !== null);
+    head.replaceChildren(...drawn.map(drawHeader));
   }
 
   function drawHeader(key, i) {
@@ -74,7 +142,7 @@ function createColumns({ grid, head, request, order, sortBy, changed, idle, plai
       if (event.shiftKey) resize(key, cell.offsetWidth + step * STEP_PX);
       else place(key, i + step);
       if (event.shiftKey) request("table.layout", layout);
-      else head.children[layout.shown.indexOf(key)].querySelector("button").focus();
+      else head.children[drawn.indexOf(key)].querySelector("button").focus();
     });
     let start = 0;
     onDrag(grip, {
@@ -89,7 +157,7 @@ function createColumns({ grid, head, request, order, sortBy, changed, idle, plai
     const placeAt = (x) => [...head.children].findIndex((other) => x < other.getBoundingClientRect().right);
     onDrag(sort, {
       onMove(event) {
-        over = (placeAt(event.clientX) + layout.shown.length) % layout.shown.length;
+        over = (placeAt(event.clientX) + drawn.length) % drawn.length;
         [...head.children].forEach((other, j) => other.classList.toggle("nba-drop", j === over));
       },
       onUp: (moved) => moved && setTimeout(() => place(key, over)), // after the click
@@ -100,16 +168,17 @@ function createColumns({ grid, head, request, order, sortBy, changed, idle, plai
   function drawMenu() {
     const option = (text, key) => checkbox(text, layout[key], (on) => ((layout[key] = on), save()));
     const item = (name) => {
-      const at = layout.shown.indexOf(name);
-      const label = checkbox(name, at >= 0, (on) => place(name, on ? layout.shown.length : null));
+      const at = drawn.indexOf(name);
+      const label = checkbox(name, at >= 0 || name === below, (on) => place(name, on ? drawn.length : null));
       if (at < 0) return make("div", { class: "nba-choice" }, label);
       const up = button("↑", `move ${visible(name)} to the left`, () => (place(name, at - 1), menu.querySelectorAll(".nba-choice button")[2 * Math.max(0, at - 1)]?.focus()));
-      const down = button("↓", `move ${visible(name)} to the right`, () => (place(name, at + 1), menu.querySelectorAll(".nba-choice button")[2 * Math.min(layout.shown.length - 1, at + 1) + 1]?.focus()));
+      const down = button("↓", `move ${visible(name)} to the right`, () => (place(name, at + 1), menu.querySelectorAll(".nba-choice button")[2 * Math.min(drawn.length - 1, at + 1) + 1]?.focus()));
       return make("div", { class: "nba-choice" }, label, up, down);
     };
-    const hidden = columns.map((column) => column.name).filter((name) => !layout.shown.includes(name));
+    const hidden = columns.map((column) => column.name).filter((name) => !drawn.includes(name));
     const charted = plain ? [] : [option("distributions", "charts")];
-    menu.replaceChildren(option("wrap long texts", "wrap"), ...charted, make("hr", {}), ...[...layout.shown, ...hidden].map(item));
+    const stacked = hypothesis ? [option("hypothesis below transcript", "stacked")] : [];
+    menu.replaceChildren(option("wrap long texts", "wrap"), ...charted, ...stacked, make("hr", {}), ...[...drawn, ...hidden].map(item));
   }
 
   /** Request what the headers show of the present rows, a column at a time, so that rows are never delayed by more than one. */
@@ -117,19 +186,24 @@ function createColumns({ grid, head, request, order, sortBy, changed, idle, plai
     const mine = ++described;
     if (again) charts = {};
     if (!layout.charts) return;
-    for (const key of layout.shown) {
+    for (const key of drawn) {
       if (charts[key]) continue;
       await idle();
       if (mine !== described) return;
       const { result } = await request("table.distribution", { column: key });
       if (mine !== described) return;
       charts[key] = result;
-      const cell = head.children[layout.shown.indexOf(key)];
+      const cell = head.children[drawn.indexOf(key)];
       cell?.querySelector(".nba-chart")?.replaceWith(drawChart(result));
     }
   }
 
-  return { menu, choose, open, draw, describe, layout, isNumber, isFloat };
+  return {
+    menu, choose, open, fit, draw, describe, layout, isNumber, isFloat,
+    drawn: () => drawn,
+    below: () => below,
+    requested: () => (below ? [...drawn, below] : drawn), // the columns whose values are drawn
+  };
 }
 
 /** Draw a distribution: bars of a histogram, or shares of the most frequent values; its label says it in words. */
@@ -139,7 +213,14 @@ function drawChart(found) {
   const facts = [];
   let bars = make("span", { class: "nba-bars" });
   let caption = "";
-  if (found.counts) {
+  const none = found.missing ? " or none" : "";
+  if (found.counts?.length === 1) {
+    caption = `all: ${Number(found.median.toPrecision(6))}${none}`;
+    facts.push(caption);
+  } else if (found.top && found.distinct === 1) {
+    caption = `all: ${visible(found.top[0][0]).slice(0, 60)}${none}`;
+    facts.push(caption);
+  } else if (found.counts) {
     facts.push(`min ${number(found.min)}`, `median ${number(found.median)}`, `max ${number(found.max)}`);
     bars = drawBars(found.counts, Math.max(...found.counts), 8);
   } else if (found.top) {
