@@ -1,6 +1,7 @@
 """Measure how often bounds of `nbaudio evidence` are false if people look, choose and tire.
 
-    python benchmarks/choosing.py [--corpora 400] [--segments 1000] [--scenarios NAME ...] [--jobs 2]
+    python benchmarks/choosing.py [--corpora 400] [--segments 1000] [--scenarios NAME ...]
+                                  [--jobs 2]
 
 Each scenario is somebody who wants a good figure: they look at the verdicts, change what ships, end
 sheets where it gets hard, and look at the bound after each step. Corpora are simulated in memory;
@@ -46,7 +47,6 @@ TARGET = 0.98
 NEVER = np.iinfo(np.int32).max
 SPEAKERS = 40
 ROUND = 150
-NO_SPLIT = None
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,14 @@ class Archive:
         found[[segment for _, segment, unsure in self.events if not unsure]] = True
         return found
 
+    @property
+    def given(self) -> Bools:
+        """Which segments are on sheets: they do not ship."""
+        found = np.zeros(len(self.wrong), dtype=bool)
+        for sheet in self.sheets:
+            found[sheet.rows] = True
+        return found
+
     def export(self, selected: Bools, parameters: str, *, n: int = ROUND) -> None:
         """Fix what is selected as a rule, and draw a round."""
         members = [rule.first_draw != NEVER for rule in self.rules]
@@ -154,7 +162,7 @@ class Archive:
 
     def look(self, selected: Bools) -> None:
         """Look at the bound of what would ship, and note whether it is false."""
-        ships = selected & self.is_there & ~self.heard
+        ships = selected & self.is_there & ~self.given
         if not ships.any() or not self.sheets:
             return
         claim = best_claim(self._state(selected), ships, target=TARGET, error=1 - CONFIDENCE)
@@ -173,12 +181,12 @@ class Archive:
         label = np.full(size, -1, dtype=np.int8)
         label[self.heard] = self.wrong[self.heard]
         label[~self.is_there] = -1
-        draws = self._draws(further, label)
+        draws = self._draws(further)
         rules = [self._segments(rule) for rule in self.rules]
         population = MadePopulation(self.is_there)
         rules.append(all_segments(population, draws.frames, further))
         about = [self._about(rule, draws, label, further) for rule in rules]
-        left_out = np.flatnonzero(self.heard & selected & self.is_there)
+        left_out = np.flatnonzero(self.given & selected & self.is_there)
         return SimpleNamespace(
             usable=self.sheets,
             population=population,
@@ -186,8 +194,8 @@ class Archive:
             label=label,
             judged=self.heard & self.is_there,
             left_out={"segment_id": pl.Series(left_out).cast(pl.String)},
-            rule_draws=lambda split=NO_SPLIT: about,
-            value=lambda _, where, upper: Values(
+            rule_draws=lambda _: about,
+            value=lambda _, where, **_upper: Values(
                 np.broadcast_to(1.0, size), where, further=np.zeros(len(further))
             ),
             amounts=lambda _, where: Values(np.broadcast_to(1.0, size), where),
@@ -208,7 +216,7 @@ class Archive:
         order = np.arange(len(self.sheets))
         return draws_about(rule, draws, order=order, label=label, further=further)
 
-    def _draws(self, further: dict[int, int], label: Any) -> Draws:
+    def _draws(self, further: dict[int, int]) -> Draws:
         """Return all events as draws."""
         frames = []
         for sheet in self.sheets:

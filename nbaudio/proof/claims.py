@@ -308,17 +308,18 @@ class Claim:
         needed than there are segments that nobody has reviewed.
         """
         part = self.part
-        estimate = part._estimate("segments")
-        reviewed = int((part.ships & part.state.judged).sum())
-        wrong = 1.0 if estimate is None else (1 - estimate) * reviewed
-        rate = (wrong + 0.5) / (reviewed + 1)
+        state = part.state
+        by_review = state.population.mask(state.left_out["segment_id"])
+        judged = (part.ships | by_review) & state.judged
+        faults = judged & ~state.labelled("right")
+        rate = (int(faults.sum()) + 0.5) / (int(judged.sum()) + 1)
         allowed = 1 - target
         if rate >= allowed:
             return None
         divergence = rate * math.log(rate / allowed) + (1 - rate) * math.log((1 - rate) / target)
-        number = next_number(fixed_rules(part.state))
+        number = next_number(fixed_rules(state))
         reviews = math.ceil(-math.log(whole_error * FIRST_SHARE / number**2) / divergence)
-        return reviews if reviews <= int((part.ships & ~part.state.judged).sum()) else None
+        return reviews if reviews <= int((part.ships & ~state.judged).sum()) else None
 
 
 def best_claim(
