@@ -587,8 +587,7 @@ def test_the_size_to_come_is_reported_up_front(tmp_path):
     source = write(tmp_path / "asr.json", segment(0, 25), segment(0, 2, file="b.wav"))
     [warning] = ingest("parlaspeech", source, audio=tmp_path / "audio", out=tmp_path / "W").warnings
     assert (
-        "1 of 2 recordings are 48,000 Hz with 2 channels; "
-        "1 of 2 recordings are 16,000 Hz with 1 channel"
+        "of 2 recordings: 1 at 48,000 Hz with 2 channels, 1 at 16,000 Hz with 1 channel; "
     ) in warning
     # 25 s of 48,000 * 2 * 2 bytes and 2 s of 16,000 * 2; 27 s of 16,000 * 2
     assert "4.9 MB as they are, 864 kB as 16,000 Hz mono WAV, about 492 kB as FLAC" in warning
