@@ -619,8 +619,8 @@ def folder_texts(folder: Path) -> Made:
         "and 1 .json: --option texts=no leaves them out",
         "3 of 7 recordings have no text beside them, such as d.wav",
         "fields of .json files that are not read: speaker",
-        "1 .eaf files are not read, such as b.eaf: no format reads them",
-        "1 .txt files have no recording of their name beside them and are not read, such as README",
+        "1 .eaf file is not read, such as b.eaf: no format reads them",
+        "1 .txt file has no recording of that name beside it: not read, such as README",
     ]
     return Made(source, segments, problems, warnings=warnings)
 

@@ -317,7 +317,7 @@ def test_pairs_of_a_table_and_a_document_of_two_recordings(tmp_path):
             "one,two\nday 1,day 1.txt\n",
             "expected the columns recording and transcript; it has one, two",
         ),
-        ("", "expected the columns recording and transcript"),
+        ("", "no readable rows"),
     ],
 )
 def test_bad_tables_of_pairs(tmp_path, table, message):

@@ -446,8 +446,14 @@ def test_the_hash_of_a_table_does_not_depend_on_its_parts():
 
 def test_advice_on_the_number_of_shards():
     assert shard_advice([Shard("", "train", 1, 480_000_000, "", "", Path())] * 12) == (
-        "read whole, even for 1, 2, 4 readers x workers; well shuffled for up to 3, "
-        "for 8 take --shard-count 32 (180 MB each)"
+        "12 shards are enough for 3 readers at once (a reader is one worker of one training "
+        "process); 2 or 4 readers get equally many shards; for 8 readers take --shard-count 32 "
+        "(180 MB a shard)"
+    )
+    assert shard_advice([Shard("", "train", 1, 1_200_000_000, "", "", Path())]) == (
+        "1 shard is enough for 1 reader at once (a reader is one worker of one training process); "
+        "for 4 readers take --shard-count 16 (75 MB a shard); the largest shard has 1.2 GB: below "
+        "1 GB a broken transfer repeats less, and hubs recommend it"
     )
     assert shard_advice([Shard("", "dev", 1, 1, "", "", Path())]) == ""
 

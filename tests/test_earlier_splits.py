@@ -167,7 +167,7 @@ def test_what_is_filtered_out_of_a_held_out_split_is_lost_and_counted(workspace)
     # Their speaker is still not trained on.
     assert not {after[f"x{number:04d}"][0] for number in range(200, 206)} & {"train", "test"}
     assert (
-        "6 segments that an earlier version held out are lost (dev 6), for these reasons: "
+        "6 of the segments that an earlier version held out are lost (dev 6), for these reasons: "
         "below_similarity 5, not in the tables 1"
     ) in report.warnings
 

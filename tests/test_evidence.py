@@ -506,10 +506,10 @@ def test_rows_after_the_last_judged_one_have_not_been_reached_and_rows_before_it
     assert verdicts_of(workspace) == ["right"] * 3 + ["unsure"] + ["right"] * 6 + [None] * 10
     [warning] = evidence(workspace).warnings
     assert warning.startswith(
-        "one: 1 rows before the last judged one were skipped; "
-        "they count as unsure until they are judged."
+        "one: 1 row was skipped before the last judged one; "
+        "skipped rows count as unsure until they are judged."
     )
-    assert "1.000 of the rows before them, 0.900 of all rows" in warning
+    assert "100 % of the rows before them, 90 % of all rows" in warning
 
 
 def test_skipped_rows_are_told_also_if_another_one_is_gone(workspace, tmp_path):
@@ -518,8 +518,8 @@ def test_skipped_rows_are_told_also_if_another_one_is_gone(workspace, tmp_path):
     say(workspace, "one", lambda key: None if key in (drawn[1], drawn[3]) else "ok", rows=10)
     workspace.save(segments=workspace.segments.filter(pl.col("segment_id") != drawn[1]))
     [warning] = [line for line in evidence(workspace).warnings if "skipped" in line]
-    assert warning.startswith("one: 1 rows before the last judged one were skipped;")
-    assert "1.000 of the rows before them, 0.889 of all rows" in warning
+    assert warning.startswith("one: 1 row was skipped before the last judged one;")
+    assert "100 % of the rows before them, 88.9 % of all rows" in warning
 
 
 def test_of_two_reviewers_each_has_reached_the_beginning_of_their_own_rows(workspace, tmp_path):
@@ -573,7 +573,7 @@ def test_what_was_said_elsewhere_does_not_tell_how_far_a_review_has_come(workspa
     )
     assert verdicts_of(workspace) == ["right", "right", "unsure", "right", "right", *[None] * 15]
     assert any(
-        line.startswith("1 judged segments were not drawn by a review, or are beyond")
+        line.startswith("1 judged segment was not drawn by a round, or is beyond")
         for line in evidence(workspace).warnings
     )
 
@@ -630,7 +630,7 @@ def test_verdicts_on_what_was_not_drawn_or_has_changed_are_not_counted(workspace
     report = evidence(workspace)
     assert report.facts["reviewed"] == {"right": 0, "wrong": 0, "unsure": 0}
     assert any(
-        line.startswith("2 judged segments were not drawn by a review, or")
+        line.startswith("2 judged segments were not drawn by a round, or")
         for line in report.warnings
     )
 
@@ -671,8 +671,8 @@ def test_blind_and_other_reviews_are_compared(workspace, tmp_path):
         == "3 segments were judged by two or more; nbaudio.review.agreement(W) compares them"
     )
     [line] = [line for line in report.warnings if "blind" in line]
-    assert line.startswith("right are 0.7")
-    assert "and 1.000 by reviews that showed the hypothesis: a difference of +0.2" in line
+    assert line.startswith("right are 7")
+    assert "and 100 % by reviews that showed the hypothesis: a difference of +2" in line
 
 
 @pytest.mark.slow

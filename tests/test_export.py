@@ -334,7 +334,7 @@ def test_kaldi_is_given_no_name_that_it_would_run(workspace, tmp_path, recorded)
     assert sum("Kaldi would misread" in line for line in relative.problems) == 2
     report = nbaudio.export(workspace, "kaldi", out=tmp_path / "out")
     assert [line.split(":")[0] for line in report.problems] == ["blank.wav ", "line\nfeed.wav"]
-    assert [line for line in report.warnings if "only WAV; 1 recordings are not" in line]
+    assert [line for line in report.warnings if "only WAV; 1 recording is not WAV" in line]
     assert not list(tmp_path.rglob("PWNED"))
 
 

@@ -114,8 +114,7 @@ def test_a_text_is_of_the_recordings_in_its_folder(tmp_path):
     assert told(report, "2 of 4 recordings have no text beside them, such as a.wav")
     assert told(
         report,
-        "1 .txt files have no recording of their name beside them and are not read, such as "
-        "z/a.txt",
+        "1 .txt file has no recording of that name beside it: not read, such as z/a.txt",
     )
 
 
@@ -160,7 +159,7 @@ def test_texts_of_several_files_that_differ_are_all_kept(talks, tmp_path):
     assert "text_json" not in found.columns
     assert told(
         report,
-        "1 .lab files have another text than the one that is read, such as a.lab: it is kept as "
+        "1 .lab file has another text than the one that is read, such as a.lab: it is kept as "
         "text_lab",
     )
 
@@ -196,7 +195,9 @@ def test_labels_with_times_are_named_and_not_read_as_words(talks, tmp_path, file
     (talks / file).write_text(content, encoding="utf8")
     report, found = taken(talks, tmp_path / "W")
     assert found["text"].to_list() == [None, None]
-    assert told(report, f"1 files, such as {file}, have times, as labels of Audacity, HTK or")
+    assert told(
+        report, f"1 file with times, as labels of Audacity, HTK or Festival, such as {file}: "
+    )
     # A text beside it is read.
     (talks / f"a.{'txt' if file == 'a.lab' else 'lab'}").write_text("da")
     assert texts(talks, tmp_path / "W")["a"] == "da"
@@ -220,7 +221,7 @@ def test_the_output_of_a_recognizer_is_named_with_the_command_that_reads_it(talk
     assert found["text"].to_list() == [None, None]
     assert told(
         report,
-        "2 files, such as a.json, have the words of a recognizer with times, and are not read: "
+        "2 files with the words of a recognizer and their times, such as a.json: not read; "
         "'nbaudio align' reads them as hypotheses",
     )
 
@@ -232,7 +233,9 @@ def test_a_text_that_a_recognizer_wrote_too_is_named(talks, tmp_path):
     lines(talks / "b.txt", "Blitz")
     report, found = taken(talks, tmp_path / "W")
     assert found["text"].to_list() == ["Dobar dan", "Blitz"]
-    assert told(report, "1 files, such as a.txt, have the same text as a recognizer's .json")
+    assert told(
+        report, "1 file with the same text as a recognizer's .json beside them, such as a.txt"
+    )
 
 
 @pytest.mark.parametrize(
@@ -260,7 +263,7 @@ def test_json_of_other_things_and_its_other_fields_are_named(talks, tmp_path):
     (talks / "b.json").write_text('{"title": "da"}')
     report, found = taken(talks, tmp_path / "W")
     assert found["text"].to_list() == ["da", None]
-    assert told(report, "1 files, such as b.json, have no text, and are not read")
+    assert told(report, "1 file without text, such as b.json: not read")
     assert told(report, "fields of .json files that are not read: speaker, text_id")
 
 
@@ -309,7 +312,7 @@ def test_windows_have_no_text_of_the_whole(talks, tmp_path):
     ]
     report, found = taken(talks, tmp_path / "W", window="0.5", texts=False)
     assert found["text"].to_list() == [None] * 4
-    assert told(report, "1 text files beside the recordings are not read: texts=no")
+    assert told(report, "1 text file beside the recordings: not read, texts=no")
     (talks / "b.txt").unlink()
     assert len(taken(talks, tmp_path / "W", window="0.5")[1]) == 4
     with pytest.raises(InputError, match="option texts='maybe': must be yes or no"):
@@ -319,14 +322,14 @@ def test_windows_have_no_text_of_the_whole(talks, tmp_path):
 # --- files of other formats
 
 OTHERS = {
-    "a.TextGrid": "1 .TextGrid files are not read, such as a.TextGrid: 'nbaudio ingest textgrid'",
-    "a.srt": "1 .srt files are not read, such as a.srt: 'nbaudio ingest subtitles' reads them",
-    "x/b.VTT": "1 .VTT files are not read, such as x/b.VTT: 'nbaudio ingest subtitles' reads them",
-    "all.ctm": "1 .ctm files are not read, such as all.ctm: 'nbaudio align' reads them as hypot",
-    "a.eaf": "1 .eaf files are not read, such as a.eaf: no format reads them; export TextGrids",
-    "list.csv": "1 .csv files are not read, such as list.csv: 'nbaudio ingest table' reads such a",
-    "84-1.trans.txt": "1 .trans.txt files are not read, such as 84-1.trans.txt: 'nbaudio ingest li",
-    "minutes.docx": "1 .docx files are not read, such as minutes.docx: 'nbaudio align' reads them",
+    "a.TextGrid": "1 .TextGrid file is not read, such as a.TextGrid: 'nbaudio ingest textgrid'",
+    "a.srt": "1 .srt file is not read, such as a.srt: 'nbaudio ingest subtitles' reads them",
+    "x/b.VTT": "1 .VTT file is not read, such as x/b.VTT: 'nbaudio ingest subtitles' reads them",
+    "all.ctm": "1 .ctm file is not read, such as all.ctm: 'nbaudio align' reads them as hypot",
+    "a.eaf": "1 .eaf file is not read, such as a.eaf: no format reads them; export TextGrids",
+    "list.csv": "1 .csv file is not read, such as list.csv: 'nbaudio ingest table' reads such a",
+    "84-1.trans.txt": "1 .trans.txt file is not read, such as 84-1.trans.txt: 'nbaudio ingest li",
+    "minutes.docx": "1 .docx file is not read, such as minutes.docx: 'nbaudio align' reads them",
     "cover.jpg": "other files are not read: 1 .jpg (cover.jpg)",
     "LICENSE": "other files are not read: 1 without an ending (LICENSE)",
 }
@@ -368,7 +371,7 @@ def test_texts_in_an_archive_are_read_or_counted(talks, tmp_path, ending):
         assert found["text"].to_list() == ["da", None]
     else:
         assert found["text"].to_list() == [None, None]
-        assert told(report, "1 text files beside the recordings are not read: unpack the archive")
+        assert told(report, "1 text file beside the recordings: not read, unpack the archive")
 
 
 def test_texts_that_change_later_are_brought_in_by_add(talks, tmp_path):

@@ -777,9 +777,7 @@ def test_what_changed_after_the_draw_counts_as_wrong_whatever_is_said_of_it_late
     assert (row["segments"], row["reviewed"], row["unsure"]) == (200, 80, 1)
     assert [line for line in report.warnings if "1 of 200 segments could not be drawn" in line]
     assert [
-        line
-        for line in report.warnings
-        if "one: 1 judged rows have other words or times now" in line
+        line for line in report.warnings if "one: 1 judged row has other words or times now" in line
     ]
     state = ReviewState.load(workspace)
     changed = f"a_{drawn}-{drawn + 1}"

@@ -340,9 +340,9 @@ def test_scp_keeps_the_blanks_of_names(tmp_path):
         ("wav.scp", "alone", "line 1.*a key, a space and a file name"),
         ("wav.scp", "a a.wav\na b.wav", "line 2: 'a' is 'b.wav' here and 'a.wav' before"),
         ("names.csv", "name,file\na,b", "expected the columns name and path; it has name, file"),
-        ("names.csv", "name,path\na,", "1 rows lack"),
+        ("names.csv", "name,path\na,", "line 2: the path is empty"),
         ("names.tsv", "name\tpath\na\tb\na\tc", "line 3"),
-        ("names.csv", "", "cannot be read"),
+        ("names.csv", "", "no readable rows"),
         ("names.csv", b"name,path\n\xff,b", "cannot be read"),
         ("wav.scp", b"a \xff.wav", "cannot be read"),
     ],
@@ -587,8 +587,7 @@ def test_the_size_to_come_is_reported_up_front(tmp_path):
     source = write(tmp_path / "asr.json", segment(0, 25), segment(0, 2, file="b.wav"))
     [warning] = ingest("parlaspeech", source, audio=tmp_path / "audio", out=tmp_path / "W").warnings
     assert (
-        "1 of 2 recordings are 48,000 Hz with 2 channels; "
-        "1 of 2 recordings are 16,000 Hz with 1 channel"
+        "of 2 recordings: 1 at 48,000 Hz with 2 channels, 1 at 16,000 Hz with 1 channel; "
     ) in warning
     # 25 s of 48,000 * 2 * 2 bytes and 2 s of 16,000 * 2; 27 s of 16,000 * 2
     assert "4.9 MB as they are, 864 kB as 16,000 Hz mono WAV, about 492 kB as FLAC" in warning

@@ -328,7 +328,7 @@ def test_a_line_that_is_there_twice_is_a_duplicate_and_has_its_recording(tmp_pat
     lines(tmp_path / "L/dev-clean/1/2/1-2.trans.txt", "1-2-0000 DA", "1-2-0000 NE")
     report = nbaudio.ingest("librispeech", tmp_path / "L", out=tmp_path / "W")
     assert Workspace.open(tmp_path / "W").segments["reason"].to_list() == [None, "duplicate"]
-    assert report.problems[-1] == "duplicate: 1 of the segments rejected, first 1-2-0000#2"
+    assert report.problems[-1] == "duplicate: 1 segment rejected, the first is 1-2-0000#2"
 
 
 @pytest.mark.parametrize("mode", ["w:gz", "w", "w:xz"])

@@ -71,8 +71,13 @@ def evidence_of(folder: Path, number: int, *, reviewed: int, wrong: int) -> Repo
     [
         (1500, 0, 0, "no, nothing was reviewed yet; to prove 98 %, it takes 173 reviews if all "),
         (60, 0, 0, "no, nothing was reviewed yet; to prove 98 %, all 60 clips have to be reviewed"),
-        (60, 20, 3, "no; even if all 60 clips were reviewed, 98 % could not be reached: 3 of them"),
-        (60, 20, 2, "are wrong or unsure, and 98 % allows 1; correct texts that are wrong"),
+        (
+            60,
+            20,
+            3,
+            "no; even if all 60 clips were reviewed and the others right, 98 % would not be ",
+        ),
+        (60, 20, 2, "are wrong or unsure, and 98 % allows 1; judge unsure clips again, "),
         (1500, 200, 14, "no; even if all 1,500 clips were reviewed, fewer than 98 % are expected "),
         (1500, 200, 14, "(estimate: 9"),
         (1500, 100, 0, " of the 1,400 clips that are left are expected to prove 98 %, "),
@@ -163,3 +168,71 @@ def test_the_command_line_prints_the_sentences(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["evidence", str(workspace.path)])
     assert "is the target proven" in done.stdout
     assert "all 60 clips have to be reviewed" in done.stdout
+
+
+def judge(workspace: nbaudio.Workspace, words: dict[str, list[str]]) -> None:
+    """Store verdicts of reviewers on the first segments."""
+    ids = workspace.segments["segment_id"].to_list()
+    append_verdicts(
+        workspace,
+        [
+            Verdict(ids[place], "", word, "", None, reviewer, "", "sheet")
+            for reviewer, verdicts in words.items()
+            for place, word in enumerate(verdicts)
+        ],
+    )
+
+
+def test_agreement_is_a_sentence_for_each_pair_and_kappa_has_no_sign_at_zero(
+    tmp_path: Path,
+) -> None:
+    workspace = make_workspace(tmp_path / "w", 60)
+    judge(workspace, {"ana": ["ok"] * 20, "ben": ["ok"] * 19 + ["noise"]})
+    kappas = nbaudio.review.agreement(workspace).filter(measure="kappa")["value"]
+    assert [str(value) for value in kappas] == ["0.0", "0.0"]
+    report = nbaudio.review.import_(workspace, None)
+    [line, other] = [line.strip() for line in str(report).splitlines() if "kappa" in line]
+    assert line == (
+        "ana, ben: agree on the verdict for 19 of 20 segments; Cohen's kappa 0 (0 to 0), which "
+        "says little, as nearly all verdicts are the same"
+    )
+    assert other.startswith("ana, ben: agree on ok or not ok for 19 of 20 segments; ")
+    assert read_facts(report)["verdicts by word"] == "39 ok, 1 noise"
+    assert read_facts(report)["verdicts by reviewer"] == "ana 20, ben 20"
+    assert [row["measure"] for row in report.facts["agreement"]][:2] == ["agreement", "kappa"]
+
+
+def test_agreement_of_equal_verdicts_and_of_three_reviewers(tmp_path: Path) -> None:
+    workspace = make_workspace(tmp_path / "w", 60)
+    words = ["ok", "ok", "noise", "ok"]
+    judge(workspace, {"ana": ["ok"] * 4, "ben": ["ok"] * 4, "cia": words})
+    shown = str(nbaudio.review.import_(workspace, None))
+    assert (
+        "ana, ben: agree on the verdict for 4 of 4 segments; Cohen's kappa is not defined, as all "
+        "verdicts are the same"
+    ) in shown
+    assert "ana, ben, cia: Krippendorff's alpha 0" in shown
+
+
+def test_scores_have_counts_in_parentheses_and_several_hypotheses_a_line_each(
+    tmp_path: Path,
+) -> None:
+    workspace = make_workspace(tmp_path / "w", 20)
+    rows = workspace.segments.select("segment_id", hypothesis=pl.lit("riječ 1, 2"))
+    nbaudio.join(workspace, rows, on="segment_id", hypothesis="large")
+    facts = read_facts(nbaudio.score(workspace, hypothesis="large"))
+    assert facts["word error rate"].endswith(" %")
+    assert "without hypothesis" not in facts
+    nbaudio.join(workspace, rows, on="segment_id", hypothesis="small")
+    facts = read_facts(nbaudio.score(workspace, hypothesis=["large", "small"]))
+    assert facts["large"] == facts["small"]
+    assert facts["small"].startswith("20 of 20 segments scored, median similarity 0.")
+
+
+def test_diff_of_equal_selections_says_that_nothing_differs(tmp_path: Path) -> None:
+    workspace = make_workspace(tmp_path / "w", 60)
+    report = nbaudio.diff(workspace.path, workspace.path)
+    assert report.warnings == ["no segment was added, removed, moved or changed"]
+    assert "added" not in read_facts(report)
+    other = make_workspace(tmp_path / "v", 61)
+    assert nbaudio.diff(workspace.path, other.path).warnings == []

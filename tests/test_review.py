@@ -167,9 +167,9 @@ def test_export_writes_a_sheet_with_clips_and_remembers_it(workspace, tmp_path):
     assert (report.facts["drawn"], report.facts["clips"]) == (10, 10)
     assert report.warnings == [
         "15 were requested, only 10 segments can be reviewed: all are in the sheet",
-        "not drawn from: 5 segments of 1 recordings that are missing (c)",
+        "not drawn from: 5 segments of 1 missing recording (c)",
         "10 of 10 segments that can be reviewed were given to reviewers and stay out of train; "
-        "left for training are 0 segments (0 s)",
+        "0 segments are left for training (0 s)",
     ]
     assert not report.problems
     assert workspace.reviewed_ids() == heard
@@ -429,7 +429,7 @@ def test_a_number_is_honored_up_to_all_and_what_is_left_for_training_is_reported
     report = review.export(workspace, out=tmp_path / "one.xlsx", n=150)
     [line] = [line for line in report.warnings if "stay out of train" in line]
     assert line.startswith("150 of 200 segments that can be reviewed were given to reviewers")
-    assert line.endswith("left for training are 50 segments (3 min 20 s)")
+    assert line.endswith("50 segments are left for training (3 min 20 s)")
 
     def records():
         return ReviewState.load(workspace).records

@@ -856,7 +856,7 @@ def test_a_corrected_text_goes_into_the_tables_and_the_original_stays(workspace,
         "text_origin": "ana (sheet)",
     }
     assert [
-        line for line in report.warnings if "1 texts of segments have changed: run select" in line
+        line for line in report.warnings if "1 of the texts changed: run select" in line
     ]
     scores = (
         workspace.segments.filter(pl.col("segment_id") == "s1")

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from nbaudio.cli import app as cli
 from nbaudio.core.errors import InputError
+from nbaudio.core.report import percent
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.review.rounds import gold_ids
 from nbaudio.review.state import Verdict, append_verdicts, content_hashes
@@ -632,13 +633,13 @@ def test_without_any_similarity_the_report_says_first_that_nothing_was_filtered(
 def test_segments_without_a_similarity_beside_others_are_counted(workspace):
     unknown = pl.when(pl.col("segment_id") != "x0000").then("similarity")
     workspace.save(segments=workspace.segments.with_columns(similarity=unknown))
-    assert select(workspace).warnings == ["1 segments have no similarity and passed that filter"]
+    assert select(workspace).warnings == ["1 segment has no similarity and passed that filter"]
 
 
 def test_a_part_without_speakers_is_counted(workspace):
     known = pl.when(pl.col("segment_id") != "x0000").then("speaker_id")
     workspace.save(segments=workspace.segments.with_columns(speaker_id=known))
-    assert select(workspace).warnings == ["1 segments have no speaker_id and are not grouped by it"]
+    assert select(workspace).warnings == ["1 segment has no speaker_id: nothing groups by it there"]
 
 
 @pytest.fixture
@@ -669,7 +670,7 @@ def test_by_default_recurring_speakers_cost_little_and_are_in_one_split(sittings
     assert both["share"] > 0.05
     assert both["share"] == pytest.approx(both["segments"] / 480)
     [line] = [line for line in report.warnings if line.startswith("grouped by speaker_id alone")]
-    assert f"would lose {both['segments']:,} segments ({both['share']:.1%}" in line
+    assert f"would lose {both['segments']:,} segments ({percent(both['share'])}" in line
     assert line.endswith("; --group-by speaker_id,recording_id keeps recordings apart as well")
 
 
@@ -698,7 +699,7 @@ def test_a_costly_grouping_that_is_requested_is_kept_to_and_one_that_avoids_it_i
     [line] = [line for line in report.warnings if "loses" in line]
     assert line.startswith(
         f"grouping by speaker_id,recording_id loses {own['segments']:,} segments "
-        f"({own['share']:.1%}"
+        f"({percent(own['share'])}"
     )
     # The very option that is named, and what it is said to lose.
     words = line.partition("; ")[2].partition(" loses")[0].split()
@@ -873,7 +874,8 @@ def test_held_out_segments_of_the_source_that_would_be_trained_on_are_reported(w
     )
     assert told["facts"]["source_held_out_in_train"] == [{"split": name, "segments": len(train)}]
     start = (
-        f"{len(train)} segments that the source holds out ({name} {len(train)}) would be trained on"
+        f"{len(train)} of the segments that the source holds out ({name} {len(train)}) would be "
+        "trained on"
     )
     assert [line for line in told["warnings"] if line.startswith(start)]
     assert start in CliRunner().invoke(cli, ["select", str(workspace.path)]).stdout
@@ -933,8 +935,8 @@ def test_reviews_that_take_much_of_train_are_named(workspace):
         {"review": "panel", "segments": 10},
     ]
     assert (
-        "40 of 120 segments for train were given to reviewers and stay out (sheet 30, panel 10)"
-        in report.warnings
+        "40 of 120 segments for train were given to reviewers and stay out (by round: sheet 30, "
+        "panel 10)" in report.warnings
     )
     review_record(workspace, "sheet", range(5))
     (workspace.path / "reviews/verdicts.jsonl").unlink()

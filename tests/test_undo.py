@@ -91,7 +91,7 @@ def reviewed_by_select(workspace):
 def test_segments_may_be_trained_on_again_and_the_report_says_how_many(workspace, tmp_path):
     report = review.export(workspace, out=tmp_path / "round.csv", n=40)
     assert report.facts["kept_out_of_training"] == (
-        "40 segments of 200 are kept out of training from now on; "
+        "40 segments of 200 from now on; "
         f"'nbaudio review export {workspace.path} --undo round' takes this back as long as "
         "nothing is judged"
     )
@@ -118,7 +118,7 @@ def test_what_another_round_has_stays_out_of_training(workspace, tmp_path):
     one, two = (set(rows_of(workspace, name)) for name in ("one", "two"))
     assert one & two
     again = review.export(workspace, out=tmp_path / "two.csv", n=100)
-    assert again.facts["kept_out_of_training"].startswith(f"{len(two - one)} segments of 200 are")
+    assert again.facts["kept_out_of_training"].startswith(f"{len(two - one)} segments of 200 from")
     report = review.export(workspace, undo="two")
     assert report.facts["back_for_training"] == len(two - one)
     assert reviewed_by_select(workspace) == one
@@ -368,7 +368,7 @@ def test_command_line(workspace, tmp_path, capsys, monkeypatch):
     out = tmp_path / "round.csv"
     code, lines, _ = run(capsys, monkeypatch, *export, "--out", out, "--n", 5)
     assert code == 0
-    assert any("5 segments of 200 are kept out of training" in line for line in lines)
+    assert any("5 segments of 200 from now on" in line for line in lines)
     for words in (("--undo", "other"), (), ("--undo", "round", "--out", out)):
         code, _, [line] = run(capsys, monkeypatch, *export, *words)
         assert code == 2
@@ -643,7 +643,7 @@ def test_withdrawn_segments_are_forgotten_there_too(tmp_path):
     assert clip.exists()
     report = nbaudio.withdraw(workspace, segments=["s2"], why="consent withdrawn")
     assert not clip.exists()
-    assert "round.xlsx: holds 1 withdrawn segments" in report.problems[0]
+    assert "round.xlsx: holds 1 withdrawn segment;" in report.problems[0]
     frame = workspace.table("reviews/taken_back/round.frame")
     assert "s2" not in frame["segment_id"].to_list()
     assert len(frame) == 4

@@ -78,7 +78,7 @@ def test_of_three_speakers_none_is_cut_and_the_report_says_what_to_do(workspace_
         )
     assert warnings[2:] == [
         "only 3 speakers to divide: add speakers, or --dev 3 --test 3, which loses 34 segments "
-        '(56.7% of what could be kept), or --group-by "", which loses nothing but has the same '
+        '(56.7 % of what could be kept), or --group-by "", which loses nothing but has the same '
         "speakers and recordings in several splits"
     ]
     # What is proposed does what it is said to do.

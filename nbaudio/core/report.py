@@ -6,7 +6,15 @@ from dataclasses import asdict, dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from nbaudio.core.report_words import LABELS, NEWS, NOUNS, TABLES
+from nbaudio.core.report_words import (
+    LABELS,
+    NAME_MATCHES,
+    NEWS,
+    NOUNS,
+    SINGULAR,
+    STEP_LABELS,
+    TABLES,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,7 +113,7 @@ class Report:
         for name, value in self.facts.items():
             if name in self.hidden:
                 continue
-            label = fact_label(name)
+            label = STEP_LABELS.get(self.step, {}).get(name) or fact_label(name)
             lines = self.sentences.get(name, ())
             if len(lines) == 1:
                 yield _ShownFact(label, lines[0], [])
@@ -225,16 +233,26 @@ def _phrase(name: str, value: Any) -> str:
     return f"{fact_label(name)} {show(value, name)}"
 
 
-def count(number: int, noun: str) -> str:
-    """Format a number of things, with the noun in singular or plural.
+def count(number: int, noun: str, verb: str = "") -> str:
+    """Format a number of things, with the noun and the verb in singular or plural.
+
+    Args:
+        number: how many.
+        noun: what, such as ``segments``.
+        verb: what they do, in the plural, such as ``are`` or ``have``; none unless given.
 
     Examples:
         >>> count(1, "segments"), count(2, "recording"), count(1200, "clip")
         ('1 segment', '2 recordings', '1,200 clips')
+        >>> count(1, "segments", "are"), count(2, "segments", "are")
+        ('1 segment is', '2 segments are')
     """
     if number == 1:
-        return f"1 {noun.removesuffix('s')}"
-    return f"{number:,} {noun}s" if noun in NOUNS else f"{number:,} {noun}"
+        noun = noun.removesuffix("s")
+        verb = SINGULAR.get(verb, verb)
+    elif noun in NOUNS:
+        noun = f"{noun}s"
+    return f"{number:,} {noun} {verb}".rstrip()
 
 
 def percent(share: float) -> str:
@@ -311,21 +329,23 @@ _FORMATS: Mapping[str, Callable[[str, Any], str]] = {
         f"{name}={','.join(map(show, value)) if isinstance(value, list) else show(value)}"
     ),
     "splits": lambda name, number: f"{show(number)} in {name}",
-    **dict.fromkeys(
-        ("rejected", "reasons", "names"), lambda name, number: f"{show(number)} {name}"
-    ),
+    "names": lambda name, number: f"{show(number)} {NAME_MATCHES.get(name, name)}",
+    **dict.fromkeys(("rejected", "reasons"), lambda name, number: f"{show(number)} {name}"),
 }
 _PHRASES: Mapping[str, Callable[[Any], str]] = {
     "share": percent,
+    "of": str,
+    "bytes_equal": lambda number: f"{size(number)} equal",
+    "bytes_other": lambda number: f"{size(number)} new or rewritten",
     "p5": lambda value: f"5 % are below {show(value)}",
     "p95": lambda value: f"95 % are below {show(value)}",
 }
 _UNITS: Mapping[str, Callable[[float], str]] = {
-    "hours": lambda hours: duration(3600 * hours),
+    **dict.fromkeys(("hours", "before_hours", "after_hours"), lambda hours: duration(3600 * hours)),
     "minutes": lambda minutes: duration(60 * minutes),
     "seconds": duration,
     "seconds_moved_now": duration,
-    "bytes": size,
+    **dict.fromkeys(("bytes", "bytes_equal", "bytes_other"), size),
     "times_real_time": lambda factor: f"{factor:,.0f} x real time",
     "megabytes_per_second": lambda rate: f"{rate:,.0f} MB/s",
     "word_error_rate": percent,
@@ -345,7 +365,8 @@ _TABLES_OF_SHARES = (
     "signals",
 )
 _SHARES: Mapping[str, Callable[[float], str]] = {
-    **dict.fromkeys(("right", "precision", "high", "at_most", "share"), percent),
-    **dict.fromkeys(("low", "at_least"), percent_down),
+    **dict.fromkeys(("right", "right, estimated share", "precision", "share"), percent),
+    **dict.fromkeys(("high", "at_most"), percent),
+    **dict.fromkeys(("low", "at_least", "at least"), percent_down),
     **dict.fromkeys(("wer", "wer_low", "wer_high", "missing", "true"), percent),
 }

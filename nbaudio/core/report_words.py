@@ -14,11 +14,11 @@ LABELS: Mapping[str, str] = {
     "megabytes_per_second": "speed",
     # ingest, score, measure
     "unreadable_lines": "lines that cannot be read",
-    "names": "names and files",
+    "names": "how names match files",
     "above_0_8": "similarity above 0.8",
     "above_0_8_without_formatting": "similarity above 0.8 without formatting",
     "word_error_rate_without_formatting": "word error rate without formatting",
-    "formatting_not_covered": "numbers and signs not read out",
+    "formatting_not_covered": "words whose formatting has no rule",
     "skipped": "skipped, as their audio is unusable",
     "clipped": "with clipped samples",
     "cut_start": "that begin within a word",
@@ -43,6 +43,9 @@ LABELS: Mapping[str, str] = {
     "lost_to_grouping": "left out to keep splits apart",
     "grouping_alternatives": "what other groupings would leave out",
     "reviewed_segments": "kept out of train for review",
+    "duration_s": "duration in seconds",
+    "wer": "word error rate",
+    "cer": "character error rate",
     "leakage": "shared between splits (leakage)",
     "source_held_out_in_train": "held out by the source, now in train",
     # corpora
@@ -51,12 +54,54 @@ LABELS: Mapping[str, str] = {
     "shards_kept_from_before": "shards kept from before",
     "kept_and_rejected": "segments accounted for",
     "whole": "complete and undamaged",
-    "duration_s": "duration in seconds",
     "model_against_label": "recognizer against transcripts",
     "p5": "5 % below",
     "p95": "95 % below",
     "true": "yes",
     "there_before": "there before",
+}
+
+#: Words that a fact has in the report of one step only.
+STEP_LABELS: Mapping[str, Mapping[str, str]] = {
+    "align": {
+        "typed_words": "words of the transcripts",
+        "typed_in_segments": "of them in segments",
+        "heard_words": "words that the recognizer heard",
+        "heard_in_segments": "of these in segments",
+    },
+    "ingest": {
+        "new": "new segments",
+        "changed": "changed segments",
+        "changed_by": "changed in",
+        "unchanged": "unchanged segments",
+        "removed": "segments no longer in the source",
+        "withdrawn": "segments withdrawn before",
+        "recordings_by_status": "recordings since the last ingest",
+    },
+    "join": {
+        "matched": "rows that match a segment",
+        "without": "segments without a value",
+        "new": "new values",
+        "changed": "changed values",
+        "unchanged": "unchanged values",
+        "empty": "rows without a value",
+        "not_joined": "rows not joined",
+    },
+    "materialize": {"kept": "clips", "rejected": "segments not in it"},
+    "review export": {
+        "taken_back": "round taken back",
+        "segments": "segments in it",
+        "back_for_training": "segments that may be trained on again",
+    },
+    "review import": {
+        "rows": "rows with a segment",
+        "new": "new verdicts",
+        "changed": "changed verdicts",
+        "disagreements": "segments on which reviewers disagree",
+    },
+    "select": {"kept": "segments kept", "reviewed": "kept out of train for review"},
+    "status": {"kept": "clips", "rejected": "segments not in it", "alive": "running now"},
+    "withdraw": {"segments": "segments withdrawn", "recordings": "recordings withdrawn"},
 }
 
 #: Facts that are shown when they are zero or empty.
@@ -77,6 +122,25 @@ NEWS = frozenset(
         "target_proven",
     }
 )
+
+#: How the name of a recording in the transcripts matches a file.
+NAME_MATCHES: Mapping[str, str] = {
+    "unicode": "with other Unicode characters",
+    "extension": "with another extension",
+    "blanks": "with other blanks",
+    "id": "by the id in the name",
+}
+
+#: Verbs that go with one thing.
+SINGULAR: Mapping[str, str] = {
+    "are": "is",
+    "could": "could",
+    "end": "ends",
+    "have": "has",
+    "lack": "lacks",
+    "share": "shares",
+    "were": "was",
+}
 
 #: Nouns that stand in the singular as names of facts.
 NOUNS = frozenset(
@@ -111,7 +175,20 @@ TABLES: Mapping[str, Mapping[str, str]] = {
         "at_least": "at least right",
         "at_most": "at most right",
     },
+    "by_split": {
+        "before_segments": "segments before",
+        "before_hours": "audio before",
+        "before_speakers": "speakers before",
+        "after_segments": "segments after",
+        "after_hours": "audio after",
+        "after_speakers": "speakers after",
+    },
     "columns": {"name": "what is read", "column": "from column"},
+    "evidence": {
+        "right, estimated share": "right (estimate)",
+        "at least": "at least right",
+        "target proven": "is the target proven",
+    },
     "grouping_alternatives": {"share": "share of what passed the filters"},
     "model_against_label": {
         "group": "split",

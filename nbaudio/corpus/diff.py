@@ -171,15 +171,27 @@ def diff(a: str | Path, b: str | Path) -> Report:  # noqa: PLR0914
     if before.shards and after.shards:
         facts["shards"] = _shards(before.shards, after.shards)
     if before.claim or after.claim:
-        claims = {"before": before.claim, "after": after.claim}
-        described = {
-            when: describe_claim(claim.get("selection", {})) for when, claim in claims.items()
-        }
-        facts["evidence"] = [
-            {"claim": when, **{name: one.get(name) for name in _CLAIMED}}
-            for when, one in described.items()
-        ]
-    return Report("diff", facts)
+        facts["evidence"] = _claims(before.claim, after.claim)
+    return Report("diff", facts, _notes(facts))
+
+
+def _claims(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the claims about the selections of both sides."""
+    described = {
+        "before": describe_claim(before.get("selection", {})),
+        "after": describe_claim(after.get("selection", {})),
+    }
+    return [
+        {"claim": when, **{name: claim.get(name) for name in _CLAIMED}}
+        for when, claim in described.items()
+    ]
+
+
+def _notes(facts: Mapping[str, Any]) -> list[str]:
+    """Say that no segment differs, if none does."""
+    if any(facts[what]["segments"] for what in ("added", "removed", "moved", "changed")):
+        return []
+    return ["no segment was added, removed, moved or changed"]
 
 
 def _side(where: str | Path, stack: ExitStack) -> _Side:

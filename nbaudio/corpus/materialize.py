@@ -332,12 +332,12 @@ def _check_clips(run: _Run, judged: Set[str]) -> tuple[list[str], list[str]]:
         ].unique():
             encoder(run.format.encoding).check_rate(own)
     in_train = (pl.col("split") == "train") & pl.col("segment_id").is_in(sorted(judged))
-    count = accepted.filter(in_train).select(pl.len()).collect(engine="streaming").item()
+    number = accepted.filter(in_train).select(pl.len()).collect(engine="streaming").item()
     note = (
-        f"{count:,} clips of train were drawn for review after select: select again, "
+        f"{number:,} of the clips of train were drawn for review after select: select again, "
         "then make a new corpus"
     )
-    return [note] if count else [], plan.short_windows(accepted, run.limits.window)
+    return [note] if number else [], plan.short_windows(accepted, run.limits.window)
 
 
 def _held_out_notes(run: _Run, withdrawn: pl.DataFrame, selected: dict[str, Any]) -> list[str]:

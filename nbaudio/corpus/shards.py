@@ -19,6 +19,7 @@ import polars as pl
 from nbaudio.audio import encoder
 from nbaudio.core.atomic import atomic_write, sha256_path, size_of, write_json
 from nbaudio.core.progress import progress
+from nbaudio.core.report import count
 from nbaudio.core.rows import with_starts
 from nbaudio.core.tables import SEGMENTS, conform, parquet_slices, reading_parquet
 from nbaudio.corpus.containers.base import Shard, clips_in
@@ -277,24 +278,35 @@ def write_record(
 def shard_advice(shards: Sequence[Shard]) -> str:
     """Return advice on the number of shards of train; empty if there are none.
 
-    It says for how many readers they suffice, and how many shards more readers need.
+    It says for how many readers they suffice, and how many shards more readers need. A reader is
+    one worker of one training process.
     """
     sizes = [shard.num_bytes for shard in shards if shard.split == "train"]
     if not sizes:
         return ""
-    even = ", ".join(str(readers) for readers in _READERS if len(sizes) % readers == 0)
     enough = max(1, len(sizes) // _SHARDS_PER_READER)
-    advice = f"read whole, even for {even} readers x workers; well shuffled for up to {enough}"
+    advice = [
+        f"{count(len(sizes), 'shards', 'are')} enough for {count(enough, 'readers')} at once "
+        "(a reader is one worker of one training process)"
+    ]
+    even = [readers for readers in _READERS[1:] if len(sizes) % readers == 0]
+    if even:
+        advice.append(f"{_either(even)} readers get equally many shards")
     more = next((readers for readers in _READERS if readers > 2 * enough), _READERS[-1])
     size = sum(sizes) // (more * _SHARDS_PER_READER)
     if size >= _MIN_SHARD_BYTES:
-        advice += (
-            f", for {more} take --shard-count {more * _SHARDS_PER_READER} "
-            f"({round(size / 1e6)} MB each)"
-        )
+        megabytes = round(size / 1e6)
+        number = more * _SHARDS_PER_READER
+        advice.append(f"for {more} readers take --shard-count {number} ({megabytes} MB a shard)")
     if max(sizes) > _MAX_SHARD_BYTES:
-        advice += (
-            f"; the largest has {max(sizes) / 1e9:.1f} GB: below 1 GB a broken transfer "
+        advice.append(
+            f"the largest shard has {max(sizes) / 1e9:.1f} GB: below 1 GB a broken transfer "
             "repeats less, and hubs recommend it"
         )
-    return advice
+    return "; ".join(advice)
+
+
+def _either(numbers: Sequence[int]) -> str:
+    """List numbers, the last after an "or"."""
+    *others, last = map(str, numbers)
+    return f"{', '.join(others)} or {last}" if others else last

@@ -200,7 +200,7 @@ def _segment_ids(given: str | Path | Ids) -> list[str]:
         else:
             from nbaudio.formats.table import read_cells
 
-            cells = read_cells(path)
+            cells = read_cells(path, is_header={"segment_id"}.issubset)
             unread = [f"line {problem.line}: {problem.reason}" for problem in cells.problems]
             for what in (*unread, *(part.sentence() for part in cells.not_read)):
                 raise InputError(f"{path}: not read whole, so nothing is withdrawn: {what}")

@@ -53,7 +53,12 @@ class _Commas:
 
 
 def with_decimal_points(
-    source: Path, rows: Rows, named: Sequence[str], decimal: str | None
+    source: Path,
+    rows: Rows,
+    named: Sequence[str],
+    decimal: str | None = None,
+    *,
+    has_options: bool = False,
 ) -> PointedRows:
     """Replace decimal commas in columns of times by points, and remove separators of thousands.
 
@@ -62,6 +67,7 @@ def with_decimal_points(
         rows: its rows.
         named: columns that options name as times; those with usual names of times are too.
         decimal: the decimal sign, ``,`` or ``.``; found from the times unless given.
+        has_options: whether that is an option of the command, which messages name.
 
     Raises:
         InputError: the numbers can be read in two ways, or `decimal` is another character.
@@ -77,14 +83,15 @@ def with_decimal_points(
     with_commas = [name for name, commas in forms.items() if commas != _Commas()]
     if not with_commas:
         return PointedRows(rows, [])
-    sign = decimal or _decimal_sign(source, forms)
+    sign = decimal or _decimal_sign(source, forms, has_options=has_options)
     converted = rows.map(partial(_convert, columns=with_commas, sign=sign))
     example = next(_examples(forms, sign))
     meaning = "a decimal comma" if sign == "," else "a comma between thousands"
     listed = " and ".join(map(repr, with_commas))
     other = "." if sign == "," else ","
-    note = f"{listed}: numbers such as {example} are read as ones with {meaning}"
-    return PointedRows(converted, [f"{note}: --option decimal={other} reads them otherwise"])
+    option = f": --option decimal={other} reads them otherwise" if has_options else ""
+    note = f"{listed}: numbers such as {example} are read as ones with {meaning}{option}"
+    return PointedRows(converted, [note])
 
 
 def _forms(rows: Rows, column: str) -> _Commas:
@@ -114,7 +121,7 @@ def _first(texts: pl.Series) -> str | None:
     return str(texts[0]) if len(texts) else None
 
 
-def _decimal_sign(source: Path, forms: Mapping[str, _Commas]) -> str:
+def _decimal_sign(source: Path, forms: Mapping[str, _Commas], *, has_options: bool) -> str:
     """Return the decimal sign of all times of a table."""
     together = _Commas()
     for commas in forms.values():
@@ -123,9 +130,14 @@ def _decimal_sign(source: Path, forms: Mapping[str, _Commas]) -> str:
         return "," if together.decimal else "."
     examples = [together.decimal, together.thousands, together.either]
     shown = " and ".join(example for example in examples if example)
+    remedy = (
+        "say which by --option decimal=, or --option decimal=."
+        if has_options
+        else "write them with decimal points"
+    )
     raise InputError(
         f"{source}: times such as {shown} can be read with a decimal comma or with commas between "
-        "thousands: say which by --option decimal=, or --option decimal=."
+        f"thousands: {remedy}"
     )
 
 

@@ -47,10 +47,11 @@ IsHeader = Callable[[Sequence[str]], bool]
 
 @dataclass(frozen=True)
 class DelimitedRow:
-    """A row of a table: the number of its first line, from 1, and its cells."""
+    """A row of a table: the numbers of its first and last line, from 1, and its cells."""
 
     line: int
     cells: list[str]
+    last_line: int
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class DelimitedTable:
         path: the file.
         layout: how it is written.
         header: the names of the columns; columns without a name are empty texts.
-        header_line: the number of the header's line, from 1.
+        header_line: the number of the header's last line, from 1.
         notes: what to report about how the file is read.
         not_read: the lines above the header.
     """
@@ -87,7 +88,7 @@ class DelimitedTable:
             if reason := _fault(cells, cells if ragged else self.header, self.layout):
                 yield Problem(self.path.name, record.line, reason)
                 continue
-            yield DelimitedRow(record.line, cells)
+            yield DelimitedRow(record.line, cells, record.last_line)
 
 
 @dataclass(frozen=True)
@@ -232,31 +233,26 @@ def open_delimited(
     usual = USUAL_SEPARATORS.get(path.suffix.lower() if ending is None else ending, ",")
     sample = _Sample(path, _first_lines(path, codec), is_header)
     marked = sample.marked_separator()
-    if separator is None:
-        separator = marked or sample.find_separator(usual)
-        if has_options and marked is None and separator != usual:
-            sample.check_usual(separator, usual)
+    chosen = separator or marked or sample.choose_separator(usual, has_options=has_options)
+    layout = Layout(codec, chosen, is_quoted=quotes is not False, has_options=has_options)
     notes = []
-    if marked is None and separator != usual:
-        notes.append(f"{path.name}: cells are separated by {_separator_name(separator)}")
-    layout = Layout(codec, separator, is_quoted=True, has_options=has_options)
-    if quotes is None and separator not in _QUOTED_SEPARATORS:
+    if marked is None and chosen != usual:
+        notes.append(f"{path.name}: cells are separated by {_separator_name(chosen)}")
+    if quotes is None and chosen not in _QUOTED_SEPARATORS:
         layout = replace(layout, shapes=sample.shapes(layout))
         quoting = _survey_quotes(path, layout, sample)
         layout = replace(layout, is_quoted=quoting.is_quoted)
         notes += quoting.notes(path, layout)
-    else:
-        layout = replace(layout, is_quoted=quotes is not False, trusts_quotes=quotes is True)
-    layout = replace(layout, shapes=sample.shapes(layout))
+    layout = replace(layout, trusts_quotes=quotes is True, shapes=sample.shapes(layout))
     header = sample.header(layout)
-    names = layout.split(header.text)
-    if reason := _fault(names, names, layout):
-        raise InputError(f"{path}: line {header.line}: {reason}")
-    if sample.has_row_names(layout, header):
-        names = ["", *names]
-    above = sample.count_lines_above(header)
-    not_read = [NotRead(f"lines above the header of {path.name}", above)] if above else []
-    return DelimitedTable(path, layout, names, header.last_line, notes, not_read)
+    return DelimitedTable(
+        path,
+        layout,
+        sample.names(layout, header),
+        header.last_line,
+        notes,
+        sample.lines_not_read(header),
+    )
 
 
 def find_header(rows: Sequence[Sequence[str]], is_header: IsHeader | None = None) -> int:
@@ -400,20 +396,33 @@ class _Sample:
         columns = zip(*(row for row in rows if len(row) == width), strict=True)
         return tuple(_shape([cell.strip(' "') for cell in column]) for column in columns)
 
-    def has_row_names(self, layout: Layout, header: _Record) -> bool:
-        """Return whether all rows have one cell more than the header, as R writes row names."""
-        width = len(layout.split(header.text))
+    def names(self, layout: Layout, header: _Record) -> list[str]:
+        """Return the names of the columns.
+
+        R writes the names of rows in a first column without a name, which its header lacks.
+        """
+        names = layout.split(header.text)
+        if reason := _fault(names, names, layout):
+            raise InputError(f"{self.path}: line {header.line}: {reason}")
         widths = {len(row) for row in self._rows_below(layout)}
-        return width > 1 and widths == {width + 1}
+        has_row_names = len(names) > 1 and widths == {len(names) + 1}
+        return ["", *names] if has_row_names else names
 
-    def count_lines_above(self, header: _Record) -> int:
-        """Return how many lines above the header are not blank and name no separator."""
+    def lines_not_read(self, header: _Record) -> list[NotRead]:
+        """Return the lines above the header that are not blank and name no separator."""
         first = 1 if self.marked_separator() else 0
-        return sum(
-            line.line < header.line and bool(line.text.strip()) for line in self.lines[first:]
-        )
+        filled = [line for line in self.lines[first:] if line.text.strip()]
+        count = sum(line.line < header.line for line in filled)
+        return [NotRead(f"lines above the header of {self.path.name}", count)] if count else []
 
-    def find_separator(self, usual: str) -> str:
+    def choose_separator(self, usual: str, *, has_options: bool) -> str:
+        """Return the separator of the file; ask for it where there is an option for it."""
+        separator = self._find_separator(usual)
+        if has_options and separator != usual:
+            self._check_usual(separator, usual)
+        return separator
+
+    def _find_separator(self, usual: str) -> str:
         """Return the separator of the file.
 
         A separator is possible where most lines have the same number of cells, two or more. Of
@@ -442,7 +451,7 @@ class _Sample:
             )
         return candidates[0]
 
-    def check_usual(self, separator: str, usual: str) -> None:
+    def _check_usual(self, separator: str, usual: str) -> None:
         """Raise InputError where the usual separator splits the rows, but not the header.
 
         Numbers with decimal commas do that in a .csv file with semicolons: programs that expect

@@ -15,7 +15,7 @@ import polars as pl
 
 from nbaudio.core import atomic, source_splits, tables
 from nbaudio.core.errors import ExistsError, InputError, get_by_name
-from nbaudio.core.report import Report, first_lines
+from nbaudio.core.report import Report, count, first_lines
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.formats import kaldi, lhotse, nemo
 from nbaudio.formats.writers import Writer
@@ -186,7 +186,7 @@ def _named_recordings(
             )
         if wrong:
             problems.append(
-                f"{row['recording_id']}: {wrong}; {row['segments']:,} segments left out"
+                f"{row['recording_id']}: {wrong}; {count(row['segments'], 'segments')} left out"
             )
         else:
             rows.append(row | {"file": file})

@@ -17,6 +17,7 @@ import polars as pl
 
 from nbaudio.core import atomic, source_splits, times
 from nbaudio.core.errors import InputError
+from nbaudio.core.report import count
 from nbaudio.formats.base import Problem, Transcripts, collect_rows, numbered_lines, with_audio_root
 from nbaudio.formats.source_files import Layout, SourceFiles, list_words
 from nbaudio.formats.writers import Parts, Writer, timed_segments
@@ -277,11 +278,11 @@ def _write(  # noqa: PLR0914, PLR0915
     others = recordings.filter(~pl.col("file").str.to_lowercase().str.ends_with(".wav"))["file"]
     notes = {
         (
-            f"{mixed:,} segments are on several of more channels, "
+            f"{count(mixed, 'segments', 'are')} on several of more channels, "
             "which Kaldi's segments cannot express"
         ): mixed,
         (
-            f"{collapsed:,} texts have spaces at the ends or repeated ones, "
+            f"{count(collapsed, 'texts', 'have')} spaces at the ends or repeated ones, "
             "which Kaldi's lines cannot hold"
         ): collapsed,
         (
@@ -289,11 +290,11 @@ def _write(  # noqa: PLR0914, PLR0915
             "run utils/fix_data_dir.sh"
         ): is_unsorted,
         (
-            f"Kaldi itself reads no URLs; {len(remote):,} recordings are remote, "
+            f"Kaldi itself reads no URLs; {count(len(remote), 'recordings', 'are')} remote, "
             f"such as {''.join(remote[:1])}"
         ): len(remote),
         (
-            f"Kaldi itself reads only WAV; {len(others):,} recordings are not, "
+            f"Kaldi itself reads only WAV; {count(len(others), 'recordings', 'are')} not WAV, "
             f"such as {''.join(others[:1])}"
         ): len(others),
     }

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from nbaudio.core import source_splits, times
+from nbaudio.core.report import count
 from nbaudio.formats.base import Problem, Transcripts, collect_rows, list_manifests, with_audio_root
 from nbaudio.formats.jsonlines import NUMBER, TEXT, read_blocks
 from nbaudio.formats.source_files import Layout, SourceFiles
@@ -117,7 +118,7 @@ def _write(
 
     files = [write_json_lines(file, lines()) for file in _files(out, split)]
     note = (
-        f"{partly:,} segments are on some channels of their recording, "
+        f"{count(partly, 'segments', 'are')} on some channels of their recording, "
         "which NeMo's manifests cannot express"
     )
     return files, [note] if partly else []

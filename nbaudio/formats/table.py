@@ -159,6 +159,7 @@ class CellOptions:
     quotes: bool | None = None
     encoding: str | None = None
     sheet: str | None = None
+    decimal: str | None = None  # the decimal sign of times
 
 
 def read(
@@ -189,19 +190,14 @@ def read(
     }
     if quotes not in _YES_NO:
         raise InputError(f"option quotes={quotes!r}: must be yes or no")
-    cells = read_cells(
-        source,
-        options=CellOptions(
-            separator="\t" if separator == "tab" else separator,
-            quotes=_YES_NO[quotes],
-            encoding=encoding,
-            sheet=sheet,
-        ),
-        is_header=partial(_has_columns, chosen),
+    options = CellOptions(
+        separator="\t" if separator == "tab" else separator,
+        quotes=_YES_NO[quotes],
+        encoding=encoding,
+        sheet=sheet,
+        decimal=decimal,
     )
-    times = [column for key in _TIMES if (column := chosen[key]) is not None]
-    pointed = with_decimal_points(source, cells.rows, times, decimal)
-    cells = cells._replace(rows=pointed.rows, notes=[*cells.notes, *pointed.notes])
+    cells = _segment_cells(source, options, chosen)
     table_columns = choose_columns(source, cells.rows, chosen)
     nameless: list[Problem] = []
     rows = Rows.collect(_named_rows(source, cells, table_columns, nameless))
@@ -212,6 +208,14 @@ def read(
     notes = [*cells.notes, *table_columns.notes]
     transcripts = Transcripts(rows, problems, columns=table_columns.columns, notes=notes)
     return with_audio_root(with_not_read(transcripts, *cells.not_read), source.parent)
+
+
+def _segment_cells(source: Path, options: CellOptions, chosen: Mapping[str, str | None]) -> Cells:
+    """Read a table of segments, whose times have decimal points then."""
+    cells = read_cells(source, options=options, is_header=partial(_has_columns, chosen))
+    times = [column for key in _TIMES if (column := chosen[key]) is not None]
+    pointed = with_decimal_points(source, cells.rows, times, options.decimal, has_options=True)
+    return cells._replace(rows=pointed.rows, notes=[*cells.notes, *pointed.notes])
 
 
 def _has_columns(chosen: Mapping[str, str | None], names: Sequence[str]) -> bool:

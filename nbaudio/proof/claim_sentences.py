@@ -8,7 +8,8 @@ from nbaudio.core.report import count, percent, percent_down
 
 _NEARLY = 1e-6
 _WHAT_HELPS = (
-    "correct texts that are wrong, or take a higher --min-similarity and prove it by a new round"
+    "judge unsure clips again, correct wrong texts, or take a higher --min-similarity and prove it "
+    "by a new round"
 )
 
 
@@ -84,8 +85,9 @@ def _out_of_reach(claim: Mapping[str, Any], target: str) -> str:
     allowed = claim["progress"]["allowed"]
     verb = "is" if faulty == 1 else "are"
     return (
-        f"even if all {claim['segments']:,} clips were reviewed, {target} could not be reached: "
-        f"{faulty:,} of them {verb} wrong or unsure, and {target} allows {allowed:,}; {_WHAT_HELPS}"
+        f"even if all {claim['segments']:,} clips were reviewed and the others right, {target} "
+        f"would not be reached: {faulty:,} of them {verb} wrong or unsure, and {target} allows "
+        f"{allowed:,}; {_WHAT_HELPS}"
     )
 
 

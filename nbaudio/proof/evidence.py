@@ -167,6 +167,8 @@ def _sentences(facts: Mapping[str, Any]) -> dict[str, list[str]]:
     command = facts["review_next"]
     if selection["proven"]:
         sentences["review_next"] = [f"not needed, the target is proven; to prove more: {command}"]
+    elif selection["reviewed"] and selection["progress"].get("expected") is None:
+        sentences["review_next"] = [f"no proof is expected of more; to estimate better: {command}"]
     return sentences
 
 
@@ -390,46 +392,46 @@ def _warnings(state: ProofState, whole: Part) -> Iterator[str]:
         yield "nothing has been judged yet: the quality of the labels is unknown"
     if stale := [one.name for one in state.rounds if one.draw not in usable]:
         yield (
-            "rounds without their table of what could be drawn (reviews/ROUND.parquet) prove "
+            "rounds without their table of what could be drawn (reviews/ROUND.frame.parquet) prove "
             f"nothing: {', '.join(stale)}"
         )
     yield from (_jump(one) for one in state.rounds if one.rows["skipped"].any())
-    changed = (
-        "judged rows have other words or times now; they count as unsure until they are "
-        "judged again"
+    changed = "other words or times now; they count as unsure until they are judged again"
+    yield from (
+        f"{one.name}: {count(one.changed, 'judged rows', 'have')} {changed}"
+        for one in state.rounds
+        if one.changed
     )
-    yield from (f"{one.name}: {one.changed:,} {changed}" for one in state.rounds if one.changed)
     drawn = {key for one in state.rounds for key in one.judged_ids}
     if others := len(set(state.verdicts["segment_id"]) - drawn):
-        judged = (
-            f"{others:,} judged segments were not drawn by a review, or are beyond where it stopped"
+        judged = count(others, "judged segments", "were")
+        yield (
+            f"{judged} not drawn by a round, or {'is' if others == 1 else 'are'} beyond where it "
+            "stopped: they prove nothing about others"
         )
-        yield f"{judged}: they are no sample of others"
     yield from _blindness(state, whole)
     yield from _unseen(state, whole)
     yield from _unfinished(state)
     if unsure := int(state.labelled("unsure").sum()):
-        verdicts = "1 verdict is" if unsure == 1 else f"{unsure:,} verdicts are"
         yield (
-            f"{verdicts} unsure or contradict others: they count as wrong in 'at least', and as "
-            "right in 'at most'"
+            f"{count(unsure, 'segments', 'are')} unsure, or judged differently by reviewers: "
+            "counted as wrong in 'at least', and as right in 'at most'"
         )
 
 
 def _unseen(state: ProofState, whole: Part) -> Iterator[str]:
-    """Say how many segments that the claim is about could not be drawn."""
+    """Say how many segments no round with verdicts could draw, if there are any."""
     if not len(state.lines):
         return
-    covered = sum((frame.valid for frame in state.draws.frames), start=state.draws.frames[0].valid)[
-        : len(whole.ships)
-    ]
+    frames = state.draws.frames
+    covered = sum((frame.valid for frame in frames), start=frames[0].valid)[: len(whole.ships)]
     by_review = state.population.mask(state.left_out["segment_id"])
     claimed = whole.ships | (whole.out & by_review)
     if unseen := int((claimed & ~covered & ~state.judged).sum()):
         yield (
             f"{unseen:,} of {int(claimed.sum()):,} segments could not be drawn "
-            "by any round that has verdicts: "
-            "lower bounds count them as wrong, estimates leave them out"
+            "by any round that has verdicts: 'at least' counts them as wrong, the estimate "
+            "leaves them out, until a new round can draw them"
         )
 
 
@@ -467,10 +469,10 @@ def _blindness(state: ProofState, whole: Part) -> Iterator[str]:
         (hidden, error), (shown, other) = pairs
         half = 1.96 * math.hypot(error, other)
         yield (
-            f"right are {1 - hidden:.3f} by blind reviews and {1 - shown:.3f} by reviews "
-            "that showed the hypothesis: "
-            f"a difference of {hidden - shown:+.3f} ({hidden - shown - half:+.3f} to "
-            f"{hidden - shown + half:+.3f}, 95 %)"
+            f"right are {percent(1 - hidden)} by blind reviews and {percent(1 - shown)} by reviews "
+            f"that showed the hypothesis: a difference of {100 * (hidden - shown):+.1f} percentage "
+            f"points ({100 * (hidden - shown - half):+.1f} to "
+            f"{100 * (hidden - shown + half):+.1f}, 95 % confidence)"
         )
 
 
@@ -479,10 +481,11 @@ def _jump(one: Round) -> str:
     # Without segments that are gone and were never judged.
     reached = one.rows.drop_nulls(["line", "verdict"]).sort("line", maintain_order=True)
     right = (reached["verdict"] == "right").to_numpy()
+    skipped = int(reached["skipped"].sum())
     first = int(reached["skipped"].to_numpy().argmax())
-    before = f"{right[:first].mean():.3f} of the rows before them, " if first else ""
+    before = f"{percent(right[:first].mean())} of the rows before them, " if first else ""
     return (
-        f"{one.name}: {reached['skipped'].sum():,} rows before the last judged one were "
-        "skipped; they count as unsure until they "
-        f"are judged. Right are {before}{right.mean():.3f} of all rows up to the last judged one"
+        f"{one.name}: {count(skipped, 'rows', 'were')} skipped before the last judged one; "
+        "skipped rows count as unsure until they are judged. Right are "
+        f"{before}{percent(right.mean())} of all rows up to the last judged one"
     )

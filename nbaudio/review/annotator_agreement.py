@@ -5,17 +5,19 @@ reviewers.
 """
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 from math import sqrt
 from pathlib import Path
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.core.errors import InputError
+from nbaudio.core.report import count, show
 from nbaudio.review.state import ReviewRecord, ReviewState
 from nbaudio.storage.workspace import Workspace
 
@@ -30,6 +32,11 @@ _SCHEMA = pl.Schema(
         **dict.fromkeys(_NUMBERS, pl.Float64),
     }
 )
+_DECIMALS = 12
+_AGREE = {"words": "agree on the verdict", "ok or not": "agree on ok or not ok"}
+# Of a share of equal verdicts, and of a kappa that tells nothing beside it.
+_MUCH_ALIKE = 0.8
+_LOW_KAPPA = 0.4
 
 
 Estimate = tuple[float, float, float]
@@ -86,9 +93,57 @@ def agreement(
         for of, given in kinds.items()
         for row in _measures(given, confidence=confidence, seed=seed)
     ]
-    return pl.DataFrame(rows, schema=_SCHEMA, orient="row").with_columns(
-        pl.col(*_NUMBERS).fill_nan(None)
-    )
+    # What rounds to zero has no sign: the sum with zero removes it.
+    numbers = pl.col(*_NUMBERS).fill_nan(None).round(_DECIMALS) + 0.0
+    return pl.DataFrame(rows, schema=_SCHEMA, orient="row").with_columns(numbers)
+
+
+def describe_agreement(table: pl.DataFrame) -> list[str]:
+    """Return a sentence for each pair of reviewers, and one for more than two together.
+
+    Args:
+        table: as `agreement` returns it.
+
+    Examples:
+        >>> row = {"of": "words", "reviewers": "ana, ben", "segments": 4, "low": 0.3, "high": 1.0}
+        >>> rows = [row | {"measure": "agreement", "value": 0.75}]
+        >>> rows.append(row | {"measure": "kappa", "value": 0.556, "low": -0.04})
+        >>> describe_agreement(pl.DataFrame(rows))
+        ["ana, ben: agree on the verdict for 3 of 4 segments; Cohen's kappa 0.56 (-0.04 to 1)"]
+    """
+    values = {(row["of"], row["reviewers"], row["measure"]): row for row in table.to_dicts()}
+    sentences = []
+    for (of, reviewers, measure), row in values.items():
+        if measure == "agreement":
+            kappa = values[of, reviewers, "kappa"]
+            sentences.append(f"{reviewers}: {_describe_share(row)}; {_describe_kappa(row, kappa)}")
+        elif measure == "alpha" and reviewers.count(", ") > 1:
+            sentences.append(f"{reviewers}: Krippendorff's alpha {_number(row)}")
+    return sentences
+
+
+def _describe_share(row: Mapping[str, Any]) -> str:
+    """Say on how many segments the verdicts are equal."""
+    equal = round(row["value"] * row["segments"])
+    return f"{_AGREE[row['of']]} for {equal:,} of {count(row['segments'], 'segments')}"
+
+
+def _describe_kappa(share: Mapping[str, Any], kappa: Mapping[str, Any]) -> str:
+    """Give kappa, and say where it tells nothing since nearly all verdicts are equal."""
+    if kappa["value"] is None:
+        return "Cohen's kappa is not defined, as all verdicts are the same"
+    text = f"Cohen's kappa {_number(kappa)}"
+    if share["value"] >= _MUCH_ALIKE and kappa["value"] < _LOW_KAPPA:
+        text += ", which says little, as nearly all verdicts are the same"
+    return text
+
+
+def _number(row: Mapping[str, Any]) -> str:
+    """Format a value with its interval, if it has one."""
+    value = show(round(row["value"], 2))
+    if row["low"] is None:
+        return value
+    return f"{value} ({show(round(row['low'], 2))} to {show(round(row['high'], 2))})"
 
 
 def disagreements(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:
@@ -249,9 +304,9 @@ def next_step(state: ReviewState, review: str) -> str:
     lines = []
     if record:
         apart = apart.filter(pl.col("segment_id").is_in(record.segment_ids))
-    if count := len(apart):
+    if len(apart):
         lines.append(
-            f"reviewers disagree on {count:,} segment{'s' * (count > 1)}: "
+            f"reviewers disagree on {count(len(apart), 'segments')}: "
             "nbaudio.review.disagreements(W) lists them"
         )
     if record is None:
@@ -259,11 +314,11 @@ def next_step(state: ReviewState, review: str) -> str:
             "next: 'nbaudio review export' draws a sample, whose verdicts prove how good "
             "the labels are"
         )
-    elif left := {name: count for name, count in left_to_judge(state, record).items() if count}:
+    elif left := {name: rest for name, rest in left_to_judge(state, record).items() if rest}:
         sizes = {name: len(ids) for name, ids in record.shares().items()}
         others = ", ".join(
-            f"{name or 'others'} ({count:,} of {sizes[name]:,} segments)"
-            for name, count in left.items()
+            f"{name or 'others'} ({rest:,} of {sizes[name]:,} segments)"
+            for name, rest in left.items()
         )
         lines.append(f"still to come: {others}")
     else:

@@ -3,20 +3,15 @@
 It is escaped so that no program interprets it, and restored when read.
 """
 
-import csv
 import datetime as dt
-import io
 import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import polars as pl
 
-from nbaudio.core import input_guards
-from nbaudio.core.errors import InputError, one_line
 from nbaudio.text import word_diff, word_spans
 
 MAX_CELL = 32_767  # UTF-16 code units
@@ -158,23 +153,3 @@ def write_delimited(rows: pl.DataFrame, kind: str) -> bytes:
     )
     table = rows.with_columns(texts).write_csv(separator=SEPARATORS[kind], line_terminator="\r\n")
     return table.encode("utf-8-sig")  # Excel needs the byte order mark
-
-
-def read_delimited(path: Path) -> list[list[str]]:
-    """Read a table in UTF-8 or UTF-16 whose separator (, ; or tab) is that of its header.
-
-    Apostrophes are kept.
-    """
-    # Some programs remove apostrophes: only the caller knows the text.
-    data = input_guards.read_all(path)
-    # Excel's "Unicode text" is UTF-16.
-    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    try:
-        text = data.decode(encoding)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text; save it as 'CSV UTF-8' or as .xlsx") from error
-    separator = max(",;\t", key=text.partition("\n")[0].count)
-    try:
-        return list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
-    except csv.Error as error:
-        raise InputError(f"{path}: cannot be read as a table ({one_line(error)})") from error

@@ -18,7 +18,7 @@ from nbaudio.core import tables as core_tables
 from nbaudio.core.atomic import write_bytes, write_json
 from nbaudio.core.dataframes import Ids, as_ids
 from nbaudio.core.errors import ExistsError, InputError, get_by_name
-from nbaudio.core.report import Report, duration
+from nbaudio.core.report import Report, count, duration
 from nbaudio.core.tables import seconds_column
 from nbaudio.review.draws import PICKED, all_draws
 from nbaudio.review.export_files import (
@@ -550,10 +550,8 @@ def _kept_out(population: Population, record: ReviewRecord) -> str:
     others = reviewed_by_review(state)
     others.pop(record.name, None)
     kept_out = len(set(record.segment_ids).difference(*others.values()))
-    line = (
-        f"{kept_out:,} segments of {int(population.reviewable.sum()):,} are kept out of "
-        "training from now on"
-    )
+    every = int(population.reviewable.sum())
+    line = f"{count(kept_out, 'segments')} of {every:,} from now on"
     if not state.verdict_log.filter(review=record.name).is_empty():
         return line
     undo = f"nbaudio review export {shlex.quote(str(state.workspace.path))} --undo "
@@ -616,8 +614,8 @@ def _silent_recordings(population: Population) -> list[str]:
     names = names.unique().cast(pl.String).sort()
     shown = ", ".join([*names.head(3), *["..."] * (len(names) > 3)])
     return [
-        f"not drawn from: {silent:,} segments of {len(names):,} recordings that are "
-        f"missing ({shown})"
+        f"not drawn from: {count(silent, 'segments')} of "
+        f"{count(len(names), 'missing recordings')} ({shown})"
     ]
 
 
@@ -630,6 +628,6 @@ def _many_given(population: Population) -> list[str]:
         return []
     return [
         f"{num_given:,} of {every:,} segments that can be reviewed were given to "
-        f"reviewers and stay out of train; left for training are {len(left):,} segments "
+        f"reviewers and stay out of train; {count(len(left), 'segments', 'are')} left for training "
         f"({duration(float(left.sum()))})"
     ]

@@ -16,7 +16,13 @@ from nbaudio.core import tables
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tracebacks import interruptible
-from nbaudio.review.annotator_agreement import agreement, disagreements, left_to_judge, next_step
+from nbaudio.review.annotator_agreement import (
+    agreement,
+    describe_agreement,
+    disagreements,
+    left_to_judge,
+    next_step,
+)
 from nbaudio.review.cell_escaping import (
     TRUNCATED,
     cell_text,
@@ -156,7 +162,7 @@ def import_(
     found.problems.extend(texts.problems)
     if changed := texts.facts["corrected_now"]:
         found.warnings.append(
-            f"{changed:,} texts of segments have changed: run select and materialize again"
+            f"{changed:,} of the texts changed: run select and materialize again"
         )
     report = _report(state, returned.sheets, new, found, corrected=texts.facts["corrected_texts"])
     report.facts.update(words.facts())
@@ -170,7 +176,20 @@ def import_(
         report.facts,
         first_lines(report.warnings, rest),
         first_lines(report.problems, rest),
+        sentences=_sentences(report.facts),
     )
+
+
+def _sentences(facts: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return what people read in place of the tables of verdicts and agreement."""
+    table = pl.DataFrame(facts["agreement"], infer_schema_length=None)
+    by_reviewer = [f"{row['reviewer']} {row['verdicts']:,}" for row in facts["by_reviewer"]]
+    by_word = [f"{row['count']:,} {row['verdict']}" for row in facts["by_word"]]
+    return {
+        "by_reviewer": [", ".join(by_reviewer)] if by_reviewer else [],
+        "by_word": [", ".join(by_word)] if by_word else [],
+        "agreement": describe_agreement(table) if len(table) else [],
+    }
 
 
 def _new_verdicts(

@@ -17,8 +17,10 @@ from nbaudio.core import input_guards
 from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.formats import workbooks
+from nbaudio.formats.base import Problem
+from nbaudio.formats.delimited import open_delimited
 from nbaudio.formats.workbooks import open_workbook, other_format
-from nbaudio.review.cell_escaping import MADE, SEPARATORS, cell_text, read_delimited
+from nbaudio.review.cell_escaping import MADE, SEPARATORS, cell_text
 from nbaudio.review.sheet_writer import COLUMNS, OTHER_SHEETS, REVIEWER, read_key
 
 # Other names of the columns; compared without case, and with blanks for _ and -.
@@ -103,12 +105,41 @@ def read_sheet(path: Path) -> Sheet:
         raise InputError(f"{path}: {PAGE_REMEDY}")
     saved = modified(path)
     if kind in _DELIMITED:
-        return _sheet(path, {"review": read_delimited(path)}, saved)
+        return _sheet(path, {"review": _delimited_rows(path)}, saved)
     if kind in workbooks.ENDINGS:
         return _workbook(path, saved)
     *first, last = READ_KINDS
     expected = f"the file must end in {', '.join(first)} or {last}, or in .json if a page saved it"
     raise InputError(f"{path}: {other_format(path) or expected}")
+
+
+def _delimited_rows(path: Path) -> list[list[str]]:
+    """Return the rows of a .csv or .tsv file, as spreadsheet programs write it.
+
+    Rows that are blank, and those above the header, are empty, so that rows have their numbers.
+    Apostrophes in front of texts stay, since only the caller knows the text.
+
+    Raises:
+        InputError: a line cannot be read; then no line is.
+    """
+    if not path.stat().st_size:
+        return []
+    try:
+        table = open_delimited(path, quotes=True, is_header=_is_header)
+        rows: list[list[str]] = [[] for _ in range(table.header_line - 1)]
+        rows.append(table.header)
+        last_line = table.header_line
+        for row in table.rows(ragged=True):
+            if isinstance(row, Problem):
+                raise InputError(
+                    f"{path}: line {row.line}: {row.reason}; save it as 'CSV UTF-8' or as .xlsx"
+                )
+            rows += [[] for _ in range(row.line - last_line - 1)]
+            rows.append(row.cells)
+            last_line = row.last_line
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read as a table ({one_line(error)})") from error
+    return rows
 
 
 def read_table(table: Frame) -> Sheet:
@@ -164,7 +195,7 @@ def _parse(table: Sequence[Sequence[str]], path: Path) -> tuple[list[Row], list[
         names = _named(header)
         found = {name: names.index(name) for name in _NAMES.values() if name in names}
         below = table[at + 1 :]
-        if "verdict" in found and ("key" in found or "segment_id" in found):
+        if _is_header(header):
             if twice := [name for name, count in Counter(names).items() if name and count > 1]:
                 raise InputError(f"{path}: two columns are called {twice[0]!r}; remove one of them")
             filled = {
@@ -184,6 +215,12 @@ def _parse(table: Sequence[Sequence[str]], path: Path) -> tuple[list[Row], list[
                 Row(number, row, read_key(row.get("key", ""))) for number, row in filled_in
             ], unknown
     return None
+
+
+def _is_header(cells: Sequence[str]) -> bool:
+    """Return whether cells name the columns of a review sheet."""
+    names = _named(cells)
+    return "verdict" in names and ("key" in names or "segment_id" in names)
 
 
 def _named(header: Sequence[str]) -> list[str | None]:

@@ -3,6 +3,7 @@
 Importing this takes seconds.
 """
 
+import io
 import json
 import os
 import re
@@ -14,7 +15,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import nbformat
 import papermill
 from nbclient.exceptions import DeadKernelError
 from nbconvert import HTMLExporter
@@ -91,10 +91,9 @@ def _write_page(notebook: Path, out: Path, values: dict[str, Any]) -> None:
     """Write the page of an executed notebook into OUT/html."""
     content = json.loads(notebook.read_text(encoding="utf8"))
     text = json.dumps(page_notebook(content, values, out))
-    shown = nbformat.reads(text, as_version=nbformat.NO_CONVERT)  # type: ignore[no-untyped-call]
-    name = {"metadata": {"name": notebook.stem}}
     exporter = HTMLExporter(raw_template=_OFFLINE)  # type: ignore[no-untyped-call]
-    page, _ = exporter.from_notebook_node(shown, resources=name)
+    name = {"metadata": {"name": notebook.stem}}
+    page, _ = exporter.from_file(io.StringIO(text), resources=name)
     atomic.write_bytes(out / "html" / f"{notebook.stem}.html", page.encode())
 
 

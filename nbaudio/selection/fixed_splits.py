@@ -144,7 +144,7 @@ class FixedSplits:
             )
             causes = f"for these reasons: {_counted(reasons)}"
             warnings.append(
-                f"{len(lost):,} segments that an earlier version held out are lost "
+                f"{len(lost):,} of the segments that an earlier version held out are lost "
                 f"({_counted(lost['before'])}), {causes}"
             )
         rejected = chosen.filter(

@@ -4,6 +4,7 @@
 """
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -113,10 +114,15 @@ def _of_source(segments: pl.DataFrame, earlier: pl.DataFrame | None) -> GivenSpl
 
 def _of_file(segments: pl.DataFrame, path: Path, ending: str, where: str) -> GivenSplits:
     """Give splits by a table in a file; what is not read of it is noted."""
-    cells = read_cells(path, ending=ending)
+    cells = read_cells(path, ending=ending, is_header=_is_header)
     found = _of_table(segments, cells, where)
     unread = [f"{where}: {note}" for note in cells.all_notes()]
     return found._replace(notes=(*unread, *found.notes))
+
+
+def _is_header(names: Sequence[str]) -> bool:
+    """Return whether columns say the split of segments, recordings or speakers."""
+    return "split" in names and not {*KEYS}.isdisjoint(names)
 
 
 def _of_table(segments: pl.DataFrame, cells: Cells, where: str) -> GivenSplits:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from nbaudio.core.errors import InputError
+from nbaudio.core.report import count, percent
 from nbaudio.core.row_values import RowHashes
 from nbaudio.core.source_splits import in_training, split_role
 from nbaudio.core.tables import GROUPING_RULES
@@ -40,7 +41,7 @@ class Loss(NamedTuple):
     share: float
 
     def __str__(self) -> str:
-        return f"{self.segments:,} segments ({self.share:.1%} of what could be kept)"
+        return f"{count(self.segments, 'segments')} ({percent(self.share)} of what could be kept)"
 
 
 @dataclass(frozen=True)

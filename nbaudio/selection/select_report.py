@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from nbaudio.core.dataframes import STREAMED
-from nbaudio.core.report import Report, fact_key
+from nbaudio.core.report import Report, count, fact_key
 from nbaudio.core.row_values import with_values
 from nbaudio.core.source_splits import (
     in_training,
@@ -130,7 +130,7 @@ def select_report(  # noqa: PLR0914
     ]
     if held_out:
         warnings.append(
-            f"{sum(held_out.values()):,} segments that the source holds out "
+            f"{sum(held_out.values()):,} of the segments that the source holds out "
             f"({_listed(held_out)}) would be trained on; "
             "--splits source, without --dev and --test, keeps the source's splits"
         )
@@ -237,7 +237,9 @@ def _decision_warnings(
     if below := accepted.filter(
         pl.col("reason").is_null() & (pl.col("similarity").fill_nan(None) < least)
     ).height:
-        held = f"{below:,} segments below min_similarity {least:g} are in, accepted by hand"
+        held = (
+            f"{count(below, 'segments')} below min_similarity {least:g} stay in, accepted by hand"
+        )
         yield f"{held}: evidence covers those at or above it"
 
 
@@ -284,7 +286,7 @@ def _train_warnings(
     elif reviewed >= _MUCH_REVIEWED * (train + reviewed):
         yield (
             f"{reviewed:,} of {train + reviewed:,} segments for train were given to reviewers "
-            f"and stay out ({_listed(taken)})"
+            f"and stay out (by round: {_listed(taken)})"
         )
 
 
@@ -372,13 +374,13 @@ def _data_warnings(
             "recording are not detected"
         )
     if unscored := _number(after_filters.filter("is_unscored")):
-        yield f"{unscored:,} segments have no similarity and passed that filter"
+        yield f"{count(unscored, 'segments', 'have')} no similarity and passed that filter"
     for key in columns:
         missing = _number(after_filters.filter(f"no {key}"))
         if missing and missing == _number(after_filters):
             yield f"{key} is empty: nothing is grouped by it"
         elif missing:
-            yield f"{missing:,} segments have no {key} and are not grouped by it"
+            yield f"{count(missing, 'segments', 'have')} no {key}: nothing groups by it there"
     if parameters.budget() and not (groups["reason"] == "over_budget").any() and len(kept):
         yield "the budget is not reached: everything that passed is kept"
 

@@ -12,6 +12,7 @@ from itertools import chain
 import polars as pl
 
 from nbaudio.core.errors import InputError
+from nbaudio.core.report import count
 from nbaudio.core.source_splits import split_of_folder
 from nbaudio.formats.base import Problem, Transcripts, check_encoding, collect_rows
 from nbaudio.formats.source_files import Layout, SourceFiles
@@ -85,7 +86,9 @@ def read(
     names = beside.names()
     notes = [*notes_on_texts(tally, len(files.audio)), *notes_on_others(files.others, names)]
     if reason and len(names):
-        notes.insert(0, f"{len(names):,} text files beside the recordings are not read: {reason}")
+        notes.insert(
+            0, f"{count(len(names), 'text files')} beside the recordings: not read, {reason}"
+        )
     windows = (Decimal(window), partial == "keep") if window is not None else None
     return replace(found, audio_root=place.local or str(place), windows=windows, notes=notes)
 

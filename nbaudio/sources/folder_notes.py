@@ -6,11 +6,28 @@ from pathlib import PurePosixPath
 
 import polars as pl
 
+from nbaudio.core.report import count
 from nbaudio.sources.folder_texts import FURTHER_TEXTS, KINDS, Tally
 
 _SUBTITLES = "'nbaudio ingest subtitles' reads them"
 _TABLE = "'nbaudio ingest table' reads such a table of recordings and texts"
 _DOCUMENTS = "'nbaudio align' reads them as transcripts of long recordings"
+# By what is counted: what the files have, and what becomes of them.
+_UNREAD: Mapping[str, tuple[str, str]] = {
+    "labels": (
+        "with times, as labels of Audacity, HTK or Festival",
+        "not read; save them as TextGrids for 'nbaudio ingest textgrid'",
+    ),
+    "recognizer": (
+        "with the words of a recognizer and their times",
+        "not read; 'nbaudio align' reads them as hypotheses",
+    ),
+    "heard": (
+        "with the same text as a recognizer's .json beside them",
+        "no person may have written it",
+    ),
+    "no text": ("without text", "not read"),
+}
 # By ending: who reads files of other formats.
 _READERS: Mapping[str, str] = {
     ".trans.txt": "'nbaudio ingest librispeech' reads them",
@@ -41,31 +58,22 @@ def notes_on_texts(tally: Tally, recordings: int) -> Iterator[str]:
             "--option texts=no leaves them out"
         )
     for kind, column in FURTHER_TEXTS.items():
-        if count := tally.counts[f"other {kind}"]:
+        if number := tally.counts[f"other {kind}"]:
             first = tally.first[f"other {kind}"]
             yield (
-                f"{count:,} .{kind} files have another text than the one that is read, such as "
-                f"{first}: it is kept as {column}"
+                f"{count(number, f'.{kind} files', 'have')} another text than the one that is "
+                f"read, such as {first}: it is kept as {column}"
             )
-    if read and (count := tally.counts["without text"]):
+    if read and (number := tally.counts["without text"]):
         first = tally.first["without text"]
-        yield f"{count:,} of {recordings:,} recordings have no text beside them, such as {first}"
+        yield f"{number:,} of {recordings:,} recordings have no text beside them, such as {first}"
     yield from _notes_on_unread(tally)
 
 
 def _notes_on_unread(tally: Tally) -> Iterator[str]:
-    reasons = {
-        "labels": "have times, as labels of Audacity, HTK or Festival, and are not read: save them "
-        "as TextGrids for 'nbaudio ingest textgrid'",
-        "recognizer": "have the words of a recognizer with times, and are not read: "
-        "'nbaudio align' reads them as hypotheses",
-        "heard": "have the same text as a recognizer's .json beside them: no person may have "
-        "written it",
-        "no text": "have no text, and are not read",
-    }
-    for what, reason in reasons.items():
-        if count := tally.counts[what]:
-            yield f"{count:,} files, such as {tally.first[what]}, {reason}"
+    for what, (kind, reason) in _UNREAD.items():
+        if number := tally.counts[what]:
+            yield f"{count(number, 'files')} {kind}, such as {tally.first[what]}: {reason}"
     fields = sorted(name.removeprefix("field ") for name in tally.counts if name[:6] == "field ")
     if fields:
         more = f" and {len(fields) - _MOST_FIELDS:,} more" if len(fields) > _MOST_FIELDS else ""
@@ -78,15 +86,15 @@ def notes_on_others(others: pl.Series, texts: pl.Series) -> Iterator[str]:
     for name in others.filter(~others.is_in(texts.implode())):
         rest.add(_ending(name), name)
     for ending, reader in _READERS.items():
-        if count := rest.counts.pop(ending, 0):
+        if number := rest.counts.pop(ending, 0):
             first = rest.first[ending]
             written = first[-len(ending) :]
-            yield f"{count:,} {written} files are not read, such as {first}: {reader}"
+            yield f"{count(number, f'{written} files', 'are')} not read, such as {first}: {reader}"
     for ending in _TEXT_ENDINGS:
-        if count := rest.counts.pop(ending, 0):
+        if number := rest.counts.pop(ending, 0):
             yield (
-                f"{count:,} {ending} files have no recording of their name beside them and are not "
-                f"read, such as {rest.first[ending]}"
+                f"{count(number, f'{ending} files', 'have')} no recording of that name beside "
+                f"it: not read, such as {rest.first[ending]}"
             )
     if rest.counts:
         listed = ", ".join(

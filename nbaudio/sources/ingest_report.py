@@ -9,7 +9,7 @@ import polars.selectors as cs
 
 from nbaudio.core import tables
 from nbaudio.core.dataframes import IN_ORDER, STREAMED
-from nbaudio.core.report import Report, duration, first_lines, size
+from nbaudio.core.report import Report, count, duration, first_lines, size
 from nbaudio.core.row_values import repeated
 from nbaudio.core.rows import Rows
 from nbaudio.sources.audio_folder import missing_folder
@@ -144,16 +144,20 @@ def _growth_warnings(merge: Merge) -> Iterator[str]:
         recordings = merge.missing["recording_id"].n_unique()
         removed = _listed(merge.missing["segment_id"])
         yield (
-            f"removed from the source: {removed} of {recordings:,} recordings, "
+            f"removed from the source: {removed} of {count(recordings, 'recordings')}, "
             "listed in problems.parquet; they are kept"
         )
     if len(merge.rows):
         unscored = merge.rows.filter(is_("new", "text", "times", "audio", "hypothesis")).height
-        yield f"score and select again: {unscored:,} new or changed segments have no score"
+        yield (
+            f"score and select again: {count(unscored, 'new or changed segments', 'have')} no score"
+        )
 
 
 def _listed(ids: pl.Series) -> str:
-    return f"{len(ids):,} segments ({', '.join(ids.head(3))}{', ...' if len(ids) > 3 else ''})"
+    return (
+        f"{count(len(ids), 'segments')} ({', '.join(ids.head(3))}{', ...' if len(ids) > 3 else ''})"
+    )
 
 
 def _problems(placed: Placed, source: str) -> dict[str, pl.DataFrame]:
@@ -201,8 +205,8 @@ def _lines(kind: str, problems: pl.DataFrame) -> list[str]:
     if kind == "segments":
         by_rule = problems.group_by("reason", maintain_order=True).agg(pl.len(), pl.first("item"))
         return [
-            f"{rule}: {count:,} of the segments rejected, first {first}"
-            for rule, count, first in by_rule.iter_rows()
+            f"{rule}: {count(number, 'segments')} rejected, the first is {first}"
+            for rule, number, first in by_rule.iter_rows()
         ]
     where = (
         pl.col("item") if kind in ("names", "files", "ids") else pl.format("{} {}", "file", "item")
@@ -263,7 +267,7 @@ def _warnings(
         found.append(line)
     if workspace.audio_root is None:
         found.append(
-            f"no audio yet: {absent:,} recordings are missing; view, "
+            f"no audio yet: {count(absent, 'recordings', 'are')} missing; view, "
             "score and sample the segments, and ingest again with --audio"
         )
     found += first_lines(_other_durations(segments, present), "segments.parquet")
@@ -300,10 +304,9 @@ def _sizes(present: pl.DataFrame, num_recordings: int, segments: pl.LazyFrame) -
         .len()
         .sort("len", "sampling_rate", descending=True)
     )
-    summary = "; ".join(
-        f"{count:,} of {num_recordings:,} recordings are {rate:,} Hz with {channels} "
-        f"channel{'s' if channels > 1 else ''}"
-        for rate, channels, count in kinds.iter_rows()
+    summary = ", ".join(
+        f"{number:,} at {rate:,} Hz with {count(channels, 'channels')}"
+        for rate, channels, number in kinds.iter_rows()
     )
     is_broken = (
         pl.col("reason").is_in(list(tables.segment_failures(present))).fill_null(value=False)
@@ -317,7 +320,8 @@ def _sizes(present: pl.DataFrame, num_recordings: int, segments: pl.LazyFrame) -
     seconds, as_is = amounts.collect(**STREAMED).row(0)
     wav = seconds * _RATE * _BYTES_PER_SAMPLE
     return (
-        f"{summary}; {duration(seconds)} of segments are {size(as_is)} as they are, "
+        f"of {count(num_recordings, 'recordings')}: {summary}; {duration(seconds)} of segments "
+        f"take {size(as_is)} as they are, "
         f"{size(wav)} as {_RATE:,} Hz mono WAV, "
         f"about {size(wav * _FLAC_SHARE)} as FLAC"
     )

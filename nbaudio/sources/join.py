@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from nbaudio.core import dataframes, tables
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.rows import Rows, rows_on_disk, with_starts
+from nbaudio.formats.decimal_comma import with_decimal_points
+from nbaudio.formats.delimited import IsHeader
 from nbaudio.formats.table import Cells, cell_texts, read_cells
 from nbaudio.sources.joined_columns import check_name, store_column
 from nbaudio.storage.workspace import Workspace, locks_workspace
@@ -119,9 +122,10 @@ def join(  # noqa: PLR0914
         raise InputError(f"tolerance={tolerance!r}: must be a number of seconds, 0 or more")
     target = check_name(workspace, kind, name)
     with rows_on_disk(workspace.path):
-        source, cells = _read(table)
+        keys = on.split(",") if isinstance(on, str) else on
+        source, cells = _read(table, partial(_has_keys, keys))
         columns = list(cells.rows.schema)
-        used = _key_columns(source, columns, on.split(",") if isinstance(on, str) else on)
+        used = _key_columns(source, columns, keys)
         held = _value_column(source, columns, (name, target, *_NAMES[kind]), from_, used.values())
         joined = _Joined(source, cells, used, held, _converter(source, cells.rows, held, kind))
         total = tables.num_rows(tables.table_path(workspace))
@@ -258,13 +262,25 @@ class _Joined:
         }
 
 
-def _read(table: Any) -> tuple[Path, Cells]:
-    """Return the name of a table for messages, and its cells."""
+def _read(table: Any, is_header: IsHeader) -> tuple[Path, Cells]:
+    """Return the name of a table for messages, and its cells; times have decimal points."""
     if isinstance(table, str | Path):
         path = Path(table)
-        return path, read_cells(path, ending=".jsonl" if path.suffix.lower() == ".json" else None)
+        ending = ".jsonl" if path.suffix.lower() == ".json" else None
+        cells = read_cells(path, ending=ending, is_header=is_header)
+        pointed = with_decimal_points(path, cells.rows, ())
+        return path, cells._replace(rows=pointed.rows, notes=[*cells.notes, *pointed.notes])
     frame = dataframes.as_polars(table)
     return Path("table"), Cells(Rows.collect([frame]), range(1, len(frame) + 1), [])
+
+
+def _has_keys(on: Sequence[str], names: Sequence[str]) -> bool:
+    """Return whether columns have the keys that segments are found by."""
+    try:
+        _key_columns(Path(), names, on)
+    except InputError:
+        return False
+    return True
 
 
 def _key_columns(source: Path, held: Sequence[str], on: Sequence[str]) -> dict[str, str]:

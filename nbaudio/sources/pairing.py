@@ -1,7 +1,5 @@
 """Find hypotheses and transcripts in folders, and which of them belong together."""
 
-import csv
-import io
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -9,7 +7,8 @@ from pathlib import Path, PurePosixPath
 
 from nbaudio.core import input_guards, name_matching
 from nbaudio.core.errors import InputError
-from nbaudio.formats.base import RECORDING_FIELDS, check_link, decode_text
+from nbaudio.formats.base import RECORDING_FIELDS, Problem, check_link
+from nbaudio.formats.delimited import DelimitedRow, open_delimited
 from nbaudio.formats.documents import read_documents
 from nbaudio.formats.timed_words import read_timed_words, stem
 from nbaudio.sources.align_task import Item
@@ -142,23 +141,18 @@ def _match(names: Sequence[str], others: Sequence[str]) -> dict[int, list[int]]:
 def _read_pairs(path: Path, *sides: Sequence[Item]) -> dict[int, list[int]]:
     """Read a .csv or .tsv with a recording and a transcript in each row."""
     try:
-        text = io.StringIO(decode_text(input_guards.read_all(path)), newline="")
-        rows = csv.DictReader(text, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
-        rows.fieldnames = header = [name.strip().lower() for name in rows.fieldnames or ()]
-        columns = [
-            next((name for name in header if name in known), "")
-            for known in (_RECORDING, _TRANSCRIPT)
-        ]
-        table = [
-            (rows.line_num, [(row.get(column) or "").strip() for column in columns]) for row in rows
-        ]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        delimited = open_delimited(path, is_header=lambda names: all(_pair_columns(names)))
+        rows = list(delimited.rows())
+    except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read as a table of pairs ({error})") from error
+    header = [name.strip().lower() for name in delimited.header]
+    columns = _pair_columns(header)
     if not all(columns):
         raise InputError(
             f"{path}: expected the columns recording and transcript; "
             f"it has {', '.join(header) or 'none'}"
         )
+    table = [_pair(path, header, columns, row) for row in rows]
     found = [_find([names[side] for _, names in table], items) for side, items in enumerate(sides)]
     pairs: dict[int, list[int]] = defaultdict(list)
     for (line, names), *both in zip(table, *found, strict=True):
@@ -168,6 +162,24 @@ def _read_pairs(path: Path, *sides: Sequence[Item]) -> dict[int, list[int]]:
         for number in both[0]:
             pairs[number] = sorted({*pairs[number], *both[1]})
     return pairs
+
+
+def _pair_columns(header: Sequence[str]) -> list[str]:
+    """Return the columns of recordings and transcripts; empty texts where there are none."""
+    names = [name.strip().lower() for name in header]
+    return [
+        next((name for name in names if name in usual), "") for usual in (_RECORDING, _TRANSCRIPT)
+    ]
+
+
+def _pair(
+    path: Path, header: Sequence[str], columns: Sequence[str], row: DelimitedRow | Problem
+) -> tuple[int, list[str]]:
+    """Return the line of a row, and its recording and transcript."""
+    if isinstance(row, Problem):
+        raise InputError(f"{path}, line {row.line}: {row.reason}")
+    cells = dict(zip(header, row.cells, strict=True))
+    return row.line, [cells[column].strip() for column in columns]
 
 
 def _find(names: Sequence[str], items: Sequence[Item]) -> list[list[int]]:

@@ -15,10 +15,11 @@ from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.name_matching import recording_id, resolve
 from nbaudio.core.rows import Rows
 from nbaudio.formats import kaldi
-from nbaudio.formats.base import Transcripts
+from nbaudio.formats.base import Problem, Transcripts
+from nbaudio.formats.delimited import open_delimited
 from nbaudio.storage.urls import SIGNED, redact, stored_names
 
-TABLES = {".csv": ",", ".tsv": "\t"}  # all other names files are a ``wav.scp``, whose keys are ids
+TABLES = (".csv", ".tsv")  # all other names files are a ``wav.scp``, whose keys are ids
 
 _NOT_REDACTED = ("name", "text", "text_raw", "asr_text")  # names have their own treatment
 
@@ -41,26 +42,25 @@ def read_mapping(path: Path) -> dict[str, str]:
 
     It is a .csv or .tsv with the columns `name` and `path`, or a Kaldi wav.scp without commands.
     """
-    separator = TABLES.get(path.suffix.lower())
+    is_table = path.suffix.lower() in TABLES
     mapping: dict[str, str] = {}
     try:
-        text = input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES).decode("utf-8-sig")
-        for line, name, value in (
-            _table_pairs(path, text, separator) if separator else _scp_pairs(path, text)
-        ):
+        for line, name, value in _table_pairs(path) if is_table else _scp_pairs(path):
             if mapping.setdefault(name, value) != value:
                 raise InputError(
                     f"{path}, line {line}: {name!r} is {value!r} here and "
                     f"{mapping[name]!r} before; keep one of them"
                 )
-    except (OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(
             f"{path}: cannot be read as a list of names ({one_line(error)})"
         ) from error
     return mapping
 
 
-def _scp_pairs(path: Path, text: str) -> Iterator[tuple[int, str, str]]:
+def _scp_pairs(path: Path) -> Iterator[tuple[int, str, str]]:
+    data = input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES)
+    text = data.decode("utf-8-sig")
     lines = (
         (number, line.rstrip("\r"))
         for number, line in enumerate(text.split("\n"), 1)
@@ -76,17 +76,23 @@ def _scp_pairs(path: Path, text: str) -> Iterator[tuple[int, str, str]]:
         yield number, key, name
 
 
-def _table_pairs(path: Path, text: str, separator: str) -> Iterator[tuple[int, str, str]]:
-    table = pl.read_csv(text.encode(), separator=separator, infer_schema=False)
-    if not {"name", "path"} <= set(table.columns):
+def _table_pairs(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Yield the line, name and path of each row of a table."""
+    table = open_delimited(path, is_header={"name", "path"}.issubset)
+    if not {"name", "path"} <= {*table.header}:
         raise InputError(
-            f"{path}: expected the columns name and path; it has {', '.join(table.columns)}"
+            f"{path}: expected the columns name and path; it has {', '.join(table.header)}"
         )
-    empty = table.filter(pl.any_horizontal(pl.col("name", "path").is_null()))
-    if len(empty):
-        raise InputError(f"{path}: {len(empty)} rows lack a name or a path, such as {empty.row(0)}")
-    for line, (name, value) in enumerate(table.select("name", "path").iter_rows(), 2):
-        yield line, name, value
+    for row in table.rows():
+        if isinstance(row, Problem):
+            raise InputError(
+                f"{path}: cannot be read as a list of names: line {row.line}: {row.reason}"
+            )
+        cells = dict(zip(table.header, row.cells, strict=True))
+        if not cells["name"] or not cells["path"]:
+            missing = "name" if cells["path"] else "path"
+            raise InputError(f"{path}, line {row.line}: the {missing} is empty")
+        yield row.line, cells["name"], cells["path"]
 
 
 def redact_names(

@@ -1,5 +1,6 @@
 """Score how well each segment's hypotheses agree with a transcript, and among themselves."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ import polars as pl
 from nbaudio.core import allocator, atomic, tables
 from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
-from nbaudio.core.report import Report
+from nbaudio.core.report import Report, count, show
 from nbaudio.storage.workspace import Workspace, locks_workspace
 from nbaudio.text.agreement import with_agreement
 from nbaudio.text.characters import ODD, vocabulary
@@ -20,6 +21,7 @@ from nbaudio.text.edit_distance import edit_counts, error_rates
 from nbaudio.text.formatting import Formatting, spoken_counts
 from nbaudio.text.normalization import normalize_column
 
+_COUNT = re.compile(r" ([\d,]+)$")  # at the end of a line of words or characters
 _SHOWN = 8
 _TABLE = "formatting.tsv"
 
@@ -136,8 +138,8 @@ def score(  # noqa: PLR0914
         for batch in tables.read_batches(workspace):
             segments = tables.conform(batch, tables.SEGMENTS, str(tables.table_path(workspace)))
             found, counts = _all_scores(segments, pairs, agreeing, rules)
-            for tally, count in zip(tallies, counts, strict=True):
-                tally.add(found, count)
+            for tally, sums in zip(tallies, counts, strict=True):
+                tally.add(found, sums)
             yield found
 
     originals = {}
@@ -195,6 +197,21 @@ def _together(reports: Mapping[str, Report]) -> Report:
         {suffix[1:] or "asr_text": report.facts for suffix, report in reports.items()},
         warnings=_unique(line for report in reports.values() for line in report.warnings),
         problems=_unique(line for report in reports.values() for line in report.problems),
+        sentences={
+            suffix[1:] or "asr_text": [_describe_scores(report.facts)]
+            for suffix, report in reports.items()
+        },
+    )
+
+
+def _describe_scores(facts: Mapping[str, Any]) -> str:
+    """Give the scores of one of several hypotheses in a line."""
+    scored = f"{facts['scored']:,} of {count(facts['segments'], 'segments')} scored"
+    if not facts["scored"]:
+        return scored
+    return (
+        f"{scored}, median similarity {show(facts['median_similarity'])}, word error rate "
+        f"{show(facts['word_error_rate'], 'word_error_rate')}"
     )
 
 
@@ -458,19 +475,29 @@ class _Tally:
             agreement = self.agreement / counts["agreeing"] if counts["agreeing"] else None
             facts |= {"text_disputed": counts["text_disputed"], "mean_agreement": agreement}
         facts |= {"normalized_by": list(pair.steps), "language": rules.language}
-        warnings = []
-        if unread and rules.language is None:
-            warnings.append(
+        problems = [] if len(similarity) else [self._why_nothing_is_scored()]
+        return Report(
+            "score",
+            facts,
+            warnings=self._warnings(is_unread=bool(unread)),
+            problems=problems,
+            sentences=_with_counts(facts),
+        )
+
+    def _warnings(self, *, is_unread: bool) -> list[str]:
+        """Return a line if numbers and abbreviations are not read as the language does."""
+        language = self.rules.language
+        if is_unread and language is None:
+            return [
                 "digits and abbreviations are compared as they are written: "
                 "name the language, such as --language hr"
-            )
-        elif rules.language is not None and not rules.has_numbers:
-            warnings.append(
-                f"language {rules.language!r}: no rules for its numbers; "
+            ]
+        if language is not None and not self.rules.has_numbers:
+            return [
+                f"language {language!r}: no rules for its numbers; "
                 "a table of formatting can add them"
-            )
-        problems = [] if len(similarity) else [self._why_nothing_is_scored()]
-        return Report("score", facts, warnings=warnings, problems=problems)
+            ]
+        return []
 
     def _why_nothing_is_scored(self) -> str:
         """Return the reason, and what brings in what is missing."""
@@ -490,6 +517,15 @@ class _Tally:
             else "join one with 'nbaudio join --hypothesis', or make one with 'nbaudio recognize'"
         )
         return f"no segment has {hypothesis}: nothing was scored; {remedy}"
+
+
+def _with_counts(facts: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the lists of words and characters as people read them: each with its count."""
+    return {
+        name: [", ".join(_COUNT.sub(r" (\1)", line) for line in facts[name])]
+        for name in ("formatting_not_covered", "odd_characters")
+        if facts[name]
+    }
 
 
 def _first(lines: Sequence[str]) -> list[str]:
