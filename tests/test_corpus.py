@@ -444,7 +444,7 @@ def test_who_reviews_what_is_in_train_already_is_reported(
     assert (
         make(workspace, tmp_path / "after")
         .warnings[0]
-        .startswith(f"{len(drawn)} clips of train were drawn for review")
+        .startswith(f"{len(drawn)} of the clips of train were drawn for review")
     )
 
 
