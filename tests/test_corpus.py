@@ -434,7 +434,7 @@ def test_who_reviews_what_is_in_train_already_is_reported(
     assert (
         make(workspace, tmp_path / "judged")
         .warnings[0]
-        .startswith("2 clips of train were drawn for review")
+        .startswith("2 of the clips of train were drawn for review")
     )
     report = review.export(workspace, out=tmp_path / "sheet.xlsx", n=train.height, seed=1)
     drawn = (set(workspace.reviewed_ids()) & set(train["segment_id"])) | set(
@@ -444,7 +444,7 @@ def test_who_reviews_what_is_in_train_already_is_reported(
     assert (
         make(workspace, tmp_path / "after")
         .warnings[0]
-        .startswith(f"{len(drawn)} clips of train were drawn for review")
+        .startswith(f"{len(drawn)} of the clips of train were drawn for review")
     )
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from functools import partial
 from html.parser import HTMLParser
+from itertools import combinations
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,11 +18,12 @@ from hypothesis import strategies as st
 from matplotlib.image import imread
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.tables import RECORDINGS, SEGMENTS
+from nbaudio.core.tables import RECORDINGS, SEGMENTS, SIGNALS
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.score import score
 from nbaudio.ui import plots, views
 from nbaudio.ui.histogram_bins import equal_width_edges
+from nbaudio.ui.similarity_axis import similarity_axis
 from nbaudio.ui.statistics.stats import stats
 from nbaudio.ui.widgets.table_view import distribution
 from nbaudio.ui.widgets.threshold_tuner import ThresholdCounts
@@ -202,22 +204,137 @@ def test_recordings_are_bars_of_their_lengths(workspace_of):
     assert [text.get_text().strip() for text in axes.texts][-1] == "no audio"
 
 
-def test_many_recordings_become_a_histogram_of_all(workspace_of):
-    recordings = [
-        {
-            "recording_id": f"r{n}",
-            "sampling_rate": 16000 if n % 3 else 48000,
-            "num_channels": 2,
-            "num_samples": 16000 * n,
-        }
-        for n in range(1, 101)
+def archive(number, *, truncated=(), audio=True):
+    """Recordings of 10 to 100 s, and segments of half of each; those of truncated ones go on past
+    the end."""
+    recordings = []
+    rows = []
+    for n in range(number):
+        seconds = 10 + n % 91
+        recordings.append(
+            {
+                "recording_id": f"r{n:03}",
+                "codec": "flac" if audio else None,
+                "sampling_rate": (16000 if n % 3 else 48000) if audio else None,
+                "num_channels": 2 if audio else None,
+                "num_samples": (16000 if n % 3 else 48000) * seconds if audio else None,
+            }
+        )
+        rate = recordings[-1]["sampling_rate"]
+        start = seconds * 3 / 4 if n in truncated else seconds / 4
+        rows.append(
+            {
+                "segment_id": f"s{n}",
+                "recording_id": f"r{n:03}",
+                "text": "da",
+                "source_start": str(start),
+                "source_end": str(start + seconds / 2),
+                "start_sample": round(rate * start) if audio else None,
+                "end_sample": round(rate * (start + seconds / 2)) if audio else None,
+            }
+        )
+    return rows, recordings
+
+
+def heights(container):
+    return [bar.get_height() for bar in container]
+
+
+def test_many_recordings_become_histograms_of_lengths_and_transcribed_shares(workspace_of):
+    plot = plots.recordings(workspace_of(*archive(742, truncated=(3, 200, 641))))
+    lengths, shares = plot.axes
+    assert sum(sum(heights(container)) for container in lengths.containers) == 742
+    assert [text.get_text() for text in lengths.get_legend().get_texts()] == [
+        "16 kHz, stereo: 494",
+        "48 kHz, stereo: 248",
     ]
-    (axes,) = plots.recordings(workspace_of([segment(0)], recordings)).axes
-    assert sum(bar.get_height() for container in axes.containers for bar in container) == 100
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
-        "16 kHz, stereo: 67",
-        "48 kHz, stereo: 33",
+    whole, truncated = map(heights, shares.containers)
+    assert (sum(whole), sum(truncated)) == (739, 3)
+    assert whole[9] + whole[10] == 739  # half of each
+    assert [text.get_text() for text in shares.get_legend().get_texts()] == [
+        "whole: 739",
+        "truncated: 3",
     ]
+    assert re.fullmatch(r"Transcribed: [\d.]+ h of [\d.]+ h \(50 %\)", shares.get_title("left"))
+    named = "3 recordings are truncated; segments past the end: r003 (1 segment), r200 (1 segment),"
+    assert named in plot.get_supxlabel()
+    assert "r641 (1 segment)" in plot.alt_text
+
+
+@pytest.mark.parametrize("number", [5, 742])
+def test_recordings_without_audio_say_so(workspace_of, number):
+    plot = plots.recordings(workspace_of(*archive(number, audio=False)))
+    (axes,) = plot.axes
+    assert plot.get_suptitle().startswith("There is no audio in this workspace")
+    assert axes.get_title("left") == f"{number} recordings, none with audio"
+    assert "There is no audio in this workspace" in plot.alt_text
+    [bars] = axes.containers
+    drawn = sum(heights(bars)) if number > 24 else len(bars)
+    assert drawn == number
+
+
+def test_a_truncated_recording_is_named_at_its_bar(workspace_of):
+    plot = plots.recordings(workspace_of(*archive(4, truncated=(2,))))
+    notes = [text.get_text() for text in plot.axes[0].texts]
+    assert notes == [
+        "flac, 48 kHz, stereo",
+        "flac, 16 kHz, stereo; truncated, 1 segment past the end",
+        "flac, 16 kHz, stereo",
+        "flac, 48 kHz, stereo",
+    ]
+    assert views.recordings(workspace_of(*archive(4, truncated=(2,))))["past_the_end"].sum() == 1
+
+
+def test_many_recordings_of_one_length_are_a_sentence(workspace_of):
+    _, recordings = archive(30)
+    same = [row | {"num_samples": row["sampling_rate"] * 600} for row in recordings]
+    lengths, _ = plots.recordings(workspace_of([segment(0)], same)).axes
+    assert not lengths.containers
+    assert "All 30 recordings are 10 min long" in lengths.texts[0].get_text().replace("\n", " ")
+
+
+def test_an_axis_of_similarity_begins_where_the_data_is_and_says_so(workspace_of):
+    values = [-1.0, 0.2, *np.linspace(0.75, 1, 198)]
+    workspace = workspace_of([segment(i, similarity=s, wer=0.1) for i, s in enumerate(values)])
+    axes = plots.scores(workspace).axes[0]
+    assert axes.get_xlabel() == "similarity, 0.7 to 1\nfirst bar: with 2 segments below 0.7"
+    assert axes.get_xlim() == pytest.approx((0.694, 1.006))
+    [bars] = axes.containers
+    assert (bars[0].get_x(), bars[0].get_height()) == (0.7, 2)
+    assert sum(heights(bars)) == 200
+    title = Drawing(plots.scores(workspace).svg()).texts["title"][0]
+    assert title == "similarity: less than 0.71\nsegments: 2"
+
+
+@pytest.mark.parametrize(
+    ("values", "threshold", "least", "below"),
+    [
+        ([0.95, 0.99], None, 0.9, 0),
+        ([0.95, 0.99], 0.8, 0.7, 0),
+        ([0.95, 0.99], -1.0, -1.0, 0),
+        ([0.62] * 2 + [0.9] * 98, None, 0.6, 0),
+        ([0.62] + [0.93] * 98, None, 0.9, 1),
+        ([-0.35, 0.5, 1.0], None, -0.4, 0),
+        ([-0.5, 0.5, 1.0], None, -0.6, 0),
+        ([], 0.8, -1.0, 0),
+    ],
+)
+def test_where_an_axis_of_similarity_begins(values, threshold, least, below):
+    axis = similarity_axis(np.array(values), threshold=threshold)
+    assert (axis.least, axis.below) == (least, below)
+    assert (axis.edges[0], axis.edges[-1]) == (least, 1)
+    assert len(axis.edges) <= 51
+    assert np.diff(axis.edges) == pytest.approx(axis.edges[1] - least)
+
+
+def test_the_threshold_is_inside_the_axes_and_its_note_beside_it(workspace_of):
+    workspace = workspace_of([segment(i, similarity=0.9 + i / 1000) for i in range(100)])
+    for value, side in ((0.35, "left"), (0.95, "right")):
+        for axes in plots.threshold(workspace, value).axes:
+            low, high = axes.get_xlim()
+            assert low < value < high
+            assert "to 1" in axes.get_xlabel()
+        assert axes.texts[0].get_ha() == side
 
 
 def test_threshold_parts_the_histogram_and_marks_the_curve(workspace_of):
@@ -235,13 +352,14 @@ def test_threshold_parts_the_histogram_and_marks_the_curve(workspace_of):
 
 def test_scores_show_every_segment(workspace_of):
     rows = [
-        segment(i, similarity=0.5, wer=wer) for i, wer in enumerate([0.0, 0.5, 7.0, float("nan")])
+        segment(i, similarity=i / 9, wer=wer, seconds=i + 1)
+        for i, wer in enumerate([0.0, 0.5, 7.0, float("nan")])
     ]
     drawn = plots.scores(workspace_of(rows)).axes
-    assert [sum(bar.get_height() for bar in axes.containers[0]) for axes in drawn] == [4, 3, 4]
+    assert [sum(heights(axes.containers[0])) for axes in drawn] == [4, 3, 4]
 
 
-def test_durations_that_differ_by_rounding_are_one_bar(workspace_of, tmp_path):
+def test_values_that_do_not_differ_are_a_sentence(workspace_of, tmp_path):
     rows = [
         {
             "segment_id": f"s{start}",
@@ -249,15 +367,101 @@ def test_durations_that_differ_by_rounding_are_one_bar(workspace_of, tmp_path):
             "text": "da",
             "source_start": start,
             "source_end": end,
+            "similarity": 1.0,
         }
         for start, end in (("0", "5.2"), ("12.4", "17.6"), ("1000.1", "1005.3"))
     ]
     workspace = workspace_of(rows, [{"recording_id": "r"}])
     durations = views.segments(workspace)["duration_s"]
     assert 0 < durations.max() - durations.min() < 1e-12
-    duration_bars = plots.scores(workspace).axes[2].containers[0]
-    assert [bar.get_height() for bar in duration_bars] == [3]
+    plot = plots.scores(workspace)
+    assert [axes.texts[0].get_text() for axes in plot.axes] == [
+        "1 in all 3 segments.",
+        "No segment has a value.",
+        "5.2 s in all 3 segments.",
+    ]
+    assert not any(axes.containers for axes in plot.axes)
+    assert plot.alt_text == (
+        "Histograms. Similarity: 1 in all 3 segments; Duration: 5.2 s in all 3 segments"
+    )
+    left, right = plots.threshold(workspace).axes
+    assert left.texts[0].get_text() == "1 in all 3 segments."
+    assert right.lines
     assert stats(workspace.path, out=tmp_path / "page.html").facts["page"]
+
+
+# signals
+
+
+def test_every_panel_of_signals_has_its_words_unit_and_counts(workspace_of):
+    names = [name for name, dtype in SIGNALS.items() if dtype != pl.Boolean]
+    rows = [
+        segment(i, **dict.fromkeys(names, 0.01 * i), cut_start=i == 3, cut_end=i % 2 == 0)
+        for i in range(9)
+    ]
+    rows[0]["snr_db"] = None
+    plot = plots.signals(workspace_of(rows))
+    assert len(plot.axes) == len(SIGNALS) == 15
+    labels = {axes.get_title("left"): axes.get_xlabel() for axes in plot.axes}
+    assert len(labels) == 15
+    assert labels["Signal-to-noise ratio"] == "snr_db [dB]\n1 without a value"
+    assert labels["Speech rate"] == "speech_rate [characters/s]"
+    assert labels["Speech cut at the start"] == "cut_start"
+    for axes, (name, dtype) in zip(plot.axes, SIGNALS.items(), strict=True):
+        label = axes.get_xlabel()
+        assert label == name if dtype == pl.Boolean else label.startswith(f"{name} [")
+        assert axes.get_ylabel() == "segments"
+    assert not overlapping_texts(plot)
+
+
+def overlapping_texts(plot):
+    """Titles, labels and ticks that lie on each other or outside the plot."""
+    plot._repr_png_()  # places all of them
+    texts = [text for axes in plot.axes for text in texts_of(axes) if text.get_text()]
+    boxes = [text.get_window_extent() for text in texts]
+    outside = [
+        text.get_text()
+        for text, box in zip(texts, boxes, strict=True)
+        if box.x0 < 0 or box.x1 > plot.bbox.x1
+    ]
+    pairs = combinations(zip(texts, boxes, strict=True), 2)
+    return outside + [
+        (text.get_text(), other.get_text())
+        for (text, box), (other, other_box) in pairs
+        if box.overlaps(other_box)
+    ]
+
+
+def texts_of(axes):
+    """Title, labels and drawn ticks of axes."""
+    ticks = [*axes.xaxis._update_ticks(), *axes.yaxis._update_ticks()]
+    labels = [tick.label1 for tick in ticks]
+    return [axes._left_title, axes.xaxis.label, axes.yaxis.label, *labels]
+
+
+def test_signals_of_equal_values_are_sentences(workspace_of):
+    rows = [
+        segment(
+            i,
+            silence_share=0.0,
+            clipped_share=0.02 if i == 7 else 0.0,
+            channel_correlation=1.0,
+            cut_end=False,
+            snr_db=20.0 + i % 7,
+        )
+        for i in range(200)
+    ]
+    plot = plots.signals(workspace_of(rows))
+    assert [axes.get_title("left") for axes in plot.axes] == ["Signal-to-noise ratio"]
+    assert plot.get_suptitle().splitlines() == [
+        "The outermost bars hold the lowest and the highest 0.5 % of the values.",
+        "Clipped samples: 0 % in 199 of 200 segments, 2 % in the other.",
+        "Digital silence: 0 % in all 200 segments.",
+        "Channel correlation: 1 in all 200 segments.",
+        "Speech cut at the end: no in all 200 segments.",
+    ]
+    assert "snr_db: median 23" in plot.alt_text
+    assert "Digital silence: 0 % in all 200 segments" in plot.alt_text
 
 
 @pytest.mark.parametrize(
@@ -389,7 +593,7 @@ def test_values_are_shown_on_hover_and_in_words(workspace_of):
     )
     drawn = Drawing(plots.threshold(workspace, 0.8).svg())
     assert (
-        "similarity of transcript and hypothesis: 0.08 to 0.12\nsegments: 1\nbelow: 1\nkept: 0"
+        "similarity of transcript and hypothesis: less than 0.12\nsegments: 1\nbelow: 1\nkept: 0"
         in drawn.texts["title"]
     )
     assert "threshold 0.85\nkept: 2 segments, 30 s, 50.0% of all hours" in drawn.texts["title"]

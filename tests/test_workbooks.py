@@ -280,6 +280,85 @@ def test_two_columns_of_one_name_are_one_error(tmp_path, ending):
         table.read(path)
 
 
+def of_excel(path):
+    """A sheet with a title, a merged speaker, a hidden and a filtered row, and zeros in front."""
+    book = openpyxl.Workbook()
+    sheet = book.active
+    for row in (
+        ["Sitting of May", None, None],
+        [None, None, None],
+        ["name", "speaker_id", "text"],
+        ["a.wav", 7, "one_x000D_\ntwo"],
+        ["b.wav", None, "three"],
+        ["c.wav", 12, True],
+        ["d.wav", 7, "_xD83D__xDE00_"],
+    ):
+        sheet.append(row)
+    for row in range(4, 8):
+        sheet[f"B{row}"].number_format = "000"
+    sheet.merge_cells("A1:C1")
+    sheet.merge_cells("B4:B5")
+    sheet.row_dimensions[5].hidden = True
+    sheet.row_dimensions[6].hidden = True
+    book.save(path)
+    return path
+
+
+def of_libreoffice(path):
+    """The same as LibreOffice stores it."""
+
+    def number(value, shown):
+        kind = f'office:value-type="float" office:value="{value}" calcext:value-type="float"'
+        return ods_cell(p(shown), kind)
+
+    true = 'office:value-type="boolean" office:boolean-value="true" calcext:value-type="boolean"'
+    covered = "<table:covered-table-cell/>"
+    rows = [
+        ods_row(ods_cell(p("Sitting of May")), f"{covered}{covered}"),
+        ods_row(),
+        ods_row(*(ods_cell(p(name)) for name in ("name", "speaker_id", "text"))),
+        ods_row(ods_cell(p("a.wav")), number(7, "007"), ods_cell(p("one") + p("two"))),
+        ods_row(
+            ods_cell(p("b.wav")),
+            covered,
+            ods_cell(p("three")),
+            attributes=' table:visibility="collapse"',
+        ),
+        ods_row(
+            ods_cell(p("c.wav")),
+            number(12, "012"),
+            ods_cell(p("TRUE"), true),
+            attributes=' table:visibility="filter"',
+        ),
+        ods_row(ods_cell(p("d.wav")), number(7, "007"), ods_cell(p("\U0001f600"))),
+    ]
+    return write_ods(path, ods_table(*rows))
+
+
+@pytest.mark.parametrize("write", [of_excel, of_libreoffice])
+def test_cells_are_read_as_the_sheet_shows_them_and_the_rest_is_counted(tmp_path, write):
+    path = write(tmp_path / ("t.xlsx" if write is of_excel else "t.ods"))
+    found = table.read(path)
+    assert found.frame.select("name", "speaker_id", "text").rows() == [
+        ("a.wav", "007", "one\ntwo"),
+        ("b.wav", None, "three"),
+        ("c.wav", "012", "TRUE"),
+        ("d.wav", "007", "\U0001f600"),
+    ]
+    assert [(part.what, part.count) for part in found.not_read] == [
+        (f"rows above the header of {path.name}", 1),
+        (f"cells of {path.name} that a merged cell covers, which are read as empty", 1),
+    ]
+    assert f"{path.name}: rows that the sheet hides are read like the others: 2" in found.notes
+
+
+@pytest.mark.parametrize("ending", [".xlsx", ".ods"])
+def test_problems_of_a_workbook_name_the_row_of_the_sheet(tmp_path, ending):
+    rows = [(), (), ("name", "text"), ("a.wav", "da"), (None, "ne"), ("b.wav", "ni")]
+    found = table.read(written(tmp_path / f"t{ending}", rows))
+    assert found.problems.select("line", "reason").rows() == [(5, "name is empty")]
+
+
 @pytest.mark.parametrize("ending", [".xlsx", ".ods"])
 def test_cells_of_times_are_never_seconds(audio, tmp_path, ending):
     clock = dt.time(0, 1, 30)
@@ -370,7 +449,7 @@ def test_a_list_of_ids_that_is_not_read_whole_withdraws_nothing(tmp_path):
         tmp_path / "t.xlsx", [("segment_id",), ("s0",)], more=[("segment_id",), ("s1",)]
     )
     with pytest.raises(
-        InputError, match="so nothing is withdrawn: not read: 2 rows of the sheet 'more'"
+        InputError, match="so nothing is withdrawn: not read: rows of the sheet 'more'"
     ):
         nbaudio.withdraw(workspace, segments=path, why="consent withdrawn")
     (tmp_path / "t.csv").write_text("segment_id,x\ns0,1\ns1\n")

@@ -71,7 +71,7 @@ class NotRead:
     def sentence(self) -> str:
         """Return a line for reports that have no table of such parts."""
         remedy = f"; {self.option}" if self.option else ""
-        return f"not read: {self.count:,} {self.what}{remedy}"
+        return f"not read: {self.what}: {self.count:,}{remedy}"
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,10 @@ A comma may also separate thousands. Which of both it does is found from all tim
 every number could be either, it is asked for.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 
 import polars as pl
@@ -21,7 +22,9 @@ _SEVERAL_GROUPS = r"^[+-]?[1-9]\d{0,2}(,\d{3}){2,}$"  # 1,250,000
 _GROUPS_AND_POINT = r"^[+-]?[1-9]\d{0,2}(,\d{3})+\.\d+$"  # 1,250.5
 _POINTS_AND_COMMA = r"^[+-]?[1-9]\d{0,2}(\.\d{3})+,\d+$"  # 1.250,5
 _ONE_COMMA = r"^[+-]?\d*,\d+$"  # 0,5
-_GROUPS_OF_POINTS = r"^[+-]?[1-9]\d{0,2}(\.\d{3})+$"  # 1.250, beside 0,5
+_GROUPS_OF_POINTS = r"^[+-]?[1-9]\d{0,2}(\.\d{3})+$"  # 1.250, beside 1.250,5
+_DECIMAL_COMMA = (_ONE_COMMA, _POINTS_AND_COMMA)
+_COMMA_BETWEEN_THOUSANDS = (_ONE_GROUP, _SEVERAL_GROUPS, _GROUPS_AND_POINT)
 _DECIMAL_SIGNS = (",", ".")
 _PLAIN_TIMES = frozenset(
     plain_name(name) for key in ("start", "end", "duration") for name in USUAL_NAMES[key]
@@ -43,12 +46,14 @@ class _Commas:
     decimal: str | None = None  # such as 0,5, which has a decimal comma
     thousands: str | None = None  # such as 1,250.5, whose commas separate thousands
     either: str | None = None  # such as 1,250
+    points: str | None = None  # such as 1.250,5, whose points separate thousands
 
     def __or__(self, other: "_Commas") -> "_Commas":
         return _Commas(
             self.decimal or other.decimal,
             self.thousands or other.thousands,
             self.either or other.either,
+            self.points or other.points,
         )
 
 
@@ -80,14 +85,17 @@ def with_decimal_points(
         if dtype == pl.String and (name in named or plain_name(name) in _PLAIN_TIMES)
     ]
     forms = {name: _forms(rows, name) for name in columns}
-    with_commas = [name for name, commas in forms.items() if commas != _Commas()]
-    if not with_commas:
+    commas = reduce(operator.or_, forms.values(), _Commas())
+    if commas == _Commas():
         return PointedRows(rows, [])
-    sign = decimal or _decimal_sign(source, forms, has_options=has_options)
-    converted = rows.map(partial(_convert, columns=with_commas, sign=sign))
-    example = next(_examples(forms, sign))
+    sign = decimal or _decimal_sign(source, commas, has_options=has_options)
+    patterns = _COMMA_BETWEEN_THOUSANDS if sign == "." else _DECIMAL_COMMA
+    if sign == "," and commas.points:
+        patterns = (*patterns, _GROUPS_OF_POINTS)
+    converted = rows.map(partial(_convert, columns=columns, patterns=patterns, sign=sign))
+    example = (commas.decimal if sign == "," else commas.thousands) or commas.either
     meaning = "a decimal comma" if sign == "," else "a comma between thousands"
-    listed = " and ".join(map(repr, with_commas))
+    listed = " and ".join(repr(name) for name, form in forms.items() if form != _Commas())
     other = "." if sign == "," else ","
     option = f": --option decimal={other} reads them otherwise" if has_options else ""
     note = f"{listed}: numbers such as {example} are read as ones with {meaning}{option}"
@@ -108,6 +116,7 @@ def _forms(rows: Rows, column: str) -> _Commas:
                 )
             ),
             either=_first(texts.filter(texts.str.contains(_ONE_GROUP))),
+            points=_first(texts.filter(texts.str.contains(_POINTS_AND_COMMA))),
         )
     return commas
 
@@ -121,14 +130,11 @@ def _first(texts: pl.Series) -> str | None:
     return str(texts[0]) if len(texts) else None
 
 
-def _decimal_sign(source: Path, forms: Mapping[str, _Commas], *, has_options: bool) -> str:
+def _decimal_sign(source: Path, commas: _Commas, *, has_options: bool) -> str:
     """Return the decimal sign of all times of a table."""
-    together = _Commas()
-    for commas in forms.values():
-        together |= commas
-    if bool(together.decimal) != bool(together.thousands):
-        return "," if together.decimal else "."
-    examples = [together.decimal, together.thousands, together.either]
+    if bool(commas.decimal) != bool(commas.thousands):
+        return "," if commas.decimal else "."
+    examples = [commas.decimal, commas.thousands, commas.either]
     shown = " and ".join(example for example in examples if example)
     remedy = (
         "say which by --option decimal=, or --option decimal=."
@@ -141,31 +147,19 @@ def _decimal_sign(source: Path, forms: Mapping[str, _Commas], *, has_options: bo
     )
 
 
-def _examples(forms: Mapping[str, _Commas], sign: str) -> Iterator[str]:
-    """Yield a number with a comma of each form."""
-    for commas in forms.values():
-        first = commas.decimal if sign == "," else commas.thousands
-        yield from (form for form in (first, commas.either) if form)
-    yield "0,5" if sign == "," else "1,250.5"
+def _convert(
+    batch: pl.DataFrame, *, columns: Sequence[str], patterns: Sequence[str], sign: str
+) -> pl.DataFrame:
+    """Write the numbers of columns with a decimal point and without separators of thousands.
 
-
-def _convert(batch: pl.DataFrame, *, columns: Sequence[str], sign: str) -> pl.DataFrame:
-    """Write the numbers of columns with a decimal point and without separators of thousands."""
-    return batch.with_columns(
-        _with_point(pl.col(column).str.strip_chars(), sign).alias(column)
-        for column in columns
-        if column in batch.columns
-    )
-
-
-def _with_point(texts: pl.Expr, sign: str) -> pl.Expr:
-    if sign == ".":
-        patterns = (_ONE_GROUP, _SEVERAL_GROUPS, _GROUPS_AND_POINT)
+    Numbers are what one of the regular expressions `patterns` matches; other cells stay.
+    """
+    thousands = "." if sign == "," else ","
+    expressions = []
+    for column in (name for name in columns if name in batch.columns):
+        texts = pl.col(column).str.strip_chars()
         is_number = pl.any_horizontal(texts.str.contains(pattern) for pattern in patterns)
-        return (
-            pl.when(is_number).then(texts.str.replace_all(",", "", literal=True)).otherwise(texts)
-        )
-    patterns = (_ONE_COMMA, _POINTS_AND_COMMA, _GROUPS_OF_POINTS)
-    is_number = pl.any_horizontal(texts.str.contains(pattern) for pattern in patterns)
-    whole = texts.str.replace_all(".", "", literal=True)
-    return pl.when(is_number).then(whole.str.replace(",", ".", literal=True)).otherwise(texts)
+        digits = texts.str.replace_all(thousands, "", literal=True)
+        pointed = digits.str.replace(",", ".", literal=True)
+        expressions.append(pl.when(is_number).then(pointed).otherwise(pl.col(column)).alias(column))
+    return batch.with_columns(expressions)

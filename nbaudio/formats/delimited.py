@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError
@@ -157,8 +157,7 @@ class _Shape:
         return _IDENTIFIER.fullmatch(cell) is not None and cell.endswith(self.ending)
 
 
-@dataclass(frozen=True)
-class _Record:
+class _Record(NamedTuple):  # as there is one for each line
     """The text of a row, without the end of its last line, and the numbers of its lines."""
 
     line: int
@@ -367,7 +366,7 @@ class _Sample:
         for item in (*items, *assembler.end()):
             if isinstance(item, Problem):
                 line = by_number[item.line or 1]
-                rows.append(replace(line, text=_without_end(line.text)))
+                rows.append(line._replace(text=_without_end(line.text)))
             else:
                 rows.append(item)
         return rows
@@ -560,7 +559,7 @@ class _Assembler:
             return
         patterns = _patterns(self.layout.separator)
         if not self.layout.is_quoted or '"' not in text or patterns.row.fullmatch(text):
-            yield replace(record, text=text)
+            yield record._replace(text=text)
         elif patterns.opening.fullmatch(text):
             self._open.append(record)
         else:

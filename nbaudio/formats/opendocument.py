@@ -1,16 +1,18 @@
 """Open .ods workbooks, as LibreOffice saves them, with python-calamine.
 
 calamine 0.9.1 never ends on a content.xml that is cut off, and leaves out tabs, line breaks, the
-text of errors and cells without a type. So content.xml is parsed once before, which also limits
-what it expands to, and calamine reads a copy where one of these is in it.
+text of errors, cells without a type, and the leading zeros that a cell shows. So content.xml is
+parsed once before, which also limits what it expands to, and calamine reads a copy where one of
+these is in it.
 """
 
 import datetime as dt
 import re
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 from xml.parsers import expat
@@ -25,13 +27,16 @@ _READ_BYTES = 1 << 20
 _MOST_COLUMNS = 16_384
 _MOST_ROWS = 1_048_576
 _CELLS = ("table:table-cell", "table:covered-table-cell")
+_NOT_VISIBLE = ("collapse", "filter")
 _BREAKS = {b"<text:tab": b"&#9;<text:tab", b"<text:line-break": b"&#10;<text:line-break"}
 # What calamine leaves out, in one tag each.
 _LEFT_OUT = re.compile(
     rb"<text:(?:tab|line-break)\b"
     rb'| office:string-value=""(?=[^<>]*calcext:value-type="error")'
     rb"|<table:table-cell(?![^<>]*(?:office:value-type|/>))"
+    rb'|<table:table-cell(?=[^<>]*office:value-type="float")[^<>]*>(?=<text:p>0\d+</text:p>)'
 )
+_NUMBER = re.compile(rb' (?:office:value|calcext:value-type)="[^"<>]*"')
 _SAVED = re.compile(rb"<dc:date>([0-9T:.+Z-]{1,40})</dc:date>")
 
 
@@ -80,6 +85,79 @@ def _start(archive: zipfile.ZipFile, name: str) -> bytes:
         return b""
     with archive.open(name) as member:
         return member.read(_READ_BYTES)
+
+
+def open_marks(path: Path, sheet: str) -> "SheetMarks":
+    """Return which rows of a sheet are hidden, and which cells others cover.
+
+    The workbook was opened before, which limits what it expands to.
+    """
+    scan = _MarksScan(sheet)
+    parser = expat.ParserCreate("UTF-8")
+    parser.StartElementHandler = scan.start_element
+    parser.EndElementHandler = scan.end_element
+    with zipfile.ZipFile(path) as archive, archive.open(_CONTENT) as content:
+        parser.ParseFile(content)
+    return SheetMarks(scan.hidden, scan.covered)
+
+
+@dataclass(frozen=True)
+class CoveredCells:
+    """Cells without a value of their own, as a merged cell covers them: `width` in each row."""
+
+    rows: range  # numbers from 1
+    width: int
+
+
+@dataclass(frozen=True)
+class SheetMarks:
+    """What a sheet shows otherwise than its cells say: hidden rows, and merged cells."""
+
+    hidden: Sequence[range]  # numbers of rows, from 1
+    covered: Sequence[CoveredCells]
+
+    def count_hidden(self, numbers: Collection[int]) -> int:
+        """Return how many rows of some numbers are hidden, also by a filter."""
+        end = max(numbers, default=0) + 1
+        hidden = {row for rows in self.hidden for row in range(rows.start, min(rows.stop, end))}
+        return sum(number in hidden for number in numbers)
+
+    def count_covered(self, after: int) -> int:
+        """Return how many cells below a row merged cells cover."""
+        return sum(
+            cells.width * len(range(max(cells.rows.start, after + 1), cells.rows.stop))
+            for cells in self.covered
+        )
+
+
+class _MarksScan:
+    """Finds hidden rows and covered cells of one sheet, while content.xml is parsed."""
+
+    def __init__(self, sheet: str) -> None:
+        self.hidden: list[range] = []
+        self.covered: list[CoveredCells] = []
+        self._sheet = sheet
+        self._is_in_sheet = False
+        self._rows = range(0)
+
+    def start_element(self, name: str, attributes: dict[str, str]) -> None:
+        """Take the rows and cells of the sheet."""
+        if name == "table:table":
+            self._is_in_sheet = attributes.get("table:name") == self._sheet
+            self._rows = range(1, 1)
+        elif name == "table:table-row":
+            repeated = _repeated(attributes, "table:number-rows-repeated", _MOST_ROWS)
+            self._rows = range(self._rows.stop, self._rows.stop + repeated)
+            if self._is_in_sheet and attributes.get("table:visibility") in _NOT_VISIBLE:
+                self.hidden.append(self._rows)
+        elif name == "table:covered-table-cell" and self._is_in_sheet:
+            width = _repeated(attributes, "table:number-columns-repeated", _MOST_COLUMNS)
+            self.covered.append(CoveredCells(self._rows, width))
+
+    def end_element(self, name: str) -> None:
+        """Leave the sheet."""
+        if name == "table:table":
+            self._is_in_sheet = False
 
 
 class _Scan:
@@ -163,12 +241,14 @@ class _Scan:
             attributes, "table:number-columns-repeated", _MOST_COLUMNS
         )
         self._has_type = "office:value-type" in attributes
+        self._is_number = attributes.get("office:value-type") == "float"
         self._is_filled = self._has_type
         self._characters = len(attributes.get("office:string-value", ""))
         self.needs_copy |= attributes.get("calcext:value-type") == "error"
 
     def _add_text(self, text: str) -> None:
         self._characters += len(text)
+        self.needs_copy |= self._is_number and len(text) > 1 and text[0] == "0" and text.isdigit()
 
     def _end_cell(self) -> None:
         self._columns = min(self._columns + self._columns_repeated, _MOST_COLUMNS)
@@ -199,15 +279,15 @@ def _write_copy(archive: zipfile.ZipFile, out: IO[bytes]) -> None:
             if name in archive.namelist():
                 copy.writestr(name, archive.read(name))
         with archive.open(_CONTENT) as content, copy.open(_CONTENT, "w", force_zip64=True) as to:
-            to.writelines(_LEFT_OUT.sub(_as_text, part) for part in _whole_tags(content))
+            to.writelines(_LEFT_OUT.sub(_as_text, part) for part in _whole_rows(content))
     out.flush()
 
 
-def _whole_tags(content: IO[bytes]) -> Iterator[bytes]:
-    """Yield parts of an XML file that end between tags."""
+def _whole_rows(content: IO[bytes]) -> Iterator[bytes]:
+    """Yield parts of content.xml that end where a row of a sheet begins."""
     rest = b""
     while data := content.read(_READ_BYTES):
-        before, tag, after = (rest + data).rpartition(b"<")
+        before, tag, after = (rest + data).rpartition(b"<table:table-row")
         yield before
         rest = tag + after
     yield rest
@@ -215,6 +295,8 @@ def _whole_tags(content: IO[bytes]) -> Iterator[bytes]:
 
 def _as_text(found: re.Match[bytes]) -> bytes:
     token = found[0]
+    if b'office:value-type="float"' in token:
+        return _NUMBER.sub(b"", token).replace(b'type="float"', b'type="string"')
     if token.startswith(b"<table:table-cell"):
         return token + b' office:value-type="string"'
     return _BREAKS.get(token, b"")

@@ -47,6 +47,7 @@ from nbaudio.formats.delimited import (
     open_delimited,
     unnamed_column,
 )
+from nbaudio.formats.opendocument import SheetMarks
 from nbaudio.formats.source_columns import NONE, batches, choose, schema_of
 from nbaudio.formats.source_files import Layout, SourceFiles, list_words
 from nbaudio.formats.table_columns import TableColumns, choose_columns
@@ -461,14 +462,20 @@ def _sheet(
         rows = book.sheets[name].rows()
         header = _sheet_header(rows, is_header)
         cells = _joined(_sheet_rows(source, header, rows, errors))
+        marks = book.sheets[name].marks()
         not_read = [
             NotRead(f"rows above the header of {source.name}", header.filled_above),
+            NotRead(
+                f"cells of {source.name} that a merged cell covers, which are read as empty",
+                marks.count_covered(header.row),
+                "unmerge them and fill each",
+            ),
             *_other_sheets(source, book, name, has_options=options is not None),
         ]
     if ending == workbooks.XLSX:
         not_read.append(_formulas_without_value(source))
     return cells._replace(
-        notes=list(_notes_on_errors(source, errors)),
+        notes=[*_notes_on_errors(source, errors), *_notes_on_hidden_rows(source, cells, marks)],
         not_read=[part for part in not_read if part.count],
     )
 
@@ -545,6 +552,12 @@ def _notes_on_errors(source: Path, errors: Counter[str]) -> Iterator[str]:
             f"{source.name}: cells that hold an error, such as {first}, are read as that text: "
             f"{errors.total():,}"
         )
+
+
+def _notes_on_hidden_rows(source: Path, cells: Cells, marks: SheetMarks) -> Iterator[str]:
+    hidden = marks.count_hidden(cells.lines)
+    if hidden:
+        yield f"{source.name}: rows that the sheet hides are read like the others: {hidden:,}"
 
 
 def _other_sheets(

@@ -19,7 +19,13 @@ from typing import IO, Any
 
 from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError, one_line
-from nbaudio.formats.opendocument import open_opendocument, time_of_last_save
+from nbaudio.formats.opendocument import (
+    CoveredCells,
+    SheetMarks,
+    open_marks,
+    open_opendocument,
+    time_of_last_save,
+)
 
 XLSX, ODS = ENDINGS = (".xlsx", ".ods")
 # What the programs of these formats can save in another format.
@@ -30,6 +36,9 @@ _OTHER_FORMATS = frozenset(
     )
 )
 _NO_VALUE = re.compile(rb"(?:</f>|<f\b[^<>]*/>)(?:<v\s*/>|<v>\s*</v>)?</c>")
+# A row that is hidden, also by a filter, and a range of merged cells, in the XML of a sheet.
+_HIDDEN_ROW = re.compile(rb'<row\b(?=[^<>]* hidden="(?:1|true)")[^<>]* r="(\d{1,7})"')
+_MERGED = re.compile(rb'<mergeCell ref="([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})"')
 _READ_BYTES = 1 << 20
 # A UTF-16 code unit in a text, as Excel escapes what XML cannot hold; _x005F_ is the underscore
 # of a text that only looks so.
@@ -44,7 +53,17 @@ class Worksheet:
 
     is_hidden: bool
     _values: Callable[[], Iterable[Sequence[Any]]]
+    _marks: Callable[[], SheetMarks]
     _path: Path
+
+    def marks(self) -> SheetMarks:
+        """Return which rows are hidden and which cells are merged.
+
+        Raises:
+            InputError: the workbook is damaged.
+        """
+        with _reading(self._path):
+            return self._marks()
 
     def rows(self) -> Iterator[list[str]]:
         """Yield the rows from the first one on, each with the texts of its cells.
@@ -194,9 +213,40 @@ def _open_xlsx(path: Path, *, formulas: bool) -> Iterator[Workbook]:
             # Some programs write a range that is too small.
             sheet.reset_dimensions()
             values = partial(_xlsx_rows, sheet)
-            sheets[sheet.title] = Worksheet(sheet.sheet_state != "visible", values, path)
+            marks = partial(_xlsx_marks, path, sheet._worksheet_path.lstrip("/"))
+            sheets[sheet.title] = Worksheet(sheet.sheet_state != "visible", values, marks, path)
         noted = book.properties.modified
         yield Workbook(sheets, noted and noted.replace(tzinfo=dt.UTC))
+
+
+def _xlsx_marks(path: Path, member: str) -> SheetMarks:
+    """Return the hidden rows and merged cells of a sheet, from its XML."""
+    hidden: list[range] = []
+    covered: list[CoveredCells] = []
+    with zipfile.ZipFile(path) as archive, archive.open(member) as sheet:
+        for part in _whole_cells(sheet):
+            numbers = (int(row[1]) for row in _HIDDEN_ROW.finditer(part))
+            hidden += [range(number, number + 1) for number in numbers]
+            for merged in _MERGED.finditer(part):
+                covered += _covered_cells(*merged.groups())
+    return SheetMarks(hidden, covered)
+
+
+def _covered_cells(
+    first_column: bytes, first_row: bytes, last_column: bytes, last_row: bytes
+) -> list[CoveredCells]:
+    """Return the cells of a merged range such as A2:B4 without the first one."""
+    width = _column_number(last_column) - _column_number(first_column) + 1
+    rows = range(int(first_row), int(last_row) + 1)
+    return [CoveredCells(rows[:1], width - 1), CoveredCells(rows[1:], width)]
+
+
+def _column_number(letters: bytes) -> int:
+    """Return the number of a column: A is 1, Z is 26, AA is 27."""
+    number = 0
+    for letter in letters:
+        number = 26 * number + letter - ord("A") + 1
+    return number
 
 
 def _xlsx_rows(sheet: Any) -> Iterator[list[Any]]:
@@ -250,6 +300,7 @@ def _open_ods(path: Path) -> Iterator[Workbook]:
             sheet.name: Worksheet(
                 sheet.visible != SheetVisibleEnum.Visible,
                 partial(_ods_rows, book, sheet.name),
+                partial(open_marks, path, sheet.name),
                 path,
             )
             for sheet in book.sheets_metadata

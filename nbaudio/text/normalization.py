@@ -147,13 +147,25 @@ def normalize_words(words: pl.Series, steps: Sequence[str] = DEFAULT_STEPS) -> p
 
 
 def _apply_step(words: list[str], step: str) -> list[str]:
-    """Apply a step to many words: as lines of one text, which takes a fraction of the time."""
     if step == "blanks":
         return [blanks(word) for word in words]
+    if step != "punctuation":
+        return _apply_to_lines(words, step)
+    # Most words have none, and the search for it takes the most time of all steps.
+    places = [place for place, word in enumerate(words) if not word.isalnum()]
+    forms = words.copy()
+    marked = _apply_to_lines([words[place] for place in places], step)
+    for place, form in zip(places, marked, strict=True):
+        forms[place] = form
+    return forms
+
+
+def _apply_to_lines(words: list[str], step: str) -> list[str]:
+    """Apply a step to many words: as lines of one text, which takes a fraction of the time."""
     lines = NORMALIZERS[step]("\n".join(words)).split("\n")
     if len(lines) == len(words):
         return lines
-    return [NORMALIZERS[step](word) for word in words]  # some word has a line end
+    return [NORMALIZERS[step](word) for word in words]  # there is no word, or one has a line end
 
 
 def _normalizer(steps: Sequence[str]) -> Callable[[str], str]:

@@ -7,6 +7,7 @@ Black follows the theme, all text is escaped, and equal plots give equal SVG.
 
 import io
 import re
+import textwrap
 import warnings
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
@@ -35,7 +36,9 @@ GRAY = "#8A8A8A"
 PALE = "#8A8A8A4D"
 STYLES = ((BLUE, ""), (ORANGE, "//"), (GREEN, ".."), (RED, "xx"), (GRAY, "\\\\"))
 SMALL = 8.5  # points
+TITLE = 11.0
 _LONGEST_LABEL = 36
+_SENTENCE_WIDTH = 34  # characters, in a third of a plot
 # Where there is less room, a plot scrolls instead of shrinking: its smallest font has 9 CSS pixels.
 _NARROWEST_PX = 760
 _FONTS = "Verdana, 'DejaVu Sans', system-ui, sans-serif"
@@ -192,9 +195,11 @@ def new_plot(height: float) -> Plot:
     )
 
 
-def new_axes(axes: Axes, title: str, *, x: str = "", y: str = "") -> Axes:
-    """Give axes a title, labels and a grid."""
-    axes.set_title(title, fontsize=11, loc="left", fontweight="bold")
+def new_axes(
+    axes: Axes, title: str, *, x: str = "", y: str = "", title_size: float = TITLE
+) -> Axes:
+    """Give axes a title, labels and a grid; the size of the title is in points."""
+    axes.set_title(title, fontsize=title_size, loc="left", fontweight="bold")
     axes.set(xlabel=x, ylabel=y)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(color=GRAY, alpha=0.3, linewidth=0.8)
@@ -225,6 +230,14 @@ def name_rows(axes: Axes, names: Sequence[str]) -> None:
     axes.grid(visible=False, axis="y")
 
 
+def write_sentence(axes: Axes, title: str, sentence: str) -> None:
+    """Write a sentence, its period left out, where a plot would show nothing more."""
+    axes.set_title(title, fontsize=TITLE, loc="left", fontweight="bold")
+    axes.set_axis_off()
+    lines = textwrap.fill(f"{sentence[0].upper()}{sentence[1:].rstrip('.')}.", _SENTENCE_WIDTH)
+    axes.text(0, 0.92, lines, transform=axes.transAxes, va="top", parse_math=False)
+
+
 def draw_histogram(
     axes: Axes,
     values: Sequence[NDArray[np.float64]],
@@ -232,18 +245,25 @@ def draw_histogram(
     bins: int | NDArray[np.float64],
     styles: Sequence[tuple[str, str]] = STYLES,
     labels: Sequence[str] = (),
+    hold_tails: bool = False,
 ) -> None:
     """Draw stacked histograms, one style each, with integer ticks.
 
-    `bins` is the number of bins, or their edges.
+    Args:
+        axes: with labels; that of the vertical axis says what is counted.
+        values: of each histogram; finite.
+        bins: number of bins, or their edges.
+        styles: color and hatch of each histogram.
+        labels: of each histogram, in the legend.
+        hold_tails: whether the outermost bars hold what lies beyond them, too.
     """
     if isinstance(bins, int):
         edges = equal_width_edges(np.concatenate([np.empty(0), *values]), bins)
     else:
         edges = bins
-    drawn = np.array([np.histogram(part, edges)[0] for part in values]).reshape(
-        len(values), len(edges) - 1
-    )
+    inside = [part.clip(edges[0], edges[-1]) if hold_tails else part for part in values]
+    drawn = np.array([np.histogram(part, edges)[0] for part in inside])
+    drawn = drawn.reshape(len(values), len(edges) - 1)
     # A gap between bars, which an outline in the color of the ground would have to follow.
     widths = 0.92 * np.diff(edges)
     bases = drawn.cumsum(axis=0) - drawn
@@ -251,20 +271,48 @@ def draw_histogram(
         drawn, bases, cycle(styles), labels or cycle([""]), strict=False
     ):
         axes.bar(edges[:-1], counts, widths, base, align="edge", label=label, **bar_style(*style))
-    plot = axes.figure
-    what = axes.get_ylabel() or "segments"
-    for bin_counts, span in zip(drawn.T, pairwise(edges), strict=True):
-        if isinstance(plot, Plot) and any(bin_counts):
-            parts = [f"{what}: {sum(bin_counts):,.0f}"]
-            if len(labels) > 1:
-                parts += [
-                    f"{label.rpartition(':')[0] or label}: {n:,.0f}"
-                    for label, n in zip(labels, bin_counts, strict=True)
-                ]
-            text = f"{axes.get_xlabel()}: {span[0]:.3g} to {span[1]:.3g}\n" + "\n".join(parts)
-            plot.show_on_hover(axes, text, x=span)
+    _show_counts(axes, edges, _spans_in_words(edges, hold_tails=hold_tails), drawn, labels)
+    axes.set_ylim(0, 1.06 * max(1, drawn.sum(axis=0).max(initial=0)))
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.grid(visible=False, axis="x")
+
+
+def _spans_in_words(edges: NDArray[np.float64], *, hold_tails: bool) -> list[str]:
+    """Return the range of each bin; the outermost are open if they hold what lies beyond them."""
+    spans = [f"{least:.3g} to {greatest:.3g}" for least, greatest in pairwise(edges)]
+    if hold_tails and len(spans) > 1:
+        spans[0] = f"less than {edges[1]:.3g}"
+        spans[-1] = f"{edges[-2]:.3g} or more"
+    return spans
+
+
+def _show_counts(
+    axes: Axes,
+    edges: NDArray[np.float64],
+    spans: Sequence[str],
+    drawn: NDArray[np.int64],
+    labels: Sequence[str],
+) -> None:
+    """Show the counts of each bin on hover.
+
+    `drawn` has a row for each histogram; `spans` are the bins in words.
+    """
+    plot = axes.figure
+    if not isinstance(plot, Plot):
+        return
+    what = axes.get_ylabel() or "segments"
+    value_name = re.split(r"[,\n]", axes.get_xlabel())[0]
+    for bin_counts, span_text, span in zip(drawn.T, spans, pairwise(edges), strict=True):
+        if not any(bin_counts):
+            continue
+        parts = [f"{what}: {sum(bin_counts):,.0f}"]
+        if len(labels) > 1:
+            parts += [
+                f"{label.rpartition(':')[0] or label}: {number:,.0f}"
+                for label, number in zip(labels, bin_counts, strict=True)
+            ]
+        lines = "\n".join([f"{value_name}: {span_text}", *parts])
+        plot.show_on_hover(axes, lines, x=span)
 
 
 def time_unit(most_s: float) -> tuple[float, str]:

@@ -4,14 +4,15 @@ Axes have units, hatches or words repeat what colors show, and names are drawn a
 TeX.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import cycle, pairwise
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator, MultipleLocator
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from nbaudio.core.dataframes import Frame, as_polars
@@ -29,8 +30,18 @@ from nbaudio.review.state import ReviewState
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import plot_style as style
 from nbaudio.ui import views
+from nbaudio.ui.equal_values import (
+    all_segments,
+    count_segments,
+    equal_values_sentence,
+    value_text,
+)
 from nbaudio.ui.histogram_bins import equal_width_edges
 from nbaudio.ui.plot_style import Plot
+from nbaudio.ui.recording_plots import plot_bars, plot_histograms
+from nbaudio.ui.segment_rows import SegmentRows
+from nbaudio.ui.signal_words import signal_words
+from nbaudio.ui.similarity_axis import SimilarityAxis, similarity_axis
 from nbaudio.ui.views import Source
 
 _OUT = (style.PALE, "\\\\")
@@ -38,87 +49,20 @@ _BY_VALUE = (
     "Share of right labels, with 95 % intervals, by groups of segments; "
     "ticks are the greatest values of groups."
 )
+_PANEL_TITLE = 9.5  # points
+_SENTENCES_HEIGHT = 1.1  # inches
 _MOST_BARS = 24  # of more, a histogram or the longest ones
 
 
 def recordings(workspace: str | Path | Workspace) -> Plot:
     """Plot the length of each recording, its transcribed part, rate and channels.
 
-    If there are many recordings, plot a histogram.
+    Of more than 24 recordings it plots histograms of the lengths and of the transcribed shares.
+    Either way it names truncated recordings, whose segments go on past the end, and says so where
+    there is no audio.
     """
     table = views.recordings(workspace)
-    if len(table) > _MOST_BARS:
-        return _recording_histogram(table)
-    plot = style.new_plot(1.6 + 0.42 * len(table))
-    lengths, spoken = (
-        table[name].fill_null(0.0).to_numpy() for name in ("duration_s", "transcribed_s")
-    )
-    longest = np.maximum(lengths, spoken)
-    scale, unit = style.time_unit(longest.max(initial=0.0))
-    axes = style.new_axes(
-        plot.add_subplot(), "Recordings, and how much of each is transcribed", x=f"length [{unit}]"
-    )
-    rows = np.arange(len(table))
-    names = table["recording_id"].to_list()
-    axes.barh(
-        rows, lengths / scale, height=0.72, **style.bar_style(style.PALE), label="whole recording"
-    )
-    axes.barh(
-        rows, spoken / scale, height=0.36, **style.bar_style(style.BLUE, "///"), label="transcribed"
-    )
-    for row, (codec, rate, channels) in enumerate(
-        table.select("codec", "sampling_rate", "num_channels").iter_rows()
-    ):
-        note = (
-            "no audio" if rate is None else f"{codec}, {rate / 1000:g} kHz, {_channels(channels)}"
-        )
-        axes.text(
-            longest[row] / scale,
-            row,
-            f"  {note}",
-            va="center",
-            fontsize=style.SMALL,
-            fontweight="bold" if rate is None else "normal",
-            parse_math=False,
-        )
-        times = f"{duration(lengths[row])}, transcribed: {duration(spoken[row])}"
-        plot.show_on_hover(axes, f"{names[row]}\n{times}", y=(row - 0.5, row + 0.5))
-    in_all = f"{duration(lengths.sum())} in all, transcribed: {duration(spoken.sum())}"
-    plot.alt_text = f"Bars of {len(table):,} recordings: {in_all}"
-    style.name_rows(axes, names)
-    axes.set_xlim(0, 1.35 * longest.max(initial=1e-9) / scale)
-    style.add_legend(plot)
-    return plot
-
-
-def _recording_histogram(table: pl.DataFrame) -> Plot:
-    plot = style.new_plot(3.6)
-    known = table.drop_nulls("duration_s")
-    without = f", {len(table) - len(known):,} without audio" if len(known) < len(table) else ""
-    scale, unit = style.time_unit(known.select(pl.col("duration_s").max().fill_null(0.0)).item())
-    axes = style.new_axes(
-        plot.add_subplot(),
-        f"{len(table):,} recordings{without}",
-        x=f"length [{unit}]",
-        y="recordings",
-    )
-    kinds = known.group_by("sampling_rate", "num_channels").agg("duration_s")
-    kinds = kinds.sort(
-        pl.col("duration_s").list.len(), "sampling_rate", "num_channels", descending=True
-    )
-    labels = [
-        f"{rate / 1000:g} kHz, {_channels(number)}: {len(lengths):,}"
-        for rate, number, lengths in kinds.iter_rows()
-    ]
-    values = [np.asarray(lengths) / scale for lengths in kinds["duration_s"]]
-    style.draw_histogram(axes, values, bins=40, labels=labels)
-    axes.legend(frameon=False, fontsize=style.SMALL)
-    length = duration(float(known["duration_s"].sum()))
-    plot.alt_text = (
-        f"Histogram of the lengths of {len(table):,} recordings, {length} in all{without}. "
-        f"{'; '.join(labels)}"
-    )
-    return plot
+    return plot_histograms(table) if len(table) > _MOST_BARS else plot_bars(table)
 
 
 def scores(source: Source, hypothesis: str = "") -> Plot:
@@ -136,94 +80,155 @@ def scores(source: Source, hypothesis: str = "") -> Plot:
         )
     plot = style.new_plot(3.3)
     left, middle, right = plot.subplots(1, 3)
-    shown = []
-    for axes, name, title, label, bins in (
-        (left, f"similarity{end}", "Similarity", "similarity, −1 to 1", np.linspace(-1, 1, 51)),
-        (
-            middle,
-            f"wer{end}",
-            "Word error rate",
-            "WER, more than 1 shown as 1",
-            np.linspace(0, 1, 41),
+    similarity = _finite(segments, f"similarity{end}")
+    axis = similarity_axis(similarity)
+    shown = [
+        _draw_scores(
+            left, "Similarity", similarity, bins=axis.edges, label=axis.label("similarity")
         ),
-        (right, "duration_s", "Duration", "seconds", 40),
-    ):
-        values = segments.read(name).filter(pl.col(name).is_finite())[name].to_numpy()
-        style.draw_histogram(
-            style.new_axes(axes, title, x=label),
-            [values.clip(max=1) if axes is middle else values],
-            bins=bins,
-        )
-        if len(values):
-            least, median, most = np.quantile(values, (0.05, 0.5, 0.95))
-            shown.append(
-                f"{title}, {len(values):,} segments: median {median:.3g}, "
-                f"90 % from {least:.3g} to {most:.3g}"
-            )
-    plot.alt_text = f"Histograms. {'; '.join(shown) or 'No values'}"
-    left.set_ylabel("segments")
+        _draw_scores(
+            middle,
+            "Word error rate",
+            _finite(segments, f"wer{end}"),
+            bins=np.linspace(0, 1, 41),
+            label="WER, more than 1 shown as 1",
+        ),
+        _draw_scores(
+            right,
+            "Duration",
+            _finite(segments, "duration_s"),
+            bins=40,
+            label="seconds",
+            show=duration,
+        ),
+    ]
+    if left.axison:
+        axis.zoom(left)
+    if not (left.axison or middle.axison or right.axison):
+        plot.set_figheight(_SENTENCES_HEIGHT)
+    plot.alt_text = f"Histograms. {'; '.join(filter(None, shown)) or 'No values'}"
     return plot
 
 
-def threshold(source: Source, value: float = 0.8) -> Plot:  # noqa: PLR0914
+def _finite(segments: SegmentRows, column: str) -> NDArray[np.float64]:
+    """Return the finite values of a column."""
+    return segments.read(column).filter(pl.col(column).is_finite())[column].to_numpy()
+
+
+def _draw_scores(
+    axes: Axes,
+    title: str,
+    values: NDArray[np.float64],
+    *,
+    bins: int | NDArray[np.float64],
+    label: str,
+    show: Callable[[float], str] = value_text,
+) -> str:
+    """Draw a histogram, or write a sentence if no two values differ; return it in words."""
+    sentence = equal_values_sentence(values, show)
+    if sentence:
+        style.write_sentence(axes, title, sentence)
+        return f"{title}: {sentence}" if len(values) else ""
+    style.new_axes(axes, title, x=label, y="segments")
+    style.draw_histogram(axes, [values], bins=bins, hold_tails=True)
+    least, median, most = np.quantile(values, (0.05, 0.5, 0.95))
+    return (
+        f"{title}, {len(values):,} segments: median {median:.3g}, "
+        f"90 % from {least:.3g} to {most:.3g}"
+    )
+
+
+def threshold(source: Source, value: float = 0.8) -> Plot:
     """Plot what a threshold on similarity keeps.
 
     The panels are the distribution, with the part below the threshold, and the hours kept by
-    threshold.
+    threshold. Both begin where the data or the threshold is.
     """
     segments = views.rows(source).read("similarity", "duration_s")
     similarity = segments["similarity"].fill_nan(None).drop_nulls().to_numpy()
     curve = views.threshold_curve(segments)
-    kept = curve.filter(pl.col("threshold") <= value).row(-1, named=True)
+    axis = similarity_axis(similarity, threshold=value)
     plot = style.new_plot(3.6)
     left, right = plot.subplots(1, 2)
-    style.new_axes(
-        left,
-        f"Similarity of {len(similarity):,} segments",
-        x="similarity of transcript and hypothesis",
-        y="segments",
-    )
+    parts = _draw_kept_segments(left, similarity, value, axis)
+    kept = _draw_kept_hours(right, curve, value, axis)
+    plot.alt_text = f"{parts}. Curve of the hours kept by each threshold: {kept}"
+    return plot
+
+
+def _draw_kept_segments(
+    axes: Axes, similarity: NDArray[np.float64], value: float, axis: SimilarityAxis
+) -> str:
+    """Draw the distribution of similarity and a threshold; return it in words."""
+    title = f"Similarity of {count_segments(len(similarity))}"
+    sentence = equal_values_sentence(similarity)
+    if sentence:
+        style.write_sentence(axes, title, sentence)
+        return f"Similarity: {sentence}"
     out = similarity[similarity < value]
-    inside = similarity[similarity >= value]
-    styles = ((style.GRAY, "\\\\"), (style.BLUE, ""))
-    labels = (f"below: {len(out):,}", f"kept: {len(inside):,}")
+    kept = similarity[similarity >= value]
+    label = axis.label("similarity of transcript and hypothesis")
+    style.new_axes(axes, title, x=label, y="segments")
     style.draw_histogram(
-        left, [out, inside], bins=np.linspace(-1, 1, 51), styles=styles, labels=labels
+        axes,
+        [out, kept],
+        bins=axis.edges,
+        styles=((style.GRAY, "\\\\"), (style.BLUE, "")),
+        labels=(f"below: {len(out):,}", f"kept: {len(kept):,}"),
+        hold_tails=True,
     )
+    _mark_threshold(axes, value)
+    axis.zoom(axes)
+    axes.legend(frameon=False, fontsize=style.SMALL, loc="upper left")
+    return (
+        f"Histogram of the similarity of {len(similarity):,} segments: "
+        f"{len(out):,} below {value:g}, {len(kept):,} kept"
+    )
+
+
+def _draw_kept_hours(axes: Axes, curve: pl.DataFrame, value: float, axis: SimilarityAxis) -> str:
+    """Draw the hours kept by each threshold and mark one; return what it keeps in words."""
+    kept = curve.filter(pl.col("threshold") <= value).row(-1, named=True)
     hours = curve["hours"].to_numpy()
     scale, unit = style.time_unit(float(hours.max(initial=0.0)) * 3600)
-    style.new_axes(
-        right, "Hours kept by each threshold", x="threshold on similarity", y=f"kept [{unit}]"
-    )
-    right.plot(curve["threshold"], hours * 3600 / scale, color=style.BLUE, drawstyle="steps-post")
-    for start, segments_kept, hours_kept, share in curve.select(
-        "threshold", "segments", "hours", "hours_share"
-    ).iter_rows():
-        amount = (
-            f"{segments_kept:,} segments, {duration(3600 * hours_kept)}, {share:.1%} of all hours"
-        )
-        plot.show_on_hover(
-            right, f"threshold {start:g}\nkept: {amount}", x=(start - 0.005, start + 0.005)
-        )
+    label = replace(axis, below=0).label("threshold on similarity")
+    style.new_axes(axes, "Hours kept by each threshold", x=label, y=f"kept [{unit}]")
+    axes.plot(curve["threshold"], hours * 3600 / scale, color=style.BLUE, drawstyle="steps-post")
+    shown = curve.filter(pl.col("threshold") >= axis.least)
+    _show_kept_hours(axes, shown)
     point = (value, kept["hours"] * 3600 / scale)
     kept_hours = duration(3600 * kept["hours"])
-    right.plot(*point, "o", color=style.RED)
-    right.set_ylim(bottom=0)
+    axes.plot(*point, "o", color=style.RED)
+    axes.set_ylim(bottom=0)
     note = f"{kept_hours}\n{kept['hours_share']:.0%} of all"
-    right.annotate(note, point, xytext=(-10, -12), textcoords="offset points", ha="right", va="top")
-    for axes in (left, right):
-        axes.xaxis.set_major_locator(MultipleLocator(0.5))
-        axes.axvline(
-            value, color=style.RED, linestyle="--", linewidth=1.2, label=f"threshold {value:g}"
+    # On the side that has room for it.
+    is_left = value < axis.least + (1 - axis.least) / 3
+    offset, side = (10, "left") if is_left else (-10, "right")
+    axes.annotate(note, point, xytext=(offset, -12), textcoords="offset points", ha=side, va="top")
+    _mark_threshold(axes, value)
+    axis.zoom(axes)
+    return f"{value:g} keeps {kept_hours}, {kept['hours_share']:.0%} of all"
+
+
+def _show_kept_hours(axes: Axes, curve: pl.DataFrame) -> None:
+    """Show what each threshold keeps on hover."""
+    plot = axes.figure
+    if not isinstance(plot, Plot):
+        return
+    for start, segments, hours, share in curve.select(
+        "threshold", "segments", "hours", "hours_share"
+    ).iter_rows():
+        amount = f"{segments:,} segments, {duration(3600 * hours)}, {share:.1%} of all hours"
+        plot.show_on_hover(
+            axes, f"threshold {start:g}\nkept: {amount}", x=(start - 0.005, start + 0.005)
         )
-    left.legend(frameon=False, fontsize=style.SMALL, loc="upper left")
-    plot.alt_text = (
-        f"Histogram of the similarity of {len(similarity):,} segments: "
-        f"{len(out):,} below {value:g}, {len(inside):,} kept. "
-        f"Curve of the hours kept by each threshold: {value:g} keeps {kept_hours}, "
-        f"{kept['hours_share']:.0%} of all"
+
+
+def _mark_threshold(axes: Axes, value: float) -> None:
+    """Draw a line at a threshold."""
+    axes.axvline(
+        value, color=style.RED, linestyle="--", linewidth=1.2, label=f"threshold {value:g}"
     )
-    return plot
 
 
 def evidence(
@@ -256,14 +261,13 @@ def claimed(curve: Frame, *, precision: float = 0.98, confidence: float = 0.95) 
     axes = style.new_axes(
         plot.add_subplot(), title, x="threshold on similarity", y="share of right labels"
     )
-    # Leave out thresholds that keep nearly everything.
-    all_kept = pl.col("precision").is_not_null() & (
-        pl.col("segments") >= 0.99 * pl.col("segments").max()
-    )
-    axes.set_xlim(
-        max([first - 0.05 for first in curve.filter(all_kept)["threshold"].tail(1)], default=-1),
-        1.02,
-    )
+    first = _first_threshold(curve)
+    if first > -1:
+        axes.set_xlabel(
+            f"threshold on similarity, {first:g} to 1; lower ones keep at least 99 % of the "
+            "segments".replace("-", "−")
+        )
+    axes.set_xlim(first - 0.05 if first > -1 else -1, 1.02)
     x = known["threshold"]
     low = known["low"]
     high = known["high"]
@@ -315,6 +319,14 @@ def claimed(curve: Frame, *, precision: float = 0.98, confidence: float = 0.95) 
     return plot
 
 
+def _first_threshold(curve: pl.DataFrame) -> float:
+    """Return the highest threshold that keeps nearly everything, from which a plot begins."""
+    all_kept = curve.filter(pl.col("segments") >= 0.99 * pl.col("segments").max())
+    if curve["precision"].count():
+        all_kept = all_kept.drop_nulls("precision")
+    return max(all_kept["threshold"], default=-1.0)
+
+
 def _missing(curve: pl.DataFrame, *, precision: float, confidence: float) -> str:
     """Return what is missing if no threshold is proven; empty if one is."""
     if curve["proven"].any():
@@ -341,43 +353,90 @@ def _missing(curve: pl.DataFrame, *, precision: float, confidence: float) -> str
 def signals(source: Source, *, note: str = "") -> Plot:
     """Plot the distribution of each signal that `measure` has written, below a note.
 
-    The outermost bars hold long tails.
+    Signals of equal values are sentences above the plots. The outermost bars hold long tails.
     """
     segments = views.rows(source)
-    names = views.signals(segments)["signal"].to_list()
-    shown = []
-    note = note or ("" if names else "Nothing is measured yet: 'nbaudio measure W' does.")
-    plot, panels = _panels(len(names), 4, note)
-    for axes, name in zip(panels, names, strict=True):
-        column = segments.read(name)[name].cast(pl.Float64).fill_nan(None)
-        values = column.drop_nulls().to_numpy()
-        unknown = column.null_count()
-        missing = f", {unknown:,} without" if unknown else ""
-        is_logical = segments.schema[name] == pl.Boolean
-        bins = np.array([-0.5, 0.5, 1.5]) if is_logical else _bins_of_signal(values)
-        style.new_axes(axes, name, x=f"{len(values):,} segments{missing}")
-        style.draw_histogram(axes, [values.clip(bins[0], bins[-1])], bins=bins)
-        axes.xaxis.set_major_locator(MaxNLocator(4))
-        if is_logical:
-            axes.set_xticks([0, 1], ["no", "yes"])
-        middle = f"{values.mean():.1%} yes" if is_logical else f"median {np.median(values):.3g}"
-        shown.append(f"{name}: {middle}{missing}")
-    plot.alt_text = f"Histograms of signals. {'; '.join(shown)} {note}".strip()
+    columns = views.signals(segments)["signal"].to_list()
+    values = {column: _signal_values(segments, column) for column in columns}
+    sentences = {column: _signal_sentence(column, values[column]) for column in columns}
+    drawn = [column for column in columns if not sentences[column]]
+    note = note or ("" if columns else "Nothing is measured yet: 'nbaudio measure W' does.")
+    lines = [note] if note else []
+    if any(values[column].dtype != pl.Boolean for column in drawn):
+        lines.append("The outermost bars hold the lowest and the highest 0.5 % of the values.")
+    lines += [f"{sentence}." for sentence in sentences.values() if sentence]
+    plot, panels = _panels(len(drawn), 4, "\n".join(lines))
+    for axes, column in zip(panels, drawn, strict=True):
+        _draw_signal(axes, column, values[column])
+    in_words = [sentences[column] or _signal_summary(column, values[column]) for column in columns]
+    plot.alt_text = f"Histograms of signals. {'; '.join(in_words)} {note}".strip()
     return plot
+
+
+def _signal_values(segments: SegmentRows, column: str) -> pl.Series:
+    """Return a signal without NaN; yes and no stay logical."""
+    values = segments.read(column)[column]
+    return values if values.dtype == pl.Boolean else values.cast(pl.Float64).fill_nan(None)
+
+
+def _known(values: pl.Series) -> NDArray[np.float64]:
+    return values.cast(pl.Float64).drop_nulls().to_numpy()
+
+
+def _signal_sentence(column: str, values: pl.Series) -> str:
+    """Return a sentence about a signal of equal values; empty if it needs a histogram."""
+    words = signal_words(column)
+    known = _known(values)
+    if values.dtype == pl.Boolean and len(known):
+        yes = int(known.sum())
+        is_equal = yes in (0, len(known))
+        sentence = f"{'yes' if yes else 'no'} in {all_segments(len(known))}" if is_equal else ""
+    else:
+        sentence = equal_values_sentence(known, words.value_text)
+    missing = f", {values.null_count():,} without a value" if values.null_count() else ""
+    return sentence and f"{words.title}: {sentence}{missing}"
+
+
+def _signal_summary(column: str, values: pl.Series) -> str:
+    """Return the middle of a signal in words, and how many segments have none."""
+    known = _known(values)
+    is_logical = values.dtype == pl.Boolean
+    middle = f"{known.mean():.1%} yes" if is_logical else f"median {np.median(known):.3g}"
+    unknown = values.null_count()
+    return f"{column}: {middle}{f', {unknown:,} without' if unknown else ''}"
+
+
+def _draw_signal(axes: Axes, column: str, values: pl.Series) -> None:
+    """Draw the histogram of a signal, with its name, its unit and what has no value."""
+    words = signal_words(column)
+    label = f"{column} [{words.unit}]" if words.unit else column
+    if unknown := values.null_count():
+        label = f"{label}\n{unknown:,} without a value"
+    style.new_axes(axes, words.title, x=label, y="segments", title_size=_PANEL_TITLE)
+    axes.xaxis.label.set_fontsize(style.SMALL)
+    axes.yaxis.label.set_fontsize(style.SMALL)
+    axes.tick_params(labelsize=style.SMALL)
+    known = _known(values)
+    if values.dtype == pl.Boolean:
+        style.draw_histogram(axes, [known], bins=np.array([-0.5, 0.5, 1.5]))
+        axes.set_xticks([0, 1], ["no", "yes"])
+        return
+    style.draw_histogram(axes, [known], bins=_bins_of_signal(known), hold_tails=True)
+    axes.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
 
 
 def _bins_of_signal(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return edges of bins over the middle 99 % of the values."""
-    if not len(values):
-        return equal_width_edges(values, 30)
     low, high = np.quantile(values, (0.005, 0.995))
     return equal_width_edges(values.clip(low, high), 30)
 
 
-def _panels(number: int, across: int, note: str) -> tuple[Plot, list[Axes]]:
-    """Return a plot with a number of axes, `across` in a row, and a note above them."""
-    rows = max(1, -(-number // across))
-    plot = style.new_plot(0.6 + 2.1 * rows if number else 0.8)
+def _panels(number: int, most_across: int, note: str) -> tuple[Plot, list[Axes]]:
+    """Return a plot with a number of axes, in rows of at most `most_across`, below a note."""
+    across = min(most_across, max(2, number))
+    rows = -(-number // across)
+    lines = len(note.splitlines())
+    plot = style.new_plot(0.3 + 0.18 * lines + 2.2 * rows)
     if note:
         plot.suptitle(note, x=0.01, ha="left", fontsize=style.SMALL, parse_math=False)
     return plot, [plot.add_subplot(rows, across, place + 1) for place in range(number)]
@@ -541,7 +600,3 @@ def _split_styles(splits: Iterable[str]) -> dict[str, tuple[str, str]]:
     fixed = dict(zip(SPLITS, style.STYLES, strict=False))
     rest = cycle(style.STYLES[len(SPLITS) :])
     return {name: fixed.get(name) or next(rest) for name in splits}
-
-
-def _channels(number: int) -> str:
-    return {1: "mono", 2: "stereo"}.get(number, f"{number} channels")

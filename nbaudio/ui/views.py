@@ -3,7 +3,7 @@
 `duration_s` is for showing, never for computing.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,7 +112,8 @@ def recordings(workspace: str | Path | Workspace) -> pl.DataFrame:
 
     Returns:
         `recording_id`, `codec`, `sampling_rate` (Hz), `num_channels`, `duration_s` (null without
-        audio), `segments`, `transcribed_s` (sum of the segments), longest first.
+        audio), `segments`, `transcribed_s` (sum of the segments), `past_the_end` (segments that end
+        after the recording does, as where it is truncated), longest first.
 
     Examples:
         >>> import tempfile
@@ -120,18 +121,25 @@ def recordings(workspace: str | Path | Workspace) -> pl.DataFrame:
         >>> table = pl.DataFrame({"recording_id": ["r"]})
         >>> workspace.save(recordings=table, segments=pl.DataFrame({"segment_id": []}))
         >>> recordings(workspace).rows()
-        [('r', None, None, None, None, 0, 0.0)]
+        [('r', None, None, None, None, 0, 0.0, 0)]
     """
     workspace = Workspace.open(workspace)
     table = workspace.recordings
-    segments = workspace_rows(workspace).read("recording_id", "duration_s")
-    spoken = segments.group_by("recording_id").agg(
-        segments=pl.len(), transcribed_s=3600 * HOURS.sum()
+    lengths = table.select("recording_id", "num_samples")
+    segments = workspace_rows(workspace).read("recording_id", "duration_s", "end_sample")
+    spoken = (
+        segments.join(lengths, on="recording_id", how="left")
+        .group_by("recording_id")
+        .agg(
+            segments=pl.len(),
+            transcribed_s=3600 * HOURS.sum(),
+            past_the_end=(pl.col("end_sample") > pl.col("num_samples")).sum(),
+        )
     )
     duration = (pl.col("num_samples") / pl.col("sampling_rate")).alias("duration_s")
     facts = ("recording_id", "codec", "sampling_rate", "num_channels", duration)
     found = table.join(spoken, on="recording_id", how="left").select(
-        *facts, pl.col("segments", "transcribed_s").fill_null(0)
+        *facts, pl.col("segments", "transcribed_s", "past_the_end").fill_null(0)
     )
     return found.sort("duration_s", "recording_id", descending=[True, False], nulls_last=True)
 
@@ -397,7 +405,7 @@ def error_rates(
     shown = grouping.num_segments > _MANY_SEGMENTS
     with progress("error rates", grouping.num_segments, "segments", show=shown) as advance:
         compared = (
-            grouping.clustered(_normalized(part, (text, *columns.values()), steps))
+            grouping.clustered(_normalized(part, {text, *columns.values()}, steps))
             for part in (_advancing(parts, advance) if columns else ())
         )
         found = clustered_rates(compared, text, columns, confidence)
@@ -471,7 +479,7 @@ def _group_of(by: str | None) -> pl.Expr:
     return band.fill_null("not known")
 
 
-def _normalized(part: pl.DataFrame, texts: Sequence[str], steps: Sequence[str]) -> pl.DataFrame:
+def _normalized(part: pl.DataFrame, texts: Collection[str], steps: Sequence[str]) -> pl.DataFrame:
     """Return segments with the normal forms of columns; as they are without any step."""
     if not steps:
         return part

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from nbaudio.core import atomic, tables
@@ -51,8 +52,11 @@ def hash_texts(parts: Iterable[pl.DataFrame]) -> TextsHash:
     for part in parts:
         num_segments += len(part)
         for column in part:
-            hashed.update(column.str.len_bytes().to_numpy().tobytes())
-            hashed.update(column.str.join("").item().encode())
+            texts = column.to_arrow(compat_level=pl.CompatLevel.oldest())
+            _, bounds, data = texts.buffers()
+            stops = np.frombuffer(bounds, np.int64)[texts.offset :][: len(texts) + 1]
+            hashed.update(np.diff(stops).tobytes())
+            hashed.update(memoryview(data or b"")[stops[0] : stops[-1]])
     return TextsHash(hashed.hexdigest(), num_segments)
 
 

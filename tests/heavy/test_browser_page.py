@@ -26,7 +26,7 @@ SHOWN = (
 PLAYS = "since => Number(document.querySelector('.nba-review-panel').dataset.playing) > since"
 NOW = "performance.now()"
 ROWS = ".nba-row:visible"
-VERDICTS = ".nba-row [role=gridcell]:nth-child(2)"
+VERDICTS = ".nba-row [role=gridcell]:nth-child(3)"
 
 
 @contextmanager

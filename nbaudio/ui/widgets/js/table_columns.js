@@ -4,7 +4,7 @@
 const WIDTHS = { segment_id: [112, 0.3], text: [170, 3], facts: [86, 1], note: [90, 1] };
 const NUMBER_WIDTH = [52, 0];
 const TEXT_WIDTH = [100, 0.4];
-const TEXT_SHARE = 0.38; // least share of the width that default columns leave to the transcript
+const TEXT_SHARE = 0.46; // least share of the width that default columns leave to the transcript
 const BESIDE_PX = 1150; // from this width on, the hypothesis stands beside the transcript
 const CHARACTER_PX = 7.5;
 const CELL_PADDING_PX = 17; // with the line between cells
