@@ -46,13 +46,29 @@ def plain(text: str) -> list[str]:
     return text.lower().replace(".", "").split()
 
 
-def check_spans(text: str, *tables: pl.DataFrame) -> None:
-    """Check that characters of a document do not overlap and hold all its words."""
-    spans = sorted(
-        span for table in tables for span in table.select("document_start", "document_end").rows()
-    )
-    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
-    assert sum(len(text[start:end].split()) for start, end in spans) == len(text.split())
+def spans_of(table: pl.DataFrame) -> list[tuple[int, int]]:
+    """Characters of the document, in order."""
+    spans: list[tuple[int, int]] = table.select("document_start", "document_end").rows()
+    return sorted(spans)
+
+
+def check_spans(text: str, segments: pl.DataFrame, unmatched: pl.DataFrame) -> None:
+    """Check that each word of a document is in a label or unmatched.
+
+    Unmatched words may be within the characters of a segment, in whose text they are not.
+    """
+    labels, rest = spans_of(segments), spans_of(unmatched)
+    for spans in (labels, rest):
+        assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+    outside = [
+        (start, end)
+        for start, end in rest
+        if not any(first <= start and end <= last for first, last in labels)
+    ]
+    both = sorted(labels + outside)
+    assert all(end <= start for (_, end), (start, _) in pairwise(both))
+    said = segments["text"].str.split(" ").list.len().sum()
+    assert said + sum(len(text[start:end].split()) for start, end in rest) == len(text.split())
 
 
 def judge(sitting: Sitting, segments: pl.DataFrame) -> tuple[float, float]:

@@ -77,7 +77,16 @@ def check(
     for number, each in enumerate(documents):
         own = typed.filter(document=str(number)).sort("document_start")
         spans = own.select("document_start", "document_end").rows()
-        assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+        labels = own.filter(kind="segment").select("document_start", "document_end").rows()
+        unspoken = [
+            (start, end)
+            for start, end in own.filter(kind="text")
+            .select("document_start", "document_end")
+            .rows()
+            if any(first < start and end < last for first, last in labels)
+        ]
+        apart = [span for span in spans if span not in unspoken]
+        assert all(end <= start for (_, end), (start, _) in pairwise(apart))
         assert [each.text[start:end] for start, end in spans] == own.select(
             pl.coalesce("text_raw", "text")
         ).to_series().to_list()
@@ -87,8 +96,9 @@ def check(
             if re.search(r"[^\W_]", found[0])
         ]
         assert all(
-            sum(one <= start and end <= other for one, other in spans) == 1 for start, end in words
+            sum(one <= start and end <= other for one, other in apart) == 1 for start, end in words
         )
+        check_labels(each.text, own.filter(kind="segment"), unspoken)
     said = [*segments["asr_text"], *rows.filter(kind="audio")["text"]]
     assert sorted(re.findall(r"\w+", " ".join(said))) == sorted(
         re.findall(r"\w+", " ".join(heard.words))
@@ -103,6 +113,16 @@ def check(
         assert edges.min() >= -1e-5
         length = float(end) - float(start)
         assert edges.max() <= length + 1e-5 + 1e-6 * length  # word times are 32-bit floats
+
+
+def check_labels(text: str, segments: pl.DataFrame, unspoken: list[tuple[int, int]]) -> None:
+    """Check that labels have the words of their characters, without unspoken ones."""
+    for label, start, end in segments.select("text", "document_start", "document_end").rows():
+        spoken = text[start:end]
+        for first, last in sorted(unspoken, reverse=True):
+            if start < first and last < end:
+                spoken = spoken[: first - start] + spoken[last - start :]
+        assert re.findall(r"\w+", label) == re.findall(r"\w+", spoken)
 
 
 def odd_times(rng: np.random.Generator, kind: str, count: int) -> tuple[np.ndarray, np.ndarray]:

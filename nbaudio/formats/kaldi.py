@@ -193,7 +193,7 @@ def _files(out: Path, split: str | None) -> list[Path]:
     return [out / (split or "") / name for name in _WRITTEN]
 
 
-def _write(  # noqa: PLR0914, PLR0915
+def _write(  # noqa: PLR0914
     parts: Parts, recordings: pl.DataFrame, out: Path, split: str | None
 ) -> tuple[list[Path], list[str]]:
     files = _files(out, split)
@@ -274,8 +274,6 @@ def _write(  # noqa: PLR0914, PLR0915
     for empty in [file for file in (segments, text) if not file.stat().st_size]:
         empty.unlink()
         files.remove(empty)
-    remote = recordings.filter(pl.col("file").str.contains("://", literal=True))["file"]
-    others = recordings.filter(~pl.col("file").str.to_lowercase().str.ends_with(".wav"))["file"]
     notes = {
         (
             f"{count(mixed, 'segments', 'are')} on several of more channels, "
@@ -289,16 +287,24 @@ def _write(  # noqa: PLR0914, PLR0915
             "sorting by utterance does not sort by speaker, since some have no speaker; "
             "run utils/fix_data_dir.sh"
         ): is_unsorted,
-        (
-            f"Kaldi itself reads no URLs; {count(len(remote), 'recordings', 'are')} remote, "
-            f"such as {''.join(remote[:1])}"
-        ): len(remote),
-        (
-            f"Kaldi itself reads only WAV; {count(len(others), 'recordings', 'are')} not WAV, "
-            f"such as {''.join(others[:1])}"
-        ): len(others),
     }
-    return files, [note for note, holds in notes.items() if holds]
+    return files, [note for note, holds in notes.items() if holds] + _notes_on_files(recordings)
+
+
+def _notes_on_files(recordings: pl.DataFrame) -> list[str]:
+    """Return notes on files that Kaldi itself does not read."""
+    is_remote = pl.col("file").str.contains("://", literal=True)
+    is_wav = pl.col("file").str.to_lowercase().str.ends_with(".wav")
+    remote = recordings.filter(is_remote)["file"]
+    others = recordings.filter(~is_wav)["file"]
+    notes = []
+    if len(remote):
+        are_remote = count(len(remote), "recordings", "are")
+        notes.append(f"Kaldi itself reads no URLs; {are_remote} remote, such as {remote[0]}")
+    if len(others):
+        are_others = count(len(others), "recordings", "are")
+        notes.append(f"Kaldi itself reads only WAV; {are_others} not WAV, such as {others[0]}")
+    return notes
 
 
 def _sorted(lines: Iterator[bytes], folder: Path) -> Iterator[bytes]:

@@ -161,9 +161,7 @@ def import_(
     texts = correct_texts(state)
     found.problems.extend(texts.problems)
     if changed := texts.facts["corrected_now"]:
-        found.warnings.append(
-            f"{changed:,} of the texts changed: run select and materialize again"
-        )
+        found.warnings.append(f"{changed:,} of the texts changed: run select and materialize again")
     report = _report(state, returned.sheets, new, found, corrected=texts.facts["corrected_texts"])
     report.facts.update(words.facts())
     if returned.audio_files:
@@ -171,12 +169,10 @@ def import_(
     report.facts["risk"] = describe(refresh(state))
     state.workspace.save_report(_STEP, report.to_dict())
     rest = f"reports/{_STEP}.json"
-    return Report(
-        report.step,
-        report.facts,
-        first_lines(report.warnings, rest),
-        first_lines(report.problems, rest),
-        sentences=_sentences(report.facts),
+    return replace(
+        report,
+        warnings=first_lines(report.warnings, rest),
+        problems=first_lines(report.problems, rest),
     )
 
 
@@ -544,4 +540,4 @@ def _report(
             "segments have changed since they were exported: "
             "their verdicts apply to the earlier texts and times"
         )
-    return Report("review import", facts, warnings, found.problems)
+    return Report("review import", facts, warnings, found.problems, sentences=_sentences(facts))

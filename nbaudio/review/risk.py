@@ -42,7 +42,7 @@ _QUANTILES = np.concatenate([[0.0], _TAIL, np.linspace(0.1, 0.9, 33), 1 - _TAIL[
 _LEAST_RANK = 0.0005
 # The latter is how many verdicts the base rate counts for in the rate of a speaker.
 _SPEAKER, _SPEAKER_ROWS = "speaker_id", 10.0
-_ALIGNED = ("edge_confidence", "room_before_s", "room_after_s")
+_ALIGNED = ("edge_confidence", "inner_confidence", "room_before_s", "room_after_s")
 _DERIVED = ("duration_s", "characters_per_second")
 _OWN = (
     "segment_id",

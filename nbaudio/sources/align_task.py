@@ -1,41 +1,46 @@
 """Align the hypothesis of one recording with its transcripts; runs in a worker."""
 
-import re
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from nbaudio.core.errors import InputError
 from nbaudio.formats.base import TRANSCRIPTS
 from nbaudio.formats.documents import Document, read_documents
 from nbaudio.formats.timed_words import TimedWords, read_timed_words
-from nbaudio.text.normalization import normalize_column
-from nbaudio.text.segmentation import Heard, Segments, Typed, cut_segments
+from nbaudio.sources.transcript_words import (
+    Label,
+    TranscriptWords,
+    label,
+    leave_out_unspoken,
+    normalize_words,
+    split_documents,
+)
+from nbaudio.text.segmentation import Heard, Segments, cut_segments
+from nbaudio.text.unspoken import Spoken, find_unspoken
 from nbaudio.text.word_pairs import WordPairs, pair_words
 
-VERSION = 1  # of the method: stored results of another one are not used
+VERSION = 2  # of the method: stored results of another one are not used
 
 _FURTHER = ("kind", "reason", "utterance_id_start", "utterance_id_end", "document")
+_FIGURES = ("edge_confidence", "inner_confidence", "room_before_s", "room_after_s")
 #: Columns of what a recording gives: rows of the kinds ``segment``, ``text`` and ``audio`` (runs of
 #: words in no segment), and ``unmatched`` or ``unreadable`` (problems, whose `document` is the
 #: file); `words` has the numbers of words.
 ALIGNED = pl.Schema(
     {**TRANSCRIPTS, **dict.fromkeys(_FURTHER, pl.String())}
-    | dict.fromkeys(("edge_confidence", "room_before_s", "room_after_s"), pl.Float64())
+    | dict.fromkeys(_FIGURES, pl.Float64())
     | dict.fromkeys(("document_start", "document_end", "words"), pl.Int64())
 )
 
 # Of the words of the shorter side that match; less is what all speeches have in common.
 _LEAST_SHARE = 0.02
-_TOKEN = re.compile(r"\S+")
-_SENTENCE_END = re.compile(r"[.!?…:;。؟।)\]][\"'”’»«)\]]*$")  # or that of a remark
-# Marks that belong to the word before them, after a blank as well.
-_MARKS = re.compile(r"[.!?…:;。؟।,،%\"'”’»)\]]+")
 
 
 class Item(NamedTuple):
@@ -60,12 +65,25 @@ class Task(NamedTuple):
     longest: float
 
 
-class _Words(NamedTuple):
-    """The words of documents, one after the other."""
+@dataclass(frozen=True)
+class _Alignment:
+    """A hypothesis that was aligned with transcripts.
 
-    typed: Typed
-    # Of each word with its marks: document, utterance, start and end in characters.
-    spans: list[tuple[int, int, int, int]]
+    Attributes:
+        documents: the transcripts, with their files.
+        words: of the transcripts.
+        heard: the words of the hypothesis.
+        spoken: what is known of the words of the transcripts.
+        numbers: the numbers of the words that were spoken, which `segments` count.
+        segments: cut from them.
+    """
+
+    documents: Sequence[tuple[str, Document]]
+    words: TranscriptWords
+    heard: TimedWords
+    spoken: Spoken
+    numbers: npt.NDArray[np.int64]
+    segments: Segments
 
 
 def align_recording(task: Task) -> tuple[int, pl.DataFrame]:
@@ -99,26 +117,29 @@ def align_recording(task: Task) -> tuple[int, pl.DataFrame]:
 def _align(
     task: Task, heard: TimedWords, documents: Sequence[tuple[str, Document]]
 ) -> list[dict[str, Any]]:
-    words = _split([document for _, document in documents])
-    heard, spoken = _spoken(heard)
-    pairs = pair_words(words.typed.words, spoken.words)
-    typed = len(words.spans)
-    said = len(heard.words)
-    if len(pairs.left) < _LEAST_SHARE * min(typed, said):
+    words = split_documents([document for _, document in documents])
+    heard, heard_words = _heard_words(heard)
+    pairs = pair_words(words.words, heard_words.words)
+    typed = len(words.words)
+    if len(pairs.left) < _LEAST_SHARE * min(typed, len(heard.words)):
         pairs = WordPairs(pairs.left[:0], pairs.right[:0], pairs.probability[:0])
+    spoken = find_unspoken(pairs, words.words, words.asides, heard_words)
+    spoken_words = leave_out_unspoken(words, spoken)
     segments = cut_segments(
-        pairs, words.typed, spoken, shortest=task.shortest, longest=task.longest
+        spoken_words.pairs,
+        spoken_words.typed,
+        heard_words,
+        shortest=task.shortest,
+        longest=task.longest,
     )
-    rows = sorted(
-        _segments(segments, pairs, words, heard, documents),
-        key=lambda row: float(row["source_start"]),
-    )
-    rows += [*_typed_only(segments, pairs, words, documents), *_heard_only(segments, pairs, heard)]
+    aligned = _Alignment(documents, words, heard, spoken, spoken_words.numbers, segments)
+    rows = sorted(_segments(aligned), key=lambda row: float(row["source_start"]))
+    rows += [*_typed_only(aligned), *_heard_only(aligned)]
     if not len(segments.typed):
         names = ", ".join(dict.fromkeys(file for file, _ in documents))
         reason = (
-            f"no segment: {len(pairs.left):,} of its {said:,} words are in {names} ({typed:,} "
-            "words)"
+            f"no segment: {len(pairs.left):,} of its {len(heard.words):,} words are in {names} "
+            f"({typed:,} words)"
         )
         question = "" if len(pairs.left) else "; is this the transcript of this recording?"
         rows.append(
@@ -127,44 +148,12 @@ def _align(
     return rows
 
 
-def _split(documents: Sequence[Document]) -> _Words:
-    """Split documents into words; a segment does not leave the turn of its speaker."""
-    words: list[str] = []
-    spans: list[tuple[int, int, int, int]] = []
-    for number, document in enumerate(documents):
-        starts = [utterance.start for utterance in document.utterances]
-        tokens = _TOKEN.findall(document.text)
-        for token, word, text in zip(
-            _TOKEN.finditer(document.text), _normalized(tokens), tokens, strict=True
-        ):
-            utterance = max(0, bisect_right(starts, token.start()) - 1)
-            if word:
-                words.append(word)
-                spans.append((number, utterance, *token.span()))
-            elif spans and spans[-1][:2] == (number, utterance) and _MARKS.fullmatch(text):
-                spans[-1] = (*spans[-1][:3], token.end())
-    texts = [documents[number].text[start:end] for number, _, start, end in spans]
-    speakers = [
-        (number, documents[number].utterances[each].speaker_id) for number, each, *_ in spans
-    ]
-    # Where the next word is in lower case, as after "str. 5", a full stop ends no sentence.
-    ends = [
-        one[:2] != other[:2]
-        or (bool(_SENTENCE_END.search(text[-9:])) and not following[:1].islower())
-        for (one, other), (text, following) in zip(
-            pairwise([*spans, (-1, -1)]), pairwise([*texts, ""]), strict=True
-        )
-    ]
-    turns = np.cumsum([one != other for one, other in pairwise([None, *speakers])])
-    return _Words(Typed(words, np.array(ends, np.bool_), turns.astype(np.int64)), spans)
-
-
-def _spoken(heard: TimedWords) -> tuple[TimedWords, Heard]:
+def _heard_words(heard: TimedWords) -> tuple[TimedWords, Heard]:
     """Return the words of a hypothesis, as it has them and normalized.
 
     What is no word is part of the word before it.
     """
-    normal = _normalized(heard.words)
+    normal = normalize_words(heard.words)
     first = np.flatnonzero([bool(word) for word in normal])
     first[:1] = 0  # with what precedes the first word
     words = [" ".join(heard.words[start:stop]) for start, stop in pairwise([*first, len(normal)])]
@@ -173,29 +162,10 @@ def _spoken(heard: TimedWords) -> tuple[TimedWords, Heard]:
     return found, Heard([word for word in normal if word], found.starts, ends)
 
 
-def _normalized(words: Sequence[str]) -> list[str]:
-    """Normalize words, also their ligatures.
-
-    Soft hyphens, zero-width characters and blanks in place of punctuation are removed.
-    """
-    different = [*dict.fromkeys(words)]
-    visible = (
-        pl.Series(different, dtype=pl.String).str.normalize("NFKC").str.replace_all(r"\p{Cf}", "")
-    )
-    normal = normalize_column(visible).str.replace_all(" ", "", literal=True)
-    lexicon = dict(zip(different, normal, strict=True))
-    return [lexicon[word] for word in words]
-
-
-def _segments(
-    segments: Segments,
-    pairs: WordPairs,
-    words: _Words,
-    heard: TimedWords,
-    documents: Sequence[tuple[str, Document]],
-) -> Iterator[dict[str, Any]]:
-    times = np.full((len(words.spans), 2), np.nan)
-    times[pairs.left] = np.stack((heard.starts[pairs.right], heard.ends[pairs.right]), axis=1)
+def _segments(aligned: _Alignment) -> Iterator[dict[str, Any]]:
+    words = aligned.words
+    times = _times_of_words(aligned)
+    segments = aligned.segments
     facts = (
         segments.typed,
         segments.heard,
@@ -203,51 +173,58 @@ def _segments(
         segments.room.round(6),
         segments.confidence.round(6),
     )
-    for (first, last), (begin, end), (start, stop), room, confidence in zip(
+    for typed, (begin, end), (start, stop), room, confidence in zip(
         *(fact.tolist() for fact in facts), strict=True
     ):
-        (number, one, from_, _) = words.spans[first]
-        (_, other, _, to) = words.spans[last - 1]
-        file, document = documents[number]
-        typed = document.text[from_:to]
-        tokens = [from_ + token.start() for token in _TOKEN.finditer(typed)]
-        token_times = np.full((len(tokens), 2), np.nan)
-        token_times[np.searchsorted(tokens, [span[2] for span in words.spans[first:last]])] = (
-            times[first:last] - start
-        )
-        text = " ".join(typed.split())
+        numbers = aligned.numbers[slice(*typed)]
+        (first, last) = (words.spans[numbers[0]], words.spans[numbers[-1]])
+        (file, document) = aligned.documents[first.document]
+        segment_label = label(document.text, words, numbers.tolist())
+        inner = aligned.spoken.confidence[numbers[0] : numbers[-1] + 1].min()
         yield {
             "kind": "segment",
             "source_start": _decimal(start),
             "source_end": _decimal(stop),
-            "text": text,
-            "text_raw": typed if typed != text else None,
-            "asr_text": " ".join(heard.words[begin:end]),
-            "speaker_id": document.utterances[one].speaker_id,
-            "word_times": _word_times(token_times),
-            "utterance_id_start": document.utterances[one].utterance_id,
-            "utterance_id_end": document.utterances[other].utterance_id,
+            "text": segment_label.text,
+            "text_raw": segment_label.typed if segment_label.typed != segment_label.text else None,
+            "asr_text": " ".join(aligned.heard.words[begin:end]),
+            "speaker_id": words.speakers[numbers[0]],
+            "word_times": _word_times(segment_label, times[numbers] - start),
+            "utterance_id_start": document.utterances[first.utterance].utterance_id,
+            "utterance_id_end": document.utterances[last.utterance].utterance_id,
             "edge_confidence": confidence,
+            "inner_confidence": round(float(inner), 6),
             "room_before_s": room[0],
             "room_after_s": room[1],
-            **{
-                "document": file,
-                "document_start": from_,
-                "document_end": to,
-                "words": last - first,
-            },
+            "document": file,
+            "document_start": first.start,
+            "document_end": last.end,
+            "words": len(numbers),
         }
+
+
+def _times_of_words(aligned: _Alignment) -> npt.NDArray[np.float64]:
+    """Return start and end in seconds of each word of the transcripts (n x 2), NaN without pair."""
+    pairs = aligned.spoken.pairs
+    times = np.full((len(aligned.words.words), 2), np.nan)
+    times[pairs.left, 0] = aligned.heard.starts[pairs.right]
+    times[pairs.left, 1] = aligned.heard.ends[pairs.right]
+    return times
 
 
 def _decimal(seconds: float) -> str:
     return f"{seconds:.6f}".rstrip("0").rstrip(".")
 
 
-def _word_times(times: np.ndarray) -> list[dict[str, float]]:
-    """Return starts and ends of words and marks.
+def _word_times(segment_label: Label, times: npt.NDArray[np.float64]) -> list[dict[str, float]]:
+    """Return starts and ends of the tokens of a label, from the times of its words (n x 2).
 
-    Those without a pair share the time between their neighbors.
+    Tokens without a pair share the time between their neighbors.
     """
+    token_times = np.full((segment_label.text.count(" ") + 1, 2), np.nan)
+    np.fmin.at(token_times[:, 0], segment_label.tokens, times[:, 0])
+    np.fmax.at(token_times[:, 1], segment_label.tokens, times[:, 1])
+    times = token_times
     edges = times.ravel()
     places = (np.arange(len(times))[:, None] + (0, 1)).ravel()
     known = ~np.isnan(edges)
@@ -261,29 +238,34 @@ def _word_times(times: np.ndarray) -> list[dict[str, float]]:
     ]
 
 
-def _typed_only(
-    segments: Segments, pairs: WordPairs, words: _Words, documents: Sequence[tuple[str, Document]]
-) -> Iterator[dict[str, Any]]:
-    for run, is_paired in _runs([span[0] for span in words.spans], segments.typed, pairs.left):
-        (number, _, start, _) = words.spans[run[0]]
-        (*_, end) = words.spans[run[-1]]
+def _typed_only(aligned: _Alignment) -> Iterator[dict[str, Any]]:
+    words = aligned.words
+    covered = np.zeros(len(words.words), np.bool_)
+    for start, end in aligned.segments.typed:
+        covered[aligned.numbers[start:end]] = True
+    documents = [span.document for span in words.spans]
+    for run, is_paired in _runs(documents, covered, aligned.spoken.pairs.left):
+        first = words.spans[run[0]]
+        (file, document) = aligned.documents[first.document]
+        end = words.spans[run[-1]].end
         yield {
             "kind": "text",
             "reason": "in no segment" if is_paired else "not heard",
-            "text": documents[number][1].text[start:end],
-            **{
-                "document": documents[number][0],
-                "document_start": start,
-                "document_end": end,
-                "words": len(run),
-            },
+            "text": document.text[first.start : end],
+            "document": file,
+            "document_start": first.start,
+            "document_end": end,
+            "words": len(run),
         }
 
 
-def _heard_only(
-    segments: Segments, pairs: WordPairs, heard: TimedWords
-) -> Iterator[dict[str, Any]]:
-    for run, is_paired in _runs([0] * len(heard.words), segments.heard, pairs.right):
+def _heard_only(aligned: _Alignment) -> Iterator[dict[str, Any]]:
+    heard = aligned.heard
+    covered = np.zeros(len(heard.words), np.bool_)
+    for start, end in aligned.segments.heard:
+        covered[start:end] = True
+    recording = [0] * len(heard.words)
+    for run, is_paired in _runs(recording, covered, aligned.spoken.pairs.right):
         yield {
             "kind": "audio",
             "reason": "in no segment" if is_paired else "not typed",
@@ -295,16 +277,13 @@ def _heard_only(
 
 
 def _runs(
-    groups: Sequence[int], ranges: np.ndarray, paired: np.ndarray
+    groups: Sequence[int], covered: npt.NDArray[np.bool_], paired: npt.NDArray[np.int64]
 ) -> Iterator[tuple[list[int], bool]]:
-    """Yield runs of words of one group outside of `ranges` (n x 2).
+    """Yield runs of words of one group that are not `covered`.
 
     Each comes with whether most of its words are `paired`.
     """
-    covered = np.zeros(len(groups), np.bool_)
     is_paired = np.zeros(len(groups), np.bool_)
-    for start, end in ranges:
-        covered[start:end] = True
     is_paired[paired] = True
     for (is_covered, _), run in groupby(
         range(len(groups)), lambda word: (covered[word], groups[word])

@@ -46,11 +46,13 @@ class Typed(NamedTuple):
     """The words of a transcript, normalized.
 
     It also has whether each ends a sentence, and the turn of each, which segments do not leave.
+    Words that nobody spoke are not among them; `left_out` has the letters of those before each.
     """
 
     words: Sequence[str]
     ends_sentence: Flags
     turn: Ints
+    left_out: Ints | None = None
 
 
 class Heard(NamedTuple):
@@ -120,11 +122,7 @@ def cut_segments(  # noqa: PLR0914
     )
     skipped = np.diff(one) != 1
     tidy = ~skipped & (np.diff(other) == 1)
-    letters = np.array([0, *map(len, typed.words), 0])
-    missing = (
-        letters[one] * np.concatenate(([True], skipped)),
-        letters[one + 2] * np.append(skipped, True),
-    )
+    missing = _missing_letters(one, skipped, typed)
     breaks = np.concatenate(([True], typed.ends_sentence))
     first_edges = _edges(
         silences[0], missing[0], tidy=np.concatenate(([True], tidy)), sentence=breaks[one]
@@ -148,6 +146,21 @@ def cut_segments(  # noqa: PLR0914
         np.stack((begin[first], end[last]), axis=1),
         np.minimum(sure[first], sure[last]),
         np.stack((first_edges.outside[first], last_edges.outside[last]), axis=1),
+    )
+
+
+def _missing_letters(one: Ints, skipped: Flags, typed: Typed) -> tuple[Ints, Ints]:
+    """Return the letters of the words without a pair before and after each pair.
+
+    They are those of the word next to it, and of words that nobody spoke.
+    """
+    letters = np.array([0, *map(len, typed.words), 0])
+    left_out = np.zeros(len(typed.words) + 1, np.int64)
+    if typed.left_out is not None:
+        left_out[:-1] = typed.left_out
+    return (
+        letters[one] * np.concatenate(([True], skipped)) + left_out[one],
+        letters[one + 2] * np.append(skipped, True) + left_out[one + 1],
     )
 
 

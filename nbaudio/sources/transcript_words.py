@@ -1,0 +1,254 @@
+"""The words of transcripts that are not cut: as typed, normalized, and those that were spoken."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from nbaudio.formats.documents import Document
+from nbaudio.text.asides import Asides, find_asides, join_asides, split_footnotes
+from nbaudio.text.normalization import normalize_column
+from nbaudio.text.segmentation import Typed
+from nbaudio.text.unspoken import Spoken, spoken_letters
+from nbaudio.text.word_pairs import WordPairs
+
+Ints = npt.NDArray[np.int64]
+
+_TOKEN = re.compile(r"\S+")
+_SENTENCE_END = re.compile(r"[.!?…:;。؟।)\]][\"'”’»«)\]]*$")  # or that of a remark
+# Marks that belong to the word before them, after a blank as well.
+_MARKS = re.compile(r"[.!?…:;。؟।,،%\"'”’»)\]]+")
+# Marks behind a bracket or the number of a footnote, which end what is before the bracket.
+_MARKS_BEHIND = re.compile(r"[)\]}⁰¹²³⁴-⁹]([.!?…:;,。؟।،]+[\"'”’»]*)$")
+_HAS_MARK = re.compile(r"[.!?…:;,。؟।،]$")
+_ENDING = 9  # characters of a word in which the end of a sentence is looked for
+
+
+@dataclass(frozen=True)
+class Span:
+    """A word with its marks: its document, its utterance, and its characters (half open)."""
+
+    document: int
+    utterance: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class TranscriptWords:
+    """The words of documents, one after the other.
+
+    Attributes:
+        words: normalized, none empty.
+        spans: where each is.
+        texts: as typed, with marks.
+        speakers: the speaker of each, or None.
+        asides: which of them may not have been spoken.
+    """
+
+    words: list[str]
+    spans: list[Span]
+    texts: list[str]
+    speakers: list[str | None]
+    asides: Asides
+
+
+@dataclass(frozen=True)
+class SpokenWords:
+    """The words of transcripts without those that nobody spoke.
+
+    Attributes:
+        typed: the words, with sentences and turns.
+        numbers: the number of each word among all.
+        pairs: pairs of these words.
+    """
+
+    typed: Typed
+    numbers: Ints
+    pairs: WordPairs
+
+
+@dataclass(frozen=True)
+class Label:
+    """The text of a segment.
+
+    Attributes:
+        text: as typed, without words that nobody spoke, with single blanks.
+        typed: all that is typed there.
+        tokens: for each spoken word of the segment, the number of its token of `text`.
+    """
+
+    text: str
+    typed: str
+    tokens: list[int]
+
+
+def split_documents(documents: Sequence[Document]) -> TranscriptWords:
+    """Split documents into words."""
+    words: list[str] = []
+    spans: list[Span] = []
+    asides: list[Asides] = []
+    for number, document in enumerate(documents):
+        document_words, document_spans = _split(number, document)
+        typed = [document.text[span.start : span.end] for span in document_spans]
+        starts = [span.start for span in document_spans]
+        asides.append(find_asides(document.text, starts, typed))
+        words += document_words
+        spans += document_spans
+    texts = [documents[span.document].text[span.start : span.end] for span in spans]
+    speakers = [documents[span.document].utterances[span.utterance].speaker_id for span in spans]
+    return TranscriptWords(words, spans, texts, speakers, join_asides(asides))
+
+
+def _split(number: int, document: Document) -> tuple[list[str], list[Span]]:
+    """Return the normalized words of a document, and where they are."""
+    starts = [utterance.start for utterance in document.utterances]
+    tokens = list(_tokens(document.text))
+    texts = [document.text[start:end] for start, end in tokens]
+    words: list[str] = []
+    spans: list[Span] = []
+    for (start, end), text, word in zip(tokens, texts, normalize_words(texts), strict=True):
+        utterance = max(0, bisect_right(starts, start) - 1)
+        if word:
+            words.append(word)
+            spans.append(Span(number, utterance, start, end))
+        elif spans and spans[-1].utterance == utterance and _MARKS.fullmatch(text):
+            spans[-1] = Span(number, utterance, spans[-1].start, end)
+    return words, spans
+
+
+def _tokens(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the characters of tokens, which blanks separate, and of numbers of footnotes."""
+    for token in _TOKEN.finditer(text):
+        start = token.start()
+        for part in split_footnotes(token[0]):
+            yield start, start + len(part)
+            start += len(part)
+
+
+def normalize_words(words: Sequence[str]) -> list[str]:
+    """Normalize words, also their ligatures.
+
+    Soft hyphens, zero-width characters and blanks in place of punctuation are removed.
+    """
+    different = [*dict.fromkeys(words)]
+    visible = (
+        pl.Series(different, dtype=pl.String).str.normalize("NFKC").str.replace_all(r"\p{Cf}", "")
+    )
+    normal = normalize_column(visible).str.replace_all(" ", "", literal=True)
+    lexicon = dict(zip(different, normal, strict=True))
+    return [lexicon[word] for word in words]
+
+
+def leave_out_unspoken(words: TranscriptWords, spoken: Spoken) -> SpokenWords:
+    """Return the words that were spoken.
+
+    A segment leaves neither the turn of its speaker nor a part of the transcript between two names
+    of speakers, or between two remarks or headings that are sentences of their own.
+    """
+    numbers = np.flatnonzero(~spoken.is_unspoken)
+    letters = np.array([spoken_letters(word) for word in words.words], np.int64)
+    unspoken_letters = np.concatenate(([0], np.cumsum(letters * spoken.is_unspoken)))
+    left_out = np.diff(unspoken_letters[numbers], prepend=0)
+    kept = numbers.tolist()
+    ends = [_ends_sentence(words, one, other) for one, other in pairwise(kept)]
+    is_turn = [
+        bool(spoken.is_break[other]) or _is_turn(words, one, other) for one, other in pairwise(kept)
+    ]
+    place = np.cumsum(~spoken.is_unspoken) - 1
+    pairs = spoken.pairs
+    return SpokenWords(
+        Typed(
+            [words.words[number] for number in kept],
+            np.array([*ends, True][: len(kept)], np.bool_),
+            np.cumsum([True, *is_turn][: len(kept)], dtype=np.int64),
+            left_out,
+        ),
+        numbers,
+        WordPairs(place[pairs.left], pairs.right, pairs.probability),
+    )
+
+
+def _ends_sentence(words: TranscriptWords, number: int, following: int) -> bool:
+    """Return whether a word ends a sentence; words up to the following one are left out.
+
+    Where the next word is in lower case, as after "str. 5", a full stop ends no sentence.
+    """
+    is_lower = words.texts[following][:1].islower()
+    is_left_out = following > number + 1
+    if _place(words, number) != _place(words, following) and not (is_left_out and is_lower):
+        return True
+    last = _ends_with_mark(words.texts[following - 1])
+    return (_ends_with_mark(words.texts[number]) or last) and not is_lower
+
+
+def _place(words: TranscriptWords, number: int) -> tuple[int, int]:
+    span = words.spans[number]
+    return span.document, span.utterance
+
+
+def _ends_with_mark(text: str) -> bool:
+    return bool(_SENTENCE_END.search(text[-_ENDING:]))
+
+
+def _is_turn(words: TranscriptWords, number: int, following: int) -> bool:
+    """Return whether no segment may span two words, between which others are left out."""
+    if words.speakers[number] != words.speakers[following]:
+        return True
+    if words.spans[number].document != words.spans[following].document:
+        return True
+    left_out = range(number + 1, following)
+    if any(int(words.asides.group[each]) in words.asides.labels for each in left_out):
+        return True
+    has_letters = any(any(map(str.isalpha, words.words[each])) for each in left_out)
+    is_sentence = has_letters and _ends_with_mark(words.texts[following - 1])
+    return is_sentence and _ends_with_mark(words.texts[number])
+
+
+def label(text: str, words: TranscriptWords, numbers: Sequence[int]) -> Label:
+    """Return the label of a segment.
+
+    Args:
+        text: of the document.
+        words: of all documents.
+        numbers: the words of the segment that were spoken, at least one.
+    """
+    tokens: list[str] = []
+    places: list[int] = []
+    for piece in _pieces(numbers):
+        first = words.spans[piece[0]].start
+        last = words.spans[piece[-1]].end
+        found = list(_TOKEN.finditer(text, first, last))
+        starts = [token.start() for token in found]
+        places += [
+            len(tokens) + bisect_right(starts, words.spans[number].start) - 1 for number in piece
+        ]
+        tokens += [token[0] for token in found]
+        if piece[-1] != numbers[-1]:
+            tokens[-1] += _marks_behind(text, words, piece[-1], numbers)
+    typed = text[words.spans[numbers[0]].start : words.spans[numbers[-1]].end]
+    return Label(" ".join(tokens), typed, places)
+
+
+def _pieces(numbers: Sequence[int]) -> Iterator[list[int]]:
+    """Yield runs of numbers that follow each other."""
+    piece: list[int] = []
+    for number in numbers:
+        if piece and number != piece[-1] + 1:
+            yield piece
+            piece = []
+        piece.append(number)
+    yield piece
+
+
+def _marks_behind(text: str, words: TranscriptWords, number: int, numbers: Sequence[int]) -> str:
+    """Return the marks behind a remark that is left out after a word, if the word has none."""
+    following = numbers[bisect_right(numbers, number)]
+    remark = text[words.spans[number].end : words.spans[following - 1].end]
+    marks = _MARKS_BEHIND.search(remark)
+    return marks[1] if marks and not _HAS_MARK.search(words.texts[number]) else ""

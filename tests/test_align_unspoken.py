@@ -1,0 +1,229 @@
+"""Labels of align have no words that nobody spoke: citations, numbers, heads, names, remarks."""
+
+import json
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+from sittings import make_sitting
+
+from nbaudio.sources.align import align
+from nbaudio.storage.workspace import Workspace
+
+SPOKEN = (
+    "Good morning everybody and welcome to this session of the committee on budgets. Today we will "
+    "hear the report of the minister about the accounts of last year. After that there are "
+    "questions from the members of the opposition and of the majority. Please keep your speeches "
+    "short because the room is needed at noon. The first speaker on my list is the minister who "
+    "has ten minutes for his introduction. Thank you very much chairman for the invitation to this "
+    "important meeting."
+)
+
+
+def timed(text: str, pauses: dict[str, float] | None = None) -> list[dict[str, object]]:
+    """Words of 0.08 s a letter, 0.05 s apart, 0.6 s after sentences, and pauses after words."""
+    words = []
+    now = 0.5
+    for word in text.split():
+        end = now + 0.08 * len(word)
+        words.append({"word": f" {word}", "start": round(now, 3), "end": round(end, 3)})
+        now = end + 0.05 + 0.6 * word.endswith(".") + (pauses or {}).get(word, 0)
+    return words
+
+
+def run(
+    folder: Path, typed: str, heard: list[dict[str, object]], name: str = "a.txt"
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Align a transcript with words; return segments and what is unmatched."""
+    (folder / "h").mkdir()
+    (folder / "t").mkdir()
+    (folder / "h/a.json").write_text(json.dumps({"segments": [{"words": heard}]}), "utf8")
+    (folder / "t" / name).write_text(typed, "utf8")
+    align(
+        folder / "h",
+        folder / "t",
+        out=folder / "W",
+        engine="threading",
+        jobs=1,
+        show_progress=False,
+    )
+    workspace = Workspace.open(folder / "W")
+    return workspace.segments, workspace.table("unmatched").filter(kind="text")
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
+
+
+def test_what_is_spoken_is_in_labels(tmp_path):
+    segments, unmatched = run(tmp_path, SPOKEN, timed(SPOKEN))
+    assert words(" ".join(segments["text"])) == words(SPOKEN)
+    assert not len(unmatched)
+    assert segments["inner_confidence"].min() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("before", "unspoken"),
+    [
+        ("of last", "(Official Gazette, numbers 12/2008 and 69/2017, as amended by COM(2019) 354)"),
+        ("of last", "(ibid.)"),
+        ("of last", "[Gazette 12]"),
+        ("members", "008 033"),
+        ("members", "17"),
+        ("members", "XIV"),
+        ("members", "00:01:12"),
+        ("members", "7 00:00:25,700 --> 00:00:27,000"),
+        ("members", "\n\n114\n\n"),
+        ("After", "(Applause.)"),
+        ("After", "[laughter]"),
+        ("After", "12."),
+        ("After", "\nMr SMITH (Labour):"),
+        ("After", "\n\nThe President, Mr. Smith:\n"),
+        ("questions", "Minutes of the sitting of the committee of Tuesday"),
+        ("questions", "\nMinutes of the sitting 114\n"),
+    ],
+)
+def test_what_nobody_speaks_is_in_no_label(tmp_path, before, unspoken):
+    assert f" {before} " in SPOKEN
+    typed = SPOKEN.replace(f" {before} ", f" {unspoken} {before} ", 1)
+    segments, unmatched = run(tmp_path, typed, timed(SPOKEN))
+    assert words(" ".join(segments["text"])) == words(SPOKEN)
+    assert words(" ".join(unmatched["text"])) == words(unspoken)
+    assert unmatched["reason"].to_list() == ["not heard"]
+    assert segments["word_times"].list.len().to_list() == [
+        len(text.split()) for text in segments["text"]
+    ]
+
+
+def test_the_times_of_words_around_what_is_left_out(tmp_path):
+    heard = timed(SPOKEN)
+    segments, _ = run(tmp_path, SPOKEN.replace("hear the", "hear (page 12 of 13) the"), heard)
+    row = segments.filter(pl.col("text").str.contains("hear the report")).row(0, named=True)
+    place = row["text"].split().index("hear")
+    start = float(row["source_start"])
+    first = next(number for number, word in enumerate(heard) if word["word"] == " hear")
+    for shift in (0, 1, 2):
+        time = row["word_times"][place + shift]
+        assert time["start"] + start == pytest.approx(heard[first + shift]["start"], abs=1e-4)
+        assert time["end"] + start == pytest.approx(heard[first + shift]["end"], abs=1e-4)
+    assert row["text_raw"] == row["text"].replace("hear the", "hear (page 12 of 13) the")
+
+
+@pytest.mark.parametrize(
+    ("typed", "label"),
+    [
+        ("of last year (see annex 3).", "of last year."),
+        ("of last year[12].", "of last year."),
+        ("of last year¹².", "of last year."),
+        ("of last[3] year.", "of last year."),
+    ],
+)
+def test_marks_behind_what_is_left_out_stay(tmp_path, typed, label):
+    segments, _ = run(tmp_path, SPOKEN.replace("of last year.", typed), timed(SPOKEN))
+    text = " ".join(segments["text"])
+    assert f"{label} After" in text
+    assert words(text) == words(SPOKEN)
+
+
+def test_marks_of_numbers_and_heads_in_every_sentence(tmp_path):
+    parts = SPOKEN.split()
+    typed = " ".join(
+        f"{'The Committee on Budgets, page ' if n % 2 else ''}{n} {word}" if n % 8 == 5 else word
+        for n, word in enumerate(parts)
+    )
+    segments, _ = run(tmp_path, typed, timed(SPOKEN))
+    assert words(" ".join(segments["text"])) == words(SPOKEN)
+
+
+def test_a_running_head_in_pauses(tmp_path):
+    heard = timed(SPOKEN, {"the": 1.5})
+    typed = SPOKEN.replace(" the ", " the Budget committee 114 ")
+    segments, unmatched = run(tmp_path, typed, heard)
+    assert "committee 114" not in " ".join(segments["text"])
+    assert words(" ".join(segments["text"])).count("budget") == 0
+    assert len(unmatched) > 3
+
+
+def test_a_word_that_was_missed_stays_where_there_is_time(tmp_path):
+    heard = [word for word in timed(SPOKEN) if word["word"] not in (" questions", " minister")]
+    segments, unmatched = run(tmp_path, SPOKEN, heard)
+    assert words(" ".join(segments["text"])) == words(SPOKEN)
+    assert not len(unmatched)
+    assert segments["inner_confidence"].min() > 0.9
+
+
+def test_a_word_that_was_missed_is_left_out_where_there_is_none(tmp_path):
+    heard = timed(SPOKEN.replace("questions ", ""))
+    segments, unmatched = run(tmp_path, SPOKEN, heard)
+    assert words(" ".join(segments["text"])) == words(SPOKEN.replace("questions ", ""))
+    assert unmatched["text"].to_list() == ["questions"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "heard"),
+    [
+        ("20 000 members", "20000 members"),
+        ("5 kg members", "5kg members"),
+        ("12/2008 members", "twelve from two thousand eight members"),
+        ("the (honourable and learned) members", "the honourable and learned members"),
+        ("119 members", "119 members"),
+        ("members 12 %", "members twelve percent"),
+    ],
+)
+def test_numbers_and_remarks_that_are_spoken_stay(tmp_path, typed, heard):
+    segments, unmatched = run(
+        tmp_path,
+        SPOKEN.replace("the members", typed),
+        timed(SPOKEN.replace("the members", heard)),
+    )
+    assert typed in " ".join(segments["text"])
+    assert not len(unmatched)
+
+
+def test_no_segment_spans_speakers_whose_names_are_left_out(tmp_path):
+    typed = SPOKEN.replace("After that", "ANA: After that").replace("Please", "IVO: Please")
+    segments, _ = run(tmp_path, typed, timed(SPOKEN))
+    assert words(" ".join(segments["text"])) == words(SPOKEN)
+    starts = [text.split()[0] for text in segments["text"]]
+    assert {"After", "Please"} <= set(starts)
+
+
+def test_less_silence_makes_what_is_left_out_surer(tmp_path):
+    confidence = []
+    for number, pause in enumerate((0.0, 0.3, 0.9)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        typed = SPOKEN.replace("questions from", "questions 17 from")
+        segments, _ = run(folder, typed, timed(SPOKEN, {"questions": pause}))
+        row = segments.filter(pl.col("text").str.contains("questions from"))
+        confidence += row["inner_confidence"].to_list()
+    assert len(confidence) == 3
+    assert confidence == sorted(confidence, reverse=True)
+    assert confidence[0] > 0.8
+    assert confidence[2] < 0.2
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_sitting_full_of_what_nobody_speaks(tmp_path, seed):
+    plain = make_sitting(seed, 120, not_spoken=0)
+    for name in ("plain", "full"):
+        (tmp_path / name).mkdir()
+    heard = plain.whisper()["segments"][0]["words"]  # type: ignore[index]
+    clean, _ = run(tmp_path / "plain", plain.text, heard)
+    lines = []
+    for number, line in enumerate(plain.lines):
+        parts = line.split()
+        middle = len(parts) // 2
+        unspoken = (
+            f"(QQX {number}, qqx {number}/2019)",
+            f"{number:03} 777{number}",
+            f"\nQQX Qqxqqx {number}\n",
+        )[number % 3]
+        lines.append(" ".join([*parts[:middle], unspoken, *parts[middle:]]))
+    segments, _ = run(tmp_path / "full", "\n".join(lines), heard)
+    labels = " ".join(segments["text"])
+    wrong = len(re.findall(r"(?i)qqx|\d", labels))
+    assert wrong <= 0.001 * len(labels.split())
+    said = clean["text"].str.split(" ").list.len().sum()
+    assert len(labels.split()) >= 0.97 * said
