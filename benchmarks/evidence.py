@@ -283,6 +283,7 @@ def round_of(rows: pl.DataFrame, strategy: str, wrong: Bools, reached: int) -> R
     rows = rows.with_columns(
         line=pl.when(line < reached).then(line),
         skipped=pl.lit(value=False),
+        ended=pl.lit(value=False),
         verdict=pl.Series(verdict),
     )
     return Round(

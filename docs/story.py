@@ -414,15 +414,15 @@ def fix_rules(select_command: str, budget_command: str) -> str:
     return f"""\
 ## 5. Rules, fixed before a verdict is seen
 
-Two selections are needed: everything, and a small corpus for one machine. Both are written down
-now. `W` has no verdict yet, and what is proven below holds because these commands do not change
-when verdicts arrive:
+Two selections are needed: everything, and a small corpus for one machine. `W` has no verdict yet.
+The round of the next chapter fixes the second one as the rule that its verdicts are about; the
+small one lies within it, and is bounded by what is proven of it:
 
 {block(budget, select)}
 
 The small one keeps {budget.facts["kept"]:,} segments, the other one {select.facts["kept"]:,}.
 `--group-by speaker_id,text` keeps every speaker and every sentence in one split.
-More: [evidence.md](evidence.md#what-you-may-do-without-spoiling-the-proof).
+More: [evidence.md](evidence.md#rules-that-rounds-fix).
 """
 
 

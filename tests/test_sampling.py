@@ -57,7 +57,7 @@ def as_round(drawn, verdicts=None, reached=None, **further):
         .then("row")
         .cast(pl.Int64)
     )
-    rows = rows.with_columns(line=line, skipped=pl.lit(value=False))
+    rows = rows.with_columns(line=line, skipped=pl.lit(value=False), ended=pl.lit(value=False))
     rows = rows.with_columns(verdict=pl.when(pl.col("line").is_not_null()).then("verdict"))
     return Round(**({"name": "one", "strategy": "random"} | further), rows=rows)
 

@@ -652,18 +652,16 @@ def test_withdrawn_segments_are_forgotten_there_too(tmp_path):
     assert rows_of(workspace, "next") == [key for key in rows if key != "s2"]
 
 
-def test_rounds_before_a_select_by_risk_do_not_count_under_any_name(workspace, tmp_path):
+def test_rounds_before_a_rule_do_not_count_for_it_under_any_name(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "learn.csv", n=60)
     say(workspace, "learn", wrong={f"s{number}" for number in range(0, 200, 3)})
-    review.export(workspace, out=tmp_path / "early.csv", n=10)
     review.export(workspace, out=tmp_path / "round.csv", n=10)
-    review.export(workspace, undo="early")
-    nbaudio.evidence(workspace)
-    nbaudio.select(workspace, where="risk < 0.9", dev=0, test=0)
-    frozen = workspace.report("select")["facts"]["parameters"]["risk"]["reviews"]
-    assert frozen == ["learn", "round", "taken_back/early"]
+    nbaudio.select(workspace, where="segment_id < 's15'", dev=0, test=0)
     review.export(workspace, undo="round")
-    with pytest.raises(InputError, match="review round was exported before select used 'risk'"):
-        review.export(workspace, out=tmp_path / "new/round.csv", n=30)
     review.export(workspace, out=tmp_path / "next.csv", n=30)
-    assert [one.draw for one in ProofState.load(workspace).usable] == ["next"]
+    state = ProofState.load(workspace)
+    assert [one.draw for one in state.usable] == ["learn", "taken_back/round", "next"]
+    first, second, _ = (each.rule for each in state.rule_draws())
+    assert set(first.first_draw[first.inside].tolist()) == {0}
+    assert set(second.first_draw[second.inside].tolist()) == {2}
+    assert state.draw_order.tolist() == [0, 1, 2]

@@ -328,9 +328,9 @@ def _forget_logs(workspace: Workspace, ids: Set[str]) -> None:
 
 
 def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
-    """Replace segments by their tombstones where reviews could draw them.
+    """Replace segments by their tombstones where reviews could draw them, and in fixed rules.
 
-    How likely others were drawn stays known.
+    How likely others were drawn stays known, and what a rule took.
     """
     gone = pl.col("segment_id").is_in(list(ids))
     hashes = {key: tombstone("segment", key) for key in ids}
@@ -340,7 +340,13 @@ def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
     }
     for path in sorted((workspace.path / "reviews").rglob("*.frame.parquet")):
         table = path.relative_to(workspace.path).as_posix().removesuffix(".parquet")
-        parts = (part.with_columns(**columns) for part in tables.read_batches(workspace, table))
+        batches = tables.read_batches(workspace, table)
+        parts = (
+            part.with_columns(
+                **{name: value for name, value in columns.items() if name in part.columns}
+            )
+            for part in batches
+        )
         tables.write(workspace, parts, table=table)
 
 

@@ -57,7 +57,7 @@ def is_target_proven(claim: Mapping[str, Any]) -> str:
         answer = f"no; {_not_expected(claim, target)}"
     else:
         answer = f"no, not yet; {_expected_reviews(progress, target)}"
-    return f"{answer}{_rule(claim['rule'])}"
+    return answer
 
 
 def _since(progress: Mapping[str, Any]) -> str:
@@ -113,15 +113,41 @@ def _expected_reviews(progress: Mapping[str, Any], target: str) -> str:
     )
 
 
-def _rule(rule: Mapping[str, Any]) -> str:
-    """Say that a further set of parameters is harder to prove; empty for the first."""
-    before = rule["number"] - 1
-    if not before:
+def describe_choice(claim: Mapping[str, Any]) -> str:
+    """Say how what ships differs from the rule that was fixed before verdicts were heard.
+
+    And what a new round would prove. Empty if what ships is the rule.
+    """
+    rule = claim["rule"]
+    left_out = rule.get("left_out", 0)
+    added = rule.get("added", 0)
+    if not left_out and not added:
         return ""
-    others = "another set" if before == 1 else f"{before:,} other sets"
+    parts = []
+    if left_out:
+        verb = "was" if left_out == 1 else "were"
+        parts.append(
+            f"{count(left_out, 'segments')} {verb} left out since the rule was fixed that the "
+            "verdicts are about: faults among them that nobody has found count against what ships"
+        )
+    if added:
+        verb = "was" if added == 1 else "were"
+        parts.append(
+            f"{count(added, 'clips')} of what ships {verb} added since: they count as wrong until "
+            "a new round can draw them"
+        )
+    return f"{'; '.join(parts)}. {_fresh_round(claim)}"
+
+
+def _fresh_round(claim: Mapping[str, Any]) -> str:
+    """Say how many fresh reviews would prove the target."""
+    target = percent(claim["target"])
+    reviews = claim["rule"].get("fresh_reviews")
+    if reviews is None:
+        return f"A new round would fix what ships now; it is not expected to prove {target}."
     return (
-        f"; evidence was asked about {others} of select's parameters before, and each further set "
-        "takes more reviews to prove"
+        f"A new round fixes what ships now: {count(reviews, 'reviews')} of it are expected to "
+        f"prove {target}."
     )
 
 

@@ -3,28 +3,30 @@
 docs/evidence.md has the method and its sources.
 """
 
-import json
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from nbaudio.core.atomic import append_lines, read_lines
 from nbaudio.core.errors import InputError
 from nbaudio.proof.betting import Array, Bools, Path, Values, bet, fewest, most
 from nbaudio.proof.judged_draws import ProofState
+from nbaudio.proof.rule_segments import FIRST_SHARE, RuleDraws
 from nbaudio.review.allocation import least_divergence
+from nbaudio.review.fixed_rules import ALL_SEGMENTS, fixed_rules, next_number
 from nbaudio.review.sampling import Strata
 
 #: Thresholds on similarity that tables show.
 THRESHOLDS = (-1.0, 0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
-RULES = "reviews/rules.jsonl"
 _AMOUNTS = {"by_hours": "hours", "by_words": "words"}
 _MOST_KNOTS = 24
+# A rule bounds what ships well if at most this share of it is not in the rule.
+_FEW_BEYOND = 0.01
 
 
 def min_sample_size(*, precision: float, confidence: float) -> int:
@@ -40,18 +42,37 @@ def check_target(precision: float, confidence: float) -> None:
 
 
 class Part:
-    """What ships of a part of the corpus, with what was left out of it.
+    """What ships of a part of the corpus, within segments that bets are about.
 
-    Its methods give bounds of the share that is right.
+    Its methods give bounds of the share that is right. Without a rule, bets are about what ships
+    itself with what was left out of it because it was reviewed. With one they are about all
+    segments of the rule: then the bounds hold however what ships was chosen.
     """
 
-    def __init__(self, state: ProofState, ships: Bools, left_out: Bools | None = None) -> None:
+    def __init__(
+        self,
+        state: ProofState,
+        ships: Bools,
+        left_out: Bools | None = None,
+        *,
+        about: RuleDraws | None = None,
+    ) -> None:
         self.state = state
         self.ships = ships
-        self.out: Bools = np.broadcast_to(np.False_, len(ships))
-        if left_out is not None and left_out.any():
+        self.about = about
+        none = np.broadcast_to(np.False_, len(ships))
+        self.out: Bools = none
+        self.beyond: Bools = none  # what ships and is not in the rule
+        self.draws = state.draws
+        self.inside = ships
+        if about is not None:
+            self.draws = about.draws
+            self.inside = about.rule.inside
+            self.out = self.inside & ~ships
+            self.beyond = ships & ~self.inside
+        elif left_out is not None and left_out.any():
             self.out = left_out & ~ships
-        self.inside = self.ships | self.out if self.out.any() else self.ships
+            self.inside = self.ships | self.out
 
     def claim(self, *, target: float, error: float, high_error: float) -> dict[str, Any]:
         """Return the claim by segments, with `by_hours` and `by_words`.
@@ -65,15 +86,14 @@ class Part:
             for key, what in _AMOUNTS.items()
         }
 
-    def by(self, what: str, *, target: float, error: float, high_error: float) -> dict[str, Any]:  # noqa: PLR0914
+    def by(self, what: str, *, target: float, error: float, high_error: float) -> dict[str, Any]:
         """Return the claim by segments, hours or words."""
         state = self.state
         ships = self._sum(what, self.ships)
-        inside = self.value(what)
         facts = {
             "segments": int(self.ships.sum()),
             "hours": round(self._sum("hours", self.ships), 6),
-            "reviewed": int((self.inside & state.judged).sum()),
+            "reviewed": int(((self.ships | self.out) & state.judged).sum()),
         }
         if ships <= 0:
             return facts | {
@@ -83,48 +103,72 @@ class Part:
                 "target": target,
                 "proven": False,
             }
-        wrong, faulty, right = (
-            state.labelled(*words) for words in (("wrong",), ("wrong", "unsure"), ("right",))
-        )
-        found = self._found(what)
-        unknown_out = self._sum(what, self.out & ~right)
-        bound = most(state.draws, inside, error, also=self.least_not_allowed(what, target))
-        if what == "segments" and bound < inside.total:
-            bound = math.ceil(bound - 1e-6) - 1
-        highest = min(
-            max(bound - found, self._sum(what, self.ships & faulty)),
-            ships - self._sum(what, self.ships & right),
-        )
-        lowest = fewest(state.draws, self.value(what, upper=False), high_error) - unknown_out
-        lowest = min(max(lowest, self._sum(what, self.ships & wrong)), highest)
+        highest = self._most_wrong(what, target=target, error=error)
+        lowest = min(self._fewest_wrong(what, error=high_error), highest)
         low, high = (min(max(1 - each / ships, 0.0), 1.0) for each in (highest, lowest))
-        share = state.draws.faulty_share(inside)
-        precision = None
-        if share is not None or facts["reviewed"]:
-            precision = min(
-                max(1 - ((share[0] if share else 0.0) * inside.total - found) / ships, low), high
-            )
+        estimate = self._estimate(what) if facts["reviewed"] else None
         return facts | {
-            "precision": precision,
+            "precision": None if estimate is None else min(max(estimate, low), high),
             "low": low,
             "high": high,
             "target": target,
             "proven": low >= target - 1e-12,
         }
 
+    def _most_wrong(self, what: str, *, target: float, error: float) -> float:
+        """Return an upper bound of what is wrong in what ships."""
+        inside = self.value(what)
+        least_not_allowed = max(self.least_not_allowed(what, target), 0.0)
+        bound = most(self.draws, inside, error, also=least_not_allowed)
+        if what == "segments" and bound < inside.total:
+            bound = math.ceil(bound - 1e-6) - 1
+        bound += self._unproven_beyond(what) - self._found(what)
+        faulty = self._sum(what, self.ships & self.state.labelled("wrong", "unsure"))
+        right = self._sum(what, self.ships & self.state.labelled("right"))
+        return min(max(bound, faulty), self._sum(what, self.ships) - right)
+
+    def _fewest_wrong(self, what: str, *, error: float) -> float:
+        """Return a lower bound of what is wrong in what ships."""
+        inside = self.value(what, upper=False)
+        not_right_out = self._sum(what, self.out & ~self.state.labelled("right"))
+        bound = fewest(self.draws, inside, error) - not_right_out - float(inside.further.sum())
+        return max(bound, self._sum(what, self.ships & self.state.labelled("wrong")))
+
+    def _estimate(self, what: str) -> float | None:
+        """Return the estimated share of what ships that is right.
+
+        It takes what ships, and what reviews left out of it, as a random sample of all of it.
+        """
+        ships = self._sum(what, self.ships)
+        if self.about is not None:
+            left_out = self.state.population.mask(self.state.left_out["segment_id"]) & self.inside
+            return Part(self.state, self.ships, left_out)._estimate(what)
+        share = self.state.draws.faulty_share(self.value(what))
+        if share is None:
+            return None
+        return 1 - (share[0] * self.value(what).total - self._found(what)) / ships
+
     def value(self, what: str, *, upper: bool = True) -> Values:
         """Return what each item of the population counts for."""
+        if self.about is not None:
+            return self.about.values(self.state.amounts(what, self.inside), what)
         return self.state.value(what, self.inside, upper=upper)
 
     def least_not_allowed(self, what: str, target: float) -> float:
-        """Return the least wrong value for which less than the target is right.
+        """Return the least wrong value inside for which less than the target is right.
 
         The value includes the faults of what does not ship.
         """
-        allowed = (1 - target) * self._sum(what, self.ships)
+        allowed = (1 - target) * self._sum(what, self.ships) - self._unproven_beyond(what)
         return self._found(what) + (
             math.floor(allowed + 1e-6) + 1 if what == "segments" else allowed * (1 + 1e-9) + 1e-12
         )
+
+    def _unproven_beyond(self, what: str) -> float:
+        """Return what ships, is not inside, and was not found right: it counts as wrong."""
+        if not self.beyond.any():
+            return 0.0
+        return self._sum(what, self.beyond & ~self.state.labelled("right"))
 
     def _found(self, what: str) -> float:
         """Return the part of an upper bound that is no fault of what ships.
@@ -133,37 +177,40 @@ class Part:
         """
         state = self.state
         size = len(self.ships)
-        replaced = self.state.draws.is_replaced
+        replaced = self.draws.is_replaced
         if not len(replaced):
             return self._sum(what, self.out & state.labelled("wrong"))
         drawn = np.zeros(len(replaced), dtype=bool)
-        drawn[state.draws.item] = True
+        drawn[self.draws.item] = True
         # What is unsure and was not drawn may be right: a bound does not count it as wrong.
         faulty_out = self.out & (
             state.labelled("wrong") | (drawn[:size] & state.labelled("unsure"))
         )
         mended = self.inside & replaced[:size] & state.labelled("right")
-        return self._sum(what, faulty_out | mended) + float(self.value(what).further.sum())
+        if self.about is None:
+            gone = float(self.value(what).further.sum())
+        else:
+            gone = self.about.found_removed(what)
+        return self._sum(what, faulty_out | mended) + gone
 
     def path(self, target: float, error: float) -> Path:
         """Return what became of the capital of the null that just too many segments are wrong."""
         null = np.array([self.least_not_allowed("segments", target)])
-        return bet(self.state.draws, self.value("segments"), null, level=-math.log(error))
+        return bet(self.draws, self.value("segments"), null, level=-math.log(error))
 
     def further_reviews(self, strata: Strata, *, target: float, error: float) -> int | None:
         """Predict how many more reviews the target takes if strata with rates are drawn from.
 
         Return None if the target is out of reach.
         """
-        state = self.state
         number = strata.number[self.inside & (strata.number >= 0)]
         sizes = np.bincount(number, minlength=len(strata.names)).astype(float)
         if strata.rates is None or not sizes.any():
             return None
-        left = self.least_not_allowed("segments", target) - state.draws.found(
+        left = self.least_not_allowed("segments", target) - self.draws.found(
             self.value("segments"), upper=True
         )
-        if float(sizes @ strata.rates) >= left or len(state.draws.frames) == 0:
+        if float(sizes @ strata.rates) >= left or len(self.draws.frames) == 0:
             return None
         chance = strata.weights @ (sizes / np.maximum(strata.counts, 1))
         growth = least_divergence(sizes, strata.rates, left) * float(chance)
@@ -184,10 +231,10 @@ class Part:
         if path.crossed[0] >= 0:
             number = int(path.crossed[0])
             since = state.verdict_log["time"][int(state.lines[number - 1])]
-            return {"verdicts": int(state.draws.first[:number].sum()), "since": since}
+            return {"verdicts": int(self.draws.first[:number].sum()), "since": since}
         faulty = int((self.ships & state.labelled("wrong", "unsure")).sum())
         allowed = math.floor((1 - target) * int(self.ships.sum()) + 1e-6)
-        unreviewed = int((self.inside & ~state.judged).sum())
+        unreviewed = int(((self.ships | self.out) & ~state.judged).sum())
         counts = {"unreviewed": unreviewed, "faulty": faulty, "allowed": allowed}
         if faulty > allowed:
             return {"expected": None, "least": None, **counts}
@@ -203,10 +250,8 @@ class Part:
 
     def _is_reached_by_estimate(self, target: float) -> bool:
         """Return whether at least the target share of what ships is right, by the estimate."""
-        inside = self.value("segments")
-        share = self.state.draws.faulty_share(inside)
-        allowed = (1 - target) * int(self.ships.sum())
-        return share is not None and share[0] * inside.total - self._found("segments") <= allowed
+        estimate = self._estimate("segments")
+        return estimate is not None and estimate >= target - 1e-9
 
     def _sum(self, what: str, where: Bools) -> float:
         return self.state.amounts(what, where).total
@@ -217,35 +262,130 @@ def _at_rate(missing: float, rate: float) -> int:
     return math.ceil(missing / rate) if rate > 1e-9 else sys.maxsize
 
 
-def selected(state: ProofState, threshold: float, ships: Bools) -> Part:
-    """Return what ships with what was left out, or all `above` a threshold if nothing ships."""
-    return (
-        Part(state, ships, state.population.mask(state.left_out["segment_id"]))
-        if ships.any()
-        else above(state, threshold)
-    )
+@dataclass(frozen=True)
+class Claim:
+    """A part with the fixed rule that bounds what is wrong in it best, and the shares of errors."""
+
+    part: Part
+    error: float  # of the lower bound of the share that is right
+    high_error: float  # of its upper bound
+
+    @property
+    def is_of_fixed_rule(self) -> bool:
+        """Whether its rule was fixed by a round, and is not all segments that could be drawn."""
+        return self.part.about is not None and self.part.about.rule.number != ALL_SEGMENTS
+
+    def facts(self, target: float) -> dict[str, Any]:
+        """Return the claim as in ``corpus.json``, with the `rule` that it rests on."""
+        claim = self.part.claim(target=target, error=self.error, high_error=self.high_error)
+        return claim | {"rule": self._rule()}
+
+    def _rule(self) -> dict[str, Any]:
+        """Return the rule, and how what ships differs from it.
+
+        `left_out` segments are in the rule and do not ship, without those that are left out because
+        they were reviewed. `added` segments ship and are not in the rule.
+        """
+        about = self.part.about
+        state = self.part.state
+        if about is None:
+            return {"number": 1, "of": 0, "error": self.error}
+        by_review = state.population.mask(state.left_out["segment_id"])
+        left_out = self.part.out & ~by_review
+        return {
+            "number": about.rule.number,
+            "of": len(state.rule_draws()) - 1,
+            "error": self.error,
+            "segments": int(self.part.inside.sum()),
+            "left_out": int(left_out.sum()) + len(about.places),
+            "added": int(self.part.beyond.sum()),
+        }
+
+    def fresh_reviews(self, target: float, whole_error: float) -> int | None:
+        """Return how many reviews of what ships are expected to prove the target by a new rule.
+
+        The next round fixes it. None if too many are wrong by the estimate, or more reviews are
+        needed than there are segments that nobody has reviewed.
+        """
+        part = self.part
+        state = part.state
+        by_review = state.population.mask(state.left_out["segment_id"])
+        judged = (part.ships | by_review) & state.judged
+        faults = judged & ~state.labelled("right")
+        rate = (int(faults.sum()) + 0.5) / (int(judged.sum()) + 1)
+        allowed = 1 - target
+        if rate >= allowed:
+            return None
+        divergence = rate * math.log(rate / allowed) + (1 - rate) * math.log((1 - rate) / target)
+        number = next_number(fixed_rules(state))
+        reviews = math.ceil(-math.log(whole_error * FIRST_SHARE / number**2) / divergence)
+        return reviews if reviews <= int((part.ships & ~state.judged).sum()) else None
 
 
-def parts(state: ProofState, threshold: float, *, without: Sequence[str] = ()) -> dict[str, Part]:
-    """Return what is `selected` as `selection`, and what ships of each split.
+def best_claim(
+    state: ProofState, ships: Bools, *, target: float, error: float, split: str | None = None
+) -> Claim:
+    """Return the claim about what ships, by the rule that bounds what is wrong in it best.
+
+    The bounds of all rules hold together, as they share the error: the best one may be taken.
+
+    Args:
+        state: the population and its draws.
+        ships: what ships.
+        target: the share that is to be right.
+        error: of the claim: of both bounds of the selection, or of each bound of a split.
+        split: the split that ships; None: the whole selection.
+    """
+    if not state.usable:
+        return _prospective_claim(state, ships, error, split)
+    claims = [_claim(state, ships, about, error, split) for about in state.rule_draws(split)]
+    size = int(ships.sum())
+    serving = [each for each in claims if int(each.part.beyond.sum()) <= _FEW_BEYOND * size]
+    fixed = [each for each in serving if each.is_of_fixed_rule]
+    chosen = fixed or claims
+    if len(chosen) == 1:
+        return chosen[0]
+    bounds = [each.part._most_wrong("segments", target=target, error=each.error) for each in chosen]
+    return chosen[int(np.argmin(bounds))]
+
+
+def _prospective_claim(state: ProofState, ships: Bools, error: float, split: str | None) -> Claim:
+    """Return the claim about what ships as the rule that the first round will fix."""
+    part = Part(state, ships, state.population.mask(state.left_out["segment_id"]))
+    if split is None:
+        low_error = error * FIRST_SHARE
+        return Claim(part, low_error, error - low_error)
+    return Claim(part, error, error)
+
+
+def _claim(
+    state: ProofState, ships: Bools, about: RuleDraws, error: float, split: str | None
+) -> Claim:
+    """Return the claim about what ships by one rule."""
+    part = Part(state, ships, about=about)
+    if split is None:
+        low_error = about.rule.error(error)
+        return Claim(part, low_error, error - low_error)
+    side = error / about.rule.number**2
+    return Claim(part, side, error)
+
+
+def what_ships(state: ProofState, threshold: float, *, without: Sequence[str] = ()) -> Bools:
+    """Return what ships, or all segments `above` a threshold if nothing is selected.
 
     The segments in `without` do not ship.
     """
     ships = state.accepted & ~state.population.mask(pl.Series(list(without), dtype=pl.String))
-    found = {"selection": selected(state, threshold, ships)}
-    if not ships.any():
-        return found
-    out = state.left_out
+    return ships if ships.any() else above(state, threshold).ships
+
+
+def ships_by_split(state: ProofState, ships: Bools) -> dict[str, Bools]:
+    """Return what ships of each split; empty if nothing is selected."""
     split = state.population.column(pl.col("split").cast(pl.Categorical))
-    for name in split.filter(pl.Series(ships)).drop_nulls().unique().cast(pl.String).sort():
-        # What was rejected by hand is left out of every split.
-        out_of = out.filter(pl.col("split").fill_null(name) == name)["segment_id"]
-        found[name] = Part(
-            state,
-            ships & split.eq(name).fill_null(value=False).to_numpy(),
-            state.population.mask(out_of),
-        )
-    return found
+    if not state.accepted.any():
+        return {}
+    names = split.filter(pl.Series(ships)).drop_nulls().unique().cast(pl.String).sort()
+    return {name: ships & split.eq(name).fill_null(value=False).to_numpy() for name in names}
 
 
 def above(
@@ -263,32 +403,6 @@ def above(
     )
     keeps &= state.population.reviewable
     return Part(state, keeps if where is None else keeps & where)
-
-
-def rule_error(
-    state: ProofState, rule: Mapping[str, Any], confidence: float
-) -> tuple[int, int, float]:
-    """Return a rule's place among those asked about, their number, and its share of errors.
-
-    A new rule is logged once there are verdicts and accepted segments.
-    """
-    path = state.workspace.path / RULES
-    known = read_lines(path, json.loads, "a rule")
-    rules = [json.dumps(each["rule"], sort_keys=True) for each in known]
-    own = json.dumps(rule, sort_keys=True)
-    if own not in rules:
-        rules.append(own)
-        if not state.verdicts.is_empty() and state.accepted.any():
-            append_lines(
-                path,
-                [
-                    json.dumps(
-                        {"rule": rule, "verdicts": len(state.verdict_log)}, sort_keys=True
-                    ).encode()
-                ],
-            )
-    number = rules.index(own) + 1
-    return number, len(rules), (1 - confidence) * 6 / (math.pi * number) ** 2
 
 
 def curve(

@@ -14,26 +14,24 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from nbaudio.core import tables
-from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.report import Report, count, percent
 from nbaudio.core.source_splits import ordered_splits
 from nbaudio.core.tracebacks import interruptible
-from nbaudio.proof.claim_sentences import how_right, is_target_proven, round_down
+from nbaudio.proof.claim_sentences import describe_choice, how_right, is_target_proven, round_down
 from nbaudio.proof.claims import (
     THRESHOLDS,
     Part,
+    best_claim,
     check_target,
     curve,
     min_sample_size,
-    parts,
-    rule_error,
-    selected,
+    ships_by_split,
+    what_ships,
 )
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.next_rows import next_rows
 from nbaudio.review.risk import describe, frozen, refresh
-from nbaudio.review.rounds import Round
+from nbaudio.review.rounds import Round, unreturned_shares
 from nbaudio.storage.workspace import Workspace
 
 METHOD = "bets on verdicts in drawn order, valid whenever one looks; see docs/evidence.md"
@@ -92,7 +90,9 @@ def evidence(
     claims = selection_claim(state, asked=asked)
     selection = claims["selection"]
     threshold = selection_threshold(state.workspace.report("select").get("facts", {}))
-    whole = selected(state, threshold, state.accepted)
+    whole = best_claim(
+        state, what_ships(state, threshold), target=precision, error=1 - confidence
+    ).part
     n = max(_FIRST_ROUND, 2 * min_sample_size(precision=precision, confidence=confidence))
     if len(state.lines):
         n = min(_MOST_NEXT, max(_LEAST_NEXT, selection["progress"].get("expected") or _FIRST_ROUND))
@@ -119,6 +119,7 @@ def evidence(
         "how_right": selection["statement"],
         "target": f"{percent(precision)} right, with {percent(confidence)} confidence",
         "target_proven": is_target_proven(selection),
+        "chosen_since": describe_choice(selection),
         "weakest": weakest(whole),
         "by_part": describe_parts(claims),
         "risk_model": learned["model"],
@@ -215,15 +216,10 @@ def risk_facts(
     left = part.further_reviews(strata, target=selection["target"], error=error)
     # The same with one stratum: what is gained is the model's.
     alone = part.further_reviews(strata.merged(), target=selection["target"], error=error)
-    used = frozen(state.workspace)
-    known = (
-        "frozen by the last select: only reviews after "
-        f"{', '.join(used.get('reviews', [])) or 'it'} count"
-    )
     return {
         "model": describe(model),
-        "frozen": f"{known}; a select without 'risk' ends it"
-        if used
+        "frozen": "by the last select; a select without 'risk' ends it"
+        if frozen(state.workspace)
         else "no: it learns from each import",
         "calibration": {name: model["calibration"][name] for name in ("intercept", "slope")},
         "groups": model["calibration"]["groups"],
@@ -258,10 +254,10 @@ def selection_claim(  # noqa: PLR0914
     selection = state.workspace.report("select").get("facts", {})
     used = selection.get("parameters") or _NO_SELECTION
     threshold = selection_threshold(selection)
-    found = parts(state, threshold, without=without)
-    whole = found.pop("selection")
-    number, of, error = rule_error(state, _rule(state, used), confidence)
-    claim = whole.claim(target=target, error=error, high_error=(1 - confidence) - error)
+    ships = what_ships(state, threshold, without=without)
+    whole = best_claim(state, ships, target=target, error=1 - confidence)
+    claim = whole.facts(target)
+    claim["rule"]["fresh_reviews"] = whole.fresh_reviews(target, 1 - confidence)
     side = (1 - confidence) / 2
     shortest = used.get("min_duration", 0.0) - _NEARLY
     longest = used.get("max_duration", 20.0) + _NEARLY
@@ -269,13 +265,15 @@ def selection_claim(  # noqa: PLR0914
     claim |= {
         "confidence": confidence,
         "statement": how_right(claim, confidence, selected=bool(state.accepted.any())),
-        "rule": {"number": number, "of": of, "error": error},
-        "progress": whole.progress(target=target, error=error),
+        "progress": whole.part.progress(target=target, error=whole.error),
         "method": METHOD,
         "rounds_taken_back": len(state.taken_back),
+        "sheets_ended": sum(int(one.rows["ended"].sum()) for one in state.rounds),
+        "sheets_not_returned": len(unreturned_shares(state)),
     }
     by_split = {
-        name: part.claim(target=target, error=side, high_error=side) for name, part in found.items()
+        name: best_claim(state, of_split, target=target, error=side, split=name).facts(target)
+        for name, of_split in ships_by_split(state, ships).items()
     }
     thresholds = sorted({*THRESHOLDS, threshold})
     rows = curve(
@@ -286,16 +284,6 @@ def selection_claim(  # noqa: PLR0914
         where=(seconds >= shortest) & (seconds <= longest),
     )
     return {"selection": claim, **by_split, "curve": rows.filter(pl.col("segments") > 0).to_dicts()}
-
-
-def _rule(state: ProofState, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what identifies a selection with these parameters among those asked about."""
-    if not parameters.get("gold"):
-        return dict(parameters)
-    # What it takes depends on verdicts.
-    held = tables.scan(state.workspace, ("segment_id", "split")).filter(pl.col("split") == "test")
-    first = held.select(pl.col("segment_id").min()).drop_nulls().collect(**STREAMED)
-    return {**parameters, "test": first["segment_id"].to_list()}
 
 
 def describe_claim(claim: Mapping[str, Any]) -> dict[str, Any]:
@@ -316,8 +304,12 @@ def describe_claim(claim: Mapping[str, Any]) -> dict[str, Any]:
         label: round_down(claim[name]) if name == "low" else claim[name]
         for name, label in names.items()
     }
-    taken_back = claim.get("rounds_taken_back", 0)
-    return answers | numbers | ({"rounds taken back": taken_back} if taken_back else {})
+    counts = {
+        name.replace("_", " "): claim[name]
+        for name in ("rounds_taken_back", "sheets_ended", "sheets_not_returned")
+        if claim.get(name)
+    }
+    return answers | numbers | counts
 
 
 def describe_parts(claims: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -355,7 +347,8 @@ def weakest(part: Part) -> list[dict[str, Any]]:
     The rows are bands of similarity, and the speakers and recordings with most faults.
     """
     state = part.state
-    places = np.flatnonzero(part.inside & (state.label >= 0))
+    by_review = state.population.mask(state.left_out["segment_id"])
+    places = np.flatnonzero((part.ships | by_review) & (state.label >= 0))
     judged = state.population.read(state.population.ids(pl.Series(places)))
     faulty = ~state.labelled("right")[state.population.places(judged["segment_id"])]
     judged = judged.with_columns(pl.col("similarity").fill_nan(None), faulty=pl.Series(faulty))
@@ -418,6 +411,7 @@ def _warnings(state: ProofState, whole: Part) -> Iterator[str]:
         )
     yield from _blindness(state, whole)
     yield from _unseen(state, whole)
+    yield from _unfinished(state)
     if unsure := int(state.labelled("unsure").sum()):
         yield (
             f"{count(unsure, 'segments', 'are')} unsure, or judged differently by reviewers: "
@@ -430,12 +424,30 @@ def _unseen(state: ProofState, whole: Part) -> Iterator[str]:
     if not len(state.lines):
         return
     frames = state.draws.frames
-    covered = sum((frame.valid for frame in frames), start=frames[0].valid)[: len(whole.inside)]
-    if unseen := int((whole.inside & ~covered & ~state.judged).sum()):
+    covered = sum((frame.valid for frame in frames), start=frames[0].valid)[: len(whole.ships)]
+    by_review = state.population.mask(state.left_out["segment_id"])
+    claimed = whole.ships | (whole.out & by_review)
+    if unseen := int((claimed & ~covered & ~state.judged).sum()):
         yield (
-            f"{unseen:,} of {int(whole.inside.sum()):,} segments could not be drawn "
+            f"{unseen:,} of {int(claimed.sum()):,} segments could not be drawn "
             "by any round that has verdicts: 'at least' counts them as wrong, the estimate "
             "leaves them out, until a new round can draw them"
+        )
+
+
+def _unfinished(state: ProofState) -> Iterator[str]:
+    """Say which sheets ended before their last row, or have not come back, while others went on."""
+    for one in state.rounds:
+        if ended := int(one.rows["ended"].sum()):
+            rows = "the next row of it counts" if ended == 1 else f"{ended} rows count"
+            yield (
+                f"{one.name}: a sheet ended before its last row, and other verdicts were given "
+                f"since; {rows} as unsure until judged, as a sheet may end where it gets hard"
+            )
+    if missing := unreturned_shares(state):
+        yield (
+            f"{count(len(missing), 'sheets')} with no verdict, while others were judged: "
+            f"{', '.join(missing)}; their rows prove nothing"
         )
 
 

@@ -14,17 +14,14 @@ from numpy.typing import NDArray
 
 from nbaudio.core import tables
 from nbaudio.core.dataframes import STREAMED
-from nbaudio.core.tables import LEFT_OUT, table_path
 from nbaudio.core.tombstones import tombstone
 from nbaudio.proof.betting import Bools, Draws, Frame, Ints, Values
-from nbaudio.review.draws import has_frame
+from nbaudio.proof.rule_segments import LABELS, RuleDraws, all_segments, draws_about, read_rule
+from nbaudio.review.draws import all_draws, has_frame
+from nbaudio.review.fixed_rules import fixed_rules
 from nbaudio.review.population import Population
-from nbaudio.review.risk import frozen
 from nbaudio.review.rounds import JUDGED, Round, current_labels, rounds
 from nbaudio.review.state import ReviewState, frame_contents, frame_table
-
-_LABELS = ("right", "wrong", "unsure")
-
 
 # What a round could draw of the segments, and the strata of further ids, by their hashes.
 _Stored = tuple[Frame, dict[int, int]]
@@ -57,7 +54,7 @@ class ProofState(ReviewState):
         places = self.population.places(labels["segment_id"])
         number = (
             labels["verdict"]
-            .replace_strict(_LABELS, range(len(_LABELS)), return_dtype=pl.Int8)
+            .replace_strict(LABELS, range(len(LABELS)), return_dtype=pl.Int8)
             .to_numpy()
         )
         found[places[places >= 0]] = number[places >= 0]
@@ -82,43 +79,20 @@ class ProofState(ReviewState):
             else Values(numbers["seconds"], where, divisor=3600.0)
         )
 
-    @cached_property
+    @property
     def accepted(self) -> Bools:
         """Which segments the last `select` keeps."""
-        return (
-            self.population.column(pl.col("decision") == "accept").fill_null(value=False).to_numpy()
-        )
+        return self.population.accepted
 
-    @cached_property
+    @property
     def left_out(self) -> pl.DataFrame:
-        """`segment_id` and `split` of what `select` leaves out only because it was reviewed.
-
-        What was rejected by hand is among them, with a null `split`.
-        """
-        if not table_path(self.workspace, LEFT_OUT).exists():  # nothing is selected yet
-            return pl.DataFrame(schema={"segment_id": pl.String, "split": pl.String})
-        held = self.workspace.table(LEFT_OUT)
-        is_held = pl.col("segment_id").is_in(held["segment_id"].implode())
-        now = tables.read(
-            self.workspace, ("segment_id", "decision", "reason"), where=is_held
-        ).unique("segment_id", keep="first")
-        kept = held.join(
-            now.filter(pl.col("decision") == "reject"), on=["segment_id", "reason"], how="semi"
-        )
-        return kept.select("segment_id", "split")
+        """See `Population.left_out`."""
+        return self.population.left_out
 
     @cached_property
     def usable(self) -> list[Round]:
-        """The rounds whose draws count.
-
-        They have a stored frame, and come after a frozen `risk` if there is one.
-        """
-        known = frozen(self.workspace).get("reviews", [])
-        return [
-            one
-            for one in self.rounds
-            if one.draw in self._frames and one.draw not in known and one.exported not in known
-        ]
+        """The rounds whose draws count: those with a stored frame."""
+        return [one for one in self.rounds if one.draw in self._frames]
 
     @cached_property
     def _frames(self) -> dict[str, _Stored]:
@@ -179,17 +153,14 @@ class ProofState(ReviewState):
         return self._drawn["line"].to_numpy()
 
     @cached_property
-    def draws(self) -> Draws:  # noqa: PLR0914
+    def draws(self) -> Draws:
         """The draws of all rounds; items that are no segments any more follow the segments."""
         drawn = self._drawn
         size = len(self.population)
         stored = [self._frames[one.draw] for one in self.usable]
         places = self.population.places(drawn["segment_id"])
         keys = drawn["segment_id"].hash()
-        others = dict.fromkeys(
-            (*(key for _, gone in stored for key in gone), *keys.filter(pl.Series(places < 0)))
-        )
-        further = dict(zip(others, count(size)))
+        further = self.further
         at = (
             place if place >= 0 else further[key]
             for place, key in zip(places.tolist(), keys, strict=True)
@@ -217,9 +188,59 @@ class ProofState(ReviewState):
             replaced=~valid & ((item < size) | wrong | unsure),
             first=drawn["segment_id"].is_first_distinct().to_numpy(),
             known=known,
-            known_wrong=self.label[known] == _LABELS.index("wrong"),
-            known_unsure=self.label[known] == _LABELS.index("unsure"),
+            known_wrong=self.label[known] == LABELS.index("wrong"),
+            known_unsure=self.label[known] == LABELS.index("unsure"),
         )
+
+    @cached_property
+    def further(self) -> dict[int, int]:
+        """The places of items that are no segments any more, by the hashes of their ids.
+
+        They are behind those of the segments.
+        """
+        stored = [self._frames[one.draw] for one in self.usable]
+        drawn = self._drawn["segment_id"]
+        is_gone = pl.Series(self.population.places(drawn) < 0, dtype=pl.Boolean)
+        keys = (*(key for _, gone in stored for key in gone), *drawn.hash().filter(is_gone))
+        return dict(zip(dict.fromkeys(keys), count(len(self.population))))
+
+    @cached_property
+    def draw_order(self) -> Ints:
+        """The place of the draw of each usable round in the order of all draws ever made."""
+        place = {draw.name: len(draw.record.after) for draw in all_draws(self)}
+        return np.array([place[one.draw] for one in self.usable], dtype=np.int64)
+
+    def rule_draws(self, split: str | None = None) -> list[RuleDraws]:
+        """Return what the draws say about each fixed rule, or about one split in each.
+
+        All segments that a round could draw are the last one, for a split as well.
+        """
+        if split not in self._rule_draws:
+            rules = [
+                read_rule(self.population, rule, self._places_of, split=split)
+                for rule in fixed_rules(self)
+            ]
+            rules.append(all_segments(self.population, self.draws.frames, self.further))
+            self._rule_draws[split] = [
+                draws_about(
+                    rule,
+                    self.draws,
+                    order=self.draw_order,
+                    label=self.label,
+                    further=self.further,
+                )
+                for rule in rules
+            ]
+        return self._rule_draws[split]
+
+    @cached_property
+    def _rule_draws(self) -> dict[str | None, list[RuleDraws]]:
+        """What `rule_draws` has returned, by split."""
+        return {}
+
+    @cached_property
+    def _places_of(self) -> Callable[[pl.Series], Ints]:
+        return self.population.index()
 
     @cached_property
     def judged(self) -> Bools:
@@ -241,7 +262,7 @@ class ProofState(ReviewState):
 
     def labelled(self, *words: str) -> Bools:
         """Return which segments have one of these verdicts as they are now."""
-        return np.isin(self.label, [_LABELS.index(word) for word in words])
+        return np.isin(self.label, [LABELS.index(word) for word in words])
 
     @cached_property
     def _drawn(self) -> pl.DataFrame:

@@ -18,6 +18,7 @@ from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.row_values import ROW, first_occurrences, row_hashes
 from nbaudio.core.rows import with_starts
 from nbaudio.core.tables import (
+    LEFT_OUT,
     RECORDINGS,
     SEGMENTS,
     WINDOW,
@@ -209,6 +210,30 @@ class Population:
         return self.map_batches(
             what.meta.root_names(), lambda batch: batch.select(what)
         ).to_series()
+
+    @cached_property
+    def accepted(self) -> Bools:
+        """Which segments the last `select` keeps."""
+        return self.column(pl.col("decision") == "accept").fill_null(value=False).to_numpy()
+
+    @cached_property
+    def left_out(self) -> pl.DataFrame:
+        """`segment_id` and `split` of what `select` leaves out only because it was reviewed.
+
+        What was rejected by hand is among them, with a null `split`.
+        """
+        workspace = self.state.workspace
+        if not tables.table_path(workspace, LEFT_OUT).exists():  # nothing is selected yet
+            return pl.DataFrame(schema={"segment_id": pl.String, "split": pl.String})
+        held = workspace.table(LEFT_OUT)
+        is_held = pl.col("segment_id").is_in(held["segment_id"].implode())
+        now = tables.read(workspace, ("segment_id", "decision", "reason"), where=is_held).unique(
+            "segment_id", keep="first"
+        )
+        kept = held.join(
+            now.filter(pl.col("decision") == "reject"), on=["segment_id", "reason"], how="semi"
+        )
+        return kept.select("segment_id", "split")
 
     @cached_property
     def numbers(self) -> dict[str, NDArray[Any]]:

@@ -29,9 +29,10 @@ from nbaudio.review.export_files import (
     make_files,
     plan_outputs,
 )
+from nbaudio.review.fixed_rules import fix_rule
 from nbaudio.review.next_rows import next_rows
 from nbaudio.review.population import Population
-from nbaudio.review.risk import frozen, refresh
+from nbaudio.review.risk import refresh
 from nbaudio.review.rounds import DISAGREEMENTS, rounds, undecided_ids
 from nbaudio.review.sampling import Strata
 from nbaudio.review.sheet_clips import ENCODINGS
@@ -213,7 +214,7 @@ def _export(state: ReviewState, request: _Request) -> Report:
     made = make_files(rows, record, workspace, outputs, zip=request.zip)
     filled_in = _filled_in(made, record, state)
     if strata is not None:
-        core_tables.write(workspace, population.frame(strata), table=frame_table(record.name))
+        _store_frame(population, record, strata)
     _store(workspace, record, made, filled_in)
     warnings = [
         *(
@@ -368,14 +369,9 @@ def _new_review(
 ) -> _NewReview:
     """Take what was picked; or draw from what nobody has reached, after rows that are owed.
 
-    Raise InputError if nothing is left, or if the name was frozen with `risk`.
+    Raise InputError if nothing is left.
     """
     state = population.state
-    if parameters["name"] in frozen(state.workspace).get("reviews", []):
-        raise InputError(
-            f"review {parameters['name']} was exported before select used 'risk', and does not "
-            "count in evidence: give another name"
-        )
     if picked is not None:
         rows = _picked_rows(population, picked)
         record = _record(parameters, population, rows, resumes=[], new_ids=None)
@@ -481,6 +477,13 @@ def _filled_in(made: MadeFiles, record: ReviewRecord, state: ReviewState) -> lis
         for path, data in made.contents.items()
         if is_filled_in(path, data, record, earlier=earlier)
     ]
+
+
+def _store_frame(population: Population, record: ReviewRecord, strata: Strata) -> None:
+    """Fix what is selected now as a rule, and write what the draw took segments from."""
+    fix_rule(population, first_draw=len(record.after))
+    workspace = population.state.workspace
+    core_tables.write(workspace, population.frame(strata), table=frame_table(record.name))
 
 
 def _store(

@@ -127,8 +127,7 @@ def record(workspace: Workspace) -> dict[str, Any]:
 def frozen(workspace: Workspace) -> dict[str, Any]:
     """Return the model that the last `select` used in a condition.
 
-    The model has an `id`, and the `reviews` before that `select`. The result is empty if there is
-    none.
+    The model has an `id`. The result is empty if there is none.
     """
     return dict(workspace.report("select").get("facts", {}).get("parameters", {}).get("risk", {}))
 
@@ -145,11 +144,7 @@ def freeze(workspace: Workspace, where: Sequence[str]) -> dict[str, Any]:
             f"{workspace.path / RECORD}: missing; without it nothing says which verdicts "
             "'risk' was learned from"
         )
-    before = frozen(workspace)
-    if before.get("id") == known["id"]:
-        return before
-    taken_back = ReviewState.load(workspace).taken_back
-    return {"id": known["id"], "reviews": sorted([*workspace.reviewed(), *taken_back])}
+    return {"id": known["id"]}
 
 
 def _describe_missing(right: int, wrong: int, recordings: int) -> str:

@@ -14,6 +14,7 @@ from nbaudio.review.draws import PICKED, Draw, Part, all_draws, parts
 from nbaudio.review.state import OK, UNSURE, ReviewRecord, ReviewState, content_hashes, word_hashes
 from nbaudio.storage.workspace import Workspace
 
+_REACHED = {"segment_id": pl.String, "line": pl.UInt32, "is_next": pl.Boolean}
 DISAGREEMENTS = "disagreements"  # in place of a strategy
 #: Columns of the segments table that `rounds` and `gold_ids` read.
 JUDGED = (
@@ -37,8 +38,9 @@ class Round:
     name: str  # of the review that has its rows; of several, with commas
     strategy: str  # a key of `sampling.STRATEGIES`
     # `segment_id`, `verdict` (right, wrong, unsure; null if not reached), `line` (of the verdict
-    # log, which reached it), `skipped` (reached, and judged by nobody) and `listed` (on a sheet as
-    # a row of this draw), in the order drawn
+    # log, which reached it), `skipped` (reached, and judged by nobody), `ended` (the first row that
+    # a reviewer has not judged, while others went on) and `listed` (on a sheet as a row of this
+    # draw), in the order drawn
     rows: pl.DataFrame
     corpus: str = ""  # the `Workspace.fingerprint` of the segments table at the time
     changed: int = 0  # how many rows have changed since they were judged
@@ -53,8 +55,8 @@ class Round:
 
     @property
     def judged_ids(self) -> pl.Series:
-        """The segments that reviewers have reached."""
-        return self.rows.filter(pl.col("line").is_not_null())["segment_id"]
+        """The segments that reviewers have reached, without those at which a sheet ended."""
+        return self.rows.filter(pl.col("line").is_not_null() & ~pl.col("ended"))["segment_id"]
 
 
 def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
@@ -98,6 +100,28 @@ def consensus(said: pl.DataFrame, adjudicators: Sequence[str]) -> pl.DataFrame:
         .otherwise(pl.lit("unsure"))
     )
     return said.group_by("segment_id").agg(verdict=verdict)
+
+
+def unreturned_shares(state: ReviewState) -> list[str]:
+    """Return the sheets of random rounds with no verdict, while a later or other one has verdicts.
+
+    Each is the name of its round, with the reviewer's in brackets.
+    """
+    judged = set(state.verdict_log.select("review", "reviewer").rows())
+    begun = {review for review, _ in judged}
+    at_random = [record for record in state.records.values() if record.strategy != PICKED]
+    last = max((len(each.after) for each in at_random if each.name in begun), default=-1)
+    missing = []
+    for record in at_random:
+        if record.name not in begun and len(record.after) < last:
+            missing.append(record.name)
+        elif record.name in begun and len(record.reviewers) > 1:
+            missing += [
+                f"{record.name} ({reviewer})"
+                for reviewer in record.reviewers
+                if (record.name, reviewer) not in judged
+            ]
+    return missing
 
 
 def undecided_ids(state: ReviewState) -> list[str]:
@@ -169,7 +193,7 @@ def _round(draw: Draw, on_sheets: Sequence[Part], state: ReviewState, now: pl.Da
     return Round(
         name=", ".join(reviews),
         strategy=draw.record.strategy,
-        rows=rows.select("segment_id", "line", "skipped", "listed", "verdict"),
+        rows=rows.select("segment_id", "line", "skipped", "ended", "listed", "verdict"),
         corpus=draw.record.corpus,
         changed=int(rows["changed"].sum()),
         resumed=draw.name if draw.is_taken_back else "",
@@ -181,15 +205,20 @@ def _round(draw: Draw, on_sheets: Sequence[Part], state: ReviewState, now: pl.Da
 def _with_outcomes(rows: pl.DataFrame, reviews: Sequence[str], state: ReviewState) -> pl.DataFrame:
     """Return rows with the `verdict` that counts, and whether it was `skipped` or has `changed`.
 
-    What was reached and is empty is unsure. `reviews` are those that have the rows.
+    What was reached and is empty is unsure, also where a sheet has `ended`. `reviews` are those
+    that have the rows.
     """
     said = state.verdicts_ever.filter(pl.col("review").is_in(reviews))["segment_id"]
     judged = pl.col("segment_id").is_in(said.implode())
     reached = pl.col("line").is_not_null()
     empty = pl.col("verdict").is_null() & ~pl.col("gone")
     verdict = pl.when(reached).then(pl.when(empty).then(pl.lit("unsure")).otherwise("verdict"))
+    ended = pl.col("is_next") & empty & ~judged
     return rows.with_columns(
-        skipped=reached & empty & ~judged, changed=reached & empty & judged, verdict=verdict
+        skipped=reached & empty & ~judged & ~ended,
+        changed=reached & empty & judged,
+        ended=ended,
+        verdict=verdict,
     )
 
 
@@ -226,6 +255,7 @@ def _rows_in_order(draw: Draw, on_sheets: Sequence[Part], state: ReviewState) ->
         pl.coalesce("shown", "drawn_words").alias("shown"),
         "line",
         pl.col("listed").fill_null(value=False),
+        pl.col("is_next").fill_null(value=False),
     )
 
 
@@ -257,25 +287,48 @@ def _rows_of_part(every: pl.DataFrame, part: Part, state: ReviewState) -> pl.Dat
 def _lines(record: ReviewRecord, state: ReviewState) -> pl.DataFrame:
     """Return what reviewers have reached, and the first line of the log that says so.
 
-    The columns are `segment_id` and `line`, that of a verdict on it or on a row after it.
+    The columns are `segment_id`; `line`, that of a verdict on it or on a row after it; and
+    `is_next`: a reviewer has judged all rows before it, and verdicts were given elsewhere since.
+    Such a row counts as reached: somebody may have heard it and ended the sheet for that reason.
     """
     shares = record.shares()
     held = state.verdicts_ever.filter(review=record.name)
-    log = state.verdict_log.with_row_index("line").filter(review=record.name)
+    every = state.verdict_log.with_row_index("line")
+    log = every.filter(review=record.name)
     # The log may have others under this name, such as those of a panel without a review, which is
     # called so too.
     log = log.filter(pl.col("segment_id").is_in(record.segment_ids))
     log = log.join(held, on=["reviewer", "segment_id"], how="semi", maintain_order="left")
-    reached = [pl.DataFrame(schema={"segment_id": pl.String, "line": pl.UInt32})]
+    reached = [pl.DataFrame(schema=_REACHED)]
     for (reviewer,), said in log.group_by("reviewer"):
+        is_own = (pl.col("review") == record.name) & (pl.col("reviewer") == reviewer)
+        elsewhere = every.filter(~is_own & pl.col("review").is_in(list(state.records)))["line"]
         for rows in _rows_of(str(reviewer), set(said["segment_id"]), shares):
             given = pl.DataFrame({"segment_id": rows}).join(
                 said, on="segment_id", how="left", maintain_order="left"
             )
-            reached.append(
-                given.select("segment_id", pl.col("line").cum_min(reverse=True).backward_fill())
+            given = given.select(
+                "segment_id", pl.col("line").cum_min(reverse=True).backward_fill(), is_next=False
             )
-    return pl.concat(reached).group_by("segment_id").agg(pl.col("line").min().cast(pl.Int64))
+            reached += [given, _next_row(given, said["line"], elsewhere)]
+    return (
+        pl.concat(reached)
+        .group_by("segment_id")
+        .agg(pl.col("line").min().cast(pl.Int64), pl.col("is_next").any())
+    )
+
+
+def _next_row(given: pl.DataFrame, said: pl.Series, elsewhere: pl.Series) -> pl.DataFrame:
+    """Return the first row of a share that was not reached, with a line from elsewhere.
+
+    The line is the first one after the last that the reviewer `said`. There is no such row if the
+    share is finished, or if nobody has given a verdict `elsewhere` since.
+    """
+    later = elsewhere.filter(elsewhere > said.max())
+    left = given.filter(pl.col("line").is_null())
+    if later.is_empty():
+        return left.clear()
+    return left.head(1).with_columns(line=pl.lit(later.min(), pl.UInt32), is_next=True)
 
 
 def _rows_of(

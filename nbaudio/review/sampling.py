@@ -380,7 +380,8 @@ def reached(rounds: Sequence[Round]) -> pl.DataFrame:
     The columns are `segment_id`, and whether it is `wrong` (null if that is unsure).
     """
     wrong = pl.col("verdict").replace_strict({"right": False, "wrong": True}, default=None)
-    rows = [one.rows.drop_nulls("line").select("segment_id", wrong=wrong) for one in rounds]
+    is_reached = pl.col("line").is_not_null() & ~pl.col("ended")
+    rows = [one.rows.filter(is_reached).select("segment_id", wrong=wrong) for one in rounds]
     return pl.concat(
         [pl.DataFrame(schema={"segment_id": pl.String, "wrong": pl.Boolean}), *rows]
     ).unique("segment_id", keep="last")
