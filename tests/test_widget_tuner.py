@@ -213,6 +213,33 @@ def test_a_value_between_two_positions_is_counted_as_it_is(value):
     assert len(bars[0]) == threshold_tuner.STEPS
 
 
+def test_the_axis_begins_where_the_data_is_until_the_threshold_is_below():
+    scores = [-1.0, 0.2, *np.linspace(0.75, 1, 198)]
+    table = pl.DataFrame({"speaker_id": "a", "duration_s": 1.0, "similarity": scores})
+    counts = ThresholdCounts(table, "similarity")
+    assert counts.scale.grid[counts.axis.start] == 0.7
+    assert counts.scale.grid[0] == -1  # it can be moved there all the same
+    for value, begin, label in (
+        (0.8, 0.7, "similarity, 0.7 to 1\nfirst bar: with 2 segments below 0.7"),
+        (0.7, 0.7, "similarity, 0.7 to 1\nfirst bar: with 2 segments below 0.7"),
+        (0.69, -1, "similarity, −1 to 1"),
+    ):
+        [axes] = counts.plot(counts.scale.position(value)).axes
+        full, hollow = axes.containers
+        assert (full[0].get_x(), axes.get_xlabel()) == (begin, label)
+        assert sum(bar.get_height() for bar in full) == sum(score >= value for score in scores)
+        assert sum(bar.get_height() for bar in hollow) == sum(score < value for score in scores)
+
+
+def test_the_axis_of_another_column_says_what_its_outermost_bars_hold():
+    values = [-50.0, *np.linspace(1, 2, 400), 70.0, 80.0]
+    table = pl.DataFrame({"speaker_id": "a", "duration_s": 1.0, "snr_db": values})
+    [axes] = ThresholdCounts(table, "snr_db").plot(0).axes
+    assert axes.get_xlabel() == "snr_db\noutermost bars: with 1 below and 2 above"
+    inside = ThresholdCounts(table[1:51], "snr_db").plot(0).axes[0]
+    assert inside.get_xlabel() == "snr_db"
+
+
 def test_the_axes_of_the_saved_picture_are_named(make_workspace):
     tuner = widgets.ThresholdTuner(make_workspace({"a.wav": (9.0, 16000)}), column="duration_s")
     [axes] = tuner._counted("duration_s").plot(0).axes

@@ -103,14 +103,10 @@ def next_step(corpus: object, *, failed: int) -> str:
 
 
 def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Report:
-    start = max(
-        (number for number, line in enumerate(lines) if line.get("event") == "began"), default=0
-    )
+    start = _last_line(lines, "began")
     began = lines[start]
     run = lines[start:]
-    stage = max(
-        (number for number, line in enumerate(run) if line.get("event") == "stage"), default=0
-    )
+    stage = _last_line(run, "stage")
     failures = [line["detail"] for line in run if line.get("event") == "failure"]
     ended = run[-1] if run[-1].get("event") == "ended" else {}
     alive = run_log.alive(log)
@@ -133,6 +129,13 @@ def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Repor
         killed = f"the run was killed, not before {facts['last_heard_of']}"
         problems.insert(0, f"the run {state}: {ended.get('error')}" if ended else killed)
     return Report("status", facts, problems=problems, hidden=("rate",))
+
+
+def _last_line(lines: list[dict[str, Any]], event: str) -> int:
+    """Return the number of the last line of an event; 0 without one."""
+    return max(
+        (number for number, line in enumerate(lines) if line.get("event") == event), default=0
+    )
 
 
 def _progress(lines: list[dict[str, Any]]) -> dict[str, Any]:

@@ -360,6 +360,18 @@ def test_a_click_on_a_word_plays_from_it_and_lights_it_in_both_lines(lab, worksp
 
 NOW = "(value) => document.querySelector('[role=slider]').getAttribute('aria-valuenow') === value"
 SIDE_PX = 46  # the numbers of the axis of segments
+EDGE_PX = 14
+
+
+def axis_start(page):
+    """The similarity at which the axis of the tuner begins."""
+    return float(page.get_by_role("slider").get_attribute("data-axis-start"))
+
+
+def across(page, box, value):
+    """Where the axis of the tuner has a similarity, in pixels of the page."""
+    share = (value - axis_start(page)) / (1 - axis_start(page))
+    return box["x"] + SIDE_PX + share * (box["width"] - SIDE_PX - EDGE_PX)
 
 
 def test_threshold_is_dragged_and_moved_and_python_knows(lab, workspace):
@@ -370,12 +382,26 @@ def test_threshold_is_dragged_and_moved_and_python_knows(lab, workspace):
         assert slider.get_attribute("aria-valuenow") == "0.5"
         first = pixels(page, ".nba-plot")
         box = slider.bounding_box()
-        width = box["width"] - SIDE_PX - 14
-        page.mouse.move(box["x"] + SIDE_PX + width * 0.75, box["y"] + 40)
+        start = axis_start(page)
+        assert start > -1
+        page.mouse.move(across(page, box, 0.6), box["y"] + 40)
         page.mouse.down()
-        page.mouse.move(box["x"] + SIDE_PX + width * 0.9, box["y"] + 40, steps=10)
+        page.mouse.move(across(page, box, 0.8), box["y"] + 40, steps=10)
         page.mouse.up()
         page.wait_for_function(NOW, arg="0.8")
+        # The pointer does not leave the axis; keys do, and it is whole from then on.
+        page.mouse.move(across(page, box, 0.8), box["y"] + 40)
+        page.mouse.down()
+        page.mouse.move(box["x"] - 50, box["y"] + 40, steps=5)
+        page.mouse.up()
+        page.wait_for_function(NOW, arg=f"{start:g}")
+        page.locator(".nba-threshold-tuner").focus()
+        page.keyboard.press("ArrowLeft")
+        page.wait_for_function(NOW, arg=f"{round(start - 0.01, 2):g}")
+        assert axis_start(page) == -1
+        page.mouse.click(across(page, box, 0.8), box["y"] + 40)
+        page.wait_for_function(NOW, arg="0.8")
+        assert axis_start(page) == -1
         assert (pixels(page, ".nba-plot") != first).any()
         assert page.locator(".nba-figure").nth(1).inner_text().split("\n")[1] == "2"
         page.locator(".nba-threshold-tuner").focus()
@@ -453,9 +479,11 @@ def test_the_axis_of_segments_is_logarithmic_by_a_key_that_is_shown(lab, workspa
         def bar(image, value):
             """The height of the bar at a similarity, in pixels."""
             scale = image.shape[1] / page.get_by_role("slider").bounding_box()["width"]
-            left, right = SIDE_PX * scale, image.shape[1] - 14 * scale
-            middle = round(left + (value + 1.005) / 2 * (right - left))
-            columns = image[round(25 * scale) : round(169 * scale), middle - 3 : middle + 4, 3]
+            left, right = SIDE_PX * scale, image.shape[1] - EDGE_PX * scale
+            start = axis_start(page)
+            # Its right side, as a bar of what is out is hollow.
+            side = round(left + (value + 0.01 - start) / (1 - start) * (right - left))
+            columns = image[round(25 * scale) : round(169 * scale), side - 3 : side + 2, 3]
             return int((columns > 0).any(axis=1).sum())
 
         logarithmic = pixels(page, ".nba-plot")

@@ -4,7 +4,7 @@ Segments, hours and speakers are counted once for all positions of `Scale.grid`.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import plot_style as style
 from nbaudio.ui.filters import INTERNAL_COLUMNS, TableFrame
 from nbaudio.ui.plot_style import Plot
+from nbaudio.ui.similarity_axis import SimilarityAxis, similarity_axis
 from nbaudio.ui.views import HOURS, PLAYABLE
 from nbaudio.ui.widgets.base import BaseWidget, Response, esm, handlers
 from nbaudio.ui.widgets.column_counts import number_bins, number_text, quoted
@@ -54,6 +55,21 @@ class Scale:
     def position(self, value: float) -> int:
         """Return the position nearest to a value."""
         return int(np.abs(np.array(self.grid) - value).argmin())
+
+
+@dataclass(frozen=True)
+class DrawnAxis:
+    """Part of a scale that is drawn.
+
+    Attributes:
+        start: position at which the axis begins; 0 is the whole scale.
+        label: of this part; it says how many segments are beyond its ends.
+        whole_label: of the whole scale, which is drawn once the threshold is below `start`.
+    """
+
+    start: int
+    label: str
+    whole_label: str
 
 
 COLUMNS = {
@@ -141,13 +157,10 @@ class ThresholdCounts:
         reached[np.isnan(scores)] = (
             len(found.grid) if (column == "similarity") == found.least else 0
         )
-        speaker = frame.select(
-            pl.col("speaker_id").cast(pl.String).fill_null(UNKNOWN).cast(pl.Categorical)
-        ).to_series()
         rows = (
             frame["duration_s"]
             .to_frame()
-            .select(speaker=speaker, hours=HOURS, reached=pl.Series(reached))
+            .select(speaker=_speakers(frame), hours=HOURS, reached=pl.Series(reached))
         )
         parts = (
             part.group_by("speaker", "reached", maintain_order=True)
@@ -166,6 +179,7 @@ class ThresholdCounts:
         )
         listed = table.join(most, on="speaker", maintain_order="left")
         places: dict[str, Any] = {"rows": listed["row"].to_numpy(), "number": len(most)}
+        self.axis = _drawn_axis(found, scores)
         self.all_segments = len(frame)
         self.unscored = int(np.isnan(scores).sum())
         self.all_hours = float(table["hours"].to_numpy().sum())
@@ -202,9 +216,14 @@ class ThresholdCounts:
         )
 
     def plot(self, position: int) -> Plot:
-        """Draw the histogram with a line at the threshold; bars of rejected segments are hollow."""
+        """Draw the histogram with a line at the threshold; bars of rejected segments are hollow.
+
+        The axis begins where the data is, or at the beginning of the scale if the threshold is
+        below.
+        """
         at = np.array(self.scale.grid)
-        edges = self.scale.edges
+        start = self.axis.start if position >= self.axis.start else 0
+        edges = tuple(edge for edge in self.scale.edges if edge >= start)
         bins = self.bins
         inside = (
             np.arange(len(bins)) >= position
@@ -214,10 +233,10 @@ class ThresholdCounts:
         kept, out = (
             np.add.reduceat(np.where(which, bins, 0), edges[:-1]) for which in (inside, ~inside)
         )
+        out[0] += bins[:start].sum()
         plot = style.new_plot(2.6)
-        axes = style.new_axes(
-            plot.add_subplot(), "", x=self.scale.label.partition(",")[0], y="segments"
-        )
+        label = self.axis.label if start == self.axis.start else self.axis.whole_label
+        axes = style.new_axes(plot.add_subplot(), "", x=label, y="segments")
         starts = at[list(edges[:-1])]
         widths = np.diff(at[list(edges)])
         axes.bar(starts, kept, widths, align="edge", **style.bar_style(style.BLUE))
@@ -225,6 +244,29 @@ class ThresholdCounts:
         axes.axvline(at[position], color=style.RED, linestyle="--")
         plot.alt_text = self.line(position)
         return plot
+
+
+def _speakers(frame: TableFrame) -> pl.Series:
+    """Return the speaker of each row, `UNKNOWN` where there is none."""
+    name = pl.col("speaker_id").cast(pl.String).fill_null(UNKNOWN)
+    return frame.select(name.cast(pl.Categorical)).to_series()
+
+
+def _drawn_axis(scale: Scale, scores: NDArray[np.float64]) -> DrawnAxis:
+    """Return the part of a scale that is drawn of scores; NaN is none."""
+    values = scores[np.isfinite(scores)]
+    name = scale.label.partition(",")[0]
+    if scale.column == "similarity":
+        axis = similarity_axis(values)
+        start = int(np.abs(np.array(scale.grid) - axis.least).argmin())
+        return DrawnAxis(start, axis.label(name), SimilarityAxis(-1.0).label(name))
+    beyond = {
+        "below": int((values < scale.grid[0]).sum()),
+        "above": int((values > scale.grid[-1]).sum()),
+    }
+    ends = " and ".join(f"{number:,} {side}" for side, number in beyond.items() if number)
+    label = f"{name}\noutermost bars: with {ends}" if ends else name
+    return DrawnAxis(0, label, label)
 
 
 def _kept(
@@ -389,6 +431,7 @@ class ThresholdTuner(BaseWidget):
             "common": list(COLUMNS),
         }
         facts |= {"start": self._start(counts), "quoted": quoted(column)}
+        facts["axis"] = asdict(counts.axis)
         facts |= {name: getattr(counts.scale, name) for name in ("label", "least", "grid", "edges")}
         facts |= {
             name: getattr(counts, name)

@@ -6,13 +6,16 @@ const AXIS_PX = 34;
 const SIDE_PX = 46; // tick labels of a vertical axis
 const EDGE_PX = 14;
 
-/** Create the plot in a canvas. Returns `{ draw, valueAt, valueUnder }`; `draw` takes `{ counts, at, proof, logarithmic }`. */
+/** Create the plot in a canvas. Returns `{ draw, valueUnder }`; `draw` takes `{ counts, at, proof, logarithmic }`. */
 function createPlot(canvas, root) {
   let [counts, at, proof, logarithmic] = [null, 0, null, false]; // what was drawn last
+  // The axis begins where the data is, until the threshold is moved below: then it stays whole.
+  let whole = false;
 
+  const axisStart = () => (whole ? 0 : counts.axis.start);
   // Position of a value on the horizontal axis, from 0 to 1, and back.
-  const shareOf = (value) => (value - counts.grid[0]) / (counts.grid.at(-1) - counts.grid[0]);
-  const valueAt = (grid, share) => grid[0] + share * (grid.at(-1) - grid[0]);
+  const shareOf = (value) => (value - counts.grid[axisStart()]) / (counts.grid.at(-1) - counts.grid[axisStart()]);
+  const valueAt = (share) => counts.grid[axisStart()] + share * (counts.grid.at(-1) - counts.grid[axisStart()]);
   // Width of the plot and position of a value, in pixels.
   const plotWidth = () => Math.max(60, (canvas.clientWidth || 600) - SIDE_PX - (proof ? SIDE_PX : EDGE_PX));
   const across = (value) => SIDE_PX + shareOf(value) * plotWidth();
@@ -20,7 +23,7 @@ function createPlot(canvas, root) {
 
   /** Draw verified precision over the histogram, with its interval, on the right axis. */
   function drawBand(pen, style) {
-    const known = proof.precision.map((_, i) => i).filter((i) => proof.precision[i] !== null);
+    const known = proof.precision.map((_, i) => i).filter((i) => i >= axisStart() && proof.precision[i] !== null);
     const x = (i) => across(counts.grid[i]);
     pen.fillStyle = pen.strokeStyle = style.getPropertyValue("--proof").trim();
     pen.globalAlpha = 0.22;
@@ -46,14 +49,19 @@ function createPlot(canvas, root) {
   }
 
   function draw(shown) {
+    if (shown.counts !== counts) whole = false;
     ({ counts, at, proof, logarithmic } = shown);
+    whole ||= at < counts.axis.start;
+    canvas.dataset.axisStart = counts.grid[axisStart()];
     const width = canvas.clientWidth || 600;
     const foot = TOP_PX + PLOT_PX;
     const pen = resizeCanvas(canvas, width, foot + AXIS_PX);
     const style = getComputedStyle(root);
-    const bars = counts.edges.slice(1).map((end, k) => {
+    const edges = counts.edges.filter((edge) => edge >= axisStart());
+    const bars = edges.slice(1).map((end, k) => {
       let [all, kept] = [0, 0];
-      for (let i = counts.edges[k]; i < end; i += 1) {
+      // The first bar holds all that is below the axis.
+      for (let i = k ? edges[k] : 0; i < end; i += 1) {
         all += counts.bins[i];
         if (counts.least ? i >= at : i < at) kept += counts.bins[i];
       }
@@ -95,9 +103,10 @@ function createPlot(canvas, root) {
     const parts = width < 420 ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1];
     for (const part of parts) {
       pen.fillRect(SIDE_PX + part * plotWidth(), foot, 1, 4);
-      write(String(Number(valueAt(counts.grid, part).toFixed(3))).replace("-", "−"), SIDE_PX + part * plotWidth(), foot + 16, "center");
+      write(String(Number(valueAt(part).toFixed(3))).replace("-", "−"), SIDE_PX + part * plotWidth(), foot + 16, "center");
     }
-    write(counts.label.split(",")[0], SIDE_PX + plotWidth() / 2, foot + 30, "center");
+    const label = whole ? counts.axis.whole_label : counts.axis.label;
+    write(label.replace("\n", "; "), SIDE_PX + plotWidth() / 2, foot + 30, "center");
     write(logarithmic ? "segments (log)" : "segments", 2, 10, "left");
     for (const tick of ticks(most)) {
       pen.fillRect(SIDE_PX - 5, foot - share(tick) * PLOT_PX, 4, 1);
@@ -114,7 +123,11 @@ function createPlot(canvas, root) {
     pen.globalAlpha = 1;
   }
 
-  const valueUnder = (event) => valueAt(counts.grid, (event.clientX - canvas.getBoundingClientRect().left - SIDE_PX) / plotWidth());
+  /** Value under the pointer, which does not leave the axis while it drags. */
+  function valueUnder(event) {
+    const share = (event.clientX - canvas.getBoundingClientRect().left - SIDE_PX) / plotWidth();
+    return valueAt(Math.max(0, Math.min(1, share)));
+  }
 
-  return { draw, valueAt, valueUnder };
+  return { draw, valueUnder };
 }
