@@ -98,7 +98,7 @@ import polars as pl
 
 from nbaudio.core.hashing import hash_column
 from nbaudio.engine import EngineLocation, worker_pool
-from nbaudio.proof.betting import Array, Bools, Draws, Frame, Ints, bet
+from nbaudio.proof.betting import Array, Bools, Draws, Frame, Ints, Values, bet
 from nbaudio.proof.claims import Part
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.allocation import least_divergence
@@ -172,9 +172,13 @@ class Judged(ProofState):
         self.__dict__.update(
             label=np.array([-1 if word is None else words.index(word) for word in label]),
             population=range(len(seconds)),
-            amount=numbers.__getitem__,
+            numbers=numbers,
             draws=draws,
         )
+
+    def amounts(self, what: str, where: Bools) -> Values:
+        """Return what each segment counts for; those outside of the part `where` count for 0."""
+        return Values(self.__dict__["numbers"][what], where)
 
 
 # --- corpora
@@ -361,7 +365,7 @@ def judge(part: Part, wrong: Bools, *, seen: bool, what: str = "segments") -> tu
     The proof is one that was seen, or the claim after all reviews.
     """
     claim = part.by(what, target=TARGET, error=ERROR / 2, high_error=ERROR / 2)
-    amount = part.state.amount(what) * part.ships
+    amount = part.state.amounts(what, part.ships).amounts * part.ships
     truth = 1 - float(amount[wrong].sum() / amount.sum())
     false = (seen or claim["proven"]) and truth < TARGET - 1e-12
     return false, claim["low"] - 1e-9 <= truth <= claim["high"] + 1e-9
