@@ -399,7 +399,9 @@ def test_hypotheses_are_lines_one_key_is_a_verdict_and_words_play(lab, workspace
         page.keyboard.press("3")
         page.keyboard.press("ArrowDown")
         page.wait_for_selector(".nba-segment-table [role=status]:text-is('s198: cut off')")
+        page.wait_for_timeout(1000)  # the rows are requested again
         page.evaluate("window.latencyMs = 0")
+        page.wait_for_selector(".nba-view .nba-cursor .nba-cell:text-is('s197')")
         # The word that the hypothesis never has, and its examples.
         words.focus()
         page.keyboard.press("/")

@@ -330,6 +330,7 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   /** Show the rows as they are arranged in Python, unless they are known; move the cursor to where Python has it. */
   async function reload(known) {
     if (known === version) return;
+    const [position, before] = [cursor, moves];
     const { result } = await request("table.open");
     if (result.version !== version) { // else the cursor may have moved since
       ({ order } = result);
@@ -341,7 +342,9 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
       take(result);
       drawHead();
       scroller.scrollTop = 0;
-      await move(result.cursor, { silent: true });
+      // A move of the user since the request counts from where Python has the cursor.
+      const rows = moves === before ? 0 : cursor - position;
+      await move(result.cursor + rows, { silent: !rows });
     }
     if (result.progress && (await complete(result))) drawHead();
   }
