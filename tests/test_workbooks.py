@@ -352,6 +352,45 @@ def test_cells_are_read_as_the_sheet_shows_them_and_the_rest_is_counted(tmp_path
     assert f"{path.name}: rows that the sheet hides are read like the others: 2" in found.notes
 
 
+def respelled(path, respell):
+    """Replace the XML of the sheet of a workbook by what a function makes of it."""
+    with zipfile.ZipFile(path) as book:
+        members = {name: book.read(name) for name in book.namelist()}
+    sheet = "xl/worksheets/sheet1.xml"
+    members[sheet] = respell(members[sheet].decode())
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as book:
+        for name, content in members.items():
+            book.writestr(name, content)
+
+
+def in_single_quotes(xml):
+    """XML whose attributes are in single quotes."""
+    return xml.replace('"', "'").encode()
+
+
+def in_utf16(xml):
+    """XML in UTF-16, which its declaration names."""
+    return xml.replace("utf-8", "utf-16").replace("UTF-8", "UTF-16").encode("utf-16")
+
+
+@pytest.mark.parametrize("respell", [in_single_quotes, in_utf16])
+@pytest.mark.parametrize(
+    ("column", "rows"), [("A", [900_000_000]), ("XFD", range(100, 200))], ids=["rows", "columns"]
+)
+def test_a_sheet_that_spans_many_absent_cells_is_refused_in_every_spelling(
+    audio, tmp_path, respell, column, rows
+):
+    path = write_xlsx(tmp_path / "t.xlsx", ROWS)
+    respelled(path, respell)
+    assert len(table.read(path).frame) == len(ROWS) - 1
+    cells = [f'<row r="{row}"><c r="{column}{row}"><v>1</v></c></row>' for row in rows]
+    path = write_xlsx(tmp_path / "t.xlsx", ROWS)
+    end = f"{''.join(cells)}</sheetData>"
+    respelled(path, lambda xml: respell(xml.replace("</sheetData>", end)))
+    with pytest.raises(InputError, match=r"t\.xlsx: a sheet spans .* cells, .* a bomb, not read"):
+        ingest(path, audio, tmp_path / "W")
+
+
 @pytest.mark.parametrize("ending", [".xlsx", ".ods"])
 def test_problems_of_a_workbook_name_the_row_of_the_sheet(tmp_path, ending):
     rows = [(), (), ("name", "text"), ("a.wav", "da"), (None, "ne"), ("b.wav", "ni")]

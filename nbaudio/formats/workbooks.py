@@ -37,8 +37,12 @@ _OTHER_FORMATS = frozenset(
 )
 _NO_VALUE = re.compile(rb"(?:</f>|<f\b[^<>]*/>)(?:<v\s*/>|<v>\s*</v>)?</c>")
 # A row that is hidden, also by a filter, and a range of merged cells, in the XML of a sheet.
-_HIDDEN_ROW = re.compile(rb'<row\b(?=[^<>]* hidden="(?:1|true)")[^<>]* r="(\d{1,7})"')
-_MERGED = re.compile(rb'<mergeCell ref="([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})"')
+_HIDDEN_ROW = re.compile(
+    rb"""<(?:\w+:)?row\b(?=[^<>]*\shidden=["'](?:1|true)["'])[^<>]*\sr=["'](\d{1,7})["']"""
+)
+_MERGED = re.compile(
+    rb"""<(?:\w+:)?mergeCell\s+ref=["']([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})["']"""
+)
 _READ_BYTES = 1 << 20
 # A UTF-16 code unit in a text, as Excel escapes what XML cannot hold; _x005F_ is the underscore
 # of a text that only looks so.
@@ -75,11 +79,18 @@ class Worksheet:
         empty texts; the last ones of a row may be missing.
 
         Raises:
-            InputError: the workbook is damaged.
+            InputError: the workbook is damaged, or its rows span many more cells than they fill:
+                `input_guards.check_workbook` cannot see that in every spelling of XML.
         """
+        spanned = 0
+        filled = 0
         with _reading(self._path):
             for row in self._values():
-                yield [cell_text(value) for value in row]
+                texts = [cell_text(value) for value in row]
+                spanned += max(1, len(texts))
+                filled += len(texts) - texts.count("")
+                input_guards.check_span(self._path, spanned, filled)
+                yield texts
 
 
 @dataclass(frozen=True)
