@@ -227,3 +227,35 @@ def test_a_sitting_full_of_what_nobody_speaks(tmp_path, seed):
     assert wrong <= 0.001 * len(labels.split())
     said = clean["text"].str.split(" ").list.len().sum()
     assert len(labels.split()) >= 0.97 * said
+
+
+def cue(number: int, part: list[dict[str, object]]) -> str:
+    """A cue of SubRip with words."""
+    edges = [
+        f"00:00:{second:06.3f}".replace(".", ",") for second in (part[0]["start"], part[-1]["end"])
+    ]
+    text = "".join(str(word["word"]) for word in part).strip()
+    return f"{number}\n{edges[0]} --> {edges[1]}\n{text}\n"
+
+
+@pytest.mark.parametrize(("name", "between"), [("a.srt", "\n"), ("a.vtt", "\n"), ("a.srt", "")])
+def test_subtitles_are_transcripts(tmp_path, name, between):
+    heard = timed(SPOKEN)
+    cues = [cue(n // 7 + 1, heard[n : n + 7]) for n in range(0, len(heard), 7)]
+    text = ("WEBVTT\n\n" if name == "a.vtt" else "") + between.join(cues)
+    segments, unmatched = run(tmp_path, text, heard, name)
+    assert words(" ".join(segments["text"])) == words(SPOKEN)
+    assert not len(unmatched)
+    # Segments end where sentences do, and not where cues do.
+    assert segments["text"].str.ends_with(".").all()
+
+
+def test_what_is_not_read_of_transcripts_is_in_the_report(tmp_path):
+    sentences = "".join(f"<seg>{part}.</seg>" for part in SPOKEN.rstrip(".").split(". "))
+    text = f'<TEI><text><u who="#A"><note>(Noise.)</note>{sentences}<gap/></u></text></TEI>'
+    run(tmp_path, text, timed(SPOKEN), "a.xml")
+    report = json.loads((tmp_path / "W/reports/align.json").read_text("utf8"))
+    assert report["facts"]["not_read"] == [
+        {"what": "notes of TEI", "count": 1, "option": ""},
+        {"what": "gaps of TEI", "count": 1, "option": ""},
+    ]

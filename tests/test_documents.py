@@ -504,3 +504,95 @@ def test_what_is_no_file_or_too_large_is_refused(tmp_path, monkeypatch):
         next(read_documents(tmp_path))
     monkeypatch.setattr(input_guards.read_all, "__kwdefaults__", {"most": 1 << 20})
     assert refused(tmp_path, "da " * (1 << 19)) == ": larger than 1 MB, which is not read"
+
+
+# Subtitles
+
+
+def test_subtitles_are_read_as_cues(tmp_path):
+    text = (
+        "\ufeff1\r\n00:00:01,000 --> 00:00:02,000\r\n<i>Dobar</i>\r\ndan &amp; hvala.\r\n2\r\n"
+        "00:00:02,000 --> 00:00:03,000\r\nIdemo.\r\n"
+    )
+    assert read(tmp_path, text) == ["Dobar\ndan & hvala.\nIdemo."]
+
+
+def test_speakers_of_subtitles_and_rolling_lines(tmp_path):
+    cues = ["<v Ana>Da.", "<v Ana>Da.\n<v Ana>Ne.", "<v Ana>Ne.\n<v Ivo>Tko?", "Svi."]
+    text = "WEBVTT\n\nNOTE x\n\n" + "\n".join(
+        f"00:0{n}.000 --> 00:0{n + 1}.000\n{cue}\n" for n, cue in enumerate(cues)
+    )
+    [document] = documents(tmp_path, text)
+    found = [
+        (each.speaker_id, document.text[each.start : each.end]) for each in document.utterances
+    ]
+    assert found == [("Ana", "Da.\nNe."), ("Ivo", "Tko?"), (None, "Svi.")]
+
+
+def test_cues_without_times_are_counted(tmp_path):
+    text = "1\n00:00:01,000 --> 00:00:02,000\nDa.\n\n2\n00:00:99,0 --> x\nNe.\n"
+    [document] = documents(tmp_path, text)
+    assert document.text == "Da."
+    assert document.left_out == (("cues without readable times", 1),)
+
+
+def test_styled_subtitles_are_refused(tmp_path):
+    assert "SubStation Alpha" in refused(tmp_path, "[Script Info]\nTitle: x\n")
+
+
+# What is left out
+
+
+@pytest.mark.parametrize(
+    ("hidden", "number"),
+    [
+        ("<w:r><w:rPr><w:vanish/></w:rPr><w:t>tajno</w:t></w:r>", 1),
+        ('<w:r><w:rPr><w:vanish w:val="true"/></w:rPr><w:t>tajno</w:t></w:r>', 1),
+        ('<w:r><w:rPr><w:rStyle w:val="Secret"/></w:rPr><w:t>tajno</w:t></w:r>', 1),
+    ],
+)
+def test_hidden_text_of_word_is_left_out_and_counted(tmp_path, hidden, number):
+    body = f"<w:p>{run('Dobar ')}{hidden}{run('dan.')}</w:p>"
+    styles = (
+        f'<w:styles xmlns:w="{NAMESPACE}"><w:style w:styleId="Secret"><w:rPr><w:vanish/></w:rPr>'
+        "</w:style></w:styles>"
+    )
+    data = io.BytesIO(docx(body))
+    with zipfile.ZipFile(data, "a") as book:
+        book.writestr("word/styles.xml", styles)
+    [document] = documents(tmp_path, data.getvalue())
+    assert document.text == "Dobar dan."
+    assert document.left_out == (("hidden texts of Word documents", number),)
+
+
+def test_text_that_only_says_that_it_is_not_hidden_stays(tmp_path):
+    shown = '<w:r><w:rPr><w:vanish w:val="0"/></w:rPr><w:t>javno</w:t></w:r>'
+    mark = "<w:pPr><w:rPr><w:vanish/></w:rPr></w:pPr>"
+    [document] = documents(tmp_path, docx(f"<w:p>{mark}{shown}</w:p>"))
+    assert document.text == "javno"
+    assert document.left_out == ()
+
+
+def test_deleted_text_and_footnotes_of_word_are_counted(tmp_path):
+    deleted = "<w:del><w:r><w:delText>ne</w:delText></w:r></w:del>"
+    note = '<w:r><w:footnoteReference w:id="2"/></w:r>'
+    [document] = documents(tmp_path, docx(f"<w:p>{run('Da')}{deleted}{note}</w:p>"))
+    assert document.text == "Da"
+    assert document.left_out == (
+        ("deleted texts of Word documents", 1),
+        ("footnotes of Word documents", 1),
+    )
+
+
+def test_notes_and_gaps_of_tei_are_counted(tmp_path):
+    text = (
+        '<TEI><text><u who="#A"><note>(Pljesak.)</note><seg>Da.<gap/><vocal><desc>smijeh</desc>'
+        "</vocal></seg><kinesic><desc>ustaju</desc></kinesic></u></text></TEI>"
+    )
+    [document] = documents(tmp_path, text)
+    assert document.text == "Da."
+    assert document.left_out == (
+        ("notes of TEI", 1),
+        ("gaps of TEI", 1),
+        ("incidents of TEI", 2),
+    )

@@ -1,22 +1,25 @@
 """Read transcripts as people have them, not cut.
 
-They are plain text, TEI, Word documents, web pages or JSON lines.
+They are plain text, subtitles, TEI, Word documents, web pages or JSON lines.
 """
 
 import codecs
 import re
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from io import BytesIO
-from itertools import accumulate
+from itertools import accumulate, groupby
 from pathlib import Path
-from typing import NamedTuple
-from xml.etree.ElementTree import ParseError, iterparse
+from typing import Any, NamedTuple
+from xml.etree.ElementTree import Element, ParseError, iterparse
 
 from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.formats.base import RECORDING_FIELDS, decode_text, json_values, unescape
+from nbaudio.formats.rolling_captions import show_once
+from nbaudio.formats.subtitle_cues import TIMES, cue_text, cues
 
 
 class Utterance(NamedTuple):
@@ -31,21 +34,31 @@ class Utterance(NamedTuple):
     utterance_id: str | None = None
 
 
+class LeftOut(NamedTuple):
+    """Parts of a file that are no transcript, such as notes, and how many they are."""
+
+    what: str
+    number: int
+
+
 class Document(NamedTuple):
     """A transcript and its utterances.
 
-    It has the recording that it names itself, its text as typed, and utterances in order, which
-    hold all words.
+    It has the recording that it names itself, its text as typed, utterances in order, which hold
+    all words, and what of the file is not in its text.
     """
 
     recording: str | None
     text: str
     utterances: list[Utterance]
+    left_out: tuple[LeftOut, ...] = ()
 
 
 _Said = tuple[str, str | None, str | None]  # the text of an utterance, and its speaker and id
 
 _SAVE = "save it as .docx or as plain text"
+# SubStation Alpha, whose lines have styles and times before the text.
+_STYLED_SUBTITLES = re.compile(r"\s*\[Script Info\]")
 _REFUSED = {
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": (
         "an old or encrypted Word file; save it as .docx without a password"
@@ -65,24 +78,34 @@ _FIELDS = (
 )
 
 _XML = re.compile(r"\s*<(?:\?xml|!DOCTYPE|TEI\b|teiCorpus\b)")
-_ROOTS = {"TEI", "teiCorpus", "TEI.2", "w:document"}
-_BLOCKS = {"u", "seg", "p", "ab", "w:p"}
-_LEFT_OUT = {
-    "teiHeader",
-    "note",
-    "kinesic",
-    "vocal",
-    "incident",
-    "gap",
-    "desc",
-    "corr",
-    "reg",
-    "expan",
+_ROOTS = {"TEI", "teiCorpus", "TEI.2"}
+_BLOCKS = {"u", "seg", "p", "ab"}
+# Elements of TEI that are no speech, by what they are called in the report.
+_NOTES = {
+    "note": "notes of TEI",
+    "kinesic": "incidents of TEI",
+    "vocal": "incidents of TEI",
+    "incident": "incidents of TEI",
+    "gap": "gaps of TEI",
 }
-_LEFT_OUT |= {"w:del", "w:moveFrom", "Fallback"}
+_LEFT_OUT = {*_NOTES, "teiHeader", "desc", "corr", "reg", "expan"}
 _CLEARED = _BLOCKS | _LEFT_OUT
 _TOKENS = {"w", "pc"}
-_SIGNS = {"lb": " ", "w:tab": "\t", "w:br": "\n", "w:cr": "\n", "w:noBreakHyphen": "-"}
+_SIGNS = {"lb": " "}
+# The same of Word documents.
+_WORD_SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+_DELETED = {"del", "moveFrom"}
+_NOT_READ_OF_WORD = {
+    "footnoteReference": "footnotes of Word documents",
+    "endnoteReference": "footnotes of Word documents",
+    "commentReference": "comments of Word documents",
+}
+_HIDDEN_TEXT = "hidden texts of Word documents"
+_DELETED_TEXT = "deleted texts of Word documents"
+_UNREADABLE_CUES = "cues without readable times"
+_FALSE = {"0", "false", "off"}
+_WORD_DOCUMENT = "word/document.xml"
+_WORD_STYLES = "word/styles.xml"
 _ID = "{http://www.w3.org/XML/1998/namespace}id"
 
 _HTML = re.compile(
@@ -106,9 +129,10 @@ _MARKUP = re.compile(
 def read_documents(path: Path) -> Iterator[Document]:
     r"""Read the transcripts of a file, whose format is recognized by its content.
 
-    Known are plain text (UTF-8 or marked UTF-16; blank lines separate paragraphs), TEI as ParlaMint
-    has it, .docx, HTML, and JSON lines. Only JSON names recordings; its objects are grouped by
-    recording, in order of first appearance.
+    Known are plain text (UTF-8 or marked UTF-16; blank lines separate paragraphs), SRT and WebVTT
+    (each line once; cues of one speaker are one utterance), TEI as ParlaMint has it, .docx, HTML,
+    and JSON lines. Only JSON names recordings; its objects are grouped by recording, in order of
+    first appearance.
 
     Raises:
         InputError: The file has no words, is too large, or cannot be read; the message has the file
@@ -161,7 +185,7 @@ def _documents(path: Path, data: bytes) -> Iterable[Document]:
     is_marked = data.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     head = decode_text(data[:4096], errors="replace")
     if data.startswith(b"PK\3\4"):
-        return [_document(_read_xml(path, _unpack(path, data)))]
+        return [_read_word(path, data)]
     if b"\0" in data and not is_marked:
         raise InputError(f"{path}: binary data, not text")
     if _HTML.match(head):
@@ -172,26 +196,55 @@ def _documents(path: Path, data: bytes) -> Iterable[Document]:
             _document(_read_html(decode_text(data, "cp1252" if name == "iso-8859-1" else name)))
         ]
     if _XML.match(head):
-        return [_document(_read_xml(path, data))]
+        return [_read_xml(path, data)]
     if _JSON.match(head):
         return _read_json(path)
+    if _STYLED_SUBTITLES.match(head):
+        raise InputError(
+            f"{path}: SubStation Alpha subtitles, which are not read; save them as .srt"
+        )
     text = decode_text(data)
+    if TIMES.search(text):
+        return [_read_subtitles(text)]
+    return [_read_text(text)]
+
+
+def _read_text(text: str) -> Document:
+    """Read plain text, whose paragraphs blank lines separate."""
     paragraphs = (
         paragraph for paragraph in _PARAGRAPH.finditer(text) if re.search(r"\w", paragraph[0])
     )
-    return [
-        Document(
-            None,
-            text,
-            [Utterance(each.start(), each.start() + len(each[0].rstrip())) for each in paragraphs],
-        )
+    utterances = [
+        Utterance(each.start(), each.start() + len(each[0].rstrip())) for each in paragraphs
     ]
+    return Document(None, text, utterances)
 
 
-def _document(said: Iterable[_Said], recording: str | None = None) -> Document:
+def _read_subtitles(text: str) -> Document:
+    """Read cues, each line once; consecutive cues of one speaker are one utterance."""
+    items = list(cues(text))
+    captions = show_once([item for item in items if isinstance(item, dict)])
+    said = [
+        ("\n".join(line for cue in run for line in _lines(cue)), speaker, None)
+        for speaker, run in groupby(captions.cues, key=lambda cue: cue["speaker_id"])
+    ]
+    unreadable = sum(isinstance(item, tuple) for item in items)
+    return _document(said, left_out=Counter({_UNREADABLE_CUES: unreadable}))
+
+
+def _lines(cue: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of a cue without tags."""
+    for line in cue["lines"]:
+        yield cue_text([line])["text"] or ""
+
+
+def _document(
+    said: Iterable[_Said], recording: str | None = None, left_out: Counter[str] | None = None
+) -> Document:
     """Return the document of utterances, which line ends separate.
 
-    Utterances without words are left out.
+    Utterances without words are left out. Parts that are `left_out` are counted while the
+    utterances are read.
     """
     kept = [(text.strip(), speaker, own) for text, speaker, own in said if re.search(r"\w", text)]
     starts = accumulate((len(text) + 1 for text, _, _ in kept), initial=0)
@@ -199,7 +252,8 @@ def _document(said: Iterable[_Said], recording: str | None = None) -> Document:
         Utterance(start, start + len(text), *about)
         for start, (text, *about) in zip(starts, kept, strict=False)
     ]
-    return Document(recording, "\n".join(text for text, _, _ in kept), utterances)
+    parts = tuple(LeftOut(*part) for part in (left_out or {}).items() if part[1])
+    return Document(recording, "\n".join(text for text, _, _ in kept), utterances, parts)
 
 
 def _read_json(path: Path) -> Iterable[Document]:
@@ -227,67 +281,155 @@ def _read_html(text: str) -> Iterator[_Said]:
     return ((" ".join(paragraph.split()), None, None) for paragraph in re.split(r"\n\s*\n", spoken))
 
 
-def _unpack(path: Path, data: bytes) -> bytes:
-    """Return the XML of a Word document's text.
+def _read_word(path: Path, data: bytes) -> Document:
+    """Read the paragraphs of a Word document, without hidden and deleted text."""
+    with zipfile.ZipFile(BytesIO(data)) as book:
+        if _WORD_DOCUMENT not in book.namelist():
+            raise InputError(f"{path}: a zip file without {_WORD_DOCUMENT}, so no .docx; {_SAVE}")
+        text = _unpack(path, book, _WORD_DOCUMENT)
+        has_styles = _WORD_STYLES in book.namelist()
+        hidden_styles = _hidden_styles(_unpack(path, book, _WORD_STYLES)) if has_styles else set()
+    left_out = Counter[str]()
+    return _document(_word_paragraphs(text, hidden_styles, left_out), left_out=left_out)
+
+
+def _unpack(path: Path, book: zipfile.ZipFile, name: str) -> bytes:
+    """Return a part of a Word document.
 
     Its size according to the header is checked; zipfile unpacks no more than that.
     """
-    with zipfile.ZipFile(BytesIO(data)) as book:
-        if "word/document.xml" not in book.namelist():
-            raise InputError(f"{path}: a zip file without word/document.xml, so no .docx; {_SAVE}")
-        member = book.getinfo("word/document.xml")
-        if member.flag_bits & 1:
-            raise InputError(f"{path}: encrypted; save it without a password")
-        if member.compress_type > zipfile.ZIP_DEFLATED:  # unpacks all at once
-            raise zipfile.BadZipFile(f"compressed by method {member.compress_type}")
-        input_guards.check_expansion(
-            path, min(member.compress_size, len(data), 1 << 20), member.file_size
-        )
-        return book.read(member)
+    member = book.getinfo(name)
+    if member.flag_bits & 1:
+        raise InputError(f"{path}: encrypted; save it without a password")
+    if member.compress_type > zipfile.ZIP_DEFLATED:  # unpacks all at once
+        raise zipfile.BadZipFile(f"compressed by method {member.compress_type}")
+    packed = min(member.compress_size, path.stat().st_size, 1 << 20)
+    input_guards.check_expansion(path, packed, member.file_size)
+    content = book.read(member)
+    _check_document_type(path, content)
+    return content
 
 
-def _read_xml(path: Path, data: bytes) -> Iterator[_Said]:
-    """Yield the paragraphs of TEI or Word, in TEI with speaker and id.
-
-    What is read is removed from the tree.
-    """
+def _check_document_type(path: Path, data: bytes) -> None:
+    """Raise InputError for XML with a document type, which may define entities."""
     if b"<!DOCTYPE" in data.replace(b"\0", b""):  # in UTF-16 as well
         raise InputError(
             f"{path}: XML with a document type or entities, which are not read; "
             "remove <!DOCTYPE ...>"
         )
-    root = ""
-    left_out = 0
+
+
+def _local_name(element: Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
+def _hidden_styles(data: bytes) -> set[str]:
+    """Return the ids of the styles of a Word document whose text is hidden."""
+    hidden = set[str]()
+    for _, element in iterparse(BytesIO(data)):  # noqa: S314  # no entities
+        if _local_name(element) == "style" and _is_hidden(element, set()):
+            hidden |= {value for name, value in element.items() if name.endswith("}styleId")}
+    return hidden
+
+
+def _is_hidden(element: Element, hidden_styles: set[str]) -> bool:
+    """Return whether the properties of a run, paragraph or style hide its text."""
+    for properties in element:
+        if _local_name(properties) not in {"rPr", "pPr"}:
+            continue
+        for each in properties:
+            value = next((text for name, text in each.items() if name.endswith("}val")), "")
+            is_vanish = _local_name(each) == "vanish" and value not in _FALSE
+            if is_vanish or (_local_name(each) in {"rStyle", "pStyle"} and value in hidden_styles):
+                return True
+    return False
+
+
+def _word_name(element: Element) -> str:
+    """Return the local name of an element of Word, and no name for others, such as drawings."""
+    return _local_name(element) if "wordprocessingml" in element.tag else ""
+
+
+def _word_paragraphs(
+    data: bytes, hidden_styles: set[str], left_out: Counter[str]
+) -> Iterator[_Said]:
+    """Yield the paragraphs of a Word document; what is read is removed from the tree.
+
+    Runs of hidden and deleted text, and references to notes, are counted in `left_out`.
+    """
+    depth = 0
+    for event, element in iterparse(BytesIO(data), ("start", "end")):  # noqa: S314  # no entities
+        name = _word_name(element)
+        is_apart = name in _DELETED or _local_name(element) == "Fallback"
+        if event == "start":
+            depth += is_apart
+            continue
+        depth -= is_apart
+        left_out[_DELETED_TEXT] += name in _DELETED
+        if name in _NOT_READ_OF_WORD:
+            left_out[_NOT_READ_OF_WORD[name]] += 1
+        if name == "r" and _is_hidden(element, hidden_styles):
+            left_out[_HIDDEN_TEXT] += 1
+            del element[:]
+        elif name == "p" and not depth:
+            if _is_hidden(element, hidden_styles):
+                left_out[_HIDDEN_TEXT] += 1
+            else:
+                yield "".join(each.text or "" for each in element.iter()), None, None
+            del element[:]
+        elif is_apart:
+            del element[:]
+        elif name != "t":
+            element.text = _WORD_SIGNS.get(name, "")
+
+
+def _read_xml(path: Path, data: bytes) -> Document:
+    """Read TEI, or the text of a Word document that is no package."""
+    _check_document_type(path, data)
+    (_, root) = next(iter(iterparse(BytesIO(data), ("start",))))  # noqa: S314  # no entities
+    left_out = Counter[str]()
+    if "wordprocessingml" in root.tag and _local_name(root) == "document":
+        return _document(_word_paragraphs(data, set(), left_out), left_out=left_out)
+    if _local_name(root) not in _ROOTS:
+        raise InputError(f"{path}: XML that is not TEI; its root is <{_local_name(root)}>")
+    return _document(_tei_utterances(data, left_out), left_out=left_out)
+
+
+def _tei_utterances(data: bytes, left_out: Counter[str]) -> Iterator[_Said]:
+    """Yield the paragraphs of TEI with speaker and id; what is read is removed from the tree.
+
+    Notes, incidents and gaps are counted in `left_out`.
+    """
+    depth = 0
     turn = dict[str, str]()
     for event, element in iterparse(BytesIO(data), ("start", "end")):  # noqa: S314  # no entities
-        space, _, local = element.tag.rpartition("}")
-        name = f"w:{local}" if "wordprocessingml" in space else local
-        root = root or name
-        if root not in _ROOTS:
-            raise InputError(f"{path}: XML that is not TEI; its root is <{local}>")
+        name = _local_name(element)
         if event == "start":
-            left_out += name in _LEFT_OUT
+            depth += name in _LEFT_OUT
             turn = element.attrib if name == "u" else turn
             continue
-        left_out -= name in _LEFT_OUT
-        if root == "w:document" and name in _BLOCKS and not left_out:
-            yield "".join(each.text or "" for each in element.iter()), None, None
-        elif name in _BLOCKS and not left_out:
+        depth -= name in _LEFT_OUT
+        if name in _NOTES:
+            left_out[_NOTES[name]] += 1
+        if name in _BLOCKS and not depth:
             text = " ".join("".join(element.itertext()).split())
             who = turn.get("who", "").split()
             # Several are no single speaker.
             speaker = who[0].rpartition("#")[2] if len(who) == 1 else None
             yield re.sub(" ?\0 ?", "", text), speaker, element.get(_ID, turn.get(_ID))
-        if name in _TOKENS:  # a null character joins two of them
-            join = element.get("join")
-            token = "".join(part.strip() for part in element.itertext())
-            element.text = (
-                ("\0" if join in {"left", "both"} else " ")
-                + token
-                + ("\0" if join in {"right", "both"} else "")
-            )
-        elif name in _CLEARED or name in _SIGNS or (root == "w:document" and name != "w:t"):
+        if name in _TOKENS:
+            element.text = _joined_token(element)
+        elif name in _CLEARED or name in _SIGNS:
             element.text = _SIGNS.get(name, "")
         if name in _CLEARED or name in _TOKENS:
             del element[:]
         turn = {} if name == "u" else turn
+
+
+def _joined_token(element: Element) -> str:
+    """Return a token of TEI between blanks; a null character joins it with its neighbor."""
+    join = element.get("join")
+    token = "".join(part.strip() for part in element.itertext())
+    left = "\0" if join in {"left", "both"} else " "
+    right = "\0" if join in {"right", "both"} else ""
+    return left + token + right

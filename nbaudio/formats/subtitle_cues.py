@@ -10,6 +10,8 @@ from nbaudio.formats.base import unescape
 
 _TIME = r"(?:(\d+):)?([0-5]?\d):([0-5]?\d)(?:[,.](\d+))?"
 _TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s.*)?")
+#: A line of times, which subtitles have and other texts have not.
+TIMES = re.compile(rf"(?m)^[^\S\n]*{_TIME}[^\S\n]*-->[^\S\n]*{_TIME}")
 _ARROW = "-->"
 _EXPECTED = "expected times such as 00:00:01,500 --> 00:00:02,750"
 TAG = re.compile(r"</?[A-Za-z][^<>]*>|<\d[^<>]*>|</>|\{\\[^{}]*\}")

@@ -20,7 +20,7 @@ from nbaudio.core.progress import progress
 from nbaudio.core.report import Report
 from nbaudio.core.rows import Rows
 from nbaudio.engine import EngineLocation, worker_pool
-from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, Transcripts
+from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, NotRead, Transcripts, with_not_read
 from nbaudio.sources.align_task import ALIGNED, VERSION, Task, align_recording
 from nbaudio.sources.ingest import bring_in
 from nbaudio.sources.pairing import Problems, list_items, pair
@@ -72,8 +72,8 @@ def align(
     Args:
         hypotheses: file or folder of a recognizer's words with times: CTM, Whisper-style JSON,
             word-timed SRT or WebVTT, or ParlaSpeech JSON lines.
-        transcripts: file or folder of .txt, .docx, .html, TEI XML with utterances (ParlaMint), or
-            JSON lines.
+        transcripts: file or folder of .txt, .srt, .vtt, .docx, .html, TEI XML with utterances
+            (ParlaMint), or JSON lines.
         audio: the folder of the recordings, or its URL; it may follow in a later run.
         pairs: a .csv or .tsv with the columns recording and transcript; else names are compared, as
             those of recordings are.
@@ -231,6 +231,7 @@ def _collect(
 ) -> tuple[Transcripts, dict[str, int]]:
     """Return the segments of all recordings and what is in no segment, and the numbers of words."""
     unmatched: list[pl.DataFrame] = []
+    left_out: list[pl.DataFrame] = []
     counts = Counter[str]()
     sparse = list[str]()
     columns = [name for name in ALIGNED if name not in ("kind", "reason", "words")]
@@ -239,11 +240,8 @@ def _collect(
         for task, result in zip(tasks, results, strict=True):
             frame = _stored(result) if isinstance(result, Path) else result
             frame = frame.with_columns(name=pl.lit(task.hypothesis.name))
-            problems.extend(
-                frame.filter(pl.col("kind").str.starts_with("un"))
-                .select("document", "text")
-                .iter_rows()
-            )
+            problems.extend(_problems(frame))
+            left_out.append(frame.filter(kind="left out"))
             found = frame.filter(kind="segment")
             rest = frame.filter(pl.col("kind").is_in(["text", "audio"]))
             unmatched.append(rest.select(*_UNMATCHED))
@@ -269,7 +267,29 @@ def _collect(
     listed = pl.DataFrame(
         [(file, None, reason) for file, reason in problems], schema=PROBLEMS, orient="row"
     )
-    some = ", ".join(sparse[:3]) + ", ..." * (len(sparse) > 3)
-    notes = [f"less than half of what was heard is in segments of {some}"] if sparse else []
     whole = pl.concat(unmatched).with_columns(pl.col("source_start", "source_end").cast(pl.Float64))
-    return Transcripts(rows, listed, notes=notes, unmatched=whole), dict(counts)
+    transcripts = Transcripts(rows, listed, notes=_notes(sparse), unmatched=whole)
+    return with_not_read(transcripts, *_not_read(left_out)), dict(counts)
+
+
+def _problems(frame: pl.DataFrame) -> list[tuple[str, str]]:
+    """Return files that are unreadable or unmatched, with the reasons."""
+    return frame.filter(pl.col("kind").str.starts_with("un")).select("document", "text").rows()
+
+
+def _notes(sparse: Sequence[str]) -> list[str]:
+    """Return what to report about recordings of which little is in segments."""
+    if not sparse:
+        return []
+    some = ", ".join(sparse[:3]) + ", ..." * (len(sparse) > 3)
+    return [f"less than half of what was heard is in segments of {some}"]
+
+
+def _not_read(left_out: Sequence[pl.DataFrame]) -> list[NotRead]:
+    """Return the parts of transcripts that were not read, each once, summed over their files.
+
+    A document of several recordings counts once.
+    """
+    parts = pl.concat(left_out).unique(["document", "text"], maintain_order=True)
+    sums = parts.group_by("text", maintain_order=True).agg(pl.sum("words"))
+    return [NotRead(what, count) for what, count in sums.select("text", "words").rows()]

@@ -1,6 +1,6 @@
 """Align the hypothesis of one recording with its transcripts; runs in a worker."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -31,8 +31,9 @@ VERSION = 2  # of the method: stored results of another one are not used
 _FURTHER = ("kind", "reason", "utterance_id_start", "utterance_id_end", "document")
 _FIGURES = ("edge_confidence", "inner_confidence", "room_before_s", "room_after_s")
 #: Columns of what a recording gives: rows of the kinds ``segment``, ``text`` and ``audio`` (runs of
-#: words in no segment), and ``unmatched`` or ``unreadable`` (problems, whose `document` is the
-#: file); `words` has the numbers of words.
+#: words in no segment), ``left out`` (parts of a document that are not read, in `text`), and
+#: ``unmatched`` or ``unreadable`` (problems, whose `document` is the file); `words` has the numbers
+#: of words or parts.
 ALIGNED = pl.Schema(
     {**TRANSCRIPTS, **dict.fromkeys(_FURTHER, pl.String())}
     | dict.fromkeys(_FIGURES, pl.Float64())
@@ -94,24 +95,30 @@ def align_recording(task: Task) -> tuple[int, pl.DataFrame]:
     for item in (task.hypothesis, *task.transcripts):
         try:
             if item is task.hypothesis:
-                heard += (
-                    [item.content]
-                    if isinstance(item.content, TimedWords)
-                    else read_timed_words(item.path, item.name)
-                )
+                heard += _hypotheses(item)
             else:
-                found = (
-                    [item.content]
-                    if isinstance(item.content, Document)
-                    else read_documents(item.path)
-                )
-                documents += [(item.file, document) for document in found]
+                documents += [(item.file, document) for document in _documents(item)]
         except (InputError, OSError) as error:
             reason = str(error).removeprefix(str(item.path)).lstrip(":, ")
             rows.append({"kind": "unreadable", "document": item.file, "text": reason})
+    rows += [
+        {"kind": "left out", "document": file, "text": part.what, "words": part.number}
+        for file, document in documents
+        for part in document.left_out
+    ]
     if heard and documents:
         rows += _align(task, heard[0], documents)
     return task.number, pl.DataFrame(rows, schema=ALIGNED)
+
+
+def _hypotheses(item: Item) -> Iterable[TimedWords]:
+    if isinstance(item.content, TimedWords):
+        return [item.content]
+    return read_timed_words(item.path, item.name)
+
+
+def _documents(item: Item) -> Iterable[Document]:
+    return [item.content] if isinstance(item.content, Document) else read_documents(item.path)
 
 
 def _align(
