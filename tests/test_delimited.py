@@ -86,6 +86,14 @@ def test_a_separator_of_the_header_that_is_not_that_of_the_rows_is_asked_for(tmp
     assert rows["source_end"].to_list() == ["1.25", "2.5"]
 
 
+def test_quoted_cells_tell_separators_apart(tmp_path):
+    text = '"name";"start";"end";"text"\n"a.wav";"0,5";"1,25";"da; ""ne"""\n'
+    found = table.read(written(tmp_path / "t.csv", text))
+    assert found.frame.select("source_start", "source_end", "text").rows() == [
+        ("0.5", "1.25", 'da; "ne"')
+    ]
+
+
 def test_a_line_of_excel_names_the_separator_and_is_no_row(tmp_path):
     source = written(tmp_path / "t.csv", "sep=|\r\nname|text\r\na.wav|da, ne\r\n", "utf-8-sig")
     found = table.read(source)
@@ -134,7 +142,9 @@ def test_other_encodings_are_options_that_the_message_names(tmp_path, encoding):
 # lines above the header
 
 
-@pytest.mark.parametrize("title", ["Sitting of May\n\n", "Sitting;;\n", "Round 1, Ana, 3 May;\n"])
+@pytest.mark.parametrize(
+    "title", ["Sitting of May\n\n", "Sitting;;\n", ";;\nSitting;;\n", "Round 1, Ana, 3 May;\n"]
+)
 def test_lines_above_the_header_are_named(tmp_path, title):
     source = written(tmp_path / "t.csv", f"{title}name;text;note\na.wav;da;\nb.wav;ne, ni;x\n")
     report = ingest(source)

@@ -27,6 +27,7 @@ USUAL_SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
 #: Of these separators, cells are quoted unless the option says otherwise; those of other
 #: separators are quoted where the file shows it.
 _QUOTED_SEPARATORS = ",;"
+_BLANK = "\r\n " + "".join(SEPARATORS)
 HEADER_LINES = 50  # people write a line or two above the header
 _SAMPLE_LINES = 1000
 _SAMPLE_CHARACTERS = 1 << 20
@@ -410,7 +411,7 @@ class _Sample:
     def lines_not_read(self, header: _Record) -> list[NotRead]:
         """Return the lines above the header that are not blank and name no separator."""
         first = 1 if self.marked_separator() else 0
-        filled = [line for line in self.lines[first:] if line.text.strip()]
+        filled = [line for line in self.lines[first:] if line.text.strip(_BLANK)]
         count = sum(line.line < header.line for line in filled)
         return [NotRead(f"lines above the header of {self.path.name}", count)] if count else []
 
@@ -457,10 +458,11 @@ class _Sample:
         commas read other columns than those that expect semicolons.
         """
         layout = Layout("", usual, is_quoted=usual in _QUOTED_SEPARATORS)
-        rows = [layout.split(row.text) for row in self.rows(layout)]
-        width = _usual_width(rows[1:])
-        alike = sum(len(row) == width for row in rows[1:])
-        if width > 1 and 10 * alike >= 9 * (len(rows) - 1):
+        is_row = _patterns(usual).row.fullmatch
+        texts = [row.text for row in self.rows(layout)][1:]
+        widths = [len(layout.split(text)) if is_row(text) else 0 for text in texts]
+        width = max(widths, key=widths.count, default=0)
+        if width > 1 and 10 * widths.count(width) >= 9 * len(widths):
             raise InputError(
                 f"{self.path}: cells may be separated by {_separator_name(separator)}, as in the "
                 f"header, or by {_separator_name(usual)}, as in the rows: say which by --option "
