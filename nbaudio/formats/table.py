@@ -147,6 +147,11 @@ class Cells(NamedTuple):
         """All rows, in memory."""
         return self.rows.frame()
 
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return list(self.rows.schema)
+
     def all_notes(self) -> list[str]:
         """Return the notes, and a line for each part that was left out."""
         return [*self.notes, *(part.sentence() for part in self.not_read)]

@@ -22,7 +22,6 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.rows import Rows, rows_on_disk, with_starts
 from nbaudio.formats.decimal_comma import with_decimal_points
-from nbaudio.formats.delimited import IsHeader
 from nbaudio.formats.table import Cells, cell_texts, read_cells
 from nbaudio.sources.joined_columns import check_name, store_column
 from nbaudio.storage.workspace import Workspace, locks_workspace
@@ -122,11 +121,12 @@ def join(  # noqa: PLR0914
         raise InputError(f"tolerance={tolerance!r}: must be a number of seconds, 0 or more")
     target = check_name(workspace, kind, name)
     with rows_on_disk(workspace.path):
-        keys = on.split(",") if isinstance(on, str) else on
-        source, cells = _read(table, partial(_has_keys, keys))
-        columns = list(cells.rows.schema)
-        used = _key_columns(source, columns, keys)
-        held = _value_column(source, columns, (name, target, *_NAMES[kind]), from_, used.values())
+        keys = _split_keys(on)
+        source, cells = _read(table, keys)
+        used = _key_columns(source, cells.columns, keys)
+        held = _value_column(
+            source, cells.columns, (name, target, *_NAMES[kind]), from_, used.values()
+        )
         joined = _Joined(source, cells, used, held, _converter(source, cells.rows, held, kind))
         total = tables.num_rows(tables.table_path(workspace))
         joined.match((_by_id if BY_ID[0] in used else _by_times)(workspace, total, most), total)
@@ -262,12 +262,16 @@ class _Joined:
         }
 
 
-def _read(table: Any, is_header: IsHeader) -> tuple[Path, Cells]:
+def _split_keys(on: str | Sequence[str]) -> Sequence[str]:
+    return on.split(",") if isinstance(on, str) else on
+
+
+def _read(table: Any, keys: Sequence[str]) -> tuple[Path, Cells]:
     """Return the name of a table for messages, and its cells; times have decimal points."""
     if isinstance(table, str | Path):
         path = Path(table)
         ending = ".jsonl" if path.suffix.lower() == ".json" else None
-        cells = read_cells(path, ending=ending, is_header=is_header)
+        cells = read_cells(path, ending=ending, is_header=partial(_has_keys, keys))
         pointed = with_decimal_points(path, cells.rows, ())
         return path, cells._replace(rows=pointed.rows, notes=[*cells.notes, *pointed.notes])
     frame = dataframes.as_polars(table)
