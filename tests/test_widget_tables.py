@@ -376,6 +376,15 @@ def test_filters_are_kept_in_the_workspace(tmp_path):
     )
 
 
+def test_a_long_frame_of_segments_begins_with_the_transcript():
+    facts = {"recording_id": "r", "wer": 0.5, "segment_id": "s", "text": "da"}
+    frame = pl.DataFrame({name: [value] * 60 for name, value in facts.items()})
+    shown = ask(table(frame), "table.open")[0]["shown"]
+    assert shown == ["segment_id", "text", "recording_id", "wer"]
+    others = ask(table(frame.drop("text")), "table.open")[0]["shown"]
+    assert others == ["recording_id", "wer", "segment_id"]
+
+
 def test_long_frames_are_widgets_and_small_ones_are_plain():
     frame = pl.DataFrame(
         {"n": range(120), "sampling_rate": 8000, "text": ["<b>" + "x" * 400] * 120}

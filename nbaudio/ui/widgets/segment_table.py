@@ -215,7 +215,8 @@ class SegmentTable(BaseWidget):
 def table(frame: Frame, *, limit: int = MOST_ROWS) -> Table | SegmentTable:
     """Show a pandas or polars frame.
 
-    Numbers are on the right with few decimals, and nothing in a cell is taken for markup.
+    Numbers are on the right with few decimals, and nothing in a cell is taken for markup. In a long
+    frame of segments, `segment_id` and `text` come first.
 
     Args:
         frame: the frame.
@@ -231,6 +232,8 @@ def table(frame: Frame, *, limit: int = MOST_ROWS) -> Table | SegmentTable:
     shown = as_polars(frame)
     if not len(shown) > limit > 0:
         return Table(shown, limit)
-    long = SegmentTable(shown, columns=shown.columns, player=False)
+    first = [name for name in _ALWAYS if set(_ALWAYS) <= set(shown.columns)]
+    others = [name for name in shown.columns if name not in first]
+    long = SegmentTable(shown, columns=[*first, *others], player=False)
     long._static_rows = limit
     return long
