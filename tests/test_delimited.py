@@ -308,6 +308,17 @@ def test_joined_times_have_decimal_commas_too(tmp_path):
     assert workspace.segments["asr_text_large"].to_list() == ["da", None]
 
 
+def test_joined_facts_with_decimal_commas_are_numbers_and_joined_texts_are_not(workspace, tmp_path):
+    facts = written(tmp_path / "f.csv", "segment_id;snr;note\ns0;3,5;1,5 dB\ns1;-4;x\ns2;;y\n")
+    report = nbaudio.join(workspace, facts, column="snr")
+    assert workspace.segments["snr"].to_list() == [3.5, -4.0, None]
+    assert [note for note in report.warnings if note.startswith("'snr': numbers such as 3,5 are")]
+    nbaudio.join(workspace, facts, column="note")
+    assert workspace.segments["note"].to_list() == ["1,5 dB", "x", "y"]
+    nbaudio.join(workspace, facts, text="said", from_="snr")
+    assert workspace.segments["text_said"].to_list() == ["3,5", "-4", None]
+
+
 # Common Voice
 
 

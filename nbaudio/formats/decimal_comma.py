@@ -25,6 +25,7 @@ _ONE_COMMA = r"^[+-]?\d*,\d+$"  # 0,5
 _GROUPS_OF_POINTS = r"^[+-]?[1-9]\d{0,2}(\.\d{3})+$"  # 1.250, beside 1.250,5
 _DECIMAL_COMMA = (_ONE_COMMA, _POINTS_AND_COMMA)
 _COMMA_BETWEEN_THOUSANDS = (_ONE_GROUP, _SEVERAL_GROUPS, _GROUPS_AND_POINT)
+_NUMBERS = (r"^[+-]?\d*\.?\d+$", *_DECIMAL_COMMA, *_COMMA_BETWEEN_THOUSANDS, _GROUPS_OF_POINTS)
 _DECIMAL_SIGNS = (",", ".")
 _PLAIN_TIMES = frozenset(
     plain_name(name) for key in ("start", "end", "duration") for name in USUAL_NAMES[key]
@@ -100,6 +101,23 @@ def with_decimal_points(
     option = f": --option decimal={other} reads them otherwise" if has_options else ""
     note = f"{listed}: numbers such as {example} are read as ones with {meaning}{option}"
     return PointedRows(converted, [note])
+
+
+def decimal_comma_columns(rows: Rows) -> list[str]:
+    """Return the columns of texts that hold only numbers, some of them with a decimal comma."""
+    texts = [name for name, dtype in rows.schema.items() if dtype == pl.String]
+    numbers = [name for name in texts if _has_only_numbers(rows, name)]
+    return [name for name in numbers if _forms(rows, name).decimal]
+
+
+def _has_only_numbers(rows: Rows, column: str) -> bool:
+    for batch in rows.batches([column]):
+        texts = batch[column].str.strip_chars().drop_nulls()
+        texts = texts.filter(texts != "")
+        is_number = pl.any_horizontal(pl.col(column).str.contains(form) for form in _NUMBERS)
+        if not texts.to_frame().select(is_number.all()).item():
+            return False
+    return True
 
 
 def _forms(rows: Rows, column: str) -> _Commas:

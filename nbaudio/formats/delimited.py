@@ -595,7 +595,7 @@ class _Assembler:
             yield from self.add(record)
 
     def _stray(self, record: _Record, reason: str) -> Problem:
-        shown = _without_end(record.text)[:80].encode("utf8", "backslashreplace").decode()
+        shown = _without_end(record.text)[:80].encode("utf8", "replace").decode()
         option = self.layout.hint("; --option quotes=no reads quotes as part of the texts")
         reason = f"{reason}: {shown}{option}"
         return Problem(self.path.name, record.line, reason)

@@ -21,7 +21,7 @@ from nbaudio.core import dataframes, tables
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.rows import Rows, rows_on_disk, with_starts
-from nbaudio.formats.decimal_comma import with_decimal_points
+from nbaudio.formats.decimal_comma import decimal_comma_columns, with_decimal_points
 from nbaudio.formats.table import Cells, cell_texts, read_cells
 from nbaudio.sources.joined_columns import check_name, store_column
 from nbaudio.storage.workspace import Workspace, locks_workspace
@@ -122,7 +122,7 @@ def join(  # noqa: PLR0914
     target = check_name(workspace, kind, name)
     with rows_on_disk(workspace.path):
         keys = _split_keys(on)
-        source, cells = _read(table, keys)
+        source, cells = _read(table, keys, kind)
         used = _key_columns(source, cells.columns, keys)
         held = _value_column(
             source, cells.columns, (name, target, *_NAMES[kind]), from_, used.values()
@@ -266,13 +266,17 @@ def _split_keys(on: str | Sequence[str]) -> Sequence[str]:
     return on.split(",") if isinstance(on, str) else on
 
 
-def _read(table: Any, keys: Sequence[str]) -> tuple[Path, Cells]:
-    """Return the name of a table for messages, and its cells; times have decimal points."""
+def _read(table: Any, keys: Sequence[str], kind: str) -> tuple[Path, Cells]:
+    """Return the name of a table for messages, and its cells.
+
+    Times have decimal points, and so have the other numbers of a table if facts are joined.
+    """
     if isinstance(table, str | Path):
         path = Path(table)
         ending = ".jsonl" if path.suffix.lower() == ".json" else None
         cells = read_cells(path, ending=ending, is_header=partial(_has_keys, keys))
-        pointed = with_decimal_points(path, cells.rows, ())
+        numbers = decimal_comma_columns(cells.rows) if kind == "column" else ()
+        pointed = with_decimal_points(path, cells.rows, numbers)
         return path, cells._replace(rows=pointed.rows, notes=[*cells.notes, *pointed.notes])
     frame = dataframes.as_polars(table)
     return Path("table"), Cells(Rows.collect([frame]), range(1, len(frame) + 1), [])
