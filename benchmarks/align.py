@@ -39,21 +39,34 @@ The last table has the share of edges that are right, in the sense of `wrong`, b
 
 prints time and memory of the command for one recording of so many hours; pairs are repeated in
 another order.
+
+    python benchmarks/align.py --pairs asr.json --unspoken
+
+writes into the transcript of each sitting what nobody speaks, at random places between words: 20
+citations in brackets, 40 numbers of verses, and 30 running heads with the number of the page, on
+lines of their own or not. The command aligns the transcript with and without it. Columns:
+
+- labels: words of the texts of segments, a sitting.
+- unspoken: the share of them that was written in.
+- yield: words of labels that were spoken, as a share of those of labels of the transcript without.
 """
 
 import argparse
 import json
+import re
 import resource
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from rapidfuzz.distance import Levenshtein
 
+import nbaudio
 from nbaudio.text.edit_distance import similarity
 from nbaudio.text.segmentation import Heard, Typed, cut_segments
 from nbaudio.text.word_pairs import align_words, pair_words
@@ -62,6 +75,12 @@ CASES = {"cut": (0.1, 0.05, 0), "moved": (0.1, 0.05, 10), "hard": (0.3, 0.2, 0)}
 LEAST_SIMILARITY = 0.8
 FAR_S = 0.5
 BLOCK = 13  # pairs of a moved block
+CITATIONS = (
+    "(Narodne novine, broj {0}/{4}, {1}/{4} i {2}/{4})",
+    "(vidi prilog {0} na stranici {1})",
+    "[dokument COM({4}) {0} final]",
+    "(SL L {0}, 12.3.{4}., str. {1})",
+)
 
 
 class Sitting(NamedTuple):
@@ -358,6 +377,104 @@ def long(rows: list[dict[str, Any]], hours: float) -> None:
         )
 
 
+@dataclass(frozen=True)
+class FullTranscript:
+    """A transcript with what nobody speaks in it, by characters (half open)."""
+
+    text: str
+    unspoken: list[tuple[int, int]]
+
+
+def unspoken_texts(rng: np.random.Generator, *, own_lines: bool) -> list[str]:
+    """Return citations, numbers of verses and running heads."""
+    citations = [
+        CITATIONS[number % len(CITATIONS)].format(
+            *rng.integers(1, 400, 4), rng.integers(1990, 2022)
+        )
+        for number in range(20)
+    ]
+    verses = [f"{number // 10 + 1:03} {number:03}" for number in range(40)]
+    end = "\n" if own_lines else ""
+    heads = [f"{end}Hrvatski sabor, {number}. sjednica {number + 9}{end}" for number in range(30)]
+    return [*citations, *verses, *heads]
+
+
+def write_in(sitting: Sitting, rng: np.random.Generator, texts: list[str]) -> FullTranscript:
+    """Write texts at random places between the words of a transcript."""
+    words = [f"{word}." if last else word for row in sitting.typed for word, last in _marked(row)]
+    places = sorted(rng.choice(len(words), len(texts), replace=False).tolist())
+    order = rng.permutation(len(texts)).tolist()
+    by_place = dict(zip(places, [texts[number] for number in order], strict=True))
+    parts: list[str] = []
+    unspoken: list[tuple[int, int]] = []
+    length = 0
+    for place, word in enumerate(words):
+        if text := by_place.get(place):
+            unspoken.append((length, length + len(text)))
+            parts.append(text)
+            length += len(text) + 1
+        parts.append(word)
+        length += len(word) + 1
+    return FullTranscript(" ".join(parts), unspoken)
+
+
+def _marked(row: list[str]) -> list[tuple[str, bool]]:
+    return [(word, place == len(row) - 1) for place, word in enumerate(row)]
+
+
+def label_words(sitting: Sitting, transcript: FullTranscript) -> tuple[int, int]:
+    """Return how many words the command takes into labels, and how many of them are unspoken."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        heard = zip(
+            sitting.heard, sitting.heard_start.tolist(), sitting.heard_end.tolist(), strict=True
+        )
+        timed = [{"word": word, "start": start, "end": end} for word, start, end in heard]
+        (folder / "day.json").write_text(json.dumps({"segments": [{"words": timed}]}), "utf8")
+        (folder / "day.txt").write_text(transcript.text, "utf8")
+        nbaudio.align(
+            folder / "day.json",
+            folder / "day.txt",
+            out=folder / "W",
+            engine="threading",
+            jobs=1,
+            show_progress=False,
+        )
+        workspace = nbaudio.Workspace.open(folder / "W")
+        inside = np.zeros(len(transcript.text), np.bool_)
+        spans = ["document_start", "document_end"]
+        for start, end in workspace.segments.select(spans).iter_rows():
+            inside[start:end] = True
+        for start, end in (
+            workspace.table("unmatched").filter(kind="text").select(spans).iter_rows()
+        ):
+            inside[start:end] = False
+    is_unspoken = np.zeros(len(transcript.text), np.bool_)
+    for start, end in transcript.unspoken:
+        is_unspoken[start:end] = True
+    starts = [word.start() for word in re.finditer(r"\S*\w\S*", transcript.text)]
+    return int(inside[starts].sum()), int((inside & is_unspoken)[starts].sum())
+
+
+def unspoken(rows: list[dict[str, Any]], seeds: int) -> None:
+    """Print how much of what nobody speaks is in labels."""
+    print(f"{'case':6} {'heads':10} {'labels':>8} {'unspoken':>9} {'yield':>7}")
+    for case, shares in CASES.items():
+        for own_lines in (False, True):
+            totals = np.zeros(3)
+            for seed in range(seeds):
+                sitting = glue(rows, seed, *shares)
+                rng = np.random.default_rng(seed)
+                plain, _ = label_words(sitting, write_in(sitting, rng, []))
+                texts = unspoken_texts(rng, own_lines=own_lines)
+                totals += (plain, *label_words(sitting, write_in(sitting, rng, texts)))
+            (plain_words, words, wrong) = totals
+            print(
+                f"{case:6} {'own lines' if own_lines else 'in lines':10} {words / seeds:8.0f} "
+                f"{wrong / words:9.3%} {(words - wrong) / plain_words:7.2%}"
+            )
+
+
 def main() -> None:
     """Compare entrants, or measure the command."""
     parser = argparse.ArgumentParser(
@@ -367,10 +484,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--hours", type=float)
     parser.add_argument("--show", action="store_true", help="print the wrong edges of nbaudio")
+    parser.add_argument("--unspoken", action="store_true", help="measure words nobody speaks")
     options = parser.parse_args()
     rows = [json.loads(line) for line in options.pairs.read_text("utf8").splitlines()]
     if options.hours:
         long(rows, options.hours)
+    elif options.unspoken:
+        unspoken(rows, options.seeds)
     else:
         compare(rows, options.seeds, show=options.show)
 

@@ -409,7 +409,7 @@ def test_one_hypothesis_of_a_recording_is_used(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (f"recording,transcript\na,{'x' * 200_000}\n", "cannot be read as a table of pairs"),
+        (f"recording,transcript\na,{'x' * 200_000}\n", "line 2: there is no recording 'a'"),
         ('recording,transcript\n"a\nb",t\n', None),
         ("recording,transcript\nc\u2028d,t\n", None),
     ],

@@ -124,7 +124,8 @@ def align(
     transcripts: Annotated[
         str,
         Argument(
-            metavar="TRANSCRIPTS", help="file or folder of .txt, .docx, .html, TEI or JSON lines"
+            metavar="TRANSCRIPTS",
+            help="file or folder of .txt, .srt, .vtt, .docx, .html, TEI or JSON lines",
         ),
     ],
     out: Annotated[str, Option(help="workspace folder to write")],
