@@ -95,14 +95,10 @@ def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
     tables: list[dict[str, str]] = []
     for name in ("text", asr, "utt2spk", "spk2gender", "reco2dur"):
         tables.append({})
-        for number, key, value in (
-            split_pairs(numbered_lines(source / name)) if name and (source / name).is_file() else ()
-        ):
-            if tables[-1].setdefault(key, value) != value:
-                yield Problem(
-                    name or "", number, f"{key!r} was {tables[-1][key]!r} before, which is kept"
-                )
+        if name:
+            yield from _add_pairs(tables[-1], source / name)
     texts, hypotheses, speakers, genders, durations = tables
+    yield from _add_speakers(speakers, source / "spk2utt")
     sides = _sides(source / "reco2file_and_channel", paths)
     split = source.name if source_splits.split_role(source.name) else None
     seen = set()
@@ -141,6 +137,27 @@ def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
             for key in file
             if key not in seen
         )
+
+
+def _add_pairs(table: dict[str, str], path: Path) -> Iterator[Problem]:
+    """Add the pairs of a file, if it is there, to a table; yield keys that have two values."""
+    if not path.is_file():
+        return
+    for number, key, value in split_pairs(numbered_lines(path)):
+        if table.setdefault(key, value) != value:
+            reason = f"{key!r} was {table[key]!r} before, which is kept"
+            yield Problem(path.name, number, reason)
+
+
+def _add_speakers(speakers: dict[str, str], path: Path) -> Iterator[Problem]:
+    """Add the speakers of ``spk2utt`` to those of ``utt2spk``, which is kept where they differ."""
+    if not path.is_file():
+        return
+    for number, speaker, rest in split_pairs(numbered_lines(path)):
+        for key in re.split("[ \t]+", rest) if rest else ():
+            if speakers.setdefault(key, speaker) != speaker:
+                reason = f"{key!r} was of speaker {speakers[key]!r} before, which is kept"
+                yield Problem(path.name, number, reason)
 
 
 def split_pairs(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str, str]]:

@@ -28,7 +28,7 @@ from nbaudio.formats import (
     textgrid,
 )
 from nbaudio.formats.base import Reader, Transcripts, clean_columns
-from nbaudio.sources import folder, ingest_report, place_segments, remote_sources
+from nbaudio.sources import folder, ingest_report, place_segments, remote_sources, speakers
 from nbaudio.sources.grow import (
     Before,
     absolute,
@@ -105,7 +105,9 @@ def ingest(
         sha256: hash every recording, to detect changes.
         cache: bytes, or a size such as ``"20GB"``, for remote recordings that are kept in the
             workspace.
-        options: of the format, by name, such as ``{"window": "10"}`` for ``folder``.
+        options: of the format, by name, such as ``{"window": "10"}`` for ``folder``; and for every
+            format ``speakers``, a table with the columns speaker_id and same_as, which merges
+            speakers that are one person.
         add: keep what the workspace has, and bring in the same source grown or changed, or a
             further one. Unchanged recordings are not read again; ids, scores, verdicts, corrections
             and splits stay. Without a workspace it makes one.
@@ -133,16 +135,20 @@ def ingest(
     """
     reader = reader_of(format)
     chosen = format_options(format, options or {})
+    of_format = {name: value for name, value in chosen.items() if name != speakers.OPTION}
+    speaker_table = chosen.get(speakers.OPTION)
+    merged = speakers.read_speaker_table(Path(speaker_table)) if speaker_table else {}
     places = {"source": source, "audio": audio, "names": names, "out": out}
     return bring_in(
         format,
-        partial(reader, **chosen),
+        partial(reader, **of_format),
         chosen,
         places,
         jobs=jobs,
         sha256=sha256,
         cache=cache,
         add=add,
+        merged_speakers=merged,
     )
 
 
@@ -155,7 +161,8 @@ def bring_in(  # noqa: PLR0914
 ) -> Report:
     """Ingest what `read` returns for the source.
 
-    `places` and `given` are the other parameters of `ingest`.
+    `places` and `given` are the other parameters of `ingest`, and `merged_speakers`, the ids of
+    speakers that a table merges.
     """
     source, audio, names, out = (places[name] for name in ("source", "audio", "names", "out"))
     jobs, sha256, cache, add = (given[name] for name in ("jobs", "sha256", "cache", "add"))
@@ -209,7 +216,7 @@ def bring_in(  # noqa: PLR0914
             or _audio_folder(transcripts.audio_root, store)
             or _audio_folder(before.audio if before else None, store)
         )
-        transcripts = replace(transcripts, rows=clean_columns(transcripts.rows))
+        transcripts = _cleaned(transcripts, given.get("merged_speakers", {}))
         resolved = _resolve_names(transcripts, mapping, root)
         create_workspace(root)
         has_ids = names is not None and Path(names).suffix.lower() not in TABLES
@@ -218,6 +225,12 @@ def bring_in(  # noqa: PLR0914
             out, resolved, root, before, keys=resolved.mapping if has_ids else {}, probe=probe
         )
         return ingest_report.save_tables(Workspace.open(out), origin.name, placed, before, settings)
+
+
+def _cleaned(transcripts: Transcripts, merged_speakers: Mapping[str, str]) -> Transcripts:
+    """Return transcripts with columns of other names than ours, and one id for each speaker."""
+    rows = clean_columns(transcripts.rows)
+    return speakers.with_merged_speakers(replace(transcripts, rows=rows), merged_speakers)
 
 
 def _place(
@@ -316,6 +329,7 @@ def format_options(format: str, options: Mapping[str, object]) -> dict[str, str]
         for name, each in signature(READERS[format]).parameters.items()
         if each.kind is Parameter.KEYWORD_ONLY
     ]
+    known.append(speakers.OPTION)
     for name in options:
         if name not in known:
             raise InputError(

@@ -16,6 +16,7 @@ from nbaudio.sources.audio_folder import missing_folder
 from nbaudio.sources.grow import Before, grown_settings, grown_tables
 from nbaudio.sources.place_segments import KINDS, Merge, PlacedSegments, is_, merge_segments
 from nbaudio.sources.recording_names import Resolved, name_problems
+from nbaudio.sources.speakers import speaker_warnings
 from nbaudio.storage.location import Location
 from nbaudio.storage.workspace import Workspace
 
@@ -275,6 +276,7 @@ def _warnings(
         pl.format("{}: {}", "path", "probe_warning")
     )
     found += first_lines(doubtful.to_series().to_list(), "recordings.parquet")
+    found += speaker_warnings(tables.scan(workspace))
     if is_new and workspace.report("score"):
         found.append("the workspace is new: score and select again")
     return found

@@ -1,0 +1,57 @@
+"""Identity of speakers: spellings that are one id, and spellings that look alike."""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+
+import polars as pl
+
+SPEAKER = "speaker_id"
+WHOLE_NUMBER = r"^[0-9]+(\.0*)?$"
+"""Pattern of whole numbers, also as floats."""
+
+_INVISIBLE = "[\u00ad\u200b\u2060\ufeff]"
+_BETWEEN_DIGITS = re.compile(r"(?<=[0-9])[\W_]+(?=[0-9])")
+_PUNCTUATION = re.compile(r"[^\w.]|_")
+
+
+def one_spelling(speaker: pl.Expr) -> pl.Expr:
+    """Return speakers in Unicode NFC with single blanks and none at their ends.
+
+    All blanks of Unicode count, such as no-break spaces; invisible characters go. A speaker that
+    is blank becomes null.
+    """
+    visible = speaker.str.normalize("NFC").str.replace_all(_INVISIBLE, "")
+    spaced = visible.str.replace_all(r"\s+", " ").str.strip_chars(" ")
+    return pl.when(spaced != "").then(spaced)
+
+
+def are_whole_floats(speakers: Iterable[str]) -> bool:
+    """Return whether all speakers are whole numbers, as pandas writes them in columns with gaps."""
+    spellings = list(speakers)
+    pattern = re.compile(WHOLE_NUMBER)
+    return any("." in name for name in spellings) and all(map(pattern.match, spellings))
+
+
+def look_alikes(speakers: Iterable[str]) -> list[list[str]]:
+    """Return groups of two or more speakers whose spellings look alike, each sorted.
+
+    They differ only in case, blanks, punctuation, diacritics or leading zeros. Punctuation between
+    digits tells speakers apart, as in 1-12 and 11-2.
+    """
+    groups: dict[str, list[str]] = {}
+    for speaker in sorted(set(speakers)):
+        if key := _plain(speaker):
+            groups.setdefault(key, []).append(speaker)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _plain(speaker: str) -> str:
+    """Return a spelling without what does not count in `look_alikes`."""
+    decomposed = unicodedata.normalize("NFKD", speaker.casefold())
+    letters = "".join(char for char in decomposed if not unicodedata.combining(char))
+    number = re.fullmatch(r"0*([0-9]+?)(\.0+)?", letters)
+    if number:
+        return number[1]
+    separated = _BETWEEN_DIGITS.sub(".", letters)
+    return _PUNCTUATION.sub("", separated).strip(".")

@@ -1,0 +1,126 @@
+"""Give every speaker of a source one id, and report those that are not known or look alike."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+
+from nbaudio.core.dataframes import STREAMED
+from nbaudio.core.errors import InputError, one_line
+from nbaudio.core.report import count, first_lines
+from nbaudio.core.speakers import SPEAKER, are_whole_floats, look_alikes, one_spelling
+from nbaudio.formats.base import Problem, Transcripts, source_column
+from nbaudio.formats.delimited import open_delimited
+
+OPTION = "speakers"
+"""Option of every format: a table that merges speakers."""
+
+_SAME_AS = "same_as"
+_SOURCE_SPEAKER = "source_speaker"
+_SHOWN_SPELLINGS = 5
+
+
+def read_speaker_table(path: Path) -> dict[str, str]:
+    """Read which speaker each speaker is: a table with the columns `speaker_id` and `same_as`.
+
+    Raise InputError if it cannot be read, or if a speaker is two others or one that is merged.
+    """
+    needed = {SPEAKER, _SAME_AS}
+    try:
+        table = open_delimited(path, is_header=needed.issubset)
+        if not needed <= {*table.header}:
+            raise InputError(
+                f"{path}: expected the columns {SPEAKER} and {_SAME_AS}; it has "
+                f"{', '.join(table.header)}"
+            )
+        merged: dict[str, str] = {}
+        for row in table.rows():
+            if isinstance(row, Problem):
+                raise InputError(f"{path}, line {row.line}: {row.reason}")
+            cells = dict(zip(table.header, row.cells, strict=True))
+            speaker, same_as = (_spelled(cells[name]) for name in (SPEAKER, _SAME_AS))
+            if speaker is None or same_as is None:
+                raise InputError(f"{path}, line {row.line}: a speaker is empty")
+            if merged.setdefault(speaker, same_as) != same_as:
+                raise InputError(
+                    f"{path}, line {row.line}: {speaker!r} is {same_as!r} here and "
+                    f"{merged[speaker]!r} before; keep one of them"
+                )
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({one_line(error)})") from error
+    for speaker, same_as in merged.items():
+        if merged.get(same_as, same_as) != same_as:
+            raise InputError(
+                f"{path}: {speaker!r} is {same_as!r}, which is {merged[same_as]!r}; "
+                "write the last one for both"
+            )
+    return merged
+
+
+def _spelled(speaker: str) -> str | None:
+    return pl.select(one_spelling(pl.lit(speaker))).item()  # type: ignore[no-any-return]
+
+
+def with_merged_speakers(transcripts: Transcripts, merged: Mapping[str, str]) -> Transcripts:
+    """Return transcripts in which each speaker has one id; `merged` is the id of some of them.
+
+    Ids are in Unicode NFC with single blanks, and 12 where all are whole numbers and some are
+    written as 12.0. Where an id changes, a further column `source_speaker` has the source's
+    spellings.
+    """
+    rows = transcripts.rows
+    if SPEAKER not in rows.schema:
+        return transcripts
+    spellings = rows.unique(SPEAKER)[SPEAKER].cast(pl.String).drop_nulls()
+    ids = spellings.to_frame().select(spelling=SPEAKER, speaker=one_spelling(pl.col(SPEAKER)))
+    if are_whole_floats(ids["speaker"].drop_nulls()):
+        ids = ids.with_columns(pl.col("speaker").str.replace(r"\.0*$", ""))
+    if merged:
+        ids = ids.with_columns(pl.col("speaker").replace(dict(merged)))
+    changed = ids.filter(pl.col("speaker").ne_missing(pl.col("spelling")))
+    if changed.is_empty():
+        return transcripts
+    new_ids = dict(changed.iter_rows())
+    kept = source_column(_SOURCE_SPEAKER, rows.schema, rows.schema)
+
+    def with_ids(frame: pl.DataFrame) -> pl.DataFrame:
+        if SPEAKER not in frame.columns:  # only some columns are read
+            return frame
+        speaker = pl.col(SPEAKER).cast(pl.String)
+        return frame.with_columns(speaker.replace(new_ids), speaker.alias(kept))
+
+    written = changed.drop_nulls("speaker")
+    notes = [*transcripts.notes]
+    if len(written):
+        spelling, speaker = written.row(0)
+        notes.append(
+            f"{count(len(written), 'spellings')} of speakers became the id of the same speaker, "
+            f"such as {speaker!r} for {spelling!r}; {kept} has the source's"
+        )
+    return replace(transcripts, rows=rows.map(with_ids), notes=notes)
+
+
+def speaker_warnings(segments: pl.LazyFrame) -> Iterator[str]:
+    """Warn of segments without a speaker beside others that have one, and of look-alike ids."""
+    if SPEAKER not in segments.collect_schema():
+        return
+    counts = segments.group_by(SPEAKER).agg(pl.len()).collect(**STREAMED)
+    unknown = int(counts.filter(pl.col(SPEAKER).is_null())["len"].sum())
+    speakers = counts[SPEAKER].drop_nulls().cast(pl.String)
+    if unknown and len(speakers):
+        yield (
+            f"{count(unknown, 'segments', 'have')} no speaker, others have one: such segments are "
+            "not kept apart by speaker in splits"
+        )
+    lines = [_look_alike(group) for group in look_alikes(speakers)]
+    yield from first_lines(lines, "segments.parquet")
+
+
+def _look_alike(group: list[str]) -> str:
+    shown = ", ".join(map(repr, group[:_SHOWN_SPELLINGS]))
+    more = ", ..." if len(group) > _SHOWN_SPELLINGS else ""
+    return (
+        f"speakers that look alike: {shown}{more}; if they are one person, merge them by "
+        f"--option {OPTION}=FILE, a table with the columns {SPEAKER} and {_SAME_AS}"
+    )

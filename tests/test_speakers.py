@@ -1,0 +1,152 @@
+"""One speaker has one id, however a source spells it; see "What is read, and what is not"."""
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import nbaudio
+from nbaudio.core.errors import InputError
+from nbaudio.core.report import Report
+from nbaudio.core.speakers import look_alikes
+
+NAME = "Žana Kos"
+
+
+def _table(folder: Path, speakers: Sequence[object], name: str = "t.parquet") -> Path:
+    rows = {
+        "name": [f"{name}-{number}.wav" for number in range(len(speakers))],
+        "start": [0.0] * len(speakers),
+        "end": [1.0] * len(speakers),
+        "text": [f"satz {number}" for number in range(len(speakers))],
+        "speaker_id": speakers,
+    }
+    frame = pl.DataFrame(rows, strict=False)
+    path = folder / name
+    if path.suffix == ".csv":
+        frame.write_csv(path)
+    else:
+        frame.write_parquet(path)
+    return path
+
+
+def _ingest(source: Path, **options: str) -> tuple[Report, pl.DataFrame]:
+    out = source.parent / "W"
+    report = nbaudio.ingest("table", source, out=out, options=options)
+    return report, nbaudio.Workspace.open(out).segments
+
+
+def _warned(report: Report, words: str) -> list[str]:
+    return [line for line in report.warnings if words in line]
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_blanks_and_composition(tmp_path: Path, ending: str) -> None:
+    spellings = [
+        NAME,
+        f"{NAME} ",
+        unicodedata.normalize("NFD", NAME),
+        NAME.replace(" ", "\u00a0"),
+        NAME.replace(" ", "  "),
+        f"\ufeff{NAME}",
+        f"{NAME}\u200b",
+        "Ben",
+    ]
+    report, segments = _ingest(_table(tmp_path, spellings, f"t{ending}"))
+    assert segments["speaker_id"].to_list() == [NAME] * 7 + ["Ben"]
+    assert segments["source_speaker"].to_list()[2] == spellings[2]
+    assert len(_warned(report, "became the id of the same speaker")) == 1
+
+
+def test_ids_in_one_spelling_stay(tmp_path: Path) -> None:
+    report, segments = _ingest(_table(tmp_path, ["007", "b 1", "Đuro", None]))
+    assert segments["speaker_id"].to_list() == ["007", "b 1", "Đuro", None]
+    assert "source_speaker" not in segments.columns
+    assert not _warned(report, "look alike")
+    [line] = _warned(report, "no speaker")
+    assert line.startswith("1 segment has no speaker")
+
+
+@pytest.mark.parametrize(
+    ("speakers", "ids"),
+    [
+        ([12.0, None, 7.0], ["12", None, "7"]),
+        (["12.0", "", "7"], ["12", None, "7"]),
+        ([12.5, 7.0], ["12.5", "7.0"]),
+        (["12.0", "ana"], ["12.0", "ana"]),
+        (["v1.0", "2.0"], ["v1.0", "2.0"]),
+    ],
+)
+def test_whole_floats(
+    tmp_path: Path, speakers: Sequence[object], ids: Iterable[str | None]
+) -> None:
+    _, segments = _ingest(_table(tmp_path, speakers))
+    assert segments["speaker_id"].to_list() == ids
+
+
+def test_look_alikes_of_two_sources_are_listed_and_merged(tmp_path: Path) -> None:
+    _ingest(_table(tmp_path, ["Žana Kos", "Ben"], "t1.parquet"))
+    second = _table(tmp_path, ["zana-kos", "ben2"], "t2.parquet")
+    out = tmp_path / "W"
+    report = nbaudio.ingest("table", second, out=out, add=True)
+    [line] = _warned(report, "look alike")
+    assert "'zana-kos', 'Žana Kos'" in line
+    merged = tmp_path / "speakers.csv"
+    merged.write_text("speaker_id,same_as\nzana-kos,Žana Kos\nben2,Ben\n", encoding="utf8")
+    report = nbaudio.ingest("table", second, out=out, add=True, options={"speakers": str(merged)})
+    assert not _warned(report, "look alike")
+    segments = nbaudio.Workspace.open(out).segments
+    assert segments["speaker_id"].to_list() == ["Žana Kos", "Ben", "Žana Kos", "Ben"]
+    assert segments["source_speaker"].to_list()[2:] == ["zana-kos", "ben2"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("speaker,same\na,b\n", "expected the columns speaker_id and same_as"),
+        ("speaker_id,same_as\na,b\na,c\n", "'a' is 'c' here and 'b' before"),
+        ("speaker_id,same_as\na,b\nb,c\n", "write the last one for both"),
+        ("speaker_id,same_as\na,\n", "a speaker is empty"),
+    ],
+)
+def test_unusable_tables_of_speakers(tmp_path: Path, lines: str, message: str) -> None:
+    source = _table(tmp_path, ["a", "b"])
+    merged = tmp_path / "speakers.csv"
+    merged.write_text(lines)
+    with pytest.raises(InputError, match=message):
+        _ingest(source, speakers=str(merged))
+    with pytest.raises(InputError, match="cannot be read"):
+        _ingest(source, speakers=str(tmp_path / "absent.csv"))
+
+
+def test_look_alikes() -> None:
+    assert look_alikes(["Spk_A", "spk a", "spkB", "7", "07", "1-12", "11-2", "112", "?", "!"]) == [
+        ["07", "7"],
+        ["Spk_A", "spk a"],
+    ]
+
+
+def _kaldi(folder: Path, **files: str) -> pl.DataFrame:
+    source = folder / "d"
+    source.mkdir()
+    (source / "wav.scp").write_text("".join(f"u{number} a{number}.wav\n" for number in range(4)))
+    (source / "text").write_text("".join(f"u{number} satz\n" for number in range(4)))
+    for name, lines in files.items():
+        (source / name).write_text(lines)
+    nbaudio.ingest("kaldi", source, out=folder / "W")
+    return nbaudio.Workspace.open(folder / "W").segments
+
+
+def test_kaldi_without_utt2spk(tmp_path: Path) -> None:
+    segments = _kaldi(tmp_path, spk2utt="s1 u0 u1\ns2\tu2  u3\n")
+    assert segments["speaker_id"].to_list() == ["s1", "s1", "s2", "s2"]
+
+
+def test_kaldi_files_that_differ(tmp_path: Path) -> None:
+    segments = _kaldi(tmp_path, utt2spk="u0 s1\nu1 s1\nu2 s2\n", spk2utt="s1 u0\ns2 u1 u2 u3\n")
+    assert segments["speaker_id"].to_list() == ["s1", "s1", "s2", "s2"]
+    problems = nbaudio.Workspace.open(tmp_path / "W").table("problems")
+    reasons = problems.filter(file="spk2utt")["reason"].to_list()
+    assert reasons == ["'u1' was of speaker 's1' before, which is kept"]
