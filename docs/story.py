@@ -548,7 +548,7 @@ def fill_budget(select_command: str, budget_command: str) -> str:
     return f"""\
 ## 9. Half an hour for one machine
 
-The second rule of chapter 5, then back to the first:
+The small selection of chapter 5, then back to everything:
 
 {block(budget, evidence, small, select)}
 
@@ -557,9 +557,9 @@ The budget is spread over all {speakers} speakers and filled to
 `--disk` takes a budget in bytes.
 {small.facts["clips_already_cut"]:,} clips are cut already, {small.facts["clips_cut_now"]} are cut
 now. At least {lower_bound(selection["low"])} of them are right, and 98 % is
-{proven(evidence.facts)}: what is proven of a selection is not proven of a part of it, only
-{selection["reviewed"]} of the judged clips tell about this one, and a second rule takes more
-reviews than the first. More: [splits.md](splits.md).
+{proven(evidence.facts)}. It lies within the rule that the rounds have fixed: no more is wrong in it
+than in the rule, without the faults that were found outside of it. A small part of a rule is
+bounded less well than the whole. More: [evidence.md](evidence.md#rules-that-rounds-fix).
 """
 
 

@@ -15,6 +15,7 @@ from nbaudio.review.state import ReviewState
 from nbaudio.storage.workspace import Workspace
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+import choosing
 
 SIZE = 600
 
@@ -258,8 +259,6 @@ def test_a_sheet_that_has_not_come_back_is_named(archive):
 
 
 def test_the_benchmark_computes_what_the_command_says(archive):
-    import choosing
-
     workspace, wrong = archive
     take(workspace)
     review(workspace, wrong, "one", 150, rows=100)
@@ -288,3 +287,11 @@ def test_the_benchmark_computes_what_the_command_says(archive):
     simulated.look(simulated.kept & ~np.isin(simulated.speaker, left_out))
     assert simulated.bound == pytest.approx(said["low"], abs=1e-9)
     assert simulated.truth == pytest.approx(share_right(workspace, wrong))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", choosing.SCENARIOS)
+def test_the_bound_is_rarely_false_whatever_people_do(scenario):
+    """A quick version of the benchmark: of eight corpora, two would be far more than 5 %."""
+    outcomes = [choosing.outcome((scenario, seed, 600)) for seed in range(8)]
+    assert sum(each.is_false for each in outcomes) <= 2
