@@ -43,6 +43,7 @@ _HIDDEN_ROW = re.compile(
 _MERGED = re.compile(
     rb"""<(?:\w+:)?mergeCell\s+ref=["']([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})["']"""
 )
+_APPLICATION = "docProps/app.xml"
 _READ_BYTES = 1 << 20
 # A UTF-16 code unit in a text, as Excel escapes what XML cannot hold; _x005F_ is the underscore
 # of a text that only looks so.
@@ -220,10 +221,11 @@ def _open_xlsx(path: Path, *, formulas: bool) -> Iterator[Workbook]:
         closing(openpyxl.load_workbook(file, read_only=True, data_only=not formulas)) as book,
     ):
         sheets = {}
+        has_escapes = not _is_of_libreoffice(path)
         for sheet in book.worksheets:
             # Some programs write a range that is too small.
             sheet.reset_dimensions()
-            values = partial(_xlsx_rows, sheet)
+            values = partial(_xlsx_rows, sheet, has_escapes=has_escapes)
             marks = partial(_xlsx_marks, path, sheet._worksheet_path.lstrip("/"))
             sheets[sheet.title] = Worksheet(sheet.sheet_state != "visible", values, marks, path)
         noted = book.properties.modified
@@ -260,16 +262,28 @@ def _column_number(letters: bytes) -> int:
     return number
 
 
-def _xlsx_rows(sheet: Any) -> Iterator[list[Any]]:
+def _is_of_libreoffice(path: Path) -> bool:
+    """Return whether LibreOffice saved a workbook: it stores texts without Excel's escapes."""
+    with zipfile.ZipFile(path) as archive:
+        if _APPLICATION not in archive.namelist():
+            return False
+        with archive.open(_APPLICATION) as properties:
+            return b"<Application>LibreOffice" in properties.read(_READ_BYTES)
+
+
+def _xlsx_rows(sheet: Any, *, has_escapes: bool) -> Iterator[list[Any]]:
     """Yield the values of a sheet as its cells show them: texts without escapes, leading zeros."""
     for row in sheet.iter_rows():
-        yield [_xlsx_value(cell) for cell in row]
+        values = [_xlsx_value(cell) for cell in row]
+        yield [
+            unescape_excel(value) if has_escapes and isinstance(value, str) else value
+            for value in values
+        ]
 
 
 def _xlsx_value(cell: Any) -> Any:
+    """Return the value of a cell; a text for a number that it shows with leading zeros."""
     value = cell.value
-    if isinstance(value, str):
-        return unescape_excel(value) if "_x" in value else value
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
     zeros = _ZEROS.fullmatch(cell.number_format or "")
@@ -287,6 +301,8 @@ def unescape_excel(text: str) -> str:
         >>> unescape_excel("one_x000D_\ntwo"), unescape_excel("_x005F_x0041_")
         ('one\ntwo', '_x0041_')
     """
+    if "_x" not in text:
+        return text
     plain = _ESCAPES.sub(_resolve_escapes, text)
     return plain.replace("\r\n", "\n") if plain != text else text
 
