@@ -259,3 +259,40 @@ def test_what_is_not_read_of_transcripts_is_in_the_report(tmp_path):
         {"what": "notes of TEI", "count": 1, "option": ""},
         {"what": "gaps of TEI", "count": 1, "option": ""},
     ]
+
+
+PARTS = SPOKEN.split()
+EVERYWHERE = {
+    "numbers": " ".join(f"{n} {word}" if n % 6 == 4 else word for n, word in enumerate(PARTS)),
+    "pages": " ".join(f"page {n} {word}" if n % 20 == 4 else word for n, word in enumerate(PARTS)),
+    "footnotes": " ".join(f"{word}[{n}]" if n % 6 == 4 else word for n, word in enumerate(PARTS)),
+    "remarks": " ".join(
+        f"(Noise and applause) {word}" if n % 12 == 4 else word for n, word in enumerate(PARTS)
+    ),
+    "numbered lines": "\n".join(
+        f"{n:3}  " + " ".join(PARTS[n : n + 8]) for n in range(0, len(PARTS), 8)
+    ),
+    "heads": "\n".join(
+        (f"Minutes 12 March - page {n}\n" if n % 24 == 16 else "") + " ".join(PARTS[n : n + 8])
+        for n in range(0, len(PARTS), 8)
+    ),
+    "speakers": re.sub(r"\. (\w)", r". Mr SMITH: \1", SPOKEN),
+    "diarized": re.sub(r"\. (\w)", r".\n[00:12:33] SPEAKER_01: \1", SPOKEN),
+    "stars": re.sub(r"(committee|majority|first) ", r"\1 *coughs* ", SPOKEN),
+    "notes": re.sub(r"(committee|majority|first) ", r"\1 ♪ ", SPOKEN),
+    "words around": SPOKEN.replace("report of", "report (the report of the court of the EU) of"),
+}
+
+
+@pytest.mark.parametrize("typed", EVERYWHERE.values(), ids=EVERYWHERE)
+@pytest.mark.parametrize("shape", ["pauses", "no pauses", "equal words"])
+def test_what_nobody_speaks_is_nowhere_in_labels(tmp_path, typed, shape):
+    heard = timed(SPOKEN)
+    if shape != "pauses":
+        now = 0.5
+        for word in heard:
+            length = 0.3 if shape == "equal words" else 0.08 * len(str(word["word"]).strip())
+            word |= {"start": round(now, 3), "end": round(now + length, 3)}
+            now += length
+    segments, _ = run(tmp_path, typed, heard)
+    assert " ".join(segments["text"]).split() == PARTS

@@ -19,7 +19,7 @@ _BRACKET = re.compile(r"[()\[\]{}]|\n[^\S\n]*\n")
 _MOST_CHARACTERS = 1000  # of a remark in brackets
 # A name at the start of a line and a colon, such as "Mr SMITH (Labour):"
 _LABEL = re.compile(r"(?m)^[^\S\n]*[^\W\d_](?:[^\n:.!?…]|\.(?!\s*$)){0,80}:(?=\s)")
-_SIGNS = re.compile(r"[-–—<>|*#=_~]+")
+_SPOKEN_SIGN = re.compile(r"[%‰&+@§°=$€£¥]")
 _ROMAN = re.compile(r"[IVXLC]{2,}")
 # The number of a footnote that is written without a blank, such as "[12]" in "word[12]."
 _FOOTNOTE = re.compile(r"(?<=\S)\[\d{1,4}\]|(?<=[^\W\d_]{3})[⁰¹²³⁴-⁹]+")
@@ -54,7 +54,7 @@ def find_asides(text: str, starts: Sequence[int], words: Sequence[str]) -> Aside
 
     An aside is what is in brackets, with brackets inside; the name of a speaker, which begins a
     line and ends in a colon; or a number: a word of which at least half is digits, Roman digits, or
-    an arrow between two times.
+    signs such as an arrow.
 
     Args:
         text: the transcript.
@@ -123,10 +123,10 @@ def _brackets(text: str) -> Iterator[_Span]:
 
 
 def _is_number(word: str) -> bool:
-    """Return whether a word is a number, or an arrow between two times."""
-    if _SIGNS.fullmatch(word):
-        return True
+    """Return whether a word is a number, or a sign that has no name, such as an arrow or a note."""
     signs = [sign for sign in word if sign.isalnum()]
+    if not signs:
+        return not _SPOKEN_SIGN.search(word)
     digits = sum(sign.isdigit() for sign in signs)
     return (digits > 0 and 2 * digits >= len(signs)) or bool(_ROMAN.fullmatch("".join(signs)))
 
@@ -138,7 +138,8 @@ def split_footnotes(token: str) -> list[str]:
         >>> split_footnotes("word[12].")
         ['word', '[12]', '.']
     """
-    edges = {0, len(token)}
-    for mark in _FOOTNOTE.finditer(token):
-        edges |= set(mark.span())
+    marks = [mark.span() for mark in _FOOTNOTE.finditer(token)]
+    if not marks:
+        return [token]
+    edges = {0, len(token)}.union(*marks)
     return [token[start:end] for start, end in pairwise(sorted(edges))]

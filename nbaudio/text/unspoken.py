@@ -4,7 +4,7 @@ A word that the recognizer missed took time, which is between its neighbors. Cit
 verses and pages, running heads, names of speakers and remarks did not.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ _SHORT_LETTERS = 3  # so few letters in a gap may always have been spoken
 _LEAST_SIMILARITY = 0.2  # of a remark to words that were heard in its place
 _MOST_PAIRED = 1 / 3  # of the words of an aside: of more, it was spoken
 _HEAD_TIMES = 3  # gaps in which the same words are missing: they are a running head,
-_HEAD_WORDS, _HEAD_LETTERS = 2, 6  # with so many words and letters
+_HEAD_WORDS, _HEAD_LETTERS = 2, 6  # with so many words and letters, numbers included
 
 
 @dataclass(frozen=True)
@@ -201,13 +201,10 @@ def _running_heads(
     counts = Counter(
         _head(gap, words)
         for gap in gaps
-        if letters[gap.words.start : gap.words.stop].sum() >= _HEAD_LETTERS
+        if len(gap.words) >= _HEAD_WORDS
+        and letters[gap.words.start : gap.words.stop].sum() >= _HEAD_LETTERS
     )
-    repeated = {
-        head: count
-        for head, count in counts.items()
-        if len(head) >= _HEAD_WORDS and count >= _HEAD_TIMES
-    }
+    repeated = {head: count for head, count in counts.items() if head and count >= _HEAD_TIMES}
     spoken = _count_paired(repeated, words, pairs)
     return frozenset(head for head, count in repeated.items() if spoken[head] < count)
 
@@ -219,28 +216,28 @@ def _count_paired(
     is_paired = np.zeros(len(words), np.bool_)
     is_paired[pairs.left] = True
     spoken = [word if paired else "" for word, paired in zip(words, is_paired, strict=True)]
-    counts = Counter[tuple[str, ...]]()
+    by_first_word: dict[str, list[tuple[str, ...]]] = defaultdict(list)
     for phrase in phrases:
-        starts = (place for place, word in enumerate(spoken) if word == phrase[0])
-        counts[phrase] = sum(
-            tuple(spoken[place : place + len(phrase)]) == phrase for place in starts
-        )
+        by_first_word[phrase[0]].append(phrase)
+    counts = Counter[tuple[str, ...]]()
+    for place, word in enumerate(spoken):
+        for phrase in by_first_word.get(word, ()):
+            counts[phrase] += tuple(spoken[place : place + len(phrase)]) == phrase
     return counts
 
 
 def _in_heads(gap: _Gap, words: Sequence[str], heads: frozenset[tuple[str, ...]]) -> Flags:
     """Return for each word of a gap whether it is part of a running head, or a number in it."""
     found = np.zeros(len(gap.words), np.bool_)
-    missing = [
-        (place, words[number])
-        for place, number in enumerate(gap.words)
-        if not any(map(str.isdigit, words[number]))
+    missing = _head(gap, words)
+    places = [
+        place for place, number in enumerate(gap.words) if not any(map(str.isdigit, words[number]))
     ]
-    for head in heads:
-        for start in range(len(missing) - len(head) + 1):
-            part = missing[start : start + len(head)]
-            if tuple(word for _, word in part) == head:
-                found[part[0][0] : part[-1][0] + 1] = True
+    sizes = {len(head) for head in heads if len(head) <= len(missing)}
+    for size in sizes:
+        for start in range(len(missing) - size + 1):
+            if missing[start : start + size] in heads:
+                found[places[start] : places[start + size - 1] + 1] = True
     return found
 
 
