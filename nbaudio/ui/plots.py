@@ -179,7 +179,7 @@ def _draw_kept_segments(
     )
     _mark_threshold(axes, value)
     axis.zoom(axes)
-    axes.legend(frameon=False, fontsize=style.SMALL, loc="upper left")
+    axes.legend(frameon=False, fontsize=style.SMALL, loc="best")
     return (
         f"Histogram of the similarity of {len(similarity):,} segments: "
         f"{len(out):,} below {value:g}, {len(kept):,} kept"

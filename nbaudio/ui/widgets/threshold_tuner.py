@@ -257,7 +257,7 @@ def _drawn_axis(scale: Scale, scores: NDArray[np.float64]) -> DrawnAxis:
     values = scores[np.isfinite(scores)]
     name = scale.label.partition(",")[0]
     if scale.column == "similarity":
-        axis = similarity_axis(values)
+        axis = similarity_axis(values, threshold=MIN_SIMILARITY)
         start = int(np.abs(np.array(scale.grid) - axis.least).argmin())
         return DrawnAxis(start, axis.label(name), SimilarityAxis(-1.0).label(name))
     beyond = {
