@@ -117,6 +117,34 @@ def test_every_command_finds_semicolons(workspace, tmp_path):
     assert workspace.segments["segment_id"].to_list() == ["s0", "s2"]
 
 
+def sheet_of(workspace, folder):
+    """The rows of a review sheet of three segments that are all right."""
+    nbaudio.review.export(workspace, out=folder / "s.csv", n=3)
+    rows = list(csv.DictReader(io.StringIO((folder / "s.csv").read_text("utf-8-sig"), newline="")))
+    return pd.DataFrame([row | {"verdict": "ok", "comment": "da, ne; ni"} for row in rows])
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("above", ["", "Round 1, Ana, 3 May\r\n", "Round;1;\n\n", "sep={}\r\n"])
+def test_review_sheets_come_back_with_any_separator_and_lines_above(
+    workspace, tmp_path, separator, above
+):
+    text = sheet_of(workspace, tmp_path).to_csv(sep=separator, index=False)
+    back = written(tmp_path / "back.csv", above.format(separator) + text, "utf-16")
+    report = nbaudio.review.import_(workspace, back)
+    assert report.problems == []
+    verdicts = nbaudio.review.verdicts(workspace)
+    assert sorted(verdicts["segment_id"]) == ["s0", "s1", "s2"]
+    assert set(verdicts["comment"]) == {"da, ne; ni"}
+
+
+def test_a_review_sheet_with_a_stray_quote_is_refused_with_its_line(workspace, tmp_path):
+    text = sheet_of(workspace, tmp_path).to_csv(index=False)
+    back = written(tmp_path / "back.csv", text.rstrip("\n") + ',"and\n')
+    with pytest.raises(InputError, match=r"back\.csv: line 4: nothing closes the quote of a cell"):
+        nbaudio.review.import_(workspace, back)
+
+
 # encodings and ends of lines
 
 
