@@ -40,6 +40,9 @@ TRANSCRIPTS = pl.Schema(
 
 PROBLEMS = pl.Schema({"file": pl.String(), "line": pl.UInt32(), "reason": pl.String()})
 
+#: As `source_end`: ingest writes the length of the recording, once it is known.
+END_OF_RECORDING = "end"
+
 BATCH_ROWS = 10_000  # that are Python objects at once; as columns they take a tenth of the memory
 
 
@@ -345,11 +348,13 @@ def read_sidecars(
     parse: Callable[[str], _Parsed],
     *,
     encoding: str | None,
+    further: Sequence[str] = (),
     expected: str,
 ) -> Transcripts:
     """Read text files beside recordings of the same name, or one such file.
 
-    `parse` yields rows without `name`, or the line and the reason of what cannot be read.
+    `parse` yields rows without `name`, with `further` columns, or the line and the reason of what
+    cannot be read.
     """
     check_encoding(encoding)
     root = source.parent
@@ -393,5 +398,6 @@ def read_sidecars(
                 yield Problem(path, *item) if isinstance(item, tuple) else row | item
 
     return replace(
-        collect_rows(source, items(), further=("source_split",), expected=expected), audio_root=root
+        collect_rows(source, items(), further=("source_split", *further), expected=expected),
+        audio_root=root,
     )

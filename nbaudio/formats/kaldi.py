@@ -18,7 +18,14 @@ import polars as pl
 from nbaudio.core import atomic, source_splits, times
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import count
-from nbaudio.formats.base import Problem, Transcripts, collect_rows, numbered_lines, with_audio_root
+from nbaudio.formats.base import (
+    END_OF_RECORDING,
+    Problem,
+    Transcripts,
+    collect_rows,
+    numbered_lines,
+    with_audio_root,
+)
 from nbaudio.formats.source_files import Layout, SourceFiles, list_words
 from nbaudio.formats.writers import Parts, Writer, timed_segments
 
@@ -174,9 +181,9 @@ def _segments(path: Path) -> Iterator[tuple[int, str, str, str, str, str | None]
     for number, key, rest in split_pairs(numbered_lines(path)):
         match re.split("[ \t]+", rest):
             case [recording, start, end]:
-                yield number, key, recording, start, end, None
+                yield number, key, recording, start, _end(end), None
             case [recording, start, end, channel] if channel in _CHANNELS:
-                yield number, key, recording, start, end, _CHANNELS[channel]
+                yield number, key, recording, start, _end(end), _CHANNELS[channel]
             case [_, _, _, channel]:
                 yield Problem(
                     "segments",
@@ -187,6 +194,11 @@ def _segments(path: Path) -> Iterator[tuple[int, str, str, str, str, str | None]
                 yield Problem(
                     "segments", number, f"{key!r}: expected utterance, recording, start and end"
                 )
+
+
+def _end(end: str) -> str:
+    """Return an end; -1 is that of the recording, as for Kaldi's extract-segments."""
+    return END_OF_RECORDING if re.fullmatch(r"-1(\.0*)?", end) else end
 
 
 def _sides(path: Path, paths: dict[str, str]) -> dict[str, str]:

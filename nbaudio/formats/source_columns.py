@@ -47,9 +47,13 @@ USUAL_NAMES: Mapping[str, Sequence[str]] = {
     "speaker_id": ("speaker_id", "speaker", "client_id", "spk_id", "spk", "speaker_name"),
     "segment_id": ("segment_id", "id", "utt_id", "utterance_id"),
     "start": _times(
-        "start", "start_time", "source_start", "begin", "begin_time", "onset", "tmin", "from"
+        *("start", "start_time", "source_start", "begin", "begin_time", "onset", "tmin", "from"),
+        *("segment_start", "seg_start", "xmin"),
     ),
-    "end": _times("end", "end_time", "source_end", "stop", "stop_time", "tmax", "to"),
+    "end": _times(
+        *("end", "end_time", "source_end", "stop", "stop_time", "tmax", "to"),
+        *("segment_end", "seg_end", "xmax"),
+    ),
     "duration": _times("duration", "dur", "audio_duration", "length"),
 }
 

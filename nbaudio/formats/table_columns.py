@@ -28,6 +28,10 @@ _OFFSETS = frozenset({"offset", "offsets", "offsetsec", "offsetseconds", "offset
 _OTHER_UNIT = re.compile(r"[\W_](samples?|frames?|us|ns)[\W_]*$", re.IGNORECASE)
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _CLOCK = r"^(\d+ days?,? )?\d+:\d+(:\d+)?([.,]\d+)?$"
+# Words in the names of columns that look like times, whatever else is in the name.
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_START_WORDS = frozenset(("start", "starts", "begin", "beg", "onset", "starttime", "begintime"))
+_END_WORDS = frozenset(("end", "ends", "stop", "finish", "offset", "endtime", "stoptime"))
 _IDS_OF_TEN = 9  # values of a column of ids that must differ
 
 # By field: the column that an option names, ``none`` for no column, or None to find it.
@@ -92,6 +96,7 @@ def choose_columns(source: Path, rows: Rows, chosen: _Chosen) -> TableColumns:
     _check_needed(source, rows, columns, chosen)
     _check_times(source, rows, columns, chosen)
     _check_pairs(source, rows, columns)
+    _check_unread_times(source, rows, columns, chosen)
     found = TableColumns(columns, notes)
     notes += [misfit.note() for misfit in (*misfits, *useless)]
     notes += _notes_on_units(found)
@@ -296,6 +301,40 @@ def _check_pairs(source: Path, rows: Rows, columns: Mapping[str, str]) -> None:
         raise InputError(f"{source}: a start needs an end or a duration; {has}")
     if "end" in columns and "start" not in columns:
         raise InputError(f"{source}: an end needs a start; {has}")
+
+
+def _check_unread_times(
+    source: Path, rows: Rows, columns: Mapping[str, str], chosen: _Chosen
+) -> None:
+    """Raise InputError where two columns look like start and end, and no row would have times.
+
+    Every row would be its whole recording without them.
+    """
+    if "start" in columns or chosen["start"] is not None or chosen["end"] is not None:
+        return
+    unused = [column for column in rows.schema if column not in columns.values()]
+    starts, ends = (
+        [column for column in unused if _has_word(column, words) and _has_times(rows, column)]
+        for words in (_START_WORDS, _END_WORDS)
+    )
+    if starts and ends:
+        raise InputError(
+            f"{source}: columns {starts[0]!r} and {ends[0]!r} look like times of segments: if they "
+            f"are, in seconds, give --option start={starts[0]} --option end={ends[0]}; start=none "
+            "and end=none leave them out, and each row is a whole recording"
+        )
+
+
+def _has_word(column: str, words: frozenset[str]) -> bool:
+    """Return whether the name of a column has one of the words, such as ``t_start``."""
+    return any(word.lower() in words for word in _WORD.findall(column))
+
+
+def _has_times(rows: Rows, column: str) -> bool:
+    """Return whether a column has numbers or clock times."""
+    if not _has_cells(rows.schema[column]):
+        return False
+    return _has_number(rows, column) or _clock(rows, column) is not None
 
 
 def _in_other_unit(rows: Rows, key: str) -> dict[str, str]:

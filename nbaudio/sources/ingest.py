@@ -271,14 +271,7 @@ def _place(
     recordings = merged = _recordings_table(kept, facts, keys)
     if before:
         merged, status = merge_recordings(before, old, recordings)
-    rows = transcripts.rows
-    if any(
-        batch.select(tables.whole_recording().any()).item()
-        for batch in rows.batches(place_segments.TIMES)
-    ):
-        rows = rows.map(
-            lambda frame: place_segments.fill_times(frame, audit, merged, transcripts.windows)
-        )
+    rows = place_segments.with_known_times(transcripts.rows, audit, merged, transcripts.windows)
     placed = place_segments.PlacedSegments(rows, audit, merged).numbered()
     if before:
         placed = placed.with_ids(own_segment_ids(before, placed))

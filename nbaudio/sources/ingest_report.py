@@ -14,7 +14,15 @@ from nbaudio.core.row_values import repeated
 from nbaudio.core.rows import Rows
 from nbaudio.sources.audio_folder import missing_folder
 from nbaudio.sources.grow import Before, grown_settings, grown_tables
-from nbaudio.sources.place_segments import KINDS, Merge, PlacedSegments, is_, merge_segments
+from nbaudio.sources.place_segments import (
+    KINDS,
+    Merge,
+    PlacedSegments,
+    is_,
+    is_rounded,
+    is_slightly_over,
+    merge_segments,
+)
 from nbaudio.sources.recording_names import Resolved, name_problems
 from nbaudio.sources.speakers import speaker_warnings
 from nbaudio.storage.location import Location
@@ -272,6 +280,7 @@ def _warnings(
             "score and sample the segments, and ingest again with --audio"
         )
     found += first_lines(_other_durations(segments, present), "segments.parquet")
+    found += _moved_ends(segments, present)
     doubtful = present.filter(pl.col("probe_warning").is_not_null()).select(
         pl.format("{}: {}", "path", "probe_warning")
     )
@@ -297,6 +306,24 @@ def _other_durations(segments: pl.LazyFrame, present: pl.DataFrame) -> list[str]
         "{}: lasts {} s, the source says {} s", "path", found.round(2), "source_duration"
     )
     return other.select(line).to_series().to_list()
+
+
+def _moved_ends(segments: pl.LazyFrame, present: pl.DataFrame) -> Iterator[str]:
+    """Count the ends that were moved to that of their recording; rounded ones do not count."""
+    lengths = present.select("recording_id", "sampling_rate", "num_samples").lazy()
+    rate = pl.col("sampling_rate").cast(pl.Int64)
+    stated = (pl.col("source_end").cast(pl.Float64, strict=False) * rate).round()
+    over = stated.cast(pl.Int64, strict=False) - pl.col("num_samples")
+    is_moved = is_slightly_over(over) & ~is_rounded(over)
+    at_the_end = segments.join(lengths, on="recording_id").filter(
+        pl.col("end_sample") == pl.col("num_samples")
+    )
+    moved = int(at_the_end.select(is_moved.sum()).collect(**STREAMED).item())
+    if moved:
+        yield (
+            f"{count(moved, 'segments', 'end')} less than 50 ms past the end of the recording, "
+            "where they now end"
+        )
 
 
 def _sizes(present: pl.DataFrame, num_recordings: int, segments: pl.LazyFrame) -> str:

@@ -27,10 +27,31 @@ from nbaudio.core.tables import (
     with_recordings,
 )
 from nbaudio.core.tombstones import is_withdrawn
+from nbaudio.formats.base import END_OF_RECORDING
 from nbaudio.storage.workspace import Workspace
 
 # Units of the times of whole recordings: below 1 MHz, each is exactly the sample it is from
 _MICRO = 1_000_000
+_SLIGHTLY_OVER = 20  # a second divided by the 50 ms that an end may be past its recording's
+
+
+def with_known_times(
+    rows: Rows,
+    audit: pl.DataFrame,
+    recordings: pl.DataFrame,
+    windows: tuple[Decimal, bool] | None,
+) -> Rows:
+    """Return rows with the times that follow from the lengths of recordings.
+
+    See `fill_times` and `fill_ends`.
+    """
+    ending = rows.map(lambda frame: fill_ends(frame, audit, recordings))
+    has_whole = any(
+        batch.select(tables.whole_recording().any()).item() for batch in rows.batches(TIMES)
+    )
+    if not has_whole:
+        return ending
+    return ending.map(lambda frame: fill_times(frame, audit, recordings, windows))
 
 
 def fill_times(
@@ -82,6 +103,22 @@ def fill_times(
     return filled.select(frame.columns)
 
 
+def fill_ends(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
+    """Replace `END_OF_RECORDING` in `source_end` by the length of the recording, if it is known."""
+    is_open = pl.col("source_end") == END_OF_RECORDING
+    if not frame.select(is_open.any()).item():
+        return frame
+    ids = frame.select("name").join(
+        audit.select("name", "recording_id"), on="name", how="left", maintain_order="left"
+    )
+    lengths = recordings.select("recording_id", "sampling_rate", "num_samples")
+    facts = ids.join(lengths, on="recording_id", how="left", maintain_order="left")
+    rate = facts["sampling_rate"].cast(pl.Int64)
+    micros = pl.lit((2 * facts["num_samples"] * _MICRO + rate) // (2 * rate))
+    end = pl.when(is_open & micros.is_not_null()).then(_decimal(micros)).otherwise("source_end")
+    return frame.with_columns(source_end=end)
+
+
 def _decimal(micros: pl.Expr) -> pl.Expr:
     written = pl.format("{}.{}", micros // _MICRO, (micros % _MICRO).cast(pl.String).str.zfill(6))
     return written.str.strip_chars_end("0").str.strip_chars_end(".")
@@ -115,23 +152,26 @@ def _place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -
         times.to_samples_column(starts, rate).alias("start_sample"),
         times.to_samples_column(ends, rate).alias("end_sample"),
     )
-    # An end that lies past its recording's by at most half a unit of its last decimal is moved to
-    # that.
     over = pl.col("end_sample") - length
-    places = (
-        pl.col("source_end")
-        .str.extract(r"^[0-9]+\.?([0-9]{0,6})$", 1)
-        .str.len_bytes()
-        .cast(pl.Int64)
-    )
-    is_rounded = (over > 0) & (
-        2 * over * pl.lit(10, pl.Int64).pow(places) <= pl.col("sampling_rate")
-    )
+    is_moved = (is_rounded(over) | is_slightly_over(over)) & (pl.col("start_sample") < length)
     return samples.with_columns(
-        end_sample=pl.when(is_rounded & (pl.col("start_sample") < length))
-        .then(length)
-        .otherwise("end_sample")
+        end_sample=pl.when(is_moved.fill_null(value=False)).then(length).otherwise("end_sample")
     )
+
+
+def is_rounded(over: pl.Expr) -> pl.Expr:
+    """Return whether an end is past its recording's by half a unit of its last decimal at most.
+
+    `over` is by how many samples it is.
+    """
+    decimals = pl.col("source_end").str.extract(r"^[0-9]+\.?([0-9]{0,6})$", 1)
+    places = decimals.str.len_bytes().cast(pl.Int64)
+    return (over > 0) & (2 * over * pl.lit(10, pl.Int64).pow(places) <= pl.col("sampling_rate"))
+
+
+def is_slightly_over(over: pl.Expr) -> pl.Expr:
+    """Return whether an end is past its recording's by less than 50 ms, and is moved to it."""
+    return (over > 0) & (over * _SLIGHTLY_OVER < pl.col("sampling_rate"))
 
 
 _CHECKED = (
