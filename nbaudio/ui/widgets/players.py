@@ -215,7 +215,7 @@ class Vocabulary(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidget
         clips = saved_clips(self._segments, examples, limit=_SAVED_EXAMPLES)
         style = "display:flex;flex-wrap:wrap;gap:1em 3em"
         words = f"<div>{self._table.static_html()}</div>"
-        heard = f'<div style="flex:1 1 24em">{clips._repr_html_()}</div>'
+        heard = f'<div style="flex:1 1 20em">{clips._repr_html_()}</div>'
         return f'<div style="{style}">{words}{heard}</div>'
 
 
