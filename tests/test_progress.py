@@ -70,10 +70,10 @@ def test_a_thread_and_silent_work_show_nothing_in_a_notebook(ran):
 
 
 @contextmanager
-def terminal():
-    """Standard error is a terminal of 80 columns inside; yields a function of its lines so far."""
+def terminal(columns=80, rows=24):
+    """Standard error is a terminal inside; yields a function of its lines so far."""
     reader, writer = os.openpty()
-    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     with os.fdopen(writer, "w") as screen, os.fdopen(reader, "rb", buffering=0) as shown:
 
         def lines():
@@ -112,6 +112,14 @@ def test_a_terminal_shows_bytes_in_units_of_size_and_how_many_files_there_are():
             meter.finish("a")
         last = lines()[-1]
     assert re.match(r"fetch 100 % \|={10}\| 5 kB in 0(\.\d)? s, 1 of 1 files", last)
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(0, 0), (0, 24), (80, 0)])
+def test_a_terminal_without_a_size_has_the_lines_of_a_log(columns, rows):
+    with terminal(columns, rows) as lines:
+        with progress("verify", 3, "shards") as advance:
+            advance(3)
+        assert lines() == ["verify: 3 shards in 0 s"]
 
 
 def test_a_log_has_lines_and_no_bar(capsys, monkeypatch):

@@ -4,6 +4,7 @@ In a terminal it is a bar on standard error, in a log lines of text, in a notebo
 becomes a line of text when it ends. Each says how much is done, how fast it goes and the time left.
 """
 
+import os
 import sys
 import threading
 import time
@@ -175,6 +176,7 @@ def open_bar(what: str, total: float, unit: str, *, show: bool = True) -> Any:
         from nbaudio.core.notebook_bar import NotebookBar
 
         return NotebookBar(what, total, unit, shell)
-    if sys.stderr.isatty():
+    # A terminal without a size, as of a container without a window, would show empty lines.
+    if sys.stderr.isatty() and all(os.get_terminal_size(sys.stderr.fileno())):
         return TerminalBar(what, total, unit)
     return LogLines(what, total, unit)
