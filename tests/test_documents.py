@@ -536,6 +536,12 @@ def test_cues_without_times_are_counted(tmp_path):
     assert document.left_out == (("cues without readable times", 1),)
 
 
+def test_minutes_that_quote_a_cue_are_text(tmp_path):
+    minutes = "Da. " * 2000 + "\n00:00:01,000 --> 00:00:02,000\nNe."
+    [document] = documents(tmp_path, minutes)
+    assert document.text == minutes
+
+
 def test_styled_subtitles_are_refused(tmp_path):
     assert "SubStation Alpha" in refused(tmp_path, "[Script Info]\nTitle: x\n")
 

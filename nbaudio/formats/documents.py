@@ -204,7 +204,7 @@ def _documents(path: Path, data: bytes) -> Iterable[Document]:
             f"{path}: SubStation Alpha subtitles, which are not read; save them as .srt"
         )
     text = decode_text(data)
-    if TIMES.search(text):
+    if head.startswith("WEBVTT") or TIMES.search(head):
         return [_read_subtitles(text)]
     return [_read_text(text)]
 
