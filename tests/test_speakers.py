@@ -150,3 +150,21 @@ def test_kaldi_files_that_differ(tmp_path: Path) -> None:
     problems = nbaudio.Workspace.open(tmp_path / "W").table("problems")
     reasons = problems.filter(file="spk2utt")["reason"].to_list()
     assert reasons == ["'u1' was of speaker 's1' before, which is kept"]
+
+
+def test_select_warns_of_look_alikes_in_several_splits(tmp_path: Path) -> None:
+    speakers = [name for number in range(20) for name in (f"Spk {number:02}x", f"spk-{number:02}X")]
+    source = _table(tmp_path, speakers)
+    _ingest(source)
+    report = nbaudio.select(tmp_path / "W", dev=5, test=5)
+    [line] = _warned(report, "look alike")
+    assert "are in several splits, such as 'Spk " in line
+    merged = tmp_path / "speakers.csv"
+    pairs = "".join(f"spk-{number:02}X,Spk {number:02}x\n" for number in range(20))
+    merged.write_text(f"speaker_id,same_as\n{pairs}")
+    _, segments = _ingest(source, speakers=str(merged))
+    assert segments["speaker_id"].n_unique() == 20
+    report = nbaudio.select(tmp_path / "W", dev=5, test=5)
+    assert not _warned(report, "look alike")
+    splits = nbaudio.Workspace.open(tmp_path / "W").segments.drop_nulls("split")
+    assert splits.group_by("speaker_id").agg(pl.col("split").n_unique())["split"].max() == 1

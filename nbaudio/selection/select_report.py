@@ -17,6 +17,7 @@ from nbaudio.core.source_splits import (
     ordered_splits,
     split_role,
 )
+from nbaudio.core.speakers import SPEAKER, look_alikes
 from nbaudio.core.tables import (
     GROUPING_RULES,
     LATER_RULES,
@@ -125,7 +126,7 @@ def select_report(  # noqa: PLR0914
         ),
         *_split_warnings(groups, parameters, taken, fixed, grouping),
         *fixed_warnings,
-        *_decision_warnings(chosen, parameters, by_hand),
+        *_segment_warnings(chosen, parameters, by_hand),
         *grouping.warnings(),
     ]
     if held_out:
@@ -219,6 +220,34 @@ def reasons_of(
     shown = {rule: f" ({limit})" for rule, limit in limits.items()}
     ordered = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
     return ", ".join(f"{number:,} {rule}{shown.get(rule, '')}" for rule, number in ordered)
+
+
+def _segment_warnings(
+    chosen: pl.LazyFrame, parameters: Parameters, by_hand: pl.DataFrame
+) -> Iterator[str]:
+    yield from _decision_warnings(chosen, parameters, by_hand)
+    yield from _look_alike_warnings(chosen)
+
+
+def _look_alike_warnings(chosen: pl.LazyFrame) -> Iterator[str]:
+    """Warn of speakers in different splits whose ids look alike."""
+    if SPEAKER not in chosen.collect_schema():
+        return
+    pairs = chosen.select(pl.col(SPEAKER, "split").cast(pl.String)).drop_nulls().unique()
+    splits: dict[str, set[str]] = {}
+    for speaker, split in pairs.collect(**STREAMED).sort(SPEAKER, "split").iter_rows():
+        splits.setdefault(speaker, set()).add(split)
+    apart = [
+        group
+        for group in look_alikes(splits)
+        if len(set[str]().union(*(splits[speaker] for speaker in group))) > 1
+    ]
+    if apart:
+        yield (
+            f"{count(len(apart), 'groups')} of speakers whose ids look alike are in several "
+            f"splits, such as {' and '.join(map(repr, apart[0]))}; if they are one person, ingest "
+            "again with --option speakers=FILE, which merges them"
+        )
 
 
 def _decision_warnings(
