@@ -201,3 +201,13 @@ def test_columns_of_other_facts_are_kept(tmp_path: Path) -> None:
     source.write_text("path,start_place,end_place,text,starter,gender\na.wav,Wien,Graz,eins,1,2\n")
     _, segments = _ingest("table", source)
     assert _samples(segments) == [(0, 64000)]
+
+
+@pytest.mark.parametrize(("offset", "is_warned"), [("", True), ('"offset": 0, ', False)])
+def test_declared_durations_of_nemo(tmp_path: Path, offset: str, is_warned: bool) -> None:
+    _recording(tmp_path / "a.wav", 8)
+    source = tmp_path / "t.jsonl"
+    source.write_text(f'{{"audio_filepath": "a.wav", {offset}"duration": 2.5, "text": "eins"}}\n')
+    report, segments = _ingest("nemo", source)
+    assert _samples(segments) == [(0, 20000)]
+    assert _has(report.warnings, "a.wav: lasts 8.0 s, the source says 2.5 s") == is_warned

@@ -59,7 +59,7 @@ def read(source: Path) -> Transcripts:
     found = collect_rows(
         source,
         (item for file in files for item in _items(file, source)),
-        further=("source_split", "language"),
+        further=("source_split", "source_duration", "language"),
         expected="a NeMo manifest, one JSON object a line with audio_filepath, duration and text",
     )
     return with_audio_root(found, files[0].parent)
@@ -89,6 +89,8 @@ def _items(file: Path, source: Path) -> Iterator[dict[str, Any] | Problem]:
                     "speaker_id": row["speaker"],
                     "segment_id": row["segment_id"],
                     "source_split": split,
+                    # Without an offset it is that of the whole file.
+                    "source_duration": duration if offset is None else None,
                     "language": row["lang"],
                 }
 
