@@ -168,3 +168,13 @@ def test_select_warns_of_look_alikes_in_several_splits(tmp_path: Path) -> None:
     assert not _warned(report, "look alike")
     splits = nbaudio.Workspace.open(tmp_path / "W").segments.drop_nulls("split")
     assert splits.group_by("speaker_id").agg(pl.col("split").n_unique())["split"].max() == 1
+
+
+def test_a_withdrawn_spelling_does_not_come_back_by_a_merge(tmp_path: Path) -> None:
+    source = _table(tmp_path, ["ana", "Ana K.", "Ben"])
+    _ingest(source)
+    nbaudio.withdraw(tmp_path / "W", speaker="ana", why="asked")
+    merged = tmp_path / "speakers.csv"
+    merged.write_text("speaker_id,same_as\nana,Ana K.\n")
+    _, segments = _ingest(source, speakers=str(merged))
+    assert segments["speaker_id"].to_list() == ["Ana K.", "Ben"]

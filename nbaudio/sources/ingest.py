@@ -216,7 +216,7 @@ def bring_in(  # noqa: PLR0914
             or _audio_folder(transcripts.audio_root, store)
             or _audio_folder(before.audio if before else None, store)
         )
-        transcripts = _cleaned(transcripts, given.get("merged_speakers", {}))
+        transcripts = _cleaned(out, transcripts, given)
         resolved = _resolve_names(transcripts, mapping, root)
         create_workspace(root)
         has_ids = names is not None and Path(names).suffix.lower() not in TABLES
@@ -227,10 +227,11 @@ def bring_in(  # noqa: PLR0914
         return ingest_report.save_tables(Workspace.open(out), origin.name, placed, before, settings)
 
 
-def _cleaned(transcripts: Transcripts, merged_speakers: Mapping[str, str]) -> Transcripts:
+def _cleaned(out: Path, transcripts: Transcripts, given: Mapping[str, Any]) -> Transcripts:
     """Return transcripts with columns of other names than ours, and one id for each speaker."""
-    rows = clean_columns(transcripts.rows)
-    return speakers.with_merged_speakers(replace(transcripts, rows=rows), merged_speakers)
+    named = replace(transcripts, rows=clean_columns(transcripts.rows))
+    merged_speakers = given.get("merged_speakers", {})
+    return speakers.with_merged_speakers(named, merged_speakers, Workspace(out).withdrawn)
 
 
 def _place(

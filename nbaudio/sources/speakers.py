@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
+from nbaudio.core import tombstones
 from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.report import count, first_lines
@@ -62,12 +63,14 @@ def _spelled(speaker: str) -> str | None:
     return pl.select(one_spelling(pl.lit(speaker))).item()  # type: ignore[no-any-return]
 
 
-def with_merged_speakers(transcripts: Transcripts, merged: Mapping[str, str]) -> Transcripts:
+def with_merged_speakers(
+    transcripts: Transcripts, merged: Mapping[str, str], withdrawn: pl.DataFrame
+) -> Transcripts:
     """Return transcripts in which each speaker has one id; `merged` is the id of some of them.
 
     Ids are in Unicode NFC with single blanks, and 12 where all are whole numbers and some are
     written as 12.0. Where an id changes, a further column `source_speaker` has the source's
-    spellings.
+    spellings. Spellings that were `withdrawn` (tombstones) stay, and so stay out.
     """
     rows = transcripts.rows
     if SPEAKER not in rows.schema:
@@ -79,6 +82,8 @@ def with_merged_speakers(transcripts: Transcripts, merged: Mapping[str, str]) ->
     if merged:
         ids = ids.with_columns(pl.col("speaker").replace(dict(merged)))
     changed = ids.filter(pl.col("speaker").ne_missing(pl.col("spelling")))
+    was_withdrawn = tombstones.reasons("speaker", changed["spelling"], withdrawn).is_not_null()
+    changed = changed.filter(~was_withdrawn)
     if changed.is_empty():
         return transcripts
     new_ids = dict(changed.iter_rows())
@@ -90,15 +95,18 @@ def with_merged_speakers(transcripts: Transcripts, merged: Mapping[str, str]) ->
         speaker = pl.col(SPEAKER).cast(pl.String)
         return frame.with_columns(speaker.replace(new_ids), speaker.alias(kept))
 
-    written = changed.drop_nulls("speaker")
-    notes = [*transcripts.notes]
-    if len(written):
-        spelling, speaker = written.row(0)
-        notes.append(
-            f"{count(len(written), 'spellings')} of speakers became the id of the same speaker, "
+    notes = [*transcripts.notes, *_notes(changed.drop_nulls("speaker"), kept)]
+    return replace(transcripts, rows=rows.map(with_ids), notes=notes)
+
+
+def _notes(changed: pl.DataFrame, kept: str) -> Iterator[str]:
+    """Yield a line on spellings that changed; the column `kept` has the source's."""
+    if len(changed):
+        spelling, speaker = changed.row(0)
+        yield (
+            f"{count(len(changed), 'spellings')} of speakers became the id of the same speaker, "
             f"such as {speaker!r} for {spelling!r}; {kept} has the source's"
         )
-    return replace(transcripts, rows=rows.map(with_ids), notes=notes)
 
 
 def speaker_warnings(segments: pl.LazyFrame) -> Iterator[str]:
