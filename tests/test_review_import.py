@@ -855,9 +855,7 @@ def test_a_corrected_text_goes_into_the_tables_and_the_original_stays(workspace,
         "text_corrected": "drugi kat",
         "text_origin": "ana (sheet)",
     }
-    assert [
-        line for line in report.warnings if "1 of the texts changed: run select" in line
-    ]
+    assert [line for line in report.warnings if "1 of the texts changed: run select" in line]
     scores = (
         workspace.segments.filter(pl.col("segment_id") == "s1")
         .select("similarity", "wer", "cer")

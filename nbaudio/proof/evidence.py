@@ -7,6 +7,7 @@ next.
 import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -93,28 +94,9 @@ def evidence(
     whole = best_claim(
         state, what_ships(state, threshold), target=precision, error=1 - confidence
     ).part
-    n = max(_FIRST_ROUND, 2 * min_sample_size(precision=precision, confidence=confidence))
-    if len(state.lines):
-        n = min(_MOST_NEXT, max(_LEAST_NEXT, selection["progress"].get("expected") or _FIRST_ROUND))
     learned = risk_facts(state, model, whole, selection, threshold)
-    strategy = "risk" if learned["useful"] else "stratified"
-    n = min(n, learned["reviews_left"]["risk"] or n) if strategy == "risk" else n
-    keys = (
-        next_rows(
-            state.population,
-            strategy=strategy,
-            threshold=threshold,
-            n=n,
-            seed=42,
-            rounds=state.rounds,
-        )
-        .rows["segment_id"]
-        .to_list()
-    )
-    options = f"--strategy {strategy} --n {len(keys)} --threshold {threshold:g}"
-    advice = (
-        f"nbaudio review export {shlex.quote(str(state.workspace.path))} --out NEXT.xlsx {options}"
-    )
+    least = 2 * min_sample_size(precision=precision, confidence=confidence)
+    following = _next_round(state, selection["progress"], learned, threshold, least)
     facts: dict[str, Any] = {
         "how_right": selection["statement"],
         "target": f"{percent(precision)} right, with {percent(confidence)} confidence",
@@ -130,7 +112,7 @@ def evidence(
         "rounds": [_describe_round(one) for one in state.rounds],
         "rounds_taken_back": len(state.taken_back),
         **claims,
-        "review_next": advice if keys else "nothing: all segments have been drawn",
+        "review_next": following.advice,
     }
     report = Report(
         "evidence",
@@ -139,8 +121,56 @@ def evidence(
         hidden=_hidden_facts(state, claims),
         sentences=_sentences(facts),
     )
-    state.workspace.save_report("evidence", {**report.to_dict(), "asked": asked, "next": keys})
+    stored = {**report.to_dict(), "asked": asked, "next": following.segment_ids}
+    state.workspace.save_report("evidence", stored)
     return report
+
+
+@dataclass(frozen=True)
+class _NextRound:
+    """The segments that the next round would draw, and the command that exports them."""
+
+    segment_ids: list[str]
+    advice: str
+
+
+def _next_round(
+    state: ProofState,
+    progress: Mapping[str, Any],
+    learned: Mapping[str, Any],
+    threshold: float,
+    least: int,
+) -> _NextRound:
+    """Return what to review next.
+
+    Args:
+        state: the population and its draws.
+        progress: that of the selection.
+        learned: what `risk_facts` returns.
+        threshold: the similarity at which the selection decides.
+        least: how many segments a first round has at least.
+    """
+    n = max(_FIRST_ROUND, least)
+    if len(state.lines):
+        n = min(_MOST_NEXT, max(_LEAST_NEXT, progress.get("expected") or _FIRST_ROUND))
+    strategy = "stratified"
+    if learned["useful"]:
+        strategy = "risk"
+        n = min(n, learned["reviews_left"]["risk"] or n)
+    drawn = next_rows(
+        state.population,
+        strategy=strategy,
+        threshold=threshold,
+        n=n,
+        seed=42,
+        rounds=state.rounds,
+    )
+    segment_ids = drawn.rows["segment_id"].to_list()
+    if not segment_ids:
+        return _NextRound([], "nothing: all segments have been drawn")
+    workspace = shlex.quote(str(state.workspace.path))
+    options = f"--strategy {strategy} --n {len(segment_ids)} --threshold {threshold:g}"
+    return _NextRound(segment_ids, f"nbaudio review export {workspace} --out NEXT.xlsx {options}")
 
 
 def _describe_reviewers(state: ProofState) -> str:
@@ -237,7 +267,7 @@ def risk_facts(
     }
 
 
-def selection_claim(  # noqa: PLR0914
+def selection_claim(
     workspace: Workspace | str | Path | ProofState,
     *,
     without: Sequence[str] = (),
@@ -259,9 +289,6 @@ def selection_claim(  # noqa: PLR0914
     claim = whole.facts(target)
     claim["rule"]["fresh_reviews"] = whole.fresh_reviews(target, 1 - confidence)
     side = (1 - confidence) / 2
-    shortest = used.get("min_duration", 0.0) - _NEARLY
-    longest = used.get("max_duration", 20.0) + _NEARLY
-    seconds = state.population.numbers["seconds"]
     claim |= {
         "confidence": confidence,
         "statement": how_right(claim, confidence, selected=bool(state.accepted.any())),
@@ -275,15 +302,28 @@ def selection_claim(  # noqa: PLR0914
         name: best_claim(state, of_split, target=target, error=side, split=name).facts(target)
         for name, of_split in ships_by_split(state, ships).items()
     }
-    thresholds = sorted({*THRESHOLDS, threshold})
-    rows = curve(
+    rows = _curve_of(state, used, threshold, target, confidence)
+    return {"selection": claim, **by_split, "curve": rows.filter(pl.col("segments") > 0).to_dicts()}
+
+
+def _curve_of(
+    state: ProofState,
+    parameters: Mapping[str, Any],
+    threshold: float,
+    target: float,
+    confidence: float,
+) -> pl.DataFrame:
+    """Return the curve over thresholds of segments with the durations that `select` takes."""
+    seconds = state.population.numbers["seconds"]
+    shortest = parameters.get("min_duration", 0.0) - _NEARLY
+    longest = parameters.get("max_duration", 20.0) + _NEARLY
+    return curve(
         state,
-        thresholds,
+        sorted({*THRESHOLDS, threshold}),
         precision=target,
         confidence=confidence,
         where=(seconds >= shortest) & (seconds <= longest),
     )
-    return {"selection": claim, **by_split, "curve": rows.filter(pl.col("segments") > 0).to_dicts()}
 
 
 def describe_claim(claim: Mapping[str, Any]) -> dict[str, Any]:

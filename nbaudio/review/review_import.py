@@ -176,6 +176,15 @@ def import_(
     )
 
 
+def _counts_by_word(verdicts: pl.Series) -> pl.DataFrame:
+    """Return how often each word was given, the most frequent first.
+
+    A verdict of several words counts for each.
+    """
+    words = verdicts.str.split(SEPARATOR).explode()
+    return words.value_counts().sort("count", "verdict", descending=[True, False])
+
+
 def _sentences(facts: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return what people read in place of the tables of verdicts and agreement."""
     table = pl.DataFrame(facts["agreement"], infer_schema_length=None)
@@ -492,14 +501,7 @@ def _report(
         dict.fromkeys(("rows", "left_empty", "new", "changed", "known_already"), 0) | found.facts
     )
     apart = disagreements(state)
-    # A verdict of several words counts for each.
-    by_word = (
-        held["verdict"]
-        .str.split(SEPARATOR)
-        .explode()
-        .value_counts()
-        .sort("count", "verdict", descending=[True, False])
-    )
+    by_word = _counts_by_word(held["verdict"])
     facts: dict[str, Any] = {
         "sheets": len(came),
         **counts,

@@ -240,13 +240,15 @@ def _edges(values: NDArray[np.float64], most: int) -> NDArray[np.float64]:
     last = math.ceil(high / step)
     digits = max(0, -math.floor(math.log10(step)))
     edges = np.round(np.arange(first, max(last, first + 1) + 1) * step, min(digits, 300))
-    edges = np.unique(
-        np.concatenate(
-            [[least] if least < edges[0] else [], edges, [greatest] if greatest > edges[-1] else []]
-        )
-    )
-    return (
-        edges
-        if len(edges) <= most + 1 and len(edges) > 1
-        else np.linspace(least, greatest, most + 1)
-    )
+    edges = _with_outermost(edges, least, greatest)
+    if not 1 < len(edges) <= most + 1:
+        return np.linspace(least, greatest, most + 1)
+    return edges
+
+
+def _with_outermost(
+    edges: NDArray[np.float64], least: float, greatest: float
+) -> NDArray[np.float64]:
+    """Return edges with the least and the greatest value, where these are beyond them."""
+    outermost = [value for value in (least, greatest) if value < edges[0] or value > edges[-1]]
+    return np.unique(np.append(edges, outermost))

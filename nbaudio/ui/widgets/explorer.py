@@ -157,6 +157,11 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
         self._rows.changed = self._refresh
         self._link = ipywidgets.jslink((self._table, "current"), (self._player, "current"))
         self._refresh()
+        super().__init__([self._parts_side_by_side()])
+        self.add_class(VIEW)
+
+    def _parts_side_by_side(self) -> ipywidgets.HBox:
+        """Return the histograms beside the other parts; below each other where it is narrow."""
         side = ipywidgets.VBox(
             [self._histograms], layout={"flex": "1 1 236px", "min_width": "0", "max_width": "100%"}
         )
@@ -164,11 +169,9 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
         middle = ipywidgets.VBox(
             main, layout={"flex": "12 1 440px", "min_width": "0", "max_width": "100%"}
         )
-        columns_of_parts = ipywidgets.HBox(
+        return ipywidgets.HBox(
             [side, middle], layout={"flex_flow": "row wrap", "align_items": "flex-start"}
         )
-        super().__init__([columns_of_parts])
-        self.add_class(VIEW)
 
     @property
     def shown(self) -> pl.DataFrame:
