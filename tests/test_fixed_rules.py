@@ -18,6 +18,7 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 import choosing
 
 SIZE = 600
+_AMOUNTS = ("by_hours", "by_words")
 
 
 @pytest.fixture
@@ -124,6 +125,18 @@ def test_speakers_left_out_after_hearing_them_count_against_what_ships(archive):
     assert fresh["rule"]["number"] == 2
     assert fresh["rule"]["left_out"] == 0
     assert chosen["low"] < fresh["low"] <= share_right(workspace, wrong)
+
+
+def test_only_the_selection_by_segments_and_the_curve_are_called_proven(archive):
+    workspace, wrong = archive
+    nbaudio.select(workspace, dev=30, test=30)
+    review(workspace, wrong, "one", 200)
+    facts = nbaudio.evidence(workspace).facts
+    assert facts["selection"]["proven"] is False
+    assert {row["proven"] for row in facts["curve"]} <= {True, False}
+    others = [facts[split] for split in ("train", "dev", "test")]
+    others += [claim[key] for claim in (facts["selection"], *others) for key in _AMOUNTS]
+    assert [claim["proven"] for claim in others] == [None] * 11
 
 
 @pytest.mark.parametrize("door", ["where", "joined", "by_hand", "splits", "threshold"])

@@ -77,14 +77,15 @@ class Part:
     def claim(self, *, target: float, error: float, high_error: float) -> dict[str, Any]:
         """Return the claim by segments, with `by_hours` and `by_words`.
 
-        The bounds by hours and by words are two-sided with the same confidence.
+        The bounds by hours and by words are two-sided with the same confidence. Each holds by
+        itself, so that their `proven` is None.
         """
         found = self.by("segments", target=target, error=error, high_error=high_error)
         side = (error + high_error) / 2
-        return found | {
-            key: self.by(what, target=target, error=side, high_error=side)
-            for key, what in _AMOUNTS.items()
-        }
+        for key, what in _AMOUNTS.items():
+            amount = self.by(what, target=target, error=side, high_error=side)
+            found[key] = amount | {"proven": None}
+        return found
 
     def by(self, what: str, *, target: float, error: float, high_error: float) -> dict[str, Any]:
         """Return the claim by segments, hours or words."""

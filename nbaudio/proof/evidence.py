@@ -18,6 +18,7 @@ import polars as pl
 from nbaudio.core.report import Report, count, percent
 from nbaudio.core.source_splits import ordered_splits
 from nbaudio.core.tracebacks import interruptible
+from nbaudio.proof.betting import Bools
 from nbaudio.proof.claim_sentences import describe_choice, how_right, is_target_proven, round_down
 from nbaudio.proof.claims import (
     THRESHOLDS,
@@ -299,11 +300,22 @@ def selection_claim(
         "sheets_not_returned": len(unreturned_shares(state)),
     }
     by_split = {
-        name: best_claim(state, of_split, target=target, error=side, split=name).facts(target)
+        name: _split_claim(state, of_split, name, target=target, error=side)
         for name, of_split in ships_by_split(state, ships).items()
     }
     rows = _curve_of(state, used, threshold, target, confidence)
     return {"selection": claim, **by_split, "curve": rows.filter(pl.col("segments") > 0).to_dicts()}
+
+
+def _split_claim(
+    state: ProofState, ships: Bools, split: str, *, target: float, error: float
+) -> dict[str, Any]:
+    """Return the claim about what ships of a split.
+
+    It holds by itself, and not together with those of other splits: its `proven` is None.
+    """
+    claim = best_claim(state, ships, target=target, error=error, split=split)
+    return claim.facts(target) | {"proven": None}
 
 
 def _curve_of(
