@@ -272,12 +272,16 @@ def plan(
         n=n,
         salt=salt_of(seed, rounds),
     )
+    # A frame is stored by its rows: a stratum of which nothing is left is not in it.
+    used = np.flatnonzero(strata.counts)
+    place_of = np.full(len(strata.counts) + 1, -1)
+    place_of[used] = np.arange(len(used))
     stratum = np.full(size, -1, dtype=np.int64)
-    stratum[places_of(pool)] = strata.number
-    weights = np.maximum(strata.weights, 1e-300)
-    return Frame(stratum, stratum >= 0, weights / weights.sum(), strata.rates), drawn.select(
-        ids.gather(drawn["place"])
-    )
+    stratum[places_of(pool)] = place_of[strata.number]
+    weights = np.maximum(strata.weights[used], 1e-300)
+    rates = None if strata.rates is None else strata.rates[used]
+    frame = Frame(stratum, stratum >= 0, weights / weights.sum(), rates)
+    return frame, drawn.select(ids.gather(drawn["place"]))
 
 
 def round_of(rows: pl.DataFrame, strategy: str, wrong: Bools, reached: int) -> Round:

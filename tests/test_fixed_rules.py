@@ -308,3 +308,27 @@ def test_the_bound_is_rarely_false_whatever_people_do(scenario):
     """A quick version of the benchmark: of eight corpora, two would be far more than 5 %."""
     outcomes = [choosing.outcome((scenario, seed, 600)) for seed in range(8)]
     assert sum(each.is_false for each in outcomes) <= 2
+
+
+def test_a_speaker_with_most_segments_leaves_no_bin_of_the_bets_empty(tmp_path):
+    """By speaker, one stratum is drawn more often than several bins of the others together."""
+    speaker = ["p0"] * 900 + [f"p{1 + number % 40}" for number in range(360)]
+    workspace = Workspace.create(tmp_path / "w", audio=None)
+    size = len(speaker)
+    segments = {
+        "segment_id": [f"s{number:04d}" for number in range(size)],
+        "recording_id": "r",
+        "speaker_id": speaker,
+        "text": [f"sentence {number}" for number in range(size)],
+        "source_start": [f"{10 * number}" for number in range(size)],
+        "source_end": [f"{10 * number + 5}" for number in range(size)],
+        "similarity": 0.9,
+    }
+    recordings = pl.DataFrame({"recording_id": ["r"]})
+    workspace.save(segments=pl.DataFrame(segments), recordings=recordings)
+    wrong = {f"s{number:04d}" for number in range(0, size, 5)}
+    sheet = tmp_path / "one.csv"
+    nbaudio.review.export(workspace, out=sheet, n=150, strategy="speaker")
+    return_sheet(sheet, workspace, wrong)
+    claim_of_all = claim(workspace)
+    assert 0.4 < claim_of_all["low"] < 0.8 < claim_of_all["high"] < 0.98

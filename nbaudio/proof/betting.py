@@ -115,7 +115,10 @@ class Frame:
 
     @cached_property
     def bins(self) -> Ints:
-        """The bin of each stratum: strata of similar sampling rates share one if there are many."""
+        """The bin of each stratum: strata of similar sampling rates share one if there are many.
+
+        No bin is empty: a stratum that is drawn more often than a bin may leave one out.
+        """
         number = len(self.weights)
         if number <= _MOST_BINS:
             return np.arange(number)
@@ -123,7 +126,7 @@ class Frame:
         found = np.empty(number, dtype=np.int64)
         ends = np.cumsum(self.weights[order]) / self.weights.sum()
         found[order] = np.minimum(_MOST_BINS * ends, _MOST_BINS - 1)
-        return found
+        return np.unique(found, return_inverse=True)[1]
 
 
 @dataclass(frozen=True)
