@@ -215,7 +215,7 @@ def test_what_was_accepted_below_the_threshold_is_reported(workspace):
     )
     warnings = nbaudio.select(workspace, **ALL).warnings
     assert any(
-        "1 segments below min_similarity 0.8 are in, accepted by hand" in warning
+        "in, though below min_similarity 0.8: 1 segment accepted by hand" in warning
         for warning in warnings
     )
 

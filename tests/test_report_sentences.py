@@ -108,17 +108,14 @@ def test_evidence_gives_percentages_and_says_what_unsure_verdicts_count_as(tmp_p
     assert "rounds taken back" not in str(report)
 
 
-def test_each_further_set_of_parameters_is_said_to_take_more_reviews(tmp_path: Path) -> None:
+def test_what_was_left_out_since_the_round_is_said(tmp_path: Path) -> None:
     workspace = make_workspace(tmp_path / "w", 300)
     review_some(workspace, 50, 0)
-    first = nbaudio.evidence(workspace).facts["target_proven"]
+    assert nbaudio.evidence(workspace).facts["chosen_since"] == ""
     nbaudio.select(workspace, min_similarity=0.95, dev=0, test=0)
-    second = nbaudio.evidence(workspace).facts["target_proven"]
-    assert "parameters" not in first
-    assert second.endswith(
-        "evidence was asked about another set of select's parameters before, and each further set "
-        "takes more reviews to prove"
-    )
+    chosen_since = nbaudio.evidence(workspace).facts["chosen_since"]
+    assert "were left out since the rule was fixed that the verdicts are about" in chosen_since
+    assert "A new round" in chosen_since
 
 
 @pytest.mark.parametrize(

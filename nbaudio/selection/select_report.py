@@ -266,9 +266,7 @@ def _decision_warnings(
     if below := accepted.filter(
         pl.col("reason").is_null() & (pl.col("similarity").fill_nan(None) < least)
     ).height:
-        held = (
-            f"{count(below, 'segments')} below min_similarity {least:g} stay in, accepted by hand"
-        )
+        held = f"in, though below min_similarity {least:g}: {count(below, 'segments')} accepted by hand"
         yield f"{held}: evidence covers those at or above it"
 
 
