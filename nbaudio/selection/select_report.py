@@ -266,8 +266,8 @@ def _decision_warnings(
     if below := accepted.filter(
         pl.col("reason").is_null() & (pl.col("similarity").fill_nan(None) < least)
     ).height:
-        held = f"in, though below min_similarity {least:g}: {count(below, 'segments')} accepted by hand"
-        yield f"{held}: evidence covers those at or above it"
+        segments = count(below, "segments")
+        yield f"in, though below min_similarity {least:g}: {segments} accepted by hand"
 
 
 def _split_warnings(
