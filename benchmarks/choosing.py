@@ -182,10 +182,12 @@ class Archive:
         label[self.heard] = self.wrong[self.heard]
         label[~self.is_there] = -1
         draws = self._draws(further)
-        rules = [self._segments(rule) for rule in self.rules]
         population = MadePopulation(self.is_there)
-        rules.append(all_segments(population, draws.frames, further))
-        about = [self._about(rule, draws, label, further) for rule in rules]
+
+        def about(rule: RuleSegments) -> RuleDraws:
+            order = np.arange(len(self.sheets))
+            return draws_about(rule, draws, order=order, label=label, further=further)
+
         left_out = np.flatnonzero(self.given & selected & self.is_there)
         return SimpleNamespace(
             usable=self.sheets,
@@ -194,7 +196,9 @@ class Archive:
             label=label,
             judged=self.heard & self.is_there,
             left_out={"segment_id": pl.Series(left_out).cast(pl.String)},
-            rule_draws=lambda _: about,
+            rules=self.rules,
+            about_rule=lambda rule, _: about(self._segments(rule)),
+            about_all_segments=lambda: about(all_segments(population, draws.frames, further)),
             value=lambda _, where, **_upper: Values(
                 np.broadcast_to(1.0, size), where, further=np.zeros(len(further))
             ),
@@ -209,12 +213,6 @@ class Archive:
         removed = RemovedSegments(gone.astype(np.uint64), rule.first_draw[gone], ones, ones)
         first_draw = np.where(self.is_there, rule.first_draw, NEVER).astype(np.int32)
         return RuleSegments(rule.number, first_draw, removed)
-
-    def _about(
-        self, rule: RuleSegments, draws: Draws, label: Any, further: dict[int, int]
-    ) -> RuleDraws:
-        order = np.arange(len(self.sheets))
-        return draws_about(rule, draws, order=order, label=label, further=further)
 
     def _draws(self, further: dict[int, int]) -> Draws:
         """Return all events as draws."""

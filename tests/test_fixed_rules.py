@@ -225,7 +225,7 @@ def test_the_third_place_is_that_of_all_segments(archive):
         review(workspace, wrong, f"round{number}", 20)
     state = ProofState.load(workspace)
     assert [rule.number for rule in fixed_rules(state)] == [1, 2, 4]
-    assert state.rule_draws()[-1].rule.number == ALL_SEGMENTS == 3
+    assert state.about_all_segments().rule.number == ALL_SEGMENTS == 3
 
 
 def test_without_a_fixed_rule_all_segments_are_the_rule(archive):

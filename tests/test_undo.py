@@ -661,7 +661,7 @@ def test_rounds_before_a_rule_do_not_count_for_it_under_any_name(workspace, tmp_
     review.export(workspace, out=tmp_path / "next.csv", n=30)
     state = ProofState.load(workspace)
     assert [one.draw for one in state.usable] == ["learn", "taken_back/round", "next"]
-    first, second, _ = (each.rule for each in state.rule_draws())
+    first, second = (state.about_rule(rule).rule for rule in state.rules)
     assert set(first.first_draw[first.inside].tolist()) == {0}
     assert set(second.first_draw[second.inside].tolist()) == {2}
     assert state.draw_order.tolist() == [0, 1, 2]

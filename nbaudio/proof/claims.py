@@ -5,9 +5,9 @@ docs/evidence.md has the method and its sources.
 
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from nbaudio.proof.betting import Array, Bools, Path, Values, bet, fewest, most
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.proof.rule_segments import FIRST_SHARE, RuleDraws
 from nbaudio.review.allocation import least_divergence
-from nbaudio.review.fixed_rules import ALL_SEGMENTS, fixed_rules, next_number
+from nbaudio.review.fixed_rules import FixedRule, next_number
 from nbaudio.review.sampling import Strata
 
 #: Thresholds on similarity that tables show.
@@ -272,9 +272,10 @@ class Claim:
     high_error: float  # of its upper bound
 
     @property
-    def is_of_fixed_rule(self) -> bool:
-        """Whether its rule was fixed by a round, and is not all segments that could be drawn."""
-        return self.part.about is not None and self.part.about.rule.number != ALL_SEGMENTS
+    def is_serving(self) -> bool:
+        """Whether hardly anything ships that is not in the rule."""
+        beyond = int(self.part.beyond.sum())
+        return beyond <= _FEW_BEYOND * int(self.part.ships.sum())
 
     def facts(self, target: float) -> dict[str, Any]:
         """Return the claim as in ``corpus.json``, with the `rule` that it rests on."""
@@ -295,7 +296,7 @@ class Claim:
         left_out = self.part.out & ~by_review
         return {
             "number": about.rule.number,
-            "of": len(state.rule_draws()) - 1,
+            "of": len(state.rules),
             "error": self.error,
             "segments": int(self.part.inside.sum()),
             "left_out": int(left_out.sum()) + len(about.places),
@@ -318,7 +319,7 @@ class Claim:
         if rate >= allowed:
             return None
         divergence = rate * math.log(rate / allowed) + (1 - rate) * math.log((1 - rate) / target)
-        number = next_number(fixed_rules(state))
+        number = next_number(state.rules)
         reviews = math.ceil(-math.log(whole_error * FIRST_SHARE / number**2) / divergence)
         return reviews if reviews <= int((part.ships & ~state.judged).sum()) else None
 
@@ -339,15 +340,29 @@ def best_claim(
     """
     if not state.usable:
         return _prospective_claim(state, ships, error, split)
-    claims = [_claim(state, ships, about, error, split) for about in state.rule_draws(split)]
-    size = int(ships.sum())
-    serving = [each for each in claims if int(each.part.beyond.sum()) <= _FEW_BEYOND * size]
-    fixed = [each for each in serving if each.is_of_fixed_rule]
-    chosen = fixed or claims
-    if len(chosen) == 1:
-        return chosen[0]
-    bounds = [each.part._most_wrong("segments", target=target, error=each.error) for each in chosen]
-    return chosen[int(np.argmin(bounds))]
+
+    def claim_of(rule: FixedRule) -> Claim:
+        return _claim(state, ships, state.about_rule(rule, split), error, split)
+
+    # One rule at a time: each takes memory for every segment.
+    serving = (claim for claim in map(claim_of, state.rules) if claim.is_serving)
+    best = _narrowest(serving, target)
+    if best is not None:
+        return best
+    of_all = _claim(state, ships, state.about_all_segments(), error, split)
+    return _narrowest(chain([of_all], map(claim_of, state.rules)), target) or of_all
+
+
+def _narrowest(claims: Iterable[Claim], target: float) -> Claim | None:
+    """Return the claim with the lowest bound of what is wrong; None if there are no claims."""
+    narrowest = None
+    lowest = math.inf
+    for claim in claims:
+        bound = claim.part._most_wrong("segments", target=target, error=claim.error)
+        if bound < lowest:
+            narrowest = claim
+            lowest = bound
+    return narrowest
 
 
 def _prospective_claim(state: ProofState, ships: Bools, error: float, split: str | None) -> Claim:

@@ -16,9 +16,16 @@ from nbaudio.core import tables
 from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.tombstones import tombstone
 from nbaudio.proof.betting import Bools, Draws, Frame, Ints, Values
-from nbaudio.proof.rule_segments import LABELS, RuleDraws, all_segments, draws_about, read_rule
+from nbaudio.proof.rule_segments import (
+    LABELS,
+    RuleDraws,
+    RuleSegments,
+    all_segments,
+    draws_about,
+    read_rule,
+)
 from nbaudio.review.draws import all_draws, has_frame
-from nbaudio.review.fixed_rules import fixed_rules
+from nbaudio.review.fixed_rules import FixedRule, fixed_rules
 from nbaudio.review.population import Population
 from nbaudio.review.rounds import JUDGED, Round, current_labels, rounds
 from nbaudio.review.state import ReviewState, frame_contents, frame_table
@@ -210,37 +217,27 @@ class ProofState(ReviewState):
         place = {draw.name: len(draw.record.after) for draw in all_draws(self)}
         return np.array([place[one.draw] for one in self.usable], dtype=np.int64)
 
-    def rule_draws(self, split: str | None = None) -> list[RuleDraws]:
-        """Return what the draws say about each fixed rule, or about one split in each.
+    @cached_property
+    def rules(self) -> list[FixedRule]:
+        """The rules that rounds have fixed, in their order."""
+        return fixed_rules(self)
 
-        All segments that a round could draw are the last one, for a split as well.
+    def about_rule(self, rule: FixedRule, split: str | None = None) -> RuleDraws:
+        """Return what the draws say about a rule, or about what it gives to a split.
+
+        It takes some bytes for each segment, and is not kept.
         """
-        if split not in self._rule_draws:
-            rules = [
-                read_rule(self.population, rule, self._places_of, split=split)
-                for rule in fixed_rules(self)
-            ]
-            rules.append(all_segments(self.population, self.draws.frames, self.further))
-            self._rule_draws[split] = [
-                draws_about(
-                    rule,
-                    self.draws,
-                    order=self.draw_order,
-                    label=self.label,
-                    further=self.further,
-                )
-                for rule in rules
-            ]
-        return self._rule_draws[split]
+        places_of = self.population.index()
+        return self._about(read_rule(self.population, rule, places_of, split=split))
 
-    @cached_property
-    def _rule_draws(self) -> dict[str | None, list[RuleDraws]]:
-        """What `rule_draws` has returned, by split."""
-        return {}
+    def about_all_segments(self) -> RuleDraws:
+        """Return what the draws say about all segments that a round could draw."""
+        return self._about(all_segments(self.population, self.draws.frames, self.further))
 
-    @cached_property
-    def _places_of(self) -> Callable[[pl.Series], Ints]:
-        return self.population.index()
+    def _about(self, rule: RuleSegments) -> RuleDraws:
+        return draws_about(
+            rule, self.draws, order=self.draw_order, label=self.label, further=self.further
+        )
 
     @cached_property
     def judged(self) -> Bools:
