@@ -893,23 +893,6 @@ def test_a_budget_that_favours_bad_speakers_gets_no_claim_from_good_ones(tmp_pat
     assert evidence(made).facts["curve"][0]["precision"] > 0.9
 
 
-@pytest.mark.slow
-def test_each_rule_spends_a_part_of_the_errors_and_keeps_it(workspace, tmp_path):
-    review.export(workspace, out=tmp_path / "one.csv", n=300)
-    say(workspace, "one", lambda _: "ok")
-    # Nothing is selected: this is no rule yet.
-    assert evidence(workspace).facts["selection"]["rule"]["number"] == 1
-    errors = []
-    for least in (0.5, 0.7, 0.8, 0.7):
-        select(workspace, min_similarity=least, dev=0, test=0)
-        claim = evidence(workspace).facts["selection"]
-        errors.append(
-            (claim["rule"]["number"], claim["rule"]["of"], round(claim["rule"]["error"], 5))
-        )
-    assert errors == [(1, 1, 0.0304), (2, 2, 0.0076), (3, 3, 0.00338), (2, 3, 0.0076)]
-    assert evidence(workspace, precision=0.9).facts["selection"]["rule"]["of"] == 3
-
-
 def test_a_proof_says_since_when_and_a_missing_one_how_many_reviews_it_takes(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=700)
     say(workspace, "one", lambda _: "ok", rows=100)

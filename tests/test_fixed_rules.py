@@ -225,6 +225,9 @@ def test_the_third_place_is_that_of_all_segments(archive):
         review(workspace, wrong, f"round{number}", 20)
     state = ProofState.load(workspace)
     assert [rule.number for rule in fixed_rules(state)] == [1, 2, 4]
+    errors = [state.about_rule(rule).rule.error(0.05) for rule in state.rules]
+    assert errors == pytest.approx([0.0304, 0.0076, 0.0019], abs=1e-5)
+    assert sum(errors) + state.about_all_segments().rule.error(0.05) < 0.05
     assert state.about_all_segments().rule.number == ALL_SEGMENTS == 3
 
 

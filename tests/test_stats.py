@@ -335,7 +335,7 @@ def test_what_was_proven_of_the_labels_is_on_the_page(workspace, tmp_path):
     materialize(workspace, out=tmp_path / "c", jobs=1, engine="threading", show_progress=False)
     assert json.loads((tmp_path / "c/corpus.json").read_text(encoding="utf8"))["evidence"] == facts
     card = (tmp_path / "c/README.md").read_text(encoding="utf8")
-    assert f"| right, estimated share | {told} |" in card
+    assert f"| right, estimated share | {percent(claim['precision'])} |" in card
     assert claim["statement"] in card
     drawn_points = (
         plots.claimed(pl.DataFrame(facts["curve"])).axes[0].lines[-1].get_ydata().tolist()
