@@ -15,6 +15,7 @@ from hostile import CELLS, MARKUP
 from nbaudio import review
 from nbaudio.audio import decode_clip
 from nbaudio.core.errors import InputError
+from nbaudio.core.report import percent
 from nbaudio.corpus.materialize import materialize
 from nbaudio.proof.evidence import evidence, selection_claim
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts
