@@ -307,10 +307,13 @@ def test_the_benchmark_computes_what_the_command_says(archive):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", choosing.SCENARIOS)
-def test_the_bound_is_rarely_false_whatever_people_do(scenario):
-    """A quick version of the benchmark: of eight corpora, two would be far more than 5 %."""
-    outcomes = [choosing.outcome((scenario, seed, 600)) for seed in range(8)]
-    assert sum(each.is_false for each in outcomes) <= 2
+def test_no_bound_of_a_few_corpora_is_false_whatever_people_do(scenario):
+    """A quick version of the benchmark, with fixed seeds.
+
+    Where bets are about what ships, and not about a fixed rule, 12 of these 128 bounds are false,
+    in six of the scenarios.
+    """
+    assert [choosing.outcome((scenario, seed, 600)).is_false for seed in range(8)] == [False] * 8
 
 
 def test_a_speaker_with_most_segments_leaves_no_bin_of_the_bets_empty(tmp_path):

@@ -202,12 +202,12 @@ def _without_unset(arguments: Options) -> Options:
 
 def _parameters(function: _Command, shared: dict[str, Any]) -> list[Parameter]:
     """Return the parameters of a command: its own, then the shared ones that it does not have."""
-    own = signature(function).parameters
-    parameters = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in own.values()]
+    declared = signature(function).parameters
+    parameters = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in declared.values()]
     parameters += [
         Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
         for name, kind in shared.items()
-        if name not in own
+        if name not in declared
     ]
     return parameters
 

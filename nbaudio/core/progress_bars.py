@@ -52,55 +52,6 @@ class TerminalBar(StateText, tqdm):  # type: ignore[misc]
         )
 
 
-class LogLines:
-    """Lines on standard error, which is no terminal: some while the work goes on, and the last."""
-
-    def __init__(self, what: str, total: float, unit: str) -> None:
-        self.n = 0.0
-        self.total = total
-        self._what = what.strip()
-        self._unit = unit
-        self._postfix = ""
-        self._file: IO[str] = sys.stderr
-        self._began = self._printed = time.monotonic()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._print(final_text(self._unit, self.n, self.total, time.monotonic() - self._began))
-
-    def update(self, amount: float) -> None:
-        """Add a finished amount."""
-        self.n += amount
-        self._print_state(_LINE_S)
-
-    def set_postfix_str(self, text: str, refresh: bool = True) -> None:  # noqa: FBT001, FBT002 - as tqdm has it
-        """Set what follows the state, such as the hosts that are waited for."""
-        self._postfix = text
-        if refresh and text:
-            self._print_state(_WAITING_LINE_S)
-
-    def _print_state(self, interval_s: float) -> None:
-        """Print a line if the last one is older than `interval_s`."""
-        now = time.monotonic()
-        if now - self._printed >= interval_s:
-            self._printed = now
-            self._print(state_text(self._unit, self.n, self.total, now - self._began))
-
-    def _print(self, text: str) -> None:
-        postfix = f", {self._postfix}" if self._postfix else ""
-        try:
-            print(f"{self._what}: {text}{postfix}", file=self._file, flush=True)
-        except (OSError, ValueError):  # standard error is closed
-            return
-
-
 class NoBar:
     """Stands for a bar where nothing is shown."""
 
@@ -123,5 +74,50 @@ class NoBar:
         """Add a finished amount."""
         self.n += amount
 
-    def set_postfix_str(self, text: str, refresh: bool = True) -> None:  # noqa: FBT001, FBT002
+    def set_postfix_str(self, text: str, refresh: bool = True) -> None:  # noqa: FBT001, FBT002 - as tqdm has it
         """Do nothing."""
+
+
+class LogLines(NoBar):
+    """Lines on standard error, which is no terminal: some while the work goes on, and the last."""
+
+    def __init__(self, what: str, total: float, unit: str) -> None:
+        super().__init__(total)
+        self._what = what.strip()
+        self._unit = unit
+        self._postfix = ""
+        self._file: IO[str] = sys.stderr
+        self._began = self._printed = time.monotonic()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._print(final_text(self._unit, self.n, self.total, time.monotonic() - self._began))
+
+    def update(self, amount: float) -> None:
+        """Add a finished amount."""
+        super().update(amount)
+        self._print_state(_LINE_S)
+
+    def set_postfix_str(self, text: str, refresh: bool = True) -> None:  # noqa: FBT001, FBT002
+        """Set what follows the state, such as the hosts that are waited for."""
+        self._postfix = text
+        if refresh and text:
+            self._print_state(_WAITING_LINE_S)
+
+    def _print_state(self, interval_s: float) -> None:
+        """Print a line if the last one is older than `interval_s`."""
+        now = time.monotonic()
+        if now - self._printed >= interval_s:
+            self._printed = now
+            self._print(state_text(self._unit, self.n, self.total, now - self._began))
+
+    def _print(self, text: str) -> None:
+        postfix = f", {self._postfix}" if self._postfix else ""
+        try:
+            print(f"{self._what}: {text}{postfix}", file=self._file, flush=True)
+        except (OSError, ValueError):  # standard error is closed
+            return

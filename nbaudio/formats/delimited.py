@@ -603,7 +603,7 @@ class _Assembler:
 
 @dataclass
 class _Quoting:
-    """How often the cells of a file are quoted as a writer of quoted cells would do it.
+    """Counts of cells with quotes: those that a CSV writer would quote like this, and others.
 
     Attributes:
         needed: quoted cells whose quotes are needed: they hold a quote, a separator, the end of a

@@ -54,7 +54,8 @@ class Document(NamedTuple):
     left_out: tuple[LeftOut, ...] = ()
 
 
-_Said = tuple[str, str | None, str | None]  # the text of an utterance, and its speaker and id
+# The text of an utterance, its speaker and its id.
+_Spoken = tuple[str, str | None, str | None]
 
 _SAVE = "save it as .docx or as plain text"
 # SubStation Alpha, whose lines have styles and times before the text.
@@ -224,12 +225,12 @@ def _read_subtitles(text: str) -> Document:
     """Read cues, each line once; consecutive cues of one speaker are one utterance."""
     items = list(cues(text))
     captions = show_once([item for item in items if isinstance(item, dict)])
-    said = [
+    utterances = [
         ("\n".join(line for cue in run for line in _lines(cue)), speaker, None)
         for speaker, run in groupby(captions.cues, key=lambda cue: cue["speaker_id"])
     ]
     unreadable = sum(isinstance(item, tuple) for item in items)
-    return _document(said, left_out=Counter({_UNREADABLE_CUES: unreadable}))
+    return _document(utterances, left_out=Counter({_UNREADABLE_CUES: unreadable}))
 
 
 def _lines(cue: dict[str, Any]) -> Iterator[str]:
@@ -239,25 +240,29 @@ def _lines(cue: dict[str, Any]) -> Iterator[str]:
 
 
 def _document(
-    said: Iterable[_Said], recording: str | None = None, left_out: Counter[str] | None = None
+    spoken: Iterable[_Spoken], recording: str | None = None, left_out: Counter[str] | None = None
 ) -> Document:
     """Return the document of utterances, which line ends separate.
 
     Utterances without words are left out. Parts that are `left_out` are counted while the
     utterances are read.
     """
-    kept = [(text.strip(), speaker, own) for text, speaker, own in said if re.search(r"\w", text)]
-    starts = accumulate((len(text) + 1 for text, _, _ in kept), initial=0)
+    worded = [
+        (text.strip(), speaker, utterance_id)
+        for text, speaker, utterance_id in spoken
+        if re.search(r"\w", text)
+    ]
+    starts = accumulate((len(text) + 1 for text, _, _ in worded), initial=0)
     utterances = [
         Utterance(start, start + len(text), *about)
-        for start, (text, *about) in zip(starts, kept, strict=False)
+        for start, (text, *about) in zip(starts, worded, strict=False)
     ]
     parts = tuple(LeftOut(*part) for part in (left_out or {}).items() if part[1])
-    return Document(recording, "\n".join(text for text, _, _ in kept), utterances, parts)
+    return Document(recording, "\n".join(text for text, _, _ in worded), utterances, parts)
 
 
 def _read_json(path: Path) -> Iterable[Document]:
-    recordings: dict[str | None, list[_Said]] = {}
+    recordings: dict[str | None, list[_Spoken]] = {}
     for where, item in json_values(path):
         if not isinstance(item, dict) or not any(field in item for field in _TEXT_FIELDS):
             raise InputError(f"{where}: expected an object with one of {', '.join(_TEXT_FIELDS)}")
@@ -272,7 +277,7 @@ def _read_json(path: Path) -> Iterable[Document]:
     return (_document(said, recording) for recording, said in recordings.items())
 
 
-def _read_html(text: str) -> Iterator[_Said]:
+def _read_html(text: str) -> Iterator[_Spoken]:
     def line_ends(markup: re.Match[str]) -> str:
         name = (markup[2] or "").lower()
         return "" if _INLINE.fullmatch(name) else "\n" if name == "br" else "\n\n"
@@ -352,7 +357,7 @@ def _word_name(element: Element) -> str:
 
 def _word_paragraphs(
     data: bytes, hidden_styles: set[str], left_out: Counter[str]
-) -> Iterator[_Said]:
+) -> Iterator[_Spoken]:
     """Yield the paragraphs of a Word document; what is read is removed from the tree.
 
     Runs of hidden and deleted text, and references to notes, are counted in `left_out`.
@@ -395,7 +400,7 @@ def _read_xml(path: Path, data: bytes) -> Document:
     return _document(_tei_utterances(data, left_out), left_out=left_out)
 
 
-def _tei_utterances(data: bytes, left_out: Counter[str]) -> Iterator[_Said]:
+def _tei_utterances(data: bytes, left_out: Counter[str]) -> Iterator[_Spoken]:
     """Yield the paragraphs of TEI with speaker and id; what is read is removed from the tree.
 
     Notes, incidents and gaps are counted in `left_out`.

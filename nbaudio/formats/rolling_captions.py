@@ -114,7 +114,7 @@ def _is_hold(before: _Cue, cue: _Cue) -> bool:
 
 
 def _is_growth(before: _Cue, cue: _Cue) -> bool:
-    """Return whether a cue shows what the cue before does, and words behind its last line."""
+    """Return whether a cue repeats the cue before and adds words to the end of its last line."""
     return (
         0 < len(cue.shown) == len(before.shown)
         and cue.shown[:-1] == before.shown[:-1]

@@ -80,12 +80,12 @@ class Part:
         The bounds by hours and by words are two-sided with the same confidence. Each holds by
         itself, so that their `proven` is None.
         """
-        found = self.by("segments", target=target, error=error, high_error=high_error)
+        claim = self.by("segments", target=target, error=error, high_error=high_error)
         side = (error + high_error) / 2
         for key, what in _AMOUNTS.items():
             amount = self.by(what, target=target, error=side, high_error=side)
-            found[key] = amount | {"proven": None}
-        return found
+            claim[key] = amount | {"proven": None}
+        return claim
 
     def by(self, what: str, *, target: float, error: float, high_error: float) -> dict[str, Any]:
         """Return the claim by segments, hours or words."""
@@ -189,10 +189,10 @@ class Part:
         )
         mended = self.inside & replaced[:size] & state.labelled("right")
         if self.about is None:
-            gone = float(self.value(what).further.sum())
+            removed = float(self.value(what).further.sum())
         else:
-            gone = self.about.found_removed(what)
-        return self._sum(what, faulty_out | mended) + gone
+            removed = self.about.found_removed(what)
+        return self._sum(what, faulty_out | mended) + removed
 
     def path(self, target: float, error: float) -> Path:
         """Return what became of the capital of the null that just too many segments are wrong."""

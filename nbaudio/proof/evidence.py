@@ -22,6 +22,7 @@ from nbaudio.proof.betting import Bools
 from nbaudio.proof.claim_sentences import describe_choice, how_right, is_target_proven, round_down
 from nbaudio.proof.claims import (
     THRESHOLDS,
+    Claim,
     Part,
     best_claim,
     check_target,
@@ -31,13 +32,14 @@ from nbaudio.proof.claims import (
     what_ships,
 )
 from nbaudio.proof.judged_draws import ProofState
+from nbaudio.review.fixed_rules import DEFAULT_SIMILARITY
 from nbaudio.review.next_rows import next_rows
 from nbaudio.review.risk import describe, frozen, refresh
 from nbaudio.review.rounds import Round, unreturned_shares
 from nbaudio.storage.workspace import Workspace
 
 METHOD = "bets on verdicts in drawn order, valid whenever one looks; see docs/evidence.md"
-_NO_SELECTION = {"min_similarity": 0.8}
+_NO_SELECTION = {"min_similarity": DEFAULT_SIMILARITY}
 _DRAWN = {"segment_id": pl.String, "verdict": pl.String}
 _PERFECT = (
     "taken to be always right, as no segment was judged by two of them; 'review export "
@@ -57,9 +59,10 @@ def evidence(
 ) -> Report:
     """Report how right the labels of the clips that ship are, as far as the reviews prove it.
 
-    Claims hold however often one looks, and whenever one stops. The selection is that of the last
-    `select`; without one, it is all segments with a similarity of 0.8 or more. Selections with
-    other parameters are counted: see `nbaudio.proof.claims`.
+    Claims hold however often one looks, whenever one stops, and also if what ships was chosen
+    because of verdicts: they rest on the rules that rounds have fixed (docs/evidence.md). The
+    selection is that of the last `select`; without one, it is all segments with a similarity of 0.8
+    or more.
 
     Args:
         workspace: the workspace or its folder.
@@ -89,12 +92,11 @@ def evidence(
     check_target(precision, confidence)
     model = refresh(state)
     asked = {"precision": precision, "confidence": confidence}
-    claims = selection_claim(state, asked=asked)
+    computed = _claims(state, (), asked)
+    claims = computed.facts
+    whole = computed.whole.part
     selection = claims["selection"]
     threshold = selection_threshold(state.workspace.report("select").get("facts", {}))
-    whole = best_claim(
-        state, what_ships(state, threshold), target=precision, error=1 - confidence
-    ).part
     learned = risk_facts(state, model, whole, selection, threshold)
     least = 2 * min_sample_size(precision=precision, confidence=confidence)
     following = _next_round(state, selection["progress"], learned, threshold, least)
@@ -279,7 +281,21 @@ def selection_claim(
     `asked` has the parameters of `evidence`, by default those of its last call.
     """
     state = ProofState.load(workspace)
-    asked = dict(state.workspace.report("evidence").get("asked", {}) if asked is None else asked)
+    if asked is None:
+        asked = state.workspace.report("evidence").get("asked", {})
+    return _claims(state, without, asked).facts
+
+
+@dataclass(frozen=True)
+class _Claims:
+    """The claim about all that ships, and all claims as in ``corpus.json``."""
+
+    whole: Claim
+    facts: dict[str, Any]
+
+
+def _claims(state: ProofState, without: Sequence[str], asked: Mapping[str, float]) -> _Claims:
+    """Return the claims about what ships, as `selection_claim` has them."""
     target = asked.get("precision", 0.98)
     confidence = asked.get("confidence", 0.95)
     selection = state.workspace.report("select").get("facts", {})
@@ -304,7 +320,8 @@ def selection_claim(
         for name, of_split in ships_by_split(state, ships).items()
     }
     rows = _curve_of(state, used, threshold, target, confidence)
-    return {"selection": claim, **by_split, "curve": rows.filter(pl.col("segments") > 0).to_dicts()}
+    of_curve = rows.filter(pl.col("segments") > 0).to_dicts()
+    return _Claims(whole, {"selection": claim, **by_split, "curve": of_curve})
 
 
 def _split_claim(
@@ -435,7 +452,7 @@ def weakest(part: Part) -> list[dict[str, Any]]:
 
 def selection_threshold(selection: Mapping[str, Any]) -> float:
     """Return the threshold on similarity in the facts of a report of `select`, or else 0.8."""
-    return float(selection.get("parameters", {}).get("min_similarity", 0.8))
+    return float(selection.get("parameters", {}).get("min_similarity", DEFAULT_SIMILARITY))
 
 
 def _warnings(state: ProofState, whole: Part) -> Iterator[str]:

@@ -20,6 +20,7 @@ from nbaudio.review.population import Population
 LABELS = ("right", "wrong", "unsure")
 #: The share of an error that the first rule has; the k-th one has 1 / k^2 of it.
 FIRST_SHARE = 6 / math.pi**2
+_REMOVED = {"first_draw": pl.Int32, "seconds": pl.Float64, "words": pl.Int64}
 _NEVER = np.iinfo(np.int32).max  # the first draw that counts for what is not in a rule
 
 
@@ -86,14 +87,9 @@ def read_rule(
         places = places_of(rows["segment_id"])
         is_there = places >= 0
         first_draw[places[is_there]] = rows["first_draw"].to_numpy()[is_there]
-        gone = rows.filter(pl.Series(~is_there, dtype=pl.Boolean))
-        removed.append(
-            gone.select(*_REMOVED, key=pl.col("segment_id").hash()).select("key", *_REMOVED)
-        )
+        removed_rows = rows.filter(pl.Series(~is_there, dtype=pl.Boolean))
+        removed.append(removed_rows.select(pl.col("segment_id").hash().alias("key"), *_REMOVED))
     return RuleSegments(rule.number, first_draw, _removed(pl.concat(removed)))
-
-
-_REMOVED = {"first_draw": pl.Int32, "seconds": pl.Float64, "words": pl.Int64}
 
 
 def _removed(rows: pl.DataFrame) -> RemovedSegments:
@@ -184,16 +180,16 @@ def draws_about(
     is_in_a_frame = np.zeros(size, dtype=np.bool_)
     for frame in frames:
         is_in_a_frame |= frame.valid
-    known = np.flatnonzero((label >= 0) & ~is_in_a_frame[: len(label)])
+    judged_apart = np.flatnonzero((label >= 0) & ~is_in_a_frame[: len(label)])
     is_faulty = np.zeros(size, dtype=np.bool_)
     is_faulty[draws.item[draws.wrong | draws.unsure]] = True
     about = replace(
         draws,
         frames=frames,
         replaced=draws.replaced & ~is_removed[draws.item],
-        known=known,
-        known_wrong=label[known] == LABELS.index("wrong"),
-        known_unsure=label[known] == LABELS.index("unsure"),
+        known=judged_apart,
+        known_wrong=label[judged_apart] == LABELS.index("wrong"),
+        known_unsure=label[judged_apart] == LABELS.index("unsure"),
     )
     return RuleDraws(rule, about, places, len(further), is_faulty[places])
 

@@ -75,8 +75,8 @@ def fixed_rules(state: ReviewState) -> list[FixedRule]:
     return sorted(rules, key=lambda rule: rule.number)
 
 
-def fix_rule(population: Population, first_draw: int) -> int:
-    """Fix what is selected now as a rule; return how many segments it takes.
+def fix_rule(population: Population, first_draw: int) -> None:
+    """Fix what is selected now as a rule.
 
     Rules of the same parameters get the segments that have joined since; a new rule is fixed unless
     one of all rules serves.
@@ -97,7 +97,6 @@ def fix_rule(population: Population, first_draw: int) -> int:
         rule = FixedRule(next_number(rules), selection.parameters)
         _write(population, rule, selection.inside, first_draw)
         write_json(population.state.workspace.path / f"{FOLDER}/{rule.number}.json", asdict(rule))
-    return int(selection.inside.sum())
 
 
 def change_of_rules(

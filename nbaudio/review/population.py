@@ -225,15 +225,13 @@ class Population:
         workspace = self.state.workspace
         if not tables.table_path(workspace, LEFT_OUT).exists():  # nothing is selected yet
             return pl.DataFrame(schema={"segment_id": pl.String, "split": pl.String})
-        held = workspace.table(LEFT_OUT)
-        is_held = pl.col("segment_id").is_in(held["segment_id"].implode())
-        now = tables.read(workspace, ("segment_id", "decision", "reason"), where=is_held).unique(
-            "segment_id", keep="first"
-        )
-        kept = held.join(
-            now.filter(pl.col("decision") == "reject"), on=["segment_id", "reason"], how="semi"
-        )
-        return kept.select("segment_id", "split")
+        left_out = workspace.table(LEFT_OUT)
+        is_left_out = pl.col("segment_id").is_in(left_out["segment_id"].implode())
+        columns = ("segment_id", "decision", "reason")
+        decisions = tables.read(workspace, columns, where=is_left_out)
+        rejected = decisions.unique("segment_id", keep="first").filter(decision="reject")
+        still = left_out.join(rejected, on=["segment_id", "reason"], how="semi")
+        return still.select("segment_id", "split")
 
     @cached_property
     def numbers(self) -> dict[str, NDArray[Any]]:

@@ -68,18 +68,13 @@ def fill_times(
     whole = tables.whole_recording()
     if not frame.select(whole.any()).item():
         return frame
-    names = frame.select("name").join(
-        audit.select("name", "recording_id"), on="name", how="left", maintain_order="left"
-    )
-    lengths = recordings.select("recording_id", "sampling_rate", "num_samples")
-    facts = names.join(lengths, on="recording_id", how="left", maintain_order="left")
-    rate = facts["sampling_rate"].cast(pl.Int64)
+    lengths = _lengths(frame, audit, recordings)
     placed = frame.with_columns(
-        facts["recording_id"].alias("_id"),
-        rate.alias("_rate"),
-        facts["num_samples"].alias("_samples"),
-        ((2 * facts["num_samples"] * _MICRO + rate) // (2 * rate)).alias("_micros"),
-        _whole=whole & facts["num_samples"].is_not_null(),
+        lengths["recording_id"].alias("_id"),
+        lengths["rate"].alias("_rate"),
+        lengths["num_samples"].alias("_samples"),
+        lengths["micros"].alias("_micros"),
+        _whole=whole & lengths["num_samples"].is_not_null(),
     )
     seconds, partial = windows or (None, True)  # a recording that is not divided is one window
     step = pl.lit(int(seconds * _MICRO)) if seconds else pl.col("_micros")
@@ -108,15 +103,26 @@ def fill_ends(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame
     is_open = pl.col("source_end") == END_OF_RECORDING
     if not frame.select(is_open.any()).item():
         return frame
-    ids = frame.select("name").join(
-        audit.select("name", "recording_id"), on="name", how="left", maintain_order="left"
-    )
-    lengths = recordings.select("recording_id", "sampling_rate", "num_samples")
-    facts = ids.join(lengths, on="recording_id", how="left", maintain_order="left")
-    rate = facts["sampling_rate"].cast(pl.Int64)
-    micros = pl.lit((2 * facts["num_samples"] * _MICRO + rate) // (2 * rate))
+    micros = pl.lit(_lengths(frame, audit, recordings)["micros"])
     end = pl.when(is_open & micros.is_not_null()).then(_decimal(micros)).otherwise("source_end")
     return frame.with_columns(source_end=end)
+
+
+def _lengths(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
+    """Return the length of the recording of each row, null where it is not known.
+
+    The columns are `recording_id`, `rate` in Hz, `num_samples`, and `micros`, the duration in
+    microseconds, rounded.
+    """
+    names = frame.select("name").join(
+        audit.select("name", "recording_id"), on="name", how="left", maintain_order="left"
+    )
+    facts = recordings.select(
+        "recording_id", "num_samples", rate=pl.col("sampling_rate").cast(pl.Int64)
+    )
+    lengths = names.join(facts, on="recording_id", how="left", maintain_order="left")
+    rounded = (2 * pl.col("num_samples") * _MICRO + pl.col("rate")) // (2 * pl.col("rate"))
+    return lengths.with_columns(micros=rounded)
 
 
 def _decimal(micros: pl.Expr) -> pl.Expr:

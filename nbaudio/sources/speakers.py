@@ -1,4 +1,4 @@
-"""Give every speaker of a source one id, and report those that are not known or look alike."""
+"""Merge the spellings of each speaker of a source; report missing speakers and look-alikes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

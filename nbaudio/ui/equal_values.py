@@ -16,11 +16,6 @@ def value_text(value: float, unit: str = "") -> str:
     return f"{value:.4g} {unit}".strip().replace("-", "−")
 
 
-def count_segments(number: int) -> str:
-    """Return a number of segments in words."""
-    return f"{number:,} segment" if number == 1 else f"{number:,} segments"
-
-
 def all_segments(number: int) -> str:
     """Return all segments in words."""
     return "the only segment" if number == 1 else f"all {number:,} segments"

@@ -231,7 +231,7 @@ def name_rows(axes: Axes, names: Sequence[str]) -> None:
 
 
 def write_sentence(axes: Axes, title: str, sentence: str) -> None:
-    """Write a sentence, its period left out, where a plot would show nothing more."""
+    """Draw a sentence in place of a plot that would be empty or a single bar."""
     axes.set_title(title, fontsize=TITLE, loc="left", fontweight="bold")
     axes.set_axis_off()
     lines = textwrap.fill(f"{sentence[0].upper()}{sentence[1:].rstrip('.')}.", _SENTENCE_WIDTH)

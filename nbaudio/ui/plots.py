@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
-from nbaudio.core.report import duration
+from nbaudio.core.report import count, duration
 from nbaudio.core.source_splits import ordered_splits
 from nbaudio.core.tables import SPLITS
 from nbaudio.proof.claims import curve as precision_curve
@@ -32,7 +32,6 @@ from nbaudio.ui import plot_style as style
 from nbaudio.ui import views
 from nbaudio.ui.equal_values import (
     all_segments,
-    count_segments,
     equal_values_sentence,
     value_text,
 )
@@ -160,7 +159,7 @@ def _draw_kept_segments(
     axes: Axes, similarity: NDArray[np.float64], value: float, axis: SimilarityAxis
 ) -> str:
     """Draw the distribution of similarity and a threshold; return it in words."""
-    title = f"Similarity of {count_segments(len(similarity))}"
+    title = f"Similarity of {count(len(similarity), 'segments')}"
     sentence = equal_values_sentence(similarity)
     if sentence:
         style.write_sentence(axes, title, sentence)

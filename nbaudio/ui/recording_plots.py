@@ -10,9 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
-from nbaudio.core.report import duration
+from nbaudio.core.report import count, duration
 from nbaudio.ui import plot_style as style
-from nbaudio.ui.equal_values import count_segments
 from nbaudio.ui.histogram_bins import are_equal
 from nbaudio.ui.plot_style import Plot
 
@@ -75,7 +74,7 @@ class RecordingLengths:
         if early.is_empty():
             return ""
         names = [
-            f"{name} ({count_segments(number)})"
+            f"{name} ({count(number, 'segments')})"
             for name, number in islice(
                 early.select("recording_id", "past_the_end").iter_rows(), _MOST_NAMED
             )
@@ -144,7 +143,7 @@ def _note_rows(axes: Axes, table: pl.DataFrame, ends: NDArray[np.float64]) -> No
     for row, (codec, rate, channels, past_the_end) in enumerate(facts.iter_rows()):
         note = "no audio" if rate is None else f"{codec}, {_kind(rate, channels)}"
         if past_the_end:
-            note = f"{note}; truncated, {count_segments(past_the_end)} past the end"
+            note = f"{note}; truncated, {count(past_the_end, 'segments')} past the end"
         axes.annotate(
             note,
             (ends[row], row),

@@ -546,7 +546,7 @@ def _word_pairs(segments: SegmentRows, heard: str) -> Iterator[pl.DataFrame]:
 def _advancing(
     parts: Iterator[pl.DataFrame], advance: Callable[[float], object]
 ) -> Iterator[pl.DataFrame]:
-    """Yield parts, and advance a bar by the rows of each when it is done."""
+    """Yield parts; advance a progress bar by the rows of a part once it was used."""
     for part in parts:
         yield part
         advance(len(part))

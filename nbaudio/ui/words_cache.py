@@ -46,7 +46,7 @@ class TextsHash:
 
 
 def hash_texts(parts: Iterable[pl.DataFrame]) -> TextsHash:
-    """Hash the ids and texts of parts, frames of columns of str without nulls."""
+    """Hash frames of ids and texts; their columns are strings without nulls."""
     hashed = hashlib.sha256(json_hash([VERSION, DEFAULT_STEPS]).encode())
     num_segments = 0
     for part in parts:

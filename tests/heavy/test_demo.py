@@ -101,6 +101,7 @@ def test_a_page_that_was_run_unattended_plays_offline(demonstrated):
             page.goto(path.as_uri())
             page.wait_for_function(PLAYABLE)
             clips += page.locator("audio").count()
+            assert str(out.parent) not in path.read_text(encoding="utf8")
             if path.stem == "02_transcripts":
                 page.set_viewport_size({"width": 1400, "height": 900})
                 assert page.evaluate("document.documentElement.scrollHeight") < 3000
