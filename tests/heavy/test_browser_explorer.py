@@ -333,7 +333,9 @@ def test_the_player_turns_the_rows_of_the_table_and_says_whether_it_plays(
         shown(page, "200")
         page.locator(".nba-grid").focus()
         page.keyboard.press("End")
+        page.keyboard.press("Enter")  # before the row is loaded
         page.wait_for_selector(".nba-title code:text-is('s199')")
+        page.wait_for_function(SOUNDS)
 
 
 def test_a_handle_stays_where_it_was_moved_while_a_slow_kernel_responds(lab, workspace):

@@ -382,6 +382,13 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     return row(position) ?? null;
   }
 
+  /** Call `action` with the row under the cursor as soon as it is loaded, unless the cursor moves first. */
+  async function onceLoaded(action) {
+    const position = cursor;
+    const current = row(position) ?? (await loadedRow());
+    if (current && cursor === position) action(current);
+  }
+
   const jump = (position) => (event) => {
     const to = position();
     if (event.shiftKey && total) mark(Math.min(cursor, to), Math.max(cursor, to) + 1, true);
@@ -403,7 +410,7 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     ["← →", "choose a cell of the row", { ArrowLeft: () => chooseCell(-1), ArrowRight: () => chooseCell(1) }],
     ["Ctrl+C", "copy that cell", {}],
     ["Space", "mark the row; Shift with an arrow marks several", { " ": () => (row(cursor) ? mark(cursor, cursor + 1, !row(cursor).marked) : false) }],
-    ["Enter", "play the row", { Enter: () => (row(cursor) ? onOpen(row(cursor), { double: false }) : false) }],
+    ["Enter", "play the row", { Enter: () => (total ? onceLoaded((current) => onOpen(current, { double: false })) : false) }],
     ["/", "find text", { "/": () => find.focus() }],
     ["Shift+← Shift+→", "on a column's name: change its width", {}],
     ["Alt+← Alt+→", "on a column's name: move the column", {}],
@@ -418,9 +425,9 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     if (event.shiftKey) mark(Math.min(cursor, position), Math.max(cursor, position) + 1, true);
     else if (event.ctrlKey || event.metaKey) mark(position, position + 1, !row(position)?.marked);
     move(position);
-    if (event.detail < 2 && !event.shiftKey && !event.ctrlKey && !event.metaKey && row(position)) onClick(row(position));
+    if (event.detail < 2 && !event.shiftKey && !event.ctrlKey && !event.metaKey) onceLoaded(onClick);
   });
-  spacer.addEventListener("dblclick", () => row(cursor) && onOpen(row(cursor), { double: true }));
+  spacer.addEventListener("dblclick", () => onceLoaded((current) => onOpen(current, { double: true })));
   grid.addEventListener("keydown", (event) => {
     if (!(event.ctrlKey || event.metaKey) || event.key.toLowerCase() !== "c" || String(window.getSelection())) return;
     event.preventDefault();
