@@ -27,6 +27,7 @@ from nbaudio.engine import ENGINES
 from nbaudio.formats.export import WRITERS as EXPORT_WRITERS
 from nbaudio.review.sampling import STRATEGIES
 from nbaudio.review.sheet_clips import ENCODINGS as CLIP_ENCODINGS
+from nbaudio.selection.look_alikes import APART, TOGETHER
 from nbaudio.sources.ingest import READERS
 from nbaudio.text.normalization import NORMALIZERS
 from nbaudio.ui.statistics.stats import PAGE_SUFFIXES
@@ -368,6 +369,7 @@ FIXED = {
     "clips": [*CLIP_ENCODINGS],
     "normalize": [*NORMALIZERS],
     "paths": ["absolute", "relative"],
+    "look_alikes": [TOGETHER, APART],
     ("ingest", "format"): [*READERS],
     ("export", "format"): [*EXPORT_WRITERS],
     ("stats", "out"): [*PAGE_SUFFIXES],

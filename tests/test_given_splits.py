@@ -204,7 +204,7 @@ def test_a_table_at_a_url_gives_splits(workspace):
             ["speaker_id,split", "s1"],
             "splits.csv: no readable rows; line 2: 1 fields, the header has 2",
         ),
-        (["speaker_id,split", "S1,dev"], "none of its 1 values of speaker_id is in the workspace"),
+        (["speaker_id,split", "x1,dev"], "none of its 1 values of speaker_id is in the workspace"),
         (["speaker_id,split"], "splits.csv: no readable rows"),
     ],
 )

@@ -152,13 +152,47 @@ def test_kaldi_files_that_differ(tmp_path: Path) -> None:
     assert reasons == ["'u1' was of speaker 's1' before, which is kept"]
 
 
-def test_select_warns_of_look_alikes_in_several_splits(tmp_path: Path) -> None:
-    speakers = [name for number in range(20) for name in (f"Spk {number:02}x", f"spk-{number:02}X")]
-    source = _table(tmp_path, speakers)
-    _ingest(source)
+def _spellings_of_20_speakers() -> list[str]:
+    """Return two spellings for each of 20 speakers."""
+    pairs = ((f"Spk {number:02}x", f"spk-{number:02}X") for number in range(20))
+    return [spelling for pair in pairs for spelling in pair]
+
+
+def _splits_by_plain_name(workspace: Path) -> dict[str, set[str]]:
+    """Return the splits of each of these speakers."""
+    plain = pl.col("speaker_id").str.to_lowercase().str.replace_all(r"\W", "")
+    segments = nbaudio.Workspace.open(workspace).segments.drop_nulls("split")
+    splits = segments.group_by(plain).agg(pl.col("split").cast(pl.String).unique())
+    return {name: set(names) for name, names in splits.iter_rows()}
+
+
+def test_select_keeps_look_alikes_in_one_split(tmp_path: Path) -> None:
+    report, before = _ingest(_table(tmp_path, _spellings_of_20_speakers()))
+    assert len(_warned(report, "look alike")) > 1
     report = nbaudio.select(tmp_path / "W", dev=5, test=5)
     [line] = _warned(report, "look alike")
+    assert line.startswith("20 speakers have several ids that look alike, such as 'Spk 00x' and ")
+    splits = _splits_by_plain_name(tmp_path / "W")
+    assert max(map(len, splits.values())) == 1
+    assert set[str]().union(*splits.values()) == {"train", "dev", "test"}
+    after = nbaudio.Workspace.open(tmp_path / "W").segments
+    assert after["speaker_id"].equals(before["speaker_id"])
+    assert "look_alikes" not in report.facts["parameters"]
+
+
+def test_select_takes_look_alikes_apart_where_they_are_several(tmp_path: Path) -> None:
+    _ingest(_table(tmp_path, _spellings_of_20_speakers()))
+    report = nbaudio.select(tmp_path / "W", dev=5, test=5, look_alikes="apart")
+    [line] = _warned(report, "look alike")
     assert "are in several splits, such as 'Spk " in line
+    assert max(map(len, _splits_by_plain_name(tmp_path / "W").values())) == 2
+    assert report.facts["parameters"]["look_alikes"] == "apart"
+    with pytest.raises(InputError, match="look_alikes='no': must be 'together' or 'apart'"):
+        nbaudio.select(tmp_path / "W", look_alikes="no")
+
+
+def test_look_alikes_that_a_table_merges_are_one_speaker(tmp_path: Path) -> None:
+    source = _table(tmp_path, _spellings_of_20_speakers())
     merged = tmp_path / "speakers.csv"
     pairs = "".join(f"spk-{number:02}X,Spk {number:02}x\n" for number in range(20))
     merged.write_text(f"speaker_id,same_as\n{pairs}")
@@ -166,8 +200,51 @@ def test_select_warns_of_look_alikes_in_several_splits(tmp_path: Path) -> None:
     assert segments["speaker_id"].n_unique() == 20
     report = nbaudio.select(tmp_path / "W", dev=5, test=5)
     assert not _warned(report, "look alike")
-    splits = nbaudio.Workspace.open(tmp_path / "W").segments.drop_nulls("split")
-    assert splits.group_by("speaker_id").agg(pl.col("split").n_unique())["split"].max() == 1
+    assert max(map(len, _splits_by_plain_name(tmp_path / "W").values())) == 1
+
+
+def test_a_speaker_without_look_alikes_changes_no_selection(tmp_path: Path) -> None:
+    _ingest(_table(tmp_path, [f"s{number}" for number in range(30)]))
+    decisions = []
+    for choice in ("together", "apart"):
+        nbaudio.select(tmp_path / "W", dev=5, test=5, look_alikes=choice)
+        decisions.append((tmp_path / "W/segments.parquet").read_bytes())
+    assert decisions[0] == decisions[1]
+
+
+def test_splits_of_a_table_are_those_of_other_spellings_too(tmp_path: Path) -> None:
+    _ingest(_table(tmp_path, ["Ana Kos", "ana-kos", "Zoe\u0308", "12", "Ben", "ben"]))
+    table = tmp_path / "splits.csv"
+    lines = ("ANA  KOS,dev", "Zo\u00eb,test", "12.0,dev", "Ben,train", "ben,test", "Eve,dev")
+    table.write_text("\n".join(("speaker_id,split", *lines)), encoding="utf8")
+    report = nbaudio.select(tmp_path / "W", dev=0, test=0, splits=table)
+    segments = nbaudio.Workspace.open(tmp_path / "W").segments
+    assert segments["split"].to_list() == ["dev", "dev", "test", "dev", "train", "test"]
+    [line] = _warned(report, "not in the workspace")
+    assert line.endswith("1 of 6 values of speaker_id are not in the workspace, such as 'Eve'")
+    report = nbaudio.select(tmp_path / "W", dev=0, test=0, splits=table, look_alikes="apart")
+    segments = nbaudio.Workspace.open(tmp_path / "W").segments
+    assert segments["split"].to_list() == ["train", "train", "test", "train", "train", "test"]
+
+
+def test_a_base_with_an_old_spelling_holds_its_speaker_out(tmp_path: Path) -> None:
+    speakers = [f"Dr. S{number}" for number in range(30)]
+    _ingest(_table(tmp_path, speakers, "t1.parquet"))
+    nbaudio.select(tmp_path / "W", dev=5, test=5)
+    before = nbaudio.Workspace.open(tmp_path / "W").segments
+    held_out = before.filter(pl.col("split") == "test")["speaker_id"].to_list()
+    earlier = before.select("segment_id", "speaker_id", pl.col("split").cast(pl.String), "text")
+    earlier.drop("text").with_columns(sentence=pl.lit(None, pl.String)).write_parquet(
+        tmp_path / "W/earlier_splits.parquet"
+    )
+    second = _table(tmp_path, [name.upper().replace(".", "") for name in speakers], "t2.parquet")
+    nbaudio.ingest("table", second, out=tmp_path / "W", add=True)
+    nbaudio.select(tmp_path / "W")
+    after = nbaudio.Workspace.open(tmp_path / "W").segments
+    trained = set(after.filter(pl.col("split") == "train")["speaker_id"])
+    assert len(held_out) == 5
+    assert trained.isdisjoint(name.upper().replace(".", "") for name in held_out)
+    assert len(trained) > 20
 
 
 def test_a_withdrawn_spelling_does_not_come_back_by_a_merge(tmp_path: Path) -> None:

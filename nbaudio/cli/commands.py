@@ -486,6 +486,13 @@ def select(
     gold: Annotated[
         bool, Option("--gold", help="fill test with segments that reviewers judged right")
     ] = False,
+    look_alikes: Annotated[
+        str,
+        Option(
+            metavar="together|apart",
+            help="speakers whose ids differ in case, blanks, accents: one person, or several",
+        ),
+    ] = "together",
 ) -> None:
     """Decide which segments are kept: filters, budget, train, dev and test without leakage."""
 

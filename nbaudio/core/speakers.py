@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import polars as pl
 
@@ -39,9 +39,22 @@ def look_alikes(speakers: Iterable[str]) -> list[list[str]]:
     They differ only in case, blanks, punctuation, diacritics or leading zeros. Punctuation between
     digits tells speakers apart, as in 1-12 and 11-2.
     """
+    return _groups(speakers, _plain)
+
+
+def spelling_groups(speakers: Iterable[str]) -> list[list[str]]:
+    """Return groups of two or more speakers that are one by `one_spelling`, each sorted."""
+    names = pl.DataFrame({"speaker": sorted(set(speakers))}, schema={"speaker": pl.String})
+    spelled = names.with_columns(spelling=one_spelling(pl.col("speaker")))
+    keys = dict(spelled.drop_nulls().iter_rows())
+    return _groups(keys, keys.__getitem__)
+
+
+def _groups(speakers: Iterable[str], key_of: Callable[[str], str]) -> list[list[str]]:
+    """Return groups of two or more speakers with the same key, each sorted; "" is no key."""
     groups: dict[str, list[str]] = {}
     for speaker in sorted(set(speakers)):
-        if key := _plain(speaker):
+        if key := key_of(speaker):
             groups.setdefault(key, []).append(speaker)
     return [group for group in groups.values() if len(group) > 1]
 

@@ -16,7 +16,10 @@ from nbaudio.storage.urls import is_url
 
 # Packages of the engines that are extras, by engine.
 _ENGINE_PACKAGES = {"dask": "distributed", "ray": "ray", "spark": "pyspark", "beam": "apache_beam"}
-_SELECTION = ("min_similarity", "max_duration", "min_duration", "hours", "disk", "dev", "test")
+_SELECTION = (
+    *("min_similarity", "max_duration", "min_duration", "hours", "disk", "dev", "test"),
+    "look_alikes",
+)
 _CLIPS = ("container", "rate", "channel", "encoding", "shard_size")
 _WHAT = {
     "source": "file or folder of transcripts",

@@ -3,8 +3,9 @@
 They are given ones, and those of earlier versions of a corpus (docs/splits.md).
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import polars as pl
@@ -15,6 +16,7 @@ from nbaudio.core.row_values import with_values
 from nbaudio.core.source_splits import in_training, is_held_out, ordered_splits, split_role
 from nbaudio.core.tables import EARLIER_SPLITS, GROUPING_RULES, SPLITS
 from nbaudio.selection.leakage import GROUPS, SENTENCE
+from nbaudio.selection.look_alikes import with_joined_speakers
 from nbaudio.text.near_duplicates import sentences
 
 _OWN = ("segment_id", "split", "sentence")
@@ -28,12 +30,14 @@ class FixedSplits:
     For each of the `segments`, `rows` has in their order `fixed` (the split, or null), `is_given`,
     `earlier` (its split in an earlier version, or null), `may_hold_out`, and `not_train`, the
     reason for which the segment cannot be in train, or null; texts are categorical. It is empty
-    where nothing is fixed.
+    where nothing is fixed. In `segments` and `earlier`, speakers have the ids of `joined_speakers`.
     """
 
     segments: pl.LazyFrame
     rows: pl.DataFrame
     earlier: pl.DataFrame  # the segments of earlier versions, as in the table `EARLIER_SPLITS`
+    # The id that stands for each speaker who has several; see `nbaudio.selection.look_alikes`.
+    joined_speakers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -194,12 +198,14 @@ def fixed_splits(  # noqa: PLR0914
     *,
     given: pl.Series | None = None,
     earlier: pl.DataFrame | None = None,
+    joined_speakers: Mapping[str, str] = MappingProxyType({}),
 ) -> FixedSplits:
     """Fix the splits of segments, `given` or of `earlier` versions (as `EARLIER_SPLITS`).
 
-    Raise InputError for a contradiction.
+    `joined_speakers` are ids that stand for others, by these (see
+    `nbaudio.selection.look_alikes`). Raise InputError for a contradiction.
     """
-    segments = segments.lazy()
+    segments = with_joined_speakers(segments.lazy(), joined_speakers)
     table = pl.DataFrame(schema=dict.fromkeys(_OWN, pl.String)) if earlier is None else earlier
     if missing := [name for name in _OWN if name not in table.columns]:
         raise InputError(
@@ -207,8 +213,9 @@ def fixed_splits(  # noqa: PLR0914
             f"columns are {', '.join(table.columns)}"
         )
     table = table.select(pl.all().cast(pl.String)).drop_nulls(["segment_id", "split"])
+    table = with_joined_speakers(table, joined_speakers)
     if table.is_empty() and (given is None or given.null_count() == len(given)):
-        return FixedSplits(segments, pl.DataFrame(), table)
+        return FixedSplits(segments, pl.DataFrame(), table, joined_speakers)
     table = table.with_columns(_hashed(pl.col("sentence")).alias("sentence"))
     known = table.unique("segment_id", keep="first", maintain_order=True)
     own = [name for name in _columns(table, segments) if name != "segment_id"]
@@ -263,7 +270,7 @@ def fixed_splits(  # noqa: PLR0914
         may_hold_out=~(pl.lit(was_train).fill_null(value=False) | spoken[0].fill_null(value=False)),
         not_train=pl.when(fixed.is_null()).then(not_train).cast(pl.Categorical),
     )
-    return FixedSplits(segments, found, table)
+    return FixedSplits(segments, found, table, joined_speakers)
 
 
 def _columns(earlier: pl.DataFrame, segments: pl.LazyFrame) -> tuple[str, ...]:

@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,8 +14,10 @@ from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import AudioError, InputError, one_line
 from nbaudio.core.rows import Rows
 from nbaudio.core.source_splits import is_held_out, is_split_name, split_role
+from nbaudio.core.speakers import SPEAKER
 from nbaudio.core.tables import read_parquet
 from nbaudio.formats.table import ENDINGS, Cells, cell_texts, read_cells
+from nbaudio.selection.look_alikes import TOGETHER, joined_speakers
 from nbaudio.storage.folders import Folder, folder_at, read_object
 from nbaudio.storage.location import location
 from nbaudio.storage.urls import redact_url
@@ -41,9 +43,13 @@ class GivenSplits(NamedTuple):
 
 
 def given_splits(
-    segments: pl.DataFrame, splits: Splits, *, earlier: pl.DataFrame | None = None
+    segments: pl.DataFrame,
+    splits: Splits,
+    *,
+    earlier: pl.DataFrame | None = None,
+    look_alikes: str = TOGETHER,
 ) -> GivenSplits:
-    """Read given splits, from what `select` takes.
+    """Read given splits, from what `select` takes, with its `look_alikes`.
 
     Sets of the source keep the names of `earlier` ones. Raise InputError for a contradiction.
     """
@@ -51,15 +57,17 @@ def given_splits(
         return _of_source(segments, earlier)
     if not isinstance(splits, str | Path):
         frame = as_polars(splits, "splits")
-        return _of_table(
-            segments, Cells(Rows.collect([frame]), range(1, len(frame) + 1), []), "splits"
-        )
+        cells = Cells(Rows.collect([frame]), range(1, len(frame) + 1), [])
+        return _of_table(segments, cells, "splits", look_alikes)
     name = redact_url(str(splits))
     ending = Path(name).suffix.lower()
     place = location(splits)
     if ending in ENDINGS and not place.is_folder():
         with folder_at(str(place.parent)).local(place.name) as path:
-            return _of_file(segments, path, ending, name)
+            cells = read_cells(path, ending=ending, is_header=_is_header)
+        found = _of_table(segments, cells, name, look_alikes)
+        unread = [f"{name}: {note}" for note in cells.all_notes()]
+        return found._replace(notes=(*unread, *found.notes))
     return _of_corpus(segments, folder_at(splits), name)
 
 
@@ -112,20 +120,13 @@ def _of_source(segments: pl.DataFrame, earlier: pl.DataFrame | None) -> GivenSpl
     return GivenSplits(split.alias("given"), None, notes if unknown else ())
 
 
-def _of_file(segments: pl.DataFrame, path: Path, ending: str, where: str) -> GivenSplits:
-    """Give splits by a table in a file; what is not read of it is noted."""
-    cells = read_cells(path, ending=ending, is_header=_is_header)
-    found = _of_table(segments, cells, where)
-    unread = [f"{where}: {note}" for note in cells.all_notes()]
-    return found._replace(notes=(*unread, *found.notes))
-
-
 def _is_header(names: Sequence[str]) -> bool:
     """Return whether columns say the split of segments, recordings or speakers."""
     return "split" in names and not {*KEYS}.isdisjoint(names)
 
 
-def _of_table(segments: pl.DataFrame, cells: Cells, where: str) -> GivenSplits:
+def _of_table(segments: pl.DataFrame, cells: Cells, where: str, look_alikes: str) -> GivenSplits:
+    """Give splits by a table, by whichever of `KEYS` it has."""
     frame = cells.frame
     if cells.problems:
         raise InputError(f"{where}: line {cells.problems[0].line}: {cells.problems[0].reason}")
@@ -167,27 +168,48 @@ def _of_table(segments: pl.DataFrame, cells: Cells, where: str) -> GivenSplits:
             f"in row {one['line']} as {one['split']}"
         )
         raise InputError(f"{where}: row {other['line']}: {both}")
-    found = _named(segments, key, first, where)
+    found = _named(segments, key, first, where, look_alikes)
     if found.split is not None and found.split.null_count() == len(segments):
         raise InputError(f"{where}: none of its {len(first):,} values of {key} is in the workspace")
     return found
 
 
-def _named(segments: pl.DataFrame, key: str, table: pl.DataFrame, where: str) -> GivenSplits:
-    """Give splits by the values of a key; values that no segment has are noted."""
-    split = (
-        segments[key]
-        .replace_strict(table[key], table["split"], default=None, return_dtype=pl.String)
-        .alias("given")
+def _named(
+    segments: pl.DataFrame, key: str, table: pl.DataFrame, where: str, look_alikes: str = TOGETHER
+) -> GivenSplits:
+    """Give splits by the values of a key; values that no segment has are noted.
+
+    A value that the table does not spell so is that of another spelling, if all such spellings in
+    the table have one split.
+    """
+    values = segments[key].cast(pl.String)
+    exact = values.replace_strict(table[key], table["split"], default=None, return_dtype=pl.String)
+    missing = table[key].filter(~table[key].is_in(values.drop_nulls().unique().implode())).sort()
+    if missing.is_empty():
+        return GivenSplits(exact.alias("given"))
+    joined = joined_speakers([segments, table], look_alikes) if key == SPEAKER else {}
+    spelled = table.select(_one_spelling(key, joined), "split").unique()
+    certain = spelled.filter(~pl.col(key).is_duplicated())
+    spelling = values.to_frame(key).select(_one_spelling(key, joined)).to_series()
+    by_spelling = spelling.replace_strict(
+        certain[key], certain["split"], default=None, return_dtype=pl.String
     )
-    missing = (
-        table[key].filter(~table[key].is_in(segments[key].drop_nulls().unique().implode())).sort()
+    split = exact.fill_null(by_spelling)
+    is_absent = ~pl.col(key).is_in(spelling.drop_nulls().unique().implode())
+    absent = missing.filter(
+        missing.to_frame().select(_one_spelling(key, joined)).select(is_absent).to_series()
     )
     note = (
-        f"{where}: {len(missing):,} of {len(table):,} values of {key} are not in the "
-        f"workspace, such as {missing.first()!r}"
+        f"{where}: {len(absent):,} of {len(table):,} values of {key} are not in the "
+        f"workspace, such as {absent.first()!r}"
     )
-    return GivenSplits(split, None, (note,) if len(missing) else ())
+    return GivenSplits(split.alias("given"), None, (note,) if len(absent) else ())
+
+
+def _one_spelling(key: str, joined: Mapping[str, str]) -> pl.Expr:
+    """Return the values of a key in one spelling: `joined` speakers, ids in Unicode NFC."""
+    values = pl.col(key)
+    return values.replace(dict(joined)) if joined else values.str.normalize("NFC")
 
 
 def _of_corpus(segments: pl.DataFrame, corpus: Folder, where: str) -> GivenSplits:

@@ -9,6 +9,7 @@ import polars as pl
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import parse_size
+from nbaudio.selection.look_alikes import APART, TOGETHER
 from nbaudio.selection.size_budget import CLIP_OVERHEAD, MICROSECONDS, PCM, Budget
 from nbaudio.selection.splits import Target, parse_target
 
@@ -36,6 +37,7 @@ class Parameters:
     group_by: tuple[str, ...] | None = None
     seed: int = 42
     gold: bool = False
+    look_alikes: str = TOGETHER  # or APART
     clip_size: float = PCM  # bytes a second
 
     def __post_init__(self) -> None:
@@ -46,6 +48,8 @@ class Parameters:
             _check_number("hours", self.hours, 0, 1e9)
         if isinstance(self.seed, bool) or not isinstance(self.seed, int):
             raise InputError(f"seed={self.seed!r}: must be a whole number")
+        if self.look_alikes not in (TOGETHER, APART):
+            raise InputError(f"look_alikes={self.look_alikes!r}: must be {TOGETHER!r} or {APART!r}")
         for split in HELD_OUT:
             self.target(split, default=0)
         self.budget()

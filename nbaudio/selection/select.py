@@ -19,6 +19,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.core.row_values import row_hashes, with_values
 from nbaudio.core.source_splits import in_training
+from nbaudio.core.speakers import SPEAKER
 from nbaudio.core.tables import EARLIER_SPLITS, LEFT_OUT, SEGMENTS, conform, without_audio
 from nbaudio.review.manual_decisions import decisions
 from nbaudio.review.risk import freeze
@@ -29,6 +30,11 @@ from nbaudio.selection.fixed_splits import FixedSplits, fixed_splits
 from nbaudio.selection.given_splits import KEYS as GIVEN_BY
 from nbaudio.selection.given_splits import GivenSplits, Splits, given_splits
 from nbaudio.selection.grouping import AUTO, Grouping, choose_grouping
+from nbaudio.selection.look_alikes import (
+    TOGETHER,
+    joined_speakers,
+    with_joined_speakers,
+)
 from nbaudio.selection.parameters import MIN_SIMILARITY, Parameters
 from nbaudio.selection.select_report import (
     count_reasons,
@@ -61,6 +67,7 @@ def select(  # noqa: PLR0914
     group_by: Sequence[str] | str | None = AUTO,
     seed: int = 42,
     gold: bool = False,
+    look_alikes: str = TOGETHER,
 ) -> Report:
     """Decide for every segment of a workspace whether it goes into the corpus and into which split.
 
@@ -96,6 +103,9 @@ def select(  # noqa: PLR0914
         gold: fill test only with segments that reviewers judged right (see
             `nbaudio.review.rounds`), by default of all of them that pass the filters. Segments that
             share a value of `group_by` with them are rejected.
+        look_alikes: ``"together"`` counts ids of speakers that differ only in case, blanks,
+            punctuation, diacritics or leading zeros as one speaker, so that they are in one split;
+            ``"apart"`` takes them for several.
 
     Returns:
         What is kept and why the rest is not, splits, leakage, budget. The decisions are in the
@@ -122,7 +132,7 @@ def select(  # noqa: PLR0914
     columns = tuple(filter(None, map(str.strip, names)))
     recordings = workspace.recordings
     segments = tables.scan(workspace)
-    fixed, notes = _fixed(workspace, segments, splits)
+    fixed, notes = _fixed(workspace, segments, splits, look_alikes)
     if columns == (AUTO,) and len(fixed.earlier):
         columns = fixed.columns
     tuned = workspace.threshold
@@ -175,7 +185,7 @@ def select(  # noqa: PLR0914
 
 
 def _fixed(
-    workspace: Workspace, segments: pl.LazyFrame, splits: Splits | None
+    workspace: Workspace, segments: pl.LazyFrame, splits: Splits | None, look_alikes: str
 ) -> tuple[FixedSplits, tuple[str, ...]]:
     """Return the splits that are fixed, and notes about given ones.
 
@@ -187,10 +197,13 @@ def _fixed(
     if splits is not None:
         held = segments.collect_schema()
         needed = [name for name in (*GIVEN_BY, "source_split") if name in held]
-        given = given_splits(tables.read(workspace, dict.fromkeys(needed)), splits, earlier=earlier)
+        known_keys = tables.read(workspace, dict.fromkeys(needed))
+        given = given_splits(known_keys, splits, earlier=earlier, look_alikes=look_alikes)
     known = [table for table in (earlier, given.corpus) if table is not None]
     before = pl.concat(known, how="diagonal_relaxed") if known else None
-    return fixed_splits(segments, given=given.split, earlier=before), given.notes
+    joined = joined_speakers([segments, before], look_alikes)
+    fixed = fixed_splits(segments, given=given.split, earlier=before, joined_speakers=joined)
+    return fixed, given.notes
 
 
 def _with_clip_size(
@@ -254,10 +267,7 @@ def decide(  # noqa: PLR0914
     fixed = fixed or fixed_splits(segments)
     frame = filtered(recordings, segments, parameters, by_hand=hand)
     judged = _collect(frame.select("reason", "by_hand"))
-    unused = {"reason", "by_hand", "source_channel", "start_sample", "end_sample"} - {
-        *(parameters.group_by or ())
-    }
-    needed = frame.drop(unused).with_columns(
+    needed = _needed(frame, parameters, fixed).with_columns(
         *fixed.values(), reviewed=is_one_of(reviewed), is_gold=is_one_of(gold)
     )
     passed = judged["reason"].is_null().alias("passed")
@@ -315,6 +325,15 @@ def decide(  # noqa: PLR0914
         )
         fit = fit.with_columns(reason=is_over.otherwise("reason"))
     return *_decisions(segments, judged, fit.select("split", "reason", "barred")), grouping
+
+
+def _needed(frame: pl.LazyFrame, parameters: Parameters, fixed: FixedSplits) -> pl.LazyFrame:
+    """Return the columns of `filtered` that splits and budgets need, with joined speakers."""
+    unused = {"reason", "by_hand", "source_channel", "start_sample", "end_sample"} - {
+        *(parameters.group_by or ())
+    }
+    joined = with_joined_speakers(frame.drop(unused), fixed.joined_speakers)
+    return joined.cast({SPEAKER: pl.Categorical})
 
 
 def _decisions(

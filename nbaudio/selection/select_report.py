@@ -28,6 +28,7 @@ from nbaudio.core.tables import (
 from nbaudio.selection.fixed_splits import FixedSplits
 from nbaudio.selection.grouping import Grouping
 from nbaudio.selection.leakage import GROUPS, leakage
+from nbaudio.selection.look_alikes import TOGETHER, joined_notes
 from nbaudio.selection.parameters import HELD_OUT, Parameters
 from nbaudio.selection.size_budget import MICROSECONDS, PCM
 from nbaudio.selection.unfilled_goals import noun, unfilled_warnings
@@ -126,6 +127,7 @@ def select_report(  # noqa: PLR0914
         ),
         *_split_warnings(groups, parameters, taken, fixed, grouping),
         *fixed_warnings,
+        *joined_notes(fixed.joined_speakers, grouping.columns),
         *_segment_warnings(chosen, parameters, by_hand),
         *grouping.warnings(),
     ]
@@ -143,8 +145,10 @@ def _parameter_facts(parameters: Parameters, columns: Sequence[str]) -> dict[str
     facts = {
         name: value
         for name, value in asdict(parameters).items()
-        if name not in ("clip_size", "where")
+        if name not in ("clip_size", "where", "look_alikes")
     }
+    if parameters.look_alikes != TOGETHER:
+        facts["look_alikes"] = parameters.look_alikes
     if parameters.where:
         facts["where"] = list(parameters.where)
     facts["group_by"] = list(columns)
