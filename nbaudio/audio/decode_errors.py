@@ -6,6 +6,9 @@ Decoders give no reasons that users understand.
 from codecs import getincrementaldecoder
 from pathlib import Path
 
+#: How the reason of a clip without any signal begins.
+NO_SIGNAL = "no signal"
+
 # More than any recorder writes; a damaged header with larger numbers would allocate gigabytes
 MAX_RATE = 1_000_000
 MAX_CHANNELS = 64

@@ -188,6 +188,11 @@ class AvRecording:
                 break
         return _Decoded(np.concatenate(parts, axis=1)[:, : max(0, stop - start)].T, holes)
 
+    @property
+    def seeks(self) -> bool:
+        """Whether a window is read without decoding the recording from its beginning."""
+        return self._run_up < sys.maxsize
+
     def count_samples(self) -> int:
         """Return where decoding ends; only the last seconds are decoded where possible."""
         if self._ogg or self.codec == "opus":

@@ -14,7 +14,14 @@ import soundfile as sf
 
 from nbaudio.audio.decode_errors import no_samples_reason
 from nbaudio.audio.ogg import scan_pages
-from nbaudio.audio.recordings import Recording, SoundfileRecording, Window, open_recording
+from nbaudio.audio.recordings import (
+    OpenRecording,
+    Recording,
+    SoundfileRecording,
+    Window,
+    open_recording,
+)
+from nbaudio.audio.silence import has_signal, is_cancelled
 from nbaudio.core.errors import AudioError
 from nbaudio.storage.location import LocationLike, location
 
@@ -28,6 +35,12 @@ _ALAC_WINDOWS = 300
 # codecs must be equal.
 _TOLERANCE = {"amrnb": 0.001, "opus": 0.001}
 _RAW_CODECS = {"pcm_s8", "pcm_u8", "pcm_16", "pcm_24", "pcm_32", "float", "double", "ulaw", "alaw"}
+_MIXED_WINDOWS = 4  # between windows that are checked for channels that cancel
+_MIXED_WINDOW_S = 0.2
+_CANCELLED = (
+    "its channels cancel in their mix (one is the inverse of the other): "
+    "materialize with --channel left, or right"
+)
 _COUNT_BLOCK = 1 << 20  # samples over all channels
 
 
@@ -84,9 +97,33 @@ def probe(path: LocationLike) -> Probe:
             num_samples, warning = _check_beginning(recording, file, num_samples, warning)
         if num_samples <= 0:
             raise AudioError(f"{file}: {no_samples_reason(file)}")
+        if _channels_cancel(recording, num_samples):
+            warning = "; ".join(filter(None, [warning, _CANCELLED]))
         return Probe(
             recording.sampling_rate, recording.num_channels, num_samples, recording.codec, warning
         )
+
+
+def _channels_cancel(recording: OpenRecording, num_samples: int) -> bool:
+    """Return whether the mix of the channels has no signal in any of some short windows."""
+    if recording.num_channels == 1:
+        return False
+    rate = recording.sampling_rate
+    length = min(num_samples, int(_MIXED_WINDOW_S * rate))
+    # Where windows are decoded from the beginning, those at the beginning are near.
+    end = num_samples if recording.seeks else min(num_samples, int(_BEGINNING_S * rate))
+    starts = {(end - length) * number // _MIXED_WINDOWS for number in range(_MIXED_WINDOWS + 1)}
+    windows = [_decoded(recording, start, start + length) for start in sorted(starts)]
+    loud = [window for window in windows if has_signal(window)]
+    return bool(loud) and all(map(is_cancelled, loud))
+
+
+def _decoded(recording: OpenRecording, start: int, stop: int) -> Window:
+    """Return a window of a recording, empty where it cannot be decoded."""
+    try:
+        return recording.read(start, stop)
+    except AudioError:
+        return np.empty((0, recording.num_channels), np.float32)
 
 
 def _check_beginning(

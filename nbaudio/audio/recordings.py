@@ -165,6 +165,11 @@ class SoundfileRecording:
         return sf.SoundFile(file if isinstance(file, RangeFile) else file.fileno(), closefd=False)
 
     @property
+    def seeks(self) -> bool:
+        """Whether a window is read without decoding the recording from its beginning."""
+        return True
+
+    @property
     def is_exact(self) -> bool:
         """Whether length and windows are reliable.
 

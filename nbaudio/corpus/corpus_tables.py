@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nbaudio.audio.decode_errors import NO_SIGNAL
 from nbaudio.core import tables
 from nbaudio.core.atomic import JsonRows, atomic_write, sha256_file, write_json
 from nbaudio.core.channels import source_channel
@@ -29,7 +30,7 @@ from nbaudio.core.version import __version__
 from nbaudio.corpus.card import signal_ranges
 from nbaudio.corpus.containers.base import Shard, version_of
 from nbaudio.corpus.containers.registry import container_named
-from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout, shard_names
+from nbaudio.corpus.layout import SILENT_AUDIO, UNREADABLE_AUDIO, Layout, shard_names
 from nbaudio.corpus.partitions import NO_AMOUNTS, amounts_by_split, write_parts
 from nbaudio.corpus.plan import digest
 from nbaudio.selection.leakage import grouping_columns, leakage_record
@@ -250,6 +251,7 @@ def publish(
             for character in vocabulary(part["text"]).counts
         }
     reasons: Counter[str] = Counter()
+    is_silent = pl.col("detail").str.contains(f": {NO_SIGNAL}: ", literal=True)
 
     def rejected() -> Iterator[pl.DataFrame]:
         for start, part in with_starts(parquet_slices(table)):
@@ -259,7 +261,9 @@ def publish(
             out = outside.join(
                 lost, on="segment_id", how="left", maintain_order="left"
             ).with_columns(
-                reason=pl.when(pl.col("detail").is_not_null())
+                reason=pl.when(is_silent)
+                .then(pl.lit(SILENT_AUDIO))
+                .when(pl.col("detail").is_not_null())
                 .then(pl.lit(UNREADABLE_AUDIO))
                 .otherwise("reason"),
                 decision=pl.lit("reject"),

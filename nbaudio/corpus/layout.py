@@ -27,6 +27,7 @@ TABLES = ("segments.parquet", "rejected.parquet", "vocab.json")
 _WORK = ".work"
 IDENTITY = f"{_WORK}/identity.json"
 UNREADABLE_AUDIO = "unreadable_audio"  # the rule that rejects a segment whose audio cannot be cut
+SILENT_AUDIO = "silent_audio"  # the rule that rejects a segment whose clip has no signal
 _one_claims = Lock()
 SHARD_NAME = re.compile(
     r"(?P<split>\w+)/((?P=split)(-v\d+)?-\d{5}-of-\d{5}(\.\w+|/[^/]+)|recording\.\d{6}\.tar)"

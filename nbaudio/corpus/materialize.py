@@ -30,7 +30,7 @@ from nbaudio.corpus.corpus_tables import (
     segment_parts,
     selection_hash,
 )
-from nbaudio.corpus.layout import Layout
+from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout
 from nbaudio.corpus.measure import log_signals, measure_segments, signal_keys
 from nbaudio.corpus.packs import cut, cut_all, indexes
 from nbaudio.corpus.partitions import Buckets
@@ -305,7 +305,7 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
         info,
         results,
         num_cut=cut_before + found.num_cut,
-        num_lost=len(lost),
+        num_lost=info["rejected"].get(UNREADABLE_AUDIO, 0),
         took=time.monotonic() - began,
     )
     problems = first_lines(

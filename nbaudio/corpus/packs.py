@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from nbaudio.audio import Recording, encode_clip, open_recording, resample_window
 from nbaudio.audio.signals import Value, window_signals
+from nbaudio.audio.silence import silence_reason
 from nbaudio.core import allocator, atomic, threads
 from nbaudio.core.errors import AudioError, NbaudioError, WorkerLostError, strip_queries
 from nbaudio.core.progress import progress, progress_note
@@ -118,10 +119,20 @@ def clip_of(
     )
 
 
-def cut(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> CutResult:
-    """Cut a task's windows, in order, into its pack, and measure them; report what fails.
+def _clip_with_signal(
+    recording: Recording, source: Source, window: Window, rate: int | None
+) -> NDArray[np.int16]:
+    """Return the samples of a window's clip; raise AudioError if it has no signal."""
+    clip = clip_of(recording, source, window, rate)
+    if reason := silence_reason(recording, *window[1:], clip):
+        raise AudioError(reason)
+    return clip
 
-    Runs in a worker.
+
+def cut(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> CutResult:
+    """Cut a task's windows, in order, into its pack, and measure them.
+
+    Report what fails, and clips without any signal. Runs in a worker.
     """
     index: list[tuple[str, int, int, int, str]] = []
     failures: dict[str, str] = {}
@@ -130,7 +141,7 @@ def cut(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> Cu
     def encoded(recording: Recording, source: Source, window: Window) -> tuple[int, bytes]:
         if measured:
             values[window[0]] = _signals_of(recording, source, window)
-        clip = clip_of(recording, source, window, clip_format.rate)
+        clip = _clip_with_signal(recording, source, window, clip_format.rate)
         return len(clip), encode_clip(
             clip, clip_format.rate or recording.sampling_rate, clip_format.encoding
         )
