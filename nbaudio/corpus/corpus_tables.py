@@ -213,6 +213,18 @@ def _with_text(workspace: Workspace, part: pl.DataFrame, text: str | None) -> pl
     return chosen.rename({"text": _SOURCE_TEXT, column: "text"})
 
 
+def _rule() -> pl.Expr:
+    """Return the rule that rejects a segment; where cutting failed, `detail` says why."""
+    is_silent = pl.col("detail").str.contains(f": {NO_SIGNAL}: ", literal=True)
+    return (
+        pl.when(is_silent)
+        .then(pl.lit(SILENT_AUDIO))
+        .when(pl.col("detail").is_not_null())
+        .then(pl.lit(UNREADABLE_AUDIO))
+        .otherwise("reason")
+    )
+
+
 def publish(
     layout: Layout,
     shards: list[Shard],
@@ -251,7 +263,6 @@ def publish(
             for character in vocabulary(part["text"]).counts
         }
     reasons: Counter[str] = Counter()
-    is_silent = pl.col("detail").str.contains(f": {NO_SIGNAL}: ", literal=True)
 
     def rejected() -> Iterator[pl.DataFrame]:
         for start, part in with_starts(parquet_slices(table)):
@@ -261,11 +272,7 @@ def publish(
             out = outside.join(
                 lost, on="segment_id", how="left", maintain_order="left"
             ).with_columns(
-                reason=pl.when(is_silent)
-                .then(pl.lit(SILENT_AUDIO))
-                .when(pl.col("detail").is_not_null())
-                .then(pl.lit(UNREADABLE_AUDIO))
-                .otherwise("reason"),
+                reason=_rule(),
                 decision=pl.lit("reject"),
                 split=pl.lit(None, dtype=pl.String),
             )

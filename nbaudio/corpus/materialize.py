@@ -305,7 +305,6 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
         info,
         results,
         num_cut=cut_before + found.num_cut,
-        num_lost=info["rejected"].get(UNREADABLE_AUDIO, 0),
         took=time.monotonic() - began,
     )
     problems = first_lines(
@@ -577,7 +576,6 @@ def _facts(
     results: list[Shard],
     *,
     num_cut: int,
-    num_lost: int,
     took: float,
 ) -> dict[str, Any]:
     splits = info["splits"]
@@ -596,4 +594,5 @@ def _facts(
         "seconds": round(took, 1),
     }
     facts |= {"times_real_time": round(hours * 3600 / took), "log": str(layout.finished_log)}
-    return facts | {"next": status.next_step(layout, failed=num_lost)}
+    unreadable = info["rejected"].get(UNREADABLE_AUDIO, 0)
+    return facts | {"next": status.next_step(layout, failed=unreadable)}
