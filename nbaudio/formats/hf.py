@@ -6,7 +6,7 @@ They have an Audio column, a struct of bytes and path.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from nbaudio.core.errors import InputError, one_line
 from nbaudio.formats.base import Problem, Transcripts, check_link, collect_rows
 from nbaudio.formats.source_columns import ARROW, batches, choose, has_any_value, schema_of
 from nbaudio.formats.source_files import Layout, SourceFiles
+from nbaudio.formats.structured import nested_refusal, split_column, value_at
 
 _ROWS = 4096
 _CLIPS = 32
@@ -45,6 +46,21 @@ class _Part(NamedTuple):
     split: str | None
     audio: str
     embeds: bool
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Where the fields of `Transcripts` are.
+
+    Attributes:
+        chosen: by field, its column.
+        choices: by field, the names of its column, of which a file has the first that it has.
+        notes: what to report about the choice.
+    """
+
+    chosen: Mapping[str, str]
+    choices: Mapping[str, Sequence[str | None]]
+    notes: Sequence[str]
 
 
 def detect(files: SourceFiles) -> list[Layout]:
@@ -111,21 +127,15 @@ def read(
             )
     if not parts:
         return collect_rows(source, problems, expected=_EXPECTED)
-    columns = {name for part in parts for name in schema_of(part.path).names}
     options = {"text": text, "asr": asr, "speaker": speaker, "id": id}
-    chosen, notes = choose(source, sorted(columns), options, _USUAL_NAMES)
-    # Files of a dataset may differ in their columns.
-    choices = {
-        _FIELDS[name]: (*(() if option else _USUAL_NAMES[name]), chosen.get(name))
-        for name, option in options.items()
-    }
+    columns = _choose_columns(source, parts, options)
     embeds = any(part.embeds for part in parts)
 
     def items() -> Iterator[dict[str, Any] | Problem]:
         yield from problems
         for part in parts:
             try:
-                yield from _rows(part, choices, embeds=embeds)
+                yield from _rows(part, columns.choices, embeds=embeds)
             except (pa.ArrowException, OSError, UnicodeDecodeError, InputError) as error:
                 yield Problem(part.path.name, None, f"cannot be read on: {one_line(error)}")
 
@@ -133,10 +143,75 @@ def read(
     recordings: dict[str, Any] = {"embedded": _embedded(parts)} if embeds else {"audio_root": root}
     return replace(
         found,
-        columns={_FIELDS[name]: column for name, column in chosen.items()},
-        notes=notes,
+        columns=columns.chosen,
+        notes=columns.notes,
         **recordings,
     )
+
+
+def _choose_columns(
+    source: Path, parts: Sequence[_Part], options: Mapping[str, str | None]
+) -> _Columns:
+    """Find the column of each field, or the field of a column, by options and usual names.
+
+    Raise InputError if the texts, or what an option names, are lists, objects or bytes.
+    """
+    kinds = {field.name: field.type for part in parts for field in schema_of(part.path)}
+    fields = [name for name in options.values() if name and split_column(name, kinds)]
+    unfit = {
+        key: {name for name in _USUAL_NAMES[key] if name in kinds and not _is_plain(kinds[name])}
+        for key, option in options.items()
+        if option is None and key != "text"
+    }
+    chosen, notes = choose(source, sorted({*kinds, *fields}), options, _USUAL_NAMES, unfit)
+    for part in parts:
+        for name in chosen.values():
+            _check_plain(part, name)
+    notes += [
+        f"column {name!r} is {kinds[name]} and is not used as {key}"
+        for key, names in unfit.items()
+        for name in sorted(names)
+    ]
+    # Files of a dataset may differ in their columns.
+    choices = {}
+    for key, option in options.items():
+        usual = () if option else _USUAL_NAMES[key]
+        fitting = [name for name in usual if name not in unfit.get(key, ())]
+        choices[_FIELDS[key]] = (*fitting, chosen.get(key))
+    return _Columns({_FIELDS[key]: name for key, name in chosen.items()}, choices, notes)
+
+
+def _check_plain(part: _Part, name: str) -> None:
+    """Raise InputError if a column of a file, or a field of one, is of a nested or binary type."""
+    schema = schema_of(part.path)
+    place = (name, []) if name in schema.names else split_column(name, schema.names)
+    kind = _type_at(schema.field(place[0]).type, place[1]) if place else None
+    if kind is not None and not _is_plain(kind):
+        fields = [field.name for field in kind] if pa.types.is_struct(kind) else []
+        refusal = nested_refusal(name, kind, fields, is_list=_is_list(kind))
+        raise InputError(f"{part.path.name}: {refusal}")
+
+
+def _type_at(kind: pa.DataType, path: Sequence[str]) -> pa.DataType | None:
+    """Return the type at a path of fields and item numbers; None if there is none."""
+    for step in path:
+        if pa.types.is_struct(kind) and kind.get_field_index(step) >= 0:
+            kind = kind.field(step).type
+        elif step.isdecimal() and _is_list(kind):
+            kind = kind.value_type
+        else:
+            return None
+    return kind
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Return whether values are texts, numbers or dates, rather than lists, structs or bytes."""
+    is_binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    return not pa.types.is_nested(kind) and not is_binary
 
 
 def _files(source: Path) -> list[tuple[Path, str | None]]:
@@ -218,17 +293,19 @@ def _rows(
     part: _Part, choices: Mapping[str, Sequence[str | None]], *, embeds: bool
 ) -> Iterator[dict[str, Any] | Problem]:
     names = schema_of(part.path).names
-    columns = {
-        field: next((name for name in choice if name in names), None)
-        for field, choice in choices.items()
-    }
-    selected = [f"{part.audio}.path", *filter(None, columns.values())]
+    columns = {field: _place(names, choice) for field, choice in choices.items()}
+    read_columns = dict.fromkeys(place[0] for place in columns.values() if place)
+    selected = [f"{part.audio}.path", *read_columns]
     for row, values in enumerate(
         chain.from_iterable(batch.to_pylist() for batch in batches(part.path, selected, rows=_ROWS))
     ):
         path = (values[part.audio] or {}).get("path")
         if embeds or path:
-            texts = {field: values[name] for field, name in columns.items() if name}
+            texts = {
+                field: value_at(values[place[0]], place[1])
+                for field, place in columns.items()
+                if place
+            }
             found = {
                 field: None if text in (None, "") else str(text) for field, text in texts.items()
             }
@@ -239,6 +316,15 @@ def _rows(
             }
         else:
             yield Problem(part.path.name, row + 1, "neither bytes nor a path")
+
+
+def _place(names: Sequence[str], choice: Sequence[str | None]) -> tuple[str, list[str]] | None:
+    """Return the first column of a choice that a file has, and the path of fields in it."""
+    for name in filter(None, choice):
+        place = (name, []) if name in names else split_column(name, names)
+        if place is not None:
+            return place
+    return None
 
 
 def _name(part: _Part, row: int, path: str | None) -> str:

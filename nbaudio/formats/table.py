@@ -50,6 +50,7 @@ from nbaudio.formats.delimited import (
 from nbaudio.formats.opendocument import SheetMarks
 from nbaudio.formats.source_columns import NONE, batches, choose, schema_of
 from nbaudio.formats.source_files import Layout, SourceFiles, list_words
+from nbaudio.formats.structured import fields_of, nested_refusal, own_column, with_fields
 from nbaudio.formats.table_columns import TableColumns, choose_columns
 from nbaudio.formats.workbooks import Workbook, count_formulas_without_value, open_workbook
 
@@ -220,13 +221,14 @@ def _segment_cells(source: Path, options: CellOptions, chosen: Mapping[str, str 
     """Read a table of segments, whose times have decimal points then."""
     cells = read_cells(source, options=options, is_header=partial(_has_columns, chosen))
     times = [column for key in _TIMES if (column := chosen[key]) is not None]
-    pointed = with_decimal_points(source, cells.rows, times, options.decimal, has_options=True)
+    fielded = with_fields(source, cells.rows, chosen.values())
+    pointed = with_decimal_points(source, fielded, times, options.decimal, has_options=True)
     return cells._replace(rows=pointed.rows, notes=[*cells.notes, *pointed.notes])
 
 
 def _has_columns(chosen: Mapping[str, str | None], names: Sequence[str]) -> bool:
     """Return whether columns have the name and text that options say, or usual ones."""
-    needed = {key: chosen[key] for key in ("name", "text")}
+    needed = {key: own_column(chosen[key], names) for key in ("name", "text")}
     try:
         columns, _ = choose(Path(), names, needed)
     except InputError:  # there is no such column
@@ -288,7 +290,9 @@ def cell_texts(source: Path, column: pl.Series, *, empty: bool) -> pl.Series:
             pl.when(column.is_not_null()).then(written).alias(column.name)
         ).to_series()
     else:
-        raise InputError(f"{source}: column {column.name!r} is {kind}; expected texts or numbers")
+        is_list = isinstance(kind, pl.List | pl.Array)
+        refusal = nested_refusal(column.name, kind, fields_of(kind), is_list=is_list)
+        raise InputError(f"{source}: {refusal}")
     if empty:
         return texts
     tidy = texts.str.strip_chars() if column.dtype == pl.String else texts

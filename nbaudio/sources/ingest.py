@@ -23,6 +23,7 @@ from nbaudio.formats import (
     librispeech,
     nemo,
     parlaspeech,
+    structured,
     subtitles,
     table,
     textgrid,
@@ -216,7 +217,7 @@ def bring_in(  # noqa: PLR0914
             or _audio_folder(transcripts.audio_root, store)
             or _audio_folder(before.audio if before else None, store)
         )
-        transcripts = _cleaned(out, transcripts, given)
+        transcripts = _cleaned(out, origin.name, transcripts, given)
         resolved = _resolve_names(transcripts, mapping, root)
         create_workspace(root)
         has_ids = names is not None and Path(names).suffix.lower() not in TABLES
@@ -227,8 +228,14 @@ def bring_in(  # noqa: PLR0914
         return ingest_report.save_tables(Workspace.open(out), origin.name, placed, before, settings)
 
 
-def _cleaned(out: Path, transcripts: Transcripts, given: Mapping[str, Any]) -> Transcripts:
-    """Return transcripts with columns of other names than ours, and one id for each speaker."""
+def _cleaned(
+    out: Path, source: str, transcripts: Transcripts, given: Mapping[str, Any]
+) -> Transcripts:
+    """Return transcripts with columns of other names than ours, and one id for each speaker.
+
+    Raise InputError if texts are lists or objects.
+    """
+    structured.check_texts(source, transcripts)
     named = replace(transcripts, rows=clean_columns(transcripts.rows))
     merged_speakers = given.get("merged_speakers", {})
     return speakers.with_merged_speakers(named, merged_speakers, Workspace(out).withdrawn)

@@ -22,6 +22,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.rows import Rows, rows_on_disk, with_starts
 from nbaudio.formats.decimal_comma import decimal_comma_columns, with_decimal_points
+from nbaudio.formats.structured import check_values, with_fields
 from nbaudio.formats.table import Cells, cell_texts, read_cells
 from nbaudio.sources.joined_columns import check_name, store_column
 from nbaudio.storage.workspace import Workspace, locks_workspace
@@ -122,7 +123,7 @@ def join(  # noqa: PLR0914
     target = check_name(workspace, kind, name)
     with rows_on_disk(workspace.path):
         keys = _split_keys(on)
-        source, cells = _read(table, keys, kind)
+        source, cells = _read(table, keys, kind, from_)
         used = _key_columns(source, cells.columns, keys)
         held = _value_column(
             source, cells.columns, (name, target, *_NAMES[kind]), from_, used.values()
@@ -266,9 +267,10 @@ def _split_keys(on: str | Sequence[str]) -> Sequence[str]:
     return on.split(",") if isinstance(on, str) else on
 
 
-def _read(table: Any, keys: Sequence[str], kind: str) -> tuple[Path, Cells]:
-    """Return the name of a table for messages, and its cells.
+def _read(table: Any, keys: Sequence[str], kind: str, column: str | None) -> tuple[Path, Cells]:
+    """Return the name of a table for messages, and its cells, with `column`.
 
+    That may be a field of another column, such as ``text.de``.
     Times have decimal points, and so have the other numbers of a table if facts are joined.
     """
     if isinstance(table, str | Path):
@@ -276,10 +278,12 @@ def _read(table: Any, keys: Sequence[str], kind: str) -> tuple[Path, Cells]:
         ending = ".jsonl" if path.suffix.lower() == ".json" else None
         cells = read_cells(path, ending=ending, is_header=partial(_has_keys, keys))
         numbers = decimal_comma_columns(cells.rows) if kind == "column" else ()
-        pointed = with_decimal_points(path, cells.rows, numbers)
+        fielded = with_fields(path, cells.rows, [column])
+        pointed = with_decimal_points(path, fielded, numbers)
         return path, cells._replace(rows=pointed.rows, notes=[*cells.notes, *pointed.notes])
     frame = dataframes.as_polars(table)
-    return Path("table"), Cells(Rows.collect([frame]), range(1, len(frame) + 1), [])
+    rows = with_fields(Path("table"), Rows.collect([frame]), [column])
+    return Path("table"), Cells(rows, range(1, len(frame) + 1), [])
 
 
 def _has_keys(on: Sequence[str], names: Sequence[str]) -> bool:
@@ -356,7 +360,12 @@ def _converter(source: Path, rows: Rows, held: str, kind: str) -> Callable[[pl.S
     """
     dtype = rows.schema[held]
     if kind != "column":
-        return lambda column: cell_texts(source, _words(column), empty=True).str.normalize("NFC")
+
+        def text(column: pl.Series) -> pl.Series:
+            return cell_texts(source, _words(column), empty=True).str.normalize("NFC")
+
+        check_values(source, held, (text(batch[held]) for batch in rows.batches([held])))
+        return text
     if dtype == pl.Boolean or dtype.is_numeric():
         return lambda column: column
 
@@ -390,9 +399,13 @@ def _parsed(texts: pl.Series, dtype: pl.DataType | None = None) -> pl.Series:
 
 
 def _words(column: pl.Series) -> pl.Series:
-    """Join each list of words with blanks; lists may also be JSON texts."""
+    """Join each list of words with blanks; lists may also be JSON texts.
+
+    A list of sentences is no list of words, and stays as it is.
+    """
     if column.dtype == pl.List(pl.String):
-        return column.list.join(" ")
+        has_sentence = column.list.eval(pl.element().str.contains(r"\S\s+\S")).list.any().any()
+        return column if has_sentence else column.list.join(" ")
     if column.dtype == pl.String and (lists := column.str.starts_with('["')).any():
         return column.scatter(lists.arg_true(), [_joined(one) for one in column.filter(lists)])
     return column
@@ -400,9 +413,10 @@ def _words(column: pl.Series) -> pl.Series:
 
 def _joined(words: str) -> str:
     try:
-        return " ".join(msgspec.json.decode(words, type=list[str]))
+        items = msgspec.json.decode(words, type=list[str])
     except msgspec.MsgspecError:
         return words
+    return words if any(len(item.split()) > 1 for item in items) else " ".join(items)
 
 
 def _by_id(workspace: Workspace, total: int, _tolerance: Decimal) -> _Match:
