@@ -391,19 +391,19 @@ def test_an_archive_is_read_once_to_cut_and_no_further_than_it_must(tmp_path, mo
     nbaudio.ingest("librispeech", archive, out=tmp_path / "W")
     nbaudio.select(tmp_path / "W", dev=0, test=0, group_by=())
     opened, names = [], []
-    real_open, real_next = tarfile.open, tarfile.TarFile.next
+    real_open, real_read = tarfile.open, tarfile.TarInfo.fromtarfile
 
     def noted(*args, **options):
         opened.append(args)
         return real_open(*args, **options)
 
-    def next_one(self):
-        entry = real_next(self)
-        names.append(entry.name if entry else None)
+    def next_entry(kind, archive):
+        entry = real_read.__func__(kind, archive)
+        names.append(entry.name)
         return entry
 
     monkeypatch.setattr(tarfile, "open", noted)
-    monkeypatch.setattr(tarfile.TarFile, "next", next_one)
+    monkeypatch.setattr(tarfile.TarInfo, "fromtarfile", classmethod(next_entry))
     monkeypatch.setattr("nbaudio.corpus.plan._TAR_TASK_BYTES", 1)  # a task a recording
     report = nbaudio.materialize(tmp_path / "W", out=tmp_path / "C", jobs=1, show_progress=False)
     assert report.facts["clips_cut_now"] == 3

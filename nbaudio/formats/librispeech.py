@@ -16,8 +16,8 @@ from typing import Any
 import polars as pl
 
 from nbaudio.core import input_guards, threads
-from nbaudio.core.errors import AudioError, InputError
-from nbaudio.formats.base import Problem, Transcripts, collect_rows
+from nbaudio.core.errors import AudioError, InputError, one_line
+from nbaudio.formats.base import NotRead, Problem, Transcripts, collect_rows, with_not_read
 from nbaudio.formats.source_files import Layout, SourceFiles
 from nbaudio.storage import archives
 from nbaudio.storage.location import Location, LocationLike, location, read_whole
@@ -68,8 +68,10 @@ def read(source: LocationLike) -> Transcripts:
     place = location(source)
     path = place.local
     roots: list[Path | str] = []
+    contents: archives.TarContents | None = None
     if path is not None and path.is_file():
-        files = _in_archive(path, roots)
+        contents = archives.TarContents(path)
+        files = _in_archive(contents, roots)
     elif path is None or path.is_dir():
         place, files = _in_folder(place)
         roots.append(place.local or str(place))
@@ -92,7 +94,9 @@ def read(source: LocationLike) -> Transcripts:
             else frame
         )
 
-    return replace(found, rows=found.rows.map(described), audio_root=next(iter(roots), None))
+    described_rows = found.rows.map(described)
+    with_root = replace(found, rows=described_rows, audio_root=next(iter(roots), None))
+    return with_not_read(with_root, *(_not_read_of(contents) if contents else ()))
 
 
 def _items(
@@ -201,13 +205,14 @@ def _in_folder(source: Location) -> tuple[Location, Iterator[_File]]:
     return source, files()
 
 
-def _in_archive(source: Path, roots: list[Path | str]) -> Iterator[_File]:
+def _in_archive(contents: archives.TarContents, roots: list[Path | str]) -> Iterator[_File]:
     """Yield the files of a tar, named by the last four parts of their paths.
 
-    Add the URL of its folder of splits to `roots`.
+    Add the URL of its folder of splits to `roots`. Raise InputError if the archive was altered.
     """
+    source = contents.archive
     try:
-        for member in archives.members(source):
+        for member in contents:
             if member.name.endswith(".flac") and not roots:
                 roots.append(f"tar://{'/'.join(member.name.split('/')[:-4])}::{source}")
             path = "/".join([part for part in member.name.split("/") if part != ".."][-4:])
@@ -218,9 +223,26 @@ def _in_archive(source: Path, roots: list[Path | str]) -> Iterator[_File]:
                     not path.endswith(".flac") and member.entry.size <= input_guards.MAX_TEXT_BYTES
                 )
                 yield path, member.read() if is_text else None
+    except archives.AlteredArchiveError as error:
+        raise InputError(f"{source}: {archives.ALTERED} ({one_line(error)})") from error
     except archives.BROKEN as error:
         yield Problem(
             source.name,
             None,
             f"the archive is truncated or not an archive ({error}); what comes before is read",
         )
+        return
+    yield from (Problem(source.name, None, damage) for damage in contents.damages())
+
+
+def _not_read_of(contents: archives.TarContents) -> list[NotRead]:
+    """Return what of an archive was not read, known when all files were yielded."""
+    name = contents.archive.name
+    return [
+        NotRead(f"files of {name} with a damaged header", contents.damaged_headers),
+        NotRead(
+            f"what follows the end marker of {name}",
+            int(contents.has_more),
+            "ingest the folder that 'tar --ignore-zeros' unpacks",
+        ),
+    ]

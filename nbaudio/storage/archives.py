@@ -10,7 +10,7 @@ import lzma
 import tarfile
 import zlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,21 +18,29 @@ from typing import Any, NamedTuple, TypeGuard
 
 from nbaudio.core import input_guards
 from nbaudio.core.errors import AudioError, InputError, one_line
+from nbaudio.core.report import count
 from nbaudio.storage import filesystems, location, network, urls
 from nbaudio.storage.remote import Content, Remote, remote
 
 _SUFFIXES = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 #: Errors of reading a damaged archive, or a file that is none.
 BROKEN = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
+#: What an `AlteredArchiveError` means to people.
+ALTERED = "the archive is damaged inside, and what is in it may be altered; fetch it again"
 _OPEN: Mapping[bytes, Callable[..., Any]] = {
     b"\x1f\x8b": gzip.open,
     b"BZh": bz2.open,
     b"\xfd7zXZ": lzma.open,
 }
 _HEAD_BYTES = 6
+_BLOCK_BYTES = tarfile.BLOCKSIZE  # headers and contents begin at its multiples
 _PIECE_BYTES = 1 << 20
 # A larger file comes without its bytes.
 _MAX_CONTENT_BYTES = 256 << 20
+
+
+class AlteredArchiveError(tarfile.ReadError):
+    """The compressed bytes or their checksum are wrong: any content may have been altered."""
 
 
 class Member(NamedTuple):
@@ -60,25 +68,77 @@ def is_in_archive(place: location.Location) -> TypeGuard[Remote]:
     )
 
 
-def members(archive: Path) -> Iterator[Member]:
-    """Yield the regular files of a tar in its order, without sparse ones.
+class TarContents:
+    """The regular files of a tar in its order, without sparse ones.
 
-    Raise `BROKEN` errors if it is damaged or a bomb.
+    Iterating over it yields each `Member`. A damaged header is skipped, as GNU tar does: reading
+    goes on with the next intact one. The bytes behind the end marker are not read. A compressed
+    archive is read to its end, where its checksum is. Raises `BROKEN` errors if the archive is
+    truncated or a bomb, and `AlteredArchiveError` if its checksum is wrong.
+
+    Attributes:
+        damaged_headers: skipped places, known when all files were yielded.
+        has_end: whether there is an end marker.
+        has_more: whether anything but zeros follows the end marker.
     """
-    with (
-        _Unpacked(archive) as file,
-        tarfile.open(fileobj=file, mode="r:", encoding="utf8") as opened,
-    ):
-        while (entry := opened.next()) is not None:
-            # tarfile keeps every member.
-            opened.members = []  # type: ignore[attr-defined]
-            if entry.isfile() and not entry.issparse():
-                file.check(entry.offset_data + entry.size)
-                yield Member(
-                    "/".join(part for part in entry.name.split("/") if part not in ("", ".")),
-                    entry,
-                    opened,
-                )
+
+    def __init__(self, archive: Path) -> None:
+        self.archive = archive
+        self.damaged_headers = 0
+        self.has_end = False
+        self.has_more = False
+
+    def __iter__(self) -> Iterator[Member]:
+        with (
+            _Unpacked(self.archive) as file,
+            tarfile.open(fileobj=file, mode="r:", encoding="utf8") as opened,
+        ):
+            for entry in self._entries(file, opened):
+                if entry.isfile() and not entry.issparse():
+                    file.check(entry.offset_data + entry.size)
+                    parts = entry.name.split("/")
+                    name = "/".join(part for part in parts if part not in ("", "."))
+                    yield Member(name, entry, opened)
+
+    def damages(self) -> list[str]:
+        """Return what is wrong with the archive, known when all files were yielded."""
+        damages = []
+        if self.damaged_headers:
+            places = count(self.damaged_headers, "headers", "are")
+            damages.append(f"{places} damaged: the files there are lost, what follows is read")
+        if not self.has_end:
+            damages.append("its end marker is missing: it may be truncated")
+        return damages
+
+    def _entries(self, file: "_Unpacked", opened: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+        """Yield the entries, and count what is damaged between them."""
+        position = 0
+        is_skipping = False
+        while True:
+            file.move_to(position)
+            try:
+                entry = tarfile.TarInfo.fromtarfile(opened)
+            except tarfile.HeaderError:
+                block = file.last_read
+                if not block:
+                    break
+                if len(block) < _BLOCK_BYTES:
+                    raise tarfile.ReadError("unexpected end of data") from None
+                is_zero = not block.strip(b"\0")
+                if is_zero and not is_skipping:
+                    self.has_end = True
+                    break
+                # Zeros behind damage are those of a lost file, or the end marker.
+                self.has_end = is_zero
+                self.damaged_headers += not is_skipping
+                is_skipping = True
+                position += _BLOCK_BYTES
+                continue
+            is_skipping = False
+            self.has_end = False
+            position = opened.offset
+            yield entry
+        self.has_more = file.drain()
 
 
 class _Unpacked(io.RawIOBase):
@@ -90,25 +150,64 @@ class _Unpacked(io.RawIOBase):
     _file: Any = None  # nothing to close if the archive cannot be opened
 
     def __init__(self, archive: Path) -> None:
+        self.last_read = b""
         with network.convert_error(InputError, tarfile.ReadError):
             self._archive = archive
             self._size = input_guards.check_regular(archive).st_size
         with archive.open("rb") as file:
             head = file.read(_HEAD_BYTES)
         opener = next((opener for start, opener in _OPEN.items() if head.startswith(start)), open)
+        self._is_plain = opener is open
         self._file = opener(archive, "rb")
 
     def read(self, size: int = -1, /) -> bytes:
         if size > _PIECE_BYTES:  # a long header of a header; files are read in pieces
             raise tarfile.ReadError(f"{self._archive}: a header of {size:,} bytes, a bomb")
-        data: bytes = self._file.read(size)
+        with self._altered():
+            self.last_read = bytes(self._file.read(size))
         self.check(self.tell())
-        return data
+        return self.last_read
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        self._file.seek(offset, whence)
+        with self._altered():
+            self._file.seek(offset, whence)
         self.check(self.tell())
         return self.tell()
+
+    def move_to(self, position: int) -> None:
+        """Go to a position; raise tarfile.ReadError if the file ends before it."""
+        reached = self.seek(position)
+        if min(reached, self._size if self._is_plain else reached) < position:
+            raise tarfile.ReadError("unexpected end of data")
+
+    def drain(self) -> bool:
+        """Read to the end, where the checksum is; return whether anything but zeros follows.
+
+        A plain file is read up to its first byte that is not zero.
+        """
+        has_more = False
+        try:
+            while data := self.read(_PIECE_BYTES):
+                has_more = has_more or bool(data.strip(b"\0"))
+                if has_more and self._is_plain:
+                    break
+        except AlteredArchiveError as error:
+            if "Not a gzipped file" not in str(error):
+                raise
+            has_more = True  # it follows the compressed bytes, whose checksum is right
+        return has_more
+
+    @contextmanager
+    def _altered(self) -> Iterator[None]:
+        """Convert errors of decoders, but not of the disk, to AlteredArchiveError."""
+        try:
+            yield
+        except (zlib.error, lzma.LZMAError) as error:
+            raise AlteredArchiveError(str(error)) from error
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise AlteredArchiveError(str(error)) from error
 
     def tell(self) -> int:
         return int(self._file.tell())
@@ -170,8 +269,9 @@ def members_in_order(folder: Remote, wanted: Container[str] | None = None) -> It
             if urls.is_url(outer)
             else Path(outer)
         )
+        contents = TarContents(path)
         try:
-            for member in members(path):
+            for member in contents:
                 name = member.name[start:]
                 if (
                     not member.name.startswith(top)
@@ -183,7 +283,11 @@ def members_in_order(folder: Remote, wanted: Container[str] | None = None) -> It
                 if wanted is not None and member.entry.size <= _MAX_CONTENT_BYTES:
                     place = replace(place, content=Content(member.read(), str(member.entry.mtime)))
                 yield place
+        except AlteredArchiveError as error:
+            raise AudioError(f"{outer}: {ALTERED} ({one_line(error)})") from error
         except BROKEN as error:
             raise AudioError(
                 f"{outer}: the archive is truncated or not an archive ({one_line(error)})"
             ) from error
+        if damages := contents.damages():
+            raise AudioError(f"{outer}: {'; '.join(damages)}")

@@ -4,8 +4,10 @@ The web has `HttpFiles`, all others are those of fsspec.
 """
 
 import re
+import tarfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote, unquote, urlsplit
@@ -21,6 +23,7 @@ _PACKAGES = {"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gs"), "abfs": ("adlfs", "azu
 # s3fs retries inside a request of ours, because it sends large files in parts.
 _S3_TRIES = 2
 _MAX_DEPTH = 30
+_PIECE_BYTES = 1 << 20
 
 # The archive that this thread reads: its index is read once.
 _ARCHIVE = threading.local()
@@ -56,6 +59,7 @@ def filesystem_path(address: str, network: Network) -> FilesystemPath:
         fs.retries = _S3_TRIES
     # Only regular files: links and devices are none, and sparse files have any size
     if scheme == "tar":
+        _read_past_damage(fs)
         for member in fs.tar.getmembers():
             if member.issparse() or not (member.isfile() or member.isdir()):
                 fs.index.pop(re.sub("/+", "/", member.name.rstrip("/")), None)
@@ -102,6 +106,37 @@ def _open_filesystem(address: str, scheme: str, network: Network) -> tuple[Any, 
                 "libhdfs in HADOOP_HOME"
             ) from error
         raise
+
+
+def _read_past_damage(fs: Any) -> None:
+    """Set `fs.damage`: what is wrong with a tar, or None; index what follows a damaged header.
+
+    As in `archives.TarContents`, reading goes on with the next intact header.
+    """
+    if hasattr(fs, "damage"):
+        return  # fsspec keeps its filesystems
+    file = fs.tar.fileobj
+    file.seek(fs.tar.offset)
+    block = file.read(tarfile.BLOCKSIZE)
+    if not block:
+        fs.damage = "its end marker is missing: it may be truncated"
+    elif block.strip(b"\0"):
+        fs.damage = "a header in it is damaged: the file there is lost, what follows is read"
+        file.seek(0)
+        fs.tar = tarfile.TarFile(fileobj=file, ignore_zeros=True)
+        fs._index()
+    elif any(piece.strip(b"\0") for piece in iter(partial(file.read, _PIECE_BYTES), b"")):
+        fs.damage = (
+            "what follows its end marker is not read; ingest the folder that "
+            "'tar --ignore-zeros' unpacks"
+        )
+    else:
+        fs.damage = None
+
+
+def damage_of(place: FilesystemPath) -> str | None:
+    """Return what is wrong with the archive of a filesystem, if that is known."""
+    return getattr(place.fs, "damage", None) if place.scheme == "tar" else None
 
 
 def filter_names(

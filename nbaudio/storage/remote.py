@@ -24,6 +24,7 @@ from nbaudio.storage.base import NO_LENGTH, FileStatus, RangeFile
 from nbaudio.storage.cache import Cache
 from nbaudio.storage.filesystems import (
     FilesystemPath,
+    damage_of,
     filesystem_path,
     filter_names,
     list_files,
@@ -279,6 +280,8 @@ class Remote:
                 return None
             raise InputError(str(error)) from error
         paths, refused = filter_names(found, wanted)
+        if damage := damage_of(self.located):
+            refused.append((self.root.rpartition("/")[2], damage))
         return None if self._is_on_web and not paths and not refused else (paths, refused)
 
     def files(self) -> Iterator[str]:
