@@ -86,6 +86,24 @@ def test_whole_floats(
     assert segments["speaker_id"].to_list() == ids
 
 
+def test_speakers_that_pandas_and_r_write_for_missing_ones_are_missing(tmp_path: Path) -> None:
+    report, segments = _ingest(_table(tmp_path, ["12.0", "nan", "NA", "None", "7.0"], "t.csv"))
+    assert segments["speaker_id"].to_list() == ["12", None, None, None, "7"]
+    assert segments["source_speaker"].to_list()[1:4] == ["nan", "NA", "None"]
+    [line] = _warned(report, "is read as a missing one")
+    assert "the speaker 'NA', 'None', 'nan'" in line
+    assert _warned(report, "3 segments have no speaker, others have one")
+
+
+def test_a_speaker_called_na_is_named_in_the_table_of_speakers(tmp_path: Path) -> None:
+    table = tmp_path / "speakers.csv"
+    table.write_text("speaker_id,same_as\nNA,NA\n")
+    source = _table(tmp_path, ["NA", "Ben", "nan"], "t.csv")
+    report, segments = _ingest(source, speakers=str(table))
+    assert segments["speaker_id"].to_list() == ["NA", "Ben", None]
+    assert len(_warned(report, "is read as a missing one")) == 1
+
+
 def test_look_alikes_of_two_sources_are_listed_and_merged(tmp_path: Path) -> None:
     _ingest(_table(tmp_path, ["Žana Kos", "Ben"], "t1.parquet"))
     second = _table(tmp_path, ["zana-kos", "ben2"], "t2.parquet")

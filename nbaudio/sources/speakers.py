@@ -10,7 +10,13 @@ from nbaudio.core import tombstones
 from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.report import count, first_lines
-from nbaudio.core.speakers import SPEAKER, are_whole_floats, look_alikes, one_spelling
+from nbaudio.core.speakers import (
+    MISSING,
+    SPEAKER,
+    are_whole_floats,
+    look_alikes,
+    one_spelling,
+)
 from nbaudio.formats.base import Problem, Transcripts, source_column
 from nbaudio.formats.delimited import open_delimited
 
@@ -69,14 +75,18 @@ def with_merged_speakers(
     """Return transcripts in which each speaker has one id; `merged` is the id of some of them.
 
     Ids are in Unicode NFC with single blanks, and 12 where all are whole numbers and some are
-    written as 12.0. Where an id changes, a further column `source_speaker` has the source's
-    spellings. Spellings that were `withdrawn` (tombstones) stay, and so stay out.
+    written as 12.0. A speaker such as ``nan`` or ``NA`` is missing, unless `merged` names it. Where
+    an id changes, a further column `source_speaker` has the source's spellings. Spellings that
+    were `withdrawn` (tombstones) stay, and so stay out.
     """
     rows = transcripts.rows
     if SPEAKER not in rows.schema:
         return transcripts
     spellings = rows.unique(SPEAKER)[SPEAKER].cast(pl.String).drop_nulls()
     ids = spellings.to_frame().select(spelling=SPEAKER, speaker=one_spelling(pl.col(SPEAKER)))
+    missing = [spelling for spelling in MISSING if spelling not in merged]
+    is_missing = pl.col("speaker").is_in(missing)
+    ids = ids.with_columns(speaker=pl.when(~is_missing).then("speaker"))
     if are_whole_floats(ids["speaker"].drop_nulls()):
         ids = ids.with_columns(pl.col("speaker").str.replace(r"\.0*$", ""))
     if merged:
@@ -95,11 +105,26 @@ def with_merged_speakers(
         speaker = pl.col(SPEAKER).cast(pl.String)
         return frame.with_columns(speaker.replace(new_ids), speaker.alias(kept))
 
-    notes = [*transcripts.notes, *_notes(changed.drop_nulls("speaker"), kept)]
+    read_as_missing = changed.filter(pl.col("spelling").str.strip_chars().is_in(missing))
+    notes = [
+        *transcripts.notes,
+        *_merged_notes(changed.drop_nulls("speaker"), kept),
+        *_missing_notes(read_as_missing["spelling"]),
+    ]
     return replace(transcripts, rows=rows.map(with_ids), notes=notes)
 
 
-def _notes(changed: pl.DataFrame, kept: str) -> Iterator[str]:
+def _missing_notes(spellings: pl.Series) -> Iterator[str]:
+    """Yield a line on speakers that are read as missing."""
+    if len(spellings):
+        names = ", ".join(map(repr, spellings.sort()))
+        yield (
+            f"the speaker {names} is read as a missing one, as pandas does; if it is a person, "
+            f"name it in --option {OPTION}=FILE, a table with the columns {SPEAKER} and {_SAME_AS}"
+        )
+
+
+def _merged_notes(changed: pl.DataFrame, kept: str) -> Iterator[str]:
     """Yield a line on spellings that changed; the column `kept` has the source's."""
     if len(changed):
         spelling, speaker = changed.row(0)
