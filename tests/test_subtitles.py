@@ -257,3 +257,21 @@ def test_other_subtitles_of_the_folder_are_named(tmp_path):
 
 def test_nothing_is_unread_where_all_was_read(tmp_path):
     assert "not_read" not in ingest(tmp_path, cue(1, "01", "02", "yes")).facts
+
+
+def test_sounds_and_music_are_counted_and_the_condition_leaves_them_out(tmp_path):
+    text = "".join(
+        [
+            cue(1, "01", "02", "[Musik]"),
+            cue(2, "03", "04", "♪ la la ♪"),
+            cue(3, "05", "06", "da (laughs)"),
+            cue(4, "07", "08", "ne *2 = 3"),
+        ]
+    )
+    [warning] = [line for line in ingest(tmp_path, text).warnings if "in brackets" in line]
+    assert warning.startswith("3 cues have words in brackets")
+    assert "; of 2 these are the whole text" in warning
+    condition = warning.rpartition('--where "')[2].removesuffix('"')
+    nbaudio.select(tmp_path / "W", where=condition)
+    kept = Workspace.open(tmp_path / "W").segments.filter(decision="keep")
+    assert kept["text"].to_list() == ["♪ la la ♪", "da (laughs)", "ne *2 = 3"]

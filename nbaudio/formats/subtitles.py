@@ -3,6 +3,7 @@
 Every cue is a segment, except for those of rolling captions that only repeat lines.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -18,6 +19,8 @@ from nbaudio.formats.subtitle_cues import cues
 _ENDINGS = (".srt", ".vtt")
 # Of subtitles that are not read: SubStation Alpha, YouTube's, TTML, SAMI, MicroDVD, lyrics.
 _OTHER_ENDINGS = (".ass", ".ssa", ".sbv", ".ttml", ".dfxp", ".smi", ".sub", ".lrc")
+# Sounds and music in subtitles, such as "[Music]", "(applause)", "*laughs*" and "♪ la la ♪".
+_SOUND = re.compile(r"\[[^\[\]]*\]|\([^()]*\)|\*[^*]+\*|[♪♫♬][^♪♫♬]*[♪♫♬]?")
 _SAVE = "save them as .srt or .vtt, such as by ffmpeg"
 
 
@@ -98,6 +101,10 @@ def _segments(text: str, *, counts: Counter[str]) -> Iterator[dict[str, Any] | t
     counts["repeated"] += captions.repeated
     counts["shortened"] += captions.shortened
     counts["overlapping"] += captions.overlapping
+    for cue in captions.cues:
+        speech = _SOUND.sub(" ", cue["text"])
+        counts["sounds"] += speech != cue["text"]
+        counts["only sounds"] += not any(map(str.isalnum, speech)) and speech != cue["text"]
     yield from captions.cues
 
 
@@ -114,6 +121,13 @@ def _notes(counts: Counter[str]) -> Iterator[str]:
     if overlapping := counts["overlapping"]:
         subject = "1 cue begins" if overlapping == 1 else f"{overlapping:,} cues begin"
         yield f"{subject} before the end of the cue before: the audio of both has the words of both"
+    if sounds := counts["sounds"]:
+        subject = "1 cue has" if sounds == 1 else f"{sounds:,} cues have"
+        yield (
+            f"{subject} words in brackets, asterisks or notes of music, such as [Music]; "
+            f"of {counts['only sounds']:,} these are the whole text. If nobody speaks them, leave "
+            "such cues out: nbaudio select W --where \"text not like '[%'\""
+        )
 
 
 def _not_read(source: Path, endings: tuple[str, ...]) -> Iterator[NotRead]:
