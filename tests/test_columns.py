@@ -233,7 +233,7 @@ def test_tables_are_read_as_the_tools_that_write_them_name_their_columns(tmp_pat
     )
     assert found.rows() == [expected]
     for row in report.facts["columns"]:
-        guess = f"{row['name']} is taken from column {row['column']!r}: --option {row['name']}="
+        guess = f"{row['name']} is taken from column {row['column']!r}"
         assert bool(told(report, guess)) == (row["name"] != row["column"])
 
 
@@ -265,7 +265,7 @@ def test_milliseconds_are_converted_exactly_where_the_name_says_so(tmp_path, end
         ({"offset": ["1"]}, "is column 'offset' where segments start, or where they end?"),
         ({"offset": ["1"], "end": ["2"]}, "is column 'offset' where segments start"),
         ({"start": ["1"], "offset": ["2"]}, "is column 'offset' where segments start"),
-        ({"start_sample": ["8000"], "end_sample": ["9000"]}, "column 'start_sample' is in sample"),
+        ({"start_us": ["8000"], "end_us": ["9000"]}, "column 'start_us' is in us, a unit of time"),
         ({"begin_frames": ["80"], "duration": ["1"]}, "column 'begin_frames' is in frames"),
         ({"start": ["1"], "end_frame": ["9"]}, "column 'end_frame' is in frame"),
         ({"start": ["0:01:02.5"], "end": ["0:01:03"]}, "column 'start' has times such as '0:01:02"),

@@ -588,7 +588,8 @@ def test_the_size_to_come_is_reported_up_front(tmp_path):
     tone(tmp_path / "audio/a.wav", 30, rate=48000, channels=2)
     tone(tmp_path / "audio/b.wav", 3, rate=16000)
     source = write(tmp_path / "asr.json", segment(0, 25), segment(0, 2, file="b.wav"))
-    [warning] = ingest("parlaspeech", source, audio=tmp_path / "audio", out=tmp_path / "W").warnings
+    report = ingest("parlaspeech", source, audio=tmp_path / "audio", out=tmp_path / "W")
+    [warning, _] = report.warnings
     assert (
         "of 2 recordings: 1 at 48,000 Hz with 2 channels, 1 at 16,000 Hz with 1 channel; "
     ) in warning

@@ -41,7 +41,7 @@ LINES = f"""
 wheel --out dist --json
 run mine.yaml --out R --set seed=7 --only 1 --json
 download list.csv --out D --connections 2 --per-host 2 --per-second 50 {NETWORK}
-align H T --audio sitting --pairs pairs.csv --min-duration 1 --max-duration 15 --no-sha256 --cache 1GB --add --out A {THREADS} {NETWORK}
+align H T --audio sitting --pairs pairs.csv --min-duration 1 --max-duration 15 --side mix --no-sha256 --cache 1GB --add --out A {THREADS} {NETWORK}
 ingest parlaspeech asr.json --audio audio --names wav.scp --out W --jobs 1 --no-sha256 --cache 1GB --option word_times=no --add {NETWORK}
 join W verbatim.tsv --text verbatim --on segment_id --from words --json
 join W large.csv --hypothesis large --on file,start,end --tolerance 0.01
@@ -59,7 +59,7 @@ review correct-texts W --json
 review correct-bounds W --json
 evidence W --precision 0.9 --confidence 0.9 --json
 select W --gold --dev 1 --test 1 --disk 1GB
-select W --splits splits.csv
+select W --splits splits.csv --look-alikes apart
 select W --min-similarity 0.5 --max-duration 10 --min-duration 0.1 --where 'wer_verbatim_large < 2' --hours 1 --dev 2 --test 2 --group-by speaker_id --seed 3 {NETWORK}
 export nemo W --out M --paths relative --json
 materialize W --out C --container webdataset --text verbatim --rate 8000 --channel left --encoding flac --shard-size 1MB --window 2 --signals --title Sittings --language hr --license mit --packs P {THREADS} {NETWORK}

@@ -1,5 +1,6 @@
 """Times of sources are read as the tools do that write them: see docs/ingest.md."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -211,3 +212,183 @@ def test_declared_durations_of_nemo(tmp_path: Path, offset: str, is_warned: bool
     report, segments = _ingest("nemo", source)
     assert _samples(segments) == [(0, 20000)]
     assert _has(report.warnings, "a.wav: lasts 8.0 s, the source says 2.5 s") == is_warned
+
+
+def _timed_table(folder: Path, columns: str, rows: Sequence[tuple[object, object, str]]) -> Path:
+    """Write a table of segments of a recording of 8 s, 8 kHz."""
+    _recording(folder / "a.wav", 8)
+    source = folder / "t.csv"
+    lines = "".join(f"a.wav,{start},{end},{text}\n" for start, end, text in rows)
+    source.write_text(f"path,{columns},text\n{lines}")
+    return source
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "start_samples,end_samples",
+        "start_sample,end_sample",
+        "startSample,endSample",
+        "segment_start_samples,segment_end_samples",
+        "Start [samples],End [samples]",
+    ],
+)
+def test_samples_by_the_name_of_the_column(tmp_path: Path, columns: str) -> None:
+    rows = [(0, 12345, "guten tag"), ("12345.0", 26001, "danke schoen")]
+    report, segments = _ingest("table", _timed_table(tmp_path, columns, rows))
+    assert _samples(segments) == [(0, 12345), (12345, 26001)]
+    assert segments["source_end"].to_list() == ["1.543125", "3.250125"]
+    assert _has(report.warnings, "read as samples of the recording, as the name says")
+
+
+def test_samples_at_the_rate_of_each_recording(tmp_path: Path) -> None:
+    sf.write(tmp_path / "b.wav", np.full(44100, 0.1), 44100)
+    source = _timed_table(tmp_path, "offset_samples,duration_samples", [(8000, 4001, "eins zwei")])
+    with source.open("a") as table:
+        table.write("b.wav,10001,20003,drei vier\n")
+    _, segments = _ingest("table", source)
+    assert _samples(segments) == [(8000, 12001), (10001, 30004)]
+
+
+def test_samples_that_are_none_are_rejected(tmp_path: Path) -> None:
+    rows = [(0, "0.5", "eins"), (-5, 8000, "zwei"), ("", 9000, "drei"), (0, 9000, "vier")]
+    _, segments = _ingest("table", _timed_table(tmp_path, "start_sample,end_sample", rows))
+    assert segments["reason"].to_list() == ["no_times"] * 3 + [None]
+
+
+def test_samples_need_recordings(tmp_path: Path) -> None:
+    source = _timed_table(tmp_path, "start_sample,end_sample", [(0, 8000, "eins")])
+    (tmp_path / "a.wav").unlink()
+    with pytest.raises(InputError, match=r"t.csv: the times are samples, .* give --audio"):
+        _ingest("table", source)
+
+
+LABELS = [(500, 2500, "das ist ein ganzer satz"), (2500, 4250, "und noch ein ganzer satz")]
+
+
+@pytest.mark.parametrize("columns", ["start,end", "begin,stop", "start_time,end_time"])
+@pytest.mark.parametrize("length", [8, 7200])
+def test_milliseconds_without_a_name_are_asked_for(
+    tmp_path: Path, columns: str, length: int
+) -> None:
+    source = _timed_table(tmp_path, columns, LABELS)
+    if length > 8:  # all labels would fit into it
+        sf.write(tmp_path / "a.wav", np.zeros(length * 100, np.int16), 100)
+    with pytest.raises(
+        InputError, match=r"whole numbers up to 4,250, .* --option times=ms or --opt"
+    ):
+        _ingest("table", source)
+    report, segments = _ingest("table", source, times="ms")
+    rate = 100 if length > 8 else RATE
+    assert _samples(segments) == [
+        (round(0.5 * rate), round(2.5 * rate)),
+        (round(2.5 * rate), round(4.25 * rate)),
+    ]
+    assert _has(report.warnings, "read as milliseconds, as --option times says")
+
+
+def test_samples_without_a_name_are_asked_for(tmp_path: Path) -> None:
+    rows = [(1000, 9000, "guten tag"), (9000, 40000, "danke schoen und auf wiedersehen")]
+    source = _timed_table(tmp_path, "start,end", rows)
+    with pytest.raises(InputError, match=r"2 of 2 segments end far beyond their recordings"):
+        _ingest("table", source)
+    _, segments = _ingest("table", source, times="samples")
+    assert _samples(segments) == [(1000, 9000), (9000, 40000)]
+    _, segments = _ingest("table", source, times="s")
+    assert segments["reason"].to_list() == ["past_the_end"] * 2
+
+
+def test_frames_are_asked_for(tmp_path: Path) -> None:
+    source = _timed_table(tmp_path, "start_frame,end_frame", [(1000, 9000, "guten tag")])
+    with pytest.raises(InputError, match=r"'start_frame' is in frame, .* --option times=samples"):
+        _ingest("table", source)
+    _, segments = _ingest("table", source, times="samples")
+    assert _samples(segments) == [(1000, 9000)]
+
+
+def test_milliseconds_without_audio_are_asked_for(tmp_path: Path) -> None:
+    source = _timed_table(tmp_path, "start,end", LABELS)
+    (tmp_path / "a.wav").unlink()
+    with pytest.raises(InputError, match="2 of 2 have less than a character in five seconds"):
+        _ingest("table", source)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(0, 2, "das ist ein ganzer satz"), (2, 8, "und noch ein ganzer satz")],
+        [(0, 8, ""), (0, 4, "ja das stimmt")],
+        [("0.5", "300.25", "eins"), (0, 3000, "zwei")],
+    ],
+)
+def test_times_that_may_be_seconds_are_read_as_seconds(
+    tmp_path: Path, rows: list[tuple[object, object, str]]
+) -> None:
+    _, segments = _ingest("table", _timed_table(tmp_path, "start,end", rows))
+    assert segments["source_end"].to_list() == [str(end) for _, end, _ in rows]
+
+
+def test_units_of_times_that_are_unknown_or_differ(tmp_path: Path) -> None:
+    source = _timed_table(tmp_path, "start_sample,end", [(0, 8000, "eins")])
+    with pytest.raises(InputError, match="'start_sample' is in samples, and 'end' is not"):
+        _ingest("table", source)
+    with pytest.raises(InputError, match="option times='min': must be s, ms or samples"):
+        _ingest("table", source, times="min")
+
+
+@pytest.mark.parametrize(
+    ("texts", "warned"),
+    [
+        (
+            ("ja", "das ist ein ganzer satz"),
+            "of 2 labels, 1 with less than 1 character a second and 0 with",
+        ),
+        (
+            ("das ist ein ganzer satz", "wort " * 40),
+            "0 with less than 1 character a second and 1 with more than 40",
+        ),
+        (("das ist ein ganzer satz", "und noch ein ganzer satz"), None),
+    ],
+)
+def test_labels_that_fill_a_small_part_of_their_time(
+    tmp_path: Path, texts: tuple[str, str], warned: str | None
+) -> None:
+    _recording(tmp_path / "a.wav", 8)
+    _recording(tmp_path / "b.wav", 4)
+    source = tmp_path / "t.csv"
+    source.write_text(f"path,text\na.wav,{texts[0]}\nb.wav,{texts[1]}\n")
+    report, _ = _ingest("table", source)
+    lines = [line for line in report.warnings if "a second" in line]
+    assert len(lines) == (warned is not None)
+    assert all(warned in line for line in lines if warned)
+
+
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        ({"duration": 2.5}, "2.5"),
+        ({"duration": 60, "num_samples": 480000, "sampling_rate": 8000}, "60"),
+        ({"num_samples": 20000, "sampling_rate": 8000}, "2.5"),
+        ({"duration": 8.02, "num_samples": 64000, "sampling_rate": 8000}, None),
+        ({}, None),
+    ],
+)
+@pytest.mark.parametrize("kind", ["recordings", "cuts"])
+def test_declared_durations_of_lhotse(
+    tmp_path: Path, kind: str, declared: Mapping[str, float], said: str | None
+) -> None:
+    source = tmp_path / "l"
+    _recording(source / "a.wav", 8)
+    sources = [{"type": "file", "channels": [0], "source": "a.wav"}]
+    recording = {"id": "a", "sources": sources, **declared}
+    supervision = {"id": "s", "recording_id": "a", "start": 0, "duration": 2, "text": "guten tag"}
+    cut = {"id": "c", "type": "MonoCut", "supervisions": [supervision], "recording": recording}
+    lines = (
+        {"recordings": recording, "supervisions": supervision} if kind != "cuts" else {kind: cut}
+    )
+    for name, line in lines.items():
+        (source / f"{name}.jsonl").write_text(json.dumps(line) + "\n")
+    report, segments = _ingest("lhotse", source)
+    assert _samples(segments) == [(0, 16000)]
+    assert _has(report.warnings, f"a.wav: lasts 8.0 s, the source says {said} s") == bool(said)
+    assert _has(report.warnings, "the source says") == bool(said)

@@ -100,6 +100,10 @@ class Transcripts:
     columns: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()  # what to report about how the source was read
     not_read: Sequence[NotRead] = ()  # parts of the source that were left out; see `with_not_read`
+    in_samples: bool = False  # times are samples of the recording, not seconds
+    # Option that says the unit of times, where the source does not say it; they are read as seconds
+    # then, if they may be seconds.
+    unit_option: str | None = None
     # Table of what `align` did not match, with `name` of the recording.
     unmatched: pl.DataFrame | None = None
 

@@ -49,6 +49,9 @@ class _Source(msgspec.Struct):
 class _Recording(msgspec.Struct):
     id: str
     sources: list[_Source]
+    duration: msgspec.Raw = msgspec.Raw(b"null")
+    num_samples: int | None = None
+    sampling_rate: int | None = None
     transforms: list[msgspec.Raw] | None = None
 
 
@@ -119,6 +122,7 @@ def read(source: Path) -> Transcripts:
             "source_recording",
             "source_split",
             "source_channel",
+            "source_duration",
             "language",
             "speaker_gender",
             "custom",
@@ -211,10 +215,20 @@ def _row(
         "source_recording": recording.id,
         "source_split": split,
         "source_channel": _channel(found.channel, recording),
+        "source_duration": _declared_duration(recording),
         "language": found.language,
         "speaker_gender": found.gender,
         "custom": msgspec.json.encode(found.custom).decode() if found.custom else None,
     }
+
+
+def _declared_duration(recording: _Recording) -> str | None:
+    """Return the seconds that a recording lasts by its manifest, if it says so."""
+    if bytes(recording.duration) != b"null":
+        return _number(recording.duration, "duration")
+    if recording.num_samples is not None and recording.sampling_rate:
+        return str(decimal_seconds(recording.num_samples, recording.sampling_rate))
+    return None
 
 
 def _word_times(found: _Supervision, start: float) -> list[dict[str, float]] | None:

@@ -20,12 +20,14 @@ from nbaudio.core.input_guards import check_expansion, check_regular
 # Endings of the names of times; others say no unit, which is seconds then.
 _IN_SECONDS = ("", "_s", "_sec", "_secs", "_seconds")
 _IN_MILLISECONDS = ("_ms", "_msec", "_msecs", "_millis", "_milliseconds")
+_IN_SAMPLES = ("_sample", "_samples")
 
 
 def _times(*names: str) -> tuple[str, ...]:
-    """Return names of times with all endings that say a unit which is read."""
-    endings = (*_IN_SECONDS, *_IN_MILLISECONDS)
-    return tuple(name + ending for name in names for ending in endings)
+    """Return names of times with all endings that say a unit which is read, samples last."""
+    of_time = (name + ending for name in names for ending in (*_IN_SECONDS, *_IN_MILLISECONDS))
+    of_samples = (name + ending for name in names for ending in _IN_SAMPLES)
+    return (*of_time, *of_samples)
 
 
 #: Names that columns of tables usually have, the preferred first; other columns are found by our
@@ -57,6 +59,14 @@ USUAL_NAMES: Mapping[str, Sequence[str]] = {
     "duration": _times("duration", "dur", "audio_duration", "length"),
 }
 
+#: Units of times, as the option `times` of `ingest table` names them.
+SECONDS = "s"
+MILLISECONDS = "ms"
+SAMPLES = "samples"
+UNITS = (SECONDS, MILLISECONDS, SAMPLES)
+
+_SAID_SECONDS = re.compile(r"[\W_](?:s|secs?|seconds?)[\W_]*$", re.IGNORECASE)
+_SAID_SAMPLES = re.compile(r"(?:[\W_]samples?|Samples?)[\W_]*$")
 _MILLISECONDS = re.compile(r"(?:[\W_](?:ms|msecs?|millis|milliseconds?)|Ms|Millis)[\W_]*$")
 ARROW = ".arrow"  # streams, as Hugging Face's save_to_disk writes them
 NONE = "none"  # the value of an option that leaves a column out
@@ -241,22 +251,40 @@ def plain_name(column: str) -> str:
     return re.sub(r"[\W_]+", "", column.casefold())
 
 
-def is_in_milliseconds(column: str) -> bool:
-    """Return whether the name of a column of times says that they are milliseconds.
+def unit_of(column: str) -> str | None:
+    """Return the unit that the name of a column of times says: one of `UNITS`, or None.
 
     Examples:
-        >>> [is_in_milliseconds(name) for name in ("start_ms", "End [ms]", "startMs", "items")]
-        [True, True, True, False]
+        >>> [unit_of(name) for name in ("start_ms", "End [ms]", "startMs", "items")]
+        ['ms', 'ms', 'ms', None]
+        >>> [unit_of(name) for name in ("start_s", "endSamples", "offset_samples", "samples")]
+        ['s', 'samples', 'samples', None]
     """
-    return bool(_MILLISECONDS.search(column)) or plain_name(column) in _PLAIN_MILLISECONDS
+    plain = plain_name(column)
+    if _MILLISECONDS.search(column) or plain in _PLAIN_NAMES[MILLISECONDS]:
+        return MILLISECONDS
+    if _SAID_SAMPLES.search(column) or plain in _PLAIN_NAMES[SAMPLES]:
+        return SAMPLES
+    if _SAID_SECONDS.search(column) or plain in _PLAIN_NAMES[SECONDS]:
+        return SECONDS
+    return None
 
 
-_PLAIN_MILLISECONDS = frozenset(
-    plain_name(name)
-    for key in ("start", "end", "duration")
-    for name in USUAL_NAMES[key]
-    if name.endswith(_IN_MILLISECONDS)
-)
+def _plain_names(endings: tuple[str, ...]) -> frozenset[str]:
+    """Return the plain names of columns of times that have one of some endings."""
+    return frozenset(
+        plain_name(name)
+        for key in ("start", "end", "duration")
+        for name in USUAL_NAMES[key]
+        if name.endswith(endings)
+    )
+
+
+_PLAIN_NAMES = {
+    SECONDS: _plain_names(_IN_SECONDS[1:]),
+    MILLISECONDS: _plain_names(_IN_MILLISECONDS),
+    SAMPLES: _plain_names(_IN_SAMPLES),
+}
 
 
 def choose(

@@ -48,7 +48,14 @@ from nbaudio.formats.delimited import (
     unnamed_column,
 )
 from nbaudio.formats.opendocument import SheetMarks
-from nbaudio.formats.source_columns import NONE, batches, choose, schema_of
+from nbaudio.formats.source_columns import (
+    MILLISECONDS,
+    NONE,
+    SAMPLES,
+    batches,
+    choose,
+    schema_of,
+)
 from nbaudio.formats.source_files import Layout, SourceFiles, list_words
 from nbaudio.formats.structured import fields_of, nested_refusal, own_column, with_fields
 from nbaudio.formats.table_columns import TableColumns, choose_columns
@@ -69,7 +76,7 @@ _OURS = frozenset(
 _DETECTED = ("name", "start", "end", "duration", "text", "asr_text", "speaker_id", "split")
 _BY_NAME = ("name", "text", "speaker_id")  # those that `read` does not choose by their values too
 # Parameters of `read` that are not columns.
-_NOT_COLUMNS = ("source", "separator", "quotes", "sheet", "encoding", "decimal")
+_NOT_COLUMNS = ("source", "times", "separator", "quotes", "sheet", "encoding", "decimal")
 _TIMES = ("start", "end", "duration")
 _YES_NO = {"yes": True, "no": False, None: None}
 _DELIMITED = (".csv", ".tsv")
@@ -182,6 +189,7 @@ def read(
     segment_id: str | None = None,
     split: str | None = None,
     source_channel: str | None = None,
+    times: str | None = None,
     separator: str | None = None,
     quotes: str | None = None,
     encoding: str | None = None,
@@ -190,7 +198,8 @@ def read(
 ) -> Transcripts:
     """Read a table of segments, or of whole recordings.
 
-    Options up to `source_channel` are names of columns, or ``none``.
+    Options up to `source_channel` are names of columns, or ``none``. `times` is their unit, one of
+    `UNITS`, where the names of the columns do not say it.
     """
     chosen: dict[str, str | None] = {
         name: column for name, column in locals().items() if name not in _NOT_COLUMNS
@@ -205,7 +214,7 @@ def read(
         decimal=decimal,
     )
     cells = _segment_cells(source, options, chosen)
-    table_columns = choose_columns(source, cells.rows, chosen)
+    table_columns = choose_columns(source, cells.rows, chosen, times)
     nameless: list[Problem] = []
     rows = Rows.collect(_named_rows(source, cells, table_columns, nameless))
     if not any(len(batch) for batch in rows.batches(["name"])):
@@ -213,7 +222,15 @@ def read(
     problems = pl.DataFrame(sorted([*cells.problems, *nameless]), schema=PROBLEMS, orient="row")
     rows = replace(rows, schema=pl.Schema({**TRANSCRIPTS, **rows.schema}))
     notes = [*cells.notes, *table_columns.notes]
-    transcripts = Transcripts(rows, problems, columns=table_columns.columns, notes=notes)
+    units = {key: unit for key, unit in table_columns.units().items() if key != "duration"}
+    transcripts = Transcripts(
+        rows,
+        problems,
+        columns=table_columns.columns,
+        notes=notes,
+        in_samples=SAMPLES in units.values(),
+        unit_option="times" if None in units.values() else None,
+    )
     return with_audio_root(with_not_read(transcripts, *cells.not_read), source.parent)
 
 
@@ -258,7 +275,8 @@ def _transcripts(source: Path, table_columns: TableColumns, frame: pl.DataFrame)
         key: cell_texts(source, frame[column], empty=key in ("text", "asr_text"))
         for key, column in table_columns.columns.items()
     }
-    for key in table_columns.in_milliseconds():
+    units = table_columns.units()
+    for key in [key for key, unit in units.items() if unit == MILLISECONDS]:
         texts[key] = texts[key].map_elements(seconds_of_milliseconds, return_dtype=pl.String)
     used = {*table_columns.columns.values()}
     others = [

@@ -14,18 +14,24 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.rows import Rows
 from nbaudio.core.source_splits import split_role
 from nbaudio.formats.source_columns import (
+    MILLISECONDS,
     NONE,
+    SAMPLES,
+    UNITS,
     USUAL_NAMES,
     choose,
-    is_in_milliseconds,
     plain_name,
+    unit_of,
 )
 
 _TIMES = ("start", "end", "duration")
 _NAMES = {**USUAL_NAMES, "split": ("split", "set", "subset", "partition", "fold")}
 # An offset is the start of a segment in NeMo's tables, and its end beside an onset.
-_OFFSETS = frozenset({"offset", "offsets", "offsetsec", "offsetseconds", "offsetms"})
-_OTHER_UNIT = re.compile(r"[\W_](samples?|frames?|us|ns)[\W_]*$", re.IGNORECASE)
+_OFFSETS = frozenset(
+    f"offset{ending}" for ending in ("", "s", "sec", "seconds", "ms", "sample", "samples")
+)
+_OTHER_UNIT = re.compile(r"[\W_](frames?|us|ns)[\W_]*$", re.IGNORECASE)
+_READ_AS = {MILLISECONDS: "milliseconds", SAMPLES: "samples of the recording"}
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _CLOCK = r"^(\d+ days?,? )?\d+:\d+(:\d+)?([.,]\d+)?$"
 # Words in the names of columns that look like times, whatever else is in the name.
@@ -40,17 +46,23 @@ _Chosen = Mapping[str, str | None]
 
 @dataclass(frozen=True)
 class TableColumns:
-    """The column of each field that a table has, and what to report about the choice."""
+    """The column of each field that a table has, and what to report about the choice.
+
+    Attributes:
+        columns: the column of each field.
+        notes: lines for the report.
+        unit: the unit of all times, one of `UNITS`, where an option says it.
+    """
 
     columns: Mapping[str, str]
     notes: Sequence[str]
+    unit: str | None = None
 
-    def in_milliseconds(self) -> list[str]:
-        """Return the fields of times that are milliseconds, as their columns' names say.
-
-        All others are seconds.
-        """
-        return [key for key in _TIMES if is_in_milliseconds(self.columns.get(key, ""))]
+    def units(self) -> dict[str, str | None]:
+        """Return the unit of each field of times, None where neither option nor name says it."""
+        return {
+            key: self.unit or unit_of(self.columns[key]) for key in _TIMES if key in self.columns
+        }
 
 
 @dataclass(frozen=True)
@@ -69,7 +81,9 @@ class _Misfit:
         )
 
 
-def choose_columns(source: Path, rows: Rows, chosen: _Chosen) -> TableColumns:
+def choose_columns(
+    source: Path, rows: Rows, chosen: _Chosen, unit: str | None = None
+) -> TableColumns:
     """Find the column of each field of a table.
 
     Args:
@@ -77,27 +91,34 @@ def choose_columns(source: Path, rows: Rows, chosen: _Chosen) -> TableColumns:
         rows: its rows, with the columns as they are called there.
         chosen: by field, the column that an option names, ``none`` for no column, or None to find
             it.
+        unit: the unit of all times, one of `UNITS`; None to take what the columns' names say.
 
     Raises:
-        InputError: an option names no column, no column has the recordings or the texts, or the
-            times can be read in several ways; the message names the option that says which.
+        InputError: there is no such unit, an option names no column, no column has the recordings
+            or the texts, or the times can be read in several ways; the message names the option
+            that says which.
     """
+    if unit is not None and unit not in UNITS:
+        raise InputError(f"option times={unit!r}: must be {', '.join(UNITS[:-1])} or {UNITS[-1]}")
     available = list(rows.schema)
     misfits = _misfits(rows, chosen)
     unfit = _unfit_by_field(misfits, chosen)
-    names = {**_NAMES, **_names_of_offset(source, rows, chosen, unfit)}
+    names: dict[str, Sequence[str]] = {**_NAMES, **_names_of_offset(source, rows, chosen, unfit)}
+    if unit is not None:  # whatever the names of columns say
+        names |= {key: (*names[key], *_in_other_unit(rows, key).values()) for key in _TIMES}
     tentative, _ = choose(source, available, chosen, names, unfit)
-    useless = [*_useless_times(tentative, chosen), *_repeated_ids(rows, tentative, chosen)]
+    useless = [*_useless_times(tentative, chosen, unit), *_repeated_ids(rows, tentative, chosen)]
     dropped = {misfit.key for misfit in useless}
     if "end" in tentative and chosen["duration"] is None:
         dropped.add("duration")
     settled = {**chosen, **dict.fromkeys(dropped, NONE)}
     columns, notes = choose(source, available, settled, names, unfit)
     _check_needed(source, rows, columns, chosen)
-    _check_times(source, rows, columns, chosen)
+    _check_times(source, rows, columns, chosen, unit)
     _check_pairs(source, rows, columns)
     _check_unread_times(source, rows, columns, chosen)
-    found = TableColumns(columns, notes)
+    found = TableColumns(columns, notes, unit)
+    _check_units(source, found)
     notes += [misfit.note() for misfit in (*misfits, *useless)]
     notes += _notes_on_units(found)
     notes += _notes_on_clocks(rows, columns)
@@ -221,13 +242,21 @@ def _names_of_offset(
     )
 
 
-def _useless_times(columns: Mapping[str, str], chosen: _Chosen) -> Iterator[_Misfit]:
-    """Yield a start without an end, and an end without a start, whose names are only similar."""
+def _useless_times(
+    columns: Mapping[str, str], chosen: _Chosen, unit: str | None
+) -> Iterator[_Misfit]:
+    """Yield a start without an end, and an end without a start, whose names are only similar.
+
+    Also a duration in samples without a start: nothing but seconds is compared with recordings.
+    """
     guessed = {
         key: column for key, column in columns.items() if chosen[key] is None and column != key
     }
     if "start" in guessed and "end" not in columns and "duration" not in columns:
         yield _Misfit("start", guessed["start"], "has neither an end nor a duration beside it")
+    duration = guessed.get("duration")
+    if duration and "start" not in columns and (unit or unit_of(duration)) == SAMPLES:
+        yield _Misfit("duration", duration, "is in samples, has no start beside it")
     if "end" in guessed and "start" not in columns:
         yield _Misfit("end", guessed["end"], "has no start beside it")
 
@@ -267,7 +296,9 @@ def _hint_at_datasets(rows: Rows) -> str:
     return ""
 
 
-def _check_times(source: Path, rows: Rows, columns: Mapping[str, str], chosen: _Chosen) -> None:
+def _check_times(
+    source: Path, rows: Rows, columns: Mapping[str, str], chosen: _Chosen, unit: str | None
+) -> None:
     """Raise InputError for times in units that are not read, by their names or values.
 
     That is also where no start or end is found, and a column has one in such a unit: without it,
@@ -281,10 +312,11 @@ def _check_times(source: Path, rows: Rows, columns: Mapping[str, str], chosen: _
         by_key |= _in_other_unit(rows, "end")
     for key, column in by_key.items():
         leave_out = f"add a column in seconds, or leave it out by --option {key}=none"
-        if unit := _OTHER_UNIT.search(column):
+        if unit is None and (other := _OTHER_UNIT.search(column)):
+            if_samples = "if these are samples, give --option times=samples; else "
             raise InputError(
-                f"{source}: column {column!r} is in {unit[1]}, a unit of time that is not read: "
-                f"{leave_out}"
+                f"{source}: column {column!r} is in {other[1]}, a unit of time that is not read: "
+                f"{if_samples if 'frame' in other[1].lower() else ''}{leave_out}"
             )
         is_number = not _has_cells(rows.schema[column]) or _has_number(rows, column)
         if not is_number and (clock := _clock(rows, column)):
@@ -301,6 +333,21 @@ def _check_pairs(source: Path, rows: Rows, columns: Mapping[str, str]) -> None:
         raise InputError(f"{source}: a start needs an end or a duration; {has}")
     if "end" in columns and "start" not in columns:
         raise InputError(f"{source}: an end needs a start; {has}")
+
+
+def _check_units(source: Path, found: TableColumns) -> None:
+    """Raise InputError where some times are samples and others are not."""
+    units = found.units()
+    if "start" not in units or SAMPLES not in units.values():
+        return
+    others = [found.columns[key] for key, unit in units.items() if unit != SAMPLES]
+    if others:
+        samples = next(found.columns[key] for key, unit in units.items() if unit == SAMPLES)
+        raise InputError(
+            f"{source}: column {samples!r} is in samples, and {others[0]!r} is not: name columns "
+            "of one unit by the options start, end and duration, and say it by --option "
+            "times=samples, times=ms or times=s"
+        )
 
 
 def _check_unread_times(
@@ -347,9 +394,12 @@ def _in_other_unit(rows: Rows, key: str) -> dict[str, str]:
 
 
 def _notes_on_units(found: TableColumns) -> Iterator[str]:
-    if keys := found.in_milliseconds():
-        columns = " and ".join(repr(found.columns[key]) for key in keys)
-        yield f"{columns}: read as milliseconds, as the name says"
+    """Yield a line on the columns of each unit that is not seconds."""
+    why = "as --option times says" if found.unit else "as the name says"
+    for unit, words in _READ_AS.items():
+        columns = [found.columns[key] for key, said in found.units().items() if said == unit]
+        if columns:
+            yield f"{' and '.join(map(repr, columns))}: read as {words}, {why}"
 
 
 def _notes_on_clocks(rows: Rows, columns: Mapping[str, str]) -> Iterator[str]:

@@ -42,6 +42,7 @@ from nbaudio.sources.grow import (
 )
 from nbaudio.sources.recording_names import TABLES, Resolved, read_mapping, redact_names, source_ids
 from nbaudio.sources.recordings import FACTS, list_audio, probe_recordings
+from nbaudio.sources.time_units import check_time_units
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.location import LocalPath, Location, location
 from nbaudio.storage.remote import Remote
@@ -223,7 +224,13 @@ def bring_in(  # noqa: PLR0914
         has_ids = names is not None and Path(names).suffix.lower() not in TABLES
         probe = partial(probe_recordings, jobs=jobs, sha256=sha256, keep=out)
         placed = _place(
-            out, resolved, root, before, keys=resolved.mapping if has_ids else {}, probe=probe
+            out,
+            resolved,
+            root,
+            before,
+            keys=resolved.mapping if has_ids else {},
+            probe=probe,
+            source=origin.name,
         )
         return ingest_report.save_tables(Workspace.open(out), origin.name, placed, before, settings)
 
@@ -249,10 +256,11 @@ def _place(
     *,
     keys: Mapping[str, str],
     probe: _Probe,
+    source: str,
 ) -> ingest_report.Placed:
     """Probe the recordings and place the segments in them, without what was withdrawn.
 
-    `keys` are those of a ``wav.scp``.
+    `keys` are those of a ``wav.scp``, `source` is the name of the source for messages.
     """
     withdrawn = Workspace(out).withdrawn
     transcripts = resolved.transcripts
@@ -279,7 +287,14 @@ def _place(
     recordings = merged = _recordings_table(kept, facts, keys)
     if before:
         merged, status = merge_recordings(before, old, recordings)
-    rows = place_segments.with_known_times(transcripts.rows, audit, merged, transcripts.windows)
+    check_time_units(source, transcripts, audit, merged)
+    rows = place_segments.with_known_times(
+        transcripts.rows,
+        audit,
+        merged,
+        transcripts.windows,
+        in_samples=transcripts.in_samples,
+    )
     placed = place_segments.PlacedSegments(rows, audit, merged).numbered()
     if before:
         placed = placed.with_ids(own_segment_ids(before, placed))

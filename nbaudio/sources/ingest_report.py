@@ -25,6 +25,7 @@ from nbaudio.sources.place_segments import (
 )
 from nbaudio.sources.recording_names import Resolved, name_problems
 from nbaudio.sources.speakers import speaker_warnings
+from nbaudio.sources.time_units import rate_warning
 from nbaudio.storage.location import Location
 from nbaudio.storage.workspace import Workspace
 
@@ -281,6 +282,7 @@ def _warnings(
         )
     found += first_lines(_other_durations(segments, present), "segments.parquet")
     found += _moved_ends(segments, present)
+    found += rate_warning(tables.scan(workspace), present)
     doubtful = present.filter(pl.col("probe_warning").is_not_null()).select(
         pl.format("{}: {}", "path", "probe_warning")
     )

@@ -28,6 +28,7 @@ from nbaudio.core.tables import (
 )
 from nbaudio.core.tombstones import is_withdrawn
 from nbaudio.formats.base import END_OF_RECORDING
+from nbaudio.sources.time_units import seconds_of_samples
 from nbaudio.storage.workspace import Workspace
 
 # Units of the times of whole recordings: below 1 MHz, each is exactly the sample it is from
@@ -40,11 +41,21 @@ def with_known_times(
     audit: pl.DataFrame,
     recordings: pl.DataFrame,
     windows: tuple[Decimal, bool] | None,
+    *,
+    in_samples: bool = False,
 ) -> Rows:
-    """Return rows with the times that follow from the lengths of recordings.
+    """Return rows with the times that follow from the lengths and rates of recordings.
 
-    See `fill_times` and `fill_ends`.
+    See `fill_times` and `fill_ends`. Times that are `in_samples` become seconds.
     """
+    if in_samples:
+        rows = rows.map(
+            lambda frame: (
+                seconds_of_samples(frame, _lengths(frame, audit, recordings)["rate"])
+                if "source_start" in frame.columns
+                else frame
+            )
+        )
     ending = rows.map(lambda frame: fill_ends(frame, audit, recordings))
     has_whole = any(
         batch.select(tables.whole_recording().any()).item() for batch in rows.batches(TIMES)
