@@ -273,5 +273,5 @@ def test_sounds_and_music_are_counted_and_the_condition_leaves_them_out(tmp_path
     assert "; of 2 these are the whole text" in warning
     condition = warning.rpartition('--where "')[2].removesuffix('"')
     nbaudio.select(tmp_path / "W", where=condition)
-    kept = Workspace.open(tmp_path / "W").segments.filter(decision="keep")
+    kept = Workspace.open(tmp_path / "W").segments.filter(decision="accept")
     assert kept["text"].to_list() == ["♪ la la ♪", "da (laughs)", "ne *2 = 3"]
