@@ -27,7 +27,7 @@ def read(
         content = (content if isinstance(content, str) else json.dumps(content)).encode()
     path.write_bytes(content)
     found = {}
-    for name_, words, starts, ends in read_timed_words(path, name):
+    for name_, words, starts, ends, *_ in read_timed_words(path, name):
         assert len(words) == len(starts) == len(ends)
         assert starts.dtype == ends.dtype == np.float64
         assert (np.diff(starts) >= 0).all()
@@ -94,9 +94,7 @@ KARAOKE = [
 LAYOUTS = {
     "ctm": CTM,
     "ctm without confidence, with comments": ";; a comment\n\n" + CTM.replace(" 0.9\n", "\n"),
-    "ctm of two channels, out of order": "".join(
-        reversed(CTM.replace("file 1", "file A", 2).splitlines(keepends=True))
-    ),
+    "ctm, out of order": "".join(reversed(CTM.splitlines(keepends=True))),
     "whisper": {"text": TEXT, "segments": SEGMENTS, "language": "hr"},
     "whisperx": {
         "segments": [{**SEGMENTS[0], "words": DICTS[:2]}, {**SEGMENTS[1], "words": DICTS[2:]}],
@@ -153,7 +151,7 @@ def test_encodings_and_line_ends(layout, encoding, tmp_path):
 
 
 def test_entries_of_several_recordings_may_alternate(tmp_path):
-    text = "b 1 1 0.5 dva\na 1 0 1 x\nb 2 0.5 0.5 jedan\na 1 1 1 y\n"
+    text = "b 1 1 0.5 dva\na 1 0 1 x\nb 1 0.5 0.5 jedan\na 1 1 1 y\n"
     assert list(read(tmp_path, text).items()) == [
         ("b", [("jedan", 0.5, 1.0), ("dva", 1.0, 1.5)]),
         ("a", [("x", 0.0, 1.0), ("y", 1.0, 2.0)]),
@@ -357,9 +355,7 @@ kraj<00:00:09.500><c> kraj</c>
 
 def test_rolling_captions_do_not_double_words(tmp_path):
     found = read(tmp_path, ROLLING)["file"]
-    assert (
-        " ".join(word for word, _, _ in found) == "da da idemo to & to [Glazba] [Glazba] kraj kraj"
-    )
+    assert " ".join(word for word, _, _ in found) == "da da idemo to & to kraj kraj"
     assert found[:4] == [
         ("da", 0.16, 0.48),
         ("da", 0.48, 0.96),
@@ -410,8 +406,8 @@ def test_highlighted_words(mark, tmp_path):
 # Refused files
 
 EXPECTED = (
-    ": no timed words; expected CTM, Whisper-style JSON, word-timed SRT or WebVTT, "
-    "or ParlaSpeech JSON lines"
+    ": no timed words; expected CTM, JSON of a recognizer with words and their times, "
+    "word-timed SRT or WebVTT, or ParlaSpeech JSON lines"
 )
 
 

@@ -138,6 +138,10 @@ def align(
     ] = None,
     min_duration: Annotated[float, Option(help="seconds of the shortest segment")] = 2.0,
     max_duration: Annotated[float, Option(help="seconds of the longest segment")] = 20.0,
+    side: Annotated[
+        str | None,
+        Option(help="of calls: the side as the hypotheses label it, left, right, or mix for all"),
+    ] = None,
     sha256: Annotated[
         bool, Option("--sha256/--no-sha256", help="hash every recording, to detect changes")
     ] = True,

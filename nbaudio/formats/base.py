@@ -43,6 +43,10 @@ PROBLEMS = pl.Schema({"file": pl.String(), "line": pl.UInt32(), "reason": pl.Str
 #: As `source_end`: ingest writes the length of the recording, once it is known.
 END_OF_RECORDING = "end"
 
+# Numbers stay text, as written.
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
+_NO_BLANK = re.compile(r"[^ \t\r\n]")
+
 BATCH_ROWS = 10_000  # that are Python objects at once; as columns they take a tenth of the memory
 
 
@@ -276,40 +280,60 @@ def unescape(text: str) -> str:
     return re.sub(r"&#?\w{1,40}\b;?", lambda found: html.unescape(found[0]), text)
 
 
-def json_values(path: Path) -> Iterator[tuple[str, Any]]:
+def json_values(path: Path, *, errors: str = "strict") -> Iterator[tuple[str, Any]]:
     """Yield the values of a file of JSON and their places in it.
 
-    The file has JSON lines, or is read as a whole if its first line is not JSON. Lists are yielded
-    item by item. Numbers are text, as written.
+    The file has JSON lines, or is read as a whole if its first line is not JSON; it may have
+    several values then. Lists are yielded item by item. Numbers are text, as written.
+
+    Args:
+        path: of the file.
+        errors: what is done with bytes that are not UTF-8 in a file that is read as a whole, as
+            for `bytes.decode`.
+
+    Raises:
+        InputError: the file is not JSON, or not Unicode.
     """
     lines = numbered_lines(path.resolve())
     try:
         first = next(lines)
         json.loads(first[1])
     except (InputError, ValueError, RecursionError):
-        first = (1, decode_text(input_guards.read_all(path)))
+        first = (1, decode_text(input_guards.read_all(path), errors=errors))
         lines = iter(())
     for number, text in chain([first], lines):
-        try:
-            value = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
-            if "\\ud" in text.lower():
-                json.dumps(value, ensure_ascii=False).encode()
-        except json.JSONDecodeError as error:
-            reason = f"not JSON: {error.msg} (character {error.colno} of the line)"
-            raise InputError(f"{path}, line {number + error.lineno - 1}: {reason}") from error
-        except UnicodeEncodeError as error:
-            raise InputError(
-                f"{path}, line {number}: half a surrogate pair, which is not Unicode"
-            ) from error
-        except RecursionError as error:
-            raise InputError(f"{path}, line {number}: JSON that is nested too deeply") from error
-        if isinstance(value, list):
-            yield from (
-                (f"{path}, line {number}, item {place}", item)
-                for place, item in enumerate(value, 1)
-            )
-        else:
-            yield f"{path}, line {number}", value
+        for line, value in _decoded_values(path, number, text, errors):
+            where = f"{path}, line {line}"
+            if isinstance(value, list):
+                yield from ((f"{where}, item {place}", item) for place, item in enumerate(value, 1))
+            else:
+                yield where, value
+
+
+def _decoded_values(path: Path, number: int, text: str, errors: str) -> Iterator[tuple[int, Any]]:
+    """Yield the JSON values of a text that begins in a line, and the lines that they begin in."""
+    has_surrogates = "\\ud" in text.lower()
+    line = number
+    end = 0
+    try:
+        while end == 0 or _NO_BLANK.search(text, end):
+            position = _NO_BLANK.search(text, end)
+            start = position.start() if position else len(text)
+            line += text.count("\n", end, start)
+            value, after = _DECODER.raw_decode(text, start)
+            if has_surrogates:
+                json.dumps(value, ensure_ascii=False).encode(errors=errors)
+            yield line, value
+            line += text.count("\n", start, after)
+            end = after
+    except json.JSONDecodeError as error:
+        reason = f"not JSON: {error.msg} (character {error.colno} of the line)"
+        raise InputError(f"{path}, line {number + error.lineno - 1}: {reason}") from error
+    except UnicodeEncodeError as error:
+        reason = "half a surrogate pair, which is not Unicode"
+        raise InputError(f"{path}, line {line}: {reason}") from error
+    except RecursionError as error:
+        raise InputError(f"{path}, line {line}: JSON that is nested too deeply") from error
 
 
 def list_manifests(source: Path, endings: tuple[str, ...]) -> list[Path]:

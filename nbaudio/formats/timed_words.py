@@ -1,16 +1,16 @@
 """Read recognizers' hypotheses with a time for every word.
 
-They are CTM, Whisper-style JSON, subtitles or ParlaSpeech JSON lines.
+They are CTM, JSON of recognizers and aligners, subtitles or ParlaSpeech JSON lines.
 """
 
 import math
 import re
 from array import array
-from collections.abc import Iterator
-from contextlib import suppress
-from itertools import groupby
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,46 +18,65 @@ import numpy.typing as npt
 from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError
 from nbaudio.core.name_matching import AUDIO_EXTENSIONS
-from nbaudio.formats.base import (
-    RECORDING_FIELDS,
-    decode_text,
-    json_values,
-    numbered_lines,
-    unescape,
-)
+from nbaudio.formats.base import RECORDING_FIELDS, decode_text
+from nbaudio.formats.ctm import is_ctm, read_ctm
+from nbaudio.formats.recognizer_json import no_words
+from nbaudio.formats.recognizer_layouts import find_layout, read_recognizer_json
 from nbaudio.formats.source_files import Layout, SourceFiles, common_folder
-from nbaudio.formats.subtitle_cues import TAG, cues
+from nbaudio.formats.timed_cues import CUES, read_timed_cues
+from nbaudio.formats.timed_tokens import (
+    NEEDED,
+    SOUNDS,
+    Side,
+    Utterance,
+    Words,
+    decode_split_characters,
+    leave_out_sounds,
+    split_tokens,
+)
 
-_EXPECTED = "expected CTM, Whisper-style JSON, word-timed SRT or WebVTT, or ParlaSpeech JSON lines"
-_NEEDED = "word times are needed; Whisper writes them with the option word_timestamps"
+#: As a side: the words of all sides, by their times.
+MIX = "mix"
+
 # Of words without times before the first or after the last that has one.
 _SECONDS_A_CHARACTER = 0.07
+# The median length of words, in seconds, from which times are in another unit, and up to which they
+# are milliseconds.
+_LONGEST_WORD = 10.0
+_SHORTEST_IN_MILLISECONDS = 60.0
+_LONGEST_IN_MILLISECONDS = 2000.0
 _ENDING = re.compile(
-    r"(?<=[^/])(?:\.ana)?\.(?:jsonl?|ctm|srt|vtt|txt|md|xml|docx|html?)$", re.IGNORECASE
+    r"(?<=[^/])(?:\.ana)?\.(?:jsonl?|json3|ctm|srt|vtt|txt|md|xml|docx|html?)$", re.IGNORECASE
 )
 # Yt-dlp writes the language after the id in brackets.
 _LANGUAGE = re.compile(r"(?<=\])\.[a-z]{2,3}(?:-\w+)*$")
 _AUDIO = re.compile(rf"(?<=[^/])\.(?:{'|'.join(sorted(AUDIO_EXTENSIONS))})$", re.IGNORECASE)
-# The name of a recording may have blanks; a confidence, a type and a speaker may follow the word.
-_CTM = re.compile(
-    r"\s*(\S.{0,300}?)\s+\S+\s+(nan|-?[\d.]+)\s+(nan|-?[\d.]+)"
-    r"(?:\s+(\S+)(?:\s+(?:NA|nan|[-+\d.eE]+)(?:\s+\S+){0,2})?)?\s*$"
+# What the beginnings of JSON with timed words have, also where it is indented.
+_HEADS = (
+    re.compile(rb'"start"(?s:.*)"words?"|"words?"(?s:.*)"start"'),
+    re.compile(rb'"transcription"\s*:\s*\['),
+    re.compile(rb'"chunks"\s*:\s*\['),
+    re.compile(rb'"tStartMs"'),
+    re.compile(rb'"(?:start_time|startTime|startOffset|offsetInTicks|offsetMilliseconds)"'),
+    re.compile(rb'"monologues"\s*:\s*\['),
+    re.compile(rb'"tiers"\s*:'),
 )
 _JSON = re.compile(r"\{\s*(?:[\"}]|$)|\[\s*(?:[\[{\]]|$)")
-_CUES = re.compile(r"(?m)^(?:WEBVTT|[ \t]*[\d:.,]+[ \t]*-->[ \t]*\d)")
-_CLOCK = re.compile(r"<((?:\d+:)?\d+:\d+\.?\d*)>")
-_UNDERLINED = re.compile(r"(\S?)<u>([^<>]*)</u>")
-
-_Token = tuple[Any, Any, Any]  # text, start and end, as found
-# Recording, place in the file, neighbors, and start and end of all.
-_Group = tuple[str | None, str, list[_Token], Any, Any]
 
 # Endings of transcripts that are not cut (`nbaudio.formats.documents`).
 _DOCUMENTS = (".txt", ".docx", ".html", ".htm", ".xml")
 
 
+class LeftOut(NamedTuple):
+    """What is no word of a hypothesis, how much of it there is, and the option that reads it."""
+
+    what: str
+    number: int
+    option: str = ""
+
+
 class TimedWords(NamedTuple):
-    """The words of one recording, sorted by start.
+    """The words of one recording, and of one side of a call, sorted by start.
 
     There are none where the recognizer heard none.
     """
@@ -66,6 +85,9 @@ class TimedWords(NamedTuple):
     words: list[str]  # as written, without blanks, none empty
     starts: npt.NDArray[np.float64]  # seconds from the start of the recording
     ends: npt.NDArray[np.float64]  # no end precedes its start
+    side: str = ""  # as the file labels it; empty where it names no sides
+    channel: int | None = None  # of the recording that the side is on, from 0
+    left_out: tuple[LeftOut, ...] = ()
 
 
 def stem(path: str) -> str:
@@ -115,20 +137,21 @@ def detect(files: SourceFiles) -> list[Layout]:
 
 def _has_timed_words(files: SourceFiles, name: str) -> bool:
     """Return whether JSON is a recognizer's, and not lines of segments as ParlaSpeech has them."""
+    first = files.first_object(name)
+    if not first.keys().isdisjoint(RECORDING_FIELDS):
+        return False
+    layout = find_layout(first)
     head = files.head(name)
-    is_timed = b'"start"' in head and (b'"words"' in head or b'"word"' in head)
-    return is_timed and files.first_object(name).keys().isdisjoint(RECORDING_FIELDS)
+    return layout is not None or any(each.search(head) for each in _HEADS)
 
 
 def read_timed_words(path: Path, name: str) -> Iterator[TimedWords]:
     r"""Read the words of recordings from a recognizer's file with word times.
 
-    The file is CTM, JSON of Whisper and its relatives, SRT or WebVTT with word times, or
-    ParlaSpeech JSON lines.
-
-    Words whose times are missing or unusable get times between those of their neighbors; a token
-    with blanks is several words. Recordings come in order of first appearance; `name` is that of
-    words for which the file names none.
+    The file is CTM, JSON of a recognizer or aligner, SRT or WebVTT with word times, or ParlaSpeech
+    JSON lines. Recordings come in order of first appearance, the sides of a call one after the
+    other; `name` is that of words for which the file names none. Words whose times are missing or
+    unusable get times between those of their neighbors; a token with blanks is several words.
 
     Raises:
         InputError: The file has no timed words, or cannot be read; the message has the file, the
@@ -138,38 +161,164 @@ def read_timed_words(path: Path, name: str) -> Iterator[TimedWords]:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp(), "a.ctm")
         >>> _ = path.write_text("day1 1 0.50 0.25 Dobar\nday1 1 0.75 0.50 dan\n")
-        >>> [found] = read_timed_words(path, "a")
-        >>> found.name, found.words, found.ends.tolist()
+        >>> [heard] = read_timed_words(path, "a")
+        >>> heard.name, heard.words, heard.ends.tolist()
         ('day1', ['Dobar', 'dan'], [0.75, 1.25])
     """
-    recordings: dict[str, tuple[list[str], array[float]]] = {}  # words; start, end, start, ...
-    places: dict[str, str] = {}  # of the first words of recordings, empty once any words have times
-    once: dict[str, str] = {}  # equal words are one object
+    recordings: dict[str, _Recording] = {}
     try:
-        for own, where, tokens, *bounds in _groups(path):
-            words, edges = _split(where, tokens)
-            if words:
-                places[own or name] = (
-                    places.get(own or name, where) if all(map(math.isnan, edges)) else ""
-                )
-                edges[0] = _time(bounds[0]) if math.isnan(edges[0]) else edges[0]
-                edges[-1] = _time(bounds[1]) if math.isnan(edges[-1]) else edges[-1]
-            all_words, all_edges = recordings.setdefault(own or name, ([], array("d")))
-            all_words += (once.setdefault(word, word) for word in words)
-            all_edges.extend(edges)
+        for utterance in _utterances(path):
+            own = utterance.place.recording or name
+            recordings.setdefault(own, _Recording()).add(utterance)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not {error.encoding} text (byte {error.start + 1})") from error
-    for own, (words, known) in (recordings or {name: ([], array("d"))}).items():
-        if place := places.get(own):
-            reason = f"{own}: the times of {words[0]!r} and of all other words are unusable"
-            raise InputError(f"{place}: {_NEEDED} ({reason})")
-        starts, ends = _interpolate(words, np.array(known)).reshape(-1, 2).T
-        order = np.argsort(starts, kind="stable")
-        yield TimedWords(
-            own, [words[row] for row in order], starts[order], np.maximum(starts, ends)[order]
-        )
+    for own, recording in (recordings or {name: _Recording()}).items():
+        yield from recording.timed_words(own)
+
+
+def choose_side(sides: Sequence[TimedWords], wanted: str | None) -> TimedWords:
+    """Return the words of one side of a recording.
+
+    Args:
+        sides: of one recording, as `read_timed_words` yields them.
+        wanted: a side, as the file labels it; ``left`` or ``right``; or ``mix``, all sides
+            together, by their times. None where there is one side only.
+
+    Raises:
+        InputError: there are several sides and none is wanted, or there is no such side.
+    """
+    listed = " and ".join(f"{each.side} ({len(each.words):,} words)" for each in sides)
+    if wanted == MIX:
+        return _mixed(sides)
+    if wanted is None:
+        if len(sides) > 1:
+            option = f"--side {sides[0].side}"
+            reason = f"words of {len(sides)} sides of a call, {listed}"
+            raise InputError(f"{reason}: {option} reads one of them, --side mix all together")
+        return sides[0]._replace(channel=None)
+    if len(sides) == 1 and not sides[0].side:
+        return sides[0]
+    is_wanted = [_is_side(each, wanted) for each in sides]
+    if not any(is_wanted):
+        raise InputError(f"no words of side {wanted!r}; there are {listed}")
+    chosen = sides[is_wanted.index(True)]
+    others = tuple(
+        LeftOut(f"words of side {each.side} in hypotheses", len(each.words), f"--side {each.side}")
+        for each in sides
+        if each is not chosen
+    )
+    return chosen._replace(left_out=chosen.left_out + others)
+
+
+def _is_side(words: TimedWords, wanted: str) -> bool:
+    channels = {"left": 0, "right": 1}
+    is_labeled = words.side.casefold() == wanted.casefold()
+    return is_labeled or (words.channel is not None and channels.get(wanted) == words.channel)
+
+
+def _mixed(sides: Sequence[TimedWords]) -> TimedWords:
+    words = [word for each in sides for word in each.words]
+    starts = np.concatenate([each.starts for each in sides])
+    ends = np.concatenate([each.ends for each in sides])
+    order = np.argsort(starts, kind="stable")
+    left_out = tuple(part for each in sides for part in each.left_out)
+    name = sides[0].name
+    mixed = [words[row] for row in order]
+    return TimedWords(name, mixed, starts[order], ends[order], left_out=left_out)
+
+
+@dataclass
+class _SideWords:
+    """Words of a side, as they are read: edges are start, end, start, ... in seconds."""
+
+    words: list[str] = field(default_factory=list)
+    edges: "array[float]" = field(default_factory=lambda: array("d"))
+    has_unit: bool = True
+    # Of the first words, while none have times.
+    where: str = ""
+    has_times: bool = False
+
+    def add(self, utterance: Utterance, words: Words) -> None:
+        """Add the words of an utterance; its bounds are those of words without times."""
+        edges = words.edges
+        is_known = not all(map(math.isnan, edges))
+        if not self.words:
+            self.where = utterance.place.where
+        if math.isnan(edges[0]):
+            edges[0] = utterance.start
+        if math.isnan(edges[-1]):
+            edges[-1] = utterance.end
+        self.words += words.texts
+        self.edges.extend(edges)
+        self.has_unit = self.has_unit and utterance.has_unit
+        self.has_times = self.has_times or is_known
+
+
+class _Recording:
+    """The words of a recording, as they are read."""
+
+    def __init__(self) -> None:
+        self.sides: dict[Side, _SideWords] = {}
+        self.left_out = Counter[str]()
+
+    def add(self, utterance: Utterance) -> None:
+        """Add the words of an utterance."""
+        words, sounds = leave_out_sounds(_split(utterance))
+        if sounds:
+            self.left_out[SOUNDS] += sounds
+        self.left_out.update(utterance.left_out)
+        if words.texts:
+            self.sides.setdefault(utterance.side, _SideWords()).add(utterance, words)
+
+    def timed_words(self, name: str) -> Iterator[TimedWords]:
+        """Yield the words of each side.
+
+        Raises:
+            InputError: no word of a side has a usable time, or the unit of times is unknown.
+        """
+        left_out = tuple(LeftOut(*part) for part in self.left_out.items())
+        for side, words in (self.sides or {Side("", None): _SideWords()}).items():
+            yield _sorted_words(name, side, words)._replace(left_out=left_out)
+            left_out = ()
+
+
+def _split(utterance: Utterance) -> Words:
+    """Return the words of an utterance."""
+    words = split_tokens(utterance.tokens)
+    try:
+        "".join(words.texts).encode()
+    except UnicodeEncodeError:
+        return Words(decode_split_characters(words.texts, utterance.place), words.edges)
+    return words
+
+
+def _sorted_words(name: str, side: Side, words: _SideWords) -> TimedWords:
+    if words.words and not words.has_times:
+        reason = f"{name}: the times of {words.words[0]!r} and of all other words are unusable"
+        raise InputError(f"{words.where}: {NEEDED} ({reason})")
+    edges = np.array(words.edges, dtype=np.float64)
+    if not words.has_unit:
+        edges = _in_seconds(edges, words.where)
+    starts, ends = _interpolate(words.words, edges).reshape(-1, 2).T
+    order = np.argsort(starts, kind="stable")
+    texts = [words.words[row] for row in order]
+    latest = np.maximum(starts, ends)[order]
+    return TimedWords(name, texts, starts[order], latest, side.label, side.channel)
+
+
+def _in_seconds(edges: npt.NDArray[np.float64], where: str) -> npt.NDArray[np.float64]:
+    """Return edges in seconds, whose unit is milliseconds if words would last for minutes."""
+    lengths = edges[1::2] - edges[::2]
+    lengths = lengths[~np.isnan(lengths)]
+    median = float(np.median(lengths)) if len(lengths) else 0.0
+    if median < _LONGEST_WORD:
+        return edges
+    if _SHORTEST_IN_MILLISECONDS <= median <= _LONGEST_IN_MILLISECONDS:
+        return edges / 1000
+    reason = f"a word would last {median:.0f} s (median): times are neither seconds nor"
+    raise InputError(f"{where}: {reason} milliseconds")
 
 
 def _interpolate(words: list[str], edges: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -190,173 +339,17 @@ def _interpolate(words: list[str], edges: npt.NDArray[np.float64]) -> npt.NDArra
     return np.where(np.isnan(edges), times, edges)
 
 
-def _split(where: str, tokens: list[_Token]) -> tuple[list[str], list[float]]:
-    """Return words and their edges.
-
-    Where tokens begin with a blank, a token that does not continues the word before it.
-    """
-    words: list[str] = []
-    edges: list[float] = []
-    is_cut = any(str(text)[:1].isspace() for text, _, _ in tokens[1:])
-    for text, *times in tokens:
-        if not isinstance(text, str | None):
-            raise InputError(f"{where}: a word that is not text: {text!r:.60}")
-        start, end = map(_time, times)
-        if end < start:
-            start, end = (start, start) if start - end <= 0.1 else (math.nan, math.nan)
-        parts = (text or "").split()
-        if is_cut and words and text and not text[0].isspace():
-            parts[0], start = words.pop() + parts[0], edges[-2]
-            del edges[-2:]
-        words += parts
-        edges += [start, *[math.nan] * (2 * len(parts) - 2), end] if parts else []
-    return words, edges
-
-
-def _time(value: object) -> float:
-    """Return a time in seconds, also of a clock, or NaN if it is not usable."""
-    time = math.nan
-    if isinstance(value, str | float):
-        with suppress(ValueError):
-            time = sum(
-                float(part) * 60**power
-                for power, part in enumerate(reversed(str(value).split(":")))
-            )
-    return time if 0 <= time < 1e8 else math.nan
-
-
-def _groups(path: Path) -> Iterator[_Group]:
+def _utterances(path: Path) -> Iterator[Utterance]:
     input_guards.check_regular(path)
     with path.open("rb") as file:
         head = decode_text(file.read(1 << 16), errors="replace")
     first = next(
         (line for line in head.split("\n") if line.strip() and not line.startswith(";;")), ""
     ).strip()
-    for found, read in (
-        (_JSON.match(first), _read_json),
-        (_CTM.match(first), _read_ctm),
-        (_CUES.search(head), _read_subtitles),
-    ):
-        if found:
-            return read(path)
-    raise InputError(f"{path}: no timed words; {_EXPECTED}")
-
-
-def _read_ctm(path: Path) -> Iterator[_Group]:
-    for number, line in numbered_lines(path.resolve()):
-        if row := _CTM.match(line):
-            name, start, duration, word = row.groups()
-            yield (
-                name,
-                f"{path}, {name}",
-                [(word, start, _time(start) + _time(duration))],
-                None,
-                None,
-            )
-        elif not line.startswith(";;"):
-            expected = "expected recording, channel, start, duration and word"
-            raise InputError(f"{path}, line {number}: {expected}, not {line.strip()[:60]!r}")
-
-
-def _read_json(path: Path) -> Iterator[_Group]:
-    for where, value in json_values(path):
-        fields = value if isinstance(value, dict) else {}
-        name = next(
-            (
-                said
-                for field in RECORDING_FIELDS
-                if isinstance(said := fields.get(field), str) and said
-            ),
-            None,
-        )
-        parts = [(where, value)]
-        if isinstance(segments := fields.get("segments"), list) and not fields.get("words"):
-            parts = [
-                (f"{where}, segment {number}", segment)
-                for number, segment in enumerate(segments, 1)
-            ]
-            yield name, where, [], None, None
-        for place, part in parts:
-            match part:
-                case {"word_start_times": list()}:
-                    yield name, place, *_parlaspeech(place, part)
-                case {"words": [*words]}:  # WhisperX aligns no words such as digits
-                    tokens = [_token(word) for word in words or [part.get("text")]]
-                    yield name, place, tokens, part.get("start"), part.get("end")
-                case {"word": text} | {"text": text} if len(str(text).split()) < 2:
-                    yield name, place, [_token(part)], None, None
-                case {"word": _} | {"text": _}:
-                    raise InputError(f"{place}: {_NEEDED}")
-                case _:
-                    raise InputError(f"{place}: no timed words; {_EXPECTED}")
-
-
-def _token(item: Any) -> _Token:
-    fields = item if isinstance(item, dict) else {"word": item}
-    return fields.get("word", fields.get("text")), fields.get("start"), fields.get("end")
-
-
-def _parlaspeech(where: str, row: dict[str, Any]) -> tuple[list[_Token], Any, Any]:
-    words = row.get("words")
-    starts = row["word_start_times"]
-    start = row.get("start")
-    ends = row.get("word_end_times") or [None] * len(starts)
-    lists = [words.split() if isinstance(words, str) else words, starts, ends]
-    if not all(isinstance(each, list) and len(each) == len(starts) for each in lists):
-        raise InputError(
-            f"{where}: words, word_start_times and word_end_times are not lists of one length"
-        )
-    offset = 0.0 if start is None else _time(start)
-    if math.isnan(offset):
-        raise InputError(f"{where}: the start is not a time: {start!r:.60}")
-    tokens = [
-        (word, offset + _time(start), offset + _time(end))
-        for word, start, end in zip(*lists, strict=True)
-    ]
-    return tokens, offset, row.get("end")
-
-
-def _read_subtitles(path: Path) -> Iterator[_Group]:
-    """Yield the words of cues.
-
-    Words that several cues show, as they are underlined in turn or lines roll up, come only once.
-    """
-    text = decode_text(input_guards.read_all(path))
-    has_clocks = bool(_CLOCK.search(text))
-    shown = ""
-    rows: list[Any] = list(cues(text))
-    if bad := next((row for row in rows if isinstance(row, tuple)), None):
-        raise InputError(f"{path}, line {bad[0]}: {bad[1]}")
-    for spoken, run in groupby(rows, key=lambda cue: cue["text"]):
-        underlined = []
-        tokens = []
-        for cue in run:
-            where = f"{path}, line {cue['line']}"
-            start = cue["source_start"]
-            end = cue["source_end"]
-            lines = cue["lines"]
-            marks = _UNDERLINED.findall(" ".join(lines))
-            underlined += [
-                (" " * (not before) + _plain(word), start, end) for before, word in marks
-            ]
-            visible = [_plain(line).strip() for line in lines]
-            is_repeated = has_clocks and visible[:1] == [shown] and not _CLOCK.search(lines[0])
-            shown = next(filter(None, reversed(visible)), shown)
-            pieces = _CLOCK.split(" ".join(lines[is_repeated:]))
-            times = [start, *pieces[1::2], end]
-            tokens += [
-                (_plain(piece), *times[row : row + 2]) for row, piece in enumerate(pieces[::2])
-            ]
-        if underlined and set("".join(word for word, _, _ in underlined).split()) != set(
-            spoken.split()
-        ):
-            raise InputError(
-                f"{where}: underlined words are not the words of the cue, one after the other"
-            )
-        if not (has_clocks or underlined) and len(re.findall(r"\w\S*", spoken)) > 1:
-            raise InputError(f"{where}: several words in one cue; {_NEEDED}")
-        yield None, where, underlined or tokens, None, None
-
-
-def _plain(text: str) -> str:
-    return unescape(TAG.sub("", text))
+    if _JSON.match(first):
+        return read_recognizer_json(path)
+    if is_ctm(first):
+        return read_ctm(path)
+    if CUES.search(head):
+        return read_timed_cues(path)
+    raise no_words(str(path))

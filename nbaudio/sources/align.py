@@ -51,6 +51,7 @@ def align(
     pairs: str | Path | None = None,
     min_duration: float = 2.0,
     max_duration: float = 20.0,
+    side: str | None = None,
     out: str | Path,
     jobs: int | None = None,
     engine: str = "loky",
@@ -70,8 +71,8 @@ def align(
     files changed.
 
     Args:
-        hypotheses: file or folder of a recognizer's words with times: CTM, Whisper-style JSON,
-            word-timed SRT or WebVTT, or ParlaSpeech JSON lines.
+        hypotheses: file or folder of a recognizer's words with times: CTM, JSON of recognizers and
+            aligners, word-timed SRT or WebVTT, or ParlaSpeech JSON lines.
         transcripts: file or folder of .txt, .srt, .vtt, .docx, .html, TEI XML with utterances
             (ParlaMint), or JSON lines.
         audio: the folder of the recordings, or its URL; it may follow in a later run.
@@ -79,6 +80,9 @@ def align(
             those of recordings are.
         min_duration: seconds of the shortest segment.
         max_duration: seconds of the longest segment.
+        side: of calls whose sides are recorded apart: the label in the hypotheses, such as ``A``,
+            or ``left`` or ``right``; its channel is that of the segments. ``mix`` takes the words
+            of all sides together.
         out: the workspace folder.
         jobs: recordings that are aligned, and probed, at once; one per core unless given.
         engine: where recordings are aligned: loky, threading, dask, ray, spark or beam; workers
@@ -133,7 +137,7 @@ def align(
     def read(source: Path) -> Transcripts:
         problems: Problems = []
         apart = {stored.parent}
-        heard = list_items(source, problems, hypotheses=True, apart=apart)
+        heard = list_items(source, problems, hypotheses=True, apart=apart, side=side)
         # What was heard is no transcript of itself.
         apart |= {item.path.absolute() for item in heard}
         recordings = pair(
@@ -148,7 +152,7 @@ def align(
             why = "; ".join(": ".join(problem) for problem in problems[:1]) or "no files"
             raise InputError(f"{source}: no recording with a transcript in {texts} ({why})")
         tasks = [
-            Task(number, *both, min_duration, max_duration)
+            Task(number, *both, min_duration, max_duration, side)
             for number, both in enumerate(recordings)
         ]
         results = _align_all(tasks, stored, site, show_progress=show_progress)
@@ -164,6 +168,7 @@ def align(
         "transcripts": str(texts),
         "pairs": table and str(table),
         "durations": [min_duration, max_duration],
+        **({"side": side} if side is not None else {}),
     }
     report = bring_in("align", read, options, place, jobs=jobs, sha256=sha256, cache=cache, add=add)
     shown = Report("align", counts | report.facts, report.warnings, report.problems, report.hidden)
@@ -204,7 +209,7 @@ def _align_all(
 
 def _key(task: Task) -> str:
     """Return a hash of all that the result of a task depends on."""
-    parts: list[Any] = [VERSION, task.shortest, task.longest]
+    parts: list[Any] = [VERSION, task.shortest, task.longest, task.side]
     for item in (task.hypothesis, *task.transcripts):
         try:
             content = [
@@ -286,10 +291,14 @@ def _notes(sparse: Sequence[str]) -> list[str]:
 
 
 def _not_read(left_out: Sequence[pl.DataFrame]) -> list[NotRead]:
-    """Return the parts of transcripts that were not read, each once, summed over their files.
+    """Return the parts of files that were not read, each once, summed over their files.
 
     A document of several recordings counts once.
     """
     parts = pl.concat(left_out).unique(["document", "text"], maintain_order=True)
-    sums = parts.group_by("text", maintain_order=True).agg(pl.sum("words"))
-    return [NotRead(what, count) for what, count in sums.select("text", "words").rows()]
+    option = pl.col("reason").fill_null("").alias("option")
+    sums = parts.group_by("text", option, maintain_order=True).agg(pl.sum("words"))
+    return [
+        NotRead(what, count, option)
+        for what, count, option in sums.select("text", "words", "option").rows()
+    ]

@@ -13,7 +13,7 @@ import polars as pl
 from nbaudio.core.errors import InputError
 from nbaudio.formats.base import TRANSCRIPTS
 from nbaudio.formats.documents import Document, read_documents
-from nbaudio.formats.timed_words import TimedWords, read_timed_words
+from nbaudio.formats.timed_words import TimedWords, choose_side, read_timed_words
 from nbaudio.sources.transcript_words import (
     Label,
     TranscriptWords,
@@ -26,14 +26,21 @@ from nbaudio.text.segmentation import Heard, Segments, cut_segments
 from nbaudio.text.unspoken import Spoken, find_unspoken
 from nbaudio.text.word_pairs import WordPairs, pair_words
 
-VERSION = 2  # of the method: stored results of another one are not used
+VERSION = 3  # of the method: stored results of another one are not used
 
-_FURTHER = ("kind", "reason", "utterance_id_start", "utterance_id_end", "document")
+_FURTHER = (
+    "kind",
+    "reason",
+    "utterance_id_start",
+    "utterance_id_end",
+    "document",
+    "source_channel",
+)
 _FIGURES = ("edge_confidence", "inner_confidence", "room_before_s", "room_after_s")
 #: Columns of what a recording gives: rows of the kinds ``segment``, ``text`` and ``audio`` (runs of
-#: words in no segment), ``left out`` (parts of a document that are not read, in `text`), and
-#: ``unmatched`` or ``unreadable`` (problems, whose `document` is the file); `words` has the numbers
-#: of words or parts.
+#: words in no segment), ``left out`` (parts of a file that are not read, in `text`, and the option
+#: that reads them, in `reason`), and ``unmatched`` or ``unreadable`` (problems, whose `document` is
+#: the file); `words` has the numbers of words or parts.
 ALIGNED = pl.Schema(
     {**TRANSCRIPTS, **dict.fromkeys(_FURTHER, pl.String())}
     | dict.fromkeys(_FIGURES, pl.Float64())
@@ -57,13 +64,14 @@ class Item(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A recording to align, and the shortest and longest segment in seconds."""
+    """A recording to align, the shortest and longest segment in seconds, and the side of calls."""
 
     number: int
     hypothesis: Item
     transcripts: tuple[Item, ...]
     shortest: float
     longest: float
+    side: str | None = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +103,7 @@ def align_recording(task: Task) -> tuple[int, pl.DataFrame]:
     for item in (task.hypothesis, *task.transcripts):
         try:
             if item is task.hypothesis:
-                heard += _hypotheses(item)
+                heard.append(_hypothesis(item, task.side))
             else:
                 documents += [(item.file, document) for document in _documents(item)]
         except (InputError, OSError) as error:
@@ -106,15 +114,28 @@ def align_recording(task: Task) -> tuple[int, pl.DataFrame]:
         for file, document in documents
         for part in document.left_out
     ]
+    rows += [
+        {
+            "kind": "left out",
+            "document": task.hypothesis.file,
+            "text": part.what,
+            "words": part.number,
+            "reason": part.option or None,
+        }
+        for part in (heard[0].left_out if heard else ())
+    ]
     if heard and documents:
         rows += _align(task, heard[0], documents)
     return task.number, pl.DataFrame(rows, schema=ALIGNED)
 
 
-def _hypotheses(item: Item) -> Iterable[TimedWords]:
+def _hypothesis(item: Item, side: str | None) -> TimedWords:
+    """Return the words of a recording, of one side of a call."""
     if isinstance(item.content, TimedWords):
-        return [item.content]
-    return read_timed_words(item.path, item.name)
+        return item.content
+    heard = read_timed_words(item.path, item.name)
+    _, sides = next(groupby(heard, key=lambda words: words.name))
+    return choose_side([*sides], side)
 
 
 def _documents(item: Item) -> Iterable[Document]:
@@ -165,7 +186,7 @@ def _heard_words(heard: TimedWords) -> tuple[TimedWords, Heard]:
     first[:1] = 0  # with what precedes the first word
     words = [" ".join(heard.words[start:stop]) for start, stop in pairwise([*first, len(normal)])]
     ends = np.maximum.reduceat(heard.ends, first) if len(first) else heard.ends[:0]
-    found = TimedWords(heard.name, words, heard.starts[first], ends)
+    found = heard._replace(words=words, starts=heard.starts[first], ends=ends)
     return found, Heard([word for word in normal if word], found.starts, ends)
 
 
@@ -199,6 +220,7 @@ def _segments(aligned: _Alignment) -> Iterator[dict[str, Any]]:
             "word_times": _word_times(segment_label, times[numbers] - start),
             "utterance_id_start": document.utterances[first.utterance].utterance_id,
             "utterance_id_end": document.utterances[last.utterance].utterance_id,
+            "source_channel": _channel(aligned.heard),
             "edge_confidence": confidence,
             "inner_confidence": round(float(inner), 6),
             "room_before_s": room[0],
@@ -208,6 +230,11 @@ def _segments(aligned: _Alignment) -> Iterator[dict[str, Any]]:
             "document_end": last.end,
             "words": len(numbers),
         }
+
+
+def _channel(heard: TimedWords) -> str | None:
+    """Return the channel of a side, as `source_channel` has it; None where the mix was heard."""
+    return None if heard.channel is None else str(heard.channel)
 
 
 def _times_of_words(aligned: _Alignment) -> npt.NDArray[np.float64]:

@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path, PurePosixPath
 
 from nbaudio.core import input_guards, name_matching
@@ -10,7 +11,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.formats.base import RECORDING_FIELDS, Problem, check_link
 from nbaudio.formats.delimited import DelimitedRow, open_delimited
 from nbaudio.formats.documents import read_documents
-from nbaudio.formats.timed_words import read_timed_words, stem
+from nbaudio.formats.timed_words import choose_side, read_timed_words, stem
 from nbaudio.sources.align_task import Item
 
 Problems = list[tuple[str, str]]  # files with the reason why they cannot be used
@@ -26,12 +27,17 @@ _ONE_RECORDING = re.compile(rb"\s*(?:\xef\xbb\xbf)?\s*[\[{]|(?s:.*)-->|WEBVTT")
 
 
 def list_items(
-    source: Path, problems: Problems, *, hypotheses: bool, apart: Collection[Path]
+    source: Path,
+    problems: Problems,
+    *,
+    hypotheses: bool,
+    apart: Collection[Path],
+    side: str | None = None,
 ) -> list[Item]:
     """List the hypotheses or transcripts of a file or folder.
 
-    Files that name several recordings are read. Files and folders of the absolute paths `apart` are
-    left out.
+    Files that name several recordings are read, of hypotheses one `side` of calls. Files and
+    folders of the absolute paths `apart` are left out.
     """
     found: list[Item] = []
     for file, path in _files(source, problems):
@@ -43,10 +49,7 @@ def list_items(
             with path.open("rb") as opened:
                 head = opened.read(_HEAD_BYTES)
             if hypotheses and (_NAMED.search(head) or not _ONE_RECORDING.match(head)):
-                found += [
-                    Item(stem(each.name), f"{file}#{each.name}", path, each)
-                    for each in read_timed_words(path, name)
-                ]
+                found += _hypotheses(file, path, side, problems)
             elif not hypotheses and _NAMED.search(head):
                 named = [(each.recording, each) for each in read_documents(path)]
                 found += [
@@ -58,6 +61,23 @@ def list_items(
         except (InputError, OSError) as error:
             problems.append((file, str(error).removeprefix(str(path)).lstrip(":, ")))
     return found
+
+
+def _hypotheses(file: str, path: Path, side: str | None, problems: Problems) -> list[Item]:
+    """Return the hypotheses of a file that names recordings, one side of each.
+
+    Recordings without that side, or with several where none is named, are problems.
+    """
+    items: list[Item] = []
+    heard = read_timed_words(path, stem(file))
+    for name, sides in groupby(heard, key=lambda words: words.name):
+        try:
+            words = choose_side([*sides], side)
+        except InputError as error:
+            problems.append((f"{file}#{name}", str(error)))
+        else:
+            items.append(Item(stem(name), f"{file}#{name}", path, words))
+    return items
 
 
 def _files(source: Path, problems: Problems) -> Iterator[tuple[str, Path]]:

@@ -1,0 +1,297 @@
+"""Read JSON of recognizers that are services: Google, AWS, Azure, Deepgram and others.
+
+The names of their fields of words are in `nbaudio.formats.word_items`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from nbaudio.core.errors import InputError
+from nbaudio.formats.timed_tokens import (
+    ALTERNATIVES,
+    NO_SIDE,
+    Place,
+    Side,
+    Token,
+    Utterance,
+    needs_word_times,
+    seconds,
+)
+from nbaudio.formats.word_items import (
+    MILLISECONDS,
+    TimeFields,
+    has_words,
+    numbered_side,
+    objects,
+    read_words,
+)
+
+_WRITES_WORDS = {
+    "Google": "Google writes them with enableWordTimeOffsets",
+    "Azure": "Azure writes them with wordLevelTimestampsEnabled",
+    "Deepgram": "Deepgram writes them in words of each alternative",
+}
+# Of a stream of Deepgram, without words.
+_DEEPGRAM_MESSAGES = frozenset({"Metadata", "SpeechStarted", "UtteranceEnd"})
+
+
+# Google
+
+
+def google_results(value: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the results of Google's JSON, also of a finished operation; none of other JSON."""
+    response = value.get("response")
+    results = objects(response.get("results") if isinstance(response, dict) else None)
+    results = results or objects(value.get("results"))
+    return results if any("alternatives" in result for result in results) else []
+
+
+def read_google(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
+    """Yield the words of the first alternative of each result.
+
+    With speakers, the last result repeats the words of all: it alone is read.
+    """
+    by_side: dict[Side, list[Mapping[str, Any]]] = {}
+    for result in google_results(value):
+        tag = result.get("channelTag", result.get("channel_tag"))
+        side = numbered_side(tag, first_channel=1) if isinstance(tag, str) and tag else NO_SIDE
+        by_side.setdefault(side, []).append(result)
+    for side, results in by_side.items():
+        further = sum(max(0, len(objects(each.get("alternatives"))) - 1) for each in results)
+        if further:
+            yield Utterance(place, left_out={ALTERNATIVES: further})
+        for spoken in _without_repeats(results):
+            yield from _read_alternative(place, side, spoken, "Google")
+
+
+def _without_repeats(results: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Return the last result alone if it has the words of all others."""
+    lists = [_words_of(result) for result in results]
+    *before, last = lists
+    spoken = [words for words in before if words]
+    if not spoken or len(last) < sum(map(len, spoken)):
+        return results
+    return results[-1:] if not _start(last) > _start(spoken[0]) else results
+
+
+def _words_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    alternatives = objects(result.get("alternatives"))
+    return objects(alternatives[0].get("words")) if alternatives else []
+
+
+def _start(words: Sequence[Mapping[str, Any]]) -> float:
+    names = ("startTime", "start_time", "startOffset", "start_offset")
+    time = next((words[0][name] for name in names if name in words[0]), "0")
+    return seconds(time)
+
+
+def _read_alternative(
+    place: Place, side: Side, result: Mapping[str, Any], service: str
+) -> Iterator[Utterance]:
+    """Yield the words of the first alternative of a result or channel."""
+    alternatives = objects(result.get("alternatives"))
+    if not alternatives:
+        return
+    first = alternatives[0]
+    words = first.get("words") or []
+    if not words and has_words(first.get("transcript")):
+        needs_word_times(place, _WRITES_WORDS[service])
+    yield from _of_side(read_words(place, words), side)
+
+
+def _of_side(utterances: Sequence[Utterance], side: Side) -> Iterator[Utterance]:
+    for each in utterances:
+        yield Utterance(
+            each.place,
+            each.tokens,
+            each.start,
+            each.end,
+            side,
+            left_out=each.left_out,
+            has_unit=each.has_unit,
+        )
+
+
+# AWS Transcribe, AWS Call Analytics, Speechmatics
+
+
+def is_aws(value: Mapping[str, Any]) -> bool:
+    """Return whether an object is of AWS Transcribe."""
+    results = value.get("results")
+    return isinstance(results, dict) and not {"items", "channel_labels"}.isdisjoint(results)
+
+
+def read_aws(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
+    """Yield the items of AWS Transcribe; punctuation is part of the word before it."""
+    results = value["results"]
+    labels = results.get("channel_labels")
+    channels = objects(labels.get("channels")) if isinstance(labels, dict) else []
+    if not channels:
+        yield from read_words(place, results.get("items") or [], first_channel=0)
+    for channel in channels:
+        label = str(channel.get("channel_label") or "")
+        utterances = read_words(place.part(label), channel.get("items") or [])
+        yield from _of_side(utterances, numbered_side(label, first_channel=0))
+
+
+def is_call_analytics(value: Mapping[str, Any]) -> bool:
+    """Return whether an object is of AWS Call Analytics."""
+    return any("Items" in turn for turn in objects(value.get("Transcript")))
+
+
+def read_call_analytics(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
+    """Yield the words of each turn; agent and customer are the sides."""
+    for turn in objects(value["Transcript"]):
+        side = Side(str(turn.get("ParticipantRole") or ""), None)
+        yield from _of_side(read_words(place, turn.get("Items") or []), side)
+
+
+def is_speechmatics(value: Mapping[str, Any]) -> bool:
+    """Return whether the results of an object are words, with times of their own."""
+    return any("start_time" in result for result in objects(value.get("results")))
+
+
+def read_speechmatics(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
+    """Yield the words of Speechmatics; punctuation is part of the word before it."""
+    yield from read_words(place, objects(value["results"]))
+
+
+# Azure
+
+
+def is_azure(value: Mapping[str, Any]) -> bool:
+    """Return whether an object is of Azure: a batch, a fast transcription, or a single result."""
+    is_batch = "recognizedPhrases" in value
+    is_fast = "combinedPhrases" in value and "phrases" in value
+    return is_batch or is_fast or not {"NBest", "RecognitionStatus"}.isdisjoint(value)
+
+
+def read_azure(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
+    """Yield the words of each phrase of Azure, of its first alternative."""
+    phrases = value.get("recognizedPhrases", value.get("phrases", [value]))
+    yield Utterance(place)
+    for number, phrase in enumerate(objects(phrases), 1):
+        yield from _read_phrase(place.part(f"phrase {number}"), phrase)
+
+
+def _read_phrase(place: Place, phrase: Mapping[str, Any]) -> Iterator[Utterance]:
+    channel = phrase.get("channel", phrase.get("Channel"))
+    side = numbered_side(channel, first_channel=0) if isinstance(channel, str) else NO_SIDE
+    alternatives = objects(phrase.get("nBest", phrase.get("NBest"))) or [dict(phrase)]
+    first = alternatives[0]
+    names = ("words", "displayWords", "Words", "DisplayWords")
+    words: list[Any] = next((first[name] for name in names if first.get(name)), [])
+    texts = (first.get(name) for name in ("display", "Display", "DisplayText", "lexical", "text"))
+    if not words and any(map(has_words, texts)):
+        needs_word_times(place, _WRITES_WORDS["Azure"])
+    yield from _of_side(read_words(place, words), side)
+    if len(alternatives) > 1:
+        yield Utterance(place, left_out={ALTERNATIVES: len(alternatives) - 1})
+
+
+# Deepgram
+
+
+def is_deepgram(value: Mapping[str, Any]) -> bool:
+    """Return whether an object is of Deepgram: of a file, or of a stream."""
+    is_message = value.get("type") in _DEEPGRAM_MESSAGES
+    return bool(_deepgram_channels(value)) or isinstance(value.get("channel"), dict) or is_message
+
+
+def read_deepgram(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
+    """Yield the words of each channel; of a stream, those of final results."""
+    channels = _deepgram_channels(value)
+    is_message = value.get("type") in _DEEPGRAM_MESSAGES
+    if not channels and (is_message or value.get("is_final") is False):
+        yield Utterance(place)
+        return
+    if not channels:
+        indices = value.get("channel_index")
+        number = int(str(indices[0])) if isinstance(indices, list) and indices else 0
+        channels = {number: value["channel"]}
+    for number, channel in channels.items():
+        side = Side(str(number), number)
+        yield from _read_alternative(place.part(f"channel {number}"), side, channel, "Deepgram")
+        further = len(objects(channel.get("alternatives"))) - 1
+        if further > 0:
+            yield Utterance(place, left_out={ALTERNATIVES: further})
+
+
+def _deepgram_channels(value: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
+    results = value.get("results")
+    channels = objects(results.get("channels")) if isinstance(results, dict) else []
+    return dict(enumerate(channels))
+
+
+# AssemblyAI, ElevenLabs
+
+
+def is_assemblyai(value: Mapping[str, Any]) -> bool:
+    """Return whether an object is a transcript of AssemblyAI."""
+    return "audio_url" in value and "status" in value
+
+
+def read_assemblyai(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
+    """Yield the words of AssemblyAI, whose times are milliseconds; channels count from 1."""
+    if value["status"] != "completed":
+        raise InputError(f"{place.where}: no timed words; its status is {value['status']!r}")
+    unit = TimeFields("start", "end", per_second=MILLISECONDS)
+    yield from read_words(place, value.get("words") or [], first_channel=1, unit=unit)
+
+
+def is_elevenlabs_channels(value: Mapping[str, Any]) -> bool:
+    """Return whether an object has a transcript for each channel, as ElevenLabs writes them."""
+    return any("channel_index" in each for each in objects(value.get("transcripts")))
+
+
+def read_elevenlabs_channels(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
+    """Yield the words of each channel."""
+    for transcript in objects(value["transcripts"]):
+        side = numbered_side(str(transcript.get("channel_index")), first_channel=0)
+        yield from _of_side(read_words(place, transcript.get("words") or []), side)
+
+
+# YouTube
+
+
+def is_youtube(value: Mapping[str, Any]) -> bool:
+    """Return whether an object is YouTube's captions as json3."""
+    return any("tStartMs" in event for event in objects(value.get("events")))
+
+
+def read_youtube(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
+    """Yield the words of automatic captions.
+
+    A word ends where the next one begins, the last one of an event where the event ends or the
+    next one begins: captions are shown longer than they are spoken.
+    """
+    events = [event for event in objects(value["events"]) if event.get("segs")]
+    if not any("tOffsetMs" in part for event in events for part in objects(event["segs"])):
+        _check_single_words(place, events)
+    yield Utterance(place)
+    for event, following in pairwise([*events, {}]):
+        start = seconds(event.get("tStartMs"), MILLISECONDS)
+        end = start + seconds(event.get("dDurationMs"), MILLISECONDS)
+        next_start = seconds(following.get("tStartMs"), MILLISECONDS)
+        bounds = [time for time in (end, next_start) if time >= start]
+        yield Utterance(place, _event_tokens(event, start, min(bounds, default=start)))
+
+
+def _check_single_words(place: Place, events: Sequence[Mapping[str, Any]]) -> None:
+    for number, event in enumerate(events, 1):
+        text = "".join(str(part.get("utf8") or "") for part in objects(event["segs"]))
+        if len(text.split()) > 1:
+            remedy = "YouTube has them in automatic captions only"
+            needs_word_times(place.part(f"event {number}"), remedy)
+
+
+def _event_tokens(event: Mapping[str, Any], start: float, end: float) -> list[Token]:
+    parts = objects(event["segs"])
+    offsets = [seconds(part.get("tOffsetMs"), MILLISECONDS) for part in parts]
+    offsets[0] = seconds(parts[0].get("tOffsetMs", "0"), MILLISECONDS)
+    times = [*(start + offset for offset in offsets), end]
+    return [
+        Token(str(part.get("utf8") or ""), times[row], times[row + 1])
+        for row, part in enumerate(parts)
+    ]

@@ -1,0 +1,194 @@
+"""Read lists of words as recognizers write them in JSON, each word with its own names of fields."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nbaudio.core.errors import InputError
+from nbaudio.formats.timed_tokens import (
+    NO_SIDE,
+    NOT_FOUND,
+    SOUNDS,
+    Place,
+    Side,
+    Token,
+    Utterance,
+    seconds,
+)
+
+MILLISECONDS = 1e3  # in a second
+TICKS = 1e7  # of 100 ns, in a second
+
+
+@dataclass(frozen=True)
+class TimeFields:
+    """The fields with the times of a word: its start, and its end or duration."""
+
+    start: str
+    end: str = ""
+    duration: str = ""
+    per_second: float = 1.0
+
+    def read(self, item: Mapping[str, Any]) -> tuple[float, float]:
+        """Return start and end in seconds, NaN where they are unknown."""
+        start = seconds(item.get(self.start), self.per_second)
+        end = seconds(item.get(self.end), self.per_second)
+        if math.isnan(end):
+            end = start + seconds(item.get(self.duration), self.per_second)
+        return start, end
+
+
+#: In seconds, but the recognizer may mean milliseconds.
+_START_AND_END = TimeFields("start", "end", "duration")
+#: The first ones that a word has are read.
+_TIME_FIELDS = (
+    _START_AND_END,
+    TimeFields("start_time", "end_time", "duration"),
+    TimeFields("startTime", "endTime"),
+    TimeFields("start_ms", "end_ms", "duration_ms", MILLISECONDS),
+    TimeFields("startMs", "endMs", "durationMs", MILLISECONDS),
+    TimeFields("start_time_ms", "end_time_ms", "", MILLISECONDS),
+    TimeFields("startTimeMs", "endTimeMs", "", MILLISECONDS),
+    TimeFields("ts", "end_ts"),  # Rev.ai
+    TimeFields("BeginOffsetMillis", "EndOffsetMillis", "", MILLISECONDS),  # AWS Call Analytics
+    TimeFields("offsetMilliseconds", "", "durationMilliseconds", MILLISECONDS),  # Azure
+    TimeFields("offsetInTicks", "", "durationInTicks", TICKS),
+    TimeFields("Offset", "", "Duration", TICKS),
+    TimeFields("offset", "", "duration"),
+    TimeFields("startOffset", "endOffset"),  # Google, version 2
+)
+_TEXT_FIELDS = (
+    "punctuated_word",
+    "word",
+    "text",
+    "Word",
+    "displayText",
+    "value",
+    "content",
+    "Content",
+)
+_CHANNEL_FIELDS = ("channel", "channel_index", "channel_label")
+#: What a word's `type` or `case` says where it is none.
+_LEFT_OUT = {
+    "audio_event": SOUNDS,
+    "not-found-in-audio": NOT_FOUND,
+}
+_PUNCTUATION = frozenset({"punctuation", "punct"})
+
+
+def read_words(
+    place: Place,
+    items: Sequence[Any],
+    *,
+    bounds: Mapping[str, Any] | None = None,
+    first_channel: int | None = None,
+    unit: TimeFields | None = None,
+) -> list[Utterance]:
+    """Return the words of a list, an utterance for each side of the call.
+
+    Args:
+        place: of the list.
+        items: words as objects, as text without times, or as lists of start, end and text.
+        bounds: an object with the `start` and `end` of all words.
+        first_channel: the number that the file gives to the first channel; None if unknown.
+        unit: the fields of times, where the format states them.
+    """
+    tokens: dict[Side, list[Token]] = {}
+    left_out = Counter[str]()
+    has_stated_unit = unit is not None
+    are_joined = _are_joined(items)
+    for item in items:
+        fields = _fields_of(item)
+        if kind := _LEFT_OUT.get(_kind(fields)):
+            left_out[kind] += 1
+            continue
+        side = side_of(fields, first_channel)
+        times = unit or _time_fields(fields)
+        has_stated_unit = has_stated_unit or times is not _START_AND_END
+        token = _token(place, fields, times)
+        if are_joined and _kind(fields) not in _PUNCTUATION:
+            token = token._replace(text=f" {token.text}")
+        tokens.setdefault(side, []).append(token)
+    start, end = _START_AND_END.read(bounds or {})
+    spoken = tokens or {NO_SIDE: []}
+    utterances = [
+        Utterance(place, words, start, end, side, has_unit=has_stated_unit)
+        for side, words in spoken.items()
+    ]
+    if left_out:
+        utterances.append(Utterance(place, left_out=left_out))
+    return utterances
+
+
+def text_of(fields: Mapping[str, Any]) -> object:
+    """Return the text of a word, None if it has none."""
+    if alternatives := objects(fields.get("alternatives")):
+        return text_of(alternatives[0])
+    name = next((name for name in _TEXT_FIELDS if name in fields), "")
+    return fields.get(name)
+
+
+def side_of(fields: Mapping[str, Any], first_channel: int | None) -> Side:
+    """Return the side that an object names by one of its usual fields."""
+    for name in _CHANNEL_FIELDS:
+        value = fields.get(name)
+        if isinstance(value, str) and value:
+            return numbered_side(value, first_channel)
+    return NO_SIDE
+
+
+def numbered_side(label: str, first_channel: int | None) -> Side:
+    """Return the side of a label such as ``1`` or ``ch_1``."""
+    number = label.removeprefix("ch_")
+    if number.isascii() and number.isdigit() and first_channel is not None:
+        return Side(label, max(0, int(number) - first_channel))
+    return Side(label, None)
+
+
+def objects(value: object) -> list[dict[str, Any]]:
+    """Return the objects of a list; none if the value is no list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def has_words(value: object) -> bool:
+    """Return whether a value is text with a word in it."""
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _fields_of(item: object) -> Mapping[str, Any]:
+    if isinstance(item, dict):
+        return item
+    if isinstance(item, list) and len(item) > 2:  # a named tuple of faster-whisper
+        return {"start": item[0], "end": item[1], "word": item[2]}
+    return {"word": item}
+
+
+def _kind(fields: Mapping[str, Any]) -> str:
+    kind = fields.get("case") or fields.get("type") or fields.get("Type")
+    return kind if isinstance(kind, str) else ""
+
+
+def _are_joined(items: Sequence[Any]) -> bool:
+    """Return whether words and punctuation are apart, without blanks that say what is joined."""
+    kinds = {_kind(item) for item in objects(items)}
+    if kinds.isdisjoint(_PUNCTUATION):
+        return False
+    return not any(str(text_of(item)).isspace() for item in objects(items))
+
+
+def _time_fields(fields: Mapping[str, Any]) -> TimeFields:
+    for times in _TIME_FIELDS:
+        if times.start in fields or (times.end and times.end in fields):
+            return times
+    return _START_AND_END
+
+
+def _token(place: Place, fields: Mapping[str, Any], times: TimeFields) -> Token:
+    text = text_of(fields)
+    if not isinstance(text, str | None):
+        raise InputError(f"{place.where}: a word that is not text: {text!r:.60}")
+    if _kind(fields) == "spacing":
+        text = " "
+    return Token(text or "", *times.read(fields))
