@@ -1,9 +1,11 @@
 """Read and write NeMo manifests.
 
 They are JSON lines with audio_filepath, offset, duration, text and, from a recognizer, pred_text.
+In tarred manifests, audio_filepath is the name of a clip in a tar (see `nemo_tars`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,20 @@ import polars as pl
 
 from nbaudio.core import source_splits, times
 from nbaudio.core.report import count
+from nbaudio.formats import nemo_tars
 from nbaudio.formats.base import Problem, Transcripts, collect_rows, list_manifests, with_audio_root
 from nbaudio.formats.jsonlines import NUMBER, TEXT, read_blocks
 from nbaudio.formats.source_files import Layout, SourceFiles
 from nbaudio.formats.writers import Parts, Writer, drop_none, timed_segments, write_json_lines
 
 _ENDINGS = (".json", ".jsonl")
+_ALL_TARS = "tarred_audio_manifest.json"  # NeMo's name of the manifest of all tars
+_NO_TARS = (
+    "the clips are in tars (shard_id), and none of them is beside the manifest: "
+    "--option tars=FOLDER/audio__OP_0..N_CL_.tar reads them, --audio FOLDER unpacked ones"
+)
 _KINDS = dict.fromkeys(
-    ("audio_filepath", "text", "pred_text", "speaker", "lang", "segment_id"), TEXT
+    ("audio_filepath", "text", "pred_text", "speaker", "lang", "segment_id", nemo_tars.SHARD), TEXT
 )
 _KINDS |= {"offset": NUMBER, "duration": NUMBER}
 
@@ -29,7 +37,8 @@ def detect(files: SourceFiles) -> list[Layout]:
     first_paths: dict[str, str] = {}
     for name in files.ending(*_ENDINGS):
         first = files.first_object(name)
-        if isinstance(first.get("audio_filepath"), str) and "text" in first:
+        is_manifest = isinstance(first.get("audio_filepath"), str) and "text" in first
+        if is_manifest and not _repeats_lines(name, files):
             folder = str(Path(name).parent)
             manifests.setdefault(folder, []).append(name)
             first_paths.setdefault(folder, first["audio_filepath"])
@@ -42,32 +51,83 @@ def detect(files: SourceFiles) -> list[Layout]:
                 "nemo",
                 files.path(group[0] if len(group) == 1 else folder),
                 f"{group[0]} has the fields audio_filepath and text",
-                frozenset(group),
-                recording=first_paths[folder],
+                frozenset([*group, *_further_files(files, folder, group)]),
+                recording=None if _has_tars(files, group) else first_paths[folder],
             )
             for group in read_together
         ]
     return layouts
 
 
-def read(source: Path) -> Transcripts:
+def _has_tars(files: SourceFiles, manifests: Sequence[str]) -> bool:
+    """Return whether the clips of manifests are in tars beside them."""
+    first = files.first_object(manifests[0])
+    return nemo_tars.SHARD in first and bool(
+        nemo_tars.tars_beside(files.path(name) for name in manifests)
+    )
+
+
+def _further_files(files: SourceFiles, folder: str, manifests: Sequence[str]) -> list[str]:
+    """Return the tars of manifests, and NeMo's manifests of single tars with the same lines."""
+    if not _has_tars(files, manifests):
+        return []
+    tars = [name for name in files.below(folder) if nemo_tars.tar_number(Path(name)) is not None]
+    return tars + [name for name in files.names if _repeats_lines(name, files)]
+
+
+def _repeats_lines(name: str, files: SourceFiles) -> bool:
+    """Return whether a manifest is that of one tar, beside NeMo's manifest of all tars."""
+    if not nemo_tars.is_shard_manifest(name):
+        return False
+    around = files.below(str(Path(name).parent.parent))
+    return any(Path(other).name == _ALL_TARS for other in around)
+
+
+def read(source: Path, *, tars: str | None = None) -> Transcripts:
     """Read a NeMo manifest, or a folder of them, named after splits.
 
-    A line without a duration is the whole recording.
+    A line without a duration is the whole recording. `source` may be a pattern of manifests, one
+    for each tar, such as ``manifest__OP_0..3_CL_.json``.
+
+    Args:
+        source: the manifest, folder or pattern.
+        tars: the tars with the clips, such as ``audio__OP_0..3_CL_.tar``; those beside the
+            manifest unless given.
     """
-    files = list_manifests(source, _ENDINGS)
-    found = collect_rows(
+    files = _manifests(source)
+    transcripts = collect_rows(
         source,
         (item for file in files for item in _items(file, source)),
-        further=("source_split", "source_duration", "language"),
+        further=("source_split", "source_duration", "language", nemo_tars.SHARD),
         expected="a NeMo manifest, one JSON object a line with audio_filepath, duration and text",
     )
-    return with_audio_root(found, files[0].parent)
+    beside = with_audio_root(transcripts, files[0].parent)
+    if tars is not None:
+        named_tars = nemo_tars.tars_of_option(tars, files[0].parent)
+        return nemo_tars.with_clips_of_tars(replace(beside, audio_root=None), named_tars)
+    if nemo_tars.SHARD not in transcripts.rows.schema:
+        return beside
+    if beside.audio_root is not None:
+        return nemo_tars.with_unpacked_clips(beside)
+    if found_tars := nemo_tars.tars_of_lines(beside, files):
+        return nemo_tars.with_clips_of_tars(beside, found_tars)
+    return replace(nemo_tars.with_unpacked_clips(beside), notes=[*beside.notes, _NO_TARS])
+
+
+def _manifests(source: Path) -> list[Path]:
+    """Return the manifests of a file, folder or pattern."""
+    if source.exists():
+        return list_manifests(source, _ENDINGS)
+    return [
+        file
+        for name in nemo_tars.expand_braces(str(source))
+        for file in list_manifests(Path(name), _ENDINGS)
+    ]
 
 
 def _items(file: Path, source: Path) -> Iterator[dict[str, Any] | Problem]:
-    named = file.stem != "manifest" if file != source else source_splits.split_role(file.stem)
-    split = file.stem if named else None
+    number = nemo_tars.number_of_tar_beside(file)
+    split = _split_of(file, source)
     for block in read_blocks(file, _KINDS):
         yield from (Problem(file.name, *problem) for problem in block.problems)
         for row in block.values.iter_rows(named=True):
@@ -92,7 +152,17 @@ def _items(file: Path, source: Path) -> Iterator[dict[str, Any] | Problem]:
                     # Without an offset it is that of the whole file.
                     "source_duration": duration if offset is None else None,
                     "language": row["lang"],
+                    nemo_tars.SHARD: row[nemo_tars.SHARD] or number,
                 }
+
+
+def _split_of(file: Path, source: Path) -> str | None:
+    """Return the split that a manifest is named after, if it is."""
+    is_of_tars = nemo_tars.manifest_number(file) is not None or file.name == _ALL_TARS
+    if is_of_tars or file.stem == "manifest":
+        return None
+    is_named = file != source or source_splits.split_role(file.stem)
+    return file.stem if is_named else None
 
 
 def _files(out: Path, split: str | None) -> list[Path]:
