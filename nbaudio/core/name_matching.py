@@ -51,6 +51,11 @@ def is_audio(name: str) -> bool:
     return bool(_split_extension(name)[1])
 
 
+def composed(name: str) -> str:
+    """Return an id or name in Unicode NFC, in which those of several files are compared."""
+    return unicodedata.normalize("NFC", name)
+
+
 def youtube_id(name: str) -> str | None:
     """Return the 11-character id in square brackets that ends a name, before its extension."""
     found = _ID.search(_tidy(_split_extension(name)[0]))

@@ -12,6 +12,7 @@ from typing import Any
 
 from nbaudio.core.atomic import escapes_folder, trusted_root
 from nbaudio.core.errors import InputError
+from nbaudio.core.name_matching import composed
 from nbaudio.formats.base import (
     TRANSCRIPTS,
     NotRead,
@@ -127,11 +128,13 @@ def _items(
                 continue
             cells = dict(zip(table.header, row.cells, strict=True))
             clip = cells["path"]
-            first = splits.setdefault(clip, name)
+            first = splits.setdefault(composed(clip), name)
             if not clip:
                 yield Problem(f"{name}.tsv", row.line, "path is empty")
             elif first == name:
-                yield _item(cells, name, others) | {"source_duration": durations.get(clip)}
+                yield _item(cells, name, others) | {
+                    "source_duration": durations.get(composed(clip))
+                }
             elif name in _SPLITS:
                 yield Problem(f"{name}.tsv", row.line, f"{clip!r} is in {first}.tsv too")
 
@@ -160,7 +163,7 @@ def _durations(path: Path) -> dict[str, str]:
     for row in table.rows():
         if not isinstance(row, Problem) and _MILLISECONDS.fullmatch(row.cells[-1]):
             clip = dict(zip(table.header, row.cells, strict=True)).get("clip", "")
-            durations[clip] = str(Decimal(row.cells[-1]) / 1000)
+            durations[composed(clip)] = str(Decimal(row.cells[-1]) / 1000)
     return durations
 
 

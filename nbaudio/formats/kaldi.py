@@ -17,6 +17,7 @@ import polars as pl
 
 from nbaudio.core import atomic, source_splits, times
 from nbaudio.core.errors import InputError
+from nbaudio.core.name_matching import composed
 from nbaudio.core.report import count
 from nbaudio.formats.base import (
     END_OF_RECORDING,
@@ -91,14 +92,17 @@ def read(source: Path, *, asr: str | None = None) -> Transcripts:
 
 
 def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:  # noqa: PLR0914
-    paths: dict[str, str] = {}
+    paths: dict[str, str] = {}  # like all tables here, by ids in NFC
+    spelled: dict[str, str] = {}  # ids of recordings, as the source has them
     for number, key, path in split_pairs(numbered_lines(source / "wav.scp")):
         if path.endswith("|"):
             yield Problem("wav.scp", number, f"{key!r} {COMMAND}")
         elif not path:
             yield Problem("wav.scp", number, f"{key!r} has no file name")
-        elif paths.setdefault(key, path) != path:
-            yield Problem("wav.scp", number, f"{key!r} was {paths[key]!r} before")
+        elif paths.setdefault(composed(key), path) != path:
+            yield Problem("wav.scp", number, f"{key!r} was {paths[composed(key)]!r} before")
+        else:
+            spelled.setdefault(composed(key), key)
     tables: list[dict[str, str]] = []
     for name in ("text", asr, "utt2spk", "spk2gender", "reco2dur"):
         tables.append({})
@@ -109,7 +113,9 @@ def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
     sides = _sides(source / "reco2file_and_channel", paths)
     split = source.name if source_splits.split_role(source.name) else None
     seen = set()
-    whole_recordings = ((number, key, key, None, None, None) for number, key in enumerate(paths, 1))
+    whole_recordings = (
+        (number, key, key, None, None, None) for number, key in enumerate(spelled.values(), 1)
+    )
     for utterance in (
         _segments(source / "segments") if (source / "segments").is_file() else whole_recordings
     ):
@@ -117,26 +123,28 @@ def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
             yield utterance
             continue
         line, key, recording, start, end, channel = utterance
-        seen.add(key)
-        if recording not in paths:
+        utterance_id = composed(key)
+        recording_id = composed(recording)
+        seen.add(utterance_id)
+        if recording_id not in paths:
             yield Problem(
                 "segments", line, f"{key!r}: no usable recording {recording!r} in wav.scp"
             )
             continue
-        speaker = speakers.get(key)
+        speaker = speakers.get(utterance_id)
         yield {
-            "name": paths[recording],
+            "name": paths[recording_id],
             "source_start": start,
             "source_end": end,
-            "text": texts.get(key),
-            "asr_text": hypotheses.get(key),
+            "text": texts.get(utterance_id),
+            "asr_text": hypotheses.get(utterance_id),
             "speaker_id": speaker,
             "segment_id": key,
             "source_split": split,
             "source_recording": recording,
-            "source_channel": channel or sides.get(recording),
-            "source_duration": durations.get(recording),
-            "speaker_gender": genders.get(speaker or ""),
+            "source_channel": channel or sides.get(recording_id),
+            "source_duration": durations.get(recording_id),
+            "speaker_gender": genders.get(composed(speaker or "")),
         }
     for name, file in (("text", texts), (asr or "", hypotheses)):
         yield from (
@@ -147,12 +155,15 @@ def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
 
 
 def _add_pairs(table: dict[str, str], path: Path) -> Iterator[Problem]:
-    """Add the pairs of a file, if it is there, to a table; yield keys that have two values."""
+    """Add the pairs of a file, if it is there, to a table; yield keys that have two values.
+
+    Keys are in NFC, as the files of a folder may come from several systems.
+    """
     if not path.is_file():
         return
     for number, key, value in split_pairs(numbered_lines(path)):
-        if table.setdefault(key, value) != value:
-            reason = f"{key!r} was {table[key]!r} before, which is kept"
+        if table.setdefault(composed(key), value) != value:
+            reason = f"{key!r} was {table[composed(key)]!r} before, which is kept"
             yield Problem(path.name, number, reason)
 
 
@@ -162,8 +173,9 @@ def _add_speakers(speakers: dict[str, str], path: Path) -> Iterator[Problem]:
         return
     for number, speaker, rest in split_pairs(numbered_lines(path)):
         for key in re.split("[ \t]+", rest) if rest else ():
-            if speakers.setdefault(key, speaker) != speaker:
-                reason = f"{key!r} was of speaker {speakers[key]!r} before, which is kept"
+            known = speakers.setdefault(composed(key), speaker)
+            if composed(known) != composed(speaker):
+                reason = f"{key!r} was of speaker {known!r} before, which is kept"
                 yield Problem(path.name, number, reason)
 
 
@@ -211,10 +223,10 @@ def _sides(path: Path, paths: dict[str, str]) -> dict[str, str]:
     files = Counter(paths.values())
     named_sides = ((key, rest.split()[-1:]) for _, key, rest in split_pairs(numbered_lines(path)))
     return {
-        key: _SIDES[side]
+        composed(key): _SIDES[side]
         for key, [*last] in named_sides
         for side in last
-        if side in _SIDES and files[paths.get(key, "")] > 1
+        if side in _SIDES and files[paths.get(composed(key), "")] > 1
     }
 
 

@@ -17,6 +17,7 @@ import polars as pl
 
 from nbaudio.core import input_guards, source_splits
 from nbaudio.core.errors import InputError, one_line
+from nbaudio.core.name_matching import composed
 from nbaudio.core.times import add_seconds, decimal_seconds
 from nbaudio.formats.base import Problem, Transcripts, collect_rows, list_manifests, with_audio_root
 from nbaudio.formats.source_files import Layout, SourceFiles, list_words
@@ -162,14 +163,15 @@ def _items(split: str | None, files: Mapping[str, Path]) -> Iterator[dict[str, A
     recordings: dict[str, _Recording] = {}
 
     def note(recording: _Recording) -> Iterable[dict[str, Any]]:
-        recordings[recording.id] = recording
+        recordings[composed(recording.id)] = recording
         _name(recording)
         return ()
 
     def row(supervision: _Supervision) -> Iterable[dict[str, Any]]:
-        if supervision.recording_id not in recordings:
+        recording = recordings.get(composed(supervision.recording_id))
+        if recording is None:
             raise ValueError(f"recording {supervision.recording_id!r} is not among the recordings")
-        return (_row(supervision, recordings[supervision.recording_id], "0", split),)
+        return (_row(supervision, recording, "0", split),)
 
     if {"recordings", "supervisions"} <= files.keys():
         yield from _read(files["recordings"], _Recording, note)

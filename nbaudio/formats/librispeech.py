@@ -17,6 +17,7 @@ import polars as pl
 
 from nbaudio.core import input_guards, threads
 from nbaudio.core.errors import AudioError, InputError, one_line
+from nbaudio.core.name_matching import composed
 from nbaudio.formats.base import NotRead, Problem, Transcripts, collect_rows, with_not_read
 from nbaudio.formats.source_files import Layout, SourceFiles
 from nbaudio.storage import archives
@@ -110,8 +111,9 @@ def _items(
     single: dict[str, str] = {}
 
     def pair(recording: str, kind: str) -> None:
-        if single.pop(recording, kind) == kind:
-            single[recording] = kind
+        name = composed(recording)
+        if single.pop(name, kind) == kind:
+            single[name] = kind
 
     for file in files:  # noqa: PLR1702
         if isinstance(file, Problem):

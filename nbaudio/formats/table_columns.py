@@ -98,8 +98,7 @@ def choose_columns(
             or the texts, or the times can be read in several ways; the message names the option
             that says which.
     """
-    if unit is not None and unit not in UNITS:
-        raise InputError(f"option times={unit!r}: must be {', '.join(UNITS[:-1])} or {UNITS[-1]}")
+    _check_unit(unit)
     available = list(rows.schema)
     misfits = _misfits(rows, chosen)
     unfit = _unfit_by_field(misfits, chosen)
@@ -113,12 +112,8 @@ def choose_columns(
         dropped.add("duration")
     settled = {**chosen, **dict.fromkeys(dropped, NONE)}
     columns, notes = choose(source, available, settled, names, unfit)
-    _check_needed(source, rows, columns, chosen)
-    _check_times(source, rows, columns, chosen, unit)
-    _check_pairs(source, rows, columns)
-    _check_unread_times(source, rows, columns, chosen)
     found = TableColumns(columns, notes, unit)
-    _check_units(source, found)
+    _check_columns(source, rows, found, chosen)
     notes += [misfit.note() for misfit in (*misfits, *useless)]
     notes += _notes_on_units(found)
     notes += _notes_on_clocks(rows, columns)
@@ -276,6 +271,21 @@ def _hashes(column: pl.Series) -> pl.Series:
     """Return the hashes of values; null where they are blank."""
     texts = column.cast(pl.String).str.strip_chars()
     return pl.select(pl.when(texts != "").then(texts.hash())).to_series()
+
+
+def _check_unit(unit: str | None) -> None:
+    """Raise InputError for an option that names no unit of times."""
+    if unit is not None and unit not in UNITS:
+        raise InputError(f"option times={unit!r}: must be {', '.join(UNITS[:-1])} or {UNITS[-1]}")
+
+
+def _check_columns(source: Path, rows: Rows, found: TableColumns, chosen: _Chosen) -> None:
+    """Raise InputError where the columns of a table are not enough, or not clear."""
+    _check_needed(source, rows, found.columns, chosen)
+    _check_times(source, rows, found.columns, chosen, found.unit)
+    _check_pairs(source, rows, found.columns)
+    _check_unread_times(source, rows, found.columns, chosen)
+    _check_units(source, found)
 
 
 def _check_needed(source: Path, rows: Rows, columns: Mapping[str, str], chosen: _Chosen) -> None:

@@ -40,7 +40,14 @@ from nbaudio.sources.grow import (
     rebase,
     sources_of,
 )
-from nbaudio.sources.recording_names import TABLES, Resolved, read_mapping, redact_names, source_ids
+from nbaudio.sources.recording_names import (
+    TABLES,
+    Resolved,
+    mapping_of_names,
+    read_mapping,
+    redact_names,
+    source_ids,
+)
 from nbaudio.sources.recordings import FACTS, list_audio, probe_recordings
 from nbaudio.sources.time_units import check_time_units
 from nbaudio.storage.cache import LIMIT, Cache
@@ -423,6 +430,7 @@ def _resolve_names(
         transcripts, mapping, fetches=root is not None and root.is_scheme
     )
     named = transcripts.rows.unique("name")["name"]
+    mapping = mapping_of_names(mapping, named)
     wanted = (mapping.get(name, name) for name in named)
     available, rejected = list_audio(root, wanted) if root else (pl.Series(dtype=pl.String), [])
     return Resolved(

@@ -287,6 +287,8 @@ def _warnings(
         pl.format("{}: {}", "path", "probe_warning")
     )
     found += first_lines(doubtful.to_series().to_list(), "recordings.parquet")
+    found += _look_alike_ids("segments", segments.select("segment_id"))
+    found += _look_alike_ids("recordings", recordings.lazy().select("recording_id"))
     found += speaker_warnings(tables.scan(workspace))
     if is_new and workspace.report("score"):
         found.append("the workspace is new: score and select again")
@@ -325,6 +327,25 @@ def _moved_ends(segments: pl.LazyFrame, present: pl.DataFrame) -> Iterator[str]:
         yield (
             f"{count(moved, 'segments', 'end')} less than 50 ms past the end of the recording, "
             "where they now end"
+        )
+
+
+def _look_alike_ids(what: str, ids: pl.LazyFrame) -> Iterator[str]:
+    """Warn of ids, the only column, that differ only in case or in Unicode composition."""
+    name = ids.collect_schema().names()[0]
+    plain = pl.col(name).str.normalize("NFC").str.to_lowercase()
+    hashes = repeated(ids.select(plain.hash()).collect(**STREAMED).to_series())
+    if hashes.is_empty():
+        return
+    alike = ids.filter(plain.hash().is_in(hashes.implode())).select(name, plain=plain)
+    groups = alike.collect(**STREAMED).group_by("plain").agg(pl.col(name).sort()).sort("plain")
+    spellings = groups.filter(pl.col(name).list.len() > 1)[name].to_list()
+    if spellings:
+        yield (
+            f"ids of {what} that differ only in case or Unicode composition: {len(spellings):,}, "
+            f"such as {' and '.join(map(repr, spellings[0][:2]))}: they stay apart here, but files "
+            "of these names overwrite each other where a file system ignores case, as on macOS and "
+            "Windows"
         )
 
 

@@ -419,24 +419,29 @@ def _joined(words: str) -> str:
     return words if any(len(item.split()) > 1 for item in items) else " ".join(items)
 
 
+def _id_hashes(ids: pl.Series, seed: int) -> NDArray[np.uint64]:
+    """Return hashes of ids, which are the same in every Unicode composition."""
+    return ids.str.normalize("NFC").hash(seed).to_numpy()
+
+
 def _by_id(workspace: Workspace, total: int, _tolerance: Decimal) -> _Match:
     """Return the function that matches ids, by 128-bit hashes."""
     first, second = np.empty((2, total), np.uint64)
     for at, part in with_starts(tables.read_batches(workspace, columns=["segment_id"])):
         for seed, hashes in enumerate((first, second)):
-            hashes[at : at + len(part)] = part["segment_id"].hash(seed).to_numpy()
+            hashes[at : at + len(part)] = _id_hashes(part["segment_id"], seed)
     order = np.argsort(first, kind="stable").astype(np.uint32)
     first = first[order]
     second = second[order]
 
     def match(located: Mapping[str, pl.Series]) -> tuple[IntArray, IntArray, NDArray[np.uint8]]:
         ids = located["segment_id"]
-        own = ids.hash(0).to_numpy()
+        own = _id_hashes(ids, 0)
         start, end = (np.searchsorted(first, own, side=side) for side in ("left", "right"))
         counts = np.where(ids.is_null().to_numpy(), 0, end - start)
         row = np.repeat(np.arange(len(ids)), counts)
         place = np.arange(len(row)) + np.repeat(start - (np.cumsum(counts) - counts), counts)
-        same = second[place] == ids.hash(1).to_numpy()[row]
+        same = second[place] == _id_hashes(ids, 1)[row]
         missed = np.full(len(ids), _REASONS.index(_UNMATCHED), np.uint8)
         missed[ids.is_null().to_numpy()] = _REASONS.index(_NO_KEY)
         missed[row[same]] = 0

@@ -3,7 +3,7 @@
 This reads names files, redacts secrets in URLs, and finds the source's own ids of recordings.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +12,7 @@ import polars as pl
 
 from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError, one_line
-from nbaudio.core.name_matching import recording_id, resolve
+from nbaudio.core.name_matching import composed, recording_id, resolve
 from nbaudio.core.rows import Rows
 from nbaudio.formats import kaldi
 from nbaudio.formats.base import Problem, Transcripts
@@ -131,6 +131,16 @@ def redact_names(
         )
     pairs = {stored.get(name, name): stored.get(path, path) for name, path in mapping.items()}
     return replace(transcripts, rows=rows.map(redacted), problems=problems), pairs
+
+
+def mapping_of_names(mapping: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """Return a mapping whose keys are spelled as `names`, where only the composition differs."""
+    spelled = {composed(name): name for name in names} if mapping else {}
+    named = set(spelled.values())
+    return {
+        key if key in named else spelled.get(composed(key), key): path
+        for key, path in mapping.items()
+    }
 
 
 def source_ids(mapping: Mapping[str, str], audit: pl.DataFrame, rows: Rows) -> pl.DataFrame:

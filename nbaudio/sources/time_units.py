@@ -150,27 +150,15 @@ def rate_warning(segments: pl.LazyFrame, recordings: pl.DataFrame) -> list[str]:
 
     They have less than one character a second, or more than 40; short ones do not count.
     """
-    rates = recordings.select("recording_id", "sampling_rate").lazy()
-    unusable = [*segment_failures(recordings)]
-    is_usable = ~pl.col("reason").is_in(unusable).fill_null(value=False)
-    characters = pl.col("text").str.strip_chars().str.len_chars()
-    samples = pl.col("end_sample") - pl.col("start_sample")
-    known = (
-        segments.filter(is_usable)
-        .join(rates, on="recording_id")
-        .select("segment_id", characters=characters, seconds=samples / pl.col("sampling_rate"))
-        .filter((pl.col("characters") > 0) & (pl.col("seconds") > 0))
-    )
     rate = pl.col("characters") / pl.col("seconds")
     is_slow = (rate < _SLOWEST) & (pl.col("seconds") > _SHORT_S)
     is_fast = (rate > _FASTEST) & (pl.col("characters") > _SHORT_TEXT)
-    is_odd = is_slow | is_fast
-    sums = known.select(
+    sums = _labels(segments, recordings).select(
         labels=pl.len(),
         slow=is_slow.sum(),
         fast=is_fast.sum(),
-        first=pl.col("segment_id").filter(is_odd).first(),
-        first_rate=rate.filter(is_odd).first(),
+        first=pl.col("segment_id").filter(is_slow | is_fast).first(),
+        first_rate=rate.filter(is_slow | is_fast).first(),
     )
     row = sums.collect(**STREAMED).row(0, named=True)
     if not row["slow"] + row["fast"]:
@@ -180,3 +168,18 @@ def rate_warning(segments: pl.LazyFrame, recordings: pl.DataFrame) -> list[str]:
         f"character a second and {row['fast']:,} with more than {_FASTEST:g}, such as "
         f"{row['first']} ({row['first_rate']:.2g}): is it the text of all that is spoken there?"
     ]
+
+
+def _labels(segments: pl.LazyFrame, recordings: pl.DataFrame) -> pl.LazyFrame:
+    """Return `segment_id`, `characters` and `seconds` of usable segments with a text."""
+    rates = recordings.select("recording_id", "sampling_rate").lazy()
+    unusable = [*segment_failures(recordings)]
+    is_usable = ~pl.col("reason").is_in(unusable).fill_null(value=False)
+    samples = pl.col("end_sample") - pl.col("start_sample")
+    known = segments.filter(is_usable).join(rates, on="recording_id")
+    labels = known.select(
+        "segment_id",
+        characters=pl.col("text").str.strip_chars().str.len_chars(),
+        seconds=samples / pl.col("sampling_rate"),
+    )
+    return labels.filter((pl.col("characters") > 0) & (pl.col("seconds") > 0))
