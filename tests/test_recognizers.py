@@ -7,10 +7,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
+import soundfile as sf
 
+import nbaudio
 from nbaudio.core.errors import InputError
-from nbaudio.formats.timed_words import TimedWords, read_timed_words
+from nbaudio.formats.timed_words import TimedWords, choose_side, read_timed_words
+from nbaudio.sources.detection import detect_source
 
 WORDS = [("Dobar", 0.5, 0.75), ("dan,", 0.75, 1.25), ("šest", 2.0, 2.5), ("kuća.", 2.5, 3.0)]
 TEXT = "Dobar dan, šest kuća."
@@ -551,3 +556,528 @@ RECOGNIZERS = {
 @pytest.mark.parametrize("recognizer", RECOGNIZERS)
 def test_words_and_times(recognizer: str, tmp_path: Path) -> None:
     assert read(tmp_path, RECOGNIZERS[recognizer]) == WORDS
+
+
+# What is no word
+
+
+def left_out(words: TimedWords) -> dict[str, int]:
+    return {part.what: part.number for part in words.left_out}
+
+
+SOUNDS = "sounds and silences in hypotheses"
+NOT_FOUND = "words of hypotheses that were not found in the audio"
+ALTERNATIVES = "further alternatives of hypotheses"
+
+
+def test_words_that_gentle_did_not_find_were_not_heard(tmp_path: Path) -> None:
+    missing = {"case": "not-found-in-audio", "word": "svima", "startOffset": 1, "endOffset": 6}
+    typed_only = {"case": "not-found-in-transcript", "alignedWord": "x", "start": 1.5, "end": 1.6}
+    further = {**typed_only, "word": "ovaj"}
+    content = {"transcript": TEXT, "words": [*GENTLE[:2], missing, further, missing, *GENTLE[2:]]}
+    (words,) = heard(tmp_path, content)
+    assert rows(words) == [*WORDS[:2], ("ovaj", 1.5, 1.6), *WORDS[2:]]
+    assert left_out(words) == {NOT_FOUND: 2}
+
+
+@pytest.mark.parametrize(
+    ("content", "number"),
+    [
+        ({"words": elevenlabs()}, 1),
+        ({"words": [*elevenlabs()[:3], *elevenlabs()[6:]]}, 0),
+        (YOUTUBE, 1),
+        ({"tiers": {"words": {"entries": [*MFA, [3, 4, "[noise]"]]}}}, 2),
+    ],
+)
+def test_sounds_and_silences_are_counted(content: object, number: int, tmp_path: Path) -> None:
+    (words,) = heard(tmp_path, content)
+    assert left_out(words) == ({SOUNDS: number} if number else {})
+
+
+def test_sounds_in_brackets_may_have_several_tokens(tmp_path: Path) -> None:
+    tokens = ["Dobar", "[zvuk", "grla]", "[unk]", "[x", "dan,", "šest", "kuća.", "a", "b", "c", "d"]
+    words = [{"word": word, "start": row, "end": row + 1} for row, word in enumerate(tokens)]
+    (found,) = heard(tmp_path, {"words": words})
+    assert found.words == [*tokens[:1], *tokens[3:]]
+    assert left_out(found) == {SOUNDS: 1}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"results": [{"alternatives": [*GOOGLE[0]["alternatives"], {"transcript": "z"}]}]},
+        {"alternatives": [{"result": VOSK[:2]}, {"result": VOSK}]},
+        azure({**azure_phrase([]), "nBest": [{"words": each(azure_word)[:2]}, {"display": "Z"}]}),
+        {
+            "results": {
+                "channels": [{"alternatives": [{"words": DEEPGRAM_WORDS[:2]}, {"transcript": "z"}]}]
+            }
+        },
+        {"transcripts": [{"words": GENTLE[:2]}, {"words": GENTLE}]},
+    ],
+)
+def test_the_first_alternative_is_read_and_others_are_counted(
+    content: object, tmp_path: Path
+) -> None:
+    (words,) = heard(tmp_path, content)
+    assert rows(words) == WORDS[:2]
+    assert left_out(words) == {ALTERNATIVES: 1}
+
+
+# Characters and tokens
+
+
+def test_a_character_that_whisper_cpp_splits_into_two_tokens(tmp_path: Path) -> None:
+    content = json.dumps(CPP_FULL, ensure_ascii=False, indent="\t").encode()
+    first, second = "š".encode()[:1], "š".encode()[1:]
+    whole = '"text": " šest",'.encode()
+    assert content.count(whole) == 1
+    start, end = content.split(whole)
+    split = b'"text": " ' + first + b'"},\n{"text": "' + second + b'est",'
+    assert read(tmp_path, start + split + end) == WORDS
+    message = refused(tmp_path, start + b'"text": " ' + first + b'est",' + end)
+    assert message == ", line 1: not utf-8 text"
+
+
+def test_characters_of_a_ctc_model_are_joined_to_words(tmp_path: Path) -> None:
+    characters = [("d", 0.5), ("a", 0.6), (" ", 0.8), ("n", 1.0), ("e", 1.2)]
+    chunks = [
+        {"text": character, "timestamp": [start, round(start + 0.1, 1)]}
+        for character, start in characters
+    ]
+    assert read(tmp_path, {"text": "da ne", "chunks": chunks}) == [
+        ("da", 0.5, 0.7),
+        ("ne", 1.0, 1.3),
+    ]
+
+
+def test_a_chunk_without_an_end_ends_at_the_usual_rate(tmp_path: Path) -> None:
+    chunks = [{"text": " da", "timestamp": [0.5, 1.0]}, {"text": " ne", "timestamp": [1.0, None]}]
+    (_, (word, start, end)) = read(tmp_path, {"text": "da ne", "chunks": chunks})
+    assert (word, start) == ("ne", 1.0)
+    assert 1 < end < 1.5
+
+
+def test_punctuation_keeps_the_time_of_its_word(tmp_path: Path) -> None:
+    content = aws({"items": [*AWS[:3], AWS[5], *AWS[3:5]]})
+    assert read(tmp_path, content)[1] == ("dan,.", 0.75, 1.25)
+
+
+def test_words_of_youtube_without_offsets_lie_between_others(tmp_path: Path) -> None:
+    parts = [{"utf8": "a"}, {"utf8": " b"}, {"utf8": " c", "tOffsetMs": 800}]
+    event = {"tStartMs": 1000, "dDurationMs": 2000, "segs": parts}
+    assert read(tmp_path, {"events": [event]}) == [
+        ("a", 1.0, 1.4),
+        ("b", 1.4, 1.8),
+        ("c", 1.8, 3.0),
+    ]
+
+
+# Times
+
+
+def test_words_of_minutes_are_in_milliseconds(tmp_path: Path) -> None:
+    content = {"words": [{"word": w, "start": ms(s), "end": ms(e)} for w, s, e in WORDS]}
+    assert read(tmp_path, content) == WORDS
+    ctm = "".join(f"a 1 {ms(s)} {ms(e - s)} {w}\n" for w, s, e in WORDS)
+    assert read(tmp_path, ctm) == WORDS
+
+
+def test_long_words_in_seconds_stay(tmp_path: Path) -> None:
+    words = [{"word": "a", "start": 0, "end": 9}, {"word": "b", "start": 9, "end": 500}]
+    words.append({"word": "c", "start": 500, "end": 501})
+    assert read(tmp_path, {"words": words})[1] == ("b", 9.0, 500.0)
+
+
+@pytest.mark.parametrize("per_second", [100, 16000])
+def test_times_in_other_units_are_refused(per_second: int, tmp_path: Path) -> None:
+    content = {
+        "words": [{"word": w, "start": s * per_second, "end": e * per_second} for w, s, e in WORDS]
+    }
+    message = refused(tmp_path, content)
+    assert message.startswith(", line 1: a word would last ")
+    assert message.endswith("s (median): times are neither seconds nor milliseconds")
+
+
+def test_results_of_several_recordings_without_names_are_refused(tmp_path: Path) -> None:
+    result = {"text": TEXT, "chunks": RECOGNIZERS["transformers"]["chunks"]}
+    reason = "it starts at 0.50 s, before the end of the result in front of it: results of several"
+    assert refused(tmp_path, [result, result]).startswith(f", line 1, item 2: {reason}")
+    vosk = lines([{"result": VOSK, "text": TEXT}] * 2)
+    assert refused(tmp_path, vosk).startswith(f", line 2: {reason}")
+    named = [{**result, "audio": name} for name in ("x.wav", "y.wav")]
+    assert [words.name for words in heard(tmp_path, named)] == ["x.wav", "y.wav"]
+
+
+# What has no word times is refused, with what the recognizer needs
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (whisper_cpp([cpp(TEXT, 0.5, 3.0)]), "segment 1: word times are needed; whisper.cpp"),
+        (
+            {"text": TEXT, "chunks": [{"text": TEXT, "timestamp": [0.5, 3.0]}]},
+            "chunk 1: word times are needed; transformers writes them with return_timestamps",
+        ),
+        ({"audio_filepath": "a", "pred_text": TEXT}, "word times are needed; NeMo writes them"),
+        (
+            {"pred_text": TEXT, "timestamps_word": [{"word": "Dobar", "start_offset": 6}]},
+            "word times are needed; NeMo's start_offset counts frames",
+        ),
+        ({"text": TEXT}, "word times are needed"),
+        (
+            {"results": [{"alternatives": [{"transcript": TEXT}]}]},
+            "word times are needed; Google writes them with enableWordTimeOffsets",
+        ),
+        (azure(azure_phrase([])), "phrase 1: word times are needed; Azure writes them with word"),
+        (assemblyai([], status="error"), "no timed words; its status is 'error'"),
+        (
+            {"events": [{"tStartMs": 0, "dDurationMs": 9, "segs": [{"utf8": TEXT}]}]},
+            "event 1: word times are needed; YouTube has them in automatic captions only",
+        ),
+        ({"tiers": {"phones": {"entries": []}}}, "no tier of words; it has the tiers phones"),
+        ({"tiers": {"words": {"entries": [[1, 2]]}}}, "tier words: expected start, end and label"),
+        ({"speakers": [{"id": 1}]}, "no timed words; expected CTM, JSON of a recognizer"),
+        (
+            {"words": [{"word": "da"}, {"word": "ne"}]},
+            "word times are needed; Whisper writes them",
+        ),
+    ],
+)
+def test_what_is_missing_is_named(content: object, reason: str, tmp_path: Path) -> None:
+    assert refused(tmp_path, content).removeprefix(", line 1").lstrip(":, ").startswith(reason)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        whisper_cpp([]),
+        {"text": "", "chunks": []},
+        {"audio_filepath": "a", "pred_text": ""},
+        {"partial": ""},
+        {"results": [{"alternatives": [{"transcript": "", "words": []}]}]},
+        azure(),
+        {"results": {"channels": [deepgram_channel([]) | {"alternatives": []}]}},
+        aws({"items": []}),
+        assemblyai([]),
+        {"events": [{"tStartMs": 0}]},
+        {"tiers": {"words": {"entries": []}}},
+        {"monologues": [{"elements": []}]},
+    ],
+)
+def test_a_recording_without_words(content: object, tmp_path: Path) -> None:
+    assert read(tmp_path, content) == []
+
+
+# CTM
+
+
+def test_marks_of_kaldi_are_no_words(tmp_path: Path) -> None:
+    marks = ["<eps>", "[noise]", "!SIL", "<unk>", "da", "<s>"]
+    content = ";; comment\n" + "".join(f"a 1 {row} 0.5 {mark}\n" for row, mark in enumerate(marks))
+    (words,) = heard(tmp_path, content)
+    assert rows(words) == [("<unk>", 3.0, 3.5), ("da", 4.0, 4.5)]
+    assert left_out(words) == {SOUNDS: 4}
+
+
+def test_types_and_alternatives_of_nist(tmp_path: Path) -> None:
+    content = """;; NIST
+a 1 0.0 0.5 da 0.9 lex spk1
+a 1 0.5 0.5 dah 0.9 non-lex spk1
+a 1 * * <ALT_BEGIN>
+a 1 1.0 0.5 uh 0.9 fp spk1
+a 1 * * <ALT>
+a 1 1.0 0.5 ah 0.9 fp spk1
+a 1 * * <ALT_END>
+a 1 2.0 0.5 ne NA frag
+"""
+    (words,) = heard(tmp_path, content)
+    assert rows(words) == [("da", 0.0, 0.5), ("uh", 1.0, 1.5), ("ne", 2.0, 2.5)]
+    assert left_out(words) == {SOUNDS: 1, ALTERNATIVES: 1}
+
+
+def test_segments_of_nemos_aligner_are_several_words(tmp_path: Path) -> None:
+    content = "a 1 1.0 1.0 da<space>ne NA lex NA\n"
+    assert read(tmp_path, content) == [("da", 1.0, 1.5), ("ne", 1.5, 2.0)]
+
+
+# Sides of calls
+
+ANSWERS = [("halo", 0.6, 0.9), ("da", 1.4, 1.6)]
+
+
+def both(write: Callable[..., Any], *labels: Any) -> list[Any]:
+    """Words of two sides, each with its label."""
+    sides = zip((WORDS, ANSWERS), labels, strict=True)
+    return [write(*word, label) for words, label in sides for word in words]
+
+
+def azure_call() -> dict[str, Any]:
+    return azure(
+        azure_phrase([azure_word(*word) for word in WORDS[:2]], 0),
+        azure_phrase([azure_word(*word) for word in ANSWERS], 1),
+        azure_phrase([azure_word(*word) for word in WORDS[2:]], 0),
+    )
+
+
+def google_call() -> dict[str, Any]:
+    return {
+        "results": [
+            {
+                "alternatives": [{"transcript": "x", "words": [google_word(*w) for w in words]}],
+                "channelTag": tag,
+            }
+            for tag, words in ((1, WORDS[:2]), (2, ANSWERS), (1, WORDS[2:]))
+        ]
+    }
+
+
+def deepgram_words(words: list[tuple[str, float, float]]) -> list[dict[str, Any]]:
+    return [{"word": word, "start": start, "end": end} for word, start, end in words]
+
+
+CALLS: dict[str, tuple[object, str, str]] = {
+    "CTM": ("".join(both(lambda w, s, e, x: f"a {x} {s} {e - s:.2f} {w}\n", "A", "B")), "A", "B"),
+    "CTM, numbers": (
+        "".join(both(lambda w, s, e, x: f"a {x} {s} {e - s:.2f} {w}\n", 1, 2)),
+        "1",
+        "2",
+    ),
+    "AWS Transcribe": (
+        aws(
+            {
+                "channel_labels": {
+                    "channels": [
+                        {"channel_label": "ch_0", "items": AWS},
+                        {
+                            "channel_label": "ch_1",
+                            "items": [
+                                {
+                                    "start_time": str(start),
+                                    "end_time": str(end),
+                                    "alternatives": [{"content": word}],
+                                    "type": "pronunciation",
+                                }
+                                for word, start, end in ANSWERS
+                            ],
+                        },
+                    ]
+                }
+            }
+        ),
+        "ch_0",
+        "ch_1",
+    ),
+    "Azure": (azure_call(), "0", "1"),
+    "Google": (google_call(), "1", "2"),
+    "Deepgram": (
+        {"results": {"channels": [deepgram_channel(deepgram_words(w)) for w in (WORDS, ANSWERS)]}},
+        "0",
+        "1",
+    ),
+    "Deepgram stream": (
+        lines([deepgram_line(deepgram_words(w), n) for n, w in enumerate((WORDS, ANSWERS))]),
+        "0",
+        "1",
+    ),
+    "AssemblyAI": (
+        assemblyai(
+            both(
+                lambda w, s, e, x: {"text": w, "start": ms(s), "end": ms(e), "channel": x},
+                "1",
+                "2",
+            ),
+            audio_channels=2,
+        ),
+        "1",
+        "2",
+    ),
+    "ElevenLabs": (
+        {
+            "transcripts": [
+                {
+                    "channel_index": number,
+                    "text": "x",
+                    "words": [
+                        {"text": w, "start": s, "end": e, "type": "word", "channel_index": number}
+                        for w, s, e in words
+                    ],
+                }
+                for number, words in enumerate((WORDS, ANSWERS))
+            ]
+        },
+        "0",
+        "1",
+    ),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_sides_of_a_call_are_apart(call: str, tmp_path: Path) -> None:
+    content, first, second = CALLS[call]
+    sides = heard(tmp_path, content)
+    assert [words.side for words in sides] == [first, second]
+    assert [rows(words) for words in sides] == [WORDS, ANSWERS]
+    assert [words.channel for words in sides] == [0, 1]
+    assert rows(choose_side(sides, "right")) == ANSWERS
+    assert choose_side(sides, second.lower()).left_out[-1][1:] == (4, f"--side {first}")
+    mixed = choose_side(sides, "mix")
+    assert rows(mixed) == sorted([*WORDS, *ANSWERS], key=lambda word: word[1])
+    assert (mixed.side, mixed.channel) == ("", None)
+
+
+def test_agent_and_customer_are_sides(tmp_path: Path) -> None:
+    turns = [
+        {
+            "ParticipantRole": role,
+            "Items": [
+                {"Content": word, "BeginOffsetMillis": ms(start), "EndOffsetMillis": ms(end)}
+                for word, start, end in words
+            ],
+        }
+        for role, words in (("AGENT", WORDS[:2]), ("CUSTOMER", ANSWERS), ("AGENT", WORDS[2:]))
+    ]
+    sides = heard(tmp_path, {"Channel": "VOICE", "Transcript": turns})
+    assert rows(choose_side(sides, "agent")) == WORDS
+    assert rows(choose_side(sides, "customer")) == ANSWERS
+
+
+def test_a_side_without_words_is_none(tmp_path: Path) -> None:
+    channels = [deepgram_channel(DEEPGRAM_WORDS), {"alternatives": [{"words": []}]}]
+    sides = heard(tmp_path, {"results": {"channels": channels}})
+    assert rows(choose_side(sides, None)) == WORDS
+
+
+# By the command
+
+SPEECH = (
+    "Good morning everybody and welcome to this session of the committee. Today we will hear the "
+    "report of the minister about the accounts of last year. After that there are questions from "
+    "the members of the opposition and of the majority. Please keep your speeches short."
+)
+
+
+def spoken() -> list[tuple[str, float, float]]:
+    return [
+        (word, round(0.5 + 0.45 * row, 3), round(0.9 + 0.45 * row, 3))
+        for row, word in enumerate(SPEECH.split())
+    ]
+
+
+def call_ctm(name: str) -> str:
+    lines_of_a = [f"{name} A {s} {e - s:.2f} {w}\n" for w, s, e in spoken()]
+    lines_of_b = [f"{name} B {s + 0.1:.2f} 0.2 aha\n" for w, s, e in spoken()[::3]]
+    return "".join(lines_of_a + lines_of_b)
+
+
+def call(folder: Path, channels: int = 2) -> tuple[Path, Path, Path]:
+    for name in ("h", "t", "audio"):
+        (folder / name).mkdir()
+    samples = np.random.default_rng(1).normal(0, 0.1, (8000 * 30, channels))
+    sf.write(folder / "audio/a.wav", samples, 8000)
+    (folder / "h/a.ctm").write_text(call_ctm("a"))
+    (folder / "t/a.txt").write_text(SPEECH)
+    return folder / "h", folder / "t", folder / "audio"
+
+
+def test_align_asks_for_a_side(tmp_path: Path) -> None:
+    hypotheses, transcripts, audio = call(tmp_path)
+    reason = (
+        r"a\.ctm#a: words of 2 sides of a call, A \(46 words\) and B \(16 words\): "
+        r"--side A reads one of them, --side mix all together"
+    )
+    with pytest.raises(InputError, match=reason):
+        nbaudio.align(hypotheses, transcripts, audio=audio, out=tmp_path / "W")
+    with pytest.raises(InputError, match="no words of side 'C'; there are A"):
+        nbaudio.align(hypotheses, transcripts, audio=audio, side="C", out=tmp_path / "W")
+
+
+@pytest.mark.parametrize("side", ["A", "left"])
+def test_align_takes_one_side_and_its_channel(side: str, tmp_path: Path) -> None:
+    hypotheses, transcripts, audio = call(tmp_path)
+    report = nbaudio.align(hypotheses, transcripts, audio=audio, side=side, out=tmp_path / "W")
+    segments = pl.read_parquet(tmp_path / "W/segments.parquet")
+    assert " ".join(segments["asr_text"]) == SPEECH
+    assert segments["source_channel"].to_list() == ["0"] * len(segments)
+    assert report.facts["not_read"] == [
+        {"what": "words of side B in hypotheses", "count": 16, "option": "--side B"}
+    ]
+
+
+def test_align_of_the_mix_has_no_channel(tmp_path: Path) -> None:
+    hypotheses, transcripts, audio = call(tmp_path, channels=1)
+    report = nbaudio.align(hypotheses, transcripts, audio=audio, side="mix", out=tmp_path / "W")
+    segments = pl.read_parquet(tmp_path / "W/segments.parquet")
+    assert "aha" in " ".join(segments["asr_text"])
+    assert "source_channel" not in segments.columns
+    assert "not_read" not in report.facts
+
+
+def test_a_call_among_other_recordings_is_a_problem_of_its_own(tmp_path: Path) -> None:
+    hypotheses, transcripts, _ = call(tmp_path)
+    plain = "".join(f"b 1 {s} {e - s:.2f} {w}\n" for w, s, e in spoken())
+    (hypotheses / "a.ctm").write_text(call_ctm("a") + plain)
+    (transcripts / "b.txt").write_text(SPEECH)
+    report = nbaudio.align(hypotheses, transcripts, out=tmp_path / "W")
+    assert set(pl.read_parquet(tmp_path / "W/segments.parquet")["recording_id"]) == {"b"}
+    assert any("words of 2 sides of a call, A (46 words)" in line for line in report.problems)
+
+
+def test_align_counts_what_gentle_did_not_find(tmp_path: Path) -> None:
+    hypotheses, transcripts, _ = call(tmp_path)
+    (hypotheses / "a.ctm").unlink()
+    words = [
+        {"case": "not-found-in-audio", "word": word}
+        if 16 <= row < 26
+        else {"case": "success", "alignedWord": word.lower(), "word": word, "start": s, "end": e}
+        for row, (word, s, e) in enumerate(spoken())
+    ]
+    (hypotheses / "a.json").write_text(json.dumps({"transcript": SPEECH, "words": words}))
+    report = nbaudio.align(hypotheses, transcripts, out=tmp_path / "W")
+    segments = pl.read_parquet(tmp_path / "W/segments.parquet")
+    missing = " ".join(SPEECH.split()[17:25])
+    assert missing not in " ".join(segments["asr_text"])
+    assert missing not in " ".join(segments["text"])
+    assert report.facts["not_read"] == [{"what": NOT_FOUND, "count": 10, "option": ""}]
+
+
+OBJECTS = [
+    name
+    for name, content in RECOGNIZERS.items()
+    if isinstance(content, dict) and "audio_filepath" not in content
+]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("recognizer", OBJECTS)
+def test_a_folder_of_hypotheses_and_documents_is_found_out(
+    recognizer: str, indent: int | None, tmp_path: Path
+) -> None:
+    for name in ("h", "t"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "h/a.json").write_text(json.dumps(RECOGNIZERS[recognizer], indent=indent))
+    (tmp_path / "t/b.docx").touch()
+    assert detect_source(tmp_path).layout.format == "align"
+
+
+@pytest.mark.parametrize("recognizer", OBJECTS)
+def test_hypotheses_beside_recordings_are_named(recognizer: str, tmp_path: Path) -> None:
+    sf.write(tmp_path / "a.wav", np.zeros(8000), 8000)
+    (tmp_path / "a.json").write_text(json.dumps(RECOGNIZERS[recognizer]))
+    report = nbaudio.ingest("folder", tmp_path, out=tmp_path / "W")
+    told = "with the words of a recognizer and their times, such as a.json: not read"
+    assert any(told in line for line in report.warnings)
+
+
+def test_captions_of_youtube_are_paired_by_the_id_in_their_name(tmp_path: Path) -> None:
+    hypotheses, transcripts, _ = call(tmp_path)
+    (hypotheses / "a.ctm").unlink()
+    parts = [{"utf8": f" {word}", "tOffsetMs": ms(start)} for word, start, _ in spoken()]
+    event = {"tStartMs": 0, "dDurationMs": 30000, "segs": parts}
+    (hypotheses / "talk [HlauTe_NK6U].en.json3").write_text(json.dumps({"events": [event]}))
+    (transcripts / "a.txt").rename(transcripts / "minutes [HlauTe_NK6U].txt")
+    nbaudio.align(hypotheses, transcripts, out=tmp_path / "W")
+    segments = pl.read_parquet(tmp_path / "W/segments.parquet")
+    assert " ".join(segments["text"]) == SPEECH
+    assert segments["segment_id"][0].startswith("HlauTe_NK6U_0.25-")

@@ -163,7 +163,7 @@ def _nemo_words(value: Mapping[str, Any]) -> object:
 
 def is_vosk(value: Mapping[str, Any]) -> bool:
     """Return whether an object is a result of Vosk: a whole one, or a partial one."""
-    is_partial = "partial" in value
+    is_partial = isinstance(value.get("partial"), str) and "text" not in value
     return is_partial or any(
         isinstance(result.get("result"), list)
         for result in (value, *objects(value.get("alternatives")))
@@ -176,9 +176,6 @@ def read_vosk(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
     Partial results have no words: they are repeated in a whole one.
     """
     alternatives = objects(value.get("alternatives")) or [dict(value)]
-    if "partial" in value:
-        yield Utterance(place)
-        return
     yield from read_words(place, alternatives[0].get("result") or [])
     if len(alternatives) > 1:
         yield Utterance(place, left_out={ALTERNATIVES: len(alternatives) - 1})

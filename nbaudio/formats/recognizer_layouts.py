@@ -11,7 +11,7 @@ from nbaudio.formats.base import RECORDING_FIELDS, json_values
 from nbaudio.formats.timed_tokens import Place, Side, Utterance
 
 # Seconds by which results of one recording may be out of order.
-_SLIGHTLY = 1.0
+_SLIGHTLY = 0.5
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def read_recognizer_json(path: Path) -> Iterator[Utterance]:
         InputError: the file is not JSON, has no words with times, or a part has none; or it has
             results of several recordings without their names.
     """
-    starts: dict[Side, float] = {}  # of the last results of an unnamed recording
+    latest: dict[Side, float] = {}  # starts of words of an unnamed recording
     for where, value in json_values(path, errors="surrogateescape"):
         place = Place(_recording(value), where)
         layout = find_layout(value)
@@ -90,29 +90,35 @@ def read_recognizer_json(path: Path) -> Iterator[Utterance]:
         else:
             utterances = layout.read(place, value)
         if place.recording is None and isinstance(value, dict):
-            yield from _in_order(utterances, starts)
+            yield from _in_order(utterances, latest)
         else:
             yield from utterances
 
 
-def _in_order(utterances: Iterator[Utterance], starts: dict[Side, float]) -> Iterator[Utterance]:
-    """Yield the words of a result, unless it starts before the result in front of it.
+def _in_order(utterances: Iterator[Utterance], latest: dict[Side, float]) -> Iterator[Utterance]:
+    """Yield the words of a result, unless it starts before the end of the result in front of it.
 
-    Results of one recording, such as phrases, are in order. `starts` is updated.
+    Results of one recording, such as phrases, follow each other. `latest` has the start of the last
+    word of each side, and is updated.
     """
-    compared: set[Side] = set()
+    starts: dict[Side, list[float]] = {}
     for utterance in utterances:
-        start = next((token.start for token in utterance.tokens if token.start >= 0), None)
-        if len(utterance.tokens) > 1 and start is not None and utterance.side not in compared:
-            compared.add(utterance.side)
-            if start < starts.get(utterance.side, 0) - _SLIGHTLY:
-                reason = (
-                    f"it starts at {start:.2f} s, before the result in front of it: results of "
-                    "several recordings need names (a field recording), or a file each"
-                )
-                raise InputError(f"{utterance.place.where}: {reason}")
-            starts[utterance.side] = start
+        known = [token.start for token in utterance.tokens if token.start >= 0]
+        if len(known) > 1 and utterance.side not in starts:
+            _check_order(utterance.place, known[0], latest.get(utterance.side, 0.0))
+        if known:
+            starts.setdefault(utterance.side, []).append(max(known))
         yield utterance
+    latest |= {side: max(times) for side, times in starts.items()}
+
+
+def _check_order(place: Place, start: float, latest: float) -> None:
+    if start < latest - _SLIGHTLY:
+        reason = (
+            f"it starts at {start:.2f} s, before the end of the result in front of it: results of "
+            "several recordings need names (a field recording), or a file each"
+        )
+        raise InputError(f"{place.where}: {reason}")
 
 
 def _recording(value: object) -> str | None:

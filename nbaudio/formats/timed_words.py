@@ -57,7 +57,10 @@ _HEADS = (
     re.compile(rb'"transcription"\s*:\s*\['),
     re.compile(rb'"chunks"\s*:\s*\['),
     re.compile(rb'"tStartMs"'),
-    re.compile(rb'"(?:start_time|startTime|startOffset|offsetInTicks|offsetMilliseconds)"'),
+    re.compile(rb'"(?:offsetInTicks|offsetMilliseconds|BeginOffsetMillis)"'),
+    re.compile(rb'"words"(?s:.*)"(?:start_ms|startMs)"'),
+    re.compile(rb'"(?:word|alternatives)"(?s:.*)"(?:start_time|startTime|startOffset)"'),
+    re.compile(rb'"(?:start_time|startTime|startOffset)"(?s:.*)"(?:word|alternatives)"'),
     re.compile(rb'"monologues"\s*:\s*\['),
     re.compile(rb'"tiers"\s*:'),
 )
@@ -111,7 +114,7 @@ def detect(files: SourceFiles) -> list[Layout]:
     documents = files.ending(*_DOCUMENTS)
     hypotheses = [
         *files.ending(".ctm"),
-        *(name for name in files.ending(".json") if _has_timed_words(files, name)),
+        *(name for name in files.ending(".json", ".json3") if _has_timed_words(files, name)),
     ]
     if not hypotheses or not documents:
         return []

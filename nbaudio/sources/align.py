@@ -118,16 +118,7 @@ def align(
         >>> segments.select("source_start", "source_end", "text").row(0)
         ('0', '7.8', 'Poštovane kolegice i kolege! Otvaram sjednicu Hrvatskoga sabora.')
     """
-    if not 0 < min_duration < max_duration < math.inf:
-        raise InputError(
-            "min_duration must be above 0 and below max_duration, "
-            f"not {min_duration} and {max_duration}"
-        )
-    if is_url(str(transcripts)):
-        raise InputError(
-            f"{transcripts}: transcripts are read from this machine; "
-            "fetch them with 'nbaudio download'"
-        )
+    _check_arguments(transcripts, min_duration, max_duration)
     site = EngineLocation(engine, jobs, address, beam_options)
     stored = Path(out).absolute() / _STORED
     texts = Path(transcripts).absolute()
@@ -164,16 +155,31 @@ def align(
         return found
 
     place = {"source": hypotheses, "audio": audio, "names": None, "out": out}
-    options = {
+    options: dict[str, Any] = {
         "transcripts": str(texts),
         "pairs": table and str(table),
         "durations": [min_duration, max_duration],
-        **({"side": side} if side is not None else {}),
     }
+    if side is not None:
+        options["side"] = side
     report = bring_in("align", read, options, place, jobs=jobs, sha256=sha256, cache=cache, add=add)
     shown = Report("align", counts | report.facts, report.warnings, report.problems, report.hidden)
     Workspace.open(out).save_report("align", shown.to_dict())
     return shown
+
+
+def _check_arguments(transcripts: str | Path, min_duration: float, max_duration: float) -> None:
+    """Raise InputError if the arguments of `align` are not usable."""
+    if not 0 < min_duration < max_duration < math.inf:
+        raise InputError(
+            "min_duration must be above 0 and below max_duration, "
+            f"not {min_duration} and {max_duration}"
+        )
+    if is_url(str(transcripts)):
+        raise InputError(
+            f"{transcripts}: transcripts are read from this machine; "
+            "fetch them with 'nbaudio download'"
+        )
 
 
 def _align_all(

@@ -205,8 +205,7 @@ def _segments(aligned: _Alignment) -> Iterator[dict[str, Any]]:
         *(fact.tolist() for fact in facts), strict=True
     ):
         numbers = aligned.numbers[slice(*typed)]
-        (first, last) = (words.spans[numbers[0]], words.spans[numbers[-1]])
-        (file, document) = aligned.documents[first.document]
+        (_, document) = aligned.documents[words.spans[numbers[0]].document]
         segment_label = label(document.text, words, numbers.tolist())
         inner = aligned.spoken.confidence[numbers[0] : numbers[-1] + 1].min()
         yield {
@@ -218,18 +217,27 @@ def _segments(aligned: _Alignment) -> Iterator[dict[str, Any]]:
             "asr_text": " ".join(aligned.heard.words[begin:end]),
             "speaker_id": words.speakers[numbers[0]],
             "word_times": _word_times(segment_label, times[numbers] - start),
-            "utterance_id_start": document.utterances[first.utterance].utterance_id,
-            "utterance_id_end": document.utterances[last.utterance].utterance_id,
             "source_channel": _channel(aligned.heard),
             "edge_confidence": confidence,
             "inner_confidence": round(float(inner), 6),
             "room_before_s": room[0],
             "room_after_s": room[1],
-            "document": file,
-            "document_start": first.start,
-            "document_end": last.end,
             "words": len(numbers),
-        }
+        } | _place_in_document(aligned, numbers)
+
+
+def _place_in_document(aligned: _Alignment, numbers: npt.NDArray[np.int64]) -> dict[str, Any]:
+    """Return where the words of a segment are: document, characters and utterances."""
+    first = aligned.words.spans[numbers[0]]
+    last = aligned.words.spans[numbers[-1]]
+    (file, document) = aligned.documents[first.document]
+    return {
+        "utterance_id_start": document.utterances[first.utterance].utterance_id,
+        "utterance_id_end": document.utterances[last.utterance].utterance_id,
+        "document": file,
+        "document_start": first.start,
+        "document_end": last.end,
+    }
 
 
 def _channel(heard: TimedWords) -> str | None:

@@ -20,6 +20,7 @@ from nbaudio.core.errors import AudioError
 from nbaudio.core.name_matching import tidy_stem
 from nbaudio.core.source_splits import split_of_folder
 from nbaudio.formats.base import Problem, decode_text
+from nbaudio.formats.recognizer_layouts import find_layout
 from nbaudio.formats.source_columns import USUAL_NAMES
 from nbaudio.storage.location import Location, read_whole
 
@@ -241,7 +242,8 @@ def _object_content(value: Mapping[str, Any]) -> Content:
         for name in USUAL_NAMES["text"]
         if isinstance(value.get(name), str)
     }
-    if _has_parts(value):
+    is_recognized = find_layout(value) is not None and "pred_text" not in value
+    if is_recognized or _has_parts(value):
         return Content("recognizer", next(iter(texts.values()), ""))
     if not texts:
         return Content("no text")
