@@ -8,6 +8,7 @@ import zlib
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain, islice
@@ -20,6 +21,7 @@ import numpy as np
 from av.audio.codeccontext import AudioCodecContext
 from av.audio.resampler import AudioResampler
 from av.codec.context import Flags2
+from av.stream import Disposition
 from numpy.typing import NDArray
 
 from nbaudio.audio import mp3
@@ -59,6 +61,9 @@ _BLOCK_S = 5.0
 # Seconds of a recording decoded from its beginning that stay in memory, since segments may overlap
 _KEPT_S = 30
 _TAIL_S = 5.0  # seconds that are decoded to find the end of a recording
+# Sound that starts later than this after the picture starts later on purpose
+_LATE_S = Fraction(1, 10)
+_END_TOLERANCE_S = 0.5  # the last picture may last longer than its packet says
 _CHECKED_ENTRIES = 500  # entries of a container's index that are checked for an even clock
 # Packets that a seek goes back further than needed: in MPEG program streams the first times are off
 # by one
@@ -75,6 +80,28 @@ _FORMATS = (
 _BARE = {"aac", "ac3", "amr", "amrnb", "amrwb", "eac3", "loas", "mp3"}
 
 
+@dataclass(frozen=True)
+class AudioTrack:
+    """One of the audio tracks of a container.
+
+    Attributes:
+        number: from 1, in the order of the container.
+        language: such as ``hrv``; empty where the container does not say it.
+        title: for people; may be empty.
+        is_default: whether players begin with it.
+    """
+
+    number: int
+    language: str
+    title: str
+    is_default: bool
+
+    def label(self) -> str:
+        """Return the number, with language and title."""
+        about = ", ".join(filter(None, [self.language, self.title]))
+        return f"{self.number} ({about})" if about else str(self.number)
+
+
 class _WrongPacketError(Exception):
     """In a damaged file, a seek finds other packets than a read from the beginning."""
 
@@ -87,6 +114,16 @@ class _Decoded(NamedTuple):
 
     samples: NDArray[np.float32]
     holes: list[tuple[int, int]]
+
+
+def _seconds(clock: str) -> float | None:
+    """Return the seconds of a time such as ``00:00:03.008000000``; None for other texts."""
+    parts = clock.split(":")
+    try:
+        hours, minutes, seconds = (float(part) for part in parts)
+    except ValueError:
+        return None
+    return 3600 * hours + 60 * minutes + seconds
 
 
 class AvRecording:
@@ -192,6 +229,59 @@ class AvRecording:
     def seeks(self) -> bool:
         """Whether a window is read without decoding the recording from its beginning."""
         return self._run_up < sys.maxsize
+
+    @property
+    def sound_start(self) -> int:
+        """Samples from the first picture or sound of the container to the first sample.
+
+        0 where it is less than 0.1 s, as encoders delay sound by some frames.
+        """
+        begin = Fraction(self._container.start_time or 0, av.time_base)
+        time_base = self._stream.time_base or Fraction(1)
+        late = (self._stream.start_time or 0) * time_base - begin
+        return round(late * self.sampling_rate) if late >= _LATE_S else 0
+
+    def tracks(self) -> list[AudioTrack]:
+        """Return the audio tracks of the container; the first one is read."""
+        return [
+            AudioTrack(
+                number,
+                stream.metadata.get("language", ""),
+                stream.metadata.get("title", ""),
+                bool(stream.disposition & Disposition.default),
+            )
+            for number, stream in enumerate(self._container.streams.audio, 1)
+        ]
+
+    def is_complete(self, num_samples: int) -> bool:
+        """Return whether a container with other streams is whole, though its sound ends earlier.
+
+        It is if the sound ends where its own duration says, or any stream where the container's
+        duration says. Reading starts again from the beginning.
+        """
+        if len(self._container.streams) == 1:
+            return False
+        end = float(self.sound_start + num_samples) / self.sampling_rate
+        own = _seconds(self._stream.metadata.get("DURATION", ""))
+        if own is not None:
+            return own <= end + _END_TOLERANCE_S
+        declared = (self._container.duration or 0) / av.time_base
+        return self._last_end() >= declared - _END_TOLERANCE_S
+
+    def _last_end(self) -> float:
+        """Return the seconds from the start of the container to the end of its last packet."""
+        self._container.close()
+        self._open()
+        begin = (self._container.start_time or 0) / av.time_base
+        last = 0.0
+        with suppress(IndexError, av.error.FFmpegError):  # as in `_demux`
+            for packet in self._container.demux():
+                if packet.pts is not None:
+                    end = (packet.pts + (packet.duration or 0)) * packet.time_base
+                    last = max(last, float(end) - begin)
+        self._container.close()
+        self._open()
+        return last
 
     def count_samples(self) -> int:
         """Return where decoding ends; only the last seconds are decoded where possible."""

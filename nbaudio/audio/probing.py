@@ -15,6 +15,7 @@ import soundfile as sf
 from nbaudio.audio.decode_errors import no_samples_reason
 from nbaudio.audio.ogg import scan_pages
 from nbaudio.audio.recordings import (
+    RAW_CODECS,
     OpenRecording,
     Recording,
     SoundfileRecording,
@@ -22,6 +23,7 @@ from nbaudio.audio.recordings import (
     open_recording,
 )
 from nbaudio.audio.silence import has_signal, is_cancelled
+from nbaudio.audio.sound_bytes import find_sound_bytes
 from nbaudio.core.errors import AudioError
 from nbaudio.storage.location import LocationLike, location
 
@@ -34,13 +36,17 @@ _ALAC_WINDOWS = 300
 # Tolerance between windows and a decode of the whole, full scale being 1; see docs/audio.md. Other
 # codecs must be equal.
 _TOLERANCE = {"amrnb": 0.001, "opus": 0.001}
-_RAW_CODECS = {"pcm_s8", "pcm_u8", "pcm_16", "pcm_24", "pcm_32", "float", "double", "ulaw", "alaw"}
 _MIXED_WINDOWS = 4  # between windows that are checked for channels that cancel
 _MIXED_WINDOW_S = 0.2
 _CANCELLED = (
     "its channels cancel in their mix (one is the inverse of the other): "
     "materialize with --channel left, or right"
 )
+_NO_LENGTH = "its header has no length, as from a pipe or a crash: read to the end of the file"
+_WRAPPED = "its length of more than 4 GiB does not fit its header"
+# Bits of a sample in names of codecs by libsndfile and FFmpeg, such as pcm_16 and pcm_s24le
+_PCM_BITS = re.compile(r"pcm_[suf]?(8|16|24|32|64)(le|be)?")
+_SAMPLE_BYTES = {"ulaw": 1, "alaw": 1, "float": 4, "double": 8, "pcm_mulaw": 1, "pcm_alaw": 1}
 _COUNT_BLOCK = 1 << 20  # samples over all channels
 
 
@@ -83,11 +89,15 @@ def probe(path: LocationLike) -> Probe:
     with location(path).fetched() as file, open_recording(file) as recording:
         if isinstance(recording, SoundfileRecording):
             num_samples, warning = _check_end(recording, file)
+            warning = _length_warning(recording, num_samples, file, warning)
             container = recording.container
         else:
             # Perhaps it is Ogg; other files have no pages.
             num_samples, container = recording.count_samples(), "OGG"
             warning = _short(recording.declared_samples, num_samples, recording.sampling_rate)
+            if warning and recording.is_complete(num_samples):
+                warning = None
+            warning = _length_warning(recording, num_samples, file, warning)
         problem, before = scan_pages(file) if container == "OGG" else (None, None)
         if problem:
             # Decoders skip a gap silently: the samples after it would be at the wrong times.
@@ -141,7 +151,7 @@ def _check_beginning(
     readers: list[_Read] = [recording.read, recording.read]
     with ExitStack() as stack:
         if isinstance(recording, SoundfileRecording):
-            if codec in _RAW_CODECS:
+            if codec in RAW_CODECS:
                 return num_samples, warning  # a sample's offset follows from its number
             # libsndfile may depend on earlier reads: a fresh handle shows where a seek lands, one
             # that has read everything shows what it keeps. Damaged frames of FLAC need neither, as
@@ -207,6 +217,39 @@ def _check_end(recording: SoundfileRecording, path: Path) -> tuple[int, str | No
     if "Seems to be a truncated file" in recording.log:
         return declared, f"truncated: {declared / recording.sampling_rate:.1f} s can be decoded"
     return declared, _short(_promised(recording, path), declared, recording.sampling_rate)
+
+
+def _length_warning(
+    recording: OpenRecording, num_samples: int, path: Path, warning: str | None
+) -> str | None:
+    """Return the warning on the length in the header, or the one that there is.
+
+    `num_samples` are those that can be decoded.
+    """
+    with path.open("rb") as file:
+        sound = find_sound_bytes(file)
+    if sound is None:
+        return warning
+    if sound.declared is None:
+        return None if sound.is_open else _NO_LENGTH
+    if sound.has_wrapped:
+        return f"{_WRAPPED}; {num_samples / recording.sampling_rate:.1f} s are read"
+    frame = _sample_bytes(recording.codec) * recording.num_channels
+    if not frame:
+        behind = f"{sound.behind:,} bytes behind the end of the sound in its header are not read"
+        return "; ".join([warning, behind] if warning else [behind]) if sound.behind else warning
+    declared = sound.declared // frame
+    if sound.behind < frame:
+        return warning or _short(declared, num_samples, recording.sampling_rate)
+    seconds = [samples / recording.sampling_rate for samples in (declared, sound.behind // frame)]
+    is_read = "are read, too" if num_samples > declared else "are not read"
+    return f"its header declares {seconds[0]:.1f} s; {seconds[1]:.1f} s behind that {is_read}"
+
+
+def _sample_bytes(codec: str) -> int:
+    """Return the bytes of a sample where all have the same; 0 for other codecs."""
+    pcm = _PCM_BITS.fullmatch(codec)
+    return int(pcm[1]) // 8 if pcm else _SAMPLE_BYTES.get(codec, 0)
 
 
 def _promised(recording: SoundfileRecording, path: Path) -> int:

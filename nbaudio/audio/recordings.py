@@ -3,6 +3,7 @@
 Clips have one channel, one rate and 16 bits.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from math import gcd
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from nbaudio.audio.decode_errors import implausible_header
 from nbaudio.audio.mp3 import is_consistent
+from nbaudio.audio.sound_bytes import FileSlice, SoundBytes, find_sound_bytes
 from nbaudio.core.channels import channel_numbers
 from nbaudio.core.errors import AudioError
 from nbaudio.core.input_guards import UTF8_REMEDY
@@ -32,6 +34,9 @@ Window = NDArray[np.int16] | NDArray[np.float32]
 # Subtypes whose samples fit int16 without loss; all others are read as float32.
 _INT16_SUBTYPES = {"PCM_16", "PCM_S8", "PCM_U8", "ULAW", "ALAW"}
 
+#: Codecs in which the place of a sample follows from its number.
+RAW_CODECS = {"pcm_s8", "pcm_u8", "pcm_16", "pcm_24", "pcm_32", "float", "double", "ulaw", "alaw"}
+
 # Codecs whose windows are decoded from the bytes around them, by range reads.
 _RANGED_CODECS = {"pcm_u8", "pcm_16", "pcm_24", "pcm_32", "float", "double", "ulaw", "alaw", "flac"}
 
@@ -41,6 +46,8 @@ _RANGED_CODECS = {"pcm_u8", "pcm_16", "pcm_24", "pcm_32", "float", "double", "ul
 _INEXACT_CODECS = {"vorbis", "opus", "mpeg_layer_i", "mpeg_layer_ii", "ima_adpcm", "ms_adpcm"}
 
 _OPEN_LENGTH = 1 << 62
+# Bytes from which on a length of 32 bits may have wrapped, or be a placeholder that is too short
+_LONGEST_LENGTH = (1 << 31) - 4096
 
 # Seconds decoded and discarded before a window of an MP3: a frame uses bits of up to nine earlier
 # ones (ISO 11172-3).
@@ -142,6 +149,7 @@ class SoundfileRecording:
         """
         self.path = path
         self._descriptor = file
+        self._sound: SoundBytes | None = None  # where it is, if the header does not say it
         self._file = self._opened()
         self._has_failed = False
         self.sampling_rate: int = self._file.samplerate
@@ -156,13 +164,51 @@ class SoundfileRecording:
         if problem := implausible_header(self.sampling_rate, self.num_channels):
             self.close()
             raise AudioError(f"{path}: {problem}")
+        if self.codec in RAW_CODECS and not isinstance(file, RangeFile):
+            self._read_beyond_header(file)
         self._dtype = "int16" if subtype in _INT16_SUBTYPES else "float32"
         self._run_up = int(_RUN_UP_S * self.sampling_rate) if self.codec == "mp3" else 0
 
     def _opened(self) -> sf.SoundFile:
         """Open by descriptor: without a name, the content decides on the format."""
         file = self._descriptor
-        return sf.SoundFile(file if isinstance(file, RangeFile) else file.fileno(), closefd=False)
+        if isinstance(file, RangeFile):
+            return sf.SoundFile(file, closefd=False)
+        if self._sound is None:
+            return sf.SoundFile(file.fileno(), closefd=False)
+        return sf.SoundFile(
+            FileSlice(file, self._sound.start, self._sound.start + self._sound.available),
+            samplerate=self._file.samplerate,
+            channels=self._file.channels,
+            subtype=self._file.subtype,
+            endian=self._byte_order(),
+            format="RAW",
+        )
+
+    def _byte_order(self) -> str:
+        """Return the order of bytes in samples, as python-soundfile names it."""
+        if self._file.endian in ("LITTLE", "BIG"):
+            return str(self._file.endian)
+        return "BIG" if self.container in ("AIFF", "AU", "CAF") else "LITTLE"
+
+    def _reopen(self) -> None:
+        """Open the file once more, with a new decoder."""
+        opened = self._opened()
+        self._file.close()
+        self._file = opened
+
+    def _read_beyond_header(self, file: BinaryIO) -> None:
+        """Read the sound up to its end where the length in the header is 0 or has wrapped."""
+        size = os.fstat(file.fileno()).st_size
+        # In Wave64, libsndfile does not look at the length.
+        if self.declared_samples and self.container != "W64" and size < _LONGEST_LENGTH:
+            return
+        sound = find_sound_bytes(file)
+        if sound is None or not (sound.declared is None or sound.has_wrapped):
+            return
+        self._sound = sound
+        self._reopen()
+        self.declared_samples = self._file.frames
 
     @property
     def seeks(self) -> bool:
@@ -198,9 +244,8 @@ class SoundfileRecording:
         ):
             # After an error, and with a damaged packet table of ALAC, what libsndfile reads depends
             # on earlier reads.
-            self._file.close()
             self._descriptor.seek(0)
-            self._file = self._opened()
+            self._reopen()
             self._has_failed = False
         try:
             if self._file.seek(first) != first:
