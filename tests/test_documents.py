@@ -355,6 +355,61 @@ def test_pages_take_linear_time(piece, tmp_path):
     assert next(read_documents(tmp_path / "transcript")).text.startswith("da")
 
 
+NAVIGATION = "navigation, headers and footers of web pages"
+HIDDEN = "hidden texts of web pages"
+
+
+@pytest.mark.parametrize(
+    ("markup", "what"),
+    [
+        ("<nav><ul><li>Doma</ul></nav>", NAVIGATION),
+        ("<header><h1>Sabor</h1></header>", NAVIGATION),
+        ("<FOOTER class='x'>Impressum</FOOTER>", NAVIGATION),
+        ("<aside><p>Vijesti</p></aside>", NAVIGATION),
+        ('<div role="navigation"><div>Doma</div>Natrag</div>', NAVIGATION),
+        ("<button>Ispis</button>", NAVIGATION),
+        ("<nav><nav>Doma</nav>Natrag</nav>", NAVIGATION),
+        ("<p hidden>tajno</p>", HIDDEN),
+        ("<p class=x hidden=until-found>tajno", HIDDEN),
+        ('<div style="color:red; display: none"><p>tajno</div>', HIDDEN),
+        ("<div style='visibility:hidden'>tajno</div>", HIDDEN),
+        ('<div aria-hidden="true">tajno</div>', HIDDEN),
+        ("<noscript>tajno</noscript>", HIDDEN),
+        ('<p>Da.<span style="display:none">tajno</span></p>', HIDDEN),
+        ("<p>Da.<del>tajno</del></p>", "deleted texts of web pages"),
+        ("<nav></nav><nav> <br> </nav>", None),
+        ("<script>tajno</script><style>p{display:none}</style>", None),
+    ],
+)
+def test_navigation_and_hidden_text_of_pages(tmp_path, markup, what):
+    [document] = documents(tmp_path, f"<html><body>{markup}<p>Dobar dan.</p></body></html>")
+    assert document.text.split("\n")[-1] == "Dobar dan."
+    assert document.text.removeprefix("Da.").strip() == "Dobar dan."
+    assert document.left_out == (((what, 1),) if what else ())
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        '<p class="hidden md:block">Dobar dan.</p>',
+        '<p aria-hidden="false" style="display:block">Dobar dan.</p>',
+        "<header>Dobar dan.",
+        "<p>Dobar <ins>dan</ins>.</p>",
+        "<p>Dobar d<del></del>an.</p>",
+    ],
+)
+def test_text_of_pages_that_is_shown_stays(tmp_path, markup):
+    [document] = documents(tmp_path, f"<html><body>{markup}")
+    assert document.text == "Dobar dan."
+    assert document.left_out == ()
+
+
+@pytest.mark.parametrize("piece", ["<p hidden>", "<div hidden>", "<nav>a</nav>", "<p style="])
+def test_hidden_elements_take_linear_time(piece, tmp_path):
+    (tmp_path / "transcript").write_text("<p>da</p>" + piece * 50_000)
+    assert next(read_documents(tmp_path / "transcript")).text.startswith("da")
+
+
 # JSON lines
 
 
@@ -569,6 +624,18 @@ def test_hidden_text_of_word_is_left_out_and_counted(tmp_path, hidden, number):
     [document] = documents(tmp_path, data.getvalue())
     assert document.text == "Dobar dan."
     assert document.left_out == (("hidden texts of Word documents", number),)
+
+
+def test_headers_and_footers_of_word_are_counted(tmp_path):
+    data = io.BytesIO(docx(f"<w:p>{run('Dobar dan.')}</w:p>"))
+    space = f'xmlns:w="{NAMESPACE}"'
+    with zipfile.ZipFile(data, "a") as book:
+        book.writestr("word/header1.xml", f"<w:hdr {space}><w:p>{run('Zapisnik')}</w:p></w:hdr>")
+        book.writestr("word/header2.xml", f"<w:hdr {space}><w:p/></w:hdr>")
+        book.writestr("word/footer1.xml", f"<w:ftr {space}><w:p>{run('Str. 1')}</w:p></w:ftr>")
+    [document] = documents(tmp_path, data.getvalue())
+    assert document.text == "Dobar dan."
+    assert document.left_out == (("headers and footers of Word documents", 2),)
 
 
 def test_text_that_only_says_that_it_is_not_hidden_stays(tmp_path):

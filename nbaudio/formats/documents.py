@@ -17,9 +17,10 @@ from xml.etree.ElementTree import Element, ParseError, iterparse
 
 from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError, one_line
-from nbaudio.formats.base import RECORDING_FIELDS, decode_text, json_values, unescape
+from nbaudio.formats.base import RECORDING_FIELDS, decode_text, json_values
 from nbaudio.formats.rolling_captions import show_once
 from nbaudio.formats.subtitle_cues import TIMES, cue_text, cues
+from nbaudio.formats.web_pages import PAGE, page_paragraphs
 
 
 class Utterance(NamedTuple):
@@ -101,6 +102,8 @@ _NOT_READ_OF_WORD = {
     "endnoteReference": "footnotes of Word documents",
     "commentReference": "comments of Word documents",
 }
+_PAGE_PART = re.compile(r"word/(?:header|footer)\d*\.xml")
+_RUNNING = "headers and footers of Word documents"
 _HIDDEN_TEXT = "hidden texts of Word documents"
 _DELETED_TEXT = "deleted texts of Word documents"
 _UNREADABLE_CUES = "cues without readable times"
@@ -109,21 +112,8 @@ _WORD_DOCUMENT = "word/document.xml"
 _WORD_STYLES = "word/styles.xml"
 _ID = "{http://www.w3.org/XML/1998/namespace}id"
 
-_HTML = re.compile(
-    r"(?is)\s*(?:<\?xml[^>]*>\s*|<!--.*?-->\s*)*"
-    r"<(?:!doctype\s+html|html|head|body|div|p|h\d|table|[uo]l|span|br)\b"
-)
 _CHARSET = re.compile(
     r"charset\s*=\s*[\"']?\s*(utf-8|windows-125[0-8]|iso-8859-(?:1[013-6]?|[2-9])|koi8-[ru])\b"
-)
-_INLINE = re.compile(r"/?(?:a|b|big|em|font|i|img|mark|q|s|small|span|strike|strong|su[bp]|tt|u)?")
-_ATTRIBUTES = r"(?:[^>=]++|=\s*+(?:\"[^\"]*\"|'[^']*')?+)*+"
-# Linear in time, which html.parser is not: what is not finished extends to the end of the page.
-_MARKUP = re.compile(
-    rf"""(?isx)<!--(?:-?>|.*?(?:-->|\Z))
-    | <(script|style|title|template)(?=[\s/>]){_ATTRIBUTES}
-      (?:(?<=/)>|.*?(?:</\1(?=[\s/>])[^>]*>?|\Z))
-    | <(/?[a-z][^\s/>]*){_ATTRIBUTES}>? | <[!?/][^>]*>?"""
 )
 
 
@@ -189,13 +179,11 @@ def _documents(path: Path, data: bytes) -> Iterable[Document]:
         return [_read_word(path, data)]
     if b"\0" in data and not is_marked:
         raise InputError(f"{path}: binary data, not text")
-    if _HTML.match(head):
+    if PAGE.match(head):
         declared = _CHARSET.search(head.lower())
         name = declared[1] if declared and not is_marked else None
         # Browsers read Latin-1 as cp1252.
-        return [
-            _document(_read_html(decode_text(data, "cp1252" if name == "iso-8859-1" else name)))
-        ]
+        return [_read_html(decode_text(data, "cp1252" if name == "iso-8859-1" else name))]
     if _XML.match(head):
         return [_read_xml(path, data)]
     if _JSON.match(head):
@@ -277,13 +265,11 @@ def _read_json(path: Path) -> Iterable[Document]:
     return (_document(said, recording) for recording, said in recordings.items())
 
 
-def _read_html(text: str) -> Iterator[_Spoken]:
-    def line_ends(markup: re.Match[str]) -> str:
-        name = (markup[2] or "").lower()
-        return "" if _INLINE.fullmatch(name) else "\n" if name == "br" else "\n\n"
-
-    spoken = unescape(_MARKUP.sub(line_ends, " ".join(text.split())))
-    return ((" ".join(paragraph.split()), None, None) for paragraph in re.split(r"\n\s*\n", spoken))
+def _read_html(text: str) -> Document:
+    """Read a web page, without its navigation and hidden text."""
+    left_out = Counter[str]()
+    paragraphs = page_paragraphs(text, left_out)
+    return _document(((paragraph, None, None) for paragraph in paragraphs), left_out=left_out)
 
 
 def _read_word(path: Path, data: bytes) -> Document:
@@ -294,8 +280,20 @@ def _read_word(path: Path, data: bytes) -> Document:
         text = _unpack(path, book, _WORD_DOCUMENT)
         has_styles = _WORD_STYLES in book.namelist()
         hidden_styles = _hidden_styles(_unpack(path, book, _WORD_STYLES)) if has_styles else set()
-    left_out = Counter[str]()
+        parts = [name for name in book.namelist() if _PAGE_PART.fullmatch(name)]
+        running = sum(_has_words(_unpack(path, book, name)) for name in parts)
+    left_out = Counter({_RUNNING: running})
     return _document(_word_paragraphs(text, hidden_styles, left_out), left_out=left_out)
+
+
+def _has_words(data: bytes) -> bool:
+    """Return whether a part of a Word document shows words."""
+    texts = (
+        element.text or ""
+        for _, element in iterparse(BytesIO(data))  # noqa: S314  # no entities
+        if _word_name(element) == "t"
+    )
+    return any(re.search(r"\w", text) for text in texts)
 
 
 def _unpack(path: Path, book: zipfile.ZipFile, name: str) -> bytes:

@@ -1,0 +1,155 @@
+"""Read the paragraphs of a web page as a browser shows them, without navigation and hidden text."""
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nbaudio.formats.base import unescape
+
+#: Whether a text begins like a web page.
+PAGE = re.compile(
+    r"(?is)\s*(?:<\?xml[^>]*>\s*|<!--.*?-->\s*)*"
+    r"<(?:!doctype\s+html|html|head|body|div|p|h\d|table|[uo]l|span|br)\b"
+)
+
+#: What is left out, by what it is called in reports.
+NAVIGATION = "navigation, headers and footers of web pages"
+HIDDEN = "hidden texts of web pages"
+DELETED = "deleted texts of web pages"
+
+_INLINE = re.compile(
+    r"/?(?:a|abbr|b|bdi|bdo|big|cite|code|data|del|dfn|em|font|i|img|ins|kbd|mark|q|ruby|s|samp"
+    r"|small|span|strike|strong|su[bp]|time|tt|u|var|wbr)?"
+)
+_ATTRIBUTES = r"(?:[^>=]++|=\s*+(?:\"[^\"]*\"|'[^']*')?+)*+"
+# Linear in time, which html.parser is not: what is not finished extends to the end of the page.
+_MARKUP = re.compile(
+    rf"""(?isx)<!--(?:-?>|.*?(?:-->|\Z))
+    | <(script|style|title|template)(?=[\s/>]){_ATTRIBUTES}
+      (?:(?<=/)>|.*?(?:</\1(?=[\s/>])[^>]*>?|\Z))
+    | <(/?[a-z][^\s/>]*)({_ATTRIBUTES})>? | <[!?/][^>]*>?"""
+)
+_LEFT_OUT = {
+    **dict.fromkeys(
+        ("nav", "header", "footer", "aside", "menu", "button", "select", "dialog"), NAVIGATION
+    ),
+    "noscript": HIDDEN,
+    "del": DELETED,
+}
+_NAVIGATION_ROLE = re.compile(
+    r"(?i)\brole\s*=\s*[\"']?(?:navigation|banner|contentinfo|search|menu|menubar|toolbar)\b"
+)
+_HIDDEN_BY_VALUE = re.compile(
+    r"(?i)\baria-hidden\s*=\s*[\"']?true\b"
+    r"|\bstyle\s*=[^>]*?(?:display\s*:\s*none|visibility\s*:\s*hidden)"
+)
+_HIDDEN_BY_NAME = re.compile(r"(?i)\shidden(?=[\s/=]|$)")
+_VALUE = re.compile("\"[^\"]*\"|'[^']*'")
+_VOID = frozenset(
+    ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr")
+)
+_MOST_ATTRIBUTES = 2000  # characters; longer ones are data of scripts
+
+
+@dataclass(frozen=True)
+class _Element:
+    """An element that is left out: its place in the page, half open, and what it is."""
+
+    start: int
+    end: int
+    what: str
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """The start of an element, and what it is if it is left out."""
+
+    start: int
+    what: str | None
+
+
+def page_paragraphs(text: str, left_out: Counter[str]) -> Iterator[str]:
+    """Yield the paragraphs of a page; count the elements with text that are `left_out`.
+
+    Left out are scripts and styles, which do not count, and navigation, headers, footers, deleted
+    and hidden elements: by their names, roles, ``hidden``, ``aria-hidden="true"``, ``display:none``
+    and ``visibility:hidden``. An element that has no end tag stays.
+    """
+    page = " ".join(text.split())
+    markups = [*_MARKUP.finditer(page)]
+    elements = _outermost(_elements_left_out(markups))
+    starts = [element.start for element in elements]
+    with_words = set[int]()
+    pieces: list[str] = []
+    position = 0
+    for start, end, line_end in _line_ends(markups, len(page)):
+        place = bisect_right(starts, position) - 1
+        if place >= 0 and position < elements[place].end:
+            with_words |= {place} if _has_word(page[position:start]) else set()
+        else:
+            pieces.append(page[position:start])
+        pieces.append(line_end)
+        position = end
+    left_out.update(elements[place].what for place in sorted(with_words))
+    spoken = unescape("".join(pieces))
+    return (" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", spoken))
+
+
+def _has_word(text: str) -> bool:
+    return re.search(r"\w", unescape(text)) is not None
+
+
+def _line_ends(markups: list[re.Match[str]], length: int) -> Iterator[tuple[int, int, str]]:
+    """Yield start and end of each markup, and the line ends that it stands for.
+
+    The last one is the end of the page, of some `length`.
+    """
+    for markup in markups:
+        name = (markup[2] or "").lower()
+        line_end = "" if _INLINE.fullmatch(name) else "\n" if name == "br" else "\n\n"
+        yield markup.start(), markup.end(), line_end
+    yield length, length, ""
+
+
+def _elements_left_out(markups: list[re.Match[str]]) -> Iterator[_Element]:
+    """Yield the elements that are left out and have an end tag."""
+    opened: dict[str, list[_Opened]] = {}
+    for markup in markups:
+        name = (markup[2] or "").lower()
+        if not name or name in _VOID or markup[0].endswith("/>"):
+            continue
+        if name.startswith("/"):
+            yield from _closed(opened.get(name[1:]), markup.end())
+            continue
+        if name == "p":  # the next paragraph ends one without an end tag
+            yield from _closed(opened.get(name), markup.start())
+        opened.setdefault(name, []).append(_Opened(markup.start(), _reason(name, markup[3])))
+
+
+def _closed(opened: list[_Opened] | None, end: int) -> Iterator[_Element]:
+    """Close the last of the open elements of a name; yield it if it is left out."""
+    if opened:
+        element = opened.pop()
+        if element.what is not None:
+            yield _Element(element.start, end, element.what)
+
+
+def _reason(name: str, attributes: str) -> str | None:
+    """Return what an element is, if it is left out."""
+    said = attributes[:_MOST_ATTRIBUTES]
+    if _HIDDEN_BY_VALUE.search(said) or _HIDDEN_BY_NAME.search(_VALUE.sub("", said)):
+        return HIDDEN
+    if _NAVIGATION_ROLE.search(said):
+        return NAVIGATION
+    return _LEFT_OUT.get(name)
+
+
+def _outermost(elements: Iterator[_Element]) -> list[_Element]:
+    """Return the elements that are in no other one, in order."""
+    outer: list[_Element] = []
+    for element in sorted(elements, key=lambda element: (element.start, -element.end)):
+        if not outer or element.start >= outer[-1].end:
+            outer.append(element)
+    return outer
