@@ -699,6 +699,18 @@ def test_times_in_other_units_are_refused(per_second: int, tmp_path: Path) -> No
     assert message.endswith("s (median): times are neither seconds nor milliseconds")
 
 
+@pytest.mark.parametrize("first", [0, 1000])
+def test_ends_that_are_no_durations_are_refused(first: float, tmp_path: Path) -> None:
+    times = [(first + row / 2, first + row / 2 + 0.4) for row in range(20)]
+    message = refused(tmp_path, "".join(f"a 1 {start} {end} da\n" for start, end in times))
+    assert message == (
+        ", a: most words last beyond the start of the word after the next one: are their "
+        "durations ends?"
+    )
+    durations = "".join(f"a 1 {start} {end - start:.1f} da\n" for start, end in times)
+    assert read(tmp_path, durations)[0] == ("da", first, first + 0.4)
+
+
 def test_results_of_several_recordings_without_names_are_refused(tmp_path: Path) -> None:
     result = {"text": TEXT, "chunks": RECOGNIZERS["transformers"]["chunks"]}
     reason = "it starts at 0.50 s, before the end of the result in front of it: results of several"

@@ -45,6 +45,8 @@ _SECONDS_A_CHARACTER = 0.07
 _LONGEST_WORD = 10.0
 _SHORTEST_IN_MILLISECONDS = 60.0
 _LONGEST_IN_MILLISECONDS = 2000.0
+# Of so many words or more, at most half may last beyond the start of the word after the next one.
+_FEWEST_TO_OVERLAP = 8
 _ENDING = re.compile(
     r"(?<=[^/])(?:\.ana)?\.(?:jsonl?|json3|ctm|srt|vtt|txt|md|xml|docx|html?)$", re.IGNORECASE
 )
@@ -303,12 +305,23 @@ def _sorted_words(name: str, side: Side, words: _SideWords) -> TimedWords:
         raise InputError(f"{words.where}: {NEEDED} ({reason})")
     edges = np.array(words.edges, dtype=np.float64)
     if not words.has_unit:
+        _check_overlaps(edges, words.where)
         edges = _in_seconds(edges, words.where)
     starts, ends = _interpolate(words.words, edges).reshape(-1, 2).T
     order = np.argsort(starts, kind="stable")
     texts = [words.words[row] for row in order]
     latest = np.maximum(starts, ends)[order]
     return TimedWords(name, texts, starts[order], latest, side.label, side.channel)
+
+
+def _check_overlaps(edges: npt.NDArray[np.float64], where: str) -> None:
+    """Raise InputError if most words overlap others, as where ends are read as durations."""
+    starts, ends = edges[::2], edges[1::2]
+    order = np.argsort(starts, kind="stable")
+    overlaps = ends[order][:-2] > starts[order][2:]
+    if len(starts) >= _FEWEST_TO_OVERLAP and overlaps.mean() > 1 / 2:
+        reason = "most words last beyond the start of the word after the next one"
+        raise InputError(f"{where}: {reason}: are their durations ends?")
 
 
 def _in_seconds(edges: npt.NDArray[np.float64], where: str) -> npt.NDArray[np.float64]:
