@@ -22,9 +22,8 @@ from typer.testing import CliRunner
 import nbaudio
 from nbaudio import review
 from nbaudio.cli import app
-from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError
-from nbaudio.formats import table
+from nbaudio.formats import table, workbook_guard
 from nbaudio.formats.workbooks import open_workbook
 from nbaudio.storage.workspace import Workspace
 
@@ -304,20 +303,25 @@ def of_excel(path):
     return path
 
 
+def spans(rows, columns):
+    """Attributes of a merged cell."""
+    return f'table:number-rows-spanned="{rows}" table:number-columns-spanned="{columns}"'
+
+
 def of_libreoffice(path):
     """The same as LibreOffice stores it."""
 
-    def number(value, shown):
-        kind = f'office:value-type="float" office:value="{value}" calcext:value-type="float"'
+    def number(value, shown, more=""):
+        kind = f'{more} office:value-type="float" office:value="{value}" calcext:value-type="float"'
         return ods_cell(p(shown), kind)
 
     true = 'office:value-type="boolean" office:boolean-value="true" calcext:value-type="boolean"'
     covered = "<table:covered-table-cell/>"
     rows = [
-        ods_row(ods_cell(p("Sitting of May")), f"{covered}{covered}"),
+        ods_row(ods_cell(p("Sitting of May"), spans(1, 3)), f"{covered}{covered}"),
         ods_row(),
         ods_row(*(ods_cell(p(name)) for name in ("name", "speaker_id", "text"))),
-        ods_row(ods_cell(p("a.wav")), number(7, "007"), ods_cell(p("one") + p("two"))),
+        ods_row(ods_cell(p("a.wav")), number(7, "007", spans(2, 1)), ods_cell(p("one") + p("two"))),
         ods_row(
             ods_cell(p("b.wav")),
             covered,
@@ -341,15 +345,68 @@ def test_cells_are_read_as_the_sheet_shows_them_and_the_rest_is_counted(tmp_path
     found = table.read(path)
     assert found.frame.select("name", "speaker_id", "text").rows() == [
         ("a.wav", "007", "one\ntwo"),
-        ("b.wav", None, "three"),
+        ("b.wav", "007", "three"),
         ("c.wav", "012", "TRUE"),
         ("d.wav", "007", "\U0001f600"),
     ]
     assert [(part.what, part.count) for part in found.not_read] == [
         (f"rows above the header of {path.name}", 1),
-        (f"cells of {path.name} that a merged cell covers, which are read as empty", 1),
     ]
+    assert (
+        f"{path.name}: cells below the first one of merged cells have its value, as the sheet "
+        "shows it: 1"
+    ) in found.notes
     assert f"{path.name}: rows that the sheet hides are read like the others: 2" in found.notes
+
+
+@pytest.mark.parametrize("ending", [".xlsx", ".ods"])
+def test_merged_cells_have_the_value_of_the_first_one_downwards(tmp_path, ending):
+    rows = [
+        ["name", "text", "speaker_id", "room"],
+        ["a.wav", "one", "Ana", "7"],
+        ["b.wav", "two", "", ""],
+        ["Afternoon", "", "", ""],
+        ["c.wav", "three", "Ben", "8"],
+        ["", "", "", ""],
+        ["d.wav", "four", "", ""],
+    ]
+    merged = {(2, 2): (2, 1), (2, 3): (2, 1), (4, 0): (1, 4), (5, 2): (3, 1)}
+    path = tmp_path / f"t{ending}"
+    if ending == ".xlsx":
+        book = openpyxl.Workbook()
+        for row in rows:
+            book.active.append([cell or None for cell in row])
+        for (row, column), (height, width) in merged.items():
+            corner = {"start_row": row, "start_column": column + 1}
+            ends = {"end_row": row + height - 1, "end_column": column + width}
+            book.active.merge_cells(**corner, **ends)
+        book.save(path)
+    else:
+        written = [
+            ods_row(
+                *(
+                    ods_cell(p(cell), spans(*merged.get((number, column), (1, 1))))
+                    if cell
+                    else ods_cell("")
+                    for column, cell in enumerate(row)
+                )
+            )
+            for number, row in enumerate(rows, 1)
+        ]
+        write_ods(path, ods_table(*written))
+    found = table.read(path)
+    columns = ("name", "text", "speaker_id", "room")
+    assert found.frame.select(columns).rows() == [
+        ("a.wav", "one", "Ana", "7"),
+        ("b.wav", "two", "Ana", "7"),
+        ("Afternoon", None, None, None),
+        ("c.wav", "three", "Ben", "8"),
+        ("d.wav", "four", "Ben", None),
+    ]
+    [part] = found.not_read
+    assert part.what.startswith(f"cells of {path.name} beside a merged one")
+    assert part.count == 3
+    assert any("as the sheet shows it: 3" in note for note in found.notes)
 
 
 def respelled(path, respell):
@@ -609,7 +666,8 @@ def test_repetition_that_fills_memory_is_one_error(tmp_path, rows):
 
 
 def test_many_sheets_that_span_a_bit_each_are_a_bomb(tmp_path, monkeypatch):
-    monkeypatch.setattr(input_guards, "_FREE_CELLS", 5000)
+    monkeypatch.setattr(workbook_guard, "FREE_CELLS", 5000)
+    monkeypatch.setattr(workbook_guard, "CELLS_A_BYTE", 1)
     apart = '<table:table-cell table:number-columns-repeated="999"/>'
     sheets = [ods_table(ods_row(apart, ods_cell(p("x"))), name=f"{number}") for number in range(6)]
     texts_of(write_ods(tmp_path / "t.ods", *sheets[:5]))
@@ -706,7 +764,7 @@ def test_a_workbook_with_changed_xml_is_read_or_one_error(tmp_path_factory, data
     try:
         with open_workbook(path) as book:
             for sheet in book.sheets.values():
-                assert len(list(sheet.rows())) <= input_guards._FREE_CELLS
+                assert len(list(sheet.rows())) <= workbook_guard.FREE_CELLS
     except InputError as error:
         said = str(error)
     assert "\n" not in said

@@ -8,10 +8,12 @@ these is in it.
 
 import datetime as dt
 import re
+import sys
 import tempfile
 import zipfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -19,6 +21,7 @@ from xml.parsers import expat
 
 from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError
+from nbaudio.formats import workbook_guard
 
 _CONTENT = "content.xml"
 _META = "meta.xml"
@@ -53,16 +56,27 @@ def open_opendocument(path: Path) -> Iterator[Any]:
         if b"encryption-data" in _start(archive, _MANIFEST):
             raise InputError(f"{path}: it has a password; save it without one")
         scan = _Scan(path)
-        with archive.open(_CONTENT) as content:
+        with archive.open(_whole_member(archive, _CONTENT)) as content:
             scan.parse(content)
         if not scan.needs_copy:
             with python_calamine.CalamineWorkbook.from_path(path) as book:
                 yield book
             return
-        with tempfile.NamedTemporaryFile(suffix=".ods") as copy:
-            _write_copy(archive, copy)
-            with python_calamine.CalamineWorkbook.from_path(copy.name) as book:
+        with tempfile.NamedTemporaryFile(suffix=".ods") as rewritten:
+            _write_copy(archive, rewritten)
+            with python_calamine.CalamineWorkbook.from_path(rewritten.name) as book:
                 yield book
+
+
+def _whole_member(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
+    """Return the entry of a member as one that does not end before its packed bytes do.
+
+    zipfile ends a member at the size that its entry gives, calamine where the packed bytes end.
+    zipfile raises BadZipFile where a member is larger, as its checksum is that of fewer bytes.
+    """
+    entry = copy(archive.getinfo(name))
+    entry.file_size += 1
+    return entry
 
 
 def time_of_last_save(path: Path) -> dt.datetime | None:
@@ -88,7 +102,7 @@ def _start(archive: zipfile.ZipFile, name: str) -> bytes:
 
 
 def open_marks(path: Path, sheet: str) -> "SheetMarks":
-    """Return which rows of a sheet are hidden, and which cells others cover.
+    """Return which rows of a sheet are hidden, and which cells are merged.
 
     The workbook was opened before, which limits what it expands to.
     """
@@ -98,15 +112,20 @@ def open_marks(path: Path, sheet: str) -> "SheetMarks":
     parser.EndElementHandler = scan.end_element
     with zipfile.ZipFile(path) as archive, archive.open(_CONTENT) as content:
         parser.ParseFile(content)
-    return SheetMarks(scan.hidden, scan.covered)
+    return SheetMarks(scan.hidden, scan.merged)
 
 
 @dataclass(frozen=True)
-class CoveredCells:
-    """Cells without a value of their own, as a merged cell covers them: `width` in each row."""
+class MergedCells:
+    """Cells that are shown as one, whose value is that of the first one.
 
-    rows: range  # numbers from 1
-    width: int
+    Attributes:
+        rows: their numbers, from 1.
+        columns: their numbers, from 0.
+    """
+
+    rows: range
+    columns: range
 
 
 @dataclass(frozen=True)
@@ -114,7 +133,7 @@ class SheetMarks:
     """What a sheet shows otherwise than its cells say: hidden rows, and merged cells."""
 
     hidden: Sequence[range]  # numbers of rows, from 1
-    covered: Sequence[CoveredCells]
+    merged: Sequence[MergedCells]
 
     def count_hidden(self, numbers: Collection[int]) -> int:
         """Return how many rows of some numbers are hidden, also by a filter."""
@@ -122,23 +141,60 @@ class SheetMarks:
         hidden = {row for rows in self.hidden for row in range(rows.start, min(rows.stop, end))}
         return sum(number in hidden for number in numbers)
 
-    def count_covered(self, after: int) -> int:
-        """Return how many cells below a row merged cells cover."""
+    def count_beside(self, after: int) -> int:
+        """Return how many cells below a row are beside the first column of merged cells."""
         return sum(
-            cells.width * len(range(max(cells.rows.start, after + 1), cells.rows.stop))
-            for cells in self.covered
+            (len(cells.columns) - 1) * len(range(max(cells.rows.start, after + 1), cells.rows.stop))
+            for cells in self.merged
         )
+
+    def filler(self, after: int) -> "MergedFiller":
+        """Return what fills the rows below a row."""
+        return MergedFiller([cells for cells in self.merged if cells.rows.start > after])
+
+
+class MergedFiller:
+    """Fills the first column of merged cells, as a sheet shows it, row by row from above.
+
+    Cells beside the first column stay empty: titles are merged over columns.
+
+    Attributes:
+        filled: how many cells were filled.
+    """
+
+    def __init__(self, merged: Sequence[MergedCells]) -> None:
+        self.filled = 0
+        self._beginning: dict[int, list[MergedCells]] = {}
+        for cells in merged:
+            self._beginning.setdefault(cells.rows.start, []).append(cells)
+        self._open: dict[int, tuple[int, str]] = {}  # by column: the row behind it, and the value
+
+    def fill(self, number: int, row: list[str]) -> list[str]:
+        """Return a row of this number (from 1) with the values of merged cells that began above."""
+        filled = list(row)
+        self._open = {column: rest for column, rest in self._open.items() if number < rest[0]}
+        for column, (_, value) in self._open.items():
+            filled += [""] * (column + 1 - len(filled))
+            if value and not filled[column]:
+                filled[column] = value
+                self.filled += 1
+        for cells in self._beginning.get(number, ()):
+            column = cells.columns.start
+            value = row[column] if column < len(row) else ""
+            self._open[column] = (cells.rows.stop, value)
+        return filled
 
 
 class _MarksScan:
-    """Finds hidden rows and covered cells of one sheet, while content.xml is parsed."""
+    """Finds hidden rows and merged cells of one sheet, while content.xml is parsed."""
 
     def __init__(self, sheet: str) -> None:
         self.hidden: list[range] = []
-        self.covered: list[CoveredCells] = []
+        self.merged: list[MergedCells] = []
         self._sheet = sheet
         self._is_in_sheet = False
         self._rows = range(0)
+        self._column = 0
 
     def start_element(self, name: str, attributes: dict[str, str]) -> None:
         """Take the rows and cells of the sheet."""
@@ -148,11 +204,20 @@ class _MarksScan:
         elif name == "table:table-row":
             repeated = _repeated(attributes, "table:number-rows-repeated", _MOST_ROWS)
             self._rows = range(self._rows.stop, self._rows.stop + repeated)
+            self._column = 0
             if self._is_in_sheet and attributes.get("table:visibility") in _NOT_VISIBLE:
                 self.hidden.append(self._rows)
-        elif name == "table:covered-table-cell" and self._is_in_sheet:
-            width = _repeated(attributes, "table:number-columns-repeated", _MOST_COLUMNS)
-            self.covered.append(CoveredCells(self._rows, width))
+        elif name in _CELLS and self._is_in_sheet:
+            self._take_cell(attributes)
+
+    def _take_cell(self, attributes: dict[str, str]) -> None:
+        height = _repeated(attributes, "table:number-rows-spanned", _MOST_ROWS)
+        width = _repeated(attributes, "table:number-columns-spanned", _MOST_COLUMNS)
+        if height > 1 or width > 1:
+            row = self._rows.start
+            columns = range(self._column, self._column + width)
+            self.merged.append(MergedCells(range(row, row + height), columns))
+        self._column += _repeated(attributes, "table:number-columns-repeated", _MOST_COLUMNS)
 
     def end_element(self, name: str) -> None:
         """Leave the sheet."""
@@ -171,6 +236,8 @@ class _Scan:
         self.needs_copy = False
         self._path = path
         self._bytes = input_guards.check_regular(path).st_size
+        self._elements = 0
+        self._most_elements = workbook_guard.most_elements(self._bytes)
         self._spanned = 0  # cells of all sheets up to the last one with content
         self._filled = 0  # cells with content, a repeated one once
         self._expanded = 0  # characters of all cells, each as often as it is repeated
@@ -193,7 +260,7 @@ class _Scan:
             raise InputError(
                 f"{self._path}: cannot be read as a workbook ({_CONTENT}: {error})"
             ) from error
-        input_guards.check_span(self._path, self._spanned, self._filled)
+        workbook_guard.check_span(self._path, self._bytes, self._spanned, self._filled)
 
     def _refuse(self, what: str) -> Any:
         def refuse(*_: object) -> None:
@@ -205,11 +272,16 @@ class _Scan:
         return refuse
 
     def _start_element(self, name: str, attributes: dict[str, str]) -> None:
+        self._elements += 1
+        if self._elements > self._most_elements:
+            workbook_guard.check_elements(self._path, self._bytes, self._elements)
         if name in _CELLS:
             self._begin_cell(attributes)
         elif name == "text:p":
             self._is_filled = True
             self.needs_copy |= not self._has_type
+        elif name == "text:s":
+            self._add_blanks(attributes)
         elif name in {"text:tab", "text:line-break"}:
             self.needs_copy = True
         elif name == "table:table-row":
@@ -246,6 +318,11 @@ class _Scan:
         self._characters = len(attributes.get("office:string-value", ""))
         self.needs_copy |= attributes.get("calcext:value-type") == "error"
 
+    def _add_blanks(self, attributes: dict[str, str]) -> None:
+        """Add the blanks that one element stands for."""
+        self._characters += _repeated(attributes, "text:c", sys.maxsize)
+        workbook_guard.check_expansion(self._path, self._bytes, self._characters)
+
     def _add_text(self, text: str) -> None:
         self._characters += len(text)
         self.needs_copy |= self._is_number and len(text) > 1 and text[0] == "0" and text.isdigit()
@@ -263,7 +340,7 @@ class _Scan:
             self._height = self._rows
             self._width = max(self._width, self._row_width)
             self._expanded += self._row_characters * self._rows_repeated
-            input_guards.check_expansion(self._path, self._bytes, self._expanded)
+            workbook_guard.check_expansion(self._path, self._bytes, self._expanded)
 
 
 def _repeated(attributes: dict[str, str], name: str, most: int) -> int:
@@ -274,11 +351,14 @@ def _repeated(attributes: dict[str, str], name: str, most: int) -> int:
 
 def _write_copy(archive: zipfile.ZipFile, out: IO[bytes]) -> None:
     """Write a workbook with what calamine leaves out as plain text."""
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as copy:
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as rewritten:
         for name in ("mimetype", _MANIFEST):
             if name in archive.namelist():
-                copy.writestr(name, archive.read(name))
-        with archive.open(_CONTENT) as content, copy.open(_CONTENT, "w", force_zip64=True) as to:
+                rewritten.writestr(name, archive.read(name))
+        with (
+            archive.open(_CONTENT) as content,
+            rewritten.open(_CONTENT, "w", force_zip64=True) as to,
+        ):
             to.writelines(_LEFT_OUT.sub(_as_text, part) for part in _whole_rows(content))
     out.flush()
 

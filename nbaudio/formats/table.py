@@ -47,7 +47,7 @@ from nbaudio.formats.delimited import (
     open_delimited,
     unnamed_column,
 )
-from nbaudio.formats.opendocument import SheetMarks
+from nbaudio.formats.opendocument import MergedFiller, SheetMarks
 from nbaudio.formats.source_columns import (
     MILLISECONDS,
     NONE,
@@ -488,13 +488,15 @@ def _sheet(
         name = _chosen_sheet(book, options.sheet if options else None)
         rows = book.sheets[name].rows()
         header = _sheet_header(rows, is_header)
-        cells = _joined(_sheet_rows(source, header, rows, errors))
         marks = book.sheets[name].marks()
+        filler = marks.filler(header.row)
+        cells = _joined(_sheet_rows(source, header, rows, errors, filler))
         not_read = [
             NotRead(f"rows above the header of {source.name}", header.filled_above),
             NotRead(
-                f"cells of {source.name} that a merged cell covers, which are read as empty",
-                marks.count_covered(header.row),
+                f"cells of {source.name} beside a merged one that covers them, which are read as "
+                "empty",
+                marks.count_beside(header.row),
                 "unmerge them and fill each",
             ),
             *_other_sheets(source, book, name, has_options=options is not None),
@@ -502,7 +504,11 @@ def _sheet(
     if ending == workbooks.XLSX:
         not_read.append(_formulas_without_value(source))
     return cells._replace(
-        notes=[*_notes_on_errors(source, errors), *_notes_on_hidden_rows(source, cells, marks)],
+        notes=[
+            *_notes_on_errors(source, errors),
+            *_notes_on_hidden_rows(source, cells, marks),
+            *_notes_on_filled_cells(source, filler),
+        ],
         not_read=[part for part in not_read if part.count],
     )
 
@@ -553,13 +559,21 @@ def _chosen_sheet(book: Workbook, chosen: str | None) -> str:
 
 
 def _sheet_rows(
-    source: Path, header: _SheetHeader, rows: Iterator[list[str]], errors: Counter[str]
+    source: Path,
+    header: _SheetHeader,
+    rows: Iterator[list[str]],
+    errors: Counter[str],
+    filler: MergedFiller,
 ) -> Iterator[_Row]:
-    """Yield the rows of a sheet below its header that are not blank, and count errors in cells."""
+    """Yield the rows of a sheet below its header that are not blank, and count errors in cells.
+
+    Cells below the first one of merged cells have its value.
+    """
     names = header.names
     _column_names(source, names)
-    for number, row in enumerate(chain(header.below, rows), start=header.row + 1):
-        if not "".join(row).strip():
+    for number, stored in enumerate(chain(header.below, rows), start=header.row + 1):
+        row = filler.fill(number, stored) if "".join(stored).strip() else []
+        if not row:
             continue
         errors.update(cell for cell in row if _ERROR.fullmatch(cell))
         yield (
@@ -578,6 +592,14 @@ def _notes_on_errors(source: Path, errors: Counter[str]) -> Iterator[str]:
         yield (
             f"{source.name}: cells that hold an error, such as {first}, are read as that text: "
             f"{errors.total():,}"
+        )
+
+
+def _notes_on_filled_cells(source: Path, filler: MergedFiller) -> Iterator[str]:
+    if filler.filled:
+        yield (
+            f"{source.name}: cells below the first one of merged cells have its value, as the "
+            f"sheet shows it: {filler.filled:,}"
         )
 
 

@@ -17,10 +17,10 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError, one_line
+from nbaudio.formats import workbook_guard
 from nbaudio.formats.opendocument import (
-    CoveredCells,
+    MergedCells,
     SheetMarks,
     open_marks,
     open_opendocument,
@@ -77,20 +77,26 @@ class Worksheet:
         Dates are as in ISO 8601, times of day and durations as in ``00:01:30.5``, and true and
         false in capitals. Whole numbers of an .xlsx file have the leading zeros that the format
         of their cell shows. Excel's escapes, such as ``_x000D_``, are resolved. Empty cells are
-        empty texts; the last ones of a row may be missing.
+        empty texts; the last ones of a row, and the last empty rows, may be missing.
 
         Raises:
-            InputError: the workbook is damaged, or its rows span many more cells than they fill:
-                `input_guards.check_workbook` cannot see that in every spelling of XML.
+            InputError: the workbook is damaged, or its rows span many more cells than they fill.
         """
+        size = self._path.stat().st_size
         spanned = 0
         filled = 0
+        empty_rows = 0
         with _reading(self._path):
             for row in self._values():
+                if not row:
+                    empty_rows += 1
+                    continue
                 texts = [cell_text(value) for value in row]
-                spanned += max(1, len(texts))
+                spanned += empty_rows + len(texts)
                 filled += len(texts) - texts.count("")
-                input_guards.check_span(self._path, spanned, filled)
+                workbook_guard.check_span(self._path, size, spanned, filled)
+                yield from ([] for _ in range(empty_rows))
+                empty_rows = 0
                 yield texts
 
 
@@ -116,7 +122,7 @@ def open_workbook(
     Raises:
         InputError: it is no workbook, is damaged, has a password, or is larger than real data.
     """
-    input_guards.check_workbook(path)
+    workbook_guard.check_archive(path)
     is_ods = (path.suffix.lower() if ending is None else ending) == ODS
     opened = _open_ods(path) if is_ods else _open_xlsx(path, formulas=formulas)
     with ExitStack() as stack:
@@ -214,12 +220,10 @@ def _reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _open_xlsx(path: Path, *, formulas: bool) -> Iterator[Workbook]:
-    import openpyxl
+    from nbaudio.formats.xlsx_reader import load_sheets
 
-    with (
-        path.open("rb") as file,
-        closing(openpyxl.load_workbook(file, read_only=True, data_only=not formulas)) as book,
-    ):
+    workbook_guard.check_parts(path)
+    with path.open("rb") as file, closing(load_sheets(file, formulas=formulas)) as book:
         sheets = {}
         has_escapes = not _is_of_libreoffice(path)
         for sheet in book.worksheets:
@@ -235,23 +239,21 @@ def _open_xlsx(path: Path, *, formulas: bool) -> Iterator[Workbook]:
 def _xlsx_marks(path: Path, member: str) -> SheetMarks:
     """Return the hidden rows and merged cells of a sheet, from its XML."""
     hidden: list[range] = []
-    covered: list[CoveredCells] = []
+    merged: list[MergedCells] = []
     with zipfile.ZipFile(path) as archive, archive.open(member) as sheet:
         for part in _whole_cells(sheet):
             numbers = (int(row[1]) for row in _HIDDEN_ROW.finditer(part))
             hidden += [range(number, number + 1) for number in numbers]
-            for merged in _MERGED.finditer(part):
-                covered += _covered_cells(*merged.groups())
-    return SheetMarks(hidden, covered)
+            merged += [_merged_cells(*found.groups()) for found in _MERGED.finditer(part)]
+    return SheetMarks(hidden, merged)
 
 
-def _covered_cells(
+def _merged_cells(
     first_column: bytes, first_row: bytes, last_column: bytes, last_row: bytes
-) -> list[CoveredCells]:
-    """Return the cells of a merged range such as A2:B4 without the first one."""
-    width = _column_number(last_column) - _column_number(first_column) + 1
-    rows = range(int(first_row), int(last_row) + 1)
-    return [CoveredCells(rows[:1], width - 1), CoveredCells(rows[1:], width)]
+) -> MergedCells:
+    """Return the cells of a merged range such as A2:B4."""
+    columns = range(_column_number(first_column) - 1, _column_number(last_column))
+    return MergedCells(range(int(first_row), int(last_row) + 1), columns)
 
 
 def _column_number(letters: bytes) -> int:
@@ -274,6 +276,9 @@ def _is_of_libreoffice(path: Path) -> bool:
 def _xlsx_rows(sheet: Any, *, has_escapes: bool) -> Iterator[list[Any]]:
     """Yield the values of a sheet as its cells show them: texts without escapes, leading zeros."""
     for row in sheet.iter_rows():
+        if not row:
+            yield []
+            continue
         values = [_xlsx_value(cell) for cell in row]
         yield [
             unescape_excel(value) if has_escapes and isinstance(value, str) else value
