@@ -319,9 +319,10 @@ def _read(
                 input_guards.check_expansion(file, packed, total := total + len(line))
                 if not line.strip():
                     continue
+                encoding = "utf-8-sig" if number == 1 else "utf8"
                 try:
                     # Msgspec does not look into the values that it leaves raw.
-                    rows = list(take(decode(line.decode("utf8"))))
+                    rows = list(take(decode(line.decode(encoding))))
                 except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                     yield Problem(file.name, number, str(error))
                     continue

@@ -130,7 +130,7 @@ def _items(
             )
         elif path.endswith(_SPEAKERS):
             # Lines such as ``14 | F | train-clean-360 | 25.03 | Kristin LeMoine``.
-            for line in data.decode(errors="replace").splitlines():
+            for line in data.decode("utf-8-sig", errors="replace").splitlines():
                 parts = [part.strip() for part in line.split("|", 4)]
                 if len(parts) == 5 and not line.startswith(";"):
                     speakers[parts[0]] = (parts[0], parts[1], parts[4])
@@ -146,7 +146,7 @@ def _items(
 
 def _lines(path: str, data: bytes, top: str) -> Iterator[dict[str, Any] | Problem]:
     try:
-        text = data.decode()
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         yield Problem(path, None, "not UTF-8 text")
         return
