@@ -55,7 +55,7 @@ def test_all_columns_have_the_types_of_the_schema_and_other_columns_stay(
     table = Workspace.open(whole).segments
     assert {name: table.schema[name] for name in SIGNALS} == dict(SIGNALS)
     assert table.drop(*SIGNALS).equals(demo(tmp_path / "w").segments)
-    with_audio = table.filter(pl.col("end_sample").is_not_null() & (pl.col("snr_db").is_not_null()))
+    with_audio = table.filter(pl.col("end_sample").is_not_null() & pl.col("rms_dbfs").is_not_null())
     assert len(with_audio) == 106
     floats = with_audio.select(pl.col(pl.Float64))
     assert floats.select(pl.all().drop_nulls().is_finite().all()).row(0) == (True,) * floats.width
@@ -75,7 +75,7 @@ def test_the_troubles_of_the_demo_are_caught_and_nothing_else(whole: Path) -> No
         name: ["Qm4vT-8_xLp"] for name in found
     }
     # The right channel is dead, so are both of the mono recording.
-    dead = table.filter(pl.col("snr_db").is_not_null() & pl.col("channel_correlation").is_null())
+    dead = table.filter(pl.col("rms_dbfs").is_not_null() & pl.col("channel_correlation").is_null())
     assert set(dead["recording_id"]) == {"Qm4vT-8_xLp", "h7Rk2_WzB0c"}
 
 
@@ -150,7 +150,7 @@ def test_growth_and_another_text_are_brought_in(whole: Path, tmp_path: Path) -> 
     }
     nbaudio.ingest("parlaspeech", grown, **options)
     workspace = Workspace.open(tmp_path / "w")
-    before = len(measured(workspace).drop_nulls("snr_db"))
+    before = len(measured(workspace).drop_nulls("rms_dbfs"))
     grown.write_text("\n".join(lines) + "\n", encoding="utf8")
     nbaudio.ingest("parlaspeech", grown, **options, add=True)
     report = nbaudio.measure(workspace, jobs=1, show_progress=False)
@@ -200,7 +200,7 @@ def test_a_recording_that_cannot_be_read_is_listed_and_the_others_are_measured(
     report = nbaudio.measure(workspace, jobs=2, show_progress=False)
     table = workspace.segments
     failed = table.filter(
-        pl.col("snr_db").is_null()
+        pl.col("rms_dbfs").is_null()
         & pl.col("end_sample").is_not_null()
         & (pl.col("recording_id") == "h7Rk2_WzB0c")
     )
@@ -212,7 +212,7 @@ def test_a_recording_that_cannot_be_read_is_listed_and_the_others_are_measured(
         "problems"
     ]
     assert len(stored) == report.facts["failed"]
-    assert table.filter(pl.col("recording_id") == "eX_5gPd1JtM")["snr_db"].count() == 27
+    assert table.filter(pl.col("recording_id") == "eX_5gPd1JtM")["rms_dbfs"].count() == 27
 
 
 def test_damage_beside_a_segment_does_not_spoil_it(tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def test_materialize_measures_in_the_same_pass(whole: Path, tmp_path: Path) -> N
         accepted.select("segment_id"), on="segment_id", how="semi", maintain_order="left"
     )
     assert accepted.equals(expected)
-    assert nbaudio.open_corpus(tmp_path / "c").segments["snr_db"].null_count() == 0
+    assert nbaudio.open_corpus(tmp_path / "c").segments["rms_dbfs"].null_count() == 0
     # The same as measure, then materialize; a second call has nothing to do.
     nbaudio.measure(plain, jobs=1, show_progress=False)
     nbaudio.materialize(plain, out=tmp_path / "d", jobs=2, show_progress=False)
@@ -315,10 +315,12 @@ def test_materialize_measures_in_the_same_pass(whole: Path, tmp_path: Path) -> N
 def test_conditions_over_signals_select(whole: Path, tmp_path: Path) -> None:
     workspace = copy(whole, tmp_path / "w")
     nbaudio.score(workspace)
-    report = nbaudio.select(
-        workspace, dev=0, test=0, where=["snr_db > 10 and not cut_end", "clipped_share < 0.001"]
-    )
-    assert report.facts["rejected"]["where snr_db > 10 and not cut_end"] == 2
+    conditions = ["snr_db > 10 or snr_db is null", "not cut_end", "clipped_share < 0.001"]
+    report = nbaudio.select(workspace, dev=0, test=0, where=conditions)
+    # Segments without a pause stay; two more were not measured.
+    assert workspace.segments.filter(decision="accept")["snr_db"].null_count() == 26
+    assert report.facts["rejected"]["where snr_db > 10 or snr_db is null"] == 1
+    assert report.facts["rejected"]["where not cut_end"] == 1
     assert report.facts["rejected"]["where clipped_share < 0.001"] == 1
     with pytest.raises(InputError, match="there is no column snr; did you mean"):
         nbaudio.select(workspace, where="snr > 10")

@@ -94,6 +94,26 @@ def noisy(x: Samples, snr_db: float, seed: int = 1) -> tuple[Samples, float]:
     return x + np.random.default_rng(seed).normal(0, level, len(x)), 20 * np.log10(level)
 
 
+@pytest.mark.parametrize("rate", [16000, 22050, 48000])
+@pytest.mark.parametrize("voice", VOICES)
+def test_snr_is_null_without_a_pause(voice: str, rate: int) -> None:
+    x = 0.3 * speech(rate, voice)
+    hops = x[: len(x) // (rate // 100) * (rate // 100)].reshape(-1, rate // 100)
+    level = 10 * np.log10(np.square(hops).mean(axis=1))
+    without_quiet_parts = hops[level > level.max() - 15].ravel()
+    found = of(without_quiet_parts, rate)
+    assert found["snr_db"] is None
+    assert -45 < found["noise_floor_dbfs"] < -20
+    # What remains is clean: the sentence with its pauses has more than 40 dB.
+    assert of(x, rate)["snr_db"] > 40
+    # A pause that lasts long enough is measured.
+    pause = np.random.default_rng(5).normal(0, 1e-3, rate // 2)
+    assert of(np.concatenate([without_quiet_parts, pause]), rate)["snr_db"] > 25
+    # Digital silence says nothing about noise.
+    padded = np.concatenate([without_quiet_parts, np.zeros(rate)])
+    assert of(padded, rate)["snr_db"] is None
+
+
 def test_every_column_of_the_schema_has_a_signal() -> None:
     columns = [name for signal in SIGNALS.values() for name in signal.columns]
     assert {*columns, "speech_rate"} == set(COLUMNS)

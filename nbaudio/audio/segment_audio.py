@@ -26,6 +26,7 @@ _SPEECH_DB = 35.0  # speech is at most so much below the loudest frame
 LOUD_DB = 30.0  # the same for frames that count for SNR and bandwidth
 QUIET_PART = 10  # one of so many frames is the noise floor
 _SHORTEST_SPEECH, _LONGEST_GAP = 4, 10  # hops
+_SHORTEST_PAUSE = 7  # hops; at the ends of a segment, where shorter ones are often weak speech
 EQUAL = 1e-6  # of full scale, -120 dBFS: samples that differ less are equal
 _SHORTEST_SILENCE = 2  # hops
 NOTHING = 1e-12  # the least power, -120 dBFS
@@ -294,6 +295,13 @@ class SegmentAudio:
         is_near = total >= total[within].max() / 10 ** (_SPEECH_DB / 10)
         alone = self.is_live & is_near & (divergence >= _DIVERGENCE_DB)
         return np.stack([alone, _without_gaps(alone)])
+
+    @property
+    def has_pause(self) -> bool:
+        """Whether the segment has a pause: 70 ms or more without speech and digital silence."""
+        is_pause = self.is_live[self.inside] & ~self.speech[1][self.inside]
+        runs = runs_of(is_pause)
+        return bool((runs[:, 1] - runs[:, 0] >= _SHORTEST_PAUSE).any())
 
     @cached_property
     def spectrum(self) -> tuple[Numbers, Numbers] | None:

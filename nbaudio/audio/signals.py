@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nbaudio.audio.recordings import Recording, read_around
+from nbaudio.audio.recordings import Recording, on_track, read_around
 from nbaudio.audio.segment_audio import (
     EQUAL,
     LOUD_DB,
@@ -25,7 +25,7 @@ from nbaudio.core.errors import AudioError
 
 Value = float | bool | None
 
-VERSION = 1
+VERSION = 2
 """Changed whenever the same segment would get other values."""
 
 _CONTEXT_S = 0.2  # seconds that are read before and after a segment, where the recording has them
@@ -93,10 +93,17 @@ def _at_rail(x: Samples) -> int:
 
 
 def _noise(audio: SegmentAudio) -> tuple[Value, ...]:
-    if not len(power := audio.frame_power):
+    """Return the SNR, and the mean power of the quietest tenth of the frames.
+
+    The SNR is None without a pause: the quietest frames are speech then, and no noise.
+    """
+    power = audio.frame_power
+    if not len(power):
         return None, None
     count = -(-len(power) // QUIET_PART)
     floor = _db(float(np.partition(power, count - 1)[:count].mean()))
+    if not audio.has_pause:
+        return None, floor
     return _db(power[power >= power.max() / 10 ** (LOUD_DB / 10)].mean()) - floor, floor
 
 
@@ -225,6 +232,7 @@ def window_signals(
 
     Raise AudioError as for a clip.
     """
+    recording, channel = on_track(recording, channel)
     context = int(_CONTEXT_S * recording.sampling_rate)
     begin = max(0, start - context)
     end = min(num_samples, stop + context)

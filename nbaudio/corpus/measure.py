@@ -112,8 +112,10 @@ def measure(
         "times_real_time": round(counts["hours"] * 3600 / seconds, 1),
     }
     facts |= sums.collect(**STREAMED).row(0, named=True)
+    # A segment without a pause has no SNR, and is not to be left out for that.
     facts["next"] = (
-        f"nbaudio select {shlex.quote(str(workspace.path))} --where 'snr_db > 10 and not cut_end'"
+        f"nbaudio select {shlex.quote(str(workspace.path))} --where 'not cut_end' "
+        "--where 'snr_db > 10 or snr_db is null'"
     )
     problems = [f"{segment_id}: {reason}" for segment_id, reason in lost.iter_rows()]
     workspace.save_report("measure", Report("measure", facts, problems=problems).to_dict())

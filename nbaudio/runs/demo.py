@@ -124,9 +124,9 @@ def check_demo(out: Path, problems: Sequence[str]) -> tuple[dict[str, str], list
             "recording_id"
         ].to_list()
         found[trouble] = f"measure: {where}" if caught_in == [_DAMAGED] else None
-    dead = segments.filter(pl.col("recording_id") == _DEAD_CHANNEL, pl.col("snr_db").is_not_null())[
-        "channel_correlation"
-    ]
+    dead = segments.filter(
+        pl.col("recording_id") == _DEAD_CHANNEL, pl.col("rms_dbfs").is_not_null()
+    )["channel_correlation"]
     found["a dead channel of two"] = (
         "measure: no channel_correlation" if len(dead) == dead.null_count() > 0 else None
     )
