@@ -83,6 +83,15 @@ def test_the_home_folder_and_urls(tmp_path, monkeypatch):
     }
 
 
+def test_users_without_a_home_need_none(tmp_path, monkeypatch):
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", lambda number: {}[number])
+    assert short_paths({"source": "/data/a.json"}, tmp_path) == {
+        str(tmp_path): tmp_path.name,
+        "/data/a.json": "…/data/a.json",
+    }
+
+
 def test_a_page_of_a_run_has_its_parameters_once_and_no_path_of_the_machine(tmp_path):
     out = tmp_path / "out"
     run(bundled("data_manifests/demo.yaml"), out=out, only="1")

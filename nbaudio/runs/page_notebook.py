@@ -10,6 +10,7 @@ import copy
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -112,7 +113,7 @@ def short_paths(values: Mapping[str, Any], out: Path) -> dict[str, str]:
             path = Path(value)
             if out not in path.parents:
                 short[value] = "/".join(("…", *path.parts[1:][-2:]))
-    home = str(Path.home())
-    if home != "/":
-        short[home] = "~"
+    with suppress(RuntimeError):  # a user without a home
+        short[str(Path.home())] = "~"
+    short.pop("/", None)
     return dict(sorted(short.items(), key=lambda item: -len(item[0])))

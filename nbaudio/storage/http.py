@@ -7,6 +7,8 @@ import io
 import netrc
 import os
 import re
+import threading
+import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -22,10 +24,13 @@ from nbaudio.core import input_guards, progress, version
 from nbaudio.core.errors import InputError
 from nbaudio.storage import base, urls
 from nbaudio.storage.network import (
+    MAX_UNKNOWN_LENGTH,
     RETRYABLE,
+    ChangedError,
     Network,
     RedirectError,
     RemoteRefusedError,
+    SlowError,
     convert_error,
 )
 
@@ -50,6 +55,12 @@ _PROXY_VARIABLES = [
 _PROXY_VARIABLES += ["REQUEST_METHOD"]  # of a CGI script, which uses no proxy that a client named
 # Digits of a length that is not nonsense.
 _MAX_DIGITS = 19
+#: A slower server fails, as docs/network.md says.
+MIN_BYTES_PER_S = 1000
+# Versions of files whose parts were read, by run and URL.
+_MAX_VERSIONS = 100_000
+_seen_versions: dict[tuple[str, str], dict[str, str]] = {}
+_versions_lock = threading.Lock()
 # Archives are read in larger blocks than recordings: their members are read from start to end.
 _ARCHIVE_BLOCK_BYTES = 4 << 20
 # Links of a page, and URLs in its text.
@@ -196,16 +207,74 @@ def _connection_error(error: BaseException) -> ConnectionError:
     )
 
 
+def is_chunked(headers: Mapping[str, str]) -> bool:
+    """Return whether a body comes in chunks, of which the last marks its end."""
+    return "chunked" in headers.get("Transfer-Encoding", "").lower()
+
+
 def content_length(headers: Mapping[str, str]) -> int | None:
-    """Return the Content-Length of a response, if it has a valid one."""
+    """Return the Content-Length of a response, if it has a valid one and it counts.
+
+    It does not count for a body in chunks (RFC 9112, 6.3).
+    """
+    if is_chunked(headers):
+        return None
     text = headers.get("Content-Length", "")
     return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else None
 
 
-def content_coding(headers: Mapping[str, str]) -> str | None:
-    """Return how a body is compressed, or None."""
-    coding = headers.get("Content-Encoding", "identity")
-    return None if coding in ("identity", "") else coding[:40]
+def content_coding(headers: Mapping[str, str], name: str) -> str | None:
+    """Return how the body of a file of this name or URL is compressed, or None.
+
+    Some servers say so of .gz and .tgz, which are compressed files.
+    """
+    coding = headers.get("Content-Encoding", "identity").strip().lower()
+    if coding in ("identity", "") or name.lower().endswith((".gz", ".tgz")):
+        return None
+    return coding[:40]
+
+
+def body_pieces(response: "urllib3.BaseHTTPResponse", size: int, timeout: float) -> Iterator[bytes]:
+    """Yield a body in pieces of at least `size` bytes but for the last, not unpacked.
+
+    All bytes that came before an error are yielded before it is raised. Raise `SlowError` if fewer
+    than `MIN_BYTES_PER_S` come over twice the `timeout`.
+    """
+    pace = _Pace(2 * timeout)
+    pending = bytearray()
+    try:
+        while data := response.read1(size, decode_content=False):
+            pending += data
+            pace.count(len(data))
+            if len(pending) >= size:
+                yield bytes(pending)
+                pending.clear()
+    except Exception:
+        if pending:
+            yield bytes(pending)
+        raise
+    if pending:
+        yield bytes(pending)
+
+
+class _Pace:
+    """The bytes that come in a span of so many seconds."""
+
+    def __init__(self, span_s: float) -> None:
+        self._span_s = span_s
+        self._began = time.monotonic()
+        self._num_bytes = 0
+
+    def count(self, num_bytes: int) -> None:
+        """Count bytes that came; raise SlowError at the end of a span with too few."""
+        self._num_bytes += num_bytes
+        seconds = time.monotonic() - self._began
+        if seconds < self._span_s:
+            return
+        if self._num_bytes < MIN_BYTES_PER_S * seconds:
+            raise SlowError(self._num_bytes, seconds)
+        self._began += seconds
+        self._num_bytes = 0
 
 
 def _environment() -> tuple[str | None, ...]:
@@ -238,8 +307,8 @@ def _authorization(url: str) -> dict[str, str]:
 
     They are in ~/.netrc, or in the file that NETRC names.
     """
-    path = Path(os.environ.get("NETRC") or Path.home() / ".netrc")
-    with suppress(OSError, netrc.NetrcParseError):
+    with suppress(OSError, netrc.NetrcParseError, RuntimeError):  # a user without a home
+        path = Path(os.environ.get("NETRC") or Path.home() / ".netrc")
         if found := netrc.netrc(path).authenticators(urlsplit(url).hostname or ""):
             import urllib3
 
@@ -259,11 +328,12 @@ class HttpFiles:
     def info(self, url: str) -> dict[str, Any]:
         """Return what a server reports about a file.
 
-        It has `size` (or None), `mimetype`, and the headers that identify its version.
+        It has `size` (or None), `coding` if the body is compressed, `mimetype`, and the headers
+        that identify its version. A body in chunks is read to count its bytes.
         """
         try:
             with suppress(ConnectionResetError), self._request("HEAD", url) as response:
-                found = _file_info(response.headers)
+                found = _file_info(response.headers, url)
                 response.drain_conn()
                 if found["size"] is not None:
                     return found
@@ -273,7 +343,16 @@ class HttpFiles:
             ):
                 raise
         with self._request("GET", url) as response:
-            return _file_info(response.headers)
+            found = _file_info(response.headers, url)
+            if is_chunked(response.headers) and found["coding"] is None:
+                found["size"] = self._count_bytes(response, url)
+            return found
+
+    def _count_bytes(self, response: "urllib3.BaseHTTPResponse", url: str) -> int:
+        """Return the length of a body in chunks, which must be complete."""
+        most = self.network.max_size or MAX_UNKNOWN_LENGTH
+        what = "of a file of unannounced length that are fetched (--max-size)"
+        return sum(map(len, self._chunks(response, url, most, what)))
 
     def cat_file(self, url: str, *, start: int, end: int) -> bytes:
         """Return the bytes [start, end).
@@ -291,22 +370,41 @@ class HttpFiles:
                     f"{url}: bytes from {start:,} were requested, "
                     f"{range_[:80] or 'no range'} was received"
                 )
-            return _body(response, url, end - start, "that were requested")
+            self._check_version(url, response.headers)
+            return self._body(response, url, end - start, "that were requested")
+
+    def forget_version(self, url: str) -> None:
+        """Let the next part of a file be of any version, as no other part is read with it."""
+        with _versions_lock:
+            _seen_versions.pop((self.network.run, url), None)
 
     def connect(self, url: str, number: int) -> None:
         """Open connections for later requests."""
         _client(self.network.timeout, _environment()).connect(url, number)
 
     def cat_whole(self, url: str, most: int) -> bytes | None:
-        """Return a whole file; None where more than `most` bytes are announced.
+        """Return a whole file; None where it has more than `most` bytes.
 
-        Raise RemoteRefusedError where no length is announced.
+        Raise RemoteRefusedError where no length is announced and no end is marked.
         """
         with self._request("GET", url) as response:
-            size = _file_info(response.headers)["size"]
+            size = _file_info(response.headers, url)["size"]
+            if size is None and is_chunked(response.headers):
+                return self._chunks_up_to(response, url, most)
             if size is None:
                 raise RemoteRefusedError(f"{url}: {base.NO_LENGTH}")
-            return None if size > most else _body(response, url, size, "that it announced")
+            return None if size > most else self._body(response, url, size, "that it announced")
+
+    def _chunks_up_to(
+        self, response: "urllib3.BaseHTTPResponse", url: str, most: int
+    ) -> bytes | None:
+        """Return a body in chunks; None if it has more than `most` bytes."""
+        data = bytearray()
+        for piece in self._chunks(response, url, MAX_UNKNOWN_LENGTH, "that are fetched"):
+            data += piece
+            if len(data) > most:
+                return None
+        return bytes(data)
 
     def get_file(self, url: str, path: str, *, num_bytes: int) -> None:
         """Write a file to a local path.
@@ -314,7 +412,9 @@ class HttpFiles:
         Raise RemoteRefusedError if the server sends more than `num_bytes`.
         """
         with self._request("GET", url) as response, Path(path).open("wb") as file:
-            for chunk in _chunks(response, url, num_bytes, "that it announced"):
+            self.forget_version(url)
+            self._check_version(url, response.headers)
+            for chunk in self._chunks(response, url, num_bytes, "that it announced"):
                 progress.on_message(urlsplit(url).netloc)
                 file.write(chunk)
 
@@ -324,7 +424,9 @@ class HttpFiles:
         with self._request("GET", url) as response:
             is_page = _mimetype(response.headers) in ("text/html", "")
             page = (
-                b"".join(_chunks(response, url, input_guards.MAX_TEXT_BYTES, "that were requested"))
+                b"".join(
+                    self._chunks(response, url, input_guards.MAX_TEXT_BYTES, "that were requested")
+                )
                 if is_page
                 else b""
             )
@@ -368,38 +470,59 @@ class HttpFiles:
                 break
         raise RedirectError("a redirect loop, or a redirect to an invalid URL")
 
+    def _body(self, response: "urllib3.BaseHTTPResponse", url: str, most: int, what: str) -> bytes:
+        """Return a body of at most `most` bytes (of `what`)."""
+        return b"".join(self._chunks(response, url, most, what))
 
-def _body(response: "urllib3.BaseHTTPResponse", url: str, most: int, what: str) -> bytes:
-    """Return a body of at most `most` bytes, without copies where exactly so many are announced."""
-    if most and _file_info(response.headers)["size"] == most:
-        return response.read(most, decode_content=False)
-    return b"".join(_chunks(response, url, most, what))
+    def _chunks(
+        self, response: "urllib3.BaseHTTPResponse", url: str, most: int, what: str
+    ) -> Iterator[bytes]:
+        """Yield the chunks of a body.
+
+        Raise RemoteRefusedError if it is compressed, or has more than `most` bytes (of `what`).
+        """
+        if coding := content_coding(response.headers, url):
+            raise RemoteRefusedError(f"{url}: {compressed_message(coding)}")
+        left = most
+        for chunk in body_pieces(response, _CHUNK_BYTES, self.network.timeout):
+            left -= len(chunk)
+            if left < 0:
+                raise RemoteRefusedError(
+                    f"{url}: the server sends more than the {most:,} bytes {what}"
+                )
+            yield chunk
+
+    def _check_version(self, url: str, headers: Mapping[str, str]) -> None:
+        """Raise ChangedError if another part of the file, read in this run, had another version."""
+        versions = _versions(headers)
+        with _versions_lock:
+            if len(_seen_versions) > _MAX_VERSIONS:
+                _seen_versions.clear()
+            before = _seen_versions.setdefault((self.network.run, url), versions)
+        if is_other_version(before, versions):
+            raise ChangedError(f"{url}: the file changed while it was read")
 
 
-def _chunks(
-    response: "urllib3.BaseHTTPResponse", url: str, most: int, what: str
-) -> Iterator[bytes]:
-    """Yield the chunks of a body.
+def _versions(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: headers[name] for name in ("ETag", "Last-Modified") if headers.get(name)}
 
-    Raise RemoteRefusedError if it is compressed, or has more than `most` bytes (of `what`).
-    """
-    if coding := content_coding(response.headers):
-        raise RemoteRefusedError(
-            f"{url}: the server sends it compressed ({coding}), which was not requested"
-        )
-    left = most
-    for chunk in response.stream(_CHUNK_BYTES, decode_content=False):
-        left -= len(chunk)
-        if left < 0:
-            raise RemoteRefusedError(f"{url}: the server sends more than the {most:,} bytes {what}")
-        yield chunk
+
+def is_other_version(versions: Mapping[str, str], headers: Mapping[str, str]) -> bool:
+    """Return whether a response shows another ETag or Last-Modified than an earlier one."""
+    return any(headers.get(name, value) != value for name, value in versions.items())
+
+
+def compressed_message(coding: str) -> str:
+    """Return the reason for which a compressed body is refused."""
+    return f"the server sends it compressed ({coding}), which was not requested"
 
 
 def _mimetype(headers: Mapping[str, str]) -> str:
     return headers.get("Content-Type", "").partition(";")[0].strip()
 
 
-def _file_info(headers: Mapping[str, str]) -> dict[str, Any]:
-    size = None if content_coding(headers) else content_length(headers)
-    versions = {name: headers[name] for name in ("ETag", "Last-Modified") if name in headers}
-    return {"type": "file", "size": size, "mimetype": _mimetype(headers)} | versions
+def _file_info(headers: Mapping[str, str], url: str) -> dict[str, Any]:
+    coding = content_coding(headers, url)
+    size = None if coding else content_length(headers)
+    info = {"type": "file", "size": size, "coding": coding, "mimetype": _mimetype(headers)}
+    return info | _versions(headers)

@@ -186,6 +186,18 @@ class RedirectError(ConnectionError):
     """
 
 
+class SlowError(ConnectionError):
+    """Fewer bytes came than of the slowest server that is waited for."""
+
+    def __init__(self, num_bytes: int, seconds: float) -> None:
+        super().__init__(f"only {num_bytes:,} bytes came in {seconds:,.0f} s")
+        self.seconds = seconds
+
+
+class ChangedError(AudioError):
+    """Parts of a file are of different versions."""
+
+
 class RemoteNotFoundError(RemoteRefusedError):
     """The file or folder does not exist."""
 
@@ -235,31 +247,27 @@ def with_retries(  # noqa: C901, PLR0915
             # garbage collection.
             if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception):
                 error = error.__cause__
-            if atomic.disk_full_reason(error) or (
-                isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG
-            ):
-                raise  # the local disk
+            if _is_of_local_disk(error):
+                raise
             if permanent := _permanent_error(place, error, done):
                 network.succeeded(host)  # it responds
                 # Without the cause, whose text may hold the signed URL of a redirect.
                 raise permanent from None
             now = time.monotonic()
             delay = _retry_after_of(error)
-            if received() > reached:
+            # A slow try takes as long as two.
+            attempt += isinstance(error, SlowError)
+            if received() > reached and not isinstance(error, SlowError):
                 attempt = 0
                 first = now
                 reached = received()
-            network.failed(
-                host, min(now - began, network.timeout) + pause, one_line_error(error), now=now
-            )
+            lost = _lost_seconds(error, now - began, network.timeout)
+            network.failed(host, lost + pause, one_line_error(error), now=now)
             if delay is not None and not network.may_wait(host, delay, item=now - first, now=now):
                 wish = f"the server requires a wait of {delay:,.0f} s ({one_line_error(error)})"
                 raise AudioError(f"{place}: {wish}; try later") from None
-            # The Hub's library has already retried a request that took so long.
-            retried = (
-                done == "read" and str(place).startswith("hf://") and now - began > network.timeout
-            )
-            if attempt == network.tries or retried:
+            retried = done == "read" and _is_retried_by_hub(place, now - began)
+            if attempt >= network.tries or retried:
                 raise AudioError(
                     f"{place}: could not be {done} in {attempt} tries ({one_line_error(error)})"
                 ) from None
@@ -270,6 +278,21 @@ def with_retries(  # noqa: C901, PLR0915
             if proves:
                 network.succeeded(host)
             return result
+
+
+def _is_of_local_disk(error: Exception) -> bool:
+    is_long_name = isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG
+    return is_long_name or bool(atomic.disk_full_reason(error))
+
+
+def _lost_seconds(error: Exception, seconds: float, timeout: float) -> float:
+    """Return the seconds of a failed request in which its host was silent or too slow."""
+    return error.seconds if isinstance(error, SlowError) else min(seconds, timeout)
+
+
+def _is_retried_by_hub(place: "Remote | Transfer", seconds: float) -> bool:
+    """Return whether the Hub's library has already retried a request that took so long."""
+    return str(place).startswith("hf://") and seconds > place.network.timeout
 
 
 def backoff_seconds(failures: int) -> float:

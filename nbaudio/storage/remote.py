@@ -30,6 +30,7 @@ from nbaudio.storage.filesystems import (
     list_files,
     list_links,
 )
+from nbaudio.storage.http import compressed_message
 from nbaudio.storage.network import (
     Network,
     RemoteNotFoundError,
@@ -157,7 +158,8 @@ class Remote:
         if info.get("type") == "directory":
             raise AudioError(f"{self}: a folder, not a file")
         if info.get("size") is None:
-            raise AudioError(f"{self}: {NO_LENGTH}")
+            coding = info.get("coding")
+            raise AudioError(f"{self}: {compressed_message(coding) if coding else NO_LENGTH}")
         with convert_error(InputError, RemoteRefusedError):
             if info.get("compress_size") is not None:  # of a zip's members
                 check_expansion(self, info["compress_size"], info["size"])
@@ -259,6 +261,8 @@ class Remote:
         ):
             return status, None
 
+        if self._is_on_web:
+            self.located.fs.forget_version(self.located.path)
         with suppress(RemoteRefusedError):
             # Not from byte 0: a server without ranges then refuses instead of sending the whole
             # file.

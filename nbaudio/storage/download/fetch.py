@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -20,6 +20,7 @@ from urllib3 import BaseHTTPResponse
 
 from nbaudio.core.atomic import disk_full_reason, sha256_file, size_of
 from nbaudio.core.errors import AudioError, InputError
+from nbaudio.core.name_matching import is_audio
 from nbaudio.core.progress import on_message
 from nbaudio.storage.base import NO_LENGTH
 from nbaudio.storage.download.ledger import DownloadItem, Ledger, Row, check_url, display_url
@@ -29,8 +30,12 @@ from nbaudio.storage.http import (
     REDIRECTS,
     HttpClient,
     HttpStatusError,
+    body_pieces,
+    compressed_message,
     content_coding,
     content_length,
+    is_chunked,
+    is_other_version,
 )
 from nbaudio.storage.network import (
     MAX_UNKNOWN_LENGTH,
@@ -43,6 +48,10 @@ from nbaudio.storage.network import (
 from nbaudio.storage.urls import redact
 
 _CHUNK_BYTES = 1 << 16
+_PAGES = ("text/html", "application/xhtml+xml")
+_PAGE_STARTS = (b"<!doctype html", b"<html")
+_BLANKS = b"\xef\xbb\xbf \t\r\n"
+_MESSAGES = ("application/json", "application/problem+json", "application/xml", "text/xml")
 # Bytes of a body of unannounced length before its length is requested.
 _UNANNOUNCED_BYTES = 16 << 20
 
@@ -175,16 +184,7 @@ class Fetcher:
             self.limits.rest(urlsplit(address).netloc, retry_after(headers) or 0.0)
             raise HttpStatusError(status, headers)
         if status in (206, 416) and row and have:
-            # A range that begins where the partial file ends, in a file of the same length.
-            found = re.fullmatch(
-                r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", "").strip()
-            )
-            if (
-                status == 206
-                and found
-                and int(found[1]) == have
-                and (row.bytes is None or found[2] in ("*", str(row.bytes)))
-            ):
+            if status == 206 and _is_rest(headers, row, have):
                 return self._write_body(
                     task, address, response, replace(row, state="begun", reason=None), "ab"
                 )
@@ -220,24 +220,13 @@ class Fetcher:
         Raise RemoteRefusedError for a body that is not the file, too large or of no length.
         """
         name = wanted.name.lower()
-        if (coding := content_coding(headers)) and not name.endswith((".gz", ".tgz")):
-            raise RemoteRefusedError(
-                f"the server sends it compressed ({coding}), which was not requested"
-            )
+        if coding := content_coding(headers, name):
+            raise RemoteRefusedError(compressed_message(coding))
         kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        # A login or an error page instead of the file.
-        if (
-            kind == "text/html"
-            and Path(name).suffix not in ("", ".htm", ".html")
-            and not wanted.checksum
-        ):
-            raise RemoteRefusedError(
-                "the server sends a web page instead; open the URL in a browser, "
-                "and give a checksum if it is right"
-            )
-        is_chunked = "chunked" in headers.get("Transfer-Encoding", "")
-        announced = None if is_chunked else content_length(headers)
-        if announced is None and not (is_chunked or wanted.checksum):
+        if other := _other_content(wanted, kind):
+            raise RemoteRefusedError(other)
+        announced = content_length(headers)
+        if announced is None and not (is_chunked(headers) or wanted.checksum):
             raise RemoteRefusedError(f"{NO_LENGTH}; give a checksum")
         if announced is not None:
             with convert_error(InputError, RemoteRefusedError):
@@ -277,8 +266,7 @@ class Fetcher:
             # of another version.
             self.ledger.add(begun)
             self.bar.expect(task.wanted.name, max((begun.bytes or 0) - file.tell(), 0))
-            for chunk in response.stream(_CHUNK_BYTES, decode_content=False):
-                on_message(task.host)
+            for chunk in self._pieces(task, response, is_start=mode == "wb"):
                 have = file.tell() + len(chunk)
                 if most is None and have > _UNANNOUNCED_BYTES:
                     most = self._max_bytes(address)
@@ -303,6 +291,18 @@ class Fetcher:
         if begun.bytes is not None and have < begun.bytes:
             raise ConnectionError(f"the server sent {have:,} of {begun.bytes:,} bytes")
         return self._publish(task.wanted, begun, joined=mode == "ab")
+
+    def _pieces(
+        self, task: Transfer, response: BaseHTTPResponse, *, is_start: bool
+    ) -> Iterator[bytes]:
+        """Yield a body in pieces; raise RemoteRefusedError if its start is not that of the file."""
+        for piece in body_pieces(response, _CHUNK_BYTES, self.network.timeout):
+            on_message(task.host)
+            if is_start and (other := _other_content(task.wanted, "", piece)):
+                partial_path(self.folder, task.wanted).unlink()
+                raise RemoteRefusedError(other)
+            is_start = False
+            yield piece
 
     def _publish(self, wanted: DownloadItem, begun: Row, *, joined: bool) -> Row:
         """Verify the checksum of a complete file and move it to its final name.
@@ -333,6 +333,40 @@ class Fetcher:
         self.ledger.add(done)
         partial.replace(self.folder / wanted.name)
         return done
+
+
+def _is_rest(headers: Mapping[str, str], row: Row, have: int) -> bool:
+    """Return whether a range is the rest of a partial file of `have` bytes.
+
+    It begins where the partial file ends, in a file of the same length and version.
+    """
+    found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", "").strip())
+    if not found or int(found[1]) != have or content_coding(headers, row.name or ""):
+        return False
+    validator = row.validator or ""
+    kind = "ETag" if validator.startswith('"') else "Last-Modified"
+    is_changed = bool(validator) and is_other_version({kind: validator}, headers)
+    return not is_changed and (row.bytes is None or found[2] in ("*", str(row.bytes)))
+
+
+def _other_content(wanted: DownloadItem, kind: str, start: bytes = b"") -> str | None:
+    """Return why a body is not the file: it is a login or an error page, or a message.
+
+    `kind` is its media type, and `start` its first bytes. Return None if it may be the file, as one
+    with a checksum always may.
+    """
+    if wanted.checksum:
+        return None
+    name = wanted.name.lower()
+    is_page = kind in _PAGES or start.lstrip(_BLANKS)[:14].lower().startswith(_PAGE_STARTS)
+    if is_page and Path(name).suffix not in ("", ".htm", ".html", ".xhtml"):
+        return (
+            "the server sends a web page instead; open the URL in a browser, "
+            "and give a checksum if it is right"
+        )
+    if kind in _MESSAGES and is_audio(name):
+        return f"the server sends {kind} instead of a recording; give a checksum if it is right"
+    return None
 
 
 def find_complete(folder: Path, ledger: Ledger, wanted: DownloadItem) -> Row | None:
