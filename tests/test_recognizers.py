@@ -624,6 +624,26 @@ def test_the_first_alternative_is_read_and_others_are_counted(
     assert left_out(words) == {ALTERNATIVES: 1}
 
 
+@pytest.mark.parametrize("kind", ["event", "noise", "silence"])
+def test_items_of_other_types_are_sounds(kind: str, tmp_path: Path) -> None:
+    items = [*DEEPGRAM_WORDS[:2], {"text": "x", "start": 1.5, "end": 1.9, "type": kind}]
+    (words,) = heard(tmp_path, {"words": items})
+    assert rows(words) == WORDS[:2]
+    assert left_out(words) == {SOUNDS: 1}
+
+
+def test_a_file_that_looks_like_none_is_refused_with_its_fields(tmp_path: Path) -> None:
+    message = refused(tmp_path, {"metadata": {}, "speech": []})
+    assert message.endswith("; its fields are metadata, speech")
+
+
+def test_whisper_cpp_with_clocks_alone(tmp_path: Path) -> None:
+    content = json.loads(json.dumps(CPP_WORDS))
+    for segment in content["transcription"]:
+        del segment["offsets"]
+    assert read(tmp_path, content) == WORDS
+
+
 # Characters and tokens
 
 
@@ -752,6 +772,10 @@ def test_results_of_several_recordings_without_names_are_refused(tmp_path: Path)
         ({"tiers": {"words": {"entries": [[1, 2]]}}}, "tier words: expected start, end and label"),
         ({"speakers": [{"id": 1}]}, "no timed words; expected CTM, JSON of a recognizer"),
         (
+            {"words": [{"w": "da", "start": 0, "end": 1}]},
+            "a word without a text; its fields are w, start, end",
+        ),
+        (
             {"words": [{"word": "da"}, {"word": "ne"}]},
             "word times are needed; Whisper writes them",
         ),
@@ -850,6 +874,26 @@ def deepgram_words(words: list[tuple[str, float, float]]) -> list[dict[str, Any]
 
 
 CALLS: dict[str, tuple[object, str, str]] = {
+    "segments with channels": (
+        {
+            "segments": [
+                {"channel": number, "words": deepgram_words(words)}
+                for number, words in ((0, WORDS[:2]), (1, ANSWERS), (0, WORDS[2:]))
+            ]
+        },
+        "0",
+        "1",
+    ),
+    "lines of Vosk with channels": (
+        lines(
+            [
+                {"channel": number, "text": "x", "result": deepgram_words(words)}
+                for number, words in ((1, WORDS[:2]), (2, ANSWERS), (1, WORDS[2:]))
+            ]
+        ),
+        "1",
+        "2",
+    ),
     "CTM": ("".join(both(lambda w, s, e, x: f"a {x} {s} {e - s:.2f} {w}\n", "A", "B")), "A", "B"),
     "CTM, numbers": (
         "".join(both(lambda w, s, e, x: f"a {x} {s} {e - s:.2f} {w}\n", 1, 2)),

@@ -6,7 +6,7 @@ Those of services are in `nbaudio.formats.service_json`, which of them a file is
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nbaudio.core.errors import InputError
@@ -20,7 +20,7 @@ from nbaudio.formats.timed_tokens import (
     needs_word_times,
     seconds,
 )
-from nbaudio.formats.word_items import MILLISECONDS, has_words, objects, read_words
+from nbaudio.formats.word_items import MILLISECONDS, has_words, objects, read_words, side_of
 
 #: Lists of parts of a recording that have words.
 PARTS = ("segments", "utterances", "sentences", "paragraphs", "word_segments")
@@ -33,9 +33,11 @@ _EXPECTED = (
 )
 
 
-def no_words(where: str) -> InputError:
-    """Return the error for a file or item that has no timed words."""
-    return InputError(f"{where}: no timed words; {_EXPECTED}")
+def no_words(where: str, fields: Iterable[str] = ()) -> InputError:
+    """Return the error for a file or item, with those fields, that has no timed words."""
+    names = ", ".join(fields)
+    has = f"; its fields are {names:.200}" if names else ""
+    return InputError(f"{where}: no timed words; {_EXPECTED}{has}")
 
 
 def read_parlaspeech(place: Place, row: Mapping[str, Any]) -> Iterator[Utterance]:
@@ -81,9 +83,10 @@ def _read_part(place: Place, part: object) -> Iterator[Utterance]:
     fields = part if isinstance(part, dict) else {}
     words = fields.get("words")
     if isinstance(words, list):
-        yield from read_words(place, words or [fields.get("text")], bounds=fields)
+        spoken = words or [fields.get("text")]
+        yield from read_words(place, spoken, bounds=fields, side=side_of(fields))
     elif fields.keys().isdisjoint({"word", "text"}):
-        raise no_words(place.where)
+        raise no_words(place.where, fields)
     elif len(str(fields.get("word", fields.get("text"))).split()) > 1:
         needs_word_times(place)
     else:
@@ -108,8 +111,12 @@ def read_whisper_cpp(place: Place, value: Mapping[str, Any]) -> Iterator[Utteran
 
 
 def _whisper_cpp_token(place: Place, item: Mapping[str, Any]) -> Token:
-    offsets = item.get("offsets") or {}
-    start, end = (seconds(offsets.get(name), MILLISECONDS) for name in ("from", "to"))
+    offsets = item.get("offsets")
+    if isinstance(offsets, dict):
+        start, end = (seconds(offsets.get(name), MILLISECONDS) for name in ("from", "to"))
+    else:
+        clocks = item.get("timestamps") or {}
+        start, end = (seconds(clocks.get(name)) for name in ("from", "to"))
     return Token(_text(place, item.get("text")), start, end)
 
 

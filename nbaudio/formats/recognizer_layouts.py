@@ -1,14 +1,15 @@
 """Find out which recognizer wrote a JSON file, and read its words."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from nbaudio.core.errors import InputError
 from nbaudio.formats import recognizer_json, service_json
 from nbaudio.formats.base import RECORDING_FIELDS, json_values
-from nbaudio.formats.timed_tokens import Place, Side, Utterance
+from nbaudio.formats.timed_tokens import NO_SIDE, Place, Side, Utterance
+from nbaudio.formats.word_items import side_of
 
 # Seconds by which results of one recording may be out of order.
 _SLIGHTLY = 0.5
@@ -89,10 +90,21 @@ def read_recognizer_json(path: Path) -> Iterator[Utterance]:
             utterances = recognizer_json.read_whisper(place, value)
         else:
             utterances = layout.read(place, value)
+        utterances = _with_side(utterances, value)
         if place.recording is None and isinstance(value, dict):
             yield from _in_order(utterances, latest)
         else:
             yield from utterances
+
+
+def _with_side(utterances: Iterator[Utterance], value: object) -> Iterator[Utterance]:
+    """Yield the words of a result, which are of the side that it names unless they name theirs."""
+    side = side_of(value) if isinstance(value, dict) else NO_SIDE
+    if side == NO_SIDE:
+        yield from utterances
+        return
+    for utterance in utterances:
+        yield replace(utterance, side=side) if utterance.side == NO_SIDE else utterance
 
 
 def _in_order(utterances: Iterator[Utterance], latest: dict[Side, float]) -> Iterator[Utterance]:

@@ -26,6 +26,7 @@ from nbaudio.formats.source_files import Layout, SourceFiles, common_folder
 from nbaudio.formats.timed_cues import CUES, read_timed_cues
 from nbaudio.formats.timed_tokens import (
     NEEDED,
+    NO_SIDE,
     SOUNDS,
     Side,
     Utterance,
@@ -34,6 +35,7 @@ from nbaudio.formats.timed_tokens import (
     leave_out_sounds,
     split_tokens,
 )
+from nbaudio.formats.word_items import numbered_side
 
 #: As a side: the words of all sides, by their times.
 MIX = "mix"
@@ -284,8 +286,11 @@ class _Recording:
             InputError: no word of a side has a usable time, or the unit of times is unknown.
         """
         left_out = tuple(LeftOut(*part) for part in self.left_out.items())
-        for side, words in (self.sides or {Side("", None): _SideWords()}).items():
-            yield _sorted_words(name, side, words)._replace(left_out=left_out)
+        sides = self.sides or {NO_SIDE: _SideWords()}
+        first_channel = 0 if "0" in {side.label for side in sides} else 1
+        for side, words in sides.items():
+            numbered = numbered_side(side.label, first_channel) if side.channel is None else side
+            yield _sorted_words(name, numbered, words)._replace(left_out=left_out)
             left_out = ()
 
 

@@ -72,7 +72,7 @@ _TEXT_FIELDS = (
 _CHANNEL_FIELDS = ("channel", "channel_index", "channel_label")
 #: What a word's `type` or `case` says where it is none.
 _LEFT_OUT = {
-    "audio_event": SOUNDS,
+    **dict.fromkeys(("audio_event", "event", "sound", "noise", "music", "silence"), SOUNDS),
     "not-found-in-audio": NOT_FOUND,
 }
 _PUNCTUATION = frozenset({"punctuation", "punct"})
@@ -83,6 +83,7 @@ def read_words(
     items: Sequence[Any],
     *,
     bounds: Mapping[str, Any] | None = None,
+    side: Side = NO_SIDE,
     first_channel: int | None = None,
     unit: TimeFields | None = None,
 ) -> list[Utterance]:
@@ -92,6 +93,7 @@ def read_words(
         place: of the list.
         items: words as objects, as text without times, or as lists of start, end and text.
         bounds: an object with the `start` and `end` of all words.
+        side: of words that name none.
         first_channel: the number that the file gives to the first channel; None if unknown.
         unit: the fields of times, where the format states them.
     """
@@ -104,18 +106,18 @@ def read_words(
         if kind := _LEFT_OUT.get(_kind(fields)):
             left_out[kind] += 1
             continue
-        side = side_of(fields, first_channel)
+        side_of_word = side_of(fields, first_channel, side)
         times = unit or _time_fields(fields)
         has_stated_unit = has_stated_unit or times is not _START_AND_END
         token = _token(place, fields, times)
         if are_joined and _kind(fields) not in _PUNCTUATION:
             token = token._replace(text=f" {token.text}")
-        tokens.setdefault(side, []).append(token)
+        tokens.setdefault(side_of_word, []).append(token)
     start, end = _START_AND_END.read(bounds or {})
-    spoken = tokens or {NO_SIDE: []}
+    spoken = tokens or {side: []}
     utterances = [
-        Utterance(place, words, start, end, side, has_unit=has_stated_unit)
-        for side, words in spoken.items()
+        Utterance(place, words, start, end, side_of_words, has_unit=has_stated_unit)
+        for side_of_words, words in spoken.items()
     ]
     if left_out:
         utterances.append(Utterance(place, left_out=left_out))
@@ -130,13 +132,15 @@ def text_of(fields: Mapping[str, Any]) -> object:
     return fields.get(name)
 
 
-def side_of(fields: Mapping[str, Any], first_channel: int | None) -> Side:
+def side_of(
+    fields: Mapping[str, Any], first_channel: int | None = None, default: Side = NO_SIDE
+) -> Side:
     """Return the side that an object names by one of its usual fields."""
     for name in _CHANNEL_FIELDS:
         value = fields.get(name)
         if isinstance(value, str) and value:
             return numbered_side(value, first_channel)
-    return NO_SIDE
+    return default
 
 
 def numbered_side(label: str, first_channel: int | None) -> Side:
@@ -187,6 +191,9 @@ def _time_fields(fields: Mapping[str, Any]) -> TimeFields:
 
 def _token(place: Place, fields: Mapping[str, Any], times: TimeFields) -> Token:
     text = text_of(fields)
+    if fields.keys().isdisjoint((*_TEXT_FIELDS, "alternatives")):
+        names = ", ".join(map(str, fields)) or "none"
+        raise InputError(f"{place.where}: a word without a text; its fields are {names}")
     if not isinstance(text, str | None):
         raise InputError(f"{place.where}: a word that is not text: {text!r:.60}")
     if _kind(fields) == "spacing":
