@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import io
+import json
 import lzma
 import tarfile
 import zipfile
@@ -199,3 +200,55 @@ def test_a_zip_without_its_end_is_refused_in_one_line(tmp_path, clip):
     archive.write_bytes(archive.read_bytes()[:-30])
     with pytest.raises(InputError, match=r"x\.zip.*not a zip file"):
         nbaudio.ingest("folder", f"zip://::{archive}", out=tmp_path / "W")
+
+
+def cuts_of(tmp_path):
+    """The bytes of Lhotse's cuts, 30 lines with one text each, beside their recording."""
+    tone(tmp_path / "a.wav", 40)
+    recording = {
+        "id": "a",
+        "sources": [{"type": "file", "channels": [0], "source": "a.wav"}],
+        "sampling_rate": 8000,
+        "num_samples": 320_000,
+        "duration": 40.0,
+    }
+    cuts = []
+    for number in range(30):
+        supervision = {
+            "id": f"s{number}",
+            "recording_id": "a",
+            "start": 0.0,
+            "duration": 1.0,
+            "text": f"sentence {number * number}",
+        }
+        cut = {"id": f"c{number}", "start": float(number), "recording": recording}
+        cuts.append(json.dumps(cut | {"supervisions": [supervision]}) + "\n")
+    return "".join(cuts).encode()
+
+
+def test_a_compressed_manifest_with_altered_bytes_is_never_read(tmp_path):
+    cuts = cuts_of(tmp_path)
+    packed = gzip.compress(cuts, mtime=0)
+    for place in range(20, len(packed) - 8, len(packed) // 12):
+        altered = packed[:place] + bytes([packed[place] ^ 4]) + packed[place + 1 :]
+        (tmp_path / "cuts.jsonl.gz").write_bytes(altered)
+        with pytest.raises(InputError, match="any line may be altered; fetch it again"):
+            nbaudio.ingest("lhotse", tmp_path / "cuts.jsonl.gz", out=tmp_path / "W")
+
+
+@pytest.mark.parametrize(
+    ("change", "number"),
+    [
+        (lambda packed: packed[: len(packed) // 2], None),
+        (lambda packed: packed[:-4], 30),
+        (lambda packed: packed + b"signature", 30),
+    ],
+)
+def test_a_compressed_manifest_is_read_up_to_where_it_ends(tmp_path, change, number):
+    packed = gzip.compress(cuts_of(tmp_path), mtime=0)
+    (tmp_path / "cuts.jsonl.gz").write_bytes(change(packed))
+    report = nbaudio.ingest("lhotse", tmp_path / "cuts.jsonl.gz", out=tmp_path / "W")
+    texts = Workspace.open(tmp_path / "W").segments["text"].to_list()
+    assert 0 < len(texts) == (number or len(texts))
+    assert texts == [f"sentence {number * number}" for number in range(len(texts))]
+    assert "cannot be read on" in "\n".join(report.problems)

@@ -36,6 +36,7 @@ _ENDINGS = (".jsonl", ".jsonl.gz")
 _MANIFEST = re.compile(
     r"(?:.*[_-])?(recordings|supervisions|cuts)(?:[_-](.+?))?(?:\.jsonl)?(?:\.gz)?"
 )
+_ALTERED = "the file is damaged inside, and any line may be altered; fetch it again"
 _NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
 
 _Shape = TypeVar("_Shape", bound=msgspec.Struct)
@@ -305,7 +306,7 @@ def _read(
 ) -> Iterator[dict[str, Any] | Problem]:
     """Decode each line and pass it to `take`; yield its rows, or what is wrong with the line.
 
-    Blank lines are skipped.
+    Blank lines are skipped. Raise InputError if a compressed file was altered.
     """
     decode = msgspec.json.Decoder(shape).decode
     number = 0
@@ -328,7 +329,18 @@ def _read(
                     continue
                 yield from rows
     except (OSError, EOFError, zlib.error, InputError) as error:
+        if _is_altered(error):
+            raise InputError(f"{file}: {_ALTERED} ({one_line(error)})") from error
         yield Problem(file.name, number + 1, f"cannot be read on: {one_line(error)}")
+
+
+def _is_altered(error: Exception) -> bool:
+    """Return whether compressed bytes or their checksum are wrong.
+
+    Bytes that follow them, and a file that is not compressed, alter nothing.
+    """
+    is_other_content = "Not a gzipped file" in str(error)
+    return isinstance(error, zlib.error | gzip.BadGzipFile) and not is_other_content
 
 
 def _files(out: Path, split: str | None) -> list[Path]:
