@@ -731,6 +731,14 @@ def test_ends_that_are_no_durations_are_refused(first: float, tmp_path: Path) ->
     assert read(tmp_path, durations)[0] == ("da", first, first + 0.4)
 
 
+def test_words_that_count_from_the_start_of_their_segment_are_refused(tmp_path: Path) -> None:
+    segments = [{"start": start, "end": start + 4, "words": VOSK} for start in (0, 10)]
+    assert refused(tmp_path, {"segments": segments}) == (
+        ", line 1, segment 2: its words end at 3 s, and it starts at 10 s: "
+        "times of words have to count from the start of the recording"
+    )
+
+
 def test_results_of_several_recordings_without_names_are_refused(tmp_path: Path) -> None:
     result = {"text": TEXT, "chunks": RECOGNIZERS["transformers"]["chunks"]}
     reason = "it starts at 0.50 s, before the end of the result in front of it: results of several"

@@ -27,6 +27,7 @@ PARTS = ("segments", "utterances", "sentences", "paragraphs", "word_segments")
 
 _CONTROL_TOKEN = re.compile(r"\s*\[_\w+\]\s*")  # of whisper.cpp, such as [_BEG_]
 _WORD_TIER = re.compile(r"(?:.* - )?words?", re.IGNORECASE)
+_MOST_BEFORE = 1.0  # seconds by which the words of a segment may end before it starts
 _EXPECTED = (
     "expected CTM, JSON of a recognizer with words and their times, word-timed SRT or WebVTT, "
     "or ParlaSpeech JSON lines"
@@ -84,13 +85,26 @@ def _read_part(place: Place, part: object) -> Iterator[Utterance]:
     words = fields.get("words")
     if isinstance(words, list):
         spoken = words or [fields.get("text")]
-        yield from read_words(place, spoken, bounds=fields, side=side_of(fields))
+        for utterance in read_words(place, spoken, bounds=fields, side=side_of(fields)):
+            _check_start(utterance)
+            yield utterance
     elif fields.keys().isdisjoint({"word", "text"}):
         raise no_words(place.where, fields)
     elif len(str(fields.get("word", fields.get("text"))).split()) > 1:
         needs_word_times(place)
     else:
         yield from read_words(place, [fields])
+
+
+def _check_start(utterance: Utterance) -> None:
+    """Raise InputError if all words are in front of their segment: they count from its start."""
+    known = [token.end for token in utterance.tokens if token.end >= 0]
+    if known and max(known) < utterance.start - _MOST_BEFORE:
+        reason = (
+            f"its words end at {max(known):g} s, and it starts at {utterance.start:g} s: "
+            "times of words have to count from the start of the recording"
+        )
+        raise InputError(f"{utterance.place.where}: {reason}")
 
 
 def read_whisper_cpp(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
