@@ -182,6 +182,41 @@ def test_lines_above_the_header_are_named(tmp_path, title):
     assert Workspace.open(tmp_path / "t.W").segments["text"].to_list() == ["da", "ne, ni"]
 
 
+HEADERLESS = 'a.wav;0;1;da\na.wav;1;2,5;ne, ni\n\nb.wav;0;1;"eno; to"\n'
+COLUMNS = "name,start,end,text"
+
+
+@pytest.mark.parametrize("first", ["", "sep=;\n"])
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.txt"])
+def test_a_table_without_a_header_gets_the_names_of_an_option(tmp_path, first, name):
+    source = written(tmp_path / name, first + HEADERLESS)
+    report = ingest(source, header=COLUMNS)
+    assert report.problems == []
+    segments = Workspace.open(tmp_path / "t.W").segments
+    assert segments.select("recording_id", "source_start", "source_end", "text").rows() == [
+        ("a", "0", "1", "da"),
+        ("a", "1", "2.5", "ne, ni"),
+        ("b", "0", "1", "eno; to"),
+    ]
+
+
+def test_a_table_without_a_header_names_the_option(tmp_path):
+    source = written(tmp_path / "t.csv", "a.wav,0,1,da\nb.wav,1,2,ne\n")
+    with pytest.raises(InputError, match=r"name all columns, such as --option header=name,start"):
+        ingest(source)
+    with pytest.raises(InputError, match=r"it names 3 columns, the first row has 4: a.wav, 0"):
+        ingest(source, header="name,start,text")
+    with pytest.raises(InputError, match="several columns are called 'name'"):
+        ingest(source, header="name,name,end,text")
+    titled = written(tmp_path / "u.csv", "file;words\na.wav;da\n")
+    with pytest.raises(InputError) as error:
+        ingest(titled)
+    assert "--option header" not in str(error.value)
+    lines = written(tmp_path / "t.jsonl", '{"name": "a.wav", "text": "da"}\n')
+    with pytest.raises(InputError, match="option header: it is for delimited text"):
+        ingest(lines, header="name,text")
+
+
 def test_a_name_of_a_column_may_go_over_lines(tmp_path):
     source = written(tmp_path / "t.csv", 'name,text,"loudness\n(dB)"\na.wav,da,2\n')
     assert table.read(source).frame["loudness\n(dB)"].to_list() == ["2"]

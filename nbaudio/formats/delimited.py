@@ -210,6 +210,7 @@ def open_delimited(
     is_header: IsHeader | None = None,
     ending: str | None = None,
     has_options: bool = False,
+    names: Sequence[str] | None = None,
 ) -> DelimitedTable:
     """Find how a file of delimited text is written, and read its header.
 
@@ -221,6 +222,7 @@ def open_delimited(
         is_header: whether the cells of a line are the header, which helps to find it.
         ending: the ending of its name, where another one counts.
         has_options: whether these are options of the command, which messages name.
+        names: the names of the columns, where the file has no header.
 
     Raises:
         InputError: it is empty, in another encoding, or could have several separators.
@@ -245,7 +247,7 @@ def open_delimited(
         notes += quoting.notes(path, layout)
     layout = replace(layout, trusts_quotes=quotes is True, shapes=sample.shapes(layout))
     header = sample.header(layout)
-    return DelimitedTable(
+    table = DelimitedTable(
         path,
         layout,
         sample.names(layout, header),
@@ -253,6 +255,23 @@ def open_delimited(
         notes,
         sample.lines_not_read(header),
     )
+    return table if names is None else _without_header(table, header, names)
+
+
+def _without_header(
+    table: DelimitedTable, first_row: _Record, names: Sequence[str]
+) -> DelimitedTable:
+    """Return a table whose columns have given names, and whose first row is no header.
+
+    Raise InputError where there are more names than columns, or fewer.
+    """
+    cells = table.layout.split(first_row.text)
+    if len(names) != len(cells):
+        raise InputError(
+            f"{table.path}: option header: it names {count_words(len(names), 'columns')}, the "
+            f"first row has {len(cells)}: {', '.join(cells)}"
+        )
+    return replace(table, header=[*names], header_line=first_row.line - 1)
 
 
 def find_header(rows: Sequence[Sequence[str]], is_header: IsHeader | None = None) -> int:

@@ -76,7 +76,9 @@ _OURS = frozenset(
 _DETECTED = ("name", "start", "end", "duration", "text", "asr_text", "speaker_id", "split")
 _BY_NAME = ("name", "text", "speaker_id")  # those that `read` does not choose by their values too
 # Parameters of `read` that are not columns.
-_NOT_COLUMNS = ("source", "times", "separator", "quotes", "sheet", "encoding", "decimal")
+_NOT_COLUMNS = frozenset(
+    ("source", "times", "header", "separator", "quotes", "sheet", "encoding", "decimal")
+)
 _TIMES = ("start", "end", "duration")
 _YES_NO = {"yes": True, "no": False, None: None}
 _DELIMITED = (".csv", ".tsv")
@@ -174,6 +176,7 @@ class CellOptions:
     encoding: str | None = None
     sheet: str | None = None
     decimal: str | None = None  # the decimal sign of times
+    header: tuple[str, ...] | None = None  # the names of columns, where the file has none
 
 
 def read(
@@ -190,6 +193,7 @@ def read(
     split: str | None = None,
     source_channel: str | None = None,
     times: str | None = None,
+    header: str | None = None,
     separator: str | None = None,
     quotes: str | None = None,
     encoding: str | None = None,
@@ -199,7 +203,8 @@ def read(
     """Read a table of segments, or of whole recordings.
 
     Options up to `source_channel` are names of columns, or ``none``. `times` is their unit, one of
-    `UNITS`, where the names of the columns do not say it.
+    `UNITS`, where the names of the columns do not say it. `header` has the names of the columns,
+    separated by commas, where delimited text has none.
     """
     chosen: dict[str, str | None] = {
         name: column for name, column in locals().items() if name not in _NOT_COLUMNS
@@ -212,6 +217,7 @@ def read(
         encoding=encoding,
         sheet=sheet,
         decimal=decimal,
+        header=_named_columns(source, header),
     )
     cells = _segment_cells(source, options, chosen)
     table_columns = choose_columns(source, cells.rows, chosen, times)
@@ -232,6 +238,15 @@ def read(
         unit_option="times" if None in units.values() else None,
     )
     return with_audio_root(with_not_read(transcripts, *cells.not_read), source.parent)
+
+
+def _named_columns(source: Path, header: str | None) -> tuple[str, ...] | None:
+    """Return the names of columns that an option gives; raise InputError where it has no use."""
+    if header is None:
+        return None
+    if source.suffix.lower() not in USUAL_SEPARATORS:
+        raise InputError(f"{source}: option header: it is for delimited text without a header")
+    return tuple(name.strip() for name in header.split(","))
 
 
 def _segment_cells(source: Path, options: CellOptions, chosen: Mapping[str, str | None]) -> Cells:
@@ -396,9 +411,10 @@ def _delimited(
         separator=chosen.separator,
         quotes=chosen.quotes,
         encoding=chosen.encoding,
-        is_header=is_header,
+        is_header=None if chosen.header else is_header,
         ending=ending,
         has_options=options is not None,
+        names=chosen.header,
     )
     names = _column_names(source, delimited.header)
     rows = _delimited_rows(delimited, names)

@@ -11,8 +11,10 @@ from pathlib import Path
 import polars as pl
 
 from nbaudio.core.errors import InputError
+from nbaudio.core.name_matching import is_audio
 from nbaudio.core.rows import Rows
 from nbaudio.core.source_splits import split_role
+from nbaudio.formats.delimited import USUAL_SEPARATORS
 from nbaudio.formats.source_columns import (
     MILLISECONDS,
     NONE,
@@ -296,7 +298,20 @@ def _check_needed(source: Path, rows: Rows, columns: Mapping[str, str], chosen: 
             raise InputError(
                 f"{source}: which column is {key}? name it by the option {key}; {has}"
                 f"{_hint_at_datasets(rows) if key == 'name' else ''}"
+                f"{_hint_at_header(source, rows)}"
             )
+
+
+def _hint_at_header(source: Path, rows: Rows) -> str:
+    """Return what to do where the names of the columns look like the cells of a row."""
+    is_delimited = source.suffix.lower() in USUAL_SEPARATORS
+    is_row = any(re.fullmatch(_NUMBER, name) or is_audio(name) for name in rows.schema)
+    if not is_delimited or not is_row:
+        return ""
+    return (
+        "; if the first line is no header, name all columns, such as --option "
+        "header=name,start,end,text"
+    )
 
 
 def _hint_at_datasets(rows: Rows) -> str:
