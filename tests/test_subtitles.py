@@ -8,6 +8,7 @@ import pytest
 import soundfile as sf
 
 import nbaudio
+from nbaudio.formats.documents import read_documents
 from nbaudio.storage.workspace import Workspace
 
 RATE = 8000
@@ -275,3 +276,46 @@ def test_sounds_and_music_are_counted_and_the_condition_leaves_them_out(tmp_path
     nbaudio.select(tmp_path / "W", where=condition)
     kept = Workspace.open(tmp_path / "W").segments.filter(decision="accept")
     assert kept["text"].to_list() == ["♪ la la ♪", "da (laughs)", "ne *2 = 3"]
+
+
+SBV = """0:00:00.599,0:00:04.160
+>> ANA: Dobar dan[br]svima.
+
+0:00:04.160,0:00:06.770
+i hvala
+lijepa
+
+1:00:06.770,1:00:08.000
+Jedan, dva
+"""
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_subtitles_of_youtube(tmp_path, end, mark):
+    source = tmp_path / "talks"
+    source.mkdir()
+    (source / "a.sbv").write_bytes((mark + SBV.replace("\n", end)).encode())
+    nbaudio.ingest("subtitles", source, out=tmp_path / "W")
+    segments = nbaudio.Workspace.open(tmp_path / "W").segments
+    assert segments.select("source_start", "source_end", "text").rows() == [
+        ("0.599", "4.160", ">> ANA: Dobar dan svima."),
+        ("4.160", "6.770", "i hvala lijepa"),
+        ("3606.770", "3608.000", "Jedan, dva"),
+    ]
+
+
+def test_subtitles_of_youtube_as_a_transcript(tmp_path):
+    path = tmp_path / "a.sbv"
+    path.write_text(SBV)
+    [document] = read_documents(path)
+    words = " ".join(document.text.split())
+    assert words == ">> ANA: Dobar dan svima. i hvala lijepa Jedan, dva"
+
+
+def test_times_of_youtube_beside_arrows_are_text(tmp_path):
+    text = "1\n00:00:00,000 --> 00:00:01,000\nda\n0:00:01.000,0:00:02.000\n"
+    (tmp_path / "a.srt").write_text(text)
+    nbaudio.ingest("subtitles", tmp_path / "a.srt", out=tmp_path / "W")
+    segments = nbaudio.Workspace.open(tmp_path / "W").segments
+    assert segments["text"].to_list() == ["da 0:00:01.000,0:00:02.000"]

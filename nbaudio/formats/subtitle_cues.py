@@ -1,4 +1,7 @@
-"""Parse the cues of subtitles: SubRip (.srt) and WebVTT (.vtt), also where both are mixed up."""
+"""Parse the cues of subtitles: SubRip (.srt), WebVTT (.vtt) and SubViewer as YouTube has it (.sbv).
+
+The first two may be mixed up.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -10,8 +13,13 @@ from nbaudio.formats.base import unescape
 
 _TIME = r"(?:(\d+):)?([0-5]?\d):([0-5]?\d)(?:[,.](\d+))?"
 _TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s.*)?")
+_TIME_OF_SBV = r"\d+:[0-5]\d:[0-5]\d\.\d{3}"
+_TIMES_OF_SBV = re.compile(rf"(?m)^({_TIME_OF_SBV}),({_TIME_OF_SBV})[^\S\n]*$")
+_LINE_END_OF_SBV = "[br]"
 #: A line of times, which subtitles have and other texts have not.
-TIMES = re.compile(rf"(?m)^[^\S\n]*{_TIME}[^\S\n]*-->[^\S\n]*{_TIME}")
+TIMES = re.compile(
+    rf"(?m)^[^\S\n]*{_TIME}[^\S\n]*-->[^\S\n]*{_TIME}|{_TIMES_OF_SBV.pattern.removeprefix('(?m)')}"
+)
 _ARROW = "-->"
 _EXPECTED = "expected times such as 00:00:01,500 --> 00:00:02,750"
 TAG = re.compile(r"</?[A-Za-z][^<>]*>|<\d[^<>]*>|</>|\{\\[^{}]*\}")
@@ -67,7 +75,7 @@ def cues(text: str) -> Iterator[dict[str, Any] | tuple[int, str]]:
         >>> [(cue["source_start"], cue["text"]) for cue in found]
         [('1.5', 'da'), ('2.0', 'Tom & Ana')]
     """
-    lines = text.split("\n")
+    lines = _with_arrows(text).split("\n")
     arrows = [number for number, line in enumerate(lines) if _ARROW in line]
     style = _style(lines, arrows)
     firsts = [_first_line(lines, arrow, style) for arrow in arrows]
@@ -79,6 +87,13 @@ def cues(text: str) -> Iterator[dict[str, Any] | tuple[int, str]]:
             yield from _cue(first, times, [*_blocks(lines, range(arrow + 1, stop))], style)
         else:
             yield arrow + 1, f"{_EXPECTED}, not {lines[arrow].strip()[:_SHOWN_CHARACTERS]!r}"
+
+
+def _with_arrows(text: str) -> str:
+    """Return subtitles of YouTube's format with the times of the others; these stay."""
+    if _ARROW in text or not _TIMES_OF_SBV.search(text):
+        return text
+    return _TIMES_OF_SBV.sub(rf"\1 {_ARROW} \2", text.replace(_LINE_END_OF_SBV, " "))
 
 
 def cue_text(lines: Sequence[str]) -> dict[str, str | None]:

@@ -1,4 +1,4 @@
-"""Read subtitles beside their recordings: SubRip (.srt) and WebVTT (.vtt).
+"""Read subtitles beside their recordings: SubRip (.srt), WebVTT (.vtt) and YouTube's (.sbv).
 
 Every cue is a segment, except for those of rolling captions that only repeat lines.
 """
@@ -16,9 +16,9 @@ from nbaudio.formats.rolling_captions import show_once
 from nbaudio.formats.source_files import Layout, SourceFiles, list_words
 from nbaudio.formats.subtitle_cues import cues
 
-_ENDINGS = (".srt", ".vtt")
-# Of subtitles that are not read: SubStation Alpha, YouTube's, TTML, SAMI, MicroDVD, lyrics.
-_OTHER_ENDINGS = (".ass", ".ssa", ".sbv", ".ttml", ".dfxp", ".smi", ".sub", ".lrc")
+_ENDINGS = (".srt", ".vtt", ".sbv")
+# Of subtitles that are not read: SubStation Alpha, TTML, SAMI, MicroDVD, lyrics.
+_OTHER_ENDINGS = (".ass", ".ssa", ".ttml", ".dfxp", ".smi", ".sub", ".lrc")
 # Sounds and music in subtitles, such as "[Music]", "(applause)", "*laughs*" and "♪ la la ♪".
 _SOUND = re.compile(r"\[[^\[\]]*\]|\([^()]*\)|\*[^*]+\*|[♪♫♬][^♪♫♬]*[♪♫♬]?")
 _SAVE = "save them as .srt or .vtt, such as by ffmpeg"
@@ -75,7 +75,7 @@ def read(source: Path, *, language: str | None = None, encoding: str | None = No
     read: those in other languages and in other formats.
     """
     middle = f".{language.lower()}" if language else ""
-    endings = (f"{middle}.srt", f"{middle}.vtt")
+    endings = tuple(f"{middle}{ending}" for ending in _ENDINGS)
     counts = Counter[str]()
     transcripts = read_sidecars(
         source,

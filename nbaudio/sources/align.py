@@ -73,7 +73,7 @@ def align(
     Args:
         hypotheses: file or folder of a recognizer's words with times: CTM, JSON of recognizers and
             aligners, word-timed SRT or WebVTT, or ParlaSpeech JSON lines.
-        transcripts: file or folder of .txt, .srt, .vtt, .docx, .html, TEI XML with utterances
+        transcripts: file or folder of .txt, .srt, .vtt, .sbv, .docx, .html, TEI XML with utterances
             (ParlaMint), or JSON lines.
         audio: the folder of the recordings, or its URL; it may follow in a later run.
         pairs: a .csv or .tsv with the columns recording and transcript; else names are compared, as

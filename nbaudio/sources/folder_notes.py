@@ -34,6 +34,7 @@ _READERS: Mapping[str, str] = {
     ".textgrid": "'nbaudio ingest textgrid' reads them",
     ".srt": _SUBTITLES,
     ".vtt": _SUBTITLES,
+    ".sbv": _SUBTITLES,
     ".ctm": "'nbaudio align' reads them as hypotheses",
     ".eaf": "no format reads them; export TextGrids from ELAN for 'nbaudio ingest textgrid'",
     **dict.fromkeys((".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".xlsx"), _TABLE),
