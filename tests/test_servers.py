@@ -536,11 +536,11 @@ def test_a_stopped_ingest_of_a_folder_resumes(web, tmp_path, monkeypatch):
     looked = []
     look = recordings.probe
 
-    def stopping(path):
+    def stopping(path, **options):
         looked.append(path.name)
         if len(looked) == 3:
             raise KeyboardInterrupt
-        return look(path)
+        return look(path, **options)
 
     monkeypatch.setattr(recordings, "probe", stopping)
     monkeypatch.setattr(recordings, "_BUNDLE_FILES", 1)
@@ -939,6 +939,26 @@ def test_a_server_that_is_slower_than_the_lowest_rate_is_given_up(
     reason = only_b_fails(fetch, web, tmp_path)
     assert "bytes came in" in reason or "skipped for the rest of this run" in reason
     assert web.asked["GET", "b.wav"] <= 3
+
+
+def dripping_header(handler):
+    """An act: the header of a response without end, a byte every 20 ms."""
+    try:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Name: ")
+        for _ in range(2_000):
+            handler.wfile.write(b"a")
+            handler.wfile.flush()
+            time.sleep(0.02)
+    except OSError:
+        pass
+
+
+@BOTH
+def test_a_header_without_end_is_given_up(fetch, web, tmp_path, monkeypatch):
+    monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.3")
+    web.acts["b.wav"] = web.acts["HEAD b.wav"] = dripping_header
+    reason = only_b_fails(fetch, web, tmp_path)
+    assert "header of its response did not come in" in reason or "only failed" in reason
 
 
 def test_a_slow_server_that_keeps_the_lowest_rate_is_waited_for(web, tmp_path, monkeypatch):

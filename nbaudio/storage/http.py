@@ -87,12 +87,15 @@ class HttpClient:
     def __init__(self, *, connections: int, timeout: float) -> None:
         import urllib3
 
+        from nbaudio.storage.timed_connections import limit_headers
+
         options: dict[str, Any] = {
             "maxsize": connections,
             "timeout": urllib3.Timeout(connect=timeout, read=timeout),
         }
         self._direct = urllib3.PoolManager(**options)
         self._proxies: dict[str, urllib3.PoolManager] = {}
+        limit_headers(self._direct)
         self._open: set[urllib3.BaseHTTPResponse] = set()
         for scheme, proxy in urllib.request.getproxies().items():
             if scheme in urls.WEB:
@@ -102,6 +105,7 @@ class HttpClient:
                     self._proxies[scheme] = urllib3.ProxyManager(
                         proxy, proxy_headers=headers, **options
                     )
+                    limit_headers(self._proxies[scheme])
                 except (ValueError, urllib3.exceptions.HTTPError) as error:
                     raise InputError(
                         f"{scheme}_proxy of the environment cannot be used: "
@@ -194,6 +198,8 @@ def _connection_error(error: BaseException) -> ConnectionError:
         BaseException,
     ):
         error = inner
+    if isinstance(error, SlowError):
+        return error
     # Of urllib3's IncompleteRead
     held, missing = (
         getattr(error, "partial", None),
@@ -272,7 +278,8 @@ class _Pace:
         if seconds < self._span_s:
             return
         if self._num_bytes < MIN_BYTES_PER_S * seconds:
-            raise SlowError(self._num_bytes, seconds)
+            reason = f"only {self._num_bytes:,} bytes came in {seconds:,.0f} s"
+            raise SlowError(reason, seconds)
         self._began += seconds
         self._num_bytes = 0
 

@@ -187,10 +187,10 @@ class RedirectError(ConnectionError):
 
 
 class SlowError(ConnectionError):
-    """Fewer bytes came than of the slowest server that is waited for."""
+    """Fewer bytes came in some seconds than of the slowest server that is waited for."""
 
-    def __init__(self, num_bytes: int, seconds: float) -> None:
-        super().__init__(f"only {num_bytes:,} bytes came in {seconds:,.0f} s")
+    def __init__(self, reason: str, seconds: float) -> None:
+        super().__init__(reason)
         self.seconds = seconds
 
 
