@@ -37,6 +37,7 @@ from nbaudio.core.report import Report
 from nbaudio.corpus.card import card
 from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.formats.export import WRITERS, export
+from nbaudio.formats.workbooks import open_workbook
 from nbaudio.review.sheet_reader import read_sheet
 from nbaudio.runs.parameters import parameters, parse_settings
 from nbaudio.sources.ingest import READERS
@@ -732,6 +733,11 @@ def test_a_sheet_that_comes_back_is_no_bomb(tmp_path):
         read_sheet(table_span(tmp_path, 0))
 
 
+def read_rows(path):
+    with open_workbook(path) as book:
+        return [row for sheet in book.sheets.values() for row in sheet.rows()]
+
+
 @pytest.mark.parametrize(
     ("rows", "bomb"),
     [
@@ -751,11 +757,12 @@ def test_sheets_span_what_they_hold(tmp_path, rows, bomb):
             name: old.read(name).replace(b"</sheetData>", f"{rows}</sheetData>".encode())
             for name in old.namelist()
         }
+    changed = zip_of(tmp_path / "b.xlsx", members)
     if bomb:
         with pytest.raises(InputError, match="a bomb"):
-            input_guards.check_workbook(zip_of(tmp_path / "b.xlsx", members))
+            read_rows(changed)
     else:
-        input_guards.check_workbook(zip_of(tmp_path / "b.xlsx", members))
+        read_rows(changed)
 
 
 def test_a_clip_is_no_longer_than_memory_holds(place, monkeypatch):

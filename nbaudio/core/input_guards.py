@@ -8,11 +8,8 @@ import os
 import re
 import stat
 import sys
-import zipfile
-import zlib
 from collections.abc import Iterator
 from decimal import Decimal
-from functools import reduce
 from pathlib import Path
 from typing import IO, AnyStr
 
@@ -29,22 +26,9 @@ FREE_BYTES = 64 << 20
 #: ... and to so many times its size: transcripts expand 10 times, cells of a workbook 30 times,
 #: zeros 1,000 times.
 MOST_TIMES = 100
-#: Limit of a workbook on disk: 2 million cells of text take 100 MB.
-MOST_WORKBOOK_BYTES = 256 << 20
-# Cells that any sheet may span; a larger sheet must hold one cell for every four.
-_FREE_CELLS = 1 << 20
-_CELLS_A_CELL = 4
 
 _OTHER_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 _OTHER_KINDS |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
-_READ_BYTES = 1 << 20
-# What openpyxl iterates cell by cell: r="7", r="B7", ref="A1:B7". Filters and dimensions may span
-# the whole sheet.
-_REFERENCE = re.compile(
-    rb'<(?:\w+:)?(?:c|row|mergeCell|hyperlink|table)\s(?:[^<>]*?\s)?(?:r|ref)="(?:[A-Z0-9$]+:)?\$?([A-Z]{0,3})\$?([0-9]{1,12})"'
-)
-_LONGEST_ELEMENT = 4096
-
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
@@ -140,72 +124,15 @@ def check_line(line: bytes | str, path: Path) -> None:
         )
 
 
-def check_expansion(what: object, packed: int, unpacked: int) -> None:
+def check_expansion(what: object, packed: int, unpacked: int, *, free: int | None = None) -> None:
     """Raise InputError where `what` expands to more bytes than real data does.
 
-    Its size is `packed` bytes before and `unpacked` bytes after.
+    Its size is `packed` bytes before and `unpacked` bytes after. Anything may expand to `free`
+    bytes, by default `FREE_BYTES`.
     """
-    most = max(FREE_BYTES, MOST_TIMES * packed)
+    most = max(FREE_BYTES if free is None else free, MOST_TIMES * packed)
     if unpacked > most:
         raise InputError(
             f"{what}: {packed:,} bytes that grow to more than {most >> 20:,} MB, a bomb; "
             f"at most {MOST_TIMES} times is unpacked"
         )
-
-
-def check_workbook(path: Path) -> None:
-    """Raise InputError for a workbook that is too large, a zip bomb, or spans many absent cells.
-
-    Other damage is left to its reader.
-    """
-    size = check_regular(path).st_size
-    if size > MOST_WORKBOOK_BYTES:
-        raise InputError(
-            f"{path}: {size:,} bytes; a workbook of at most {MOST_WORKBOOK_BYTES >> 20} MB is read"
-        )
-    try:
-        with zipfile.ZipFile(path) as book:
-            members = book.infolist()
-            # zipfile ends a member where its entry says, whatever follows.
-            check_expansion(path, size, sum(member.file_size for member in members))
-            sheets = [
-                member
-                for member in members
-                if member.filename.startswith(("xl/worksheets/", "xl/tables/"))
-            ]
-            spans, cells = zip(*(_span(book, member) for member in sheets), (0, 0), strict=True)
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError, zlib.error):
-        return
-    check_span(path, max(spans), sum(cells))
-
-
-def check_span(path: Path, spanned: int, held: int) -> None:
-    """Raise InputError for a workbook of which a sheet spans many more cells than it holds."""
-    if spanned > max(_FREE_CELLS, _CELLS_A_CELL * held):
-        raise InputError(
-            f"{path}: a sheet spans {spanned:,} cells, all of them hold {held:,}: a bomb, not read"
-        )
-
-
-def _span(book: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[int, int]:
-    """Return how many cells a sheet or table spans, and how many it holds."""
-    rows = columns = last = found = 0
-    with book.open(member) as file:  # noqa: PLR1702
-        rest = b""
-        while data := file.read(_READ_BYTES):
-            data = rest + data
-            end = 0
-            for cell in _REFERENCE.finditer(data):
-                end = cell.end()
-                if not cell[1]:  # a row element: some programs note the last possible row
-                    last = max(last, int(cell[2]))
-                    continue
-                # A is column 1, Z is 26, AA is 27.
-                column = reduce(
-                    lambda number, letter: 26 * number + letter - ord("A") + 1, cell[1], 0
-                )
-                rows = max(rows, int(cell[2]))
-                columns = max(columns, column)
-                found += 1
-            rest = data[max(end, len(data) - _LONGEST_ELEMENT) :]
-    return max(rows * columns, last), found
