@@ -115,9 +115,12 @@ def probed(monkeypatch):
     found = []
     for module, name in ((probing, "probe"), (probing.atomic, "sha256_file")):
         real = getattr(module, name)
-        monkeypatch.setattr(
-            module, name, lambda path, real=real: found.append(path.name) or real(path)
-        )
+
+        def noted(path, real=real, **options):
+            found.append(path.name)
+            return real(path, **options)
+
+        monkeypatch.setattr(module, name, noted)
     return found
 
 

@@ -64,6 +64,7 @@ _TAIL_S = 5.0  # seconds that are decoded to find the end of a recording
 # Sound that starts later than this after the picture starts later on purpose
 _LATE_S = Fraction(1, 10)
 _END_TOLERANCE_S = 0.5  # the last picture may last longer than its packet says
+_MOST_LABEL = 100  # characters of a title
 _CHECKED_ENTRIES = 500  # entries of a container's index that are checked for an even clock
 # Packets that a seek goes back further than needed: in MPEG program streams the first times are off
 # by one
@@ -97,8 +98,9 @@ class AudioTrack:
     is_default: bool
 
     def label(self) -> str:
-        """Return the number, with language and title."""
-        about = ", ".join(filter(None, [self.language, self.title]))
+        """Return the number, with language, title and whether players begin with it."""
+        default = "default" if self.is_default else ""
+        about = ", ".join(filter(None, [self.language, self.title, default]))
         return f"{self.number} ({about})" if about else str(self.number)
 
 
@@ -114,6 +116,13 @@ class _Decoded(NamedTuple):
 
     samples: NDArray[np.float32]
     holes: list[tuple[int, int]]
+
+
+def _plain(text: str) -> str:
+    """Return a text of a container on one line, without what is no letter of it."""
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())[
+        :_MOST_LABEL
+    ]
 
 
 def _seconds(clock: str) -> float | None:
@@ -132,9 +141,14 @@ class AvRecording:
     The samples of a window do not depend on earlier reads (docs/audio.md).
     """
 
-    def __init__(self, path: Path, file: BinaryIO) -> None:
-        """Take an open file, which `close` closes; raise AudioError unless FFmpeg can decode it."""
+    def __init__(self, path: Path, file: BinaryIO, *, number: int = 1) -> None:
+        """Take an open file, which `close` closes, and the number of its audio track, from 1.
+
+        Raise AudioError unless FFmpeg can decode it.
+        """
         self.path = path
+        self.number = number
+        self._others: dict[int, AvRecording] = {}
         self._file = file
         self._open()
         # PyAV's types exclude an unknown codec, which is None.
@@ -242,12 +256,12 @@ class AvRecording:
         return round(late * self.sampling_rate) if late >= _LATE_S else 0
 
     def tracks(self) -> list[AudioTrack]:
-        """Return the audio tracks of the container; the first one is read."""
+        """Return the audio tracks of the container."""
         return [
             AudioTrack(
                 number,
-                stream.metadata.get("language", ""),
-                stream.metadata.get("title", ""),
+                _plain(stream.metadata.get("language", "")).replace("und", ""),
+                _plain(stream.metadata.get("title", "")),
                 bool(stream.disposition & Disposition.default),
             )
             for number, stream in enumerate(self._container.streams.audio, 1)
@@ -299,8 +313,21 @@ class AvRecording:
                 break
         return end
 
+    def track(self, number: int) -> "AvRecording":
+        """Return the recording of an audio track, from 1; closed with this one.
+
+        Raise AudioError if there is no such track.
+        """
+        if number == self.number:
+            return self
+        if number not in self._others:
+            self._others[number] = AvRecording(self.path, self.path.open("rb"), number=number)
+        return self._others[number]
+
     def close(self) -> None:
         """Release the file."""
+        for recording in self._others.values():
+            recording.close()
         self._container.close()
         self._file.close()
 
@@ -340,9 +367,12 @@ class AvRecording:
             raise AudioError(
                 f"{self.path}: {unknown_format_reason(self.path)} ({reason})"
             ) from error
-        if not self._container.streams.audio:
+        streams = self._container.streams.audio
+        if not streams:
             raise self._refused("has no audio stream, only pictures or text")
-        self._stream = self._container.streams.audio[0]
+        if self.number > len(streams):
+            raise self._refused(f"has {len(streams)} audio tracks, no track {self.number}")
+        self._stream = streams[self.number - 1]
 
     def _refused(self, reason: str) -> AudioError:
         self.close()

@@ -91,7 +91,8 @@ def scan_pages(path: Path) -> tuple[str | None, int | None]:
         except _DamagedError as damaged:
             problem = str(damaged)
     opus = begin.find(b"OpusHead")
-    if len(serials) != 1 or (opus < 0 and b"\x01vorbis" not in begin):
+    counts_samples = opus >= 0 or b"\x01vorbis" in begin or b"\x7fFLAC" in begin
+    if len(serials) != 1 or not counts_samples:
         return problem, None
     # Pre-skip: samples that the encoder adds before the sound (RFC 7845, section 5.1).
     delay = int.from_bytes(begin[opus + 10 : opus + 12], "little") if opus >= 0 else 0

@@ -4,7 +4,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -17,7 +17,6 @@ from nbaudio.audio.ogg import scan_pages
 from nbaudio.audio.recordings import (
     RAW_CODECS,
     OpenRecording,
-    Recording,
     SoundfileRecording,
     Window,
     open_recording,
@@ -60,6 +59,10 @@ class Probe:
             declares.
         codec: such as ``pcm_16``, ``flac``, ``mp3``, ``aac``, ``opus``.
         warning: what is wrong with the file although it is usable; None when nothing is.
+        track: number of the audio track that these facts are of, from 1; None for a file that
+            has only one.
+        sound_start: samples from the first picture of the container to the first sample.
+        not_read: further audio tracks, for people.
     """
 
     sampling_rate: int
@@ -67,17 +70,26 @@ class Probe:
     num_samples: int
     codec: str
     warning: str | None = None
+    track: int | None = field(default=None, repr=False)
+    sound_start: int = field(default=0, repr=False)
+    not_read: tuple[str, ...] = field(default=(), repr=False)
 
 
-def probe(path: LocationLike) -> Probe:
+def probe(path: LocationLike, *, track: str | None = None) -> Probe:
     """Read a recording's header and verify that its samples can be decoded.
 
     Only a file without its declared end is decoded as a whole, to find where it ends. The encoder
     delay that an MP3's or MP4's header declares is not counted: sample 0 is the first recorded
     sample.
 
+    Args:
+        path: the file.
+        track: number, from 1, or language of the audio track to read where a container has
+            several; the first one unless given.
+
     Raises:
-        AudioError: it cannot be decoded at all, or has no sample; names the file and the reason.
+        AudioError: it cannot be decoded at all, has no sample, or no such track; names the file
+            and the reason.
 
     Examples:
         >>> import tempfile, soundfile
@@ -86,7 +98,9 @@ def probe(path: LocationLike) -> Probe:
         >>> probe(path)
         Probe(sampling_rate=8000, num_channels=1, num_samples=800, codec='pcm_16', warning=None)
     """
-    with location(path).fetched() as file, open_recording(file) as recording:
+    with location(path).fetched() as file, open_recording(file) as opened:
+        choice = _choose_track(opened, track)
+        recording = opened if choice.number is None else opened.track(choice.number)
         if isinstance(recording, SoundfileRecording):
             num_samples, warning = _check_end(recording, file)
             warning = _length_warning(recording, num_samples, file, warning)
@@ -108,10 +122,63 @@ def probe(path: LocationLike) -> Probe:
         if num_samples <= 0:
             raise AudioError(f"{file}: {no_samples_reason(file)}")
         if _channels_cancel(recording, num_samples):
-            warning = "; ".join(filter(None, [warning, _CANCELLED]))
+            warning = _joined(warning, _CANCELLED)
         return Probe(
-            recording.sampling_rate, recording.num_channels, num_samples, recording.codec, warning
+            recording.sampling_rate,
+            recording.num_channels,
+            num_samples,
+            recording.codec,
+            _joined(warning, _late_sound(recording)),
+            choice.number,
+            recording.sound_start,
+            choice.others,
         )
+
+
+@dataclass(frozen=True)
+class _TrackChoice:
+    """The audio track that is read, from 1, and the others, for people.
+
+    The number is None where there is one track.
+    """
+
+    number: int | None = None
+    others: tuple[str, ...] = ()
+
+
+def _choose_track(recording: OpenRecording, track: str | None) -> _TrackChoice:
+    """Choose an audio track by its number or language; the first one unless given.
+
+    A recording of one track is read whatever `track` is. Raise AudioError if a container of
+    several tracks has none that is called so, or several.
+    """
+    tracks = recording.tracks()
+    if len(tracks) < 2:
+        return _TrackChoice()
+    wanted = track or "1"
+    found = [one for one in tracks if wanted in (str(one.number), one.language)]
+    labels = ", ".join(one.label() for one in tracks)
+    if len(found) != 1:
+        problem = "several audio tracks" if found else "no audio track"
+        raise AudioError(f"{recording.path}: {problem} {wanted!r}; it has {labels}")
+    others = tuple(one.label() for one in tracks if one != found[0])
+    return _TrackChoice(found[0].number, others)
+
+
+def _late_sound(recording: OpenRecording) -> str | None:
+    """Return the warning on sound that starts later than the picture."""
+    if not recording.sound_start:
+        return None
+    seconds = recording.sound_start / recording.sampling_rate
+    return (
+        f"its sound starts {seconds:.2f} s later than the picture: times of subtitles count from "
+        "the picture, others from the sound, unless ingest's option clock says picture or sound"
+    )
+
+
+def _joined(*warnings: str | None) -> str | None:
+    """Return warnings as one; None where there is none."""
+    return "; ".join(filter(None, warnings)) or None
 
 
 def _channels_cancel(recording: OpenRecording, num_samples: int) -> bool:
@@ -137,7 +204,7 @@ def _decoded(recording: OpenRecording, start: int, stop: int) -> Window:
 
 
 def _check_beginning(
-    recording: Recording, path: Path, num_samples: int, warning: str | None
+    recording: OpenRecording, path: Path, num_samples: int, warning: str | None
 ) -> tuple[int, str | None]:
     """Decode the beginning at once and in windows, where damage to a header shows.
 
@@ -158,7 +225,9 @@ def _check_beginning(
             # libsndfile detects them by their numbers and checksums.
             new = stack.enter_context(open_recording(path))
             readers = (
-                [new.read] if codec == "flac" else [new.read, new.read, partial(_read_once, path)]
+                [new.read]
+                if codec == "flac"
+                else [new.read, new.read, partial(_read_once, path, recording.number)]
             )
         try:
             whole = readers[0](0, length)
@@ -170,13 +239,12 @@ def _check_beginning(
             num_samples = bisect_left(
                 range(1, length),
                 x=True,
-                key=lambda stop: not _decodes(partial(_read_once, path), 0, stop),
+                key=lambda stop: not _decodes(partial(_read_once, path, recording.number), 0, stop),
             )
             warning = f"damaged: {num_samples / rate:.1f} s can be decoded"
             if num_samples:
-                return _check_beginning(
-                    stack.enter_context(open_recording(path)), path, num_samples, warning
-                )
+                again = stack.enter_context(open_recording(path)).track(recording.number)
+                return _check_beginning(again, path, num_samples, warning)
         windows = min(2 * length // _TAIL_SAMPLES + 1, _ALAC_WINDOWS) if alac else _WINDOWS
         for number, read in product(range(windows if len(whole) else 0), readers[1:]):
             start = length * (2 * number + 1) // (2 * windows)
@@ -196,10 +264,10 @@ def _check_beginning(
     return num_samples, warning
 
 
-def _read_once(path: Path, start: int, stop: int) -> Window:
-    """Read a window by a handle that reads nothing else."""
+def _read_once(path: Path, number: int, start: int, stop: int) -> Window:
+    """Read a window of an audio track by a handle that reads nothing else."""
     with open_recording(path) as recording:
-        return recording.read(start, stop)
+        return recording.track(number).read(start, stop)
 
 
 def _decodes(read: _Read, start: int, stop: int) -> bool:
@@ -237,7 +305,7 @@ def _length_warning(
     frame = _sample_bytes(recording.codec) * recording.num_channels
     if not frame:
         behind = f"{sound.behind:,} bytes behind the end of the sound in its header are not read"
-        return "; ".join([warning, behind] if warning else [behind]) if sound.behind else warning
+        return _joined(warning, behind if sound.behind else None)
     declared = sound.declared // frame
     if sound.behind < frame:
         return warning or _short(declared, num_samples, recording.sampling_rate)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from nbaudio.audio.decode_errors import implausible_header
 from nbaudio.audio.mp3 import is_consistent
 from nbaudio.audio.sound_bytes import FileSlice, SoundBytes, find_sound_bytes
-from nbaudio.core.channels import channel_numbers
+from nbaudio.core.channels import channel_numbers, split_track
 from nbaudio.core.errors import AudioError
 from nbaudio.core.input_guards import UTF8_REMEDY
 from nbaudio.core.times import rescale
@@ -26,7 +26,7 @@ from nbaudio.storage.base import RangeFile
 from nbaudio.storage.location import Location, LocationLike, location
 
 if TYPE_CHECKING:
-    from nbaudio.audio.ffmpeg import AvRecording
+    from nbaudio.audio.ffmpeg import AudioTrack, AvRecording
 
 OpenRecording: TypeAlias = "SoundfileRecording | AvRecording"
 Window = NDArray[np.int16] | NDArray[np.float32]
@@ -66,6 +66,9 @@ class Recording(Protocol):
 
         There are fewer at the recording's end. Raise AudioError if it is damaged.
         """
+
+    def track(self, number: int) -> "Recording":
+        """Return the recording of an audio track, from 1; raise AudioError without it."""
 
 
 @contextmanager
@@ -210,6 +213,20 @@ class SoundfileRecording:
         self._reopen()
         self.declared_samples = self._file.frames
 
+    #: See `AvRecording`: files that libsndfile reads have no pictures.
+    sound_start = 0
+    number = 1
+
+    def tracks(self) -> "list[AudioTrack]":
+        """Return no tracks: files that libsndfile reads have no others than their own."""
+        return []
+
+    def track(self, number: int) -> "SoundfileRecording":
+        """Return the recording, which is the only track; raise AudioError for another number."""
+        if number != 1:
+            raise AudioError(f"{self.path}: has one audio track, no track {number}")
+        return self
+
     @property
     def seeks(self) -> bool:
         """Whether a window is read without decoding the recording from its beginning."""
@@ -325,6 +342,20 @@ def resample_window(
             exist.
         InputError: an unknown channel.
     """
+    track, own_channel = on_track(recording, channel)
+    return _resampled(track, start, stop, num_samples=num_samples, rate=rate, channel=own_channel)
+
+
+def _resampled(
+    recording: Recording,
+    start: int,
+    stop: int,
+    *,
+    num_samples: int | None,
+    rate: int | None,
+    channel: str,
+) -> NDArray[np.int16]:
+    """See `resample_window`; `channel` is one of this track."""
     own = recording.sampling_rate
     new = rate or recording.sampling_rate
     first = rescale(start, own, new)
@@ -351,6 +382,12 @@ def resample_window(
             first - offset : last - offset
         ]
     return _to_int16(mono, scale)
+
+
+def on_track(recording: Recording, channel: str) -> tuple[Recording, str]:
+    """Return the recording of the audio track that a channel names, and the channel in it."""
+    number, own_channel = split_track(channel)
+    return (recording if number is None else recording.track(number)), own_channel
 
 
 def read_around(recording: Recording, start: int, stop: int, begin: int, end: int) -> Window:

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nbaudio.audio.decode_errors import NO_SIGNAL
-from nbaudio.audio.recordings import Recording, Window
+from nbaudio.audio.recordings import Recording, Window, on_track
 from nbaudio.core.channels import channel_numbers
 
 # Channels cancel if their mean has less than this share (-40 dB) of the RMS of the loudest one.
@@ -27,6 +27,7 @@ def silence_reason(
     highest = int(clip.max())
     if highest - lowest > _QUIET_RANGE:
         return None
+    recording, channel = on_track(recording, channel)
     numbers = channel_numbers(channel, recording.num_channels)
     if len(numbers) > 1 and is_cancelled(recording.read(start, stop)[:, numbers]):
         return (

@@ -9,10 +9,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import RawIOBase, UnsupportedOperation
-from typing import TYPE_CHECKING, BinaryIO
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+from typing import Any, BinaryIO
 
 _WRAP = 1 << 32  # lengths of 32 bits are modulo this
 # Placeholders that programs write as the length of a pipe: 0x7FFFF000 (SoX), 0x80000000 (arecord),
@@ -128,7 +125,7 @@ class FileSlice(RawIOBase):
         self._position = max(0, base[whence] + offset)
         return self._position
 
-    def readinto(self, buffer: "WriteableBuffer") -> int:
+    def readinto(self, buffer: Any) -> int:
         """Read into a buffer, and return the number of bytes."""
         view = memoryview(buffer).cast("B")
         wanted = max(0, min(len(view), self._length - self._position))

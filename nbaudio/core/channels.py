@@ -1,7 +1,8 @@
 """Channels of a recording.
 
 ``mix`` is the mean of all, ``left`` the first, ``right`` the second, ``0,2`` the mean of these,
-counted from 0.
+counted from 0. ``track2`` is the mix of the second audio track of a container, and ``track2:left``
+its first channel; otherwise the first track is meant.
 """
 
 import re
@@ -11,7 +12,8 @@ import polars as pl
 from nbaudio.core.errors import AudioError, InputError
 
 CHANNELS = ("mix", "left", "right")
-_NOTATION = rf"^({'|'.join(CHANNELS)}|[0-9]{{1,3}}(,[0-9]{{1,3}})*)$"
+_IN_A_TRACK = rf"({'|'.join(CHANNELS)}|[0-9]{{1,3}}(,[0-9]{{1,3}})*)"
+_NOTATION = rf"^({_IN_A_TRACK}|track[1-9][0-9]{{0,2}}(:{_IN_A_TRACK})?)$"
 
 
 def check_channel(channel: str) -> None:
@@ -19,18 +21,35 @@ def check_channel(channel: str) -> None:
     if not re.fullmatch(_NOTATION, channel):
         raise InputError(
             f"channel {channel!r} is unknown; known are {', '.join(CHANNELS)}, "
-            "or numbers from 0 such as 2 or 0,1"
+            "or numbers from 0 such as 2 or 0,1, or an audio track such as track2"
         )
 
 
+def split_track(channel: str) -> tuple[int | None, str]:
+    """Return the number of the audio track that a notation names, and the channel in it.
+
+    The number is None where it names none, and the channel ``mix`` where it names a track alone.
+
+    Examples:
+        >>> split_track("track2"), split_track("track1:left"), split_track("0,1")
+        ((2, 'mix'), (1, 'left'), (None, '0,1'))
+    """
+    if not channel.startswith("track"):
+        return None, channel
+    check_channel(channel)
+    number, _, own_channel = channel.removeprefix("track").partition(":")
+    return int(number), own_channel or "mix"
+
+
 def channel_numbers(channel: str, num_channels: int) -> list[int]:
-    """Return the channel numbers, from 0, that a notation selects.
+    """Return the channel numbers, from 0, that a notation selects in its track.
 
     Raise AudioError where the recording lacks one.
     """
+    check_channel(channel)
+    _, channel = split_track(channel)
     if channel == "mix":
         return list(range(num_channels))
-    check_channel(channel)
     numbers = (
         [0]
         if channel == "left"
@@ -55,7 +74,8 @@ def source_channel(segments: pl.DataFrame) -> pl.Expr:
 
 def has_unknown_channel() -> pl.Expr:
     """Return whether `source_channel` is invalid, or beyond `num_channels` where that is known."""
-    own = pl.col("source_channel")
+    whole = pl.col("source_channel")
+    own = pl.when(whole.str.starts_with("track")).then(whole.str.extract(":(.*)$")).otherwise(whole)
     plain = (
         pl.when(own == "left")
         .then(pl.lit("0"))
@@ -64,4 +84,4 @@ def has_unknown_channel() -> pl.Expr:
         .otherwise(own)
     )
     numbers = plain.str.extract_all("[0-9]+").cast(pl.List(pl.Int64))
-    return ~own.str.contains(_NOTATION) | (numbers.list.max() >= pl.col("num_channels"))
+    return ~whole.str.contains(_NOTATION) | (numbers.list.max() >= pl.col("num_channels"))

@@ -575,6 +575,7 @@ def segment_failures(recordings: pl.DataFrame) -> dict[str, pl.Expr]:
         "empty_text": (pl.col("text").count() > 0)
         & (pl.col("text").is_null() | ~pl.col("text").str.contains(r"\S")),
         "past_the_end": pl.col("end_sample") > pl.col("num_samples"),
+        "before_the_sound": pl.col("end_sample") <= 0,
     }
 
 

@@ -104,6 +104,7 @@ class Transcripts:
     columns: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()  # what to report about how the source was read
     not_read: Sequence[NotRead] = ()  # parts of the source that were left out; see `with_not_read`
+    on_picture_clock: bool = False  # times count from the start of a video, not of its sound
     in_samples: bool = False  # times are samples of the recording, not seconds
     # Option that says the unit of times, where the source does not say it; they are read as seconds
     # then, if they may be seconds.

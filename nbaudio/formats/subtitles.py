@@ -84,7 +84,8 @@ def read(source: Path, *, language: str | None = None, encoding: str | None = No
         encoding=encoding,
         expected=f"subtitles that end in {' or '.join(endings)}",
     )
-    noted = replace(transcripts, notes=[*transcripts.notes, *_notes(counts)])
+    notes = [*transcripts.notes, *_notes(counts)]
+    noted = replace(transcripts, notes=notes, on_picture_clock=True)
     return with_not_read(noted, *_not_read(source, endings))
 
 

@@ -13,7 +13,8 @@ import msgspec
 import polars as pl
 
 from nbaudio.core.atomic import atomic_write
-from nbaudio.core.channels import channel_numbers, source_channel
+from nbaudio.core.channels import channel_numbers, source_channel, split_track
+from nbaudio.core.errors import InputError
 from nbaudio.core.times import decimal_seconds
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
@@ -59,7 +60,13 @@ def timed_segments(parts: Parts, recordings: pl.DataFrame) -> Iterator[dict[str,
             decimal_seconds(row[edge], row["sampling_rate"])
             for edge in ("start_sample", "end_sample")
         )
-        channels = channel_numbers(row["source_channel"] or "mix", row["num_channels"])
+        own_channel = row["source_channel"] or "mix"
+        if split_track(own_channel)[0] is not None:
+            raise InputError(
+                f"{row['segment_id']}: it is on an audio track of {row['file']}, which manifests "
+                "cannot name; extract the track, such as by ffmpeg -map 0:a:1, and ingest that"
+            )
+        channels = channel_numbers(own_channel, row["num_channels"])
         partly = len(channels) < row["num_channels"]
         yield row | {
             "start": start,

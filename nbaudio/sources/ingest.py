@@ -29,7 +29,14 @@ from nbaudio.formats import (
     textgrid,
 )
 from nbaudio.formats.base import Reader, Transcripts, clean_columns
-from nbaudio.sources import folder, ingest_report, place_segments, remote_sources, speakers
+from nbaudio.sources import (
+    folder,
+    ingest_report,
+    media_tracks,
+    place_segments,
+    remote_sources,
+    speakers,
+)
 from nbaudio.sources.grow import (
     Before,
     absolute,
@@ -80,6 +87,10 @@ READERS: Mapping[str, Reader] = MappingProxyType(
 )
 
 
+#: Options that every format has.
+_COMMON_OPTIONS = (speakers.OPTION, media_tracks.TRACK, media_tracks.CLOCK)
+
+
 @locks_workspace("ingest", new="out")
 def ingest(
     format: str,
@@ -116,7 +127,9 @@ def ingest(
             workspace.
         options: of the format, by name, such as ``{"window": "10"}`` for ``folder``; and for every
             format ``speakers``, a table with the columns speaker_id and same_as, which merges
-            speakers that are one person.
+            speakers that are one person; ``track``, the number or language of the audio track to
+            read of containers with several; and ``clock``, whether times count from the first
+            ``picture`` of a video or from its ``sound``.
         add: keep what the workspace has, and bring in the same source grown or changed, or a
             further one. Unchanged recordings are not read again; ids, scores, verdicts, corrections
             and splits stay. Without a workspace it makes one.
@@ -144,7 +157,7 @@ def ingest(
     """
     reader = reader_of(format)
     chosen = format_options(format, options or {})
-    of_format = {name: value for name, value in chosen.items() if name != speakers.OPTION}
+    of_format = {name: value for name, value in chosen.items() if name not in _COMMON_OPTIONS}
     speaker_table = chosen.get(speakers.OPTION)
     merged = speakers.read_speaker_table(Path(speaker_table)) if speaker_table else {}
     places = {"source": source, "audio": audio, "names": names, "out": out}
@@ -158,6 +171,8 @@ def ingest(
         cache=cache,
         add=add,
         merged_speakers=merged,
+        track=chosen.get(media_tracks.TRACK),
+        clock=chosen.get(media_tracks.CLOCK),
     )
 
 
@@ -170,8 +185,8 @@ def bring_in(  # noqa: PLR0914
 ) -> Report:
     """Ingest what `read` returns for the source.
 
-    `places` and `given` are the other parameters of `ingest`, and `merged_speakers`, the ids of
-    speakers that a table merges.
+    `places` and `given` are the other parameters of `ingest`, `merged_speakers`, the ids of
+    speakers that a table merges, and the options `track` and `clock`.
     """
     source, audio, names, out = (places[name] for name in ("source", "audio", "names", "out"))
     jobs, sha256, cache, add = (given[name] for name in ("jobs", "sha256", "cache", "add"))
@@ -229,7 +244,9 @@ def bring_in(  # noqa: PLR0914
         resolved = _resolve_names(transcripts, mapping, root)
         create_workspace(root)
         has_ids = names is not None and Path(names).suffix.lower() not in TABLES
-        probe = partial(probe_recordings, jobs=jobs, sha256=sha256, keep=out)
+        probe = partial(
+            probe_recordings, jobs=jobs, sha256=sha256, keep=out, track=given.get("track")
+        )
         placed = _place(
             out,
             resolved,
@@ -250,7 +267,13 @@ def _cleaned(
     Raise InputError if texts are lists or objects.
     """
     structured.check_texts(source, transcripts)
-    named = replace(transcripts, rows=clean_columns(transcripts.rows))
+    named = replace(
+        transcripts,
+        rows=clean_columns(transcripts.rows),
+        on_picture_clock=media_tracks.is_on_picture_clock(
+            given.get("clock"), default=transcripts.on_picture_clock
+        ),
+    )
     merged_speakers = given.get("merged_speakers", {})
     return speakers.with_merged_speakers(named, merged_speakers, Workspace(out).withdrawn)
 
@@ -294,18 +317,31 @@ def _place(
     recordings = merged = _recordings_table(kept, facts, keys)
     if before:
         merged, status = merge_recordings(before, old, recordings)
-    check_time_units(source, transcripts, audit, merged)
-    rows = place_segments.with_known_times(
-        transcripts.rows,
-        audit,
-        merged,
-        transcripts.windows,
-        in_samples=transcripts.in_samples,
-    )
-    placed = place_segments.PlacedSegments(rows, audit, merged).numbered()
+    merged = media_tracks.without_empty_columns(merged)
+    rows = _timed_rows(source, transcripts, audit, merged)
+    timed = merged if transcripts.on_picture_clock else media_tracks.without_starts(merged)
+    placed = place_segments.PlacedSegments(rows, audit, timed).numbered()
     if before:
         placed = placed.with_ids(own_segment_ids(before, placed))
     return ingest_report.Placed(kept, audio, recordings, merged, status, placed.compared(withdrawn))
+
+
+def _timed_rows(
+    source: str, transcripts: Transcripts, audit: pl.DataFrame, recordings: pl.DataFrame
+) -> Rows:
+    """Return the rows of transcripts with times in seconds, and the tracks that are read.
+
+    See `check_time_units` for errors.
+    """
+    check_time_units(source, transcripts, audit, recordings)
+    rows = place_segments.with_known_times(
+        transcripts.rows,
+        audit,
+        recordings,
+        transcripts.windows,
+        in_samples=transcripts.in_samples,
+    )
+    return media_tracks.with_tracks(rows, audit, recordings)
 
 
 def _withdrawn_names(audit: pl.DataFrame, rows: Rows, withdrawn: pl.DataFrame) -> pl.Series:
@@ -352,7 +388,7 @@ def format_options(format: str, options: Mapping[str, object]) -> dict[str, str]
         for name, each in signature(READERS[format]).parameters.items()
         if each.kind is Parameter.KEYWORD_ONLY
     ]
-    known.append(speakers.OPTION)
+    known += _COMMON_OPTIONS
     for name in options:
         if name not in known:
             raise InputError(

@@ -12,6 +12,7 @@ from nbaudio.core.dataframes import IN_ORDER, STREAMED
 from nbaudio.core.report import Report, count, duration, first_lines, size
 from nbaudio.core.row_values import repeated
 from nbaudio.core.rows import Rows
+from nbaudio.sources import media_tracks
 from nbaudio.sources.audio_folder import missing_folder
 from nbaudio.sources.grow import Before, grown_settings, grown_tables
 from nbaudio.sources.place_segments import (
@@ -227,6 +228,13 @@ def _lines(kind: str, problems: pl.DataFrame) -> list[str]:
     )
 
 
+def _not_read(workspace: Workspace, placed: Placed) -> list[dict[str, Any]]:
+    """Return the parts of the source, and of its recordings, that were left out."""
+    has_option = workspace.settings.get("format") != "align"
+    tracks = media_tracks.tracks_not_read(placed.merged, has_option=has_option)
+    return [asdict(part) for part in (*placed.resolved.transcripts.not_read, *tracks)]
+
+
 def _facts(workspace: Workspace, placed: Placed, segments: pl.LazyFrame) -> dict[str, Any]:
     recordings = placed.merged
     resolved = placed.resolved
@@ -259,7 +267,7 @@ def _facts(workspace: Workspace, placed: Placed, segments: pl.LazyFrame) -> dict
     columns = [
         {"name": name, "column": column} for name, column in resolved.transcripts.columns.items()
     ]
-    not_read = [asdict(part) for part in resolved.transcripts.not_read]
+    not_read = _not_read(workspace, placed)
     return (
         facts
         | ({"columns": columns} if columns else {})

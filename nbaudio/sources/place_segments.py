@@ -28,6 +28,7 @@ from nbaudio.core.tables import (
 )
 from nbaudio.core.tombstones import is_withdrawn
 from nbaudio.formats.base import END_OF_RECORDING
+from nbaudio.sources import media_tracks
 from nbaudio.sources.time_units import seconds_of_samples
 from nbaudio.storage.workspace import Workspace
 
@@ -169,6 +170,7 @@ def _place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -
         times.to_samples_column(starts, rate).alias("start_sample"),
         times.to_samples_column(ends, rate).alias("end_sample"),
     )
+    samples = media_tracks.counted_from_sound(samples, recordings)
     over = pl.col("end_sample") - length
     is_moved = (is_rounded(over) | is_slightly_over(over)) & (pl.col("start_sample") < length)
     return samples.with_columns(

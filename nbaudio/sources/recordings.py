@@ -36,6 +36,10 @@ FACTS = pl.Schema(
         "num_bytes": pl.Int64(),
         "mtime_ns": pl.Int64(),
         "probe_warning": pl.String(),
+        # The audio track, from 1, that the facts are of, where there are several
+        "track": pl.Int16(),
+        "sound_start": pl.Int64(),  # samples from the first picture to the first sample
+        "tracks_not_read": pl.String(),  # a line for each
         "error": pl.String(),
     }
 )
@@ -130,13 +134,21 @@ def _is_whole(place: Location, name: str) -> bool:
 class Probes:
     """The cache of a workspace, for threads, with what was known `before`.
 
-    With `sha256`, rows without a hash do not count.
+    With `sha256`, rows without a hash do not count. Facts of an audio `track` that an option
+    chooses are kept apart.
     """
 
     def __init__(
-        self, folder: Path, schema: pl.Schema, *, sha256: bool, before: pl.DataFrame | None = None
+        self,
+        folder: Path,
+        schema: pl.Schema,
+        *,
+        sha256: bool,
+        before: pl.DataFrame | None = None,
+        track: str | None = None,
     ) -> None:
         self.path = folder / "probes.jsonl"
+        self.track = track
         self._facts = list(schema)
         self.sha256 = sha256
         lines = atomic.parse_lines(self.path.read_bytes()) if self.path.is_file() else ()
@@ -149,10 +161,9 @@ class Probes:
         except (pl.exceptions.PolarsError, ValueError, TypeError, OverflowError):
             # The file is damaged: all are probed again.
             known = pl.DataFrame(schema=schema)
-        if before is not None:
-            known = pl.concat(
-                [tables.conform(before, schema, "recordings").select(schema.names()), known]
-            )
+        if before is not None and track is None:
+            earlier = tables.conform(before, schema, "recordings").select(schema.names())
+            known = pl.concat([earlier.filter(pl.col("track").is_null()), known])
         usable = pl.col("error").is_null() & (pl.col("sha256").is_not_null() | pl.lit(not sha256))
         # A frame and a row number for each file: as objects, rows would take several times the
         # memory.
@@ -165,7 +176,7 @@ class Probes:
         They hold if `now`, its `num_bytes` and its `mtime_ns` or `version`, is not None and the
         same.
         """
-        number = self._numbers.get(str(file))
+        number = self._numbers.get(self._key(file))
         if number is None or None in now.values():
             return None
         row = self._known.row(number, named=True)
@@ -179,8 +190,14 @@ class Probes:
         with atomic.raise_disk_full(self.path):
             atomic.append_lines(
                 self.path,
-                [_encode({**row, "file": str(file), "nbaudio": __version__}) for file, row in rows],
+                [
+                    _encode({**row, "file": self._key(file), "nbaudio": __version__})
+                    for file, row in rows
+                ],
             )
+
+    def _key(self, file: object) -> str:
+        return str(file) if self.track is None else f"{file} (track {self.track})"
 
 
 def probe_recordings(
@@ -191,15 +208,17 @@ def probe_recordings(
     sha256: bool = True,
     keep: Path,
     before: pl.DataFrame | None = None,
+    track: str | None = None,
 ) -> pl.DataFrame:
     """Probe recordings below `root`, except those as `before`; return `FACTS`.
 
-    `keep` is the folder of the cache.
+    `keep` is the folder of the cache, `track` the number or language of the audio track that is
+    read where there are several.
     """
     place = location(root)
     cores = os.cpu_count() or 1
     schema = FACTS if place.local else pl.Schema({**FACTS, "version": pl.String()})
-    probes = Probes(keep, schema, sha256=sha256, before=before)
+    probes = Probes(keep, schema, sha256=sha256, before=before, track=track)
     bundles: Iterable[_Bundle]
     if isinstance(place, LocalPath):
         bundles = list(_bundles(place, paths))
@@ -278,7 +297,7 @@ def _facts(place: Location, probes: Probes) -> tuple[dict[str, Any], bool]:
             return known, True
         with place.fetched(status) as path:
             try:
-                found = probe(path)
+                found = probe(path, track=probes.track)
                 digest = atomic.sha256_file(path) if probes.sha256 else None
             except (AudioError, OSError) as error:
                 return {"error": str(error).replace(str(path), str(place))}, False
@@ -288,4 +307,11 @@ def _facts(place: Location, probes: Probes) -> tuple[dict[str, Any], bool]:
         name: getattr(found, name)
         for name in ("sampling_rate", "num_channels", "num_samples", "codec")
     }
-    return facts | now | {"sha256": digest, "probe_warning": found.warning}, False
+    further = {
+        "sha256": digest,
+        "probe_warning": found.warning,
+        "track": found.track,
+        "sound_start": found.sound_start or None,
+        "tracks_not_read": "\n".join(found.not_read) or None,
+    }
+    return facts | now | further, False

@@ -1,0 +1,112 @@
+"""Containers with pictures or several audio tracks: which one is read, and where times begin.
+
+The tracks are those of `nbaudio.audio.probe`, and `source_channel` of segments names one other than
+the first (see `nbaudio.core.channels`).
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import polars as pl
+
+from nbaudio.core.channels import source_channel
+from nbaudio.core.errors import InputError
+from nbaudio.core.rows import Rows
+from nbaudio.formats.base import NotRead
+
+#: Names of options of every format.
+TRACK = "track"
+CLOCK = "clock"
+
+_CLOCKS = {"picture": True, "sound": False}
+_OPTIONAL = ("track", "sound_start", "tracks_not_read")
+
+
+def is_on_picture_clock(clock: str | None, *, default: bool) -> bool:
+    """Return whether times count from the first picture, as an option says or by default.
+
+    Raise InputError for another value of the option.
+    """
+    if clock is None:
+        return default
+    if clock not in _CLOCKS:
+        raise InputError(f"option clock={clock!r}: must be {' or '.join(_CLOCKS)}")
+    return _CLOCKS[clock]
+
+
+def without_empty_columns(recordings: pl.DataFrame) -> pl.DataFrame:
+    """Return recordings without the columns on tracks and pictures that no recording needs."""
+    empty = [
+        name
+        for name in _OPTIONAL
+        if name in recordings.columns and recordings[name].null_count() == len(recordings)
+    ]
+    return recordings.drop(empty)
+
+
+def without_starts(recordings: pl.DataFrame) -> pl.DataFrame:
+    """Return recordings without what places times that count from the first picture."""
+    return recordings.drop("sound_start", strict=False)
+
+
+def with_tracks(rows: Rows, audit: pl.DataFrame, recordings: pl.DataFrame) -> Rows:
+    """Return rows with the audio track that is read in `source_channel`, if it is not the first.
+
+    Segments whose source names a track itself keep it.
+    """
+    if "track" not in recordings.columns or not (recordings["track"] > 1).any():
+        return rows
+    tracks = audit.select("name", "recording_id").join(
+        recordings.select("recording_id", "track"), on="recording_id", how="left"
+    )
+    numbers = tracks.select("name", "track").unique("name")
+
+    def on_track(frame: pl.DataFrame) -> pl.DataFrame:
+        joined = frame.select("name", source_channel(frame)).join(
+            numbers, on="name", how="left", maintain_order="left"
+        )
+        own = pl.col("source_channel")
+        named = pl.concat_str(pl.format("track{}", "track"), own, separator=":", ignore_nulls=True)
+        is_other = (pl.col("track") > 1) & ~own.str.starts_with("track").fill_null(value=False)
+        channel = pl.when(is_other).then(named).otherwise(own).alias("source_channel")
+        return frame.with_columns(joined.select(channel).to_series())
+
+    return rows.map(on_track)
+
+
+def counted_from_sound(samples: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
+    """Return segments whose samples count from the first sample instead of the first picture.
+
+    A segment that begins before the sound begins with it.
+    """
+    if "sound_start" not in recordings.columns:
+        return samples
+    starts = recordings.select("recording_id", "sound_start")
+    late = samples.select("recording_id").join(
+        starts, on="recording_id", how="left", maintain_order="left"
+    )
+    shift = late["sound_start"].fill_null(0)
+    start = pl.col("start_sample") - shift
+    return samples.with_columns(
+        start_sample=pl.when(shift > 0).then(pl.max_horizontal(start, 0)).otherwise("start_sample"),
+        end_sample=pl.col("end_sample") - shift,
+    )
+
+
+def tracks_not_read(recordings: pl.DataFrame, *, has_option: bool) -> Iterator[NotRead]:
+    """Yield the audio tracks that are not read, with the number of recordings that have them.
+
+    `has_option` says whether the format has the option `TRACK`.
+    """
+    if "tracks_not_read" not in recordings.columns:
+        return
+    counts = Counter(
+        label
+        for labels in recordings["tracks_not_read"].drop_nulls()
+        for label in labels.split("\n")
+    )
+    for label, count in sorted(counts.items()):
+        number = int(label.partition(" ")[0])
+        extract = f"extract it, such as by ffmpeg -map 0:a:{number - 1}"
+        what = f"audio track {label} of recordings with several (recordings)"
+        yield NotRead(what, count, f"--option track={number}" if has_option else extract)
