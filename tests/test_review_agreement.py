@@ -66,15 +66,18 @@ def test_kappa_is_agreement_beyond_chance_as_a_share_of_what_is_possible(pairs):
         assert np.isnan(value)
     else:
         assert value == pytest.approx((observed - chance) / (1 - chance))
-        assert np.isnan([low, high]).all() if observed == 1 else low <= value <= high
+        assert -1 <= low <= value <= high <= 1
+        assert (high == 1) == (observed == 1)
+        assert high - low > 0.1
 
 
-def test_intervals_are_those_of_the_published_formulas():
+def test_intervals_of_many_segments_are_those_of_the_published_formulas():
     assert [round(value, 3) for value in share(8, 10)] == [0.8, 0.49, 0.943]
+    # Fleiss, Cohen and Everitt (1969), and a bootstrap of the segments, give nearly the same.
     table = np.array([[88, 14, 18], [10, 40, 10], [2, 6, 12]])
-    assert [round(value, 3) for value in cohen_kappa(table)] == [0.492, 0.392, 0.591]
+    assert [round(value, 3) for value in cohen_kappa(table)] == [0.492, 0.386, 0.588]
     ratings = np.array([[0, 0], [1, 1], [0, 1], [0, 0], [0, 0], [1, 1]])
-    assert [round(value, 3) for value in krippendorff_alpha(ratings)] == [0.686, -0.1, 1.0]
+    assert [round(value, 3) for value in krippendorff_alpha(ratings)] == [0.686, -0.2, 0.905]
 
 
 def judged(segments, rng):
@@ -82,6 +85,24 @@ def judged(segments, rng):
     three words."""
     right = rng.choice(3, p=[0.6, 0.3, 0.1], size=(segments, 1))
     return np.where(rng.random((segments, 2)) < 0.8, right, rng.integers(0, 3, (segments, 2)))
+
+
+def test_intervals_hold_the_true_value_where_faults_are_rare():
+    rng = np.random.default_rng(1)
+
+    def rare(segments):
+        fault = rng.random((segments, 1)) < 0.05
+        return np.where(fault, rng.random((segments, 3)) < 0.95, rng.random((segments, 3)) < 0.005)
+
+    def table(ratings):
+        return np.bincount(2 * ratings[:, 0] + ratings[:, 1], minlength=4).reshape(2, 2)
+
+    ratings = [rare(50).astype(int) for _ in range(300)]
+    many = rare(1_000_000).astype(int)
+    for measure, of in ((cohen_kappa, table), (krippendorff_alpha, np.asarray)):
+        true = measure(of(many))[0]
+        intervals = [measure(of(each)) for each in ratings if each[:, :2].any()]
+        assert np.mean([low <= true <= high for _, low, high in intervals]) >= 0.93
 
 
 @pytest.mark.slow
@@ -100,7 +121,9 @@ def test_intervals_hold_the_true_value_nearly_as_often_as_they_say():
         assert np.mean([low <= true <= high for _, low, high in found]) >= 0.92
 
 
-def test_where_all_agree_there_is_no_interval_and_where_nobody_overlaps_nothing(tmp_path):
+def test_where_all_agree_the_interval_ends_at_1_and_where_nobody_overlaps_there_is_nothing(
+    tmp_path,
+):
     workspace = make_workspace(tmp_path / "w")
     assert review.agreement(workspace).is_empty()
     rows = [
@@ -117,7 +140,7 @@ def test_where_all_agree_there_is_no_interval_and_where_nobody_overlaps_nothing(
     found = (
         review.agreement(workspace)
         .filter(of="words")
-        .select("measure", "reviewers", "segments", "value", "low")
+        .select("measure", "reviewers", "segments", "value", "low", "high")
         .rows()
     )
     assert [row[:4] for row in found] == [
@@ -126,7 +149,9 @@ def test_where_all_agree_there_is_no_interval_and_where_nobody_overlaps_nothing(
         ("alpha", "ana, ben", 2, 1.0),
     ]
     assert found[0][4] == pytest.approx(0.342, abs=0.0005)
-    assert [row[4] for row in found[1:]] == [None, None]
+    # Two segments tell hardly anything.
+    assert [row[5] for row in found[1:]] == [1.0, 1.0]
+    assert all(row[4] < 0 for row in found[1:])
 
 
 def test_several_faults_agree_as_a_whole(tmp_path):

@@ -18,10 +18,16 @@ from numpy.typing import NDArray
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import count, show
+from nbaudio.review.agreement_intervals import (
+    drawn_shares,
+    interval_of,
+    prior_of_patterns,
+    prior_of_table,
+    prior_patterns,
+)
 from nbaudio.review.state import ReviewRecord, ReviewState
 from nbaudio.storage.workspace import Workspace
 
-_RESAMPLES = 2000
 _SHOWN = pl.format("{} {}", "content", "segment_id").alias("shown")  # what is compared
 _TEXTS = ("of", "measure", "reviewers")
 _NUMBERS = ("value", "low", "high")
@@ -54,7 +60,7 @@ def agreement(
     Args:
         workspace: the workspace, its folder or its review state.
         confidence: of the intervals, in (0, 1).
-        seed: of the bootstrap.
+        seed: of the draws that give the intervals of kappa and alpha.
 
     Returns:
         `of` (``words`` or ``ok or not``), `measure` (``agreement``, the share of segments;
@@ -179,32 +185,29 @@ def share(part: int, whole: int, *, confidence: float = 0.95) -> Estimate:
     return p, max(middle - half, 0.0), min(middle + half, 1.0)
 
 
-def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95) -> Estimate:
+def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95, seed: int = 42) -> Estimate:
     """Compute Cohen's kappa from a table of the words that two reviewers chose.
 
-    A cell says how often one chose the word of the row and the other that of the column.
+    A cell says how often one chose the word of the row and the other that of the column. All are
+    NaN if only one word was chosen.
     """
-    n = table.sum()
-    p = table / n
-    rows = p.sum(axis=1)
-    columns = p.sum(axis=0)
-    observed = float(np.trace(p))
-    expected = float(rows @ columns)
-    if expected >= 1 - 1e-12:
+    is_used = (table.sum(axis=0) + table.sum(axis=1)) > 0
+    table = table[is_used][:, is_used]
+    words = len(table)
+    if words < 2:
         return np.nan, np.nan, np.nan
-    if np.trace(table) == n:
-        return 1.0, np.nan, np.nan
-    kappa = (observed - expected) / (1 - expected)
-    diagonal = np.diag(p) @ ((1 - expected) - (rows + columns) * (1 - observed)) ** 2
-    # Fleiss, Cohen and Everitt, Psychological Bulletin 72 (1969), 323-327, equation 13: too narrow
-    # for few segments or near 1. Cell (i, j) meets the column total of i and the row total of j.
-    crossed = p * (columns[:, None] + rows[None, :]) ** 2
-    others = (1 - observed) ** 2 * (crossed.sum() - np.trace(crossed))
-    variance = (diagonal + others - (observed * expected - 2 * expected + observed) ** 2) / (
-        n * (1 - expected) ** 4
-    )
-    half = NormalDist().inv_cdf((1 + confidence) / 2) * sqrt(max(variance, 0.0))
-    return kappa, max(kappa - half, -1.0), min(kappa + half, 1.0)
+    value = float(_kappa(table[None] / table.sum())[0])
+    shares = drawn_shares((table + prior_of_table(words)).ravel(), seed)
+    kappas = _kappa(shares.reshape(-1, words, words))
+    interval = interval_of(kappas, value, confidence)
+    return value, interval.low, interval.high
+
+
+def _kappa(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return kappa of tables of shares, shape (tables, words, words)."""
+    observed = np.trace(shares, axis1=1, axis2=2)
+    expected = (shares.sum(axis=1) * shares.sum(axis=2)).sum(axis=1)
+    return np.asarray((observed - expected) / (1 - expected))
 
 
 def krippendorff_alpha(
@@ -212,26 +215,31 @@ def krippendorff_alpha(
 ) -> Estimate:
     """Compute Krippendorff's alpha (Content Analysis, 2004, 11.3).
 
-    `ratings` has the shape (segments, reviewers), and -1 where there is no rating.
+    `ratings` has the shape (segments, reviewers), and -1 where there is no rating. All are NaN if
+    only one word was chosen.
     """
     counts = (ratings[:, :, None] == np.arange(ratings.max(initial=-1) + 1)).sum(axis=1)
-    judged = counts.sum(axis=1)
-    counts = counts[judged > 1]
-    judged = judged[judged > 1]
-    if not len(counts):
+    counts = counts[counts.sum(axis=1) > 1]
+    counts = counts[:, counts.any(axis=0)]
+    words = counts.shape[1]
+    if words < 2:
         return np.nan, np.nan, np.nan
-    # Per segment: pairs of verdicts that differ, divided by one less than the number of its
-    # verdicts.
-    differing = (judged**2 - (counts**2).sum(axis=1)) / (judged - 1)
-    draws = np.random.default_rng(seed).multinomial(
-        len(counts), np.full(len(counts), 1 / len(counts)), size=_RESAMPLES
-    )
-    alphas = _alpha(draws @ differing, draws @ counts)
-    low = np.nan
-    high = np.nan
-    if differing.any() and np.isfinite(alphas).any():
-        low, high = np.nanquantile(alphas, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(_alpha(differing.sum(), counts.sum(axis=0))), float(low), float(high)
+    value = float(_alpha(_differing(counts).sum(), counts.sum(axis=0)))
+    patterns, times = np.unique(counts, axis=0, return_counts=True)
+    further = prior_patterns(words, int(counts.sum(axis=1).max()))
+    every = np.vstack([patterns, further])
+    shares = drawn_shares(np.concatenate([times, prior_of_patterns(words)]), seed)
+    interval = interval_of(_alpha_of_shares(shares, every), value, confidence)
+    return value, interval.low, interval.high
+
+
+def _differing(counts: NDArray[np.int_]) -> NDArray[np.float64]:
+    """Return the pairs of verdicts that differ in each row, over one less than its verdicts.
+
+    A row has the counts of the words of a segment.
+    """
+    judged = counts.sum(axis=1)
+    return np.asarray((judged**2 - (counts**2).sum(axis=1)) / (judged - 1))
 
 
 def _alpha(differing: NDArray[np.float64], totals: NDArray[np.int_]) -> NDArray[np.float64]:
@@ -239,9 +247,25 @@ def _alpha(differing: NDArray[np.float64], totals: NDArray[np.int_]) -> NDArray[
 
     It is computed from the sum of `differing` and the counts of the words.
     """
-    n = totals.sum(axis=-1)
-    by_chance = n**2 - (totals**2).sum(axis=-1)
-    return np.where(by_chance > 0, 1 - differing * (n - 1) / np.maximum(by_chance, 1), np.nan)
+    n = totals.sum()
+    by_chance = n**2 - (totals**2).sum()
+    return np.asarray(1 - differing * (n - 1) / by_chance)
+
+
+def _alpha_of_shares(
+    shares: NDArray[np.float64], patterns: NDArray[np.int_]
+) -> NDArray[np.float64]:
+    """Return alpha of very many segments, of which each pattern of verdicts has a share.
+
+    Args:
+        shares: of the patterns, shape (draws, patterns).
+        patterns: how many reviewers chose each word, shape (patterns, words).
+    """
+    verdicts = shares @ patterns
+    number = verdicts.sum(axis=1)
+    expected = 1 - ((verdicts / number[:, None]) ** 2).sum(axis=1)
+    observed = shares @ _differing(patterns) / number
+    return np.asarray(1 - observed / expected)
 
 
 def _measures(
@@ -270,7 +294,8 @@ def _measures(
                 len(both),
                 *share(int(np.trace(table)), len(both), confidence=confidence),
             )
-            yield "kappa", pair, len(both), *cohen_kappa(table, confidence=confidence)
+            kappa = cohen_kappa(table, confidence=confidence, seed=seed)
+            yield "kappa", pair, len(both), *kappa
     if len(ratings):
         yield (
             "alpha",
