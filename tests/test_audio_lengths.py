@@ -246,3 +246,7 @@ def test_ingest_reads_and_reports_lengths(tmp_path: Path) -> None:
     lengths = dict(recordings.select("recording_id", "num_samples").iter_rows())
     assert lengths == {"zero": SECONDS * RATE, "short": RATE}
     assert "2.0 s behind that are not read" in "\n".join(report.warnings)
+    (part,) = report.facts["not_read"]
+    assert part["what"] == "sound behind the length in the header (recordings)"
+    assert part["count"] == 1
+    assert "ffmpeg -ignore_length 1" in part["option"]

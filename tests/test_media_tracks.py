@@ -267,3 +267,24 @@ def test_tables_without_tracks_and_pictures_have_no_columns_for_them(tmp_path: P
     recordings = nbaudio.Workspace.open(tmp_path / "W").recordings
     assert not {"track", "sound_start", "tracks_not_read"} & {*recordings.columns}
     assert recordings.select(pl.col("probe_warning").is_null().all()).item()
+
+
+@pytest.mark.parametrize(("name", "codec"), [("a.oga", "flac"), ("a.opus", "libopus")])
+def test_of_joined_ogg_files_the_first_one_is_read(tmp_path: Path, name: str, codec: str) -> None:
+    folder = tmp_path / "audio"
+    folder.mkdir()
+    first = write_container(tmp_path / f"first_{name}", FLOOR, codec=codec, picture_s=0)
+    second = write_container(tmp_path / f"second_{name}", INTERPRETER, codec=codec, picture_s=0)
+    (folder / name).write_bytes(first.read_bytes() + second.read_bytes())
+    found = probe(folder / name)
+    assert found.num_samples == probe(first).num_samples
+    assert "which is not read; 4.0 s are used" in str(found.warning)
+    with open_recording(first) as alone, open_recording(folder / name) as joined:
+        for start in (150_000, 0, 77_777):
+            np.testing.assert_array_equal(
+                joined.read(start, start + 1000), alone.read(start, start + 1000)
+            )
+    report = nbaudio.ingest("folder", folder, out=tmp_path / "W", jobs=1)
+    (part,) = report.facts["not_read"]
+    assert part["what"] == "Ogg files behind the first one in a file (recordings)"
+    assert part["count"] == 1

@@ -6,6 +6,10 @@ Decoders give no reasons that users understand.
 from codecs import getincrementaldecoder
 from pathlib import Path
 
+#: What warnings say of sound that is not read.
+BEHIND_HEADER = "behind that are not read"
+CHAINED = "chained: another recording begins"
+
 #: How the reason of a clip without any signal begins.
 NO_SIGNAL = "no signal"
 

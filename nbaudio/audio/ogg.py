@@ -15,6 +15,8 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nbaudio.audio.decode_errors import CHAINED
+
 # OggS, version, flags, granule position (of the last sample that it completes), stream, number,
 # checksum, count of lacing values.
 _HEADER = struct.Struct("<4sBBqIIIB")
@@ -207,9 +209,7 @@ def _pages(file: BinaryIO, *, checked: bool) -> Iterator[_Page]:  # noqa: PLR091
             if int(f"{mirrored:032b}"[::-1], 2) != check:
                 raise _DamagedError(f"damaged: the page at byte {at:,} has a wrong checksum")
         if flags & _FIRST and in_data:
-            raise _DamagedError(
-                f"chained: another recording begins at byte {at:,}, which is not read"
-            )
+            raise _DamagedError(f"{CHAINED} at byte {at:,}, which is not read")
         if not flags & _FIRST and number != numbers.get(serial, number - 1) + 1:
             raise _DamagedError(f"damaged: pages are missing before byte {at:,}")
         in_data |= not flags & _FIRST and granule > 0

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import soundfile as sf
 
-from nbaudio.audio.decode_errors import no_samples_reason
+from nbaudio.audio.decode_errors import BEHIND_HEADER, no_samples_reason
 from nbaudio.audio.ogg import scan_pages
 from nbaudio.audio.recordings import (
     RAW_CODECS,
@@ -310,8 +310,8 @@ def _length_warning(
     if sound.behind < frame:
         return warning or _short(declared, num_samples, recording.sampling_rate)
     seconds = [samples / recording.sampling_rate for samples in (declared, sound.behind // frame)]
-    is_read = "are read, too" if num_samples > declared else "are not read"
-    return f"its header declares {seconds[0]:.1f} s; {seconds[1]:.1f} s behind that {is_read}"
+    behind = "behind that are read, too" if num_samples > declared else BEHIND_HEADER
+    return f"its header declares {seconds[0]:.1f} s; {seconds[1]:.1f} s {behind}"
 
 
 def _sample_bytes(codec: str) -> int:

@@ -232,7 +232,9 @@ def _not_read(workspace: Workspace, placed: Placed) -> list[dict[str, Any]]:
     """Return the parts of the source, and of its recordings, that were left out."""
     has_option = workspace.settings.get("format") != "align"
     tracks = media_tracks.tracks_not_read(placed.merged, has_option=has_option)
-    return [asdict(part) for part in (*placed.resolved.transcripts.not_read, *tracks)]
+    sound = media_tracks.sound_not_read(placed.merged)
+    parts = (*placed.resolved.transcripts.not_read, *tracks, *sound)
+    return [asdict(part) for part in parts if part.count]
 
 
 def _facts(workspace: Workspace, placed: Placed, segments: pl.LazyFrame) -> dict[str, Any]:

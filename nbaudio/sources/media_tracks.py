@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from nbaudio.audio.decode_errors import BEHIND_HEADER, CHAINED
 from nbaudio.core.channels import source_channel
 from nbaudio.core.errors import InputError
 from nbaudio.core.rows import Rows
@@ -18,6 +19,17 @@ from nbaudio.formats.base import NotRead
 TRACK = "track"
 CLOCK = "clock"
 
+# By the phrase of the warning of a recording: what is not read, and what reads it
+_NOT_READ = {
+    BEHIND_HEADER: (
+        "sound behind the length in the header",
+        "write it anew, such as by ffmpeg -ignore_length 1 -i a.wav b.wav",
+    ),
+    CHAINED: (
+        "Ogg files behind the first one in a file",
+        "write it anew, such as by ffmpeg -i a.ogg b.flac",
+    ),
+}
 _CLOCKS = {"picture": True, "sound": False}
 _OPTIONAL = ("track", "sound_start", "tracks_not_read")
 
@@ -91,6 +103,15 @@ def counted_from_sound(samples: pl.DataFrame, recordings: pl.DataFrame) -> pl.Da
         start_sample=pl.when(shift > 0).then(pl.max_horizontal(start, 0)).otherwise("start_sample"),
         end_sample=pl.col("end_sample") - shift,
     )
+
+
+def sound_not_read(recordings: pl.DataFrame) -> Iterator[NotRead]:
+    """Yield the kinds of sound that is not read, with the number of recordings that have it."""
+    if "probe_warning" not in recordings.columns:
+        return
+    for phrase, (what, remedy) in _NOT_READ.items():
+        count = recordings["probe_warning"].str.contains(phrase, literal=True).sum()
+        yield NotRead(f"{what} (recordings)", int(count), remedy)
 
 
 def tracks_not_read(recordings: pl.DataFrame, *, has_option: bool) -> Iterator[NotRead]:
