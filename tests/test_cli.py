@@ -359,6 +359,36 @@ def test_completion_installs_itself(tmp_path: Path) -> None:
     assert "nbaudio.sh" in (tmp_path / ".bashrc").read_text()
 
 
+WITHOUT_HOME = """
+import os, pwd, sys
+from pathlib import Path
+pwd.getpwuid = lambda number: {}[number]
+sys.argv = ["nbaudio", "--version"]
+from nbaudio.cli import main
+try:
+    main()
+finally:
+    assert Path.home().is_dir()
+    print(Path.home())
+"""
+
+
+def test_users_without_a_home_get_a_temporary_one(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "HOME"}
+    words = [sys.executable, "-c", WITHOUT_HOME]
+    ran = subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment | {"TMPDIR": str(tmp_path)},
+    )
+    version, home = ran.stdout.splitlines()
+    assert version.startswith("nbaudio ")
+    assert Path(home).parent == tmp_path
+    assert not Path(home).exists()
+
+
 # Options and arguments with a fixed set of values, by name; `FREE` takes any text.
 FIXED = {
     "container": [*CONTAINERS],

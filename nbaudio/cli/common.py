@@ -15,6 +15,7 @@ from typer import Argument, Option
 import nbaudio
 from nbaudio.cli.help_panels import CommandPanel, OptionPanel, PanelCommand, PanelGroup
 from nbaudio.core.errors import NbaudioError, strip_queries
+from nbaudio.core.home_folder import ensure_home
 from nbaudio.core.input_guards import is_utf8
 from nbaudio.core.report import Report, escape_control
 from nbaudio.storage import network
@@ -221,6 +222,7 @@ _UsageError: Any = typer.BadParameter.__mro__[1]
 def main() -> None:
     """Run the `nbaudio` command."""
     _ensure_utf8()
+    ensure_home()
     # pyarrow's default pool keeps freed memory: up to 60 MB more for 40,000 segments. pyarrow reads
     # this when it is first used.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
