@@ -2,7 +2,8 @@
 no word, alternatives and sides of calls."""
 
 import json
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -1145,3 +1146,34 @@ def test_captions_of_youtube_are_paired_by_the_id_in_their_name(tmp_path: Path) 
     segments = pl.read_parquet(tmp_path / "W/segments.parquet")
     assert " ".join(segments["text"]) == SPEECH
     assert segments["segment_id"][0].startswith("HlauTe_NK6U_0.25-")
+
+
+WRONG_VALUES: list[Any] = [None, True, "x", "", -1, 1e300, [], {}, [1], [[]], {"words": 3}]
+
+
+def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Keys and indices that lead to each value of JSON, but for the whole."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in items:
+        yield (*place, key)
+        if isinstance(item, dict | list):
+            yield from places(item, (*place, key))
+
+
+@pytest.mark.parametrize("recognizer", [*OBJECTS, "NeMo manifest"])
+def test_damaged_json_is_read_or_refused(recognizer: str, tmp_path: Path) -> None:
+    rng = random.Random(recognizer)
+    text = json.dumps(RECOGNIZERS[recognizer])
+    for _ in range(40):
+        content = json.loads(text)
+        *way, last = rng.choice([*places(content)])
+        inner = content
+        for key in way:
+            inner = inner[key]
+        inner[last] = rng.choice(WRONG_VALUES)
+        try:
+            sides = heard(tmp_path, content)
+        except InputError as error:
+            assert "\n" not in str(error)
+        else:
+            assert all((words.ends >= words.starts).all() for words in sides)

@@ -222,13 +222,17 @@ def read_tiers(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
     tiers = value["tiers"]
     if isinstance(tiers, list):
         tiers = {str(tier.get("name")): tier for tier in objects(tiers)}
+    if not isinstance(tiers, dict):
+        raise InputError(f"{place.where}: tiers that are no object: {tiers!r:.60}")
     names = [name for name in tiers if _WORD_TIER.fullmatch(name)]
     if not names:
         has = ", ".join(tiers) or "none"
         raise InputError(f"{place.where}: no tier of words; it has the tiers {has}")
     for name in names:
         entries = tiers[name].get("entries") if isinstance(tiers[name], dict) else None
-        yield from _read_entries(place.part(f"tier {name}"), entries or [])
+        if not isinstance(entries, list):
+            raise InputError(f"{place.where}: the entries of tier {name} are no list")
+        yield from _read_entries(place.part(f"tier {name}"), entries)
 
 
 def _read_entries(place: Place, entries: list[object]) -> Iterator[Utterance]:

@@ -195,33 +195,34 @@ def _read_phrase(place: Place, phrase: Mapping[str, Any]) -> Iterator[Utterance]
 
 def is_deepgram(value: Mapping[str, Any]) -> bool:
     """Return whether an object is of Deepgram: of a file, or of a stream."""
-    is_message = value.get("type") in _DEEPGRAM_MESSAGES
+    is_message = str(value.get("type")) in _DEEPGRAM_MESSAGES
     return bool(_deepgram_channels(value)) or isinstance(value.get("channel"), dict) or is_message
 
 
 def read_deepgram(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
     """Yield the words of each channel; of a stream, those of final results."""
     channels = _deepgram_channels(value)
-    is_message = value.get("type") in _DEEPGRAM_MESSAGES
+    is_message = str(value.get("type")) in _DEEPGRAM_MESSAGES
     if not channels and (is_message or value.get("is_final") is False):
         yield Utterance(place)
         return
     if not channels:
         indices = value.get("channel_index")
-        number = int(str(indices[0])) if isinstance(indices, list) and indices else 0
-        channels = {number: value["channel"]}
-    for number, channel in channels.items():
-        side = Side(str(number), number)
-        yield from _read_alternative(place.part(f"channel {number}"), side, channel, "Deepgram")
+        label = str(indices[0]) if isinstance(indices, list) and indices else "0"
+        channels = {label: value["channel"]}
+    for label, channel in channels.items():
+        side = numbered_side(label, first_channel=0)
+        yield from _read_alternative(place.part(f"channel {label}"), side, channel, "Deepgram")
         further = len(objects(channel.get("alternatives"))) - 1
         if further > 0:
             yield Utterance(place, left_out={ALTERNATIVES: further})
 
 
-def _deepgram_channels(value: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
+def _deepgram_channels(value: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the channels of a file by their numbers, as text."""
     results = value.get("results")
     channels = objects(results.get("channels")) if isinstance(results, dict) else []
-    return dict(enumerate(channels))
+    return {str(number): channel for number, channel in enumerate(channels)}
 
 
 # AssemblyAI, ElevenLabs
@@ -266,7 +267,7 @@ def read_youtube(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
     A word ends where the next one begins, the last one of an event where the event ends or the
     next one begins: captions are shown longer than they are spoken.
     """
-    events = [event for event in objects(value["events"]) if event.get("segs")]
+    events = [event for event in objects(value["events"]) if objects(event.get("segs"))]
     if not any("tOffsetMs" in part for event in events for part in objects(event["segs"])):
         _check_single_words(place, events)
     yield Utterance(place)

@@ -80,7 +80,7 @@ _PUNCTUATION = frozenset({"punctuation", "punct"})
 
 def read_words(
     place: Place,
-    items: Sequence[Any],
+    items: object,
     *,
     bounds: Mapping[str, Any] | None = None,
     side: Side = NO_SIDE,
@@ -96,7 +96,12 @@ def read_words(
         side: of words that name none.
         first_channel: the number that the file gives to the first channel; None if unknown.
         unit: the fields of times, where the format states them.
+
+    Raises:
+        InputError: the words are no list, or one has no text.
     """
+    if not isinstance(items, list):
+        raise InputError(f"{place.where}: words that are no list: {items!r:.60}")
     tokens: dict[Side, list[Token]] = {}
     left_out = Counter[str]()
     has_stated_unit = unit is not None
