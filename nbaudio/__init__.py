@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from nbaudio.runs.wheel import wheel as wheel
     from nbaudio.selection.select import select as select
     from nbaudio.sources.align import align as align
+    from nbaudio.sources.download import download as download
     from nbaudio.sources.ingest import ingest as ingest
     from nbaudio.sources.join import join as join
-    from nbaudio.storage.download.download import download as download
     from nbaudio.storage.workspace import Workspace as Workspace
     from nbaudio.text.score import score as score
     from nbaudio.ui.statistics.stats import stats as stats

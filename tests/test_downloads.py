@@ -23,8 +23,9 @@ import nbaudio
 from nbaudio import Workspace, download
 from nbaudio.cli import app
 from nbaudio.core.errors import DiskFullError, ExistsError, InputError
+from nbaudio.sources.download_lists import DownloadList, read_list
 from nbaudio.storage import network
-from nbaudio.storage.download.ledger import DownloadItem, read_list
+from nbaudio.storage.download.ledger import DownloadItem
 from nbaudio.storage.network import retry_after
 
 BODY = bytes(i * i % 251 for i in range(300_000))
@@ -587,7 +588,42 @@ def test_names_and_checksums_of_a_list_are_decoded(tmp_path):
     url = "https://example.org/audio/1%20a%20%5BHlauTe_NK6U%5D.wav?key=1"
     (tmp_path / "list.csv").write_text(f"url,checksum\n{url},42E2234BA48799C1F50F24A7926300A1\n")
     item = DownloadItem(url, "1 a [HlauTe_NK6U].wav", "md5:42e2234ba48799c1f50f24a7926300a1")
-    assert read_list(tmp_path / "list.csv") == ([item], [])
+    assert read_list(tmp_path / "list.csv") == DownloadList([item])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "encoding"),
+    [
+        ("list.csv", "url;name\nhttps://x/a,1.wav;a.wav\n", "utf-8-sig"),
+        ("list.csv", 'url,name\r\n"https://x/a,1.wav",a.wav\r\n', "utf-16"),
+        ("list.csv", "name\turl\na.wav\thttps://x/a,1.wav\n", "utf8"),
+        ("list.tsv", "Files of May\t\nurl\tname\n\nhttps://x/a,1.wav\ta.wav\n", "utf8"),
+    ],
+)
+def test_lists_are_read_as_other_tables(tmp_path, name, text, encoding):
+    (tmp_path / name).write_bytes(text.encode(encoding))
+    listed = read_list(tmp_path / name)
+    assert listed.wanted == [DownloadItem("https://x/a,1.wav", "a.wav")]
+    assert listed.refused == []
+    assert any("above the header" in note for note in listed.notes) == (name == "list.tsv")
+
+
+def test_a_line_that_cannot_be_read_is_listed_and_the_others_are_fetched(tmp_path):
+    lines = (
+        "url,name",
+        "https://x/a,a.wav",
+        "https://x/b,b.wav,b",
+        '"https://x/c,c.wav',
+        "ftp://x/d",
+    )
+    (tmp_path / "list.csv").write_text("\n".join((*lines, "https://x/e,e.wav")))
+    listed = read_list(tmp_path / "list.csv")
+    assert [item.name for item in listed.wanted] == ["a.wav", "e.wav"]
+    assert [row.reason.partition(":")[0] for row in listed.refused] == [
+        "line 3",
+        "line 4",
+        "line 5",
+    ]
 
 
 BAD_NAMES = ["../a", "a/b", "/etc/a", "..", ".", ".hidden", "a\\b", "a\0b", "a\nb", "\ud800", 7]
@@ -685,7 +721,7 @@ def test_what_was_there_is_taken_by_its_checksum_or_left_alone(web, get, out):
     [
         ("absent.csv", None, "absent.csv"),
         ("list.csv", "address\nhttp://x/a\n", "a column url is required"),
-        ("list.csv", "", "cannot be read"),
+        ("list.csv", "", "no readable rows"),
         ("list.txt", "http://x/a", "a .csv, .tsv or .jsonl"),
         ("list.jsonl", b"\xff", "cannot be read"),
         ("openslr:librispech:dev-clean", None, "openslr holds librispeech"),
@@ -721,8 +757,9 @@ def test_archives_by_name():
         "dev-clean,dev-other,test-clean,test-other,train-clean-100,train-clean-360,"
         "train-other-500,intro-disclaimers"
     )
-    wanted, refused = read_list(f"openslr:librispeech:{parts}")
-    assert refused == []
+    listed = read_list(f"openslr:librispeech:{parts}")
+    wanted = listed.wanted
+    assert listed.refused == []
     assert [one.url for one in wanted] == [
         f"https://www.openslr.org/resources/12/{part}.tar.gz" for part in parts.split(",")
     ]

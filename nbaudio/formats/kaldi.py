@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import chain, groupby, islice
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -31,6 +32,9 @@ from nbaudio.formats.source_files import Layout, SourceFiles, list_words
 from nbaudio.formats.writers import Parts, Writer, timed_segments
 
 COMMAND = "is a command; commands are not executed, only file names are allowed"
+
+# Line, utterance, recording, start, end and channel.
+_Utterance = tuple[int, str, str, str | None, str | None, str | None]
 
 _LINE = re.compile(r"[ \t]*([^ \t]+)(?:[ \t]+(.*?))?[ \t]*")
 # Channels in ``segments``, by number or letter, and sides in ``reco2file_and_channel``.
@@ -91,10 +95,77 @@ def read(source: Path, *, asr: str | None = None) -> Transcripts:
     )
 
 
-def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:  # noqa: PLR0914
-    paths: dict[str, str] = {}  # like all tables here, by ids in NFC
-    spelled: dict[str, str] = {}  # ids of recordings, as the source has them
-    for number, key, path in split_pairs(numbered_lines(source / "wav.scp")):
+@dataclass(frozen=True)
+class _Folder:
+    """The tables of a data folder, by ids in NFC, as its files may come from several systems.
+
+    Attributes:
+        paths: files of recordings.
+        spelled: ids of recordings as the source has them.
+        texts: of utterances, as `hypotheses` and `speakers`.
+        genders: of speakers.
+        durations: seconds of recordings, as text.
+        sides: channels of recordings that share a file.
+        split: the split of all utterances, if the folder is called as one.
+    """
+
+    paths: dict[str, str]
+    spelled: dict[str, str]
+    texts: dict[str, str]
+    hypotheses: dict[str, str]
+    speakers: dict[str, str]
+    genders: dict[str, str]
+    durations: dict[str, str]
+    sides: dict[str, str]
+    split: str | None
+
+
+def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
+    problems: list[Problem] = []
+    folder = _read_folder(source, asr, problems)
+    yield from problems
+    seen = set()
+    for utterance in _utterances(source, folder):
+        if isinstance(utterance, Problem):
+            yield utterance
+            continue
+        line, key, recording, *_ = utterance
+        seen.add(composed(key))
+        if composed(recording) in folder.paths:
+            yield _row(folder, utterance)
+        else:
+            reason = f"{key!r}: no usable recording {recording!r} in wav.scp"
+            yield Problem("segments", line, reason)
+    for name, file in (("text", folder.texts), (asr or "", folder.hypotheses)):
+        yield from (
+            Problem(name, None, f"{key!r} is not an utterance of this folder")
+            for key in file
+            if key not in seen
+        )
+
+
+def _read_folder(source: Path, asr: str | None, problems: list[Problem]) -> _Folder:
+    """Read all files of a folder but ``segments``; add what cannot be used to `problems`."""
+    paths: dict[str, str] = {}
+    spelled: dict[str, str] = {}
+    problems += _add_recordings(paths, spelled, source / "wav.scp")
+    tables: list[dict[str, str]] = []
+    for name in ("text", asr, "utt2spk", "spk2gender", "reco2dur"):
+        tables.append({})
+        if name:
+            problems += _add_pairs(tables[-1], source / name)
+    texts, hypotheses, speakers, genders, durations = tables
+    problems += _add_speakers(speakers, source / "spk2utt")
+    sides = _sides(source / "reco2file_and_channel", paths)
+    split = source.name if source_splits.split_role(source.name) else None
+    return _Folder(paths, spelled, texts, hypotheses, speakers, genders, durations, sides, split)
+
+
+def _add_recordings(
+    paths: dict[str, str], spelled: dict[str, str], wav_scp: Path
+) -> Iterator[Problem]:
+    """Add the recordings of ``wav.scp`` to tables; yield those that are no files."""
+    for number, key, path in split_pairs(numbered_lines(wav_scp)):
         if path.endswith("|"):
             yield Problem("wav.scp", number, f"{key!r} {COMMAND}")
         elif not path:
@@ -103,62 +174,41 @@ def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
             yield Problem("wav.scp", number, f"{key!r} was {paths[composed(key)]!r} before")
         else:
             spelled.setdefault(composed(key), key)
-    tables: list[dict[str, str]] = []
-    for name in ("text", asr, "utt2spk", "spk2gender", "reco2dur"):
-        tables.append({})
-        if name:
-            yield from _add_pairs(tables[-1], source / name)
-    texts, hypotheses, speakers, genders, durations = tables
-    yield from _add_speakers(speakers, source / "spk2utt")
-    sides = _sides(source / "reco2file_and_channel", paths)
-    split = source.name if source_splits.split_role(source.name) else None
-    seen = set()
-    whole_recordings = (
-        (number, key, key, None, None, None) for number, key in enumerate(spelled.values(), 1)
-    )
-    for utterance in (
-        _segments(source / "segments") if (source / "segments").is_file() else whole_recordings
-    ):
-        if isinstance(utterance, Problem):
-            yield utterance
-            continue
-        line, key, recording, start, end, channel = utterance
-        utterance_id = composed(key)
-        recording_id = composed(recording)
-        seen.add(utterance_id)
-        if recording_id not in paths:
-            yield Problem(
-                "segments", line, f"{key!r}: no usable recording {recording!r} in wav.scp"
-            )
-            continue
-        speaker = speakers.get(utterance_id)
-        yield {
-            "name": paths[recording_id],
-            "source_start": start,
-            "source_end": end,
-            "text": texts.get(utterance_id),
-            "asr_text": hypotheses.get(utterance_id),
-            "speaker_id": speaker,
-            "segment_id": key,
-            "source_split": split,
-            "source_recording": recording,
-            "source_channel": channel or sides.get(recording_id),
-            "source_duration": durations.get(recording_id),
-            "speaker_gender": genders.get(composed(speaker or "")),
-        }
-    for name, file in (("text", texts), (asr or "", hypotheses)):
-        yield from (
-            Problem(name, None, f"{key!r} is not an utterance of this folder")
-            for key in file
-            if key not in seen
-        )
+
+
+def _utterances(source: Path, folder: _Folder) -> Iterator[_Utterance | Problem]:
+    """Yield the utterances of ``segments``, or without this file all recordings as utterances."""
+    if (source / "segments").is_file():
+        yield from _segments(source / "segments")
+    else:
+        for number, key in enumerate(folder.spelled.values(), 1):
+            yield number, key, key, None, None, None
+
+
+def _row(folder: _Folder, utterance: _Utterance) -> dict[str, Any]:
+    """Return the segment of an utterance."""
+    _, key, recording, start, end, channel = utterance
+    utterance_id = composed(key)
+    recording_id = composed(recording)
+    speaker = folder.speakers.get(utterance_id)
+    return {
+        "name": folder.paths[recording_id],
+        "source_start": start,
+        "source_end": end,
+        "text": folder.texts.get(utterance_id),
+        "asr_text": folder.hypotheses.get(utterance_id),
+        "speaker_id": speaker,
+        "segment_id": key,
+        "source_split": folder.split,
+        "source_recording": recording,
+        "source_channel": channel or folder.sides.get(recording_id),
+        "source_duration": folder.durations.get(recording_id),
+        "speaker_gender": folder.genders.get(composed(speaker or "")),
+    }
 
 
 def _add_pairs(table: dict[str, str], path: Path) -> Iterator[Problem]:
-    """Add the pairs of a file, if it is there, to a table; yield keys that have two values.
-
-    Keys are in NFC, as the files of a folder may come from several systems.
-    """
+    """Add the pairs of a file, if it is there, to a table; yield keys that have two values."""
     if not path.is_file():
         return
     for number, key, value in split_pairs(numbered_lines(path)):
@@ -189,7 +239,7 @@ def split_pairs(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str, st
             yield number, found[1], found[2] or ""
 
 
-def _segments(path: Path) -> Iterator[tuple[int, str, str, str, str, str | None] | Problem]:
+def _segments(path: Path) -> Iterator[_Utterance | Problem]:
     for number, key, rest in split_pairs(numbered_lines(path)):
         match re.split("[ \t]+", rest):
             case [recording, start, end]:

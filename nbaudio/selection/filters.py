@@ -10,7 +10,7 @@ import polars as pl
 
 from nbaudio.core import tables
 from nbaudio.core.channels import source_channel
-from nbaudio.core.conditions import condition_error, parse_condition
+from nbaudio.core.conditions import condition_errors, parse_condition
 from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.row_values import repeated, with_values
 from nbaudio.core.tables import RECORDINGS, conform, seconds_column, without_audio
@@ -146,10 +146,8 @@ def _conditions(
         text: parse_condition(text, schema, schema.names()).fill_null(value=False) for text in where
     }
     for text, hit in met.items():
-        try:
+        with condition_errors(text, schema.names()):
             known.select(hit.any()).collect(**STREAMED)
-        except pl.exceptions.PolarsError as error:
-            raise condition_error(text, error, schema.names()) from error
     return known, {f"where {text}": hit for text, hit in met.items()}
 
 

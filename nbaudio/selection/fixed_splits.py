@@ -5,7 +5,6 @@ They are given ones, and those of earlier versions of a corpus (docs/splits.md).
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 import polars as pl
@@ -16,7 +15,6 @@ from nbaudio.core.row_values import with_values
 from nbaudio.core.source_splits import in_training, is_held_out, ordered_splits, split_role
 from nbaudio.core.tables import EARLIER_SPLITS, GROUPING_RULES, SPLITS
 from nbaudio.selection.leakage import GROUPS, SENTENCE
-from nbaudio.selection.look_alikes import with_joined_speakers
 from nbaudio.text.near_duplicates import sentences
 
 _OWN = ("segment_id", "split", "sentence")
@@ -198,14 +196,12 @@ def fixed_splits(  # noqa: PLR0914
     *,
     given: pl.Series | None = None,
     earlier: pl.DataFrame | None = None,
-    joined_speakers: Mapping[str, str] = MappingProxyType({}),
 ) -> FixedSplits:
     """Fix the splits of segments, `given` or of `earlier` versions (as `EARLIER_SPLITS`).
 
-    `joined_speakers` are ids that stand for others, by these (see
-    `nbaudio.selection.look_alikes`). Raise InputError for a contradiction.
+    Raise InputError for a contradiction.
     """
-    segments = with_joined_speakers(segments.lazy(), joined_speakers)
+    segments = segments.lazy()
     table = pl.DataFrame(schema=dict.fromkeys(_OWN, pl.String)) if earlier is None else earlier
     if missing := [name for name in _OWN if name not in table.columns]:
         raise InputError(
@@ -213,9 +209,8 @@ def fixed_splits(  # noqa: PLR0914
             f"columns are {', '.join(table.columns)}"
         )
     table = table.select(pl.all().cast(pl.String)).drop_nulls(["segment_id", "split"])
-    table = with_joined_speakers(table, joined_speakers)
     if table.is_empty() and (given is None or given.null_count() == len(given)):
-        return FixedSplits(segments, pl.DataFrame(), table, joined_speakers)
+        return FixedSplits(segments, pl.DataFrame(), table)
     table = table.with_columns(_hashed(pl.col("sentence")).alias("sentence"))
     known = table.unique("segment_id", keep="first", maintain_order=True)
     own = [name for name in _columns(table, segments) if name != "segment_id"]
@@ -270,7 +265,7 @@ def fixed_splits(  # noqa: PLR0914
         may_hold_out=~(pl.lit(was_train).fill_null(value=False) | spoken[0].fill_null(value=False)),
         not_train=pl.when(fixed.is_null()).then(not_train).cast(pl.Categorical),
     )
-    return FixedSplits(segments, found, table, joined_speakers)
+    return FixedSplits(segments, found, table)
 
 
 def _columns(earlier: pl.DataFrame, segments: pl.LazyFrame) -> tuple[str, ...]:

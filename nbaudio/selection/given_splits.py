@@ -144,17 +144,7 @@ def _of_table(segments: pl.DataFrame, cells: Cells, where: str, look_alikes: str
         for name in (key, "split")
     ]
     table = pl.DataFrame(texts).with_columns(line=pl.Series(cells.lines, dtype=pl.Int64))
-    for line, value, split in table.select("line", key, "split").iter_rows():
-        if value is None or split is None:
-            raise InputError(f"{where}: row {line}: {key if value is None else 'split'} is empty")
-        if not is_split_name(split):
-            raise InputError(
-                f"{where}: row {line}: split {split!r}: a name has letters, digits and _, "
-                "at most 64, no digit first"
-            )
-    spelled = table["split"].unique().sort()
-    if folded := spelled.filter(spelled.str.to_lowercase().is_duplicated()).to_list():
-        raise InputError(f"{where}: the splits {' and '.join(folded)} differ only in case")
+    _check_rows(table, key, where)
     first = table.unique([key, "split"], keep="first", maintain_order=True)
     if (
         twice := first.filter(pl.col(key).is_duplicated())
@@ -172,6 +162,21 @@ def _of_table(segments: pl.DataFrame, cells: Cells, where: str, look_alikes: str
     if found.split is not None and found.split.null_count() == len(segments):
         raise InputError(f"{where}: none of its {len(first):,} values of {key} is in the workspace")
     return found
+
+
+def _check_rows(table: pl.DataFrame, key: str, where: str) -> None:
+    """Raise InputError for an empty cell, or for a split that is no name."""
+    for line, value, split in table.select("line", key, "split").iter_rows():
+        if value is None or split is None:
+            raise InputError(f"{where}: row {line}: {key if value is None else 'split'} is empty")
+        if not is_split_name(split):
+            raise InputError(
+                f"{where}: row {line}: split {split!r}: a name has letters, digits and _, "
+                "at most 64, no digit first"
+            )
+    spelled = table["split"].unique().sort()
+    if folded := spelled.filter(spelled.str.to_lowercase().is_duplicated()).to_list():
+        raise InputError(f"{where}: the splits {' and '.join(folded)} differ only in case")
 
 
 def _named(

@@ -172,16 +172,23 @@ def select(  # noqa: PLR0914
     report.facts["parameters"] |= (
         {"risk": frozen} if (frozen := freeze(workspace, parameters.where)) else {}
     )
-    if tuned is not None and min_similarity is None:
-        report.facts["threshold"] = f"similarity {tuned:g}, chosen in the tuner"
-    elif tuned is not None and tuned != min_similarity:
-        report.warnings.append(
-            f"similarity {tuned:g} was chosen in the tuner, but {least:g} was given and is used"
-        )
+    if tuned is not None:
+        _add_threshold(report, tuned, min_similarity)
     workspace.save(**{LEFT_OUT: left_out})
     tables.replace_columns(workspace, decided)
     workspace.save_report("select", report.to_dict())
     return report
+
+
+def _add_threshold(report: Report, tuned: float, min_similarity: float | None) -> None:
+    """Add the threshold that was chosen in the tuner to a report; a given one takes precedence."""
+    if min_similarity is None:
+        report.facts["threshold"] = f"similarity {tuned:g}, chosen in the tuner"
+    elif tuned != min_similarity:
+        report.warnings.append(
+            f"similarity {tuned:g} was chosen in the tuner, but {min_similarity:g} was given and "
+            "is used"
+        )
 
 
 def _fixed(
@@ -202,8 +209,12 @@ def _fixed(
     known = [table for table in (earlier, given.corpus) if table is not None]
     before = pl.concat(known, how="diagonal_relaxed") if known else None
     joined = joined_speakers([segments, before], look_alikes)
-    fixed = fixed_splits(segments, given=given.split, earlier=before, joined_speakers=joined)
-    return fixed, given.notes
+    fixed = fixed_splits(
+        with_joined_speakers(segments, joined),
+        given=given.split,
+        earlier=None if before is None else with_joined_speakers(before, joined),
+    )
+    return replace(fixed, joined_speakers=joined), given.notes
 
 
 def _with_clip_size(

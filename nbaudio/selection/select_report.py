@@ -127,7 +127,6 @@ def select_report(  # noqa: PLR0914
         ),
         *_split_warnings(groups, parameters, taken, fixed, grouping),
         *fixed_warnings,
-        *joined_notes(fixed.joined_speakers, grouping.columns),
         *_segment_warnings(chosen, parameters, by_hand),
         *grouping.warnings(),
     ]
@@ -286,6 +285,7 @@ def _split_warnings(
     They are empty, lost many segments to reviews, or have more fixed segments than requested.
     """
     yield from _train_warnings(groups, parameters, taken)
+    yield from joined_notes(fixed.joined_speakers, grouping.columns)
     yield from unfilled_warnings(grouping.unfilled, grouping.remedies)
     explained = {goal.split for goal in grouping.unfilled}
     splits = ordered_splits(groups["split"].unique())

@@ -1,19 +1,15 @@
-"""Download files from the web.
-
-The input is a list; the output is a folder that `ingest` reads, with a ledger of all files.
-"""
+"""Download files from the web into a folder, with a ledger of all files."""
 
 from collections.abc import Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from nbaudio.core import atomic, progress
-from nbaudio.core.errors import AudioError, InputError
+from nbaudio.core.errors import AudioError
 from nbaudio.core.report import Report, first_lines
-from nbaudio.core.tracebacks import interruptible
 from nbaudio.storage import http, urls
 from nbaudio.storage.download.fetch import (
     ByteProgress,
@@ -28,7 +24,6 @@ from nbaudio.storage.download.ledger import (
     Ledger,
     Row,
     open_ledger,
-    read_list,
 )
 from nbaudio.storage.download.rate_limit import HostLimits
 from nbaudio.storage.network import Network, RemoteRefusedError, with_retries
@@ -37,83 +32,35 @@ from nbaudio.storage.network import Network, RemoteRefusedError, with_retries
 _LONG_WORK_BYTES = 1_000_000_000
 
 
-@interruptible
-def download(
-    source: str | Path,
-    *,
-    out: str | Path,
-    connections: int = 4,
-    per_host: int = 2,
-    per_second: float = 4.0,
-    tries: int | None = None,
-    timeout: float | None = None,
-    max_wait: float | None = None,
-    max_size: str | int | None = None,
+@dataclass(frozen=True)
+class Rate:
+    """How fast files are fetched: connections at once in all and to a host, requests a second."""
+
+    connections: int
+    per_host: int
+    per_second: float
+
+
+def download_files(
+    wanted: list[DownloadItem], refused: list[Row], *, out: Path, rate: Rate, network: Network
 ) -> Report:
-    r"""Download the files of a list into a folder with a rate limit per host.
+    """Download files into a folder; see `nbaudio.download`.
 
-    After a kill, the same call does the rest.
-
-    ``downloads.jsonl`` in the folder holds the state of each file: url, url_sha256, name, state,
-    bytes, sha256, checksum, reason. URLs are stored without user and query. docs/network.md has the
-    defaults of tries, timeout, max_wait and max_size, and their environment variables.
-
-    Args:
-        source: a .csv, .tsv or .jsonl with `url` and optionally `name` and `checksum` (sha256 or
-            md5); or archives by name, such as ``openslr:librispeech:dev-clean,test-clean``.
-        out: the folder, new or from an earlier download.
-        connections: at once, in all.
-        per_host: connections at once to a host.
-        per_second: requests to a host.
-        tries: consecutive requests without a new byte before a file fails.
-        timeout: seconds without a byte before a request fails.
-        max_wait: seconds; files of a host that requires a longer pause (Retry-After) fail.
-        max_size: of the largest file, in bytes or a size such as ``"50GB"``.
-
-    Returns:
-        Counts and bytes; problems one line each.
-
-    Raises:
-        InputError: the list, the folder or a parameter is invalid.
-        ExistsError: another download writes to the folder.
-        DiskFullError: finished files are kept, and the same call resumes.
-
-    Examples:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> _ = (folder / "list.csv").write_text("url,name\nftp://example.org/a.wav,a.wav\n")
-        >>> download(folder / "list.csv", out=folder / "audio").problems
-        ["a.wav: row 1: 'ftp://example.org/a.wav': only http:// and https:// URLs are allowed"]
+    `refused` are rows of the list that are no files, for ledger and report.
     """
-    network = Network.of(timeout=timeout, tries=tries, max_wait=max_wait, max_size=max_size)
-    for name, value in (
-        ("connections", connections),
-        ("per_host", per_host),
-        ("per_second", per_second),
-    ):
-        if not value > 0:
-            raise InputError(f"{name} is {value}; it must be more than 0")
-    wanted, refused = read_list(source)
-    folder = Path(out).absolute()
-    with open_ledger(folder) as ledger:  # noqa: PLR1702
+    with open_ledger(out) as ledger:
         ledger.forget(wanted)
-        for bad in refused:
-            ledger.add(bad)
-        rest, notes = _find_missing(folder, ledger, wanted)
-        with closing(http.HttpClient(connections=per_host, timeout=network.timeout)) as client:
-            if rest:
-                limits = HostLimits(
-                    per_host=per_host, per_second=per_second, max_wait=network.max_wait
-                )
-                with byte_progress(len(rest)) as bar:
-                    _Worker(folder, ledger, client, network, limits, bar).work_in_threads(
-                        rest, connections, per_host
-                    )
-        rows = {one: row for one in wanted if (row := ledger.row(one))}
-    done = {one: row for one, row in rows.items() if row.state == "done"}
-    num_fetched = len(done.keys() & rest)
+        for invalid in refused:
+            ledger.add(invalid)
+        missing, notes = _find_missing(out, ledger, wanted)
+        _fetch(out, ledger, missing, rate, network)
+        rows = {item: row for item in wanted if (row := ledger.row(item))}
+    done = {item: row for item, row in rows.items() if row.state == "done"}
+    num_fetched = len(done.keys() & missing)
     problems = [f"{row.name}: {row.reason}" for row in rows.values() if row.state == "failed"]
-    problems += [f"{bad.name or bad.url or 'the list'}: {bad.reason}" for bad in refused]
+    problems += [
+        f"{invalid.name or invalid.url or 'the list'}: {invalid.reason}" for invalid in refused
+    ]
     if unproven := sum(row.checksum is None for row in done.values()):
         notes.append(
             f"{unproven:,} of the files have no checksum; only their lengths were verified"
@@ -126,11 +73,26 @@ def download(
             "fetched": num_fetched,
             "failed": len(problems),
             "bytes": sum(row.bytes or 0 for row in done.values()),
-            "ledger": str(folder / LEDGER),
+            "ledger": str(out / LEDGER),
         },
         notes,
-        first_lines(problems, str(folder / LEDGER)),
+        first_lines(problems, str(out / LEDGER)),
     )
+
+
+def _fetch(
+    folder: Path, ledger: Ledger, missing: list[DownloadItem], rate: Rate, network: Network
+) -> None:
+    """Fetch files in threads, with progress."""
+    with closing(http.HttpClient(connections=rate.per_host, timeout=network.timeout)) as client:
+        if not missing:
+            return
+        limits = HostLimits(
+            per_host=rate.per_host, per_second=rate.per_second, max_wait=network.max_wait
+        )
+        with byte_progress(len(missing)) as bar:
+            worker = _Worker(folder, ledger, client, network, limits, bar)
+            worker.work_in_threads(missing, rate.connections, rate.per_host)
 
 
 def _find_missing(

@@ -1,7 +1,4 @@
-"""State of every download, and lists of files to download.
-
-The state is in JSON lines, the last of which counts for a URL and name.
-"""
+"""State of every download: JSON lines, the last of which counts for a URL and name."""
 
 import hashlib
 import json
@@ -9,19 +6,16 @@ import re
 import threading
 import unicodedata
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import unquote_to_bytes, urlsplit
 
-import polars as pl
 import urllib3
-import yaml
 
-from nbaudio.core import atomic, bundled_files, hashing, input_guards
-from nbaudio.core.errors import ExistsError, InputError, one_line
-from nbaudio.storage.urls import public_url, redact
+from nbaudio.core import atomic, hashing
+from nbaudio.core.errors import ExistsError, InputError
+from nbaudio.storage.urls import public_url
 
 LEDGER = "downloads.jsonl"
 
@@ -164,45 +158,12 @@ def sha256_of(url: str) -> str:
     return hashlib.sha256(url.encode("utf8", "surrogatepass")).hexdigest()
 
 
-_TABLES = {".csv": ",", ".tsv": "\t"}
-_LINES = (".jsonl", ".ndjson")
-_NAMED = "openslr"
 _ALGORITHM = {32: "md5", 64: "sha256"}
-_HASHES = tuple(_ALGORITHM.values())
+HASHES = tuple(_ALGORITHM.values())
+"""Names of algorithms of checksums."""
+
 # Filesystems allow names of 255 bytes, and `.name.partial` must fit.
 _MAX_NAME_BYTES = 240
-
-
-def read_list(source: str | Path) -> tuple[list[DownloadItem], list[Row]]:
-    """Return the files of a list (see `download`), and its invalid rows.
-
-    The files are in order and each once; the invalid rows are as those of the ledger.
-    """
-    wanted: dict[str, tuple[DownloadItem, str]] = {}
-    refused = []
-    for where, row in (
-        _named_rows(str(source))
-        if str(source).startswith(f"{_NAMED}:")
-        else _file_rows(Path(source))
-    ):
-        try:
-            _add_item(wanted, row, where)
-        except InputError as error:
-            url, name = (
-                value if isinstance(value := (row or {}).get(key), str) and value else None
-                for key in ("url", "name")
-            )
-            sha256 = url and sha256_of(url)
-            refused.append(
-                Row(
-                    url and display_url(url),
-                    name,
-                    "failed",
-                    url_sha256=sha256,
-                    reason=f"{where}: {error}",
-                )
-            )
-    return [one for one, _ in wanted.values()], refused
 
 
 def check_name(name: str) -> str:
@@ -266,88 +227,3 @@ def check_checksum(text: str) -> str:
             f"checksum {text[:80]!r}: expected sha256:<64 hex digits> or md5:<32 hex digits>"
         )
     return f"{algorithm}:{digits}"
-
-
-def _add_item(
-    wanted: dict[str, tuple[DownloadItem, str]], row: dict[str, Any] | None, where: str
-) -> None:
-    """Add a row of a list to the files and their places in the list.
-
-    Raise InputError for an invalid one.
-    """
-    if row is None:
-        raise InputError('not a JSON object; expected one such as {"url": ...}')
-    texts = {}
-    for key in ("url", "name", "checksum", *_HASHES):
-        value = row.get(key)
-        if not (value is None or isinstance(value, str)):
-            raise InputError(f"{key} {value!r} is not a string")
-        texts[key] = value or ""
-    url = check_url(texts["url"].strip())
-    try:
-        name = texts["name"] or unquote_to_bytes(urlsplit(url).path.rsplit("/", 1)[-1]).decode(
-            "utf8"
-        )
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{display_url(url)}: the end of the URL is not Unicode; give a name"
-        ) from error
-    given = [texts["checksum"], *(f"{key}:{texts[key]}" for key in _HASHES if texts[key].strip())]
-    checksums = set(map(check_checksum, filter(str.strip, given)))
-    if len(checksums) > 1:
-        raise InputError("two checksums that differ; keep one")
-    one = DownloadItem(url, check_name(name), next(iter(checksums), None))
-    # Names that differ only in case are the same file on some systems.
-    before, there = wanted.setdefault(one.name.casefold(), (one, where))
-    if one.url != before.url:
-        raise InputError(
-            f"its name {one.name!r} is also that of {there}; "
-            "give each another name in a column name"
-        )
-    if one != before:
-        raise InputError(
-            f"{there} has the same URL with another name or checksum; keep one of them"
-        )
-
-
-def _file_rows(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    kind = path.suffix.lower()
-    if kind not in (*_TABLES, *_LINES):
-        raise InputError(
-            f"{path}: a list is a .csv, .tsv or .jsonl file, "
-            f"or a name such as {_NAMED}:librispeech:dev-clean"
-        )
-    try:  # noqa: PLR1702
-        text = input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES).decode("utf-8-sig")
-        if kind in _LINES:
-            for number, line in enumerate(text.split("\n"), 1):
-                if line.strip():
-                    row = None
-                    with suppress(ValueError, RecursionError):
-                        row = json.loads(line)
-                    yield f"line {number}", row if isinstance(row, dict) else None
-            return
-        table = pl.read_csv(text.encode(), separator=_TABLES[kind], infer_schema=False)
-    except (OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
-        raise InputError(
-            f"{path}: cannot be read as a list of URLs ({redact(one_line(error))})"
-        ) from error
-    if "url" not in table.columns:
-        has = redact(", ".join(table.columns))  # URLs, if the header line is missing
-        raise InputError(
-            f"{path}: a column url is required, name and checksum are optional; it has {has}"
-        )
-    yield from ((f"row {number}", row) for number, row in enumerate(table.iter_rows(named=True), 1))
-
-
-def _named_rows(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    known = yaml.safe_load(
-        bundled_files.bundled(f"data_manifests/{_NAMED}.yaml").read_text(encoding="utf8")
-    )
-    corpus, _, parts = name.removeprefix(f"{_NAMED}:").partition(":")
-    if corpus not in known:
-        raise InputError(f"{name}: {_NAMED} holds {', '.join(known)}, not {corpus!r}")
-    for part in parts.split(","):
-        if part not in known[corpus]:
-            raise InputError(f"{name}: {corpus} holds {', '.join(known[corpus])}, not {part!r}")
-        yield part, known[corpus][part]

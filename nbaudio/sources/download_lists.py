@@ -1,0 +1,179 @@
+"""Read lists of files to download: tables, JSON lines, and archives by name."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote_to_bytes, urlsplit
+
+import yaml
+
+from nbaudio.core import bundled_files, input_guards
+from nbaudio.core.errors import InputError, one_line
+from nbaudio.formats.base import Problem
+from nbaudio.formats.delimited import open_delimited
+from nbaudio.storage.download.ledger import (
+    HASHES,
+    DownloadItem,
+    Row,
+    check_checksum,
+    check_name,
+    check_url,
+    display_url,
+    sha256_of,
+)
+from nbaudio.storage.urls import redact
+
+_TABLES = (".csv", ".tsv")
+_LINES = (".jsonl", ".ndjson")
+_NAMED = "openslr"
+_EXPECTED_OBJECT = 'not a JSON object; expected one such as {"url": ...}'
+
+# A row of a list and its place, or its place and why it cannot be read.
+_Item = tuple[str, Mapping[str, Any] | str]
+
+
+@dataclass
+class DownloadList:
+    """The files of a list, in order and each once.
+
+    Attributes:
+        wanted: the files.
+        refused: the invalid rows, as those of the ledger.
+        notes: what to report about how the list is read.
+    """
+
+    wanted: list[DownloadItem] = field(default_factory=list)
+    refused: list[Row] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def read_list(source: str | Path) -> DownloadList:
+    """Read a list of files; see `nbaudio.download`.
+
+    Raises:
+        InputError: it cannot be read, has no column `url`, or names no known archive.
+    """
+    listed = DownloadList()
+    is_named = str(source).startswith(f"{_NAMED}:")
+    items = _named_items(str(source)) if is_named else _file_items(Path(source), listed.notes)
+    wanted: dict[str, tuple[DownloadItem, str]] = {}
+    for where, row in items:
+        try:
+            _add_item(wanted, row, where)
+        except InputError as error:
+            listed.refused.append(_refused_row(row, f"{where}: {error}"))
+    listed.wanted += [item for item, _ in wanted.values()]
+    return listed
+
+
+def _refused_row(row: Mapping[str, Any] | str, reason: str) -> Row:
+    """Return what the ledger holds about an invalid row."""
+    cells = row if isinstance(row, Mapping) else {}
+    url, name = (
+        value if isinstance(value := cells.get(key), str) and value else None
+        for key in ("url", "name")
+    )
+    sha256 = url and sha256_of(url)
+    return Row(url and display_url(url), name, "failed", url_sha256=sha256, reason=reason)
+
+
+def _file_items(path: Path, notes: list[str]) -> Iterator[_Item]:
+    """Yield the rows of a file; add to `notes` how it is read."""
+    kind = path.suffix.lower()
+    if kind not in (*_TABLES, *_LINES):
+        raise InputError(
+            f"{path}: a list is a .csv, .tsv or .jsonl file, "
+            f"or a name such as {_NAMED}:librispeech:dev-clean"
+        )
+    try:
+        yield from _line_items(path) if kind in _LINES else _table_items(path, notes)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path}: cannot be read as a list of URLs ({redact(one_line(error))})"
+        ) from error
+
+
+def _line_items(path: Path) -> Iterator[_Item]:
+    """Yield the objects of JSON lines."""
+    text = input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES).decode("utf-8-sig")
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            row = None
+            with suppress(ValueError, RecursionError):
+                row = json.loads(line)
+            yield f"line {number}", row if isinstance(row, dict) else _EXPECTED_OBJECT
+
+
+def _table_items(path: Path, notes: list[str]) -> Iterator[_Item]:
+    """Yield the rows of delimited text."""
+    table = open_delimited(path, is_header=lambda names: "url" in names)
+    if "url" not in table.header:
+        has = redact(", ".join(table.header))  # URLs, if the header line is missing
+        raise InputError(
+            f"{path}: a column url is required, name and checksum are optional; it has {has}"
+        )
+    notes += [*table.notes, *(part.sentence() for part in table.not_read)]
+    for row in table.rows():
+        if isinstance(row, Problem):
+            yield f"line {row.line}", redact(row.reason)
+        else:
+            yield f"line {row.line}", dict(zip(table.header, row.cells, strict=True))
+
+
+def _add_item(
+    wanted: dict[str, tuple[DownloadItem, str]], row: Mapping[str, Any] | str, where: str
+) -> None:
+    """Add a row of a list to the files and their places in the list.
+
+    Raise InputError for an invalid one.
+    """
+    if isinstance(row, str):
+        raise InputError(row)
+    texts = {}
+    for key in ("url", "name", "checksum", *HASHES):
+        value = row.get(key)
+        if not (value is None or isinstance(value, str)):
+            raise InputError(f"{key} {value!r} is not a string")
+        texts[key] = value or ""
+    url = check_url(texts["url"].strip())
+    try:
+        name = texts["name"] or unquote_to_bytes(urlsplit(url).path.rsplit("/", 1)[-1]).decode(
+            "utf8"
+        )
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{display_url(url)}: the end of the URL is not Unicode; give a name"
+        ) from error
+    given = [texts["checksum"], *(f"{key}:{texts[key]}" for key in HASHES if texts[key].strip())]
+    checksums = set(map(check_checksum, filter(str.strip, given)))
+    if len(checksums) > 1:
+        raise InputError("two checksums that differ; keep one")
+    item = DownloadItem(url, check_name(name), next(iter(checksums), None))
+    # Names that differ only in case are the same file on some systems.
+    before, there = wanted.setdefault(item.name.casefold(), (item, where))
+    if item.url != before.url:
+        raise InputError(
+            f"its name {item.name!r} is also that of {there}; "
+            "give each another name in a column name"
+        )
+    if item != before:
+        raise InputError(
+            f"{there} has the same URL with another name or checksum; keep one of them"
+        )
+
+
+def _named_items(name: str) -> Iterator[_Item]:
+    """Yield the archives of a name such as ``openslr:librispeech:dev-clean``."""
+    known = yaml.safe_load(
+        bundled_files.bundled(f"data_manifests/{_NAMED}.yaml").read_text(encoding="utf8")
+    )
+    corpus, _, parts = name.removeprefix(f"{_NAMED}:").partition(":")
+    if corpus not in known:
+        raise InputError(f"{name}: {_NAMED} holds {', '.join(known)}, not {corpus!r}")
+    for part in parts.split(","):
+        if part not in known[corpus]:
+            raise InputError(f"{name}: {corpus} holds {', '.join(known[corpus])}, not {part!r}")
+        yield part, known[corpus][part]
