@@ -772,6 +772,17 @@ def test_results_of_several_recordings_without_names_are_refused(tmp_path: Path)
             "word times are needed; Google writes them with enableWordTimeOffsets",
         ),
         (azure(azure_phrase([])), "phrase 1: word times are needed; Azure writes them with word"),
+        (
+            {"results": {"channels": [deepgram_channel([])]}},
+            "channel 0: word times are needed; Deepgram writes them",
+        ),
+        (assemblyai([]), "word times are needed; AssemblyAI writes them in words"),
+        (aws({"items": []}), "word times are needed; AWS Transcribe writes them in items"),
+        (
+            {"transcripts": [{"channel_index": 0, "text": TEXT, "words": []}]},
+            "word times are needed; ElevenLabs writes them with timestamps_granularity",
+        ),
+        ({"text": TEXT, "words": []}, "word times are needed; Whisper writes them"),
         (assemblyai([], status="error"), "no timed words; its status is 'error'"),
         (
             {"events": [{"tStartMs": 0, "dDurationMs": 9, "segs": [{"utf8": TEXT}]}]},
@@ -804,8 +815,8 @@ def test_what_is_missing_is_named(content: object, reason: str, tmp_path: Path) 
         {"results": [{"alternatives": [{"transcript": "", "words": []}]}]},
         azure(),
         {"results": {"channels": [deepgram_channel([]) | {"alternatives": []}]}},
-        aws({"items": []}),
-        assemblyai([]),
+        {"results": {"transcripts": [{"transcript": ""}], "items": []}},
+        assemblyai([], text=""),
         {"events": [{"tStartMs": 0}]},
         {"tiers": {"words": {"entries": []}}},
         {"monologues": [{"elements": []}]},

@@ -3,7 +3,7 @@
 The names of their fields of words are in `nbaudio.formats.word_items`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -28,6 +28,9 @@ from nbaudio.formats.word_items import (
 )
 
 _WRITES_WORDS = {
+    "AssemblyAI": "AssemblyAI writes them in words",
+    "AWS": "AWS Transcribe writes them in items",
+    "ElevenLabs": "ElevenLabs writes them with timestamps_granularity",
     "Google": "Google writes them with enableWordTimeOffsets",
     "Azure": "Azure writes them with wordLevelTimestampsEnabled",
     "Deepgram": "Deepgram writes them in words of each alternative",
@@ -94,10 +97,18 @@ def _read_alternative(
     if not alternatives:
         return
     first = alternatives[0]
-    words = first.get("words") or []
-    if not words and has_words(first.get("transcript")):
-        needs_word_times(place, _WRITES_WORDS[service])
+    words = _words_or_none(place, first.get("words"), [first.get("transcript")], service)
     yield from _of_side(read_words(place, words), side)
+
+
+def _words_or_none(place: Place, words: Any, texts: Iterable[object], service: str) -> Any:
+    """Return words, or an empty list if a result has neither words nor text.
+
+    Raise InputError if it has a text without words.
+    """
+    if not words and any(map(has_words, texts)):
+        needs_word_times(place, _WRITES_WORDS[service])
+    return words or []
 
 
 def _of_side(utterances: Sequence[Utterance], side: Side) -> Iterator[Utterance]:
@@ -128,7 +139,9 @@ def read_aws(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
     labels = results.get("channel_labels")
     channels = objects(labels.get("channels")) if isinstance(labels, dict) else []
     if not channels:
-        yield from read_words(place, results.get("items") or [], first_channel=0)
+        texts = (each.get("transcript") for each in objects(results.get("transcripts")))
+        items = _words_or_none(place, results.get("items"), texts, "AWS")
+        yield from read_words(place, items, first_channel=0)
     for channel in channels:
         label = str(channel.get("channel_label") or "")
         utterances = read_words(place.part(label), channel.get("items") or [])
@@ -181,10 +194,9 @@ def _read_phrase(place: Place, phrase: Mapping[str, Any]) -> Iterator[Utterance]
     alternatives = objects(phrase.get("nBest", phrase.get("NBest"))) or [dict(phrase)]
     first = alternatives[0]
     names = ("words", "displayWords", "Words", "DisplayWords")
-    words: list[Any] = next((first[name] for name in names if first.get(name)), [])
+    words: Any = next((first[name] for name in names if first.get(name)), [])
     texts = (first.get(name) for name in ("display", "Display", "DisplayText", "lexical", "text"))
-    if not words and any(map(has_words, texts)):
-        needs_word_times(place, _WRITES_WORDS["Azure"])
+    words = _words_or_none(place, words, texts, "Azure")
     yield from _of_side(read_words(place, words), side)
     if len(alternatives) > 1:
         yield Utterance(place, left_out={ALTERNATIVES: len(alternatives) - 1})
@@ -238,7 +250,8 @@ def read_assemblyai(place: Place, value: Mapping[str, Any]) -> Iterator[Utteranc
     if value["status"] != "completed":
         raise InputError(f"{place.where}: no timed words; its status is {value['status']!r}")
     unit = TimeFields("start", "end", per_second=MILLISECONDS)
-    yield from read_words(place, value.get("words") or [], first_channel=1, unit=unit)
+    words = _words_or_none(place, value.get("words"), [value.get("text")], "AssemblyAI")
+    yield from read_words(place, words, first_channel=1, unit=unit)
 
 
 def is_elevenlabs_channels(value: Mapping[str, Any]) -> bool:
@@ -250,7 +263,9 @@ def read_elevenlabs_channels(place: Place, value: Mapping[str, Any]) -> Iterator
     """Yield the words of each channel."""
     for transcript in objects(value["transcripts"]):
         side = numbered_side(str(transcript.get("channel_index")), first_channel=0)
-        yield from _of_side(read_words(place, transcript.get("words") or []), side)
+        texts = [transcript.get("text")]
+        words = _words_or_none(place, transcript.get("words"), texts, "ElevenLabs")
+        yield from _of_side(read_words(place, words), side)
 
 
 # YouTube
