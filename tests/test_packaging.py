@@ -389,7 +389,7 @@ DOORS = {
     "typer": {"cli"},
     "tqdm": {"core"},
     "pyarrow": {"core", "corpus", "formats", "reading", "text"},
-    "yaml": {"corpus", "runs", "storage"},
+    "yaml": {"corpus", "runs", "sources"},
     "msgspec": {"core", "corpus", "formats", "review", "sources", "storage"},
     "pandas": {"core", "reading", "storage"},
 }
