@@ -1016,7 +1016,12 @@ def test_agent_and_customer_are_sides(tmp_path: Path) -> None:
     ]
     sides = heard(tmp_path, {"Channel": "VOICE", "Transcript": turns})
     assert rows(choose_side(sides, "agent")) == WORDS
-    assert rows(choose_side(sides, "customer")) == ANSWERS
+    customer = choose_side(sides, "customer")
+    assert rows(customer) == ANSWERS
+    assert left_out(customer) == {
+        "words of side AGENT in hypotheses": 4,
+        "channel of side CUSTOMER, which hypotheses do not say": 1,
+    }
 
 
 def test_a_side_without_words_is_none(tmp_path: Path) -> None:

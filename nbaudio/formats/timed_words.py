@@ -216,6 +216,9 @@ def choose_side(sides: Sequence[TimedWords], wanted: str | None) -> TimedWords:
         for each in sides
         if each is not chosen
     )
+    if others and chosen.channel is None:
+        what = f"channel of side {chosen.side}, which hypotheses do not say"
+        others += (LeftOut(what, 1, "materialize --channel left or right"),)
     return chosen._replace(left_out=chosen.left_out + others)
 
 
