@@ -4,13 +4,15 @@ They are bounded before polars parses them.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from math import prod
 
 import polars as pl
 
 from nbaudio.core.errors import InputError
+from nbaudio.core.processes import panics_are_silent
 
 MOST_CHARACTERS = 1_000_000
 # names, keywords and operators; polars takes seconds for 3,000 and exhausts the stack at 6,000
@@ -88,6 +90,8 @@ _TOKEN = re.compile(
 _REGEX_OPERATORS = frozenset(("~", "~*", "!~", "!~*", "rlike", "regexp"))
 _COUNTS = re.compile(r"\{(\d*),?(\d*)\}")
 _LONGEST_SHOWN = 200
+_NUMBERS = (None, 0, 1, 2)
+_VALUES = {pl.String: (None, "", "1", "a"), pl.Boolean: (None, False, True, True)}
 
 
 def parse_condition(where: str, schema: pl.Schema, columns: Sequence[str]) -> pl.Expr:
@@ -97,11 +101,14 @@ def parse_condition(where: str, schema: pl.Schema, columns: Sequence[str]) -> pl
     """
     if problem := _problem(where):
         raise InputError(f"filter {_short(where)}: {problem}")
-    try:
+    with condition_errors(where, columns):
         expression = pl.sql_expr(where).alias("where")
         dtype = pl.LazyFrame(schema=schema).select(expression).collect_schema()["where"]
-    except pl.exceptions.PolarsError as error:
-        raise condition_error(where, error, columns) from error
+        # Panics depend on the types. Other errors may be of values that the table does not have.
+        with suppress(pl.exceptions.PolarsError):
+            computed = _values_of_each_type(schema, expression).select(expression)
+            if computed["where"].dtype not in (pl.Null, dtype):
+                raise TypeError(f"{dtype} was expected")
     if dtype not in (pl.Boolean, pl.Null):
         given = (
             "a text"
@@ -114,6 +121,8 @@ def parse_condition(where: str, schema: pl.Schema, columns: Sequence[str]) -> pl
             f"filter {_short(where)}: must be a condition such as similarity < 0.5; "
             f"this gives {given}"
         )
+    if dtype == pl.Null:  # null whatever the row, but of any type once it is computed
+        return pl.lit(None, dtype=pl.Boolean).alias("where")
     return expression
 
 
@@ -122,23 +131,38 @@ def condition_mask(frame: pl.DataFrame, where: str, columns: Sequence[str]) -> p
 
     Raise InputError as `parse_condition` does.
     """
-    try:
-        mask = frame.select(
-            parse_condition(where, frame.schema, columns).fill_null(value=False)
-        ).to_series()
-    except pl.exceptions.PolarsError as error:
-        raise condition_error(where, error, columns) from error
-    return mask if len(mask) == len(frame) else mask.new_from_index(0, len(frame))  # a constant
+    condition = parse_condition(where, frame.schema, columns).fill_null(value=False)
+    with condition_errors(where, columns):
+        mask = frame.select(condition).to_series()
+        is_constant = len(mask) != len(frame)
+        return mask.new_from_index(0, len(frame)) if is_constant else mask
 
 
-def condition_error(
-    where: str, error: pl.exceptions.PolarsError, columns: Sequence[str]
-) -> InputError:
-    """Return the InputError for a condition that polars refused.
+@contextmanager
+def condition_errors(where: str, columns: Sequence[str]) -> Iterator[None]:
+    """Raise InputError for whatever polars raises for a condition, also where it panics.
 
     Messages of polars name columns and types that the user did not write.
     """
-    return InputError(f"filter {_short(where)}: {_reason(error, columns)}")
+    try:
+        with panics_are_silent():
+            yield
+    except pl.exceptions.PolarsError as error:
+        raise InputError(f"filter {_short(where)}: {_reason(error, columns)}") from error
+    except (pl.exceptions.PanicException, ValueError, TypeError, OverflowError) as error:
+        raise InputError(f"filter {_short(where)}: {_NOT_UNDERSTOOD}") from error
+
+
+def _values_of_each_type(schema: pl.Schema, expression: pl.Expr) -> pl.DataFrame:
+    """Return a few rows of the columns that an expression names, with a null in each."""
+    series = []
+    for name in expression.meta.root_names():
+        values = _VALUES.get(schema[name].base_type(), _NUMBERS)
+        is_usual = schema[name].is_numeric() or schema[name] in (pl.String, pl.Boolean)
+        series.append(
+            pl.Series(name, values if is_usual else [None] * len(values), dtype=schema[name])
+        )
+    return pl.DataFrame(series)
 
 
 def _problem(where: str) -> str | None:

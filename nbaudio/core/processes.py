@@ -6,10 +6,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Thread
+from tempfile import TemporaryFile
+from threading import RLock, Thread
 from typing import IO
 
 _DRIVER_CHECK_S = 0.2  # between checks that the driver is alive
+_STDERR = 2
+_STDERR_LOCK = RLock()
+_COPY_BYTES = 1 << 16
 
 
 @contextmanager
@@ -19,13 +23,40 @@ def stderr_to(log: IO[bytes]) -> Iterator[None]:
     The JVM prints tracebacks there.
     """
     sys.stderr.flush()
-    kept = os.dup(2)
+    with _stderr_is(log):
+        yield
+
+
+@contextmanager
+def panics_are_silent() -> Iterator[None]:
+    """Keep Rust's report of a panic, which it writes itself, from the standard error.
+
+    What else was written meanwhile follows at the end, or is left out after a panic. The
+    standard error is that of all threads, so that one thread at a time does this.
+    """
+    with _STDERR_LOCK, TemporaryFile() as log:
+        try:
+            os.fstat(_STDERR)
+        except OSError:  # there is no standard error
+            yield
+            return
+        with _stderr_is(log):
+            yield
+        log.seek(0)
+        while written := log.read(_COPY_BYTES):
+            os.write(_STDERR, written)
+
+
+@contextmanager
+def _stderr_is(log: IO[bytes]) -> Iterator[None]:
+    """Redirect the standard error to a file, and back."""
+    saved = os.dup(_STDERR)
     try:
-        os.dup2(log.fileno(), 2)
+        os.dup2(log.fileno(), _STDERR)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(saved, _STDERR)
+        os.close(saved)
 
 
 def exit_with_driver(driver: int) -> None:

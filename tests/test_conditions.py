@@ -1,0 +1,149 @@
+"""Conditions of `--where` and of filters: whatever polars does with one, an error is one line."""
+
+import itertools
+import os
+import subprocess
+import sys
+from threading import Thread
+
+import polars as pl
+import pytest
+from sheets import make_workspace
+
+from nbaudio.core.conditions import FUNCTIONS, condition_mask
+from nbaudio.core.errors import InputError
+from nbaudio.core.processes import panics_are_silent
+
+FRAME = pl.DataFrame(
+    {
+        "text": ["a", "b", None],
+        "share": [1.0, 0.0, None],
+        "count": [1, 0, 2],
+        "flag": [True, None, False],
+        "words": [["a"], [], None],
+        "time": [{"start": 1}, None, None],
+    }
+)
+VALUES = ("text", "share", "count", "flag", "words", "time", "null", "'a'", "0", "-1", "share / 0")
+HUGE = ", ".join(str(number) for number in range(120_000))
+
+
+def evaluate(where):
+    """Return what is wrong with a condition, if anything; it is one line with the condition."""
+    said = ""
+    try:
+        mask = condition_mask(FRAME, where, FRAME.columns)
+    except InputError as error:
+        said = str(error)
+    if said:
+        assert said.startswith(f"filter {where!r}"[:20])
+        assert "\n" not in said
+        return said
+    assert mask.dtype == pl.Boolean
+    assert len(mask) == len(FRAME)
+    return None
+
+
+def calls(function):
+    for count in range(3):
+        for values in itertools.product(VALUES, repeat=count):
+            call = f"{function}({', '.join(values)})"
+            yield from (f"{call} > 1", f"{call} = 'a'", f"{call} = 1 and {call} is null")
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_no_call_of_a_function_panics(capfd, function):
+    for where in calls(function):
+        evaluate(where)
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "operator", ["+", "-", "*", "/", "//", "%", "=", "and", "or", "like", "in", "is", "~", "<=>"]
+)
+def test_no_operator_panics(capfd, operator):
+    for first, second in itertools.product(VALUES, repeat=2):
+        evaluate(f"{first} {operator} {second}")
+        evaluate(f"({first} {operator} {second}) > 1")
+        evaluate(f"{first} {operator} {second} and {first}")
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("kind", ["int", "double", "text", "json", "timestamp", "decimal(99, 9)"])
+def test_no_cast_panics(capfd, kind):
+    for value in VALUES:
+        evaluate(f"cast({value} as {kind}) = 'a'")
+        evaluate(f"try_cast({value} as {kind}) > 1")
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "greatest() > 1",
+        "least()",
+        "flag + null and flag",
+        "(0 // null) > 1",
+        "cast('' as json) = 'a'",
+        "extract(epoch from time) > 1",
+        "text = '\ud800'",
+        "(" * 100 + "share > 1" + ")" * 100,
+        "not " * 900 + "flag",
+        "share" + ".a" * 390 + " > 1",
+        "count in (" + "-" * 5000 + "1)",
+        "case",
+        "",
+    ],
+)
+def test_what_cannot_be_evaluated_is_one_line(capfd, where):
+    assert evaluate(where) is not None
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("share / 0 > 1", [True, True, False]),
+        (f"count in ({HUGE})", [True, True, True]),
+        (f"count not in ({HUGE})", [False, False, False]),
+        ("mod(count, 2) = 0", [False, True, True]),
+        ("cast(text as double) > 1 or true", None),
+        ("greatest(share, count) >= 1", [True, False, True]),
+    ],
+)
+def test_conditions_that_can_be_evaluated_are(where, expected):
+    if expected is None:
+        assert "cannot be converted" in evaluate(where)
+    else:
+        assert condition_mask(FRAME, where, FRAME.columns).to_list() == expected
+
+
+@pytest.mark.parametrize("where", ["greatest() > 1", "flag_a + null and flag_a"])
+def test_commands_print_one_line(tmp_path, where):
+    workspace = make_workspace(tmp_path / "w")
+    segments = workspace.segments.with_columns(flag_a=pl.lit(value=True))
+    workspace.save(segments=segments)
+    command = [sys.executable, "-m", "nbaudio", "select", str(workspace.path), "--where", where]
+    environment = os.environ | {"RUST_BACKTRACE": "full"}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert where in done.stderr
+
+
+def test_what_other_threads_print_meanwhile_follows(capfd):
+    with panics_are_silent():
+        os.write(2, b"of another thread\n")
+        assert capfd.readouterr().err == ""
+    assert capfd.readouterr().err == "of another thread\n"
+
+
+def test_conditions_of_many_threads_leave_the_standard_error_as_it_was(capfd):
+    before = os.fstat(2)
+    threads = [Thread(target=evaluate, args=("greatest() > 1",)) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert os.path.samestat(os.fstat(2), before)
+    assert capfd.readouterr().err == ""
