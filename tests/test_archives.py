@@ -14,6 +14,7 @@ from specimens import tone
 import nbaudio
 from nbaudio import Workspace
 from nbaudio.core.errors import InputError
+from nbaudio.sources.detection import detect_source
 
 CHAPTERS = 8
 COMPRESS = {
@@ -82,6 +83,7 @@ def test_a_whole_archive_has_no_damage(tmp_path, clip, ending):
     assert len(segment_ids(tmp_path / "W")) == CHAPTERS
     assert report.problems == []
     assert "not_read" not in report.facts
+    assert detect_source(archive).layout.format == "librispeech"
 
 
 @pytest.mark.parametrize("ending", COMPRESS)

@@ -5,7 +5,6 @@ A chapter has ``*.flac`` and one ``*.trans.txt``; ``SPEAKERS.TXT`` is at the top
 
 import re
 import tarfile
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -47,7 +46,7 @@ def detect(files: SourceFiles) -> list[Layout]:
             f"{name} is an archive with files that end in {_TRANSCRIPTS}",
             frozenset({name}),
         )
-        for name in files.ending(".tar", ".tar.gz", ".tgz")
+        for name in files.ending(*archives.TARS)
         if _has_transcripts(files.path(name))
     ]
 
@@ -57,7 +56,7 @@ def _has_transcripts(archive: Path) -> bool:
     try:
         with tarfile.open(archive, "r|*") as members:
             return any(member.name.endswith(_TRANSCRIPTS) for member in islice(members, 1000))
-    except (OSError, EOFError, tarfile.TarError, zlib.error):
+    except archives.BROKEN:
         return False
 
 

@@ -22,7 +22,9 @@ from nbaudio.core.report import count
 from nbaudio.storage import filesystems, location, network, urls
 from nbaudio.storage.remote import Content, Remote, remote
 
-_SUFFIXES = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+_COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+#: Endings of the archives that `TarContents` reads, in small letters.
+TARS = (".tar", *_COMPRESSED)
 #: Errors of reading a damaged archive, or a file that is none.
 BROKEN = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
 #: What an `AlteredArchiveError` means to people.
@@ -64,7 +66,7 @@ def is_in_archive(place: location.Location) -> TypeGuard[Remote]:
     return (
         isinstance(place, Remote)
         and place.root.startswith("tar://")
-        and place.root.lower().endswith(_SUFFIXES)
+        and place.root.lower().endswith(_COMPRESSED)
     )
 
 
