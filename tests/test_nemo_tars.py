@@ -145,6 +145,13 @@ def test_clips_that_were_unpacked_beside_the_manifest(tmp_path, audio):
     assert not any("tars" in note for note in report.warnings)
 
 
+def test_tars_are_read_also_where_some_clips_are_unpacked(tmp_path, audio):
+    manifest = as_nemo_writes(tmp_path, audio)
+    (tmp_path / "a.wav").write_bytes(audio["a.wav"])
+    nbaudio.ingest("nemo", manifest, out=tmp_path / "W")
+    assert placed(tmp_path / "W") == PLACED
+
+
 def test_a_suffix_of_a_clip_of_its_own_belongs_to_its_name(tmp_path, audio):
     write_tar(tmp_path / "audio_0.tar", {"b.wav": audio["b.wav"], "b-sub1.wav": audio["a.wav"]})
     rows = [row("b.wav", 0), row("b-sub1.wav", 0)]

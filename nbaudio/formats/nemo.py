@@ -107,11 +107,12 @@ def read(source: Path, *, tars: str | None = None) -> Transcripts:
         return nemo_tars.with_clips_of_tars(replace(beside, audio_root=None), named_tars)
     if nemo_tars.SHARD not in transcripts.rows.schema:
         return beside
+    if tars_there := nemo_tars.tars_of_lines(beside, files):
+        return nemo_tars.with_clips_of_tars(replace(beside, audio_root=None), tars_there)
+    unpacked = nemo_tars.with_unpacked_clips(beside)
     if beside.audio_root is not None:
-        return nemo_tars.with_unpacked_clips(beside)
-    if found_tars := nemo_tars.tars_of_lines(beside, files):
-        return nemo_tars.with_clips_of_tars(beside, found_tars)
-    return replace(nemo_tars.with_unpacked_clips(beside), notes=[*beside.notes, _NO_TARS])
+        return unpacked
+    return replace(unpacked, notes=[*beside.notes, _NO_TARS])
 
 
 def _manifests(source: Path) -> list[Path]:

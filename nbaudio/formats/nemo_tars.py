@@ -158,15 +158,17 @@ def tars_beside(manifests: Iterable[Path]) -> list[Path]:
         path
         for folder in folders
         for path in sorted(folder.iterdir())
-        if path.is_file() and not path.name.startswith(".") and tar_number(path) is not None
+        if tar_number(path) is not None and not path.name.startswith(".") and path.is_file()
     ]
 
 
 def number_of_tar_beside(manifest: Path) -> str | None:
     """Return the number in a manifest's name if there is a tar of this number beside it."""
     number = manifest_number(manifest)
+    if number is None:
+        return None
     numbers = {tar_number(tar) for tar in tars_beside([manifest])}
-    return None if number is None or number not in numbers else str(number)
+    return str(number) if number in numbers else None
 
 
 def tars_of_lines(transcripts: Transcripts, manifests: Iterable[Path]) -> list[Path]:
