@@ -144,16 +144,25 @@ def test_rounds_that_were_taken_back_are_counted(workspace, tmp_path):
     make(workspace, tmp_path / "b")
     text = (tmp_path / "b" / CARD).read_text(encoding="utf8")
     assert "| rounds taken back | 1 |" in text
+    perfect = "taken to be always right: faults that they overlook are not counted"
+    assert f"| reviewers | {perfect} |" in text
+    assert "| unsure |" not in text
+    review.export(workspace, out=tmp_path / "three.csv", n=3)
+    judge(workspace, "three", ["unsure", "ok"])
+    make(workspace, tmp_path / "c")
+    text = (tmp_path / "c" / CARD).read_text(encoding="utf8")
+    assert "| unsure | 1 |" in text
 
 
-def judge(workspace, name):
-    """Call all segments of a review right."""
+def judge(workspace, name, words=None):
+    """Judge the first segments of a review; by default all of them are right."""
     record = ReviewState.load(workspace).records[name]
     time = "2026-11-21T03:00:00Z"
-    rows = zip(record.segment_ids, record.contents, strict=True)
+    words = words or ["ok"] * len(record.segment_ids)
+    rows = zip(record.segment_ids, record.contents, words, strict=False)
     append_verdicts(
         workspace,
-        [Verdict(key, content, "ok", "", None, "ana", time, name) for key, content in rows],
+        [Verdict(key, content, word, "", None, "ana", time, name) for key, content, word in rows],
     )
 
 

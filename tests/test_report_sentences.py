@@ -1,5 +1,6 @@
 """The sentences of reports, as a user reads them: what they count, of what, and what to do."""
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typer.testing import CliRunner
 
 import nbaudio
 from nbaudio.cli import app
-from nbaudio.core.report import Report
+from nbaudio.core.report import Report, percent_down
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.review import Verdict, append_verdicts
 from nbaudio.review.state import ReviewState
@@ -118,6 +119,48 @@ def test_what_was_left_out_since_the_round_is_said(tmp_path: Path) -> None:
     assert "A new round" in chosen_since
 
 
+def test_an_upper_bound_below_the_target_is_said(tmp_path: Path) -> None:
+    report = evidence_of(tmp_path / "a", 200, reviewed=20, wrong=20)
+    high = report.facts["selection"]["high"]
+    assert 0.1 < high < 0.6
+    percent = f"{math.ceil(1000 * high - 1e-6) / 10:g} %"
+    expected = f"clips that ship, at most {percent} are right (95 % confidence)."
+    assert report.facts["how_right"].endswith(expected)
+    both = evidence_of(tmp_path / "b", 200, reviewed=60, wrong=30)
+    assert re.search(r"at least \S+ % and at most \S+ % are right", both.facts["how_right"])
+
+
+def test_new_segments_are_told_from_those_that_were_sampled(tmp_path: Path) -> None:
+    workspace = make_workspace(tmp_path / "w", 214)
+    review_some(workspace, 60, 2)
+    nbaudio.select(workspace, dev=0, test=0)
+    before = nbaudio.evidence(workspace).facts["selection"]
+    assert before["sampled"] is None
+    more = make_workspace(tmp_path / "v", 362).segments[214:]
+    workspace.save(segments=pl.concat([workspace.segments, more]))
+    nbaudio.select(workspace, dev=0, test=0)
+    report = nbaudio.evidence(workspace)
+    selection = report.facts["selection"]
+    number = before["segments"]
+    sampled = selection["sampled"]
+    assert selection["segments"] == number + 148
+    assert sampled == {"segments": number, "low": before["low"], "not_sampled": 148}
+    assert selection["low"] == pytest.approx(before["low"] * number / (number + 148))
+    assert report.facts["how_right"] == (
+        f"Of the {number + 148} clips that ship, 148 are new or changed since they could be drawn, "
+        f"and not sampled yet. Of the other {number}, at least {percent_down(before['low'])} are "
+        "right (95 % confidence). With the 148 counted as wrong, at least "
+        f"{percent_down(selection['low'])} of all are right."
+    )
+    assert report.facts["chosen_since"].startswith("A new round")
+
+
+def test_reviews_that_are_left_are_never_more_than_clips(tmp_path: Path) -> None:
+    report = evidence_of(tmp_path, 20, reviewed=20, wrong=20)
+    assert report.facts["how_right"].endswith("at most 0 % are right (95 % confidence).")
+    assert read_facts(report)["review next"] == "nothing: all segments have been drawn"
+
+
 @pytest.mark.parametrize(
     ("facts", "lines"),
     [
@@ -190,8 +233,8 @@ def test_agreement_is_a_sentence_for_each_pair_and_kappa_has_no_sign_at_zero(
     report = nbaudio.review.import_(workspace, None)
     [line, other] = [line.strip() for line in str(report).splitlines() if "kappa" in line]
     assert line == (
-        "ana, ben: agree on the verdict for 19 of 20 segments; Cohen's kappa 0 (0 to 0), which "
-        "says little, as nearly all verdicts are the same"
+        "ana, ben: agree on the verdict for 19 of 20 segments; Cohen's kappa 0 (-0.06 to 0.84), "
+        "which says little, as nearly all verdicts are the same"
     )
     assert other.startswith("ana, ben: agree on ok or not ok for 19 of 20 segments; ")
     assert read_facts(report)["verdicts by word"] == "39 ok, 1 noise"

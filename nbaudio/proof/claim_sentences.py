@@ -7,6 +7,7 @@ from typing import Any
 from nbaudio.core.report import count, percent, percent_down
 
 _NEARLY = 1e-6
+_LEAST_SHOWN = 0.001  # lower bounds below it are shown as 0 %
 _WHAT_HELPS = (
     "judge unsure clips again, correct wrong texts, or take a higher --min-similarity and prove it "
     "by a new round"
@@ -31,10 +32,42 @@ def how_right(claim: Mapping[str, Any], confidence: float, *, selected: bool) ->
             f"Of the {claim['segments']:,} {what}, none was reviewed: "
             "how many are right is not known."
         )
-    return (
-        f"Of the {claim['segments']:,} {what}, at least {percent_down(claim['low'])} are right "
-        f"({percent(confidence)} confidence)."
+    sure = f"({percent(confidence)} confidence)"
+    sampled = claim.get("sampled")
+    if not sampled:
+        return f"Of the {claim['segments']:,} {what}, {_bounds(claim)} {sure}."
+    number = sampled["not_sampled"]
+    verb = "is" if number == 1 else "are"
+    new = (
+        f"Of the {claim['segments']:,} {what}, {number:,} {verb} new or changed since they could "
+        "be drawn, and not sampled yet."
     )
+    if sampled["low"] is None:
+        return new
+    return (
+        f"{new} Of the other {sampled['segments']:,}, at least {percent_down(sampled['low'])} are "
+        f"right {sure}. With the {number:,} counted as wrong, at least "
+        f"{percent_down(claim['low'])} of all are right."
+    )
+
+
+def _bounds(claim: Mapping[str, Any]) -> str:
+    """Say between which bounds the share of right clips is, as far as they tell something.
+
+    The upper bound tells something if it is below the target.
+    """
+    at_least = f"at least {percent_down(claim['low'])}"
+    at_most = f"at most {_percent_up(claim['high'])}"
+    if claim["high"] >= claim["target"]:
+        return f"{at_least} are right"
+    if claim["low"] < _LEAST_SHOWN:
+        return f"{at_most} are right"
+    return f"{at_least} and {at_most} are right"
+
+
+def _percent_up(share: float) -> str:
+    """Format an upper bound in percent, rounded up to one decimal."""
+    return percent(math.ceil(1000 * share - _NEARLY) / 1000)
 
 
 def is_target_proven(claim: Mapping[str, Any]) -> str:
@@ -116,27 +149,43 @@ def _expected_reviews(progress: Mapping[str, Any], target: str) -> str:
 def describe_choice(claim: Mapping[str, Any]) -> str:
     """Say how what ships differs from the rule that was fixed before verdicts were heard.
 
-    And what a new round would prove. Empty if what ships is the rule.
+    And what a new round would prove. Empty if what ships is the rule. Segments that are not sampled
+    yet are in the sentence of `how_right`.
     """
     rule = claim["rule"]
     left_out = rule.get("left_out", 0)
     added = rule.get("added", 0)
     if not left_out and not added:
         return ""
-    parts = []
-    if left_out:
-        verb = "was" if left_out == 1 else "were"
-        parts.append(
-            f"{count(left_out, 'segments')} {verb} left out since the rule was fixed that the "
-            "verdicts are about: faults among them that nobody has found count against what ships"
-        )
-    if added:
-        verb = "was" if added == 1 else "were"
-        parts.append(
-            f"{count(added, 'clips')} of what ships {verb} added since: they count as wrong until "
-            "a new round can draw them"
-        )
-    return f"{'; '.join(parts)}. {_fresh_round(claim)}"
+    not_sampled = (claim.get("sampled") or {}).get("not_sampled", 0)
+    sentences = [
+        _describe_left_out(left_out),
+        _describe_added(max(added - not_sampled, 0)),
+        _fresh_round(claim),
+    ]
+    return " ".join(filter(None, sentences))
+
+
+def _describe_left_out(number: int) -> str:
+    """Say how many segments of the rule were left out; empty for none."""
+    if not number:
+        return ""
+    verb = "was" if number == 1 else "were"
+    return (
+        f"{count(number, 'segments')} {verb} left out since the rule was fixed that the verdicts "
+        "are about: faults among them that nobody has found count against what ships."
+    )
+
+
+def _describe_added(number: int) -> str:
+    """Say how many segments ship that are not in the rule; empty for none."""
+    if not number:
+        return ""
+    verb = "was" if number == 1 else "were"
+    return (
+        f"{count(number, 'clips')} of what ships {verb} added since, such as those that a budget "
+        "takes in place of reviewed ones: they count as wrong until a new round can draw them."
+    )
 
 
 def _fresh_round(claim: Mapping[str, Any]) -> str:

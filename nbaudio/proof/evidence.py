@@ -7,7 +7,7 @@ next.
 import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from nbaudio.proof.claims import (
     what_ships,
 )
 from nbaudio.proof.judged_draws import ProofState
+from nbaudio.proof.sampled_part import sampled_part, was_sampled
 from nbaudio.review.fixed_rules import DEFAULT_SIMILARITY
 from nbaudio.review.next_rows import next_rows
 from nbaudio.review.risk import describe, frozen, refresh
@@ -51,6 +52,13 @@ _MOST_NEXT = 2000
 _LEAST_NEXT = 5
 _NEARLY = 1e-6
 _LEAST_SAVING = 0.95
+_COUNTS_OF_VERDICTS = (
+    "unsure",
+    "rows_skipped",
+    "sheets_ended",
+    "sheets_not_returned",
+    "rounds_taken_back",
+)
 
 
 @interruptible
@@ -176,10 +184,15 @@ def _next_round(
     return _NextRound(segment_ids, f"nbaudio review export {workspace} --out NEXT.xlsx {options}")
 
 
+def _number_judged_by_several(state: ProofState) -> int:
+    """Return how many segments were judged by several reviewers."""
+    is_repeated = pl.len().over("segment_id", "content") > 1
+    return state.verdicts.filter(is_repeated)["segment_id"].n_unique()
+
+
 def _describe_reviewers(state: ProofState) -> str:
     """Say how many segments were judged by several reviewers."""
-    is_repeated = pl.len().over("segment_id", "content") > 1
-    number = state.verdicts.filter(is_repeated)["segment_id"].n_unique()
+    number = _number_judged_by_several(state)
     if not number:
         return _PERFECT
     verb = "was" if number == 1 else "were"
@@ -198,6 +211,8 @@ def _sentences(facts: Mapping[str, Any]) -> dict[str, list[str]]:
     sentences = {"lowest_proven": [proven]}
     selection = facts["selection"]
     command = facts["review_next"]
+    if not facts["review_next"].startswith("nbaudio "):
+        return sentences
     if selection["proven"]:
         sentences["review_next"] = [f"not needed, the target is proven; to prove more: {command}"]
     elif selection["reviewed"] and selection["progress"].get("expected") is None:
@@ -306,6 +321,8 @@ def _claims(state: ProofState, without: Sequence[str], asked: Mapping[str, float
     claim = whole.facts(target)
     claim["rule"]["fresh_reviews"] = whole.fresh_reviews(target, 1 - confidence)
     side = (1 - confidence) / 2
+    sampled = sampled_part(state, ships, target=target, error=1 - confidence)
+    claim["sampled"] = None if sampled is None else asdict(sampled)
     claim |= {
         "confidence": confidence,
         "statement": how_right(claim, confidence, selected=bool(state.accepted.any())),
@@ -314,6 +331,9 @@ def _claims(state: ProofState, without: Sequence[str], asked: Mapping[str, float
         "rounds_taken_back": len(state.taken_back),
         "sheets_ended": sum(int(one.rows["ended"].sum()) for one in state.rounds),
         "sheets_not_returned": len(unreturned_shares(state)),
+        "rows_skipped": sum(int(one.rows["skipped"].sum()) for one in state.rounds),
+        "unsure": int(state.labelled("unsure").sum()),
+        "judged_by_several": _number_judged_by_several(state),
     }
     by_split = {
         name: _split_claim(state, of_split, name, target=target, error=side)
@@ -374,11 +394,21 @@ def describe_claim(claim: Mapping[str, Any]) -> dict[str, Any]:
         for name, label in names.items()
     }
     counts = {
-        name.replace("_", " "): claim[name]
-        for name in ("rounds_taken_back", "sheets_ended", "sheets_not_returned")
-        if claim.get(name)
+        name.replace("_", " "): claim[name] for name in _COUNTS_OF_VERDICTS if claim.get(name)
     }
-    return answers | numbers | counts
+    return answers | numbers | counts | _reviewers_of_claim(claim)
+
+
+def _reviewers_of_claim(claim: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a claim takes reviewers for; empty if nothing was reviewed."""
+    if not claim["reviewed"]:
+        return {}
+    sentence = "taken to be always right: faults that they overlook are not counted"
+    number = claim.get("judged_by_several")
+    if number:
+        verb = "was" if number == 1 else "were"
+        sentence += f"; {count(number, 'segments')} {verb} judged by two or more"
+    return {"reviewers": sentence}
 
 
 def describe_parts(claims: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -492,11 +522,9 @@ def _unseen(state: ProofState, whole: Part) -> Iterator[str]:
     """Say how many segments no round with verdicts could draw, if there are any."""
     if not len(state.lines):
         return
-    frames = state.draws.frames
-    covered = sum((frame.valid for frame in frames), start=frames[0].valid)[: len(whole.ships)]
     by_review = state.population.mask(state.left_out["segment_id"])
     claimed = whole.ships | (whole.out & by_review)
-    if unseen := int((claimed & ~covered & ~state.judged).sum()):
+    if unseen := int((claimed & ~was_sampled(state)).sum()):
         yield (
             f"{unseen:,} of {int(claimed.sum()):,} segments could not be drawn "
             "by any round that has verdicts: 'at least' counts them as wrong, the estimate "
