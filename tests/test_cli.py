@@ -452,6 +452,7 @@ FREE = {
     "hypotheses",
     "transcripts",
     "pairs",
+    "side",
     "base",
     "why",
     "speaker",
