@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -18,6 +17,7 @@ from nbaudio.audio.signals import SIGNALS, VERSION
 from nbaudio.core import atomic, channels, tables
 from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
+from nbaudio.core.leftovers import scratch_folder
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.rows import with_starts
 from nbaudio.core.tracebacks import interruptible
@@ -125,7 +125,7 @@ def measure(
 
 
 @locks_workspace("measure", "signals")
-def measure_segments(  # noqa: PLR0914, PLR0915
+def measure_segments(  # noqa: PLR0914
     workspace: Workspace,
     pool: AbstractContextManager[RunTasks],
     *,
@@ -149,8 +149,7 @@ def measure_segments(  # noqa: PLR0914, PLR0915
         )
     facts = recording_facts(workspace.recordings)
     total = tables.num_rows(tables.table_path(workspace))
-    with TemporaryDirectory(dir=workspace.path, prefix=".", suffix=".partial") as scratch:
-        folder = Path(scratch)
+    with scratch_folder(workspace.path) as folder:
         failures = dict[str, str]()
         num_segments = 0
         wanted = Buckets(folder / "wanted", total)

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ from nbaudio.core.atomic import sha256_file
 from nbaudio.core.channels import check_channel
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import parse_size
+from nbaudio.core.leftovers import scratch_folder
 from nbaudio.core.source_splits import in_training, is_split_name
 from nbaudio.core.tables import (
     ROWS_A_GROUP,
@@ -484,6 +484,6 @@ def _is_current(workspace: Workspace, held: Base) -> bool:
     )
     if len(sources.join(recordings, on=_AUDIO, how="anti", nulls_equal=True)):
         return False
-    with TemporaryDirectory(dir=workspace.path, prefix=".") as scratch:
-        table = freeze_table(workspace, Path(scratch) / "segments.parquet", text)
-        return bool((held.unchanged(table, recordings, Path(scratch)).rows >= 0).all())
+    with scratch_folder(workspace.path) as scratch:
+        table = freeze_table(workspace, scratch / "segments.parquet", text)
+        return bool((held.unchanged(table, recordings, scratch).rows >= 0).all())

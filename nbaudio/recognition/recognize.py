@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import polars as pl
 
 from nbaudio.core import tables
 from nbaudio.core.atomic import append_lines, atomic_write, parse_lines
 from nbaudio.core.errors import InputError
+from nbaudio.core.leftovers import scratch_folder
 from nbaudio.core.report import Report, first_lines
 from nbaudio.corpus import plan
 from nbaudio.corpus.packs import CutResult, clip_of, cut_all, task_windows
@@ -106,11 +106,9 @@ def recognize(  # noqa: PLR0914, PLR0915
     held = _held(ledger, recognizer.version, set(segments["clip_key"]))
     texts = dict[str, str]()
     failures = dict[str, str]()
-    with TemporaryDirectory(dir=workspace.path, prefix=".", suffix=".partial") as scratch:  # noqa: PLR1702
+    with scratch_folder(workspace.path) as scratch:  # noqa: PLR1702
         missing = segments.filter(~pl.col("clip_key").is_in([*held]))
-        windows = plan.Windows(
-            [missing], facts, plan.RECOGNIZED, folder=Path(scratch), most=len(missing)
-        )
+        windows = plan.Windows([missing], facts, plan.RECOGNIZED, folder=scratch, most=len(missing))
         hours = windows.seconds / 3600
         tasks = plan.cut_tasks(
             windows,

@@ -21,6 +21,7 @@ from nbaudio.core import (
     atomic,
     dataframes,
     input_guards,
+    leftovers,
     row_values,
     source_splits,
     tables,
@@ -43,7 +44,7 @@ _LOCK_WAIT_S = 10.0  # for a step that writes to the same tables
 _locked: ContextVar[frozenset[Path]] = ContextVar("locked", default=frozenset())  # by this thread
 # Folders of files that get their names together: while they are written, and when they are
 # complete.
-_SAVING = "saving"
+_SAVING = leftovers.SAVING
 _SAVED = "saved"
 
 
@@ -78,6 +79,7 @@ class Workspace:
     def open(cls, path: "str | Path | Workspace") -> "Workspace":
         """Return the workspace at `path`; raise InputError if the folder is not a workspace."""
         if isinstance(path, Workspace):
+            leftovers.remove_leftovers(path.path, held=_locked.get())
             path._finish_saving()
             return path
         workspace = cls(Path(path))
@@ -86,6 +88,7 @@ class Workspace:
         except (FileNotFoundError, NotADirectoryError) as error:
             remedy = f"make one with 'nbaudio ingest FORMAT SOURCE --out {path}'"
             raise InputError(f"{path}: not a workspace (no workspace.json); {remedy}") from error
+        leftovers.remove_leftovers(workspace.path, held=_locked.get())
         workspace._finish_saving()
         return workspace
 
@@ -345,6 +348,7 @@ def locks_workspace(
             # Calls within a call share its lock; readers need none
             if (mark := folder / f".{what}.running") in _locked.get():
                 return function(*args, **kwargs)
+            leftovers.remove_leftovers(folder, held=_locked.get())
             token = _locked.set(_locked.get() | {mark})
             try:
                 with step_lock(mark, step, of=folder, wait_s=_LOCK_WAIT_S):
