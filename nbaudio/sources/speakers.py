@@ -82,15 +82,7 @@ def with_merged_speakers(
     rows = transcripts.rows
     if SPEAKER not in rows.schema:
         return transcripts
-    spellings = rows.unique(SPEAKER)[SPEAKER].cast(pl.String).drop_nulls()
-    ids = spellings.to_frame().select(spelling=SPEAKER, speaker=one_spelling(pl.col(SPEAKER)))
-    missing = [spelling for spelling in MISSING if spelling not in merged]
-    is_missing = pl.col("speaker").is_in(missing)
-    ids = ids.with_columns(speaker=pl.when(~is_missing).then("speaker"))
-    if are_whole_floats(ids["speaker"].drop_nulls()):
-        ids = ids.with_columns(pl.col("speaker").str.replace(r"\.0*$", ""))
-    if merged:
-        ids = ids.with_columns(pl.col("speaker").replace(dict(merged)))
+    ids = _speaker_ids(rows.unique(SPEAKER)[SPEAKER].cast(pl.String).drop_nulls(), merged)
     changed = ids.filter(pl.col("speaker").ne_missing(pl.col("spelling")))
     was_withdrawn = tombstones.reasons("speaker", changed["spelling"], withdrawn).is_not_null()
     changed = changed.filter(~was_withdrawn)
@@ -105,19 +97,31 @@ def with_merged_speakers(
         speaker = pl.col(SPEAKER).cast(pl.String)
         return frame.with_columns(speaker.replace(new_ids), speaker.alias(kept))
 
-    read_as_missing = changed.filter(pl.col("spelling").str.strip_chars().is_in(missing))
     notes = [
         *transcripts.notes,
         *_merged_notes(changed.drop_nulls("speaker"), kept),
-        *_missing_notes(read_as_missing["spelling"]),
+        *_missing_notes(changed.filter(pl.col("speaker").is_null())["spelling"]),
     ]
     return replace(transcripts, rows=rows.map(with_ids), notes=notes)
 
 
+def _speaker_ids(spellings: pl.Series, merged: Mapping[str, str]) -> pl.DataFrame:
+    """Return the columns `spelling` and `speaker`: its id, null if it is missing."""
+    spelled = spellings.to_frame().select(spelling=SPEAKER, speaker=one_spelling(pl.col(SPEAKER)))
+    missing = [name for name in MISSING if name not in merged]
+    is_missing = pl.col("speaker").is_in(missing)
+    ids = spelled.with_columns(speaker=pl.when(~is_missing).then("speaker"))
+    if are_whole_floats(ids["speaker"].drop_nulls()):
+        ids = ids.with_columns(pl.col("speaker").str.replace(r"\.0*$", ""))
+    if merged:
+        ids = ids.with_columns(pl.col("speaker").replace(dict(merged)))
+    return ids
+
+
 def _missing_notes(spellings: pl.Series) -> Iterator[str]:
-    """Yield a line on speakers that are read as missing."""
-    if len(spellings):
-        names = ", ".join(map(repr, spellings.sort()))
+    """Yield a line on speakers that are read as missing; blank ones go without saying."""
+    names = ", ".join(repr(name) for name in spellings.sort() if name.strip() in MISSING)
+    if names:
         yield (
             f"the speaker {names} is read as a missing one, as pandas does; if it is a person, "
             f"name it in --option {OPTION}=FILE, a table with the columns {SPEAKER} and {_SAME_AS}"
