@@ -204,6 +204,15 @@ def test_missing_damaged_and_unnamed_clips_are_reported(tmp_path, audio):
     }
 
 
+def test_a_recording_that_is_too_large_for_memory_is_a_problem(tmp_path, audio, monkeypatch):
+    monkeypatch.setattr("nbaudio.storage.archives.MAX_CONTENT_BYTES", len(audio["a.wav"]) - 1)
+    write_tar(tmp_path / "audio_0.tar", {name: audio[name] for name in ("a.wav", "c.flac")})
+    rows = [row("a.wav", 0), row("c.flac", 0)]
+    report = nbaudio.ingest("nemo", write_manifest(tmp_path / "m.json", *rows), out=tmp_path / "W")
+    assert "audio_0.tar as a whole: a.wav: larger than" in "\n".join(report.problems)
+    assert placed(tmp_path / "W")["c.flac"] == ("c", 0, 12000)
+
+
 def test_a_truncated_tar_gives_what_comes_before(tmp_path, audio):
     tar = write_tar(tmp_path / "audio_0.tar", audio)
     tar.write_bytes(tar.read_bytes()[: 2 * len(audio["a.wav"])])

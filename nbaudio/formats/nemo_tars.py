@@ -67,7 +67,7 @@ class TarIndex:
         contents = archives.TarContents(tar)
         members: list[str] = []
         try:
-            members.extend(each.name for each in contents if name_matching.is_audio(each.name))
+            members.extend(self._recordings(tar, contents))
         except archives.AlteredArchiveError as error:
             self.problems.append(_tar_problem(tar, f"{archives.ALTERED} ({one_line(error)})"))
             return
@@ -80,6 +80,18 @@ class TarIndex:
             self.clips[_file_id(member)].append(TarClip(tar, member))
             self.tar_clips += 1
         self.damaged_headers += contents.damaged_headers
+
+    def _recordings(self, tar: Path, contents: archives.TarContents) -> Iterator[str]:
+        """Yield the names of recordings; one that is too large for memory is a problem."""
+        for member in contents:
+            if not name_matching.is_audio(member.name):
+                continue
+            if member.entry.size > archives.MAX_CONTENT_BYTES:
+                most = archives.MAX_CONTENT_BYTES >> 20
+                reason = f"{member.name}: larger than {most} MB; unpack the tar, and give --audio"
+                self.problems.append(_tar_problem(tar, input_guards.escape_surrogates(reason)))
+                continue
+            yield member.name
 
     def find(self, name: str, shard: int | None) -> TarClip | None:
         """Return the clip that a line means, or None.

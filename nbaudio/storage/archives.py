@@ -37,8 +37,8 @@ _OPEN: Mapping[bytes, Callable[..., Any]] = {
 _HEAD_BYTES = 6
 _BLOCK_BYTES = tarfile.BLOCKSIZE  # headers and contents begin at its multiples
 _PIECE_BYTES = 1 << 20
-# A larger file comes without its bytes.
-_MAX_CONTENT_BYTES = 256 << 20
+#: Limit of a file in an archive that is read into memory.
+MAX_CONTENT_BYTES = 256 << 20
 
 
 class AlteredArchiveError(tarfile.ReadError):
@@ -282,7 +282,7 @@ def members_in_order(folder: Remote, wanted: Container[str] | None = None) -> It
                 ):
                     continue
                 place = folder / name
-                if wanted is not None and member.entry.size <= _MAX_CONTENT_BYTES:
+                if wanted is not None and member.entry.size <= MAX_CONTENT_BYTES:
                     place = replace(place, content=Content(member.read(), str(member.entry.mtime)))
                 yield place
         except AlteredArchiveError as error:
