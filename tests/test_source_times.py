@@ -364,6 +364,31 @@ def test_labels_that_fill_a_small_part_of_their_time(
 
 
 @pytest.mark.parametrize(
+    ("column", "values", "said"),
+    [
+        ("duration", [8.0, 2.5], ["b.wav: lasts 4.0 s, the source says 2.5 s"]),
+        ("audio_duration", [8.01, 4.0], []),
+        ("duration", ["long", "short"], []),
+        ("duration_ms", [8000, 2500], []),
+    ],
+)
+def test_declared_durations_of_datasets(
+    tmp_path: Path, column: str, values: list[object], said: list[str]
+) -> None:
+    source = tmp_path / "dataset"
+    _recording(source / "a.wav", 8)
+    _recording(source / "b.wav", 4)
+    audio = [{"bytes": None, "path": name} for name in ("a.wav", "b.wav")]
+    schema = {"audio": pl.Struct({"bytes": pl.Binary, "path": pl.String})}
+    texts = ["guten tag zusammen", "danke schoen"]
+    columns = {"audio": audio, "text": texts, column: values}
+    pl.DataFrame(columns, schema_overrides=schema).write_parquet(source / "a.parquet")
+    report, segments = _ingest("hf", source)
+    assert _samples(segments) == [(0, 64000), (0, 32000)]
+    assert [line for line in report.warnings if "the source says" in line] == said
+
+
+@pytest.mark.parametrize(
     ("declared", "said"),
     [
         ({"duration": 2.5}, "2.5"),

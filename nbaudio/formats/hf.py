@@ -25,6 +25,8 @@ _CLIPS = 32
 _SHARD = re.compile(r"(.+?)-[0-9]+-of-[0-9]+\.(?:parquet|arrow)")
 _EXPECTED = "Parquet or Arrow files with an Audio column (a struct of bytes and path)"
 # By option: names that datasets give these columns, the most common first.
+# Columns with the seconds of a recording, which are compared with it.
+_DURATIONS = ("duration", "audio_duration", "duration_s", "duration_seconds")
 _USUAL_NAMES = {
     "text": ("text", "sentence", "transcription", "transcript", "normalized_text"),
     "asr": ("asr_text", "pred_text", "hypothesis"),
@@ -139,7 +141,9 @@ def read(
             except (pa.ArrowException, OSError, UnicodeDecodeError, InputError) as error:
                 yield Problem(part.path.name, None, f"cannot be read on: {one_line(error)}")
 
-    found = collect_rows(source, items(), further=("source_split",), expected=_EXPECTED)
+    found = collect_rows(
+        source, items(), further=("source_split", "source_duration"), expected=_EXPECTED
+    )
     recordings: dict[str, Any] = {"embedded": _embedded(parts)} if embeds else {"audio_root": root}
     return replace(
         found,
@@ -178,7 +182,13 @@ def _choose_columns(
         usual = () if option else _USUAL_NAMES[key]
         fitting = [name for name in usual if name not in unfit.get(key, ())]
         choices[_FIELDS[key]] = (*fitting, chosen.get(key))
+    numbers = [name for name, kind in kinds.items() if _is_number(kind)]
+    choices["source_duration"] = tuple(name for name in _DURATIONS if name in numbers)
     return _Columns({_FIELDS[key]: name for key, name in chosen.items()}, choices, notes)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def _check_plain(part: _Part, name: str) -> None:
