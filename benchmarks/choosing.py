@@ -1,7 +1,7 @@
 """Measure how often bounds of `nbaudio evidence` are false if people look, choose and tire.
 
     python benchmarks/choosing.py [--corpora 400] [--segments 1000] [--scenarios NAME ...]
-                                  [--jobs 2]
+                                  [--jobs 2] [--outcomes FILE]
 
 Each scenario is somebody who wants a good figure: they look at the verdicts, change what ships, end
 sheets where it gets hard, and look at the bound after each step. Corpora are simulated in memory;
@@ -16,22 +16,26 @@ Columns:
 
 - false: in how many corpora the lower bound was above the truth at one step at least. With a
   confidence of 95 % that may be 5 % of them.
+- at_most: the upper limit of their share, at 95 % confidence.
 - shipped: the median share of right clips at the end.
 - bound: the median lower bound of it.
 """
 
 import argparse
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import polars as pl
+from scipy import stats
 
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.proof.betting import Array, Bools, Draws, Frame, Ints, Values
-from nbaudio.proof.claims import best_claim
+from nbaudio.proof.claims import Part, best_claim, claims_by_rule
 from nbaudio.proof.rule_segments import (
     LABELS,
     RemovedSegments,
@@ -45,8 +49,10 @@ from nbaudio.review.fixed_rules import ALL_SEGMENTS, change_of_rules
 CONFIDENCE = 0.95
 TARGET = 0.98
 NEVER = np.iinfo(np.int32).max
+MARGIN = 0.7  # of the logarithm of a capital: nulls beside the truth have almost the same
 SPEAKERS = 40
 ROUND = 150
+BATCH = 20  # corpora of each scenario before the next ones
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,8 @@ class Sheet:
     drawable: Bools
     rows: Ints
     judged: int = 0
-    is_last_unsure: bool = False  # the row behind them counts as unsure, as others went on
+    place: dict[int, int] = field(default_factory=dict)  # of each row, by its segment
+    is_next_unsure: bool = False  # the row behind them counts as unsure, as others went on
 
 
 @dataclass
@@ -102,6 +109,7 @@ class Archive:
     rules: list[Rule] = field(default_factory=list)
     events: list[tuple[int, int, bool]] = field(default_factory=list)  # sheet, segment, is unsure
     is_false: bool = False
+    last_look: Bools | None = None  # what was selected then
     bound: float = 0.0
     truth: float = 0.0
 
@@ -140,7 +148,12 @@ class Archive:
             self.rules.append(Rule(number, parameters, joined))
         drawable = self.is_there & ~self.heard
         rows = self.generator.permutation(np.flatnonzero(drawable))[:n]
-        self.sheets.append(Sheet(drawable, rows))
+        self.add_sheet(drawable, rows)
+
+    def add_sheet(self, drawable: Bools, rows: Ints) -> None:
+        """Add a round with these rows."""
+        places = {segment: place for place, segment in enumerate(rows.tolist())}
+        self.sheets.append(Sheet(drawable, rows, place=places))
 
     def judge(self, sheet: int = -1, *, until: Callable[[Ints], int] | None = None) -> None:
         """Judge rows of a round in order; `until` returns how many, given all its rows."""
@@ -150,28 +163,58 @@ class Archive:
         for row in given.rows[given.judged : end].tolist():
             self._end_other_sheets(place)
             self.events.append((place, row, False))
+        if end > given.judged:
+            given.is_next_unsure = False
         given.judged = max(end, given.judged)
 
     def _end_other_sheets(self, current: int) -> None:
-        """Count the next row of each begun sheet as unsure, as verdicts are given elsewhere."""
+        """Count the next row of each unfinished sheet as unsure: verdicts are given elsewhere."""
         for place, sheet in enumerate(self.sheets):
-            is_begun = 0 < sheet.judged < len(sheet.rows)
-            if place != current and is_begun and not sheet.is_last_unsure:
-                sheet.is_last_unsure = True
-                self.events.append((place, int(sheet.rows[sheet.judged]), True))
+            is_unfinished = sheet.judged < len(sheet.rows)
+            if place != current and is_unfinished and not sheet.is_next_unsure:
+                sheet.is_next_unsure = True
+                self._reach_next_row(place)
+
+    def _reach_next_row(self, place: int) -> None:
+        """Reach the first row of a sheet that nobody has judged, on no other sheet either."""
+        sheet = self.sheets[place]
+        for segment in sheet.rows[sheet.judged :].tolist():
+            self.events.append((place, segment, True))
+            if not self.heard[segment]:
+                break
 
     def look(self, selected: Bools) -> None:
         """Look at the bound of what would ship, and note whether it is false."""
         ships = selected & self.is_there & ~self.given
         if not ships.any() or not self.sheets:
             return
-        claim = best_claim(self._state(selected), ships, target=TARGET, error=1 - CONFIDENCE)
-        bound = claim.part.by(
-            "segments", target=TARGET, error=claim.error, high_error=claim.high_error
-        )
-        self.bound = bound["low"]
+        self.last_look = selected
+        self.truth = 1 - float(self.wrong[ships].mean())
+        state = self._state(selected)
+        if not self.is_false and _may_be_false(state, ships, int(self.wrong[ships].sum())):
+            self.bound = _bound(state, ships)
+            self.is_false = self.bound > self.truth + 1e-9
+
+    def look_at_curve(self, threshold: float, above: Bools) -> None:
+        """Look at the curve's bound of what is above a threshold on similarity now."""
+        ships = above & self.is_there
+        frames = [sheet.drawable for sheet in self.sheets]
+        first_frame = np.argmax(frames, axis=0).astype(np.int32)
+        is_above = (self.similarity >= threshold) & np.any(frames, axis=0)
+        fixed = Rule(1, "curve", np.where(is_above, first_frame, NEVER))
+        state = self._state(above)
+        part = Part(state, ships, about=state.about_rule(fixed, None))
+        self.bound = part.low(target=TARGET, error=(1 - CONFIDENCE) / 2)
         self.truth = 1 - float(self.wrong[ships].mean())
         self.is_false |= self.bound > self.truth + 1e-9
+
+    def look_at_the_end(self) -> None:
+        """Compute the bound of the last look, if anything of what was selected then still ships."""
+        if self.last_look is None:
+            return
+        ships = self.last_look & self.is_there & ~self.given
+        if ships.any():
+            self.bound = _bound(self._state(self.last_look), ships)
 
     def _state(self, selected: Bools) -> Any:
         """Return what claims need of a `ProofState`."""
@@ -214,6 +257,11 @@ class Archive:
         first_draw = np.where(self.is_there, rule.first_draw, NEVER).astype(np.int32)
         return RuleSegments(rule.number, first_draw, removed)
 
+    def _place_of_event(self, event: tuple[int, int, bool]) -> tuple[int, int]:
+        """Return the place of an event in the order in which segments were drawn."""
+        sheet, segment, _ = event
+        return sheet, self.sheets[sheet].place[segment]
+
     def _draws(self, further: dict[int, int]) -> Draws:
         """Return all events as draws."""
         frames = []
@@ -226,8 +274,9 @@ class Archive:
             valid = stratum == 0
             valid[len(self.wrong) :] = False
             frames.append(Frame(stratum, valid, np.ones(1)))
-        rounds = np.array([event[0] for event in self.events], dtype=np.int64)
-        segments = [event[1] for event in self.events]
+        events = sorted(self.events, key=self._place_of_event)
+        rounds = np.array([event[0] for event in events], dtype=np.int64)
+        segments = [event[1] for event in events]
         item = np.array([further.get(one, one) for one in segments], dtype=np.int64)
         heard = self.heard
         unsure = np.array([not heard[one] for one in segments], dtype=bool)
@@ -246,6 +295,28 @@ class Archive:
             known_wrong=none.astype(bool),
             known_unsure=none.astype(bool),
         )
+
+
+def _may_be_false(state: Any, ships: Bools, num_wrong: int) -> bool:
+    """Return whether the bound may be below the number of wrong segments that ship.
+
+    This takes one bet, against the truth, where the bound takes a hundred: the bound is false only
+    if that bet, or one against a null beside the truth, wins.
+    """
+    if not num_wrong:
+        return False
+    target = 1 - (num_wrong - 1) / int(ships.sum())
+    for claim in claims_by_rule(state, ships, error=1 - CONFIDENCE):
+        capital = claim.part.path(target, claim.error).peak[0]
+        if capital > -np.log(claim.error) - MARGIN:
+            return True
+    return False
+
+
+def _bound(state: Any, ships: Bools) -> float:
+    """Return the lower bound of the share of right segments among those that ship."""
+    claim = best_claim(state, ships, target=TARGET, error=1 - CONFIDENCE)
+    return claim.part.low(target=TARGET, error=claim.error)
 
 
 def make_archive(seed: int, size: int, *, rate: float = 0.03, equal: bool = False) -> Archive:
@@ -400,6 +471,138 @@ def look_ahead_over_two_sheets(archive: Archive) -> None:
         archive.judge(0, until=lambda _: ends[0])
 
 
+def small_sheets_that_stay_out(archive: Archive) -> None:
+    """Export sheets of 25 rows, hear them, and return only those without a fault."""
+    for _ in range(24):
+        archive.export(archive.kept, "0.8", n=25)
+        rows = archive.sheets[-1].rows
+        if not (archive.wrong[rows] & archive.kept[rows]).any():
+            archive.judge()
+            archive.look(archive.kept)
+
+
+def best_of_ten_sheets(archive: Archive) -> None:
+    """Export ten sheets, hear them all, and return them in order of their faults."""
+    for _ in range(10):
+        archive.export(archive.kept, "0.8", n=80)
+    is_fault = archive.wrong & archive.kept
+    faults = [int(is_fault[sheet.rows].sum()) for sheet in archive.sheets]
+    for place in np.argsort(faults).tolist():
+        archive.judge(place)
+        archive.look(archive.kept)
+
+
+def four_sheets_in_turn(archive: Archive) -> None:
+    """Export four sheets, judge ten rows of each in turn, and look after each ten rows."""
+    for _ in range(4):
+        archive.export(archive.kept, "0.8", n=100)
+    for end in range(10, 101, 10):
+        for place in range(4):
+            archive.judge(place, until=lambda _, end=end: end)
+            archive.look(archive.kept)
+
+
+def another_sheet_after_each_fault(archive: Archive) -> None:
+    """Export three sheets, and change to another one after each fault."""
+    num_sheets = 3
+    for _ in range(num_sheets):
+        archive.export(archive.kept, "0.8")
+    ends = [0] * num_sheets
+    current = num_sheets - 1
+    while min(ends) < ROUND:
+        rows = archive.sheets[current].rows[ends[current] :]
+        faults = np.flatnonzero((archive.wrong & archive.kept)[rows])
+        ends[current] = ends[current] + int(faults[0]) + 1 if len(faults) else ROUND
+        archive.judge(current, until=lambda _, end=ends[current]: end)
+        archive.look(archive.kept)
+        current = int(np.argmin([*ends[:current], np.inf, *ends[current + 1 :]]))
+        if ends[current] == ROUND:
+            break
+
+
+def scored_again(archive: Archive) -> None:
+    """Score again after two rounds, so that speakers with faults are below every threshold."""
+    for _ in range(2):
+        archive.export(archive.kept, "0.8")
+        archive.judge()
+        is_lower = np.isin(archive.speaker, speakers_with_faults(archive))
+        scores = np.where(is_lower, 0.5, archive.similarity)
+        for threshold in (0.8, 0.9, 0.95):
+            archive.look_at_curve(threshold, scores >= threshold)
+
+
+def best_beginnings(archive: Archive, *, rounds: int = 8, n: int = ROUND) -> None:
+    """Hear each sheet to its end, return its most favorable beginning, and export the next."""
+    for _ in range(rounds):
+        archive.export(archive.kept, "0.8", n=n)
+        rows = archive.sheets[-1].rows
+        gains = np.where(archive.wrong[rows] & archive.kept[rows], -1.0, 0.025)
+        best = int(np.argmax(np.append(0.0, np.cumsum(gains))))
+        archive.judge(until=lambda _, best=best: best)
+        archive.look(archive.kept)
+
+
+def best_beginnings_of_small_sheets(archive: Archive) -> None:
+    """Do the same with sheets of thirty rows."""
+    best_beginnings(archive, rounds=16, n=30)
+
+
+def growth_of_faultless_speakers(archive: Archive) -> None:
+    """Add new segments after each round, of speakers without a fault so far."""
+    waiting = archive.generator.random(len(archive.wrong)) < 0.7
+    archive.is_there = ~waiting
+    for _ in range(5):
+        archive.export(archive.kept, "0.8", n=80)
+        archive.judge()
+        archive.look(archive.kept)
+        speakers = speakers_with_faults(archive)
+        some = archive.generator.random(len(archive.wrong)) < 0.4
+        archive.is_there |= some & ~np.isin(archive.speaker, speakers)
+        archive.look(archive.kept)
+
+
+def faults_withdrawn(archive: Archive) -> None:
+    """Withdraw the faults that were found after each of four rounds."""
+    for _ in range(4):
+        archive.export(archive.kept, "0.8", n=80)
+        archive.judge()
+        archive.is_there &= ~(archive.heard & archive.wrong)
+        archive.look(archive.kept)
+
+
+def best_of_many_budgets(archive: Archive) -> None:
+    """Try eight seeds of a budget after each of four rounds, and export the best."""
+    selected = archive.kept
+    for number in range(4):
+        archive.export(selected, f"budget {number}", n=80)
+        archive.judge()
+        lowest_rate = np.inf
+        for _ in range(8):
+            budget = archive.kept & (archive.generator.random(len(archive.wrong)) < 0.5)
+            archive.look(budget)
+            rate = archive.wrong[archive.heard & budget].mean()
+            if rate < lowest_rate:
+                lowest_rate = rate
+                selected = budget
+        archive.look(selected)
+
+
+def started_again(archive: Archive) -> None:
+    """Begin anew in another workspace, with a rule without the faults and speakers heard of."""
+    archive.export(archive.kept, "0.8", n=300)
+    archive.judge()
+    speakers = speakers_with_faults(archive)
+    chosen = archive.kept & ~np.isin(archive.speaker, speakers)
+    archive.sheets.clear()
+    archive.rules.clear()
+    archive.events.clear()
+    for _ in range(2):
+        archive.export(chosen, "chosen")
+        for end in range(30, ROUND + 1, 30):
+            archive.judge(until=lambda _, end=end: end)
+            archive.look(chosen)
+
+
 def speakers_withdrawn(archive: Archive) -> None:
     """Withdraw each speaker with a fault from the workspace."""
     archive.export(archive.kept, "0.8")
@@ -466,6 +669,17 @@ SCENARIOS: dict[str, Callable[[Archive], None]] = {
         sheets_end_after_twenty,
         tired_reviewer,
         look_ahead_over_two_sheets,
+        small_sheets_that_stay_out,
+        best_of_ten_sheets,
+        four_sheets_in_turn,
+        another_sheet_after_each_fault,
+        scored_again,
+        best_beginnings,
+        best_beginnings_of_small_sheets,
+        growth_of_faultless_speakers,
+        faults_withdrawn,
+        best_of_many_budgets,
+        started_again,
         speakers_withdrawn,
         speakers_added,
         ten_growths,
@@ -476,36 +690,71 @@ SCENARIOS: dict[str, Callable[[Archive], None]] = {
 
 
 @dataclass(frozen=True)
+class Task:
+    """A corpus of a scenario."""
+
+    scenario: str
+    seed: int
+    segments: int
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What one corpus of a scenario gave."""
 
     scenario: str
+    seed: int
     is_false: bool
     bound: float
     truth: float
 
 
-def outcome(task: tuple[str, int, int]) -> Outcome:
+def outcome(task: Task) -> Outcome:
     """Run a scenario on one corpus."""
-    scenario, seed, size = task
-    archive = make_archive(seed, size, equal=seed % 2 == 0)
-    SCENARIOS[scenario](archive)
-    return Outcome(scenario, archive.is_false, archive.bound, archive.truth)
+    archive = make_archive(task.seed, task.segments, equal=task.seed % 2 == 0)
+    SCENARIOS[task.scenario](archive)
+    archive.look_at_the_end()
+    return Outcome(
+        task.scenario, task.seed, bool(archive.is_false), float(archive.bound), archive.truth
+    )
+
+
+def most_false(num_false: int, corpora: int) -> float:
+    """Return the upper limit of a share at 95 % confidence (Clopper and Pearson, 1934)."""
+    if num_false == corpora:
+        return 1.0
+    return float(stats.beta.ppf(CONFIDENCE, num_false + 1, corpora - num_false))
 
 
 def table(outcomes: Sequence[Outcome]) -> pl.DataFrame:
     """Return a row for each scenario, the least favourable first."""
     frame = pl.DataFrame([vars(each) for each in outcomes])
-    return (
-        frame.group_by("scenario")
-        .agg(
-            pl.len().alias("corpora"),
-            pl.col("is_false").sum().alias("false"),
-            pl.col("truth").median().round(3).alias("shipped"),
-            pl.col("bound").median().round(3).alias("bound"),
-        )
-        .sort("false", "scenario", descending=[True, False])
+    rows = frame.group_by("scenario").agg(
+        pl.len().alias("corpora"),
+        pl.col("is_false").sum().alias("false"),
+        pl.col("truth").median().round(3).alias("shipped"),
+        pl.col("bound").median().round(3).alias("bound"),
     )
+    limits = [most_false(*row) for row in rows.select("false", "corpora").iter_rows()]
+    rows = rows.with_columns(at_most=pl.Series(limits, dtype=pl.Float64).round(3))
+    rows = rows.sort(pl.col("false") / pl.col("corpora"), "scenario", descending=[True, False])
+    return rows.select("scenario", "corpora", "false", "at_most", "shipped", "bound")
+
+
+def read_outcomes(path: Path | None) -> list[Outcome]:
+    """Return the outcomes that an earlier run has appended to a file."""
+    if path is None or not path.exists():
+        return []
+    lines = path.read_text("utf8").splitlines()
+    return [Outcome(**json.loads(line)) for line in lines]
+
+
+def append_outcomes(path: Path | None, outcomes: Sequence[Outcome]) -> None:
+    """Append outcomes to a file, so that a run may be continued."""
+    if path is None:
+        return
+    with path.open("a", encoding="utf8") as file:
+        file.writelines(json.dumps(vars(each)) + "\n" for each in outcomes)
 
 
 def main() -> None:
@@ -516,14 +765,22 @@ def main() -> None:
     options.add_argument("--scenarios", nargs="*", default=list(SCENARIOS), choices=SCENARIOS)
     options.add_argument("--jobs", type=int, default=2)
     options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--outcomes", type=Path, help="a file to append to, and to go on from")
     asked = options.parse_args()
-    tasks = [
-        (scenario, asked.seed + number, asked.segments)
-        for number in range(asked.corpora)
-        for scenario in asked.scenarios
-    ]
+    outcomes = read_outcomes(asked.outcomes)
+    done = {(each.scenario, each.seed) for each in outcomes}
+    seeds = range(asked.seed, asked.seed + asked.corpora)
     with worker_pool(EngineLocation("loky", asked.jobs)) as run:
-        outcomes = list(run(outcome, tasks))
+        for first in seeds[::BATCH]:
+            tasks = [
+                Task(scenario, seed, asked.segments)
+                for scenario in asked.scenarios
+                for seed in seeds[first - asked.seed :][:BATCH]
+                if (scenario, seed) not in done
+            ]
+            new = list(run(outcome, tasks))
+            append_outcomes(asked.outcomes, new)
+            outcomes += new
     with pl.Config(tbl_rows=-1, tbl_hide_dataframe_shape=True, fmt_str_lengths=40):
         print(table(outcomes))
 

@@ -30,9 +30,10 @@ from nbaudio.corpus.plan import (
     clip_keys,
     recording_facts,
 )
+from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.export_files import exported_files
 from nbaudio.review.sheet_clips import ENCODINGS
-from nbaudio.review.state import CORRECTION_LOG, VERDICT_LOG, ReviewState
+from nbaudio.review.state import CORRECTION_LOG, VERDICT_LOG, WAS_FAULTY, ReviewState
 from nbaudio.storage import run_log
 from nbaudio.storage.location import location
 from nbaudio.storage.workspace import Workspace, locks_workspace
@@ -142,8 +143,8 @@ def withdraw(  # noqa: PLR0914, PLR0915
 
     workspace.save(**{WITHDRAWN: held})  # first: whatever happens then, nothing comes back
     ids = set(gone["segment_id"])
+    _forget_frames(workspace, ids, _faulty_ids(workspace, ids))  # before the verdicts are gone
     _forget_logs(workspace, ids)
-    _forget_frames(workspace, ids)
     _forget_reports(workspace, ids | set(lost["recording_id"]))
     sheets = _forget_review_clips(workspace, ids)
     _forget_recordings(workspace, lost)
@@ -327,10 +328,18 @@ def _forget_logs(workspace: Workspace, ids: Set[str]) -> None:
             write_bytes(path, _encode_lines(lines))
 
 
-def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
+def _faulty_ids(workspace: Workspace, ids: Set[str]) -> set[str]:
+    """Return the segments that a round has reached, and that were wrong or unsure there."""
+    faulty = pl.col("verdict").is_in(["wrong", "unsure"])
+    rounds = ProofState.load(workspace).rounds
+    return {key for one in rounds for key in one.rows.filter(faulty)["segment_id"]} & ids
+
+
+def _forget_frames(workspace: Workspace, ids: Set[str], faulty: Set[str]) -> None:
     """Replace segments by their tombstones where reviews could draw them, and in fixed rules.
 
-    How likely others were drawn stays known, and what a rule took.
+    How likely others were drawn stays known, and what a rule took, and which of them were `faulty`:
+    whoever withdraws the faults that were found has not made the others right.
     """
     gone = pl.col("segment_id").is_in(list(ids))
     hashes = {key: tombstone("segment", key) for key in ids}
@@ -340,13 +349,13 @@ def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
     }
     for path in sorted((workspace.path / "reviews").rglob("*.frame.parquet")):
         table = path.relative_to(workspace.path).as_posix().removesuffix(".parquet")
-        batches = tables.read_batches(workspace, table)
-        parts = (
-            part.with_columns(
-                **{name: value for name, value in columns.items() if name in part.columns}
-            )
-            for part in batches
-        )
+        schema = tables.table_schema(workspace, table)
+        changed = {name: value for name, value in columns.items() if name in schema}
+        if "stratum" in schema:
+            before = pl.col(WAS_FAULTY) if WAS_FAULTY in schema else pl.lit(None, pl.Boolean)
+            is_faulty = pl.col("segment_id").is_in(list(faulty))
+            changed[WAS_FAULTY] = pl.when(gone).then(is_faulty).otherwise(before)
+        parts = (part.with_columns(**changed) for part in tables.read_batches(workspace, table))
         tables.write(workspace, parts, table=table)
 
 

@@ -131,7 +131,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Draws:
-    """Judged items of a population in the order in which they were reached."""
+    """Judged items of a population in the order in which they were drawn."""
 
     frames: tuple[Frame, ...]
     round: Ints  # of each draw, the place of its frame
@@ -303,6 +303,7 @@ def bet(  # noqa: PLR0914, PLR0915
         _Book(frame, unseen, draws, frame.valid | draws.is_replaced if upper else frame.valid)
         for frame in draws.frames
     ]
+    last_draws = _last_draws(draws)
     left = unseen.total
     capital = np.zeros(len(nulls))
     peak = np.zeros(len(nulls))
@@ -350,11 +351,19 @@ def bet(  # noqa: PLR0914, PLR0915
         )
         capital = steps[:, -1]
         peak = np.maximum(peak, steps.max(axis=1))
-        for each in books:
-            each.see(places, own, wrong)
+        for book, last_draw in zip(books, last_draws, strict=True):
+            if last_draw >= end:  # a book without a further draw needs to know no more
+                book.see(places, own, wrong)
         rest = after[:, -1]
         left = float(unseen_after[-1])
     return Path(peak, capital, crossed, growth, fastest)
+
+
+def _last_draws(draws: Draws) -> list[int]:
+    """Return the place of the last draw from each frame, -1 where there is none."""
+    last_draws = np.full(len(draws.frames), -1)
+    np.maximum.at(last_draws, draws.round, np.arange(len(draws.round)))
+    return [int(place) for place in last_draws]
 
 
 def _blocks(count: int) -> Iterator[tuple[int, int]]:

@@ -5,9 +5,9 @@ docs/evidence.md has the method and its sources.
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from nbaudio.proof.betting import Array, Bools, Path, Values, bet, fewest, most
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.proof.rule_segments import FIRST_SHARE, RuleDraws
 from nbaudio.review.allocation import least_divergence
-from nbaudio.review.fixed_rules import FixedRule, next_number
+from nbaudio.review.fixed_rules import next_number
 from nbaudio.review.sampling import Strata
 
 #: Thresholds on similarity that tables show.
@@ -115,6 +115,11 @@ class Part:
             "target": target,
             "proven": low >= target - 1e-12,
         }
+
+    def low(self, *, target: float, error: float) -> float:
+        """Return the lower bound of the share of segments that is right, of those that ship."""
+        highest = self._most_wrong("segments", target=target, error=error)
+        return min(max(1 - highest / int(self.ships.sum()), 0.0), 1.0)
 
     def _most_wrong(self, what: str, *, target: float, error: float) -> float:
         """Return an upper bound of what is wrong in what ships."""
@@ -340,17 +345,32 @@ def best_claim(
     """
     if not state.usable:
         return _prospective_claim(state, ships, error, split)
-
-    def claim_of(rule: FixedRule) -> Claim:
-        return _claim(state, ships, state.about_rule(rule, split), error, split)
-
-    # One rule at a time: each takes memory for every segment.
-    serving = (claim for claim in map(claim_of, state.rules) if claim.is_serving)
-    best = _narrowest(serving, target)
+    of_fixed_rules = _claims_of_fixed_rules(state, ships, error, split)
+    best = _narrowest((claim for claim in of_fixed_rules if claim.is_serving), target)
     if best is not None:
         return best
-    of_all = _claim(state, ships, state.about_all_segments(), error, split)
-    return _narrowest(chain([of_all], map(claim_of, state.rules)), target) or of_all
+    every_claim = claims_by_rule(state, ships, error=error, split=split)
+    narrowest = _narrowest(every_claim, target)
+    return narrowest or _claim(state, ships, state.about_all_segments(), error, split)
+
+
+def claims_by_rule(
+    state: ProofState, ships: Bools, *, error: float, split: str | None = None
+) -> Iterator[Claim]:
+    """Yield the claim about what ships by each rule, first by that of all segments.
+
+    Each takes memory for every segment: use one at a time. Parameters are those of `best_claim`.
+    """
+    yield _claim(state, ships, state.about_all_segments(), error, split)
+    yield from _claims_of_fixed_rules(state, ships, error, split)
+
+
+def _claims_of_fixed_rules(
+    state: ProofState, ships: Bools, error: float, split: str | None
+) -> Iterator[Claim]:
+    """Yield the claim about what ships by each rule that a round has fixed."""
+    for rule in state.rules:
+        yield _claim(state, ships, state.about_rule(rule, split), error, split)
 
 
 def _narrowest(claims: Iterable[Claim], target: float) -> Claim | None:
@@ -427,7 +447,7 @@ def curve(
     *,
     precision: float = 0.98,
     confidence: float = 0.95,
-    where: Bools | None = None,
+    has_duration: Bools | None = None,
     values: Array | None = None,
 ) -> pl.DataFrame:
     """Compute the claim about all segments at or above each threshold (ascending).
@@ -435,13 +455,26 @@ def curve(
     By default, segments without a similarity are taken too. `low` and `high` hold for each
     threshold by itself, `proven` for all at once (docs/evidence.md). Of more than 24 thresholds,
     the bounds of some serve those between them, which is cautious.
+
+    Args:
+        state: the population and its draws.
+        thresholds: on similarity, or on `values`.
+        precision: the target share.
+        confidence: of the claims.
+        has_duration: which segments have a duration that is selected; None: take all.
+        values: of each segment, in place of the similarity. Claims about them hold only if they
+            were what they are before the verdicts.
     """
     check_target(precision, confidence)
     grid = sorted(thresholds)
     side = (1 - confidence) / 2
 
     def at(place: int) -> Part:
-        return above(state, grid[place], where, values)
+        part = above(state, grid[place], has_duration, values)
+        if values is not None or not state.usable:
+            return part
+        rule = state.fixed_scores.above(grid[place], has_duration=has_duration is not None)
+        return Part(state, part.ships, about=state.about(rule))
 
     sizes = np.array([at(place).ships.sum() for place in range(len(grid))])
     knots = np.arange(len(grid))
@@ -482,7 +515,7 @@ def _row(
         return names | {name: claims[place][name] for name in ("precision", "low", "high")}
     low = None
     high = None
-    share = state.draws.faulty_share(part.value("segments"))
+    share = state.draws.faulty_share(state.value("segments", part.ships, upper=True))
     if size:
         # What is wrong above a threshold is no more than above a lower one, and no less than above
         # a higher one.
@@ -521,7 +554,7 @@ def _proven(
         for place in order[start:end]:
             part = at(place)
             path = bet(
-                part.state.draws,
+                part.draws,
                 part.value("segments"),
                 np.array([part.least_not_allowed("segments", precision)]),
             )

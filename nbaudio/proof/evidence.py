@@ -33,14 +33,13 @@ from nbaudio.proof.claims import (
 )
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.proof.sampled_part import sampled_part, was_sampled
-from nbaudio.review.fixed_rules import DEFAULT_SIMILARITY
+from nbaudio.review.fixed_rules import DEFAULT_SIMILARITY, have_selected_durations
 from nbaudio.review.next_rows import next_rows
 from nbaudio.review.risk import describe, frozen, refresh
 from nbaudio.review.rounds import Round, unreturned_shares
 from nbaudio.storage.workspace import Workspace
 
 METHOD = "bets on verdicts in drawn order, valid whenever one looks; see docs/evidence.md"
-_NO_SELECTION = {"min_similarity": DEFAULT_SIMILARITY}
 _DRAWN = {"segment_id": pl.String, "verdict": pl.String}
 _PERFECT = (
     "taken to be always right, as no segment was judged by two of them; 'review export "
@@ -50,7 +49,6 @@ _BANDS = (1.0, 1.0, 0.95, 0.9, 0.8, 0.7, 0.5, -1.0)
 _FIRST_ROUND = 300
 _MOST_NEXT = 2000
 _LEAST_NEXT = 5
-_NEARLY = 1e-6
 _LEAST_SAVING = 0.95
 _COUNTS_OF_VERDICTS = (
     "unsure",
@@ -229,7 +227,10 @@ def _hidden_facts(state: ProofState, claims: Mapping[str, Any]) -> tuple[str, ..
 def _reviewed(state: ProofState) -> dict[str, int]:
     """Return how many segments that were drawn are right, wrong and unsure."""
     drawn = pl.concat(
-        [pl.DataFrame(schema=_DRAWN), *(one.rows.select(*_DRAWN) for one in state.rounds)]
+        [
+            pl.DataFrame(schema=_DRAWN),
+            *(one.rows.filter(~pl.col("ended")).select(*_DRAWN) for one in state.rounds),
+        ]
     )
     drawn = drawn.drop_nulls().unique("segment_id")
     return {word: int((drawn["verdict"] == word).sum()) for word in ("right", "wrong", "unsure")}
@@ -242,7 +243,7 @@ def _describe_round(one: Round) -> dict[str, Any]:
         "round": one.name,
         "strategy": one.strategy,
         "rows": len(listed),
-        "reviewed": listed["verdict"].count(),
+        "reviewed": listed.filter(~pl.col("ended"))["verdict"].count(),
     }
 
 
@@ -314,7 +315,6 @@ def _claims(state: ProofState, without: Sequence[str], asked: Mapping[str, float
     target = asked.get("precision", 0.98)
     confidence = asked.get("confidence", 0.95)
     selection = state.workspace.report("select").get("facts", {})
-    used = selection.get("parameters") or _NO_SELECTION
     threshold = selection_threshold(selection)
     ships = what_ships(state, threshold, without=without)
     whole = best_claim(state, ships, target=target, error=1 - confidence)
@@ -328,20 +328,27 @@ def _claims(state: ProofState, without: Sequence[str], asked: Mapping[str, float
         "statement": how_right(claim, confidence, selected=bool(state.accepted.any())),
         "progress": whole.part.progress(target=target, error=whole.error),
         "method": METHOD,
-        "rounds_taken_back": len(state.taken_back),
-        "sheets_ended": sum(int(one.rows["ended"].sum()) for one in state.rounds),
-        "sheets_not_returned": len(unreturned_shares(state)),
-        "rows_skipped": sum(int(one.rows["skipped"].sum()) for one in state.rounds),
-        "unsure": int(state.labelled("unsure").sum()),
-        "judged_by_several": _number_judged_by_several(state),
+        **_count_reviews(state),
     }
     by_split = {
         name: _split_claim(state, of_split, name, target=target, error=side)
         for name, of_split in ships_by_split(state, ships).items()
     }
-    rows = _curve_of(state, used, threshold, target, confidence)
+    rows = _curve_of(state, threshold, target, confidence)
     of_curve = rows.filter(pl.col("segments") > 0).to_dicts()
     return _Claims(whole, {"selection": claim, **by_split, "curve": of_curve})
+
+
+def _count_reviews(state: ProofState) -> dict[str, int]:
+    """Return counts of rounds, sheets and rows that say how the reviews went."""
+    return {
+        "rounds_taken_back": len(state.taken_back),
+        "sheets_ended": sum(map(_count_ended_sheets, state.rounds)),
+        "sheets_not_returned": len(unreturned_shares(state)),
+        "rows_skipped": sum(int(one.rows["skipped"].sum()) for one in state.rounds),
+        "unsure": int(state.labelled("unsure").sum()),
+        "judged_by_several": _number_judged_by_several(state),
+    }
 
 
 def _split_claim(
@@ -356,22 +363,15 @@ def _split_claim(
 
 
 def _curve_of(
-    state: ProofState,
-    parameters: Mapping[str, Any],
-    threshold: float,
-    target: float,
-    confidence: float,
+    state: ProofState, threshold: float, target: float, confidence: float
 ) -> pl.DataFrame:
     """Return the curve over thresholds of segments with the durations that `select` takes."""
-    seconds = state.population.numbers["seconds"]
-    shortest = parameters.get("min_duration", 0.0) - _NEARLY
-    longest = parameters.get("max_duration", 20.0) + _NEARLY
     return curve(
         state,
         sorted({*THRESHOLDS, threshold}),
         precision=target,
         confidence=confidence,
-        where=(seconds >= shortest) & (seconds <= longest),
+        has_duration=have_selected_durations(state.population),
     )
 
 
@@ -532,10 +532,15 @@ def _unseen(state: ProofState, whole: Part) -> Iterator[str]:
         )
 
 
+def _count_ended_sheets(one: Round) -> int:
+    """Return how many sheets of a round ended before their last row, of those that were begun."""
+    return 0 if one.judged_ids.is_empty() else int(one.rows["ended"].sum())
+
+
 def _unfinished(state: ProofState) -> Iterator[str]:
     """Say which sheets ended before their last row, or have not come back, while others went on."""
     for one in state.rounds:
-        if ended := int(one.rows["ended"].sum()):
+        if ended := _count_ended_sheets(one):
             rows = "the next row of it counts" if ended == 1 else f"{ended} rows count"
             yield (
                 f"{one.name}: a sheet ended before its last row, and other verdicts were given "
@@ -544,7 +549,8 @@ def _unfinished(state: ProofState) -> Iterator[str]:
     if missing := unreturned_shares(state):
         yield (
             f"{count(len(missing), 'sheets')} with no verdict, while others were judged: "
-            f"{', '.join(missing)}; their rows prove nothing"
+            f"{', '.join(missing)}; the first row of each counts as unsure until judged, as a "
+            "sheet may stay out for what was heard in it"
         )
 
 

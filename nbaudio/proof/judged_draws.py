@@ -1,6 +1,6 @@
 """The segments of a workspace as a population, and its reviews as draws from it.
 
-The draws are in the order in which reviewers reached them.
+The draws are in the order in which they were made, as far as reviewers have reached them.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,6 +16,7 @@ from nbaudio.core import tables
 from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.tombstones import tombstone
 from nbaudio.proof.betting import Bools, Draws, Frame, Ints, Values
+from nbaudio.proof.fixed_scores import FixedScores, fixed_scores
 from nbaudio.proof.rule_segments import (
     LABELS,
     RuleDraws,
@@ -28,10 +29,16 @@ from nbaudio.review.draws import all_draws, has_frame
 from nbaudio.review.fixed_rules import FixedRule, fixed_rules
 from nbaudio.review.population import Population
 from nbaudio.review.rounds import JUDGED, Round, current_labels, rounds
-from nbaudio.review.state import ReviewState, frame_contents, frame_table
+from nbaudio.review.state import WAS_FAULTY, ReviewState, frame_contents, frame_table
 
-# What a round could draw of the segments, and the strata of further ids, by their hashes.
-_Stored = tuple[Frame, dict[int, int]]
+
+@dataclass(frozen=True)
+class _StoredFrame:
+    """What a round could draw."""
+
+    frame: Frame  # of the segments that are there
+    removed: dict[int, int]  # the strata of further ids, by their hashes
+    faulty: pl.Series  # those of them that were withdrawn, and were wrong or unsure
 
 
 @dataclass(frozen=True)
@@ -102,7 +109,7 @@ class ProofState(ReviewState):
         return [one for one in self.rounds if one.draw in self._frames]
 
     @cached_property
-    def _frames(self) -> dict[str, _Stored]:
+    def _frames(self) -> dict[str, _StoredFrame]:
         """What each draw could take, if stored."""
         there = [one for one in self.rounds if has_frame(self, one.draw)]
         if not there:
@@ -115,7 +122,7 @@ class ProofState(ReviewState):
 
     def _stored_frame(
         self, one: Round, contents: NDArray[np.uint64], places_of: Callable[[pl.Series], Ints]
-    ) -> _Stored:
+    ) -> _StoredFrame:
         size = len(self.population)
         table = frame_table(one.draw)
         by_stratum = tables.scan(self.workspace, table=table).group_by("stratum")
@@ -152,12 +159,20 @@ class ProofState(ReviewState):
                 strict=True,
             )
         found.valid[self.population.mask(self.later(one.corpus))] = False
-        return found, others
+        return _StoredFrame(found, others, self._withdrawn_faults(table))
+
+    def _withdrawn_faults(self, table: str) -> pl.Series:
+        """Return the withdrawn segments of a frame that were wrong or unsure, as tombstones."""
+        if WAS_FAULTY not in tables.table_schema(self.workspace, table):
+            return pl.Series("segment_id", [], dtype=pl.String)
+        rows = tables.scan(self.workspace, ["segment_id", WAS_FAULTY], table=table)
+        faulty = rows.filter(pl.col(WAS_FAULTY).fill_null(value=False))
+        return faulty.select("segment_id").collect(**STREAMED).to_series()
 
     @cached_property
     def lines(self) -> Ints:
-        """The line of the verdict log that reached each draw."""
-        return self._drawn["line"].to_numpy()
+        """The line of the verdict log that reached each draw, or a draw before it."""
+        return self._drawn["line"].cum_max().to_numpy()
 
     @cached_property
     def draws(self) -> Draws:
@@ -208,7 +223,7 @@ class ProofState(ReviewState):
         stored = [self._frames[one.draw] for one in self.usable]
         drawn = self._drawn["segment_id"]
         is_gone = pl.Series(self.population.places(drawn) < 0, dtype=pl.Boolean)
-        keys = (*(key for _, gone in stored for key in gone), *drawn.hash().filter(is_gone))
+        keys = (*(key for each in stored for key in each.removed), *drawn.hash().filter(is_gone))
         return dict(zip(dict.fromkeys(keys), count(len(self.population))))
 
     @cached_property
@@ -228,13 +243,24 @@ class ProofState(ReviewState):
         It takes some bytes for each segment, and is not kept.
         """
         places_of = self.population.index()
-        return self._about(read_rule(self.population, rule, places_of, split=split))
+        return self.about(read_rule(self.population, rule, places_of, split=split))
 
     def about_all_segments(self) -> RuleDraws:
         """Return what the draws say about all segments that a round could draw."""
-        return self._about(all_segments(self.population, self.draws.frames, self.further))
+        return self.about(all_segments(self.population, self.draws.frames, self.further))
 
-    def _about(self, rule: RuleSegments) -> RuleDraws:
+    @cached_property
+    def fixed_scores(self) -> FixedScores:
+        """The similarity that each segment had in the first frame that has it.
+
+        It takes 13 bytes for each segment.
+        """
+        order = np.argsort(self.draw_order, kind="stable")
+        frames = [(frame_table(self.usable[k].draw), int(self.draw_order[k])) for k in order]
+        return fixed_scores(self.population, frames)
+
+    def about(self, rule: RuleSegments) -> RuleDraws:
+        """Return what the draws say about the segments of a rule."""
         return draws_about(
             rule, self.draws, order=self.draw_order, label=self.label, further=self.further
         )
@@ -263,9 +289,10 @@ class ProofState(ReviewState):
 
     @cached_property
     def _drawn(self) -> pl.DataFrame:
-        """The rows of all rounds that were reached, in the order in which they were.
+        """The rows of all rounds that were reached, in the order in which they were drawn.
 
-        A segment of several rounds is in each of them.
+        A segment of several rounds is in each of them. The order in which sheets return counts for
+        nothing: somebody may look into them and import those without a fault first.
         """
         schema = {
             "line": pl.Int64,
@@ -275,15 +302,16 @@ class ProofState(ReviewState):
         }
         parts = [pl.DataFrame(schema=schema)]
         for number, one in enumerate(self.usable):
-            held = self._frames[one.draw]
+            stored = self._frames[one.draw]
             rows = one.rows
-            rows = rows.with_columns(stratum=self._strata(held, rows["segment_id"]))
+            rows = rows.with_columns(stratum=self._strata(stored, rows["segment_id"]))
             if gone := rows.filter(pl.col("stratum").is_null())["segment_id"].to_list():
                 rows = rows.with_columns(
                     pl.col("segment_id").replace({key: tombstone("segment", key) for key in gone})
                 )
-                rows = rows.with_columns(stratum=self._strata(held, rows["segment_id"]))
-            sizes = pl.Series(_with_further(held, held[1]).sizes).cast(pl.Int64)
+                rows = rows.with_columns(stratum=self._strata(stored, rows["segment_id"]))
+            rows = _with_withdrawn_faults(rows, stored.faulty)
+            sizes = pl.Series(_with_further(stored, stored.removed).sizes).cast(pl.Int64)
             rows = rows.with_columns(
                 size=sizes.gather(rows["stratum"]),
                 rank=pl.int_range(1, pl.len() + 1).over("stratum"),
@@ -300,15 +328,14 @@ class ProofState(ReviewState):
             line = pl.when(~late).then("line").when(~missing).then(pl.col("line").cum_max())
             rows = rows.with_columns(line=line, round=pl.lit(number)).drop_nulls("line")
             parts.append(rows.select(pl.col(name).cast(dtype) for name, dtype in schema.items()))
-        return pl.concat(parts).sort("line", "round", maintain_order=True)
+        return pl.concat(parts)
 
-    def _strata(self, held: _Stored, segment_ids: pl.Series) -> pl.Series:
+    def _strata(self, stored: _StoredFrame, segment_ids: pl.Series) -> pl.Series:
         """Return the number of the stratum of each id, null where it could not be drawn."""
-        (frame, gone) = held
         places = self.population.places(segment_ids).tolist()
         keys = segment_ids.hash()
         numbers = (
-            frame.stratum[place] if place >= 0 else gone.get(key, -1)
+            stored.frame.stratum[place] if place >= 0 else stored.removed.get(key, -1)
             for place, key in zip(places, keys, strict=True)
         )
         return pl.Series(
@@ -316,12 +343,25 @@ class ProofState(ReviewState):
         )
 
 
-def _with_further(held: _Stored, further: Mapping[int, int]) -> Frame:
+def _with_withdrawn_faults(rows: pl.DataFrame, faulty: pl.Series) -> pl.DataFrame:
+    """Return rows of a draw with the faults among those that were withdrawn since.
+
+    Their verdicts are gone from the log, where they may have been the last ones of a sheet.
+    """
+    is_faulty = pl.col("segment_id").is_in(faulty.implode())
+    line_before = pl.col("line").forward_fill().fill_null(0)
+    return rows.with_columns(
+        verdict=pl.when(is_faulty).then(pl.lit("wrong")).otherwise("verdict"),
+        line=pl.when(is_faulty).then(pl.coalesce("line", line_before)).otherwise("line"),
+    )
+
+
+def _with_further(stored: _StoredFrame, further: Mapping[int, int]) -> Frame:
     """Return a frame of the segments and of `further` items, given by the hashes of their ids."""
-    frame, gone = held
+    frame = stored.frame
     if not further:
         return frame
-    strata = np.array([gone.get(key, -1) for key in further], frame.stratum.dtype)
+    strata = np.array([stored.removed.get(key, -1) for key in further], frame.stratum.dtype)
     valid = np.zeros(len(further), dtype=np.bool_)
     return replace(
         frame, stratum=np.append(frame.stratum, strata), valid=np.append(frame.valid, valid)

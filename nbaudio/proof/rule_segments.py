@@ -21,7 +21,8 @@ LABELS = ("right", "wrong", "unsure")
 #: The share of an error that the first rule has; the k-th one has 1 / k^2 of it.
 FIRST_SHARE = 6 / math.pi**2
 _REMOVED = {"first_draw": pl.Int32, "seconds": pl.Float64, "words": pl.Int64}
-_NEVER = np.iinfo(np.int32).max  # the first draw that counts for what is not in a rule
+#: The first draw that counts for what is not in a rule.
+NEVER = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class RuleSegments:
     @property
     def inside(self) -> Bools:
         """Which segments of the population the rule takes."""
-        return np.not_equal(self.first_draw, _NEVER)
+        return np.not_equal(self.first_draw, NEVER)
 
     def error(self, whole: float) -> float:
         """Return its share of an error that all rules share."""
@@ -80,7 +81,7 @@ def read_rule(
         places_of: what `Population.index` returns.
         split: only the segments that it gives to this split, or to none; None for all.
     """
-    first_draw = np.full(len(population), _NEVER, dtype=np.int32)
+    first_draw = np.full(len(population), NEVER, dtype=np.int32)
     removed = [pl.DataFrame(schema={"key": pl.UInt64, **_REMOVED})]
     for batch in tables.read_batches(population.state.workspace, rule.table):
         rows = batch if split is None else batch.filter(pl.col("split").fill_null(split) == split)
@@ -124,7 +125,7 @@ def all_segments(
         np.full(count, mean_seconds),
         np.full(count, mean_words),
     )
-    return RuleSegments(ALL_SEGMENTS, np.where(inside, 0, _NEVER).astype(np.int32), removed)
+    return RuleSegments(ALL_SEGMENTS, np.where(inside, 0, NEVER).astype(np.int32), removed)
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,7 @@ def _frames_about(
         places: of the rule's removed segments.
         is_removed: which items are removed segments of the rule.
     """
-    first_draw = np.full(len(is_removed), _NEVER, dtype=np.int64)
+    first_draw = np.full(len(is_removed), NEVER, dtype=np.int64)
     first_draw[: len(rule.first_draw)] = rule.first_draw
     first_draw[places] = rule.removed.first_draw
     return tuple(

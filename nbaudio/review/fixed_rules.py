@@ -5,6 +5,7 @@ was fixed before: see docs/evidence.md. A rule is a set of segments. `review exp
 last `select` takes, as it would be without reviews and decisions by hand.
 """
 
+import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -12,10 +13,12 @@ from dataclasses import asdict, dataclass
 import msgspec
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from nbaudio.core import input_guards, tables
 from nbaudio.core.atomic import write_json
 from nbaudio.core.hashing import json_hash
+from nbaudio.core.rows import with_starts
 from nbaudio.review.population import Bools, Population
 from nbaudio.review.state import ReviewState
 
@@ -23,7 +26,8 @@ FOLDER = "reviews/rules"
 #: The place in the order of rules of all segments that a round could draw.
 ALL_SEGMENTS = 3
 DEFAULT_SIMILARITY = 0.8
-_LONGEST_S = 20.0 + 1e-6
+_LONGEST_S = 20.0
+_NEARLY = 1e-6
 # A rule also serves a selection that leaves out at most this share of what it takes itself.
 _SERVED_SHARE = 0.01
 _COLUMNS = ("segment_id", "split", "first_draw", "seconds", "words")
@@ -119,6 +123,36 @@ def change_of_rules(
     return ChangeOfRules(joined, is_new=bool(selected.any()) and not is_served)
 
 
+def have_selected_durations(population: Population) -> Bools:
+    """Return which segments have a duration that the last `select` takes.
+
+    Before the first one, these are durations of at most 20 s.
+    """
+    facts = population.state.workspace.report("select").get("facts", {})
+    parameters = facts.get("parameters", {})
+    shortest = parameters.get("min_duration", 0.0) - _NEARLY
+    longest = parameters.get("max_duration", _LONGEST_S) + _NEARLY
+    seconds: NDArray[np.float64] = population.numbers["seconds"]
+    is_selected: Bools = (seconds >= shortest) & (seconds <= longest)
+    return is_selected
+
+
+def selection_hash(population: Population) -> str:
+    """Return a hash of what is selected now: of the ids, in the order of the table.
+
+    Draws depend on it, so that nobody can choose a rule knowing which rows a round will draw, such
+    as those that were judged in an earlier workspace of the same segments.
+    """
+    inside = _selection(population).inside
+    digest = hashlib.sha256()
+    for start, ids in with_starts(population.id_batches()):
+        selected = ids.filter(pl.Series(inside[start : start + len(ids)]))
+        digest.update(
+            "".join(f"{len(segment_id)}:{segment_id}" for segment_id in selected).encode()
+        )
+    return digest.hexdigest()
+
+
 def _selection(population: Population) -> _Selection:
     """Return what the last `select` takes, as it would be without reviews and decisions by hand.
 
@@ -132,7 +166,7 @@ def _selection(population: Population) -> _Selection:
         return _Selection(inside & population.reviewable, json_hash(facts.get("parameters", {})))
     threshold = DEFAULT_SIMILARITY if workspace.threshold is None else workspace.threshold
     numbers = population.numbers
-    inside = ~(numbers["similarity"] < threshold) & (numbers["seconds"] <= _LONGEST_S)
+    inside = ~(numbers["similarity"] < threshold) & (numbers["seconds"] <= _LONGEST_S + _NEARLY)
     return _Selection(inside & population.reviewable, json_hash({"similarity": threshold}))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from nbaudio.review.draws import all_draws, owed_rows
+from nbaudio.review.fixed_rules import selection_hash
 from nbaudio.review.population import Population
 from nbaudio.review.rounds import Round
 from nbaudio.review.sampling import Strata, salt_of
@@ -41,8 +42,9 @@ def next_rows(
 ) -> NextRows:
     """Return at most `n` rows: those that are owed, then new ones of segments nobody has reached.
 
-    New rows are drawn as if no rows were owed. Those that the round begins with are passed over, so
-    that the draw stays one from its frame.
+    Which rows are drawn depends on the seed, on how many draws there were, and on what is selected
+    now. New rows are drawn as if no rows were owed. Those that the round begins with are passed
+    over, so that the draw stays one from its frame.
 
     Args:
         population: the segments.
@@ -60,7 +62,7 @@ def next_rows(
     number_of_new = n - len(first)
     if not number_of_new:
         return NextRows(first, resumes, [], None)
-    salt = salt_of(seed, all_draws(population.state))
+    salt = f"{salt_of(seed, all_draws(population.state))} of {selection_hash(population)}"
     drawn = population.draw(strata, n=n, salt=salt)
     is_new = ~drawn["segment_id"].is_in(first["segment_id"].implode())
     before = is_new.cast(pl.Int64).cum_sum() - is_new.cast(pl.Int64)

@@ -146,6 +146,14 @@ class Population:
                 uncorrected(self.state, conform(batch, expected, "segments")).filter(mask)
             )
 
+    def id_batches(self) -> Iterator[pl.Series]:
+        """Yield the ids of the segments, batch by batch."""
+        done = 0
+        for batch in tables.read_batches(self.state.workspace, columns=("segment_id",)):
+            mask = self._is_first[done : done + len(batch)]
+            done += len(batch)
+            yield batch["segment_id"].filter(pl.Series(mask))
+
     def read(self, segment_ids: Iterable[str]) -> pl.DataFrame:
         """Return all columns of some segments, in the order of the table.
 
@@ -346,16 +354,19 @@ class Population:
         )
         return rows.to_frame().join(found, on=ROW, how="left", maintain_order="left")["segment_id"]
 
-    def frame(self, strata: Strata) -> Iterator[pl.DataFrame]:
+    def frame(self, strata: Strata, has_duration: Bools) -> Iterator[pl.DataFrame]:
         """Yield what a draw took segments from.
 
-        The columns are `segment_id`, `stratum`, `weight`, `rate` and `content`.
+        The columns are `segment_id`, `stratum`, `weight`, `rate`, `content`, and, for thresholds
+        that are chosen later, `similarity` and `has_duration`: whether its duration is one that is
+        selected.
         """
+        similarity = pl.Series("similarity", self.numbers["similarity"]).fill_nan(None)
+        facts = pl.DataFrame([similarity, pl.Series("has_duration", has_duration)])
         start = 0
         for batch in self.batches(()):
             own = np.flatnonzero(strata.number[start : start + len(batch)] >= 0)
             kept = batch[own].select("segment_id", content=frame_contents(batch[own]))
-            yield kept.hstack(strata.table(start + own)).select(
-                "segment_id", "stratum", "weight", "rate", "content"
-            )
+            rows = kept.hstack(strata.table(start + own)).hstack(facts[start + own])
+            yield rows.select("segment_id", "stratum", "weight", "rate", "content", *facts.columns)
             start += len(batch)

@@ -29,7 +29,7 @@ from nbaudio.review.export_files import (
     make_files,
     plan_outputs,
 )
-from nbaudio.review.fixed_rules import fix_rule
+from nbaudio.review.fixed_rules import fix_rule, have_selected_durations
 from nbaudio.review.next_rows import next_rows
 from nbaudio.review.population import Population
 from nbaudio.review.risk import refresh
@@ -435,6 +435,7 @@ def _record(
         resumes=resumes,
         new_ids=new_ids,
         corrections=len(state.correction_log),
+        verdict_lines=len(state.verdict_log),
     )
 
 
@@ -483,7 +484,8 @@ def _store_frame(population: Population, record: ReviewRecord, strata: Strata) -
     """Fix what is selected now as a rule, and write what the draw took segments from."""
     fix_rule(population, first_draw=len(record.after))
     workspace = population.state.workspace
-    core_tables.write(workspace, population.frame(strata), table=frame_table(record.name))
+    frame = population.frame(strata, have_selected_durations(population))
+    core_tables.write(workspace, frame, table=frame_table(record.name))
 
 
 def _store(

@@ -103,17 +103,19 @@ def consensus(said: pl.DataFrame, adjudicators: Sequence[str]) -> pl.DataFrame:
 
 
 def unreturned_shares(state: ReviewState) -> list[str]:
-    """Return the sheets of random rounds with no verdict, while a later or other one has verdicts.
+    """Return the sheets of random rounds with no verdict, while others were judged since.
 
     Each is the name of its round, with the reviewer's in brackets.
     """
-    judged = set(state.verdict_log.select("review", "reviewer").rows())
+    log = _log_of_reviews(state)
+    judged = set(log.select("review", "reviewer").rows())
     begun = {review for review, _ in judged}
     at_random = [record for record in state.records.values() if record.strategy != PICKED]
     last = max((len(each.after) for each in at_random if each.name in begun), default=-1)
     missing = []
     for record in at_random:
-        if record.name not in begun and len(record.after) < last:
+        is_passed_over = len(record.after) < last or len(_lines_elsewhere(record, "", log)) > 0
+        if record.name not in begun and is_passed_over:
             missing.append(record.name)
         elif record.name in begun and len(record.reviewers) > 1:
             missing += [
@@ -288,29 +290,28 @@ def _lines(record: ReviewRecord, state: ReviewState) -> pl.DataFrame:
     """Return what reviewers have reached, and the first line of the log that says so.
 
     The columns are `segment_id`; `line`, that of a verdict on it or on a row after it; and
-    `is_next`: a reviewer has judged all rows before it, and verdicts were given elsewhere since.
-    Such a row counts as reached: somebody may have heard it and ended the sheet for that reason.
+    `is_next`: it is the first row of a share that nobody has reached, and verdicts were given
+    elsewhere since. Such a row counts as reached: somebody may have heard it and ended the sheet,
+    or left all of it out, for that reason.
     """
     shares = record.shares()
-    held = state.verdicts_ever.filter(review=record.name)
-    every = state.verdict_log.with_row_index("line")
-    log = every.filter(review=record.name)
-    # The log may have others under this name, such as those of a panel without a review, which is
-    # called so too.
-    log = log.filter(pl.col("segment_id").is_in(record.segment_ids))
-    log = log.join(held, on=["reviewer", "segment_id"], how="semi", maintain_order="left")
+    log = _log_of_reviews(state)
+    judged_ids = state.verdicts_ever["segment_id"]
     reached = [pl.DataFrame(schema=_REACHED)]
-    for (reviewer,), said in log.group_by("reviewer"):
+    begun_shares: set[str] = set()
+    for (reviewer,), said in _said_of(record, state, log).group_by("reviewer"):
         is_own = (pl.col("review") == record.name) & (pl.col("reviewer") == reviewer)
-        elsewhere = every.filter(~is_own & pl.col("review").is_in(list(state.records)))["line"]
-        for rows in _rows_of(str(reviewer), set(said["segment_id"]), shares):
-            given = pl.DataFrame({"segment_id": rows}).join(
-                said, on="segment_id", how="left", maintain_order="left"
-            )
-            given = given.select(
-                "segment_id", pl.col("line").cum_min(reverse=True).backward_fill(), is_next=False
-            )
-            reached += [given, _next_row(given, said["line"], elsewhere)]
+        elsewhere = log.filter(~is_own)["line"]
+        for share in _shares_of(str(reviewer), set(said["segment_id"]), shares):
+            begun_shares.add(share)
+            rows = _with_first_lines(shares[share], said)
+            last_line = rows["line"].drop_nulls()[-1]
+            rows = rows.with_columns(pl.col("line").cum_min(reverse=True).backward_fill())
+            later_lines = elsewhere.filter(elsewhere > last_line)
+            reached += [rows, _next_row(rows, later_lines, judged_ids)]
+    for share in shares.keys() - begun_shares:
+        rows = _with_first_lines(shares[share], log.clear())
+        reached.append(_next_row(rows, _lines_elsewhere(record, share, log), judged_ids))
     return (
         pl.concat(reached)
         .group_by("segment_id")
@@ -318,30 +319,75 @@ def _lines(record: ReviewRecord, state: ReviewState) -> pl.DataFrame:
     )
 
 
-def _next_row(given: pl.DataFrame, said: pl.Series, elsewhere: pl.Series) -> pl.DataFrame:
-    """Return the first row of a share that was not reached, with a line from elsewhere.
+def _said_of(record: ReviewRecord, state: ReviewState, log: pl.DataFrame) -> pl.DataFrame:
+    """Return the lines of `_log_of_reviews` with verdicts on rows of a review that still hold."""
+    # The log may have others under this name, such as those of a panel without a review, which is
+    # called so too.
+    is_row = pl.col("segment_id").is_in(record.segment_ids)
+    said = log.filter(pl.col("review") == record.name, is_row)
+    still = state.verdicts_ever.filter(review=record.name)
+    return said.join(still, on=["reviewer", "segment_id"], how="semi", maintain_order="left")
 
-    The line is the first one after the last that the reviewer `said`. There is no such row if the
-    share is finished, or if nobody has given a verdict `elsewhere` since.
+
+def _with_first_lines(segment_ids: Sequence[str], said: pl.DataFrame) -> pl.DataFrame:
+    """Return rows of a share, each with the first line about it among those of a reviewer."""
+    rows = pl.DataFrame({"segment_id": segment_ids}, schema={"segment_id": pl.String})
+    first_lines = said.group_by("segment_id").agg(pl.col("line").min())
+    rows = rows.join(first_lines, on="segment_id", how="left", maintain_order="left")
+    return rows.with_columns(is_next=pl.lit(value=False))
+
+
+def _log_of_reviews(state: ReviewState) -> pl.DataFrame:
+    """Return the verdicts of reviews that are on record, each with its `line` of the log."""
+    log = state.verdict_log.with_row_index("line")
+    return log.filter(pl.col("review").is_in(list(state.records)))
+
+
+def _lines_elsewhere(record: ReviewRecord, reviewer: str, log: pl.DataFrame) -> pl.Series:
+    """Return the lines about other sheets that were added since a review was exported.
+
+    There are none if an earlier version exported it, which has not stored how many there were.
+
+    Args:
+        record: the review.
+        reviewer: whose sheet it is; empty for one sheet without a name.
+        log: what `_log_of_reviews` returns.
     """
-    later = elsewhere.filter(elsewhere > said.max())
-    left = given.filter(pl.col("line").is_null())
-    if later.is_empty():
+    if record.verdict_lines is None:
+        return log["line"].clear()
+    is_elsewhere = pl.col("review") != record.name
+    if reviewer:
+        is_elsewhere |= pl.col("reviewer") != reviewer
+    return log.filter(is_elsewhere, pl.col("line") >= record.verdict_lines)["line"]
+
+
+def _next_row(rows: pl.DataFrame, later_lines: pl.Series, judged_ids: pl.Series) -> pl.DataFrame:
+    """Return the first row of a share that was not reached, with the first of the later lines.
+
+    Rows that were judged on other sheets are passed over, and returned before it. There are none if
+    the share is finished, or if nobody has given a verdict elsewhere since.
+    """
+    left = rows.filter(pl.col("line").is_null())
+    if later_lines.is_empty():
         return left.clear()
-    return left.head(1).with_columns(line=pl.lit(later.min(), pl.UInt32), is_next=True)
+    is_open = ~left["segment_id"].is_in(judged_ids.implode())
+    number_open = is_open.cast(pl.Int64).cum_sum()
+    left = left.with_columns(line=pl.lit(later_lines.min(), pl.UInt32), is_next=is_open)
+    return left.filter((number_open == 0) | ((number_open == 1) & is_open))
 
 
-def _rows_of(
-    reviewer: str, ids: set[str], shares: Mapping[str, Sequence[str]]
-) -> Iterator[Sequence[str]]:
-    """Yield the rows that a reviewer was given.
+def _shares_of(
+    reviewer: str, segment_ids: set[str], shares: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    """Yield the names of the shares that a reviewer has judged rows of.
 
     For a name that is on no sheet, these are the shares that hold what was judged.
     """
+    left = segment_ids
     if reviewer in shares:
-        yield shares[reviewer]
-        ids = ids.difference(shares[reviewer])
-    while ids:
-        rows = max(shares.values(), key=lambda share: len(ids.intersection(share)))
-        yield rows
-        ids = ids.difference(rows)
+        yield reviewer
+        left = left.difference(shares[reviewer])
+    while left:
+        name = max(shares, key=lambda share: len(left.intersection(shares[share])))
+        yield name
+        left = left.difference(shares[name])

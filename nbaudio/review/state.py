@@ -45,6 +45,8 @@ VERDICT_LOG, CORRECTION_LOG, NOTE_LOG = (
 ADJUDICATORS = "reviews/adjudicators.txt"  # who has the last word, a name in each line
 TAKEN_BACK = "taken_back"  # the folder in W/reviews of reviews that were taken back
 EXPORTS = "exports.json"  # the sheets and pages of each review, which hold clips
+#: The column of a frame that says of withdrawn segments whether they were wrong or unsure.
+WAS_FAULTY = "was_faulty"
 SEPARATOR = ", "  # of the words of a verdict in the log, as in ``cut off, noise``
 
 _TIMING = ("segment_id", "recording_id", "source_start", "source_end")
@@ -133,6 +135,8 @@ class ReviewRecord:
     new_ids: list[str] | None = None
     # How many lines the log of corrected boundaries had when it was exported first.
     corrections: int = 0
+    # How many lines the log of verdicts had then; None in records of earlier versions.
+    verdict_lines: int | None = None
 
     @classmethod
     def read(cls, path: Path) -> Self:

@@ -19,7 +19,7 @@ from nbaudio.storage.workspace import Workspace
 from nbaudio.text.score import score
 
 _MIN_SIMILARITY = 0.8
-_REVIEWED_PAIRS = 300  # in each round
+_REVIEWED_PAIRS = 150  # in each round
 _REPORT = "made_pairs"
 _FACTS = ("pairs", "rule", "verdicts", "after_round_1", "after_round_2", "target_proven")
 
@@ -49,7 +49,7 @@ def prove_made_pairs(made_pairs: str | Path | None, out: str | Path) -> Report |
     """Run the steps from ingest to evidence on made pairs, and report what each round proves.
 
     The rule of the selection is fixed before the first verdict is seen: pairs of a similarity of
-    0.8 or more. Each round draws 300 pairs, and a simulated reviewer returns their verdicts.
+    0.8 or more. Each round draws 150 pairs, and a simulated reviewer returns their verdicts.
 
     Args:
         made_pairs: the folder of the made pairs; None: there are none, as with your own data.
