@@ -3,6 +3,7 @@ reported."""
 
 import csv
 import io
+import itertools
 import json
 
 import openpyxl
@@ -778,13 +779,77 @@ def test_a_plain_table_of_verdicts_is_enough(workspace, sheet, tmp_path):
     assert report.facts["by_reviewer"] == said_by({"ana": 1, "ben": 1, "unnamed": 1})
 
 
+DANGEROUS = tuple("=+-@\t\r\uff1d\uff0b\uff0d\uff20")
+FORMULAS = [
+    *(f"{sign}1+1 da" for sign in "=+-@\uff1d\uff0b\uff0d\uff20\ufe66\u2212"),
+    *("\n=1+1", "\t=1+1", "\r=1+1", " =1+1", "\u3000=1+1", "\ufeff=1+1", ";=1+1", ",=1+1", "; =1"),
+    *("da;=1+1", "da\n=1+1", "da|@1", "da,-1", "da;\uff1d1", "'=1", "da;'=1", "''", "=1;'=1"),
+]
+
+
 @given(any_text)
 @example("=1+1")
 @example("'=1")
 @example("''")
 def test_guarded_texts_are_computed_by_no_program_and_read_as_they_were(text):
-    assert not cell_escaping.escape_formula(text).startswith(("=", "+", "-", "@", "\t", "\r"))
-    assert cell_escaping.unescape_formula(cell_escaping.escape_formula(text)) == text
+    guarded = cell_escaping.escape_formula(text)
+    assert not guarded.startswith(DANGEROUS)
+    assert not guarded.lstrip(" \n\t\r;,|").startswith(DANGEROUS)
+    assert cell_escaping.unescape_formula(guarded) == text
+    assert cell_escaping.unescape_copy(guarded, text) == text
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_no_separator_makes_a_cell_of_a_formula(text):
+    table = pl.DataFrame({"number": [1], "text": [text], "comment": [""]})
+    for kind, quoted in itertools.product(("csv", "tsv"), (True, False)):
+        written = cell_escaping.write_delimited(table, kind).decode("utf-8-sig")
+        for separator in ",;\t|":
+            quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+            rows = csv.reader(io.StringIO(written), delimiter=separator, quoting=quoting)
+            for cell in itertools.chain.from_iterable(rows):
+                assert not cell.lstrip(' \n"\u3000\ufeff').startswith(DANGEROUS), (kind, separator)
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "xlsx"])
+def test_corrections_of_formulas_come_back_as_they_were_typed(tmp_path, ending):
+    texts = [text for text in FORMULAS if not set(text) & set("\t\r")]
+    workspace = make_workspace(tmp_path / "w", texts)
+    path = tmp_path / f"s-ana.{ending}"
+    review.export(
+        workspace, out=tmp_path / f"s.{ending}", n=len(texts), blind=False, reviewers=["ana"]
+    )
+    add_word(path, "ne")
+    report = review.import_(workspace, path)
+    assert report.problems == []
+    verdicts = review.verdicts(workspace).select("segment_id", "corrected_text")
+    expected = {f"s{number}": f"{text} ne".strip() for number, text in enumerate(texts)}
+    assert {name: text.strip() for name, text in verdicts.iter_rows()} == expected
+
+
+def add_word(path, word):
+    """Correct each transcript of a sheet by a word behind a copy of it."""
+    if path.suffix == ".xlsx":
+        book = openpyxl.load_workbook(path)
+        table = book["review"]
+        columns = columns_of(table)
+        for row in range(2, table.max_row + 1):
+            if not table.cell(row, columns["transcript"]).value:
+                continue
+            copied = table.cell(row, columns["transcript"]).value
+            corrected = table.cell(row, columns["corrected text"])
+            corrected.value = f"{copied} {word}"
+            corrected.data_type = "s"
+            table.cell(row, columns["verdict"]).value = "wrong words"
+        book.save(path)
+        return
+    separator = cell_escaping.SEPARATORS[path.suffix[1:]]
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        header, *rows = csv.reader(file, delimiter=separator)
+    for row in rows:
+        row[header.index("verdict")] = "wrong words"
+        row[header.index("corrected text")] = f"{row[header.index('transcript')]} {word}"
+    path.write_text(write_csv([header, *rows], separator), "utf8", newline="")
 
 
 def test_numbers_are_escaped_and_plain_words_are_not():

@@ -31,9 +31,21 @@ _PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) != "\n"} | {
 # and needs two parts or more.
 _RICH_TRAPS = re.compile("(?<=_)(?=x)|(?<=^<)(?=r>)")
 _ESCAPED = re.compile("_x([0-9A-Fa-f]{4})_")
+# What begins a formula, also in full width or small, as programs of East Asia read them.
+_FORMULA = "[=+\\-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b\u2212]"
+# What programs skip before a formula: blanks, line breaks, characters without width, separators.
+_SKIPPED = r"[\s\u200b-\u200f\u2060\ufeff;,|]*"
 # A formula, number, date or constant; and the apostrophe itself, or a text that begins with one
 # would lose it.
-_COMPUTED = re.compile(r"[=+\-@\t\r'#]|\d[\d.,:/%eE-]*$|(true|false)$", re.IGNORECASE)
+_COMPUTED = re.compile(
+    rf"[\t\r'#]|{_SKIPPED}{_FORMULA}|\d[\d.,:/%eE-]*$|(true|false)$", re.IGNORECASE
+)
+# Within a text: a separator or line break that ends the cell where the file is read with another
+# separator than it has, and what would be a formula then, behind any apostrophes.
+_FORMULA_AHEAD = rf"(?='*(?:{_FORMULA}|\s+[=\uff1d]))"
+_NEXT_CELL = re.compile(rf"(?<=[;,|\t\n]){_FORMULA_AHEAD}")
+_ESCAPED_NEXT_CELL = re.compile(rf"(?<=[;,|\t\n])'{_FORMULA_AHEAD}")
+_GUARDED_FORMULA = re.compile(rf"'{_SKIPPED}{_FORMULA}")
 
 Fragment = tuple[str, bool]  # a stretch of text, and whether its words differ from the other side
 
@@ -134,13 +146,34 @@ def escape_formula(text: str) -> str:
     """Return a text that no spreadsheet computes or reads as a number.
 
     Where it is needed, an apostrophe is put in front, as people write it by hand.
+
+    Examples:
+        >>> [escape_formula(text) for text in ("=1+1", "da;=1", "da, ne")]
+        ["'=1+1", "da;'=1", 'da, ne']
     """
-    return f"'{text}" if _COMPUTED.match(text) else text
+    within = _NEXT_CELL.sub("'", text)
+    return f"'{within}" if _COMPUTED.match(text) else within
 
 
 def unescape_formula(text: str) -> str:
     """Invert `escape_formula`; return other texts as they are."""
-    return text[1:] if text.startswith("'") and _COMPUTED.match(text[1:]) else text
+    inner = _ESCAPED_NEXT_CELL.sub("", text)
+    return inner[1:] if inner.startswith("'") and _COMPUTED.match(inner[1:]) else inner
+
+
+def unescape_copy(text: str, transcript: str) -> str:
+    """Return a text that was copied from an escaped transcript, and perhaps changed."""
+    inner = _ESCAPED_NEXT_CELL.sub("", text)
+    return inner.removeprefix("'") if _COMPUTED.match(transcript) else inner
+
+
+def unescape_typed(text: str, transcript: str) -> str:
+    """Return a text that somebody typed, without an apostrophe in front of a formula.
+
+    It stays where the transcript begins with one itself.
+    """
+    is_guarded = _GUARDED_FORMULA.match(text) and not transcript.startswith("'")
+    return text[1:] if is_guarded else text
 
 
 def write_delimited(rows: pl.DataFrame, kind: str) -> bytes:

@@ -29,7 +29,9 @@ from nbaudio.review.cell_escaping import (
     escape_formula,
     normalize_cell,
     restore_controls,
+    unescape_copy,
     unescape_formula,
+    unescape_typed,
 )
 from nbaudio.review.corrections import correct_texts, uncorrected
 from nbaudio.review.returned_files import Returned, read_returned
@@ -434,8 +436,11 @@ def _read(
     shown = given.shown.get(content, {})
     # Some programs keep the apostrophes of .csv files, and some remove them.
     kept = {name: text for name, text in shown.items() if row[name] == escape_formula(text) != text}
-    if "transcript" in kept:  # and whoever copied it copied the apostrophe too
-        kept["corrected text"] = row["corrected text"].removeprefix("'")
+    transcript = shown.get("transcript", "")
+    if "transcript" in kept:  # and whoever copied it copied its apostrophes too
+        kept["corrected text"] = unescape_copy(row["corrected text"], transcript)
+    else:
+        kept["corrected text"] = unescape_typed(row["corrected text"], transcript)
     row = replace(row, cells={**row.cells, **kept})
     comment, corrected = (
         row[name] if row[name].strip() else None for name in ("comment", "corrected text")
