@@ -330,6 +330,27 @@ def test_the_first_row_of_a_sheet_that_stays_out_counts_as_unsure(archive):
     assert not [line for line in out.warnings if "ended before its last row" in line]
 
 
+def test_the_first_row_of_a_round_that_was_taken_back_counts_as_unsure(archive):
+    """Until the next round begins with it: somebody may have heard it."""
+    workspace, wrong = archive
+    take(workspace)
+    sheets = [workspace.path.parent / f"{name}.csv" for name in ("one", "two")]
+    for sheet in sheets:
+        nbaudio.review.export(workspace, out=sheet, n=100)
+    nbaudio.review.export(workspace, undo="two")
+    take(workspace)
+    assert [one.is_owed for one in ProofState.load(workspace).rounds] == [False]
+    return_sheet(sheets[0], workspace, wrong)
+    state = ProofState.load(workspace)
+    [one, two] = state.rounds
+    assert two.is_owed
+    is_known = two.rows["segment_id"].is_in(one.rows["segment_id"].implode())
+    assert two.rows["ended"].arg_true().to_list() == [is_known.arg_min()]
+    assert [row["round"] for row in nbaudio.evidence(workspace).facts["rounds"]] == ["one"]
+    nbaudio.review.export(workspace, out=sheets[0].with_name("three.csv"), n=100)
+    assert not any(one.is_owed for one in ProofState.load(workspace).rounds)
+
+
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
 def test_the_order_in_which_sheets_return_counts_for_nothing(archive, order):
     workspace, wrong = archive

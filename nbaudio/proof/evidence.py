@@ -118,7 +118,7 @@ def evidence(
         "lowest_proven": next((row["threshold"] for row in claims["curve"] if row["proven"]), None),
         "reviewed": _reviewed(state),
         "reviewers": _describe_reviewers(state),
-        "rounds": [_describe_round(one) for one in state.rounds],
+        "rounds": [_describe_round(one) for one in state.rounds if not one.is_owed],
         "rounds_taken_back": len(state.taken_back),
         **claims,
         "review_next": following.advice,

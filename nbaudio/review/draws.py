@@ -38,6 +38,8 @@ class Part:
     # The segments that are on the sheets as rows of this draw. The others were passed over: they
     # could not be reviewed any more, or are rows of another draw that the review has too.
     listed: Set[str]
+    # Whether the review was taken back, and no later one has begun with these rows.
+    is_owed: bool = False
 
 
 def all_draws(state: ReviewState) -> list[Draw]:
@@ -88,6 +90,16 @@ def owed_rows(state: ReviewState) -> list[Resumed]:
         if places:
             owed.append(Resumed(draw.name, places))
     return owed
+
+
+def owed_parts(state: ReviewState) -> dict[str, Part]:
+    """Return the rows of `owed_rows` by the names of their draws."""
+    found = {}
+    for owed in owed_rows(state):
+        record = state.taken_back[owed.draw]
+        listed = {record.drawn_ids[place] for place in owed.rows}
+        found[owed.draw] = Part(record, owed.rows, listed, is_owed=True)
+    return found
 
 
 def has_frame(state: ReviewState, draw: str) -> bool:

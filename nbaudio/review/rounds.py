@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from nbaudio.core.tables import text_column
-from nbaudio.review.draws import PICKED, Draw, Part, all_draws, parts
+from nbaudio.review.draws import PICKED, Draw, Part, all_draws, owed_parts, parts
 from nbaudio.review.state import OK, UNSURE, ReviewRecord, ReviewState, content_hashes, word_hashes
 from nbaudio.storage.workspace import Workspace
 
@@ -47,6 +47,7 @@ class Round:
     resumed: str = ""  # the name of the draw if it is of a round that was taken back
     exported: str = ""  # the name under which it was exported first
     blind: bool | None = None  # whether hypothesis and similarity were hidden; None: not from all
+    is_owed: bool = False  # whether it was taken back, and has rows that no later round has
 
     @property
     def draw(self) -> str:
@@ -72,6 +73,10 @@ def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
         if record.strategy != PICKED:
             for name, part in parts(state, record).items():
                 on_sheets[name].append(part)
+    log = _log_of_reviews(state)
+    for name, part in owed_parts(state).items():
+        if not _lines_elsewhere(part.record, "", log).is_empty():
+            on_sheets[name].append(part)
     return [
         _round(draw, on_sheets[draw.name], state, now)
         for draw in all_draws(state)
@@ -201,6 +206,7 @@ def _round(draw: Draw, on_sheets: Sequence[Part], state: ReviewState, now: pl.Da
         resumed=draw.name if draw.is_taken_back else "",
         exported=draw.record.name,
         blind=blind.pop() if len(blind) == 1 else None,
+        is_owed=any(part.is_owed for part in on_sheets),
     )
 
 
@@ -269,7 +275,7 @@ def _rows_of_part(every: pl.DataFrame, part: Part, state: ReviewState) -> pl.Dat
     """
     rows = every[list(part.places)]
     rows = rows.join(part.record.rows, on="segment_id", how="left", maintain_order="left")
-    lines = _lines(part.record, state)
+    lines = _lines_of_owed(part, state) if part.is_owed else _lines(part.record, state)
     rows = rows.join(lines, on="segment_id", how="left", maintain_order="left")
     rows = rows.with_columns(listed=pl.col("segment_id").is_in(list(part.listed)))
     of_listed = pl.when("listed").then("line")
@@ -317,6 +323,19 @@ def _lines(record: ReviewRecord, state: ReviewState) -> pl.DataFrame:
         .group_by("segment_id")
         .agg(pl.col("line").min().cast(pl.Int64), pl.col("is_next").any())
     )
+
+
+def _lines_of_owed(part: Part, state: ReviewState) -> pl.DataFrame:
+    """Return the same of rows of a round that was taken back: the first one counts as reached.
+
+    Somebody may have heard it, and taken the round back for that reason.
+    """
+    log = _log_of_reviews(state)
+    segment_ids = [part.record.drawn_ids[place] for place in part.places]
+    rows = _with_first_lines(segment_ids, log.clear())
+    later_lines = _lines_elsewhere(part.record, "", log)
+    reached = _next_row(rows, later_lines, state.verdicts_ever["segment_id"])
+    return reached.select("segment_id", pl.col("line").cast(pl.Int64), "is_next")
 
 
 def _said_of(record: ReviewRecord, state: ReviewState, log: pl.DataFrame) -> pl.DataFrame:
