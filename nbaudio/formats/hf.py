@@ -182,13 +182,17 @@ def _choose_columns(
         usual = () if option else _USUAL_NAMES[key]
         fitting = [name for name in usual if name not in unfit.get(key, ())]
         choices[_FIELDS[key]] = (*fitting, chosen.get(key))
-    numbers = [name for name, kind in kinds.items() if _is_number(kind)]
-    choices["source_duration"] = tuple(name for name in _DURATIONS if name in numbers)
+    choices["source_duration"] = _durations(kinds)
     return _Columns({_FIELDS[key]: name for key, name in chosen.items()}, choices, notes)
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+def _durations(kinds: Mapping[str, pa.DataType]) -> tuple[str, ...]:
+    """Return the columns of numbers that usually have the seconds of a recording."""
+    return tuple(
+        name
+        for name in _DURATIONS
+        if name in kinds and (pa.types.is_integer(kinds[name]) or pa.types.is_floating(kinds[name]))
+    )
 
 
 def _check_plain(part: _Part, name: str) -> None:

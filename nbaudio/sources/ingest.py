@@ -193,11 +193,7 @@ def bring_in(  # noqa: PLR0914
     check_source_given(source)
     if is_url(str(out)):
         raise InputError(f"{out}: a workspace is a folder on this machine")
-    for what, value in places.items():
-        if value is not None and (shown := input_guards.escape_surrogates(str(value))) != str(
-            value
-        ):
-            raise InputError(f"{shown}: the {what} has a name that is not Unicode; rename it")
+    _check_unicode(places)
     out = Path(out).absolute()
     store = Cache(out / "fetched", input_guards.parse_size(cache))
     origin = remote_sources.resolve_source(source, store)
@@ -257,6 +253,14 @@ def bring_in(  # noqa: PLR0914
             source=origin.name,
         )
         return ingest_report.save_tables(Workspace.open(out), origin.name, placed, before, settings)
+
+
+def _check_unicode(places: Mapping[str, Any]) -> None:
+    """Raise InputError for a path that is not Unicode."""
+    for what, value in places.items():
+        shown = input_guards.escape_surrogates(str(value))
+        if value is not None and shown != str(value):
+            raise InputError(f"{shown}: the {what} has a name that is not Unicode; rename it")
 
 
 def _cleaned(
