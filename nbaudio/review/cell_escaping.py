@@ -45,7 +45,6 @@ _COMPUTED = re.compile(
 _FORMULA_AHEAD = rf"(?='*(?:{_FORMULA}|\s+[=\uff1d]))"
 _NEXT_CELL = re.compile(rf"(?<=[;,|\t\n]){_FORMULA_AHEAD}")
 _ESCAPED_NEXT_CELL = re.compile(rf"(?<=[;,|\t\n])'{_FORMULA_AHEAD}")
-_GUARDED_FORMULA = re.compile(rf"'{_SKIPPED}{_FORMULA}")
 
 Fragment = tuple[str, bool]  # a stretch of text, and whether its words differ from the other side
 
@@ -165,15 +164,6 @@ def unescape_copy(text: str, transcript: str) -> str:
     """Return a text that was copied from an escaped transcript, and perhaps changed."""
     inner = _ESCAPED_NEXT_CELL.sub("", text)
     return inner.removeprefix("'") if _COMPUTED.match(transcript) else inner
-
-
-def unescape_typed(text: str, transcript: str) -> str:
-    """Return a text that somebody typed, without an apostrophe in front of a formula.
-
-    It stays where the transcript begins with one itself.
-    """
-    is_guarded = _GUARDED_FORMULA.match(text) and not transcript.startswith("'")
-    return text[1:] if is_guarded else text
 
 
 def write_delimited(rows: pl.DataFrame, kind: str) -> bytes:

@@ -31,7 +31,6 @@ from nbaudio.review.cell_escaping import (
     restore_controls,
     unescape_copy,
     unescape_formula,
-    unescape_typed,
 )
 from nbaudio.review.corrections import correct_texts, uncorrected
 from nbaudio.review.returned_files import Returned, read_returned
@@ -436,11 +435,8 @@ def _read(
     shown = given.shown.get(content, {})
     # Some programs keep the apostrophes of .csv files, and some remove them.
     kept = {name: text for name, text in shown.items() if row[name] == escape_formula(text) != text}
-    transcript = shown.get("transcript", "")
     if "transcript" in kept:  # and whoever copied it copied its apostrophes too
-        kept["corrected text"] = unescape_copy(row["corrected text"], transcript)
-    else:
-        kept["corrected text"] = unescape_typed(row["corrected text"], transcript)
+        kept["corrected text"] = unescape_copy(row["corrected text"], shown["transcript"])
     row = replace(row, cells={**row.cells, **kept})
     comment, corrected = (
         row[name] if row[name].strip() else None for name in ("comment", "corrected text")
