@@ -404,6 +404,20 @@ def test_whoever_changes_what_is_above_a_threshold_after_looking_gains_nothing(
     assert after["low"] < forgetful["low"] - 0.02
 
 
+def test_a_workspace_made_anew_draws_other_rows_for_another_rule(archive, tmp_path):
+    """Otherwise one could choose a rule knowing which rows its first round draws."""
+    workspace, _ = archive
+    drawn = []
+    for number, where in enumerate(["", "", "speaker_id != 'p0'"]):
+        again = Workspace.create(tmp_path / f"again{number}", audio=None)
+        again.save(segments=workspace.segments, recordings=workspace.recordings)
+        take(again, where or ())
+        nbaudio.review.export(again, out=tmp_path / f"sheet{number}.csv", n=100)
+        drawn.append(pl.read_csv(tmp_path / f"sheet{number}.csv")["segment_id"].to_list())
+    assert drawn[0] == drawn[1]
+    assert len({*drawn[0]} & {*drawn[2]}) < 40  # 17 by chance
+
+
 def test_a_threshold_of_the_curve_is_a_rule_that_the_first_round_fixes(archive):
     workspace, wrong = archive
     take(workspace)
