@@ -171,7 +171,8 @@ def test_stratified_looks_where_verdicts_say_that_errors_are(wrong_below):
     for rounds in ([], [as_round(first, verdicts)]):
         chance = first_chances(pool, strategy="stratified", rounds=rounds)
         odds.append(chance.filter(below).mean() / chance.filter(~below).mean())
-    assert odds[1] > 1.2 * odds[0]
+    # Most of the sample is even, whatever verdicts say.
+    assert odds[1] > 1.05 * odds[0]
 
 
 def test_stratified_draws_a_tenth_at_most_from_below_the_threshold():

@@ -31,11 +31,11 @@ _PASSES = 2
 _FIRST_NULL = 1e-4  # of the total
 _MOST_STAKED = 0.999
 # Rates of wrong segments before there are verdicts, how many rows they count for, in a bin at
-# least, and their own weights.
-_PRIOR_RATES = np.array([0.007, 0.1])
-_PRIOR_ROWS = np.array([150.0, 5.0])
-_LEAST_PRIOR_ROWS = np.array([5.0, 1.0])
-_PRIOR_WEIGHTS = np.array([0.9, 0.1])
+# least, and their own weights. The last prior takes all bins for nearly alike.
+_PRIOR_RATES = np.array([0.007, 0.1, 0.007])
+_PRIOR_ROWS = np.array([150.0, 5.0, 150.0])
+_LEAST_PRIOR_ROWS = np.array([5.0, 1.0, 150.0])
+_PRIOR_WEIGHTS = np.array([0.45, 0.1, 0.45])
 # Of the rates that a round expects before its first draw; somewhat lower ones give the earlier
 # proof in most corpora.
 _EXPECTED_ROWS = 400.0

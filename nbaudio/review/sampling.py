@@ -42,6 +42,7 @@ _MARGIN = 0.02
 # enough
 _BELOW = 0.1
 _UNSCORED = 0.1
+_EVEN = 0.7  # of a sample by similarity: drawn as if similarity said nothing
 _LEAST = 0.01  # it takes reviews to prove that there are few errors, too
 _GUESS_WORTH = 10  # verdicts in each stratum
 _RISK_STRATA, _FEW = 16, 4  # inside and outside of the selection
@@ -259,8 +260,13 @@ def _stratified(pool: pl.DataFrame, threshold: float) -> Stratified:  # noqa: PL
     # spoil the intervals.
     learnt = _deviation(share)
     below = used % len(_ZONES) == 0
-    learnt[below] *= _scale_below((learnt * sizes)[below].sum(), (learnt * sizes)[~below].sum())
-    return number, names, planned / (planned @ sizes) + learnt / (learnt @ sizes), None
+    even = np.ones(len(names))
+    for weight in (learnt, even):
+        total = weight * sizes
+        weight[below] *= _scale_below(total[below].sum(), total[~below].sum())
+    by_similarity = planned / (planned @ sizes) + learnt / (learnt @ sizes)
+    weight = (1 - _EVEN) * by_similarity / 2 + _EVEN * even / (even @ sizes)
+    return number, names, weight, None
 
 
 def _in_slices(
