@@ -497,6 +497,14 @@ def select(
             help="speakers whose ids differ in case, blanks, accents: one person, or several",
         ),
     ] = "together",
+    near_held_out: Annotated[
+        float,
+        Option(
+            metavar="0.9..1",
+            help="similarity to a sentence of dev or test that keeps a segment out of train; "
+            "1 keeps none out",
+        ),
+    ] = 0.95,
 ) -> None:
     """Decide which segments are kept: filters, budget, train, dev and test without leakage."""
 

@@ -531,7 +531,10 @@ GROUPING_RULES = ("crosses_splits", "beyond_split_size", "not_gold", "held_out_s
 Grouping, or a sentence of an earlier dev or test, keeps them out.
 """
 
-LATER_RULES = ("reviewed", *GROUPING_RULES, "over_budget")
+NEAR_HELD_OUT = "near_held_out"
+"""Reason of segments of train whose sentence is nearly one that is held out."""
+
+LATER_RULES = ("reviewed", *GROUPING_RULES, NEAR_HELD_OUT, "over_budget")
 """Reasons of segments that pass every filter and still are out."""
 
 RULES = ("no_audio", "below_similarity", "too_long", "too_short", *LATER_RULES)

@@ -433,11 +433,7 @@ def _read(
     Raise InputError if they are unusable.
     """
     shown = given.shown.get(content, {})
-    # Some programs keep the apostrophes of .csv files, and some remove them.
-    kept = {name: text for name, text in shown.items() if row[name] == escape_formula(text) != text}
-    if "transcript" in kept:  # and whoever copied it copied its apostrophes too
-        kept["corrected text"] = unescape_copy(row["corrected text"], shown["transcript"])
-    row = replace(row, cells={**row.cells, **kept})
+    row = _without_apostrophes(row, shown)
     comment, corrected = (
         row[name] if row[name].strip() else None for name in ("comment", "corrected text")
     )
@@ -466,6 +462,17 @@ def _read(
     if corrected:
         corrected = restore_controls(corrected, given.texts.get(content, ""))
     return verdict, comment or "", corrected
+
+
+def _without_apostrophes(row: Row, shown: Mapping[str, str]) -> Row:
+    """Return a row without the apostrophes of .csv files.
+
+    Some programs keep them, and some remove them.
+    """
+    kept = {name: text for name, text in shown.items() if row[name] == escape_formula(text) != text}
+    if "transcript" in kept:  # and whoever copied it copied its apostrophes too
+        kept["corrected text"] = unescape_copy(row["corrected text"], shown["transcript"])
+    return replace(row, cells={**row.cells, **kept})
 
 
 def _changes(row: Row, shown: Mapping[str, str], transcripts: frozenset[str]) -> list[str]:

@@ -18,7 +18,7 @@ from nbaudio.storage.urls import is_url
 _ENGINE_PACKAGES = {"dask": "distributed", "ray": "ray", "spark": "pyspark", "beam": "apache_beam"}
 _SELECTION = (
     *("min_similarity", "max_duration", "min_duration", "hours", "disk", "dev", "test"),
-    "look_alikes",
+    *("look_alikes", "near_held_out"),
 )
 _CLIPS = ("container", "rate", "channel", "encoding", "shard_size")
 _WHAT = {

@@ -10,6 +10,7 @@ import polars as pl
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import parse_size
 from nbaudio.selection.look_alikes import APART, TOGETHER
+from nbaudio.selection.near_held_out import NEAR_HELD_OUT
 from nbaudio.selection.size_budget import CLIP_OVERHEAD, MICROSECONDS, PCM, Budget
 from nbaudio.selection.splits import Target, parse_target
 
@@ -38,6 +39,7 @@ class Parameters:
     seed: int = 42
     gold: bool = False
     look_alikes: str = TOGETHER  # or APART
+    near_held_out: float = NEAR_HELD_OUT
     clip_size: float = PCM  # bytes a second
 
     def __post_init__(self) -> None:
@@ -48,6 +50,7 @@ class Parameters:
             _check_number("hours", self.hours, 0, 1e9)
         if isinstance(self.seed, bool) or not isinstance(self.seed, int):
             raise InputError(f"seed={self.seed!r}: must be a whole number")
+        _check_number("near_held_out", self.near_held_out, 0.9, 1)
         if self.look_alikes not in (TOGETHER, APART):
             raise InputError(f"look_alikes={self.look_alikes!r}: must be {TOGETHER!r} or {APART!r}")
         for split in HELD_OUT:

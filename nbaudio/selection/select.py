@@ -35,6 +35,7 @@ from nbaudio.selection.look_alikes import (
     joined_speakers,
     with_joined_speakers,
 )
+from nbaudio.selection.near_held_out import NEAR_HELD_OUT, near_held_out
 from nbaudio.selection.parameters import MIN_SIMILARITY, Parameters
 from nbaudio.selection.select_report import (
     count_reasons,
@@ -68,6 +69,7 @@ def select(  # noqa: PLR0914
     seed: int = 42,
     gold: bool = False,
     look_alikes: str = TOGETHER,
+    near_held_out: float = NEAR_HELD_OUT,
 ) -> Report:
     """Decide for every segment of a workspace whether it goes into the corpus and into which split.
 
@@ -106,6 +108,9 @@ def select(  # noqa: PLR0914
         look_alikes: ``"together"`` counts ids of speakers that differ only in case, blanks,
             punctuation, diacritics or leading zeros as one speaker, so that they are in one split;
             ``"apart"`` takes them for several.
+        near_held_out: similarity, from 0.9 to 1, above which a sentence of dev or test keeps a
+            segment out of train, also if the two are equal but for the last of six words or more;
+            1 keeps none out.
 
     Returns:
         What is kept and why the rest is not, splits, leakage, budget. The decisions are in the
@@ -314,12 +319,8 @@ def decide(  # noqa: PLR0914
             f"{error}" + (f"; of {len(judged):,} segments the filters reject {out}" if out else "")
         ) from error
     is_train = in_training(grouping.divided["split"])
-    fit = fit.select(
-        *("row", "micros", "earlier", "is_preferred", "speaker_id", "recording_id"),
-        grouping.divided["split"],
-        reason=pl.coalesce(pl.when(pl.lit(is_train)).then("not_train"), grouping.divided["reason"]),
-        barred=is_train & fit["reviewed"],
-    )
+    fit = _divided(fit, grouping.divided, is_train)
+    fit = _without_near_held_out(segments, fit, is_train, parameters)
     if budget:
         kept = fit["reason"].is_null()
         is_earlier = fit["earlier"].is_not_null()
@@ -336,6 +337,37 @@ def decide(  # noqa: PLR0914
         )
         fit = fit.with_columns(reason=is_over.otherwise("reason"))
     return *_decisions(segments, judged, fit.select("split", "reason", "barred")), grouping
+
+
+def _divided(fit: pl.DataFrame, divided: pl.DataFrame, is_train: pl.Series) -> pl.DataFrame:
+    """Return the segments that pass the filters with their splits, and reasons of those without."""
+    return fit.select(
+        *("row", "micros", "earlier", "is_preferred", "speaker_id", "recording_id"),
+        divided["split"],
+        reason=pl.coalesce(pl.when(pl.lit(is_train)).then("not_train"), divided["reason"]),
+        barred=is_train & fit["reviewed"],
+        is_fixed=fit["fixed"].is_not_null(),
+    )
+
+
+def _without_near_held_out(
+    segments: pl.LazyFrame, fit: pl.DataFrame, is_train: pl.Series, parameters: Parameters
+) -> pl.DataFrame:
+    """Reject segments of train whose sentences are near held-out ones, unless they were in train.
+
+    Segments of earlier versions, and those whose split is given, stay where they are.
+    """
+    is_in = fit["reason"].is_null()
+    is_new = ~fit["is_fixed"] & fit["earlier"].is_null()
+    near = near_held_out(
+        segments,
+        fit["row"].filter(is_in & ~is_train),
+        fit["row"].filter(is_in & is_train & is_new & ~fit["barred"]),
+        parameters.near_held_out,
+    )
+    is_near = pl.col("row").is_in(near.implode())
+    reason = pl.when(is_near).then(pl.lit(tables.NEAR_HELD_OUT, dtype=pl.Categorical))
+    return fit.drop("is_fixed").with_columns(reason=reason.otherwise("reason"))
 
 
 def _needed(frame: pl.LazyFrame, parameters: Parameters, fixed: FixedSplits) -> pl.LazyFrame:

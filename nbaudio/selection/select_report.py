@@ -29,6 +29,7 @@ from nbaudio.selection.fixed_splits import FixedSplits
 from nbaudio.selection.grouping import Grouping
 from nbaudio.selection.leakage import GROUPS, leakage
 from nbaudio.selection.look_alikes import TOGETHER, joined_notes
+from nbaudio.selection.near_held_out import NEAR_HELD_OUT
 from nbaudio.selection.parameters import HELD_OUT, Parameters
 from nbaudio.selection.size_budget import MICROSECONDS, PCM
 from nbaudio.selection.unfilled_goals import noun, unfilled_warnings
@@ -144,8 +145,10 @@ def _parameter_facts(parameters: Parameters, columns: Sequence[str]) -> dict[str
     facts = {
         name: value
         for name, value in asdict(parameters).items()
-        if name not in ("clip_size", "where", "look_alikes")
+        if name not in ("clip_size", "where", "look_alikes", "near_held_out")
     }
+    if parameters.near_held_out != NEAR_HELD_OUT:
+        facts["near_held_out"] = parameters.near_held_out
     if parameters.look_alikes != TOGETHER:
         facts["look_alikes"] = parameters.look_alikes
     if parameters.where:

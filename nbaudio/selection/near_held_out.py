@@ -1,0 +1,103 @@
+"""Find sentences that are nearly those of held-out segments, which train should not have.
+
+Sentences are compared without case, punctuation and diacritics, and with letters that look alike,
+such as those of Latin and Cyrillic, as one letter.
+"""
+
+import polars as pl
+
+from nbaudio.core.dataframes import IN_ORDER, STREAMED
+from nbaudio.core.tables import ROWS_A_GROUP
+from nbaudio.text.near_duplicates import NearIndex, sentences
+
+#: Similarity above which a segment of train is left out; 1 leaves none out.
+NEAR_HELD_OUT = 0.95
+#: Sentences of fewer words are formulas, such as thanks, that any recording has.
+FEWEST_WORDS = 4
+#: Sentences of so many words that differ in the last word only are near, whatever its length.
+WORDS_BEFORE_LAST = 5
+
+_DIACRITICS = "[\u0300-\u036f]+"
+# Letters of Cyrillic and Greek, and letters with strokes, by the letter that they look like.
+_LOOKS_LIKE = dict(
+    zip(
+        "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u04bb\u0501\u051b\u051d"
+        "\u043a\u043c\u0442\u0432\u043d\u03bf\u03b1\u03c1\u03bd\u03b9\u03ba\u03c4\u03c5\u03c7\u03b5"
+        "\u0131\u0142\u0111\u00f8\u0127",
+        "aeopcyxijshdqwkmtbhoapviktuxeildoh",
+        strict=True,
+    )
+)
+
+
+def near_held_out(
+    segments: pl.LazyFrame, held_out: pl.Series, train: pl.Series, threshold: float
+) -> pl.Series:
+    """Return the rows of train that are near a held-out one.
+
+    Args:
+        segments: the table, with `text`; a null text is near none.
+        held_out: numbers of the rows that are held out.
+        train: numbers of the rows of train.
+        threshold: similarity in [0.9, 1] above which sentences are near; 1 returns no row. Those
+            that are equal but for the last word are near, too, if they have more than
+            `WORDS_BEFORE_LAST` words. Those of fewer than `FEWEST_WORDS` words are near none.
+    """
+    near = [pl.Series("row", [], dtype=train.dtype)]
+    if threshold < 1 and len(held_out) and len(train):
+        rows = segments.select("text").with_row_index("row").cast({"row": train.dtype})
+        texts = rows.filter(pl.col("row").is_in(held_out.implode())).collect(**STREAMED)["text"]
+        sentences_held_out = _HeldOutSentences(texts, threshold)
+        parts = rows.filter(pl.col("row").is_in(train.implode())).collect_batches(
+            chunk_size=ROWS_A_GROUP, **IN_ORDER
+        )
+        near += [part["row"].filter(sentences_held_out.near(part["text"])) for part in parts]
+    return pl.concat(near)
+
+
+class _HeldOutSentences:
+    """The sentences that are held out, to be compared with others."""
+
+    def __init__(self, texts: pl.Series, threshold: float) -> None:
+        self._threshold = threshold
+        self._sentences = _compared(texts).drop_nulls().unique().sort()
+        self._beginnings = _without_last_word(self._sentences).drop_nulls().unique()
+        self._index = NearIndex(self._sentences)
+
+    def near(self, texts: pl.Series) -> pl.Series:
+        """Return for each text whether it is near a sentence that is held out."""
+        compared = _compared(texts)
+        others = compared.drop_nulls().unique()
+        is_equal = others.is_in(self._sentences.implode())
+        begins_equally = _without_last_word(others).is_in(self._beginnings.implode())
+        near = others.filter(is_equal | begins_equally.fill_null(value=False))
+        near = pl.concat([near, self._similar(others)]).unique()
+        return compared.is_in(near.implode()).fill_null(value=False)
+
+    def _similar(self, others: pl.Series) -> pl.Series:
+        """Return the texts that are more similar than the threshold to a sentence."""
+        pairs = self._index.among(others)
+        lengths = self._sentences.gather(pairs["sentence"]).str.len_chars().cast(
+            pl.Int64
+        ) + others.gather(pairs["text"]).str.len_chars().cast(pl.Int64)
+        similarity = 1 - 2 * pairs["edits"] / lengths
+        return others.gather(pairs["text"].filter(similarity > self._threshold).unique())
+
+
+def _compared(texts: pl.Series) -> pl.Series:
+    """Return texts as they are compared; null where there are too few words."""
+    folded = texts.alias("text").to_frame().select(_folded(pl.col("text"))).to_series()
+    is_long = folded.str.count_matches(" ") >= FEWEST_WORDS - 1
+    return pl.select(pl.when(is_long).then(folded)).to_series()
+
+
+def _folded(texts: pl.Expr) -> pl.Expr:
+    plain = sentences(texts).str.normalize("NFD").str.replace_all(_DIACRITICS, "")
+    return plain.str.replace_many(_LOOKS_LIKE)
+
+
+def _without_last_word(folded: pl.Series) -> pl.Series:
+    """Return the words before the last one; null where there are too few of them."""
+    first = folded.str.replace(r" [^ ]+$", "")
+    is_long = folded.str.count_matches(" ") >= WORDS_BEFORE_LAST
+    return pl.select(pl.when(is_long).then(first)).to_series()
