@@ -119,7 +119,15 @@ def test_nothing_else_is_wrong(workspace):
         "below_similarity": 12,
     }
     assert {reason: count for reason, count in reasons.items() if reason in troubles} == troubles
-    assert not set(reasons) - set(troubles) - {"crosses_splits", "beyond_split_size"}
+    assert (
+        not set(reasons)
+        - set(troubles)
+        - {
+            "crosses_splits",
+            "beyond_split_size",
+            "near_held_out",
+        }
+    )
     kept = workspace.segments.filter(pl.col("decision") == "accept")
     assert kept["similarity"].min() > 0.8
     assert dict(kept["split"].value_counts().iter_rows()).keys() == {"train", "dev", "test"}

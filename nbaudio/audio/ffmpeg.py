@@ -180,14 +180,15 @@ class AvRecording:
         self._jumps = True
         self._block: tuple[int, _Decoded] | None = None
         self._origin = max(0, int((self._stream.start_time or 0) * self._ticks))
-        if bare:
-            self.declared_samples = mp3.declared_samples(file.fileno()) if container == "mp3" else 0
-        elif self._stream.duration:
-            self.declared_samples = int(self._stream.duration * self._ticks)
-        else:
-            self.declared_samples = (
-                (self._container.duration or 0) * self.sampling_rate // av.time_base
-            )
+        self.declared_samples = self._declared_samples(container)
+
+    def _declared_samples(self, container: str) -> int:
+        """Return the length that a file of this container declares; 0 where it declares none."""
+        if container in _BARE:
+            return mp3.declared_samples(self._file.fileno()) if container == "mp3" else 0
+        if self._stream.duration:
+            return int(self._stream.duration * self._ticks)
+        return (self._container.duration or 0) * self.sampling_rate // av.time_base
 
     def read(self, start: int, stop: int) -> NDArray[np.float32]:
         """See `Recording.read`."""

@@ -175,6 +175,10 @@ def packet_samples(codec: str, header: bytes, heads: NDArray[np.uint8]) -> NDArr
     return samples
 
 
+def _chained(offset: int) -> str:
+    return f"{CHAINED} at byte {offset:,}, which is not read"
+
+
 def _pages(file: BinaryIO, *, checked: bool) -> Iterator[_Page]:  # noqa: PLR0914
     """Yield all pages; `checked` verifies their checksums first.
 
@@ -209,7 +213,7 @@ def _pages(file: BinaryIO, *, checked: bool) -> Iterator[_Page]:  # noqa: PLR091
             if int(f"{mirrored:032b}"[::-1], 2) != check:
                 raise _DamagedError(f"damaged: the page at byte {at:,} has a wrong checksum")
         if flags & _FIRST and in_data:
-            raise _DamagedError(f"{CHAINED} at byte {at:,}, which is not read")
+            raise _DamagedError(_chained(at))
         if not flags & _FIRST and number != numbers.get(serial, number - 1) + 1:
             raise _DamagedError(f"damaged: pages are missing before byte {at:,}")
         in_data |= not flags & _FIRST and granule > 0

@@ -250,18 +250,21 @@ def _check_beginning(
             start = length * (2 * number + 1) // (2 * windows)
             same = whole[start : start + _TAIL_SAMPLES]
             window = read(start, start + len(same))
-            with np.errstate(invalid="ignore"):
-                off = (
-                    np.abs(window.astype(np.float64) - same)
-                    if window.shape == same.shape
-                    else np.ones(1)
-                )
-            if (off > _TOLERANCE.get(codec, 0)).any():
+            if _differs(window, same, _TOLERANCE.get(codec, 0)):
                 raise AudioError(
                     f"{path}: damaged: reading from {start / rate:.2f} s on gives other "
                     "samples than a full decode"
                 )
     return num_samples, warning
+
+
+def _differs(window: Window, expected: Window, tolerance: float) -> bool:
+    """Return whether a window has another shape, or a sample that is off by more than allowed."""
+    if window.shape != expected.shape:
+        return True
+    with np.errstate(invalid="ignore"):
+        off = np.abs(window.astype(np.float64) - expected)
+    return bool((off > tolerance).any())
 
 
 def _read_once(path: Path, number: int, start: int, stop: int) -> Window:

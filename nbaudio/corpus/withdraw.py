@@ -143,7 +143,7 @@ def withdraw(  # noqa: PLR0914, PLR0915
 
     workspace.save(**{WITHDRAWN: held})  # first: whatever happens then, nothing comes back
     ids = set(gone["segment_id"])
-    _forget_frames(workspace, ids, _faulty_ids(workspace, ids))  # before the verdicts are gone
+    _forget_frames(workspace, ids)  # before the verdicts are gone
     _forget_logs(workspace, ids)
     _forget_reports(workspace, ids | set(lost["recording_id"]))
     sheets = _forget_review_clips(workspace, ids)
@@ -335,12 +335,13 @@ def _faulty_ids(workspace: Workspace, ids: Set[str]) -> set[str]:
     return {key for one in rounds for key in one.rows.filter(faulty)["segment_id"]} & ids
 
 
-def _forget_frames(workspace: Workspace, ids: Set[str], faulty: Set[str]) -> None:
+def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
     """Replace segments by their tombstones where reviews could draw them, and in fixed rules.
 
-    How likely others were drawn stays known, and what a rule took, and which of them were `faulty`:
+    How likely others were drawn stays known, and what a rule took, and which of them were faulty:
     whoever withdraws the faults that were found has not made the others right.
     """
+    faulty = _faulty_ids(workspace, ids)
     gone = pl.col("segment_id").is_in(list(ids))
     hashes = {key: tombstone("segment", key) for key in ids}
     columns = {

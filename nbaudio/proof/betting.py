@@ -326,10 +326,9 @@ def bet(  # noqa: PLR0914, PLR0915
                 (share @ book.value)[:, None] - (np.cumsum(taken, axis=1) - taken), _TINY
             )
             scale = np.maximum(now, 0.0) / expected
-            # No draw may cost all of the capital, whichever item it is.
-            chance = share[:, None, :] * scale[:, :, None]
-            risk = ((1 - chance if upper else chance) * book.largest).max(axis=2)
-            staked = np.minimum(stake[:, None], _MOST_STAKED / np.maximum(risk, _TINY))
+            staked = _limited_stakes(
+                stake, share[:, None, :] * scale[:, :, None], book.largest, upper=upper
+            )
             factor = 1 + sign * staked * draws.inverse[places] * own * (
                 shares * scale - fault[places]
             )
@@ -357,6 +356,18 @@ def bet(  # noqa: PLR0914, PLR0915
         rest = after[:, -1]
         left = float(unseen_after[-1])
     return Path(peak, capital, crossed, growth, fastest)
+
+
+def _limited_stakes(stake: Array, chances: Array, largest: Array, *, upper: bool) -> Array:
+    """Return stakes by null and draw at which no draw costs all of the capital.
+
+    `chances` are those of a wrong item by null, draw and bin; a bet on `upper` loses by right ones.
+    `largest` is the largest value of an item in each bin.
+    """
+    losses = 1 - chances if upper else chances
+    greatest_loss: Array = (losses * largest).max(axis=2)
+    limits: Array = _MOST_STAKED / np.maximum(greatest_loss, _TINY)
+    return np.minimum(stake[:, None], limits)
 
 
 def _last_draws(draws: Draws) -> list[int]:

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from nbaudio.core.errors import InputError
-from nbaudio.proof.betting import Array, Bools, Path, Values, bet, fewest, most
+from nbaudio.proof.betting import Array, Bools, Ints, Path, Values, bet, fewest, most
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.proof.rule_segments import FIRST_SHARE, RuleDraws
 from nbaudio.review.allocation import least_divergence
@@ -470,19 +470,10 @@ def curve(
     side = (1 - confidence) / 2
 
     def at(place: int) -> Part:
-        part = above(state, grid[place], has_duration, values)
-        if values is not None or not state.usable:
-            return part
-        rule = state.fixed_scores.above(grid[place], has_duration=has_duration is not None)
-        return Part(state, part.ships, about=state.about(rule))
+        return _fixed_part_above(state, grid[place], has_duration, values)
 
     sizes = np.array([at(place).ships.sum() for place in range(len(grid))])
-    knots = np.arange(len(grid))
-    if len(grid) > _MOST_KNOTS:
-        wanted = np.linspace(sizes.max(), 0, _MOST_KNOTS)
-        knots = np.unique(
-            [0, len(grid) - 1, *(int(np.abs(sizes - each).argmin()) for each in wanted)]
-        )
+    knots = _knots(sizes)
     # Thresholds that keep the same segments have the same claim.
     by_size = {
         sizes[k]: at(k).by("segments", target=precision, error=side, high_error=side)
@@ -497,6 +488,33 @@ def curve(
         row = _row(at(place), claims, place, int(below), int(over))
         rows.append({"threshold": threshold, **row, "target": precision, "proven": place in proven})
     return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _fixed_part_above(
+    state: ProofState, threshold: float, has_duration: Bools | None, values: Array | None
+) -> Part:
+    """Return the segments at or above a threshold, with the draws of its fixed rule.
+
+    A threshold on the similarity is a rule that each round has fixed; one on `values` is none.
+    """
+    part = above(state, threshold, has_duration, values)
+    if values is not None or not state.usable:
+        return part
+    rule = state.fixed_scores.above(threshold, has_duration=has_duration is not None)
+    return Part(state, part.ships, about=state.about(rule))
+
+
+def _knots(sizes: Ints) -> Ints:
+    """Return the places of the thresholds that get bounds of their own, ascending.
+
+    `sizes` is the number of segments at each threshold. The knots are those nearest to evenly
+    spaced sizes, with the first and the last threshold.
+    """
+    if len(sizes) <= _MOST_KNOTS:
+        return np.arange(len(sizes))
+    wanted = np.linspace(sizes.max(), 0, _MOST_KNOTS)
+    nearest = [int(np.abs(sizes - size).argmin()) for size in wanted]
+    return np.unique([0, len(sizes) - 1, *nearest])
 
 
 def _row(

@@ -125,10 +125,7 @@ class ProofState(ReviewState):
     ) -> _StoredFrame:
         size = len(self.population)
         table = frame_table(one.draw)
-        by_stratum = tables.scan(self.workspace, table=table).group_by("stratum")
-        strata = (
-            by_stratum.agg(pl.col("weight", "rate").first()).collect(**STREAMED).sort("stratum")
-        )
+        strata = self._strata_of_frame(table)
         numbers = strata.select("stratum").with_row_index("number")
         weights = np.maximum(strata["weight"].to_numpy(), 1e-300)
         rates = None if strata["rate"].has_nulls() else strata["rate"].to_numpy()
@@ -160,6 +157,11 @@ class ProofState(ReviewState):
             )
         found.valid[self.population.mask(self.later(one.corpus))] = False
         return _StoredFrame(found, others, self._withdrawn_faults(table))
+
+    def _strata_of_frame(self, table: str) -> pl.DataFrame:
+        """Return the strata of a frame with their weight and rate, in order of their names."""
+        by_stratum = tables.scan(self.workspace, table=table).group_by("stratum")
+        return by_stratum.agg(pl.col("weight", "rate").first()).collect(**STREAMED).sort("stratum")
 
     def _withdrawn_faults(self, table: str) -> pl.Series:
         """Return the withdrawn segments of a frame that were wrong or unsure, as tombstones."""
@@ -316,17 +318,7 @@ class ProofState(ReviewState):
                 size=sizes.gather(rows["stratum"]),
                 rank=pl.int_range(1, pl.len() + 1).over("stratum"),
             )
-            # Once a stratum is used up, the others are drawn more often: then rows count if all
-            # before them were reached.
-            late = (
-                (pl.col("rank") >= pl.col("size"))
-                .fill_null(value=False)
-                .cum_max()
-                .shift(1, fill_value=False)
-            )
-            missing = pl.col("line").is_null().cum_max()
-            line = pl.when(~late).then("line").when(~missing).then(pl.col("line").cum_max())
-            rows = rows.with_columns(line=line, round=pl.lit(number)).drop_nulls("line")
+            rows = rows.with_columns(line=_counted_lines(), round=pl.lit(number)).drop_nulls("line")
             parts.append(rows.select(pl.col(name).cast(dtype) for name, dtype in schema.items()))
         return pl.concat(parts)
 
@@ -341,6 +333,18 @@ class ProofState(ReviewState):
         return pl.Series(
             [int(number) if number >= 0 else None for number in numbers], dtype=pl.UInt32
         )
+
+
+def _counted_lines() -> pl.Expr:
+    """Return the line that reached each row of a draw, null for rows that do not count.
+
+    Once a stratum is used up, the others are drawn more often: then rows count if all before them
+    were reached. Needs the columns `line`, `rank` in the stratum and `size` of the stratum.
+    """
+    is_last = (pl.col("rank") >= pl.col("size")).fill_null(value=False)
+    late = is_last.cum_max().shift(1, fill_value=False)
+    missing = pl.col("line").is_null().cum_max()
+    return pl.when(~late).then("line").when(~missing).then(pl.col("line").cum_max())
 
 
 def _with_withdrawn_faults(rows: pl.DataFrame, faulty: pl.Series) -> pl.DataFrame:

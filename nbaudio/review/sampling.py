@@ -256,17 +256,28 @@ def _stratified(pool: pl.DataFrame, threshold: float) -> Stratified:  # noqa: PL
     share = np.clip(
         (wrong + _GUESS_WORTH * guessed / sizes) / (judged + _GUESS_WORTH), _LEAST, 1 - _LEAST
     )
-    # Half by the guess: a later round that nearly left a stratum out would give it weights that
-    # spoil the intervals.
-    learnt = _deviation(share)
-    below = used % len(_ZONES) == 0
-    even = np.ones(len(names))
+    weight = _weights(sizes, planned, _deviation(share), used % len(_ZONES) == 0)
+    return number, names, weight, None
+
+
+def _weights(sizes: Ints, planned: Array, learnt: Array, below: Bools) -> Array:
+    """Return the weight of a segment of each stratum.
+
+    Half of what is not even goes by the guess: a later round that nearly left a stratum out would
+    give it weights that spoil the intervals.
+
+    Args:
+        sizes: number of segments in each stratum.
+        planned: weight of a segment by the guess from its similarity.
+        learnt: weight of a segment by the verdicts so far.
+        below: which strata are far below the threshold.
+    """
+    even = np.ones(len(sizes))
     for weight in (learnt, even):
         total = weight * sizes
         weight[below] *= _scale_below(total[below].sum(), total[~below].sum())
     by_similarity = planned / (planned @ sizes) + learnt / (learnt @ sizes)
-    weight = (1 - _EVEN) * by_similarity / 2 + _EVEN * even / (even @ sizes)
-    return number, names, weight, None
+    return (1 - _EVEN) * by_similarity / 2 + _EVEN * even / (even @ sizes)
 
 
 def _in_slices(

@@ -144,14 +144,7 @@ def join(  # noqa: PLR0914
     problems = [
         (str(source), one.line, "", one.reason, None) for one in cells.problems
     ] + joined.problems
-    if problems:
-        tables.write(
-            workspace,
-            pl.DataFrame(problems, schema=_PROBLEMS, orient="row"),
-            table=f"joined/{target}",
-        )
-    else:
-        tables.table_path(workspace, f"joined/{target}").unlink(missing_ok=True)
+    _save_problems(workspace, f"joined/{target}", problems)
     facts: dict[str, Any] = {
         "column": target,
         "rows": len(cells.lines),
@@ -174,6 +167,19 @@ def join(  # noqa: PLR0914
     report = Report("join", facts, cells.all_notes(), first_lines(lines, rest))
     workspace.save_report(f"join_{target}", report.to_dict())
     return report
+
+
+def _save_problems(
+    workspace: Workspace,
+    table: str,
+    problems: Sequence[tuple[str, int | None, str, str, str | None]],
+) -> None:
+    """Write the rows that were not joined, or remove those of a call before."""
+    if problems:
+        rows = pl.DataFrame(problems, schema=_PROBLEMS, orient="row")
+        tables.write(workspace, rows, table=table)
+    else:
+        tables.table_path(workspace, table).unlink(missing_ok=True)
 
 
 def _problem_lines(

@@ -261,13 +261,16 @@ def with_retries(  # noqa: C901, PLR0915
                 attempt = 0
                 first = now
                 reached = received()
-            lost = _lost_seconds(error, now - began, network.timeout)
-            network.failed(host, lost + pause, one_line_error(error), now=now)
+            silent_s = pause + _lost_seconds(error, now - began, network.timeout)
+            network.failed(host, silent_s, one_line_error(error), now=now)
             if delay is not None and not network.may_wait(host, delay, item=now - first, now=now):
-                wish = f"the server requires a wait of {delay:,.0f} s ({one_line_error(error)})"
-                raise AudioError(f"{place}: {wish}; try later") from None
-            retried = done == "read" and _is_retried_by_hub(place, now - began)
-            if attempt >= network.tries or retried:
+                raise AudioError(
+                    f"{place}: the server requires a wait of {delay:,.0f} s "
+                    f"({one_line_error(error)}); try later"
+                ) from None
+            if attempt >= network.tries or (
+                done == "read" and _is_retried_by_hub(place, now - began)
+            ):
                 raise AudioError(
                     f"{place}: could not be {done} in {attempt} tries ({one_line_error(error)})"
                 ) from None
