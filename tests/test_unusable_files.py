@@ -23,8 +23,8 @@ from typer.testing import CliRunner
 
 import nbaudio
 from nbaudio.cli import app
-from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError
+from nbaudio.formats import workbook_guard
 from nbaudio.review.state import Verdict, append_verdicts
 
 Damage = Callable[[Path], object]
@@ -297,7 +297,7 @@ def test_a_workbook_is_of_limited_size(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copy(made / "sheet.xlsx", tmp_path)
-    monkeypatch.setattr(input_guards, "MOST_WORKBOOK_BYTES", 1 << 10)
+    monkeypatch.setattr(workbook_guard, "MOST_WORKBOOK_BYTES", 1 << 10)
     for read in (
         lambda: nbaudio.review.import_(made / "W", tmp_path / "sheet.xlsx"),
         lambda: nbaudio.ingest("table", tmp_path / "sheet.xlsx", out=tmp_path / "V"),

@@ -337,7 +337,7 @@ def test_a_source_that_grows_keeps_whole_speakers_held_out(tmp_path):
         with source.open("a", encoding="utf8") as file:
             for speaker in speakers:
                 for n in range(each):
-                    words = f"rečenica {n} govornika {speaker}".split()
+                    words = f"{speaker} rečenica {n}".split()
                     row = {"file": f"{speaker}.wav", "start": n, "end": n + 0.9, "words": words}
                     file.write(json.dumps(row | {"asr": words, "speaker": speaker}) + "\n")
         command = ["ingest", "parlaspeech", str(source), "--out", str(workspace), "--add"]
