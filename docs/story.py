@@ -483,11 +483,8 @@ def prove(threshold: float, select_command: str, truth: Truth) -> str:
     before = first.facts["selection"]
     after = second.facts["selection"]
     least = before["progress"].get("least")  # reviews; none where the target is proven
-    reason = (
-        f"If all further reviews were right, {least} would do."
-        if least
-        else "A further round narrows the bound."
-    )
+    needed = f"If all further reviews were right, {least} would do."
+    advice = needed if least else "A further round narrows the bound."
     return f"""\
 ## 7. What is proven
 
