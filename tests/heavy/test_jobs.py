@@ -7,6 +7,7 @@ NBAUDIO_WORKER names a Python with nbaudio and Beam: see .ci/run.
 
 import io
 import json
+import random
 import re
 import shlex
 import shutil
@@ -79,7 +80,9 @@ def write_parliament(folder: Path, *, recordings: int, segments: int) -> None:
         for number in range(recordings):
             tone(folder / f"audio/sitting {number}.wav", segments + 1, seed=number)
             for start in range(segments):
-                words = f"rečenica broj {'abcdefghij'[start % 10] * 3} u {number} {start}".split()
+                letters = random.Random(f"{number} {start}")  # no sentence is like another
+                names = ["".join(letters.choices("abčdefgh", k=5)) for _ in range(3)]
+                words = [*names, "u", str(number), str(start)]
                 # The similarity of every second segment of some speakers is above 0.8, below 0.9.
                 heard = words if start % 12 < 6 or start % 2 else [*words[:-2], "xx"]
                 line = {"file": f"sitting {number}.wav", "start": start, "end": start + 0.9}
