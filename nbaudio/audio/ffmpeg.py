@@ -277,9 +277,9 @@ class AvRecording:
         if len(self._container.streams) == 1:
             return False
         end = float(self.sound_start + num_samples) / self.sampling_rate
-        own = _seconds(self._stream.metadata.get("DURATION", ""))
-        if own is not None:
-            return own <= end + _END_TOLERANCE_S
+        track_end = _seconds(self._stream.metadata.get("DURATION", ""))
+        if track_end is not None:
+            return track_end <= end + _END_TOLERANCE_S
         declared = (self._container.duration or 0) / av.time_base
         return self._last_end() >= declared - _END_TOLERANCE_S
 

@@ -75,13 +75,15 @@ def source_channel(segments: pl.DataFrame) -> pl.Expr:
 def has_unknown_channel() -> pl.Expr:
     """Return whether `source_channel` is invalid, or beyond `num_channels` where that is known."""
     whole = pl.col("source_channel")
-    own = pl.when(whole.str.starts_with("track")).then(whole.str.extract(":(.*)$")).otherwise(whole)
+    side = (
+        pl.when(whole.str.starts_with("track")).then(whole.str.extract(":(.*)$")).otherwise(whole)
+    )
     plain = (
-        pl.when(own == "left")
+        pl.when(side == "left")
         .then(pl.lit("0"))
-        .when(own == "right")
+        .when(side == "right")
         .then(pl.lit("1"))
-        .otherwise(own)
+        .otherwise(side)
     )
     numbers = plain.str.extract_all("[0-9]+").cast(pl.List(pl.Int64))
     return ~whole.str.contains(_NOTATION) | (numbers.list.max() >= pl.col("num_channels"))
