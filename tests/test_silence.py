@@ -30,15 +30,24 @@ CASES = {
     "faint": (TONE[:, None] / 9000, True),
     "zeros": (SILENCE[:, None], False),
     "constant": (SILENCE[:, None] + 0.25, False),
-    "inverse": (stereo(TONE, -TONE), False),
-    "nearly_inverse": (stereo(TONE, -0.995 * TONE), False),
-    "inverse_and_constant": (stereo(TONE / 2 + 0.1, 0.1 - TONE / 2), False),
-    "of_four": (np.concatenate([stereo(TONE, -TONE)] * 2, axis=1), False),
+    "inverse": (stereo(TONE, -TONE), True),
+    "nearly_inverse": (stereo(TONE, -0.995 * TONE), True),
+    "inverse_and_constant": (stereo(TONE / 2 + 0.1, 0.1 - TONE / 2), True),
+    "of_four": (np.concatenate([stereo(TONE, -TONE)] * 2, axis=1), True),
+    "of_three": (np.stack([SILENCE, TONE, -TONE], axis=1), True),
     "half_inverse": (stereo(TONE, -TONE / 2), True),
     "two_tones": (stereo(TONE, -OTHER_TONE), True),
     "one_dead": (stereo(TONE, SILENCE), True),
     "faint_stereo": (stereo(TONE, OTHER_TONE) / 1000, True),
     "silent_stereo": (stereo(SILENCE, SILENCE), False),
+}
+#: The channel that is used of recordings whose channels cancel.
+CHANNELS = {
+    "inverse": "left",
+    "nearly_inverse": "left",
+    "inverse_and_constant": "left",
+    "of_four": "left",
+    "of_three": "right",
 }
 SHIPPED = {name for name, (_, has_signal) in CASES.items() if has_signal}
 
@@ -73,8 +82,6 @@ def test_clips_without_signal_are_rejected_with_their_reason(
     equal = "no signal: all samples are equal (digital silence)"
     assert details["zeros"] == f"zeros.wav: {equal}"
     assert details["silent_stereo"] == f"silent_stereo.wav: {equal}"
-    assert "channels cancel in their mix" in details["inverse"]
-    assert "--channel left" in details["nearly_inverse"]
     assert "verify" in report.facts["next"]
     assert "repair" not in report.facts["next"]
     verified = nbaudio.verify(tmp_path / "C", jobs=1, engine="threading", show_progress=False)
@@ -84,21 +91,43 @@ def test_clips_without_signal_are_rejected_with_their_reason(
 def test_one_channel_of_those_that_cancel_is_a_clip(
     workspace: nbaudio.Workspace, tmp_path: Path
 ) -> None:
-    shipped(workspace, tmp_path / "C", "left")
-    segments = set(nbaudio.open_corpus(tmp_path / "C").segments["segment_id"])
-    assert segments == {*CASES} - {"zeros", "constant", "silent_stereo"}
+    own = workspace.segments.drop_nulls("source_channel")
+    assert dict(own.select("recording_id", "source_channel").iter_rows()) == CHANNELS
+    shipped(workspace, tmp_path / "C", "mix")
+    for clip in nbaudio.open_corpus(tmp_path / "C").read_many([*CHANNELS]):
+        number = ("left", "right").index(CHANNELS[clip.segment_id])
+        expected = CASES[clip.segment_id][0][:, number]
+        assert np.abs(clip.samples / 32768 - expected).max() < 0.001
 
 
 def test_ingest_warns_of_channels_that_cancel(workspace: nbaudio.Workspace) -> None:
     warned = workspace.recordings.filter(
         pl.col("probe_warning").str.contains("channels cancel in their mix")
     )
-    assert set(warned["recording_id"]) == {
-        "inverse",
-        "nearly_inverse",
-        "inverse_and_constant",
-        "of_four",
-    }
+    assert dict(warned.select("recording_id", "uncancelled_channel").iter_rows()) == CHANNELS
+    warning = dict(warned.select("recording_id", "probe_warning").iter_rows())["of_three"]
+    assert warning.endswith("only its right channel is used")
+
+
+def test_a_clip_whose_channels_cancel_in_another_recording_is_rejected(tmp_path: Path) -> None:
+    samples = np.concatenate([stereo(TONE, TONE), stereo(TONE, -TONE)])
+    sf.write(tmp_path / "a.wav", samples, RATE)
+    (tmp_path / "t.csv").write_text("name,start,end,text\na.wav,0,2,eins\na.wav,2,4,zwei\n")
+    nbaudio.ingest("table", tmp_path / "t.csv", audio=tmp_path, out=tmp_path / "W", jobs=1)
+    nbaudio.select(tmp_path / "W", min_similarity=-1, dev=0, test=0)
+    shipped(nbaudio.Workspace.open(tmp_path / "W"), tmp_path / "C", "mix")
+    assert nbaudio.open_corpus(tmp_path / "C").segments["text"].to_list() == ["eins"]
+    rejected = pl.read_parquet(tmp_path / "C/rejected.parquet")
+    assert rejected["reason"].to_list() == ["silent_audio"]
+    assert "channels cancel in their mix" in rejected["detail"][0]
+    assert "--channel left" in rejected["detail"][0]
+
+
+def test_a_channel_that_the_source_names_is_used_where_channels_cancel(tmp_path: Path) -> None:
+    sf.write(tmp_path / "a.wav", CASES["inverse"][0], RATE)
+    (tmp_path / "t.csv").write_text("name,text,source_channel\na.wav,eins,right\n")
+    nbaudio.ingest("table", tmp_path / "t.csv", audio=tmp_path, out=tmp_path / "W", jobs=1)
+    assert nbaudio.Workspace.open(tmp_path / "W").segments["source_channel"].item() == "right"
 
 
 @pytest.mark.parametrize("ending", ["flac", "mp3", "ogg", "opus", "m4a"])

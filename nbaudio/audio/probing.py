@@ -23,6 +23,7 @@ from nbaudio.audio.recordings import (
 )
 from nbaudio.audio.silence import has_signal, is_cancelled
 from nbaudio.audio.sound_bytes import find_sound_bytes
+from nbaudio.core.channels import CHANNELS
 from nbaudio.core.errors import AudioError
 from nbaudio.storage.location import LocationLike, location
 
@@ -37,9 +38,10 @@ _ALAC_WINDOWS = 300
 _TOLERANCE = {"amrnb": 0.001, "opus": 0.001}
 _MIXED_WINDOWS = 4  # between windows that are checked for channels that cancel
 _MIXED_WINDOW_S = 0.2
+_LOUD_SHARE = 0.5  # of the RMS of the loudest channel
 _CANCELLED = (
     "its channels cancel in their mix (one is the inverse of the other): "
-    "materialize with --channel left, or right"
+    "only its {channel} channel is used"
 )
 _NO_LENGTH = "its header has no length, as from a pipe or a crash: read to the end of the file"
 _WRAPPED = "its length of more than 4 GiB does not fit its header"
@@ -63,6 +65,8 @@ class Probe:
             has only one.
         sound_start: samples from the first picture of the container to the first sample.
         not_read: further audio tracks, for people.
+        channel: the channel to use where the mix of all has no signal, as
+            `nbaudio.core.channels` writes it; None where the mix can be used.
     """
 
     sampling_rate: int
@@ -73,6 +77,7 @@ class Probe:
     track: int | None = field(default=None, repr=False)
     sound_start: int = field(default=0, repr=False)
     not_read: tuple[str, ...] = field(default=(), repr=False)
+    channel: str | None = field(default=None, repr=False)
 
 
 def probe(path: LocationLike, *, track: str | None = None) -> Probe:
@@ -121,8 +126,9 @@ def probe(path: LocationLike, *, track: str | None = None) -> Probe:
             num_samples, warning = _check_beginning(recording, file, num_samples, warning)
         if num_samples <= 0:
             raise AudioError(f"{file}: {no_samples_reason(file)}")
-        if _channels_cancel(recording, num_samples):
-            warning = _joined(warning, _CANCELLED)
+        channel = _channel_of_cancelled_mix(recording, num_samples)
+        if channel:
+            warning = _joined(warning, _CANCELLED.format(channel=channel))
         return Probe(
             recording.sampling_rate,
             recording.num_channels,
@@ -132,6 +138,7 @@ def probe(path: LocationLike, *, track: str | None = None) -> Probe:
             choice.number,
             recording.sound_start,
             choice.others,
+            channel,
         )
 
 
@@ -181,10 +188,14 @@ def _joined(*warnings: str | None) -> str | None:
     return "; ".join(filter(None, warnings)) or None
 
 
-def _channels_cancel(recording: OpenRecording, num_samples: int) -> bool:
-    """Return whether the mix of the channels has no signal in any of some short windows."""
+def _channel_of_cancelled_mix(recording: OpenRecording, num_samples: int) -> str | None:
+    """Return the channel to use where the channels cancel in their mix; None where they do not.
+
+    They cancel if their mix has no signal in any of some short windows in which a channel has one.
+    The channel is the first one that is not much quieter than the loudest.
+    """
     if recording.num_channels == 1:
-        return False
+        return None
     rate = recording.sampling_rate
     length = min(num_samples, int(_MIXED_WINDOW_S * rate))
     # Where windows are decoded from the beginning, those at the beginning are near.
@@ -192,7 +203,12 @@ def _channels_cancel(recording: OpenRecording, num_samples: int) -> bool:
     starts = {(end - length) * number // _MIXED_WINDOWS for number in range(_MIXED_WINDOWS + 1)}
     windows = [_decoded(recording, start, start + length) for start in sorted(starts)]
     loud = [window for window in windows if has_signal(window)]
-    return bool(loud) and all(map(is_cancelled, loud))
+    if not loud or not all(map(is_cancelled, loud)):
+        return None
+    levels = np.concatenate(loud).std(axis=0)
+    first = int(np.argmax(levels >= _LOUD_SHARE * levels.max()))
+    _, *names = CHANNELS
+    return names[first] if first < len(names) else str(first)
 
 
 def _decoded(recording: OpenRecording, start: int, stop: int) -> Window:

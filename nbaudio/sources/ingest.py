@@ -333,7 +333,7 @@ def _place(
 def _timed_rows(
     source: str, transcripts: Transcripts, audit: pl.DataFrame, recordings: pl.DataFrame
 ) -> Rows:
-    """Return the rows of transcripts with times in seconds, and the tracks that are read.
+    """Return the rows of transcripts with times in seconds, and the tracks and channels to read.
 
     See `check_time_units` for errors.
     """
@@ -345,6 +345,7 @@ def _timed_rows(
         transcripts.windows,
         in_samples=transcripts.in_samples,
     )
+    rows = media_tracks.with_uncancelled_channels(rows, audit, recordings)
     return media_tracks.with_tracks(rows, audit, recordings)
 
 

@@ -1,7 +1,8 @@
-"""Containers with pictures or several audio tracks: which one is read, and where times begin.
+"""Recordings with pictures, several tracks, or channels that cancel: what is read, and since when.
 
-The tracks are those of `nbaudio.audio.probe`, and `source_channel` of segments names one other than
-the first (see `nbaudio.core.channels`).
+The tracks are those of `nbaudio.audio.probe`. `source_channel` of segments names one other than the
+first, and the channel that is used where the mix of all has no signal (see
+`nbaudio.core.channels`).
 """
 
 from collections import Counter
@@ -31,7 +32,7 @@ _NOT_READ = {
     ),
 }
 _CLOCKS = {"picture": True, "sound": False}
-_OPTIONAL = ("track", "sound_start", "tracks_not_read")
+_OPTIONAL = ("track", "sound_start", "tracks_not_read", "uncancelled_channel")
 
 
 def is_on_picture_clock(clock: str | None, *, default: bool) -> bool:
@@ -84,6 +85,28 @@ def with_tracks(rows: Rows, audit: pl.DataFrame, recordings: pl.DataFrame) -> Ro
         return frame.with_columns(joined.select(channel).to_series())
 
     return rows.map(on_track)
+
+
+def with_uncancelled_channels(rows: Rows, audit: pl.DataFrame, recordings: pl.DataFrame) -> Rows:
+    """Return rows with a single channel in `source_channel` where the mix would have no signal.
+
+    Segments whose source names a channel itself keep it.
+    """
+    if "uncancelled_channel" not in recordings.columns:
+        return rows
+    channels = audit.select("name", "recording_id").join(
+        recordings.select("recording_id", "uncancelled_channel"), on="recording_id", how="left"
+    )
+    channels = channels.drop_nulls("uncancelled_channel").unique("name")
+
+    def on_channel(frame: pl.DataFrame) -> pl.DataFrame:
+        joined = frame.select("name", source_channel(frame)).join(
+            channels, on="name", how="left", maintain_order="left"
+        )
+        channel = pl.coalesce("source_channel", "uncancelled_channel").alias("source_channel")
+        return frame.with_columns(joined.select(channel).to_series())
+
+    return rows.map(on_channel)
 
 
 def counted_from_sound(samples: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:

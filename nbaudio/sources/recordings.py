@@ -40,6 +40,8 @@ FACTS = pl.Schema(
         "track": pl.Int16(),
         "sound_start": pl.Int64(),  # samples from the first picture to the first sample
         "tracks_not_read": pl.String(),  # a line for each
+        # The channel that is used where the channels cancel in their mix
+        "uncancelled_channel": pl.String(),
         "error": pl.String(),
     }
 )
@@ -313,5 +315,6 @@ def _facts(place: Location, probes: Probes) -> tuple[dict[str, Any], bool]:
         "track": found.track,
         "sound_start": found.sound_start or None,
         "tracks_not_read": "\n".join(found.not_read) or None,
+        "uncancelled_channel": found.channel,
     }
     return facts | now | further, False
