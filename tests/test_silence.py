@@ -97,6 +97,7 @@ def test_one_channel_of_those_that_cancel_is_a_clip(
     for clip in nbaudio.open_corpus(tmp_path / "C").read_many([*CHANNELS]):
         number = ("left", "right").index(CHANNELS[clip.segment_id])
         expected = CASES[clip.segment_id][0][:, number]
+        assert clip.samples is not None
         assert np.abs(clip.samples / 32768 - expected).max() < 0.001
 
 
