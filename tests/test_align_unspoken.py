@@ -63,6 +63,14 @@ def test_what_is_spoken_is_in_labels(tmp_path):
     assert segments["inner_confidence"].min() > 0.9
 
 
+@pytest.mark.parametrize(("pause", "count"), [(0.6, 6), (0.45, 6), (0.1, 2)])
+def test_sentences_with_a_pause_between_them_are_segments(tmp_path, pause, count):
+    ends = {word for word in SPOKEN.split() if word.endswith(".")}
+    segments, _ = run(tmp_path, SPOKEN, timed(SPOKEN, dict.fromkeys(ends, pause - 0.65)))
+    assert len(segments) == count
+    assert segments["text"].str.ends_with(".").all()
+
+
 @pytest.mark.parametrize(
     ("before", "unspoken"),
     [

@@ -205,8 +205,7 @@ def _segments(aligned: _Alignment) -> Iterator[dict[str, Any]]:
         *(fact.tolist() for fact in facts), strict=True
     ):
         numbers = aligned.numbers[slice(*typed)]
-        (_, document) = aligned.documents[words.spans[numbers[0]].document]
-        segment_label = label(document.text, words, numbers.tolist())
+        segment_label = _label(aligned, numbers.tolist())
         inner = aligned.spoken.confidence[numbers[0] : numbers[-1] + 1].min()
         yield {
             "kind": "segment",
@@ -256,6 +255,14 @@ def _times_of_words(aligned: _Alignment) -> npt.NDArray[np.float64]:
 
 def _decimal(seconds: float) -> str:
     return f"{seconds:.6f}".rstrip("0").rstrip(".")
+
+
+def _label(aligned: _Alignment, numbers: list[int]) -> Label:
+    """Return the label of the segment that has these words of the transcripts."""
+    (_, document) = aligned.documents[aligned.words.spans[numbers[0]].document]
+    behind = numbers[-1] + 1
+    is_left_out_behind = bool(aligned.spoken.is_unspoken[behind : behind + 1].any())
+    return label(document.text, aligned.words, numbers, is_left_out_behind=is_left_out_behind)
 
 
 def _word_times(segment_label: Label, times: npt.NDArray[np.float64]) -> list[dict[str, float]]:

@@ -25,6 +25,10 @@ _SENTENCE_END = re.compile(r"[.!?…:;。؟।)\]][\"'”’»«)\]]*$")  # or t
 _MARKS = re.compile(r"[.!?…:;。؟।,،%\"'”’»)\]]+")
 # Marks behind a bracket or the number of a footnote, which end what is before the bracket.
 _MARKS_BEHIND = re.compile(r"[)\]}⁰¹²³⁴-⁹]([.!?…:;,。؟।،]+[\"'”’»]*)$")
+# The same of a remark that follows in the same line.
+_MARKS_OF_NEXT = re.compile(
+    r"[^\S\n]*(?:[(\[{][^()\[\]{}]*[)\]}]|[⁰¹²³⁴-⁹]+)([.!?…:;,。؟।،]+[\"'”’»]*)"
+)
 _HAS_MARK = re.compile(r"[.!?…:;,。؟।،]$")
 _ENDING = 9  # characters of a word in which the end of a sentence is looked for
 
@@ -210,13 +214,16 @@ def _is_turn(words: TranscriptWords, number: int, following: int) -> bool:
     return is_sentence and _ends_with_mark(words.texts[number])
 
 
-def label(text: str, words: TranscriptWords, numbers: Sequence[int]) -> Label:
+def label(
+    text: str, words: TranscriptWords, numbers: Sequence[int], *, is_left_out_behind: bool
+) -> Label:
     """Return the label of a segment.
 
     Args:
         text: of the document.
         words: of all documents.
         numbers: the words of the segment that were spoken, at least one.
+        is_left_out_behind: whether the word behind the segment was not spoken.
     """
     tokens: list[str] = []
     places: list[int] = []
@@ -231,6 +238,8 @@ def label(text: str, words: TranscriptWords, numbers: Sequence[int]) -> Label:
         tokens += [token[0] for token in found]
         if piece[-1] != numbers[-1]:
             tokens[-1] += _marks_behind(text, words, piece[-1], numbers)
+        elif is_left_out_behind:
+            tokens[-1] += _marks_of_next_remark(text, words, piece[-1])
     typed = text[words.spans[numbers[0]].start : words.spans[numbers[-1]].end]
     return Label(" ".join(tokens), typed, places)
 
@@ -251,4 +260,10 @@ def _marks_behind(text: str, words: TranscriptWords, number: int, numbers: Seque
     following = numbers[bisect_right(numbers, number)]
     remark = text[words.spans[number].end : words.spans[following - 1].end]
     marks = _MARKS_BEHIND.search(remark)
+    return marks[1] if marks and not _HAS_MARK.search(words.texts[number]) else ""
+
+
+def _marks_of_next_remark(text: str, words: TranscriptWords, number: int) -> str:
+    """Return the marks behind a remark that follows a word, if the word has none."""
+    marks = _MARKS_OF_NEXT.match(text, words.spans[number].end)
     return marks[1] if marks and not _HAS_MARK.search(words.texts[number]) else ""

@@ -24,10 +24,11 @@ _FASTEST, _USUAL = 0.04, 0.08  # seconds per character of such a word
 
 _TOLERANCE = 1e-9  # seconds, of sums of decimals
 
-# Costs of the segmentation, in words that are lost: of a segment; of an edge within a sentence, at
-# an edge without a pause, next to a word that has no pair, and for a probability of 0 of its pair;
-# of each word without a pair inside a segment.
-_SEGMENT = 0.2
+# Costs of the segmentation, in words that are lost: of a segment, so little below zero that what a
+# clear pause between sentences divides is in two; of an edge within a sentence, at an edge without
+# a pause, next to a word that has no pair, and for a probability of 0 of its pair; of each word
+# without a pair inside a segment.
+_SEGMENT = -0.05
 _IN_SENTENCE = 0.8
 _NO_PAUSE = 0.4
 _NEXT_UNPAIRED = 2.0
