@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -304,3 +305,90 @@ def test_what_nobody_speaks_is_nowhere_in_labels(tmp_path, typed, shape):
             now += length
     segments, _ = run(tmp_path, typed, heard)
     assert " ".join(segments["text"]).split() == PARTS
+
+
+REMARKS = ("Applause", "Laughter", "The minister shows a document", "Shouts", "Noise")
+NAMES = ("Ana Kovač", "Charles de Smith", "Dr. Ivana Horvat", "Emil Novak", "Franz Huber")
+
+
+def between_sentences(make: Callable[[str], str], inserted: Sequence[str]) -> str:
+    """The spoken text with something before each sentence but the first."""
+    first, *others = SPOKEN.rstrip(".").split(". ")
+    parts = [make(text) + sentence for text, sentence in zip(inserted, others, strict=True)]
+    return ". ".join([first, *parts]) + "."
+
+
+def in_labels(folder: Path, typed: str) -> str:
+    """The words of labels where long pauses have time for what is typed between sentences."""
+    ends = {word for word in SPOKEN.split() if word.endswith(".")}
+    segments, _ = run(folder, typed, timed(SPOKEN, dict.fromkeys(ends, 2.4)))
+    return " ".join(segments["text"])
+
+
+@pytest.mark.parametrize(
+    "marks",
+    ["* *", "** **", "_ _", "/ /", "// //", "~ ~", "| |", "< >", "<< >>", "‹ ›", "（ ）", "【 】",
+     "— —", "<i> </i>"],
+)  # fmt: skip
+@pytest.mark.parametrize("end", [" ", "\n"])
+def test_remarks_between_marks_are_in_no_label(tmp_path, marks, end):
+    before, behind = marks.split()
+    typed = between_sentences(lambda remark: f"{before}{remark}{behind}{end}", REMARKS)
+    assert in_labels(tmp_path, typed) == SPOKEN
+
+
+@pytest.mark.parametrize("mark", ["", "."])
+def test_no_segment_spans_a_line_of_its_own_that_nobody_spoke(tmp_path, mark):
+    typed = between_sentences(lambda remark: f"\n{remark}{mark}\n", REMARKS)
+    assert not {*words(in_labels(tmp_path, typed))} & {"applause", "laughter", "shouts", "noise"}
+
+
+@pytest.mark.parametrize(
+    "layout",
+    ["\n**{}:** ", "\n**{}**: ", "\n{}： ", "\n{}\t", "\n<{}> ", "\n[{}] ", "\n{} – ",
+     "\n>> {}: ", "\n• {}: ", "\n{} (SPD): "],
+)  # fmt: skip
+def test_names_of_speakers_are_in_no_label(tmp_path, layout):
+    assert in_labels(tmp_path, between_sentences(layout.format, NAMES)) == SPOKEN
+
+
+def test_names_in_capital_letters_are_in_no_label(tmp_path):
+    typed = between_sentences(lambda name: f"\n{name.upper()} ", NAMES)
+    assert in_labels(tmp_path, typed) == SPOKEN
+
+
+def test_marks_around_words_that_were_spoken_stay(tmp_path):
+    typed = SPOKEN.replace("the minister about", "*the minister* <about>").replace("on", "_on_")
+    assert in_labels(tmp_path, typed) == typed
+
+
+@pytest.mark.parametrize(
+    ("written", "number"),
+    [("year", "year12"), ("year.", "year.12"), ("year.", "year.¹²"), ("to", "to¹²"),
+     ("year", "year^3"), ("to", "to^12"), ("noon.", "noon.⁷")],
+)  # fmt: skip
+def test_numbers_of_footnotes_behind_words_are_in_no_label(tmp_path, written, number):
+    assert in_labels(tmp_path, SPOKEN.replace(written, number, 1)) == SPOKEN
+
+
+@pytest.mark.parametrize("heard", ["covid19", "covid 19", "m2", "m²"])
+def test_numbers_that_are_part_of_a_word_stay(tmp_path, heard):
+    written = "m²" if heard.startswith("m") else "covid19"
+    typed = SPOKEN.replace("minister about", f"minister {written} about")
+    segments, _ = run(tmp_path, typed, timed(SPOKEN.replace("er about", f"er {heard} about")))
+    assert " ".join(segments["text"]) == typed
+
+
+@pytest.mark.parametrize("hyphen", ["-\n", "-\n    ", "- \n", "‐\n", "\u00ad\n"])
+def test_words_that_line_ends_divide_are_joined(tmp_path, hyphen):
+    typed = SPOKEN.replace("session", f"ses{hyphen}sion").replace("chairman", f"chair{hyphen}man")
+    segments, unmatched = run(tmp_path, f"No-\nbody.\n\n{typed}", timed(SPOKEN))
+    assert " ".join(segments["text"]) == SPOKEN
+    assert unmatched["text"].to_list() == ["No-\nbody."]
+
+
+def test_hyphens_that_are_no_divisions_stay(tmp_path):
+    spoken = SPOKEN.replace("session", "pre- and session").replace("minister", "Smith-Jones", 1)
+    typed = spoken.replace("pre- ", "pre-\n").replace("Smith-", "Smith-\n")
+    segments, _ = run(tmp_path, typed, timed(spoken))
+    assert " ".join(segments["text"]) == spoken

@@ -26,7 +26,7 @@ from nbaudio.text.segmentation import Heard, Segments, cut_segments
 from nbaudio.text.unspoken import Spoken, find_unspoken
 from nbaudio.text.word_pairs import WordPairs, pair_words
 
-VERSION = 3  # of the method: stored results of another one are not used
+VERSION = 4  # of the method: stored results of another one are not used
 
 _FURTHER = (
     "kind",

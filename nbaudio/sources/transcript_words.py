@@ -19,17 +19,55 @@ from nbaudio.text.word_pairs import WordPairs
 
 Ints = npt.NDArray[np.int64]
 
-_TOKEN = re.compile(r"\S+")
+# Also the parts of a word that a hyphen at the end of a line divides.
+_TOKEN = re.compile(r"(?:(?<=[^\W\d_])[-‐\u00ad][^\S\n]*\n[^\S\n]*(?=[^\W\d_])|\S)+")
+_HYPHEN_AT_LINE_END = re.compile(r"[-‐\u00ad]\s+")
+# Words behind the end of a line that do not continue the word in front of it, such as "Haus- und".
+_CONJUNCTIONS = frozenset(
+    (
+        "a",
+        "and",
+        "bis",
+        "e",
+        "ed",
+        "eller",
+        "en",
+        "et",
+        "i",
+        "ili",
+        "ja",
+        "nebo",
+        "o",
+        "och",
+        "oder",
+        "of",
+        "og",
+        "or",
+        "oraz",
+        "ou",
+        "sau",
+        "to",
+        "u",
+        "und",
+        "y",
+        "și",
+        "и",
+        "или",
+        "та",
+    )
+)
 _SENTENCE_END = re.compile(r"[.!?…:;。؟।)\]][\"'”’»«)\]]*$")  # or that of a remark
 # Marks that belong to the word before them, after a blank as well.
 _MARKS = re.compile(r"[.!?…:;。؟।,،%\"'”’»)\]]+")
 # Marks behind a bracket or the number of a footnote, which end what is before the bracket.
-_MARKS_BEHIND = re.compile(r"[)\]}⁰¹²³⁴-⁹]([.!?…:;,。؟।،]+[\"'”’»]*)$")
+_MARKS_BEHIND = re.compile(r"(?:[)\]}⁰¹²³⁴-⁹]|\A\^?\d{1,3})([.!?…:;,。؟।،]+[\"'”’»]*)$")
 # The same of a remark that follows in the same line.
 _MARKS_OF_NEXT = re.compile(
-    r"[^\S\n]*(?:[(\[{][^()\[\]{}]*[)\]}]|[⁰¹²³⁴-⁹]+)([.!?…:;,。؟।،]+[\"'”’»]*)"
+    r"[^\S\n]*(?:[(\[{][^()\[\]{}]*[)\]}]|[⁰¹²³⁴-⁹]+|(?<=\w)\^?\d{1,3})"
+    r"([.!?…:;,。؟।،]+[\"'”’»]*)"
 )
 _HAS_MARK = re.compile(r"[.!?…:;,。؟।،]$")
+_FIRST_WORD = re.compile(r"\w+")
 _ENDING = 9  # characters of a word in which the end of a sentence is looked for
 
 
@@ -113,7 +151,7 @@ def _split(number: int, document: Document) -> tuple[list[str], list[Span]]:
     """Return the normalized words of a document, and where they are."""
     starts = [utterance.start for utterance in document.utterances]
     tokens = list(_tokens(document.text))
-    texts = [document.text[start:end] for start, end in tokens]
+    texts = [_joined_at_line_ends(document.text[start:end]) for start, end in tokens]
     words: list[str] = []
     spans: list[Span] = []
     for (start, end), text, word in zip(tokens, texts, normalize_words(texts), strict=True):
@@ -128,11 +166,38 @@ def _split(number: int, document: Document) -> tuple[list[str], list[Span]]:
 
 def _tokens(text: str) -> Iterator[tuple[int, int]]:
     """Yield the characters of tokens, which blanks separate, and of numbers of footnotes."""
-    for token in _TOKEN.finditer(text):
+    for start, end in _written_tokens(text, 0, len(text)):
+        place = start
+        for part in split_footnotes(text[start:end]):
+            yield place, place + len(part)
+            place += len(part)
+
+
+def _written_tokens(text: str, first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Yield the characters of what blanks separate, also of words that line ends divide."""
+    for token in _TOKEN.finditer(text, first, last):
         start = token.start()
-        for part in split_footnotes(token[0]):
-            yield start, start + len(part)
-            start += len(part)
+        for hyphen in _HYPHEN_AT_LINE_END.finditer(text, start, token.end()):
+            behind = _FIRST_WORD.match(text, hyphen.end(), token.end())
+            if behind and behind[0] in _CONJUNCTIONS:
+                yield start, hyphen.start() + 1
+                start = hyphen.end()
+        yield start, token.end()
+
+
+def _joined_at_line_ends(token: str) -> str:
+    r"""Return a token without hyphens at line ends, which stay before capital letters.
+
+    Example:
+        >>> _joined_at_line_ends("ses-\nsion"), _joined_at_line_ends("Smith-\nJones")
+        ('session', 'Smith-Jones')
+    """
+    hyphens = [hyphen.span() for hyphen in _HYPHEN_AT_LINE_END.finditer(token)]
+    joined = token
+    for start, end in reversed(hyphens):
+        mark = "-" if token[end].isupper() and token[start] != "\u00ad" else ""
+        joined = joined[:start] + mark + joined[end:]
+    return joined
 
 
 def normalize_words(words: Sequence[str]) -> list[str]:
@@ -230,12 +295,12 @@ def label(
     for piece in _pieces(numbers):
         first = words.spans[piece[0]].start
         last = words.spans[piece[-1]].end
-        found = list(_TOKEN.finditer(text, first, last))
-        starts = [token.start() for token in found]
+        written = list(_written_tokens(text, first, last))
+        starts = [start for start, _ in written]
         places += [
             len(tokens) + bisect_right(starts, words.spans[number].start) - 1 for number in piece
         ]
-        tokens += [token[0] for token in found]
+        tokens += [_joined_at_line_ends(text[start:end]) for start, end in written]
         if piece[-1] != numbers[-1]:
             tokens[-1] += _marks_behind(text, words, piece[-1], numbers)
         elif is_left_out_behind:

@@ -97,7 +97,8 @@ def find_unspoken(pairs: WordPairs, words: Sequence[str], asides: Asides, heard:
         >>> starts = np.arange(5) * 0.4
         >>> heard = Heard("good day to you all".split(), starts, starts + 0.4)
         >>> pairs = WordPairs(np.array([0, 1, 3, 4, 5]), np.arange(5), np.ones(5, np.float32))
-        >>> asides = Asides(np.array([-1, -1, 0, -1, -1, -1]), frozenset(), np.zeros(6, np.int64))
+        >>> groups = np.array([-1, -1, 0, -1, -1, -1])
+        >>> asides = Asides(groups, frozenset(), np.zeros(6, int), np.zeros(6, bool))
         >>> find_unspoken(pairs, words, asides, heard).is_unspoken.tolist()
         [False, False, True, False, False, False]
     """
@@ -115,7 +116,7 @@ def find_unspoken(pairs: WordPairs, words: Sequence[str], asides: Asides, heard:
         numbers = np.array(gap.words)
         aside = is_aside[numbers] | _in_heads(gap, words, heads)
         missing = _missing(gap, letters[numbers], aside, words, heard.words)
-        is_break[gap.words.stop] = _is_break(gap, letters, missing, asides.line)
+        is_break[gap.words.stop] = _is_break(gap, letters, missing, asides)
         is_unspoken[numbers] = missing
         confidence[numbers] = _confidence(gap, letters[numbers], missing)
     return Spoken(pairs, is_unspoken, is_break[:-1], confidence)
@@ -263,7 +264,7 @@ def _missing(
     return aside & (not ((is_number and has_time) or is_similar))
 
 
-def _is_break(gap: _Gap, letters: Ints, missing: Flags, line: Ints) -> bool:
+def _is_break(gap: _Gap, letters: Ints, missing: Flags, asides: Asides) -> bool:
     """Return whether no segment may span a gap.
 
     There is no time for its words although others were heard; or nothing was heard where words are
@@ -276,8 +277,10 @@ def _is_break(gap: _Gap, letters: Ints, missing: Flags, line: Ints) -> bool:
     if gap.heard:
         return not _has_room(gap, letters[spoken])
     (first, last) = (gap.words.start, gap.words.stop - 1)
+    line = asides.line
     is_whole_line = line[first - 1] != line[first] and line[last] != line[last + 1]
-    return bool(missing.any()) or (is_whole_line and len(spoken) > 1)
+    are_several = len(spoken) > 1 or bool(asides.is_sentence[first])
+    return bool(missing.any()) or (is_whole_line and are_several)
 
 
 def _confidence(gap: _Gap, letters: Ints, missing: Flags) -> Seconds:
