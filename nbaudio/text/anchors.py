@@ -3,7 +3,7 @@
 This also works where blocks of either text were moved.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 Ints = npt.NDArray[np.int64]
 # Numbers of words of the transcript and of the hypothesis, of equal length
 Pairs = tuple[Ints, Ints]
+Flags = npt.NDArray[np.bool_]
+Scores = npt.NDArray[np.float64]
 
 _NGRAM = 3
 # Of an n-gram, in the transcript times in the hypothesis: a phrase of every speech is no anchor
@@ -24,7 +26,8 @@ _SHIFT_COST = 0.04  # of a word that only one side has there, in words that matc
 _LEAST_WORDS = 8  # that a chain matches: shorter formulas are said and typed in several places
 
 
-class _Runs(NamedTuple):
+@dataclass(frozen=True)
+class _Runs:
     """Runs of equal words, by their first words and their lengths."""
 
     left: Ints
@@ -57,34 +60,62 @@ def find_anchors(
     if not len(runs.size):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     score, before = _chain_scores(runs)
-    free = np.ones(len(left), np.bool_), np.ones(len(right), np.bool_)
-    used = np.zeros(len(score), np.bool_)
-    found: list[Pairs] = []
+    chains = _longest_chains(runs, score, before, _FreeWords.all_of(left, right), least)
+    left_words = np.concatenate([pairs[0] for pairs in chains] or [np.empty(0, np.int64)])
+    right_words = np.concatenate([pairs[1] for pairs in chains] or [np.empty(0, np.int64)])
+    order = np.argsort(left_words)
+    return left_words[order], right_words[order]
+
+
+@dataclass(frozen=True)
+class _FreeWords:
+    """Whether each word of both texts is in no chain yet; both arrays change."""
+
+    left: Flags
+    right: Flags
+
+    @classmethod
+    def all_of(cls, left: Ints, right: Ints) -> "_FreeWords":
+        """Return the words of two texts, all free."""
+        return cls(np.ones(len(left), np.bool_), np.ones(len(right), np.bool_))
+
+    def take(self, left: Ints, right: Ints) -> Pairs:
+        """Take the pairs of words of which both are free; return them."""
+        are_free = self.left[left] & self.right[right]
+        self.left[left[are_free]] = False
+        self.right[right[are_free]] = False
+        return left[are_free], right[are_free]
+
+    def release(self, pairs: Pairs) -> None:
+        """Make the words of pairs free again."""
+        left, right = pairs
+        self.left[left] = True
+        self.right[right] = True
+
+
+def _longest_chains(
+    runs: _Runs, score: Scores, before: Ints, words: _FreeWords, least: int
+) -> list[Pairs]:
+    """Return the pairs of each run of the longest chains, each word in one pair at most.
+
+    A chain whose free words are fewer than `least` leaves them to other chains.
+    """
+    chains: list[Pairs] = []
+    is_used = np.zeros(len(score), np.bool_)
     for end in np.argsort(-score, kind="stable").tolist():
         chain: list[Pairs] = []
         run = end
-        while run >= 0 and not used[run]:
-            used[run] = True
+        while run >= 0 and not is_used[run]:
+            is_used[run] = True
             steps = np.arange(runs.size[run])
-            one = runs.left[run] + steps
-            other = runs.right[run] + steps
-            both = free[0][one] & free[1][other]
-            one = one[both]
-            other = other[both]
-            free[0][one], free[1][other] = False, False
-            chain.append((one, other))
+            chain.append(words.take(runs.left[run] + steps, runs.right[run] + steps))
             run = before[run]
-        matched = sum(len(one) for one, _ in chain)
-        if matched >= least:
-            found += chain
-        else:  # too few words: they are free for other chains
-            for one, other in chain:
-                free[0][one], free[1][other] = True, True
-    pairs = [
-        np.concatenate([each[side] for each in found] or [np.empty(0, np.int64)]) for side in (0, 1)
-    ]
-    order = np.argsort(pairs[0])
-    return pairs[0][order], pairs[1][order]
+        if sum(len(left) for left, _ in chain) >= least:
+            chains += chain
+        else:
+            for pairs in chain:
+                words.release(pairs)
+    return chains
 
 
 def _shared_runs(left: Ints, right: Ints, ngram: int, most_places: int) -> _Runs:
@@ -92,35 +123,49 @@ def _shared_runs(left: Ints, right: Ints, ngram: int, most_places: int) -> _Runs
 
     They are sorted by their first word in the left text.
     """
-    size = int(max(left.max(initial=0), right.max(initial=0))) + 1
-    sides = []
-    for codes in (left, right):
-        parts = sliding_window_view(np.append(codes, [-1] * ngram), ngram)
-        places = np.flatnonzero((parts >= 0).all(axis=1))
-        sides.append(
-            pl.DataFrame({"gram": parts[places] @ size ** np.arange(ngram), "place": places})
-        )
-    counts = [side.group_by("gram").agg(pl.len().cast(pl.Int64)) for side in sides]
-    rare = (
-        counts[0]
-        .join(counts[1], on="gram")
-        .filter(pl.col("len") * pl.col("len_right") <= most_places)
-    )
-    pairs = sides[0].join(rare, on="gram").join(sides[1], on="gram")
-    one = pairs["place"].to_numpy()
-    other = pairs["place_right"].to_numpy()
-    order = np.lexsort((one, other - one))
-    one = one[order]
-    other = other[order]
-    starts = np.flatnonzero(
-        np.diff(one, prepend=-2) - 1 | np.diff(other - one, prepend=-len(left) - 2)
-    )
-    lengths = np.diff(np.append(starts, len(one))) + ngram - 1
-    order = np.lexsort((other[starts], one[starts]))
-    return _Runs(one[starts][order], other[starts][order], lengths[order])
+    num_codes = int(max(left.max(initial=0), right.max(initial=0))) + 1
+    left_grams = _ngrams(left, ngram, num_codes)
+    right_grams = _ngrams(right, ngram, num_codes)
+    places = _places_of_rare(left_grams, right_grams, most_places)
+    return _runs_of(places["place"].to_numpy(), places["place_right"].to_numpy(), ngram, len(left))
 
 
-def _chain_scores(runs: _Runs) -> tuple[npt.NDArray[np.float64], Ints]:
+def _ngrams(codes: Ints, ngram: int, num_codes: int) -> pl.DataFrame:
+    """Return the n-grams of a text, each as one number in `gram`, and the `place` of each."""
+    windows = sliding_window_view(np.append(codes, [-1] * ngram), ngram)
+    places = np.flatnonzero((windows >= 0).all(axis=1))
+    grams = windows[places] @ num_codes ** np.arange(ngram)
+    return pl.DataFrame({"gram": grams, "place": places})
+
+
+def _places_of_rare(left: pl.DataFrame, right: pl.DataFrame, most_places: int) -> pl.DataFrame:
+    """Return the pairs of places, `place` and `place_right`, of n-grams that are rare."""
+    left_counts = left.group_by("gram").agg(pl.len().cast(pl.Int64))
+    right_counts = right.group_by("gram").agg(pl.len().cast(pl.Int64))
+    is_rare = pl.col("len") * pl.col("len_right") <= most_places
+    rare = left_counts.join(right_counts, on="gram").filter(is_rare)
+    return left.join(rare, on="gram").join(right, on="gram")
+
+
+def _runs_of(left: Ints, right: Ints, ngram: int, left_words: int) -> _Runs:
+    """Return the runs of n-grams that follow each other in both texts.
+
+    `left` and `right` are the places of n-grams; the left text has so many words.
+    """
+    offset = right - left
+    by_offset = np.lexsort((left, offset))
+    left = left[by_offset]
+    right = right[by_offset]
+    offset = offset[by_offset]
+    is_step = np.diff(left, prepend=-2) == 1
+    is_same_offset = np.diff(offset, prepend=-left_words - 2) == 0
+    starts = np.flatnonzero(~(is_step & is_same_offset))
+    lengths = np.diff(np.append(starts, len(left))) + ngram - 1
+    by_left = np.lexsort((right[starts], left[starts]))
+    return _Runs(left[starts][by_left], right[starts][by_left], lengths[by_left])
+
+
+def _chain_scores(runs: _Runs) -> tuple[Scores, Ints]:
     """Return for each run the best chain that ends in it: its score, and the run before.
 
     The run before is the one that precedes it in the chain, -1 for none.
@@ -132,22 +177,25 @@ def _chain_scores(runs: _Runs) -> tuple[npt.NDArray[np.float64], Ints]:
     first = np.searchsorted(runs.left, runs.left - _MOST_GAP - int(runs.size.max()))
     for run in range(1, len(score)):
         near = slice(max(first[run], run - _LOOK_BACK), run)
-        gap = runs.left[run] - left_end[near]
-        other_gap = runs.right[run] - right_end[near]
-        overlap = np.maximum(0, np.maximum(-gap, -other_gap))
-        gap = gap + overlap
-        other_gap = other_gap + overlap
+        left_gap = runs.left[run] - left_end[near]
+        right_gap = runs.right[run] - right_end[near]
+        overlap = np.maximum(0, np.maximum(-left_gap, -right_gap))
+        left_gap = left_gap + overlap
+        right_gap = right_gap + overlap
         fits = (
             (runs.left[near] < runs.left[run])
             & (runs.right[near] < runs.right[run])
             & (overlap < runs.size[run])
+            & (left_gap <= _MOST_GAP)
+            & (right_gap <= _MOST_GAP)
         )
-        fits &= (gap <= _MOST_GAP) & (other_gap <= _MOST_GAP)
         cost = (
-            overlap + _GAP_COST * np.minimum(gap, other_gap) + _SHIFT_COST * np.abs(gap - other_gap)
+            overlap
+            + _GAP_COST * np.minimum(left_gap, right_gap)
+            + _SHIFT_COST * np.abs(left_gap - right_gap)
         )
         total = np.where(fits, score[near] - cost, 0)
-        if len(total) and (best := total.max()) > 0:
-            score[run] += best
+        if len(total) and total.max() > 0:
+            score[run] += total.max()
             before[run] = near.start + int(total.argmax())
     return score, before

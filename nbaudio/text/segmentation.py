@@ -4,6 +4,7 @@ Cuts are where the pairs are sure, at pauses, and at ends of sentences first.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -77,10 +78,14 @@ class Segments(NamedTuple):
     room: Seconds  # n x 2: seconds of silence outside of the segment, before and after it
 
 
-class _Edges(NamedTuple):
+@dataclass(frozen=True)
+class _Edges:
     """For each pair, the edge of a segment there.
 
-    An edge has a cost, and the seconds of silence inside and outside of the segment.
+    Attributes:
+        cost: of an edge, in words that are lost; infinite where a segment cannot have one.
+        room: seconds of silence inside the segment.
+        outside: seconds of silence outside the segment.
     """
 
     cost: Seconds
@@ -88,7 +93,42 @@ class _Edges(NamedTuple):
     outside: Seconds
 
 
-def cut_segments(  # noqa: PLR0914
+@dataclass(frozen=True)
+class _Candidates:
+    """Segments that begin and end at any pair.
+
+    Attributes:
+        begin: seconds at which a segment begins whose first pair is this one.
+        end: seconds at which a segment ends whose last pair is this one.
+        first_cost: of the edge before each pair.
+        last_cost: of the edge after each pair.
+        inner_cost: of the words without a pair between the first pair and each pair.
+        is_break: whether a segment must end before each pair.
+    """
+
+    begin: Seconds
+    end: Seconds
+    first_cost: Seconds
+    last_cost: Seconds
+    inner_cost: Seconds
+    is_break: Flags
+
+
+@dataclass(frozen=True)
+class _Gaps:
+    """What is between each two consecutive pairs; each array is one shorter than the pairs.
+
+    Attributes:
+        can_be_spanned: whether a segment may have both pairs.
+        unpaired: words without a pair between them, of the side that has more; 0 where no segment
+            may span the gap.
+    """
+
+    can_be_spanned: Flags
+    unpaired: Ints
+
+
+def cut_segments(
     pairs: WordPairs, typed: Typed, heard: Heard, *, shortest: float, longest: float
 ) -> Segments:
     """Cut paired words into segments of `shortest` to `longest` seconds.
@@ -107,152 +147,192 @@ def cut_segments(  # noqa: PLR0914
         [[0.25, 2.0], [2.5, 4.5]]
     """
     if not len(pairs.left):
-        none = np.empty((0, 2), np.int64)
-        return Segments(none, none, none.astype(np.float64), np.empty(0), none.astype(np.float64))
-    one = pairs.left
-    other = pairs.right
-    sure = pairs.probability.astype(np.float64)
-    joint, unpaired = _joints(pairs, typed, heard, longest / _SHORTEST_CHARACTER)
-    spoken_until = np.maximum.accumulate(heard.end)
-    # Before each word; negative where words overlap
-    silence = heard.start - np.concatenate(([0.0], spoken_until[:-1]))
-    # The end of the recording is not known: its last segment ends with its last word.
-    silences = (
-        silence[other],
-        np.where(heard.end < spoken_until, -1.0, np.append(silence[1:], 0.0))[other],
+        no_ranges = np.empty((0, 2), np.int64)
+        no_seconds = np.empty((0, 2), np.float64)
+        return Segments(no_ranges, no_ranges, no_seconds, np.empty(0), no_seconds)
+    probability = pairs.probability.astype(np.float64)
+    unsure_cost = np.where(probability < _LEAST_CONFIDENCE, np.inf, _UNSURE * (1 - probability))
+    gaps = _gaps(pairs, typed, heard, longest / _SHORTEST_CHARACTER)
+    first_edges = _first_edges(pairs, typed, heard)
+    last_edges = _last_edges(pairs, typed, heard)
+    candidates = _Candidates(
+        begin=heard.start[pairs.right] - first_edges.room,
+        end=heard.end[pairs.right] + last_edges.room,
+        first_cost=first_edges.cost + unsure_cost,
+        last_cost=last_edges.cost + unsure_cost,
+        inner_cost=np.concatenate(([0.0], np.cumsum(gaps.unpaired * _UNPAIRED))),
+        is_break=np.concatenate(([False], ~gaps.can_be_spanned)),
     )
-    skipped = np.diff(one) != 1
-    tidy = ~skipped & (np.diff(other) == 1)
-    missing = _missing_letters(one, skipped, typed)
-    breaks = np.concatenate(([True], typed.ends_sentence))
-    first_edges = _edges(
-        silences[0], missing[0], tidy=np.concatenate(([True], tidy)), sentence=breaks[one]
-    )
-    last_edges = _edges(
-        silences[1], missing[1], tidy=np.append(tidy, True), sentence=breaks[one + 1]
-    )
-    unsure = np.where(sure < _LEAST_CONFIDENCE, np.inf, _UNSURE * (1 - sure))
-    begin = heard.start[other] - first_edges.room
-    end = heard.end[other] + last_edges.room
-    first, last = _choose(
-        (begin, end),
-        (first_edges.cost + unsure, last_edges.cost + unsure),
-        np.concatenate(([0.0], np.cumsum(unpaired * _UNPAIRED))),
-        np.concatenate(([False], ~joint)),
-        (shortest, longest),
-    ).T
+    first, last = _choose(candidates, shortest, longest).T
     return Segments(
-        np.stack((one[first], one[last] + 1), axis=1),
-        np.stack((other[first], other[last] + 1), axis=1),
-        np.stack((begin[first], end[last]), axis=1),
-        np.minimum(sure[first], sure[last]),
+        np.stack((pairs.left[first], pairs.left[last] + 1), axis=1),
+        np.stack((pairs.right[first], pairs.right[last] + 1), axis=1),
+        np.stack((candidates.begin[first], candidates.end[last]), axis=1),
+        np.minimum(probability[first], probability[last]),
         np.stack((first_edges.outside[first], last_edges.outside[last]), axis=1),
     )
 
 
-def _missing_letters(one: Ints, skipped: Flags, typed: Typed) -> tuple[Ints, Ints]:
-    """Return the letters of the words without a pair before and after each pair.
+def _first_edges(pairs: WordPairs, typed: Typed, heard: Heard) -> _Edges:
+    """Return the edges before the pairs."""
+    spoken_until = np.maximum.accumulate(heard.end)
+    # Negative where words overlap
+    silence = heard.start - np.concatenate(([0.0], spoken_until[:-1]))
+    is_sentence_start = np.concatenate(([True], typed.ends_sentence))
+    has_typed_gap = np.concatenate(([True], np.diff(pairs.left) != 1))
+    has_heard_gap = np.concatenate(([False], np.diff(pairs.right) != 1))
+    # The first pair has no pair before it: its edge is as sure as that of a pair without a gap.
+    is_next_to_unpaired = (has_typed_gap | has_heard_gap) & (np.arange(len(pairs.left)) > 0)
+    letters = np.array([0, *map(len, typed.words)])
+    return _edges(
+        silence[pairs.right],
+        letters[pairs.left] * has_typed_gap + _letters_left_out(typed)[pairs.left],
+        is_next_to_unpaired=is_next_to_unpaired,
+        is_sentence_edge=is_sentence_start[pairs.left],
+    )
 
-    They are those of the word next to it, and of words that nobody spoke.
-    """
-    letters = np.array([0, *map(len, typed.words), 0])
-    left_out = np.zeros(len(typed.words) + 1, np.int64)
+
+def _last_edges(pairs: WordPairs, typed: Typed, heard: Heard) -> _Edges:
+    """Return the edges after the pairs."""
+    spoken_until = np.maximum.accumulate(heard.end)
+    # The end of the recording is not known: its last segment ends with its last word.
+    following = np.append(heard.start[1:], spoken_until[-1])
+    silence = np.where(heard.end < spoken_until, -1.0, following - spoken_until)
+    has_typed_gap = np.append(np.diff(pairs.left) != 1, True)
+    has_heard_gap = np.append(np.diff(pairs.right) != 1, False)
+    is_last = np.arange(len(pairs.left)) == len(pairs.left) - 1
+    letters = np.array([*map(len, typed.words), 0])
+    return _edges(
+        silence[pairs.right],
+        letters[pairs.left + 1] * has_typed_gap + _letters_left_out(typed)[pairs.left + 1],
+        is_next_to_unpaired=(has_typed_gap | has_heard_gap) & ~is_last,
+        is_sentence_edge=typed.ends_sentence[pairs.left],
+    )
+
+
+def _letters_left_out(typed: Typed) -> Ints:
+    """Return the letters of words that nobody spoke before each word, and behind the last one."""
+    letters = np.zeros(len(typed.words) + 1, np.int64)
     if typed.left_out is not None:
-        left_out[:-1] = typed.left_out
-    return (
-        letters[one] * np.concatenate(([True], skipped)) + left_out[one],
-        letters[one + 2] * np.append(skipped, True) + left_out[one + 1],
-    )
+        letters[:-1] = typed.left_out
+    return letters
 
 
-def _joints(pairs: WordPairs, typed: Typed, heard: Heard, most: float) -> tuple[Flags, Ints]:
-    """Return whether a segment may span each two consecutive pairs, and the gap between them.
+def _gaps(pairs: WordPairs, typed: Typed, heard: Heard, most_characters: float) -> _Gaps:
+    """Return what is between the pairs.
 
-    The gap is the number of words without a pair; 0 where no segment may span it. What is between
-    the pairs has at most `most` characters, no word with a pair elsewhere, and no whole sentence
-    that was not heard, such as the name of a speaker.
+    What a segment spans has at most `most_characters`, no word with a pair elsewhere, no change of
+    the turn, and no whole sentence that was not heard, such as the name of a speaker.
     """
-    between = [(side[:-1] + 1, side[1:]) for side in (pairs.left, pairs.right)]
-    rank = np.argsort(np.argsort(pairs.right))
-    joint = (np.diff(rank) == 1) & (typed.turn[pairs.left[1:]] == typed.turn[pairs.left[:-1]])
-    sizes = []
-    for words, (first, last) in zip((typed.words, heard.words), between, strict=True):
-        characters = np.cumsum([0, *map(len, words)])
-        sizes.append(characters[last] - characters[first])
-    ends = np.cumsum([0, *typed.ends_sentence])
-    has_sentence = ends[pairs.left[1:]] - ends[pairs.left[:-1]] > 1
-    joint &= (np.max(sizes, axis=0) <= most) & ~(has_sentence & (sizes[0] > 2 * sizes[1]))
-    unpaired = np.max([last - first for first, last in between], axis=0)
-    for place in np.flatnonzero(joint & (unpaired > _SPAN_WORDS)).tolist():
-        text, asr_text = (
-            " ".join(words[first[place] : last[place]])
-            for words, (first, last) in zip((typed.words, heard.words), between, strict=True)
-        )
-        digits = sum(map(str.isdigit, text + asr_text))
-        few = digits > 0 and unpaired[place] <= _SPAN_WORDS + digits
-        joint[place] = few or bool(
-            text and asr_text and similarity(text, asr_text) >= _SPAN_SIMILARITY
-        )
-    return joint, np.where(joint, unpaired, 0)
+    heard_rank = np.argsort(np.argsort(pairs.right))
+    is_next_heard = np.diff(heard_rank) == 1
+    turn = typed.turn[pairs.left]
+    is_same_turn = turn[1:] == turn[:-1]
+    typed_characters = _characters_between(typed.words, pairs.left)
+    heard_characters = _characters_between(heard.words, pairs.right)
+    is_short = np.maximum(typed_characters, heard_characters) <= most_characters
+    sentences = np.cumsum([0, *typed.ends_sentence])
+    has_sentence = np.diff(sentences[pairs.left]) > 1
+    is_unheard_sentence = has_sentence & (typed_characters > 2 * heard_characters)
+    can_be_spanned = is_next_heard & is_same_turn & is_short & ~is_unheard_sentence
+    unpaired = np.maximum(np.diff(pairs.left), np.diff(pairs.right)) - 1
+    for gap in np.flatnonzero(can_be_spanned & (unpaired > _SPAN_WORDS)).tolist():
+        text = " ".join(typed.words[pairs.left[gap] + 1 : pairs.left[gap + 1]])
+        asr_text = " ".join(heard.words[pairs.right[gap] + 1 : pairs.right[gap + 1]])
+        can_be_spanned[gap] = _is_same_speech(text, asr_text, int(unpaired[gap]))
+    return _Gaps(can_be_spanned, np.where(can_be_spanned, unpaired, 0))
 
 
-def _edges(silence: Seconds, missing: Ints, *, tidy: Flags, sentence: Flags) -> _Edges:
-    """Return edges next to a silence.
+def _characters_between(words: Sequence[str], numbers: Ints) -> Ints:
+    """Return the characters of the words between each two consecutive ones of `numbers`."""
+    characters: Ints = np.cumsum([0, *map(len, words)])
+    return characters[numbers[1:]] - characters[numbers[:-1] + 1]
 
-    It may hold a word without a pair that has so many `missing` letters.
+
+def _is_same_speech(text: str, asr_text: str, unpaired: int) -> bool:
+    """Return whether two texts may be the same although so many of their words have no pair."""
+    digits = sum(map(str.isdigit, text + asr_text))
+    if digits and unpaired <= _SPAN_WORDS + digits:
+        return True
+    if not text or not asr_text:
+        return False
+    return similarity(text, asr_text) >= _SPAN_SIMILARITY
+
+
+def _edges(
+    silence: Seconds, missing_letters: Ints, *, is_next_to_unpaired: Flags, is_sentence_edge: Flags
+) -> _Edges:
+    """Return edges next to silences, in seconds.
+
+    A silence may hold a word without a pair that has so many letters.
     """
-    is_unheard = (missing > 0) & (silence >= missing * _FASTEST)
-    most = np.where(is_unheard, np.clip(silence - missing * _USUAL, *_UNHEARD_ROOM), _MOST_ROOM)
-    room = np.clip(np.minimum(silence / 2, most), 0, None)
+    is_unheard = (missing_letters > 0) & (silence >= missing_letters * _FASTEST)
+    unheard_room = np.clip(silence - missing_letters * _USUAL, *_UNHEARD_ROOM)
+    most_room = np.where(is_unheard, unheard_room, _MOST_ROOM)
+    room = np.clip(np.minimum(silence / 2, most_room), 0, None)
     cost = (
-        _IN_SENTENCE * ~sentence
+        _IN_SENTENCE * ~is_sentence_edge
         + _NO_PAUSE * (1 - np.clip(silence / _PAUSE, 0, 1))
-        + _NEXT_UNPAIRED * ~tidy
+        + _NEXT_UNPAIRED * is_next_to_unpaired
     )
-    return _Edges(np.where(silence < 0, np.inf, cost), room, np.clip(silence, 0, None) - room)
+    is_inside_word = silence < 0
+    return _Edges(np.where(is_inside_word, np.inf, cost), room, np.clip(silence, 0, None) - room)
 
 
-def _choose(  # noqa: PLR0914
-    times: tuple[Seconds, Seconds],
-    costs: tuple[Seconds, Seconds],
-    inner: Seconds,
-    breaks: Flags,
-    lengths: tuple[float, float],
-) -> Ints:
+def _choose(candidates: _Candidates, shortest: float, longest: float) -> Ints:
     """Return first and last pair (n x 2) of the segments of the least cost in all.
 
     A pair in no segment costs 1.
-
-    `inner` is the cumulative cost of what segments span, and `breaks` are the pairs before which a
-    segment must end.
     """
-    (begin, end) = times
-    (first_cost, last_cost) = costs
-    (shortest, longest) = lengths
-    count = len(begin)
-    least = np.zeros(count + 1)  # cost of so many pairs
+    count = len(candidates.begin)
+    least_cost = np.zeros(count + 1)  # of so many pairs
     first_of = np.full(count, -1)  # of the segment that ends in each pair
-    opened = np.empty(count)
-    low = 0
+    open_cost = np.empty(count)  # of what is before a segment that begins in each pair
+    earliest_first = 0
     for last in range(count):
-        low = last if breaks[last] else low
-        opened[last] = least[last] + first_cost[last] - inner[last]
-        least[last + 1] = least[last] + 1
-        if last_cost[last] == np.inf:
+        if candidates.is_break[last]:
+            earliest_first = last
+        open_cost[last] = (
+            least_cost[last] + candidates.first_cost[last] - candidates.inner_cost[last]
+        )
+        least_cost[last + 1] = least_cost[last] + 1
+        if candidates.last_cost[last] == np.inf:
             continue
-        starts = begin[low : last + 1]
-        earliest = low + int(np.searchsorted(starts, end[last] - longest - _TOLERANCE))
-        latest = low + int(np.searchsorted(starts, end[last] - shortest + _TOLERANCE, side="right"))
-        if earliest < latest:
-            first = earliest + int(opened[earliest:latest].argmin())
-            cost = opened[first] + inner[last] + last_cost[last] + _SEGMENT
-            if cost < least[last + 1]:
-                least[last + 1], first_of[last] = cost, first
-    chosen = []
-    last = count - 1
+        firsts = _firsts_in_time(candidates, earliest_first, last, shortest, longest)
+        if not len(firsts):
+            continue
+        first = firsts.start + int(open_cost[firsts.start : firsts.stop].argmin())
+        cost = (
+            open_cost[first] + candidates.inner_cost[last] + candidates.last_cost[last] + _SEGMENT
+        )
+        if cost < least_cost[last + 1]:
+            least_cost[last + 1] = cost
+            first_of[last] = first
+    return _segments_backward(first_of)
+
+
+def _firsts_in_time(
+    candidates: _Candidates, earliest_first: int, last: int, shortest: float, longest: float
+) -> range:
+    """Return the pairs from `earliest_first` on whose segment to `last` has a fitting length."""
+    begins = candidates.begin[earliest_first : last + 1]
+    end = candidates.end[last]
+    start = np.searchsorted(begins, end - longest - _TOLERANCE)
+    stop = np.searchsorted(begins, end - shortest + _TOLERANCE, side="right")
+    return range(earliest_first + int(start), earliest_first + int(stop))
+
+
+def _segments_backward(first_of: Ints) -> Ints:
+    """Return first and last pair (n x 2) of segments, found from the last pair to the first one.
+
+    `first_of` has the first pair of the segment that ends in each pair, -1 where none ends.
+    """
+    segments = []
+    last = len(first_of) - 1
     while last >= 0:
-        if first_of[last] >= 0:
-            chosen.append((first_of[last], last))
-            last = first_of[last]
+        first = first_of[last]
+        if first >= 0:
+            segments.append((first, last))
+            last = first
         last -= 1
-    return np.array(chosen[::-1], np.int64).reshape(-1, 2)
+    return np.array(segments[::-1], np.int64).reshape(-1, 2)

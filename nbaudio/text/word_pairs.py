@@ -3,7 +3,8 @@
 The probability of each pair is estimated, too.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -18,14 +19,10 @@ Floats = npt.NDArray[np.float32]
 
 _LEAST_SIMILARITY = 0.5  # of the characters of two words that may be the same word
 _MOST_CELLS = 40_000  # words of one text times those of the other that are aligned without anchors
-_MOST_CHARACTERS = (
-    100  # of a word that are compared with those of another: text without blanks is one long word
-)
-# Words that are repeated, and of the phrase: recognizers repeat what was said once
-_LOOP, _LONGEST_LOOP = (
-    15,
-    30,
-)
+# Of a word that are compared with those of another: text without blanks is one long word
+_MOST_CHARACTERS = 100
+_LOOP = 15  # words that are repeated: recognizers repeat what was said once
+_LONGEST_LOOP = 30  # words of the phrase that is repeated
 _NEAR = 60  # words at both ends of a larger gap that are aligned
 _LEAST_PROBABILITY = 0.5  # of a pair that is kept
 
@@ -41,9 +38,8 @@ _PRIOR_WORDS = 1000  # that frequencies have in addition, as those of a short te
 _GAP = 0.03
 _GAP_WORD = 0.5
 _BOTH_SIDES = 0.5
-_JOINED = (
-    0.02  # that two words of one text are one word of the other, over the frequency of that word
-)
+# That two words of one text are one word of the other, over the frequency of that word
+_JOINED = 0.02
 _CONTEXT = 5  # words on both sides of a pair
 _WIDTH = 2 * _CONTEXT + 1
 _PAIRS_AT_ONCE = 8192
@@ -75,32 +71,57 @@ def pair_words(left: Sequence[str], right: Sequence[str]) -> WordPairs:
         [1, 2, 3, 4, 5, 6, 7, 8]
     """
     numbers: dict[str, int] = {"": -1}
-    codes = [
-        np.array([numbers.setdefault(word, len(numbers) - 1) for word in side], np.int64)
-        for side in (left, right)
-    ]
-    codes[1][_repeated(codes[1])] = -1
-    left, right = ([word[:_MOST_CHARACTERS] for word in side] for side in (left, right))
-    right = ["" if code < 0 else word for word, code in zip(right, codes[1].tolist(), strict=True)]
-    shorter = min(int((side >= 0).sum()) for side in codes)
-    anchors = find_anchors(codes[0], codes[1], least=max(3, min(8, shorter // 3)))
+    left_codes = _codes(left, numbers)
+    right_codes = _codes(right, numbers)
+    right_codes[_repeated(right_codes)] = -1
+    transcript = _Text([word[:_MOST_CHARACTERS] for word in left], left_codes)
+    hypothesis = _Text(
+        [
+            word[:_MOST_CHARACTERS] if code >= 0 else ""
+            for word, code in zip(right, right_codes.tolist(), strict=True)
+        ],
+        right_codes,
+    )
+    shorter = min(int((left_codes >= 0).sum()), int((right_codes >= 0).sum()))
+    anchors = find_anchors(left_codes, right_codes, least=max(3, min(8, shorter // 3)))
     if not len(anchors[0]):
         return WordPairs(*anchors, np.empty(0, np.float32))
-    one, other = _fill_gaps((left, right), (codes[0], codes[1]), anchors)
-    probability = _probabilities((left, right), (codes[0], codes[1]), (one, other))
-    kept = probability >= _LEAST_PROBABILITY
-    return WordPairs(one[kept], other[kept], probability[kept])
+    pairs = _fill_gaps(transcript, hypothesis, anchors)
+    probability = _probabilities(transcript, hypothesis, pairs)
+    is_probable = probability >= _LEAST_PROBABILITY
+    return WordPairs(pairs[0][is_probable], pairs[1][is_probable], probability[is_probable])
+
+
+@dataclass(frozen=True)
+class _Text:
+    """The words of a text, and their codes: the same code for the same word, -1 for an empty one.
+
+    A word that has no pair, such as one that is repeated, is empty.
+    """
+
+    words: Sequence[str]
+    codes: Ints
+
+    def part(self, start: int, stop: int) -> "_Text":
+        """Return the words in a half-open range."""
+        return _Text(self.words[start:stop], self.codes[start:stop])
+
+
+def _codes(words: Sequence[str], numbers: dict[str, int]) -> Ints:
+    """Return the codes of words, and add those of new words to `numbers`."""
+    return np.array([numbers.setdefault(word, len(numbers) - 1) for word in words], np.int64)
 
 
 def _repeated(codes: Ints) -> npt.NDArray[np.bool_]:
     """Return whether each word repeats a phrase that was just said."""
-    found = np.zeros(len(codes), np.bool_)
+    is_repeated = np.zeros(len(codes), np.bool_)
     for period in range(1, _LONGEST_LOOP + 1):
-        same = codes[period:] == codes[:-period]
-        runs = np.flatnonzero(np.diff(same, prepend=False, append=False)).reshape(-1, 2)
-        for start, stop in runs[np.diff(runs)[:, 0] >= min(3 * period, _LOOP)]:
-            found[start + period : stop + period] = True
-    return found
+        is_same = codes[period:] == codes[:-period]
+        runs = np.flatnonzero(np.diff(is_same, prepend=False, append=False)).reshape(-1, 2)
+        lengths = runs[:, 1] - runs[:, 0]
+        for start, stop in runs[lengths >= min(3 * period, _LOOP)]:
+            is_repeated[start + period : stop + period] = True
+    return is_repeated
 
 
 def align_words(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, int]]:
@@ -146,150 +167,269 @@ def align_words(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, in
     return pairs[::-1]
 
 
-def _fill_gaps(  # noqa: PLR0914
-    words: tuple[Sequence[str], Sequence[str]],
-    codes: Pairs,
-    anchors: Pairs,
-    *,
-    is_inner: bool = False,
-) -> Pairs:
+@dataclass(frozen=True)
+class _Gap:
+    """Words of the left text between two anchors, and the words of the right text they may be.
+
+    All ranges are half open.
+
+    Attributes:
+        left: the words of the left text.
+        behind: words of the right text that follow the anchor before the gap, up to any anchor.
+        ahead: words of the right text that precede the anchor after the gap, back to any anchor.
+    """
+
+    left: tuple[int, int]
+    behind: tuple[int, int]
+    ahead: tuple[int, int]
+
+
+def _fill_gaps(left: _Text, right: _Text, anchors: Pairs, *, is_inner: bool = False) -> Pairs:
     """Add pairs in the gaps of the left text between anchors.
 
     A gap is paired with what follows the anchor before it, and with what precedes the next one.
+    A large gap has anchors of its own, unless it is one of those (`is_inner`).
     """
-    left, right = words
-    one, other = anchors
-    taken = np.sort(other)
-    following = np.append(taken, len(right))[np.searchsorted(taken, other, side="right")]
-    preceding = np.insert(taken, 0, -1)[np.searchsorted(taken, other)] + 1
-    edges = np.concatenate(([-1], one, [len(left)]))
-    found: list[tuple[int, int]] = []
-
-    def align(start: int, stop: int, first: int, last: int) -> int:
-        """Align two ranges of words; return the word of the left text after the last pair."""
-        pairs = align_words(left[start:stop], right[first:last])
-        found.extend((start + row, first + column) for row, column in pairs)
-        return start + pairs[-1][0] + 1 if pairs else start
-
-    for gap in np.flatnonzero(np.diff(edges) > 1).tolist():
-        start = int(edges[gap]) + 1
-        stop = int(edges[gap + 1])
-        behind = (int(other[gap - 1]) + 1, int(following[gap - 1])) if gap else (0, 0)
-        ahead = (int(preceding[gap]), int(other[gap])) if gap < len(one) else (0, 0)
-        (first, last) = behind
-        is_whole = behind == ahead
-        if is_whole and (stop - start) * (last - first) <= _MOST_CELLS:
-            align(start, stop, first, last)
-            continue
-        if is_whole and not is_inner:
-            texts = (left[start:stop], right[first:last])
-            inner = (codes[0][start:stop], codes[1][first:last])
-            rows, columns = _fill_gaps(
-                texts, inner, find_anchors(*inner, ngram=2, most_places=1, least=3), is_inner=True
-            )
-            found += zip((rows + start).tolist(), (columns + first).tolist(), strict=True)
-            continue
-        begin = align(start, min(stop, start + _NEAR), first, min(last, first + _NEAR))
-        align(max(begin, stop - _NEAR), stop, max(ahead[0], ahead[1] - _NEAR), ahead[1])
-    pairs = np.array(found, np.int64).reshape(-1, 2)
+    added: list[tuple[int, int]] = []
+    for gap in _gaps(left, right, anchors):
+        if gap.behind != gap.ahead:
+            added += _pairs_at_edges(left, right, gap)
+        elif _is_small(gap):
+            added += _aligned(left, right, gap.left, gap.behind)
+        elif is_inner:
+            added += _pairs_at_edges(left, right, gap)
+        else:
+            added += _pairs_by_inner_anchors(left, right, gap)
+    pairs = np.array(added, np.int64).reshape(-1, 2)
     for side in (0, 1):  # what follows one anchor may precede another
         pairs = pairs[np.unique(pairs[:, side], return_index=True)[1]]
-    both = np.concatenate((np.stack(anchors, axis=1), pairs))
-    one, other = both[np.argsort(both[:, 0], kind="stable")].T
-    return one, other
+    all_pairs = np.concatenate((np.stack(anchors, axis=1), pairs))
+    order = np.argsort(all_pairs[:, 0], kind="stable")
+    return all_pairs[order, 0], all_pairs[order, 1]
 
 
-def _probabilities(  # noqa: PLR0914
-    words: tuple[Sequence[str], Sequence[str]], codes: Pairs, pairs: Pairs
-) -> Floats:
-    """Return the posterior probability of each pair."""
-    together = np.concatenate(codes)
-    counts = np.bincount(together[together >= 0])
-    equal_odds = (_EQUAL * (counts.sum() + _PRIOR_WORDS) / (counts + 1)).astype(np.float32)
-    outside = np.full(_CONTEXT, -1)
-    padded = [np.concatenate((outside, side, outside)) for side in (*codes, *_joined(words, codes))]
-    lexicon = np.empty(len(counts) + 1, dtype=object)
-    for side, text in zip(codes, words, strict=True):
-        lexicon[side] = text  # the empty word, -1, is last; it is compared with nothing
-    steps = np.arange(_WIDTH)[:, None]
-    found = np.empty(len(pairs[0]), np.float32)
-    for start in range(0, len(found), _PAIRS_AT_ONCE):
-        places = [place[start : start + _PAIRS_AT_ONCE] + steps for place in pairs]
-        left, right, joined_left, joined_right = (
-            side[places[number % 2]] for number, side in enumerate(padded)
-        )
-        odds = _odds(left, right, equal_odds, lexicon)
-        joined = (
-            _JOINED * _equal_odds(joined_left, right, equal_odds),
-            _JOINED * _equal_odds(left, joined_right, equal_odds),
-        )
-        before = _path_weights(odds, *joined)
-        # Backwards, two words are joined at the first of them.
-        ends = slice(None, _CONTEXT, -1)
-        rows = np.zeros_like(joined[0])
-        columns = np.zeros_like(joined[1])
-        rows[:-1], columns[:, :-1] = joined[0][1:], joined[1][:, 1:]
-        backwards = (each[ends, ends].swapaxes(0, 1) for each in (odds, columns, rows))
-        behind = _path_weights(*backwards)
-        total = before[-1].sum(axis=0) + before[:-1, -1].sum(axis=0)
-        through = before[_CONTEXT, _CONTEXT] * odds[_CONTEXT, _CONTEXT] * behind[-1, -1]
-        found[start : start + _PAIRS_AT_ONCE] = through / total
-    return found
+def _gaps(left: _Text, right: _Text, anchors: Pairs) -> list[_Gap]:
+    """Return the gaps of the left text before, between and behind anchors."""
+    left_anchors, right_anchors = anchors
+    in_order = np.sort(right_anchors)
+    next_place = np.searchsorted(in_order, right_anchors, side="right")
+    next_anchor = np.append(in_order, len(right.words))[next_place]
+    previous_anchor = np.insert(in_order, 0, -1)[np.searchsorted(in_order, right_anchors)]
+    edges = np.concatenate(([-1], left_anchors, [len(left.words)]))
+    gaps = []
+    for place in np.flatnonzero(np.diff(edges) > 1).tolist():
+        behind = (0, 0)
+        if place > 0:
+            behind = (int(right_anchors[place - 1]) + 1, int(next_anchor[place - 1]))
+        ahead = (0, 0)
+        if place < len(left_anchors):
+            ahead = (int(previous_anchor[place]) + 1, int(right_anchors[place]))
+        gaps.append(_Gap((int(edges[place]) + 1, int(edges[place + 1])), behind, ahead))
+    return gaps
 
 
-def _joined(words: tuple[Sequence[str], Sequence[str]], codes: Pairs) -> Iterator[Ints]:
-    """Yield for each text the codes of the other text's words that join two of its words.
+def _is_small(gap: _Gap) -> bool:
+    """Return whether all words of a gap are aligned at once."""
+    left_words = gap.left[1] - gap.left[0]
+    right_words = gap.behind[1] - gap.behind[0]
+    return left_words * right_words <= _MOST_CELLS
 
-    Each word has the code of the word that equals the one before it and itself, joined, or -1.
+
+def _aligned(
+    left: _Text, right: _Text, left_range: tuple[int, int], right_range: tuple[int, int]
+) -> list[tuple[int, int]]:
+    """Align the words of two ranges; return the pairs."""
+    pairs = align_words(left.words[slice(*left_range)], right.words[slice(*right_range)])
+    return [(left_range[0] + row, right_range[0] + column) for row, column in pairs]
+
+
+def _pairs_at_edges(left: _Text, right: _Text, gap: _Gap) -> list[tuple[int, int]]:
+    """Align the words near the anchors at both ends of a gap; return the pairs."""
+    start, stop = gap.left
+    first, last = gap.behind
+    pairs_behind = _aligned(
+        left, right, (start, min(stop, start + _NEAR)), (first, min(last, first + _NEAR))
+    )
+    unpaired = pairs_behind[-1][0] + 1 if pairs_behind else start
+    first, last = gap.ahead
+    pairs_ahead = _aligned(
+        left, right, (max(unpaired, stop - _NEAR), stop), (max(first, last - _NEAR), last)
+    )
+    return pairs_behind + pairs_ahead
+
+
+def _pairs_by_inner_anchors(left: _Text, right: _Text, gap: _Gap) -> list[tuple[int, int]]:
+    """Return pairs of a large gap, found by anchors that are rare within the gap."""
+    left_part = left.part(*gap.left)
+    right_part = right.part(*gap.behind)
+    anchors = find_anchors(left_part.codes, right_part.codes, ngram=2, most_places=1, least=3)
+    rows, columns = _fill_gaps(left_part, right_part, anchors, is_inner=True)
+    rows = rows + gap.left[0]
+    columns = columns + gap.behind[0]
+    return list(zip(rows.tolist(), columns.tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class _OddsModel:
+    """What says how likely two words are the same.
+
+    Attributes:
+        equal_odds: by code, the odds that two equal words are the same word.
+        lexicon: words by code. The empty word, -1, is last; it is compared with nothing.
     """
-    for text, other, numbers in ((*words, codes[1]), (*words[::-1], codes[0])):
-        known = dict(zip(other, numbers.tolist(), strict=True))
-        joined = [
-            known.get(first + second, -1) if first and second else -1
-            for first, second in pairwise(text)
-        ]
-        yield np.array([-1, *joined][: len(text)], np.int64)
+
+    equal_odds: Floats
+    lexicon: npt.NDArray[np.object_]
 
 
-def _equal_odds(left: Ints, right: Ints, equal_odds: Floats) -> Floats:
+@dataclass(frozen=True)
+class _Surroundings:
+    """The words around pairs: arrays of codes, shape (width, pairs).
+
+    Attributes:
+        left, right: the words of both texts.
+        joined_left: for each left word, the right word that it is with the word before it.
+        joined_right: for each right word, the left word that it is with the word before it.
+    """
+
+    left: Ints
+    right: Ints
+    joined_left: Ints
+    joined_right: Ints
+
+
+def _probabilities(left: _Text, right: _Text, pairs: Pairs) -> Floats:
+    """Return the posterior probability of each pair."""
+    model = _odds_model(left, right)
+    left_codes = _padded(left.codes)
+    right_codes = _padded(right.codes)
+    joined_left = _padded(_joined(left, right))
+    joined_right = _padded(_joined(right, left))
+    steps = np.arange(_WIDTH)[:, None]
+    probability = np.empty(len(pairs[0]), np.float32)
+    for start in range(0, len(probability), _PAIRS_AT_ONCE):
+        part = slice(start, start + _PAIRS_AT_ONCE)
+        left_places = pairs[0][part] + steps
+        right_places = pairs[1][part] + steps
+        surroundings = _Surroundings(
+            left_codes[left_places],
+            right_codes[right_places],
+            joined_left[left_places],
+            joined_right[right_places],
+        )
+        probability[part] = _posterior(surroundings, model)
+    return probability
+
+
+def _odds_model(left: _Text, right: _Text) -> _OddsModel:
+    """Return the odds of words by their frequency in both texts."""
+    codes = np.concatenate((left.codes, right.codes))
+    counts = np.bincount(codes[codes >= 0])
+    equal_odds = (_EQUAL * (counts.sum() + _PRIOR_WORDS) / (counts + 1)).astype(np.float32)
+    lexicon = np.empty(len(counts) + 1, dtype=object)
+    lexicon[left.codes] = left.words
+    lexicon[right.codes] = right.words
+    return _OddsModel(equal_odds, lexicon)
+
+
+def _padded(codes: Ints) -> Ints:
+    """Return codes with empty words on both sides, for the surroundings of the first and last."""
+    outside = np.full(_CONTEXT, -1)
+    return np.concatenate((outside, codes, outside))
+
+
+def _posterior(words: _Surroundings, model: _OddsModel) -> npt.NDArray[np.float64]:
+    """Return the probabilities of pairs: the share of the paths through each, of all paths."""
+    odds = _odds(words.left, words.right, model)
+    joined_rows = _JOINED * _equal_odds(words.joined_left, words.right, model)
+    joined_columns = _JOINED * _equal_odds(words.left, words.joined_right, model)
+    weights_before = _path_weights(odds, joined_rows, joined_columns)
+    # Backwards, two words are joined at the first of them.
+    next_rows = np.zeros_like(joined_rows)
+    next_rows[:-1] = joined_rows[1:]
+    next_columns = np.zeros_like(joined_columns)
+    next_columns[:, :-1] = joined_columns[:, 1:]
+    weights_behind = _path_weights(
+        _backwards(odds), _backwards(next_columns), _backwards(next_rows)
+    )
+    all_paths = weights_before[-1].sum(axis=0) + weights_before[:-1, -1].sum(axis=0)
+    pair_odds = odds[_CONTEXT, _CONTEXT]
+    through_pair = weights_before[_CONTEXT, _CONTEXT] * pair_odds * weights_behind[-1, -1]
+    posterior: npt.NDArray[np.float64] = through_pair / all_paths
+    return posterior
+
+
+def _backwards(odds: Floats) -> Floats:
+    """Return the odds of the words behind pairs from the last word on, columns as rows."""
+    behind = slice(None, _CONTEXT, -1)
+    return odds[behind, behind].swapaxes(0, 1)
+
+
+def _joined(text: _Text, other: _Text) -> Ints:
+    """Return for each word the code of the other text's word that joins the one before and itself.
+
+    The code is -1 where there is none.
+    """
+    code_of_word = dict(zip(other.words, other.codes.tolist(), strict=True))
+    joined = [
+        code_of_word.get(first + second, -1) if first and second else -1
+        for first, second in pairwise(text.words)
+    ]
+    return np.array([-1, *joined][: len(text.words)], np.int64)
+
+
+def _equal_odds(left: Ints, right: Ints, model: _OddsModel) -> Floats:
     """Return the odds (width x width x pairs) of equal words, 0 for others.
 
     Codes of words are width x pairs.
     """
-    return np.stack(
-        [np.where((word == right) & (word >= 0), equal_odds[word], 0) for word in left]
-    ).astype(np.float32)
+    odds_of_rows = [
+        np.where((word == right) & (word >= 0), model.equal_odds[word], 0) for word in left
+    ]
+    return np.stack(odds_of_rows).astype(np.float32)
 
 
-def _odds(left: Ints, right: Ints, equal_odds: Floats, lexicon: npt.NDArray[np.object_]) -> Floats:
+def _odds(left: Ints, right: Ints, model: _OddsModel) -> Floats:
     """Return the odds (width x width x pairs) that words around pairs are the same.
 
-    Codes of words are width x pairs.
+    Codes of words are width x pairs. Different words are compared where they are at most one word
+    apart.
     """
+    are_words = (left >= 0)[:, None] & (right >= 0)
     odds: Floats = np.maximum(
-        _equal_odds(left, right, equal_odds),
-        _OTHER * ((left >= 0)[:, None] & (right >= 0)).astype(np.float32),
+        _equal_odds(left, right, model), _OTHER * are_words.astype(np.float32)
     )
     for shift in (-1, 0, 1):
         rows = np.arange(max(0, -shift), _WIDTH - max(0, shift))
-        one = left[rows]
-        other = right[rows + shift]
-        at, pair = np.nonzero((one != other) & (one >= 0) & (other >= 0))
-        keys, inverse = np.unique(
-            one[at, pair] * len(lexicon) + other[at, pair], return_inverse=True
+        left_words = left[rows]
+        right_words = right[rows + shift]
+        is_different = (left_words != right_words) & (left_words >= 0) & (right_words >= 0)
+        place, pair = np.nonzero(is_different)
+        odds[rows[place], rows[place] + shift, pair] = _odds_of_different(
+            left_words[place, pair], right_words[place, pair], model.lexicon
         )
-        texts = [lexicon[code].tolist() for code in np.divmod(keys, len(lexicon))]
-        alike = cpdist(
-            *texts,
-            scorer=Levenshtein.normalized_similarity,
-            score_cutoff=_LEAST_SIMILARITY,
-            dtype=np.float32,
-        )
-        value = np.select(
-            [alike >= _CLOSE_SIMILARITY, alike >= _LEAST_SIMILARITY], [_CLOSE, _SIMILAR], _OTHER
-        )
-        odds[rows[at], rows[at] + shift, pair] = value[inverse]
     return odds
+
+
+def _odds_of_different(
+    left: Ints, right: Ints, lexicon: npt.NDArray[np.object_]
+) -> npt.NDArray[np.float64]:
+    """Return the odds of pairs of different words, given by codes, that they are the same."""
+    keys, inverse = np.unique(left * len(lexicon) + right, return_inverse=True)
+    left_codes, right_codes = np.divmod(keys, len(lexicon))
+    similarity = cpdist(
+        lexicon[left_codes].tolist(),
+        lexicon[right_codes].tolist(),
+        scorer=Levenshtein.normalized_similarity,
+        score_cutoff=_LEAST_SIMILARITY,
+        dtype=np.float32,
+    )
+    odds = np.select(
+        [similarity >= _CLOSE_SIMILARITY, similarity >= _LEAST_SIMILARITY],
+        [_CLOSE, _SIMILAR],
+        _OTHER,
+    )
+    return odds[inverse]
 
 
 def _path_weights(
