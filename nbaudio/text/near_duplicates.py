@@ -8,6 +8,7 @@ place in it.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -18,6 +19,7 @@ from rapidfuzz.process import cpdist
 
 Integers = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
+Flags = NDArray[np.bool_]
 
 NEAR = pl.Schema({"sentence": pl.UInt32, "text": pl.UInt32, "edits": pl.Int64})
 
@@ -68,147 +70,282 @@ def _folded(texts: pl.Series) -> pl.Series:
     return (both.scatter(marked.arg_true(), tidy) if len(tidy) else both).alias(texts.name)
 
 
+@dataclass(frozen=True)
+class _Texts:
+    """The characters of texts, one text after the other, each followed by a line end.
+
+    Attributes:
+        codes: the code point of each character.
+        starts: for each text, the place of its first character.
+        lengths: characters of each text.
+    """
+
+    codes: Hashes
+    starts: Integers
+    lengths: Integers
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """The pieces of all sentences that allow an edit, of each sentence one more than edits.
+
+    As many edits as its number lie before a piece at most, or else an earlier piece is intact as
+    well. Likewise, at most `edits_after` lie in it and after it.
+
+    Attributes:
+        sentence: number of the sentence.
+        number: of the piece in its sentence, from 0.
+        start: its first character in the sentence.
+        size: its characters.
+        rest: characters of the sentence from its first one on.
+        edits_after: edits that may be behind the piece.
+    """
+
+    sentence: Integers
+    number: Integers
+    start: Integers
+    size: Integers
+    rest: Integers
+    edits_after: Integers
+
+
+@dataclass(frozen=True)
+class _PieceTable:
+    """The pieces of one size, by the hash of their characters, class of lengths and place.
+
+    A piece has an entry for each class and place at which a near text may have it.
+
+    Attributes:
+        size: characters of a piece.
+        hashes: of the entries, each once, in order.
+        first_entry: for each hash, the first of its entries, and at the end their number.
+        pieces: of the entries, in the order of their hashes.
+        flags: a Bloom filter of the hashes.
+        shortest: least characters of a near text.
+        longest: most characters of a near text.
+    """
+
+    size: int
+    hashes: Hashes
+    first_entry: Integers
+    pieces: Integers
+    flags: Flags
+    shortest: int
+    longest: int
+
+    def places_of(self, hashes: Hashes) -> tuple[Integers, Integers]:
+        """Return which of some hashes are in the table, and their numbers in it."""
+        place = np.flatnonzero(self.flags[_flag(hashes, len(self.flags))])
+        place = place[self.flags[_flag(hashes[place] * _FACTOR, len(self.flags))]]
+        number = np.searchsorted(self.hashes[:-1], hashes[place])
+        is_equal = self.hashes[number] == hashes[place]
+        return place[is_equal], number[is_equal]
+
+
 class NearIndex:
     """Index of folded sentences, each once and without nulls, to search in any number of texts."""
 
-    def __init__(self, sentences: Sequence[str] | pl.Series) -> None:  # noqa: PLR0914
+    def __init__(self, sentences: Sequence[str] | pl.Series) -> None:
         self.sentences = pl.Series(sentences, dtype=pl.String)
-        codes, starts, self._lengths = _codes(self.sentences)
-        self._letters = _letters(codes, starts, self._lengths)
-        self._edits = self._lengths // _PART
-        # Shorter sentences allow no edit, so that they can only be equal.
-        can_change = np.flatnonzero(self._edits)
-        pieces = self._edits[can_change] + 1
-        self._sentence = np.repeat(can_change, pieces)  # by piece, as the following
-        self._number = _counted(pieces)
-        length = self._lengths[self._sentence]
-        count = np.repeat(pieces, pieces)
-        self._start = self._number * length // count
-        sizes = length // count
-        # As many edits as its number lie before a piece at most, else an earlier piece is intact
-        # too; likewise after it.
-        self._rest = length - self._start
-        self._spare = count - 1 - self._number
-        sums, powers = _sums(codes)
-        # By size: hashes of pieces and places, in order; where their pieces begin; the pieces;
-        # flags of hashes; lengths of texts.
-        self._pieces: dict[int, tuple[Hashes, Integers, Integers, NDArray[np.bool_], int, int]] = {}
-        for size in np.unique(sizes).tolist():
-            of_size = np.flatnonzero(sizes == size)
-            at = starts[self._sentence[of_size]] + self._start[of_size]
-            hashes = (sums[at + size] - sums[at]) * powers[at]
-            shortest = length[of_size] * _PART // (_PART + 1)
-            longest = length[of_size] + self._edits[self._sentence[of_size]]
-            first_class = _length_class(shortest)
-            some, step = _expanded(_length_class(longest) - first_class + 1)
-            classes = first_class[some] + step
-            piece = of_size[some]
-            width = _place_width(classes)
-            first = np.maximum(self._start[piece] - self._number[piece], 0) // width
-            more, step = _expanded((self._start[piece] + self._number[piece]) // width - first + 1)
-            hashes = hashes[some][more] + _place_key(classes[more], first[more] + step)
-            order = np.argsort(hashes, kind="stable")
-            known, firsts = np.unique(hashes[order], return_index=True)
-            # A Bloom filter: two flags of each hash, of which one in eight at most is set; up to 16
-            # MB.
-            flags = np.zeros(1 << min(24, len(known).bit_length() + 4), dtype=np.bool_)
-            flags[_flag(known, len(flags))] = flags[_flag(known * _FACTOR, len(flags))] = True
-            firsts = np.append(firsts, len(order))
-            self._pieces[size] = (
-                known,
-                firsts,
-                piece[more][order],
-                flags,
-                int(shortest.min()),
-                int(longest.max()),
-            )
+        texts = _texts(self.sentences)
+        self._lengths = texts.lengths
+        self._letters = _letters(texts)
+        self._pieces = _divided(self._lengths)
+        sums, powers = _sums(texts.codes)
+        self._tables = []
+        for size in np.unique(self._pieces.size).tolist():
+            of_size = np.flatnonzero(self._pieces.size == size)
+            first = texts.starts[self._pieces.sentence[of_size]] + self._pieces.start[of_size]
+            hashes = (sums[first + size] - sums[first]) * powers[first]
+            self._tables.append(_piece_table(size, self._pieces, of_size, hashes, self._lengths))
 
     def among(self, texts: Sequence[str] | pl.Series) -> pl.DataFrame:
         """Return the near pairs of a sentence and a folded text.
 
         The columns are their numbers from 0, in order, and their `edits`.
         """
-        # By length, so that texts for pieces of a size are next to each other.
         texts = pl.Series(texts, dtype=pl.String)
+        # By length, so that texts for pieces of a size are next to each other.
         lengths = texts.str.len_chars().to_numpy()
-        order = np.argsort(lengths, kind="stable")
-        parts = np.split(
-            order,
-            np.flatnonzero(np.diff(np.cumsum(lengths[order], dtype=np.int64) // _CHARACTERS)) + 1,
-        )
-        found = np.concatenate([self._among(texts.gather(part), part) for part in parts], axis=1)
-        return pl.DataFrame(dict(zip(NEAR, found, strict=True))).cast(NEAR).sort("sentence", "text")
+        by_length = np.argsort(lengths, kind="stable")
+        chunk = np.cumsum(lengths[by_length], dtype=np.int64) // _CHARACTERS
+        chunks = np.split(by_length, np.flatnonzero(np.diff(chunk)) + 1)
+        near = pl.concat([self._among(texts.gather(numbers), numbers) for numbers in chunks])
+        return near.sort("sentence", "text")
 
-    def _among(self, texts: pl.Series, numbers: Integers) -> Integers:  # noqa: PLR0914
-        codes, starts, lengths = _codes(texts)
-        candidates = [np.empty(0, dtype=np.int64), *self._candidates(codes, starts, lengths)]
+    def _among(self, texts: pl.Series, numbers: Integers) -> pl.DataFrame:
+        """Return the near pairs of sentences and some texts, which have these numbers."""
+        characters = _texts(texts)
+        candidates = [np.empty(0, dtype=np.int64), *self._candidates(characters)]
         pairs = np.sort(np.concatenate(candidates))  # np.unique takes five times as long
-        sentence, text = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], max(len(texts), 1))
-        allowed = np.minimum(self._lengths[sentence], lengths[text]) // _PART
-        # An edit changes the counts of letters by two at most.
-        own, place = np.unique(text, return_inverse=True)
-        letters = np.abs(
-            self._letters[sentence] - _letters(codes, starts[own], lengths[own])[place]
-        ).sum(axis=1)
-        some = np.flatnonzero(letters <= 2 * allowed)
-        sentence = sentence[some]
-        text = text[some]
-        allowed = allowed[some]
-        left = self.sentences.gather(sentence).to_list()
-        right = texts.gather(text).to_list()
-        most = int(allowed.max(initial=0))  # a cutoff is much faster
+        different_pairs = pairs[np.diff(pairs, prepend=-1) > 0]
+        sentence, text = np.divmod(different_pairs, max(len(texts), 1))
+        allowed = np.minimum(self._lengths[sentence], characters.lengths[text]) // _PART
+        is_possible = self._letter_differences(characters, sentence, text) <= 2 * allowed
+        sentence = sentence[is_possible]
+        text = text[is_possible]
+        allowed = allowed[is_possible]
         edits = cpdist(
-            left, right, scorer=Levenshtein.distance, score_cutoff=most, dtype=np.int64, workers=1
+            self.sentences.gather(sentence).to_list(),
+            texts.gather(text).to_list(),
+            scorer=Levenshtein.distance,
+            score_cutoff=int(allowed.max(initial=0)),  # which is much faster
+            dtype=np.int64,
+            workers=1,
         )
-        near = (edits > 0) & (edits <= allowed)
-        return np.stack([sentence[near], numbers[text[near]], edits[near]])
+        is_near = (edits > 0) & (edits <= allowed)
+        columns = (sentence[is_near], numbers[text[is_near]], edits[is_near])
+        return pl.DataFrame(dict(zip(NEAR, columns, strict=True))).cast(NEAR)
 
-    def _candidates(self, codes: Hashes, starts: Integers, lengths: Integers) -> Iterator[Integers]:  # noqa: PLR0914
+    def _letter_differences(self, texts: _Texts, sentence: Integers, text: Integers) -> Integers:
+        """Return for pairs by how much the counts of letters differ, in all.
+
+        An edit changes them by two at most.
+        """
+        different_texts, place = np.unique(text, return_inverse=True)
+        letters = _letters(
+            _Texts(texts.codes, texts.starts[different_texts], texts.lengths[different_texts])
+        )
+        differences: Integers = np.abs(self._letters[sentence] - letters[place]).sum(axis=1)
+        return differences
+
+    def _candidates(self, texts: _Texts) -> Iterator[Integers]:
         """Yield pairs that share a piece at a possible position, with duplicates.
 
         A pair is the number sentence * texts + text. Texts are sorted by length.
         """
-        sums, powers = _sums(codes)
-        known_lengths, counts = np.unique(lengths, return_counts=True)
-        classes = _length_class(known_lengths)
-        own = zip(classes, _place_width(classes), known_lengths, counts, strict=True)
-        of_length = (
-            np.tile(_place_key(group, np.arange(length + 1) // width), count)
-            for group, width, length, count in own
-        )
-        keys = np.concatenate([np.empty(0, dtype=np.uint64), *of_length])
-        for size, (known, firsts, pieces, flags, shortest, longest) in self._pieces.items():
-            low = np.searchsorted(lengths, shortest)
-            high = np.searchsorted(lengths, longest, "right")
-            if low == high:
+        sums, powers = _sums(texts.codes)
+        place_keys = _place_keys(texts.lengths)
+        for table in self._tables:
+            first_text = np.searchsorted(texts.lengths, table.shortest)
+            end_text = np.searchsorted(texts.lengths, table.longest, "right")
+            if first_text == end_text:
                 continue
-            begin = int(starts[low])
-            end = int(starts[high - 1] + lengths[high - 1]) - size + 1
-            hashes = (sums[begin + size : end + size] - sums[begin:end]) * powers[begin:end] + keys[
-                begin:end
-            ]
-            place = np.flatnonzero(flags[_flag(hashes, len(flags))])
-            place = place[flags[_flag(hashes[place] * _FACTOR, len(flags))]]
-            at = np.searchsorted(known[:-1], hashes[place])
-            is_known = known[at] == hashes[place]
-            at = at[is_known]
-            place = place[is_known] + begin
-            first = firsts[at]
-            number = firsts[at + 1] - firsts[at]
-            text = np.searchsorted(starts, place, side="right") - 1
-            before = place - starts[text]
-            # A common phrase is a piece of many sentences, so pairs are made a bounded number at a
-            # time.
-            bounds = np.flatnonzero(np.diff(np.cumsum(number) // _PAIRS)) + 1
-            for part in np.split(np.arange(len(place)), bounds):
-                some, step = _expanded(number[part])
-                some, piece = part[some], pieces[first[part][some] + step]
-                possible = np.abs(before[some] - self._start[piece]) <= self._number[piece]
-                some = some[possible]
-                piece = piece[possible]
-                after = lengths[text[some]] - before[some]
-                possible = np.abs(after - self._rest[piece]) <= self._spare[piece]
-                yield self._sentence[piece[possible]] * len(lengths) + text[some[possible]]
+            last_character = texts.starts[end_text - 1] + texts.lengths[end_text - 1]
+            begin = int(texts.starts[first_text])
+            end = int(last_character) - table.size + 1
+            window_sums = sums[begin + table.size : end + table.size] - sums[begin:end]
+            hashes = window_sums * powers[begin:end] + place_keys[begin:end]
+            place, number = table.places_of(hashes)
+            yield from self._pairs(texts, table, place + begin, number)
+
+    def _pairs(
+        self, texts: _Texts, table: _PieceTable, place: Integers, number: Integers
+    ) -> Iterator[Integers]:
+        """Yield the pairs of texts that have pieces of a table where a near text can have them.
+
+        `place` are places of characters at which the pieces with the hash `number` begin.
+        """
+        first_entry = table.first_entry[number]
+        entries = table.first_entry[number + 1] - first_entry
+        text = np.searchsorted(texts.starts, place, side="right") - 1
+        characters_before = place - texts.starts[text]
+        rest = texts.lengths[text] - characters_before
+        # A common phrase is a piece of many sentences, so pairs are made a bounded number at a
+        # time.
+        bounds = np.flatnonzero(np.diff(np.cumsum(entries) // _PAIRS)) + 1
+        for part in np.split(np.arange(len(place)), bounds):
+            repeated, step = _expanded(entries[part])
+            window = part[repeated]
+            piece = table.pieces[first_entry[window] + step]
+            shift_before = np.abs(characters_before[window] - self._pieces.start[piece])
+            can_begin = shift_before <= self._pieces.number[piece]
+            window = window[can_begin]
+            piece = piece[can_begin]
+            shift_after = np.abs(rest[window] - self._pieces.rest[piece])
+            can_end = shift_after <= self._pieces.edits_after[piece]
+            sentence = self._pieces.sentence[piece[can_end]]
+            yield sentence * len(texts.lengths) + text[window[can_end]]
+
+
+def _divided(lengths: Integers) -> _Pieces:
+    """Divide sentences of these lengths into pieces, of each one more than its edits."""
+    edits = lengths // _PART
+    # Shorter sentences allow no edit, so that they can only be equal.
+    can_change = np.flatnonzero(edits)
+    counts = edits[can_change] + 1
+    sentence = np.repeat(can_change, counts)
+    number = _counted(counts)
+    length = lengths[sentence]
+    count = np.repeat(counts, counts)
+    start = number * length // count
+    return _Pieces(sentence, number, start, length // count, length - start, count - 1 - number)
+
+
+def _piece_table(
+    size: int, pieces: _Pieces, of_size: Integers, hashes: Hashes, lengths: Integers
+) -> _PieceTable:
+    """Return the table of the pieces `of_size`, whose characters have these hashes.
+
+    `lengths` are those of the sentences.
+    """
+    length = lengths[pieces.sentence[of_size]]
+    shortest = length * _PART // (_PART + 1)
+    longest = length + length // _PART
+    entries = _entries(pieces, of_size, _length_class(shortest), _length_class(longest))
+    entry_hashes = hashes[entries.number] + entries.place_key
+    order = np.argsort(entry_hashes, kind="stable")
+    different_hashes, first_entry = np.unique(entry_hashes[order], return_index=True)
+    return _PieceTable(
+        size,
+        different_hashes,
+        np.append(first_entry, len(order)),
+        of_size[entries.number[order]],
+        _bloom_filter(different_hashes),
+        int(shortest.min()),
+        int(longest.max()),
+    )
+
+
+@dataclass(frozen=True)
+class _Entries:
+    """An entry for each class of lengths and place at which a near text may have some pieces.
+
+    Attributes:
+        number: which of these pieces it is.
+        place_key: what is added to the hash of its characters.
+    """
+
+    number: Integers
+    place_key: Hashes
+
+
+def _entries(
+    pieces: _Pieces, of_size: Integers, first_class: Integers, last_class: Integers
+) -> _Entries:
+    """Return the entries of the pieces `of_size`, whose near texts are of classes in a range."""
+    number, step = _expanded(last_class - first_class + 1)
+    length_class = first_class[number] + step
+    width = _place_width(length_class)
+    start = pieces.start[of_size[number]]
+    shift = pieces.number[of_size[number]]
+    first_place = np.maximum(start - shift, 0) // width
+    last_place = (start + shift) // width
+    by_place, step = _expanded(last_place - first_place + 1)
+    place_key = _place_key(length_class[by_place], first_place[by_place] + step)
+    return _Entries(number[by_place], place_key)
+
+
+def _bloom_filter(hashes: Hashes) -> Flags:
+    """Return flags, two of them set for each hash: one in eight at most, and up to 16 MB."""
+    flags = np.zeros(1 << min(24, len(hashes).bit_length() + 4), dtype=np.bool_)
+    flags[_flag(hashes, len(flags))] = True
+    flags[_flag(hashes * _FACTOR, len(flags))] = True
+    return flags
+
+
+def _place_keys(lengths: Integers) -> Hashes:
+    """Return the key of each character of texts of these lengths, which are in order."""
+    different_lengths, counts = np.unique(lengths, return_counts=True)
+    classes = _length_class(different_lengths)
+    widths = _place_width(classes)
+    keys = [np.empty(0, dtype=np.uint64)]
+    for length_class, width, length, count in zip(
+        classes, widths, different_lengths, counts, strict=True
+    ):
+        keys_of_text = _place_key(length_class, np.arange(length + 1) // width)
+        keys.append(np.tile(keys_of_text, count))
+    return np.concatenate(keys)
 
 
 def _length_class(lengths: Integers) -> Integers:
@@ -250,26 +387,23 @@ def _powers(bits: int) -> Hashes:
     return np.cumprod(np.repeat(factors, 1 << bits, axis=1), axis=1, dtype=np.uint64)
 
 
-def _letters(codes: Hashes, starts: Integers, lengths: Integers) -> NDArray[np.int32]:
+def _letters(texts: _Texts) -> NDArray[np.int32]:
     """Return how often each of 32 classes of characters occurs in each text."""
-    owner, step = _expanded(lengths)
-    letters = (codes[starts[owner] + step] % np.uint64(_CLASSES)).astype(np.int64)
-    counts = np.bincount(owner * _CLASSES + letters, minlength=len(lengths) * _CLASSES)
-    return counts.astype(np.int32).reshape(len(lengths), _CLASSES)
+    owner, step = _expanded(texts.lengths)
+    letters = (texts.codes[texts.starts[owner] + step] % np.uint64(_CLASSES)).astype(np.int64)
+    count = len(texts.lengths)
+    counts = np.bincount(owner * _CLASSES + letters, minlength=count * _CLASSES)
+    return counts.astype(np.int32).reshape(count, _CLASSES)
 
 
-def _codes(texts: pl.Series) -> tuple[Hashes, Integers, Integers]:
-    """Return the code points of all texts, and the starts and lengths of the texts.
-
-    Each text is followed by a line end, which no sentence contains.
-    """
+def _texts(texts: pl.Series) -> _Texts:
+    """Return the characters of texts, none of which contains a line end."""
     lengths = texts.str.len_chars().to_numpy().astype(np.int64)
-    ended = (texts.str.join("\n").item() + "\n" * bool(len(texts))).encode("utf-32-le")
-    return (
-        np.frombuffer(ended, dtype="<u4").astype(np.uint64),
-        np.cumsum(lengths + 1) - lengths - 1,
-        lengths,
-    )
+    joined = texts.str.join("\n").item()
+    if len(texts):
+        joined += "\n"
+    codes = np.frombuffer(joined.encode("utf-32-le"), dtype="<u4").astype(np.uint64)
+    return _Texts(codes, np.cumsum(lengths + 1) - lengths - 1, lengths)
 
 
 def _flag(hashes: Hashes, flags: int) -> Integers:
