@@ -371,15 +371,23 @@ def test_pauses_as_seconds_and_dates():
     assert pause() is None
 
 
-def test_a_longer_pause_than_wanted_gives_the_host_up_and_no_other(web, get, out):
+@pytest.mark.parametrize("connections", [1, 4])
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_wait_of_a_day_fails_its_item_and_no_other_of_the_host(
+    status, connections, web, get, out
+):
     web.files = {f"/{name}": BODY for name in "abcd"}
-    web.tricks["/a"] = [busy(503, Retry_After="86400")]
-    other = {"url": f"{web.other_name}/d"}
-    report = get("/a", "/b", "/c", other, connections=1, max_wait=60)
-    assert [line.split(":")[0] for line in report.problems] == ["a", "b", "c"]
-    assert "requires a wait of 86,400 s, more than the limit of 60 s" in ledger(out)["b"]["reason"]
-    assert [path for path, *_ in web.log] == ["/a", "/d"]
-    assert get("/a", "/b", "/c", other).problems == []
+    web.tricks["/a"] = [busy(status, Retry_After="86400")]
+    web.tricks["/c"] = [busy(status, Retry_After="1"), busy(status, Retry_After="61")]
+    report = get("/a", "/b", "/c", "/d", connections=connections, max_wait=60)
+    why = f"(the server responded with {status}); try later"
+    assert report.problems == [
+        f"a: the server requires a wait of 86,400 s {why}",
+        f"c: the server requires a wait of 61 s {why}",
+    ]
+    assert Counter(path for path, *_ in web.log) == {"/a": 1, "/b": 1, "/c": 2, "/d": 1}
+    assert left_behind(out) == ["b", "d"]
+    assert get("/a", "/b", "/c", "/d").problems == []
 
 
 def test_transient_failures_are_retried_and_permanent_ones_reported(web, get, out):

@@ -166,14 +166,14 @@ def refusing() -> str:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[Web]:
-    """Serve a folder on this machine for as long as the context lasts."""
+def serving(folder: Path, *, host: str = "127.0.0.1") -> Iterator[Web]:
+    """Serve a folder on this machine for as long as the context lasts, at an address of its own."""
     web = Web(folder)
-    server = _Server(("127.0.0.1", 0), functools.partial(_Handler, web=web))
+    server = _Server((host, 0), functools.partial(_Handler, web=web))
     server.web = web
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
-    web.url = f"http://127.0.0.1:{server.server_port}"
+    web.url = f"http://{host}:{server.server_port}"
     try:
         yield web
     finally:

@@ -22,7 +22,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from nbaudio.core import input_guards, progress, version
 from nbaudio.core.errors import InputError
-from nbaudio.storage import base, urls
+from nbaudio.storage import base, private_hosts, urls
 from nbaudio.storage.network import (
     MAX_UNKNOWN_LENGTH,
     RETRYABLE,
@@ -87,15 +87,17 @@ class HttpClient:
     def __init__(self, *, connections: int, timeout: float) -> None:
         import urllib3
 
-        from nbaudio.storage.timed_connections import limit_headers
+        from nbaudio.storage.timed_connections import limit_headers, refuse_private_peers
 
         options: dict[str, Any] = {
             "maxsize": connections,
             "timeout": urllib3.Timeout(connect=timeout, read=timeout),
         }
         self._direct = urllib3.PoolManager(**options)
-        self._proxies: dict[str, urllib3.PoolManager] = {}
         limit_headers(self._direct)
+        self._redirected = urllib3.PoolManager(**options)
+        refuse_private_peers(self._redirected)
+        self._proxies: dict[str, urllib3.PoolManager] = {}
         self._open: set[urllib3.BaseHTTPResponse] = set()
         for scheme, proxy in urllib.request.getproxies().items():
             if scheme in urls.WEB:
@@ -114,16 +116,18 @@ class HttpClient:
 
     @contextmanager
     def request(
-        self, method: str, url: str, **headers: str
+        self, method: str, url: str, *, named: str | None = None, **headers: str
     ) -> Iterator["urllib3.BaseHTTPResponse"]:
         """Yield the response to one request, redirect or not, its body unread.
 
-        Raise ConnectionError or ValueError.
+        `named` is the URL that a person or a list named, where a redirect from it led to `url`.
+        Raise RedirectError if `named` has a public host and `url` a private one, else
+        ConnectionError or ValueError.
         """
         from urllib3.exceptions import HTTPError, LocationValueError, ProtocolError
 
         whole = {**_HEADERS, **headers}
-        pool = self._pools(url)
+        pool = self._pools(url) if named is None else self._pools_of_redirect(named, url)
         send = partial(
             pool.request,
             method,
@@ -177,6 +181,19 @@ class HttpClient:
         bypass = not self._proxies or _is_direct(urlsplit(url).hostname or "", _environment())
         return self._direct if bypass else self._proxies.get(urlsplit(url).scheme, self._direct)
 
+    def _pools_of_redirect(self, named: str, url: str) -> "urllib3.PoolManager":
+        """Return the pools for a URL to which a named one has redirected.
+
+        Raise RedirectError if it leads from a public host to a private one. Where a proxy resolves
+        names, only addresses and localhost are recognized as private.
+        """
+        pools = self._pools(url)
+        is_direct = pools is self._direct
+        if private_hosts.is_private_url(named, resolves=self._pools(named) is self._direct):
+            return pools
+        private_hosts.check_redirect(url, resolves=is_direct)
+        return self._redirected if is_direct else pools
+
     def hang_up(self) -> None:
         """End all reads of other threads, so that no thread waits for a silent server."""
         for response in list(self._open):
@@ -185,7 +202,7 @@ class HttpClient:
 
     def close(self) -> None:
         """Close all connections."""
-        for pool in (self._direct, *self._proxies.values()):
+        for pool in (self._direct, self._redirected, *self._proxies.values()):
             pool.clear()
 
 
@@ -198,7 +215,7 @@ def _connection_error(error: BaseException) -> ConnectionError:
         BaseException,
     ):
         error = inner
-    if isinstance(error, SlowError):
+    if isinstance(error, SlowError | RedirectError):
         return error
     # Of urllib3's IncompleteRead
     held, missing = (
@@ -465,13 +482,16 @@ class HttpFiles:
         Raise HttpStatusError for an error status.
         """
         client = _client(self.network.timeout, _environment())
+        named: str | None = None
         for _ in range(MAX_REDIRECTS + 1):  # noqa: PLR1702
-            with client.request(method, url, **_authorization(url), **headers) as response:
+            whole = {**_authorization(url), **headers}
+            with client.request(method, url, named=named, **whole) as response:
                 if response.status not in REDIRECTS:
                     if response.status >= 400:
                         raise HttpStatusError(response.status, response.headers)
                     yield response
                     return
+                named = named or url
                 url = urljoin(url, response.headers.get("Location", ""))
             if urlsplit(url).scheme not in urls.WEB:
                 break

@@ -12,9 +12,12 @@ from functools import lru_cache
 from json import JSONDecodeError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import InputError, requires_extra, strip_queries
+from nbaudio.storage import private_hosts
 from nbaudio.storage.network import Network, with_retries
 
 if TYPE_CHECKING:
@@ -28,16 +31,16 @@ _limits = {"timeout": 15.0}
 
 
 def _prepare(seconds: float) -> None:
-    """Give all requests of huggingface_hub a timeout, and redact signed URLs in its log.
+    """Set up huggingface_hub: timeouts, public hosts, and no signed URLs in its log.
 
-    It sends most of them without a timeout of its own.
+    It sends most requests without a timeout of its own.
     """
     with requires_extra("hub"):
         from huggingface_hub import get_session
     logging.getLogger("huggingface_hub.utils._http").addFilter(_redact_record)
     _limits["timeout"] = seconds
-    if _limit_request not in (hooks := get_session().event_hooks["request"]):
-        hooks.append(_limit_request)
+    hooks = get_session().event_hooks["request"]
+    hooks += [hook for hook in (_limit_request, _refuse_private) if hook not in hooks]
 
 
 def _limit_request(request: Any) -> None:
@@ -45,6 +48,18 @@ def _limit_request(request: Any) -> None:
     request.extensions["timeout"] = {
         name: _limits["timeout"] if value is None else value for name, value in found.items()
     }
+
+
+def _refuse_private(request: Any) -> None:
+    """Raise RedirectError if a public Hub sends a request on to a private address."""
+    from huggingface_hub.constants import ENDPOINT
+
+    url = str(request.url)
+    if urlsplit(url).netloc == urlsplit(ENDPOINT).netloc:
+        return
+    resolves = not getproxies()  # a proxy resolves names itself
+    if not private_hosts.is_private_url(ENDPOINT, resolves=resolves):
+        private_hosts.check_redirect(url, resolves=resolves)
 
 
 def _redact_record(record: logging.LogRecord) -> bool:

@@ -1,4 +1,4 @@
-"""Connections of urllib3 that limit the time in which the header of a response comes.
+"""Connections of urllib3 that limit the time of headers, or that lead to public addresses only.
 
 Timeouts of urllib3 count the seconds without a byte, so that a header may come for ever.
 """
@@ -12,6 +12,7 @@ from typing import Any
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
+from nbaudio.storage import private_hosts
 from nbaudio.storage.network import SlowError
 
 
@@ -56,6 +57,23 @@ class _TimedHTTPSConnection(_TimedHeader, HTTPSConnection):
     pass
 
 
+class _PublicPeer:
+    """Raises RedirectError where the host has a private address."""
+
+    def _new_conn(self) -> socket.socket:
+        connection: socket.socket = super()._new_conn()  # type: ignore[misc]
+        private_hosts.check_peer(connection)
+        return connection
+
+
+class _PublicHTTPConnection(_PublicPeer, _TimedHTTPConnection):
+    pass
+
+
+class _PublicHTTPSConnection(_PublicPeer, _TimedHTTPSConnection):
+    pass
+
+
 class _TimedHTTPPool(HTTPConnectionPool):
     ConnectionCls: Any = _TimedHTTPConnection
 
@@ -64,6 +82,22 @@ class _TimedHTTPSPool(HTTPSConnectionPool):
     ConnectionCls: Any = _TimedHTTPSConnection
 
 
+class _PublicHTTPPool(HTTPConnectionPool):
+    ConnectionCls: Any = _PublicHTTPConnection
+
+
+class _PublicHTTPSPool(HTTPSConnectionPool):
+    ConnectionCls: Any = _PublicHTTPSConnection
+
+
 def limit_headers(pools: PoolManager) -> None:
     """Let connections that a manager opens from now on limit the time of headers."""
     pools.pool_classes_by_scheme = {"http": _TimedHTTPPool, "https": _TimedHTTPSPool}
+
+
+def refuse_private_peers(pools: PoolManager) -> None:
+    """Let connections that a manager opens from now on fail where they lead to private addresses.
+
+    They limit the time of headers, too.
+    """
+    pools.pool_classes_by_scheme = {"http": _PublicHTTPPool, "https": _PublicHTTPSPool}

@@ -157,16 +157,18 @@ class Fetcher:
         if row and have and row.validator:
             headers["If-Range"] = row.validator
         address = task.wanted.url
+        named: str | None = None
         passed = set[str]()
         try:  # noqa: PLR1702
             while True:
                 with (
                     self.limits.request(urlsplit(address).netloc),
-                    self.client.request("GET", address, **headers) as response,
+                    self.client.request("GET", address, named=named, **headers) as response,
                 ):
                     if response.status not in REDIRECTS:
                         return self._handle(task, address, response, row, have)
                     passed.add(address)
+                    named = task.wanted.url
                     address = _redirected(address, response.headers.get("Location", ""), passed)
         except (ConnectionError, HttpStatusError):
             raise
@@ -238,12 +240,13 @@ class Fetcher:
                 )
         return announced
 
-    def _max_bytes(self, address: str) -> int:
-        """Return the limit of a body of unannounced length.
+    def _max_bytes(self, named: str, address: str) -> int:
+        """Return the limit of a body of unannounced length at the address that a URL led to.
 
         It is the length that a HEAD request announces, or that of the network limits.
         """
-        with suppress(ConnectionError), self.client.request("HEAD", address) as head:
+        after = named if address != named else None
+        with suppress(ConnectionError), self.client.request("HEAD", address, named=after) as head:
             if (
                 head.status == HTTPStatus.OK
                 and (length := content_length(head.headers)) is not None
@@ -269,7 +272,7 @@ class Fetcher:
             for chunk in self._pieces(task, response, is_start=mode == "wb"):
                 have = file.tell() + len(chunk)
                 if most is None and have > _UNANNOUNCED_BYTES:
-                    most = self._max_bytes(address)
+                    most = self._max_bytes(task.wanted.url, address)
                 if is_over := most is not None and have > most:
                     break
                 file.write(chunk)

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from nbaudio.core.errors import AudioError
-from nbaudio.storage.network import RemoteRefusedError
 
 
 class HostLimits:
@@ -27,15 +26,11 @@ class HostLimits:
             lambda: threading.Semaphore(per_host)
         )
         self._free_at: defaultdict[str, float] = defaultdict(float)
-        self._required: dict[str, float] = {}  # waits of hosts that require longer ones
         self.stopped = threading.Event()
 
     @contextmanager
     def request(self, host: str) -> Iterator[None]:
-        """Wait until a request may be sent.
-
-        Raise RemoteRefusedError if that takes longer than `max_wait`.
-        """
+        """Wait until a request may be sent; raise AudioError where the downloads are stopped."""
         with self._lock:
             slot = self._slots[host]
         with slot:
@@ -46,11 +41,11 @@ class HostLimits:
     def rest(self, host: str, seconds: float) -> None:
         """Send no request to a host for some seconds (Retry-After).
 
-        Send none at all if they are more than `max_wait`.
+        More than `max_wait` change nothing: the item fails, and the host's other items go on.
         """
+        if seconds > self._max_wait:
+            return
         with self._lock:
-            if seconds > self._max_wait:
-                self._required[host] = seconds
             self._free_at[host] = max(self._free_at[host], time.monotonic() + seconds)
 
     def _pause(self, host: str) -> float:
@@ -58,9 +53,6 @@ class HostLimits:
         if self.stopped.is_set():
             raise AudioError("stopped")
         with self._lock:
-            if host in self._required:
-                wish = f"{host} requires a wait of {self._required[host]:,.0f} s"
-                raise RemoteRefusedError(f"{wish}, more than the limit of {self._max_wait:,.0f} s")
             now = time.monotonic()
             pause = self._free_at[host] - now
             if pause <= 0:
