@@ -597,8 +597,51 @@ def test_minutes_that_quote_a_cue_are_text(tmp_path):
     assert document.text == minutes
 
 
-def test_styled_subtitles_are_refused(tmp_path):
-    assert "SubStation Alpha" in refused(tmp_path, "[Script Info]\nTitle: x\n")
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("SubStation Alpha", "[Script Info]\nTitle: x\n"),
+        ("SubStation Alpha", "; by Aegisub\n[Script Info]\nTitle: x\n"),
+        ("SubStation Alpha", "Dialogue: 0,0:00:01.00,0:00:02.00,Default,,0,0,0,,da\n"),
+        ("TTML", '<tt xmlns="http://www.w3.org/ns/ttml"><body><p begin="1s">da</p></body></tt>'),
+        ("TTML", '<?xml version="1.0"?>\n<tt:tt xml:lang="hr"><tt:p>da</tt:p></tt:tt>'),
+        ("SAMI", "<SAMI><BODY><SYNC Start=500><P Class=EN>da\n</BODY></SAMI>"),
+        ("SubViewer", "00:00:01.00,00:00:02.00\nda\n"),
+        ("YouTube", '<?xml version="1.0"?><timedtext format="3"><p t="1">da</p></timedtext>'),
+        ("MicroDVD", "{10}{50}da|ne\n{60}{90}da\n"),
+        ("MPL2", "[10][50]da|ne\n[60][90]da\n"),
+        ("LRC", "[ti:x]\n[00:01.50]da\n[00:02.50]ne\n"),
+        ("Audacity", "0.500000\t1.500000\tda\n1.500000\t2.500000\tne\n"),
+        ("RTTM", "SPEAKER a 1 0.50 1.00 <NA> <NA> x <NA>\n" * 2),
+        ("STM", "a 1 x 0.50 1.50 <o> da\na 1 x 1.50 2.50 <o> ne\n"),
+        ("CTM", "a 1 0.50 0.30 da\na 1 0.90 0.30 ne\n"),
+        ("TextGrid", 'File type = "ooTextFile"\nObject class = "TextGrid"\n'),
+        ("table of segments", "start\tend\ttext\n500\t1500\tda\n"),
+        ("table of segments", 'file,start_time,end_time,text\na,0.5,1.5,"da"\n'),
+        ("LaTeX", "\\documentclass{article}\n\\begin{document}\nda\n\\end{document}\n"),
+    ],
+)
+def test_texts_with_times_of_their_own_are_refused_with_their_name(tmp_path, name, content):
+    reason = refused(tmp_path, content)
+    assert name in reason
+    assert "not read as a transcript; " in reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[00:12] Ana: da\n[00:15] Ben: ne", "12.5 da\n13.5 ne", "We start, end and stop.", "{1} da"],
+)
+def test_texts_with_times_in_them_are_plain(tmp_path, text):
+    assert read(tmp_path, text) == [text]
+
+
+def test_the_end_of_a_file_of_dos_is_no_text(tmp_path):
+    assert read(tmp_path, "Dobar dan.\r\n\x1a") == ["Dobar dan."]
+
+
+def test_cues_out_of_order_are_read_by_their_times(tmp_path):
+    cue = "{0}\n00:00:{0:02},000 --> 00:00:{1:02},000\n{2}\n\n"
+    assert read(tmp_path, cue.format(3, 4, "ne") + cue.format(1, 2, "da")) == ["da\nne"]
 
 
 # What is left out

@@ -8,6 +8,7 @@ import pytest
 import soundfile as sf
 
 import nbaudio
+from nbaudio.core.errors import InputError
 from nbaudio.formats.documents import read_documents
 from nbaudio.storage.workspace import Workspace
 
@@ -201,12 +202,46 @@ def test_a_cue_without_times_is_listed_and_not_text_of_the_cue_before(tmp_path):
         ("&lt;i&gt;da&lt;/i&gt; ne", "da ne"),
         (r"{\an8}da\Nne", "da ne"),
         ("1 &lt; 2", "1 < 2"),
+        ("{b}da{/b} {y:i}ne", "da ne"),
+        ("da<br>ne<br />da", "da ne da"),
+        (r"da\nne\hda", "da ne da"),
+        ("<ruby>da<rt>ne</rt></ruby> da", "da da"),
+        ("\u200eda &rlm;ne", "da ne"),
         ("R&D; &unknown;", "R&D; &unknown;"),
     ],
 )
 def test_references_and_tags_of_srt(tmp_path, written, text):
     ingest(tmp_path, cue(1, "00,5", "02,0", written))
     assert [found for _, _, found in rows(tmp_path)] == [text]
+
+
+@pytest.mark.parametrize("arrow", ["->", "=>", "—>", "–>", "--&gt;", "--->"])
+def test_other_arrows(tmp_path, arrow):
+    text = cue(1, "01", "02", "da") + cue(2, "02", "03", "a -> b")
+    ingest(tmp_path, text.replace("-->", arrow))
+    assert rows(tmp_path) == [("1", "2", "da"), ("2", "3", "a -> b")]
+    assert [each.text for each in read_documents(tmp_path / "source/a.srt")] == ["da\na -> b"]
+
+
+def test_files_of_a_stream_one_after_the_other(tmp_path):
+    head = "WEBVTT\nX-TIMESTAMP-MAP=MPEGTS:900000,LOCAL:00:00:00.000\n\n"
+    text = f"{head}00:01.000 --> 00:02.000\nda\n\n{head}00:02.000 --> 00:03.000\nne\n"
+    report = ingest(tmp_path, text, "a.vtt")
+    assert rows(tmp_path) == [("1.000", "2.000", "da"), ("2.000", "3.000", "ne")]
+    note = "1 file has X-TIMESTAMP-MAP of a stream: times are read as written, without it"
+    assert note in report.warnings
+
+
+def test_the_end_of_a_file_of_dos_is_no_text(tmp_path):
+    ingest(tmp_path, cue(1, "01", "02", "da") + "\x1a")
+    assert rows(tmp_path) == [("1", "2", "da")]
+
+
+def test_a_folder_of_other_subtitles_alone_is_refused_with_their_number(tmp_path):
+    (tmp_path / "a.ass").write_text("[Script Info]\n")
+    reason = r"there are 1 \.ass: save them as \.srt or \.vtt, such as by ffmpeg"
+    with pytest.raises(InputError, match=reason):
+        nbaudio.ingest("subtitles", tmp_path, out=tmp_path / "W")
 
 
 def test_cues_that_are_shown_until_the_one_after_the_next(tmp_path):

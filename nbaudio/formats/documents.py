@@ -9,6 +9,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from io import BytesIO
 from itertools import accumulate, groupby
 from pathlib import Path
@@ -20,6 +21,7 @@ from nbaudio.core.errors import InputError, one_line
 from nbaudio.formats.base import RECORDING_FIELDS, decode_text, json_values
 from nbaudio.formats.rolling_captions import show_once
 from nbaudio.formats.subtitle_cues import TIMES, cue_text, cues
+from nbaudio.formats.timed_texts import find_timed_text
 from nbaudio.formats.web_pages import PAGE, page_paragraphs
 
 
@@ -59,8 +61,6 @@ class Document(NamedTuple):
 _Spoken = tuple[str, str | None, str | None]
 
 _SAVE = "save it as .docx or as plain text"
-# SubStation Alpha, whose lines have styles and times before the text.
-_STYLED_SUBTITLES = re.compile(r"\s*\[Script Info\]")
 _REFUSED = {
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": (
         "an old or encrypted Word file; save it as .docx without a password"
@@ -68,6 +68,7 @@ _REFUSED = {
     b"%PDF-": f"a PDF, which is not read; {_SAVE}",
     b"{\\rtf": f"an RTF file, which is not read; {_SAVE}",
 }
+_END_OF_FILE = "\x1a"  # as programs of DOS write it
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
 _PARAGRAPH = re.compile(r"\S[^\n]*(?:\n[^\S\n]*\S[^\n]*)*")
 _JSON = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*[\]{])")
@@ -184,15 +185,14 @@ def _documents(path: Path, data: bytes) -> Iterable[Document]:
         name = declared[1] if declared and not is_marked else None
         # Browsers read Latin-1 as cp1252.
         return [_read_html(decode_text(data, "cp1252" if name == "iso-8859-1" else name))]
+    if timed_text := find_timed_text(head):
+        reason = f"{timed_text.name}, not read as a transcript; {timed_text.remedy}"
+        raise InputError(f"{path}: {reason}")
     if _XML.match(head):
         return [_read_xml(path, data)]
     if _JSON.match(head):
         return _read_json(path)
-    if _STYLED_SUBTITLES.match(head):
-        raise InputError(
-            f"{path}: SubStation Alpha subtitles, which are not read; save them as .srt"
-        )
-    text = decode_text(data)
+    text = decode_text(data).rstrip(_END_OF_FILE)
     if head.startswith("WEBVTT") or TIMES.search(head):
         return [_read_subtitles(text)]
     return [_read_text(text)]
@@ -212,7 +212,8 @@ def _read_text(text: str) -> Document:
 def _read_subtitles(text: str) -> Document:
     """Read cues, each line once; consecutive cues of one speaker are one utterance."""
     items = list(cues(text))
-    captions = show_once([item for item in items if isinstance(item, dict)])
+    rows = [item for item in items if isinstance(item, dict)]
+    captions = show_once(sorted(rows, key=lambda cue: Decimal(cue["source_start"])))
     utterances = [
         ("\n".join(line for cue in run for line in _lines(cue)), speaker, None)
         for speaker, run in groupby(captions.cues, key=lambda cue: cue["speaker_id"])

@@ -18,14 +18,24 @@ _TIMES_OF_SBV = re.compile(rf"(?m)^({_TIME_OF_SBV}),({_TIME_OF_SBV})[^\S\n]*$")
 _LINE_END_OF_SBV = "[br]"
 #: A line of times, which subtitles have and other texts have not.
 TIMES = re.compile(
-    rf"(?m)^[^\S\n]*{_TIME}[^\S\n]*-->[^\S\n]*{_TIME}|{_TIMES_OF_SBV.pattern.removeprefix('(?m)')}"
+    rf"(?m)^[^\S\n]*{_TIME}[^\S\n]*(?:[-=]+|[–—])(?:>|&gt;)[^\S\n]*{_TIME}|{_TIMES_OF_SBV.pattern.removeprefix('(?m)')}"
 )
 _ARROW = "-->"
+_OTHER_ARROW = re.compile(
+    rf"(?m)^([^\S\n]*{_TIME})[^\S\n]*(?:[-=]+|[–—])(?:>|&gt;)[^\S\n]*(?={_TIME})"
+)
 _EXPECTED = "expected times such as 00:00:01,500 --> 00:00:02,750"
-TAG = re.compile(r"</?[A-Za-z][^<>]*>|<\d[^<>]*>|</>|\{\\[^{}]*\}")
-# Tags that a converter escaped, and line ends of SubStation Alpha that it left.
+TAG = re.compile(
+    r"</?[A-Za-z][^<>]*>|<\d[^<>]*>|</>|\{\\[^{}]*\}|\{/?[bius]\}|\{[ycfsop]:[^{}]*\}",
+    re.IGNORECASE,
+)
+_LINE_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
+_RUBY = re.compile(r"<r[tp]\b[^<>]*>[^<>]*(?:</r[tp]>|(?=<))", re.IGNORECASE)  # how it is read
+# Marks of the direction of writing, and of bytes.
+_INVISIBLE = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+# Tags that a converter escaped, and line ends and blanks of SubStation Alpha that it left.
 _ESCAPED_TAG = re.compile(r"</?(?:i|b|u|s|font|c|v)\b[^<>]*>|\{\\[^{}]*\}", re.IGNORECASE)
-_LINE_END = "\\N"
+_LINE_END = re.compile(r"\\[Nnh]")
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>]+)>")
 _HEADER = "WEBVTT"
 _COMMENTS = ("NOTE", "STYLE", "REGION")
@@ -75,7 +85,7 @@ def cues(text: str) -> Iterator[dict[str, Any] | tuple[int, str]]:
         >>> [(cue["source_start"], cue["text"]) for cue in found]
         [('1.5', 'da'), ('2.0', 'Tom & Ana')]
     """
-    lines = _with_arrows(text).split("\n")
+    lines = _with_arrows(text).rstrip("\x1a").split("\n")
     arrows = [number for number, line in enumerate(lines) if _ARROW in line]
     style = _style(lines, arrows)
     firsts = [_first_line(lines, arrow, style) for arrow in arrows]
@@ -90,7 +100,8 @@ def cues(text: str) -> Iterator[dict[str, Any] | tuple[int, str]]:
 
 
 def _with_arrows(text: str) -> str:
-    """Return subtitles of YouTube's format with the times of the others; these stay."""
+    """Return subtitles of YouTube's format, or with other arrows, with the times of the others."""
+    text = _OTHER_ARROW.sub(rf"\1 {_ARROW} ", text)
     if _ARROW in text or not _TIMES_OF_SBV.search(text):
         return text
     return _TIMES_OF_SBV.sub(rf"\1 {_ARROW} \2", text.replace(_LINE_END_OF_SBV, " "))
@@ -103,15 +114,20 @@ def cue_text(lines: Sequence[str]) -> dict[str, str | None]:
     speaker.
     """
     raw = " ".join(" ".join(lines).split())
-    spoken = TAG.sub("", raw.replace(_LINE_END, " "))
+    spoken = without_tags(_LINE_END.sub(" ", raw))
     spoken = _ESCAPED_TAG.sub("", unescape(spoken))
-    spoken = " ".join(spoken.split())
+    spoken = " ".join(_INVISIBLE.sub("", spoken).split())
     voices = {unescape(voice).strip() for voice in _VOICE.findall(raw)}
     return {
         "text": spoken,
         "text_raw": raw if raw != spoken else None,
         "speaker_id": next(iter(voices)) if len(voices) == 1 else None,
     }
+
+
+def without_tags(text: str) -> str:
+    """Return text without tags, and without the small letters of ruby; line breaks are blanks."""
+    return TAG.sub("", _RUBY.sub("", _LINE_BREAK.sub(" ", text)))
 
 
 def _style(lines: Sequence[str], arrows: Sequence[int]) -> _Style:
@@ -180,7 +196,10 @@ def _cue(
     shown: list[str] = []
     problems: list[tuple[int, str]] = []
     for place, block in enumerate(blocks):
-        if style.is_vtt and block.lines[0].startswith(_COMMENTS) and (place or block.is_apart):
+        is_comment = block.lines[0].startswith(
+            (_HEADER, *_COMMENTS)
+        )  # or of a file behind this one
+        if style.is_vtt and is_comment and (place or block.is_apart):
             continue
         if shown and len(block.lines) > 1 and _NUMBER.fullmatch(block.lines[0]):
             problems.append(_no_times(block))

@@ -82,7 +82,7 @@ def read(source: Path, *, language: str | None = None, encoding: str | None = No
         endings,
         partial(_segments, counts=counts),
         encoding=encoding,
-        expected=f"subtitles that end in {' or '.join(endings)}",
+        expected=f"subtitles that end in {' or '.join(endings)}{_others(source)}",
     )
     notes = [*transcripts.notes, *_notes(counts)]
     noted = replace(transcripts, notes=notes, on_picture_clock=True)
@@ -92,6 +92,7 @@ def read(source: Path, *, language: str | None = None, encoding: str | None = No
 def _segments(text: str, *, counts: Counter[str]) -> Iterator[dict[str, Any] | tuple[int, str]]:
     """Yield the cues of a file, each line once, and its problems; count what was changed."""
     rows = []
+    counts["stream clock"] += "X-TIMESTAMP-MAP" in text
     for item in cues(text):
         if isinstance(item, dict):
             rows.append(item)
@@ -114,6 +115,9 @@ def _notes(counts: Counter[str]) -> Iterator[str]:
     if files := counts["rolling"]:
         subject = "1 file has" if files == 1 else f"{files:,} files have"
         yield f"{subject} rolling captions: each line is read once, in the cue that shows it first"
+    if files := counts["stream clock"]:
+        subject = "1 file has" if files == 1 else f"{files:,} files have"
+        yield f"{subject} X-TIMESTAMP-MAP of a stream: times are read as written, without it"
     if repeated := counts["repeated"]:
         subject = "1 cue only repeats" if repeated == 1 else f"{repeated:,} cues only repeat"
         yield f"{subject} what another cue shows: left out"
@@ -129,6 +133,14 @@ def _notes(counts: Counter[str]) -> Iterator[str]:
             f"of {counts['only sounds']:,} these are the whole text. If nobody speaks them, leave "
             "such cues out: nbaudio select W --where \"text not like '[%'\""
         )
+
+
+def _others(source: Path) -> str:
+    """Return how many subtitles in other formats a folder or file is, and what to do with them."""
+    paths = source.rglob("[!.]*") if source.is_dir() else [source]
+    formats = Counter(path.suffix.lower() for path in paths if path.is_file())
+    found = [f"{formats[ending]:,} {ending}" for ending in _OTHER_ENDINGS if formats[ending]]
+    return f"; there are {', '.join(found)}: {_SAVE}" if found else ""
 
 
 def _not_read(source: Path, endings: tuple[str, ...]) -> Iterator[NotRead]:

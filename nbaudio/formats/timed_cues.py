@@ -9,7 +9,7 @@ from typing import Any
 from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError
 from nbaudio.formats.base import decode_text, unescape
-from nbaudio.formats.subtitle_cues import TAG, cues
+from nbaudio.formats.subtitle_cues import cues, without_tags
 from nbaudio.formats.timed_tokens import NEEDED, Place, Token, Utterance, seconds
 
 #: What the beginning of a file of subtitles has.
@@ -94,4 +94,4 @@ def _check_words(
 
 
 def _plain(text: str) -> str:
-    return unescape(TAG.sub("", text))
+    return unescape(without_tags(text))
