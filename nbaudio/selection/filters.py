@@ -4,6 +4,7 @@ Tables are streamed; a segment takes a few bytes of memory.
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -24,7 +25,25 @@ from nbaudio.selection.splits import usable_keys
 _DECIDED = ("split", "decision", "reason", "source_channel")
 
 
-def filtered(  # noqa: PLR0914
+@dataclass(frozen=True)
+class _Segments:
+    """Segments that rules are applied to.
+
+    Attributes:
+        frame: their columns, in order.
+        conditions: by the reason of a segment for which it is not true, a condition on the columns
+            of the workspace; `frame` has it as a column of that name.
+        is_preview: whether no recording has audio; times are in microseconds then.
+        has_texts: whether any has a text.
+    """
+
+    frame: pl.LazyFrame
+    conditions: tuple[str, ...]
+    is_preview: bool
+    has_texts: bool
+
+
+def filtered(
     recordings: pl.DataFrame,
     segments: pl.LazyFrame,
     parameters: Parameters,
@@ -37,142 +56,220 @@ def filtered(  # noqa: PLR0914
     keys (categorical), times in samples, `micros` (duration), `by_hand`: whether it would pass, had
     it not been rejected by hand, and `is_preferred`: whether it was accepted by hand.
     """
-    schema = segments.collect_schema()
-    empty = pl.DataFrame(schema=schema)
     keys = GROUPS if parameters.group_by is None else parameters.group_by
-    usable_keys(empty, keys)
+    keys = tuple(dict.fromkeys((*GROUPS, *keys)))
     recordings = conform(recordings, RECORDINGS, "recordings").unique(
         "recording_id", keep="first", maintain_order=True
     )
-    preview = without_audio(recordings)
-    rate = (
-        pl.Series("rate", [MICROSECONDS] * len(recordings), dtype=pl.Int64)
-        if preview
-        else recordings["sampling_rate"]
-    )
-    limits = {"longest": parameters.max_duration, "shortest": parameters.min_duration}
-    facts = recordings.select(
-        "recording_id", "num_channels", "num_samples", rate=rate.cast(pl.Int64)
-    ).with_columns(
-        to_samples_column(pl.Series(name, [str(seconds)] * len(rate), dtype=pl.String), rate).alias(
-            name
-        )
-        for name, seconds in limits.items()
-    )
-    # A text is empty if normalization leaves nothing.
-    text = pl.coalesce(name for name in ("text_normalized", "text") if name in schema)
-    has_texts = segments.select(text.is_not_null().any()).collect(**STREAMED).item()
-    columns = {
-        "is_empty": text.is_null() | ~text.str.contains(r"\S"),
-        "source_channel": source_channel(empty),
-    }
-    columns |= {
-        f"key {key}": pl.col(key).cast(pl.String).cast(pl.Categorical)
-        for key in dict.fromkeys((*GROUPS, *keys))
-    }
-    known, met = _conditions(recordings, segments, parameters.where)
-    frame = known.select("segment_id", *tables.WINDOW, "similarity", **columns, **met)
-    duplicates = _duplicates(frame)
-    frame = (frame if duplicates is None else with_values(frame, [duplicates])).with_row_index(
-        "row"
-    )
-    frame = frame.join(facts.lazy(), on="recording_id", how="left", maintain_order="left")
-    if preview:
-        for edge in ("start", "end"):
-            times = pl.struct(f"source_{edge}", "rate")
-            samples = times.map_batches(
-                lambda each: to_samples_column(*each.struct.unnest()),
-                return_dtype=pl.Int64,
-                is_elementwise=True,
-            )
-            frame = frame.with_columns(samples.alias(f"{edge}_sample"))
-    length = pl.col("end_sample") - pl.col("start_sample")
-    unplaced = length.is_null()
-    accepted = pl.lit(value=False)
-    rejected = pl.lit(None, dtype=pl.String)
-    if by_hand is not None and len(by_hand):
-        said = (
-            by_hand.select("segment_id", said=pl.col("decision").cast(pl.String), why="reason")
-            .unique("segment_id")
-            .lazy()
-        )
-        frame = frame.join(said, on="segment_id", how="left", maintain_order="left")
-        accepted = (pl.col("said") == "accept").fill_null(value=False)
-        rejected = pl.when(pl.col("said") == "reject").then("why").otherwise(None)
-    rules = {
-        **tables.segment_failures(recordings),
-        "duplicate": pl.lit(value=False) if duplicates is None else pl.col("is_duplicate"),
-        "empty_text": pl.lit(has_texts) & pl.col("is_empty"),
-        # Without audio, only invalid times and whole recordings leave a segment without samples.
-        **({"no_times": unplaced & ~tables.whole_recording()} if preview else {}),
-        "no_audio": unplaced if preview else unplaced | pl.col("num_samples").is_null(),
-        "below_similarity": ~accepted
-        & (pl.col("similarity").fill_nan(None) < parameters.min_similarity),
-        "too_long": ~accepted & (length > pl.col("longest")),
-        "too_short": length < pl.max_horizontal(pl.when(~accepted).then("shortest"), 1),
-        **{name: ~accepted & ~pl.col(name) for name in met},
-    }
-    failed = pl.coalesce(pl.when(hit).then(pl.lit(name)) for name, hit in rules.items())
-    told = {"source_channel": pl.col("source_channel")} | {
-        key: pl.col(f"key {key}") for key in (*GROUPS, *keys)
-    }
+    candidates = _candidates(recordings, segments, parameters, keys)
+    frame = _with_decisions(candidates.frame, by_hand)
+    is_accepted = pl.col("hand_decision").eq_missing("accept")
+    is_rejected = pl.col("hand_decision").eq_missing("reject")
+    rules = _rules(recordings, parameters, candidates, is_accepted)
+    failed = pl.coalesce(pl.when(fails).then(pl.lit(name)) for name, fails in rules.items())
+    duration = pl.col("end_sample") - pl.col("start_sample")
+    rejected = pl.when(is_rejected).then("hand_reason")
+    columns = {"source_channel": pl.col("source_channel")}
+    columns |= {key: pl.col(f"key {key}") for key in keys}
     return frame.select(
         *("row", "segment_id", "start_sample", "end_sample"),
-        **told,
-        micros=(length * MICROSECONDS + pl.col("rate") - 1) // pl.col("rate"),
+        **columns,
+        micros=(duration * MICROSECONDS + pl.col("rate") - 1) // pl.col("rate"),
         reason=pl.coalesce(rejected, failed).cast(pl.Categorical),
         by_hand=rejected.is_not_null() & failed.is_null(),
-        is_preferred=accepted,
+        is_preferred=is_accepted,
     )
+
+
+def _candidates(
+    recordings: pl.DataFrame,
+    segments: pl.LazyFrame,
+    parameters: Parameters,
+    keys: Sequence[str],
+) -> _Segments:
+    """Return segments with what rules, splits and budgets need.
+
+    Raise InputError if a key or a condition cannot be used.
+    """
+    schema = segments.collect_schema()
+    empty = pl.DataFrame(schema=schema)
+    usable_keys(empty, keys)
+    is_preview = without_audio(recordings)
+    # A text is empty if normalization leaves nothing.
+    text = pl.coalesce(name for name in ("text_normalized", "text") if name in schema)
+    conditions = _conditions(recordings, segments, parameters.where)
+    frame = conditions.segments.select(
+        "segment_id",
+        *tables.WINDOW,
+        "similarity",
+        source_channel(empty),
+        (text.is_null() | ~text.str.contains(r"\S")).alias("is_empty"),
+        *(_group_key(key) for key in keys),
+        **conditions.by_reason,
+    )
+    frame = _with_duplicates(frame).with_row_index("row")
+    frame = frame.join(
+        _recording_facts(recordings, parameters, is_preview=is_preview),
+        on="recording_id",
+        how="left",
+        maintain_order="left",
+    )
+    if is_preview:
+        frame = frame.with_columns(_preview_sample("start"), _preview_sample("end"))
+    has_texts = segments.select(text.is_not_null().any()).collect(**STREAMED).item()
+    return _Segments(frame, tuple(conditions.by_reason), is_preview, has_texts)
+
+
+def _group_key(name: str) -> pl.Expr:
+    """Return a grouping key; its name is marked, as a rule may read the column itself."""
+    return pl.col(name).cast(pl.String).cast(pl.Categorical).alias(f"key {name}")
+
+
+def _recording_facts(
+    recordings: pl.DataFrame, parameters: Parameters, *, is_preview: bool
+) -> pl.LazyFrame:
+    """Return by recording its channels, samples, rate, and the limits of durations in samples."""
+    rate = recordings["sampling_rate"].cast(pl.Int64).alias("rate")
+    if is_preview:
+        rate = pl.Series("rate", [MICROSECONDS] * len(recordings), dtype=pl.Int64)
+    return (
+        recordings.select("recording_id", "num_channels", "num_samples")
+        .with_columns(
+            rate,
+            _limit_in_samples("longest", parameters.max_duration, rate),
+            _limit_in_samples("shortest", parameters.min_duration, rate),
+        )
+        .lazy()
+    )
+
+
+def _limit_in_samples(name: str, seconds: object, rate: pl.Series) -> pl.Series:
+    """Return a duration in seconds as samples at each rate."""
+    same_for_all = pl.Series(name, [str(seconds)] * len(rate), dtype=pl.String)
+    return to_samples_column(same_for_all, rate).alias(name)
+
+
+def _preview_sample(edge: str) -> pl.Expr:
+    """Return the source's time of an edge in samples, where no recording has audio."""
+    return (
+        pl.struct(f"source_{edge}", "rate")
+        .map_batches(
+            lambda column: to_samples_column(*column.struct.unnest()),
+            return_dtype=pl.Int64,
+            is_elementwise=True,
+        )
+        .alias(f"{edge}_sample")
+    )
+
+
+def _with_decisions(frame: pl.LazyFrame, by_hand: pl.DataFrame | None) -> pl.LazyFrame:
+    """Return segments with `hand_decision` and `hand_reason`, null where nobody decided."""
+    if by_hand is None or by_hand.is_empty():
+        nobody = pl.lit(None, dtype=pl.String)
+        return frame.with_columns(hand_decision=nobody, hand_reason=nobody)
+    decisions = by_hand.select(
+        "segment_id",
+        hand_decision=pl.col("decision").cast(pl.String),
+        hand_reason=pl.col("reason").cast(pl.String),
+    )
+    return frame.join(
+        decisions.unique("segment_id").lazy(),
+        on="segment_id",
+        how="left",
+        maintain_order="left",
+    )
+
+
+def _rules(
+    recordings: pl.DataFrame,
+    parameters: Parameters,
+    candidates: _Segments,
+    is_accepted: pl.Expr,
+) -> dict[str, pl.Expr]:
+    """Return by reason, in the order of the rules, whether a segment fails.
+
+    Segments that were accepted by hand may be less similar, longer or shorter, and need not meet
+    conditions.
+    """
+    duration = pl.col("end_sample") - pl.col("start_sample")
+    shortest = pl.max_horizontal(pl.when(~is_accepted).then("shortest"), 1)
+    return {
+        **tables.segment_failures(recordings),
+        "duplicate": pl.col("is_duplicate"),
+        "empty_text": pl.lit(candidates.has_texts) & pl.col("is_empty"),
+        **_audio_rules(is_preview=candidates.is_preview),
+        "below_similarity": ~is_accepted
+        & (pl.col("similarity").fill_nan(None) < parameters.min_similarity),
+        "too_long": ~is_accepted & (duration > pl.col("longest")),
+        "too_short": duration < shortest,
+        **{reason: ~is_accepted & ~pl.col(reason) for reason in candidates.conditions},
+    }
+
+
+def _audio_rules(*, is_preview: bool) -> dict[str, pl.Expr]:
+    """Return the rules on segments without samples.
+
+    Without audio, only invalid times and whole recordings leave a segment without samples.
+    """
+    is_unplaced = pl.col("end_sample").is_null() | pl.col("start_sample").is_null()
+    if is_preview:
+        return {"no_times": is_unplaced & ~tables.whole_recording(), "no_audio": is_unplaced}
+    return {"no_audio": is_unplaced | pl.col("num_samples").is_null()}
+
+
+@dataclass(frozen=True)
+class _Conditions:
+    """Conditions of `--where`, by the reason of segments for which they are not true.
+
+    Attributes:
+        segments: the table, with durations if there are conditions.
+        by_reason: whether each condition is true.
+    """
+
+    segments: pl.LazyFrame
+    by_reason: dict[str, pl.Expr]
 
 
 def _conditions(
     recordings: pl.DataFrame, segments: pl.LazyFrame, where: Sequence[str]
-) -> tuple[pl.LazyFrame, dict[str, pl.Expr]]:
-    """Return the table with durations, and the conditions by reason.
-
-    The reason is that of segments for which the condition is not true.
-    """
+) -> _Conditions:
+    """Parse conditions and try them; raise InputError for one that cannot be used."""
     if not where:
-        return segments, {}
+        return _Conditions(segments, {})
     rates = recordings.select("recording_id", "sampling_rate").lazy()
-    known = segments.join(rates, on="recording_id", how="left", maintain_order="left").with_columns(
-        seconds_column()
-    )
+    segments = segments.join(rates, on="recording_id", how="left", maintain_order="left")
+    segments = segments.with_columns(seconds_column())
     schema = pl.Schema(
-        {name: dtype for name, dtype in known.collect_schema().items() if name not in _DECIDED}
+        {name: dtype for name, dtype in segments.collect_schema().items() if name not in _DECIDED}
     )
-    met = {
-        text: parse_condition(text, schema, schema.names()).fill_null(value=False) for text in where
-    }
-    for text, hit in met.items():
+    by_reason = {}
+    for text in where:
+        is_true = parse_condition(text, schema, schema.names()).fill_null(value=False)
         with condition_errors(text, schema.names()):
-            known.select(hit.any()).collect(**STREAMED)
-    return known, {f"where {text}": hit for text, hit in met.items()}
+            segments.select(is_true.any()).collect(**STREAMED)
+        by_reason[f"where {text}"] = is_true
+    return _Conditions(segments, by_reason)
 
 
-def _duplicates(frame: pl.LazyFrame) -> pl.Series | None:
-    """Return whether each segment has the window of another one, which precedes it.
-
-    The order is that of ids. Return None if no segment has.
-    """
+def _with_duplicates(frame: pl.LazyFrame) -> pl.LazyFrame:
+    """Return segments with `is_duplicate`: whether one before, by its id, has the same window."""
     hashes = frame.select(tables.window().hash().alias("hash")).collect(**STREAMED).to_series()
     shared = repeated(hashes)
     if shared.is_empty():
-        return None
-    some = (
-        with_values(frame, [hashes.is_in(shared.implode()).alias("is_shared")])
+        return frame.with_columns(is_duplicate=pl.lit(value=False))
+    has_shared_hash = hashes.is_in(shared.implode()).alias("has_shared_hash")
+    windows = (
+        with_values(frame, [has_shared_hash])
         .with_row_index("row")
-        .filter("is_shared")
-    )
-    told = (
-        some.select("row", "segment_id", window=tables.window())
+        .filter("has_shared_hash")
+        .select("row", "segment_id", window=tables.window())
         .collect(**STREAMED)
         .sort("segment_id", "row")
     )
-    found = np.zeros(len(hashes), dtype=np.bool_)
-    found[told.filter(~pl.col("window").is_first_distinct())["row"].to_numpy()] = True
-    return pl.Series("is_duplicate", found)
+    repeated_rows = windows.filter(~pl.col("window").is_first_distinct())["row"]
+    is_duplicate = np.zeros(len(hashes), dtype=np.bool_)
+    is_duplicate[repeated_rows.to_numpy()] = True
+    return with_values(frame, [pl.Series("is_duplicate", is_duplicate)])
 
 
 def is_one_of(ids: Collection[str]) -> pl.Expr:
