@@ -547,6 +547,82 @@ RECOGNIZERS = {
     "ElevenLabs": {"language_code": "hrv", "text": TEXT, "words": elevenlabs()},
     "YouTube": YOUTUBE,
     "Rev.ai": {"monologues": [{"speaker": 0, "elements": REV}]},
+    "Gladia": {
+        "id": "x",
+        "status": "done",
+        "result": {
+            "metadata": {"audio_duration": 3.5},
+            "transcription": {
+                "full_transcript": TEXT,
+                "utterances": [
+                    {
+                        "text": TEXT,
+                        "start": 0.5,
+                        "end": 3.0,
+                        "channel": 0,
+                        "words": each(lambda w, s, e: {"word": f" {w}", "start": s, "end": e}),
+                    }
+                ],
+            },
+        },
+    },
+    "Soniox": {
+        "text": TEXT,
+        "tokens": [
+            token
+            for text, start, end in WORDS
+            for token in (
+                {"text": f" {text[:2]}", "start_ms": ms(start), "end_ms": ms(start) + 90},
+                {"text": text[2:], "start_ms": ms(start) + 90, "end_ms": ms(end)},
+            )
+        ],
+    },
+    "IBM Watson": {
+        "result_index": 0,
+        "results": [
+            {
+                "final": True,
+                "alternatives": [{"transcript": TEXT, "timestamps": each(lambda *word: [*word])}],
+            },
+            {"final": False, "alternatives": [{"transcript": "ne", "timestamps": []}]},
+        ],
+    },
+    "Google, batch of one file": {
+        "results": {"gs://bucket/a.wav": {"transcript": {"results": GOOGLE}}},
+        "totalBilledDuration": "4s",
+    },
+    "Google, stream": lines(
+        [
+            {"results": [{"alternatives": [{"transcript": "Dobar"}], "isFinal": False}]},
+            {"results": [GOOGLE[0] | {"isFinal": True}]},
+            {"results": [GOOGLE[1] | {"isFinal": True}]},
+        ]
+    ),
+    "Deepgram, utterances alone": {
+        "results": {
+            "utterances": [
+                {
+                    "channel": 0,
+                    "transcript": TEXT,
+                    "words": each(
+                        lambda w, s, e: {"word": "x", "punctuated_word": w, "start": s, "end": e}
+                    ),
+                }
+            ]
+        }
+    },
+    "Riva, milliseconds": {
+        "words": each(lambda w, s, e: {"word": w, "start_time": ms(s), "end_time": ms(e)}),
+    },
+    "Parakeet, tokens of sentences": {
+        "sentences": [
+            {
+                "text": TEXT,
+                "start": 0.5,
+                "tokens": each(lambda w, s, e: {"text": f" {w}", "start": s, "end": e}),
+            }
+        ]
+    },
     "times in ms by name": {
         "tokens": [],
         "words": each(lambda w, s, e: {"text": w, "start_ms": ms(s), "end_ms": ms(e)}),
@@ -560,6 +636,13 @@ def test_words_and_times(recognizer: str, tmp_path: Path) -> None:
 
 
 # What is no word
+
+
+def test_control_tokens_of_whisper_cpp_are_no_words(tmp_path: Path) -> None:
+    tokens = each(lambda w, s, e: cpp(f" {w}", s, e))
+    control = [cpp(text, 3.0, 3.0) for text in ("<|endoftext|>", "[_TT_150]")]
+    content = whisper_cpp([cpp(TEXT, 0.5, 3.0, tokens=[cpp("<|hr|>", 0, 0), *tokens, *control])])
+    assert read(tmp_path, content) == WORDS
 
 
 def left_out(words: TimedWords) -> dict[str, int]:
@@ -601,6 +684,32 @@ def test_sounds_in_brackets_may_have_several_tokens(tmp_path: Path) -> None:
     (found,) = heard(tmp_path, {"words": words})
     assert found.words == [*tokens[:1], *tokens[3:]]
     assert left_out(found) == {SOUNDS: 1}
+
+
+def test_translations_and_hesitations_are_counted(tmp_path: Path) -> None:
+    token = {"text": " Good", "start_ms": 500, "end_ms": 700, "translation_status": "translation"}
+    own = each(lambda w, s, e: {"text": f" {w}", "start_ms": ms(s), "end_ms": ms(e)})
+    (words,) = heard(tmp_path, {"tokens": [*own, token]})
+    assert rows(words) == WORDS
+    assert left_out(words) == {"translations in hypotheses": 1}
+    times = [*each(lambda *word: [*word]), ["%HESITATION", 3.1, 3.3]]
+    (words,) = heard(tmp_path, {"results": [{"alternatives": [{"timestamps": times}]}]})
+    assert rows(words) == WORDS
+    assert left_out(words) == {"sounds and silences in hypotheses": 1}
+
+
+@pytest.mark.parametrize("service", ["Deepgram", "Gladia"])
+def test_channels_of_utterances_are_sides(service: str, tmp_path: Path) -> None:
+    utterances = [
+        {"channel": number % 2, "words": [{"word": w, "start": s, "end": e}]}
+        for number, (w, s, e) in enumerate(WORDS)
+    ]
+    name = {"Deepgram": "results", "Gladia": "transcription"}[service]
+    sides = heard(tmp_path, {name: {"utterances": utterances}})
+    assert [(side.side, side.channel, rows(side)) for side in sides] == [
+        ("0", 0, WORDS[::2]),
+        ("1", 1, WORDS[1::2]),
+    ]
 
 
 @pytest.mark.parametrize(

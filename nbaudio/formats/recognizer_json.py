@@ -25,7 +25,8 @@ from nbaudio.formats.word_items import MILLISECONDS, has_words, objects, read_wo
 #: Lists of parts of a recording that have words.
 PARTS = ("segments", "utterances", "sentences", "paragraphs", "word_segments")
 
-_CONTROL_TOKEN = re.compile(r"\s*\[_\w+\]\s*")  # of whisper.cpp, such as [_BEG_]
+# Of whisper.cpp, such as [_BEG_] and <|endoftext|>
+_CONTROL_TOKEN = re.compile(r"\s*(?:\[_\w+\]|<\|[^|<>]*\|>)\s*")
 _WORD_TIER = re.compile(r"(?:.* - )?words?", re.IGNORECASE)
 _MOST_BEFORE = 1.0  # seconds by which the words of a segment may end before it starts
 _EXPECTED = (
@@ -82,7 +83,7 @@ def read_whisper(place: Place, value: object) -> Iterator[Utterance]:
 
 def _read_part(place: Place, part: object) -> Iterator[Utterance]:
     fields = part if isinstance(part, dict) else {}
-    words = fields.get("words")
+    words = _words_or_tokens(fields)
     if isinstance(words, list):
         spoken = words or [fields.get("text")]
         for utterance in read_words(place, spoken, bounds=fields, side=side_of(fields)):
@@ -94,6 +95,14 @@ def _read_part(place: Place, part: object) -> Iterator[Utterance]:
         needs_word_times(place)
     else:
         yield from read_words(place, [fields])
+
+
+def _words_or_tokens(fields: Mapping[str, Any]) -> object:
+    """Return the words of a part, or its tokens if these have texts and times."""
+    words = fields.get("words")
+    tokens = objects(fields.get("tokens"))
+    is_timed = any(not token.keys().isdisjoint({"start", "start_ms"}) for token in tokens)
+    return tokens if is_timed and not isinstance(words, list) else words
 
 
 def _check_start(utterance: Utterance) -> None:

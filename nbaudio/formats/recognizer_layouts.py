@@ -46,6 +46,11 @@ LAYOUTS = (
     RecognizerLayout("AssemblyAI", service_json.is_assemblyai, service_json.read_assemblyai),
     RecognizerLayout("NeMo", recognizer_json.is_nemo, recognizer_json.read_nemo),
     RecognizerLayout("Deepgram", service_json.is_deepgram, service_json.read_deepgram),
+    RecognizerLayout(
+        "Deepgram", service_json.is_deepgram_utterances, service_json.read_deepgram_utterances
+    ),
+    RecognizerLayout("Gladia", service_json.is_gladia, service_json.read_gladia),
+    RecognizerLayout("IBM Watson", service_json.is_watson, service_json.read_watson),
     RecognizerLayout("AWS Transcribe", service_json.is_aws, service_json.read_aws),
     RecognizerLayout(
         "AWS Call Analytics", service_json.is_call_analytics, service_json.read_call_analytics

@@ -1,5 +1,7 @@
 """Read JSON of recognizers that are services: Google, AWS, Azure, Deepgram and others.
 
+What they send while somebody speaks, and replace later, is not read.
+
 The names of their fields of words are in `nbaudio.formats.word_items`.
 """
 
@@ -11,6 +13,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.formats.timed_tokens import (
     ALTERNATIVES,
     NO_SIDE,
+    SOUNDS,
     Place,
     Side,
     Token,
@@ -31,10 +34,13 @@ _WRITES_WORDS = {
     "AssemblyAI": "AssemblyAI writes them in words",
     "AWS": "AWS Transcribe writes them in items",
     "ElevenLabs": "ElevenLabs writes them with timestamps_granularity",
+    "Gladia": "Gladia writes them in words of each utterance",
+    "Watson": "Watson writes them with timestamps=true",
     "Google": "Google writes them with enableWordTimeOffsets",
     "Azure": "Azure writes them with wordLevelTimestampsEnabled",
     "Deepgram": "Deepgram writes them in words of each alternative",
 }
+_WATSON_SOUND = "%HESITATION"
 # Of a stream of Deepgram, without words.
 _DEEPGRAM_MESSAGES = frozenset({"Metadata", "SpeechStarted", "UtteranceEnd"})
 
@@ -43,8 +49,15 @@ _DEEPGRAM_MESSAGES = frozenset({"Metadata", "SpeechStarted", "UtteranceEnd"})
 
 
 def google_results(value: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the results of Google's JSON, also of a finished operation; none of other JSON."""
+    """Return the results of Google's JSON; none of other JSON.
+
+    They may be of a finished operation, or of a batch of one file.
+    """
     response = value.get("response")
+    batch = value.get("results")
+    if isinstance(batch, dict) and len(batch) == 1:
+        (file,) = batch.values()
+        response = file.get("transcript") if isinstance(file, dict) else None
     results = objects(response.get("results") if isinstance(response, dict) else None)
     results = results or objects(value.get("results"))
     return results if any("alternatives" in result for result in results) else []
@@ -57,6 +70,8 @@ def read_google(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
     """
     by_side: dict[Side, list[Mapping[str, Any]]] = {}
     for result in google_results(value):
+        if False in (result.get("isFinal"), result.get("is_final")):
+            continue
         tag = result.get("channelTag", result.get("channel_tag"))
         side = numbered_side(tag, first_channel=1) if isinstance(tag, str) and tag else NO_SIDE
         by_side.setdefault(side, []).append(result)
@@ -122,6 +137,43 @@ def _of_side(utterances: Sequence[Utterance], side: Side) -> Iterator[Utterance]
             left_out=each.left_out,
             has_unit=each.has_unit,
         )
+
+
+# IBM Watson
+
+
+def is_watson(value: Mapping[str, Any]) -> bool:
+    """Return whether an object is of IBM Watson, whose words are lists of text, start and end."""
+    return any(
+        isinstance(alternative.get("timestamps"), list)
+        for result in objects(value.get("results"))
+        for alternative in objects(result.get("alternatives"))
+    )
+
+
+def read_watson(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
+    """Yield the words of the first alternative of each final result."""
+    for result in objects(value["results"]):
+        alternatives = objects(result.get("alternatives"))
+        if not alternatives or result.get("final") is False:
+            continue
+        times = alternatives[0].get("timestamps") or []
+        words = _words_or_none(place, times, [alternatives[0].get("transcript")], "Watson")
+        if not isinstance(words, list):
+            raise InputError(f"{place.where}: timestamps that are no list: {words!r:.60}")
+        tokens = [_watson_token(place, word) for word in words]
+        spoken = [token for token in tokens if token.text != _WATSON_SOUND]
+        sounds = {SOUNDS: len(tokens) - len(spoken)} if len(spoken) < len(tokens) else {}
+        yield Utterance(place, spoken, left_out=sounds)
+        if len(alternatives) > 1:
+            yield Utterance(place, left_out={ALTERNATIVES: len(alternatives) - 1})
+
+
+def _watson_token(place: Place, word: object) -> Token:
+    match word:
+        case [str(text), start, end]:
+            return Token(text, seconds(start), seconds(end))
+    raise InputError(f"{place.where}: expected a word, start and end, not {word!r:.60}")
 
 
 # AWS Transcribe, AWS Call Analytics, Speechmatics
@@ -228,6 +280,55 @@ def read_deepgram(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]
         further = len(objects(channel.get("alternatives"))) - 1
         if further > 0:
             yield Utterance(place, left_out={ALTERNATIVES: further})
+
+
+def is_deepgram_utterances(value: Mapping[str, Any]) -> bool:
+    """Return whether an object has Deepgram's utterances alone."""
+    results = value.get("results")
+    return isinstance(results, dict) and isinstance(results.get("utterances"), list)
+
+
+def read_deepgram_utterances(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
+    """Yield the words of each utterance; channels count from 0."""
+    yield from _read_utterances(place, value["results"]["utterances"], "Deepgram", "transcript")
+
+
+def _read_utterances(
+    place: Place, utterances: object, service: str, text: str
+) -> Iterator[Utterance]:
+    """Yield the words of utterances, each of which names its channel; `text` is that of its text.
+
+    There are sides only if there are several channels.
+    """
+    rows = objects(utterances)
+    has_sides = len({str(row.get("channel")) for row in rows}) > 1
+    yield Utterance(place)
+    for number, row in enumerate(rows, 1):
+        part = place.part(f"utterance {number}")
+        words = _words_or_none(part, row.get("words"), [row.get(text)], service)
+        side = numbered_side(str(row.get("channel", "")), 0) if has_sides else NO_SIDE
+        yield from _of_side(read_words(part, words), side)
+
+
+# Gladia
+
+
+def is_gladia(value: Mapping[str, Any]) -> bool:
+    """Return whether an object is of Gladia: the answer, its result, or the part with the words."""
+    return _gladia_utterances(value) is not None
+
+
+def read_gladia(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
+    """Yield the words of each utterance; channels count from 0."""
+    yield from _read_utterances(place, _gladia_utterances(value), "Gladia", "text")
+
+
+def _gladia_utterances(value: Mapping[str, Any]) -> list[Any] | None:
+    answer = value.get("result")
+    result = answer if isinstance(answer, dict) else value
+    transcription = result.get("transcription")
+    utterances = transcription.get("utterances") if isinstance(transcription, dict) else None
+    return utterances if isinstance(utterances, list) else None
 
 
 def _deepgram_channels(value: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -15,6 +15,7 @@ NEEDED = "word times are needed; Whisper writes them with the option word_timest
 #: What is left out of a hypothesis, as reports name it.
 SOUNDS = "sounds and silences in hypotheses"
 NOT_FOUND = "words of hypotheses that were not found in the audio"
+TRANSLATIONS = "translations in hypotheses"
 ALTERNATIVES = "further alternatives of hypotheses"
 
 _LATEST = 1e8  # seconds; later times are no times

@@ -63,6 +63,8 @@ _HEADS = (
     re.compile(rb'"tStartMs"'),
     re.compile(rb'"(?:offsetInTicks|offsetMilliseconds|BeginOffsetMillis)"'),
     re.compile(rb'"words"(?s:.*)"(?:start_ms|startMs)"'),
+    re.compile(rb'"tokens"\s*:\s*\[\s*\{(?s:.*)"(?:start|start_ms)"'),
+    re.compile(rb'"timestamps"\s*:\s*\[\s*\['),
     re.compile(rb'"(?:word|alternatives)"(?s:.*)"(?:start_time|startTime|startOffset)"'),
     re.compile(rb'"(?:start_time|startTime|startOffset)"(?s:.*)"(?:word|alternatives)"'),
     re.compile(rb'"monologues"\s*:\s*\['),

@@ -11,6 +11,7 @@ from nbaudio.formats.timed_tokens import (
     NO_SIDE,
     NOT_FOUND,
     SOUNDS,
+    TRANSLATIONS,
     Place,
     Side,
     Token,
@@ -40,13 +41,16 @@ class TimeFields:
         return start, end
 
 
-#: In seconds, but the recognizer may mean milliseconds.
 _START_AND_END = TimeFields("start", "end", "duration")
-#: The first ones that a word has are read.
-_TIME_FIELDS = (
+#: In seconds, but the recognizer may mean milliseconds.
+_UNIT_UNKNOWN = (
     _START_AND_END,
     TimeFields("start_time", "end_time", "duration"),
     TimeFields("startTime", "endTime"),
+)
+#: The first ones that a word has are read.
+_TIME_FIELDS = (
+    *_UNIT_UNKNOWN,
     TimeFields("start_ms", "end_ms", "duration_ms", MILLISECONDS),
     TimeFields("startMs", "endMs", "durationMs", MILLISECONDS),
     TimeFields("start_time_ms", "end_time_ms", "", MILLISECONDS),
@@ -74,6 +78,7 @@ _CHANNEL_FIELDS = ("channel", "channel_index", "channel_label")
 _LEFT_OUT = {
     **dict.fromkeys(("audio_event", "event", "sound", "noise", "music", "silence"), SOUNDS),
     "not-found-in-audio": NOT_FOUND,
+    "translation": TRANSLATIONS,
 }
 _PUNCTUATION = frozenset({"punctuation", "punct"})
 
@@ -113,7 +118,7 @@ def read_words(
             continue
         side_of_word = side_of(fields, first_channel, side)
         times = unit or _time_fields(fields)
-        has_stated_unit = has_stated_unit or times is not _START_AND_END
+        has_stated_unit = has_stated_unit or times not in _UNIT_UNKNOWN
         token = _token(place, fields, times)
         if are_joined and _kind(fields) not in _PUNCTUATION:
             token = token._replace(text=f" {token.text}")
@@ -175,7 +180,8 @@ def _fields_of(item: object) -> Mapping[str, Any]:
 
 
 def _kind(fields: Mapping[str, Any]) -> str:
-    kind = fields.get("case") or fields.get("type") or fields.get("Type")
+    names = ("translation_status", "case", "type", "Type")
+    kind = next((fields[name] for name in names if fields.get(name)), "")
     return kind if isinstance(kind, str) else ""
 
 
