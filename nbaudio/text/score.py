@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from nbaudio.text.normalization import normalize_column
 _COUNT = re.compile(r" ([\d,]+)$")  # at the end of a line of words or characters
 _SHOWN = 8
 _TABLE = "formatting.tsv"
+_SIMILAR = 0.8  # of the counts of similar segments in the report
 
 
 class Pair(NamedTuple):
@@ -51,7 +52,7 @@ class Pair(NamedTuple):
 
 
 @locks_workspace("score")
-def score(  # noqa: PLR0914
+def score(
     workspace: Workspace | str | Path,
     *,
     text: str | None = None,
@@ -104,6 +105,75 @@ def score(  # noqa: PLR0914
     """
     allocator.share_arenas()
     workspace = Workspace.open(workspace)
+    rules = Formatting(
+        language or workspace.settings.get("language"), formatting or _own_table(workspace)
+    )
+    hypotheses = [hypothesis] if hypothesis is None or isinstance(hypothesis, str) else hypothesis
+    comparison = _comparison(workspace, text, hypotheses, normalize, rules)
+    if formatting:
+        atomic.write_bytes(workspace.path / _TABLE, Path(formatting).read_bytes())
+    tallies = [_Tally(pair, rules) for pair in comparison.pairs]
+    originals = {}
+    if tables.table_path(workspace, tables.CORRECTED_TEXTS).exists():
+        originals[tables.CORRECTED_TEXTS] = _scored_originals(workspace, comparison)
+    workspace.save_together(
+        settings=workspace.settings | comparison.settings(),
+        **originals,
+        segments=_scored_batches(workspace, comparison, tallies),
+    )
+    reports = {tally.pair.suffix: tally.report(tallies[0]) for tally in tallies}
+    other_steps = comparison.scored_by_other_steps(normalize)
+    for suffix, report in reports.items():
+        if other_steps:
+            report.warnings.append(
+                f"{', '.join(other_steps)} compared with other normalization steps: "
+                "do not compare the scores"
+            )
+        _save_report(workspace, f"score{suffix}", report)
+    return _together(reports)
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """What a call of `score` compares, and how.
+
+    Attributes:
+        pairs: what is compared.
+        scored: all pairs that have scores afterwards, by the end of the names of their scores.
+        agreeing: hypotheses of which the agreement is computed; see `_agreeing`.
+        rules: of formatting.
+    """
+
+    pairs: list[Pair]
+    scored: dict[str, Pair]
+    agreeing: dict[str, str]
+    rules: Formatting
+
+    def settings(self) -> dict[str, Any]:
+        """Return what the settings of a workspace say of its scores."""
+        scored = {
+            suffix: {"pair": (pair.text, pair.hypothesis), "normalize": list(pair.steps)}
+            for suffix, pair in self.scored.items()
+        }
+        return {"scored": scored, "language": self.rules.language}
+
+    def scored_by_other_steps(self, steps: Sequence[str]) -> list[str]:
+        """Return the similarities that were computed with other normalization steps."""
+        return [
+            f"similarity{suffix}"
+            for suffix, pair in self.scored.items()
+            if list(pair.steps) != list(steps)
+        ]
+
+
+def _comparison(
+    workspace: Workspace,
+    text: str | None,
+    hypotheses: Iterable[str | None],
+    steps: Sequence[str],
+    rules: Formatting,
+) -> _Comparison:
+    """Return what is compared; raise InputError for unknown names."""
     table = tables.scan(workspace)
     schema = table.collect_schema()
     # Other steps drop scores, with a hypothesis that changed or was withdrawn.
@@ -112,71 +182,48 @@ def score(  # noqa: PLR0914
         for suffix, pair in _pairs(workspace).items()
         if f"similarity{suffix}" in schema
     }
-    names = (
-        [hypothesis]
-        if hypothesis is None or isinstance(hypothesis, str)
-        else dict.fromkeys(hypothesis)
-    )
     pairs = [
-        _pair(workspace, schema.names(), text, name, scored)._replace(steps=normalize)
-        for name in names
+        _pair(workspace, schema.names(), text, name, scored)._replace(steps=steps)
+        for name in dict.fromkeys(hypotheses)
     ]
-    rules = Formatting(
-        language or workspace.settings.get("language"), formatting or _own_table(workspace)
+    scored.update({pair.suffix: pair for pair in pairs})
+    return _Comparison(pairs, scored, _agreeing(table, scored.values()), rules)
+
+
+def _scored_batches(
+    workspace: Workspace, comparison: _Comparison, tallies: Sequence["_Tally"]
+) -> Iterator[pl.DataFrame]:
+    """Yield the segments table with the scores, and count each batch in the tally of each pair."""
+    path = str(tables.table_path(workspace))
+    for batch in tables.read_batches(workspace):
+        segments = tables.conform(batch, tables.SEGMENTS, path)
+        scored, edit_counts_of_pairs = _all_scores(segments, comparison)
+        for tally, counts in zip(tallies, edit_counts_of_pairs, strict=True):
+            tally.add(scored, counts)
+        yield scored
+
+
+def _scored_originals(workspace: Workspace, comparison: _Comparison) -> pl.DataFrame:
+    """Return the texts that corrections replaced with their scores.
+
+    A correction that is withdrawn restores them.
+    """
+    originals = workspace.table(tables.CORRECTED_TEXTS)
+    schema = tables.table_schema(workspace)
+    other_texts = [*tables.text_names(schema).values(), *tables.hypothesis_names(schema).values()]
+    current = tables.read(
+        workspace,
+        ("segment_id", *other_texts),
+        where=pl.col("segment_id").is_in(originals["segment_id"].implode()),
     )
-    if formatting:
-        atomic.write_bytes(workspace.path / _TABLE, Path(formatting).read_bytes())
-    scored |= {pair.suffix: pair for pair in pairs}
-    stored = {
-        suffix: {"pair": pair[:2], "normalize": list(pair.steps)} for suffix, pair in scored.items()
-    }
-    settings = workspace.settings | {"scored": stored, "language": rules.language}
-    agreeing = _agreeing(table, scored.values())
-    tallies = [_Tally(pair, rules) for pair in pairs]
-
-    def rows() -> Iterator[pl.DataFrame]:
-        for batch in tables.read_batches(workspace):
-            segments = tables.conform(batch, tables.SEGMENTS, str(tables.table_path(workspace)))
-            found, counts = _all_scores(segments, pairs, agreeing, rules)
-            for tally, sums in zip(tallies, counts, strict=True):
-                tally.add(found, sums)
-            yield found
-
-    originals = {}
-    if tables.table_path(workspace, tables.CORRECTED_TEXTS).exists():
-        # Texts that corrections replaced are scored too, so that a withdrawn correction restores
-        # the right scores.
-        before = workspace.table(tables.CORRECTED_TEXTS)
-        others = [*tables.text_names(schema).values(), *tables.hypothesis_names(schema).values()]
-        hypotheses = tables.read(
-            workspace,
-            ("segment_id", *others),
-            where=pl.col("segment_id").is_in(before["segment_id"].implode()),
-        )
-        before = before.drop(others, strict=False).join(
-            hypotheses.unique("segment_id", keep="first"),
-            on="segment_id",
-            how="left",
-            maintain_order="left",
-        )
-        before = _all_scores(before, pairs, agreeing, rules)[0]
-        originals[tables.CORRECTED_TEXTS] = before.drop(
-            *others, "asr_text_normalized", strict=False
-        )
-    workspace.save_together(settings=settings, **originals, segments=rows())
-    others = [
-        f"similarity{suffix}" for suffix, pair in scored.items() if [*pair.steps] != [*normalize]
-    ]
-    reports = {}
-    for tally in tallies:
-        reports[tally.pair.suffix] = report = tally.report(tallies[0])
-        if others:
-            report.warnings.append(
-                f"{', '.join(others)} compared with other normalization steps: "
-                "do not compare the scores"
-            )
-        _save_report(workspace, f"score{tally.pair.suffix}", report)
-    return _together(reports)
+    originals = originals.drop(other_texts, strict=False).join(
+        current.unique("segment_id", keep="first"),
+        on="segment_id",
+        how="left",
+        maintain_order="left",
+    )
+    scored, _ = _all_scores(originals, comparison)
+    return scored.drop(*other_texts, "asr_text_normalized", strict=False)
 
 
 def _save_report(workspace: Workspace, step: str, report: Report) -> None:
@@ -316,25 +363,31 @@ def rescored(workspace: Workspace, segments: pl.DataFrame) -> pl.DataFrame:
 
     All existing scores are computed from the texts of the rows.
     """
-    pairs = [*_pairs(workspace).values()] or [Pair("text", "asr_text", "")]
-    there = [pair for pair in pairs if {pair.text, pair.hypothesis} <= {*segments.columns}]
-    return _all_scores(segments, there, _agreeing(segments, pairs), formatting_rules(workspace))[0]
+    scored_pairs = _pairs(workspace) or {"": Pair("text", "asr_text", "")}
+    pairs = [
+        pair
+        for pair in scored_pairs.values()
+        if pair.text in segments.columns and pair.hypothesis in segments.columns
+    ]
+    agreeing = _agreeing(segments, scored_pairs.values())
+    comparison = _Comparison(pairs, scored_pairs, agreeing, formatting_rules(workspace))
+    scored, _ = _all_scores(segments, comparison)
+    return scored
 
 
 def _all_scores(
-    segments: pl.DataFrame, pairs: Iterable[Pair], agreeing: Mapping[str, str], rules: Formatting
+    segments: pl.DataFrame, comparison: _Comparison
 ) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
-    """Return segments with the scores of all pairs and their agreement, and the counts.
-
-    There are edit counts for each pair.
-    """
-    counts = []
-    for pair in pairs:
-        segments, count = _scored(segments, pair, rules)
-        counts.append(count)
-    return with_agreement(segments, agreeing, rules) if agreeing else segments.drop(
-        tables.AGREEMENT, strict=False
-    ), counts
+    """Return segments with the scores of all pairs and their agreement, and edit counts by pair."""
+    edit_counts_of_pairs = []
+    for pair in comparison.pairs:
+        segments, counts = _scored(segments, pair, comparison.rules)
+        edit_counts_of_pairs.append(counts)
+    if comparison.agreeing:
+        segments = with_agreement(segments, comparison.agreeing, comparison.rules)
+    else:
+        segments = segments.drop(tables.AGREEMENT, strict=False)
+    return segments, edit_counts_of_pairs
 
 
 def _scored(
@@ -344,28 +397,28 @@ def _scored(
 
     For `text` and `asr_text`, the segments also get the normal forms.
     """
-    compared = pair.texts(segments), segments[pair.hypothesis]
+    text = pair.texts(segments)
+    hypothesis = segments[pair.hypothesis]
     if pair.steps:
-        compared = (
-            normalize_column(compared[0], ("nfc", *pair.steps)),
-            normalize_column(compared[1], ("nfc", *pair.steps)),
-        )
-    if not pair.suffix:
-        forms = [
-            column.alias(name) for column, name in zip(compared, tables.NORMALIZED, strict=True)
-        ]
-        segments = (
-            segments.with_columns(forms)
-            if pair.steps
-            else segments.drop(tables.NORMALIZED, strict=False)
-        )
-    plain = edit_counts(*compared)
-    spoken = spoken_counts(*compared, rules, plain)
-    rates = [error_rates(plain), error_rates(spoken).select(pl.all().name.prefix("spoken_"))]
-    columns = [column.alias(column.name + pair.suffix) for rate in rates for column in rate]
-    return segments.with_columns(columns), pl.concat(
-        [plain, spoken.select(pl.all().name.prefix("spoken_"))], how="horizontal"
+        steps = ("nfc", *pair.steps)
+        text = normalize_column(text, steps)
+        hypothesis = normalize_column(hypothesis, steps)
+    if not pair.suffix and pair.steps:
+        text_name, hypothesis_name = tables.NORMALIZED
+        segments = segments.with_columns(text.alias(text_name), hypothesis.alias(hypothesis_name))
+    elif not pair.suffix:
+        segments = segments.drop(tables.NORMALIZED, strict=False)
+    written_counts = edit_counts(text, hypothesis)
+    spoken = spoken_counts(text, hypothesis, rules, written_counts)
+    rates = [
+        *error_rates(written_counts),
+        *error_rates(spoken).select(pl.all().name.prefix("spoken_")),
+    ]
+    scores = [rate.alias(f"{rate.name}{pair.suffix}") for rate in rates]
+    counts = pl.concat(
+        [written_counts, spoken.select(pl.all().name.prefix("spoken_"))], how="horizontal"
     )
+    return segments.with_columns(scores), counts
 
 
 def _agreeing(segments: pl.DataFrame | pl.LazyFrame, scored: Iterable[Pair]) -> dict[str, str]:
@@ -392,36 +445,48 @@ class _Tally:
         self.unread = Counter[str]()
         self.odd = [pl.DataFrame(schema=ODD)]
         self.similarity = list[pl.Series]()
+        self.has_agreement = False
         self.agreement = 0.0
         self.other_hypotheses = dict[str, None]()  # names of those that any segment has
 
-    def add(self, segments: pl.DataFrame, counts: pl.DataFrame) -> None:
+    def add(self, segments: pl.DataFrame, edit_counts: pl.DataFrame) -> None:
         """Count a batch of segments with their scores and edit counts."""
         pair = self.pair
         text = pair.texts(segments)
         hypothesis = segments[pair.hypothesis]
-        similarity, spoken = (
-            segments[f"{name}similarity{pair.suffix}"] for name in ("", "spoken_")
+        similarity = segments[f"similarity{pair.suffix}"]
+        spoken_similarity = segments[f"spoken_similarity{pair.suffix}"]
+        is_formatting = (pl.col("edits") > 0) & (pl.col("spoken_word_edits") == 0)
+        sums = edit_counts.select(
+            pl.sum("word_edits", "spoken_word_edits", "words"),
+            differ_only_in_formatting=is_formatting.sum(),
         )
-        self._note_hypotheses(segments)
-        compared = segments["text_normalized"] if pair.steps and not pair.suffix else text
-        self.odd.append(vocabulary(compared, segment_ids=segments["segment_id"]).odd)
+        self.counts.update(sums.row(0, named=True))
+        self.counts.update(
+            segments=len(segments),
+            texts=text.count(),
+            hypotheses=hypothesis.count(),
+            above_0_8=int((similarity > _SIMILAR).sum()),
+            spoken_above_0_8=int((spoken_similarity > _SIMILAR).sum()),
+        )
+        self.similarity.append(similarity.drop_nulls())
         self.unread_text += self.rules.uncovered(text)
         self.unread += self.rules.uncovered(hypothesis)
-        self.similarity.append(similarity.drop_nulls())
-        sums = counts.select(pl.sum("word_edits", "spoken_word_edits", "words")).row(0, named=True)
-        sums |= {"segments": len(segments), "texts": text.count(), "hypotheses": hypothesis.count()}
-        sums |= {"above": (similarity > 0.8).sum(), "spoken_above": (spoken > 0.8).sum()}
-        sums["only"] = counts.select(
-            ((pl.col("edits") > 0) & (pl.col("spoken_word_edits") == 0)).sum()
-        ).item()
-        if "text_disputed" in segments.columns:
-            sums |= {
-                "text_disputed": segments["text_disputed"].sum(),
-                "agreeing": segments["agreement"].count(),
-            }
-            self.agreement += float(segments["agreement"].sum())
-        self.counts.update(sums)
+        is_normalized = pair.steps and not pair.suffix
+        compared_text = segments["text_normalized"] if is_normalized else text
+        self.odd.append(vocabulary(compared_text, segment_ids=segments["segment_id"]).odd)
+        self._count_agreement(segments)
+        self._note_hypotheses(segments)
+
+    def _count_agreement(self, segments: pl.DataFrame) -> None:
+        if "text_disputed" not in segments.columns:
+            return
+        self.has_agreement = True
+        self.agreement += float(segments["agreement"].sum())
+        self.counts.update(
+            text_disputed=int(segments["text_disputed"].sum()),
+            agreeing=segments["agreement"].count(),
+        )
 
     def _note_hypotheses(self, segments: pl.DataFrame) -> None:
         for name, column in tables.hypothesis_names(segments.columns).items():
@@ -430,59 +495,50 @@ class _Tally:
 
     def report(self, first: "_Tally") -> Report:
         """Return the report; odd and uncovered words of the text are those of the `first` pair."""
-        counts = self.counts
-        pair = self.pair
-        rules = self.rules
-        similarity = pl.concat([pl.Series(dtype=pl.Float64), *self.similarity]).rechunk()
-        words = counts["words"]
-        odd = (
-            pl.concat(first.odd)
-            .group_by("character", "code_point", "name", maintain_order=True)
-            .agg(pl.sum("count"))
-        )
-        named = [
-            f"{name.lower()} {c if c.isprintable() else code} {count:,}"
-            for c, code, name, count in odd.sort(
-                "count", "code_point", descending=[True, False]
-            ).rows()
-        ]
         unread = first.unread_text + self.unread
-        facts: dict[str, Any] = {"segments": counts["segments"], "scored": len(similarity)}
-        facts |= {"without_hypothesis": counts["segments"] - counts["hypotheses"]}
-        facts |= {
-            "mean_similarity": similarity.mean(),
-            "median_similarity": similarity.median(),
-            "above_0_8": counts["above"],
+        facts = {
+            **self._score_facts(),
+            "formatting_not_covered": _first(_most_frequent_words(unread)),
+            "odd_characters": _first(_most_frequent_characters(first.odd)),
+            **self._agreement_facts(),
+            "normalized_by": list(self.pair.steps),
+            "language": self.rules.language,
         }
-        facts |= {"word_error_rate": counts["word_edits"] / words if words else None}
-        facts |= {
-            "word_error_rate_without_formatting": counts["spoken_word_edits"] / words
-            if words
-            else None
-        }
-        facts |= {
-            "differ_only_in_formatting": counts["only"],
-            "above_0_8_without_formatting": counts["spoken_above"],
-        }
-        facts["formatting_not_covered"] = _first(
-            [
-                f"{word} {number:,}"
-                for word, number in sorted(unread.items(), key=lambda row: (-row[1], row[0]))
-            ]
-        )
-        facts["odd_characters"] = _first(named)
-        if "text_disputed" in counts:
-            agreement = self.agreement / counts["agreeing"] if counts["agreeing"] else None
-            facts |= {"text_disputed": counts["text_disputed"], "mean_agreement": agreement}
-        facts |= {"normalized_by": list(pair.steps), "language": rules.language}
-        problems = [] if len(similarity) else [self._why_nothing_is_scored()]
         return Report(
             "score",
             facts,
             warnings=self._warnings(is_unread=bool(unread)),
-            problems=problems,
+            problems=[] if facts["scored"] else [self._why_nothing_is_scored()],
             sentences=_with_counts(facts),
         )
+
+    def _score_facts(self) -> dict[str, Any]:
+        """Return counts of segments, means of scores, and error rates over all words."""
+        counts = self.counts
+        similarity = pl.concat([pl.Series(dtype=pl.Float64), *self.similarity]).rechunk()
+        return {
+            "segments": counts["segments"],
+            "scored": len(similarity),
+            "without_hypothesis": counts["segments"] - counts["hypotheses"],
+            "mean_similarity": similarity.mean(),
+            "median_similarity": similarity.median(),
+            "above_0_8": counts["above_0_8"],
+            "word_error_rate": _share(counts["word_edits"], counts["words"]),
+            "word_error_rate_without_formatting": _share(
+                counts["spoken_word_edits"], counts["words"]
+            ),
+            "differ_only_in_formatting": counts["differ_only_in_formatting"],
+            "above_0_8_without_formatting": counts["spoken_above_0_8"],
+        }
+
+    def _agreement_facts(self) -> dict[str, Any]:
+        """Return the agreement of hypotheses; nothing where it is not computed."""
+        if not self.has_agreement:
+            return {}
+        return {
+            "text_disputed": self.counts["text_disputed"],
+            "mean_agreement": _share(self.agreement, self.counts["agreeing"]),
+        }
 
     def _warnings(self, *, is_unread: bool) -> list[str]:
         """Return a line if numbers and abbreviations are not read as the language does."""
@@ -519,6 +575,31 @@ class _Tally:
         return f"no segment has {hypothesis}: nothing was scored; {remedy}"
 
 
+def _share(number: float, total: int) -> float | None:
+    return number / total if total else None
+
+
+def _most_frequent_words(counts: Mapping[str, int]) -> list[str]:
+    """Return words with their counts, the most frequent one first."""
+    rows = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
+    return [f"{word} {number:,}" for word, number in rows]
+
+
+def _most_frequent_characters(batches: Iterable[pl.DataFrame]) -> list[str]:
+    """Return odd characters with their names and counts, the most frequent one first."""
+    odd = (
+        pl.concat(batches)
+        .group_by("character", "code_point", "name", maintain_order=True)
+        .agg(pl.sum("count"))
+        .sort("count", "code_point", descending=[True, False])
+    )
+    lines = []
+    for character, code_point, name, number in odd.rows():
+        shown = character if character.isprintable() else code_point
+        lines.append(f"{name.lower()} {shown} {number:,}")
+    return lines
+
+
 def _with_counts(facts: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the lists of words and characters as people read them: each with its count."""
     return {
@@ -529,4 +610,6 @@ def _with_counts(facts: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _first(lines: Sequence[str]) -> list[str]:
-    return [*lines[:_SHOWN], *([f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else [])]
+    """Return the first lines, and how many more there are."""
+    more = len(lines) - _SHOWN
+    return [*lines[:_SHOWN], f"and {more} more"] if more > 0 else [*lines]
