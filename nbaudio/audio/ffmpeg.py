@@ -61,6 +61,7 @@ _BLOCK_S = 5.0
 # Seconds of a recording decoded from its beginning that stay in memory, since segments may overlap
 _KEPT_S = 30
 _TAIL_S = 5.0  # seconds that are decoded to find the end of a recording
+_TAIL_PACKETS_SAMPLES = 8192  # the same, of codecs whose packets count their samples
 # Sound that starts later than this after the picture starts later on purpose
 _LATE_S = Fraction(1, 10)
 _END_TOLERANCE_S = 0.5  # the last picture may last longer than its packet says
@@ -79,6 +80,10 @@ _FORMATS = (
 # Bare streams: their length is an estimate from the bit rate, and seeking means reading from the
 # start.
 _BARE = {"aac", "ac3", "amr", "amrnb", "amrwb", "eac3", "loas", "mp3"}
+# Containers in which FFmpeg searches for packets: behind damage, it finds others after a seek.
+_SCANNED = {"nut", "ogg"}
+# Containers in which a seek ends at a multiple of the byte rate in the header
+_BY_BYTE_RATE = {"w64", "wav"}
 
 
 @dataclass(frozen=True)
@@ -165,16 +170,12 @@ class AvRecording:
         self._ticks: Fraction = self._stream.time_base * self.sampling_rate
         self._run_up = self._find_run_up()
         container = self._container.format.name
-        bare = container in _BARE
         self._ogg = (
             index_packets_of_ogg(file, self.codec)
             if container == "ogg" and self.codec in ("opus", "vorbis")
             else None
         )
-        counts = self._ticks.numerator == 1 or self._ticks == 2
-        self._clock_tells = (
-            counts and not bare and container != "ogg" and self.codec != "opus" and self._is_even()
-        )
+        self._clock_tells = self._has_exact_clock(container)
         self._decoded: Iterator[tuple[int, NDArray[np.float32]]] | None = None
         self._recent: deque[tuple[int, NDArray[np.float32]]] = deque()
         self._jumps = True
@@ -301,7 +302,7 @@ class AvRecording:
     def count_samples(self) -> int:
         """Return where decoding ends; only the last seconds are decoded where possible."""
         if self._ogg or self.codec == "opus":
-            return (self._ogg or self._index).num_samples
+            return self._end_of_counted((self._ogg or self._index).num_samples)
         expected = self.declared_samples if self._clock_tells else self._index.num_samples
         for start in (max(0, expected - int(_TAIL_S * self.sampling_rate)), 0):
             end = 0
@@ -313,6 +314,21 @@ class AvRecording:
             if end:
                 break
         return end
+
+    def _end_of_counted(self, counted: int) -> int:
+        """Return where decoding ends, of samples that the packets count.
+
+        Only the last packets are decoded, unless none of them can be.
+        """
+        for start in (max(0, counted - _TAIL_PACKETS_SAMPLES), 0):
+            packets = self._packets_from(start if start else -sys.maxsize)
+            end = 0
+            with suppress(_WrongPacketError):
+                for position, samples in self._decode(packets):
+                    end = position + samples.shape[1]
+            if end > 0:
+                break
+        return min(counted, end)
 
     def track(self, number: int) -> "AvRecording":
         """Return the recording of an audio track, from 1; closed with this one.
@@ -391,6 +407,27 @@ class AvRecording:
             return index_packets(self._begin, self._ticks, int.from_bytes(header[10:12], "little"))
         return index_packets(self._begin, self._ticks)
 
+    def _has_exact_clock(self, container: str) -> bool:
+        """Return whether the times of packets are those of their samples, also after a seek."""
+        if container in _BARE or container in _SCANNED or self.codec == "opus":
+            return False
+        counts = self._ticks.numerator == 1 or self._ticks == 2
+        if not counts or not self._is_even():
+            return False
+        return container not in _BY_BYTE_RATE or not self.seeks or self._has_right_byte_rate()
+
+    def _has_right_byte_rate(self) -> bool:
+        """Return whether the byte rate in the header is that of the first packet.
+
+        FFmpeg calculates times from it after a seek.
+        """
+        first = next(self._demux(), None)
+        if first is None or not first.duration:
+            return False
+        samples = first.duration * self._ticks
+        expected = samples * (self._stream.codec_context.bit_rate or 0) / 8 / self.sampling_rate
+        return abs(expected - first.size) <= 1
+
     def _is_even(self) -> bool:
         """Return whether all packets but the last have the same duration.
 
@@ -443,13 +480,29 @@ class AvRecording:
         packets = (self._jump_to(first) if first and self._jumps else None) or islice(
             self._begin()[0], first, None
         )
+        if self._jumps and first:
+            packets = self._verified(packets, first)
         for number, packet in enumerate(packets, first):
             if packet_time(packet) is None:
                 yield packet, index.num_samples
             elif number < len(index.ends):
-                if self._jumps and first and zlib.crc32(packet) != index.checks[number]:
-                    raise _WrongPacketError
                 yield packet, int(index.ends[number])
+
+    def _verified(self, packets: Iterator[AudioPacket], number: int) -> Iterator[AudioPacket]:
+        """Yield packets after a seek, the first of which has a number in the index.
+
+        Raise _WrongPacketError where they differ from those of the index, or end earlier.
+        """
+        checks = self._index.checks
+        with suppress(av.error.FFmpegError):  # packets after damage are not found
+            for packet in packets:
+                is_last = packet_time(packet) is None
+                if number < len(checks) and (is_last or zlib.crc32(packet) != checks[number]):
+                    raise _WrongPacketError
+                yield packet
+                number += 1
+        if number < len(checks):
+            raise _WrongPacketError
 
     def _jump_to(self, number: int) -> Iterator[AudioPacket] | None:
         """Seek and yield packets from one of the index on.

@@ -262,8 +262,10 @@ def _check_beginning(
                 again = stack.enter_context(open_recording(path)).track(recording.number)
                 return _check_beginning(again, path, num_samples, warning)
         windows = min(2 * length // _TAIL_SAMPLES + 1, _ALAC_WINDOWS) if alac else _WINDOWS
-        for number, read in product(range(windows if len(whole) else 0), readers[1:]):
-            start = length * (2 * number + 1) // (2 * windows)
+        starts = [length * (2 * number + 1) // (2 * windows) for number in range(windows)]
+        if alac:
+            starts.append(length - 1)  # the last packet may be short
+        for start, read in product(starts if len(whole) else [], readers[1:]):
             same = whole[start : start + _TAIL_SAMPLES]
             window = read(start, start + len(same))
             if _differs(window, same, _TOLERANCE.get(codec, 0)):

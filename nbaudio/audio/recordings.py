@@ -45,6 +45,12 @@ _RANGED_CODECS = {"pcm_u8", "pcm_16", "pcm_24", "pcm_32", "float", "double", "ul
 # in these ADPCMs a damaged last block depends on earlier reads.
 _INEXACT_CODECS = {"vorbis", "opus", "mpeg_layer_i", "mpeg_layer_ii", "ima_adpcm", "ms_adpcm"}
 
+# FFmpeg takes its format tag for that of AMR.
+_NMS_ADPCM = (
+    "its codec is NMS ADPCM, in which windows cannot be read; "
+    "convert it first with 'sndfile-convert -pcm16 FILE NEW.wav'"
+)
+
 _OPEN_LENGTH = 1 << 62
 # Bytes from which on a length of 32 bits may have wrapped, or be a placeholder that is too short
 _LONGEST_LENGTH = (1 << 31) - 4096
@@ -133,6 +139,9 @@ def _open(path: Path) -> "OpenRecording":
         recording = SoundfileRecording(path, file)
         if recording.is_exact:
             return recording
+        if recording.codec.startswith("nms_adpcm"):
+            recording.close()
+            raise AudioError(f"{path}: {_NMS_ADPCM}")
         recording._file.close()
     from nbaudio.audio.ffmpeg import AvRecording  # imported on demand, so that workers start faster
 
