@@ -32,7 +32,8 @@ _Read = Callable[[int, int], Window]
 _TAIL_SAMPLES = 4096  # enough to make a decoder read the last frames
 _BEGINNING_S = 2.0  # seconds that are decoded twice
 _WINDOWS = 3  # that are decoded the second time
-_ALAC_WINDOWS = 300
+_SEEKS = 16  # samples that are read where the beginning cannot be decoded
+_MOST_WINDOWS = 300  # of a damaged recording
 # Tolerance between windows and a decode of the whole, full scale being 1; see docs/audio.md. Other
 # codecs must be equal.
 _TOLERANCE = {"amrnb": 0.001, "opus": 0.001}
@@ -220,60 +221,100 @@ def _decoded(recording: OpenRecording, start: int, stop: int) -> Window:
 
 
 def _check_beginning(
-    recording: OpenRecording, path: Path, num_samples: int, warning: str | None
+    recording: OpenRecording,
+    path: Path,
+    num_samples: int,
+    warning: str | None,
+    *,
+    is_damaged: bool = False,
 ) -> tuple[int, str | None]:
     """Decode the beginning at once and in windows, where damage to a header shows.
 
-    Return the number of usable samples and the warning.
+    Return the number of usable samples and the warning. Where the recording `is_damaged`, many
+    windows are read.
     """
-    rate = recording.sampling_rate
-    codec = recording.codec
-    # In CAF, libsndfile finds each packet of ALAC by a table, any entry of which may be damaged.
-    alac = codec.startswith("alac_")
-    length = num_samples if alac else min(num_samples, int(_BEGINNING_S * rate))
-    readers: list[_Read] = [recording.read, recording.read]
+    if isinstance(recording, SoundfileRecording) and recording.codec in RAW_CODECS:
+        return num_samples, warning  # a sample's offset follows from its number
+    length = min(num_samples, int(_BEGINNING_S * recording.sampling_rate))
+    if recording.codec.startswith("alac_"):
+        length = num_samples
     with ExitStack() as stack:
+        readers: list[_Read] = [recording.read, recording.read]
         if isinstance(recording, SoundfileRecording):
-            if codec in RAW_CODECS:
-                return num_samples, warning  # a sample's offset follows from its number
             # libsndfile may depend on earlier reads: a fresh handle shows where a seek lands, one
-            # that has read everything shows what it keeps. Damaged frames of FLAC need neither, as
-            # libsndfile detects them by their numbers and checksums.
+            # that has read everything shows what it keeps.
             new = stack.enter_context(open_recording(path))
-            readers = (
-                [new.read]
-                if codec == "flac"
-                else [new.read, new.read, partial(_read_once, path, recording.number)]
-            )
+            readers = [new.read, new.read, partial(_read_once, path, recording.number)]
         try:
             whole = readers[0](0, length)
         except AudioError as error:
             whole = np.empty((0, recording.num_channels), np.float32)
             warning = f"{str(error).removeprefix(f'{path}: ')}; segments there are left out"
-        if len(whole) < length and length == num_samples:
-            # The most samples that decode in one go from the start.
-            num_samples = bisect_left(
-                range(1, length),
-                x=True,
-                key=lambda stop: not _decodes(partial(_read_once, path, recording.number), 0, stop),
+            if length < num_samples:
+                _check_seeks(recording, path, num_samples)
+        if len(whole) == length or length < num_samples:
+            _check_windows(recording, path, whole, readers[1:], is_damaged=is_damaged)
+            return num_samples, warning
+        num_samples = _longest_beginning(recording, path, length)
+        warning = f"damaged: {num_samples / recording.sampling_rate:.1f} s can be decoded"
+        if not num_samples:
+            return num_samples, warning
+        again = stack.enter_context(open_recording(path)).track(recording.number)
+        return _check_beginning(again, path, num_samples, warning, is_damaged=True)
+
+
+def _check_seeks(recording: OpenRecording, path: Path, num_samples: int) -> None:
+    """Raise AudioError if half of some short windows cannot be read, as where a header is damaged.
+
+    Where a part of the sound is damaged, the others can.
+    """
+    read = partial(_read_once, path, recording.number)
+    starts = [num_samples * window // _SEEKS for window in range(_SEEKS)]
+    failures = sum(not _decodes(read, start, start + 1) for start in starts)
+    if failures >= _SEEKS / 2:
+        raise AudioError(
+            f"{path}: damaged: {failures} of {_SEEKS} samples throughout it cannot be read"
+        )
+
+
+def _longest_beginning(recording: OpenRecording, path: Path, length: int) -> int:
+    """Return the most samples, less than `length`, that decode in one go from the start."""
+    read = partial(_read_once, path, recording.number)
+    return bisect_left(range(1, length), x=True, key=lambda stop: not _decodes(read, 0, stop))
+
+
+def _check_windows(
+    recording: OpenRecording,
+    path: Path,
+    whole: Window,
+    readers: list[_Read],
+    *,
+    is_damaged: bool,
+) -> None:
+    """Raise AudioError unless windows of the beginning equal the `whole` of it, for each reader."""
+    length = len(whole)
+    if not length:
+        return
+    codec = recording.codec
+    # In CAF, libsndfile finds each packet of ALAC by a table, any entry of which may be damaged.
+    has_many = is_damaged or codec.startswith("alac_")
+    number = min(2 * length // _TAIL_SAMPLES + 1, _MOST_WINDOWS) if has_many else _WINDOWS
+    starts = [length * (2 * window + 1) // (2 * number) for window in range(number)]
+    if has_many:
+        starts.append(length - 1)  # the last packet may be short
+    elif codec == "flac" and isinstance(recording, SoundfileRecording):
+        # libsndfile detects damaged frames by their numbers and checksums, but not a damaged length
+        # of blocks in the header, with which no seek beyond the first block is right.
+        starts = [length - 1]
+        readers = readers[:1]
+    for start, read in product(starts, readers):
+        expected = whole[start : start + _TAIL_SAMPLES]
+        window = read(start, start + len(expected))
+        if _differs(window, expected, _TOLERANCE.get(codec, 0)):
+            raise AudioError(
+                f"{path}: damaged: reading from {start / recording.sampling_rate:.2f} s on gives "
+                "other samples than a full decode"
             )
-            warning = f"damaged: {num_samples / rate:.1f} s can be decoded"
-            if num_samples:
-                again = stack.enter_context(open_recording(path)).track(recording.number)
-                return _check_beginning(again, path, num_samples, warning)
-        windows = min(2 * length // _TAIL_SAMPLES + 1, _ALAC_WINDOWS) if alac else _WINDOWS
-        starts = [length * (2 * number + 1) // (2 * windows) for number in range(windows)]
-        if alac:
-            starts.append(length - 1)  # the last packet may be short
-        for start, read in product(starts if len(whole) else [], readers[1:]):
-            same = whole[start : start + _TAIL_SAMPLES]
-            window = read(start, start + len(same))
-            if _differs(window, same, _TOLERANCE.get(codec, 0)):
-                raise AudioError(
-                    f"{path}: damaged: reading from {start / rate:.2f} s on gives other "
-                    "samples than a full decode"
-                )
-    return num_samples, warning
 
 
 def _differs(window: Window, expected: Window, tolerance: float) -> bool:
