@@ -346,6 +346,8 @@ def test_fragments_and_old_pages(tmp_path):
         "<script>",
         "<a =",
         "<br>",
+        "<sup>",
+        "<sup>1",
         "<p ",
         "&#1",
     ],
@@ -377,6 +379,7 @@ HIDDEN = "hidden texts of web pages"
         ("<noscript>tajno</noscript>", HIDDEN),
         ('<p>Da.<span style="display:none">tajno</span></p>', HIDDEN),
         ("<p>Da.<del>tajno</del></p>", "deleted texts of web pages"),
+        ("<p>Da.<s>tajno</s></p>", "deleted texts of web pages"),
         ("<nav></nav><nav> <br> </nav>", None),
         ("<script>tajno</script><style>p{display:none}</style>", None),
     ],
@@ -667,6 +670,36 @@ def test_hidden_text_of_word_is_left_out_and_counted(tmp_path, hidden, number):
     [document] = documents(tmp_path, data.getvalue())
     assert document.text == "Dobar dan."
     assert document.left_out == (("hidden texts of Word documents", number),)
+
+
+@pytest.mark.parametrize("mark", ["<w:strike/>", '<w:dstrike w:val="1"/>'])
+def test_text_of_word_that_is_struck_out_is_left_out_and_counted(tmp_path, mark):
+    struck = f"<w:r><w:rPr><w:b/>{mark}</w:rPr><w:t>ne </w:t></w:r>"
+    plain = '<w:r><w:rPr><w:strike w:val="0"/></w:rPr><w:t>dan.</w:t></w:r>'
+    [document] = documents(tmp_path, docx(f"<w:p>{run('Dobar ')}{struck}{plain}</w:p>"))
+    assert document.text == "Dobar dan."
+    assert document.left_out == (("deleted texts of Word documents", 1),)
+
+
+def test_raised_numbers_are_those_of_footnotes(tmp_path):
+    raised = '<w:r><w:rPr><w:vertAlign w:val="superscript"/></w:rPr><w:t>{}</w:t></w:r>'
+    body = f"<w:p>{run('Dan')}{raised.format(12)}{run('. 1')}{raised.format('st')}</w:p>"
+    assert read(tmp_path, docx(body)) == ["Dan¹². 1st"]
+    page = '<html><p>Dan<sup>12</sup>, m<sup>2</sup>, 1<sup>st</sup><sup><a href="#1">[3]</a></sup>'
+    assert read(tmp_path, page) == ["Dan¹², m², 1st³"]
+
+
+def test_stage_directions_of_tei_are_left_out_and_counted(tmp_path):
+    body = "<sp><speaker>ANA</speaker><p>Da <stage>smije se</stage>ne.<fw>12</fw></p></sp>"
+    [document] = documents(tmp_path, TEI % body)
+    assert document.text == "Da ne."
+    counts = dict(document.left_out)
+    assert counts["stage directions of TEI"] == counts["headers and footers of TEI"] == 1
+
+
+def test_a_page_whose_encoding_is_that_of_its_xml(tmp_path):
+    page = '<?xml version="1.0" encoding="windows-1250"?><html><p>Šest kuća.</p></html>'
+    assert read(tmp_path, page.encode("cp1250")) == ["Šest kuća."]
 
 
 def test_headers_and_footers_of_word_are_counted(tmp_path):

@@ -22,7 +22,7 @@ from nbaudio.formats.base import RECORDING_FIELDS, decode_text, json_values
 from nbaudio.formats.rolling_captions import show_once
 from nbaudio.formats.subtitle_cues import TIMES, cue_text, cues
 from nbaudio.formats.timed_texts import find_timed_text
-from nbaudio.formats.web_pages import PAGE, page_paragraphs
+from nbaudio.formats.web_pages import PAGE, page_paragraphs, raised_digits
 
 
 class Utterance(NamedTuple):
@@ -90,6 +90,9 @@ _NOTES = {
     "vocal": "incidents of TEI",
     "incident": "incidents of TEI",
     "gap": "gaps of TEI",
+    "stage": "stage directions of TEI",
+    "fw": "headers and footers of TEI",
+    "del": "deleted texts of TEI",
 }
 _LEFT_OUT = {*_NOTES, "teiHeader", "desc", "corr", "reg", "expan"}
 _CLEARED = _BLOCKS | _LEFT_OUT
@@ -98,6 +101,7 @@ _SIGNS = {"lb": " "}
 # The same of Word documents.
 _WORD_SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _DELETED = {"del", "moveFrom"}
+_STRUCK_OUT = ("strike", "dstrike")
 _NOT_READ_OF_WORD = {
     "footnoteReference": "footnotes of Word documents",
     "endnoteReference": "footnotes of Word documents",
@@ -114,7 +118,7 @@ _WORD_STYLES = "word/styles.xml"
 _ID = "{http://www.w3.org/XML/1998/namespace}id"
 
 _CHARSET = re.compile(
-    r"charset\s*=\s*[\"']?\s*(utf-8|windows-125[0-8]|iso-8859-(?:1[013-6]?|[2-9])|koi8-[ru])\b"
+    r"(?:charset|encoding)\s*=\s*[\"']?\s*(utf-8|windows-125[0-8]|iso-8859-(?:1[013-6]?|[2-9])|koi8-[ru])\b"
 )
 
 
@@ -372,9 +376,8 @@ def _word_paragraphs(
         left_out[_DELETED_TEXT] += name in _DELETED
         if name in _NOT_READ_OF_WORD:
             left_out[_NOT_READ_OF_WORD[name]] += 1
-        if name == "r" and _is_hidden(element, hidden_styles):
-            left_out[_HIDDEN_TEXT] += 1
-            del element[:]
+        if name == "r":
+            _clear_run(element, hidden_styles, left_out)
         elif name == "p" and not depth:
             if _is_hidden(element, hidden_styles):
                 left_out[_HIDDEN_TEXT] += 1
@@ -385,6 +388,26 @@ def _word_paragraphs(
             del element[:]
         elif name != "t":
             element.text = _WORD_SIGNS.get(name, "")
+
+
+def _clear_run(run: Element, hidden_styles: set[str], left_out: Counter[str]) -> None:
+    """Clear a run of a Word document that is hidden or struck out; raise numbers of footnotes."""
+    properties = {
+        _local_name(each): next((text for name, text in each.items() if name.endswith("}val")), "")
+        for rules in run
+        if _local_name(rules) == "rPr"
+        for each in rules
+    }
+    if _is_hidden(run, hidden_styles):
+        left_out[_HIDDEN_TEXT] += 1
+        del run[:]
+    elif any(properties.get(name, "0") not in _FALSE for name in _STRUCK_OUT):
+        left_out[_DELETED_TEXT] += 1
+        del run[:]
+    elif properties.get("vertAlign") == "superscript":
+        for each in run:
+            if (each.text or "").strip().isdigit():
+                each.text = raised_digits(each.text or "")
 
 
 def _read_xml(path: Path, data: bytes) -> Document:

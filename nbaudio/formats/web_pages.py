@@ -36,7 +36,7 @@ _LEFT_OUT = {
         ("nav", "header", "footer", "aside", "menu", "button", "select", "dialog"), NAVIGATION
     ),
     "noscript": HIDDEN,
-    "del": DELETED,
+    **dict.fromkeys(("del", "s", "strike"), DELETED),
 }
 _NAVIGATION_ROLE = re.compile(
     r"(?i)\brole\s*=\s*[\"']?(?:navigation|banner|contentinfo|search|menu|menubar|toolbar)\b"
@@ -50,6 +50,9 @@ _VALUE = re.compile("\"[^\"]*\"|'[^']*'")
 _VOID = frozenset(
     ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr")
 )
+# The number of a footnote, which may be a link.
+_RAISED_NUMBER = re.compile(r"(?i)<sup\b[^<>]*>((?:<[^<>]*>|[\s\[\]()\d]){1,40})</sup>")
+_RAISED_DIGITS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _MOST_ATTRIBUTES = 2000  # characters; longer ones are data of scripts
 
 
@@ -77,7 +80,7 @@ def page_paragraphs(text: str, left_out: Counter[str]) -> Iterator[str]:
     and hidden elements: by their names, roles, ``hidden``, ``aria-hidden="true"``, ``display:none``
     and ``visibility:hidden``. An element that has no end tag stays.
     """
-    page = " ".join(text.split())
+    page = _RAISED_NUMBER.sub(_raised, " ".join(text.split()))
     markups = [*_MARKUP.finditer(page)]
     elements = _outermost(_elements_left_out(markups))
     starts = [element.start for element in elements]
@@ -95,6 +98,20 @@ def page_paragraphs(text: str, left_out: Counter[str]) -> Iterator[str]:
     left_out.update(elements[place].what for place in sorted(with_words))
     spoken = unescape("".join(pieces))
     return (" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", spoken))
+
+
+def raised_digits(text: str) -> str:
+    """Return the digits of a text as those of footnotes and powers.
+
+    Example:
+        >>> raised_digits("[12]")
+        '¹²'
+    """
+    return "".join(filter(str.isdigit, text)).translate(_RAISED_DIGITS)
+
+
+def _raised(number: re.Match[str]) -> str:
+    return raised_digits(re.sub(r"<[^<>]*>", "", number[1]))
 
 
 def _has_word(text: str) -> bool:
