@@ -6,7 +6,8 @@ The web has `HttpFiles`, all others are those of fsspec.
 import re
 import tarfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -15,13 +16,18 @@ from urllib.parse import quote, unquote, urlsplit
 from nbaudio.core.errors import InputError, MissingExtraError
 from nbaudio.core.input_guards import check_regular
 from nbaudio.storage import http, hub
-from nbaudio.storage.network import Network
+from nbaudio.storage.network import FIRST_PAUSE_S, Network, backoff_seconds
 from nbaudio.storage.urls import ARCHIVES, WEB, stays_inside
 
 # Package and extra of the schemes that need more than the core.
 _PACKAGES = {"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gs"), "abfs": ("adlfs", "azure")}
 # s3fs retries inside a request of ours, because it sends large files in parts.
 _S3_TRIES = 2
+# A large file is many requests: one that fails at once is sent again by itself, so often and so
+# long after it began. Requests without a response are not: they have had their time.
+_S3_REQUEST_TRIES = 8
+_S3_REQUEST_S = 5.0
+_S3_FIRST_PAUSE_S = 0.1
 _MAX_DEPTH = 30
 _PIECE_BYTES = 1 << 20
 
@@ -57,6 +63,9 @@ def filesystem_path(address: str, network: Network) -> FilesystemPath:
     fs, path = _open_filesystem(address, scheme, network)
     if scheme == "s3":
         fs.retries = _S3_TRIES
+        fs.s3.meta.events.register(
+            "needs-retry.s3", s3_retry_seconds, unique_id="nbaudio-retry-seconds"
+        )
     # Only regular files: links and devices are none, and sparse files have any size
     if scheme == "tar":
         _read_past_damage(fs)
@@ -68,6 +77,33 @@ def filesystem_path(address: str, network: Network) -> FilesystemPath:
         _ARCHIVE.address = address
         _ARCHIVE.place = place
     return place
+
+
+def s3_retry_seconds(
+    response: tuple[Any, Any] | None,
+    attempts: int,
+    caught_exception: Exception | None,
+    request_dict: Mapping[str, Any],
+    **_: object,
+) -> float | None:
+    """Return the seconds before a request to S3 is sent again, or None to let it fail.
+
+    This is a handler of botocore's event `needs-retry`, which it calls after each response and
+    each failure, with its own names of parameters.
+    """
+    from botocore.exceptions import ConnectionClosedError
+
+    began = request_dict["context"].setdefault("nbaudio_began", time.monotonic())
+    pause = backoff_seconds(attempts) * _S3_FIRST_PAUSE_S / FIRST_PAUSE_S
+    if attempts >= _S3_REQUEST_TRIES or time.monotonic() + pause - began > _S3_REQUEST_S:
+        return None
+    if response is None:
+        is_broken = isinstance(caught_exception, ConnectionClosedError)
+        return pause if is_broken else None
+    http_response = response[0]
+    if http_response.status_code < 500 or "Retry-After" in http_response.headers:
+        return None
+    return pause
 
 
 def _open_filesystem(address: str, scheme: str, network: Network) -> tuple[Any, str]:

@@ -1,0 +1,94 @@
+"""Corpora in an object store that answers a quarter of requests with errors and breaks a third
+of large bodies."""
+
+import logging
+import os
+import subprocess
+import sys
+
+import boto3
+import pytest
+from faults import contents
+from faulty_store import Faults, faulty_proxy
+from moto.server import ThreadedMotoServer
+
+from nbaudio import materialize
+
+CALLS = 3  # of the command, at most
+OPTIONS = ("--shard-size", "300kB", "--jobs", "2")
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """An S3 server with the bucket ``corpora``; its host and port."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    store = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    store.start()
+    host, port = store.get_host_and_port()
+    client_of(f"{host}:{port}").create_bucket(Bucket="corpora")
+    yield f"{host}:{port}"
+    store.stop()
+
+
+@pytest.fixture
+def workspace(make_workspace):
+    return make_workspace(
+        {f"r{i}.flac": (60.0, 48000) for i in range(5)}, every=1.9, length=1.5
+    ).path
+
+
+def client_of(server):
+    return boto3.client("s3", endpoint_url=f"http://{server}")
+
+
+def objects(server, prefix):
+    """All objects below a prefix, but for those of a run's work, and their bytes."""
+    client = client_of(server)
+    listed = client.list_objects_v2(Bucket="corpora", Prefix=f"{prefix}/").get("Contents", [])
+    names = [entry["Key"].removeprefix(f"{prefix}/") for entry in listed]
+    return {
+        name: client.get_object(Bucket="corpora", Key=f"{prefix}/{name}")["Body"].read()
+        for name in names
+        if not name.startswith(".work/")
+    }
+
+
+def nbaudio(url, *arguments):
+    """Call the command line with a store; return the exit code and what it printed."""
+    called = subprocess.run(
+        [sys.executable, "-m", "nbaudio", *arguments],
+        env=os.environ | {"AWS_ENDPOINT_URL": url},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return called.returncode, called.stdout + called.stderr
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_faulty_store_has_a_complete_corpus_after_three_calls(server, workspace, tmp_path, seed):
+    materialize(workspace, out=tmp_path / "local", jobs=2, shard_size="300kB", show_progress=False)
+    local = {
+        name: (tmp_path / "local" / name).read_bytes() for name in contents(tmp_path / "local")
+    }
+    assert len([name for name in local if name.endswith(".tar")]) > 5
+    faults = Faults(seed)
+    with faulty_proxy(server, faults) as url:
+        command = ("materialize", workspace, "--out", "s3://corpora/c")
+        for _ in range(CALLS):
+            code, printed = nbaudio(url, *command, *OPTIONS)
+            if code == 0:
+                break
+        assert code == 0, printed[-3000:]
+        assert faults.counts["error"] > 10
+        assert faults.counts["cut upload"] > 0
+        assert objects(server, "c") == local
+        for _ in range(CALLS):
+            code, printed = nbaudio(url, "verify", "s3://corpora/c", "--jobs", "2")
+            if code == 0:
+                break
+        assert code == 0, printed[-3000:]
+        assert faults.counts["cut download"] > 0
