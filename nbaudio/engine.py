@@ -8,25 +8,45 @@ import os
 import pickle
 import re
 import shlex
+import signal
 import socket
+import subprocess
 import sys
 import tempfile
+import threading
+import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    closing,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from multiprocessing import resource_tracker
 from pathlib import Path
 from traceback import format_tb
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, NoReturn, Protocol, TypeVar, cast
 
 import joblib
 from joblib.externals.loky import get_reusable_executor
 
+from nbaudio.core.atomic import atomic_write
 from nbaudio.core.errors import (
     EngineError,
     InputError,
@@ -54,6 +74,14 @@ _WORKER_LOST = frozenset(
 _SPARK_LOST = re.compile(
     r"Python worker exited|ExecutorLostFailure|EOFException|Connection reset|Broken pipe"
 )
+# What the threads of Beam's DirectRunner that wait for a worker say when it dies, and what the
+# pipeline itself may say then.
+_BEAM_LOST = re.compile(r"Worker subprocess exited")
+_CHANNEL_LOST = re.compile(r"Channel closed prematurely|StatusCode\.(?:UNAVAILABLE|CANCELLED)")
+_HOOK_S = 1.0  # for the thread of a lost worker, after the error of its pipeline
+_IDLE_ENDS = 5  # pipelines in a row that may end without a result
+_STALL_S = 120.0  # without a task in work, a pipeline of this machine stands still
+_STALL_CHECK_S = 10.0
 _ATTEMPTS = 3  # starts of a task whose worker dies
 _LOST = (
     f"workers were lost {_ATTEMPTS} times over the same tasks (killed, short of memory, "
@@ -219,7 +247,7 @@ def _spark(site: EngineLocation) -> Iterator[RunTasks]:
 @contextmanager
 def _beam(site: EngineLocation) -> Iterator[RunTasks]:
     with requires_extra("beam"):
-        from apache_beam.options.pipeline_options import PipelineOptions
+        import apache_beam  # noqa: F401 - whether it is installed
     # Local folders become absolute, such as that of --temp_location=tmp.
     flags = [
         f"{name}={Path(value).absolute()}"
@@ -228,7 +256,8 @@ def _beam(site: EngineLocation) -> Iterator[RunTasks]:
         for flag in shlex.split(site.beam_options)
         for name, equals, value in [flag.partition("=")]
     ]
-    if not any(flag.partition("=")[0] == "--runner" for flag in flags):
+    is_local = not any(flag.partition("=")[0] == "--runner" for flag in flags)
+    if is_local:
         local = [
             "--runner=DirectRunner",
             f"--direct_num_workers={site.local_jobs}",
@@ -236,7 +265,7 @@ def _beam(site: EngineLocation) -> Iterator[RunTasks]:
         ]
         # Without this option DirectRunner downloads another runner first; there are no triggers.
         flags = [*local, "--allow_unsafe_triggers", "--default_sdk_harness_log_level=ERROR", *flags]
-    yield partial(_run_beam, PipelineOptions(flags))
+    yield partial(_run_beam, _BeamRunner(flags, is_local))
 
 
 ENGINES: Mapping[str, Callable[[EngineLocation], AbstractContextManager[RunTasks]]] = (
@@ -433,64 +462,245 @@ def _spark_job(
     return task, []
 
 
+@dataclass(frozen=True)
+class _BeamRunner:
+    """Where pipelines run."""
+
+    flags: Sequence[str]  # options of Beam
+    is_local: bool  # DirectRunner with processes of this machine
+
+
+@dataclass(frozen=True)
+class _Pipeline:
+    """A pipeline over the tasks of a folder, as the process that runs it reads it."""
+
+    runner: _BeamRunner
+    function: Callable[[Any], Any]
+    folder: str  # has the file "tasks", and receives a file per beginning and per result
+    skipped: frozenset[str]  # numbers of tasks
+
+
+@dataclass(frozen=True)
+class _PipelineEnd:
+    """How a pipeline ended."""
+
+    outcome: Literal["complete", "worker lost", "failed"]
+    lost: frozenset[str] = frozenset()  # numbers of the tasks that it began and did not end
+    message: str = ""
+
+
 def _run_beam(
-    options: Any, function: Callable[[Task], Result], tasks: Iterable[Task]
+    runner: _BeamRunner, function: Callable[[Task], Result], tasks: Iterable[Task]
 ) -> Iterator[Result]:
     """Run tasks, the lines of a file, in a pipeline that writes a file per result.
 
-    After a lost worker, the rest is run in another pipeline.
+    After a lost worker, what has no result is run in another pipeline. Raise EngineError if
+    pipelines end again and again without a result, WorkerLostError for tasks that lost each of
+    their workers.
     """
-    import apache_beam as beam
     from apache_beam.io.filesystems import FileSystems
+    from apache_beam.options.pipeline_options import PipelineOptions
 
-    shared = options.get_all_options().get("temp_location")
-    done: set[str] = set()
-    losses: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory(prefix="nbaudio-") as here:  # noqa: PLR1702
+    shared = PipelineOptions(list(runner.flags)).get_all_options().get("temp_location")
+    with tempfile.TemporaryDirectory(prefix="nbaudio-") as here:
         folder = FileSystems.join(shared or here, f"nbaudio-{os.urandom(8).hex()}")
         FileSystems.mkdirs(folder)
         try:
-            with FileSystems.create(FileSystems.join(folder, "tasks")) as file:
-                for number, task in enumerate(tasks):
-                    file.write(base64.b64encode(pickle.dumps((f"{number}", task))) + b"\n")
-            failed = True
-            while failed:
-                failed = False
-                lost = {number for number, times in losses.items() if times >= _ATTEMPTS}
-                call = partial(_call_on_line, function, folder, done | lost)
-                try:
-                    with beam.Pipeline(options=options) as pipeline:
-                        lines = beam.io.ReadFromText(
-                            FileSystems.join(folder, "tasks"), coder=beam.coders.BytesCoder()
-                        )
-                        # Without an output, DirectRunner would wait for a lost worker for ever.
-                        (
-                            pipeline
-                            | lines
-                            | beam.Reshuffle()
-                            | beam.Map(call)
-                            | "end" >> beam.Reshuffle()
-                        )
-                except Exception:
-                    failed = True
-                    over = _files(folder, "begun") - _files(folder, "result")
-                    if not over:
-                        raise
-                    losses.update(over)
-                    FileSystems.delete(
-                        [FileSystems.join(folder, f"{number}.begun") for number in over]
-                    )
-                for found in _files(folder, "result") - done:
-                    done.add(found)
-                    with FileSystems.open(FileSystems.join(folder, f"{found}.result")) as file:
-                        yield pickle.load(file)  # noqa: S301 - written by this very call, in a folder of its own
-            if lost:
-                with FileSystems.open(FileSystems.join(folder, "tasks")) as file:
-                    raise WorkerLostError(
-                        _LOST, (task for number, task in map(_load_line, file) if number in lost)
-                    )
+            numbers = _write_tasks(folder, tasks)
+            pipeline = _Pipeline(runner, function, folder, frozenset())
+            yield from _run_pipelines(pipeline, numbers)
         finally:
             FileSystems.delete([folder])
+
+
+def _write_tasks(folder: str, tasks: Iterable[Task]) -> set[str]:
+    """Write the file of the tasks; return their numbers."""
+    from apache_beam.io.filesystems import FileSystems
+
+    numbers = set()
+    with FileSystems.create(FileSystems.join(folder, "tasks")) as file:
+        for number, task in enumerate(tasks):
+            file.write(base64.b64encode(pickle.dumps((f"{number}", task))) + b"\n")
+            numbers.add(f"{number}")
+    return numbers
+
+
+def _run_pipelines(pipeline: _Pipeline, numbers: Collection[str]) -> Iterator[Any]:
+    """Run pipelines until each task has a result or has lost its workers too often."""
+    done: set[str] = set()
+    lost: set[str] = set()
+    losses: Counter[str] = Counter()
+    idle_ends = 0  # pipelines in a row that ended without a result and lost no task
+    while len(done | lost) < len(numbers):
+        end = _run_pipeline(replace(pipeline, skipped=frozenset(done | lost)))
+        results = _files(pipeline.folder, "result") - done
+        for number in results:
+            yield _load_result(pipeline.folder, number)
+        done |= results
+        losses.update(end.lost - done)
+        _forget_beginnings(pipeline.folder, done)
+        lost = {number for number, times in losses.items() if times >= _ATTEMPTS}
+        idle_ends = 0 if results or end.lost else idle_ends + 1
+        if idle_ends >= _IDLE_ENDS or (end.outcome == "failed" and idle_ends):
+            raise EngineError(f"engine beam: {end.message or 'the pipeline ran no task'}")
+    if lost:
+        raise WorkerLostError(_LOST, _load_tasks(pipeline.folder, lost))
+
+
+def _run_pipeline(pipeline: _Pipeline) -> _PipelineEnd:
+    """Run a pipeline in a process of its own, as DirectRunner waits for lost workers for ever.
+
+    No process of it is left afterwards.
+    """
+    with tempfile.TemporaryDirectory(prefix="nbaudio-") as name:
+        exchange = Path(name)
+        (exchange / "pipeline").write_bytes(pickle.dumps(pipeline))
+        script = f"from nbaudio.engine import execute_pipeline; execute_pipeline({name!r})"
+        with (exchange / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-c", script],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # workers are in its process group
+            )
+        try:
+            _wait_for_pipeline(process, pipeline)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        with suppress(OSError, EOFError, pickle.UnpicklingError):
+            return cast(_PipelineEnd, pickle.loads((exchange / "end").read_bytes()))  # noqa: S301
+        written = (exchange / "log").read_text(errors="replace").strip()
+        return _PipelineEnd(
+            "worker lost", frozenset(_begun(pipeline.folder)), written.rpartition("\n")[2]
+        )
+
+
+def _wait_for_pipeline(process: subprocess.Popen[bytes], pipeline: _Pipeline) -> None:
+    """Wait until the process of a pipeline ends.
+
+    Return earlier if no worker of this machine has a task and none has begun or ended one for
+    `_STALL_S`.
+    """
+    files: set[str] = set()
+    last_change = time.monotonic()
+    while True:
+        try:
+            process.wait(_STALL_CHECK_S)
+        except subprocess.TimeoutExpired:
+            pass
+        else:
+            return
+        if not pipeline.runner.is_local:  # other runners take their time to find workers
+            continue
+        begun = _begun(pipeline.folder)
+        written = _files(pipeline.folder, "result") | begun.keys()
+        if written != files or any(map(_is_alive, begun.values())):
+            files = written
+            last_change = time.monotonic()
+        if time.monotonic() - last_change > _STALL_S:
+            return
+
+
+def execute_pipeline(exchange: str) -> None:
+    """Run the pipeline of the file `pipeline` in a folder, and write there how it ended.
+
+    This is the main function of a process of `_run_pipeline`.
+    """
+    folder = Path(exchange)
+    exit_with_driver(os.getppid())
+    pipeline: _Pipeline = pickle.loads((folder / "pipeline").read_bytes())  # noqa: S301
+    # DirectRunner waits for each worker in a thread, which raises an error when it is killed.
+    threading.excepthook = partial(_end_with_worker, folder, pipeline)
+    try:
+        _apply_pipeline(pipeline)
+    except Exception as error:  # noqa: BLE001 - the driver raises it again
+        time.sleep(_HOOK_S)  # for the thread of a worker, which knows more
+        lost = frozenset(_begun(pipeline.folder))
+        is_loss = _CHANNEL_LOST.search(str(error)) is not None
+        end = _PipelineEnd("worker lost" if is_loss else "failed", lost, root_cause(error))
+    else:
+        end = _PipelineEnd("complete")
+    _exit_pipeline(folder, end)
+
+
+def _end_with_worker(
+    exchange: Path, pipeline: _Pipeline, failure: threading.ExceptHookArgs
+) -> None:
+    """End the process of a pipeline when a worker is lost, while the others are still there."""
+    if _BEAM_LOST.search(str(failure.exc_value)) is None:
+        threading.__excepthook__(failure)
+        return
+    begun = _begun(pipeline.folder)
+    lost = frozenset(number for number, worker in begun.items() if not _is_alive(worker))
+    _exit_pipeline(exchange, _PipelineEnd("worker lost", lost, str(failure.exc_value)))
+
+
+def _exit_pipeline(exchange: Path, end: _PipelineEnd) -> NoReturn:
+    """Write how the pipeline ended; end this process, whatever its threads wait for."""
+    with atomic_write(exchange / "end", sync=False) as partial_file:
+        partial_file.write_bytes(pickle.dumps(end))
+    os._exit(0)
+
+
+def _apply_pipeline(pipeline: _Pipeline) -> None:
+    """Run a pipeline that calls the function on every line that is not to be skipped."""
+    import apache_beam as beam
+    from apache_beam.io.filesystems import FileSystems
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    call = partial(_call_on_line, pipeline.function, pipeline.folder, pipeline.skipped)
+    path = FileSystems.join(pipeline.folder, "tasks")
+    with beam.Pipeline(options=PipelineOptions(list(pipeline.runner.flags))) as steps:
+        lines = steps | beam.io.ReadFromText(path, coder=beam.coders.BytesCoder())
+        # Without an output, DirectRunner would not wait for all tasks.
+        _ = lines | beam.Reshuffle() | beam.Map(call) | "end" >> beam.Reshuffle()
+
+
+def _begun(folder: str) -> dict[str, str]:
+    """Return the tasks without a result by their number, each with the process that began it."""
+    from apache_beam.io.filesystems import FileSystems
+
+    workers = {}
+    for number in _files(folder, "begun") - _files(folder, "result"):
+        with FileSystems.open(FileSystems.join(folder, f"{number}.begun")) as file:
+            workers[number] = file.read().decode()
+    return workers
+
+
+def _is_alive(process_id: str) -> bool:
+    """Return whether a process of this machine runs; one that wrote no id was killed before."""
+    if not process_id:
+        return False
+    try:
+        os.kill(int(process_id), 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _forget_beginnings(folder: str, done: Collection[str]) -> None:
+    """Delete the files of tasks that were begun and have no result."""
+    from apache_beam.io.filesystems import FileSystems
+
+    over = _files(folder, "begun").difference(done)
+    if over:
+        FileSystems.delete([FileSystems.join(folder, f"{number}.begun") for number in over])
+
+
+def _load_result(folder: str, number: str) -> Any:
+    from apache_beam.io.filesystems import FileSystems
+
+    with FileSystems.open(FileSystems.join(folder, f"{number}.result")) as file:
+        return pickle.load(file)  # noqa: S301 - written by this very call, in a folder of its own
+
+
+def _load_tasks(folder: str, numbers: Collection[str]) -> list[Any]:
+    from apache_beam.io.filesystems import FileSystems
+
+    with FileSystems.open(FileSystems.join(folder, "tasks")) as file:
+        return [task for number, task in map(_load_line, file) if number in numbers]
 
 
 def _files(folder: str, kind: str) -> set[str]:
@@ -500,23 +710,25 @@ def _files(folder: str, kind: str) -> set[str]:
     """
     from apache_beam.io.filesystems import FileSystems
 
-    [found] = FileSystems.match([FileSystems.join(folder, f"*.{kind}")])
-    return {each.path.rpartition("/")[2].removesuffix(f".{kind}") for each in found.metadata_list}
+    [matches] = FileSystems.match([FileSystems.join(folder, f"*.{kind}")])
+    names = (metadata.path.rpartition("/")[2] for metadata in matches.metadata_list)
+    return {name.removesuffix(f".{kind}") for name in names}
 
 
 def _call_on_line(
-    function: Callable[[Any], Any], folder: str, skipped: set[str], line: bytes
+    function: Callable[[Any], Any], folder: str, skipped: Collection[str], line: bytes
 ) -> None:
     """Run the task of a line in a worker, unless it is to be skipped.
 
-    Write a file when it begins, and another with its result.
+    Write a file with the id of this process when it begins, and another with its result.
     """
     from apache_beam.io.filesystems import FileSystems
 
     number, task = _load_line(line)
     if number in skipped:
         return
-    FileSystems.create(FileSystems.join(folder, f"{number}.begun")).close()
+    with FileSystems.create(FileSystems.join(folder, f"{number}.begun")) as file:
+        file.write(str(os.getpid()).encode())
     partial_file = FileSystems.join(folder, f"{number}.{os.urandom(4).hex()}")
     with FileSystems.create(partial_file) as file:
         pickle.dump(function(task), file)

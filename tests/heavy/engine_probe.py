@@ -3,7 +3,8 @@ test_engines.
 
 The tasks call functions of nbaudio or Python, as workers have nothing else; but for ``python
 engine_probe.py lost ENGINE FILE TIMES``, where a task kills its worker so many times, counted in
-the file.
+the file; and for ``python engine_probe.py slow ENGINE FOLDER [ADDRESS]``, where tasks write what
+they do into a folder, so that a test can kill their workers.
 """
 
 import json
@@ -63,8 +64,28 @@ def lost(engine: str, deaths: str, times: str) -> None:
     print(json.dumps({name: sorted(numbers) for name, numbers in found.items()}))
 
 
+def slow(task: tuple[int, str]) -> int:
+    """Take 8 s for task 0, 0.3 s for others; write the process id, and then that it is done."""
+    number, folder = task
+    (Path(folder) / f"{number}.{os.getpid()}.begun").touch()
+    time.sleep(8 if number == 0 else 0.3)
+    (Path(folder) / f"{number}.{os.getpid()}.done").touch()
+    return number
+
+
+def slow_tasks(engine: str, folder: str, address: str | None = None) -> None:
+    """Print the results of eight slow tasks."""
+    import engine_probe  # workers import it by this name
+
+    with worker_pool(EngineLocation(engine, 2, address)) as run:
+        results = sorted(run(engine_probe.slow, [(number, folder) for number in range(8)]))
+    print(json.dumps(results))
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "lost":
         lost(*sys.argv[2:])
+    elif sys.argv[1] == "slow":
+        slow_tasks(*sys.argv[2:])
     else:
         main(*sys.argv[1:])

@@ -7,12 +7,14 @@ alone: see .ci/run.
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from sittings import make_sitting
 
@@ -315,6 +317,81 @@ def lost(engine, tmp_path, times):
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
+
+
+# What the command line of a worker has in it, and nothing else.
+WORKER_COMMANDS = {"beam": "sdk_worker_main", "dask": "spawn_main", "ray": "ray::"}
+
+
+def started_slowly(engine, folder, *address):
+    """A run of slow tasks, which write what they do into a folder."""
+    command = [
+        WORKER if engine == "beam" else sys.executable,
+        str(TOP / "tests/heavy/engine_probe.py"),
+        "slow",
+        engine,
+        str(folder),
+        *address,
+    ]
+    return subprocess.Popen(
+        command,
+        env=environment() | {"PYTHONPATH": str(TOP / "tests/heavy")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+    )
+
+
+def worker_to_kill(run, engine, folder, moment):
+    """The id of a process that has begun no task, has one, or has done its tasks and has none."""
+    begun = [path.name.split(".") for path in folder.glob("*.begun")]
+    if moment == "before":
+        workers = [
+            process.pid
+            for process in psutil.Process(run.pid).children(recursive=True)
+            if WORKER_COMMANDS[engine] in " ".join(process.cmdline())
+        ]
+        return workers[0] if workers and not begun else None
+    if moment == "in":
+        return int(begun[0][1]) if begun else None
+    if len(list(folder.glob("*.done"))) < 7:
+        return None
+    [long_worker] = {worker for number, worker, _ in begun if number == "0"} or {""}
+    idle = [int(worker) for _, worker, _ in begun if worker != long_worker]
+    return idle[0] if idle else int(long_worker)
+
+
+def killed_once(engine, folder, moment, *address):
+    """The results of a run, of which one worker was killed at a moment."""
+    run = started_slowly(engine, folder, *address)
+    try:
+        until = time.monotonic() + 120
+        victim = None
+        while victim is None and run.poll() is None:
+            assert time.monotonic() < until
+            with suppress(psutil.NoSuchProcess):
+                victim = worker_to_kill(run, engine, folder, moment)
+            time.sleep(0.01)
+        assert victim is not None, run.communicate()
+        os.kill(victim, signal.SIGKILL)
+        output, errors = run.communicate(timeout=100)
+    finally:
+        run.kill()
+    assert run.returncode == 0, errors[-3000:]
+    return json.loads(output.splitlines()[-1])
+
+
+@pytest.mark.parametrize("moment", ["before", "in", "after"])
+@pytest.mark.parametrize("engine", ["beam", "dask", "ray"])
+def test_a_worker_that_is_killed_at_any_moment_does_not_stop_a_run(engine, moment, tmp_path):
+    assert killed_once(engine, tmp_path, moment) == [*range(8)]
+
+
+@pytest.mark.parametrize("moment", ["in", "after"])
+def test_a_worker_of_a_running_dask_cluster_is_killed(moment, tmp_path):
+    with dask_cluster(tmp_path) as address:
+        assert killed_once("dask", tmp_path, moment, address) == [*range(8)]
 
 
 @pytest.mark.parametrize("engine", ["spark", "beam"])
