@@ -17,6 +17,7 @@ from urllib.request import getproxies
 
 from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import InputError, requires_extra, strip_queries
+from nbaudio.core.home_folder import ensure_home
 from nbaudio.storage import private_hosts
 from nbaudio.storage.network import Network, with_retries
 
@@ -35,6 +36,7 @@ def _prepare(seconds: float) -> None:
 
     It sends most requests without a timeout of its own.
     """
+    ensure_home()  # the library names its cache where it is imported
     with requires_extra("hub"):
         from huggingface_hub import get_session
     logging.getLogger("huggingface_hub.utils._http").addFilter(_redact_record)
