@@ -9,10 +9,13 @@ import av
 import numpy as np
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 import nbaudio
 from nbaudio.audio import open_recording, probe, read_clip
+from nbaudio.cli.common import app
 from nbaudio.core.errors import AudioError, InputError
+from nbaudio.runs.read_source import read_source
 
 RATE = 48000
 SECONDS = 4
@@ -232,6 +235,55 @@ def test_other_times_count_from_the_sound_unless_an_option_says_otherwise(tmp_pa
     assert clip_tone(tmp_path / "W2", row) == 400
     with pytest.raises(InputError, match="option clock='video': must be picture or sound"):
         nbaudio.ingest("table", tmp_path / "t.csv", out=tmp_path / "W3", options={"clock": "video"})
+
+
+def align(folder: Path, out: str, *options: str) -> dict[str, Any]:
+    """Align eight words of 0.25 s from 1.5 s on; the first second of the segment, from 1 s on."""
+    words = ["one", "two", "three", "four", "five", "six", "seven", "eight"]
+    lines = [f"a 1 {1.5 + n / 4} 0.25 {word}\n" for n, word in enumerate(words)]
+    (folder / "a.ctm").write_text("".join(lines))
+    (folder / "a.txt").write_text(" ".join(words) + ".")
+    arguments = ["align", folder / "a.ctm", folder / "a.txt", "--audio", folder / "audio"]
+    arguments += ["--min-duration", "1", "--out", folder / out, *options]
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exit_code == 0, result.output
+    (segment,) = nbaudio.Workspace.open(folder / out).segments.iter_rows(named=True)
+    return segment | {"end_sample": segment["start_sample"] + RATE}
+
+
+def test_align_reads_the_track_of_an_option(session: Path, tmp_path: Path) -> None:
+    assert clip_tone(tmp_path / "W", align(tmp_path, "W")) == 400
+    report = (tmp_path / "W/reports/align.json").read_text()
+    assert "audio track 2 (eng" in report
+    assert "--option track=2" in report
+    assert clip_tone(tmp_path / "W2", align(tmp_path, "W2", "--option", "track=eng")) == 1100
+
+
+def test_align_counts_times_from_the_picture_with_an_option(tmp_path: Path) -> None:
+    (tmp_path / "audio").mkdir()
+    write_container(tmp_path / "audio/a.mkv", Track(300, start=Fraction(1)))
+    assert clip_tone(tmp_path / "W", align(tmp_path, "W")) == 400
+    assert "its sound starts 1.00 s later" in (tmp_path / "W/reports/align.json").read_text()
+    assert clip_tone(tmp_path / "W2", align(tmp_path, "W2", "--option", "clock=picture")) == 300
+
+
+def test_align_knows_no_other_options(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="option 'encoding' is unknown to align; known are track"):
+        nbaudio.align(tmp_path, tmp_path, out=tmp_path / "W", options={"encoding": "utf8"})
+
+
+def test_a_manifest_chooses_the_track_of_align(session: Path, tmp_path: Path) -> None:
+    align(tmp_path, "W")
+    read_source(
+        "align",
+        tmp_path / "a.ctm",
+        documents=tmp_path / "a.txt",
+        audio=session,
+        options={"track": 2, "min_duration": 1},
+        out=tmp_path / "W2",
+    )
+    (row,) = nbaudio.Workspace.open(tmp_path / "W2").segments.iter_rows(named=True)
+    assert clip_tone(tmp_path / "W2", row | {"end_sample": row["start_sample"] + RATE}) == 1100
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,10 @@ def align(
         str | None,
         Option(help="of calls: the side as the hypotheses label it, left, right, or mix for all"),
     ] = None,
+    options: Annotated[
+        list[str] | None,
+        Option("--option", metavar="NAME=VALUE", help="track=2 or clock=picture of videos; repeat"),
+    ] = None,
     sha256: Annotated[
         bool, Option("--sha256/--no-sha256", help="hash every recording, to detect changes")
     ] = True,
@@ -149,11 +153,27 @@ def align(
     add: Annotated[
         bool, Option("--add", help="keep what W has, and bring in these recordings")
     ] = False,
-) -> None:
+) -> common.Options:
     """Find uncut transcripts in a recognizer's timed words, and cut segments at pauses.
 
     No model is needed.
     """
+    from nbaudio.runs.parameters import split_settings
+
+    return {
+        "hypotheses": hypotheses,
+        "transcripts": transcripts,
+        "out": out,
+        "audio": audio,
+        "pairs": pairs,
+        "min_duration": min_duration,
+        "max_duration": max_duration,
+        "side": side,
+        "sha256": sha256,
+        "cache": cache,
+        "add": add,
+        "options": split_settings(options or [], what="--option", example="track=2"),
+    }
 
 
 @common.command(

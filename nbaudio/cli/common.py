@@ -143,8 +143,8 @@ def command(
 
     What is decorated has the options, and may return them converted; what is not given is left to
     the defaults of nbaudio's function. `panel` is the heading above the command in the help of
-    `nbaudio`. With `fetches` there are also the limits of requests, with `engines` those of engines
-    (none to convert).
+    `nbaudio`. With `fetches` there are also the limits of requests, with `engines` those of
+    engines.
     """
     shared = (_ENGINE if engines else {}) | (_NETWORK if fetches else {}) | {"as_json": AsJson}
 
@@ -159,7 +159,8 @@ def command(
                 with network.environment(**limits):
                     if fetches:
                         network.Network.of()  # before any work
-                    arguments = options if engines else function(**options) or options
+                    arguments = _converted(function, options) if engines else function(**options)
+                    arguments = arguments or options
                     report = step(**_without_unset(arguments))
             except (NbaudioError, OSError, MemoryError, RuntimeError) as error:
                 if isinstance(error, RuntimeError) and "can't start new thread" not in str(error):
@@ -182,6 +183,12 @@ def command(
         return run
 
     return add
+
+
+def _converted(function: _Command, options: dict[str, Any]) -> dict[str, Any]:
+    """Return options of a command and of engines, those of the command as it converts them."""
+    own = {name: options[name] for name in signature(function).parameters}
+    return options | (function(**own) or {})
 
 
 def _find_step(name: str, *, in_review: bool) -> Callable[..., Report]:

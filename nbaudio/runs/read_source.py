@@ -7,6 +7,7 @@ from typing import Any
 from nbaudio.core.report import Report
 from nbaudio.sources.align import align
 from nbaudio.sources.ingest import ingest
+from nbaudio.sources.media_tracks import CLOCK, TRACK
 
 
 def read_source(
@@ -31,7 +32,8 @@ def read_source(
         documents: transcripts that are not cut.
         audio: the folder of the recordings, or its URL; None reads the transcripts only.
         names: the file of each name, such as a ``wav.scp``; with documents, a table of pairs.
-        options: of the format, or durations of segments for `nbaudio.align`.
+        options: of the format; or for `nbaudio.align` durations of segments, `side`, `track` and
+            `clock`.
         out: the workspace folder.
         jobs: recordings that are probed at once; one per core unless given.
 
@@ -43,6 +45,7 @@ def read_source(
     """
     chosen = dict(options or {})
     if documents is not None:
+        of_media = {name: chosen.pop(name) for name in (TRACK, CLOCK) if name in chosen}
         return align(
             source,
             documents,
@@ -51,6 +54,7 @@ def read_source(
             out=out,
             jobs=jobs,
             add=True,
+            options=of_media,
             **chosen,
         )
     return ingest(

@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ from nbaudio.core.rows import Rows
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, NotRead, Transcripts, with_not_read
 from nbaudio.sources.align_task import ALIGNED, VERSION, Task, align_recording
-from nbaudio.sources.ingest import bring_in
+from nbaudio.sources.ingest import bring_in, option_texts
+from nbaudio.sources.media_tracks import CLOCK, TRACK
 from nbaudio.sources.pairing import Problems, list_items, pair
 from nbaudio.storage.cache import LIMIT
 from nbaudio.storage.urls import is_url
@@ -52,6 +53,7 @@ def align(
     min_duration: float = 2.0,
     max_duration: float = 20.0,
     side: str | None = None,
+    options: Mapping[str, object] | None = None,
     out: str | Path,
     jobs: int | None = None,
     engine: str = "loky",
@@ -83,6 +85,8 @@ def align(
         side: of calls whose sides are recorded apart: the label in the hypotheses, such as ``A``,
             or ``left`` or ``right``; its channel is that of the segments. ``mix`` takes the words
             of all sides together.
+        options: ``track`` and ``clock`` of recordings with several audio tracks or pictures, as
+            those of `ingest`.
         out: the workspace folder.
         jobs: recordings that are aligned, and probed, at once; one per core unless given.
         engine: where recordings are aligned: loky, threading, dask, ray, spark or beam; workers
@@ -119,6 +123,7 @@ def align(
         ('0', '7.8', 'Poštovane kolegice i kolege! Otvaram sjednicu Hrvatskoga sabora.')
     """
     _check_arguments(transcripts, min_duration, max_duration)
+    chosen = option_texts("align", options or {}, known=(TRACK, CLOCK))
     site = EngineLocation(engine, jobs, address, beam_options)
     stored = Path(out).absolute() / _STORED
     texts = Path(transcripts).absolute()
@@ -155,16 +160,41 @@ def align(
         return found
 
     place = {"source": hypotheses, "audio": audio, "names": None, "out": out}
-    options: dict[str, Any] = {
-        "transcripts": str(texts),
-        "pairs": table and str(table),
-        "durations": [min_duration, max_duration],
+    durations = (min_duration, max_duration)
+    settings = _settings(texts, table, durations, side) | chosen
+    report = bring_in(
+        "align",
+        read,
+        settings,
+        place,
+        jobs=jobs,
+        sha256=sha256,
+        cache=cache,
+        add=add,
+        track=chosen.get(TRACK),
+        clock=chosen.get(CLOCK),
+    )
+    return _with_counts(Workspace.open(out), report, counts)
+
+
+def _settings(
+    transcripts: Path, pairs: Path | None, durations: tuple[float, float], side: str | None
+) -> dict[str, Any]:
+    """Return the settings of a workspace that are those of `align`."""
+    settings: dict[str, Any] = {
+        "transcripts": str(transcripts),
+        "pairs": pairs and str(pairs),
+        "durations": list(durations),
     }
     if side is not None:
-        options["side"] = side
-    report = bring_in("align", read, options, place, jobs=jobs, sha256=sha256, cache=cache, add=add)
+        settings["side"] = side
+    return settings
+
+
+def _with_counts(workspace: Workspace, report: Report, counts: dict[str, int]) -> Report:
+    """Return the report of `bring_in` with numbers of words in front; it is stored."""
     shown = Report("align", counts | report.facts, report.warnings, report.problems, report.hidden)
-    Workspace.open(out).save_report("align", shown.to_dict())
+    workspace.save_report("align", shown.to_dict())
     return shown
 
 

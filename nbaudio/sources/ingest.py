@@ -1,6 +1,6 @@
 """Ingest: make a workspace of transcripts and recordings, the first step of every corpus."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -387,13 +387,22 @@ def check_source_given(source: str | Path | None) -> None:
 
 
 def format_options(format: str, options: Mapping[str, object]) -> dict[str, str]:
-    """Convert options to text: YAML reads yes and no as booleans, and null leaves an option out."""
+    """Convert the options of a format to text (see `option_texts`)."""
     known = [
         name
         for name, each in signature(READERS[format]).parameters.items()
         if each.kind is Parameter.KEYWORD_ONLY
     ]
-    known += _COMMON_OPTIONS
+    return option_texts(format, options, known=(*known, *_COMMON_OPTIONS))
+
+
+def option_texts(
+    format: str, options: Mapping[str, object], *, known: Sequence[str]
+) -> dict[str, str]:
+    """Convert options to text: YAML reads yes and no as booleans, and null leaves an option out.
+
+    Raise InputError for an option that is not `known`.
+    """
     for name in options:
         if name not in known:
             raise InputError(

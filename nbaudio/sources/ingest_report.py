@@ -228,10 +228,9 @@ def _lines(kind: str, problems: pl.DataFrame) -> list[str]:
     )
 
 
-def _not_read(workspace: Workspace, placed: Placed) -> list[dict[str, Any]]:
+def _not_read(placed: Placed) -> list[dict[str, Any]]:
     """Return the parts of the source, and of its recordings, that were left out."""
-    has_option = workspace.settings.get("format") != "align"
-    tracks = media_tracks.tracks_not_read(placed.merged, has_option=has_option)
+    tracks = media_tracks.tracks_not_read(placed.merged)
     sound = media_tracks.sound_not_read(placed.merged)
     parts = (*placed.resolved.transcripts.not_read, *tracks, *sound)
     return [asdict(part) for part in parts if part.count]
@@ -269,7 +268,7 @@ def _facts(workspace: Workspace, placed: Placed, segments: pl.LazyFrame) -> dict
     columns = [
         {"name": name, "column": column} for name, column in resolved.transcripts.columns.items()
     ]
-    not_read = _not_read(workspace, placed)
+    not_read = _not_read(placed)
     return (
         facts
         | ({"columns": columns} if columns else {})

@@ -137,11 +137,8 @@ def sound_not_read(recordings: pl.DataFrame) -> Iterator[NotRead]:
         yield NotRead(f"{what} (recordings)", int(count), remedy)
 
 
-def tracks_not_read(recordings: pl.DataFrame, *, has_option: bool) -> Iterator[NotRead]:
-    """Yield the audio tracks that are not read, with the number of recordings that have them.
-
-    `has_option` says whether the format has the option `TRACK`.
-    """
+def tracks_not_read(recordings: pl.DataFrame) -> Iterator[NotRead]:
+    """Yield the audio tracks that are not read, with the number of recordings that have them."""
     if "tracks_not_read" not in recordings.columns:
         return
     counts = Counter(
@@ -151,6 +148,5 @@ def tracks_not_read(recordings: pl.DataFrame, *, has_option: bool) -> Iterator[N
     )
     for label, count in sorted(counts.items()):
         number = int(label.partition(" ")[0])
-        extract = f"extract it, such as by ffmpeg -map 0:a:{number - 1}"
         what = f"audio track {label} of recordings with several (recordings)"
-        yield NotRead(what, count, f"--option track={number}" if has_option else extract)
+        yield NotRead(what, count, f"--option track={number}")
