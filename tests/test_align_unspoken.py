@@ -392,3 +392,19 @@ def test_hyphens_that_are_no_divisions_stay(tmp_path):
     typed = spoken.replace("pre- ", "pre-\n").replace("Smith-", "Smith-\n")
     segments, _ = run(tmp_path, typed, timed(spoken))
     assert " ".join(segments["text"]) == spoken
+
+
+@pytest.mark.parametrize(
+    ("typed", "reason"),
+    [
+        ("Добро јутро свима и добро дошли на ову седницу.", "transliterate one of them"),
+        ("大家早上好欢迎参加预算委员会的这次会议。", "no blanks separate its words (Cjk)"),
+        ("Something else was said on quite another day.", "is this the transcript"),
+    ],
+)
+def test_what_no_word_pairs_with_has_a_reason(tmp_path, typed, reason):
+    heard = timed("Dobro jutro svima ovdje danas kolegice kolege.")
+    run(tmp_path, typed, heard)
+    report = json.loads((tmp_path / "W/reports/align.json").read_text("utf8"))
+    (problem,) = report["problems"]
+    assert reason in problem

@@ -22,6 +22,7 @@ from nbaudio.sources.transcript_words import (
     normalize_words,
     split_documents,
 )
+from nbaudio.text.scripts import WITHOUT_BLANKS, script_of
 from nbaudio.text.segmentation import Heard, Segments, cut_segments
 from nbaudio.text.unspoken import Spoken, find_unspoken
 from nbaudio.text.word_pairs import WordPairs, pair_words
@@ -169,11 +170,23 @@ def _align(
             f"no segment: {len(pairs.left):,} of its {len(heard.words):,} words are in {names} "
             f"({typed:,} words)"
         )
-        question = "" if len(pairs.left) else "; is this the transcript of this recording?"
+        question = "" if len(pairs.left) else _question(words.words, heard.words)
         rows.append(
             {"kind": "unmatched", "document": task.hypothesis.file, "text": reason + question}
         )
     return rows
+
+
+def _question(typed: Sequence[str], heard: Sequence[str]) -> str:
+    """Return why no word of a transcript may have been heard."""
+    typed_script = script_of(typed)
+    heard_script = script_of(heard)
+    if typed_script in WITHOUT_BLANKS:
+        return f"; no blanks separate its words ({typed_script.title()}), which is not supported"
+    if typed_script and heard_script and typed_script != heard_script:
+        scripts = f"{typed_script.title()}, the hypothesis in {heard_script.title()}"
+        return f"; the transcript is in {scripts}: transliterate one of them"
+    return "; is this the transcript of this recording?"
 
 
 def _heard_words(heard: TimedWords) -> tuple[TimedWords, Heard]:
