@@ -21,8 +21,10 @@ from test_versions import (
     start,
     version,
 )
+from typer.testing import CliRunner
 
 import nbaudio
+from nbaudio.cli import app
 from nbaudio.core.errors import InputError
 from nbaudio.core.tombstones import tombstone
 from nbaudio.corpus.packs import keep_clips, short_keys
@@ -160,6 +162,90 @@ def test_bad_input_withdraws_nothing(tmp_path):
     with pytest.raises(InputError, match="why is empty"):
         withdraw(workspace, speaker="s1", why=" ")
     assert contents(workspace.path) == before
+
+
+SPELLINGS = {
+    "no-break and double blanks": (["Ana  Kos", "Ana\u00a0Kos", "ben"], "Ana Kos", 2),
+    "the other form of Unicode": (["Sre\u0107ko", "ben", "eva"], "Srec\u0301ko", 1),
+    "whole floats for whole numbers": (["12", "12", "7"], "12.0", 2),
+    "whole numbers for whole floats": (["12.0", "12", "7.0"], "12", 2),
+    "an exact spelling beside others": (["ana", " ana", "ben"], "ana", 2),
+}
+
+
+def with_speakers(tmp_path, speakers):
+    """A workspace whose first segments have these speakers, and the others `other`."""
+    workspace, _, segments = start(tmp_path)
+    names = [*speakers, *["100" if speakers[-1][0].isdigit() else "other"] * len(segments)]
+    rows = [row | {"speaker_id": name} for row, name in zip(segments, names, strict=False)]
+    save(workspace, workspace.recordings.to_dicts(), rows)
+    return workspace
+
+
+@pytest.mark.parametrize("case", SPELLINGS)
+def test_a_speaker_is_withdrawn_in_all_spellings_that_are_one(case, tmp_path):
+    speakers, named, num_segments = SPELLINGS[case]
+    workspace = with_speakers(tmp_path, speakers)
+    report = withdraw(workspace, speaker=named, why="consent withdrawn")
+    assert report.facts["segments"] == num_segments
+    left = set(workspace.segments["speaker_id"])
+    assert left == set(speakers[num_segments:]) | left & {"other", "100"}
+    assert report.problems == []
+    assert "spelled otherwise in the workspace" in report.warnings[0]
+    assert named.encode() not in texts_in(workspace.path / "reports")
+
+
+def test_a_number_is_no_other_speaker_where_not_all_are_numbers(tmp_path):
+    workspace = with_speakers(tmp_path, ["12", "7", "ben"])
+    with pytest.raises(InputError, match=r"no speaker '12.0' .*; spelled alike: '12': name each"):
+        withdraw(workspace, speaker="12.0", why="consent withdrawn")
+
+
+def test_an_unknown_id_is_refused_with_the_spellings_that_look_like_it(tmp_path):
+    workspace = with_speakers(tmp_path, ["Ana Kos", "ANA KO\u0160", "ana-kos", "ben"])
+    before = contents(workspace.path)
+    for named, message in (
+        ({"speaker": ["ben", "ana kos"]}, r"'ana kos' \(1 of 2 are unknown\); spelled alike: "),
+        ({"recording": "R3"}, r"no recording 'R3' .*; spelled alike: 'r3': name each"),
+        ({"segments": ["R3_01"]}, r"no segment 'R3_01' .*; spelled alike: 'r3-01': name each"),
+    ):
+        with pytest.raises(InputError, match=message) as error:
+            withdraw(workspace, **named, why="x")
+        assert "\n" not in str(error.value)
+    assert contents(workspace.path) == before
+    finished = CliRunner().invoke(
+        app, ["withdraw", str(workspace.path), "--speaker", "ana kos", "--why", "x"]
+    )
+    assert finished.exit_code == 2
+    alike = "spelled alike: 'ANA KO\u0160', 'Ana Kos', 'ana-kos': name each that is meant"
+    assert alike in " ".join(finished.stderr.split())
+
+
+def test_speakers_that_stay_and_look_like_a_withdrawn_one_are_named_and_not_stored(tmp_path):
+    workspace = with_speakers(tmp_path, ["Ana", "ana", "\u00c1na", "ben"])
+    report = withdraw(workspace, speaker="Ana", why="consent withdrawn")
+    assert report.facts["segments"] == 1
+    why = "looks like 'Ana', which is withdrawn; withdraw it too if it is the same person"
+    assert report.problems == [f"speaker {name!r} stays, and {why}" for name in ("ana", "\u00c1na")]
+    assert b"Ana" not in texts_in(workspace.path / "reports")
+    assert withdraw(workspace, speaker=["ana", "\u00c1na"], why="x").problems == []
+
+
+def test_segments_and_recordings_are_taken_by_the_form_of_unicode(tmp_path):
+    workspace, _, segments = start(tmp_path)
+    rows = [
+        row
+        | {
+            "segment_id": row["segment_id"]
+            .replace("r3-01", "u\u017e \u010das")
+            .replace("r3-02", "x  y")
+        }
+        for row in segments
+    ]
+    save(workspace, workspace.recordings.to_dicts(), rows)
+    report = withdraw(workspace, segments=["uz\u030c c\u030cas", "x y"], why="x")
+    assert report.facts["segments"] == 2
+    assert not {"u\u017e \u010das", "x  y"} & set(workspace.segments["segment_id"])
 
 
 def test_an_interrupted_withdrawal_is_refused_by_materialize_and_finished_by_the_same_command(

@@ -6,7 +6,7 @@ Hashes of their ids are kept.
 import re
 import shlex
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import compress, islice
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from nbaudio.corpus.plan import (
     clip_keys,
     recording_facts,
 )
+from nbaudio.corpus.withdrawal_ids import find_ids
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.export_files import exported_files
 from nbaudio.review.sheet_clips import ENCODINGS
@@ -78,18 +79,19 @@ def withdraw(  # noqa: PLR0914, PLR0915
 
     Args:
         workspace: the workspace or its folder.
-        speaker: one or several values of `speaker_id`.
+        speaker: one or several values of `speaker_id`. Spellings that differ only in blanks, in the
+            form of Unicode, or as 12 and 12.0, are one speaker.
         recording: one or several ids of recordings.
         segments: a file with an id in each line, or a table with a column `segment_id`; or ids.
         why: the reason, in a few words without personal data: later versions of corpora state it.
 
     Returns:
         What was removed, the corpora that still hold it, and what to do next; problems are sheets
-        and pages that hold clips.
+        and pages that hold clips, and speakers that stay and look like one that is withdrawn.
 
     Raises:
         InputError: nothing was named, an id is unknown, or there is no reason; then nothing is
-            removed.
+            removed. The message names spellings that look like an unknown id.
 
     Examples:
         >>> import tempfile
@@ -103,11 +105,6 @@ def withdraw(  # noqa: PLR0914, PLR0915
         ['b']
     """
     workspace = Workspace.open(workspace)
-    given = {"speaker": as_ids(speaker, "speaker"), "recording": as_ids(recording, "recording")}
-    named = {
-        kind: list(dict.fromkeys(ids))
-        for kind, ids in (given | {"segment": _segment_ids(segments)}).items()
-    }
     reason = " ".join(why.split())
     if not reason:
         raise InputError("why is empty: give a reason, such as 'consent withdrawn'")
@@ -122,18 +119,24 @@ def withdraw(  # noqa: PLR0914, PLR0915
         "split",
     )
     before = workspace.withdrawn
+    ids_there = find_ids(
+        workspace,
+        {
+            "speaker": as_ids(speaker, "speaker"),
+            "recording": as_ids(recording, "recording"),
+            "segment": _segment_ids(segments),
+        },
+        set(before["sha256"]),
+    )
+    named = ids_there.by_kind
     marks = [(kind, tombstone(kind, key), reason) for kind, keys in named.items() for key in keys]
     held = merged(before, pl.DataFrame(marks, schema=TOMBSTONES, orient="row"))
     recordings = workspace.recordings
     some = list[pl.DataFrame]()
-    known = {kind: set[str]() for kind in named}
     kept = set[str]()
     for part in _parts(workspace, columns):
-        for kind, keys in named.items():
-            known[kind].update(part[f"{kind}_id"].filter(part[f"{kind}_id"].is_in(keys)))
         some.append(part.filter(is_gone := is_withdrawn(part, held)))
         kept.update(part["recording_id"].filter(~is_gone))
-    _check_known(workspace, named, known, set(before["sha256"]))
     gone = pl.concat(some)
     lost = recordings.filter(
         pl.col("recording_id").is_in(sorted({*gone["recording_id"], *named["recording"]} - kept))
@@ -181,7 +184,8 @@ def withdraw(  # noqa: PLR0914, PLR0915
         "sources outside of the workspace are not changed, and corpora hold what is withdrawn "
         "until their next version"
     )
-    report = Report("withdraw", facts, [note], first_lines([*sheets, *unread], "the folders named"))
+    problems = first_lines([*ids_there.look_alikes, *sheets, *unread], "the folders named")
+    report = Report("withdraw", facts, [*ids_there.warnings, note], problems)
     workspace.save_report("withdraw", {**report.to_dict(), "problems": []})
     return report
 
@@ -222,29 +226,6 @@ def _parts(workspace: Workspace, columns: Sequence[str]) -> Iterator[pl.DataFram
     schema = pl.Schema({name: tables.SEGMENTS[name] for name in columns})
     for part in tables.read_batches(workspace, columns=(*columns, "source_channel")):
         yield tables.conform(part, schema, str(tables.table_path(workspace)))
-
-
-def _check_known(
-    workspace: Workspace,
-    named: Mapping[str, list[str]],
-    there: Mapping[str, Set[str]],
-    before: Collection[str],
-) -> None:
-    """Raise InputError if no id is named, or if one is unknown.
-
-    An id is unknown if it is not `there` and has no tombstone from before.
-    """
-    if not any(named.values()):
-        raise InputError("name what to withdraw: --speaker ID, --recording ID or --segments FILE")
-    for kind, keys in named.items():
-        unknown = [
-            key for key in keys if key not in there[kind] and tombstone(kind, key) not in before
-        ]
-        if unknown:
-            raise InputError(
-                f"{workspace.path}: no {kind} {unknown[0]!r} ({len(unknown)} of "
-                f"{len(keys)} are unknown)"
-            )
 
 
 def _logged(workspace: Workspace) -> tuple[list[str], list[tuple[ClipFormat, str]]]:
