@@ -66,6 +66,26 @@ def test_sentences_near_a_held_out_one_are_left_out_and_counted(tmp_path):
     assert "near_held_out" in str(report)
 
 
+@pytest.mark.parametrize(
+    ("num_near", "far", "expected"),
+    [
+        (3, ["two words", "another sentence"], "3 of 5 segments for train are left out"),
+        (2, [], "2 of 2 segments for train are left out"),
+        (2, ["two words", "another sentence"], None),
+    ],
+)
+def test_more_than_half_of_train_is_a_warning_that_names_the_option(
+    tmp_path, num_near, far, expected
+):
+    texts = [*list(NEAR.values())[:num_near], *(FAR[name] for name in far)]
+    workspace = make(tmp_path / "w", texts)
+    report = nbaudio.select(workspace, splits="source", dev=0)
+    warnings = [line for line in report.warnings if "near_held_out); --near-held-out 1" in line]
+    assert [line.partition(", as")[0] for line in warnings] == ([expected] if expected else [])
+    report = nbaudio.select(workspace, splits="source", dev=0, near_held_out=1)
+    assert not any("near-held-out" in line for line in report.warnings)
+
+
 def test_one_turns_it_off(tmp_path):
     workspace = make(tmp_path / "w", NEAR.values())
     arguments = ["select", str(workspace.path), "--splits", "source", "--dev", "0"]

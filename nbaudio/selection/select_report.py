@@ -25,6 +25,9 @@ from nbaudio.core.tables import (
     seconds_column,
     without_audio,
 )
+from nbaudio.core.tables import (
+    NEAR_HELD_OUT as NEAR_REASON,
+)
 from nbaudio.selection.fixed_splits import FixedSplits
 from nbaudio.selection.grouping import Grouping
 from nbaudio.selection.leakage import GROUPS, leakage
@@ -321,6 +324,19 @@ def _train_warnings(
         yield (
             f"{reviewed:,} of {train + reviewed:,} segments for train were given to reviewers "
             f"and stay out (by round: {_listed(taken)})"
+        )
+    yield from _near_warning(groups, train)
+
+
+def _near_warning(groups: pl.DataFrame, train: int) -> Iterator[str]:
+    """Warn where more than half of train is left out, as its sentences are near held-out ones."""
+    near = _number(groups.filter(pl.col("reason") == NEAR_REASON))
+    over_budget = _number(groups.filter(pl.col("reason") == "over_budget"))
+    whole = near + over_budget + train
+    if 2 * near > whole:
+        yield (
+            f"{near:,} of {whole:,} segments for train are left out, as their sentences are "
+            "nearly those of dev or test (near_held_out); --near-held-out 1 keeps them"
         )
 
 
