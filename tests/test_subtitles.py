@@ -354,3 +354,30 @@ def test_times_of_youtube_beside_arrows_are_text(tmp_path):
     nbaudio.ingest("subtitles", tmp_path / "a.srt", out=tmp_path / "W")
     segments = nbaudio.Workspace.open(tmp_path / "W").segments
     assert segments["text"].to_list() == ["da 0:00:01.000,0:00:02.000"]
+
+
+def notes_on_speakers(folder: Path, *texts: str) -> list[str]:
+    """Notes on speakers in the texts of cues."""
+    items = [cue(n, f"0{n}", f"0{n + 1}", *text.split("\n")) for n, text in enumerate(texts, 1)]
+    report = ingest(folder, "".join(items))
+    return [note for note in report.warnings if "speaker" in note]
+
+
+@pytest.mark.parametrize(
+    "text", ["ANNA: da", ">> Anna: da", "- MR. SMITH (TV): da", "ČEDO KOS: da", ">> ANNA KOS:\nda"]
+)
+def test_names_of_speakers_in_texts_are_counted(tmp_path, text):
+    (note,) = notes_on_speakers(tmp_path, text, "ne", text)
+    assert note.startswith("2 cues begin a line with the name of a speaker")
+
+
+def test_cues_of_several_speakers_are_counted(tmp_path):
+    (note,) = notes_on_speakers(tmp_path, "- da\n- ne", ">> da\n>> ne", "- da", "da - ne\n- da")
+    assert note.startswith("2 cues have the words of several speakers")
+
+
+@pytest.mark.parametrize(
+    "text", ["Here it is: da", "at 10:30", "EU and UN", "Note: da", "-5: da", "Многи: да"]
+)
+def test_other_colons_are_no_names(tmp_path, text):
+    assert not notes_on_speakers(tmp_path, text)

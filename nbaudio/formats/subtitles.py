@@ -14,13 +14,18 @@ from typing import Any
 from nbaudio.formats.base import NotRead, Transcripts, read_sidecars, with_not_read
 from nbaudio.formats.rolling_captions import show_once
 from nbaudio.formats.source_files import Layout, SourceFiles, list_words
-from nbaudio.formats.subtitle_cues import cues
+from nbaudio.formats.subtitle_cues import cue_text, cues
 
 _ENDINGS = (".srt", ".vtt", ".sbv")
 # Of subtitles that are not read: SubStation Alpha, TTML, SAMI, MicroDVD, lyrics.
 _OTHER_ENDINGS = (".ass", ".ssa", ".ttml", ".dfxp", ".smi", ".sub", ".lrc")
 # Sounds and music in subtitles, such as "[Music]", "(applause)", "*laughs*" and "♪ la la ♪".
 _SOUND = re.compile(r"\[[^\[\]]*\]|\([^()]*\)|\*[^*]+\*|[♪♫♬][^♪♫♬]*[♪♫♬]?")
+# The name of a speaker at the start of a line: "ANNA:", ">> Mr. Smith:", "- Anna Kos (TV):"
+_NAME = re.compile(
+    r"(>+|[-–—])?\s*([^\W\d_][\w.]*(?:[ .]+[^\W\d_][\w.]*){0,4})(?: ?\([^()]{1,30}\))?:(?=\s|$)"
+)
+_CHANGE = re.compile(r"(?:>>|[-–—]\s?)\s*\w")  # of speakers, at the start of a line
 _SAVE = "save them as .srt or .vtt, such as by ffmpeg"
 
 
@@ -84,7 +89,7 @@ def read(source: Path, *, language: str | None = None, encoding: str | None = No
         encoding=encoding,
         expected=f"subtitles that end in {' or '.join(endings)}{_others(source)}",
     )
-    notes = [*transcripts.notes, *_notes(counts)]
+    notes = [*transcripts.notes, *_notes(counts), *_speaker_notes(counts)]
     noted = replace(transcripts, notes=notes, on_picture_clock=True)
     return with_not_read(noted, *_not_read(source, endings))
 
@@ -106,6 +111,9 @@ def _segments(text: str, *, counts: Counter[str]) -> Iterator[dict[str, Any] | t
     for cue in captions.cues:
         speech = _SOUND.sub(" ", cue["text"])
         counts["sounds"] += speech != cue["text"]
+        lines = [str(cue_text([line])["text"] or "") for line in cue["lines"]]
+        counts["names"] += any(map(_has_name, lines))
+        counts["several speakers"] += sum(map(bool, map(_CHANGE.match, lines))) > 1
         counts["only sounds"] += not any(map(str.isalnum, speech)) and speech != cue["text"]
     yield from captions.cues
 
@@ -141,6 +149,25 @@ def _others(source: Path) -> str:
     formats = Counter(path.suffix.lower() for path in paths if path.is_file())
     found = [f"{formats[ending]:,} {ending}" for ending in _OTHER_ENDINGS if formats[ending]]
     return f"; there are {', '.join(found)}: {_SAVE}" if found else ""
+
+
+def _has_name(line: str) -> bool:
+    """Return whether a line begins with a name in capital letters, or with one behind >>."""
+    name = _NAME.match(line)
+    return name is not None and ((name[1] or "").startswith(">") or name[2].isupper())
+
+
+def _speaker_notes(counts: Counter[str]) -> Iterator[str]:
+    """Yield what to report about marks of speakers in the texts of cues."""
+    if names := counts["names"]:
+        subject = "1 cue begins" if names == 1 else f"{names:,} cues begin"
+        yield (
+            f"{subject} a line with the name of a speaker, such as ANNA:, which is in the text "
+            "although nobody speaks it"
+        )
+    if several := counts["several speakers"]:
+        subject = "1 cue has" if several == 1 else f"{several:,} cues have"
+        yield f"{subject} the words of several speakers, on lines that begin with dashes or >>"
 
 
 def _not_read(source: Path, endings: tuple[str, ...]) -> Iterator[NotRead]:
