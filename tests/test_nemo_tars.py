@@ -9,6 +9,7 @@ import pytest
 import soundfile as sf
 from specimens import RATE
 from typer.testing import CliRunner
+from web import serving
 
 import nbaudio
 from nbaudio import Workspace
@@ -134,6 +135,18 @@ def test_a_manifest_without_its_tars_says_so(tmp_path, audio):
         (tmp_path / "clips" / name).write_bytes(data)
     nbaudio.ingest("nemo", manifest, audio=tmp_path / "clips", out=tmp_path / "W")
     assert placed(tmp_path / "W") == PLACED  # unpacked: b-sub1.wav is b.wav
+
+
+def test_of_a_manifest_at_a_url_the_folder_is_to_be_named(tmp_path, audio):
+    as_nemo_writes(tmp_path / "www/tarred", audio)
+    with serving(tmp_path / "www") as web:
+        manifest = f"{web.url}/tarred/tarred_audio_manifest.json"
+        report = nbaudio.ingest("nemo", manifest, out=tmp_path / "W")
+        (hint,) = [line for line in report.warnings if "shard_id" in line]
+        assert "name the URL of its folder instead, whose tars are fetched too" in hint
+        folder = manifest.rpartition("/")[0]
+        assert nbaudio.ingest("nemo", folder, out=tmp_path / "W2").problems == []
+    assert placed(tmp_path / "W2") == PLACED
 
 
 def test_clips_that_were_unpacked_beside_the_manifest(tmp_path, audio):

@@ -22,7 +22,8 @@ from nbaudio.formats.writers import Parts, Writer, drop_none, timed_segments, wr
 _ENDINGS = (".json", ".jsonl")
 _ALL_TARS = "tarred_audio_manifest.json"  # NeMo's name of the manifest of all tars
 _NO_TARS = (
-    "the clips are in tars (shard_id), and none of them is beside the manifest: "
+    "the clips are in tars (shard_id), and none of them is beside the manifest: of a manifest at a "
+    "URL, name the URL of its folder instead, whose tars are fetched too; else "
     "--option tars=FOLDER/audio__OP_0..N_CL_.tar reads them, --audio FOLDER unpacked ones"
 )
 _KINDS = dict.fromkeys(
