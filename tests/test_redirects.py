@@ -175,6 +175,7 @@ def test_requests_of_the_library_of_the_hub_are_checked(public, inside, monkeypa
 
     monkeypatch.setattr(constants, "ENDPOINT", public.url)
     hub._prepare(5)
+    monkeypatch.setenv("no_proxy", "example.org")
     redirect(public, "a.wav", f"{inside.url}/a.wav")
     with pytest.raises(RedirectError, match="private address"):
         get_session().get(f"{public.url}/a.wav")

@@ -59,7 +59,7 @@ def _refuse_private(request: Any) -> None:
     url = str(request.url)
     if urlsplit(url).netloc == urlsplit(ENDPOINT).netloc:
         return
-    resolves = not getproxies()  # a proxy resolves names itself
+    resolves = not {"http", "https", "all"} & getproxies().keys()  # a proxy does it itself
     if not private_hosts.is_private_url(ENDPOINT, resolves=resolves):
         private_hosts.check_redirect(url, resolves=resolves)
 
