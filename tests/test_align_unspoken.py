@@ -408,3 +408,12 @@ def test_what_no_word_pairs_with_has_a_reason(tmp_path, typed, reason):
     report = json.loads((tmp_path / "W/reports/align.json").read_text("utf8"))
     (problem,) = report["problems"]
     assert reason in problem
+
+
+def test_names_in_bold_letters_are_in_no_label(tmp_path):
+    first, *others = SPOKEN.rstrip(".").split(". ")
+    turns = [f"<p><b>{name}</b> {turn}.</p>" for name, turn in zip(NAMES, others, strict=True)]
+    ends = {word for word in SPOKEN.split() if word.endswith(".")}
+    heard = timed(SPOKEN, dict.fromkeys(ends, 2.4))
+    segments, _ = run(tmp_path, f"<p>{first}.</p>{''.join(turns)}", heard, "a.html")
+    assert " ".join(segments["text"]) == SPOKEN

@@ -184,7 +184,7 @@ COMPATIBLE = 'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2
 
 
 def run(text: str) -> str:
-    return f'<w:r><w:rPr><w:b/></w:rPr><w:t xml:space="preserve">{text}</w:t></w:r>'
+    return f'<w:r><w:rPr><w:i/></w:rPr><w:t xml:space="preserve">{text}</w:t></w:r>'
 
 
 def docx(body: str, *, namespace: str = NAMESPACE, name: str = "word/document.xml") -> bytes:
@@ -346,6 +346,8 @@ def test_fragments_and_old_pages(tmp_path):
         "<script>",
         "<a =",
         "<br>",
+        "<p><b>",
+        "<p><b>a</b> ",
         "<sup>",
         "<sup>1",
         "<p ",
@@ -687,6 +689,16 @@ def test_raised_numbers_are_those_of_footnotes(tmp_path):
     assert read(tmp_path, docx(body)) == ["Dan¹². 1st"]
     page = '<html><p>Dan<sup>12</sup>, m<sup>2</sup>, 1<sup>st</sup><sup><a href="#1">[3]</a></sup>'
     assert read(tmp_path, page) == ["Dan¹², m², 1st³"]
+
+
+def test_names_in_bold_letters_are_apart(tmp_path):
+    bold = '<w:r><w:rPr><w:b/></w:rPr><w:t xml:space="preserve">{}</w:t></w:r>'
+    body = f"<w:p>{bold.format('Ana ')}{bold.format('Kos ')}{run('Dobar dan.')}</w:p>"
+    body += f"<w:p>{bold.format('Sve')}</w:p><w:p>{bold.format('D')}{run('obar dan.')}</w:p>"
+    body += f"<w:p>{run(' Hvala.')}</w:p>"
+    assert read(tmp_path, docx(body)) == ["Ana Kos\tDobar dan.", "Sve", "Dobar dan.", "Hvala."]
+    page = "<p><b>Ana Kos</b> Dobar <b>dan</b>.<p><strong>D</strong>obar dan.<p><b>Sve</b></p>"
+    assert read(tmp_path, page) == ["Ana Kos\t Dobar dan.", "Dobar dan.", "Sve"]
 
 
 def test_stage_directions_of_tei_are_left_out_and_counted(tmp_path):

@@ -101,6 +101,7 @@ _SIGNS = {"lb": " "}
 # The same of Word documents.
 _WORD_SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _DELETED = {"del", "moveFrom"}
+_LONGEST_NAME = 80  # letters
 _STRUCK_OUT = ("strike", "dstrike")
 _NOT_READ_OF_WORD = {
     "footnoteReference": "footnotes of Word documents",
@@ -382,6 +383,7 @@ def _word_paragraphs(
             if _is_hidden(element, hidden_styles):
                 left_out[_HIDDEN_TEXT] += 1
             else:
+                _set_name_apart(element)
                 yield "".join(each.text or "" for each in element.iter()), None, None
             del element[:]
         elif is_apart:
@@ -390,14 +392,33 @@ def _word_paragraphs(
             element.text = _WORD_SIGNS.get(name, "")
 
 
-def _clear_run(run: Element, hidden_styles: set[str], left_out: Counter[str]) -> None:
-    """Clear a run of a Word document that is hidden or struck out; raise numbers of footnotes."""
-    properties = {
+def _set_name_apart(paragraph: Element) -> None:
+    """Write a tab behind bold letters at the start of a paragraph of Word, before other words."""
+    runs = [run for run in paragraph.iter() if _word_name(run) == "r" and len(run)]
+    texts = ["".join(run.itertext()) for run in runs]
+    is_bold = [_properties(run).get("b", "0") not in _FALSE for run in runs]
+    count = is_bold.index(False) if False in is_bold else len(runs)
+    name = "".join(texts[:count])
+    others = "".join(texts[count:])
+    is_apart = name[-1:].isspace() or others[:1].isspace()
+    if name.strip() and is_apart and others.strip() and len(name) <= _LONGEST_NAME:
+        last = runs[count - 1][-1]
+        last.text = f"{(last.text or '').rstrip()}\t"
+
+
+def _properties(run: Element) -> dict[str, str]:
+    """Return the properties of a run with their values, empty where they have none."""
+    return {
         _local_name(each): next((text for name, text in each.items() if name.endswith("}val")), "")
         for rules in run
         if _local_name(rules) == "rPr"
         for each in rules
     }
+
+
+def _clear_run(run: Element, hidden_styles: set[str], left_out: Counter[str]) -> None:
+    """Clear a run of a Word document that is hidden or struck out; raise numbers of footnotes."""
+    properties = _properties(run)
     if _is_hidden(run, hidden_styles):
         left_out[_HIDDEN_TEXT] += 1
         del run[:]

@@ -52,6 +52,11 @@ _VOID = frozenset(
 )
 # The number of a footnote, which may be a link.
 _RAISED_NUMBER = re.compile(r"(?i)<sup\b[^<>]*>((?:<[^<>]*>|[\s\[\]()\d]){1,40})</sup>")
+# A name in bold letters at the start of a paragraph, before others.
+_BOLD_NAME = re.compile(
+    r"(?i)(<(?:p|div|td|li|dd)\b[^<>]{0,200}>\s?<(b|strong)\b[^<>]{0,200}>"
+    r"(?:</?a\b[^<>]{0,200}>|[^<>]){1,80}(?:</\2>(?=\s)|\s</\2>))(?=\s?[^\s<])"
+)
 _RAISED_DIGITS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _MOST_ATTRIBUTES = 2000  # characters; longer ones are data of scripts
 
@@ -76,11 +81,14 @@ class _Opened:
 def page_paragraphs(text: str, left_out: Counter[str]) -> Iterator[str]:
     """Yield the paragraphs of a page; count the elements with text that are `left_out`.
 
+    A tab stands behind a name in bold letters at the start of a paragraph.
+
     Left out are scripts and styles, which do not count, and navigation, headers, footers, deleted
     and hidden elements: by their names, roles, ``hidden``, ``aria-hidden="true"``, ``display:none``
     and ``visibility:hidden``. An element that has no end tag stays.
     """
     page = _RAISED_NUMBER.sub(_raised, " ".join(text.split()))
+    page = _BOLD_NAME.sub(r"\1\t", page)
     markups = [*_MARKUP.finditer(page)]
     elements = _outermost(_elements_left_out(markups))
     starts = [element.start for element in elements]
@@ -97,7 +105,8 @@ def page_paragraphs(text: str, left_out: Counter[str]) -> Iterator[str]:
         position = end
     left_out.update(elements[place].what for place in sorted(with_words))
     spoken = unescape("".join(pieces))
-    return (" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", spoken))
+    paragraphs = re.split(r"\n\s*\n", spoken)
+    return (re.sub(r"[^\S\t]+", " ", paragraph).strip() for paragraph in paragraphs)
 
 
 def raised_digits(text: str) -> str:

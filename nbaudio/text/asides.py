@@ -36,7 +36,7 @@ _LABELS = (
     # A name at the start of a line in brackets, or before a tab
     re.compile(rf"{_LEAD}\[[^\W\d_][^\[\]\n]{{0,80}}\]:?(?=[^\S\n]+\S)"),
     re.compile(rf"{_LEAD}<[^\W\d_][^<>\n]{{0,80}}>:?(?=[^\S\n]+\S)"),
-    re.compile(r"(?m)^[^\W\d_][^\n\t]{0,60}\t+(?=\S)"),
+    re.compile(r"(?m)^[^\W\d_][^\n\t]{0,80}\t[^\S\n]*(?=\S)"),
 )
 _LINE = re.compile(rf"{_LEAD}(?=[^\W\d_])")
 _TOKEN = re.compile(r"[^\S\n]*(\S+)")
