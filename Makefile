@@ -1,6 +1,6 @@
 # make demo    the bundled corpus from ingest to verify, results in demo-output/
 # make test    the default tests (pytest -m slow runs further ones);  make check: linters and types, then all tests
-# make soak    500 processes killed at random while a corpus is made (KILLS=100 SEED=3 make soak); an hour
+# make soak    500 processes killed at random in materialize, measure, recognize, withdraw (KILLS=100 SEED=3 make soak); an hour
 # make lab     JupyterLab on the notebooks
 # make docs    the documentation site, site/index.html, by its own environment in .venv-docs
 # Everything runs in .venv, which is made once from requirements.lock. PYTHON=python3.12 picks another interpreter.
@@ -20,7 +20,8 @@ test: $(READY)
 	$(BIN)/pytest -n 2 --dist loadfile
 
 soak: $(READY)
-	NBAUDIO_KILLS=$(or $(KILLS),500) NBAUDIO_SEED=$(or $(SEED),7) $(BIN)/pytest tests/heavy/test_faults.py -k killed_anywhere -s
+	$(BIN)/python -m pip install --quiet s3fs==2026.9.0 'moto[server]==5.2.5'  # an object store, as in .ci/run
+	NBAUDIO_KILLS=$(or $(KILLS),500) NBAUDIO_SEED=$(or $(SEED),7) $(BIN)/pytest -n 0 tests/heavy/test_faults.py -k killed_anywhere -s
 
 check: lint test
 

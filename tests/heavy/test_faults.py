@@ -5,23 +5,57 @@ NBAUDIO_KILLS says how many processes are killed (`make soak`), NBAUDIO_SEED whe
 """
 
 import json
+import logging
 import os
+import random
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
+import boto3
 import polars as pl
 import psutil
 import pytest
 from faults import SIZE, contents, cut_or_die, die_once, die_unless, soak, started, workers_of
+from killed_steps import (
+    empty_bucket,
+    measure_step,
+    recognize_step,
+    s3_step,
+    soak_step,
+    withdraw_step,
+)
+from moto.server import ThreadedMotoServer
 
-from nbaudio import materialize, status, verify
+from nbaudio import materialize, measure, status, verify
 from nbaudio.core.errors import WorkerLostError
 from nbaudio.engine import EngineLocation, worker_pool
 
 KILLS = int(os.environ.get("NBAUDIO_KILLS", "12"))
 SEED = int(os.environ.get("NBAUDIO_SEED", "7"))
+
+
+# Of the steps measure, recognize, withdraw and materialize to a store; the others are of
+# materialize to a folder.
+KILLS_OF_A_STEP = KILLS // 8
+
+
+@pytest.fixture
+def store(monkeypatch):
+    """The URL of an S3 server with the bucket ``soak``."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    boto3.client("s3", endpoint_url=url).create_bucket(Bucket="soak")
+    yield url
+    server.stop()
 
 
 @pytest.fixture
@@ -32,10 +66,44 @@ def workspace(make_workspace):
 
 
 def test_runs_that_are_killed_anywhere_end_with_the_same_bytes(workspace, tmp_path):
-    counts = soak(workspace, tmp_path, kills=KILLS, seed=SEED)
-    print(dict(counts))
-    assert counts["kills"] == KILLS
+    kills = KILLS - 4 * KILLS_OF_A_STEP
+    counts = soak(workspace, tmp_path, kills=kills, seed=SEED)
+    print("materialize", dict(counts))
+    assert counts["kills"] == kills
     assert counts["finished"] > 0
+
+
+@pytest.mark.parametrize("step", [measure_step(), recognize_step()], ids=lambda step: step.name)
+def test_steps_that_are_killed_anywhere_end_with_the_same_tables(workspace, tmp_path, step):
+    counts = soak_step(step, workspace, tmp_path, kills=KILLS_OF_A_STEP, chance=random.Random(SEED))
+    print(step.name, dict(counts))
+    assert counts["kills"] == KILLS_OF_A_STEP
+    assert counts["finished"] > 0
+
+
+def test_a_withdrawal_that_is_killed_anywhere_is_finished_by_the_same_call(workspace, tmp_path):
+    measure(workspace, jobs=2, show_progress=False)
+    materialize(workspace, out=tmp_path / "c", jobs=2, shard_size=SIZE, show_progress=False)
+    counts = soak_step(
+        withdraw_step(), workspace, tmp_path, kills=KILLS_OF_A_STEP, chance=random.Random(SEED)
+    )
+    print("withdraw", dict(counts))
+    assert counts["kills"] == KILLS_OF_A_STEP
+
+
+def test_a_corpus_in_a_store_that_is_killed_anywhere_has_the_same_objects(
+    workspace, tmp_path, store
+):
+    counts = soak_step(
+        s3_step(store, "soak"),
+        workspace,
+        tmp_path,
+        kills=KILLS_OF_A_STEP,
+        chance=random.Random(SEED),
+        begin=partial(empty_bucket, store, "soak"),
+    )
+    print("s3", dict(counts))
+    assert counts["kills"] == KILLS_OF_A_STEP
 
 
 def test_workers_of_a_cluster_that_are_killed_are_made_up_for(workspace, tmp_path):
