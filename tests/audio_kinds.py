@@ -82,18 +82,22 @@ def with_av(
     codec: str,
     container: str | None = None,
     bit_rate: int | None = None,
+    frame_samples: int | None = None,
 ) -> None:
-    """Encode with the encoders of PyAV; `bit_rate` is that of a channel."""
+    """Encode with the encoders of PyAV; `bit_rate` is that of a channel, and `frame_samples` the
+    length of frames, which become packets of PCM; all samples are one frame without it."""
     layout = {1: "mono", 2: "stereo", 6: "5.1", 8: "7.1"}[samples.shape[1]]
     with av.open(str(path), "w", format=container, options={"fflags": "+bitexact"}) as file:
         stream = file.add_stream(codec, rate=rate, layout=layout)
         if bit_rate:
             stream.bit_rate = bit_rate * samples.shape[1]
-        frame = av.AudioFrame.from_ndarray(
-            np.ascontiguousarray(samples).reshape(1, -1), format="flt", layout=layout
-        )
-        frame.sample_rate, frame.pts, frame.time_base = rate, 0, Fraction(1, rate)
-        file.mux(stream.encode(frame))
+        for start in range(0, len(samples), frame_samples or len(samples)):
+            part = samples[start : start + (frame_samples or len(samples))]
+            frame = av.AudioFrame.from_ndarray(
+                np.ascontiguousarray(part).reshape(1, -1), format="flt", layout=layout
+            )
+            frame.sample_rate, frame.pts, frame.time_base = rate, start, Fraction(1, rate)
+            file.mux(stream.encode(frame))
         file.mux(stream.encode(None))
 
 
@@ -234,6 +238,49 @@ KINDS = (
     _lossy("AC-3 in MPEG-TS", ".ts", "ac3", channels=6, rates=_AC3),
     _lossy("AC-3 in MPEG-PS", ".vob", "ac3", "vob", rates=_AC3, low=48_000, usual=96_000),
     _lossy("E-AC-3 in MP4", ".mp4", "eac3", channels=6, rates=_AC3),
+)
+
+#: Further kinds, which are damaged in tests.
+DAMAGED_KINDS = (
+    Kind("FLAC, 24 bits, 5.1", ".flac", _sf("FLAC", "PCM_24"), 192_000, 6),
+    Kind(
+        "PCM 16 in NUT",
+        ".nut",
+        partial(with_av, codec="pcm_s16le", frame_samples=2048),
+        16000,
+        1,
+    ),
+    Kind(
+        "PCM 24 in Matroska, short packets",
+        ".mka",
+        partial(with_av, codec="pcm_s24le", frame_samples=1024),
+        48000,
+        2,
+    ),
+    Kind(
+        "PCM 16 in AVI, short packets",
+        ".avi",
+        partial(with_av, codec="pcm_s16le", frame_samples=1024),
+        44100,
+        1,
+    ),
+    Kind(
+        "PCM 16 in QuickTime, short packets",
+        ".mov",
+        partial(with_av, codec="pcm_s16be", frame_samples=1024),
+        48000,
+        2,
+    ),
+    Kind("FLAC in NUT", ".nut", _av("flac"), 44100, 2),
+    Kind("MP3 in FLV", ".flv", _av("libmp3lame", bit_rate=64_000), 44100, 2),
+    Kind("MP3 in FLV, one channel", ".flv", _av("libmp3lame", bit_rate=32_000), 22050, 1),
+    Kind("Opus in Matroska, 5.1", ".mka", _av("libopus", bit_rate=32_000), 48000, 6),
+    Kind("Opus in Ogg, 5.1", ".opus", _av("libopus", bit_rate=32_000), 48000, 6),
+    Kind("WAV, Microsoft ADPCM", ".wav", _av("adpcm_ms"), 22050, 1),
+    Kind("Wave64, GSM 06.10", ".w64", _sf("W64", "GSM610"), 8000, 1),
+    Kind("AIFF, GSM 06.10", ".aiff", _sf("AIFF", "GSM610"), 8000, 1),
+    Kind("AIFF, IMA ADPCM", ".aiff", _sf("AIFF", "IMA_ADPCM"), 16000, 1),
+    Kind("CAF, ALAC, 24 bits, 5.1", ".caf", _sf("CAF", "ALAC_24"), 48000, 6),
 )
 
 

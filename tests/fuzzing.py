@@ -10,6 +10,7 @@ only way out of an unusable file.
 import resource
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from audio_kinds import full_scale
 from memory import most_mb
 
 from nbaudio.audio import open_recording, probe, resample_window
+from nbaudio.audio.recordings import Recording
 from nbaudio.core.errors import AudioError
 
 # A damaged header may turn a second into minutes of a codec that is decoded from its start for
@@ -25,7 +27,10 @@ SECONDS_A_CASE = 60
 ADDRESS_SPACE = 3 << 30
 HEADER = 700
 ANYWHERE = 1 << 30
+END = 3000
 WINDOWS = 12
+TOLERANCE = {"opus": 0.001, "amrnb": 0.001}
+NAMES = (b"data", b"fmt ", b"RIFF", b"fact", b"SSND", b"desc", b"moov", b"fLaC", b"OggS", b"\0" * 4)
 FIELDS = [
     0,
     1,
@@ -42,57 +47,145 @@ FIELDS = [
 
 
 def mutated(data: bytes, rng: np.random.Generator, within: int) -> bytes:
-    """The file with some of its first bytes changed, a field made extreme, a part removed, doubled
-    or cut off."""
+    """The file with one to three changes that begin in its first bytes, or anywhere; every third
+    change anywhere is near the end."""
     out = bytearray(data)
     for _ in range(rng.integers(1, 4)):
         at = int(rng.integers(0, min(within, len(out))))
-        match rng.integers(0, 6):
-            case 0:
-                out[at] = int(rng.integers(0, 256))
-            case 1 | 2:
-                size = int(rng.choice([2, 4, 8]))
-                value = int(FIELDS[rng.integers(0, len(FIELDS))]) % (1 << 8 * size)
-                out[at : at + size] = value.to_bytes(size, ("little", "big")[rng.integers(0, 2)])
-            case 3:
-                del out[at : at + int(rng.integers(1, 40))]
-            case 4:
-                out[at:at] = out[at : at + int(rng.integers(1, 40))]
-            case 5:
-                del out[int(rng.integers(1, len(out))) :]
+        if within == ANYWHERE and not rng.integers(0, 3):
+            at = int(rng.integers(max(0, len(out) - END), len(out)))
+        change = CHANGES[rng.integers(0, len(CHANGES))]
+        change(out, at, rng)
+        if not out:
+            break
     return bytes(out)
+
+
+def another_byte(out: bytearray, at: int, rng: np.random.Generator) -> None:
+    out[at] = int(rng.integers(0, 256))
+
+
+def flipped_bits(out: bytearray, at: int, rng: np.random.Generator) -> None:
+    for place in range(at, min(at + int(rng.integers(1, 200)), len(out)), 7):
+        out[place] ^= 1 << int(rng.integers(0, 8))
+
+
+def extreme_field(out: bytearray, at: int, rng: np.random.Generator) -> None:
+    size = int(rng.choice([2, 4, 8]))
+    value = int(FIELDS[rng.integers(0, len(FIELDS))]) % (1 << 8 * size)
+    out[at : at + size] = value.to_bytes(size, ("little", "big")[rng.integers(0, 2)])
+
+
+def another_name(out: bytearray, at: int, rng: np.random.Generator) -> None:
+    at -= at % 4
+    out[at : at + 4] = NAMES[rng.integers(0, len(NAMES))]
+
+
+def removed(out: bytearray, at: int, rng: np.random.Generator) -> None:
+    del out[at : at + int(rng.choice([1, 2, 40, 500]))]
+
+
+def doubled(out: bytearray, at: int, rng: np.random.Generator) -> None:
+    out[at:at] = out[at : at + int(rng.choice([1, 40, 4096]))]
+
+
+def inserted(out: bytearray, at: int, rng: np.random.Generator) -> None:
+    out[at:at] = rng.bytes(int(rng.choice([1, 7, 3000])))
+
+
+def zeroed(out: bytearray, at: int, rng: np.random.Generator) -> None:
+    stop = min(len(out), at + int(rng.choice([16, 1000, 10_000])))
+    out[at:stop] = bytes(stop - at)
+
+
+def swapped(out: bytearray, at: int, rng: np.random.Generator) -> None:
+    """Two blocks change places."""
+    size = int(rng.choice([64, 512, 4096]))
+    other = int(rng.integers(0, len(out)))
+    first = min(at, other)
+    second = max(at, other)
+    if first + size <= second and second + size <= len(out):
+        blocks = out[first : first + size], out[second : second + size]
+        out[second : second + size], out[first : first + size] = blocks
+
+
+def cut_off(out: bytearray, at: int, rng: np.random.Generator) -> None:
+    del out[max(1, at) :]
+
+
+CHANGES = (
+    another_byte,
+    flipped_bits,
+    extreme_field,
+    another_name,
+    removed,
+    doubled,
+    inserted,
+    zeroed,
+    swapped,
+    cut_off,
+)
 
 
 def read(path: Path, rng: np.random.Generator) -> str:
     """Probe a file, read all that it promises, compare windows with that, and cut a clip."""
     try:
-        found = probe(path)
-        with open_recording(path) as recording:
-            whole = full_scale(recording.read(0, found.num_samples))
-            assert len(whole) == found.num_samples, (
-                f"{found} promises more than the {len(whole)} samples that decode"
-            )
-        with open_recording(path) as recording:
-            for start in rng.integers(0, found.num_samples, WINDOWS).tolist():
-                stop = min(start + int(rng.integers(1, 3000)), found.num_samples)
-                window = full_scale(recording.read(start, stop))
-                assert len(window) == stop - start
+        facts = probe(path)
+    except AudioError as error:
+        if "\n" in str(error):
+            raise
+        return "refused"
+    length = facts.num_samples
+    whole = window_of(path, 0, length)
+    if whole is not None:
+        assert len(whole) == length, (
+            f"{facts} promises more than the {len(whole)} samples that decode"
+        )
+    with open_recording(path) as recording:
+        for number, (start, stop) in enumerate(spans(length, rng)):
+            window = window_of(path, start, stop, recording if number % 3 else None)
+            case = f"{facts}: window {start} to {stop}"
+            if window is None:
+                assert whole is None, f"{case} cannot be read, the whole can"
+                continue
+            assert len(window) == stop - start, f"{case} has {len(window)} samples"
+            if whole is not None:
                 with np.errstate(invalid="ignore"):
                     off = np.abs(window - whole[start:stop])
-                assert not (off > (0.001 if found.codec in ("opus", "amrnb") else 0)).any(), (
-                    f"{found}: window {start} to {stop}"
-                )
-            end = min(found.num_samples, found.sampling_rate)
-            resample_window(recording, 0, end, num_samples=found.num_samples)
+                assert not (off > TOLERANCE.get(facts.codec, 0)).any(), case
+        end = min(length, facts.sampling_rate)
+        with suppress(AudioError):
+            resample_window(recording, 0, end, num_samples=length)
+    return "read" if whole is not None else "read in parts"
+
+
+def spans(length: int, rng: np.random.Generator) -> list[tuple[int, int]]:
+    """Windows in random order; every third one is near the end."""
+    windows = [(max(0, length - 1), length)]
+    for number in range(WINDOWS):
+        first = 0 if number % 3 else max(0, length - 3000)
+        start = int(rng.integers(first, length))
+        windows.append((start, min(length, start + int(rng.integers(1, 3000)))))
+    return windows
+
+
+def window_of(
+    path: Path, start: int, stop: int, recording: Recording | None = None
+) -> np.ndarray | None:
+    """A window of an open recording, or of one opened for it; None where it cannot be decoded."""
+    try:
+        if recording is not None:
+            return full_scale(recording.read(start, stop))
+        with open_recording(path) as opened:
+            return full_scale(opened.read(start, stop))
     except AudioError:
-        return "refused"
-    return "read"
+        return None
 
 
 def main(specimens: Path, scratch: Path, mutations: int, seed: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
     files = sorted(path for path in specimens.iterdir() if path.is_file())
-    count = {"read": 0, "refused": 0}
+    count = {"read": 0, "read in parts": 0, "refused": 0}
     for case in range(mutations):
         source = files[case % len(files)]
         rng = np.random.default_rng([seed, case])
@@ -104,7 +197,11 @@ def main(specimens: Path, scratch: Path, mutations: int, seed: int) -> None:
         signal.alarm(SECONDS_A_CASE)
         count[read(path, rng)] += 1
         signal.alarm(0)
-    print(f"done: {count['read']} read, {count['refused']} refused, {most_mb()} MB", flush=True)
+    print(
+        f"done: {count['read']} read, {count['read in parts']} read in parts, "
+        f"{count['refused']} refused, {most_mb()} MB",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

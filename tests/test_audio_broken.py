@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 import pytest
 import soundfile as sf
-from audio_kinds import KINDS, make
+from audio_kinds import DAMAGED_KINDS, KINDS, make
 from conftest import sweeps
 from typer.testing import CliRunner
 
@@ -313,7 +313,7 @@ def fuzz(folder: Path, mutations: int, *, seed: int, timeout: float) -> str:
     """Damage headers of all kinds in another process: its last line."""
     (folder / "specimens").mkdir(exist_ok=True)
     (folder / "scratch").mkdir(exist_ok=True)
-    for kind in KINDS:
+    for kind in (*KINDS, *DAMAGED_KINDS):
         make(kind, folder / "specimens", seconds=1.0)
     program = Path(__file__).with_name("fuzzing.py")
     done = subprocess.run(

@@ -13,6 +13,7 @@ import numpy as np
 import soundfile as sf
 
 from nbaudio.audio.decode_errors import BEHIND_HEADER, no_samples_reason
+from nbaudio.audio.flac import has_right_block_size
 from nbaudio.audio.ogg import scan_pages
 from nbaudio.audio.recordings import (
     RAW_CODECS,
@@ -32,7 +33,7 @@ _Read = Callable[[int, int], Window]
 _TAIL_SAMPLES = 4096  # enough to make a decoder read the last frames
 _BEGINNING_S = 2.0  # seconds that are decoded twice
 _WINDOWS = 3  # that are decoded the second time
-_SEEKS = 16  # samples that are read where the beginning cannot be decoded
+_SEEKS = 16  # windows that are read where the beginning cannot be decoded
 _MOST_WINDOWS = 300  # of a damaged recording
 # Tolerance between windows and a decode of the whole, full scale being 1; see docs/audio.md. Other
 # codecs must be equal.
@@ -235,6 +236,7 @@ def _check_beginning(
     """
     if isinstance(recording, SoundfileRecording) and recording.codec in RAW_CODECS:
         return num_samples, warning  # a sample's offset follows from its number
+    _check_block_size(recording, path)
     length = min(num_samples, int(_BEGINNING_S * recording.sampling_rate))
     if recording.codec.startswith("alac_"):
         length = num_samples
@@ -263,17 +265,27 @@ def _check_beginning(
         return _check_beginning(again, path, num_samples, warning, is_damaged=True)
 
 
+def _check_block_size(recording: OpenRecording, path: Path) -> None:
+    """Raise AudioError where the header of a FLAC makes libsndfile's seeks wrong."""
+    if isinstance(recording, SoundfileRecording) and recording.codec == "flac":
+        with path.open("rb") as file:
+            is_right = has_right_block_size(file)
+        if not is_right:
+            raise AudioError(f"{path}: damaged: its header has another block size than its frames")
+
+
 def _check_seeks(recording: OpenRecording, path: Path, num_samples: int) -> None:
-    """Raise AudioError if half of some short windows cannot be read, as where a header is damaged.
+    """Raise AudioError if a quarter of some windows cannot be read, as where a header is damaged.
 
     Where a part of the sound is damaged, the others can.
     """
     read = partial(_read_once, path, recording.number)
     starts = [num_samples * window // _SEEKS for window in range(_SEEKS)]
-    failures = sum(not _decodes(read, start, start + 1) for start in starts)
-    if failures >= _SEEKS / 2:
+    windows = [(start, min(start + _TAIL_SAMPLES, num_samples)) for start in starts]
+    failures = sum(not _decodes(read, start, stop) for start, stop in windows)
+    if failures >= _SEEKS / 4:
         raise AudioError(
-            f"{path}: damaged: {failures} of {_SEEKS} samples throughout it cannot be read"
+            f"{path}: damaged: {failures} of {_SEEKS} windows throughout it cannot be read"
         )
 
 
@@ -303,10 +315,7 @@ def _check_windows(
     if has_many:
         starts.append(length - 1)  # the last packet may be short
     elif codec == "flac" and isinstance(recording, SoundfileRecording):
-        # libsndfile detects damaged frames by their numbers and checksums, but not a damaged length
-        # of blocks in the header, with which no seek beyond the first block is right.
-        starts = [length - 1]
-        readers = readers[:1]
+        return  # libsndfile detects damaged frames by their numbers and checksums
     for start, read in product(starts, readers):
         expected = whole[start : start + _TAIL_SAMPLES]
         window = read(start, start + len(expected))
