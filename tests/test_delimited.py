@@ -86,6 +86,29 @@ def test_a_separator_of_the_header_that_is_not_that_of_the_rows_is_asked_for(tmp
     assert rows["source_end"].to_list() == ["1.25", "2.5"]
 
 
+def test_a_separator_at_the_end_of_each_row_makes_no_names_of_rows(tmp_path):
+    source = written(tmp_path / "t.csv", "name;text;speaker\na.wav;eins;s1;\nb.wav;zwei;s2;\n")
+    assert texts_of(source) == {"a.wav": "eins", "b.wav": "zwei"}
+    with_names = written(tmp_path / "r.csv", "name;text;note\n1;a.wav;eins;\n2;b.wav;zwei;x\n")
+    assert texts_of(with_names) == {"a.wav": "eins", "b.wav": "zwei"}
+
+
+def test_texts_of_missing_values_stay_and_are_counted(tmp_path):
+    source = written(
+        tmp_path / "t.csv", "name,text\na.wav,nan\nb.wav,eins\nc.wav,nan\nd.wav,NULL\n"
+    )
+    report = ingest(source, tmp_path / "W")
+    [line] = [line for line in report.warnings if "a text such as pandas" in line]
+    assert line.startswith("3 segments have a text")
+    assert "('NULL', 'nan')" in line
+    assert Workspace.open(tmp_path / "W").segments["text"].to_list() == [
+        "nan",
+        "eins",
+        "nan",
+        "NULL",
+    ]
+
+
 def test_quoted_cells_tell_separators_apart(tmp_path):
     text = '"name";"start";"end";"text"\n"a.wav";"0,5";"1,25";"da; ""ne"""\n'
     found = table.read(written(tmp_path / "t.csv", text))

@@ -87,12 +87,14 @@ def test_whole_floats(
 
 
 def test_speakers_that_pandas_and_r_write_for_missing_ones_are_missing(tmp_path: Path) -> None:
-    report, segments = _ingest(_table(tmp_path, ["12.0", "nan", "NA", "None", "7.0"], "t.csv"))
-    assert segments["speaker_id"].to_list() == ["12", None, None, None, "7"]
-    assert segments["source_speaker"].to_list()[1:4] == ["nan", "NA", "None"]
+    report, segments = _ingest(
+        _table(tmp_path, ["12.0", "nan", "NA", "None", r"\N", "7.0"], "t.csv")
+    )
+    assert segments["speaker_id"].to_list() == ["12", None, None, None, None, "7"]
+    assert segments["source_speaker"].to_list()[1:5] == ["nan", "NA", "None", r"\N"]
     [line] = _warned(report, "is read as a missing one")
-    assert "the speaker 'NA', 'None', 'nan'" in line
-    assert _warned(report, "3 segments have no speaker, others have one")
+    assert "the speaker 'NA', 'None'" in line
+    assert _warned(report, "4 segments have no speaker, others have one")
 
 
 def test_a_speaker_called_na_is_named_in_the_table_of_speakers(tmp_path: Path) -> None:

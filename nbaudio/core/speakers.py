@@ -9,7 +9,7 @@ import polars as pl
 SPEAKER = "speaker_id"
 WHOLE_NUMBER = r"^[0-9]+(\.0*)?$"
 """Pattern of whole numbers, also as floats."""
-MISSING = ("nan", "NaN", "NA", "<NA>", "N/A", "n/a", "#N/A", "None", "null", "NULL")
+MISSING = ("nan", "NaN", "NA", "<NA>", "N/A", "n/a", "#N/A", "None", "null", "NULL", "\\N")
 """Spellings of a missing speaker, as pandas, R and databases write them."""
 
 _INVISIBLE = "[\u00ad\u200b\u2060\ufeff]"

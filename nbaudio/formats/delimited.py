@@ -418,14 +418,18 @@ class _Sample:
     def names(self, layout: Layout, header: _Record) -> list[str]:
         """Return the names of the columns.
 
-        R writes the names of rows in a first column without a name, which its header lacks.
+        R writes the names of rows in a first column without a name, which its header lacks. Where
+        each row ends with a separator and the header does not, the empty column is the last one.
         """
         names = layout.split(header.text)
         if reason := _fault(names, names, layout):
             raise InputError(f"{self.path}: line {header.line}: {reason}")
-        widths = {len(row) for row in self._rows_below(layout)}
-        has_row_names = len(names) > 1 and widths == {len(names) + 1}
-        return ["", *names] if has_row_names else names
+        rows = self._rows_below(layout)
+        if len(names) < 2 or {len(row) for row in rows} != {len(names) + 1}:
+            return names
+        if not any(row[-1] for row in rows):
+            return [*names, ""]
+        return ["", *names]
 
     def lines_not_read(self, header: _Record) -> list[NotRead]:
         """Return the lines above the header that are not blank and name no separator."""

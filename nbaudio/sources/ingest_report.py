@@ -12,6 +12,7 @@ from nbaudio.core.dataframes import IN_ORDER, STREAMED
 from nbaudio.core.report import Report, count, duration, first_lines, size
 from nbaudio.core.row_values import repeated
 from nbaudio.core.rows import Rows
+from nbaudio.core.speakers import MISSING
 from nbaudio.sources import media_tracks
 from nbaudio.sources.audio_folder import missing_folder
 from nbaudio.sources.grow import Before, grown_settings, grown_tables
@@ -298,6 +299,7 @@ def _warnings(
     found += first_lines(doubtful.to_series().to_list(), "recordings.parquet")
     found += _look_alike_ids("segments", segments.select("segment_id"))
     found += _look_alike_ids("recordings", recordings.lazy().select("recording_id"))
+    found += _texts_of_missing_values(tables.scan(workspace))
     found += speaker_warnings(tables.scan(workspace))
     if is_new and workspace.report("score"):
         found.append("the workspace is new: score and select again")
@@ -337,6 +339,27 @@ def _moved_ends(segments: pl.LazyFrame, present: pl.DataFrame) -> Iterator[str]:
             f"{count(moved, 'segments', 'end')} less than 50 ms past the end of the recording, "
             "where they now end"
         )
+
+
+def _texts_of_missing_values(segments: pl.LazyFrame) -> Iterator[str]:
+    """Warn of texts that are written as missing values are; they stay, as people say such words."""
+    text = pl.col("text").str.strip_chars()
+    counts = (
+        segments.filter(text.is_in(MISSING))
+        .group_by(text)
+        .agg(pl.len().alias("segments"))
+        .sort("text")
+        .collect(**STREAMED)
+    )
+    if counts.is_empty():
+        return
+    number = int(counts["segments"].sum())
+    spellings = ", ".join(map(repr, counts["text"]))
+    yield (
+        f"{count(number, 'segments', 'have')} a text such as pandas, R or databases write for a "
+        f"missing one ({spellings}): it stays, and --where \"text != '{counts['text'][0]}'\" "
+        "leaves it out of a selection"
+    )
 
 
 def _look_alike_ids(what: str, ids: pl.LazyFrame) -> Iterator[str]:
