@@ -294,6 +294,54 @@ def test_the_next_row_of_a_sheet_that_ended_counts_as_unsure_until_it_is_judged(
     assert one.rows["verdict"][next_row] != "unsure"
 
 
+def test_an_export_names_rows_of_begun_sheets_that_nobody_has_judged(archive):
+    """They stay on their sheets, and are drawn again like all that nobody has judged."""
+    workspace, wrong = archive
+    take(workspace)
+    folder = workspace.path.parent
+    first = folder / "one.csv"
+    nbaudio.review.export(workspace, out=first, n=120)
+    assert not unfinished(nbaudio.review.export(workspace, out=folder / "two.csv", n=100))
+    return_sheet(first, workspace, wrong, rows=50)
+    [line] = unfinished(nbaudio.review.export(workspace, out=folder / "three.csv", n=200))
+    assert line == (
+        "rows that are not judged yet: 70 of 120 in one; import the rest of these sheets before "
+        "those of three, or the next row of each counts as unsure until it is judged"
+    )
+    return_sheet(first, workspace, wrong)
+    assert not unfinished(nbaudio.review.export(workspace, out=folder / "four.csv", n=100))
+
+
+@pytest.mark.parametrize("strategy", ["random", "stratified"])
+def test_a_row_that_a_sheet_has_left_is_known_once_a_later_round_has_judged_it(archive, strategy):
+    workspace, wrong = archive
+    take(workspace)
+    review(workspace, wrong, "one", 120, rows=60)
+    drawn = ReviewState.load(workspace).records["one"].segment_ids
+    later = nbaudio.review.export(
+        workspace, out=workspace.path.parent / "two.csv", n=600, strategy=strategy
+    )
+    assert unfinished(later)
+    return_sheet(workspace.path.parent / "two.csv", workspace, wrong)
+    [one, two] = ProofState.load(workspace).rounds
+    again = set(two.rows["segment_id"])
+    assert not again & set(drawn[:60])  # of what is judged nothing is drawn
+    known = [segment_id in again for segment_id in drawn[60:]]
+    assert any(known)
+    if False in known:
+        next_row = 60 + known.index(False)
+        assert one.rows["ended"].arg_true().to_list() == [next_row]
+    # A row that was left and judged later counts in both draws, with one verdict.
+    verdicts = dict(two.rows.select("segment_id", "verdict").iter_rows())
+    reached = one.rows.slice(60).filter(pl.col("line").is_not_null() & ~pl.col("ended"))
+    for segment_id, verdict in reached.select("segment_id", "verdict").iter_rows():
+        assert verdict == verdicts[segment_id]
+
+
+def unfinished(report):
+    return [line for line in report.warnings if line.startswith("rows that are not judged yet")]
+
+
 def test_a_verdict_that_is_given_again_does_not_hide_where_its_sheet_ended(archive):
     workspace, wrong = archive
     take(workspace)

@@ -328,5 +328,22 @@ def test_the_report_advises_risk_where_it_saves_reviews(tmp_path):
     facts = evidence(workspace, precision=0.97).facts
     left = facts["risk"]["reviews_left"]
     assert not facts["selection"]["proven"]
-    assert 0 < left["risk"] < 0.8 * left["one stratum"]
+    assert left["left"] == COUNT - 400
+    assert 0 < left["risk"] < 0.8 * left["left"]
+    assert left["one stratum"] is None  # it takes more than are left
+    assert facts["risk"]["within_reach"] == "within reach"
     assert "--strategy risk" in facts["review_next"]
+
+
+def test_reviews_that_cannot_prove_the_target_are_not_within_reach(tmp_path):
+    workspace, wrong = made(tmp_path / "w", shift=0.0)
+    review.export(workspace, out=tmp_path / "one.csv", n=1000)
+    answer(workspace, wrong, "one")
+    facts = evidence(workspace, precision=0.93).facts["risk"]
+    assert facts["within_reach"] == "not within reach"
+    assert facts["reviews_left"] == {
+        "risk": None,
+        "one stratum": None,
+        "expected": None,
+        "left": COUNT - 1000,
+    }

@@ -207,7 +207,8 @@ class Part:
     def further_reviews(self, strata: Strata, *, target: float, error: float) -> int | None:
         """Predict how many more reviews the target takes if strata with rates are drawn from.
 
-        Return None if the target is out of reach.
+        Return None if the target is not within reach: more segments would have to be drawn than
+        are left, or too many are expected to be wrong.
         """
         number = strata.number[self.inside & (strata.number >= 0)]
         sizes = np.bincount(number, minlength=len(strata.names)).astype(float)
@@ -220,9 +221,9 @@ class Part:
             return None
         chance = strata.weights @ (sizes / np.maximum(strata.counts, 1))
         growth = least_divergence(sizes, strata.rates, left) * float(chance)
-        return math.ceil(
-            max(-math.log(error) - float(self.path(target, error).capital[0]), 0.0) / growth
-        )
+        missing = max(-math.log(error) - float(self.path(target, error).capital[0]), 0.0)
+        reviews = _at_rate(missing, growth)
+        return reviews if reviews <= int(strata.counts.sum()) else None
 
     def progress(self, *, target: float, error: float) -> dict[str, Any]:
         """Return when the target was proven, or how many more verdicts it is expected to take.

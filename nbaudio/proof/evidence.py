@@ -256,7 +256,8 @@ def risk_facts(
 ) -> dict[str, Any]:
     """Return how well `risk` tells wrong from right, and how many reviews are left.
 
-    The number of reviews is what is left if `risk` steers the draws.
+    The numbers of reviews are what is left if `risk` steers the draws, and if it does not. They are
+    at most the number of segments that are `left` to draw; None is not within reach.
     """
     if "missing" in model:
         return {"model": model["missing"], "useful": False}
@@ -277,13 +278,20 @@ def risk_facts(
             "risk": left,
             "one stratum": alone,
             "expected": selection["progress"].get("expected"),
+            "left": int(strata.counts.sum()),
         },
+        "within_reach": _describe_reach(left),
         "useful": bool(
             model["auc_low"] > 0.5
             and left is not None
             and (alone is None or left < _LEAST_SAVING * alone)
         ),
     }
+
+
+def _describe_reach(reviews: int | None) -> str:
+    """Say whether the target is expected to be proven by reviews that `risk` steers."""
+    return "not within reach" if reviews is None else "within reach"
 
 
 def selection_claim(

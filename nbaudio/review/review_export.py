@@ -594,6 +594,8 @@ def _warnings(
             f"{twice:,} of them are also in an earlier review, "
             "where nobody had judged them yet: each counts once"
         )
+    if record.strategy != PICKED:
+        warnings += _unfinished_sheets(population, record)
     warnings += _silent_recordings(population)
     if in_train := (rows["split"] == "train").sum():
         warnings.append(
@@ -603,6 +605,36 @@ def _warnings(
     if state.workspace.audio is None:
         warnings.append(f"no audio yet: the {outputs.kind} has no clips")
     return [*warnings, *_many_given(population)]
+
+
+def _unfinished_sheets(population: Population, record: ReviewRecord) -> list[str]:
+    """Return a line about rows of begun sheets of earlier rounds that nobody has judged.
+
+    The rows stay on their sheets: somebody may be about to judge them.
+    """
+    state = population.state
+    judged = state.verdicts_ever.filter(pl.col("review").is_in(record.after))["review"]
+    unfinished = []
+    for name in judged.unique(maintain_order=True):
+        earlier = state.records[name]
+        number_left = _count_not_judged(population, earlier)
+        if number_left:
+            unfinished.append(f"{number_left:,} of {len(earlier.segment_ids):,} in {name}")
+    if not unfinished:
+        return []
+    return [
+        f"rows that are not judged yet: {', '.join(unfinished)}; import the rest of these sheets "
+        f"before those of {record.name}, or the next row of each counts as unsure until it is "
+        "judged"
+    ]
+
+
+def _count_not_judged(population: Population, record: ReviewRecord) -> int:
+    """Return how many rows of a review can be reviewed and were judged in no review."""
+    segment_ids = _series(record.segment_ids)
+    judged = population.state.verdicts_ever["segment_id"]
+    left = segment_ids.filter(~segment_ids.is_in(judged.implode()))
+    return int((population.mask(left) & population.reviewable).sum())
 
 
 def _silent_recordings(population: Population) -> list[str]:
