@@ -372,6 +372,10 @@ def test_a_threshold_on_another_column_is_the_condition_that_select_takes(make_w
     assert kept.min() == 10.0
     page = tuner.static_html()
     assert "select(workspace, where=&#x27;snr_db &gt;= 10&#x27;)" in page
+    without = "1 segment without a value is not kept"
+    assert f"; {without}</p>" in page
+    assert ask(tuner, "tuner.open", column="snr_db")[0]["without_value"] == without
+    assert ask(tuner, "tuner.open", column="similarity")[0]["without_value"] == ""
     assert len(sounds(page)) == 5  # three just kept, two out
     with pytest.raises(
         InputError,
@@ -403,6 +407,13 @@ def test_counts_and_thresholds_are_described_in_words():
     counts = ThresholdCounts(table, "similarity")
     line = counts.line(counts.scale.position(0.8))
     assert line == "at 0.80 kept: 1 segments (50.0%), 1.5 hours (75.0%), 1 of 2 speakers gone"
+    unscored = table.with_columns(similarity=pl.lit(None, pl.Float64))
+    table = pl.concat([table, unscored])
+    counts = ThresholdCounts(table, "similarity")
+    line = counts.line(counts.scale.position(0.8))
+    assert line == (
+        "at 0.80 kept: 3 segments (75.0%), 3.5 hours (87.5%); 2 segments without a value are kept"
+    )
     assert [format_threshold(value) for value in (0.8, 0.995)] == ["0.80", "0.995"]
     proof = {"reviewed": [200], "precision": [0.97], "low": [0.94], "high": [0.985]}
     assert describe_precision(proof, 0) == "verified precision 97.0% (94.0% to 98.5%), 200 reviewed"

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
+from nbaudio.core.report import count
 from nbaudio.core.stored_frame import StoredFrame
 from nbaudio.review.state import verdict_log
 from nbaudio.selection.parameters import MIN_SIMILARITY
@@ -209,11 +210,22 @@ class ThresholdCounts:
         vanished = int(self.vanished[position])
         time = f"{hours:,.1f} hours" if self.all_hours >= 2 else f"{60 * hours:,.1f} minutes"
         gone = f", {vanished:,} of {self.all_speakers:,} speakers gone" if vanished else ""
+        without = f"; {self.without_value}" if self.without_value else ""
         return (
             f"at {format_threshold(self.scale.grid[position])} kept: "
             f"{segments:,} segments ({segments / max(1, self.all_segments):.1%}), "
-            f"{time} ({hours / (self.all_hours or 1.0):.1%}){gone}"
+            f"{time} ({hours / (self.all_hours or 1.0):.1%}){gone}{without}"
         )
+
+    @property
+    def without_value(self) -> str:
+        """What happens to segments without a value; empty if all have one."""
+        if not self.unscored:
+            return ""
+        is_kept = self.scale.column == "similarity"
+        verb = "is" if self.unscored == 1 else "are"
+        kept = "kept" if is_kept else "not kept"
+        return f"{count(self.unscored, 'segments')} without a value {verb} {kept}"
 
     def plot(self, position: int) -> Plot:
         """Draw the histogram with a line at the threshold; bars of rejected segments are hollow.
@@ -371,7 +383,8 @@ class ThresholdTuner(BaseWidget):
     def where(self) -> str:
         """The condition of the threshold, such as ``snr_db >= 10``.
 
-        It is for ``select(workspace, where=...)``.
+        It is for ``select(workspace, where=...)``. Segments without a value do not meet it; add
+        ``or snr_db is null`` to keep them.
         """
         return f"{quoted(self.column)} {'>=' if self.least else '<='} {number_text(self.value)}"
 
@@ -435,7 +448,7 @@ class ThresholdTuner(BaseWidget):
         facts |= {name: getattr(counts.scale, name) for name in ("label", "least", "grid", "edges")}
         facts |= {
             name: getattr(counts, name)
-            for name in ("all_segments", "all_hours", "all_speakers", "speakers")
+            for name in ("all_segments", "all_hours", "all_speakers", "speakers", "without_value")
         }
         facts |= {
             name: getattr(counts, name).tolist()

@@ -206,7 +206,8 @@ function render(widget) {
       const share = (part, whole = 1) => `${((100 * part) / (whole || 1)).toFixed(1)} %`;
       if (document.activeElement !== field) field.value = digits(grid[at]);
       threshold.show(digits(grid[at]), counts.least ? "or more is kept" : "or less is kept");
-      segments.show(number(counts.segments[at]), `${share(counts.segments[at], total)} of ${number(total)}`);
+      const without = counts.without_value ? `; ${counts.without_value}` : "";
+      segments.show(number(counts.segments[at]), `${share(counts.segments[at], total)} of ${number(total)}${without}`);
       hours.show(duration(counts.hours[at], time), `${share(counts.hours[at], time)} of ${duration(time)}`);
       gone.show(number(counts.vanished[at]), `of ${number(counts.all_speakers)}`);
       const known = proof && proof.precision[at] !== null;
