@@ -146,6 +146,13 @@ def test_look_alikes() -> None:
         ["07", "7"],
         ["Spk_A", "spk a"],
     ]
+    assert look_alikes(
+        ["Kovač, Ana", "Ana Kovač", "ANA KOVAC", "Ana Kovacs", "a, b, c", "b a c"]
+    ) == [["ANA KOVAC", "Ana Kovač", "Kovač, Ana"]]
+    assert look_alikes(["Đurić", "Duric", "Łoś", "Los", "1,5", "5.1"]) == [
+        ["Duric", "Đurić"],
+        ["Los", "Łoś"],
+    ]
 
 
 def _kaldi(folder: Path, **files: str) -> pl.DataFrame:

@@ -15,6 +15,8 @@ MISSING = ("nan", "NaN", "NA", "<NA>", "N/A", "n/a", "#N/A", "None", "null", "NU
 _INVISIBLE = "[\u00ad\u200b\u2060\ufeff]"
 _BETWEEN_DIGITS = re.compile(r"(?<=[0-9])[\W_]+(?=[0-9])")
 _PUNCTUATION = re.compile(r"[^\w.]|_")
+_SURNAME_FIRST = re.compile(r"^([^,0-9]+),([^,0-9]+)$")
+_BARRED = str.maketrans("đłøħŧ", "dloht")  # letters that Unicode does not decompose
 
 
 def one_spelling(speaker: pl.Expr) -> pl.Expr:
@@ -38,8 +40,9 @@ def are_whole_floats(speakers: Iterable[str]) -> bool:
 def look_alikes(speakers: Iterable[str]) -> list[list[str]]:
     """Return groups of two or more speakers whose spellings look alike, each sorted.
 
-    They differ only in case, blanks, punctuation, diacritics or leading zeros. Punctuation between
-    digits tells speakers apart, as in 1-12 and 11-2.
+    They differ only in case, blanks, punctuation, diacritics, leading zeros, or in the order of
+    surname and given names if a comma is between them. Punctuation between digits tells speakers
+    apart, as in 1-12 and 11-2.
     """
     return _groups(speakers, _plain)
 
@@ -63,7 +66,8 @@ def _groups(speakers: Iterable[str], key_of: Callable[[str], str]) -> list[list[
 
 def _plain(speaker: str) -> str:
     """Return a spelling without what does not count in `look_alikes`."""
-    decomposed = unicodedata.normalize("NFKD", speaker.casefold())
+    in_order = _SURNAME_FIRST.sub(r"\2 \1", speaker)
+    decomposed = unicodedata.normalize("NFKD", in_order.casefold()).translate(_BARRED)
     letters = "".join(char for char in decomposed if not unicodedata.combining(char))
     number = re.fullmatch(r"0*([0-9]+?)(\.0+)?", letters)
     if number:
