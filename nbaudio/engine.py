@@ -164,14 +164,26 @@ def _dask(site: EngineLocation) -> Iterator[RunTasks]:
     with requires_extra("dask"):
         import distributed
     with ExitStack() as stack:
-        cluster = site.address or stack.enter_context(
-            distributed.LocalCluster(
-                n_workers=site.local_jobs, threads_per_worker=1, dashboard_address=None
-            )
-        )
+        cluster = site.address or stack.enter_context(_start_dask_cluster(site.local_jobs))
         stack.enter_context(distributed.Client(cluster))
         stack.enter_context(joblib.parallel_config(backend="dask", n_jobs=-1))
         yield _run_joblib
+
+
+def _start_dask_cluster(jobs: int) -> Any:
+    """Start a cluster of this machine, anew if a worker is killed while it starts."""
+    import distributed
+
+    attempt = 1
+    while True:
+        try:
+            return distributed.LocalCluster(
+                n_workers=jobs, threads_per_worker=1, dashboard_address=None
+            )
+        except RuntimeError:  # of its nanny, which only tries again after the start
+            if attempt >= _ATTEMPTS:
+                raise
+            attempt += 1
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import distributed
 import psutil
 import pytest
 from sittings import make_sitting
@@ -96,7 +97,7 @@ def dask_cluster(folder):
     scheduler = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", *file]
     worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--nthreads", "1", *file]
     quiet = {
-        "env": environment(),
+        "env": environment() | {"PYTHONPATH": str(TOP / "tests/heavy")},  # has engine_probe
         "stdout": subprocess.DEVNULL,
         "stderr": subprocess.DEVNULL,
         "cwd": folder,
@@ -108,7 +109,10 @@ def dask_cluster(folder):
         while not (written.exists() and written.read_text().rstrip().endswith("}")):
             time.sleep(0.1)
         processes += [subprocess.Popen(worker, **quiet) for _ in range(2)]
-        yield json.loads(written.read_text())["address"]
+        address = json.loads(written.read_text())["address"]
+        with distributed.Client(address) as client:
+            client.wait_for_workers(2, timeout=60)
+        yield address
     finally:
         for process in reversed(processes):
             process.terminate()
@@ -319,8 +323,8 @@ def lost(engine, tmp_path, times):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-# What the command line of a worker has in it, and nothing else.
-WORKER_COMMANDS = {"beam": "sdk_worker_main", "dask": "spawn_main", "ray": "ray::"}
+# What the command line of a worker without a task has in it (Ray's agents are `ray::` as well).
+WORKER_COMMANDS = {"beam": "sdk_worker_main", "dask": "spawn_main", "ray": "ray::IDLE"}
 
 
 def started_slowly(engine, folder, *address):
