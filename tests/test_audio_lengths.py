@@ -141,6 +141,14 @@ def test_a_longer_length_is_a_truncation(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CONTAINERS)
+def test_a_second_file_behind_the_first_is_warned_of(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "a"
+    content = write_whole(path, name, "PCM_16")
+    path.write_bytes(content + content)
+    assert str(probe(path).warning).startswith("its header declares 3.0 s; 3.")
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
 def test_sound_behind_the_declared_end_is_warned_of(tmp_path: Path, name: str) -> None:
     content = write_whole(tmp_path / "whole", name, "PCM_16")
     set_length(content, name, RATE * 4)

@@ -84,6 +84,7 @@ _CAF = _Layout(struct.Struct(">4sq"), 1)
 
 # Names of files that have the kind of their content at byte 8
 _FORMS = (b"RIFF", b"RIFX", b"RF64", b"BW64", b"FORM")
+_NEXT_FILES = (*_FORMS, b"riff", b"caff")
 # By the names of a file and its content: how chunks are written, where the first one is, and the
 # name of the one with the sound
 _CHUNKED = {
@@ -232,6 +233,8 @@ def _is_trailer(file: BinaryIO, layout: _Layout | None, position: int, size: int
 def _are_chunks(file: BinaryIO, layout: _Layout, position: int, size: int) -> bool:
     """Return whether chunks with plausible names follow each other up to the end of the file."""
     for start, name, length in _chunks(file, layout, position):
+        if name[:4] in _NEXT_FILES:
+            return False  # another recording, as where files were joined
         if not all(0x20 <= letter < 0x7F for letter in name[:4]):
             return start > position and _is_trailer(file, None, start, size)
         if layout.after(start, length) >= size:
