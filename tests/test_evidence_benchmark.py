@@ -1,0 +1,59 @@
+"""Quick versions of all rows of `benchmarks/evidence.py`, whose tables are in docs/evidence.md."""
+
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+
+from evidence import CASES, CURVES, EVERY, NOT_VALID, WITH_RISK, Task, row_of, simulate
+from reviews_needed import compare
+
+pytestmark = pytest.mark.slow
+CORPORA = 2
+
+
+def outcomes_of(case):
+    """Two small corpora of a case, by strategy."""
+    found = {}
+    for outcome in simulate(Task(case, 0, CORPORA, 4000, 400, 7, None)):
+        found.setdefault(outcome.strategy, []).append(outcome)
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_claims_of_a_case_are_not_false(case):
+    for strategy, outcomes in outcomes_of(case).items():
+        row = row_of(outcomes)
+        assert row["corpora"] == CORPORA
+        if strategy != NOT_VALID:
+            assert (row["false"], row["covered"]) == (0, 1), strategy
+
+
+@pytest.mark.parametrize("case", [*CURVES, *WITH_RISK])
+def test_a_proof_is_seen_and_its_reviews_are_counted(case):
+    for strategy, outcomes in outcomes_of(case).items():
+        row = row_of(outcomes)
+        assert row["proven"] in {0, 0.5, 1}, strategy
+        most = 4300  # all segments; `model alone` may take those of the first round twice
+        assert all(one.reviews == math.inf or 0 < one.reviews <= most for one in outcomes)
+
+
+def test_all_cases_are_among_those_that_run():
+    assert set(EVERY) == {*CASES, *CURVES, *WITH_RISK}
+
+
+def test_versions_are_compared_by_the_medians_of_the_same_corpora(tmp_path):
+    for name, factor in (("earlier", 1.0), ("now", 1.1)):
+        lines = [
+            f'{{"case": "flat", "strategy": "random", "corpus": {number}, '
+            f'"reviews": {"null" if number == 9 else round(factor * (500 + 10 * number))}}}'
+            for number in range(10 if name == "now" else 11)
+        ]
+        (tmp_path / name).write_text("\n".join(lines))
+    [row] = compare(tmp_path / "earlier", tmp_path / "now").to_dicts()
+    assert (row["case"], row["strategy"], row["corpora"]) == ("flat", "random", 10)
+    assert (row["earlier"], row["now"], row["ratio"]) == (545, 599.5, 1.1)
+    assert row["low"] <= 1.1 <= row["high"]
