@@ -309,12 +309,12 @@ def test_flac_with_a_damaged_block_length_is_refused(
         probe(path)
 
 
-def fuzz(folder: Path, mutations: int, *, seed: int, timeout: float) -> str:
-    """Damage headers of all kinds in another process: its last line."""
+def fuzz(folder: Path, mutations: int, *, seed: int, timeout: float, seconds: float = 1.0) -> str:
+    """Damage recordings of all kinds and some seconds in another process: its last line."""
     (folder / "specimens").mkdir(exist_ok=True)
     (folder / "scratch").mkdir(exist_ok=True)
     for kind in (*KINDS, *DAMAGED_KINDS):
-        make(kind, folder / "specimens", seconds=1.0)
+        make(kind, folder / "specimens", seconds)
     program = Path(__file__).with_name("fuzzing.py")
     done = subprocess.run(
         [

@@ -11,9 +11,10 @@ from test_wavenet import levels_of, signal_to_noise, songs
 from nbaudio.audio import dequantize
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_damaged_recordings(tmp_path: Path, seed: int) -> None:
-    last = fuzz(tmp_path, 2600, seed=seed, timeout=900)
+@pytest.mark.parametrize(("seed", "seconds"), [(0, 1.0), (1, 3.0)])
+def test_damaged_recordings(tmp_path: Path, seed: int, seconds: float) -> None:
+    """Of 3 s, a part lies behind what `ingest` decodes."""
+    last = fuzz(tmp_path, 1500, seed=seed, timeout=1800, seconds=seconds)
     assert last.startswith("done:")
     assert int(last.split()[-2]) < 500
 
