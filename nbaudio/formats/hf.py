@@ -15,7 +15,14 @@ import pyarrow as pa
 
 from nbaudio.core import atomic, input_guards, name_matching, source_splits
 from nbaudio.core.errors import InputError, one_line
-from nbaudio.formats.base import Problem, Transcripts, check_link, collect_rows
+from nbaudio.formats.base import (
+    NotRead,
+    Problem,
+    Transcripts,
+    check_link,
+    collect_rows,
+    with_not_read,
+)
 from nbaudio.formats.source_columns import ARROW, batches, choose, has_any_value, schema_of
 from nbaudio.formats.source_files import Layout, SourceFiles
 from nbaudio.formats.structured import nested_refusal, split_column, value_at
@@ -145,12 +152,20 @@ def read(
         source, items(), further=("source_split", "source_duration"), expected=_EXPECTED
     )
     recordings: dict[str, Any] = {"embedded": _embedded(parts)} if embeds else {"audio_root": root}
-    return replace(
-        found,
-        columns=columns.chosen,
-        notes=columns.notes,
-        **recordings,
-    )
+    transcripts = replace(found, columns=columns.chosen, notes=columns.notes, **recordings)
+    return with_not_read(transcripts, _columns_not_read(parts, columns))
+
+
+def _columns_not_read(parts: Sequence[_Part], columns: _Columns) -> NotRead:
+    """Return the columns of a dataset that are not read; join brings them in."""
+    names = {name for part in parts for name in schema_of(part.path).names}
+    read_names = {part.audio for part in parts}
+    for name in chain.from_iterable(columns.choices.values()):
+        place = split_column(name, names) if name else None
+        read_names.add(place[0] if place else str(name))
+    unread = sorted(names - read_names)
+    what = f"columns of the dataset: {', '.join(unread)}"
+    return NotRead(what, len(unread), "nbaudio join W FILE --on segment_id --column NAME")
 
 
 def _choose_columns(

@@ -22,11 +22,13 @@ from nbaudio.core.name_matching import composed
 from nbaudio.core.report import count
 from nbaudio.formats.base import (
     END_OF_RECORDING,
+    NotRead,
     Problem,
     Transcripts,
     collect_rows,
     numbered_lines,
     with_audio_root,
+    with_not_read,
 )
 from nbaudio.formats.source_files import Layout, SourceFiles, list_words
 from nbaudio.formats.writers import Parts, Writer, timed_segments
@@ -89,10 +91,27 @@ def read(source: Path, *, asr: str | None = None) -> Transcripts:
             f"{source / asr}: there is no such file; the option asr names hypotheses in "
             "the form of text"
         )
-    return with_audio_root(
-        collect_rows(source, _items(source, asr), further=_FURTHER, expected="a Kaldi data folder"),
-        source,
+    transcripts = collect_rows(
+        source, _items(source, asr), further=_FURTHER, expected="a Kaldi data folder"
     )
+    with_root = with_audio_root(transcripts, source)
+    return with_not_read(with_root, *_files_not_read(source, asr))
+
+
+def _files_not_read(source: Path, asr: str | None) -> Iterator[NotRead]:
+    """Yield the tables of a data folder that are not read, with their lines.
+
+    Tables have no ending, or .scp, or begin as one that is read does, as text.asr: recordings and
+    README.txt are none.
+    """
+    for file in sorted(source.iterdir()):
+        begins_as_table = file.name.partition(".")[0] in _READ
+        has_ending_of_table = file.suffix in ("", ".scp") and not file.name.startswith(".")
+        is_table = (begins_as_table or has_ending_of_table) and file.is_file()
+        if is_table and file.name not in (*_READ, asr):
+            lines = sum(1 for _ in numbered_lines(file))
+            option = "--option asr=" + file.name if file.name.startswith("text") else ""
+            yield NotRead(f"lines of the file {file.name}", lines, option)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,15 @@ import polars as pl
 from nbaudio.core import source_splits, times
 from nbaudio.core.report import count
 from nbaudio.formats import nemo_tars
-from nbaudio.formats.base import Problem, Transcripts, collect_rows, list_manifests, with_audio_root
+from nbaudio.formats.base import (
+    NotRead,
+    Problem,
+    Transcripts,
+    collect_rows,
+    list_manifests,
+    with_audio_root,
+    with_not_read,
+)
 from nbaudio.formats.jsonlines import NUMBER, TEXT, read_blocks
 from nbaudio.formats.source_files import Layout, SourceFiles
 from nbaudio.formats.writers import Parts, Writer, drop_none, timed_segments, write_json_lines
@@ -103,6 +111,7 @@ def read(source: Path, *, tars: str | None = None) -> Transcripts:
         expected="a NeMo manifest, one JSON object a line with audio_filepath, duration and text",
     )
     beside = with_audio_root(transcripts, files[0].parent)
+    beside = with_not_read(beside, _fields_not_read(files))
     if tars is not None:
         named_tars = nemo_tars.tars_of_option(tars, files[0].parent)
         return nemo_tars.with_clips_of_tars(replace(beside, audio_root=None), named_tars)
@@ -114,6 +123,20 @@ def read(source: Path, *, tars: str | None = None) -> Transcripts:
     if beside.audio_root is not None:
         return unpacked
     return replace(unpacked, notes=[*beside.notes, _NO_TARS])
+
+
+def _fields_not_read(manifests: Sequence[Path]) -> NotRead:
+    """Return the fields of the first line of each manifest that are not read."""
+    fields: set[str] = set()
+    for manifest in manifests:
+        files = SourceFiles(manifest.parent, (manifest.name,), is_single_file=True)
+        fields.update(files.first_object(manifest.name))
+    unread = sorted(fields - {*_KINDS})
+    return NotRead(
+        f"fields of the lines: {', '.join(unread)}",
+        len(unread),
+        "nbaudio join W FILE --on segment_id --column NAME",
+    )
 
 
 def _manifests(source: Path) -> list[Path]:
