@@ -41,7 +41,7 @@ LINES = f"""
 wheel --out dist --json
 run mine.yaml --out R --set seed=7 --only 1 --json
 download list.csv --out D --connections 2 --per-host 2 --per-second 50 {NETWORK}
-align H T --audio sitting --pairs pairs.csv --min-duration 1 --max-duration 15 --side mix --no-sha256 --cache 1GB --add --out A {THREADS} {NETWORK}
+align H T --audio sitting --pairs pairs.csv --min-duration 1 --max-duration 15 --side mix --option clock=sound --no-sha256 --cache 1GB --add --out A {THREADS} {NETWORK}
 ingest parlaspeech asr.json --audio audio --names wav.scp --out W --jobs 1 --no-sha256 --cache 1GB --option word_times=no --add {NETWORK}
 join W verbatim.tsv --text verbatim --on segment_id --from words --json
 join W large.csv --hypothesis large --on file,start,end --tolerance 0.01
