@@ -56,7 +56,7 @@ def public(tmp_path):
 def redirect(web, name, target):
     """Redirect all requests for a name."""
     for request in (name, f"HEAD {name}"):
-        web.acts[request] = answers(302, Content_Length=0, Location=target)
+        web.acts[request] = answers(302, Content_Length=0, Location=target, Connection="close")
 
 
 def reason_of_download(url, tmp_path):
