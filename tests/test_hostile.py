@@ -120,10 +120,11 @@ def one_line(text):
 
 
 def collapsed(text):
-    """A cue without its tags, which `text_raw` keeps."""
-    return (
-        None if {"\n", "\r"} & set(text) or "<" in text or "{" in text else " ".join(text.split())
-    )
+    """A cue without its tags and marks of direction, which `text_raw` keeps."""
+    if {"\n", "\r", "<", "{"} & set(text):
+        return None
+    visible = re.sub("[\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]", "", text)
+    return " ".join(visible.split()) or None
 
 
 # Subtitles have character references, and tags that a converter escaped.

@@ -407,6 +407,7 @@ OPTIONAL = {
 }
 OPTIONAL |= {"huggingface_hub"}
 OPTIONAL |= {"py4j"}  # of pyspark
+OPTIONAL |= {"botocore"}  # of s3fs
 
 
 def imports(tree):
