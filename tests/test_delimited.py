@@ -6,6 +6,7 @@ Files are written as the programs write them that people use: pandas, R, Excel, 
 import codecs
 import csv
 import io
+import re
 
 import numpy as np
 import pandas as pd
@@ -91,6 +92,19 @@ def test_a_separator_at_the_end_of_each_row_makes_no_names_of_rows(tmp_path):
     assert texts_of(source) == {"a.wav": "eins", "b.wav": "zwei"}
     with_names = written(tmp_path / "r.csv", "name;text;note\n1;a.wav;eins;\n2;b.wav;zwei;x\n")
     assert texts_of(with_names) == {"a.wav": "eins", "b.wav": "zwei"}
+
+
+@pytest.mark.parametrize(
+    "time", ["1 000", "1\u00a0000", "3'000.5", "2s", "0.5 sec", "PT1.5S", "1:02"]
+)
+def test_times_that_are_not_read_are_refused(tmp_path, time):
+    source = written(tmp_path / "t.csv", f"name;start;end;text\na.wav;{time};{time};eins\n")
+    line = f"column 'start' has times such as {time!r}"
+    with pytest.raises(InputError, match=re.escape(line)):
+        ingest(source, tmp_path / "W")
+    written(source, f"name;start;end;text\na.wav;0;900;eins\nb.wav;{time};{time};zwei\n")
+    report = ingest(source, tmp_path / "W")
+    assert any(f"{line} in some rows" in warning for warning in report.warnings)
 
 
 def test_texts_of_missing_values_stay_and_are_counted(tmp_path):

@@ -35,7 +35,14 @@ _OFFSETS = frozenset(
 _OTHER_UNIT = re.compile(r"[\W_](frames?|us|ns)[\W_]*$", re.IGNORECASE)
 _READ_AS = {MILLISECONDS: "milliseconds", SAMPLES: "samples of the recording"}
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
-_CLOCK = r"^(\d+ days?,? )?\d+:\d+(:\d+)?([.,]\d+)?$"
+# Times that are not read: of a clock, numbers with blanks or apostrophes between thousands, numbers
+# with a unit, and durations of ISO 8601
+_UNREAD_TIME = (
+    r"^(\d+ days?,? )?\d+:\d+(:\d+)?([.,]\d+)?$"
+    r"|^\d{1,3}([ \u{a0}\u{202f}'’]\d{3})+([.,]\d+)?$"
+    r"|^\d+([.,]\d+)? ?(ms|msec|s|sec|secs|seconds)$"
+    r"|^PT[\d.,HMS]+$"
+)
 # Words in the names of columns that look like times, whatever else is in the name.
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _START_WORDS = frozenset(("start", "starts", "begin", "beg", "onset", "starttime", "begintime"))
@@ -118,7 +125,7 @@ def choose_columns(
     _check_columns(source, rows, found, chosen)
     notes += [misfit.note() for misfit in (*misfits, *useless)]
     notes += _notes_on_units(found)
-    notes += _notes_on_clocks(rows, columns)
+    notes += _notes_on_unread_times(rows, columns)
     notes += _notes_on_unused(available, columns)
     return found
 
@@ -144,7 +151,7 @@ def _misfit(key: str, rows: Rows, column: str) -> str | None:
     if not _has_cells(rows.schema[column]):
         return "has neither texts nor numbers"
     if key in _TIMES:
-        return None if _has_number(rows, column) or _clock(rows, column) else "has no numbers"
+        return None if _has_number(rows, column) or _unread_time(rows, column) else "has no numbers"
     if key == "split":
         unknown = [value for value in _values(rows, column) if split_role(value) is None]
         return f"has values that name no split, such as {unknown[0]!r}," if unknown else None
@@ -181,12 +188,12 @@ def _has_number(rows: Rows, column: str) -> bool:
     return any(texts.str.contains(_NUMBER).any() for texts in _texts(rows, column))
 
 
-def _clock(rows: Rows, column: str) -> str | None:
-    """Return a value such as 00:01:02.5, where a column of times has these."""
+def _unread_time(rows: Rows, column: str) -> str | None:
+    """Return a value such as 00:01:02.5 or 1 200, where a column of times has these."""
     for texts in _texts(rows, column):
-        clocks = texts.filter(texts.str.contains(_CLOCK))
-        if len(clocks):
-            return str(clocks[0])
+        unread = texts.filter(texts.str.contains(_UNREAD_TIME))
+        if len(unread):
+            return str(unread[0])
     return None
 
 
@@ -344,9 +351,9 @@ def _check_times(
                 f"{if_samples if 'frame' in other[1].lower() else ''}{leave_out}"
             )
         is_number = not _has_cells(rows.schema[column]) or _has_number(rows, column)
-        if not is_number and (clock := _clock(rows, column)):
+        if not is_number and (unread := _unread_time(rows, column)):
             raise InputError(
-                f"{source}: column {column!r} has times such as {clock!r}, which are not read: "
+                f"{source}: column {column!r} has times such as {unread!r}, which are not read: "
                 f"{leave_out}"
             )
 
@@ -403,10 +410,10 @@ def _has_word(column: str, words: frozenset[str]) -> bool:
 
 
 def _has_times(rows: Rows, column: str) -> bool:
-    """Return whether a column has numbers or clock times."""
+    """Return whether a column has numbers, or times that are not read."""
     if not _has_cells(rows.schema[column]):
         return False
-    return _has_number(rows, column) or _clock(rows, column) is not None
+    return _has_number(rows, column) or _unread_time(rows, column) is not None
 
 
 def _in_other_unit(rows: Rows, key: str) -> dict[str, str]:
@@ -427,13 +434,13 @@ def _notes_on_units(found: TableColumns) -> Iterator[str]:
             yield f"{' and '.join(map(repr, columns))}: read as {words}, {why}"
 
 
-def _notes_on_clocks(rows: Rows, columns: Mapping[str, str]) -> Iterator[str]:
+def _notes_on_unread_times(rows: Rows, columns: Mapping[str, str]) -> Iterator[str]:
     """Yield a line for each column of times of which some are no numbers; see `_check_times`."""
     for column in (columns[key] for key in _TIMES if key in columns):
-        clock = _clock(rows, column) if rows.schema[column] == pl.String else None
-        if clock is not None:
+        unread = _unread_time(rows, column) if rows.schema[column] == pl.String else None
+        if unread is not None:
             yield (
-                f"column {column!r} has times such as {clock!r} in some rows, which are not read: "
+                f"column {column!r} has times such as {unread!r} in some rows, which are not read: "
                 "write these as seconds"
             )
 
