@@ -115,6 +115,7 @@ def probe(path: LocationLike, *, track: str | None = None) -> Probe:
         else:
             # Perhaps it is Ogg; other files have no pages.
             num_samples, container = recording.count_samples(), "OGG"
+            _check_last_sample(recording, file, num_samples)
             warning = _short(recording.declared_samples, num_samples, recording.sampling_rate)
             if warning and recording.is_complete(num_samples):
                 warning = None
@@ -142,6 +143,16 @@ def probe(path: LocationLike, *, track: str | None = None) -> Probe:
             choice.others,
             channel,
         )
+
+
+def _check_last_sample(recording: OpenRecording, path: Path, num_samples: int) -> None:
+    """Raise AudioError where the last sample decodes from the beginning, but not after a seek."""
+    if num_samples and recording.seeks:
+        last = _decoded(recording, num_samples - 1, num_samples)
+        if not len(last):
+            raise AudioError(
+                f"{path}: damaged: its last samples are not found by the times of its container"
+            )
 
 
 @dataclass(frozen=True)
