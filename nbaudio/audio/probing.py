@@ -147,12 +147,12 @@ def probe(path: LocationLike, *, track: str | None = None) -> Probe:
 
 def _check_last_sample(recording: OpenRecording, path: Path, num_samples: int) -> None:
     """Raise AudioError where the last sample decodes from the beginning, but not after a seek."""
-    if num_samples and recording.seeks:
-        last = _decoded(recording, num_samples - 1, num_samples)
-        if not len(last):
-            raise AudioError(
-                f"{path}: damaged: its last samples are not found by the times of its container"
-            )
+    if not num_samples or not recording.seeks:
+        return
+    if not _decodes(recording.read, num_samples - 1, num_samples):
+        raise AudioError(
+            f"{path}: damaged: its last samples are not found by the times of its container"
+        )
 
 
 @dataclass(frozen=True)

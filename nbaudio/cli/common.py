@@ -187,8 +187,8 @@ def command(
 
 def _converted(function: _Command, options: dict[str, Any]) -> dict[str, Any]:
     """Return options of a command and of engines, those of the command as it converts them."""
-    own = {name: options[name] for name in signature(function).parameters}
-    return options | (function(**own) or {})
+    declared = {name: options[name] for name in signature(function).parameters}
+    return options | (function(**declared) or {})
 
 
 def _find_step(name: str, *, in_review: bool) -> Callable[..., Report]:

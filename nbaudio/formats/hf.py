@@ -64,11 +64,13 @@ class _Columns:
     Attributes:
         chosen: by field, its column.
         choices: by field, the names of its column, of which a file has the first that it has.
+        available: all columns of the dataset.
         notes: what to report about the choice.
     """
 
     chosen: Mapping[str, str]
     choices: Mapping[str, Sequence[str | None]]
+    available: frozenset[str]
     notes: Sequence[str]
 
 
@@ -158,12 +160,11 @@ def read(
 
 def _columns_not_read(parts: Sequence[_Part], columns: _Columns) -> NotRead:
     """Return the columns of a dataset that are not read; join brings them in."""
-    names = {name for part in parts for name in schema_of(part.path).names}
     read_names = {part.audio for part in parts}
-    for name in chain.from_iterable(columns.choices.values()):
-        place = split_column(name, names) if name else None
-        read_names.add(place[0] if place else str(name))
-    unread = sorted(names - read_names)
+    for name in filter(None, chain.from_iterable(columns.choices.values())):
+        place = split_column(name, columns.available)
+        read_names.add(place[0] if place else name)
+    unread = sorted(columns.available - read_names)
     what = f"columns of the dataset: {', '.join(unread)}"
     return NotRead(what, len(unread), "nbaudio join W FILE --on segment_id --column NAME")
 
@@ -198,7 +199,8 @@ def _choose_columns(
         fitting = [name for name in usual if name not in unfit.get(key, ())]
         choices[_FIELDS[key]] = (*fitting, chosen.get(key))
     choices["source_duration"] = _durations(kinds)
-    return _Columns({_FIELDS[key]: name for key, name in chosen.items()}, choices, notes)
+    chosen_by_field = {_FIELDS[key]: name for key, name in chosen.items()}
+    return _Columns(chosen_by_field, choices, frozenset(kinds), notes)
 
 
 def _durations(kinds: Mapping[str, pa.DataType]) -> tuple[str, ...]:

@@ -147,8 +147,8 @@ def _others(source: Path) -> str:
     """Return how many subtitles in other formats a folder or file is, and what to do with them."""
     paths = source.rglob("[!.]*") if source.is_dir() else [source]
     formats = Counter(path.suffix.lower() for path in paths if path.is_file())
-    found = [f"{formats[ending]:,} {ending}" for ending in _OTHER_ENDINGS if formats[ending]]
-    return f"; there are {', '.join(found)}: {_SAVE}" if found else ""
+    counts = [f"{formats[ending]:,} {ending}" for ending in _OTHER_ENDINGS if formats[ending]]
+    return f"; there are {', '.join(counts)}: {_SAVE}" if counts else ""
 
 
 def _has_name(line: str) -> bool:

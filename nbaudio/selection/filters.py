@@ -150,7 +150,7 @@ def _limit_in_samples(name: str, seconds: object, rate: pl.Series) -> pl.Series:
 
 
 def _preview_sample(edge: str) -> pl.Expr:
-    """Return the source's time of an edge in samples, where no recording has audio."""
+    """Convert the start or the end of the source to samples at `rate`, for want of audio."""
     return (
         pl.struct(f"source_{edge}", "rate")
         .map_batches(

@@ -72,19 +72,11 @@ def with_tracks(rows: Rows, audit: pl.DataFrame, recordings: pl.DataFrame) -> Ro
     tracks = audit.select("name", "recording_id").join(
         recordings.select("recording_id", "track"), on="recording_id", how="left"
     )
-    numbers = tracks.select("name", "track").unique("name")
-
-    def on_track(frame: pl.DataFrame) -> pl.DataFrame:
-        joined = frame.select("name", source_channel(frame)).join(
-            numbers, on="name", how="left", maintain_order="left"
-        )
-        own = pl.col("source_channel")
-        named = pl.concat_str(pl.format("track{}", "track"), own, separator=":", ignore_nulls=True)
-        is_other = (pl.col("track") > 1) & ~own.str.starts_with("track").fill_null(value=False)
-        channel = pl.when(is_other).then(named).otherwise(own).alias("source_channel")
-        return frame.with_columns(joined.select(channel).to_series())
-
-    return rows.map(on_track)
+    stated = pl.col("source_channel")
+    named = pl.concat_str(pl.format("track{}", "track"), stated, separator=":", ignore_nulls=True)
+    is_other = (pl.col("track") > 1) & ~stated.str.starts_with("track").fill_null(value=False)
+    channel = pl.when(is_other).then(named).otherwise(stated)
+    return _with_source_channel(rows, tracks.select("name", "track").unique("name"), channel)
 
 
 def with_uncancelled_channels(rows: Rows, audit: pl.DataFrame, recordings: pl.DataFrame) -> Rows:
@@ -97,16 +89,27 @@ def with_uncancelled_channels(rows: Rows, audit: pl.DataFrame, recordings: pl.Da
     channels = audit.select("name", "recording_id").join(
         recordings.select("recording_id", "uncancelled_channel"), on="recording_id", how="left"
     )
-    channels = channels.drop_nulls("uncancelled_channel").unique("name")
+    return _with_source_channel(
+        rows,
+        channels.select("name", "uncancelled_channel").unique("name"),
+        pl.coalesce("source_channel", "uncancelled_channel"),
+    )
 
-    def on_channel(frame: pl.DataFrame) -> pl.DataFrame:
+
+def _with_source_channel(rows: Rows, facts: pl.DataFrame, channel: pl.Expr) -> Rows:
+    """Return rows with another `source_channel`.
+
+    `channel` is computed from the one there is and from `facts`, which have one row for each
+    `name` of a recording.
+    """
+
+    def with_channel(frame: pl.DataFrame) -> pl.DataFrame:
         joined = frame.select("name", source_channel(frame)).join(
-            channels, on="name", how="left", maintain_order="left"
+            facts, on="name", how="left", maintain_order="left"
         )
-        channel = pl.coalesce("source_channel", "uncancelled_channel").alias("source_channel")
-        return frame.with_columns(joined.select(channel).to_series())
+        return frame.with_columns(joined.select(channel.alias("source_channel")).to_series())
 
-    return rows.map(on_channel)
+    return rows.map(with_channel)
 
 
 def counted_from_sound(samples: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:

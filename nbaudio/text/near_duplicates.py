@@ -111,9 +111,10 @@ class _Pieces:
 
 @dataclass(frozen=True)
 class _PieceTable:
-    """The pieces of one size, by the hash of their characters, class of lengths and place.
+    """Hash table of the pieces of one size.
 
-    A piece has an entry for each class and place at which a near text may have it.
+    The hash is of the characters of a piece, the class of the length of a text, and the place in
+    it. A piece has an entry for each class and place at which a near text may have it.
 
     Attributes:
         size: characters of a piece.

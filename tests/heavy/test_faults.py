@@ -5,7 +5,6 @@ NBAUDIO_KILLS says how many processes are killed (`make soak`), NBAUDIO_SEED whe
 """
 
 import json
-import logging
 import os
 import random
 import subprocess
@@ -14,7 +13,6 @@ import time
 from functools import partial
 from pathlib import Path
 
-import boto3
 import polars as pl
 import psutil
 import pytest
@@ -27,7 +25,7 @@ from killed_steps import (
     soak_step,
     withdraw_step,
 )
-from moto.server import ThreadedMotoServer
+from s3_server import s3_server
 
 from nbaudio import materialize, measure, status, verify
 from nbaudio.core.errors import WorkerLostError
@@ -43,19 +41,10 @@ KILLS_OF_A_STEP = KILLS // 8
 
 
 @pytest.fixture
-def store(monkeypatch):
+def store():
     """The URL of an S3 server with the bucket ``soak``."""
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    url = f"http://{host}:{port}"
-    boto3.client("s3", endpoint_url=url).create_bucket(Bucket="soak")
-    yield url
-    server.stop()
+    with s3_server("soak") as url:
+        yield url
 
 
 @pytest.fixture

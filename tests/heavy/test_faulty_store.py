@@ -1,7 +1,6 @@
 """Corpora in an object store that answers a quarter of requests with errors and breaks a third
 of large bodies."""
 
-import logging
 import os
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import boto3
 import pytest
 from faults import contents
 from faulty_store import Faults, faulty_proxy
-from moto.server import ThreadedMotoServer
+from s3_server import s3_server
 
 from nbaudio import materialize
 
@@ -19,18 +18,10 @@ OPTIONS = ("--shard-size", "300kB", "--jobs", "2")
 
 
 @pytest.fixture
-def server(monkeypatch):
+def server():
     """An S3 server with the bucket ``corpora``; its host and port."""
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    store = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    store.start()
-    host, port = store.get_host_and_port()
-    client_of(f"{host}:{port}").create_bucket(Bucket="corpora")
-    yield f"{host}:{port}"
-    store.stop()
+    with s3_server("corpora") as url:
+        yield url.removeprefix("http://")
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 import soundfile as sf
 from conftest import encoded
-from moto.server import ThreadedMotoServer
+from s3_server import s3_server
 from specimens import librispeech_tree
 
 from nbaudio import ingest, materialize, select, stats, verify
@@ -33,20 +33,14 @@ from nbaudio.storage.workspace import Workspace
 def store():
     """A client of an S3 server with the bucket ``recordings``; where it is and who asks stand in
     the environment."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-        patch.setenv("AWS_ACCESS_KEY_ID", "testing")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
-        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with (
+        s3_server("recordings", "corpora") as url,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("AWS_ENDPOINT_URL", url)
         client = boto3.client("s3")
-        client.create_bucket(Bucket="recordings")
-        client.create_bucket(Bucket="corpora")
         yield client
         client.close()
-    server.stop()
 
 
 @pytest.fixture

@@ -224,8 +224,8 @@ class ThresholdCounts:
             return ""
         is_kept = self.scale.column == "similarity"
         verb = "is" if self.unscored == 1 else "are"
-        kept = "kept" if is_kept else "not kept"
-        return f"{count(self.unscored, 'segments')} without a value {verb} {kept}"
+        outcome = "kept" if is_kept else "not kept"
+        return f"{count(self.unscored, 'segments')} without a value {verb} {outcome}"
 
     def plot(self, position: int) -> Plot:
         """Draw the histogram with a line at the threshold; bars of rejected segments are hollow.
