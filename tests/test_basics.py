@@ -1,5 +1,7 @@
 """Errors, guards, ids and labels that every step uses."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -104,6 +106,21 @@ def test_splits_are_found_in_paths():
 
 def test_results_come_in_the_order_of_the_items():
     assert list(ordered_map(abs, range(-20, 0), jobs=2)) == list(range(20, 0, -1))
+
+
+CLOSED_WHILE_A_THREAD_STARTS = """
+import contextlib, threading
+from nbaudio.core.threads import ordered_map
+results = ordered_map(abs, range(100), jobs=2)
+next(results)
+with getattr(threading, "_shutdown_locks_lock", contextlib.nullcontext()):  # of Python 3.11, 3.12
+    results.close()
+"""
+
+
+def test_results_may_be_closed_in_the_middle_of_the_start_of_a_thread():
+    """As the garbage collector may do; a thread that starts holds a lock that a join needs."""
+    subprocess.run([sys.executable, "-c", CLOSED_WHILE_A_THREAD_STARTS], check=True, timeout=60)
 
 
 def test_samples_and_seconds_are_exact():

@@ -3,8 +3,10 @@
 import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, TypeVar
+
+_LONGEST_WAIT_S = 10.0
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -15,23 +17,33 @@ def ordered_map(
 ) -> Generator[Result, None, None]:
     """Yield results in the order of the items, at most `ahead` times `jobs` of them in memory.
 
-    No thread runs on afterwards.
+    Afterwards no call runs on, but for one that takes more than 10 s longer.
     """
     waiting = deque[Future[Result]]()
     taken = 0
-    with ThreadPoolExecutor(jobs) as pool:  # noqa: PLR1702
-        try:
-            for item in items:
-                waiting.append(pool.submit(function, item))
-                # Few at first, as items may take time to come
-                if len(waiting) > min(ahead * jobs, jobs + taken):
-                    taken += 1
-                    yield waiting.popleft().result()
-            while waiting:
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            # Few at first, as items may take time to come
+            if len(waiting) > min(ahead * jobs, jobs + taken):
+                taken += 1
                 yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        shut_down(pool, waiting)
+
+
+def shut_down(pool: ThreadPoolExecutor, futures: Iterable[Future[Any]]) -> None:
+    """Cancel calls that have not begun, and wait up to 10 s for those that run.
+
+    The threads are not joined: the garbage collector may end a generator that nobody has read to
+    its end, at any moment. In the middle of the start of another thread, a join waits for ever.
+    """
+    running = [future for future in futures if not future.cancel()]
+    wait(running, timeout=_LONGEST_WAIT_S)
+    pool.shutdown(wait=False, cancel_futures=True)
 
 
 def in_threads(

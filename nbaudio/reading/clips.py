@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from nbaudio.core.atomic import write_bytes
 from nbaudio.core.errors import AudioError, InputError, get_by_name
+from nbaudio.core.threads import shut_down
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.locations import verified_clip
 from nbaudio.reading.order import IntArray
@@ -205,6 +206,7 @@ class ClipRequests(ExitStack):
         super().__init__()
         self._reader = reader
         self._fetchers = ThreadPoolExecutor(reader.in_flight)
+        self._fetching = set[Future[bytes]]()
         self._shards = (
             None if reader.folder.place.local is None else _LocalShards(reader.folder, self)
         )
@@ -226,6 +228,8 @@ class ClipRequests(ExitStack):
             first = request.start
             if shards is None:
                 future = self._fetchers.submit(self._reader.read, shard, first, request.stop)
+                self._fetching.add(future)
+                future.add_done_callback(self._fetching.discard)
                 self.small += [future] if len(requests) == len(clips) else []
                 found |= {
                     clip: partial(_part, future, start, end) for clip, start, end in request.clips
@@ -241,7 +245,7 @@ class ClipRequests(ExitStack):
 
     def cancel(self) -> None:
         """Cancel what has not begun, and wait for the rest."""
-        self._fetchers.shutdown(cancel_futures=True)
+        shut_down(self._fetchers, list(self._fetching))
 
 
 def _part(future: Future[bytes], start: int, end: int) -> memoryview:
