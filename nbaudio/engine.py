@@ -189,6 +189,10 @@ def _start_dask_cluster(jobs: int) -> Any:
 @contextmanager
 def _ray(site: EngineLocation) -> Iterator[RunTasks]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no usage statistics
+    # Workers start with their first task: where one that has none is killed while Ray starts, Ray
+    # may wait for it forever.
+    os.environ.setdefault("RAY_enable_worker_prestart", "0")
+    os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
     with requires_extra("ray"):
         import ray
         from ray.util.joblib import register_ray
