@@ -86,13 +86,22 @@ class Rule:
 
 @dataclass
 class Sheet:
-    """A round: what it could draw, its rows in order, and how many of them were judged."""
+    """A round: what it could draw, what it drew, and its rows, of which some were judged.
+
+    It begins with rows that earlier draws have left over. A row that it drew too is passed over
+    there.
+    """
 
     drawable: Bools
-    rows: Ints
+    place: dict[int, int]  # of each segment of its own draw in the order drawn, from 0
+    rows: Ints  # all segments on it, in order
+    draws: Ints  # the number of the round that drew each
     judged: int = 0
-    place: dict[int, int] = field(default_factory=dict)  # of each row, by its segment
     is_next_unsure: bool = False  # the row behind them counts as unsure, as others went on
+
+    def draws_of(self, end: int) -> list[tuple[int, int]]:
+        """Return the first rows, each with the number of its draw before it."""
+        return list(zip(self.draws[:end].tolist(), self.rows[:end].tolist(), strict=True))
 
 
 @dataclass
@@ -105,9 +114,9 @@ class Archive:
     signals: Array  # two columns that say nothing
     generator: np.random.Generator
     is_there: Bools
+    heard: Bools  # which segments were judged
     sheets: list[Sheet] = field(default_factory=list)
     rules: list[Rule] = field(default_factory=list)
-    events: list[tuple[int, int, bool]] = field(default_factory=list)  # sheet, segment, is unsure
     is_false: bool = False
     last_look: Bools | None = None  # what was selected then
     bound: float = 0.0
@@ -117,13 +126,6 @@ class Archive:
     def kept(self) -> Bools:
         """What the first rule takes."""
         return (self.similarity >= 0.8) & self.is_there
-
-    @property
-    def heard(self) -> Bools:
-        """Which segments were judged."""
-        found = np.zeros(len(self.wrong), dtype=bool)
-        found[[segment for _, segment, unsure in self.events if not unsure]] = True
-        return found
 
     @property
     def given(self) -> Bools:
@@ -147,41 +149,82 @@ class Archive:
             joined = np.where(selected & self.is_there, first_draw, NEVER).astype(np.int32)
             self.rules.append(Rule(number, parameters, joined))
         drawable = self.is_there & ~self.heard
-        rows = self.generator.permutation(np.flatnonzero(drawable))[:n]
-        self.add_sheet(drawable, rows)
+        self.add_sheet(drawable, self.generator.permutation(np.flatnonzero(drawable)), n=n)
 
-    def add_sheet(self, drawable: Bools, rows: Ints) -> None:
-        """Add a round with these rows."""
-        places = {segment: place for place, segment in enumerate(rows.tolist())}
-        self.sheets.append(Sheet(drawable, rows, place=places))
+    def add_sheet(self, drawable: Bools, order: Ints, *, n: int) -> None:
+        """Add a round of `n` rows: those that are left over, then new ones in this order."""
+        number = len(self.sheets)
+        begins_with = self._left_over()[:n]
+        draws = [draw for draw, _ in begins_with]
+        rows = [segment for _, segment in begins_with]
+        already_there = set(rows)
+        place: dict[int, int] = {}
+        for segment in order.tolist():
+            if len(rows) == n:
+                break
+            place[segment] = len(place)
+            if segment not in already_there:
+                draws.append(number)
+                rows.append(segment)
+        self.sheets.append(Sheet(drawable, place, np.array(rows, int), np.array(draws, int)))
+
+    def _left_over(self) -> list[tuple[int, int]]:
+        """Return the rows that nobody has judged and whose last sheet was begun.
+
+        Each has the number of its draw before it; they are in the order in which they were drawn.
+        """
+        is_begun: dict[tuple[int, int], bool] = {}
+        for sheet in self.sheets:
+            is_begun |= dict.fromkeys(sheet.draws_of(len(sheet.rows)), sheet.judged > 0)
+        found: dict[int, tuple[int, int]] = {}  # by segment, since two draws may have it
+        for draw, segment in sorted(is_begun, key=self._place_of_row):
+            is_open = self.is_there[segment] and not self.heard[segment]
+            if is_begun[draw, segment] and is_open:
+                found.setdefault(segment, (draw, segment))
+        return list(found.values())
 
     def judge(self, sheet: int = -1, *, until: Callable[[Ints], int] | None = None) -> None:
         """Judge rows of a round in order; `until` returns how many, given all its rows."""
-        place = sheet % len(self.sheets)
-        given = self.sheets[place]
-        end = len(given.rows) if until is None else min(until(given.rows), len(given.rows))
-        for row in given.rows[given.judged : end].tolist():
-            self._end_other_sheets(place)
-            self.events.append((place, row, False))
-        if end > given.judged:
-            given.is_next_unsure = False
-        given.judged = max(end, given.judged)
+        current = self.sheets[sheet]
+        end = len(current.rows) if until is None else min(until(current.rows), len(current.rows))
+        if end <= current.judged:
+            return
+        self.heard[current.rows[current.judged : end]] = True
+        current.judged = end
+        for other in self.sheets:  # verdicts are given elsewhere
+            other.is_next_unsure = other is not current
 
-    def _end_other_sheets(self, current: int) -> None:
-        """Count the next row of each unfinished sheet as unsure: verdicts are given elsewhere."""
-        for place, sheet in enumerate(self.sheets):
-            is_unfinished = sheet.judged < len(sheet.rows)
-            if place != current and is_unfinished and not sheet.is_next_unsure:
-                sheet.is_next_unsure = True
-                self._reach_next_row(place)
+    def _reached(self) -> list[tuple[int, int]]:
+        """Return the rows that count, each with the number of its draw before it, in their order.
 
-    def _reach_next_row(self, place: int) -> None:
-        """Reach the first row of a sheet that nobody has judged, on no other sheet either."""
-        sheet = self.sheets[place]
-        for segment in sheet.rows[sheet.judged :].tolist():
-            self.events.append((place, segment, True))
-            if not self.heard[segment]:
-                break
+        They are those that were judged; of a sheet that was left, also the next one that nobody
+        has judged anywhere; and rows that were passed over, with the row behind them.
+        """
+        ends = [self._end(sheet) for sheet in self.sheets]
+        found: set[tuple[int, int]] = set()
+        for sheet, end in zip(self.sheets, ends, strict=True):
+            found.update(sheet.draws_of(end))
+        last = dict.fromkeys(range(len(self.sheets)), -1)
+        for draw, segment in found:
+            last[draw] = max(last[draw], self.sheets[draw].place[segment])
+        for draw, (sheet, end) in enumerate(zip(self.sheets, ends, strict=True)):
+            for drawn_by, segment in sheet.draws_of(end):
+                is_passed_over = drawn_by != draw and segment in sheet.place
+                if is_passed_over and sheet.place[segment] < last[draw]:
+                    found.add((draw, segment))
+        return sorted(found, key=self._place_of_row)
+
+    def _end(self, sheet: Sheet) -> int:
+        """Return how many rows of a sheet count."""
+        if not sheet.is_next_unsure:
+            return sheet.judged
+        not_heard = np.flatnonzero(~self.heard[sheet.rows[sheet.judged :]])
+        return sheet.judged + int(not_heard[0]) + 1 if len(not_heard) else len(sheet.rows)
+
+    def _place_of_row(self, row: tuple[int, int]) -> tuple[int, int]:
+        """Return the place of a row in the order in which segments were drawn."""
+        draw, segment = row
+        return draw, self.sheets[draw].place[segment]
 
     def look(self, selected: Bools) -> None:
         """Look at the bound of what would ship, and note whether it is false."""
@@ -257,13 +300,8 @@ class Archive:
         first_draw = np.where(self.is_there, rule.first_draw, NEVER).astype(np.int32)
         return RuleSegments(rule.number, first_draw, removed)
 
-    def _place_of_event(self, event: tuple[int, int, bool]) -> tuple[int, int]:
-        """Return the place of an event in the order in which segments were drawn."""
-        sheet, segment, _ = event
-        return sheet, self.sheets[sheet].place[segment]
-
     def _draws(self, further: dict[int, int]) -> Draws:
-        """Return all events as draws."""
+        """Return all rows that count as draws."""
         frames = []
         for sheet in self.sheets:
             stratum = np.full(len(self.wrong) + len(further), -1)
@@ -274,9 +312,9 @@ class Archive:
             valid = stratum == 0
             valid[len(self.wrong) :] = False
             frames.append(Frame(stratum, valid, np.ones(1)))
-        events = sorted(self.events, key=self._place_of_event)
-        rounds = np.array([event[0] for event in events], dtype=np.int64)
-        segments = [event[1] for event in events]
+        reached = self._reached()
+        rounds = np.array([draw for draw, _ in reached], dtype=np.int64)
+        segments = [segment for _, segment in reached]
         item = np.array([further.get(one, one) for one in segments], dtype=np.int64)
         heard = self.heard
         unsure = np.array([not heard[one] for one in segments], dtype=bool)
@@ -335,7 +373,8 @@ def make_archive(seed: int, size: int, *, rate: float = 0.03, equal: bool = Fals
         wrong,
         generator.random((2, size)),
         generator,
-        np.ones(size, dtype=bool),
+        is_there=np.ones(size, dtype=bool),
+        heard=np.zeros(size, dtype=bool),
     )
 
 
@@ -438,6 +477,17 @@ def sheets_end_at_a_fault(archive: Archive, *, least: int = 1) -> None:
 def sheets_end_after_twenty(archive: Archive) -> None:
     """End each sheet at its first fault after twenty rows, and export the next."""
     sheets_end_at_a_fault(archive, least=20)
+
+
+def sheets_that_begin_with_a_fault_stay_out(archive: Archive) -> None:
+    """End each sheet at its first fault, and judge nothing of a sheet that begins with one."""
+    for _ in range(12):
+        archive.export(archive.kept, "0.8")
+        rows = archive.sheets[-1].rows
+        faults = np.flatnonzero(archive.wrong[rows] & archive.kept[rows])
+        end = int(faults[0]) if len(faults) else len(rows)
+        archive.judge(until=lambda _, end=end: end)
+        archive.look(archive.kept)
 
 
 def tired_reviewer(archive: Archive) -> None:
@@ -595,7 +645,7 @@ def started_again(archive: Archive) -> None:
     chosen = archive.kept & ~np.isin(archive.speaker, speakers)
     archive.sheets.clear()
     archive.rules.clear()
-    archive.events.clear()
+    archive.heard[:] = False
     for _ in range(2):
         archive.export(chosen, "chosen")
         for end in range(30, ROUND + 1, 30):
@@ -667,6 +717,7 @@ SCENARIOS: dict[str, Callable[[Archive], None]] = {
         best_of_nine_thresholds,
         sheets_end_at_a_fault,
         sheets_end_after_twenty,
+        sheets_that_begin_with_a_fault_stay_out,
         tired_reviewer,
         look_ahead_over_two_sheets,
         small_sheets_that_stay_out,

@@ -1,5 +1,6 @@
 """Rules that rounds fix, and bounds of selections that were chosen after verdicts were heard."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -265,17 +266,20 @@ def test_without_a_fixed_rule_all_segments_are_the_rule(archive):
     assert 0 < ships["low"] <= share_right(workspace, wrong)
 
 
+def two_sheets(workspace, wrong, rows):
+    """Two rounds of 120 rows, exported before either was begun; the first ends after `rows`."""
+    folder = workspace.path.parent
+    sheets = [folder / "one.csv", folder / "two.csv"]
+    for sheet in sheets:
+        nbaudio.review.export(workspace, out=sheet, n=120)
+    return_sheet(sheets[0], workspace, wrong, rows=rows)
+    return_sheet(sheets[1], workspace, wrong)
+
+
 def test_the_next_row_of_a_sheet_that_ended_counts_as_unsure_until_it_is_judged(archive):
     workspace, wrong = archive
     take(workspace)
-    sheet = workspace.path.parent / "one.csv"
-    nbaudio.review.export(workspace, out=sheet, n=120)
-    drawn = ReviewState.load(workspace).records["one"].segment_ids
-    end = next(place for place in range(55, 120) if drawn[place] not in wrong)
-    return_sheet(sheet, workspace, wrong, rows=end)
-    alone = nbaudio.evidence(workspace)
-    assert alone.facts["selection"]["sheets_ended"] == 0
-    review(workspace, wrong, "two", 120)
+    two_sheets(workspace, wrong, rows=60)
     ended = nbaudio.evidence(workspace)
     assert ended.facts["selection"]["sheets_ended"] == 1
     assert [
@@ -284,32 +288,99 @@ def test_the_next_row_of_a_sheet_that_ended_counts_as_unsure_until_it_is_judged(
     [one, _] = ProofState.load(workspace).rounds
     # Rows that are on the second sheet too are known.
     [next_row] = one.rows["ended"].arg_true()
+    drawn = ReviewState.load(workspace).records["one"].segment_ids
     others = ReviewState.load(workspace).records["two"].segment_ids
-    assert next_row == next(place for place in range(end, 120) if drawn[place] not in others)
+    assert next_row == next(place for place in range(60, 120) if drawn[place] not in others)
     assert one.rows["verdict"][next_row] == "unsure"
+    sheet = workspace.path.parent / "one.csv"
     return_sheet(sheet, workspace, wrong, rows=next_row + 1)
-    judged = claim(workspace)
-    assert judged["sheets_ended"] == 0
     [one, _] = ProofState.load(workspace).rounds
     assert one.rows["verdict"][next_row] != "unsure"
+    return_sheet(sheet, workspace, wrong)
+    assert claim(workspace)["sheets_ended"] == 0
 
 
-def test_an_export_names_rows_of_begun_sheets_that_nobody_has_judged(archive):
-    """They stay on their sheets, and are drawn again like all that nobody has judged."""
+def test_a_later_round_begins_with_rows_that_a_sheet_has_left_over(archive):
     workspace, wrong = archive
     take(workspace)
-    folder = workspace.path.parent
-    first = folder / "one.csv"
-    nbaudio.review.export(workspace, out=first, n=120)
-    assert not unfinished(nbaudio.review.export(workspace, out=folder / "two.csv", n=100))
-    return_sheet(first, workspace, wrong, rows=50)
-    [line] = unfinished(nbaudio.review.export(workspace, out=folder / "three.csv", n=200))
-    assert line == (
-        "rows that are not judged yet: 70 of 120 in one; import the rest of these sheets before "
-        "those of three, or the next row of each counts as unsure until it is judged"
+    review(workspace, wrong, "one", 120, rows=50)
+    drawn = ReviewState.load(workspace).records["one"].segment_ids
+    second = nbaudio.review.export(workspace, out=workspace.path.parent / "two.csv", n=100)
+    assert second.facts["begins_with"] == [
+        {"left_over_in": "one", "strategy": "random", "rows": 70}
+    ]
+    assert begins_with(second) == (
+        "it begins with rows that nobody has judged: 70 of 120 in one; they need not be judged "
+        "there any more, and each counts once"
     )
-    return_sheet(first, workspace, wrong)
-    assert not unfinished(nbaudio.review.export(workspace, out=folder / "four.csv", n=100))
+    rows = ReviewState.load(workspace).records["two"].segment_ids
+    assert rows[:70] == drawn[50:]
+    assert not set(rows[70:]) & set(drawn)
+    assert len(rows) == 100
+
+
+def test_rows_left_over_prove_what_they_would_have_proven_on_their_own_sheet(archive):
+    workspace, wrong = archive
+    take(workspace)
+    review(workspace, wrong, "one", 120, rows=50)
+    shutil.copytree(workspace.path, workspace.path.parent / "other")
+    nbaudio.review.export(workspace, out=workspace.path.parent / "two.csv", n=100)
+    there = Workspace.open(workspace.path.parent / "other")
+    return_sheet(workspace.path.parent / "two.csv", workspace, wrong, rows=70)
+    return_sheet(workspace.path.parent / "one.csv", there, wrong)
+    assert claim(workspace) == claim(there)
+
+
+def test_rows_left_over_twice_begin_the_round_after(archive):
+    """Those of a sheet that nobody has begun stay there."""
+    workspace, wrong = archive
+    take(workspace)
+    review(workspace, wrong, "one", 60, rows=50)
+    review(workspace, wrong, "two", 60, rows=20)
+    records = ReviewState.load(workspace).records
+    third = review(workspace, wrong, "three", 30, rows=0)
+    assert third.facts["begins_with"] == [{"left_over_in": "two", "strategy": "random", "rows": 30}]
+    fourth = review(workspace, wrong, "four", 30, rows=5)
+    assert fourth.facts["begins_with"] == [
+        {"left_over_in": "two", "strategy": "random", "rows": 10}
+    ]
+    now = ReviewState.load(workspace).records
+    assert now["three"].segment_ids == records["two"].segment_ids[20:50]
+    assert now["four"].segment_ids[:10] == records["two"].segment_ids[50:]
+    fifth = review(workspace, wrong, "five", 30)
+    assert [row["rows"] for row in fifth.facts["begins_with"]] == [5, 20]
+
+
+def test_shares_that_nobody_has_begun_stay_with_their_reviewers(archive):
+    workspace, wrong = archive
+    take(workspace)
+    sheet = workspace.path.parent / "one.csv"
+    nbaudio.review.export(workspace, out=sheet, n=80, reviewers=("ana", "ben"), overlap=20)
+    return_sheet(workspace.path.parent / "one-ana.csv", workspace, wrong, rows=15)
+    second = nbaudio.review.export(workspace, out=workspace.path.parent / "two.csv", n=100)
+    record = ReviewState.load(workspace).records["one"]
+    of_ana, of_ben = record.shares()["ana"], record.shares()["ben"]
+    left = [key for key in of_ana[15:] if key not in of_ben]
+    assert second.facts["begins_with"][0]["rows"] == len(left) > 10
+    rows = ReviewState.load(workspace).records["two"].segment_ids
+    assert rows[: len(left)] == [key for key in record.segment_ids if key in left]
+
+
+def test_a_row_that_was_left_over_and_skipped_again_is_unsure(archive):
+    workspace, wrong = archive
+    take(workspace)
+    review(workspace, wrong, "one", 60, rows=50)
+    sheet = workspace.path.parent / "two.csv"
+    nbaudio.review.export(workspace, out=sheet, n=60)
+    drawn = pl.read_csv(sheet)
+    is_judged = pl.int_range(pl.len()).is_between(1, 8)
+    verdicts = ["wrong words" if key in wrong else "ok" for key in drawn["segment_id"]]
+    drawn.with_columns(verdict=pl.when(is_judged).then(pl.Series(verdicts))).write_csv(sheet)
+    nbaudio.review.import_(workspace, sheet)
+    [one, _] = ProofState.load(workspace).rounds
+    assert one.rows["verdict"].to_list()[50] == "unsure"
+    assert one.rows["skipped"].arg_true().to_list() == [50]
+    assert one.rows["line"].is_null().arg_true().to_list() == [59]
 
 
 @pytest.mark.parametrize("strategy", ["random", "stratified"])
@@ -317,36 +388,29 @@ def test_a_row_that_a_sheet_has_left_is_known_once_a_later_round_has_judged_it(a
     workspace, wrong = archive
     take(workspace)
     review(workspace, wrong, "one", 120, rows=60)
+    sheet = workspace.path.parent / "two.csv"
+    nbaudio.review.export(workspace, out=sheet, n=600, strategy=strategy)
+    return_sheet(sheet, workspace, wrong)
     drawn = ReviewState.load(workspace).records["one"].segment_ids
-    later = nbaudio.review.export(
-        workspace, out=workspace.path.parent / "two.csv", n=600, strategy=strategy
-    )
-    assert unfinished(later)
-    return_sheet(workspace.path.parent / "two.csv", workspace, wrong)
     [one, two] = ProofState.load(workspace).rounds
-    again = set(two.rows["segment_id"])
-    assert not again & set(drawn[:60])  # of what is judged nothing is drawn
-    known = [segment_id in again for segment_id in drawn[60:]]
-    assert any(known)
-    if False in known:
-        next_row = 60 + known.index(False)
-        assert one.rows["ended"].arg_true().to_list() == [next_row]
-    # A row that was left and judged later counts in both draws, with one verdict.
+    assert one.rows["verdict"].to_list() == ["wrong" if key in wrong else "right" for key in drawn]
+    assert not set(two.rows["segment_id"]) & set(drawn[:60])  # of what is judged nothing is drawn
+    # A row that was left over counts in both draws, with one verdict.
     verdicts = dict(two.rows.select("segment_id", "verdict").iter_rows())
-    reached = one.rows.slice(60).filter(pl.col("line").is_not_null() & ~pl.col("ended"))
-    for segment_id, verdict in reached.select("segment_id", "verdict").iter_rows():
-        assert verdict == verdicts[segment_id]
+    assert {key: verdicts[key] for key in drawn[60:]} == dict(
+        one.rows.slice(60).select("segment_id", "verdict").iter_rows()
+    )
 
 
-def unfinished(report):
-    return [line for line in report.warnings if line.startswith("rows that are not judged yet")]
+def begins_with(report):
+    [line] = [line for line in report.warnings if line.startswith("it begins with rows")]
+    return line
 
 
 def test_a_verdict_that_is_given_again_does_not_hide_where_its_sheet_ended(archive):
     workspace, wrong = archive
     take(workspace)
-    review(workspace, wrong, "one", 120, rows=60)
-    review(workspace, wrong, "two", 120)
+    two_sheets(workspace, wrong, rows=60)
     before = claim(workspace)
     first = ReviewState.load(workspace).verdict_log.row(0, named=True)
     append_verdicts(workspace, [Verdict(**first)])
@@ -489,11 +553,20 @@ def test_a_sheet_that_has_not_come_back_is_named(archive):
     assert [line for line in report.warnings if "one (ben)" in line]
 
 
-def test_the_benchmark_computes_what_the_command_says(archive):
+@pytest.mark.parametrize(
+    "rounds",
+    [
+        [("one", 150, 100), ("two", 120, 120)],
+        [("one", 150, 100), ("two", 120, 20), ("three", 90, 0), ("four", 60, 60)],
+        [("one", 150, 60), ("two", 50, 50), ("three", 80, 75)],
+    ],
+    ids=["all judged", "ended twice", "fewer rows than are left"],
+)
+def test_the_benchmark_computes_what_the_command_says(archive, rounds):
     workspace, wrong = archive
     take(workspace)
-    review(workspace, wrong, "one", 150, rows=100)
-    review(workspace, wrong, "two", 120)
+    for name, n, judged in rounds:
+        review(workspace, wrong, name, n, rows=judged)
     speakers = found_faults(workspace, wrong)
     take(workspace, not_in("speaker_id", speakers))
     said = claim(workspace)
@@ -506,14 +579,15 @@ def test_the_benchmark_computes_what_the_command_says(archive):
         np.array([key in wrong for key in ids]),
         np.zeros((2, SIZE)),
         np.random.default_rng(0),
-        np.ones(SIZE, dtype=bool),
+        is_there=np.ones(SIZE, dtype=bool),
+        heard=np.zeros(SIZE, dtype=bool),
     )
-    records = ReviewState.load(workspace).records
-    for name, judged in (("one", 100), ("two", 120)):
+    for name, n, judged in rounds:
+        record = ReviewState.load(workspace).records[name]
         simulated.export(simulated.kept, "0.8")
         drawable = simulated.sheets.pop().drawable
-        rows = np.array([ids.index(key) for key in records[name].segment_ids])
-        simulated.add_sheet(drawable, rows)
+        simulated.add_sheet(drawable, np.array([ids.index(key) for key in record.drawn_ids]), n=n)
+        assert [ids[row] for row in simulated.sheets[-1].rows] == record.segment_ids
         simulated.judge(until=lambda _, judged=judged: judged)
     left_out = [int(speaker[1:]) for speaker in speakers]
     simulated.look(simulated.kept & ~np.isin(simulated.speaker, left_out))

@@ -1,7 +1,7 @@
-"""Draws: which rows were drawn together, and which review has them on its sheets.
+"""Draws: which rows were drawn together, and which reviews have them on their sheets.
 
-A review has its own draw. After a round was taken back, later reviews begin with the rows of its
-draw: then one review has rows of several draws, and one draw may have rows in several reviews.
+A review has its own draw. It begins with rows that earlier draws have left over (`left_over_rows`):
+then one review has rows of several draws, and one draw has rows in several reviews.
 """
 
 from collections.abc import Sequence, Set
@@ -58,7 +58,7 @@ def parts(state: ReviewState, record: ReviewRecord) -> dict[str, Part]:
     left = set(record.segment_ids)
     found = {}
     for resumed in record.resumes:
-        drawn_by = state.taken_back.get(resumed.draw)
+        drawn_by = record_of_draw(state, resumed.draw)
         if drawn_by is None:  # somebody removed its record: its rows prove nothing
             continue
         ids = drawn_by.drawn_ids
@@ -71,11 +71,16 @@ def parts(state: ReviewState, record: ReviewRecord) -> dict[str, Part]:
     return found
 
 
+def record_of_draw(state: ReviewState, draw: str) -> ReviewRecord | None:
+    """Return the review that made a draw; None if somebody has removed its record."""
+    return state.taken_back.get(draw) or state.records.get(draw)
+
+
 def owed_rows(state: ReviewState) -> list[Resumed]:
-    """Return the rows that rounds taken back have left, with which the next round begins.
+    """Return the rows of rounds that were taken back which no later round has begun with.
 
     They are in the order in which they were drawn. A round whose frame is not stored proves
-    nothing, and leaves none.
+    nothing, and has none.
     """
     resumed_places: dict[str, set[int]] = {}
     for record in state.records.values():

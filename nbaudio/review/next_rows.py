@@ -1,7 +1,7 @@
-"""The rows of the next round: those that rounds taken back have left, then new ones.
+"""The rows of the next round: those that earlier draws have left over, then new ones.
 
-The rows of a round that was taken back come first and in their order, whatever is drawn after them:
-otherwise one could draw again until a sample looks good.
+Rows that are left over come first and in their order, whatever is drawn after them: otherwise one
+could draw again until a sample looks good.
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from nbaudio.review.draws import all_draws, owed_rows
+from nbaudio.review.draws import all_draws
 from nbaudio.review.fixed_rules import selection_hash
+from nbaudio.review.left_over_rows import left_over_rows
 from nbaudio.review.population import Population
 from nbaudio.review.rounds import Round
 from nbaudio.review.sampling import Strata, salt_of
@@ -40,11 +41,11 @@ def next_rows(
     seed: int,
     rounds: Sequence[Round],
 ) -> NextRows:
-    """Return at most `n` rows: those that are owed, then new ones of segments nobody has reached.
+    """Return at most `n` rows: those left over, then new ones of segments nobody has reached.
 
     Which rows are drawn depends on the seed, on how many draws there were, and on what is selected
-    now. New rows are drawn as if no rows were owed. Those that the round begins with are passed
-    over, so that the draw stays one from its frame.
+    now. New rows are drawn as if no rows were left over. Those that the round begins with are
+    passed over, so that the draw stays one from its frame.
 
     Args:
         population: the segments.
@@ -57,7 +58,7 @@ def next_rows(
     Raises:
         InputError: the strategy is unknown, or lacks its column.
     """
-    first, resumes = _owed(population, n)
+    first, resumes = _first_rows(population, n)
     strata = population.strata(strategy, threshold=threshold, rounds=rounds)
     number_of_new = n - len(first)
     if not number_of_new:
@@ -74,28 +75,30 @@ def next_rows(
     return NextRows(pl.concat([first, new.cast(_ROWS)]), resumes, new_ids, strata)
 
 
-def _owed(population: Population, n: int) -> tuple[pl.DataFrame, list[Resumed]]:
-    """Return at most `n` rows that are owed, as `NextRows.rows`, and where they are from.
+def _first_rows(population: Population, n: int) -> tuple[pl.DataFrame, list[Resumed]]:
+    """Return at most `n` rows that are left over, as `NextRows.rows`, and where they are from.
 
-    Rows that cannot be reviewed any more are passed over.
+    Rows that were judged since or cannot be reviewed any more are passed over.
     """
     state = population.state
+    judged = set(state.verdicts_ever["segment_id"])
+    draws = {draw.name: draw for draw in all_draws(state)}
     rows: dict[str, tuple[str, float | None, str | None]] = {}
     resumes = []
-    for owed in owed_rows(state):
-        record = state.taken_back[owed.draw]
+    for left_over in left_over_rows(state):
+        record = draws[left_over.draw].record
         is_usable = _is_usable(population, record.drawn_ids)
         chances = _chances(record)
         places = []
-        for place in owed.rows:
+        for place in left_over.rows:
             if len(rows) == n:
                 break
             places.append(place)
             segment_id = record.drawn_ids[place]
-            if is_usable[place]:
+            if is_usable[place] and segment_id not in judged:
                 rows.setdefault(segment_id, (segment_id, *chances[segment_id]))
         if places:
-            resumes.append(Resumed(owed.draw, places))
+            resumes.append(Resumed(left_over.draw, places))
     return pl.DataFrame(list(rows.values()), schema=_ROWS, orient="row"), resumes
 
 

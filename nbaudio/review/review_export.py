@@ -20,7 +20,7 @@ from nbaudio.core.dataframes import Ids, as_ids
 from nbaudio.core.errors import ExistsError, InputError, get_by_name
 from nbaudio.core.report import Report, count, duration
 from nbaudio.core.tables import seconds_column
-from nbaudio.review.draws import PICKED, all_draws
+from nbaudio.review.draws import PICKED, Part, all_draws, parts, record_of_draw
 from nbaudio.review.export_files import (
     MadeFiles,
     Outputs,
@@ -367,7 +367,7 @@ def _check_number(n: int, overlap: int, reviewers: Sequence[str]) -> None:
 def _new_review(
     parameters: Mapping[str, Any], population: Population, picked: Sequence[str] | None
 ) -> _NewReview:
-    """Take what was picked; or draw from what nobody has reached, after rows that are owed.
+    """Take what was picked; or draw from what nobody has reached, after rows that are left over.
 
     Raise InputError if nothing is left.
     """
@@ -563,15 +563,23 @@ def _kept_out(population: Population, record: ReviewRecord) -> str:
 
 def _describe_resumed(state: ReviewState, record: ReviewRecord) -> list[dict[str, Any]]:
     """Return the rounds with whose rows a review begins."""
-    return [
-        {
-            "taken_back": state.taken_back[resumed.draw].name,
-            "strategy": state.taken_back[resumed.draw].strategy,
-            "rows": len(resumed.rows),
-        }
-        for resumed in record.resumes
-        if resumed.draw in state.taken_back
-    ]
+    described = []
+    for resumed in record.resumes:
+        drawn_by = record_of_draw(state, resumed.draw)
+        if drawn_by is None:  # somebody removed its record
+            continue
+        what = "taken_back" if resumed.draw in state.taken_back else "left_over_in"
+        described.append(
+            {what: drawn_by.name, "strategy": drawn_by.strategy, "rows": len(resumed.rows)}
+        )
+    return described
+
+
+def _resumed_parts(state: ReviewState, record: ReviewRecord) -> dict[str, Part]:
+    """Return the rows with which a review begins by the names of their draws."""
+    found = parts(state, record)
+    found.pop(record.name, None)
+    return found
 
 
 def _warnings(
@@ -586,16 +594,8 @@ def _warnings(
             f"{record.n:,} were requested, only {len(rows):,} segments can be "
             f"reviewed{others}: all are in the {outputs.kind}"
         )
-    earlier = [
-        key for one in state.records.values() if one.name in record.after for key in one.segment_ids
-    ]
-    if twice := int(rows["segment_id"].is_in(earlier).sum()) if record.strategy != PICKED else 0:
-        warnings.append(
-            f"{twice:,} of them are also in an earlier review, "
-            "where nobody had judged them yet: each counts once"
-        )
     if record.strategy != PICKED:
-        warnings += _unfinished_sheets(population, record)
+        warnings += _rows_of_earlier_sheets(state, record)
     warnings += _silent_recordings(population)
     if in_train := (rows["split"] == "train").sum():
         warnings.append(
@@ -607,34 +607,36 @@ def _warnings(
     return [*warnings, *_many_given(population)]
 
 
-def _unfinished_sheets(population: Population, record: ReviewRecord) -> list[str]:
-    """Return a line about rows of begun sheets of earlier rounds that nobody has judged.
-
-    The rows stay on their sheets: somebody may be about to judge them.
-    """
-    state = population.state
-    judged = state.verdicts_ever.filter(pl.col("review").is_in(record.after))["review"]
-    unfinished = []
-    for name in judged.unique(maintain_order=True):
-        earlier = state.records[name]
-        number_left = _count_not_judged(population, earlier)
-        if number_left:
-            unfinished.append(f"{number_left:,} of {len(earlier.segment_ids):,} in {name}")
-    if not unfinished:
-        return []
-    return [
-        f"rows that are not judged yet: {', '.join(unfinished)}; import the rest of these sheets "
-        f"before those of {record.name}, or the next row of each counts as unsure until it is "
-        "judged"
-    ]
-
-
-def _count_not_judged(population: Population, record: ReviewRecord) -> int:
-    """Return how many rows of a review can be reviewed and were judged in no review."""
-    segment_ids = _series(record.segment_ids)
-    judged = population.state.verdicts_ever["segment_id"]
-    left = segment_ids.filter(~segment_ids.is_in(judged.implode()))
-    return int((population.mask(left) & population.reviewable).sum())
+def _rows_of_earlier_sheets(state: ReviewState, record: ReviewRecord) -> list[str]:
+    """Return lines about rows of a review that are on sheets of earlier ones too."""
+    lines = []
+    left_over = {
+        name: part.listed
+        for name, part in _resumed_parts(state, record).items()
+        if name in state.records
+    }
+    if left_over:
+        named = ", ".join(
+            f"{len(listed):,} of {len(state.records[name].segment_ids):,} in {name}"
+            for name, listed in left_over.items()
+        )
+        lines.append(
+            f"it begins with rows that nobody has judged: {named}; they need not be judged there "
+            "any more, and each counts once"
+        )
+    drawn = set(record.segment_ids).difference(*left_over.values())
+    earlier = {
+        segment_id
+        for name in record.after
+        if name in state.records
+        for segment_id in state.records[name].segment_ids
+    }
+    if twice := len(drawn & earlier):
+        lines.append(
+            f"{twice:,} of them are also in an earlier review, "
+            "where nobody had judged them yet: each counts once"
+        )
+    return lines
 
 
 def _silent_recordings(population: Population) -> list[str]:

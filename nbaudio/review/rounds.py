@@ -35,7 +35,9 @@ JUDGED = (
 class Round:
     """One draw, with what reviewers have said of it."""
 
-    name: str  # of the review that has its rows; of several, with commas
+    # Of the review that drew them. If it was taken back: of the one that has its rows; of several,
+    # with commas.
+    name: str
     strategy: str  # a key of `sampling.STRATEGIES`
     # `segment_id`, `verdict` (right, wrong, unsure; null if not reached), `line` (of the verdict
     # log, which reached it), `skipped` (reached, and judged by nobody), `ended` (the first row that
@@ -69,10 +71,9 @@ def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
         segments.filter(pl.col("segment_id").is_in(state.drawn["segment_id"].implode()))
     ).unique("segment_id")
     on_sheets: defaultdict[str, list[Part]] = defaultdict(list)
-    for record in state.records.values():
-        if record.strategy != PICKED:
-            for name, part in parts(state, record).items():
-                on_sheets[name].append(part)
+    for record in records_in_order(state):
+        for name, part in parts(state, record).items():
+            on_sheets[name].append(part)
     log = _log_of_reviews(state)
     for name, part in owed_parts(state).items():
         if not _lines_elsewhere(part.record, "", log).is_empty():
@@ -82,6 +83,12 @@ def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
         for draw in all_draws(state)
         if draw.name in on_sheets
     ]
+
+
+def records_in_order(state: ReviewState) -> list[ReviewRecord]:
+    """Return the reviews that were drawn, in the order in which they were exported."""
+    drawn = [record for record in state.records.values() if record.strategy != PICKED]
+    return sorted(drawn, key=lambda record: len(record.after))
 
 
 def consensus(said: pl.DataFrame, adjudicators: Sequence[str]) -> pl.DataFrame:
@@ -115,7 +122,7 @@ def unreturned_shares(state: ReviewState) -> list[str]:
     log = _log_of_reviews(state)
     judged = set(log.select("review", "reviewer").rows())
     begun = {review for review, _ in judged}
-    at_random = [record for record in state.records.values() if record.strategy != PICKED]
+    at_random = records_in_order(state)
     last = max((len(each.after) for each in at_random if each.name in begun), default=-1)
     missing = []
     for record in at_random:
@@ -198,7 +205,7 @@ def _round(draw: Draw, on_sheets: Sequence[Part], state: ReviewState, now: pl.Da
     rows = _with_outcomes(rows, reviews, state)
     blind = {part.record.blind for part in on_sheets}
     return Round(
-        name=", ".join(reviews),
+        name=", ".join(reviews) if draw.is_taken_back else draw.name,
         strategy=draw.record.strategy,
         rows=rows.select("segment_id", "line", "skipped", "ended", "listed", "verdict"),
         corpus=draw.record.corpus,
@@ -246,14 +253,29 @@ def _rows_in_order(draw: Draw, on_sheets: Sequence[Part], state: ReviewState) ->
     """Return all rows of a draw in its order, with what reviewers have reached.
 
     The columns are `segment_id`, `content` and `shown` (hashes, see `ReviewRecord.rows`), `line`
-    of the verdict log, and `listed` (see `Part`).
+    of the verdict log, `is_next` (see `_lines`), and `listed` (see `Part`).
+
+    A row may be on several sheets, if it was left over on the first: it is reached where it is
+    reached first, and as it is on the last. Rows that were passed over are reached with the next
+    row that is listed; those that the review has for another draw not before they are reached
+    there.
     """
-    ids = pl.DataFrame({"segment_id": draw.ids}, schema={"segment_id": pl.String})
-    every = ids.with_row_index("place")
-    exported = [_rows_of_part(every, part, state) for part in on_sheets]
-    places = pl.concat([part["place"] for part in exported])
-    rest = every.filter(~pl.col("place").is_in(places.implode()))
-    rows = pl.concat([*exported, rest], how="diagonal").sort("place")
+    exported = pl.concat([rows_of_part(draw, part, state) for part in on_sheets])
+    every = pl.DataFrame({"segment_id": draw.ids}, schema={"segment_id": pl.String})
+    rows = every.with_row_index("place").join(
+        _merged(exported), on="place", how="left", maintain_order="left"
+    )
+    rows = rows.with_columns(next_line=pl.col("line").cum_min(reverse=True).backward_fill())
+    is_in_another_draw = pl.col("content").is_not_null()
+    both = pl.max_horizontal("line_of_other", "next_line")
+    is_reached_twice = pl.col("line_of_other").is_not_null() & pl.col("next_line").is_not_null()
+    passed = (
+        pl.when("passed_over", is_in_another_draw & is_reached_twice)
+        .then(both)
+        .when("passed_over", ~is_in_another_draw)
+        .then("next_line")
+    )
+    rows = rows.with_columns(line=pl.coalesce("line", passed))
     # A row that no sheet has is as it was drawn.
     first = draw.record.rows.select("segment_id", drawn="content", drawn_words="shown")
     rows = rows.join(first, on="segment_id", how="left", maintain_order="left")
@@ -267,29 +289,40 @@ def _rows_in_order(draw: Draw, on_sheets: Sequence[Part], state: ReviewState) ->
     )
 
 
-def _rows_of_part(every: pl.DataFrame, part: Part, state: ReviewState) -> pl.DataFrame:
+def _merged(exported: pl.DataFrame) -> pl.DataFrame:
+    """Merge `rows_of_part` of all reviews by `place`.
+
+    The columns are `content` and `shown` on the last sheet, `line`, `line_of_other` (of the row of
+    another draw), `listed`, `is_next`, and `passed_over`: the last review does not list it.
+    """
+    is_reached = pl.col("line").is_not_null()
+    listed_line = pl.when("listed").then("line")
+    return exported.group_by("place", maintain_order=True).agg(
+        pl.col("content", "shown").last(),
+        line=listed_line.min(),
+        line_of_other=pl.when(~pl.col("listed")).then("line").min(),
+        listed=pl.col("listed").any(),
+        is_next=pl.col("is_next").any() & pl.col("is_next").filter(is_reached).all(),
+        passed_over=~pl.col("listed").last(),
+    )
+
+
+def rows_of_part(draw: Draw, part: Part, state: ReviewState) -> pl.DataFrame:
     """Return the rows of a draw that a review has, with the lines that reached them.
 
-    Rows that were passed over are reached with the next row that is listed; those that the review
-    has for another draw not before they are reached there.
+    The columns are `place` in the order of the draw, from 0, and those of `_rows_in_order`. The
+    line of a row that is not listed is that of the row of another draw.
     """
-    rows = every[list(part.places)]
+    ids = [draw.ids[place] for place in part.places]
+    rows = pl.DataFrame(
+        {"place": part.places, "segment_id": ids},
+        schema={"place": pl.UInt32, "segment_id": pl.String},
+    )
     rows = rows.join(part.record.rows, on="segment_id", how="left", maintain_order="left")
     lines = _lines_of_owed(part, state) if part.is_owed else _lines(part.record, state)
     rows = rows.join(lines, on="segment_id", how="left", maintain_order="left")
     rows = rows.with_columns(listed=pl.col("segment_id").is_in(list(part.listed)))
-    of_listed = pl.when("listed").then("line")
-    rows = rows.with_columns(next_line=of_listed.cum_min(reverse=True).backward_fill())
-    both = pl.max_horizontal("line", "next_line")
-    is_reached_twice = pl.col("line").is_not_null() & pl.col("next_line").is_not_null()
-    passed = (
-        pl.when(pl.col("content").is_null())
-        .then("next_line")
-        .otherwise(pl.when(is_reached_twice).then(both))
-    )
-    return rows.with_columns(line=pl.when("listed").then("line").otherwise(passed)).drop(
-        "next_line"
-    )
+    return rows.select("place", "segment_id", "content", "shown", "line", "listed", "is_next")
 
 
 def _lines(record: ReviewRecord, state: ReviewState) -> pl.DataFrame:
@@ -304,18 +337,18 @@ def _lines(record: ReviewRecord, state: ReviewState) -> pl.DataFrame:
     log = _log_of_reviews(state)
     judged_ids = state.verdicts_ever["segment_id"]
     reached = [pl.DataFrame(schema=_REACHED)]
-    begun_shares: set[str] = set()
+    begun: set[str] = set()
     for (reviewer,), said in _said_of(record, state, log).group_by("reviewer"):
         is_own = (pl.col("review") == record.name) & (pl.col("reviewer") == reviewer)
         elsewhere = log.filter(~is_own)["line"]
         for share in _shares_of(str(reviewer), set(said["segment_id"]), shares):
-            begun_shares.add(share)
+            begun.add(share)
             rows = _with_first_lines(shares[share], said)
             last_line = rows["line"].drop_nulls()[-1]
             rows = rows.with_columns(pl.col("line").cum_min(reverse=True).backward_fill())
             later_lines = elsewhere.filter(elsewhere > last_line)
             reached += [rows, _next_row(rows, later_lines, judged_ids)]
-    for share in shares.keys() - begun_shares:
+    for share in shares.keys() - begun:
         rows = _with_first_lines(shares[share], log.clear())
         reached.append(_next_row(rows, _lines_elsewhere(record, share, log), judged_ids))
     return (
@@ -323,6 +356,17 @@ def _lines(record: ReviewRecord, state: ReviewState) -> pl.DataFrame:
         .group_by("segment_id")
         .agg(pl.col("line").min().cast(pl.Int64), pl.col("is_next").any())
     )
+
+
+def begun_shares(record: ReviewRecord, state: ReviewState) -> set[str]:
+    """Return the keys of `ReviewRecord.shares` of which somebody has judged a row."""
+    shares = record.shares()
+    said_of = _said_of(record, state, _log_of_reviews(state)).group_by("reviewer")
+    return {
+        share
+        for (reviewer,), said in said_of
+        for share in _shares_of(str(reviewer), set(said["segment_id"]), shares)
+    }
 
 
 def _lines_of_owed(part: Part, state: ReviewState) -> pl.DataFrame:

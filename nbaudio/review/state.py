@@ -100,9 +100,10 @@ class Note:
 
 @dataclass(frozen=True)
 class Resumed:
-    """Rows of a round that was taken back, with which a later round begins."""
+    """Rows that an earlier draw has left over, with which a later round begins."""
 
-    draw: str  # the name of the round among `ReviewState.taken_back`
+    # The name of the round that drew them, or ``taken_back/NAME`` if it was taken back.
+    draw: str
     rows: list[int]  # places in the order in which it was drawn, from 0, ascending
 
 
@@ -128,9 +129,9 @@ class ReviewRecord:
     after: list[str] = field(default_factory=list)
     words: list[str] = field(kw_only=True)  # the word hash of each (`word_hashes`)
     blind: bool = False  # whether hypothesis and similarity are hidden from reviewers
-    # What it begins with: rows of rounds that were taken back, in order.
+    # What it begins with: rows that earlier draws have left over, in order.
     resumes: list[Resumed] = field(default_factory=list)
-    # What it drew itself, in order, with segments that it has as rows of those rounds; None if it
+    # What it drew itself, in order, with segments that it has as rows of those draws; None if it
     # begins with no other rows: then these are `segment_ids`.
     new_ids: list[str] | None = None
     # How many lines the log of corrected boundaries had when it was exported first.
