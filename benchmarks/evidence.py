@@ -801,13 +801,11 @@ def power_with_risk(
         return risk
 
     if strategy == ALONE:
-        before = FIRST if learned else 0
-        order = (
-            learn(places_of(plan(corpus.pool, len(wrong), "random", FIRST, seed=seed)[1]))
-            if learned
-            else risk
-        )
-        return before + alone(rng, domain, wrong, order), math.nan
+        heard = np.zeros(0, dtype=np.int64)
+        if learned:
+            heard = places_of(plan(corpus.pool, len(wrong), "random", FIRST, seed=seed)[1])
+            risk = learn(heard)
+        return alone(rng, domain, wrong, risk, heard), math.nan
     planned = [(strategy, 2 * task.reviews)]
     if learned or name == "misled":
         planned = [("random", FIRST), (strategy, FIRST), (strategy, 2 * task.reviews - 2 * FIRST)]
@@ -820,11 +818,19 @@ def power_with_risk(
     return crossed if crossed >= 0 else math.inf, least
 
 
-def alone(rng: np.random.Generator, domain: Bools, wrong: Bools, risk: Array) -> float:
-    """The reviews in order of risk until all that nobody has heard may be wrong."""
-    order = np.flatnonzero(domain)[np.lexsort([rng.random(int(domain.sum())), -risk[domain]])]
-    left = len(order) - np.arange(1, len(order) + 1)
-    return float(np.argmax(np.cumsum(wrong[order]) + left < not_allowed(len(order))) + 1)
+def alone(rng: np.random.Generator, domain: Bools, wrong: Bools, risk: Array, heard: Ints) -> float:
+    """The reviews in order of risk until all that nobody has heard may be wrong.
+
+    Those that were `heard` before count once.
+    """
+    is_heard = np.zeros(len(wrong), dtype=bool)
+    is_heard[heard] = True
+    left = domain & ~is_heard
+    order = np.flatnonzero(left)[np.lexsort([rng.random(int(left.sum())), -risk[left]])]
+    num_found = wrong[domain & is_heard].sum() + np.cumsum(wrong[order])
+    num_left = len(order) - np.arange(1, len(order) + 1)
+    is_proven = num_found + num_left < not_allowed(int(domain.sum()))
+    return float(len(heard) + np.argmax(is_proven) + 1)
 
 
 def signals_of(rng: np.random.Generator, wrong: Bools) -> pl.DataFrame:

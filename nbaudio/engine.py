@@ -186,6 +186,27 @@ def _start_dask_cluster(jobs: int) -> Any:
             attempt += 1
 
 
+def _ray_connection(site: EngineLocation) -> AbstractContextManager[Any]:
+    """Start Ray, or connect to a cluster; raise EngineError if it refuses."""
+    import ray
+
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+    if not site.address:
+        started: AbstractContextManager[Any] = ray.init(
+            address="local", num_cpus=site.local_jobs, include_dashboard=False, **quiet
+        )
+        return started
+    try:
+        with tempfile.TemporaryFile() as log, stderr_to(log):  # each attempt is printed there
+            connected: AbstractContextManager[Any] = ray.init(address=site.address, **quiet)
+    except (ConnectionError, RuntimeError) as error:
+        raise EngineError(
+            f"engine ray at {site.address}: {root_cause(error)}; a cluster with tokens, such as "
+            "`ray start` makes where there is one, needs RAY_AUTH_MODE=token in the environment"
+        ) from error
+    return connected
+
+
 @contextmanager
 def _ray(site: EngineLocation) -> Iterator[RunTasks]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no usage statistics
@@ -202,17 +223,9 @@ def _ray(site: EngineLocation) -> Iterator[RunTasks]:
             socket.create_connection((host, int(port)), timeout=10).close()
     except OSError as error:
         raise EngineError(f"engine ray at {site.address}: {error.strerror or error}") from error
-    cores = {} if site.address else {"num_cpus": site.local_jobs, "include_dashboard": False}
     with ExitStack() as stack:
         if not ray.is_initialized():
-            stack.enter_context(
-                ray.init(
-                    address=site.address or "local",
-                    log_to_driver=False,
-                    logging_level="error",
-                    **cores,
-                )
-            )
+            stack.enter_context(_ray_connection(site))
         register_ray()
         stack.enter_context(joblib.parallel_config(backend="ray", n_jobs=-1))
         yield _run_joblib

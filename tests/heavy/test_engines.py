@@ -8,6 +8,7 @@ alone: see .ci/run.
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -192,25 +193,22 @@ def test_relative_paths_are_those_of_the_driver(workspace, expected, tmp_path, o
     ],
 )
 def test_an_engine_that_is_not_there_is_one_line(workspace, tmp_path, engine, address, said):
-    command = [
-        sys.executable,
-        "-m",
-        "nbaudio",
-        "materialize",
-        workspace,
-        "--out",
-        tmp_path / "c",
-        "--engine",
-        engine,
-    ]
-    quiet = environment() | {"PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(
-        [*command, "--address", address], env=quiet, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    [line] = done.stderr.splitlines()
+    [line] = refused(workspace, tmp_path / "c", "--engine", engine, "--address", address)
     assert line.startswith(f"nbaudio: engine {engine}")
     assert said in line
+
+
+def refused(workspace, out, *options):
+    """The lines that the command line prints where an engine cannot be used."""
+    done = subprocess.run(
+        [sys.executable, "-m", "nbaudio", "materialize", workspace, "--out", out, *options],
+        env=environment() | {"PYTHONWARNINGS": "ignore"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    return done.stderr.splitlines()
 
 
 def test_beam_with_two_processes_and_options_passed_on(workspace, expected, tmp_path):
@@ -400,6 +398,56 @@ def test_a_worker_that_is_killed_at_any_moment_does_not_stop_a_run(engine, momen
 def test_a_worker_of_a_running_dask_cluster_is_killed(moment, tmp_path):
     with dask_cluster(tmp_path) as address:
         assert killed_once("dask", tmp_path, moment, address) == [*range(8)]
+
+
+@contextmanager
+def ray_cluster(folder):
+    """A head node of Ray's command line with two processors; its address."""
+    token = subprocess.run(
+        [sys.executable, "-m", "ray.scripts.scripts", "get-auth-token", "--generate"],
+        capture_output=True,
+        check=False,
+    )
+    assert token.returncode == 0, token.stderr
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"]
+    command += ["--port", address.rpartition(":")[2], "--num-cpus", "2"]
+    command += ["--include-dashboard", "false", "--disable-usage-stats"]
+    log = folder / "ray.log"
+    with log.open("w") as file:
+        head = subprocess.Popen(
+            command,
+            env=environment() | {"PYTHONPATH": str(TOP / "tests/heavy")},  # has engine_probe
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+        )
+    try:
+        until = time.monotonic() + 120
+        while "Ray runtime started" not in log.read_text():
+            assert head.poll() is None, log.read_text()
+            assert time.monotonic() < until, log.read_text()
+            time.sleep(0.1)
+        yield address
+    finally:
+        head.terminate()
+        head.wait(60)
+
+
+def test_a_running_ray_cluster(workspace, expected, tmp_path, monkeypatch):
+    with ray_cluster(tmp_path) as address:
+        arguments = ("--engine", "ray", "--address", address)
+        [line] = refused(workspace, tmp_path / "refused", *arguments)
+        assert line.startswith(f"nbaudio: engine ray at {address}: ")
+        assert "RAY_AUTH_MODE=token" in line
+        monkeypatch.setenv("RAY_AUTH_MODE", "token")
+        assert made(workspace, tmp_path / "c", *arguments) == expected
+        for moment in ("in", "after"):
+            folder = tmp_path / moment
+            folder.mkdir()
+            assert killed_once("ray", folder, moment, address) == [*range(8)]
 
 
 @pytest.mark.parametrize("engine", ["spark", "beam"])
