@@ -59,6 +59,15 @@ def nbaudio(url, *arguments):
     return called.returncode, called.stdout + called.stderr
 
 
+def called_until_it_ends(url, *arguments):
+    """Call the command line again after errors, at most three times."""
+    for _ in range(CALLS):
+        code, printed = nbaudio(url, *arguments)
+        if code == 0:
+            return
+    raise AssertionError(printed[-3000:])
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_faulty_store_has_a_complete_corpus_after_three_calls(server, workspace, tmp_path, seed):
     materialize(workspace, out=tmp_path / "local", jobs=2, shard_size="300kB", show_progress=False)
@@ -68,18 +77,41 @@ def test_a_faulty_store_has_a_complete_corpus_after_three_calls(server, workspac
     assert len([name for name in local if name.endswith(".tar")]) > 5
     faults = Faults(seed)
     with faulty_proxy(server, faults) as url:
-        command = ("materialize", workspace, "--out", "s3://corpora/c")
-        for _ in range(CALLS):
-            code, printed = nbaudio(url, *command, *OPTIONS)
-            if code == 0:
-                break
-        assert code == 0, printed[-3000:]
+        called_until_it_ends(url, "materialize", workspace, "--out", "s3://corpora/c", *OPTIONS)
         assert faults.counts["error"] > 10
         assert faults.counts["cut upload"] > 0
         assert objects(server, "c") == local
-        for _ in range(CALLS):
-            code, printed = nbaudio(url, "verify", "s3://corpora/c", "--jobs", "2")
-            if code == 0:
-                break
-        assert code == 0, printed[-3000:]
+        called_until_it_ends(url, "verify", "s3://corpora/c", "--jobs", "2")
         assert faults.counts["cut download"] > 0
+
+
+def test_a_shard_of_several_parts_is_complete_after_three_calls(server, make_workspace, tmp_path):
+    workspace = make_workspace(
+        {f"r{i}.flac": (240.0, 48000) for i in range(4)}, every=3.0, length=2.9
+    ).path
+    options = ("--encoding", "wav", "--rate", "48000", "--jobs", "2")
+    materialize(
+        workspace,
+        out=tmp_path / "local",
+        encoding="wav",
+        rate=48000,
+        jobs=2,
+        show_progress=False,
+    )
+    shards = {
+        name: (tmp_path / "local" / name).read_bytes()
+        for name in contents(tmp_path / "local")
+        if name.endswith(".tar")
+    }
+    assert max(map(len, shards.values())) > 40_000_000
+    faults = Faults(3)
+    with faulty_proxy(server, faults) as url:
+        called_until_it_ends(url, "materialize", workspace, "--out", "s3://corpora/c", *options)
+    parts = [request for request in faults.requests if request.startswith("PUT")]
+    largest = max(shards, key=lambda name: len(shards[name]))
+    uploads = sum(faults.requests[request] for request in parts if request.endswith(largest))
+    assert uploads > 2  # a part each
+    made = objects(server, "c")
+    assert {name: made[name] for name in shards} == shards
+    listed = client_of(server).list_multipart_uploads(Bucket="corpora")
+    assert "Uploads" not in listed  # nothing that costs money is left
