@@ -25,14 +25,14 @@ def left_over_rows(state: ReviewState) -> list[Resumed]:
     for record in records_in_order(state):
         for name, part in parts(state, record).items():
             on_sheets[name].append(part)
-    found = []
+    left_over = []
     for draw in all_draws(state):
         if not has_frame(state, draw.name):
             continue
         places = _places_left_over(draw, on_sheets[draw.name], state)
         if places:
-            found.append(Resumed(draw.name, places))
-    return found
+            left_over.append(Resumed(draw.name, places))
+    return left_over
 
 
 def _places_left_over(draw: Draw, on_sheets: Sequence[Part], state: ReviewState) -> list[int]:
@@ -43,8 +43,8 @@ def _places_left_over(draw: Draw, on_sheets: Sequence[Part], state: ReviewState)
         rows = rows_of_part(draw, part, state)
         is_reached = pl.col("line").is_not_null() & ~pl.col("is_next")
         reached.update(rows.filter("listed", is_reached)["place"])
-        left_here = _left_on_begun_sheets(rows, part.record, state)
-        is_left_over |= {place: place in left_here for place in part.places}
+        left_on_sheet = _left_on_begun_sheets(rows, part.record, state)
+        is_left_over |= {place: place in left_on_sheet for place in part.places}
     return [place for place, is_left in is_left_over.items() if is_left and place not in reached]
 
 
