@@ -8,6 +8,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+TEST_COMMAND ?= $(BIN)/pytest
 
 .PHONY: demo test soak check lint lab docs wheel lock ci clean
 .DELETE_ON_ERROR:
@@ -17,7 +18,7 @@ demo: $(READY)
 	@echo 'Open demo-output/html/index.html in a browser; make lab opens the notebooks themselves in JupyterLab.'
 
 test: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(TEST_COMMAND) -n 2 --dist loadfile
 
 soak: $(READY)
 	$(BIN)/python -m pip install --quiet s3fs==2026.9.0 'moto[server]==5.2.5'  # an object store, as in .ci/run
