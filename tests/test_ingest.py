@@ -345,6 +345,8 @@ def test_scp_keeps_the_blanks_of_names(tmp_path):
         ("names.csv", "", "no readable rows"),
         ("names.csv", b"name,path\n\xff,b", "cannot be read"),
         ("wav.scp", b"a \xff.wav", "cannot be read"),
+        ("names.xlsx", b"PK\x03\x04", "a workbook or another archive.*save its sheet as .csv"),
+        ("names.csv", b"PK\x03\x04", "a workbook or another archive.*save its sheet as .csv"),
     ],
 )
 def test_unusable_lists_of_names(tmp_path, name, text, message):

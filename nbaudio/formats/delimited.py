@@ -33,6 +33,7 @@ _SAMPLE_LINES = 1000
 _SAMPLE_CHARACTERS = 1 << 20
 _MOST_LINES_OF_CELL = 1000
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?', re.IGNORECASE)  # Excel reads and writes it
+_ARCHIVE = b"PK\x03\x04"  # begins .xlsx, .ods and .zip files
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF16_LE: "utf-16",
@@ -304,6 +305,7 @@ def _find_encoding(path: Path, encoding: str | None, *, has_options: bool) -> st
     check_encoding(encoding)
     with path.open("rb") as file:
         head = file.read(4096)
+    refuse_archive(path, head)
     for mark, codec in _MARKS.items():
         if head.startswith(mark):
             return codec
@@ -318,6 +320,14 @@ def _find_encoding(path: Path, encoding: str | None, *, has_options: bool) -> st
             f"save it as UTF-8{option}"
         )
     return "utf-8-sig"
+
+
+def refuse_archive(path: Path, head: bytes) -> None:
+    """Raise InputError where a file begins as a workbook or another archive does."""
+    if head.startswith(_ARCHIVE):
+        raise InputError(
+            f"{path}: a workbook or another archive, not delimited text: save its sheet as .csv"
+        )
 
 
 def _open_text(path: Path, encoding: str) -> TextIO:

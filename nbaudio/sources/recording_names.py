@@ -16,7 +16,7 @@ from nbaudio.core.name_matching import composed, recording_id, resolve
 from nbaudio.core.rows import Rows
 from nbaudio.formats import kaldi
 from nbaudio.formats.base import Problem, Transcripts
-from nbaudio.formats.delimited import open_delimited
+from nbaudio.formats.delimited import open_delimited, refuse_archive
 from nbaudio.storage.urls import SIGNED, redact, stored_names
 
 TABLES = (".csv", ".tsv")  # all other names files are a ``wav.scp``, whose keys are ids
@@ -60,6 +60,7 @@ def read_mapping(path: Path) -> dict[str, str]:
 
 def _scp_pairs(path: Path) -> Iterator[tuple[int, str, str]]:
     data = input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES)
+    refuse_archive(path, data)
     text = data.decode("utf-8-sig")
     lines = (
         (number, line.rstrip("\r"))
