@@ -143,7 +143,12 @@ def _server(
             yield address
         finally:
             server.terminate()
-            server.wait(30)
+            try:
+                server.wait(30)
+            except (
+                subprocess.TimeoutExpired
+            ):  # JupyterLab may wait for a thread of its own for ever
+                server.kill()
 
 
 def _wait_for(address: str, server: "subprocess.Popen[bytes]", log: Path) -> None:
