@@ -7,10 +7,12 @@ alone: see .ci/run.
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -276,7 +278,7 @@ def test_joblib_config_is_taken_where_no_engine_is_named(workspace, tmp_path):
     code = (
         "import sys, joblib, nbaudio, ray; from ray.util.joblib import register_ray; "
         "register_ray()\n"
-        "with ray.init(num_cpus=2, include_dashboard=False), "
+        "with ray.init('local', num_cpus=2, include_dashboard=False), "
         "joblib.parallel_config(backend='ray', n_jobs=2):\n"
         f"    nbaudio.materialize(sys.argv[1], out=sys.argv[2], engine=None, shard_size='{SIZE}')"
     )
@@ -415,6 +417,9 @@ def ray_cluster(folder):
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"]
     command += ["--port", address.rpartition(":")[2], "--num-cpus", "2"]
     command += ["--include-dashboard", "false", "--disable-usage-stats"]
+    # Ray stores the address of a cluster there, for all who name none; a short path, for sockets.
+    temporary = tempfile.mkdtemp(prefix="ray-")
+    command += ["--temp-dir", temporary]
     log = folder / "ray.log"
     with log.open("w") as file:
         head = subprocess.Popen(
@@ -434,6 +439,7 @@ def ray_cluster(folder):
     finally:
         head.terminate()
         head.wait(60)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def test_a_running_ray_cluster(workspace, expected, tmp_path, monkeypatch):

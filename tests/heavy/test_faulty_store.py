@@ -106,12 +106,12 @@ def test_a_shard_of_several_parts_is_complete_after_three_calls(server, make_wor
     assert max(map(len, shards.values())) > 40_000_000
     faults = Faults(3)
     with faulty_proxy(server, faults) as url:
-        called_until_it_ends(url, "materialize", workspace, "--out", "s3://corpora/c", *options)
+        called_until_it_ends(url, "materialize", workspace, "--out", "s3://corpora/parts", *options)
     parts = [request for request in faults.requests if request.startswith("PUT")]
     largest = max(shards, key=lambda name: len(shards[name]))
     uploads = sum(faults.requests[request] for request in parts if request.endswith(largest))
     assert uploads > 2  # a part each
-    made = objects(server, "c")
+    made = objects(server, "parts")
     assert {name: made[name] for name in shards} == shards
     listed = client_of(server).list_multipart_uploads(Bucket="corpora")
     assert "Uploads" not in listed  # nothing that costs money is left
