@@ -367,7 +367,7 @@ def _check_number(n: int, overlap: int, reviewers: Sequence[str]) -> None:
 def _new_review(
     parameters: Mapping[str, Any], population: Population, picked: Sequence[str] | None
 ) -> _NewReview:
-    """Take what was picked; or draw from what nobody has reached, after rows that are left over.
+    """Take the picked segments, or the rows that are left over and then new ones.
 
     Raise InputError if nothing is left.
     """
@@ -577,9 +577,9 @@ def _describe_resumed(state: ReviewState, record: ReviewRecord) -> list[dict[str
 
 def _resumed_parts(state: ReviewState, record: ReviewRecord) -> dict[str, Part]:
     """Return the rows with which a review begins by the names of their draws."""
-    found = parts(state, record)
-    found.pop(record.name, None)
-    return found
+    rows_by_draw = parts(state, record)
+    rows_by_draw.pop(record.name, None)
+    return rows_by_draw
 
 
 def _warnings(
@@ -608,7 +608,7 @@ def _warnings(
 
 
 def _rows_of_earlier_sheets(state: ReviewState, record: ReviewRecord) -> list[str]:
-    """Return lines about rows of a review that are on sheets of earlier ones too."""
+    """Return lines about rows of a review that are also on sheets of earlier reviews."""
     lines = []
     left_over = {
         name: part.listed

@@ -86,7 +86,7 @@ def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
 
 
 def records_in_order(state: ReviewState) -> list[ReviewRecord]:
-    """Return the reviews that were drawn, in the order in which they were exported."""
+    """Return the reviews in the order of their export, without those of picked segments."""
     drawn = [record for record in state.records.values() if record.strategy != PICKED]
     return sorted(drawn, key=lambda record: len(record.after))
 
