@@ -8,7 +8,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from nbaudio.core.tables import table_path
-from nbaudio.review.state import Resumed, ReviewRecord, ReviewState, frame_table
+from nbaudio.review.state import ReviewRecord, ReviewState, frame_table
 
 #: The strategy where somebody picked the segments: no round, as nothing follows from it about
 #: others.
@@ -76,35 +76,26 @@ def record_of_draw(state: ReviewState, draw: str) -> ReviewRecord | None:
     return state.taken_back.get(draw) or state.records.get(draw)
 
 
-def owed_rows(state: ReviewState) -> list[Resumed]:
+def owed_parts(state: ReviewState) -> dict[str, Part]:
     """Return the rows of rounds that were taken back which no later round has begun with.
 
-    They are in the order in which they were drawn. A round whose frame is not stored proves
-    nothing, and has none.
+    They are by the name of their draw. A draw whose frame is not stored proves nothing, and has
+    none.
     """
     resumed_places: dict[str, set[int]] = {}
     for record in state.records.values():
         for resumed in record.resumes:
             resumed_places.setdefault(resumed.draw, set()).update(resumed.rows)
-    owed = []
+    owed = {}
     for draw in all_draws(state):
         if not draw.is_taken_back or not has_frame(state, draw.name):
             continue
         done = resumed_places.get(draw.name, set())
         places = [place for place in range(len(draw.ids)) if place not in done]
         if places:
-            owed.append(Resumed(draw.name, places))
+            listed = {draw.ids[place] for place in places}
+            owed[draw.name] = Part(draw.record, places, listed, is_owed=True)
     return owed
-
-
-def owed_parts(state: ReviewState) -> dict[str, Part]:
-    """Return the rows of `owed_rows` by the names of their draws."""
-    found = {}
-    for owed in owed_rows(state):
-        record = state.taken_back[owed.draw]
-        listed = {record.drawn_ids[place] for place in owed.rows}
-        found[owed.draw] = Part(record, owed.rows, listed, is_owed=True)
-    return found
 
 
 def has_frame(state: ReviewState, draw: str) -> bool:

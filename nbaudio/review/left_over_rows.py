@@ -4,13 +4,12 @@ A sheet that ends before its last row leaves rows that nobody has judged, and a 
 back leaves all of its rows. If nobody had to hear them, one could end a sheet where it gets hard.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 import polars as pl
 
-from nbaudio.review.draws import Draw, Part, all_draws, has_frame, parts
-from nbaudio.review.rounds import begun_shares, records_in_order, rows_of_part
+from nbaudio.review.draws import Draw, Part, all_draws, has_frame
+from nbaudio.review.rounds import begun_shares, parts_by_draw, rows_of_part
 from nbaudio.review.state import Resumed, ReviewRecord, ReviewState
 
 
@@ -21,10 +20,7 @@ def left_over_rows(state: ReviewState) -> list[Resumed]:
     were taken back, but for rows that a later sheet has which nobody has begun. A draw whose frame
     is not stored proves nothing, and leaves none.
     """
-    on_sheets: defaultdict[str, list[Part]] = defaultdict(list)
-    for record in records_in_order(state):
-        for name, part in parts(state, record).items():
-            on_sheets[name].append(part)
+    on_sheets = parts_by_draw(state)
     left_over = []
     for draw in all_draws(state):
         if not has_frame(state, draw.name):

@@ -70,10 +70,7 @@ def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
     now = _now(
         segments.filter(pl.col("segment_id").is_in(state.drawn["segment_id"].implode()))
     ).unique("segment_id")
-    on_sheets: defaultdict[str, list[Part]] = defaultdict(list)
-    for record in records_in_order(state):
-        for name, part in parts(state, record).items():
-            on_sheets[name].append(part)
+    on_sheets = parts_by_draw(state)
     log = _log_of_reviews(state)
     for name, part in owed_parts(state).items():
         if not _lines_elsewhere(part.record, "", log).is_empty():
@@ -85,7 +82,16 @@ def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
     ]
 
 
-def records_in_order(state: ReviewState) -> list[ReviewRecord]:
+def parts_by_draw(state: ReviewState) -> defaultdict[str, list[Part]]:
+    """Return the rows that reviews have on their sheets, in the order of their export."""
+    on_sheets: defaultdict[str, list[Part]] = defaultdict(list)
+    for record in _records_in_order(state):
+        for name, part in parts(state, record).items():
+            on_sheets[name].append(part)
+    return on_sheets
+
+
+def _records_in_order(state: ReviewState) -> list[ReviewRecord]:
     """Return the reviews in the order of their export, without those of picked segments."""
     drawn = [record for record in state.records.values() if record.strategy != PICKED]
     return sorted(drawn, key=lambda record: len(record.after))
@@ -122,7 +128,7 @@ def unreturned_shares(state: ReviewState) -> list[str]:
     log = _log_of_reviews(state)
     judged = set(log.select("review", "reviewer").rows())
     begun = {review for review, _ in judged}
-    at_random = records_in_order(state)
+    at_random = _records_in_order(state)
     last = max((len(each.after) for each in at_random if each.name in begun), default=-1)
     missing = []
     for record in at_random:
@@ -290,7 +296,7 @@ def _rows_in_order(draw: Draw, on_sheets: Sequence[Part], state: ReviewState) ->
 
 
 def _merged(exported: pl.DataFrame) -> pl.DataFrame:
-    """Merge `rows_of_part` of all reviews by `place`.
+    """Merge the rows that reviews have of a draw (`rows_of_part`) by `place`.
 
     The columns are `content` and `shown` on the last sheet, `line`, `line_of_other` (of the row of
     another draw), `listed`, `is_next`, and `passed_over`: the last review does not list it.

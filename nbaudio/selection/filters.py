@@ -150,7 +150,7 @@ def _limit_in_samples(name: str, seconds: object, rate: pl.Series) -> pl.Series:
 
 
 def _preview_sample(edge: str) -> pl.Expr:
-    """Convert the start or the end of the source to samples at `rate`, for want of audio."""
+    """Convert the start or the end of the source to samples at `rate`, where there is no audio."""
     return (
         pl.struct(f"source_{edge}", "rate")
         .map_batches(
