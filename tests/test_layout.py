@@ -22,6 +22,7 @@ MODULES = {
 ROOMS = (
     "core",
     "storage",
+    "tables",
     "audio",
     "text",
     "engine",
@@ -37,7 +38,7 @@ ROOMS = (
     "runs",
     "cli",
 )
-MOST_ROOMS = 16
+MOST_ROOMS = 17
 
 
 @cache
@@ -211,6 +212,7 @@ PARQUET_FUNCTIONS = {
 PARQUET_FUNCTIONS |= {"sink_parquet", "parquet_slices", "reading_parquet", "write_parquet"}
 OPEN_PARQUET = {
     "nbaudio.core.tables",
+    "nbaudio.tables.buckets",
     "nbaudio.formats.source_columns",
     "nbaudio.reading.table",
     "nbaudio.runs.demo",
@@ -218,7 +220,7 @@ OPEN_PARQUET = {
     "nbaudio.ui.segment_rows",
     *(
         f"nbaudio.corpus.{name}"
-        for name in ("corpus_tables", "diff", "partitions", "shards", "verify", "versions")
+        for name in ("corpus_tables", "diff", "partitions", "plan", "shards", "verify", "versions")
     ),
     *(f"nbaudio.corpus.containers.{name}" for name in ("base", "parquet", "tfrecord")),
 }

@@ -27,13 +27,16 @@ _MP3_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
 class Encoding(NamedTuple):
     """An encoding of clips; `rates` are those supported, in Hz, or empty if any is.
 
-    `decode` returns samples and rate; the rate is None if the file does not declare it.
+    `decode` returns samples and rate; the rate is None if the file does not declare it. A clip of
+    speech has about `bits_a_sample` for each sample, and `bits_a_second` for each second.
     """
 
     extension: str
     encode: Callable[[NDArray[np.int16], int], bytes]
     decode: Callable[[bytes | memoryview], tuple[NDArray[np.int16], int | None]]
     rates: tuple[int, ...] = ()
+    bits_a_sample: int = 0
+    bits_a_second: int = 0
 
     def check_rate(self, rate: int | None) -> None:
         """Raise InputError, with the supported rates, for a rate that is not among them."""
@@ -148,18 +151,27 @@ def _decode_levels(data: bytes | memoryview, *, law: str) -> tuple[NDArray[np.in
 
 ENCODERS: Mapping[str, Encoding] = MappingProxyType(
     {
-        "flac": Encoding("flac", partial(_write_pcm, container="FLAC"), _decode_pcm),
-        "wav": Encoding("wav", partial(_write_pcm, container="WAV"), _decode_pcm),
-        "opus": Encoding("opus", _encode_opus, _decode_pcm, _OPUS_RATES),
-        # About 50 kbit/s at 16 kHz.
+        "flac": Encoding(
+            "flac", partial(_write_pcm, container="FLAC"), _decode_pcm, bits_a_sample=9
+        ),
+        "wav": Encoding("wav", partial(_write_pcm, container="WAV"), _decode_pcm, bits_a_sample=16),
+        "opus": Encoding(
+            "opus", _encode_opus, _decode_pcm, _OPUS_RATES, bits_a_second=_OPUS_BITS_A_SECOND
+        ),
         "mp3": Encoding(
             "mp3",
             partial(_write_pcm, container="MP3", subtype="MPEG_LAYER_III"),
             _decode_pcm,
             _MP3_RATES,
+            bits_a_sample=3,
         ),
         **{
-            law: Encoding("npy", partial(_encode_levels, law=law), partial(_decode_levels, law=law))
+            law: Encoding(
+                "npy",
+                partial(_encode_levels, law=law),
+                partial(_decode_levels, law=law),
+                bits_a_sample=8,
+            )
             for law in QUANTIZATIONS
         },
     }

@@ -5,10 +5,11 @@ It copies the bytes of every clip, decodes nothing, and needs no workspace.
 
 import shutil
 import time
-from collections import Counter
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
+
+import polars as pl
 
 from nbaudio.core.atomic import remove
 from nbaudio.core.errors import AudioError, InputError
@@ -16,14 +17,23 @@ from nbaudio.core.input_guards import parse_size
 from nbaudio.core.report import Report
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.card import publish_card
+from nbaudio.corpus.clip_keys import ClipFormat
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.corpus_tables import publish_shards, side_file
 from nbaudio.corpus.layout import TABLES, Layout, intact_table
-from nbaudio.corpus.plan import ClipFormat, ShardLimits, ShardPlan, short_windows, windows_on_disk
-from nbaudio.corpus.shards import restore_records, shard_advice, write_shards
+from nbaudio.corpus.located_clips import LOCATED
+from nbaudio.corpus.plan import (
+    ShardLimits,
+    assign_shards,
+    short_windows,
+    typical_bytes,
+    with_windows,
+)
+from nbaudio.corpus.shards import divide_by_shard, restore_records, shard_advice, write_shards
 from nbaudio.corpus.versions import Base
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.storage.folders import folder_at
+from nbaudio.tables.buckets import joined_schema, store
 
 
 @interruptible
@@ -75,9 +85,7 @@ def convert(  # noqa: PLR0914
         }
         parameters = info["parameters"]
         name_of = container_named(container, encoding=parameters["encoding"]).shard_name
-        counts = Counter[str]()
-        for part in origin.clips():
-            counts.update(part["split"].to_list())
+        counts = dict(origin.scan().group_by("split").len().collect().iter_rows())
         changed = {"container": container, **asdict(limits)}
         logged = {
             **changed,
@@ -91,26 +99,19 @@ def convert(  # noqa: PLR0914
         )
         run_tasks = stack.enter_context(worker_pool(site))
         card = restore_records(layout) if is_whole else ""
-        remove(folder := layout.work / "plan")
-        clips = (part.drop("name", "window", strict=False) for part in origin.clips())
-        shards = ShardPlan(folder, counts.total())
-        shards.assign(
-            windows_on_disk(clips, window, folder=folder, most=counts.total()),
-            counts,
-            limits,
-            name_of,
-        )
-        clip_format = ClipFormat(parameters["rate"], parameters["channel"], parameters["encoding"])
-        table = origin.table
+        remove(folder := layout.work / "buckets")
+        encoding = parameters["encoding"]
+        clips = _clips(origin, encoding, window, num_clips=sum(counts.values()), folder=folder)
+        shards = assign_shards(clips, counts, limits, name_of, folder=folder)
         results = write_shards(
             layout,
-            shards,
+            divide_by_shard(shards.clips, origin.table, columns=None, folder=folder / "shards"),
             container,
-            clip_format,
-            table=table,
+            ClipFormat(parameters["rate"], parameters["channel"], encoding),
             run_tasks=run_tasks,
             show=show_progress,
         )
+        remove(folder)
         if bad := [result.damaged for result in results if result.damaged]:
             raise AudioError(
                 f"{min(bad)}: a clip is damaged; 'nbaudio verify {origin}' lists all damage"
@@ -129,7 +130,7 @@ def convert(  # noqa: PLR0914
     facts = {
         "corpus": str(layout),
         "container": container,
-        "clips": counts.total(),
+        "clips": sum(counts.values()),
         "shards": len(results),
     }
     facts |= {
@@ -139,6 +140,19 @@ def convert(  # noqa: PLR0914
     }
     facts |= {"seconds": round(took, 1), "megabytes_per_second": round(num_bytes / 1e6 / took)}
     return Report("convert", facts, notes)
+
+
+def _clips(
+    origin: Base, encoding: str, window: int, *, num_clips: int, folder: Path
+) -> pl.LazyFrame:
+    """Return the clips of a corpus as `LOCATED`, with their windows and `num_bytes`."""
+    further = pl.Schema(
+        {"recording_id": pl.String, "start_sample": pl.Int64, "end_sample": pl.Int64}
+    )
+    clips = store(origin.clips(), folder / "clips", joined_schema(LOCATED, further))
+    size = typical_bytes(pl.col("num_samples"), pl.col("sampling_rate"), encoding)
+    sized = clips.drop("shard", "position").with_columns(num_bytes=size)
+    return with_windows(sized, window, num_clips=num_clips, folder=folder)
 
 
 def _local(where: str | Path) -> Path:

@@ -13,16 +13,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from nbaudio.audio.decode_errors import NO_SIGNAL
 from nbaudio.core import tables
 from nbaudio.core.atomic import JsonRows, atomic_write, sha256_file, write_json
-from nbaudio.core.channels import source_channel
+from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
-from nbaudio.core.rows import with_starts
 from nbaudio.core.source_splits import listed_splits, ordered_splits
 from nbaudio.core.tables import SEGMENTS, conform, parquet_slices
 from nbaudio.core.tombstones import is_withdrawn
@@ -31,8 +28,7 @@ from nbaudio.corpus.card import signal_ranges
 from nbaudio.corpus.containers.base import Shard, version_of
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.layout import SILENT_AUDIO, UNREADABLE_AUDIO, Layout, shard_names
-from nbaudio.corpus.partitions import NO_AMOUNTS, amounts_by_split, write_parts
-from nbaudio.corpus.plan import digest
+from nbaudio.corpus.partitions import NO_AMOUNTS, amounts_by_split, digest, write_parts
 from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.folders import Folder
 from nbaudio.storage.workspace import Workspace
@@ -41,30 +37,20 @@ from nbaudio.text.near_duplicates import sentences
 from nbaudio.text.score import formatting_rules
 
 _SOURCE_TEXT = "text_source"
-
-
-def segment_parts(table: Path) -> Iterator[pl.DataFrame]:
-    """Yield all segments in the file of a table, with the columns that cutting needs.
-
-    These are `row`, from 0, the ids of segment, recording and speaker, the window, the channel, the
-    split and the decision.
-    """
-    columns = (
-        "segment_id",
-        "recording_id",
-        "speaker_id",
-        "start_sample",
-        "end_sample",
-        "split",
-        "decision",
-    )
-    schema = pl.Schema({name: SEGMENTS[name] for name in columns})
-    for start, part in with_starts(parquet_slices(table, (*columns, "source_channel"))):
-        yield (
-            conform(part, schema, str(table))
-            .with_columns(source_channel(part))
-            .with_row_index("row", offset=start)
+_CHECKED = pl.Schema(
+    {
+        name: SEGMENTS[name]
+        for name in (
+            "segment_id",
+            "recording_id",
+            "speaker_id",
+            "start_sample",
+            "end_sample",
+            "split",
+            "decision",
         )
+    }
+)
 
 
 def check_accepted(workspace: Workspace) -> Counter[str]:
@@ -84,24 +70,24 @@ def check_accepted(workspace: Workspace) -> Counter[str]:
                 f"{table}: the column {name!r} holds bytes, which metadata cannot store; "
                 "convert them to text"
             )
-    withdrawn = workspace.withdrawn
+    accepted = pl.col("decision") == "accept"
+    withdrawn = 0
+    pending = 0
+    total = 0
     counts = Counter[str]()
-    gone = pending = total = 0
-    uncut = list[str]()
-    for part in segment_parts(table):
-        gone += int(is_withdrawn(part, withdrawn).sum())
-        pending += int((part["decision"] == "pending").sum())
-        total += len(part)
-        accepted = part.filter(pl.col("decision") == "accept")
-        counts.update(dict(accepted["split"].value_counts().iter_rows()))
-        uncut.extend(
-            accepted.filter(pl.any_horizontal(pl.col("start_sample", "end_sample").is_null()))[
-                "segment_id"
-            ]
-        )
-    if gone:
+    without_audio: list[str] = []
+    for part in tables.parquet_slices(table, _CHECKED):
+        segments = conform(part, _CHECKED, str(table))
+        withdrawn += int(is_withdrawn(segments, workspace.withdrawn).sum())
+        pending += int((segments["decision"] == "pending").sum())
+        total += len(segments)
+        chosen = segments.filter(accepted)
+        counts.update(dict(chosen["split"].value_counts().iter_rows()))
+        has_no_audio = pl.any_horizontal(pl.col("start_sample", "end_sample").is_null())
+        without_audio.extend(chosen.filter(has_no_audio)["segment_id"])
+    if withdrawn:
         raise InputError(
-            f"{where}: {gone:,} withdrawn segments are still there; "
+            f"{where}: {withdrawn:,} withdrawn segments are still there; "
             "run the interrupted 'nbaudio withdraw' again"
         )
     if pending:
@@ -113,10 +99,10 @@ def check_accepted(workspace: Workspace) -> Counter[str]:
         raise InputError(
             f"{where}: no segment is accepted; 'nbaudio stats {where}' shows the reasons"
         )
-    if uncut:
-        remedy = "ingest with --audio and select again"
+    if without_audio:
         raise InputError(
-            f"{where}: {len(uncut)} accepted segments have no audio, {uncut[0]} the first; {remedy}"
+            f"{where}: {len(without_audio)} accepted segments have no audio, {without_audio[0]} "
+            "the first; ingest with --audio and select again"
         )
     return counts
 
@@ -232,13 +218,12 @@ def publish(
     *,
     lost: pl.DataFrame,
     table: Path,
-    inside: NDArray[np.bool_],
     recordings: pl.DataFrame,
     selection: dict[str, Any],
 ) -> dict[str, Any]:
     """Write the tables of the corpus; return corpus.json without parameters.
 
-    `lost` was not cut; rows `inside` are in a shard.
+    Accepted segments that are not `lost` are in a shard.
     """
     info: dict[str, Any] = {
         "format": "nbaudio corpus 1",
@@ -262,25 +247,10 @@ def publish(
             for part in parquet_slices(path, ["text"])
             for character in vocabulary(part["text"]).counts
         }
-    reasons: Counter[str] = Counter()
-
-    def rejected() -> Iterator[pl.DataFrame]:
-        for start, part in with_starts(parquet_slices(table)):
-            outside = conform(part, SEGMENTS, "segments").filter(
-                ~pl.Series(inside[start : start + len(part)])
-            )
-            out = outside.join(
-                lost, on="segment_id", how="left", maintain_order="left"
-            ).with_columns(
-                reason=_rule(),
-                decision=pl.lit("reject"),
-                split=pl.lit(None, dtype=pl.String),
-            )
-            reasons.update(out["reason"].fill_null("").to_list())
-            yield out
-
     with side_file(layout.folder, info, "rejected.parquet") as path:
-        write_parts(path, rejected())
+        write_parts(path, _rejected(table, lost))
+        counts = pl.scan_parquet(path, glob=False).group_by("reason").len().collect(**STREAMED)
+    reasons = {reason or "": number for reason, number in counts.iter_rows()}
     with side_file(layout.folder, info, "vocab.json") as path:
         write_json(path, vocabulary(sorted(characters)).to_json())
     facts = (
@@ -298,6 +268,19 @@ def publish(
         "rejected": dict(sorted(reasons.items())),
         "sources": JsonRows(used.select(facts)),
     }
+
+
+def _rejected(table: Path, lost: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Yield the segments of a table that are in no shard, with the rule that puts them out."""
+    is_lost = tables.has_id(lost["segment_id"])
+    for part in parquet_slices(table):
+        segments = conform(part, SEGMENTS, "segments")
+        outside = segments.filter((pl.col("decision") != "accept") | is_lost)
+        yield outside.join(lost, on="segment_id", how="left", maintain_order="left").with_columns(
+            reason=_rule(),
+            decision=pl.lit("reject"),
+            split=pl.lit(None, dtype=pl.String),
+        )
 
 
 @contextmanager

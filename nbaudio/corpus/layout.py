@@ -72,6 +72,11 @@ class Layout:
         return self.work / f"{shard.replace('/', '.')}{suffix}"
 
     @property
+    def plan(self) -> Path:
+        """The plan of an unfinished run."""
+        return self.work / "plan.parquet"
+
+    @property
     def log(self) -> Path:
         """The run log of an unfinished run."""
         return self.work / "log.jsonl"

@@ -2,24 +2,26 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, cast
 
 import polars as pl
 from msgspec import UNSET, UnsetType
 
 from nbaudio.audio import codec_versions, encoder
 from nbaudio.core import atomic, tables, tombstones
+from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus import plan, status
 from nbaudio.corpus.card import CARD, about_of, publish_card
+from nbaudio.corpus.clip_keys import ClipFormat, recording_facts, segment_columns, with_clip_keys
 from nbaudio.corpus.containers.base import Shard, version_of
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.corpus_tables import (
@@ -27,15 +29,21 @@ from nbaudio.corpus.corpus_tables import (
     check_text,
     freeze_table,
     publish,
-    segment_parts,
     selection_hash,
 )
+from nbaudio.corpus.cut_tasks import (
+    CutTask,
+    archived_recordings,
+    cut_amount,
+    cut_tasks,
+    recordings_to_cut,
+)
 from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout
-from nbaudio.corpus.measure import log_signals, measure_segments, signal_keys
-from nbaudio.corpus.packs import cut, cut_all, indexes
-from nbaudio.corpus.partitions import Buckets
-from nbaudio.corpus.shards import restore_records, shard_advice, write_shards
-from nbaudio.corpus.versions import Base, corpus_parameters
+from nbaudio.corpus.located_clips import LocatedClips, locate_clips, with_existing_packs
+from nbaudio.corpus.measure import log_signals, measure_segments, signal_format
+from nbaudio.corpus.packs import cut, cut_all
+from nbaudio.corpus.shards import divide_by_shard, restore_records, shard_advice, write_shards
+from nbaudio.corpus.versions import Base, KeptClips, corpus_parameters
 from nbaudio.engine import EngineLocation, RunTasks, worker_pool
 from nbaudio.proof.evidence import selection_claim
 from nbaudio.proof.judged_draws import ProofState
@@ -58,25 +66,66 @@ class _Run:
     packs: Location
     layout: Layout
     parameters: dict[str, Any]
-    format: plan.ClipFormat
+    format: ClipFormat
     limits: plan.ShardLimits
     base: Base | None
     site: EngineLocation
     show: bool
-    table: Path
     signals: bool
-    counts: Counter[str] = field(default_factory=Counter)  # accepted segments of each split
+
+    @property
+    def version(self) -> int:
+        """Number of the version that is made, from 1."""
+        return self.base.version + 1 if self.base else 1
+
+    def shard_name(self, split: str, index: int, count: int) -> str:
+        """Return the name of a new shard of a split, number `index` of `count`, from 0."""
+        container = container_named(self.parameters["container"])
+        taken = [shard["name"] for shard in self.base.info["shards"]] if self.base else []
+        return container.shard_name(split, index, count, version=self.version, taken=taken)
 
 
-class _Cut(NamedTuple):
-    """Result of cutting.
+@dataclass(frozen=True)
+class _Selection:
+    """What ships, and what is said of it.
 
-    The fields are the clips by shard, the shards that are kept from the base, `segment_id` and
-    `detail` of failures, and the number of clips cut.
+    `counts` are accepted segments of each split, `facts` those of recordings that planning needs,
+    `report` the facts of the last `select`.
     """
 
-    shards: plan.ShardPlan
-    kept: list[Shard]
+    counts: Counter[str]
+    recordings: pl.DataFrame
+    facts: pl.DataFrame
+    withdrawn: pl.DataFrame
+    proof: ProofState
+    report: dict[str, Any]
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class _NewClips:
+    """Clips that are to be packed, and those of the base that are kept (None without a base).
+
+    `new` has the columns of segments and `clip_key`.
+    """
+
+    new: pl.LazyFrame
+    kept: pl.LazyFrame | None
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Result of cutting: the number of clips, and why others failed, by their keys."""
+
+    num_clips: int
+    failures: dict[str, str]
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """Shards of the corpus, `segment_id` and `detail` of failures, and the number of clips cut."""
+
+    shards: list[Shard]
     lost: pl.DataFrame
     num_cut: int
 
@@ -185,138 +234,106 @@ def materialize(
             raise InputError(f"{layout}: a new version needs another folder than its base")
         used = corpus_parameters(given, earlier)
         container_named(used["container"], encoding=used["encoding"])
-        clip_format = plan.ClipFormat(used["rate"], used["channel"], used["encoding"])
-        limits = plan.ShardLimits(used["shard_size"], used["shard_count"], used["window"])
-        (audio, pack_folder) = _locations(workspace, packs)
-        table = tables.table_path(workspace)
+        audio, pack_folder = _locations(workspace, packs)
         run = _Run(
-            workspace,
-            audio,
-            pack_folder,
-            layout,
-            used,
-            clip_format,
-            limits,
-            earlier,
-            site,
-            show_progress,
-            table,
-            signals,
+            workspace=workspace,
+            audio_root=audio,
+            packs=pack_folder,
+            layout=layout,
+            parameters=used,
+            format=ClipFormat(used["rate"], used["channel"], used["encoding"]),
+            limits=plan.ShardLimits(used["shard_size"], used["shard_count"], used["window"]),
+            base=earlier,
+            site=site,
+            show=show_progress,
+            signals=signals,
         )
-        held = (earlier.info.get("about") if earlier else None) or {}
-        return _materialize(
-            run, about_of({"title": title, "language": language, "license": license}, held), began
-        )
+        about_base = (earlier.info.get("about") if earlier else None) or {}
+        about = about_of({"title": title, "language": language, "license": license}, about_base)
+        return _materialize(run, about, began)
 
 
-def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Report:  # noqa: PLR0914, PLR0915
+def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Report:
     """Make the corpus, or the version, of a run whose parameters are validated."""
-    workspace = run.workspace
     layout = run.layout
-    base = run.base
-    site = run.site
-    container = run.parameters["container"]
-    text = run.parameters.get("text")
-    recordings = workspace.recordings
-    judged = reviewed_ids(workspace)
-    run = replace(run, counts=check_accepted(workspace))  # raises before anything is written
-    facts = plan.recording_facts(recordings)
-    reviewed, short = _check_clips(run, judged)
-    proof = ProofState.load(workspace)
-    claim = selection_claim(proof)
-    proof.population.release()
-    selected = workspace.report("select").get("facts", {})
-    identity = {
-        **run.parameters,
-        "selection": selection_hash(workspace, text),
-        **({"base": base.to_json()} if base else {}),
-    }
-    logged = run.parameters | {
-        "workspace": str(workspace.path),
-        "corpus": str(layout),
-        "jobs": site.jobs,
-        "engine": site.engine,
-    }
-    if run.packs.local != workspace.path / "packs":
-        logged["packs"] = str(run.packs)
-    withdrawn = workspace.withdrawn
-    notes = _held_out_notes(run, withdrawn, selected)
-    with layout.claimed(identity, "materialize", logged) as is_whole, run.packs.shared():
+    selection = _select(run)  # raises before anything is written
+    claim = selection_claim(selection.proof)
+    selection.proof.population.release()
+    identity = _identity(run)
+    with layout.claimed(identity, "materialize", _logged(run)) as is_whole, run.packs.shared():
         card = restore_records(layout) if is_whole else ""
-        with worker_pool(site) as run_tasks:
-            cut_before = _cut_missing(run, run_tasks, facts).num_cut if run.signals else 0
-            if run.signals:  # measured while they were cut
-                measure_segments(
-                    workspace,
-                    nullcontext(run_tasks),
-                    channel=run.format.channel,
-                    show=run.show,
-                    accepted=True,
-                )
+        with worker_pool(run.site) as run_tasks:
+            cut_before = _cut_measured(run, selection, run_tasks) if run.signals else 0
             # The current table: a later selection replaces the file.
-            run = replace(
-                run,
-                signals=False,
-                table=freeze_table(workspace, layout.work / "segments.parquet", text),
+            table = freeze_table(
+                run.workspace, tables.table_path(layout.work), run.parameters.get("text")
             )
-            others = base.left_out(run.table) if base else []
-            results, found = _cut_and_pack(run, facts, run_tasks)
-        lost = found.lost
-        claim = selection_claim(proof, without=lost["segment_id"].to_list()) if len(lost) else claim
-        of_base = pl.DataFrame(
-            base.info.get("tombstones", []) if base else [], schema=tombstones.TOMBSTONES
-        )
-        told: dict[str, Any] = {
-            "identity": identity,
-            "parameters": run.parameters,
-            "versions": codec_versions(),
-            "about": about,
-        }
-        told |= {
-            "evidence": claim,
-            "tombstones": tombstones.merged(withdrawn, of_base).to_dicts(),
-            "version": base.version + 1 if base else 1,
-            "base": base and base.to_json(),
-        }
-        with progress("publish", 1, "corpus", show=False) as advance:
-            tables_of = {
-                "table": run.table,
-                "inside": found.shards.shard_of != plan.OUTSIDE,
-                "recordings": recordings,
-            }
-            info = (
-                publish(layout, results, container, lost=lost, selection=selected, **tables_of)
-                | told
-            )
-            if not publish_card(layout.folder, info, before=card):
-                notes.append(f"{layout}/{CARD} was edited and is not overwritten")
-            layout.finish(info)
-            advance(1)
-    if base:
-        _keep_splits(workspace, base)
-    notes += reviewed
-    if others:
-        notes.append(f"columns that the base does not have are left out: {', '.join(others)}")
-    if base and not any(version_of(shard.name) <= base.version for shard in results):
-        notes.append(f"no clip of the base {base} is unchanged: was it made from this workspace?")
-    notes += short
-    shown = _facts(
+            left_out = run.base.left_out(table) if run.base else []
+            packed = _plan_cut_pack(run, selection, run_tasks)
+        if len(packed.lost):
+            claim = selection_claim(selection.proof, without=packed.lost["segment_id"].to_list())
+        info = _publish(run, selection, packed, about, {"identity": identity, "evidence": claim})
+        if not publish_card(layout.folder, info, before=card):
+            selection.notes.append(f"{layout}/{CARD} was edited and is not overwritten")
+        layout.finish(info)
+    if run.base:
+        _keep_splits(run.workspace, run.base)
+    notes = selection.notes + _notes_on_base(run, packed, left_out)
+    facts = _facts(
         layout,
         info,
-        results,
-        num_cut=cut_before + found.num_cut,
+        packed.shards,
+        num_cut=cut_before + packed.num_cut,
         took=time.monotonic() - began,
     )
-    problems = first_lines(
-        [f"{segment_id}: {why}" for segment_id, why in lost.iter_rows()],
-        f"{layout}/rejected.parquet",
-    )
-    report = Report("materialize", shown, notes, problems=problems)
-    workspace.save_report("materialize", report.to_dict())
+    failures = [f"{segment_id}: {why}" for segment_id, why in packed.lost.iter_rows()]
+    problems = first_lines(failures, f"{layout}/rejected.parquet")
+    report = Report("materialize", facts, notes, problems=problems)
+    run.workspace.save_report("materialize", report.to_dict())
     return report
 
 
-def _check_clips(run: _Run, judged: Set[str]) -> tuple[list[str], list[str]]:
+def _select(run: _Run) -> _Selection:
+    """Check what ships; raise InputError if it cannot."""
+    workspace = run.workspace
+    counts = check_accepted(workspace)
+    recordings = workspace.recordings
+    withdrawn = workspace.withdrawn
+    report = workspace.report("select").get("facts", {})
+    notes = _held_out_notes(run, withdrawn, report)
+    notes += _check_clips(run, reviewed_ids(workspace))
+    return _Selection(
+        counts=counts,
+        recordings=recordings,
+        facts=recording_facts(recordings),
+        withdrawn=withdrawn,
+        proof=ProofState.load(workspace),
+        report=report,
+        notes=notes,
+    )
+
+
+def _identity(run: _Run) -> dict[str, Any]:
+    """Return what tells the corpus of a run from any other one: parameters, selection, base."""
+    selection = selection_hash(run.workspace, run.parameters.get("text"))
+    identity = {**run.parameters, "selection": selection}
+    return identity if run.base is None else {**identity, "base": run.base.to_json()}
+
+
+def _logged(run: _Run) -> dict[str, Any]:
+    """Return the parameters of a run as its log has them."""
+    logged = run.parameters | {
+        "workspace": str(run.workspace.path),
+        "corpus": str(run.layout),
+        "jobs": run.site.jobs,
+        "engine": run.site.engine,
+    }
+    if run.packs.local != run.workspace.path / "packs":
+        logged["packs"] = str(run.packs)
+    return logged
+
+
+def _check_clips(run: _Run, judged: Set[str]) -> list[str]:
     """Raise InputError if text or rates cannot ship.
 
     Return notes on reviewed clips of train, and on short windows.
@@ -326,17 +343,18 @@ def _check_clips(run: _Run, judged: Set[str]) -> tuple[list[str], list[str]]:
     check_text(run.workspace, run.parameters.get("text"), judged=bool(judged))
     if run.format.rate is None:
         used = accepted.select(pl.col("recording_id").unique()).collect(engine="streaming")
-        for own in run.workspace.recordings.join(used, on="recording_id", how="semi")[
+        for own_rate in run.workspace.recordings.join(used, on="recording_id", how="semi")[
             "sampling_rate"
         ].unique():
-            encoder(run.format.encoding).check_rate(own)
+            encoder(run.format.encoding).check_rate(own_rate)
     in_train = (pl.col("split") == "train") & pl.col("segment_id").is_in(sorted(judged))
     number = accepted.filter(in_train).select(pl.len()).collect(engine="streaming").item()
     note = (
         f"{number:,} of the clips of train were drawn for review after select: select again, "
         "then make a new corpus"
     )
-    return [note] if number else [], plan.short_windows(accepted, run.limits.window)
+    short = plan.short_windows(accepted, run.limits.window)
+    return [note, *short] if number else short
 
 
 def _held_out_notes(run: _Run, withdrawn: pl.DataFrame, selected: dict[str, Any]) -> list[str]:
@@ -360,64 +378,347 @@ def _held_out_notes(run: _Run, withdrawn: pl.DataFrame, selected: dict[str, Any]
     )
 
 
+def _notes_on_base(run: _Run, packed: _Packed, left_out: list[str]) -> list[str]:
+    """Return notes on columns that the base lacks, and on a base of which nothing is kept."""
+    notes = []
+    if left_out:
+        notes.append(f"columns that the base does not have are left out: {', '.join(left_out)}")
+    if run.base and not any(version_of(shard.name) < run.version for shard in packed.shards):
+        notes.append(
+            f"no clip of the base {run.base} is unchanged: was it made from this workspace?"
+        )
+    return notes
+
+
+def _publish(
+    run: _Run,
+    selection: _Selection,
+    packed: _Packed,
+    about: dict[str, str | None],
+    stated: dict[str, Any],
+) -> dict[str, Any]:
+    """Write the tables of the corpus; return corpus.json, with what is `stated`."""
+    base = run.base
+    tombstones_of_base = pl.DataFrame(
+        base.info.get("tombstones", []) if base else [], schema=tombstones.TOMBSTONES
+    )
+    with progress("publish", 1, "corpus", show=False) as advance:
+        info = publish(
+            run.layout,
+            packed.shards,
+            run.parameters["container"],
+            lost=packed.lost,
+            table=tables.table_path(run.layout.work),
+            recordings=selection.recordings,
+            selection=selection.report,
+        )
+        advance(1)
+    return {
+        **info,
+        "identity": stated["identity"],
+        "parameters": run.parameters,
+        "versions": codec_versions(),
+        "about": about,
+        "evidence": stated["evidence"],
+        "tombstones": tombstones.merged(selection.withdrawn, tombstones_of_base).to_dicts(),
+        "version": run.version,
+        "base": base and base.to_json(),
+    }
+
+
 @locks_workspace("materialize")
 def _keep_splits(workspace: Workspace, base: Base) -> None:
     """Count the base as an earlier version of the workspace.
 
     Later selections keep what it holds out.
     """
-    held = base.earlier_splits().join(
+    splits = base.earlier_splits().join(
         tables.read(workspace, ["segment_id"]), on="segment_id", how="semi", maintain_order="left"
     )
-    if (kept := with_earlier(workspace, held.lazy())) is not None:
-        workspace.save(**{tables.EARLIER_SPLITS: kept})
+    earlier = with_earlier(workspace, splits.lazy())
+    if earlier is not None:
+        workspace.save(**{tables.EARLIER_SPLITS: earlier})
 
 
-def _cut_and_pack(run: _Run, facts: pl.DataFrame, run_tasks: RunTasks) -> tuple[list[Shard], _Cut]:
-    """Return the shards, and what was cut, altogether; recut damaged packs."""
+def _plan_cut_pack(run: _Run, selection: _Selection, run_tasks: RunTasks) -> _Packed:
+    """Plan the clips, cut what is in no pack, and pack all; recut damaged packs.
+
+    The frozen segments table is in the work folder.
+    """
     num_cut = 0
-    for _ in range(_ATTEMPTS):
-        found = _cut_missing(run, run_tasks, facts)
-        num_cut += found.num_cut
-        how = (run.parameters["container"], run.format)
-        rows = run.base.conformed if run.base else None
-        # Workers without a shared disk can write to an address; what is in a folder of this machine
-        # is written or read here.
-        there = run.layout.folder.place.local is None and not (
-            run.base and run.base.folder.place.local
-        )
-        alone = run.packs.local is None and not there
-        records = (
-            run.packs / f"records-{run.layout.work.parent.name}"
-            if run.packs.local is None and there
-            else None
-        )
-        same: dict[str, Any] = {
-            "table": run.table,
-            "show": run.show,
-            "conformed": rows,
-            "records": records,
-        }
-        with (
-            worker_pool(EngineLocation("loky", run.site.jobs))
-            if alone
-            else nullcontext(run_tasks) as pool
-        ):
-            written = write_shards(run.layout, found.shards, *how, run_tasks=pool, **same)
-        damaged = {result.damaged for result in written if result.damaged}
+    for attempt in range(_ATTEMPTS):
+        folder = run.layout.work / f"buckets-{attempt}"
+        atomic.remove(folder)
+        clips = _clips(run, selection, run.layout.work, folder / "clips")
+        if clips.kept is not None:
+            compared = _compare_with_base(run, selection, run_tasks, clips, folder / "compared")
+            clips = compared.clips
+            num_cut += compared.num_cut
+        shards = _plan(run, selection, clips.new, folder / "plan")
+        cut_clips = _cut(run, selection, run_tasks)
+        num_cut += cut_clips.num_clips
+        located = _locate(run, selection, cut_clips, folder / "located")
+        if len(located.lost) == selection.counts.total():
+            detail = next(iter(cut_clips.failures.values()))
+            raise InputError(
+                f"{run.workspace.path}: none of the {len(located.lost):,} accepted segments can "
+                f"be cut; {detail}"
+            )
+        in_shards = plan.without_empty_shards(located.clips, shards, run.shard_name)
+        kept = _keep_shards(run, clips)
+        written = _pack(run, pl.concat([in_shards, kept.clips]), run_tasks, folder / "shards")
+        atomic.remove(folder)
+        damaged = {shard.damaged for shard in written if shard.damaged}
         if not damaged:
-            return [*found.kept, *written], found._replace(num_cut=num_cut)
-        for pack_path in damaged:
-            if run.base and pack_path.startswith(f"{run.base}/"):
-                raise InputError(
-                    f"{pack_path}: a clip is damaged; 'nbaudio verify {run.base}' lists "
-                    "all damage of the base"
-                )
-            location(pack_path).remove()
+            return _Packed([*kept.shards, *written], located.lost, num_cut)
+        _remove_damaged(run, damaged)
     raise NbaudioError(
         f"{min(damaged)}: damaged again after recutting; check the disk and run the same "
         "command again"
     )
+
+
+def _keep_shards(run: _Run, clips: _NewClips) -> KeptClips:
+    """Copy the shards of the base all of whose clips are kept."""
+    if run.base is None or clips.kept is None:
+        return KeptClips.none()
+    return run.base.keep_shards(run.layout, clips.kept)
+
+
+def _clips(run: _Run, selection: _Selection, table_folder: Path, folder: Path) -> _NewClips:
+    """Return the accepted clips of the segments table in a folder.
+
+    With a base, `kept` has all clips whose rows are unchanged, and `new` those of other rows and of
+    recordings that are not known to be the same.
+    """
+    columns = ("segment_id", "recording_id", "start_sample", "end_sample", "source_channel")
+    accepted = (
+        segment_columns(table_folder, (*columns, "split", "decision"))
+        .filter(pl.col("decision") == "accept")
+        .drop("decision")
+    )
+    clips = with_clip_keys(accepted, selection.facts, run.format).with_columns(
+        channel=pl.col("source_channel").fill_null(run.format.channel)
+    )
+    if run.base is None:
+        return _NewClips(clips, None)
+    table = tables.table_path(table_folder)
+    most = max(tables.num_rows(table), tables.num_rows(run.base.table))
+    kept = run.base.unchanged(table, selection.recordings, num_rows=most, folder=folder)
+    sure_rows = kept.filter(pl.col("is_sure")).select("row")
+    return _NewClips(clips.join(sure_rows, on="row", how="anti"), kept)
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """Clips after those of recordings without a hash were compared, and how many were cut."""
+
+    clips: _NewClips
+    num_cut: int
+
+
+def _compare_with_base(
+    run: _Run, selection: _Selection, run_tasks: RunTasks, clips: _NewClips, folder: Path
+) -> _Compared:
+    """Cut the clips that may be as in the base, and keep those that are.
+
+    Without the hash of a recording, only the clip shows whether its audio has changed.
+    """
+    unchanged = cast(pl.LazyFrame, clips.kept)
+    sure = unchanged.filter(pl.col("is_sure"))
+    unsure = unchanged.filter(~pl.col("is_sure"))
+    num_unsure = int(unsure.select(pl.len()).collect().item())
+    if not num_unsure:
+        return _Compared(_NewClips(clips.new, sure), 0)
+    candidates = clips.new.join(unsure.select("row"), on="row", how="semi")
+    _write_plan(run, selection, candidates, folder, num_clips=num_unsure)
+    cut_clips = _cut(run, selection, run_tasks)
+    located = _locate(run, selection, cut_clips, folder / "located")
+    equal = unsure.join(
+        located.clips.select("row", "clip_sha256"), on=["row", "clip_sha256"], how="semi"
+    )
+    kept = pl.concat([sure, equal])
+    new = clips.new.join(equal.select("row"), on="row", how="anti")
+    return _Compared(_NewClips(new, kept), cut_clips.num_clips)
+
+
+def _write_plan(
+    run: _Run, selection: _Selection, clips: pl.LazyFrame, folder: Path, *, num_clips: int
+) -> None:
+    """Write the plan of clips that are cut, without shards."""
+    packed = with_existing_packs(clips, run.packs, num_clips=num_clips, folder=folder / "existing")
+    plan.write_plan(
+        run.layout.plan,
+        packed,
+        facts=selection.facts,
+        archived=archived_recordings(selection.facts, run.audio_root),
+        folder=folder,
+    )
+
+
+def _plan(run: _Run, selection: _Selection, clips: pl.LazyFrame, folder: Path) -> pl.DataFrame:
+    """Write the plan of the clips that are packed; return its shards, as `plan.Shards.table`."""
+    rates = selection.facts.lazy().select("recording_id", "sampling_rate")
+    rate = pl.col("sampling_rate") if run.format.rate is None else pl.lit(run.format.rate)
+    num_bytes = plan.typical_bytes(plan.clip_samples(run.format), rate, run.format.encoding)
+    sized = (
+        clips.join(rates, on="recording_id", how="left")
+        .with_columns(num_bytes=num_bytes)
+        .drop("sampling_rate")
+    )
+    num_clips = selection.counts.total()
+    label = f" v{run.version}" if run.base else ""
+    windowed = plan.with_windows(
+        sized, run.limits.window, num_clips=num_clips, folder=folder, label=label
+    )
+    packed = with_existing_packs(
+        windowed, run.packs, num_clips=num_clips, folder=folder / "existing"
+    )
+    counts = packed.group_by("split").len().collect(**STREAMED)
+    shards = plan.assign_shards(
+        packed,
+        dict(counts.iter_rows()),
+        run.base.shard_limits(run.limits) if run.base else run.limits,
+        run.shard_name,
+        folder=folder,
+    )
+    plan.write_plan(
+        run.layout.plan,
+        shards.clips,
+        facts=selection.facts,
+        archived=archived_recordings(selection.facts, run.audio_root),
+        folder=folder,
+    )
+    return shards.table
+
+
+def _cut(run: _Run, selection: _Selection, run_tasks: RunTasks) -> _Cut:
+    """Cut the clips of the plan that are in no pack."""
+    amount = cut_amount(run.layout.plan, selection.facts)
+    tasks = _cut_tasks(run, selection)
+    failures: dict[str, str] = {}
+    function = partial(cut, run.format)
+    for result in cut_all(run_tasks, "cut ", function, amount, tasks, show=run.show):
+        failures |= result.failures
+    return _Cut(amount.num_clips - len(failures), failures)
+
+
+def _cut_and_measure(run: _Run, selection: _Selection, run_tasks: RunTasks) -> int:
+    """Do the same as `_cut`, and log the signals of the clips; return how many were cut."""
+    amount = cut_amount(run.layout.plan, selection.facts)
+    signal_keys: dict[str, str] = {}  # by clip key, of tasks underway
+    tasks = _note_signal_keys(_cut_tasks(run, selection), run, selection.facts, signal_keys)
+    function = partial(cut, run.format, measured=True)
+    num_failures = 0
+    for result in cut_all(run_tasks, "cut ", function, amount, tasks, show=run.show):
+        signals = {signal_keys.pop(key): values for key, values in result.values.items()}
+        log_signals(run.workspace, signals)
+        num_failures += len(result.failures)
+    return amount.num_clips - num_failures
+
+
+def _cut_tasks(run: _Run, selection: _Selection) -> Iterator[CutTask]:
+    """Return the tasks of the plan; raise InputError if an audio folder does not exist."""
+    check_audio_folders(run.workspace, recordings_to_cut(run.layout.plan))
+    return cut_tasks(run.layout.plan, selection.facts, audio_root=run.audio_root, packs=run.packs)
+
+
+def _note_signal_keys(
+    tasks: Iterable[CutTask], run: _Run, facts: pl.DataFrame, signal_keys: dict[str, str]
+) -> Iterator[CutTask]:
+    """Yield tasks; add the keys of the signals of their clips to `signal_keys`, by clip key."""
+    columns = ("recording_id", "clip_key", "start_sample", "end_sample", "source_channel")
+    for task in tasks:
+        rows = [
+            (source.recording_id, *window) for source in task.sources for window in source.windows
+        ]
+        windows = pl.LazyFrame(rows, schema=columns, orient="row")
+        keyed = with_clip_keys(windows, facts, signal_format(run.format.channel), "signal_key")
+        signal_keys.update(keyed.select("clip_key", "signal_key").collect().iter_rows())
+        yield task
+
+
+def _cut_measured(run: _Run, selection: _Selection, run_tasks: RunTasks) -> int:
+    """Cut and measure the accepted clips; write their signals to the workspace.
+
+    Return the number of clips that were cut.
+    """
+    folder = run.layout.work / "buckets-signals"
+    atomic.remove(folder)
+    clips = _clips(run, selection, run.workspace.path, folder / "clips")
+    _write_plan(run, selection, clips.new, folder, num_clips=selection.counts.total())
+    num_cut = _cut_and_measure(run, selection, run_tasks)
+    atomic.remove(folder)
+    measure_segments(
+        run.workspace,
+        nullcontext(run_tasks),
+        channel=run.format.channel,
+        show=run.show,
+        accepted=True,
+    )
+    return num_cut
+
+
+def _locate(run: _Run, selection: _Selection, cut_clips: _Cut, folder: Path) -> LocatedClips:
+    """Find the clips of the plan in packs."""
+    located = locate_clips(
+        run.layout.plan,
+        run.packs,
+        cut_clips.failures,
+        facts=selection.facts,
+        clip_format=run.format,
+        num_clips=tables.num_rows(run.layout.plan),
+        folder=folder,
+    )
+    without_reason = located.lost.filter(pl.col("detail").is_null())["segment_id"]
+    if len(without_reason):
+        raise NbaudioError(
+            f"{run.packs}: {len(without_reason)} clips were cut but are missing, "
+            f"{without_reason[0]} the first"
+        )
+    return located
+
+
+def _pack(run: _Run, clips: pl.LazyFrame, run_tasks: RunTasks, folder: Path) -> list[Shard]:
+    """Write the shards of located clips.
+
+    Workers without a shared disk can write to an address; what is in a folder of this machine is
+    written or read here.
+    """
+    is_base_local = run.base is not None and run.base.folder.place.local is not None
+    is_out_remote = run.layout.folder.place.local is None
+    are_packs_remote = run.packs.local is None
+    workers_can_write = is_out_remote and not is_base_local
+    records = run.packs / f"records-{run.layout.work.parent.name}"
+    sharded = divide_by_shard(
+        clips,
+        tables.table_path(run.layout.work),
+        columns=run.base.columns if run.base else None,
+        folder=folder,
+    )
+    pack_here = are_packs_remote and not workers_can_write
+    here = EngineLocation("loky", run.site.jobs)
+    with worker_pool(here) if pack_here else nullcontext(run_tasks) as run_here:
+        return write_shards(
+            run.layout,
+            sharded,
+            run.parameters["container"],
+            run.format,
+            run_tasks=run_here,
+            show=run.show,
+            records=records if are_packs_remote and workers_can_write else None,
+        )
+
+
+def _remove_damaged(run: _Run, packs: Set[str]) -> None:
+    """Remove damaged packs, to cut their clips again; raise InputError if the base is damaged."""
+    for pack_path in packs:
+        if run.base and pack_path.startswith(f"{run.base}/"):
+            raise InputError(
+                f"{pack_path}: a clip is damaged; 'nbaudio verify {run.base}' lists "
+                "all damage of the base"
+            )
+        location(pack_path).remove()
 
 
 def _locations(workspace: Workspace, packs: str | Path | None) -> tuple[Location, Location]:
@@ -432,142 +733,6 @@ def _locations(workspace: Workspace, packs: str | Path | None) -> tuple[Location
             "ingest with --audio at a URL, or name a shared folder"
         )
     return location(str(audio)), location(str(packs))  # without a cache of fetched files
-
-
-def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> _Cut:  # noqa: PLR0914, PLR0915
-    """Cut what neither packs nor the base hold, and divide the clips into shards.
-
-    Rows are on disk, by a hash of their key.
-    """
-    clip_format = run.format
-    limits = run.limits
-    base = run.base
-    version, taken = (
-        (base.version + 1, [shard["name"] for shard in base.info["shards"]]) if base else (1, [])
-    )
-    folder = run.layout.work / "plan"
-    atomic.remove(folder)
-    same = base.unchanged(run.table, run.workspace.recordings, folder) if base else None
-    total = sum(run.counts.values())
-    wanted = Buckets(folder / "wanted", total)
-
-    def new() -> Iterator[pl.DataFrame]:
-        for part in segment_parts(run.table):
-            accepted = part.filter(pl.col("decision") == "accept").drop("decision", "speaker_id")
-            yield accepted if same is None else accepted.filter(~same.is_sure(accepted["row"]))
-
-    for part in plan.windows_on_disk(
-        new(), limits.window, folder=folder, most=total, label=f" v{version}" if base else ""
-    ):
-        keys = [plan.clip_keys(part, facts, clip_format)]
-        keys += (
-            [signal_keys(part, facts, clip_format.channel).alias("signal_key")]
-            if run.signals
-            else []
-        )
-        wanted.add_by_key(part.with_columns(keys))
-
-    def matched(*, last: bool = False) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-        atomic.remove(folder / "packed")
-        packed = Buckets(folder / "packed", total)
-        for index in indexes(run.packs):
-            packed.add_by_key(index)
-        for number in range(wanted.count):
-            held = packed.read(number, remove=True).unique(
-                "clip_key", keep="first", maintain_order=True
-            )
-            yield wanted.read(number, remove=last), held
-
-    missing = (
-        rows.join(held, on="clip_key", how="anti", maintain_order="left")
-        for rows, held in matched()
-    )
-    windows = plan.Windows(missing, facts, clip_format, folder=folder, most=total)
-    failures = _cut(run, run_tasks, windows, facts)
-    reasons = pl.DataFrame(
-        list(failures.items()), schema={"clip_key": pl.String, "detail": pl.String}, orient="row"
-    )
-    rate = (pl.col("sampling_rate") if clip_format.rate is None else pl.lit(clip_format.rate)).cast(
-        pl.Int32
-    )
-    rates = facts.select("recording_id", sampling_rate=rate)
-    # Not divided by a constant: polars then multiplies, unless there is one row, and durations
-    # would depend on other clips.
-    own_rate = clip_format.rate
-    seconds = (
-        pl.col("num_samples") / pl.col("sampling_rate")
-        if own_rate is None
-        else pl.col("num_samples") * (1 / own_rate)
-    )
-    losses = list[pl.DataFrame]()
-
-    def clips() -> Iterator[pl.DataFrame]:
-        for rows, held in matched(last=True):
-            gone = rows.join(held, on="clip_key", how="anti", maintain_order="left").select(
-                "row", "segment_id", "clip_key"
-            )
-            losses.append(
-                gone.join(reasons, on="clip_key", how="left", maintain_order="left").drop(
-                    "clip_key"
-                )
-            )
-            found = rows.join(held, on="clip_key", how="inner", maintain_order="left").rename(
-                {"clip_samples": "num_samples"}
-            )
-            if same is not None:
-                # Without the hash of a recording, only the clip shows whether its audio has
-                # changed.
-                found = found.filter(~same.keep_equal(found))
-            found = found.join(rates, on="recording_id", how="left", maintain_order="left")
-            yield found.with_columns(duration_s=seconds)
-
-    name_of = partial(
-        container_named(run.parameters["container"]).shard_name, version=version, taken=taken
-    )
-    shards = plan.ShardPlan(folder, tables.num_rows(run.table))
-    shards.assign(clips(), run.counts, base.shard_limits(limits) if base else limits, name_of)
-    lost = pl.concat(losses).sort("row").drop("row")
-    if lost["detail"].null_count():
-        first = lost.filter(pl.col("detail").is_null())["segment_id"]
-        raise NbaudioError(
-            f"{run.packs}: {len(first)} clips were cut but are missing, {first[0]} the first"
-        )
-    if len(lost) == total:
-        detail = next(iter(failures.values()))
-        raise InputError(
-            f"{run.workspace.path}: none of the {total:,} accepted segments can be cut; {detail}"
-        )
-    kept = base.keep_shards(run.layout, shards, same) if base and same else []
-    return _Cut(shards, kept, lost, windows.segments - len(failures))
-
-
-def _cut(
-    run: _Run, run_tasks: RunTasks, windows: plan.Windows, facts: pl.DataFrame
-) -> dict[str, str]:
-    """Cut windows into packs; return by clip key why clips failed."""
-    failures: dict[str, str] = {}
-    measured_as: dict[str, str] = {}  # keys of the signals of clips in tasks underway
-
-    def used(own: pl.DataFrame) -> None:
-        measured_as.update(own.select("clip_key", "signal_key").iter_rows() if run.signals else ())
-
-    check_audio_folders(run.workspace, windows.recording_ids())
-    tasks = plan.cut_tasks(windows, facts, run.audio_root, run.packs, used=used)
-    for result in cut_all(
-        run_tasks,
-        "cut ",
-        partial(cut, run.format, measured=run.signals),
-        windows,
-        tasks,
-        show=run.show,
-    ):
-        if run.signals:
-            log_signals(
-                run.workspace,
-                {measured_as.pop(key): values for key, values in result.values.items()},
-            )
-        failures |= result.failures
-    return failures
 
 
 def _facts(

@@ -7,6 +7,7 @@ import shlex
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +22,34 @@ from nbaudio.core.leftovers import scratch_folder
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.rows import with_starts
 from nbaudio.core.tracebacks import interruptible
-from nbaudio.corpus.packs import cut_all, measure_windows
-from nbaudio.corpus.partitions import BUCKET_ROWS, Buckets
-from nbaudio.corpus.plan import (
+from nbaudio.corpus.clip_keys import (
     ClipFormat,
-    Windows,
-    clip_keys,
-    cut_tasks,
     recording_facts,
-    with_audio_parts,
+    segments_with_audio,
+    with_clip_keys,
 )
+from nbaudio.corpus.cut_tasks import (
+    archived_recordings,
+    cut_amount,
+    cut_tasks,
+    recordings_to_cut,
+)
+from nbaudio.corpus.packs import cut_all, measure_windows
+from nbaudio.corpus.plan import write_plan
 from nbaudio.engine import EngineLocation, RunTasks, worker_pool
 from nbaudio.sources.audio_folder import required_audio
 from nbaudio.storage.location import location
 from nbaudio.storage.workspace import Workspace, locks_workspace
+from nbaudio.tables.buckets import (
+    BUCKET_ROWS,
+    Buckets,
+    PartWriter,
+    bucket_count,
+    hash_bucket,
+    joined_schema,
+    store,
+    write_buckets,
+)
 
 LOG = "signals.jsonl"  # of a run that is not finished
 _ROW = "\0row"
@@ -125,7 +140,7 @@ def measure(
 
 
 @locks_workspace("measure", "signals")
-def measure_segments(  # noqa: PLR0914
+def measure_segments(
     workspace: Workspace,
     pool: AbstractContextManager[RunTasks],
     *,
@@ -150,77 +165,122 @@ def measure_segments(  # noqa: PLR0914
     facts = recording_facts(workspace.recordings)
     total = tables.num_rows(tables.table_path(workspace))
     with scratch_folder(workspace.path) as folder:
+        segments = _segments(workspace, facts, channel, folder / "segments")
+        planned = folder / "plan.parquet"
+        write_plan(
+            planned,
+            _missing(workspace, segments, folder / "before", accepted=accepted),
+            facts=facts,
+            archived=archived_recordings(facts, required_audio(workspace)),
+            folder=folder,
+        )
+        amount = cut_amount(planned, facts)
+        audio = required_audio(workspace, recordings_to_cut(planned))
+        tasks = cut_tasks(planned, facts, audio_root=audio, packs=location(workspace.path))
         failures = dict[str, str]()
-        num_segments = 0
-        wanted = Buckets(folder / "wanted", total)
-        for part in with_audio_parts(workspace):
-            wanted.add_by_key(part.with_columns(signal_keys(part, facts, channel)))
-            num_segments += len(part)
-        is_asked = pl.col("decision") == "accept" if accepted else pl.lit(value=True)
-        held = _held(workspace, folder / "before", total)
-        missing = (
-            rows.join(known, on="clip_key", how="anti", maintain_order="left").filter(is_asked)
-            for rows, known in _matched(wanted, held)
-        )
-        windows = Windows(missing, facts, signal_format(channel), folder=folder, most=total)
-        tasks = cut_tasks(
-            windows,
-            facts,
-            required_audio(workspace, windows.recording_ids()),
-            location(workspace.path),
-        )
         with pool as run_tasks:  # the memory of its workers is free before tables are written
-            for result in cut_all(run_tasks, "measure", measure_windows, windows, tasks, show=show):
+            for result in cut_all(run_tasks, "measure", measure_windows, amount, tasks, show=show):
                 log_signals(workspace, result.values)
                 failures |= result.failures
-        reasons = pl.DataFrame(
-            list(failures.items()),
-            schema={"clip_key": pl.String, "reason": pl.String},
-            orient="row",
-        )
-        held = _held(workspace, folder / "now", total)
-        by_row = Buckets(folder / "rows", total)
-        num_held = 0
-        losses = list[pl.DataFrame]()
-        for rows, known in _matched(wanted, held):
-            by_row.add(
-                own := rows.select("row", "clip_key", measured="segment_id").join(
-                    known, on="clip_key"
-                ),
-                pl.col("row") // BUCKET_ROWS,
-            )
-            num_held += len(own)
-            losses.append(rows.join(reasons, on="clip_key").select("row", "segment_id", "reason"))
-        if not num_held:
+        measured = _measured(workspace, segments, failures, folder / "now")
+        if not measured.num_rows:
             why = next(iter(failures.values()), "no segment has audio; ingest with --audio")
             raise InputError(
-                f"{workspace.path}: none of {num_segments:,} segments can be measured; {why}"
+                f"{workspace.path}: none of {segments.num_rows:,} segments can be measured; {why}"
             )
-        kept = (
-            known.join(rows, on="clip_key", how="semi").sort("clip_key")
-            for rows, known in _matched(wanted, held)
-        )
-        tables.write(workspace, kept, table=_TABLE)
+        tables.write(workspace, measured.kept, table=_TABLE)
         (workspace.path / LOG).unlink(missing_ok=True)
-        _write_columns(workspace, by_row, channel)
-    lost = pl.concat(losses).sort("row").drop("row")
-    counts = {"segments": total, "measured_now": windows.segments - len(lost)}
-    counts |= {
-        "already_measured": num_segments - windows.segments,
-        "failed": len(lost),
-        "skipped": total - num_segments,
+        _write_columns(workspace, measured.by_row, channel)
+    counts = {
+        "segments": total,
+        "measured_now": amount.num_clips - len(measured.lost),
+        "already_measured": segments.num_rows - amount.num_clips,
+        "failed": len(measured.lost),
+        "skipped": total - segments.num_rows,
+        "hours": round(amount.seconds / 3600, 6),
     }
-    return {**counts, "hours": round(windows.seconds / 3600, 6)}, lost
+    return counts, measured.lost
+
+
+@dataclass(frozen=True)
+class _Segments:
+    """Segments that can be cut, with the keys of their signals, in buckets by key.
+
+    The columns are those of `segments_with_audio`, `channel` and `clip_key`.
+    """
+
+    by_key: Buckets
+    num_rows: int
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Signals of segments.
+
+    `by_row` has them with `row`, `clip_key` and `measured`, the id of the segment, in buckets of
+    `BUCKET_ROWS` rows of the table; `kept` has each key once; `lost` has `segment_id` and `reason`.
+    """
+
+    by_row: Buckets
+    num_rows: int
+    kept: pl.LazyFrame
+    lost: pl.DataFrame
+
+
+def _segments(workspace: Workspace, facts: pl.DataFrame, channel: str, folder: Path) -> _Segments:
+    """Return the segments that can be cut."""
+    total = tables.num_rows(tables.table_path(workspace))
+    keyed = with_clip_keys(segments_with_audio(workspace), facts, signal_format(channel))
+    rows = keyed.with_columns(channel=pl.col("source_channel").fill_null(channel))
+    count = bucket_count(total)
+    by_key = write_buckets(rows, hash_bucket("clip_key", count), count=count, folder=folder)
+    return _Segments(by_key, sum(len(bucket) for bucket in by_key))
+
+
+def _missing(
+    workspace: Workspace, segments: _Segments, folder: Path, *, accepted: bool
+) -> pl.LazyFrame:
+    """Return the segments, or all accepted ones, whose signals are not known yet."""
+    is_asked = pl.col("decision") == "accept" if accepted else pl.lit(value=True)
+    missing = (
+        rows.join(signals, on="clip_key", how="anti").filter(is_asked)
+        for rows, signals in _matched(workspace, segments, folder)
+    )
+    return store(missing, folder / "missing", segments.by_key.schema)
+
+
+def _measured(
+    workspace: Workspace, segments: _Segments, failures: Mapping[str, str], folder: Path
+) -> _Measured:
+    """Return the signals of all segments, and why others failed."""
+    reasons = pl.DataFrame(
+        list(failures.items()), schema={"clip_key": pl.String, "reason": pl.String}, orient="row"
+    )
+    schema = joined_schema({"row": pl.UInt32(), "measured": pl.String()}, _MEASURED)
+    with_signals = PartWriter(folder / "rows", schema)
+    kept = PartWriter(folder / "kept", _MEASURED)
+    lost = [pl.DataFrame(schema={"row": pl.UInt32, "segment_id": pl.String, "reason": pl.String})]
+    num_rows = 0
+    for rows, signals in _matched(workspace, segments, folder / "matched"):
+        of_rows = rows.select("row", "clip_key", measured="segment_id").join(signals, on="clip_key")
+        num_rows += len(of_rows)
+        with_signals.add(of_rows)
+        kept.add(signals.join(rows, on="clip_key", how="semi"))
+        lost.append(rows.join(reasons, on="clip_key").select("row", "segment_id", "reason"))
+    num_groups = tables.num_rows(tables.table_path(workspace)) // BUCKET_ROWS + 1
+    by_row = write_buckets(
+        with_signals.scan(),
+        pl.col("row") // BUCKET_ROWS,
+        count=num_groups,
+        folder=folder / "by-row",
+    )
+    kept_by_key = kept.scan().sort("clip_key")
+    return _Measured(by_row, num_rows, kept_by_key, pl.concat(lost).sort("row").drop("row"))
 
 
 def signal_format(channel: str) -> ClipFormat:
     """Return what stands for the format of clips in the keys of signals."""
     return ClipFormat(None, channel, f"signals {VERSION}")
-
-
-def signal_keys(segments: pl.DataFrame, facts: pl.DataFrame, channel: str) -> pl.Series:
-    """Return the keys under which signals are kept: hashes of recording, window and channel."""
-    return clip_keys(segments, facts, signal_format(channel))
 
 
 def log_signals(workspace: Workspace, values: Mapping[str, Mapping[str, Any]]) -> None:
@@ -231,31 +291,36 @@ def log_signals(workspace: Workspace, values: Mapping[str, Mapping[str, Any]]) -
     )
 
 
-def _held(workspace: Workspace, folder: Path, rows: int) -> Buckets:
-    """Return the signals that this run or an earlier one measured, by key."""
+def _signals(workspace: Workspace) -> Iterator[pl.DataFrame]:
+    """Yield the signals that this run or an earlier one measured, by key."""
     log = workspace.path / LOG
-    path = tables.table_path(workspace, _TABLE)
-    held = Buckets(folder, rows)
-    held.add_by_key(pl.DataFrame(schema=_MEASURED))
     if log.exists():
         with log.open("rb") as file:
             while lines := file.readlines(_LOG_BYTES):
-                found = atomic.parse_lines(b"".join(lines), msgspec.json.decode)
-                held.add_by_key(
-                    pl.DataFrame(
-                        [row for row in found if row.keys() == _MEASURED.keys()], schema=_MEASURED
-                    )
-                )
-    for part in tables.read_batches(workspace, _TABLE) if path.exists() else ():
-        if part.schema == _MEASURED:
-            held.add_by_key(part)
-    return held
+                rows = atomic.parse_lines(b"".join(lines), msgspec.json.decode)
+                whole = [row for row in rows if row.keys() == _MEASURED.keys()]
+                yield pl.DataFrame(whole, schema=_MEASURED)
+    if tables.table_path(workspace, _TABLE).exists():
+        for part in tables.read_batches(workspace, _TABLE):
+            if part.schema == _MEASURED:
+                yield part
 
 
-def _matched(wanted: Buckets, held: Buckets) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-    """Yield segments, and the signals with keys of the same bucket, each key once."""
-    for rows, known in zip(wanted, held, strict=True):
-        yield rows, known.unique("clip_key", keep="first", maintain_order=True)
+def _matched(
+    workspace: Workspace, segments: _Segments, folder: Path
+) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    """Yield segments, and the signals with keys of the same bucket, each key once.
+
+    Signals of the log count before those of the table.
+    """
+    count = segments.by_key.count
+    signals = store(_signals(workspace), folder / "signals", _MEASURED).with_row_index("order")
+    by_key = write_buckets(
+        signals, hash_bucket("clip_key", count), count=count, folder=folder / "by-key"
+    )
+    for rows, bucket in zip(segments.by_key, by_key, strict=True):
+        once = bucket.sort("order").unique("clip_key", keep="first", maintain_order=True)
+        yield rows, once.drop("order")
 
 
 @locks_workspace("measure")
@@ -282,7 +347,7 @@ def _with_signals(workspace: Workspace, by_row: Buckets) -> Iterator[pl.DataFram
     order = dict.fromkeys((*tables.SEGMENTS, *tables.table_schema(workspace), *tables.SIGNALS))
     for row, part in with_starts(tables.read_batches(workspace)):
         if row % BUCKET_ROWS == 0:
-            own = by_row.read(row // BUCKET_ROWS, remove=True).drop("clip_key")
+            own = by_row.read(row // BUCKET_ROWS).drop("clip_key")
         rows = tables.conform(part, tables.SEGMENTS, "segments").drop(
             tables.SIGNALS.names(), strict=False
         )

@@ -20,8 +20,9 @@ from nbaudio.core import allocator, atomic, threads
 from nbaudio.core.errors import AudioError, NbaudioError, WorkerLostError, strip_queries
 from nbaudio.core.progress import progress, progress_note
 from nbaudio.core.progress_text import AUDIO
+from nbaudio.corpus.clip_keys import ClipFormat
+from nbaudio.corpus.cut_tasks import CutAmount, CutTask, Source, named_task
 from nbaudio.corpus.locations import verified_clip
-from nbaudio.corpus.plan import ClipFormat, CutTask, Source, Windows, cut_task
 from nbaudio.engine import RunTasks
 from nbaudio.storage.location import Location, LocationLike, location
 from nbaudio.storage.network import RemoteNotFoundError
@@ -37,7 +38,7 @@ _BAD_AUDIO = (AudioError, OSError, RuntimeError, ValueError)
 _READERS = 16  # concurrent requests of remote packs
 
 _COUNTS = dict.fromkeys(("offset", "length", "clip_samples"), pl.Int64)
-_INDEX = pl.Schema({"clip_key": pl.String, **_COUNTS, "clip_sha256": pl.String, "pack": pl.String})
+INDEX = pl.Schema({"clip_key": pl.String, **_COUNTS, "clip_sha256": pl.String, "pack": pl.String})
 
 Window = tuple[str, int, int, str]  # of `Source.windows`
 
@@ -57,23 +58,23 @@ def cut_all(
     run_tasks: RunTasks,
     what: str,
     function: Callable[[CutTask], CutResult],
-    windows: Windows,
+    amount: CutAmount,
     tasks: Iterable[CutTask],
     *,
     show: bool,
 ) -> Iterator[CutResult]:
-    """Call a function, such as `cut`, on the tasks of windows, which are then removed.
+    """Call a function, such as `cut`, on tasks, which have some `amount` of audio.
 
     Note failures, and show the progress.
     """
-    if windows.segments:  # noqa: PLR1702
-        with progress(what, windows.seconds / 3600, AUDIO, show=show) as advance:
-            for result in _results(run_tasks, tasks, function):
-                yield result
-                for reason in result.failures.values():
-                    progress_note(reason)
-                advance(result.seconds / 3600)
-    windows.remove()
+    if not amount.num_clips:
+        return
+    with progress(what, amount.seconds / 3600, AUDIO, show=show) as advance:
+        for result in _results(run_tasks, tasks, function):
+            yield result
+            for reason in result.failures.values():
+                progress_note(reason)
+            advance(result.seconds / 3600)
 
 
 def _results(
@@ -93,7 +94,7 @@ def _results(
                     seconds = task.seconds / len(task.sources)
                     try:
                         yield from run_tasks(
-                            function, [cut_task([source], task.pack.parent, seconds)]
+                            function, [named_task([source], task.pack.parent, seconds)]
                         )
                     except WorkerLostError:
                         why = (
@@ -269,7 +270,7 @@ def read_index(pack: LocationLike) -> pl.DataFrame | None:
     if hashlib.sha256(encoded).digest() != checksum:
         return None
     return pl.DataFrame(
-        [(*row, str(pack)) for row in json.loads(encoded)], schema=_INDEX, orient="row"
+        [(*row, str(pack)) for row in json.loads(encoded)], schema=INDEX, orient="row"
     )
 
 
@@ -279,7 +280,7 @@ def indexes(packs: LocationLike) -> Iterator[pl.DataFrame]:
     Skip packs that are incomplete or damaged.
     """
     folder = location(packs)
-    yield pl.DataFrame(schema=_INDEX)
+    yield pl.DataFrame(schema=INDEX)
     places = (folder / name for name in folder.files() if name.endswith(".pack"))
     yield from filter(
         lambda index: index is not None, threads.ordered_map(read_index, places, jobs=_READERS)
@@ -313,7 +314,7 @@ def keep_clips(packs: Location, known: NDArray[np.uint64]) -> int:
     removed = 0
     for place in [packs / name for name in packs.files() if name.endswith(".pack")]:
         index = read_index(place)
-        held = _INDEX.to_frame() if index is None else index
+        held = INDEX.to_frame() if index is None else index
         kept = held.filter(is_among(held["clip_key"], known))
         try:
             if index is None or kept.is_empty():
@@ -321,7 +322,7 @@ def keep_clips(packs: Location, known: NDArray[np.uint64]) -> int:
             elif len(kept) < len(held):
                 _rewrite(place, kept)
         except PackDamagedError:
-            kept = _INDEX.to_frame()
+            kept = INDEX.to_frame()
             place.remove()
         removed += len(held) - len(kept)
     return removed

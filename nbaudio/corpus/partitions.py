@@ -3,6 +3,7 @@
 They are rows by bucket, frames one after the other, and Parquet files that come in parts.
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -140,3 +141,15 @@ def write_parts(target: Path, parts: Iterable[pl.DataFrame]) -> None:
     with pq.ParquetWriter(target, first.schema, compression="ZSTD") as writer:
         for arrow in filter(len, chain([first], tables)):
             writer.write_table(arrow, row_group_size=ROWS_A_GROUP)
+
+
+def digest(parts: Iterable[pl.DataFrame]) -> str:
+    """Hash a table that comes in parts.
+
+    Return the hex SHA-256 of its column names and of its rows, in order, as JSON lines.
+    """
+    state = hashlib.sha256()
+    for number, part in enumerate(parts):
+        state.update(b"" if number else ",".join(part.columns).encode())
+        state.update(part.write_ndjson().encode())
+    return state.hexdigest()

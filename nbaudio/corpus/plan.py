@@ -1,365 +1,66 @@
-"""Plan of a corpus, made without reading audio.
+"""The plan of a run: a table with a row for each clip, written before the first clip is cut.
 
-It has clip keys, tasks that cut windows into packs of clips, and the shard of each clip.
+`PLAN` has its columns. A clip is cut into a pack, and later copied to its place in a shard. The
+order of the plan is that of the recordings, so that each recording is read once.
 """
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import accumulate
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
-from nbaudio.core import atomic, hashing, tables
+from nbaudio.audio import encoder
+from nbaudio.core import atomic, hashing
+from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
-from nbaudio.core.rows import with_starts
-from nbaudio.corpus.partitions import BUCKET_ROWS, Buckets, append_stream, read_streams
-from nbaudio.storage.archives import all_in_order, is_in_archive
-from nbaudio.storage.location import Location
-from nbaudio.storage.remote import Content, Remote
-from nbaudio.storage.workspace import Workspace
+from nbaudio.core.tables import parquet_slices
+from nbaudio.corpus.clip_keys import ClipFormat
+from nbaudio.corpus.partitions import write_parts
+from nbaudio.tables.buckets import (
+    Buckets,
+    PartWriter,
+    bucket_count,
+    hash_bucket,
+    joined_schema,
+    store,
+    write_buckets,
+)
 
-# Changed whenever the same window of the same source would give other bytes: old packs are then not
-# used
-_CLIP_VERSION = 4
-_OLDER_CLIP_VERSION = 3  # clips of these codecs are the same as in version 3
-_UNCHANGED_CODECS = r"^(pcm_.*|float|double|ulaw|alaw|flac|alac.*|wavpack|tta|mp3|gsm.*|amrnb)$"
+PLAN = pl.Schema(
+    {
+        "segment_id": pl.String,
+        "clip_key": pl.String,
+        "recording_id": pl.String,
+        "start_sample": pl.Int64,
+        "end_sample": pl.Int64,
+        "channel": pl.String,
+        "split": pl.String,
+        "pack": pl.String,
+        "shard": pl.String,
+        "position": pl.UInt32,
+        "is_cut": pl.Boolean,
+        "row": pl.UInt32,
+    }
+)
+"""Columns of plan.parquet, a row for each clip.
+
+The window is at the recording's own rate. `pack` is the file that the clip is cut into; it is null
+for recordings in a compressed tar, whose order decides. `shard` and `position`, from 0, are null
+where no corpus is made. `is_cut` is whether the pack had the clip when the plan was made. `row` is
+the number of the segment in its table, from 0.
+"""
+
 # Audio in one cut task: short enough to balance the load and to lose little when killed, long
 # enough to open few files.
 _TASK_SECONDS = 1200.0
 _MIN_TASK_SECONDS = 60.0
 _MIN_TASKS = 16
-# Recordings in one task of a compressed tar; twice as many tasks as there are workers wait at a
-# time.
-_TAR_TASK_BYTES = 16 << 20
-# Stands for a recording that the archive lacks: its clips fail, as those of a recording that
-# changed.
-_NO_CONTENT = Content(b"", None)
-# What a recording's clips depend on, beside its id.
-_FACTS = (
-    "path",
-    "sampling_rate",
-    "num_samples",
-    "sha256",
-    "num_bytes",
-    "mtime_ns",
-    "version",
-    "codec",
-)
-# Rows whose keys are computed together: as Python strings, all at once would be most of a driver's
-# memory
-_ROWS = 20_000
-_WINDOW = ("clip_key", "recording_id", "start_sample", "end_sample")
-# Numbers of shards: of rows that are in no shard, and in one that is kept from another corpus.
-OUTSIDE, KEPT = -1, -2
-# Columns of the clips of a shard: the row in the segments table, facts, and where the bytes are.
-_CLIP = (
-    "row",
-    "segment_id",
-    "split",
-    "num_samples",
-    "sampling_rate",
-    "duration_s",
-    "pack",
-    "offset",
-    "length",
-    "clip_sha256",
-)
+_ROWS = 1 << 16  # rows of the plan that are read at once
 _CLIP_OVERHEAD_BYTES = 2048  # metadata and headers of a clip in a shard, for sizing only
-
-
-@dataclass(frozen=True)
-class ClipFormat:
-    """Format of the clips.
-
-    It is the rate in Hz (None keeps that of the recording), the channel of segments that name none,
-    and the encoding.
-    """
-
-    rate: int | None
-    channel: str
-    encoding: str
-
-
-RECOGNIZED = ClipFormat(16000, "mix", "wav")
-RECOGNIZED_FOLDER = "recognized"
-"""Format of the clips that recognizers get, and the folder of a workspace that keeps their texts.
-
-The texts are kept by the keys of these clips.
-"""
-
-
-@dataclass(frozen=True)
-class Source:
-    """One recording and the windows to cut from it, in order.
-
-    The other fields hold what is known of its file since it was ingested.
-    """
-
-    path: Location
-    num_samples: int
-    sha256: str | None
-    num_bytes: int | None
-    version: str | int | None
-    # Each: clip key, first sample, one past the last, channel.
-    windows: tuple[tuple[str, int, int, str], ...]
-
-
-@dataclass(frozen=True)
-class CutTask:
-    """Windows to cut into one pack."""
-
-    pack: Location
-    sources: tuple[Source, ...]
-    seconds: float
-
-
-def recording_facts(recordings: pl.DataFrame) -> pl.DataFrame:
-    """Return `recording_id` and the columns of recordings that planning needs.
-
-    Columns that are missing are null.
-    """
-    return recordings.select(
-        "recording_id",
-        *(name if name in recordings else pl.lit(None).alias(name) for name in _FACTS),
-    )
-
-
-def with_audio_parts(workspace: Workspace) -> Iterator[pl.DataFrame]:
-    """Yield the segments that can be cut, whatever their text.
-
-    The columns are `row`, key, recording, window, channel and decision.
-    """
-    recordings = workspace.recordings
-    names = ("segment_id", "recording_id", "start_sample", "end_sample", "decision")
-    rules = {
-        name: rule
-        for name, rule in tables.segment_failures(recordings).items()
-        if name not in ("duplicate", "empty_text")
-    }
-    broken = pl.any_horizontal(
-        *rules.values(), pl.col("start_sample", "end_sample", "num_samples").is_null()
-    )
-    columns = (*names, "source_channel", "source_start", "source_end", "text")
-    for start, part in with_starts(tables.read_batches(workspace, columns=columns)):
-        rows = tables.with_recordings(tables.conform(part, tables.SEGMENTS, "segments"), recordings)
-        numbered = rows.with_row_index("row", offset=start).filter(~broken.fill_null(value=False))
-        yield numbered.select("row", *names, "source_channel")
-
-
-def clip_keys(segments: pl.DataFrame, facts: pl.DataFrame, clip_format: ClipFormat) -> pl.Series:
-    """Hash source, window, channel and format of every segment.
-
-    Path, size and time or version stand for an unhashed source.
-    """
-    source = pl.coalesce(
-        pl.col("sha256"),
-        pl.format("{}|{}|{}", "path", "num_bytes", "version"),
-        pl.format(
-            "{}|{}|{}", "path", pl.col("num_bytes").fill_null(-1), pl.col("mtime_ns").fill_null(-1)
-        ),
-    )
-    unchanged = (
-        pl.col("codec").cast(pl.String).str.contains(_UNCHANGED_CODECS).fill_null(value=False)
-    )
-    version = pl.when(unchanged).then(_OLDER_CLIP_VERSION).otherwise(_CLIP_VERSION)
-    pattern = f"{{}}|{{}}|{{}}|{clip_format.rate}|{{}}|{clip_format.encoding}|{{}}"
-    channel = pl.col("source_channel").fill_null(clip_format.channel)
-    described = pl.format(pattern, source, "start_sample", "end_sample", channel, version)
-    keys = [pl.Series("clip_key", dtype=pl.String)]
-    for part in segments.iter_slices(_ROWS):
-        texts = (
-            part.join(facts, on="recording_id", how="left", maintain_order="left")
-            .select(described)
-            .to_series()
-        )
-        keys.append(
-            pl.Series(
-                "clip_key",
-                [hashlib.sha256(text.encode()).hexdigest()[:32] for text in texts],
-                dtype=pl.String,
-            )
-        )
-    return pl.concat(keys)
-
-
-class Windows:
-    """What to cut, each clip once, by recording and position.
-
-    They are frames on disk; `segments` and `seconds` are their amounts.
-    """
-
-    def __init__(
-        self,
-        missing: Iterable[pl.DataFrame],
-        facts: pl.DataFrame,
-        clip_format: ClipFormat,
-        *,
-        folder: Path,
-        most: int,
-    ) -> None:
-        """List the windows of at most `most` segments.
-
-        Segments with the same clip must be in the same frame of `missing`.
-        """
-        self.segments = 0
-        self.seconds = 0.0
-        self._folder = folder / "windows"
-        self._buckets = Buckets(self._folder, most)
-        known = (
-            facts.select("recording_id", rate="sampling_rate")
-            .sort("recording_id")
-            .with_row_index("number")
-        )
-        seconds = (pl.col("end_sample") - pl.col("start_sample")) / pl.col("rate")
-        channel = pl.col("source_channel").fill_null(clip_format.channel)
-        number = (
-            pl.col("number").fill_null(0).cast(pl.Int64) * self._buckets.count // max(1, len(known))
-        )
-        for part in missing:
-            # Two segments with the same window of the same channel share a clip.
-            once = part.unique("clip_key", keep="first", maintain_order=True)
-            rated = once.join(known, on="recording_id", how="left", maintain_order="left")
-            windows = rated.select(
-                *_WINDOW, "^signal_key$", "number", channel=channel, seconds=seconds
-            )
-            self._buckets.add(windows, number)
-            self.segments += len(part)
-            self.seconds += float(windows["seconds"].sum())
-
-    def __iter__(self) -> Iterator[pl.DataFrame]:
-        """Yield the windows; those of a recording are in one frame."""
-        return (
-            windows.sort("recording_id", "start_sample", "end_sample", "channel")
-            for windows in self._buckets
-        )
-
-    def recording_ids(self) -> Iterator[str]:
-        """Yield the recordings that have windows."""
-        for windows in self._buckets:
-            yield from windows["recording_id"].unique(maintain_order=True)
-
-    def remove(self) -> None:
-        """Remove the windows from the disk."""
-        atomic.remove(self._folder)
-
-
-def cut_tasks(
-    windows: Windows,
-    facts: pl.DataFrame,
-    audio_root: Location,
-    packs: Location,
-    *,
-    used: Callable[[pl.DataFrame], object] = lambda _: None,
-) -> Iterator[CutTask]:
-    """Make the cut tasks of windows, the longest of a frame first so that workers end together.
-
-    `used` gets the windows of each task.
-    """
-    archived = facts.clear()
-    if is_in_archive(audio_root):
-        archived = facts.filter(~pl.col("path").str.contains("://", literal=True))
-        inside = pl.concat(part.join(archived, on="recording_id", how="semi") for part in windows)
-        used(inside)
-        yield from _tar_cut_tasks(inside, archived, audio_root, packs)
-
-    def others() -> Iterator[pl.DataFrame]:
-        return (
-            part.join(archived, on="recording_id", how="anti", maintain_order="left")
-            for part in windows
-        )
-
-    # A recording stays in one task unless it is longer than one; short recordings share a task.
-    total = (
-        windows.seconds
-        if archived.is_empty()
-        else sum(float(part["seconds"].sum()) for part in others())
-    )
-    wanted = min(max(total / _MIN_TASKS, _MIN_TASK_SECONDS), _TASK_SECONDS)
-    part_of = _bin(pl.col("seconds"), wanted).over("recording_id").alias("part")
-    sums = (pl.len(), pl.col("seconds").sum())
-    ordered = facts.sort("recording_id")
-    for own in others():
-        parts = own.group_by("recording_id", part_of, maintain_order=True).agg(sums)[:, 2:]
-        tasks = parts.group_by(task=_bin(pl.col("seconds"), wanted), maintain_order=True).agg(
-            pl.col("len", "seconds").sum()
-        )
-        tasks = tasks.with_columns(start=pl.col("len").cum_sum() - pl.col("len"))
-        longest_first = tasks.sort("seconds", "task", descending=[True, False])
-        for start, length, seconds in longest_first.select("start", "len", "seconds").iter_rows():
-            used(inside := own.slice(start, length))
-            # A join with all recordings would take longer than the task.
-            near = ordered[inside["number"][0] : inside["number"][-1] + 1]
-            part = inside.join(near, on="recording_id", how="left", maintain_order="left")
-            sources = [
-                _source_of(frame, audio_root)
-                for frame in part.partition_by("recording_id", maintain_order=True)
-            ]
-            yield cut_task(sources, packs, seconds)
-
-
-def _bin(seconds: pl.Expr, wanted: float) -> pl.Expr:
-    """Return the number of the bin of `wanted` seconds in which each row begins.
-
-    The rows are laid end to end.
-    """
-    return ((seconds.cum_sum() - seconds) // wanted).cast(pl.Int64)
-
-
-def _tar_cut_tasks(
-    windows: pl.DataFrame, facts: pl.DataFrame, audio_root: Remote, packs: Location
-) -> Iterator[CutTask]:
-    """Make cut tasks that hold the bytes of the recordings of a compressed tar.
-
-    They are in the order of the tar, which is read once, up to the last recording wanted.
-    """
-    ordered = windows.join(facts, on="recording_id", how="left", maintain_order="left").sort(
-        "path", maintain_order=True
-    )
-    # The rows of each recording: few bytes each, as there may be some 100,000.
-    places = (
-        ordered.with_row_index()
-        .group_by("path", maintain_order=True)
-        .agg(pl.first("index"), pl.len())
-    )
-    rows_of = {path: (start, length) for path, start, length in places.iter_rows()}
-    sources: list[Source] = []
-    size = 0
-    seconds = 0.0
-    for place in all_in_order(audio_root, rows_of, _NO_CONTENT):
-        frame = ordered.slice(*rows_of[place.path])
-        source = _source_of(frame, audio_root)
-        sources.append(replace(source, path=place.with_sha256(source.sha256)))
-        size += len(place.content.data) if place.content else 0
-        seconds += float(frame["seconds"].sum())
-        if size >= _TAR_TASK_BYTES:
-            yield cut_task(sources, packs, seconds)
-            sources = []
-            size = 0
-            seconds = 0.0
-    if sources:
-        yield cut_task(sources, packs, seconds)
-
-
-def cut_task(sources: Sequence[Source], packs: Location, seconds: float) -> CutTask:
-    """Make a task whose pack is named after its clips."""
-    keys = "\n".join(key for source in sources for key, *_ in source.windows)
-    return CutTask(
-        packs / f"{hashlib.sha256(keys.encode()).hexdigest()[:24]}.pack", tuple(sources), seconds
-    )
-
-
-def _source_of(windows: pl.DataFrame, audio_root: Location) -> Source:
-    """Make the source of some windows of one recording, which carry its facts."""
-    first = windows.row(0, named=True)
-    path = (audio_root / first["path"]).with_sha256(first["sha256"])
-    facts = {name: first[name] for name in ("num_samples", "sha256", "num_bytes")}
-    own = tuple(windows.select("clip_key", "start_sample", "end_sample", "channel").iter_rows())
-    return Source(
-        path=path, version=first["mtime_ns" if path.local else "version"], windows=own, **facts
-    )
+_RECORDING_ORDER = ("recording_id", "start_sample", "end_sample", "channel", "segment_id")
 
 
 @dataclass(frozen=True)
@@ -379,35 +80,69 @@ class ShardLimits:
                 raise InputError(f"{name} must be 1 or more, not {number}")
 
 
+@dataclass(frozen=True)
+class Shards:
+    """Clips with their place in shards.
+
+    `clips` has the further columns `shard` and `position`. `table` has a row for each shard, in
+    order of splits and numbers: `shard`, `split`, `num_clips`.
+    """
+
+    clips: pl.LazyFrame
+    table: pl.DataFrame
+
+
+def clip_samples(clip_format: ClipFormat) -> pl.Expr:
+    """Return the number of samples of each clip, from the window and `sampling_rate`.
+
+    It is what `nbaudio.audio.resample_window` cuts.
+    """
+    own = pl.col("sampling_rate").cast(pl.Int64)
+    new = own if clip_format.rate is None else pl.lit(clip_format.rate, pl.Int64)
+    start, end = (
+        (2 * pl.col(name) * new + own) // (2 * own) for name in ("start_sample", "end_sample")
+    )
+    return end - start
+
+
+def typical_bytes(num_samples: pl.Expr, rate: pl.Expr, encoding: str) -> pl.Expr:
+    """Return about how many bytes of a shard a clip of speech takes, with its metadata.
+
+    Shards are divided by it before any clip is cut, so that they depend on the windows alone.
+    """
+    kind = encoder(encoding)
+    by_samples = num_samples * kind.bits_a_sample // 8
+    by_seconds = num_samples * kind.bits_a_second // (8 * rate)
+    return by_samples + by_seconds + _CLIP_OVERHEAD_BYTES
+
+
 def assign_windows(segments: pl.DataFrame, size: int, *, label: str = "") -> pl.DataFrame:
-    """Add the window of each segment and its `position` in it.
+    """Add the window of each segment and its place in it, `in_window`, from 0.
 
     A `window` is up to `size` consecutive segments of a recording and split.
     """
     number = pl.int_range(pl.len()).over("split", "recording_id")
     name = pl.format("{}{} {}", "recording_id", pl.lit(label), number // size)
     order = ("split", "recording_id", "start_sample", "end_sample", "segment_id")
-    windows = (
-        segments.select(order).sort(order).select("segment_id", window=name, position=number % size)
-    )
-    return segments.join(windows, on="segment_id", how="left", maintain_order="left")
+    return segments.sort(order).with_columns(window=name, in_window=number % size)
 
 
-def windows_on_disk(
-    parts: Iterable[pl.DataFrame], size: int, *, folder: Path, most: int, label: str = ""
-) -> Iterator[pl.DataFrame]:
-    """Do the same as `assign_windows` for at most `most` segments in frames, on disk.
+def with_windows(
+    clips: pl.LazyFrame, size: int, *, num_clips: int, folder: Path, label: str = ""
+) -> pl.LazyFrame:
+    """Do the same as `assign_windows` for `num_clips` segments, in any order.
 
-    The order of the segments changes. If `size` is 1, the frames are yielded as they are.
+    If `size` is 1, the clips are returned as they are.
     """
     if size == 1:
-        yield from parts
-        return
-    buckets = Buckets(folder / "recordings", most)
-    for part in parts:
-        buckets.add(part, pl.col("recording_id").hash() % buckets.count)
-    for number in range(buckets.count):
-        yield assign_windows(buckets.read(number, remove=True), size, label=label)
+        return clips
+    count = bucket_count(num_clips)
+    buckets = write_buckets(
+        clips, hash_bucket("recording_id", count), count=count, folder=folder / "recordings"
+    )
+    added = pl.Schema({"window": pl.String, "in_window": pl.Int64})
+    parts = (assign_windows(bucket, size, label=label) for bucket in buckets)
+    return store(parts, folder / "windows", joined_schema(buckets.schema, added))
 
 
 def short_windows(segments: pl.DataFrame | pl.LazyFrame, size: int) -> list[str]:
@@ -428,124 +163,255 @@ def short_windows(segments: pl.DataFrame | pl.LazyFrame, size: int) -> list[str]
         return []
     recordings = lengths["recording_id"].n_unique()
     counts = lengths["segments"].to_list()
-    partial = sum(count % size > 0 for count in counts)
+    partial_windows = sum(count % size > 0 for count in counts)
     windows = sum(-(-count // size) for count in counts)
     return [
         f"window {size:,}: {short:,} of {recordings:,} recordings have fewer than "
         f"{size:,} segments in a split; "
-        f"{partial:,} of {windows:,} windows are shorter, ends of longer recordings included"
+        f"{partial_windows:,} of {windows:,} windows are shorter, "
+        "ends of longer recordings included"
     ]
 
 
-class ShardPlan:
-    """Shards with name and number of clips, and the clips of each, on disk."""
+def assign_shards(
+    clips: pl.LazyFrame,
+    num_clips: Mapping[str, int],
+    limits: ShardLimits,
+    name_of: Callable[[str, int, int], str],
+    *,
+    folder: Path,
+) -> Shards:
+    """Divide the clips of each split into shards of about equal bytes, in the order of a hash.
 
-    def __init__(self, folder: Path, num_rows: int) -> None:
-        self.folder = folder
-        self._path = folder / "shards.arrows"
-        self.shards: list[tuple[str, int]] = []
-        # By row of the segments table; or `KEPT`.
-        self.shard_of = np.full(num_rows, OUTSIDE, dtype=np.int32)
-
-    def add(self, clips: pl.DataFrame, name: str = "") -> None:
-        """Add a shard with these clips, in order.
-
-        `row` is the number of each row in the segments table.
-        """
-        self.shard_of[clips["row"].to_numpy()] = len(self.shards)
-        append_stream(self._path, clips.select(*_CLIP[1:], "^window$"))
-        self.shards.append((name, len(clips)))
-
-    def clips(self) -> Iterator[pl.DataFrame]:
-        """Yield the clips of each shard, in the order of `shards`."""
-        return read_streams(self._path)
-
-    def assign(
-        self,
-        clips: Iterable[pl.DataFrame],
-        expected: Mapping[str, int],
-        limits: ShardLimits,
-        name_of: Callable[[str, int, int], str],
-    ) -> None:
-        """Add shards of windows or clips in the order of a hash, divided at equal bytes.
-
-        `expected` is how many clips each split has at most.
-        """
-        splits = sorted(expected)
-        counts = [-(-expected[split] // BUCKET_ROWS) for split in splits]
-        starts = [0, *accumulate(counts)]
-        buckets = Buckets(self.folder / "order", starts[-1] * BUCKET_ROWS)
-        known = pl.DataFrame({"split": splits, "start": starts[:-1], "count": counts})
-        unit = "segment_id"
-        inside = list[str]()
-        for part in clips:
-            unit, *inside = ("window", "position") if "window" in part.columns else ("segment_id",)
-            placed = part.with_columns(hashing.hash_column(part[unit], "shard").alias("order"))
-            placed = placed.join(known, on="split", how="left", maintain_order="left")
-            place = (pl.col("order") // 2**32).cast(pl.Int64) * pl.col("count") // 2**32 + pl.col(
-                "start"
-            )
-            buckets.add(
-                placed.select(*_CLIP, "^(window|position)$", "order"),
-                placed.select(place).to_series(),
-            )
-        for split, start, stop in zip(splits, starts[:-1], starts[1:], strict=True):
-            made = len(self.shards)
-            self._assign_split(buckets, range(start, stop), limits, (unit, *inside))
-            count = len(self.shards) - made
-            names = (name_of(split, index, count) for index in range(count))
-            self.shards[made:] = [
-                (name, length) for name, (_, length) in zip(names, self.shards[made:], strict=True)
-            ]
-
-    def _assign_split(
-        self, buckets: Buckets, places: Iterable[int], limits: ShardLimits, order: Sequence[str]
-    ) -> None:
-        """Add the shards of a split, without names."""
-        unit, *inside = order
-        num_bytes = pl.col("length") + _CLIP_OVERHEAD_BYTES
-        total = units = before = 0
-        for place in places:
-            sums = buckets.read(place).select(num_bytes.sum(), units=pl.col(unit).n_unique())
-            total = total + sums.item(0, 0)
-            units = units + sums.item(0, 1)
-        count = min(
-            -(-total // limits.shard_size) if limits.shard_count is None else limits.shard_count,
-            units,
-        )
-        size = num_bytes.sum().over(unit)
-        first = pl.col(unit).is_first_distinct()
-        number = None
-        held = list[pl.DataFrame]()
-        for place in places:
-            own = buckets.read(place, remove=True).sort("order", unit, *inside)
-            end = pl.when(first).then(size).otherwise(0).cum_sum() + before
-            shard = pl.min_horizontal(
-                ((end - size / 2) * count / total).floor().cast(pl.Int64), count - 1
-            )
-            own = own.with_columns(end=end).with_columns(shard=shard).drop("order", *inside)
-            before = own["end"][-1] if len(own) else before
-            # If one clip is as large as several shards, there are fewer than bytes alone would ask
-            # for.
-            for (found,), part in (
-                own.drop("end").partition_by("shard", as_dict=True, include_key=False).items()
-            ):
-                if held and found != number:
-                    self.add(pl.concat(held))
-                    held = []
-                held.append(part)
-                number = found
-        if held:
-            self.add(pl.concat(held))
-
-
-def digest(parts: Iterable[pl.DataFrame]) -> str:
-    """Hash a table that comes in parts.
-
-    Return the hex SHA-256 of its column names and of its rows, in order, as JSON lines.
+    Args:
+        clips: with the columns `segment_id`, `split`, `num_bytes`, and `window` and `in_window`
+            where windows stay together.
+        num_clips: the number of clips by split.
+        limits: the size or the number of the shards.
+        name_of: returns the name of a shard from its split, its number in it, and their count.
+        folder: a folder for buckets.
     """
-    state = hashlib.sha256()
-    for number, part in enumerate(parts):
-        state.update(b"" if number else ",".join(part.columns).encode())
-        state.update(part.write_ndjson().encode())
-    return state.hexdigest()
+    columns = clips.collect_schema()
+    unit, *in_unit = ("window", "in_window") if "window" in columns else ("segment_id",)
+    buckets = _order_buckets(clips, unit, num_clips, folder / "order")
+    added = pl.Schema({"target_shard": pl.Int64, "place": pl.Int64})
+    placed = PartWriter(folder / "placed", joined_schema(columns, added))
+    counts = [pl.DataFrame(schema={"split": pl.String, "target_shard": pl.Int64, "len": pl.UInt32})]
+    first_bucket = 0
+    for split in sorted(num_clips):
+        numbers = range(first_bucket, first_bucket + bucket_count(num_clips[split]))
+        first_bucket = numbers.stop
+        for part in _split_shards(buckets, numbers, limits, unit, ("order", unit, *in_unit)):
+            counts.append(part.group_by("split", "target_shard").len())
+            placed.add(part)
+    shards = _shard_table(pl.concat(counts), name_of)
+    places = shards.lazy().select("split", "target_shard", "shard", "first_place")
+    in_shards = placed.scan().join(places, on=["split", "target_shard"], how="left")
+    position = (pl.col("place") - pl.col("first_place")).cast(pl.UInt32)
+    return Shards(
+        in_shards.with_columns(position=position).select(*columns, "shard", "position"),
+        shards.select("shard", "split", "num_clips"),
+    )
+
+
+def _order_buckets(
+    clips: pl.LazyFrame, unit: str, num_clips: Mapping[str, int], folder: Path
+) -> Buckets:
+    """Divide clips by split and by a range of a hash of their unit, the column `order`."""
+    splits = sorted(num_clips)
+    counts = [bucket_count(num_clips[split]) for split in splits]
+    starts = [sum(counts[:index]) for index in range(len(splits))]
+    ranges = pl.LazyFrame({"split": splits, "first_bucket": starts, "num_buckets": counts})
+    order = pl.col(unit).map_batches(
+        partial(hashing.hash_column, salt="shard"), return_dtype=pl.UInt64, is_elementwise=True
+    )
+    ordered = clips.with_columns(order=order).join(ranges, on="split", how="left")
+    in_split = (pl.col("order") // 2**32).cast(pl.Int64) * pl.col("num_buckets") // 2**32
+    bucket = in_split + pl.col("first_bucket")
+    return write_buckets(ordered, bucket, count=sum(counts), folder=folder)
+
+
+def _split_shards(
+    buckets: Buckets, numbers: range, limits: ShardLimits, unit: str, order: Sequence[str]
+) -> Iterator[pl.DataFrame]:
+    """Yield the clips of a split in order, with `target_shard`, and `place` in the split, from 0.
+
+    A shard ends where its share of the bytes is reached; whole units stay together.
+    """
+    total = 0
+    num_units = 0
+    for number in numbers:
+        bucket = buckets.read(number)
+        total += int(bucket["num_bytes"].sum())
+        num_units += bucket[unit].n_unique()
+    count = min(limits.shard_count or -(-total // limits.shard_size), num_units)
+    unit_bytes = pl.col("num_bytes").sum().over(unit)
+    first_of_unit = pl.col(unit).is_first_distinct()
+    bytes_before = 0
+    clips_before = 0
+    for number in numbers:
+        bucket = buckets.read(number).sort(order)
+        end = pl.when(first_of_unit).then(unit_bytes).otherwise(0).cum_sum() + bytes_before
+        # A unit is in the shard in which its middle lies.
+        target = (2 * end - unit_bytes) * count // (2 * total)
+        yield bucket.with_columns(
+            target_shard=target.clip(upper_bound=count - 1),
+            place=pl.int_range(pl.len()) + clips_before,
+        )
+        bytes_before += int(bucket["num_bytes"].sum())
+        clips_before += len(bucket)
+
+
+def _shard_table(counts: pl.DataFrame, name_of: Callable[[str, int, int], str]) -> pl.DataFrame:
+    """Return the shards that have clips: `shard`, `split`, `num_clips` and keys of the places.
+
+    If one clip is as large as several shards, there are fewer than bytes alone would ask for.
+    """
+    shards = (
+        counts.group_by("split", "target_shard")
+        .agg(num_clips=pl.col("len").sum().cast(pl.Int64))
+        .sort("split", "target_shard")
+        .with_columns(
+            number=pl.int_range(pl.len()).over("split"),
+            count=pl.len().over("split"),
+            first_place=(pl.col("num_clips").cum_sum() - pl.col("num_clips")).over("split"),
+        )
+    )
+    names = [name_of(*row) for row in shards.select("split", "number", "count").iter_rows()]
+    return shards.with_columns(pl.Series("shard", names, dtype=pl.String))
+
+
+def without_empty_shards(
+    clips: pl.LazyFrame, shards: pl.DataFrame, name_of: Callable[[str, int, int], str]
+) -> pl.LazyFrame:
+    """Rename shards where one has no clips, as none of its clips could be cut.
+
+    Numbers have no gaps then. `shards` are those of the plan, as `Shards.table`.
+    """
+    present = clips.select(pl.col("shard").unique()).collect(**STREAMED)
+    if len(present) == len(shards):
+        return clips
+    remaining = shards.join(present, on="shard", how="semi", maintain_order="left").with_columns(
+        number=pl.int_range(pl.len()).over("split"), count=pl.len().over("split")
+    )
+    names = [name_of(*row) for row in remaining.select("split", "number", "count").iter_rows()]
+    renamed = remaining.select("shard", new_name=pl.Series(names, dtype=pl.String))
+    columns = clips.collect_schema().names()
+    return (
+        clips.join(renamed.lazy(), on="shard", how="left")
+        .with_columns(shard=pl.col("new_name"))
+        .select(columns)
+    )
+
+
+def scan_plan(plan: Path) -> pl.LazyFrame:
+    """Return the rows of a file plan.parquet, as `PLAN`."""
+    return pl.scan_parquet(plan, glob=False)
+
+
+def plan_slices(plan: Path) -> Iterator[pl.DataFrame]:
+    """Yield the rows of a file plan.parquet in order, some thousand at a time, at least once."""
+    return parquet_slices(plan, PLAN, rows=_ROWS)
+
+
+def write_plan(
+    target: Path, clips: pl.LazyFrame, *, facts: pl.DataFrame, archived: pl.Series, folder: Path
+) -> None:
+    """Write plan.parquet: sort clips by recording and window, and name the packs of new ones.
+
+    Args:
+        target: the file; it gets its name when it is complete.
+        clips: with the columns of `PLAN` but `is_cut`; absent ones are null. Where `pack` is null,
+            the clip is to be cut.
+        facts: `recording_facts` of all recordings.
+        archived: ids of recordings in a compressed tar.
+        folder: a folder for buckets.
+    """
+    columns = clips.collect_schema()
+    absent = [name for name in PLAN if name not in columns]
+    rates = facts.lazy().select("recording_id", "sampling_rate")
+    seconds = (pl.col("end_sample") - pl.col("start_sample")) / pl.col("sampling_rate")
+    planned = (
+        clips.with_columns(pl.lit(None, PLAN[name]).alias(name) for name in absent)
+        .with_columns(is_cut=pl.col("pack").is_not_null())
+        .select(PLAN.names())
+        .cast(PLAN)
+        .join(rates, on="recording_id", how="left")
+        .with_columns(seconds=seconds.fill_null(0.0))
+    )
+    ranges = _recording_ranges(planned)
+    divided = write_buckets(
+        planned.join(ranges.lazy().select("recording_id", "bucket"), on="recording_id", how="left"),
+        pl.col("bucket"),
+        count=ranges["bucket"].n_unique(),
+        folder=folder / "recordings-of-plan",
+    )
+    task_seconds = _task_seconds(ranges)
+    parts = (
+        _with_packs(bucket.sort(_RECORDING_ORDER), task_seconds, archived).select(PLAN.names())
+        for bucket in divided
+    )
+    with atomic.atomic_write(target, sync=False) as partial_file:
+        write_parts(partial_file, parts)
+
+
+def _recording_ranges(planned: pl.LazyFrame) -> pl.DataFrame:
+    """Return a bucket of each recording, in order of their ids, and the seconds to cut of it."""
+    is_new = pl.col("pack").is_null()
+    ranges = (
+        planned.group_by("recording_id")
+        .agg(
+            num_clips=pl.len().cast(pl.Int64),
+            new_milliseconds=(pl.col("seconds") * 1000).cast(pl.Int64).filter(is_new).sum(),
+        )
+        .collect(**STREAMED)
+        .sort("recording_id")
+    )
+    total = int(ranges["num_clips"].sum())
+    before = pl.col("num_clips").cum_sum() - pl.col("num_clips")
+    return ranges.with_columns(bucket=before * bucket_count(total) // max(1, total))
+
+
+def _task_seconds(ranges: pl.DataFrame) -> float:
+    """Return the seconds of audio of a cut task: short ones where there is little to cut."""
+    total = int(ranges["new_milliseconds"].sum()) / 1000
+    return min(max(total / _MIN_TASKS, _MIN_TASK_SECONDS), _TASK_SECONDS)
+
+
+def _with_packs(clips: pl.DataFrame, task_seconds: float, archived: pl.Series) -> pl.DataFrame:
+    """Name the packs of the clips that are to be cut, after the keys of their clips.
+
+    A recording stays in one pack unless it is longer than one; short recordings share a pack.
+    """
+    is_new = pl.col("pack").is_null() & ~pl.col("recording_id").is_in(archived.implode())
+    new = clips.filter(is_new)
+    part = _bin(pl.col("seconds"), task_seconds).over("recording_id")
+    parts = (
+        new.with_columns(part=part)
+        .group_by("recording_id", "part", maintain_order=True)
+        .agg(pl.col("seconds").sum(), pl.col("segment_id", "clip_key"))
+        .with_columns(task=_bin(pl.col("seconds"), task_seconds))
+    )
+    tasks = parts.group_by("task", maintain_order=True).agg(
+        pl.col("segment_id", "clip_key").explode()
+    )
+    names = [pack_name(keys) for keys in tasks["clip_key"]]
+    packs = tasks.select("segment_id", new_pack=pl.Series(names, dtype=pl.String))
+    named = clips.join(
+        packs.explode("segment_id"), on="segment_id", how="left", maintain_order="left"
+    )
+    return named.with_columns(pack=pl.coalesce("pack", "new_pack"))
+
+
+def _bin(seconds: pl.Expr, wanted: float) -> pl.Expr:
+    """Return the number of the bin of `wanted` seconds in which each row begins.
+
+    The rows are laid end to end.
+    """
+    return ((seconds.cum_sum() - seconds) // wanted).cast(pl.Int64)
+
+
+def pack_name(clip_keys: Iterable[str]) -> str:
+    """Return the name of the pack of some clips, a hash of their keys."""
+    lines = "\n".join(clip_keys)
+    return f"{hashlib.sha256(lines.encode()).hexdigest()[:24]}.pack"

@@ -5,32 +5,32 @@ Each shard has a record, by which a later run can keep it.
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from nbaudio.audio import encoder
 from nbaudio.core.atomic import atomic_write, sha256_path, size_of, write_json
+from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.progress import progress
 from nbaudio.core.report import count
-from nbaudio.core.rows import with_starts
-from nbaudio.core.tables import SEGMENTS, conform, parquet_slices, reading_parquet
+from nbaudio.core.tables import SEGMENTS, reading_parquet
+from nbaudio.corpus.clip_keys import ClipFormat
 from nbaudio.corpus.containers.base import Shard, clips_in
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.layout import Layout, read_corpus_info
 from nbaudio.corpus.packs import PackDamagedError, read_clips
-from nbaudio.corpus.partitions import BUCKET_ROWS, Buckets, read_streams
-from nbaudio.corpus.plan import ClipFormat, ShardPlan, digest
+from nbaudio.corpus.partitions import digest
 from nbaudio.engine import RunTasks
 from nbaudio.storage.location import Location, location
 from nbaudio.storage.network import RemoteNotFoundError
+from nbaudio.tables.buckets import Buckets, bucket_count, write_buckets
 
 # Facts of a clip, beside the metadata of its segment.
 CLIP_FACTS = ("num_samples", "sampling_rate", "duration_s", "window")
@@ -40,10 +40,10 @@ LOCATION = ("audio_sha256", "shard", "offset", "length")
 # and a new version could keep no shard of its base.
 ESTIMATES = ("risk",)
 
-_SHARD = "\0shard"
+# Columns that the segments of a corpus do not have.
+_DECIDED = ("decision", "reason")
 # Files about a shard: its record, the rows of its clips, its version in a store.
 _RECORD = (".json", ".parquet", ".sent")
-Rows = Callable[[pl.DataFrame], pl.DataFrame]
 # Hugging Face recommends smaller files; a reader holds or fetches one shard at a time, and a failed
 # transfer repeats it.
 _MAX_SHARD_BYTES = 1_000_000_000
@@ -52,6 +52,18 @@ _SHARDS_PER_READER = (
     4  # shards per reader for a good shuffle: neighbors then differ from epoch to epoch
 )
 _READERS = (1, 2, 4, 8, 16, 32, 64)
+
+
+@dataclass(frozen=True)
+class ShardedClips:
+    """Clips (`LOCATED`) and their rows of the segments table, in buckets of whole shards.
+
+    Rows have the column `row`, too.
+    """
+
+    clips: Buckets
+    rows: Buckets
+    num_shards: int
 
 
 def pack(  # noqa: PLR0914
@@ -66,7 +78,7 @@ def pack(  # noqa: PLR0914
     )
     folder = layout.folder
     split = clips["split"][0]
-    [segments] = read_streams(layout.record(name, ".arrow"))
+    segments = pl.read_ipc_stream(layout.record(name, ".arrow"))
     facts = [column for column in CLIP_FACTS if column in clips.columns]
     ordered = clips.select("segment_id", *facts).join(
         segments, on="segment_id", how="left", maintain_order="left"
@@ -163,81 +175,105 @@ def _send(layout: Layout, records: Location, name: str) -> None:
 
 def write_shards(
     layout: Layout,
-    plan: ShardPlan,
+    clips: ShardedClips,
     container: str,
     clip_format: ClipFormat,
     *,
-    table: Path,
     run_tasks: RunTasks,
     show: bool,
-    conformed: Rows | None = None,
     records: Location | None = None,
 ) -> list[Shard]:
-    """Write the shards of a plan, or keep whole ones; return them in any order.
+    """Write shards, or keep whole ones; return them in any order.
 
     Workers without a shared disk use `records`.
     """
-    groups = _partition_rows(table, plan, conformed or _metadata)
     function = partial(pack, layout, container, clip_format)
     if records is not None:
         function = partial(pack_remotely, layout, container, clip_format, records)
     results = []
-    with progress("pack", len(plan.shards), "shards", show=show) as advance:  # noqa: PLR1702
-        for result in run_tasks(function, _tasks(layout, plan, groups, records)):
+    with progress("pack", clips.num_shards, "shards", show=show) as advance:
+        for result in run_tasks(function, _tasks(layout, clips, records)):
             layout.record(result.name, ".arrow").unlink(missing_ok=True)
             if records is not None:
-                _fetch(layout, records, result.name, _RECORD)
-                for suffix in (".arrow", *_RECORD):
-                    (records / layout.record(result.name, suffix).name).remove()
+                _take_records(layout, records, result.name)
             results.append(result)
             advance(1)
     return results
 
 
-def _metadata(part: pl.DataFrame) -> pl.DataFrame:
-    """Return the metadata of rows of a segments table, for a corpus without a base."""
-    return conform(part, SEGMENTS, "segments").drop(ESTIMATES, strict=False)
+def _take_records(layout: Layout, records: Location, name: str) -> None:
+    """Move the files about a shard from `records` to the folder of the run."""
+    _fetch(layout, records, name, _RECORD)
+    for suffix in (".arrow", *_RECORD):
+        (records / layout.record(name, suffix).name).remove()
 
 
-def _partition_rows(table: Path, plan: ShardPlan, conformed: Rows) -> Buckets:
-    """Divide the rows of the segments table into buckets of whole consecutive shards.
+def divide_by_shard(
+    clips: pl.LazyFrame, table: Path, *, columns: pl.Schema | None, folder: Path
+) -> ShardedClips:
+    """Divide clips and their rows of the segments table into buckets of whole shards.
 
-    The table is read in one pass.
+    Args:
+        clips: with the columns of `LOCATED`.
+        table: the file of the segments table, `row` of which is in `clips`.
+        columns: the metadata columns of the corpus; None means all of the table and `SEGMENTS`.
+        folder: a folder for the buckets.
     """
-    lengths = np.array([length for _, length in plan.shards], dtype=np.int64)
-    buckets = Buckets(plan.folder / "rows", int(lengths.sum()))
-    group = pl.Series(np.append((np.cumsum(lengths) - 1) // BUCKET_ROWS, -1))
-    for start, part in with_starts(parquet_slices(table)):
-        segments = conformed(part).drop("decision", "reason", *CLIP_FACTS, *LOCATION, strict=False)
-        numbered = segments.with_columns(
-            pl.Series(_SHARD, plan.shard_of[start : start + len(part)])
-        )
-        own = numbered.filter(pl.col(_SHARD) >= 0)
-        buckets.add(own, group.gather(own[_SHARD]))
-    return buckets
+    shards = clips.group_by("shard").agg(pl.len().cast(pl.Int64)).collect(**STREAMED).sort("shard")
+    num_clips = int(shards["len"].sum())
+    count = bucket_count(num_clips)
+    before = pl.col("len").cum_sum() - pl.col("len")
+    groups = shards.select("shard", group=(before * count // max(1, num_clips)).cast(pl.UInt16))
+    grouped = clips.join(groups.lazy(), on="shard", how="left")
+    group_of_row = grouped.select("row", "group").collect(**STREAMED)
+    rows = _metadata(table, columns).with_row_index("row")
+    rows_in_shards = rows.join(group_of_row.lazy(), on="row", how="inner")
+    return ShardedClips(
+        _write_groups(grouped, count, folder / "clips"),
+        _write_groups(rows_in_shards, count, folder / "rows"),
+        len(shards),
+    )
+
+
+def _write_groups(rows: pl.LazyFrame, count: int, folder: Path) -> Buckets:
+    return write_buckets(rows, pl.col("group"), count=count, folder=folder)
+
+
+def _metadata(table: Path, columns: pl.Schema | None) -> pl.LazyFrame:
+    """Return the metadata of a segments table that a corpus has, in order."""
+    rows = pl.scan_parquet(table, glob=False)
+    schema = rows.collect_schema()
+    left_out = (*_DECIDED, *CLIP_FACTS, *LOCATION, *(() if columns else ESTIMATES))
+    wanted = columns or pl.Schema({**SEGMENTS, **schema, **SEGMENTS})
+    return rows.select(
+        pl.col(name).cast(dtype) if name in schema else pl.lit(None, dtype).alias(name)
+        for name, dtype in wanted.items()
+        if name not in left_out
+    )
 
 
 def _tasks(
-    layout: Layout, plan: ShardPlan, groups: Buckets, records: Location | None
+    layout: Layout, sharded: ShardedClips, records: Location | None
 ) -> Iterator[tuple[str, pl.DataFrame]]:
     """Yield the name and the clips of each shard.
 
     By then, its rows of the segments table are in a file of their own.
     """
-    clips = plan.clips()
-    for group in range(groups.count):
-        for rows in (
-            groups.read(group, remove=True).sort(_SHARD, maintain_order=True).partition_by(_SHARD)
-        ):
-            name, _ = plan.shards[rows[_SHARD][0]]
-            path = layout.record(name, ".arrow")
+    for clips, rows in zip(sharded.clips, sharded.rows, strict=True):
+        ordered = clips.sort("shard", "position").drop("group")
+        of_shard = rows.join(ordered.select("row", "shard"), on="row").drop("row", "group")
+        segments = of_shard.partition_by("shard", as_dict=True, include_key=False)
+        for (name,), own_clips in ordered.partition_by(
+            "shard", as_dict=True, maintain_order=True, include_key=False
+        ).items():
+            path = layout.record(str(name), ".arrow")
             with location(path).new() if records is None else (records / path.name).new() as target:
-                rows.drop(_SHARD).write_ipc_stream(
+                segments[name,].sort("segment_id").write_ipc_stream(
                     target, compression="zstd", compat_level=pl.CompatLevel.oldest()
                 )
             if records is not None:
-                _send(layout, records, name)
-            yield name, next(clips)  # every shard has rows, and they are in its order
+                _send(layout, records, str(name))
+            yield str(name), own_clips
 
 
 def restore_records(layout: Layout) -> str:

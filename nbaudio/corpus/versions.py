@@ -10,24 +10,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import polars as pl
 from msgspec import UNSET
-from numpy.typing import NDArray
 
 from nbaudio.audio import encoder
 from nbaudio.core.atomic import sha256_file
 from nbaudio.core.channels import check_channel
+from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import parse_size
 from nbaudio.core.leftovers import scratch_folder
 from nbaudio.core.source_splits import in_training, is_split_name
 from nbaudio.core.tables import (
-    ROWS_A_GROUP,
     SEGMENTS,
     conform,
+    num_rows,
     parquet_slices,
     reading_parquet,
     table_schema,
@@ -36,13 +35,14 @@ from nbaudio.core.tombstones import is_withdrawn
 from nbaudio.corpus.containers.base import Shard
 from nbaudio.corpus.corpus_tables import freeze_table, selection_hash
 from nbaudio.corpus.layout import CORPUS_JSON, Layout, intact_table, read_corpus_info
+from nbaudio.corpus.located_clips import LOCATED
 from nbaudio.corpus.locations import check_locations
-from nbaudio.corpus.partitions import Buckets
-from nbaudio.corpus.plan import KEPT, ShardLimits, ShardPlan
+from nbaudio.corpus.plan import ShardLimits
 from nbaudio.corpus.shards import CLIP_FACTS, ESTIMATES, LOCATION, write_record
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.urls import stays_inside
 from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.buckets import bucket_count, hash_bucket, joined_schema, store, write_buckets
 from nbaudio.text.near_duplicates import sentences
 
 _TABLE = "segments.parquet"
@@ -57,12 +57,6 @@ _NAMES = (
     *CLIP_FACTS[:-1],
     *LOCATION,
 )
-_FIRST_BITS = (
-    pl.col("clip_sha256")
-    .str.head(16)
-    .str.to_integer(base=16, dtype=pl.UInt64, strict=False)
-    .fill_null(0)
-)
 # The parameters of a corpus that is no version of another one.
 _DEFAULTS: dict[str, Any] = {
     "container": "webdataset",
@@ -74,37 +68,28 @@ _DEFAULTS: dict[str, Any] = {
 _DEFAULTS |= {"shard_size": 500_000_000, "shard_count": None, "window": 1}
 
 
-class Unchanged(NamedTuple):
-    """Clips of a base whose rows are unchanged in a segments table.
+_KEPT = joined_schema(LOCATED, {"base_row": pl.UInt32(), "is_sure": pl.Boolean()})
+"""Columns of clips of a base whose rows are unchanged in a segments table.
 
-    Rows are counted from 0; -1 means none.
+`shard` and `base_row`, from 0, are those of the base; `row` is that of the segments table.
+`is_sure` is whether the recording is known to be the same, so that the audio is, too.
+"""
+
+
+@dataclass(frozen=True)
+class KeptClips:
+    """Clips of a base that a version keeps.
+
+    `shards` are copied whole; `clips`, as `LOCATED`, are the clips of shards that lose others.
     """
 
-    rows: NDArray[np.int32]  # in the segments table, by row of the base
-    base_rows: NDArray[np.int32]  # in the base, by row of the segments table
-    sure: NDArray[np.bool_]  # by row of the base: whether the recording is known to be the same
-    kept: NDArray[np.bool_]  # by row of the base: whether the clip is kept; `sure` at first
-    first_bits: NDArray[np.uint64]  # by row of the base: of the clip's SHA-256
+    shards: list[Shard]
+    clips: pl.LazyFrame
 
-    def is_sure(self, rows: pl.Series) -> pl.Series:
-        """Return which of these rows of the segments table have clips that are kept in any case.
-
-        They are kept whatever they are cut to.
-        """
-        held = self.base_rows[rows.to_numpy()]
-        return pl.Series((held >= 0) & self.sure[held])
-
-    def keep_equal(self, clips: pl.DataFrame) -> pl.Series:
-        """Return which of these clips are as in the base, and keep those of the base.
-
-        `clips` has the columns `row` and `clip_sha256`.
-        """
-        held = self.base_rows[clips["row"].to_numpy()]
-        equal = (held >= 0) & (
-            self.first_bits[held] == clips.select(_FIRST_BITS).to_series().to_numpy()
-        )
-        self.kept[held[equal]] = True
-        return pl.Series(equal)
+    @classmethod
+    def none(cls) -> "KeptClips":
+        """Return those of a corpus without a base."""
+        return cls([], pl.LazyFrame(schema=LOCATED))
 
 
 @dataclass(frozen=True)
@@ -160,44 +145,71 @@ class Base:
         """Scan the rows of all clips."""
         return pl.scan_parquet(self.table, glob=False)
 
-    def clips(self, start: int = 0, stop: int | None = None) -> Iterator[pl.DataFrame]:
-        """Yield clips in order.
+    def clips(self) -> Iterator[pl.DataFrame]:
+        """Yield clips in order, as `LOCATED`; `row` is that of the base, `position` too.
 
-        The columns are `row`, keys, facts, location (`pack`, ..., `clip_sha256`), and the `name` of
-        the shard.
+        There is a further column `window` if the corpus has windows.
         """
-        listed = [shard["name"] for shard in self.info["shards"]]
-        for clips in parquet_slices(self.table, (*_NAMES, "window"), start=start, stop=stop):
-            check_locations(self.folder, clips.to_arrow())
-            for split, shard in clips.select("split", "shard").unique().iter_rows():
-                if (
-                    not isinstance(split, str)
-                    or not is_split_name(split)
-                    or not stays_inside(shard)
-                ):
-                    where = f"shard {shard!r} of split {split!r}"
-                    raise InputError(
-                        f"{self.folder}/{_TABLE}: {where} is not valid; is {self.folder} a corpus?"
-                    )
-            folders = pl.col("shard").str.extract("^([^/]+/[^/]+)/")
-            name = (
-                pl.when(pl.col("shard").is_in(listed))
-                .then("shard")
-                .otherwise(folders)
-                .alias("name")
-            )
-            pack = pl.format("{}/{}", pl.lit(str(self.folder)), "shard").alias("pack")
-            located = (
-                clips.with_columns(name, pack).drop("shard").rename({"audio_sha256": "clip_sha256"})
-            )
-            yield located.with_row_index("row", offset=start)
-            start += len(clips)
+        start = 0
+        for part in parquet_slices(self.table, (*_NAMES, "window")):
+            yield self._located(part, start)
+            start += len(part)
 
-    def unchanged(self, table: Path, recordings: pl.DataFrame, folder: Path) -> Unchanged:
+    def _located(self, rows: pl.DataFrame, start: int) -> pl.DataFrame:
+        """Return clips of the base, the first of which is row `start`, as `LOCATED`.
+
+        Raise InputError if one has a place that no corpus has.
+        """
+        clips = rows.select(name for name in (*_NAMES, "window") if name in rows.columns)
+        check_locations(self.folder, clips.to_arrow())
+        for split, shard in clips.select("split", "shard").unique().iter_rows():
+            if not isinstance(split, str) or not is_split_name(split) or not stays_inside(shard):
+                where = f"shard {shard!r} of split {split!r}"
+                raise InputError(
+                    f"{self.folder}/{_TABLE}: {where} is not valid; is {self.folder} a corpus?"
+                )
+        listed = [shard["name"] for shard in self.info["shards"]]
+        folders = pl.col("shard").str.extract("^([^/]+/[^/]+)/")
+        number = pl.int_range(start, start + pl.len(), dtype=pl.UInt32)
+        return clips.rename({"audio_sha256": "clip_sha256"}).with_columns(
+            shard=pl.when(pl.col("shard").is_in(listed)).then("shard").otherwise(folders),
+            pack=pl.format("{}/{}", pl.lit(str(self.folder)), "shard"),
+            row=number,
+            position=number,
+        )
+
+    def unchanged(
+        self, table: Path, recordings: pl.DataFrame, *, num_rows: int, folder: Path
+    ) -> pl.LazyFrame:
         """Find the clips whose accepted row in the segments table is as in the base.
 
-        Such a row has the same values in all columns of the base.
+        Such a row has the same values in all columns of the base. The columns are those of `_KEPT`.
+
+        Args:
+            table: the file of the segments table.
+            recordings: the recordings of the workspace.
+            num_rows: the larger number of rows of both tables.
+            folder: a folder for buckets.
         """
+        count = bucket_count(num_rows)
+        bucket = hash_bucket("segment_id", count)
+        before_schema = joined_schema(_KEPT, {"fingerprint": pl.UInt64()})
+        now_schema = pl.Schema(
+            {"segment_id": pl.String, "row": pl.UInt32, "fingerprint": pl.UInt64}
+        )
+        before = store(self._before(recordings), folder / "before", before_schema)
+        now = store(self._now(table), folder / "now", now_schema)
+        sides = (
+            write_buckets(before.drop("row"), bucket, count=count, folder=folder / "before-by-id"),
+            write_buckets(now, bucket, count=count, folder=folder / "now-by-id"),
+        )
+        both = (
+            old.join(new, on=["segment_id", "fingerprint"]) for old, new in zip(*sides, strict=True)
+        )
+        return store(both, folder / "unchanged", _KEPT)
+
+    def _before(self, recordings: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        """Yield the clips of the base with `fingerprint` and `is_sure`."""
         sources = pl.DataFrame(
             self.info.get("sources", []), schema={"recording_id": pl.String, "sha256": pl.String}
         )
@@ -207,33 +219,28 @@ class Base:
             .join(sources, on=["recording_id", "sha256"])
         )
         is_sure = pl.col("recording_id").is_in(known["recording_id"].implode())
-        told = [part.select(is_sure.alias("sure"), _FIRST_BITS) for part in self.clips()]
-        place = pl.col("segment_id").hash()
-        lengths = list[int]()
-        sides = list[Buckets]()
-        fingerprint = (
-            pl.struct(pl.col(name).hash() for name in self.columns).hash().alias("fingerprint")
-        )
-        for name, path in (("before", self.table), ("now", table)):
-            sides.append(Buckets(folder / name, len(told) * ROWS_A_GROUP))
-            lengths.append(0)
-            for part in parquet_slices(path):
-                found = (
-                    self.conformed(part)
-                    .select("segment_id", fingerprint)
-                    .with_row_index("row", offset=lengths[-1])
-                )
-                is_in = part["decision"] == "accept" if name == "now" else pl.lit(value=True)
-                sides[-1].add(found.filter(is_in), place % sides[-1].count)
-                lengths[-1] += len(part)
-        rows, base_rows = (np.full(length, -1, dtype=np.int32) for length in lengths)
-        for was, now in zip(*sides, strict=True):
-            both = was.join(now, on=["segment_id", "fingerprint"])
-            rows[both["row"].to_numpy()] = both["row_right"].to_numpy()
-            base_rows[both["row_right"].to_numpy()] = both["row"].to_numpy()
-        sure, first_bits = (column.to_numpy() for column in pl.concat(told, rechunk=True))
-        sure &= rows >= 0
-        return Unchanged(rows, base_rows, sure, sure.copy(), first_bits)
+        start = 0
+        for part in parquet_slices(self.table):
+            fingerprints = self._fingerprints(part)
+            yield self._located(part, start).with_columns(
+                fingerprint=fingerprints, is_sure=is_sure, base_row=pl.col("row")
+            )
+            start += len(part)
+
+    def _now(self, table: Path) -> Iterator[pl.DataFrame]:
+        """Yield the ids of accepted segments with `row` and `fingerprint`."""
+        start = 0
+        for part in parquet_slices(table):
+            numbered = part.select("segment_id", "decision").with_row_index("row", offset=start)
+            yield numbered.with_columns(fingerprint=self._fingerprints(part)).filter(
+                pl.col("decision") == "accept"
+            )
+            start += len(part)
+
+    def _fingerprints(self, part: pl.DataFrame) -> pl.Series:
+        """Return a hash of the values of each row in the columns of the base."""
+        hashes = pl.struct(pl.col(name).hash() for name in self.columns).hash()
+        return self.conformed(part).select(fingerprint=hashes).to_series()
 
     def conformed(self, part: pl.DataFrame) -> pl.DataFrame:
         """Return rows of a segments table with the metadata columns of the base."""
@@ -264,61 +271,42 @@ class Base:
         counts = held.select(pl.col(others).count()).collect() if others else pl.DataFrame()
         return [name for name in others if counts[name].item()]
 
-    def keep_shards(self, layout: Layout, shards: ShardPlan, same: Unchanged) -> list[Shard]:
-        """Copy the shards all of whose clips `same` keeps, by links if possible, with records.
+    def keep_shards(self, layout: Layout, kept: pl.LazyFrame) -> KeptClips:
+        """Copy the shards all of whose clips are kept, by links if possible, with records.
 
-        Add other clips to `shards`.
+        `kept` has the columns of `_KEPT`.
         """
-        row = pl.col("row")
-        is_in = pl.col("kept").sum()
-        rows = np.where(same.kept, same.rows, -1)  # in the segments table
-        parts = []
-        for part in self.clips():
-            found = part.select("name", "row", kept=rows[part["row"].to_numpy()] >= 0)
-            parts.append(found.group_by("name").agg(is_in, start=row.min(), stop=row.max() + 1))
-        sums = (
-            pl.concat(parts)
-            .group_by("name")
-            .agg(is_in, pl.col("start").min(), pl.col("stop").max())
+        counts = (
+            kept.group_by("shard")
+            .agg(pl.len(), first=pl.col("base_row").min(), last=pl.col("base_row").max())
+            .collect(**STREAMED)
         )
-        places = {name: numbers for name, *numbers in sums.iter_rows()}
-        kept = []
+        places = {name: (count, first, last) for name, count, first, last in counts.iter_rows()}
+        shards = []
         for shard in self.info["shards"]:
-            name = shard["name"]
-            count, start, stop = places.get(name, (0, 0, 0))
-            if count and count == stop - start == shard["segments"]:
-                described = self.scan().slice(start, count).collect()
-                layout.folder.copy_from(self.folder, name, shard["sha256"], shard["bytes"])
-                path = write_record(
-                    layout,
-                    name,
-                    described,
-                    {each: shard[each] for each in ("plan", "sha256", "bytes")},
-                )
-                kept.append(
-                    Shard(
-                        name,
-                        shard["split"],
-                        count,
-                        shard["bytes"],
-                        shard["sha256"],
-                        shard["plan"],
-                        path,
-                        kept=True,
-                    )
-                )
-                shards.shard_of[rows[start:stop]] = KEPT
-            elif count:
-                own = pl.concat(
-                    part.filter(pl.col("name") == name) for part in self.clips(start, stop)
-                )
-                shards.add(
-                    own.with_columns(pl.Series("row", rows[own["row"].to_numpy()])).filter(
-                        row >= 0
-                    ),
-                    name,
-                )
-        return kept
+            count, first, last = places.get(shard["name"], (0, 0, 0))
+            if count and count == last - first + 1 == shard["segments"]:
+                shards.append(self._copy_shard(layout, shard, first))
+        whole = [shard.name for shard in shards]
+        others = kept.filter(~pl.col("shard").is_in(whole)).with_columns(position="base_row")
+        return KeptClips(shards, others.select(LOCATED.names()))
+
+    def _copy_shard(self, layout: Layout, shard: dict[str, Any], first_row: int) -> Shard:
+        """Copy a shard, whose clips begin at a row of the base, and write its record."""
+        name = shard["name"]
+        described = self.scan().slice(first_row, shard["segments"]).collect()
+        layout.folder.copy_from(self.folder, name, shard["sha256"], shard["bytes"])
+        record = {key: shard[key] for key in ("plan", "sha256", "bytes")}
+        return Shard(
+            name,
+            shard["split"],
+            shard["segments"],
+            shard["bytes"],
+            shard["sha256"],
+            shard["plan"],
+            write_record(layout, name, described, record),
+            kept=True,
+        )
 
     @property
     def _grouped(self) -> list[str]:
@@ -486,4 +474,6 @@ def _is_current(workspace: Workspace, held: Base) -> bool:
         return False
     with scratch_folder(workspace.path) as scratch:
         table = freeze_table(workspace, scratch / "segments.parquet", text)
-        return bool((held.unchanged(table, recordings, scratch).rows >= 0).all())
+        most = max(num_rows(table), num_rows(held.table))
+        same = held.unchanged(table, recordings, num_rows=most, folder=scratch)
+        return int(same.select(pl.len()).collect().item()) == num_rows(held.table)

@@ -22,14 +22,14 @@ from nbaudio.core.dataframes import STREAMED, Ids, as_ids
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.report import Report, count, first_lines
 from nbaudio.core.tombstones import TOMBSTONES, WITHDRAWN, is_withdrawn, merged, tombstone
-from nbaudio.corpus.packs import is_among, keep_clips, short_keys
-from nbaudio.corpus.plan import (
+from nbaudio.corpus.clip_keys import (
     RECOGNIZED,
     RECOGNIZED_FOLDER,
     ClipFormat,
-    clip_keys,
     recording_facts,
+    with_clip_keys,
 )
+from nbaudio.corpus.packs import is_among, keep_clips, short_keys
 from nbaudio.corpus.withdrawal_ids import find_ids
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.export_files import exported_files
@@ -439,7 +439,8 @@ def _forget_clips(
             .drop_nulls("start_sample")
         )
         for clip_format, packs in (*formats, (RECOGNIZED, RECOGNIZED_FOLDER)):
-            keys.setdefault(packs, []).append(short_keys(clip_keys(left, facts, clip_format)))
+            keyed = with_clip_keys(left.lazy(), facts, clip_format).select("clip_key").collect()
+            keys.setdefault(packs, []).append(short_keys(keyed.to_series()))
     _forget_recognized(workspace, gone, np.sort(np.concatenate(keys.pop(RECOGNIZED_FOLDER))))
     removed = 0
     problems = []

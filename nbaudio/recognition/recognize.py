@@ -18,8 +18,22 @@ from nbaudio.core.atomic import append_lines, atomic_write, parse_lines
 from nbaudio.core.errors import InputError
 from nbaudio.core.leftovers import scratch_folder
 from nbaudio.core.report import Report, first_lines
-from nbaudio.corpus import plan
+from nbaudio.corpus.clip_keys import (
+    RECOGNIZED,
+    RECOGNIZED_FOLDER,
+    recording_facts,
+    segments_with_audio,
+    with_clip_keys,
+)
+from nbaudio.corpus.cut_tasks import (
+    CutTask,
+    archived_recordings,
+    cut_amount,
+    cut_tasks,
+    recordings_to_cut,
+)
 from nbaudio.corpus.packs import CutResult, clip_of, cut_all, task_windows
+from nbaudio.corpus.plan import write_plan
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.recognition.recognizers import Failure, Function, Recognizer
 from nbaudio.sources.audio_folder import required_audio
@@ -97,30 +111,36 @@ def recognize(  # noqa: PLR0914, PLR0915
         )
     column = check_name(workspace, "hypothesis", name)
     required_audio(workspace)
-    facts = plan.recording_facts(workspace.recordings)
-    segments = pl.concat(plan.with_audio_parts(workspace))
-    segments = segments.drop("row", "decision").with_columns(
-        plan.clip_keys(segments, facts, plan.RECOGNIZED)
+    facts = recording_facts(workspace.recordings)
+    segments = (
+        with_clip_keys(segments_with_audio(workspace), facts, RECOGNIZED)
+        .with_columns(channel=pl.col("source_channel").fill_null(RECOGNIZED.channel))
+        .drop("row", "decision")
+        .collect()
     )
-    ledger = workspace.path / plan.RECOGNIZED_FOLDER / f"{name}.jsonl"
+    ledger = workspace.path / RECOGNIZED_FOLDER / f"{name}.jsonl"
     held = _held(ledger, recognizer.version, set(segments["clip_key"]))
     texts = dict[str, str]()
     failures = dict[str, str]()
     with scratch_folder(workspace.path) as scratch:  # noqa: PLR1702
         missing = segments.filter(~pl.col("clip_key").is_in([*held]))
-        windows = plan.Windows([missing], facts, plan.RECOGNIZED, folder=scratch, most=len(missing))
-        hours = windows.seconds / 3600
-        tasks = plan.cut_tasks(
-            windows,
-            facts,
-            required_audio(workspace, windows.recording_ids()),
-            location(workspace.path),
+        planned = scratch / "plan.parquet"
+        write_plan(
+            planned,
+            missing.lazy(),
+            facts=facts,
+            archived=archived_recordings(facts, required_audio(workspace)),
+            folder=scratch,
         )
+        amount = cut_amount(planned, facts)
+        hours = amount.seconds / 3600
+        audio = required_audio(workspace, recordings_to_cut(planned))
+        tasks = cut_tasks(planned, facts, audio_root=audio, packs=location(workspace.path))
         function = partial(_recognize_task, recognizer, batch)
-        if windows.segments:
+        if amount.num_clips:
             with worker_pool(site) as run_tasks:
                 for result in cut_all(
-                    run_tasks, "recognize", function, windows, tasks, show=show_progress
+                    run_tasks, "recognize", function, amount, tasks, show=show_progress
                 ):
                     append_lines(ledger, _lines(recognizer.version, result.values.items()))
                     texts |= result.values
@@ -128,7 +148,7 @@ def recognize(  # noqa: PLR0914, PLR0915
     if not held and not texts:
         why = next(iter(failures.values()), "no segment has audio; ingest with --audio")
         raise InputError(
-            f"{workspace.path}: none of {windows.segments:,} clips can be recognized; {why}"
+            f"{workspace.path}: none of {amount.num_clips:,} clips can be recognized; {why}"
         )
     rows = [(key, text, None) for key, text in (held | texts).items()] + [
         (key, None, why) for key, why in failures.items()
@@ -147,7 +167,7 @@ def recognize(  # noqa: PLR0914, PLR0915
             b"".join(line + b"\n" for line in _lines(recognizer.version, used.iter_rows()))
         )
     lost = found.drop_nulls("reason").select("segment_id", "recording_id", "reason")
-    tables.write(workspace, lost, table=(table := f"{plan.RECOGNIZED_FOLDER}/{name}.problems"))
+    tables.write(workspace, lost, table=(table := f"{RECOGNIZED_FOLDER}/{name}.problems"))
     # Without arguments, which may hold secrets.
     program = with_.split()[0] if isinstance(with_, str) else recognizer.name
     record = {"step": "recognize", "with": program, "version": recognizer.version}
@@ -193,7 +213,7 @@ def _lines(version: str, texts: Iterable[tuple[str, str]]) -> Iterator[bytes]:
     return (json.dumps(row, ensure_ascii=False).encode() for row in rows)
 
 
-def _recognize_task(recognizer: Recognizer, batch: int, task: plan.CutTask) -> CutResult:
+def _recognize_task(recognizer: Recognizer, batch: int, task: CutTask) -> CutResult:
     """Recognize the clips of a task, a batch at a time, or all at once by a command.
 
     Runs in a worker.
@@ -201,7 +221,7 @@ def _recognize_task(recognizer: Recognizer, batch: int, task: plan.CutTask) -> C
     failures = dict[str, str]()
     texts = dict[str, str]()
     files = {key: source.path.name for source in task.sources for key, *_ in source.windows}
-    waiting = task_windows(task, partial(clip_of, rate=plan.RECOGNIZED.rate), failures)
+    waiting = task_windows(task, partial(clip_of, rate=RECOGNIZED.rate), failures)
     while some := dict(islice(waiting, None if isinstance(recognizer.given, tuple) else batch)):
         for key, answer in recognizer(some).items():
             if isinstance(answer, Failure):

@@ -1,0 +1,139 @@
+"""Where the clips of a plan are: in packs of this run or an earlier one."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from nbaudio.corpus.clip_keys import ClipFormat
+from nbaudio.corpus.packs import INDEX, indexes
+from nbaudio.corpus.plan import scan_plan
+from nbaudio.storage.location import Location
+from nbaudio.tables.buckets import (
+    PartWriter,
+    bucket_count,
+    hash_bucket,
+    joined_schema,
+    store,
+    write_buckets,
+)
+
+LOCATED = pl.Schema(
+    {
+        "row": pl.UInt32,
+        "segment_id": pl.String,
+        "split": pl.String,
+        "shard": pl.String,
+        "position": pl.UInt32,
+        "num_samples": pl.Int64,
+        "sampling_rate": pl.Int32,
+        "duration_s": pl.Float64,
+        "pack": pl.String,
+        "offset": pl.Int64,
+        "length": pl.Int64,
+        "clip_sha256": pl.String,
+    }
+)
+"""Columns of located clips: their rows in the plan, and where the bytes are.
+
+`pack` is the path or URL of a pack, or of a shard of the base.
+"""
+
+
+@dataclass(frozen=True)
+class LocatedClips:
+    """The clips of a plan that are in packs, with the columns of `LOCATED`, and the others.
+
+    `lost` has a row for each clip that is in no pack: `segment_id`, and `detail`, why it could not
+    be cut; null where there is no reason.
+    """
+
+    clips: pl.LazyFrame
+    lost: pl.DataFrame
+
+
+def with_existing_packs(
+    clips: pl.LazyFrame, packs: Location, *, num_clips: int, folder: Path
+) -> pl.LazyFrame:
+    """Add the name of the pack that has each clip as `pack`; null where there is none."""
+    schema = joined_schema(clips.collect_schema(), {"pack": pl.String()})
+    if not any(True for _ in pack_names(packs)):
+        return clips.with_columns(pack=pl.lit(None, pl.String))
+    matched = (
+        rows.join(
+            index.select("clip_key", pack=pl.col("pack").str.split("/").list.last()),
+            on="clip_key",
+            how="left",
+        )
+        for rows, index in _matched(clips, packs, num_clips=num_clips, folder=folder)
+    )
+    return store(matched, folder / "in-packs", schema)
+
+
+def locate_clips(
+    plan: Path,
+    packs: Location,
+    failures: Mapping[str, str],
+    *,
+    facts: pl.DataFrame,
+    clip_format: ClipFormat,
+    num_clips: int,
+    folder: Path,
+) -> LocatedClips:
+    """Find the clips of a plan in packs.
+
+    Args:
+        plan: the file plan.parquet.
+        packs: the folder of the packs.
+        failures: why clips could not be cut, by their keys.
+        facts: `recording_facts` of all recordings.
+        clip_format: the format of the clips.
+        num_clips: the number of rows of the plan.
+        folder: a folder for buckets.
+    """
+    rate = pl.col("sampling_rate") if clip_format.rate is None else pl.lit(clip_format.rate)
+    rates = facts.select("recording_id", rate.cast(pl.Int32).alias("sampling_rate"))
+    # Not divided by a constant: polars then multiplies, unless there is one row, and durations
+    # would depend on other clips.
+    seconds = (
+        pl.col("num_samples") / pl.col("sampling_rate")
+        if clip_format.rate is None
+        else pl.col("num_samples") * (1 / clip_format.rate)
+    )
+    reasons = pl.DataFrame(
+        list(failures.items()), schema={"clip_key": pl.String, "detail": pl.String}, orient="row"
+    )
+    located = PartWriter(folder / "located", LOCATED)
+    lost = [pl.DataFrame(schema={"row": pl.UInt32, "segment_id": pl.String, "detail": pl.String})]
+    clips = scan_plan(plan).drop("pack", "is_cut")
+    for rows, index in _matched(clips, packs, num_clips=num_clips, folder=folder):
+        missing = rows.join(index, on="clip_key", how="anti")
+        lost.append(
+            missing.join(reasons, on="clip_key", how="left").select("row", "segment_id", "detail")
+        )
+        cut = rows.join(index, on="clip_key", how="inner").rename({"clip_samples": "num_samples"})
+        located.add(cut.join(rates, on="recording_id", how="left").with_columns(duration_s=seconds))
+    return LocatedClips(located.scan(), pl.concat(lost).sort("row").drop("row"))
+
+
+def _matched(
+    clips: pl.LazyFrame, packs: Location, *, num_clips: int, folder: Path
+) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    """Yield clips, and the rows of the packs' indexes with keys of the same bucket, each key once.
+
+    A clip may be in several packs: then the one whose name comes first counts.
+    """
+    count = bucket_count(num_clips)
+    bucket = hash_bucket("clip_key", count)
+    wanted = write_buckets(clips, bucket, count=count, folder=folder / "wanted")
+    index = store(indexes(packs), folder / "indexes", INDEX)
+    packed = write_buckets(index, bucket, count=count, folder=folder / "packed")
+    for number in range(count):
+        rows = packed.read(number).sort("clip_key", "pack", "offset")
+        yield wanted.read(number), rows.unique("clip_key", keep="first", maintain_order=True)
+
+
+def pack_names(packs: Location) -> list[str]:
+    """Return the names of the packs in a folder."""
+    return [name for name in packs.files() if name.endswith(".pack")]

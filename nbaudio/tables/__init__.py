@@ -1,0 +1,1 @@
+"""Tables that need not fit into memory."""

@@ -1,0 +1,125 @@
+"""Divide a table that may not fit into memory by a key, and store a table part by part.
+
+Where all rows must be joined, sorted or grouped, `write_buckets` divides the tables by a key, and
+the ordinary Polars operation runs in each bucket. The folders of buckets and parts belong to one
+run, which removes what an earlier one left before it begins.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from nbaudio.core import atomic
+
+BUCKET_ROWS = 1 << 17
+"""Rows that a step holds in memory at once."""
+
+_MAX_BUCKETS = 64  # each has a row group in memory while the table is divided
+_ROW_GROUP = 4096
+_PART_BYTES = 64 << 20
+_BUCKET = "bucket"
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """A table on disk that is divided into `count` buckets, numbered from 0.
+
+    Rows of a bucket have no order.
+    """
+
+    folder: Path
+    count: int
+    schema: pl.Schema
+
+    def read(self, number: int) -> pl.DataFrame:
+        """Return the rows of a bucket."""
+        files = sorted((self.folder / f"{_BUCKET}={number}").glob("*.parquet"))
+        if not files:
+            return pl.DataFrame(schema=self.schema)
+        return pl.read_parquet(files, glob=False, hive_partitioning=False)
+
+    def __iter__(self) -> Iterator[pl.DataFrame]:
+        """Yield the rows of each bucket, in order of their numbers."""
+        return map(self.read, range(self.count))
+
+
+def bucket_count(num_rows: int) -> int:
+    """Return the number of buckets for a table of `num_rows` rows."""
+    return min(_MAX_BUCKETS, max(1, -(-num_rows // BUCKET_ROWS)))
+
+
+def hash_bucket(column: str, count: int) -> pl.Expr:
+    """Return the bucket of each value of a column; equal values are in the same bucket."""
+    return (pl.col(column).hash() % count).cast(pl.UInt16)
+
+
+def write_buckets(rows: pl.LazyFrame, bucket: pl.Expr, *, count: int, folder: Path) -> Buckets:
+    """Divide rows by the number of their bucket, from 0 to `count` - 1, into a new `folder`.
+
+    Raise DiskFullError if there is no space.
+    """
+    schema = rows.collect_schema()
+    numbered = rows.with_columns(bucket.cast(pl.UInt16).alias(_BUCKET))
+    with atomic.raise_disk_full(folder):
+        numbered.sink_parquet(
+            pl.PartitionBy(folder, key=_BUCKET, include_key=False),
+            row_group_size=_ROW_GROUP,
+            statistics=False,
+            compression="lz4",
+            mkdir=True,
+        )
+    return Buckets(folder, count, schema)
+
+
+class PartWriter:
+    """Write a table part by part into a new folder; `scan` reads it."""
+
+    def __init__(self, folder: Path, schema: pl.Schema) -> None:
+        folder.mkdir(parents=True)
+        self._folder = folder
+        self._schema = schema
+        self._waiting: list[pl.DataFrame] = []
+        self._num_bytes = 0
+        self._num_files = 0
+
+    def add(self, part: pl.DataFrame) -> None:
+        """Add rows; columns that are not in the schema are left out."""
+        self._waiting.append(part.select(self._schema.names()).cast(self._schema))
+        self._num_bytes += int(part.estimated_size())
+        if self._num_bytes > _PART_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        path = self._folder / f"{self._num_files:06d}.parquet"
+        with atomic.raise_disk_full(path):
+            pl.concat(self._waiting).write_parquet(path, compression="lz4", statistics=False)
+        self._waiting = []
+        self._num_bytes = 0
+        self._num_files += 1
+
+    def scan(self) -> pl.LazyFrame:
+        """Return the rows of all parts, in order."""
+        if self._waiting:
+            self._write()
+        files = sorted(self._folder.glob("*.parquet"))
+        if not files:
+            return pl.LazyFrame(schema=self._schema)
+        return pl.scan_parquet(files, glob=False, hive_partitioning=False)
+
+
+def joined_schema(*schemas: Mapping[str, pl.DataType]) -> pl.Schema:
+    """Return the columns of several schemas; the later type of a name counts."""
+    columns: dict[str, pl.DataType] = {}
+    for schema in schemas:
+        columns.update(schema)
+    return pl.Schema(columns)
+
+
+def store(parts: Iterable[pl.DataFrame], folder: Path, schema: pl.Schema) -> pl.LazyFrame:
+    """Write a table that comes in parts into a new folder, and return its rows, in order."""
+    writer = PartWriter(folder, schema)
+    for part in parts:
+        writer.add(part)
+    return writer.scan()
