@@ -15,7 +15,7 @@ from table_checks import check_tables
 import nbaudio
 from nbaudio.audio import decode_clip, read_clip
 from nbaudio.core.errors import AudioError
-from nbaudio.corpus.plan import ClipFormat, clip_keys, recording_facts
+from nbaudio.corpus.clip_keys import ClipFormat, recording_facts, with_clip_keys
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.widgets import Player
 from nbaudio.ui.widgets.clip_audio import read_sound
@@ -143,10 +143,14 @@ def test_where_no_channel_is_named_keys_and_tables_are_as_they_were(make_workspa
         hashlib.sha256(f"ab|3|8|8000|{channel}|flac|3".encode()).hexdigest()[:32]
         for channel in ("left", "1")
     ]
-    assert clip_keys(segments, recordings, ClipFormat(8000, "left", "flac")).to_list() == hashes
+    left = ClipFormat(8000, "left", "flac")
+    assert (
+        with_clip_keys(segments.lazy(), recordings, left).collect()["clip_key"].to_list() == hashes
+    )
     # Windows of Vorbis were wrong: packs from then are not used.
     vorbis = recording_facts(pl.DataFrame(known | {"codec": ["vorbis"]}))
-    assert not set(clip_keys(segments, vorbis, ClipFormat(8000, "left", "flac"))) & set(hashes)
+    of_vorbis = with_clip_keys(segments.lazy(), vorbis, left).collect()["clip_key"]
+    assert not set(of_vorbis) & set(hashes)
     workspace = make_workspace({"a.wav": (6, RATE)})
     nbaudio.materialize(
         workspace, out=tmp_path / "C", jobs=1, engine="threading", show_progress=False

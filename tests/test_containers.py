@@ -30,7 +30,8 @@ from nbaudio.corpus.containers.tfrecord import _field, _varint
 from nbaudio.corpus.containers.webdataset import header, write_tar
 from nbaudio.corpus.convert import convert
 from nbaudio.corpus.materialize import materialize
-from nbaudio.corpus.plan import assign_windows, digest
+from nbaudio.corpus.partitions import digest
+from nbaudio.corpus.plan import assign_windows
 from nbaudio.corpus.shards import shard_advice
 from nbaudio.corpus.verify import verify
 from nbaudio.reading import open_corpus

@@ -199,7 +199,7 @@ def test_recordings_spread_over_all_shards_and_shards_are_even(
     assert set(shards["recording_id"]) == {4}
     sizes = [(tmp_path / "c" / name).stat().st_size for name in shards["shard"]]
     assert max(sizes) <= 1.2 * min(sizes)
-    assert max(sizes) <= 1_050_000
+    assert max(sizes) <= 1_100_000  # noise takes more bytes than speech
 
 
 def test_another_threshold_split_or_container_cuts_nothing_again(

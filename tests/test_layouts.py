@@ -404,7 +404,7 @@ def test_an_archive_is_read_once_to_cut_and_no_further_than_it_must(tmp_path, mo
 
     monkeypatch.setattr(tarfile, "open", noted)
     monkeypatch.setattr(tarfile.TarInfo, "fromtarfile", classmethod(next_entry))
-    monkeypatch.setattr("nbaudio.corpus.plan._TAR_TASK_BYTES", 1)  # a task a recording
+    monkeypatch.setattr("nbaudio.corpus.cut_tasks._TAR_TASK_BYTES", 1)  # a task a recording
     report = nbaudio.materialize(tmp_path / "W", out=tmp_path / "C", jobs=1, show_progress=False)
     assert report.facts["clips_cut_now"] == 3
     assert len(opened) == 1

@@ -29,6 +29,7 @@ LOCATED = pl.Schema(
         "num_samples": pl.Int64,
         "sampling_rate": pl.Int32,
         "duration_s": pl.Float64,
+        "window": pl.String,
         "pack": pl.String,
         "offset": pl.Int64,
         "length": pl.Int64,

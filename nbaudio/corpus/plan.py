@@ -5,7 +5,7 @@ order of the plan is that of the recordings, so that each recording is read once
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,7 @@ PLAN = pl.Schema(
         "pack": pl.String,
         "shard": pl.String,
         "position": pl.UInt32,
+        "window": pl.String,
         "is_cut": pl.Boolean,
         "row": pl.UInt32,
     }
@@ -49,7 +50,8 @@ PLAN = pl.Schema(
 
 The window is at the recording's own rate. `pack` is the file that the clip is cut into; it is null
 for recordings in a compressed tar, whose order decides. `shard` and `position`, from 0, are null
-where no corpus is made. `is_cut` is whether the pack had the clip when the plan was made. `row` is
+where no corpus is made. `window` is that of consecutive segments that stay together, if there are
+any. `is_cut` is whether the pack had the clip when the plan was made. `row` is
 the number of the segment in its table, from 0.
 """
 
@@ -132,10 +134,10 @@ def with_windows(
 ) -> pl.LazyFrame:
     """Do the same as `assign_windows` for `num_clips` segments, in any order.
 
-    If `size` is 1, the clips are returned as they are.
+    If `size` is 1, both are null.
     """
     if size == 1:
-        return clips
+        return clips.with_columns(window=pl.lit(None, pl.String), in_window=pl.lit(None, pl.Int64))
     count = bucket_count(num_clips)
     buckets = write_buckets(
         clips, hash_bucket("recording_id", count), count=count, folder=folder / "recordings"
@@ -184,15 +186,14 @@ def assign_shards(
     """Divide the clips of each split into shards of about equal bytes, in the order of a hash.
 
     Args:
-        clips: with the columns `segment_id`, `split`, `num_bytes`, and `window` and `in_window`
-            where windows stay together.
+        clips: with the columns `segment_id`, `split`, `num_bytes`, `window` and `in_window`.
         num_clips: the number of clips by split.
         limits: the size or the number of the shards.
         name_of: returns the name of a shard from its split, its number in it, and their count.
         folder: a folder for buckets.
     """
     columns = clips.collect_schema()
-    unit, *in_unit = ("window", "in_window") if "window" in columns else ("segment_id",)
+    unit = "segment_id" if limits.window == 1 else "window"
     buckets = _order_buckets(clips, unit, num_clips, folder / "order")
     added = pl.Schema({"target_shard": pl.Int64, "place": pl.Int64})
     placed = PartWriter(folder / "placed", joined_schema(columns, added))
@@ -201,7 +202,7 @@ def assign_shards(
     for split in sorted(num_clips):
         numbers = range(first_bucket, first_bucket + bucket_count(num_clips[split]))
         first_bucket = numbers.stop
-        for part in _split_shards(buckets, numbers, limits, unit, ("order", unit, *in_unit)):
+        for part in _split_shards(buckets, numbers, limits, unit):
             counts.append(part.group_by("split", "target_shard").len())
             placed.add(part)
     shards = _shard_table(pl.concat(counts), name_of)
@@ -221,7 +222,10 @@ def _order_buckets(
     splits = sorted(num_clips)
     counts = [bucket_count(num_clips[split]) for split in splits]
     starts = [sum(counts[:index]) for index in range(len(splits))]
-    ranges = pl.LazyFrame({"split": splits, "first_bucket": starts, "num_buckets": counts})
+    ranges = pl.LazyFrame(
+        {"split": splits, "first_bucket": starts, "num_buckets": counts},
+        schema={"split": pl.String, "first_bucket": pl.Int64, "num_buckets": pl.Int64},
+    )
     order = pl.col(unit).map_batches(
         partial(hashing.hash_column, salt="shard"), return_dtype=pl.UInt64, is_elementwise=True
     )
@@ -232,7 +236,7 @@ def _order_buckets(
 
 
 def _split_shards(
-    buckets: Buckets, numbers: range, limits: ShardLimits, unit: str, order: Sequence[str]
+    buckets: Buckets, numbers: range, limits: ShardLimits, unit: str
 ) -> Iterator[pl.DataFrame]:
     """Yield the clips of a split in order, with `target_shard`, and `place` in the split, from 0.
 
@@ -250,7 +254,7 @@ def _split_shards(
     bytes_before = 0
     clips_before = 0
     for number in numbers:
-        bucket = buckets.read(number).sort(order)
+        bucket = buckets.read(number).sort("order", unit, "in_window")
         end = pl.when(first_of_unit).then(unit_bytes).otherwise(0).cum_sum() + bytes_before
         # A unit is in the shard in which its middle lies.
         target = (2 * end - unit_bytes) * count // (2 * total)
@@ -343,7 +347,7 @@ def write_plan(
     divided = write_buckets(
         planned.join(ranges.lazy().select("recording_id", "bucket"), on="recording_id", how="left"),
         pl.col("bucket"),
-        count=ranges["bucket"].n_unique(),
+        count=max(1, ranges["bucket"].n_unique()),
         folder=folder / "recordings-of-plan",
     )
     task_seconds = _task_seconds(ranges)

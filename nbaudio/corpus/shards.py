@@ -79,7 +79,8 @@ def pack(  # noqa: PLR0914
     folder = layout.folder
     split = clips["split"][0]
     segments = pl.read_ipc_stream(layout.record(name, ".arrow"))
-    facts = [column for column in CLIP_FACTS if column in clips.columns]
+    has_windows = clips["window"].null_count() < len(clips)
+    facts = [name for name in CLIP_FACTS if name != "window" or has_windows]
     ordered = clips.select("segment_id", *facts).join(
         segments, on="segment_id", how="left", maintain_order="left"
     )

@@ -146,10 +146,7 @@ class Base:
         return pl.scan_parquet(self.table, glob=False)
 
     def clips(self) -> Iterator[pl.DataFrame]:
-        """Yield clips in order, as `LOCATED`; `row` is that of the base, `position` too.
-
-        There is a further column `window` if the corpus has windows.
-        """
+        """Yield clips in order, as `LOCATED`; `row` is that of the base, `position` too."""
         start = 0
         for part in parquet_slices(self.table, (*_NAMES, "window")):
             yield self._located(part, start)
@@ -160,7 +157,8 @@ class Base:
 
         Raise InputError if one has a place that no corpus has.
         """
-        clips = rows.select(name for name in (*_NAMES, "window") if name in rows.columns)
+        window = pl.col("window") if "window" in rows.columns else pl.lit(None, pl.String)
+        clips = rows.select(*_NAMES, window.alias("window"))
         check_locations(self.folder, clips.to_arrow())
         for split, shard in clips.select("split", "shard").unique().iter_rows():
             if not isinstance(split, str) or not is_split_name(split) or not stays_inside(shard):
