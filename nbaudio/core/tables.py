@@ -194,6 +194,12 @@ def num_rows(path: Path) -> int:
         return int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
 
 
+def scan_file(path: Path) -> pl.LazyFrame:
+    """Scan a Parquet file; raise InputError where it is not usable."""
+    with reading_parquet(path):
+        return pl.scan_parquet(path, glob=False)
+
+
 def parquet_slices(
     path: Path,
     columns: Iterable[str] | None = None,

@@ -53,12 +53,8 @@ _CHECKED = pl.Schema(
 )
 
 
-def check_accepted(workspace: Workspace) -> Counter[str]:
-    """Return the number of accepted segments of each split.
-
-    Raise `InputError` if there are none or some cannot be cut.
-    """
-    where = workspace.path
+def check_columns(workspace: Workspace) -> None:
+    """Raise `InputError` if a column of the segments cannot be metadata of a corpus."""
     table = tables.table_path(workspace)
     for name, dtype in tables.table_schema(workspace).items():
         if name in tables.RESERVED:
@@ -70,6 +66,15 @@ def check_accepted(workspace: Workspace) -> Counter[str]:
                 f"{table}: the column {name!r} holds bytes, which metadata cannot store; "
                 "convert them to text"
             )
+
+
+def check_accepted(workspace: Workspace) -> Counter[str]:
+    """Return the number of accepted segments of each split.
+
+    Raise `InputError` if there are none or some cannot be cut.
+    """
+    where = workspace.path
+    table = tables.table_path(workspace)
     accepted = pl.col("decision") == "accept"
     withdrawn = 0
     pending = 0

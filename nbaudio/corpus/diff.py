@@ -3,10 +3,9 @@
 Segments are compared by their ids.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,73 +13,94 @@ from typing import Any
 import polars as pl
 
 from nbaudio.core import source_splits, tables, tombstones
+from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.layout import CORPUS_JSON, TABLES, intact_table, read_corpus_info
-from nbaudio.corpus.partitions import Buckets
 from nbaudio.proof.evidence import describe_claim, selection_claim
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.buckets import bucket_count, hash_bucket, store, write_buckets
 
-_ROWS = pl.Schema(
-    dict.fromkeys(("segment_id", "recording_id", "speaker_id", "split", "text"), pl.String)
-    | {"start_sample": pl.Int64, "end_sample": pl.Int64, "duration_s": pl.Float64}
-    | dict.fromkeys(("audio_sha256", "sha256"), pl.String)
+_SEGMENTS = pl.Schema(
+    {
+        "segment_id": pl.String,
+        "recording_id": pl.String,
+        "speaker_id": pl.String,
+        "split": pl.String,
+        "text": pl.String,
+        "start_sample": pl.Int64,
+        "end_sample": pl.Int64,
+        "duration_s": pl.Float64,
+        "audio_sha256": pl.String,
+        "sha256": pl.String,
+        "is_in": pl.Boolean,
+        "reason": pl.String,
+    }
 )
-_OUT = pl.Schema({"segment_id": pl.String, "reason": pl.String})
+"""Columns of the segments of a side: `is_in` is whether they are kept, else `reason` says why not.
+
+`audio_sha256` is the hash of the clip, `sha256` that of the recording.
+"""
+
+_COMPARED = pl.Schema(
+    {
+        "segment_id": pl.String,
+        "change": pl.String,
+        "split": pl.String,
+        "split_after": pl.String,
+        "duration_s": pl.Float64,
+        "duration_s_after": pl.Float64,
+        "speaker_id": pl.String,
+        "speaker_id_after": pl.String,
+        "moved": pl.Boolean,
+        "text": pl.Boolean,
+        "bounds": pl.Boolean,
+        "audio": pl.Boolean,
+        "reason": pl.String,
+    }
+)
+"""Columns of the comparison, a row for each segment that is kept on one of the sides.
+
+`change` is ``added``, ``removed`` or ``both``. Of segments on both sides, `moved` is whether the
+split differs, and `text`, `bounds` and `audio` are whether these do; of others, `reason` says why
+they are not on the other side.
+"""
+
+_KEPT_ON_BOTH = (
+    "segment_id",
+    "split",
+    "split_after",
+    "duration_s",
+    "duration_s_after",
+    "speaker_id",
+    "speaker_id_after",
+)
+_CHANGES = ("text", "bounds", "audio")
 _CLAIMED = ("right, estimated share", "at least", "reviewed", "target proven")
 _EXAMPLES = 3
 
 
 @dataclass(frozen=True)
 class _Side:
-    """Rows, tombstones and facts of a corpus or a workspace.
+    """A corpus or a workspace: its segments (`_SEGMENTS`), withdrawals, shards and claims.
 
-    `parts` yields rows of kept segments (`_ROWS`) with rows of others (`_OUT`).
+    `clips` is the rate, channel and encoding of a corpus.
     """
 
     name: str
     num_rows: int
-    parts: Callable[[], Iterator[tuple[pl.DataFrame, pl.DataFrame]]]
+    segments: pl.LazyFrame
     withdrawn: pl.DataFrame
     shards: dict[str, dict[str, Any]]
     claim: dict[str, Any]
-    clips: tuple[Any, ...] | None  # rate, channel and encoding
-
-    def buckets(self, folder: Path, rows: int) -> tuple[Buckets, Buckets]:
-        """Write both tables to a folder, in buckets for so many rows by segment."""
-        both = Buckets(folder / "kept", rows), Buckets(folder / "out", rows)
-        for frames in self.parts():
-            for held, frame in zip(both, frames, strict=True):
-                held.add(frame, pl.col("segment_id").hash() % held.count)
-        return both
-
-
-@dataclass
-class _Sum:
-    """What segments amount to, added up."""
-
-    segments: int = 0
-    seconds: float = 0.0
-    speakers: set[str] = field(default_factory=set)
-
-    def add(self, rows: pl.DataFrame) -> None:
-        self.segments += len(rows)
-        self.seconds += float(rows["duration_s"].sum())
-        self.speakers.update(rows["speaker_id"].drop_nulls().unique())
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "segments": self.segments,
-            "hours": round(self.seconds / 3600, 6),
-            "speakers": len(self.speakers),
-        }
+    clips: tuple[Any, ...] | None
 
 
 @interruptible
-def diff(a: str | Path, b: str | Path) -> Report:  # noqa: PLR0914
+def diff(a: str | Path, b: str | Path) -> Report:
     """Report what differs between two corpora, two workspaces, or one of each.
 
     They may be in folders or at URLs.
@@ -98,100 +118,13 @@ def diff(a: str | Path, b: str | Path) -> Report:  # noqa: PLR0914
     Raises:
         InputError: one is neither a corpus nor a workspace.
     """
-    sums = defaultdict[Any, _Sum](_Sum)
-    counts = Counter[str]()
-    reasons = defaultdict[str, list[pl.DataFrame]](list)
-    way = pl.format(
-        "{} to {}", *(pl.col(name).fill_null("none") for name in ("split", "split_after"))
-    )
-    with ExitStack() as stack:  # noqa: PLR1702
+    with ExitStack() as stack:
         before = _side(a, stack)
         after = _side(b, stack)
-        changes = _changes(comparable=before.clips is not None and before.clips == after.clips)
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="nbaudio-")))
-        rows = max(before.num_rows, after.num_rows)
-        was, now = (
-            side.buckets(folder / name, rows) for name, side in (("a", before), ("b", after))
-        )
-        for old, old_out, new, new_out in zip(*was, *now, strict=True):
-            both = old.join(new, on="segment_id", suffix="_after", maintain_order="left")
-            added = new.join(old, on="segment_id", how="anti", maintain_order="left")
-            removed = old.join(new, on="segment_id", how="anti", maintain_order="left")
-            moved = both.filter(pl.col("split").ne_missing(pl.col("split_after")))
-            changed = both.filter(pl.any_horizontal(changes.values()))
-            counts.update(
-                {name: changed.filter(is_changed).height for name, is_changed in changes.items()}
-            )
-            found = {
-                "before": old,
-                "after": new,
-                "added": added,
-                "removed": removed,
-                "moved": moved,
-                "changed": changed,
-            }
-            for name, frame in found.items():
-                sums[name].add(frame)
-            for when, frame in (("before", old), ("after", new)):
-                for (split,), own in frame.partition_by("split", as_dict=True).items():
-                    sums[split, when].add(own)
-            reasons["added_because"].append(
-                _grouped(added, _reasons(added, before, old_out, "new in the source"))
-            )
-            reasons["removed_because"].append(
-                _grouped(removed, _reasons(removed, after, new_out, "no longer in the source"))
-            )
-            reasons["moved_between"].append(_grouped(moved, moved.select(way).to_series()))
-    speakers_before, speakers_after = (sums[when].speakers for when in ("before", "after"))
-    facts: dict[str, Any] = {
-        "before": {"of": before.name, **sums["before"].to_json()},
-        "after": {"of": after.name, **sums["after"].to_json()},
-    }
-    for what, why in (
-        ("added", "added_because"),
-        ("removed", "removed_because"),
-        ("moved", "moved_between"),
-    ):
-        facts |= {what: sums[what].to_json(), **_table(why, reasons)}
-    facts["changed"] = {**sums["changed"].to_json(), **{name: counts[name] for name in changes}}
-    facts["speakers"] = {
-        "added": len(speakers_after - speakers_before),
-        "removed": len(speakers_before - speakers_after),
-    }
-    facts["by_split"] = [
-        {"split": name}
-        for name in source_splits.ordered_splits(key[0] for key in sums if isinstance(key, tuple))
-    ]
-    for row in facts["by_split"]:
-        for when in ("before", "after"):
-            row |= {
-                f"{when}_{what}": n
-                for what, n in sums.get((row["split"], when), _Sum()).to_json().items()
-            }
-    if before.shards and after.shards:
-        facts["shards"] = _shards(before.shards, after.shards)
-    if before.claim or after.claim:
-        facts["evidence"] = _claims(before.claim, after.claim)
+        compared = _compare(before, after, folder)
+        facts = _facts(before, after, compared)
     return Report("diff", facts, _notes(facts))
-
-
-def _claims(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the claims about the selections of both sides."""
-    described = {
-        "before": describe_claim(before.get("selection", {})),
-        "after": describe_claim(after.get("selection", {})),
-    }
-    return [
-        {"claim": when, **{name: claim.get(name) for name in _CLAIMED}}
-        for when, claim in described.items()
-    ]
-
-
-def _notes(facts: Mapping[str, Any]) -> list[str]:
-    """Say that no segment differs, if none does."""
-    if any(facts[what]["segments"] for what in ("added", "removed", "moved", "changed")):
-        return []
-    return ["no segment was added, removed, moved or changed"]
 
 
 def _side(where: str | Path, stack: ExitStack) -> _Side:
@@ -210,131 +143,280 @@ def _corpus(folder: Folder, stack: ExitStack) -> _Side:
     segments, rejected = (
         stack.enter_context(intact_table(folder, info, name)) for name in TABLES[:2]
     )
-    with tables.reading_parquet(rejected):
-        pl.scan_parquet(rejected, glob=False).select(*_OUT).collect_schema()
-    sources = pl.DataFrame(
+    sources = pl.LazyFrame(
         info.get("sources", []), schema={"recording_id": pl.String, "sha256": pl.String}
     )
-
-    def parts() -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-        for part in tables.parquet_slices(segments, _ROWS):
-            rows = tables.conform(part, _ROWS, f"{folder}/segments.parquet").drop("sha256")
-            yield (
-                rows.join(sources, on="recording_id", how="left", maintain_order="left"),
-                pl.DataFrame(schema=_OUT),
-            )
-        for out in tables.parquet_slices(rejected, _OUT):
-            yield pl.DataFrame(schema=_ROWS), out
-
+    kept = (
+        tables.scan_file(segments)
+        .join(sources, on="recording_id", how="left")
+        .with_columns(is_in=pl.lit(value=True), reason=pl.lit(None, pl.String))
+    )
+    out = tables.scan_file(rejected).with_columns(is_in=pl.lit(value=False))
     parameters = info["parameters"]
-    withdrawn = pl.DataFrame(info.get("tombstones", []), schema=tombstones.TOMBSTONES)
-    shards = {shard["name"]: shard for shard in info["shards"]}
-    clips = (parameters["rate"], parameters["channel"], parameters["encoding"])
-    most = max(tables.num_rows(segments), tables.num_rows(rejected))
-    return _Side(str(folder), most, parts, withdrawn, shards, info.get("evidence") or {}, clips)
+    return _Side(
+        name=str(folder),
+        num_rows=tables.num_rows(segments) + tables.num_rows(rejected),
+        segments=pl.concat([_conformed(kept, segments), _conformed(out, rejected)]),
+        withdrawn=pl.DataFrame(info.get("tombstones", []), schema=tombstones.TOMBSTONES),
+        shards={shard["name"]: shard for shard in info["shards"]},
+        claim=info.get("evidence") or {},
+        clips=(parameters["rate"], parameters["channel"], parameters["encoding"]),
+    )
 
 
 def _workspace(workspace: Workspace) -> _Side:
-    names = [name for name in _ROWS if name not in ("duration_s", "audio_sha256", "sha256")]
-    columns = (*names, "source_start", "source_end", "decision", "reason")
-    table = tables.table_path(workspace)
-    recordings = workspace.recordings
-    hashes = recordings.select("recording_id", "sha256")
+    facts = workspace.recordings.lazy().select("recording_id", "sampling_rate", "sha256")
     accepted = pl.col("decision") == "accept"
-    decided = (
-        tables.scan(workspace, ["decision"])
-        .select(accepted.any())
-        .collect(engine="streaming")
-        .item()
+    decisions = tables.scan(workspace, ["decision"]).select(accepted.any())
+    is_decided = decisions.collect(**STREAMED).item()
+    is_in = (
+        accepted.fill_null(value=False)
+        if is_decided
+        else pl.col("decision").ne_missing(pl.lit("reject"))
     )
-    is_kept = (
-        accepted.fill_null(value=False) if decided else pl.col("decision").ne_missing("reject")
+    segments = (
+        tables.scan(workspace)
+        .join(facts, on="recording_id", how="left")
+        .with_columns(tables.seconds_column(), is_in=is_in)
     )
-
-    def parts() -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-        for part in tables.parquet_slices(table, columns):
-            rows = tables.with_durations(
-                tables.conform(part, tables.SEGMENTS, str(table)), recordings
-            )
-            rows = rows.join(hashes, on="recording_id", how="left", maintain_order="left")
-            kept = tables.conform(rows.filter(is_kept), _ROWS, str(workspace.path)).select(
-                _ROWS.names()
-            )
-            yield kept, rows.filter(~is_kept).select(*_OUT)
-
-    claim = selection_claim(state := ProofState.load(workspace))
+    state = ProofState.load(workspace)
+    claim = selection_claim(state)
     state.population.release()
     return _Side(
-        str(workspace.path), tables.num_rows(table), parts, workspace.withdrawn, {}, claim, None
+        name=str(workspace.path),
+        num_rows=tables.num_rows(tables.table_path(workspace)),
+        segments=_conformed(segments, tables.table_path(workspace)),
+        withdrawn=workspace.withdrawn,
+        shards={},
+        claim=claim,
+        clips=None,
     )
 
 
-def _changes(*, comparable: bool) -> dict[str, pl.Expr]:
-    """Return whether text, bounds and audio differ.
+def _conformed(segments: pl.LazyFrame, path: Path) -> pl.LazyFrame:
+    """Return segments with the columns of `_SEGMENTS`, null where absent.
 
-    Audio is compared by the hashes of recordings, else by clips of equal format and bounds.
+    Raise InputError if the table has no ids, or no reasons of rejected segments.
     """
-
-    def differ(name: str) -> pl.Expr:
-        return pl.col(name).ne_missing(pl.col(f"{name}_after"))
-
-    bounds = differ("start_sample") | differ("end_sample") | differ("recording_id")
-    unknown = pl.any_horizontal(pl.col("sha256", "sha256_after").is_null())
-    clips = ~bounds & differ("audio_sha256") if comparable else pl.lit(value=False)
-    return {
-        "text": differ("text"),
-        "bounds": bounds,
-        "audio": pl.when(unknown).then(clips).otherwise(differ("sha256")),
-    }
+    columns = segments.collect_schema()
+    for name in ("segment_id", "reason"):
+        if name not in columns:
+            raise InputError(f"{path}: the column {name} is missing; is it of a corpus?")
+    return segments.select(
+        pl.col(name).cast(dtype) if name in columns else pl.lit(None, dtype).alias(name)
+        for name, dtype in _SEGMENTS.items()
+    )
 
 
-def _reasons(rows: pl.DataFrame, other: _Side, out: pl.DataFrame, default: str) -> pl.Series:
-    """Return why each segment is not in `other`.
+def _compare(before: _Side, after: _Side, folder: Path) -> pl.LazyFrame:
+    """Compare the segments of both sides by their ids; return a table as `_COMPARED`."""
+    count = bucket_count(max(before.num_rows, after.num_rows))
+    bucket = hash_bucket("segment_id", count)
+    was = write_buckets(before.segments, bucket, count=count, folder=folder / "before")
+    now = write_buckets(after.segments, bucket, count=count, folder=folder / "after")
+    comparable = before.clips is not None and before.clips == after.clips
+    parts = (
+        _compare_part(old, new, before, after, comparable=comparable)
+        for old, new in zip(was, now, strict=True)
+    )
+    return store(parts, folder / "compared", _COMPARED)
+
+
+def _compare_part(
+    old: pl.DataFrame, new: pl.DataFrame, before: _Side, after: _Side, *, comparable: bool
+) -> pl.DataFrame:
+    """Compare all segments with some ids.
+
+    Audio is compared by the hashes of recordings, else by clips, if they are `comparable`: of equal
+    format and bounds.
+    """
+    old_kept = old.filter("is_in")
+    new_kept = new.filter("is_in")
+    added = new_kept.join(old_kept, on="segment_id", how="anti")
+    removed = old_kept.join(new_kept, on="segment_id", how="anti")
+    both = old_kept.join(new_kept, on="segment_id", suffix="_after")
+    bounds = _differ("start_sample") | _differ("end_sample") | _differ("recording_id")
+    without_hash = pl.any_horizontal(pl.col("sha256", "sha256_after").is_null())
+    clips = ~bounds & _differ("audio_sha256") if comparable else pl.lit(value=False)
+    audio = pl.when(without_hash).then(clips).otherwise(_differ("sha256"))
+    return pl.concat(
+        [
+            both.select(
+                *_KEPT_ON_BOTH,
+                change=pl.lit("both"),
+                moved=_differ("split"),
+                text=_differ("text"),
+                bounds=bounds,
+                audio=audio,
+            ),
+            added.select(
+                "segment_id",
+                split_after="split",
+                duration_s_after="duration_s",
+                speaker_id_after="speaker_id",
+                change=pl.lit("added"),
+                reason=_reasons(added, before.withdrawn, old, "new in the source"),
+            ),
+            removed.select(
+                "segment_id",
+                "split",
+                "duration_s",
+                "speaker_id",
+                change=pl.lit("removed"),
+                reason=_reasons(removed, after.withdrawn, new, "no longer in the source"),
+            ),
+        ],
+        how="diagonal",
+    )
+
+
+def _differ(name: str) -> pl.Expr:
+    """Return whether a column differs between both sides."""
+    return pl.col(name).ne_missing(pl.col(f"{name}_after"))
+
+
+def _reasons(
+    rows: pl.DataFrame, withdrawn: pl.DataFrame, other: pl.DataFrame, default: str
+) -> pl.Series:
+    """Return why each segment is not on the other side.
 
     The reason is that of its withdrawal, or its rule there, or else `default`.
     """
-    why = rows.select("segment_id").join(
-        out.unique("segment_id"), on="segment_id", how="left", maintain_order="left"
+    rules = other.filter(~pl.col("is_in")).unique("segment_id").select("segment_id", "reason")
+    why = rows.select("segment_id").join(rules, on="segment_id", how="left", maintain_order="left")
+    reasons = "withdrawn: " + tombstones.withdrawal_reasons(rows, withdrawn)
+    return reasons.zip_with(reasons.is_not_null(), why["reason"]).fill_null(default)
+
+
+def _facts(before: _Side, after: _Side, compared: pl.LazyFrame) -> dict[str, Any]:
+    """Return the facts of the report."""
+    change = pl.col("change")
+    is_added = change == "added"
+    is_removed = change == "removed"
+    is_both = change == "both"
+    changed = compared.filter(is_both & pl.any_horizontal(_CHANGES))
+    counts = changed.select(pl.col(_CHANGES).sum()).collect(**STREAMED).row(0, named=True)
+    rows_before = compared.filter(~is_added)
+    rows_after = compared.filter(~is_removed)
+    added = compared.filter(is_added)
+    removed = compared.filter(is_removed)
+    way = pl.format(
+        "{} to {}", *(pl.col(name).fill_null("none") for name in ("split", "split_after"))
     )
-    withdrawn = "withdrawn: " + tombstones.withdrawal_reasons(rows, other.withdrawn)
-    return withdrawn.zip_with(withdrawn.is_not_null(), why["reason"]).fill_null(default)
+    moved = compared.filter(is_both & pl.col("moved")).with_columns(reason=way)
+    facts: dict[str, Any] = {
+        "before": {"of": before.name, **_amounts(rows_before)},
+        "after": {"of": after.name, **_amounts(rows_after, "_after")},
+        "added": _amounts(added, "_after"),
+        **_by_reason("added_because", added, "_after"),
+        "removed": _amounts(removed),
+        **_by_reason("removed_because", removed),
+        "moved": _amounts(moved),
+        **_by_reason("moved_between", moved),
+        "changed": {**_amounts(changed), **counts},
+        "speakers": _speakers(rows_before, rows_after),
+        "by_split": _by_split(rows_before, rows_after),
+    }
+    if before.shards and after.shards:
+        facts["shards"] = _shards(before.shards, after.shards)
+    if before.claim or after.claim:
+        facts["evidence"] = _claims(before.claim, after.claim)
+    return facts
 
 
-def _grouped(rows: pl.DataFrame, reasons: pl.Series) -> pl.DataFrame:
-    groups = rows.select("segment_id", "duration_s", reason=reasons).group_by("reason")
-    return groups.agg(
-        segments=pl.len(),
-        seconds=pl.col("duration_s").sum(),
-        examples=pl.col("segment_id").sort().head(_EXAMPLES),
-    )
+def _sums(suffix: str = "") -> dict[str, pl.Expr]:
+    """Return what segments amount to; `suffix` is that of the columns of the later side."""
+    hours = pl.col(f"duration_s{suffix}").sum() / 3600
+    return {
+        "segments": pl.len().cast(pl.Int64),
+        "hours": hours.round(6),
+        "speakers": pl.col(f"speaker_id{suffix}").drop_nulls().n_unique().cast(pl.Int64),
+    }
 
 
-def _table(name: str, reasons: Mapping[str, Sequence[pl.DataFrame]]) -> dict[str, Any]:
+def _amounts(rows: pl.LazyFrame, suffix: str = "") -> dict[str, Any]:
+    """Return the segments, hours and speakers of rows."""
+    return rows.select(**_sums(suffix)).collect(**STREAMED).row(0, named=True)
+
+
+def _by_reason(name: str, rows: pl.LazyFrame, suffix: str = "") -> dict[str, Any]:
     """Return a table of reasons as a fact, with some of their segments.
 
     Without segments, there is no fact.
     """
-    groups = pl.concat(reasons[name]).group_by("reason")
-    examples = pl.col("examples").explode().sort().head(_EXAMPLES)
-    counted = groups.agg(
-        pl.col("segments").sum(), hours=(pl.col("seconds").sum() / 3600).round(6), examples=examples
+    hours = pl.col(f"duration_s{suffix}").sum() / 3600
+    reasons = (
+        rows.group_by("reason")
+        .agg(
+            segments=pl.len().cast(pl.Int64),
+            hours=hours.round(6),
+            examples=pl.col("segment_id").bottom_k(_EXAMPLES),
+        )
+        .with_columns(pl.col("examples").list.sort())
+        .sort("segments", "reason", descending=[True, False])
+        .collect(**STREAMED)
     )
-    return (
-        {name: counted.sort("segments", "reason", descending=[True, False]).to_dicts()}
-        if len(counted)
-        else {}
+    return {name: reasons.to_dicts()} if len(reasons) else {}
+
+
+def _speakers(before: pl.LazyFrame, after: pl.LazyFrame) -> dict[str, int]:
+    """Return how many speakers are on one side only."""
+    was = before.select(pl.col("speaker_id").drop_nulls().unique()).collect(**STREAMED)
+    now = after.select(speaker_id=pl.col("speaker_id_after").drop_nulls().unique()).collect(
+        **STREAMED
     )
+    return {
+        "added": now.join(was, on="speaker_id", how="anti").height,
+        "removed": was.join(now, on="speaker_id", how="anti").height,
+    }
+
+
+def _by_split(before: pl.LazyFrame, after: pl.LazyFrame) -> list[dict[str, Any]]:
+    """Return the amounts of each split on both sides."""
+    amounts: dict[str | None, dict[str, Any]] = {}
+    for when, rows, suffix in (("before", before, ""), ("after", after, "_after")):
+        sums = rows.group_by(split=f"split{suffix}").agg(**_sums(suffix)).collect(**STREAMED)
+        for row in sums.iter_rows(named=True):
+            split = row.pop("split")
+            amounts.setdefault(split, {}).update({f"{when}_{name}": n for name, n in row.items()})
+    absent = {
+        f"{when}_{name}": 0.0 if name == "hours" else 0
+        for when in ("before", "after")
+        for name in _sums()
+    }
+    splits = source_splits.ordered_splits(amounts)
+    return [{"split": split, **absent, **amounts[split]} for split in splits]
+
+
+def _claims(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the claims about the selections of both sides."""
+    described = {
+        "before": describe_claim(before.get("selection", {})),
+        "after": describe_claim(after.get("selection", {})),
+    }
+    return [
+        {"claim": when, **{name: claim.get(name) for name in _CLAIMED}}
+        for when, claim in described.items()
+    ]
 
 
 def _shards(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> dict[str, int]:
+    """Return how many shards are equal, new, rewritten and gone, and their bytes."""
     both = before.keys() & after.keys()
     equal = {name for name in both if before[name]["sha256"] == after[name]["sha256"]}
-    counts = {
+    others = after.keys() - equal
+    return {
         "equal": len(equal),
         "new": len(after) - len(both),
         "rewritten": len(both) - len(equal),
+        "gone": len(before) - len(both),
+        "bytes_equal": sum(after[name]["bytes"] for name in equal),
+        "bytes_other": sum(after[name]["bytes"] for name in others),
     }
-    same, other = (
-        sum(after[name]["bytes"] for name in names) for names in (equal, after.keys() - equal)
-    )
-    return {**counts, "gone": len(before) - len(both), "bytes_equal": same, "bytes_other": other}
+
+
+def _notes(facts: Mapping[str, Any]) -> list[str]:
+    """Say that no segment differs, if none does."""
+    if any(facts[what]["segments"] for what in ("added", "removed", "moved", "changed")):
+        return []
+    return ["no segment was added, removed, moved or changed"]

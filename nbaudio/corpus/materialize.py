@@ -26,6 +26,7 @@ from nbaudio.corpus.containers.base import Shard, version_of
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.corpus_tables import (
     check_accepted,
+    check_columns,
     check_text,
     freeze_table,
     publish,
@@ -296,6 +297,7 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
 def _select(run: _Run) -> _Selection:
     """Check what ships; raise InputError if it cannot."""
     workspace = run.workspace
+    check_columns(workspace)
     counts = check_accepted(workspace)
     recordings = workspace.recordings
     withdrawn = workspace.withdrawn

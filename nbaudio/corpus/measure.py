@@ -20,7 +20,6 @@ from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
 from nbaudio.core.leftovers import scratch_folder
 from nbaudio.core.report import Report, first_lines
-from nbaudio.core.rows import with_starts
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.clip_keys import (
     ClipFormat,
@@ -41,7 +40,7 @@ from nbaudio.sources.audio_folder import required_audio
 from nbaudio.storage.location import location
 from nbaudio.storage.workspace import Workspace, locks_workspace
 from nbaudio.tables.buckets import (
-    BUCKET_ROWS,
+    PART_ROWS,
     Buckets,
     PartWriter,
     bucket_count,
@@ -49,10 +48,10 @@ from nbaudio.tables.buckets import (
     joined_schema,
     store,
     write_buckets,
+    write_row_buckets,
 )
 
 LOG = "signals.jsonl"  # of a run that is not finished
-_ROW = "\0row"
 _LOG_BYTES = 2 << 20  # of it that are read at once
 _TABLE = "signals"
 _MEASURED = pl.Schema(
@@ -217,8 +216,8 @@ class _Segments:
 class _Measured:
     """Signals of segments.
 
-    `by_row` has them with `row`, `clip_key` and `measured`, the id of the segment, in buckets of
-    `BUCKET_ROWS` rows of the table; `kept` has each key once; `lost` has `segment_id` and `reason`.
+    `by_row` has them with `row`, `clip_key` and `measured`, the id of the segment, in buckets by
+    row; `kept` has each key once; `lost` has `segment_id` and `reason`.
     """
 
     by_row: Buckets
@@ -267,13 +266,8 @@ def _measured(
         with_signals.add(of_rows)
         kept.add(signals.join(rows, on="clip_key", how="semi"))
         lost.append(rows.join(reasons, on="clip_key").select("row", "segment_id", "reason"))
-    num_groups = tables.num_rows(tables.table_path(workspace)) // BUCKET_ROWS + 1
-    by_row = write_buckets(
-        with_signals.scan(),
-        pl.col("row") // BUCKET_ROWS,
-        count=num_groups,
-        folder=folder / "by-row",
-    )
+    total = tables.num_rows(tables.table_path(workspace))
+    by_row = write_row_buckets(with_signals.scan(), num_rows=total, folder=folder / "by-row")
     kept_by_key = kept.scan().sort("clip_key")
     return _Measured(by_row, num_rows, kept_by_key, pl.concat(lost).sort("row").drop("row"))
 
@@ -345,16 +339,15 @@ def _with_signals(workspace: Workspace, by_row: Buckets) -> Iterator[pl.DataFram
     characters = pl.col("text").str.strip_chars().str.len_chars().fill_null(0)
     rate = pl.when(seconds > 0).then((characters / seconds).round(2)).cast(pl.Float64)
     order = dict.fromkeys((*tables.SEGMENTS, *tables.table_schema(workspace), *tables.SIGNALS))
-    for row, part in with_starts(tables.read_batches(workspace)):
-        if row % BUCKET_ROWS == 0:
-            own = by_row.read(row // BUCKET_ROWS).drop("clip_key")
-        rows = tables.conform(part, tables.SEGMENTS, "segments").drop(
-            tables.SIGNALS.names(), strict=False
+    path = tables.table_path(workspace)
+    for number, part in enumerate(tables.parquet_slices(path, rows=PART_ROWS)):
+        rows = (
+            tables.conform(part, tables.SEGMENTS, "segments")
+            .drop(tables.SIGNALS.names(), strict=False)
+            .with_row_index("row", offset=number * PART_ROWS)
+            .join(rates, on="recording_id", how="left", maintain_order="left")
+            .join(by_row.read(number).drop("clip_key"), on="row", how="left", maintain_order="left")
         )
-        rows = rows.with_row_index(_ROW, offset=row).join(
-            rates, on="recording_id", how="left", maintain_order="left"
-        )
-        rows = rows.join(own, left_on=_ROW, right_on="row", how="left", maintain_order="left")
         if (rows["measured"] != rows["segment_id"]).any():
             raise InputError(
                 f"{workspace.path}: its segments changed while they were measured; "

@@ -347,7 +347,7 @@ def write_plan(
     divided = write_buckets(
         planned.join(ranges.lazy().select("recording_id", "bucket"), on="recording_id", how="left"),
         pl.col("bucket"),
-        count=max(1, ranges["bucket"].n_unique()),
+        count=bucket_count(int(ranges["num_clips"].sum())),
         folder=folder / "recordings-of-plan",
     )
     task_seconds = _task_seconds(ranges)

@@ -5,7 +5,7 @@ It checks every file, every clip, every number, and that the splits share nothin
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,28 +21,30 @@ from nbaudio.core.errors import AudioError, InputError, one_line
 from nbaudio.core.progress import progress
 from nbaudio.core.progress_text import AUDIO
 from nbaudio.core.report import Report, fact_key, first_lines
-from nbaudio.core.row_values import repeated
 from nbaudio.core.rows import with_starts
 from nbaudio.core.source_splits import ordered_splits
-from nbaudio.core.tables import num_rows, parquet_slices, reading_parquet
+from nbaudio.core.tables import num_rows, parquet_slices, reading_parquet, scan_file
 from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.card import CARD
 from nbaudio.corpus.containers.base import clips_in
 from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, SHARD_NAME, TABLES, read_corpus_info
 from nbaudio.corpus.locations import check_locations, verified_clip
-from nbaudio.corpus.partitions import (
-    BUCKET_ROWS,
-    NO_AMOUNTS,
-    Buckets,
-    amounts_by_split,
-    write_parts,
-)
+from nbaudio.corpus.partitions import NO_AMOUNTS, amounts_by_split, write_parts
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.network import RemoteNotFoundError
 from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.buckets import (
+    PART_ROWS,
+    Buckets,
+    PartWriter,
+    bucket_count,
+    hash_bucket,
+    write_buckets,
+    write_row_buckets,
+)
 
 _LOCATION = [
     "shard",
@@ -66,6 +68,18 @@ class _CheckedShard:
     problems: list[str]
     samples: pl.DataFrame
     hours: float
+
+
+@dataclass(frozen=True)
+class _CheckedShards:
+    """Problems of all shards, and how many clips were decoded.
+
+    `samples` has a hash of the samples of each, as `_DECODED`, in buckets by row.
+    """
+
+    problems: list[str]
+    num_decoded: int
+    samples: Buckets
 
 
 @interruptible
@@ -140,7 +154,8 @@ def _report(folder: Folder, site: EngineLocation, *, show: bool) -> Report:  # n
             raise InputError(
                 f"{folder}: the corpus cannot be read ({type(error).__name__}: {one_line(error)})"
             ) from error
-        splits, problems = _check_numbers(info, segments, rejected)
+        scratch = Path(stack.enter_context(TemporaryDirectory(prefix="nbaudio-")))
+        splits, problems = _check_numbers(info, segments, rejected, scratch)
         places, found, others = _check_lists(folder, info, segments)
         problems += found
         notes = []
@@ -157,19 +172,15 @@ def _report(folder: Folder, site: EngineLocation, *, show: bool) -> Report:  # n
             notes.append(f"not verified, as {CORPUS_JSON} does not list them: {few}")
         num_clips = num_rows(segments)
         num_rejected = num_rows(rejected)
-        scratch = Path(stack.enter_context(TemporaryDirectory(prefix="nbaudio-")))
-        decoded = Buckets(scratch / "decoded", num_clips)
-        found, num_decoded = _check_shards(
-            folder, info, (segments, places), decoded, site, show=show
-        )
-        problems += sorted(found)
-        leaks, unproved = _check_splits(segments, info, decoded, scratch / "table.parquet")
+        checked = _check_shards(folder, info, (segments, places), scratch, site, show=show)
+        problems += sorted(checked.problems)
+        leaks, unproved = _check_splits(segments, info, checked.samples, scratch)
     problems += unproved
     hours = round(sum(each["hours"] for each in splits.values()), 6)
     facts = {
         "corpus": str(folder),
         "whole": not problems,
-        "clips_decoded": num_decoded,
+        "clips_decoded": checked.num_decoded,
         "hours": hours,
     }
     facts["splits"] = {
@@ -262,21 +273,17 @@ def _check_shards(
     folder: Folder,
     info: dict[str, Any],
     table: tuple[Path, dict[str, tuple[int, int]]],
-    decoded: Buckets,
+    scratch: Path,
     site: EngineLocation,
     *,
     show: bool,
-) -> tuple[list[str], int]:
-    """Decode every clip.
-
-    Return problems, and how many clips were decoded. `decoded` gets a hash of the samples of each,
-    by row, as `_DECODED`.
-    """
+) -> _CheckedShards:
+    """Decode every clip."""
     check = partial(_check_shard, folder, info["parameters"]["encoding"])
     path, places = table
     problems = list[str]()
-    count = 0
-    decoded.add(pl.DataFrame(schema=_DECODED), pl.col("row"))
+    num_decoded = 0
+    decoded = PartWriter(scratch / "decoded", _DECODED)
 
     def tasks() -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
         for shard in info["shards"]:
@@ -293,10 +300,13 @@ def _check_shards(
     ):
         for checked in run_tasks(check, tasks()):
             problems += checked.problems
-            decoded.add(checked.samples, pl.col("row") // BUCKET_ROWS)
-            count += len(checked.samples)
+            decoded.add(checked.samples)
+            num_decoded += len(checked.samples)
             advance(checked.hours)
-    return problems, count
+    by_row = write_row_buckets(
+        decoded.scan(), num_rows=num_rows(path), folder=scratch / "decoded-by-row"
+    )
+    return _CheckedShards(problems, num_decoded, by_row)
 
 
 def _hours_of(clips: pl.LazyFrame) -> float:
@@ -316,7 +326,7 @@ def _wrong_size(name: str, found: int, wanted: int | None) -> str | None:
 
 
 def _check_numbers(
-    info: dict[str, Any], segments: Path, rejected: Path
+    info: dict[str, Any], segments: Path, rejected: Path, scratch: Path
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """Return the amounts of each split, and the problems found.
 
@@ -340,12 +350,10 @@ def _check_numbers(
         ]
     tombstones = pl.DataFrame(info.get("tombstones", []), schema=TOMBSTONES)
     reasons = Counter[str]()
-    hashes = list[pl.Series]()
     withdrawn = list[str]()
     unexplained = list[str]()
     for path in (segments, rejected):
         for part in parquet_slices(path, (*_KEYS, "reason")):
-            hashes.append(part["segment_id"].hash())
             withdrawn.extend(part["segment_id"].filter(is_withdrawn(part, tombstones)))
             if path == rejected:
                 reasons.update(part["reason"].drop_nulls().to_list())
@@ -358,43 +366,43 @@ def _check_numbers(
             f"rejected.parquet: {num_rows(rejected)} rows ({counts}); corpus.json says otherwise"
         )
     problems += [
-        f"segment {key}: occurs more than once"
-        for key in _duplicates((segments, rejected), pl.concat(hashes))
+        f"segment {key}: occurs more than once" for key in _duplicates(segments, rejected, scratch)
     ]
     problems += [f"segment {key}: was withdrawn, but is still there" for key in withdrawn]
     return splits, problems + [f"segment {key}: rejected without a reason" for key in unexplained]
 
 
-def _duplicates(paths: Iterable[Path], hashes: pl.Series) -> list[str]:
-    """Return the ids that occur more than once in tables, sorted; `hashes` are of all ids."""
-    twice = pl.col("segment_id").hash().is_in(repeated(hashes).implode())
-    ids = pl.concat(
-        part.filter(twice)["segment_id"]
-        for path in paths
-        for part in parquet_slices(path, ["segment_id"])
+def _duplicates(segments: Path, rejected: Path, scratch: Path) -> list[str]:
+    """Return the ids that occur more than once in both tables, sorted."""
+    ids = pl.concat([scan_file(path).select("segment_id") for path in (segments, rejected)])
+    count = bucket_count(num_rows(segments) + num_rows(rejected))
+    buckets = write_buckets(
+        ids, hash_bucket("segment_id", count), count=count, folder=scratch / "ids"
     )
-    return ids.filter(ids.is_duplicated()).unique().sort().to_list()
+    repeated = [bucket.filter(bucket.is_duplicated()).unique() for bucket in buckets]
+    return pl.concat(repeated)["segment_id"].sort().to_list()
+
+
+def _with_samples(segments: Path, columns: list[str], samples: Buckets) -> Iterator[pl.DataFrame]:
+    """Yield columns of the segments with the hashes of their decoded samples, in order."""
+    for number, rows in enumerate(parquet_slices(segments, columns, rows=PART_ROWS)):
+        yield (
+            rows.with_row_index("row", offset=number * PART_ROWS)
+            .join(samples.read(number), on="row", how="left", maintain_order="left")
+            .drop("row")
+        )
 
 
 def _check_splits(
-    segments: Path, info: dict[str, Any], decoded: Buckets, target: Path
+    segments: Path, info: dict[str, Any], samples: Buckets, scratch: Path
 ) -> tuple[dict[str, int], list[str]]:
     """Return what the splits share by transcripts and decoded samples, and the problems found.
 
     A problem is where corpus.json says otherwise.
     """
     columns = ["segment_id", "split", "text", *grouping_columns(info.get("selection", {}))]
-
-    def parts() -> Iterator[pl.DataFrame]:
-        for row, part in with_starts(parquet_slices(segments, list(dict.fromkeys(columns)))):
-            samples = decoded.read(row // BUCKET_ROWS)
-            yield (
-                part.with_row_index("row", offset=row)
-                .join(samples, on="row", how="left", maintain_order="left")
-                .drop("row")
-            )
-
-    write_parts(target, parts())
+    target = scratch / "table.parquet"
+    write_parts(target, _with_samples(segments, list(dict.fromkeys(columns)), samples))
     selection = info.get("selection", {})
     found = leakage_record(pl.scan_parquet(target, glob=False), keys=grouping_columns(selection))
     leaks = {check: counts["shared"] for check, counts in found.items()}

@@ -16,6 +16,9 @@ from nbaudio.core import atomic
 BUCKET_ROWS = 1 << 17
 """Rows that a step holds in memory at once."""
 
+PART_ROWS = 1 << 16
+"""Consecutive rows of a table that are read together, by `write_row_buckets`."""
+
 _MAX_BUCKETS = 64  # each has a row group in memory while the table is divided
 _ROW_GROUP = 4096
 _PART_BYTES = 64 << 20
@@ -71,6 +74,15 @@ def write_buckets(rows: pl.LazyFrame, bucket: pl.Expr, *, count: int, folder: Pa
             mkdir=True,
         )
     return Buckets(folder, count, schema)
+
+
+def write_row_buckets(rows: pl.LazyFrame, *, num_rows: int, folder: Path) -> Buckets:
+    """Divide rows by `row`, their number in a table of `num_rows` rows.
+
+    Bucket n has rows from n * `PART_ROWS` to (n + 1) * `PART_ROWS` - 1.
+    """
+    bucket = pl.col("row") // PART_ROWS
+    return write_buckets(rows, bucket, count=num_rows // PART_ROWS + 1, folder=folder)
 
 
 class PartWriter:

@@ -1,22 +1,30 @@
 """Steps whose rows are in many buckets on disk give the bytes of one bucket."""
 
+import os
+import subprocess
+import sys
+
 import polars as pl
 import pytest
 
 from nbaudio import convert, diff, materialize, measure, verify
 from nbaudio.core.tables import SIGNALS
-from nbaudio.corpus import partitions, plan, shards
-from nbaudio.corpus.partitions import Buckets, append_stream, read_streams
+from nbaudio.corpus import measure as measure_module
+from nbaudio.corpus import plan
+from nbaudio.corpus import verify as verify_module
+from nbaudio.tables import buckets
 
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """Call it for buckets of a few rows, which are appended a few rows at a time."""
+    """Call it for buckets of a few rows, in parts of a few rows."""
 
     def switch():
-        for module in (partitions, plan, shards):
-            monkeypatch.setattr(module, "BUCKET_ROWS", 5)
-        monkeypatch.setattr(partitions, "_BLOCK_BYTES", 2000)
+        monkeypatch.setattr(buckets, "BUCKET_ROWS", 5)
+        for module in (buckets, measure_module, verify_module):
+            monkeypatch.setattr(module, "PART_ROWS", 5)
+        monkeypatch.setattr(buckets, "_PART_BYTES", 200)
+        monkeypatch.setattr(plan, "_ROWS", 7)
 
     return switch
 
@@ -34,28 +42,36 @@ def contents(folder):
     }
 
 
-def test_rows_keep_their_order_in_a_bucket(tmp_path, tiny):
-    tiny()
-    rows = pl.DataFrame({"n": range(100), "name": [f"é{n}" for n in range(100)]})
-    buckets = Buckets(tmp_path / "b", 15)
-    for part in rows.iter_slices(7):
-        buckets.add(part, pl.when(pl.col("n") != 50).then(pl.col("n") % 3))
-    assert [part["n"].to_list() for part in buckets] == [
-        [n for n in range(100) if n % 3 == rest and n != 50] for rest in range(3)
+def test_each_row_is_in_the_bucket_of_its_number(tmp_path):
+    rows = pl.LazyFrame({"n": range(100), "name": [f"é{n}" for n in range(100)]})
+    divided = buckets.write_buckets(rows, pl.col("n") % 3, count=4, folder=tmp_path / "b")
+    assert [sorted(bucket["n"]) for bucket in divided] == [
+        [n for n in range(100) if n % 3 == rest] for rest in range(4 - 1)
+    ] + [[]]
+    assert divided.read(3).schema == rows.collect_schema()
+
+
+def test_equal_values_are_in_one_bucket_of_two_tables(tmp_path):
+    tables = [pl.LazyFrame({"key": [f"k{n % 7}" for n in range(size)]}) for size in (50, 9)]
+    bucket = buckets.hash_bucket("key", 4)
+    sides = [
+        buckets.write_buckets(table, bucket, count=4, folder=tmp_path / str(number))
+        for number, table in enumerate(tables)
     ]
-    assert buckets.read(1, remove=True)["name"][0] == "é1"
-    assert buckets.read(1).is_empty()
-    assert buckets.read(1).schema == rows.schema
+    joined = [
+        long.join(short.unique(), on="key", how="anti") for long, short in zip(*sides, strict=True)
+    ]
+    assert pl.concat(joined).is_empty()
 
 
-def test_frames_are_read_in_the_order_in_which_they_are_appended(tmp_path):
-    frames = [pl.DataFrame({"n": numbers}) for numbers in ([1, 2, 3], [4], [5, 6])]
-    for frame in frames:
-        append_stream(tmp_path / "f", frame)
-    assert [
-        found.equals(frame)
-        for found, frame in zip(read_streams(tmp_path / "f"), frames, strict=True)
-    ] == [True] * 3
+def test_parts_are_stored_in_order_and_have_the_types_of_the_schema(tmp_path, tiny):
+    tiny()
+    parts = [pl.DataFrame({"n": [n, n + 1], "more": "x"}) for n in range(0, 60, 2)]
+    stored = buckets.store(parts, tmp_path / "parts", pl.Schema({"n": pl.UInt32}))
+    assert stored.collect().equals(pl.DataFrame({"n": range(60)}, schema={"n": pl.UInt32}))
+    assert len(list((tmp_path / "parts").iterdir())) > 1
+    none = buckets.store([], tmp_path / "none", pl.Schema({"n": pl.UInt32}))
+    assert none.collect().schema == {"n": pl.UInt32}
 
 
 @pytest.mark.parametrize(
@@ -127,3 +143,27 @@ def test_signals_come_to_their_rows(workspace, tiny):
     measure(workspace, jobs=1, show_progress=False)
     assert workspace.segments.equals(ordinary)
     assert ordinary["rms_dbfs"].n_unique() > 10
+
+
+BYTES = """
+import sys
+from nbaudio import materialize
+materialize(sys.argv[1], out=sys.argv[2], packs=sys.argv[3], jobs=1, show_progress=False)
+"""
+
+
+def test_the_bytes_do_not_depend_on_the_number_of_threads(workspace, tmp_path):
+    for threads in ("1", "4"):
+        subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                BYTES,
+                workspace.path,
+                tmp_path / threads,
+                tmp_path / f"packs-{threads}",
+            ],
+            check=True,
+            env=os.environ | {"POLARS_MAX_THREADS": threads},
+        )
+    assert contents(tmp_path / "1") == contents(tmp_path / "4")
