@@ -429,7 +429,9 @@ def declared_signals(task: Any) -> Any:
 
 def declared_check(_folder: Any, _encoding: str, task: Any) -> Any:
     """Say that every clip is as it was written."""
-    return [], task[1].select("row", "audio_sha256")
+    from nbaudio.corpus import verify
+
+    return verify._CheckedShard([], task[1].select("row", "audio_sha256"), 0.0)
 
 
 def measure(command: list[str], *, work: Path | None = None) -> dict[str, float]:

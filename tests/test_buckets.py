@@ -58,10 +58,8 @@ def test_equal_values_are_in_one_bucket_of_two_tables(tmp_path):
         buckets.write_buckets(table, bucket, count=4, folder=tmp_path / str(number))
         for number, table in enumerate(tables)
     ]
-    joined = [
-        long.join(short.unique(), on="key", how="anti") for long, short in zip(*sides, strict=True)
-    ]
-    assert pl.concat(joined).is_empty()
+    for long, short in zip(*sides, strict=True):
+        assert long.join(short, on="key", how="anti").is_empty()
 
 
 def test_parts_are_stored_in_order_and_have_the_types_of_the_schema(tmp_path, tiny):

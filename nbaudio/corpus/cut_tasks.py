@@ -7,10 +7,12 @@ from pathlib import Path
 import polars as pl
 
 from nbaudio.core.dataframes import STREAMED
-from nbaudio.corpus.plan import PLAN, pack_name, plan_slices, scan_plan
+from nbaudio.corpus.plan import PLAN, pack_name, plan_slices, scan_plan, write_plan
+from nbaudio.sources.audio_folder import required_audio
 from nbaudio.storage.archives import all_in_order, is_in_archive
-from nbaudio.storage.location import Location
+from nbaudio.storage.location import Location, location
 from nbaudio.storage.remote import Content, Remote
+from nbaudio.storage.workspace import Workspace
 
 # Recordings in one task of a compressed tar; twice as many tasks as there are workers wait at a
 # time.
@@ -75,6 +77,35 @@ def recordings_to_cut(plan: Path) -> list[str]:
     rows = scan_plan(plan).filter(~pl.col("is_cut"))
     ids = rows.select(pl.col("recording_id").unique())
     return ids.collect(**STREAMED).to_series().sort().to_list()
+
+
+@dataclass(frozen=True)
+class PlannedCut:
+    """Tasks that cut or measure all clips of a plan, and how much they are."""
+
+    amount: CutAmount
+    tasks: Iterator[CutTask]
+
+
+def plan_cut(
+    workspace: Workspace, clips: pl.LazyFrame, facts: pl.DataFrame, *, folder: Path
+) -> PlannedCut:
+    """Write the plan of clips that are not kept in packs; return its tasks.
+
+    Raise InputError if the workspace has no audio, or an audio folder does not exist.
+
+    Args:
+        workspace: the workspace.
+        clips: as for `write_plan`.
+        facts: `recording_facts` of all recordings.
+        folder: a folder for plan.parquet and buckets.
+    """
+    plan = folder / "plan.parquet"
+    archived = archived_recordings(facts, required_audio(workspace))
+    write_plan(plan, clips, facts=facts, archived=archived, folder=folder)
+    audio = required_audio(workspace, recordings_to_cut(plan))
+    tasks = cut_tasks(plan, facts, audio_root=audio, packs=location(workspace.path))
+    return PlannedCut(cut_amount(plan, facts), tasks)
 
 
 def archived_recordings(facts: pl.DataFrame, audio_root: Location) -> pl.Series:

@@ -27,17 +27,10 @@ from nbaudio.corpus.clip_keys import (
     segments_with_audio,
     with_clip_keys,
 )
-from nbaudio.corpus.cut_tasks import (
-    archived_recordings,
-    cut_amount,
-    cut_tasks,
-    recordings_to_cut,
-)
+from nbaudio.corpus.cut_tasks import PlannedCut, plan_cut
 from nbaudio.corpus.packs import cut_all, measure_windows
-from nbaudio.corpus.plan import write_plan
 from nbaudio.engine import EngineLocation, RunTasks, worker_pool
 from nbaudio.sources.audio_folder import required_audio
-from nbaudio.storage.location import location
 from nbaudio.storage.workspace import Workspace, locks_workspace
 from nbaudio.tables.buckets import (
     PART_ROWS,
@@ -165,22 +158,9 @@ def measure_segments(
     total = tables.num_rows(tables.table_path(workspace))
     with scratch_folder(workspace.path) as folder:
         segments = _segments(workspace, facts, channel, folder / "segments")
-        planned = folder / "plan.parquet"
-        write_plan(
-            planned,
-            _missing(workspace, segments, folder / "before", accepted=accepted),
-            facts=facts,
-            archived=archived_recordings(facts, required_audio(workspace)),
-            folder=folder,
-        )
-        amount = cut_amount(planned, facts)
-        audio = required_audio(workspace, recordings_to_cut(planned))
-        tasks = cut_tasks(planned, facts, audio_root=audio, packs=location(workspace.path))
-        failures = dict[str, str]()
-        with pool as run_tasks:  # the memory of its workers is free before tables are written
-            for result in cut_all(run_tasks, "measure", measure_windows, amount, tasks, show=show):
-                log_signals(workspace, result.values)
-                failures |= result.failures
+        missing = _missing(workspace, segments, folder / "before", accepted=accepted)
+        planned = plan_cut(workspace, missing, facts, folder=folder)
+        failures = _measure(workspace, planned, pool, show=show)
         measured = _measured(workspace, segments, failures, folder / "now")
         if not measured.num_rows:
             why = next(iter(failures.values()), "no segment has audio; ingest with --audio")
@@ -192,11 +172,11 @@ def measure_segments(
         _write_columns(workspace, measured.by_row, channel)
     counts = {
         "segments": total,
-        "measured_now": amount.num_clips - len(measured.lost),
-        "already_measured": segments.num_rows - amount.num_clips,
+        "measured_now": planned.amount.num_clips - len(measured.lost),
+        "already_measured": segments.num_rows - planned.amount.num_clips,
         "failed": len(measured.lost),
         "skipped": total - segments.num_rows,
-        "hours": round(amount.seconds / 3600, 6),
+        "hours": round(planned.amount.seconds / 3600, 6),
     }
     return counts, measured.lost
 
@@ -234,6 +214,27 @@ def _segments(workspace: Workspace, facts: pl.DataFrame, channel: str, folder: P
     count = bucket_count(total)
     by_key = write_buckets(rows, hash_bucket("clip_key", count), count=count, folder=folder)
     return _Segments(by_key, sum(len(bucket) for bucket in by_key))
+
+
+def _measure(
+    workspace: Workspace,
+    planned: PlannedCut,
+    pool: AbstractContextManager[RunTasks],
+    *,
+    show: bool,
+) -> dict[str, str]:
+    """Measure the clips of a plan and log their signals; return why others failed, by their keys.
+
+    The memory of workers is free afterwards.
+    """
+    failures: dict[str, str] = {}
+    with pool as run_tasks:
+        for result in cut_all(
+            run_tasks, "measure", measure_windows, planned.amount, planned.tasks, show=show
+        ):
+            log_signals(workspace, result.values)
+            failures |= result.failures
+    return failures
 
 
 def _missing(

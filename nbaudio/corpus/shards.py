@@ -73,18 +73,11 @@ def pack(  # noqa: PLR0914
 
     Runs in a worker.
     """
-    name, clips = (
-        task  # in their order: `segment_id`, `split`, facts, and the location of each in a pack
-    )
+    # In their order: `segment_id`, `split`, facts, and the location of each in a pack.
+    name, clips = task
     folder = layout.folder
     split = clips["split"][0]
-    segments = pl.read_ipc_stream(layout.record(name, ".arrow"))
-    has_windows = clips["window"].null_count() < len(clips)
-    facts = [name for name in CLIP_FACTS if name != "window" or has_windows]
-    ordered = clips.select("segment_id", *facts).join(
-        segments, on="segment_id", how="left", maintain_order="left"
-    )
-    metadata = ordered.select(*segments.columns, *facts)
+    metadata = _with_facts(pl.read_ipc_stream(layout.record(name, ".arrow")), clips)
     # The location of a clip in packs may change between runs, its bytes do not.
     plan = digest(metadata.with_columns(clips["clip_sha256"]).iter_slices(1000))
     record: dict[str, Any] = {}
@@ -123,6 +116,16 @@ def pack(  # noqa: PLR0914
     except PackDamagedError as error:
         return Shard(name, split, len(metadata), 0, "", plan, rows, damaged=str(error))
     return Shard(name, split, len(metadata), num_bytes, sha256, plan, rows)
+
+
+def _with_facts(segments: pl.DataFrame, clips: pl.DataFrame) -> pl.DataFrame:
+    """Return the segments of clips, in the order of the clips, with `CLIP_FACTS`."""
+    has_windows = clips["window"].null_count() < len(clips)
+    facts = [name for name in CLIP_FACTS if name != "window" or has_windows]
+    ordered = clips.select("segment_id", *facts).join(
+        segments, on="segment_id", how="left", maintain_order="left"
+    )
+    return ordered.select(*segments.columns, *facts)
 
 
 def pack_remotely(

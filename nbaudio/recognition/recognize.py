@@ -6,7 +6,8 @@ It runs a recognizer over the segments of a workspace, and keeps what it heard a
 import json
 import shlex
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -25,25 +26,17 @@ from nbaudio.corpus.clip_keys import (
     segments_with_audio,
     with_clip_keys,
 )
-from nbaudio.corpus.cut_tasks import (
-    CutTask,
-    archived_recordings,
-    cut_amount,
-    cut_tasks,
-    recordings_to_cut,
-)
+from nbaudio.corpus.cut_tasks import CutTask, plan_cut
 from nbaudio.corpus.packs import CutResult, clip_of, cut_all, task_windows
-from nbaudio.corpus.plan import write_plan
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.recognition.recognizers import Failure, Function, Recognizer
 from nbaudio.sources.audio_folder import required_audio
 from nbaudio.sources.joined_columns import check_name, store_column
-from nbaudio.storage.location import location
 from nbaudio.storage.workspace import Workspace, locks_workspace
 
 
 @locks_workspace("recognize", "recognized")
-def recognize(  # noqa: PLR0914, PLR0915
+def recognize(
     workspace: str | Path | Workspace,
     *,
     with_: str | Function,
@@ -111,94 +104,119 @@ def recognize(  # noqa: PLR0914, PLR0915
         )
     column = check_name(workspace, "hypothesis", name)
     required_audio(workspace)
-    facts = recording_facts(workspace.recordings)
-    segments = (
-        with_clip_keys(segments_with_audio(workspace), facts, RECOGNIZED)
-        .with_columns(channel=pl.col("source_channel").fill_null(RECOGNIZED.channel))
-        .drop("row", "decision")
-        .collect()
-    )
+    segments = _segments(workspace)
     ledger = workspace.path / RECOGNIZED_FOLDER / f"{name}.jsonl"
-    held = _held(ledger, recognizer.version, set(segments["clip_key"]))
-    texts = dict[str, str]()
-    failures = dict[str, str]()
-    with scratch_folder(workspace.path) as scratch:  # noqa: PLR1702
-        missing = segments.filter(~pl.col("clip_key").is_in([*held]))
-        planned = scratch / "plan.parquet"
-        write_plan(
-            planned,
-            missing.lazy(),
-            facts=facts,
-            archived=archived_recordings(facts, required_audio(workspace)),
-            folder=scratch,
-        )
-        amount = cut_amount(planned, facts)
-        hours = amount.seconds / 3600
-        audio = required_audio(workspace, recordings_to_cut(planned))
-        tasks = cut_tasks(planned, facts, audio_root=audio, packs=location(workspace.path))
-        function = partial(_recognize_task, recognizer, batch)
-        if amount.num_clips:
-            with worker_pool(site) as run_tasks:
-                for result in cut_all(
-                    run_tasks, "recognize", function, amount, tasks, show=show_progress
-                ):
-                    append_lines(ledger, _lines(recognizer.version, result.values.items()))
-                    texts |= result.values
-                    failures |= result.failures
-    if not held and not texts:
-        why = next(iter(failures.values()), "no segment has audio; ingest with --audio")
+    earlier = _earlier_texts(ledger, recognizer.version, set(segments["clip_key"]))
+    missing = segments.filter(~pl.col("clip_key").is_in([*earlier]))
+    run = _run_recognizer(
+        workspace, missing, recognizer, site, ledger=ledger, batch=batch, show=show_progress
+    )
+    if not earlier and not run.texts:
+        why = next(iter(run.failures.values()), "no segment has audio; ingest with --audio")
         raise InputError(
-            f"{workspace.path}: none of {amount.num_clips:,} clips can be recognized; {why}"
+            f"{workspace.path}: none of {len(missing):,} clips can be recognized; {why}"
         )
-    rows = [(key, text, None) for key, text in (held | texts).items()] + [
-        (key, None, why) for key, why in failures.items()
-    ]
-    outcomes = pl.DataFrame(
-        rows, pl.Schema(dict.fromkeys(("clip_key", "value", "reason"), pl.String())), orient="row"
-    )
-    found = segments.join(outcomes, on="clip_key", how="left", maintain_order="left")
-    used = (
-        found.drop_nulls("value")
-        .select("clip_key", "value")
-        .unique("clip_key", keep="first", maintain_order=True)
-    )
-    with atomic_write(ledger) as written:
-        written.write_bytes(
-            b"".join(line + b"\n" for line in _lines(recognizer.version, used.iter_rows()))
-        )
-    lost = found.drop_nulls("reason").select("segment_id", "recording_id", "reason")
-    tables.write(workspace, lost, table=(table := f"{RECOGNIZED_FOLDER}/{name}.problems"))
+    outcomes = _outcomes(segments, earlier | run.texts, run.failures)
+    _write_ledger(ledger, recognizer.version, outcomes)
+    lost = outcomes.drop_nulls("reason").select("segment_id", "recording_id", "reason")
+    problems_table = f"{RECOGNIZED_FOLDER}/{name}.problems"
+    tables.write(workspace, lost, table=problems_table)
     # Without arguments, which may hold secrets.
     program = with_.split()[0] if isinstance(with_, str) else recognizer.name
     record = {"step": "recognize", "with": program, "version": recognizer.version}
-    changes = store_column(workspace, column, found.select("segment_id", "value"), record)
-    total = tables.read(workspace, ["segment_id"]).height
-    now = int(found["clip_key"].is_in([*texts]).sum())
+    changes = store_column(workspace, column, outcomes.select("segment_id", "value"), record)
     seconds = time.monotonic() - began
-    counts = {
-        "segments": total,
-        "recognized_now": now,
-        "already_recognized": len(found) - len(lost) - now,
-        "failed": len(lost),
-    }
-    shown = {
+    num_segments = tables.num_rows(tables.table_path(workspace))
+    recognized_now = int(outcomes["clip_key"].is_in([*run.texts]).sum())
+    facts = {
         "column": column,
-        **counts,
-        "skipped": total - len(found),
+        "segments": num_segments,
+        "recognized_now": recognized_now,
+        "already_recognized": len(outcomes) - len(lost) - recognized_now,
+        "failed": len(lost),
+        "skipped": num_segments - len(outcomes),
         "texts": changes,
-        "hours": round(hours, 6),
+        "hours": round(run.seconds / 3600, 6),
+        "seconds": round(seconds, 1),
+        "times_real_time": round(run.seconds / seconds, 1),
+        "next": f"nbaudio score {shlex.quote(str(workspace.path))} --hypothesis {name}",
     }
-    shown |= {"seconds": round(seconds, 1), "times_real_time": round(hours * 3600 / seconds, 1)}
-    shown["next"] = f"nbaudio score {shlex.quote(str(workspace.path))} --hypothesis {name}"
     problems = [f"{segment_id}: {reason}" for segment_id, _, reason in lost.iter_rows()]
-    report = Report(
-        "recognize", shown, problems=first_lines(problems, str(tables.table_path(workspace, table)))
-    )
+    table = str(tables.table_path(workspace, problems_table))
+    report = Report("recognize", facts, problems=first_lines(problems, table))
     workspace.save_report("recognize", report.to_dict())
     return report
 
 
-def _held(ledger: Path, version: str, keys: set[str]) -> dict[str, str]:
+@dataclass(frozen=True)
+class _Run:
+    """What a run of a recognizer gave: texts and failures by clip key, and seconds of audio."""
+
+    texts: dict[str, str]
+    failures: dict[str, str]
+    seconds: float
+
+
+def _segments(workspace: Workspace) -> pl.DataFrame:
+    """Return the segments that can be cut, in order, with `channel` and `clip_key`."""
+    facts = recording_facts(workspace.recordings)
+    keyed = with_clip_keys(segments_with_audio(workspace), facts, RECOGNIZED)
+    channel = pl.col("source_channel").fill_null(RECOGNIZED.channel)
+    return keyed.with_columns(channel=channel).drop("row", "decision").collect()
+
+
+def _run_recognizer(
+    workspace: Workspace,
+    missing: pl.DataFrame,
+    recognizer: Recognizer,
+    site: EngineLocation,
+    *,
+    ledger: Path,
+    batch: int,
+    show: bool,
+) -> _Run:
+    """Recognize the clips of some segments; append the texts to the ledger as they come."""
+    if missing.is_empty():
+        return _Run({}, {}, 0.0)
+    texts: dict[str, str] = {}
+    failures: dict[str, str] = {}
+    facts = recording_facts(workspace.recordings)
+    function = partial(_recognize_task, recognizer, batch)
+    with scratch_folder(workspace.path) as scratch:
+        planned = plan_cut(workspace, missing.lazy(), facts, folder=scratch)
+        with worker_pool(site) as run_tasks:
+            for result in cut_all(
+                run_tasks, "recognize", function, planned.amount, planned.tasks, show=show
+            ):
+                append_lines(ledger, _lines(recognizer.version, result.values.items()))
+                texts |= result.values
+                failures |= result.failures
+    return _Run(texts, failures, planned.amount.seconds)
+
+
+def _outcomes(
+    segments: pl.DataFrame, texts: Mapping[str, str], failures: Mapping[str, str]
+) -> pl.DataFrame:
+    """Return segments with what was recognized, `value`, or why it was not, `reason`."""
+    rows = [
+        *((key, text, None) for key, text in texts.items()),
+        *((key, None, why) for key, why in failures.items()),
+    ]
+    columns = pl.Schema({"clip_key": pl.String, "value": pl.String, "reason": pl.String})
+    outcomes = pl.DataFrame(rows, columns, orient="row")
+    return segments.join(outcomes, on="clip_key", how="left", maintain_order="left")
+
+
+def _write_ledger(ledger: Path, version: str, outcomes: pl.DataFrame) -> None:
+    """Replace the ledger by the texts of the segments, each clip once."""
+    texts = outcomes.drop_nulls("value").select("clip_key", "value")
+    once = texts.unique("clip_key", keep="first", maintain_order=True)
+    with atomic_write(ledger) as target:
+        target.write_bytes(b"".join(line + b"\n" for line in _lines(version, once.iter_rows())))
+
+
+def _earlier_texts(ledger: Path, version: str, keys: set[str]) -> dict[str, str]:
+    """Return the texts of this version of the recognizer in the ledger, by clip key."""
     lines = parse_lines(ledger.read_bytes()) if ledger.exists() else ()
     own = (
         line
