@@ -383,9 +383,7 @@ def _retry_after_of(error: BaseException) -> float | None:
     )
 
 
-def _permanent_error(
-    place: Place, error: BaseException, done: str
-) -> AudioError | None:
+def _permanent_error(place: Place, error: BaseException, done: str) -> AudioError | None:
     status = http_status(error)
     if isinstance(error, FileNotFoundError) or status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
         return RemoteNotFoundError(
