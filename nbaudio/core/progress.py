@@ -163,6 +163,7 @@ class FileBytes:
         self._num_files = num_files
         self._num_finished = 0
         self._lock = threading.Lock()
+        self._hosts = ""
         self._begun = set[str]()
         self._missing: dict[str, int] = {}  # bytes to come of files that are being fetched
 
@@ -184,7 +185,7 @@ class FileBytes:
             self._missing.pop(name, None)
             self._update_total(name)
             self._num_finished += 1
-        self.show_waiting("")
+            self._show()
 
     def _update_total(self, name: str) -> None:
         self._begun.add(name)
@@ -192,10 +193,16 @@ class FileBytes:
         self._bar.total = round(num_bytes * self._num_files / len(self._begun))
 
     def show_waiting(self, hosts: str) -> None:
-        """Show the files, and name the hosts that are waited for; none if it is empty."""
-        text = f"{self._num_finished:,} of {self._num_files:,} files"
+        """Name the hosts that are waited for; none if it is empty."""
         with self._lock:
-            self._bar.set_postfix_str(f"{text}, {hosts}" if hosts else text, refresh=bool(hosts))
+            self._hosts = hosts
+            self._show()
+
+    def _show(self) -> None:
+        text = f"{self._num_finished:,} of {self._num_files:,} files"
+        if self._hosts:
+            text += f", {self._hosts}"
+        self._bar.set_postfix_str(text, refresh=bool(self._hosts))
 
 
 @contextmanager
@@ -203,7 +210,6 @@ def file_progress(what: str, num_files: int) -> Iterator[FileBytes]:
     """Show progress in bytes of files, with rate, time left and silent hosts."""
     with open_bar(what, 0, "bytes") as bar:
         shown = FileBytes(bar, num_files)
-        shown.show_waiting("")
         with naming_hosts(shown.show_waiting):
             yield shown
 

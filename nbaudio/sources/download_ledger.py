@@ -48,7 +48,8 @@ class Ledger:
         for values in atomic.parse_lines(path.read_bytes()) if path.exists() else ():
             with suppress(TypeError):  # the URL of another line is examined again
                 self._set(Row(**values))
-        self._forget(set(map(_key, files)))
+        self._listed = set(map(_key, files))
+        self._forget()
         self._write()
         self._file = path.open("a+b", buffering=0)
 
@@ -70,10 +71,14 @@ class Ledger:
             row = replace(before, state=state, reason=None)
         row = replace(row, checksum=file.checksum, **facts)
         if row != before or state != "done":
-            self.add(row)
+            self._add(row)
 
-    def add(self, row: Row) -> None:
-        """Add or replace a row."""
+    def add_invalid(self, row: Row) -> None:
+        """Add an invalid row of the list, unless a file of the list has its URL and name."""
+        if (row.url_sha256, row.name) not in self._listed:
+            self._add(row)
+
+    def _add(self, row: Row) -> None:
         with self._lock:
             self._set(row)
             line = json.dumps(asdict(row)).encode()
@@ -89,18 +94,18 @@ class Ledger:
         self._rows.pop(key, None)
         self._rows[key] = row
 
-    def _forget(self, keys: set["_Key"]) -> None:
+    def _forget(self) -> None:
         """Drop rows that a corrected list no longer has.
 
         These are invalid rows, and files that are not done whose URL has another name now, or whose
         name, with its partial file, has another URL.
         """
-        urls = {None, *(url for url, _ in keys)}
-        names = {name for _, name in keys}
+        urls = {None, *(url for url, _ in self._listed)}
+        names = {name for _, name in self._listed}
         self._rows = {
             key: row
             for key, row in self._rows.items()
-            if row.state == "done" or key in keys or not (key[0] in urls or key[1] in names)
+            if row.state == "done" or key in self._listed or not (key[0] in urls or key[1] in names)
         }
 
     def _write(self) -> None:

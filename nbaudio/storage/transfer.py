@@ -105,7 +105,7 @@ class Transfer:
         return with_retries(self, self._fetch_once, received=received, wait=wait)
 
     def _fetch_once(self) -> str:
-        with _convert_write_errors():
+        with convert_write_errors():
             is_provable = self.validator or (self.file.checksum and self.num_bytes)
             self.start = size_of(self.path) if is_provable else 0
             if not self.start or self.start != self.num_bytes:
@@ -243,7 +243,7 @@ class Transfer:
 
 
 @contextmanager
-def _convert_write_errors() -> Iterator[None]:
+def convert_write_errors() -> Iterator[None]:
     """Convert errors of files on this machine, but for a full disk, to AudioError."""
     try:
         yield
