@@ -145,36 +145,39 @@ def _add_item(
         raise InputError(
             f"{display_url(url)}: the end of the URL is not Unicode; give a name"
         ) from error
-    given = [texts["checksum"], *(f"{key}:{texts[key]}" for key in _HASHES if texts[key].strip())]
-    checksums = set(map(_check_checksum, filter(str.strip, given)))
+    checksum_texts = [
+        texts["checksum"],
+        *(f"{key}:{texts[key]}" for key in _HASHES if texts[key].strip()),
+    ]
+    checksums = set(map(_check_checksum, filter(str.strip, checksum_texts)))
     if len(checksums) > 1:
         raise InputError("two checksums that differ; keep one")
     item = WebFile(url, _check_name(name), next(iter(checksums), None))
     # Names that differ only in case are the same file on some systems.
-    before, there = wanted.setdefault(item.name.casefold(), (item, where))
-    if item.url != before.url:
+    earlier, place = wanted.setdefault(item.name.casefold(), (item, where))
+    if item.url != earlier.url:
         raise InputError(
-            f"its name {item.name!r} is also that of {there}; "
+            f"its name {item.name!r} is also that of {place}; "
             "give each another name in a column name"
         )
-    if item != before:
+    if item != earlier:
         raise InputError(
-            f"{there} has the same URL with another name or checksum; keep one of them"
+            f"{place} has the same URL with another name or checksum; keep one of them"
         )
 
 
 def _named_items(name: str) -> Iterator[_Item]:
     """Yield the archives of a name such as ``openslr:librispeech:dev-clean``."""
-    known = yaml.safe_load(
+    archives = yaml.safe_load(
         bundled_files.bundled(f"data_manifests/{_NAMED}.yaml").read_text(encoding="utf8")
     )
     corpus, _, parts = name.removeprefix(f"{_NAMED}:").partition(":")
-    if corpus not in known:
-        raise InputError(f"{name}: {_NAMED} holds {', '.join(known)}, not {corpus!r}")
+    if corpus not in archives:
+        raise InputError(f"{name}: {_NAMED} holds {', '.join(archives)}, not {corpus!r}")
     for part in parts.split(","):
-        if part not in known[corpus]:
-            raise InputError(f"{name}: {corpus} holds {', '.join(known[corpus])}, not {part!r}")
-        yield part, known[corpus][part]
+        if part not in archives[corpus]:
+            raise InputError(f"{name}: {corpus} holds {', '.join(archives[corpus])}, not {part!r}")
+        yield part, archives[corpus][part]
 
 
 def _check_name(name: str) -> str:

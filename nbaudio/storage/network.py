@@ -188,9 +188,9 @@ class RemoteRefusedError(AudioError):
 
 
 class RedirectError(ConnectionError):
-    """Too many redirects, or a redirect to an invalid URL.
+    """Too many redirects, or a redirect to a URL that is not allowed.
 
-    The message omits the URL, which may be signed.
+    The message has nothing of the URL that may be secret: user, password and query.
     """
 
 

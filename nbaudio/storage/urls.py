@@ -113,8 +113,7 @@ def check_web_url(url: str) -> str:
         raise InputError(f"{display_url(url)!r}: only http:// and https:// URLs are allowed")
     if parts.auth is not None:
         raise InputError(
-            f"{parts.host}: a URL with a user or password is refused, "
-            "since the ledger would store it"
+            f"{parts.host}: a URL with a user or password is refused, since URLs are stored"
         )
     return url
 
