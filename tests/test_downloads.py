@@ -25,8 +25,8 @@ from nbaudio.cli import app
 from nbaudio.core.errors import DiskFullError, ExistsError, InputError
 from nbaudio.sources.download_lists import DownloadList, read_list
 from nbaudio.storage import network
-from nbaudio.storage.download.ledger import DownloadItem
 from nbaudio.storage.network import retry_after
+from nbaudio.storage.transfer import WebFile
 
 BODY = bytes(i * i % 251 for i in range(300_000))
 
@@ -330,6 +330,37 @@ def test_a_part_of_another_url_is_never_continued(web, get, out):
     assert (out / "a").read_bytes() == BODY
 
 
+def test_a_part_under_the_name_of_a_finished_file_is_not_taken_for_it(web, get, out):
+    """The first URL was finished and removed; the part is of the second one."""
+    web.files = {"/one/a": BODY, "/two/a": bytes(reversed(BODY))}
+    assert get("/one/a").problems == []
+    (out / "a").unlink()
+    web.tricks["/two/a"] = [cut(150_000), busy(404)]
+    web.tricks["/one/a"] = [busy(404)]
+    for path in ("/two/a", "/one/a"):
+        assert get(path).problems == ["a: the server responded with 404 Not Found"]
+    assert left_behind(out) == [".a.partial"]
+    assert get("/one/a").problems == []
+    assert web.asked("/one/a") == [None] * 3
+    assert (out / "a").read_bytes() == BODY
+
+
+def test_a_folder_in_the_place_of_a_finished_file_is_a_failure_of_it_alone(web, get, out):
+    web.files = {"/a": BODY, "/b": BODY}
+    assert get("/a").problems == []
+    (out / "a").unlink()
+    (out / "a").mkdir()
+    assert get("/a", "/b").problems == ["a: it cannot be written: Is a directory"]
+    assert (out / "b").read_bytes() == BODY
+
+
+def test_a_length_is_requested_while_the_body_comes_and_a_host_takes_one_request(web, get, out):
+    web.files = {"/a": bytes(20_000_000)}
+    web.tricks["/a"] = [chunked]
+    assert get("/a", per_host=1).problems == []
+    assert (out / "a").stat().st_size == 20_000_000
+
+
 def test_a_failed_part_is_kept_for_the_next_run(web, get, out):
     web.files = {"/a": BODY}
     web.tricks["/a"] = [cut(100_000), busy(500), busy(500)]
@@ -595,7 +626,7 @@ def test_a_host_that_rests_holds_up_no_other(web, get):
 def test_names_and_checksums_of_a_list_are_decoded(tmp_path):
     url = "https://example.org/audio/1%20a%20%5BHlauTe_NK6U%5D.wav?key=1"
     (tmp_path / "list.csv").write_text(f"url,checksum\n{url},42E2234BA48799C1F50F24A7926300A1\n")
-    item = DownloadItem(url, "1 a [HlauTe_NK6U].wav", "md5:42e2234ba48799c1f50f24a7926300a1")
+    item = WebFile(url, "1 a [HlauTe_NK6U].wav", "md5:42e2234ba48799c1f50f24a7926300a1")
     assert read_list(tmp_path / "list.csv") == DownloadList([item])
 
 
@@ -611,7 +642,7 @@ def test_names_and_checksums_of_a_list_are_decoded(tmp_path):
 def test_lists_are_read_as_other_tables(tmp_path, name, text, encoding):
     (tmp_path / name).write_bytes(text.encode(encoding))
     listed = read_list(tmp_path / name)
-    assert listed.wanted == [DownloadItem("https://x/a,1.wav", "a.wav")]
+    assert listed.wanted == [WebFile("https://x/a,1.wav", "a.wav")]
     assert listed.refused == []
     assert any("above the header" in note for note in listed.notes) == (name == "list.tsv")
 
@@ -707,6 +738,16 @@ def test_two_urls_of_one_name_are_distinguished(web, get, out):
         "a.wav": b"1",
         "other.wav": b"2",
     }
+
+
+def test_a_second_line_of_a_finished_file_changes_nothing_of_it(web, get, out):
+    web.files = {"/a": BODY}
+    row = {"url": f"{web.address}/a", "name": "a"}
+    get(row)
+    (problem,) = get(row, row | {"checksum": md5(b"")}).problems
+    assert problem.endswith("the same URL with another name or checksum; keep one of them")
+    assert ledger(out)["a"]["state"] == "done"
+    assert get(row).facts["there_before"] == 1
 
 
 def test_what_was_there_is_taken_by_its_checksum_or_left_alone(web, get, out):

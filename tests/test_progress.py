@@ -16,14 +16,13 @@ from nbclient import NotebookClient
 
 from nbaudio.core import progress as bars
 from nbaudio.core import progress_bars
-from nbaudio.core.progress import progress
+from nbaudio.core.progress import file_progress, progress
 from nbaudio.core.progress_text import rate_and_time_left, speed_text, state_text
-from nbaudio.storage.download.download import byte_progress
 
 VERIFY = "from nbaudio.core.progress import progress\n"
 VERIFY += "with progress('verify', 3, 'shards') as advance:\n    for _ in range(3): advance(1)"
 FETCH = (
-    "from nbaudio.storage.download.download import byte_progress\nwith byte_progress(1) as meter:\n"
+    "from nbaudio.core.progress import file_progress\nwith file_progress('fetch', 1) as meter:\n"
     "    meter.expect('a', 5000); meter.advance('a', 5000); meter.finish('a')"
 )
 FAILS = "with progress('cut ', 2.0, 'h of audio') as advance:\n    advance(0.5)\n    raise OSError"
@@ -106,7 +105,7 @@ def test_a_terminal_has_a_bar_with_amount_speed_and_time_left(monkeypatch):
 
 def test_a_terminal_shows_bytes_in_units_of_size_and_how_many_files_there_are():
     with terminal() as lines:
-        with byte_progress(1) as meter:
+        with file_progress("fetch", 1) as meter:
             meter.expect("a", 5000)
             meter.advance("a", 5000)
             meter.finish("a")
@@ -139,7 +138,7 @@ def test_a_log_has_lines_and_no_bar(capsys, monkeypatch):
 
 def test_a_log_says_where_the_work_has_stopped_and_which_host_it_waits_for(capsys, monkeypatch):
     monkeypatch.setattr(progress_bars, "_WAITING_LINE_S", 0.0)
-    with suppress(TimeoutError), byte_progress(2) as meter:
+    with suppress(TimeoutError), file_progress("fetch", 2) as meter:
         meter.expect("a", 5000)
         meter.advance("a", 2000)
         meter.show_waiting("waiting for a.example, 12 s")

@@ -376,7 +376,15 @@ def test_a_host_with_bad_files_is_not_given_up(web, tmp_path, monkeypatch):
 
 @BOTH
 @pytest.mark.parametrize(
-    "target", ["file:///etc/passwd", "gopher://127.0.0.1/x", "/b.wav", "/loop/b.wav"]
+    "target",
+    [
+        "file:///etc/passwd",
+        "gopher://127.0.0.1/x",
+        "/b.wav",
+        "/loop/b.wav",
+        f"http://me:{SECRET}@127.0.0.1/b.wav",
+        f"/b.wav?sig={SECRET}",
+    ],
 )
 def test_redirects_to_nowhere_fail_at_once(fetch, target, web, tmp_path, monkeypatch):
     monkeypatch.setattr(network, "FIRST_PAUSE_S", 60.0)
@@ -384,6 +392,7 @@ def test_redirects_to_nowhere_fail_at_once(fetch, target, web, tmp_path, monkeyp
         web.acts[name] = answers(302, Content_Length=0, Location=target)
     reason = only_b_fails(fetch, web, tmp_path)
     assert "redirect" in reason
+    assert SECRET not in reason
     assert web.asked["GET", "b.wav"] <= 12
 
 

@@ -25,7 +25,6 @@ from nbaudio.core.atomic import (
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.storage import network
 from nbaudio.storage.archives import is_in_archive
-from nbaudio.storage.download.ledger import display_url
 from nbaudio.storage.filesystems import filter_names
 from nbaudio.storage.folders import folder_at
 from nbaudio.storage.http import HttpFiles
@@ -34,6 +33,7 @@ from nbaudio.storage.network import Network, environment
 from nbaudio.storage.remote import remote
 from nbaudio.storage.urls import (
     check_url,
+    display_url,
     is_url,
     public_url,
     redact,

@@ -152,6 +152,68 @@ def progress(
         yield advance
 
 
+class FileBytes:
+    """Progress in bytes over files that threads fetch.
+
+    A length that is not known yet counts as the mean of those of the files that have begun.
+    """
+
+    def __init__(self, bar: Any, num_files: int) -> None:
+        self._bar = bar
+        self._num_files = num_files
+        self._num_finished = 0
+        self._lock = threading.Lock()
+        self._hosts = ""
+        self._begun = set[str]()
+        self._missing: dict[str, int] = {}  # bytes to come of files that are being fetched
+
+    def expect(self, name: str, num_bytes: int) -> None:
+        """Set the bytes to come of a file that begins or continues."""
+        with self._lock:
+            self._missing[name] = num_bytes
+            self._update_total(name)
+
+    def advance(self, name: str, num_bytes: int) -> None:
+        """Count bytes of a file that came."""
+        with self._lock:
+            self._missing[name] -= num_bytes
+            self._bar.update(num_bytes)
+
+    def finish(self, name: str) -> None:
+        """Count a file as finished."""
+        with self._lock:
+            self._missing.pop(name, None)
+            self._update_total(name)
+            self._num_finished += 1
+            self._show()
+
+    def _update_total(self, name: str) -> None:
+        self._begun.add(name)
+        num_bytes = self._bar.n + max(sum(self._missing.values()), 0)
+        self._bar.total = round(num_bytes * self._num_files / len(self._begun))
+
+    def show_waiting(self, hosts: str) -> None:
+        """Name the hosts that are waited for; none if it is empty."""
+        with self._lock:
+            self._hosts = hosts
+            self._show()
+
+    def _show(self) -> None:
+        text = f"{self._num_finished:,} of {self._num_files:,} files"
+        if self._hosts:
+            text += f", {self._hosts}"
+        self._bar.set_postfix_str(text, refresh=bool(self._hosts))
+
+
+@contextmanager
+def file_progress(what: str, num_files: int) -> Iterator[FileBytes]:
+    """Show progress in bytes of files, with rate, time left and silent hosts."""
+    with open_bar(what, 0, "bytes") as bar:
+        shown = FileBytes(bar, num_files)
+        with naming_hosts(shown.show_waiting):
+            yield shown
+
+
 def kernel_shell() -> Any:
     """Return the shell of the Jupyter kernel that runs this process; None without a kernel."""
     ipython = sys.modules.get("IPython")

@@ -1,6 +1,8 @@
 """Read lists of files to download: tables, JSON lines, and archives by name."""
 
 import json
+import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -10,25 +12,21 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 import yaml
 
-from nbaudio.core import bundled_files, input_guards
+from nbaudio.core import bundled_files, hashing, input_guards
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.formats.base import Problem
 from nbaudio.formats.delimited import open_delimited
-from nbaudio.storage.download.ledger import (
-    HASHES,
-    DownloadItem,
-    Row,
-    check_checksum,
-    check_name,
-    check_url,
-    display_url,
-    sha256_of,
-)
-from nbaudio.storage.urls import redact
+from nbaudio.sources.download_ledger import LEDGER, Row, sha256_of
+from nbaudio.storage.transfer import WebFile
+from nbaudio.storage.urls import check_web_url, display_url, redact
 
 _TABLES = (".csv", ".tsv")
 _LINES = (".jsonl", ".ndjson")
 _NAMED = "openslr"
+_ALGORITHM = {32: "md5", 64: "sha256"}
+_HASHES = tuple(_ALGORITHM.values())
+# Filesystems allow names of 255 bytes, and `.name.partial` must fit.
+_MAX_NAME_BYTES = 240
 _EXPECTED_OBJECT = 'not a JSON object; expected one such as {"url": ...}'
 
 # A row of a list and its place, or its place and why it cannot be read.
@@ -45,7 +43,7 @@ class DownloadList:
         notes: what to report about how the list is read.
     """
 
-    wanted: list[DownloadItem] = field(default_factory=list)
+    wanted: list[WebFile] = field(default_factory=list)
     refused: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -59,7 +57,7 @@ def read_list(source: str | Path) -> DownloadList:
     listed = DownloadList()
     is_named = str(source).startswith(f"{_NAMED}:")
     items = _named_items(str(source)) if is_named else _file_items(Path(source), listed.notes)
-    wanted: dict[str, tuple[DownloadItem, str]] = {}
+    wanted: dict[str, tuple[WebFile, str]] = {}
     for where, row in items:
         try:
             _add_item(wanted, row, where)
@@ -77,7 +75,7 @@ def _refused_row(row: Mapping[str, Any] | str, reason: str) -> Row:
         for key in ("url", "name")
     )
     sha256 = url and sha256_of(url)
-    return Row(url and display_url(url), name, "failed", url_sha256=sha256, reason=reason)
+    return Row(url and display_url(url), name, "failed", sha256, reason=reason)
 
 
 def _file_items(path: Path, notes: list[str]) -> Iterator[_Item]:
@@ -124,7 +122,7 @@ def _table_items(path: Path, notes: list[str]) -> Iterator[_Item]:
 
 
 def _add_item(
-    wanted: dict[str, tuple[DownloadItem, str]], row: Mapping[str, Any] | str, where: str
+    wanted: dict[str, tuple[WebFile, str]], row: Mapping[str, Any] | str, where: str
 ) -> None:
     """Add a row of a list to the files and their places in the list.
 
@@ -133,12 +131,12 @@ def _add_item(
     if isinstance(row, str):
         raise InputError(row)
     texts = {}
-    for key in ("url", "name", "checksum", *HASHES):
+    for key in ("url", "name", "checksum", *_HASHES):
         value = row.get(key)
         if not (value is None or isinstance(value, str)):
             raise InputError(f"{key} {value!r} is not a string")
         texts[key] = value or ""
-    url = check_url(texts["url"].strip())
+    url = check_web_url(texts["url"].strip())
     try:
         name = texts["name"] or unquote_to_bytes(urlsplit(url).path.rsplit("/", 1)[-1]).decode(
             "utf8"
@@ -147,33 +145,72 @@ def _add_item(
         raise InputError(
             f"{display_url(url)}: the end of the URL is not Unicode; give a name"
         ) from error
-    given = [texts["checksum"], *(f"{key}:{texts[key]}" for key in HASHES if texts[key].strip())]
-    checksums = set(map(check_checksum, filter(str.strip, given)))
+    checksum_texts = [
+        texts["checksum"],
+        *(f"{key}:{texts[key]}" for key in _HASHES if texts[key].strip()),
+    ]
+    checksums = set(map(_check_checksum, filter(str.strip, checksum_texts)))
     if len(checksums) > 1:
         raise InputError("two checksums that differ; keep one")
-    item = DownloadItem(url, check_name(name), next(iter(checksums), None))
+    item = WebFile(url, _check_name(name), next(iter(checksums), None))
     # Names that differ only in case are the same file on some systems.
-    before, there = wanted.setdefault(item.name.casefold(), (item, where))
-    if item.url != before.url:
+    earlier, place = wanted.setdefault(item.name.casefold(), (item, where))
+    if item.url != earlier.url:
         raise InputError(
-            f"its name {item.name!r} is also that of {there}; "
+            f"its name {item.name!r} is also that of {place}; "
             "give each another name in a column name"
         )
-    if item != before:
+    if item != earlier:
         raise InputError(
-            f"{there} has the same URL with another name or checksum; keep one of them"
+            f"{place} has the same URL with another name or checksum; keep one of them"
         )
 
 
 def _named_items(name: str) -> Iterator[_Item]:
     """Yield the archives of a name such as ``openslr:librispeech:dev-clean``."""
-    known = yaml.safe_load(
+    archives = yaml.safe_load(
         bundled_files.bundled(f"data_manifests/{_NAMED}.yaml").read_text(encoding="utf8")
     )
     corpus, _, parts = name.removeprefix(f"{_NAMED}:").partition(":")
-    if corpus not in known:
-        raise InputError(f"{name}: {_NAMED} holds {', '.join(known)}, not {corpus!r}")
+    if corpus not in archives:
+        raise InputError(f"{name}: {_NAMED} holds {', '.join(archives)}, not {corpus!r}")
     for part in parts.split(","):
-        if part not in known[corpus]:
-            raise InputError(f"{name}: {corpus} holds {', '.join(known[corpus])}, not {part!r}")
-        yield part, known[corpus][part]
+        if part not in archives[corpus]:
+            raise InputError(f"{name}: {corpus} holds {', '.join(archives[corpus])}, not {part!r}")
+        yield part, archives[corpus][part]
+
+
+def _check_name(name: str) -> str:
+    """Return the name in NFC.
+
+    Raise InputError unless it is one plain, visible file name on every system.
+    """
+    name = unicodedata.normalize("NFC", name)
+    num_bytes = len(name.encode(errors="surrogatepass"))
+    refused = {
+        "the URL does not end in a file name; give one in a column name": not name,
+        "only one plain file name is allowed, no / or \\": "/" in name or "\\" in name,
+        "control characters and broken Unicode are not allowed": {"Cc", "Cs"}
+        & set(map(unicodedata.category, name)),
+        "it must not begin with a dot, nor end in a dot or blank": name.startswith(".")
+        or name.endswith((".", " ")),
+        "it is reserved": hashing.RESERVED_DEVICE_NAMES.fullmatch(name)
+        or name.casefold() == LEDGER,
+        f"it has {num_bytes} bytes, at most {_MAX_NAME_BYTES} are allowed": num_bytes
+        > _MAX_NAME_BYTES,
+    }
+    for why, holds in refused.items():
+        if holds:
+            raise InputError(f"name {name[:80]!r}: {why}")
+    return name
+
+
+def _check_checksum(text: str) -> str:
+    """Return a checksum as ``algorithm:hex``."""
+    algorithm, _, digits = text.strip().lower().rpartition(":")
+    algorithm = algorithm or _ALGORITHM.get(len(digits), "")
+    if _ALGORITHM.get(len(digits)) != algorithm or not re.fullmatch(r"[0-9a-f]+", digits):
+        raise InputError(
+            f"checksum {text[:80]!r}: expected sha256:<64 hex digits> or md5:<32 hex digits>"
+        )
+    return f"{algorithm}:{digits}"

@@ -1,5 +1,5 @@
 """Storage of files, on this machine and remote.
 
-It has URLs, remote files and folders, cache, retries, archives, uploads, downloads, run logs, and
-the workspace.
+It has URLs, remote files and folders, cache, retries, archives, uploads, resumable transfers, run
+logs, and the workspace.
 """

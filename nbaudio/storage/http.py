@@ -10,7 +10,7 @@ import re
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -157,6 +157,30 @@ class HttpClient:
         except HTTPError as error:
             raise _connection_error(error) from None
 
+    @contextmanager
+    def follow(
+        self,
+        method: str,
+        url: str,
+        headers: Callable[[str], Mapping[str, str]],
+    ) -> Iterator["urllib3.BaseHTTPResponse"]:
+        """Yield the response after redirects, its body unread.
+
+        `headers` returns those for a URL. Raise RedirectError for too many redirects, a loop, or a
+        redirect to a URL that is not allowed.
+        """
+        address = url
+        named: str | None = None
+        passed = set[str]()
+        while True:
+            with self.request(method, address, named=named, **headers(address)) as response:
+                if response.status not in REDIRECTS:
+                    yield response
+                    return
+                passed.add(address)
+                address = _redirect_target(address, response.headers.get("Location", ""), passed)
+                named = url
+
     def connect(self, url: str, number: int) -> None:
         """Open connections for later requests, except through a proxy.
 
@@ -204,6 +228,21 @@ class HttpClient:
         """Close all connections."""
         for pool in (self._direct, self._redirected, *self._proxies.values()):
             pool.clear()
+
+
+def _redirect_target(address: str, location: str, passed: Collection[str]) -> str:
+    """Return the URL of a redirect; raise RedirectError for one that is not allowed."""
+    if len(passed) > MAX_REDIRECTS:
+        raise RedirectError(
+            f"more than {MAX_REDIRECTS} redirects, the last to {urls.display_url(location)}"
+        )
+    try:
+        target = urls.check_web_url(urljoin(address, location))
+    except (InputError, ValueError) as error:
+        raise RedirectError(f"redirected to a URL that is not allowed: {error}") from None
+    if target in passed:
+        raise RedirectError(f"a redirect loop: {urls.display_url(target)} twice")
+    return target
 
 
 def _connection_error(error: BaseException) -> ConnectionError:
@@ -482,20 +521,10 @@ class HttpFiles:
         Raise HttpStatusError for an error status.
         """
         client = _client(self.network.timeout, _environment())
-        named: str | None = None
-        for _ in range(MAX_REDIRECTS + 1):  # noqa: PLR1702
-            whole = {**_authorization(url), **headers}
-            with client.request(method, url, named=named, **whole) as response:
-                if response.status not in REDIRECTS:
-                    if response.status >= 400:
-                        raise HttpStatusError(response.status, response.headers)
-                    yield response
-                    return
-                named = named or url
-                url = urljoin(url, response.headers.get("Location", ""))
-            if urlsplit(url).scheme not in urls.WEB:
-                break
-        raise RedirectError("a redirect loop, or a redirect to an invalid URL")
+        with client.follow(method, url, lambda of: {**_authorization(of), **headers}) as response:
+            if response.status >= 400:
+                raise HttpStatusError(response.status, response.headers)
+            yield response
 
     def _body(self, response: "urllib3.BaseHTTPResponse", url: str, most: int, what: str) -> bytes:
         """Return a body of at most `most` bytes (of `what`)."""

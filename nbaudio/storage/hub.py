@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from json import JSONDecodeError
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
@@ -19,10 +19,7 @@ from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import InputError, requires_extra, strip_queries
 from nbaudio.core.home_folder import ensure_home
 from nbaudio.storage import private_hosts
-from nbaudio.storage.network import Network, with_retries
-
-if TYPE_CHECKING:
-    from nbaudio.storage.remote import Remote
+from nbaudio.storage.network import Network, Place, with_retries
 
 Result = TypeVar("Result")
 
@@ -110,7 +107,7 @@ class HubDataset:
     It has its `files` by path and its last commit (`head`) when listed, and commits on top of that.
     """
 
-    def __init__(self, place: "Remote") -> None:
+    def __init__(self, place: Place) -> None:
         with requires_extra("hub"):
             from huggingface_hub import HfApi
 

@@ -16,16 +16,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
 from nbaudio.core import atomic, input_guards, progress
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.report import escape_control
-
-if TYPE_CHECKING:
-    from nbaudio.storage.download.fetch import Transfer
-    from nbaudio.storage.remote import Remote
 
 #: Default size limits in bytes: of a file whose length the server announces, and of one whose
 #: length it does not.
@@ -147,6 +143,18 @@ class Network:
             _failing.pop((self.run, host), None)
 
 
+class Place(Protocol):
+    """A file or folder that requests are for; its text begins the messages about it."""
+
+    @property
+    def host(self) -> str:
+        """The server with its port, or the bucket."""
+
+    @property
+    def network(self) -> Network:
+        """The limits of its requests."""
+
+
 @contextmanager
 def environment(**given: object) -> Iterator[None]:
     """Set the environment variables of the limits that are not None within the context."""
@@ -180,9 +188,9 @@ class RemoteRefusedError(AudioError):
 
 
 class RedirectError(ConnectionError):
-    """Too many redirects, or a redirect to an invalid URL.
+    """Too many redirects, or a redirect to a URL that is not allowed.
 
-    The message omits the URL, which may be signed.
+    The message has nothing of the URL that may be secret: user, password and query.
     """
 
 
@@ -212,7 +220,7 @@ def convert_error(caught: type[Exception], raised: type[Exception]) -> Iterator[
 
 
 def with_retries(  # noqa: C901, PLR0915
-    place: "Remote | Transfer",
+    place: Place,
     request: Callable[[], Result],
     *,
     done: str = "read",
@@ -293,7 +301,7 @@ def _lost_seconds(error: Exception, seconds: float, timeout: float) -> float:
     return error.seconds if isinstance(error, SlowError) else min(seconds, timeout)
 
 
-def _is_retried_by_hub(place: "Remote | Transfer", seconds: float) -> bool:
+def _is_retried_by_hub(place: Place, seconds: float) -> bool:
     """Return whether the Hub's library has already retried a request that took so long."""
     return str(place).startswith("hf://") and seconds > place.network.timeout
 
@@ -375,9 +383,7 @@ def _retry_after_of(error: BaseException) -> float | None:
     )
 
 
-def _permanent_error(
-    place: "Remote | Transfer", error: BaseException, done: str
-) -> AudioError | None:
+def _permanent_error(place: Place, error: BaseException, done: str) -> AudioError | None:
     status = http_status(error)
     if isinstance(error, FileNotFoundError) or status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
         return RemoteNotFoundError(

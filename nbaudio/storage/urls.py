@@ -93,6 +93,31 @@ def public_url(address: str) -> str:
     return f"{scheme}{colon}{host.rpartition('@')[2]}{slash}{path}"
 
 
+def display_url(url: str) -> str:
+    """Return a URL, even an invalid one, for messages: short, without user, password and query."""
+    return re.sub(r"^(\w+:/{0,2})?[^/]*:.*@", r"\1", public_url(url))[:200]
+
+
+def check_web_url(url: str) -> str:
+    """Return an http or https URL, which may have a query.
+
+    Raise InputError for other URLs, and for one with user or password.
+    """
+    import urllib3
+
+    try:
+        parts = urllib3.util.parse_url(url)
+    except urllib3.exceptions.LocationParseError as error:
+        raise InputError(f"{display_url(url)!r} is not a URL") from error
+    if parts.scheme not in WEB or not parts.host:
+        raise InputError(f"{display_url(url)!r}: only http:// and https:// URLs are allowed")
+    if parts.auth is not None:
+        raise InputError(
+            f"{parts.host}: a URL with a user or password is refused, since URLs are stored"
+        )
+    return url
+
+
 def stored_names(names: Iterable[str], *, always: bool = False) -> dict[str, str]:
     """Map URLs with user or query to the names that are stored.
 
