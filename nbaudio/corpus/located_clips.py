@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
+from nbaudio.core import atomic
 from nbaudio.corpus.clip_keys import ClipFormat
 from nbaudio.corpus.packs import INDEX, indexes
 from nbaudio.corpus.plan import scan_plan
@@ -130,9 +131,12 @@ def _matched(
     wanted = write_buckets(clips, bucket, count=count, folder=folder / "wanted")
     index = store(indexes(packs), folder / "indexes", INDEX)
     packed = write_buckets(index, bucket, count=count, folder=folder / "packed")
+    atomic.remove(folder / "indexes")
     for number in range(count):
         rows = packed.read(number).sort("clip_key", "pack", "offset")
         yield wanted.read(number), rows.unique("clip_key", keep="first", maintain_order=True)
+    wanted.remove()
+    packed.remove()
 
 
 def pack_names(packs: Location) -> list[str]:

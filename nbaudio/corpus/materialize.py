@@ -457,6 +457,7 @@ def _plan_cut_pack(run: _Run, selection: _Selection, run_tasks: RunTasks) -> _Pa
             clips = compared.clips
             num_cut += compared.num_cut
         shards = _plan(run, selection, clips.new, folder / "plan")
+        atomic.remove(folder / "plan")
         cut_clips = _cut(run, selection, run_tasks)
         num_cut += cut_clips.num_clips
         located = _locate(run, selection, cut_clips, folder / "located")

@@ -144,7 +144,9 @@ def with_windows(
     )
     added = pl.Schema({"window": pl.String, "in_window": pl.Int64})
     parts = (assign_windows(bucket, size, label=label) for bucket in buckets)
-    return store(parts, folder / "windows", joined_schema(buckets.schema, added))
+    windowed = store(parts, folder / "windows", joined_schema(buckets.schema, added))
+    buckets.remove()
+    return windowed
 
 
 def short_windows(segments: pl.DataFrame | pl.LazyFrame, size: int) -> list[str]:
@@ -205,6 +207,7 @@ def assign_shards(
         for part in _split_shards(buckets, numbers, limits, unit):
             counts.append(part.group_by("split", "target_shard").len())
             placed.add(part)
+    buckets.remove()
     shards = _shard_table(pl.concat(counts), name_of)
     places = shards.lazy().select("split", "target_shard", "shard", "first_place")
     in_shards = placed.scan().join(places, on=["split", "target_shard"], how="left")
@@ -357,6 +360,7 @@ def write_plan(
     )
     with atomic.atomic_write(target, sync=False) as partial_file:
         write_parts(partial_file, parts)
+    divided.remove()
 
 
 def _recording_ranges(planned: pl.LazyFrame) -> pl.DataFrame:

@@ -263,21 +263,34 @@ def _tasks(
 
     By then, its rows of the segments table are in a file of their own.
     """
-    for clips, rows in zip(sharded.clips, sharded.rows, strict=True):
-        ordered = clips.sort("shard", "position").drop("group")
-        of_shard = rows.join(ordered.select("row", "shard"), on="row").drop("row", "group")
-        segments = of_shard.partition_by("shard", as_dict=True, include_key=False)
-        for (name,), own_clips in ordered.partition_by(
-            "shard", as_dict=True, maintain_order=True, include_key=False
-        ).items():
-            path = layout.record(str(name), ".arrow")
+    for number in range(sharded.clips.count):
+        for shard in _whole_shards(sharded.clips.read(number), sharded.rows.read(number)):
+            path = layout.record(shard.name, ".arrow")
             with location(path).new() if records is None else (records / path.name).new() as target:
-                segments[name,].sort("segment_id").write_ipc_stream(
+                shard.segments.write_ipc_stream(
                     target, compression="zstd", compat_level=pl.CompatLevel.oldest()
                 )
             if records is not None:
-                _send(layout, records, str(name))
-            yield str(name), own_clips
+                _send(layout, records, shard.name)
+            yield shard.name, shard.clips
+
+
+@dataclass(frozen=True)
+class _WholeShard:
+    """A shard: its clips, in order, and their rows of the segments table."""
+
+    name: str
+    clips: pl.DataFrame
+    segments: pl.DataFrame
+
+
+def _whole_shards(clips: pl.DataFrame, rows: pl.DataFrame) -> list[_WholeShard]:
+    """Return the shards of a bucket, in order."""
+    ordered = clips.sort("shard", "position").drop("group")
+    in_shards = rows.join(ordered.select("row", "shard"), on="row").drop("row", "group")
+    segments = in_shards.partition_by("shard", as_dict=True, include_key=False)
+    clips_of = ordered.partition_by("shard", as_dict=True, include_key=False, maintain_order=True)
+    return [_WholeShard(str(key[0]), part, segments[key]) for key, part in clips_of.items()]
 
 
 def restore_records(layout: Layout) -> str:

@@ -13,7 +13,7 @@ import polars as pl
 
 from nbaudio.core import atomic
 
-BUCKET_ROWS = 1 << 17
+BUCKET_ROWS = 1 << 16
 """Rows that a step holds in memory at once."""
 
 PART_ROWS = 1 << 16
@@ -47,6 +47,10 @@ class Buckets:
         """Yield the rows of each bucket, in order of their numbers."""
         return map(self.read, range(self.count))
 
+    def remove(self) -> None:
+        """Remove the buckets from the disk."""
+        atomic.remove(self.folder)
+
 
 def bucket_count(num_rows: int) -> int:
     """Return the number of buckets for a table of `num_rows` rows."""
@@ -70,7 +74,8 @@ def write_buckets(rows: pl.LazyFrame, bucket: pl.Expr, *, count: int, folder: Pa
             pl.PartitionBy(folder, key=_BUCKET, include_key=False),
             row_group_size=_ROW_GROUP,
             statistics=False,
-            compression="lz4",
+            compression="zstd",
+            compression_level=1,
             mkdir=True,
         )
     return Buckets(folder, count, schema)
@@ -106,7 +111,9 @@ class PartWriter:
     def _write(self) -> None:
         path = self._folder / f"{self._num_files:06d}.parquet"
         with atomic.raise_disk_full(path):
-            pl.concat(self._waiting).write_parquet(path, compression="lz4", statistics=False)
+            pl.concat(self._waiting).write_parquet(
+                path, compression="zstd", compression_level=1, statistics=False
+            )
         self._waiting = []
         self._num_bytes = 0
         self._num_files += 1
