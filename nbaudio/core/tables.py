@@ -387,13 +387,17 @@ def replace_columns(workspace: WorkspacePath, columns: pl.DataFrame) -> None:
 
 
 def read_batches(
-    workspace: WorkspacePath, table: str = "segments", columns: Iterable[str] | None = None
+    workspace: WorkspacePath,
+    table: str = "segments",
+    columns: Iterable[str] | None = None,
+    *,
+    rows: int = ROWS_A_GROUP,
 ) -> Iterator[pl.DataFrame]:
-    """Yield the rows of a table as the file has them, `ROWS_A_GROUP` at a time.
+    """Yield the rows of a table as the file has them, some `rows` at a time.
 
     Raise InputError where it is not usable.
     """
-    return parquet_slices(table_path(workspace, table), columns)
+    return parquet_slices(table_path(workspace, table), columns, rows=rows)
 
 
 RESERVED = frozenset(

@@ -77,6 +77,11 @@ class Layout:
         return self.work / "plan.parquet"
 
     @property
+    def failures(self) -> Path:
+        """The clips that an unfinished run could not cut, with reasons."""
+        return self.work / "failures.jsonl"
+
+    @property
     def log(self) -> Path:
         """The run log of an unfinished run."""
         return self.work / "log.jsonl"

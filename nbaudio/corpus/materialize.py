@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Set
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -22,6 +22,7 @@ from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus import plan, status
 from nbaudio.corpus.card import CARD, about_of, publish_card
 from nbaudio.corpus.clip_keys import ClipFormat, recording_facts, segment_columns, with_clip_keys
+from nbaudio.corpus.clip_states import write_failures
 from nbaudio.corpus.containers.base import Shard, version_of
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.corpus_tables import (
@@ -451,34 +452,42 @@ def _plan_cut_pack(run: _Run, selection: _Selection, run_tasks: RunTasks) -> _Pa
     for attempt in range(_ATTEMPTS):
         folder = run.layout.work / f"buckets-{attempt}"
         atomic.remove(folder)
-        clips = _clips(run, selection, run.layout.work, folder / "clips")
-        if clips.kept is not None:
-            compared = _compare_with_base(run, selection, run_tasks, clips, folder / "compared")
-            clips = compared.clips
-            num_cut += compared.num_cut
-        shards = _plan(run, selection, clips.new, folder / "plan")
-        atomic.remove(folder / "plan")
-        cut_clips = _cut(run, selection, run_tasks)
-        num_cut += cut_clips.num_clips
-        located = _locate(run, selection, cut_clips, folder / "located")
-        if len(located.lost) == selection.counts.total():
-            detail = next(iter(cut_clips.failures.values()))
-            raise InputError(
-                f"{run.workspace.path}: none of the {len(located.lost):,} accepted segments can "
-                f"be cut; {detail}"
-            )
-        in_shards = plan.without_empty_shards(located.clips, shards, run.shard_name)
-        kept = _keep_shards(run, clips)
-        written = _pack(run, pl.concat([in_shards, kept.clips]), run_tasks, folder / "shards")
+        packed = _attempt(run, selection, run_tasks, folder)
         atomic.remove(folder)
-        damaged = {shard.damaged for shard in written if shard.damaged}
+        num_cut += packed.num_cut
+        damaged = {shard.damaged for shard in packed.shards if shard.damaged}
         if not damaged:
-            return _Packed([*kept.shards, *written], located.lost, num_cut)
+            return replace(packed, num_cut=num_cut)
         _remove_damaged(run, damaged)
     raise NbaudioError(
         f"{min(damaged)}: damaged again after recutting; check the disk and run the same "
         "command again"
     )
+
+
+def _attempt(run: _Run, selection: _Selection, run_tasks: RunTasks, folder: Path) -> _Packed:
+    """Plan, cut and pack once; shards whose pack is damaged are not written."""
+    clips = _clips(run, selection, run.layout.work, folder / "clips")
+    num_compared = 0
+    if clips.kept is not None:
+        compared = _compare_with_base(run, selection, run_tasks, clips, folder / "compared")
+        clips = compared.clips
+        num_compared = compared.num_cut
+    shards = _plan(run, selection, clips.new, folder / "plan")
+    atomic.remove(folder / "plan")
+    cut_clips = _cut(run, selection, run_tasks)
+    located = _locate(run, selection, cut_clips, folder / "located")
+    if len(located.lost) == selection.counts.total():
+        detail = next(iter(cut_clips.failures.values()))
+        raise InputError(
+            f"{run.workspace.path}: none of the {len(located.lost):,} accepted segments can "
+            f"be cut; {detail}"
+        )
+    in_shards = plan.without_empty_shards(located.clips, shards, run.shard_name)
+    kept = _keep_shards(run, clips)
+    written = _pack(run, pl.concat([in_shards, kept.clips]), run_tasks, folder / "shards")
+    num_cut = num_compared + cut_clips.num_clips
+    return _Packed([*kept.shards, *written], located.lost, num_cut)
 
 
 def _keep_shards(run: _Run, clips: _NewClips) -> KeptClips:
@@ -601,7 +610,9 @@ def _cut(run: _Run, selection: _Selection, run_tasks: RunTasks) -> _Cut:
     tasks = _cut_tasks(run, selection)
     failures: dict[str, str] = {}
     function = partial(cut, run.format)
+    atomic.remove(run.layout.failures)
     for result in cut_all(run_tasks, "cut ", function, amount, tasks, show=run.show):
+        write_failures(run.layout.failures, result.failures)
         failures |= result.failures
     return _Cut(amount.num_clips - len(failures), failures)
 

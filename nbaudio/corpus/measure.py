@@ -340,8 +340,7 @@ def _with_signals(workspace: Workspace, by_row: Buckets) -> Iterator[pl.DataFram
     characters = pl.col("text").str.strip_chars().str.len_chars().fill_null(0)
     rate = pl.when(seconds > 0).then((characters / seconds).round(2)).cast(pl.Float64)
     order = dict.fromkeys((*tables.SEGMENTS, *tables.table_schema(workspace), *tables.SIGNALS))
-    path = tables.table_path(workspace)
-    for number, part in enumerate(tables.parquet_slices(path, rows=PART_ROWS)):
+    for number, part in enumerate(tables.read_batches(workspace, rows=PART_ROWS)):
         rows = (
             tables.conform(part, tables.SEGMENTS, "segments")
             .drop(tables.SIGNALS.names(), strict=False)

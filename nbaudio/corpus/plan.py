@@ -16,7 +16,7 @@ from nbaudio.audio import encoder
 from nbaudio.core import atomic, hashing
 from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
-from nbaudio.core.tables import parquet_slices
+from nbaudio.core.tables import parquet_slices, scan_file
 from nbaudio.corpus.clip_keys import ClipFormat
 from nbaudio.corpus.partitions import write_parts
 from nbaudio.tables.buckets import (
@@ -319,6 +319,28 @@ def scan_plan(plan: Path) -> pl.LazyFrame:
 def plan_slices(plan: Path) -> Iterator[pl.DataFrame]:
     """Yield the rows of a file plan.parquet in order, some thousand at a time, at least once."""
     return parquet_slices(plan, PLAN, rows=_ROWS)
+
+
+def plan_of_corpus(segments: Path) -> pl.LazyFrame:
+    """Return the segments.parquet of a finished corpus as a plan (`PLAN`), all of it cut.
+
+    Packs and keys of clips are null, as a corpus has none.
+    """
+    folder = pl.col("shard").str.extract("^([^/]+/[^/]+)/")
+    rows = scan_file(segments).with_row_index("row")
+    columns = rows.collect_schema()
+    placed = rows.with_columns(
+        shard=pl.coalesce(folder, "shard"), is_cut=pl.lit(value=True), position="row"
+    )
+    first = pl.col("row").min().over("shard")
+    return placed.select(
+        (pl.col("row") - first).alias(name)
+        if name == "position"
+        else pl.col(name)
+        if name in (*columns, "is_cut")
+        else pl.lit(None).alias(name)
+        for name in PLAN
+    ).cast(PLAN)
 
 
 def write_plan(

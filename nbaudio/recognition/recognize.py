@@ -36,7 +36,7 @@ from nbaudio.storage.workspace import Workspace, locks_workspace
 
 
 @locks_workspace("recognize", "recognized")
-def recognize(
+def recognize(  # noqa: PLR0914
     workspace: str | Path | Workspace,
     *,
     with_: str | Function,

@@ -16,6 +16,7 @@ from nbaudio.core.hashing import hash_column
 from nbaudio.core.progress import progress
 from nbaudio.core.source_splits import listed_splits, ordered_splits
 from nbaudio.corpus.card import signal_ranges
+from nbaudio.corpus.clip_states import count_states
 from nbaudio.corpus.layout import CORPUS_JSON
 from nbaudio.proof.separation import precision_by, signal_precision  # noqa: F401 - public under this name
 from nbaudio.selection.requested_sizes import requested_sizes
@@ -89,6 +90,22 @@ def growth(workspace: str | Path | Workspace) -> pl.DataFrame:
     rows = [(change, number, recordings.get(change)) for change, number in counts.items()]
     schema = {"change": pl.String, "segments": pl.Int64, "recordings": pl.Int64}
     return pl.DataFrame(rows if recordings else [], schema=schema, orient="row")
+
+
+def plan(corpus: str | Path) -> pl.DataFrame:
+    """Return how many clips of a corpus are in which state, also while `materialize` makes it.
+
+    Args:
+        corpus: the folder of the corpus.
+
+    Returns:
+        The columns `split`, `shard`, `state`, `reason` and `clips`. A clip is ``planned``, then
+        ``cut``, then ``packed`` into its shard; or it has ``failed``, with the reason.
+
+    Raises:
+        InputError: there is no corpus, and no run has planned one.
+    """
+    return count_states(corpus)
 
 
 def kept_and_new(workspace: str | Path | Workspace) -> pl.DataFrame:

@@ -1,0 +1,78 @@
+"""The plan of a corpus, which can be read while a run works and afterwards."""
+
+import polars as pl
+import pytest
+
+import nbaudio
+from nbaudio import views
+from nbaudio.core.errors import InputError
+from nbaudio.corpus import materialize as materialize_module
+from nbaudio.corpus.plan import PLAN, plan_of_corpus
+
+QUIET = {"jobs": 1, "engine": "threading", "show_progress": False}
+
+
+@pytest.fixture
+def workspace(make_workspace):
+    return make_workspace({f"r{number}.flac": (12.0, 16000) for number in range(3)})
+
+
+def states(corpus):
+    counts = views.plan(corpus).group_by("state").agg(pl.col("clips").sum())
+    return dict(counts.iter_rows())
+
+
+def test_the_plan_has_a_row_for_each_clip_before_the_first_is_cut(workspace, tmp_path, monkeypatch):
+    corpus = tmp_path / "c"
+    plans = []
+    cut_all = materialize_module.cut_all
+
+    def read_plan(*args, **options):
+        plans.append((pl.read_parquet(corpus / ".work/plan.parquet"), states(corpus)))
+        yield from cut_all(*args, **options)
+        plans.append((None, states(corpus)))
+
+    monkeypatch.setattr(materialize_module, "cut_all", read_plan)
+    nbaudio.materialize(workspace, out=corpus, shard_size="60kB", **QUIET)
+    (plan, before), (_, after) = plans
+    accepted = workspace.segments.filter(pl.col("decision") == "accept")
+    assert plan.schema == PLAN
+    assert sorted(plan["segment_id"]) == sorted(accepted["segment_id"])
+    assert before == {"planned": len(accepted)}
+    assert after == {"cut": len(accepted)}
+    assert states(corpus) == {"packed": len(accepted)}
+    table = pl.read_parquet(corpus / "segments.parquet")
+    places = plan.select("segment_id", "shard", "position").sort("shard", "position")
+    assert places["segment_id"].to_list() == (
+        table.sort("shard", maintain_order=True)["segment_id"].to_list()
+    )
+    of_corpus = plan_of_corpus(corpus / "segments.parquet").collect()
+    columns = ["segment_id", "recording_id", "start_sample", "end_sample", "shard", "position"]
+    assert (
+        of_corpus.select(columns).sort("segment_id").equals(plan.select(columns).sort("segment_id"))
+    )
+    assert not (corpus / ".work/plan.parquet").exists()
+
+
+def test_a_clip_that_cannot_be_cut_is_named_with_its_reason_while_the_run_works(
+    workspace, tmp_path, monkeypatch
+):
+    (workspace.audio_root / "r1.flac").write_bytes(b"fLaC" + b"\0" * 90_000)
+    seen = []
+    locate_clips = materialize_module.locate_clips
+
+    def read_states(*args, **options):
+        seen.append(views.plan(tmp_path / "c").filter(state="failed"))
+        return locate_clips(*args, **options)
+
+    monkeypatch.setattr(materialize_module, "locate_clips", read_states)
+    report = nbaudio.materialize(workspace, out=tmp_path / "c", **QUIET)
+    assert len(report.problems) == seen[0]["clips"].sum() > 0
+    assert all("r1.flac" in reason for reason in seen[0]["reason"])
+    finished = views.plan(tmp_path / "c").filter(state="failed")
+    assert finished.select("reason", "clips").rows() == [("unreadable_audio", len(report.problems))]
+
+
+def test_without_a_plan_one_line_says_so(tmp_path):
+    with pytest.raises(InputError, match=r"no corpus\.json, and no run has planned one there"):
+        views.plan(tmp_path)
