@@ -20,7 +20,7 @@ from nbaudio.core.atomic import atomic_write, sha256_path, size_of, write_json
 from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.progress import progress
 from nbaudio.core.report import count
-from nbaudio.core.tables import SEGMENTS, reading_parquet
+from nbaudio.core.tables import SEGMENTS, num_rows, reading_parquet
 from nbaudio.corpus.clip_keys import ClipFormat
 from nbaudio.corpus.containers.base import Shard, clips_in
 from nbaudio.corpus.containers.registry import container_named
@@ -229,14 +229,25 @@ def divide_by_shard(
     before = pl.col("len").cum_sum() - pl.col("len")
     groups = shards.select("shard", group=(before * count // max(1, num_clips)).cast(pl.UInt16))
     grouped = clips.join(groups.lazy(), on="shard", how="left")
-    group_of_row = grouped.select("row", "group").collect(**STREAMED)
+    group_of_row = _groups_by_row(grouped, num_rows(table), count)
     rows = _metadata(table, columns).with_row_index("row")
-    rows_in_shards = rows.join(group_of_row.lazy(), on="row", how="inner")
+    # A join of all columns would hold many rows.
+    group = pl.col("row").map_batches(
+        group_of_row.gather, return_dtype=pl.UInt16, is_elementwise=True
+    )
+    rows_in_shards = rows.with_columns(group=group).filter(pl.col("group") < count)
     return ShardedClips(
         _write_groups(grouped, count, folder / "clips"),
         _write_groups(rows_in_shards, count, folder / "rows"),
         len(shards),
     )
+
+
+def _groups_by_row(grouped: pl.LazyFrame, num_rows: int, count: int) -> pl.Series:
+    """Return the group of each row of the segments table; `count` where it is in no shard."""
+    groups = pl.Series("group", [count], dtype=pl.UInt16).new_from_index(0, num_rows)
+    placed = grouped.select("row", "group").collect(**STREAMED)
+    return groups.scatter(placed["row"], placed["group"])
 
 
 def _write_groups(rows: pl.LazyFrame, count: int, folder: Path) -> Buckets:

@@ -22,6 +22,7 @@ PART_ROWS = 1 << 16
 _MAX_BUCKETS = 64  # each has a row group in memory while the table is divided
 _ROW_GROUP = 4096
 _PART_BYTES = 64 << 20
+_ROWS_A_PART_GROUP = 1 << 14  # rows of a part that are read at once
 _BUCKET = "bucket"
 
 
@@ -112,7 +113,11 @@ class PartWriter:
         path = self._folder / f"{self._num_files:06d}.parquet"
         with atomic.raise_disk_full(path):
             pl.concat(self._waiting).write_parquet(
-                path, compression="zstd", compression_level=1, statistics=False
+                path,
+                compression="zstd",
+                compression_level=1,
+                statistics=False,
+                row_group_size=_ROWS_A_PART_GROUP,
             )
         self._waiting = []
         self._num_bytes = 0
