@@ -347,19 +347,6 @@ def lhotse(source: Source) -> Iterable[Any]:
     return loaded(Samples(), source.workers)
 
 
-def streaming(source: Source) -> Iterable[Any]:
-    """MDS."""
-    from streaming import StreamingDataset
-
-    class Samples(StreamingDataset):
-        def __getitem__(self, at: int) -> Any:
-            return decoded(super().__getitem__(at)["audio"])
-
-    return loaded(
-        Samples(local=source.where, split="train", shuffle=True, batch_size=1), source.workers
-    )
-
-
 def litdata(source: Source) -> Iterable[Any]:
     """Its own container, written by itself."""
     from litdata import StreamingDataLoader, StreamingDataset
@@ -379,7 +366,7 @@ READERS = {
     "floor: soundfile from memory": Reader(("soundfile",), "webdataset", memory, ("local",)),
     **{
         f"nbaudio, {container}": Reader(OURS, container, ours)
-        for container in ("webdataset", "zip", "parquet", "tfrecord", "lhotse", "mds", "files")
+        for container in ("webdataset", "zip", "parquet", "tfrecord", "lhotse", "files")
     },
     "nbaudio, torch DataLoader": Reader(("torch.utils.data", *OURS), "webdataset", adapter),
     "webdataset": Reader(("webdataset", "torch.utils.data"), "webdataset", webdataset),
@@ -390,7 +377,6 @@ READERS = {
     "Grain, ArrayRecord": Reader(("grain", "soundfile"), "array_record", grain, ("local",)),
     "datasets, parquet": Reader(("datasets", "torch.utils.data"), "parquet", datasets),
     "lhotse Shar": Reader(("lhotse", "torch.utils.data"), "lhotse", lhotse),
-    "MDS": Reader(("streaming",), "mds", streaming, ("local",)),
     "litdata": Reader(("litdata",), "litdata", litdata, ("local",)),
     "zip opened file by file": Reader(("fsspec", "aiohttp"), "zip", opened_zip, ("40ms",)),
 }

@@ -323,14 +323,14 @@ def test_convert_refuses_what_is_no_corpus_damaged_or_taken(base, tmp_path):
     with pytest.raises(InputError, match="shard_count must be 1 or more, not 0"):
         converted(corpus, tmp_path / "c", "zip", shard_count=0)
     converted(corpus, tmp_path / "a", "zip")
-    with pytest.raises(ExistsError, match="container is zip, not mds"):
-        converted(corpus, tmp_path / "a", "mds")
+    with pytest.raises(ExistsError, match="container is zip, not parquet"):
+        converted(corpus, tmp_path / "a", "parquet")
     shard = next((tmp_path / "a/train").iterdir())
     data = bytearray(shard.read_bytes())
     data[len(data) // 2] ^= 1
     shard.write_bytes(data)
     with pytest.raises(AudioError, match=r"train-.*zip: a clip is damaged; 'nbaudio verify"):
-        converted(tmp_path / "a", tmp_path / "b", "mds")
+        converted(tmp_path / "a", tmp_path / "b", "parquet")
     assert not (tmp_path / "b/corpus.json").exists()
 
 

@@ -12,12 +12,15 @@ import pytest
 import soundfile as sf
 
 import nbaudio
+from nbaudio import views
 from nbaudio.core.bundled_files import bundled
 from nbaudio.core.errors import InputError
 from nbaudio.core.tables import SIGNALS
 from nbaudio.corpus import measure as step
+from nbaudio.review.state import Correction, append_corrections
 from nbaudio.storage.workspace import Workspace
 
+TIME = "2026-11-21T03:00:00Z"
 DEMO = bundled("data_manifests/demo")
 
 
@@ -329,10 +332,13 @@ def test_conditions_over_signals_select(whole: Path, tmp_path: Path) -> None:
 def test_corrected_boundaries_are_measured_anew(whole: Path, tmp_path: Path) -> None:
     workspace = copy(whole, tmp_path / "w")
     key = "Qm4vT-8_xLp_45.55-48.57"
-    assert workspace.segments.row(by_predicate=pl.col("segment_id") == key, named=True)["cut_end"]
-    proposals = nbaudio.review.propose_bounds(workspace)
-    assert proposals["segment_id"].to_list() == [key]
-    assert nbaudio.review.accept_bounds(workspace, proposals, reviewer="ana") == 1
+    clipped = "Qm4vT-8_xLp_7.2-12.28"
+    assert set(views.cut_or_clipped(workspace)["segment_id"]) == {key, clipped}
+    segment = workspace.segments.row(by_predicate=pl.col("segment_id") == key, named=True)
+    assert segment["cut_end"]
+    start, end = segment["start_sample"], segment["end_sample"]
+    silence = end + 3371  # 50 ms of the nearest silence after it
+    append_corrections(workspace, [Correction(key, start, silence, start, end, "ana", TIME)])
     assert values(workspace).equals(values(whole))  # nothing is applied yet
     nbaudio.review.correct_bounds(workspace)
     assert values(workspace).filter(segment_id=key).select(pl.all().null_count()).row(0)[1:] == (
@@ -348,6 +354,11 @@ def test_corrected_boundaries_are_measured_anew(whole: Path, tmp_path: Path) -> 
     assert not workspace.segments.row(by_predicate=pl.col("segment_id") == key, named=True)[
         "cut_end"
     ]
+    assert views.cut_or_clipped(workspace)["segment_id"].to_list() == [clipped]
+
+
+def test_nothing_is_cut_or_clipped_before_it_is_measured(tmp_path: Path) -> None:
+    assert views.cut_or_clipped(demo(tmp_path / "w")).is_empty()
 
 
 def test_a_clip_that_cannot_be_measured_is_cut_as_without_signals(tmp_path: Path) -> None:

@@ -141,14 +141,6 @@ def test_a_command_that_needs_audio_answers_with_the_remedy(made, tmp_path, comm
     COMMANDS[command](made, tmp_path)
 
 
-def test_proposals_of_bounds_answer_with_the_remedy(made, tmp_path):
-    cut_off = made.segments.with_columns(cut_start=pl.lit(value=True), cut_end=pl.lit(value=True))
-    made.save(segments=cut_off)
-    (tmp_path / "my audio").rename(tmp_path / "moved")
-    line = line_of(lambda: nbaudio.review.propose_bounds(made))
-    assert line.startswith(f"{tmp_path}/my audio: the audio folder of {made.path} is not there; ")
-
-
 def test_nothing_is_lost_by_the_remedy(made, tmp_path):
     segments, recordings = made.segments, made.recordings
     verdicts = nbaudio.review.verdicts(made)

@@ -608,6 +608,17 @@ def test_a_kernel_whose_port_is_taken_is_started_again(tmp_path, monkeypatch):
         run(bundled("data_manifests/demo.yaml"), out=tmp_path / "out", only="1")
 
 
+def test_a_kernel_that_dies_is_named_and_its_notebook_is_kept(tmp_path):
+    cell = nbformat.v4.new_code_cell("import os; os._exit(1)")
+    source = tmp_path / "dies.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), source)
+    (tmp_path / "out/notebooks").mkdir(parents=True)
+    (tmp_path / "out/html").mkdir()
+    with pytest.raises(NbaudioError, match=r"dies: its kernel died; .* \(kept: .*dies\.ipynb\)"):
+        execute.execute(source, tmp_path / "out", {})
+    assert (tmp_path / "out/notebooks/dies.ipynb").exists()
+
+
 def test_out_that_is_a_file(tmp_path, manifest):
     (tmp_path / "out").touch()
     with pytest.raises(NbaudioError, match="out"):

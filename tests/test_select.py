@@ -696,6 +696,9 @@ def test_a_costly_grouping_that_is_requested_is_kept_to_and_one_that_avoids_it_i
         == facts["lost_to_grouping"]["segments"]
         == lost + facts["rejected"].get("beyond_split_size", 0)
     )
+    assert report.warnings[0].startswith(
+        f"{own['segments']} of 480 segments are lost to exact sizes (crosses_splits"
+    )
     [line] = [line for line in report.warnings if "loses" in line]
     assert line.startswith(
         f"grouping by speaker_id,recording_id loses {own['segments']:,} segments "

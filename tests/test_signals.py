@@ -16,7 +16,7 @@ from scipy.signal import ellip, sosfiltfilt
 
 from nbaudio.audio import open_recording, probe
 from nbaudio.audio.segment_audio import SegmentAudio
-from nbaudio.audio.signals import SIGNALS, signals, speech_frames, window_signals
+from nbaudio.audio.signals import SIGNALS, signals, window_signals
 from nbaudio.core.bundled_files import bundled
 from nbaudio.core.errors import AudioError
 from nbaudio.core.tables import SIGNALS as COLUMNS
@@ -432,13 +432,6 @@ def test_a_window_of_a_recording_gives_what_its_samples_give(tmp_path: Path) -> 
             recording, 20000, 60000, "mix", num_samples=probe(tmp_path / "a.flac").num_samples
         )
     assert found == of_window(x[:, None], 16000, 20000, 60000)
-
-
-def test_speech_frames_cover_the_samples() -> None:
-    frames, seconds = speech_frames(0.5 * speech(44100).astype(np.float32), 44100)
-    assert seconds == pytest.approx(0.01, rel=0.01)
-    assert len(frames) == pytest.approx(len(speech(44100)) / 44100 / seconds, abs=1)
-    assert frames.mean() == pytest.approx(of(0.5 * speech(44100), 44100)["speech_share"], abs=0.01)
 
 
 Damage = Callable[[Samples], Samples]

@@ -277,18 +277,17 @@ def lost_with(segments, keys, size, seed=42):
 
 
 @pytest.mark.slow
-def test_division_of_a_parliament_loses_about_as_little_as_can_be():
-    # Annealing for 10 s finds divisions that lose 0.367, 0.334 and 0.425; one pass without a search
-    # loses 0.380, 0.316, 0.435.
+def test_division_of_a_parliament_loses_little_more_than_a_search_finds():
+    # A search for a second finds divisions that lose 0.342, 0.294 and 0.413.
     for segments, exponent, bound in (
-        (30_000, 1.0, 0.376),
-        (20_000, 1.0, 0.312),
-        (30_000, 1.5, 0.425),
+        (30_000, 1.0, 0.36),
+        (20_000, 1.0, 0.31),
+        (30_000, 1.5, 0.42),
     ):
         sittings = parliament(segments, 200, 60, exponent=exponent)
         assert lost_with(sittings, KEYS, segments // 20) < bound
         assert lost_with(sittings, ["speaker_id"], segments // 20) < 0.001
-        assert lost_with(sittings, ["recording_id"], segments // 20) < 0.01
+        assert lost_with(sittings, ["recording_id"], segments // 20) < 0.02
 
 
 def test_held_out_splits_have_many_speakers():

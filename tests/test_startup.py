@@ -139,9 +139,14 @@ def test_workers_do_without_what_their_requirements_leave_out(
         name for line in plain if "extra ==" not in line for name in [line.partition(">")[0]]
     }
     absent = {name.replace("-", "_") for name in required - names}
-    assert {"jupyterlab", "ipykernel", "ipywidgets", "pandas", "matplotlib"} <= absent
+    assert {"jupyterlab", "ipywidgets", "pandas", "matplotlib"} <= absent
     workspace = make_workspace({"a.flac": (30.0, 16000), "b.mp3": (30.0, 44100)})
     code, out = WITHOUT, tmp_path / "corpus"
-    used = imported(code, ",".join({*absent, "IPython", "notebook"}), str(workspace.path), str(out))
+    used = imported(
+        code,
+        ",".join({*absent, "IPython", "click", "ipykernel", "nbclient", "notebook"}),
+        str(workspace.path),
+        str(out),
+    )
     assert "polars" in used
     assert (out / "corpus.json").exists()

@@ -16,7 +16,6 @@ from nbaudio.audio.segment_audio import (
     LOUD_DB,
     NOTHING,
     QUIET_PART,
-    Bools,
     Samples,
     SegmentAudio,
     runs_of,
@@ -249,12 +248,3 @@ def window_signals(
             "contains values that are not numbers (NaN or infinity), or are far beyond full scale"
         )
     return signals(audio)
-
-
-def speech_frames(samples: Samples, rate: int) -> tuple[Bools, float]:
-    """Return which frames of one channel, shape (samples,), are speech.
-
-    The second value is the length of a frame in seconds (about 0.01).
-    """
-    audio = SegmentAudio(samples[:, None], "left", rate, len(samples), 0)
-    return audio.speech[1][audio.inside], audio.hop_s

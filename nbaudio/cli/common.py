@@ -62,7 +62,7 @@ Jobs = Annotated[
     ),
 ]
 Seed = Annotated[int, Option(help="seed of random choices")]
-CONTAINERS = "webdataset, parquet, zip, tfrecord, lhotse, mds, arrow or files"
+CONTAINERS = "webdataset, parquet, zip, tfrecord, lhotse, arrow or files"
 ShardCount = Annotated[
     int | None, Option(min=1, help="number of shards of each split, instead of a size")
 ]

@@ -33,6 +33,7 @@ from nbaudio.core.tables import (
 )
 from nbaudio.core.tombstones import is_withdrawn
 from nbaudio.corpus.containers.base import Shard
+from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.corpus.corpus_tables import freeze_table, selection_hash
 from nbaudio.corpus.layout import CORPUS_JSON, Layout, intact_table, read_corpus_info
 from nbaudio.corpus.located_clips import LOCATED
@@ -123,6 +124,15 @@ class Base:
                     f"{folder}/{_TABLE}: the column {missing[0]} is missing; is {folder} a corpus?"
                 )
             yield cls(folder, info, sha256, table)
+
+    def check_container(self) -> None:
+        """Raise InputError if its container is one that only earlier versions of nbaudio wrote."""
+        name = self.info["parameters"]["container"]
+        if name not in CONTAINERS:
+            raise InputError(
+                f"{self}: container {name} is no longer written; base the version on a copy that "
+                f"'nbaudio convert {self} --container webdataset --out OTHER' makes"
+            )
 
     @property
     def version(self) -> int:
@@ -379,6 +389,8 @@ def corpus_parameters(given: Mapping[str, Any], base: Base | None) -> dict[str, 
 
     Those not given (`msgspec.UNSET`) are as in `base`, or by default.
     """
+    if base:
+        base.check_container()
     chosen = {name: value for name, value in given.items() if value is not UNSET}
     if "shard_size" in chosen:
         chosen["shard_size"] = parse_size(chosen["shard_size"])

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from nbaudio.review.corrections import correct_bounds as correct_bounds
     from nbaudio.review.corrections import correct_texts as correct_texts
     from nbaudio.review.corrections import uncorrected as uncorrected
-    from nbaudio.review.cut_bounds import accept_bounds as accept_bounds
-    from nbaudio.review.cut_bounds import propose_bounds as propose_bounds
     from nbaudio.review.manual_decisions import decisions as decisions
     from nbaudio.review.manual_decisions import import_decisions as import_decisions
     from nbaudio.review.review_export import export as export

@@ -380,16 +380,24 @@ def _fixed_warning(groups: pl.DataFrame, split: str, parameters: Parameters) -> 
 def _cut_warning(
     groups: pl.DataFrame, parameters: Parameters, columns: Sequence[str], *, is_fixed: bool
 ) -> Iterator[str]:
-    """Say what exact sizes of dev and test lose, unless a budget is filled all the same."""
+    """Say what exact sizes of dev and test lose, unless a budget is filled all the same.
+
+    Segments that cross splits are counted where nothing else than these sizes makes splits.
+    """
     sizes = [f"--{split}" for split in ("dev", "test") if getattr(parameters, split) is not None]
-    lost = _reasons(groups).get("beyond_split_size", 0)
+    is_exact = len(sizes) == len(HELD_OUT) and not is_fixed
+    rules = ("crosses_splits", "beyond_split_size") if is_exact else ("beyond_split_size",)
+    counts = _reasons(groups)
+    reasons = {rule: counts[rule] for rule in rules if rule in counts}
+    lost = sum(reasons.values())
     if not sizes or not columns or not lost or (groups["reason"] == "over_budget").any():
         return
+    named = _listed(reasons) if len(reasons) > 1 else next(iter(reasons))
     kept = _number(groups.filter(pl.col("split").is_not_null()))
     names = [noun(column) for column in columns]
     whole = f"without {' and '.join(sizes)}, {' and '.join(names)} are held out whole; "
     yield (
-        f"{lost:,} of {kept + lost:,} segments are lost to exact sizes (beyond_split_size): their "
+        f"{lost:,} of {kept + lost:,} segments are lost to exact sizes ({named}): their "
         f"{' or '.join(names)} are in dev or test, which are full; "
         f"{'' if is_fixed else whole}larger sizes may lose less"
     )

@@ -54,12 +54,6 @@ _NAMES = pl.Series("split", [*SPLITS, None], dtype=pl.Categorical)  # by number;
 
 _ROWS = 1 << 20  # that are summed at once
 _MIN_GROUPS = 10
-# Limits of the search for a division that loses less.
-_TOLERATED_LOSS = 0.001  # the share that may be lost without a search
-_MAX_TRIALS = 60
-# Of a value in a unit, about a second's worth: its time does not grow with the corpus
-_MAX_VISITS = 20_000_000
-_TRIAL_VISITS = 8  # besides those of its steps
 
 
 class Target(NamedTuple):
@@ -154,7 +148,6 @@ def assign_splits(
     sizes = _fill(
         division, exact, optional, keys, is_fixed=bool(preset), is_gold=is_gold is not None
     )
-    division.improve(sizes, seed)
     goals = {SPLITS.index(name): targets[name].amount for name in targets if name in whole.names}
     for number, amount in division.hold_out_whole(goals, eligible, whole).items():
         sizes[number] = Target(amount, "segments"), eligible
@@ -276,7 +269,7 @@ class _Division:
     `members` is a sparse matrix of units by values, 1 where a unit has a value.
     """
 
-    def __init__(  # noqa: PLR0915
+    def __init__(
         self,
         segments: pl.DataFrame,
         keys: Sequence[str],
@@ -334,9 +327,6 @@ class _Division:
         self.group = csgraph.connected_components(self.members.T @ self.members, directed=False)[1]
         self.group_of_unit = self.group[self.members.indices[self.members.indptr[:-1]]]
         self.rows = np.bincount(unit, minlength=len(self.size))
-        self.sums: dict[int, tuple[Numbers, Numbers, Numbers]] = {}
-        self.visits = 0
-        self.shuffle = np.uint64(0)  # another number is another order of groups
 
     def split_of_rows(self) -> Numbers:
         """Return the split of each row, negative for none.
@@ -362,77 +352,20 @@ class _Division:
             found += np.bincount(self.unit_of_row[rows], values[rows], len(found))
         return found
 
-    def _sums(self, split: int, target: Target, allowed: Flags) -> tuple[Numbers, Numbers, Numbers]:
-        """Return sums by unit, for a split.
-
-        They are weights of all rows, weights of allowed rows, and the number of allowed rows.
-        """
-        if split not in self.sums:
-            weights = self.weights[target.unit]
-            # Sums are exact, as weights are whole and their sum is below 2^53.
-            self.sums[split] = (
-                self._by_unit(weights),
-                self._by_unit(weights * allowed),
-                self._by_unit(allowed),
-            )
-        return self.sums[split]
-
     def release(self, *, kept: Flags) -> None:
         """Give the values of held-out splits that none of the `kept` rows has to train."""
         used = self.members.T @ self._by_unit(kept)
         self.split[~self.preset & (self.split != OPEN) & (used == 0)] = TRAIN
-
-    def improve(self, wanted: Mapping[int, tuple[Target, Flags]], seed: int) -> None:
-        """Free a part of the held-out splits and refill them, if less is lost.
-
-        A trial frees a third of one of them, or of all (large neighborhood search; Shaw, 1998).
-        """
-        draw = np.random.PCG64(seed % 2**64).random_raw
-        max_visits = self.visits + _MAX_VISITS
-        fewest = self._lost(wanted)
-        for trial in range(_MAX_TRIALS):
-            free = ~self.preset & (self.split != OPEN)
-            if (
-                fewest <= _TOLERATED_LOSS * len(self.unit_of_row)
-                or self.visits > max_visits
-                or not free.any()
-            ):
-                break
-            before = self.split.copy()
-            self.visits += _TRIAL_VISITS * self.members.nnz
-            self.shuffle = np.uint64(draw())
-            order = list(wanted)[:: 1 if draw() % 2 else -1]
-            held = np.flatnonzero(free if trial % 2 else free & (self.split == order[0]))
-            self.split[held[draw(len(held)) % np.uint64(3) == 0]] = OPEN
-            is_full = all(
-                self.fill(split, *wanted[split]) >= wanted[split][0].amount for split in order
-            )
-            lost = self._lost(wanted)
-            if is_full and lost < fewest:
-                fewest = lost
-            else:
-                self.split = before
-
-    def _lost(self, wanted: Mapping[int, tuple[Target, Flags]]) -> float:
-        """Count the segments that are lost.
-
-        They cross splits, exceed a split's target or are not allowed in it.
-        """
-        split = self._split_of_units()
-        lost = float(self.rows[split < 0].sum())
-        for number, (target, allowed) in wanted.items():
-            within = split == number
-            _, own, useful = (sums[within].sum() for sums in self._sums(number, target, allowed))
-            surplus = max(own - target.amount, 0.0) / own * useful if own else 0.0
-            lost += float(self.rows[within].sum() - useful) + surplus
-        return lost
 
     def fill(self, split: int, target: Target, allowed: Flags) -> int:
         """Give open values to `split` until the allowed rows of its whole units reach the target.
 
         Return the sum of these rows.
         """
-        every, weight, _ = self._sums(split, target, allowed)
+        # Sums are exact, as weights are whole and their sum is below 2^53.
+        weights = self.weights[target.unit]
+        every = self._by_unit(weights)
+        weight = self._by_unit(weights * allowed)
         fitting = self._fitting_groups(target.amount - self._weight_within(split, weight), weight)
         self.split[np.isin(self.group, list(fitting))] = split
         have = self._weight_within(split, weight)
@@ -507,7 +440,7 @@ class _Division:
         size_class = np.maximum(
             np.frexp(_MIN_GROUPS * group_weight[whole] / max(amount, 1.0))[1], 0
         )
-        order = whole[np.lexsort((group_hash[whole] ^ self.shuffle, size_class))]
+        order = whole[np.lexsort((group_hash[whole], size_class))]
         fitting = dict[int, float]()
         left = amount
         for group, more in zip(order.tolist(), group_weight[order].tolist(), strict=True):
@@ -522,7 +455,6 @@ class _Division:
         This is one value that completes units, or all values of a new unit, whichever gains most
         for its price.
         """
-        self.visits += self.members.nnz
         is_open = self.split == OPEN
         num_open = self.members @ is_open
         num_within = self.members @ (self.split == split)

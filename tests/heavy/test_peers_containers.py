@@ -2,8 +2,6 @@
 
 import io
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -249,37 +247,6 @@ def test_lhotse_reads_shar(corpus: Make) -> None:
                 yield supervision.custom, cut.recording.sources[0].source
 
     compare(rows(), folder)
-
-
-# Its pictures and its language models want torchvision and transformers, which are not there: names
-# are enough to import it.
-READ_MDS = """
-import json, sys, types
-class Names(types.ModuleType):
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return type(name, (), {})
-for name in ("torchvision", "torchvision.datasets", "torchvision.transforms",
-             "torchvision.transforms.functional", "transformers",
-             "transformers.feature_extraction_utils", "transformers.models.auto.tokenization_auto",
-             "transformers.tokenization_utils_base"):
-    sys.modules[name] = Names(name)
-from streaming import StreamingDataset
-for split in ("train", "dev", "test"):
-    for sample in StreamingDataset(local=sys.argv[1], split=split, batch_size=1, shuffle=True):
-        print(json.dumps([sample["json"], sample["audio"].hex()]))
-"""
-
-
-def test_streaming_reads_mds(corpus: Make) -> None:
-    folder = corpus("mds")
-    run = subprocess.run(
-        [sys.executable, "-c", READ_MDS, folder], capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr
-    rows = (json.loads(line) for line in run.stdout.splitlines())
-    compare(((metadata, bytes.fromhex(audio)) for metadata, audio in rows), folder)
 
 
 def test_tf_io_parses_windows(corpus: Make) -> None:

@@ -17,7 +17,6 @@ from nbaudio.corpus.containers import (
     arrow,
     files,
     lhotse_shar,
-    mds,
     parquet,
     tfrecord,
     webdataset,
@@ -80,11 +79,6 @@ _TENSORFLOW = (
     'tfds.builder_from_directory("path/to/this/folder").as_dataset()'
 )
 _LHOTSE = 'import lhotse\n\ntrain = lhotse.CutSet.from_shar(in_dir="path/to/this/folder/train")'
-_STREAMING = (
-    "from streaming import StreamingDataset\n\n"
-    'train = StreamingDataset(local="path/to/this/folder", split="train", batch_size=1, '
-    "shuffle=True)"
-)
 
 
 class Container(NamedTuple):
@@ -156,7 +150,6 @@ CONTAINERS: Mapping[str, Container] = MappingProxyType(
         "lhotse": Container(
             "tar", lhotse_shar.write, _LHOTSE, lhotse_shar.side_files, stem="recording.{index:06d}"
         ),
-        "mds": Container("mds", mds.write, _STREAMING, mds.side_files),
         "arrow": Container("arrow", arrow.write, levels_only=True, encoded=_ENCODED_ROWS),
         "files": Container("", files.write, side_files=files.side_files),
     }

@@ -9,14 +9,15 @@ import polars.selectors as cs
 from nbaudio.core.atomic import write_bytes
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
-from nbaudio.core.source_splits import ordered_splits, split_role
-from nbaudio.core.tables import amounts, hypothesis_names
+from nbaudio.core.source_splits import ordered_splits
+from nbaudio.core.tables import amounts
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.sources.audio_folder import missing_folder
 from nbaudio.storage.urls import is_url
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import views
 from nbaudio.ui.segment_rows import SegmentRows
+from nbaudio.ui.statistics.held_out import held_out_rates
 
 PAGE_SUFFIXES = (".html", ".xlsx")
 
@@ -85,21 +86,6 @@ def _missing_audio(path: str | Path) -> list[str]:
     workspace = Workspace.open(path)
     line = missing_folder(workspace, workspace.recordings["recording_id"])
     return [line] if line else []
-
-
-def held_out_rates(path: str | Path, segments: SegmentRows, *, by: str) -> pl.DataFrame:
-    """Return `views.error_rates` of the held-out splits.
-
-    Without such splits they are those of all segments if there are several hypotheses; otherwise
-    there are no rows.
-    """
-    found = segments.read("split", codes=True)["split"].unique().cast(pl.String)
-    splits = [name for name in ordered_splits(found) if split_role(name) != "train"]
-    known = [
-        name for name, column in hypothesis_names(segments.schema).items() if segments.count(column)
-    ]
-    where = " or ".join("split = '{}'".format(name.replace("'", "''")) for name in splits)
-    return views.error_rates(path, known if splits or len(known) > 1 else [], by=by, where=where)
 
 
 def count(segments: SegmentRows, kept: SegmentRows) -> dict[str, Any]:

@@ -45,8 +45,8 @@ from nbaudio.ui.statistics.examples import (
     choose_examples,
     read_examples,
 )
+from nbaudio.ui.statistics.held_out import held_out_rates
 from nbaudio.ui.statistics.page_html import Section
-from nbaudio.ui.statistics.stats import held_out_rates
 
 _MOST_ROWS = 20
 _MOST_SPEAKERS = 10

@@ -1,0 +1,25 @@
+"""Error rates of recognizers on the segments that a model is not trained on."""
+
+from pathlib import Path
+
+import polars as pl
+
+from nbaudio.core.source_splits import ordered_splits, split_role
+from nbaudio.core.tables import hypothesis_names
+from nbaudio.ui import views
+from nbaudio.ui.segment_rows import SegmentRows
+
+
+def held_out_rates(path: str | Path, segments: SegmentRows, *, by: str) -> pl.DataFrame:
+    """Return `views.error_rates` of the held-out splits.
+
+    Without such splits they are those of all segments if there are several hypotheses; otherwise
+    there are no rows.
+    """
+    found = segments.read("split", codes=True)["split"].unique().cast(pl.String)
+    splits = [name for name in ordered_splits(found) if split_role(name) != "train"]
+    known = [
+        name for name, column in hypothesis_names(segments.schema).items() if segments.count(column)
+    ]
+    where = " or ".join("split = '{}'".format(name.replace("'", "''")) for name in splits)
+    return views.error_rates(path, known if splits or len(known) > 1 else [], by=by, where=where)
