@@ -76,3 +76,20 @@ def test_a_clip_that_cannot_be_cut_is_named_with_its_reason_while_the_run_works(
 def test_without_a_plan_one_line_says_so(tmp_path):
     with pytest.raises(InputError, match=r"no corpus\.json, and no run has planned one there"):
         views.plan(tmp_path)
+
+
+def test_segments_with_the_same_window_are_cut_once_and_counted_as_audio_once(workspace, tmp_path):
+    segments = workspace.segments
+    twins = segments.with_columns(segment_id=pl.col("segment_id") + "-again")
+    workspace.save(segments=pl.concat([segments, twins]))
+    report = nbaudio.measure(workspace, **QUIET)
+    assert report.facts["measured_now"] == 2 * len(segments)
+    rates = workspace.recordings.select("recording_id", "sampling_rate")
+    seconds = (pl.col("end_sample") - pl.col("start_sample")) / pl.col("sampling_rate")
+    hours = segments.join(rates, on="recording_id").select(seconds.sum() / 3600).item()
+    assert report.facts["hours"] == round(hours, 6)
+    signals = workspace.segments
+    assert signals["rms_dbfs"].null_count() == 0
+    made = nbaudio.materialize(workspace, out=tmp_path / "c", **QUIET)
+    assert made.problems == []
+    assert nbaudio.verify(tmp_path / "c", show_progress=False).facts["whole"]

@@ -1,5 +1,6 @@
 """Cut tasks: which windows of which recordings a worker cuts into one pack."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -57,19 +58,26 @@ class CutAmount:
 
 
 def cut_amount(plan: Path, facts: pl.DataFrame) -> CutAmount:
-    """Return how much of a plan is to be cut."""
-    rates = facts.lazy().select("recording_id", "sampling_rate")
+    """Return how much of a plan is to be cut: all its clips, and the audio of different ones."""
+    rates = facts.select("recording_id", "sampling_rate")
     samples = pl.col("end_sample") - pl.col("start_sample")
-    # Integers add up to the same sum in any order.
-    milliseconds = samples * 1000 // pl.col("sampling_rate")
-    sums = (
-        scan_plan(plan)
-        .filter(~pl.col("is_cut"))
-        .join(rates, on="recording_id", how="left")
-        .select(num_clips=pl.len(), milliseconds=milliseconds.sum())
-        .collect(**STREAMED)
-    )
-    return CutAmount(sums["num_clips"].item(), sums["milliseconds"].item() / 1000)
+    num_clips = 0
+    samples_at: Counter[int] = Counter()  # by the rate of the recording
+    previous_key = ""
+    for part in plan_slices(plan):
+        new = part.filter(~pl.col("is_cut"))
+        num_clips += len(new)
+        # Segments with the same window share a clip, and follow each other in the plan.
+        is_repeated = pl.col("clip_key") == pl.col("clip_key").shift(1, fill_value=previous_key)
+        sums = (
+            new.filter(~is_repeated)
+            .join(rates, on="recording_id", how="left")
+            .group_by("sampling_rate")
+            .agg(samples.sum())
+        )
+        samples_at.update(dict(sums.drop_nulls().iter_rows()))
+        previous_key = new["clip_key"][-1] if len(new) else previous_key
+    return CutAmount(num_clips, sum(number / rate for rate, number in sorted(samples_at.items())))
 
 
 def recordings_to_cut(plan: Path) -> list[str]:

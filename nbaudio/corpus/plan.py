@@ -414,22 +414,19 @@ def _with_packs(clips: pl.DataFrame, task_seconds: float, archived: pl.Series) -
     A recording stays in one pack unless it is longer than one; short recordings share a pack.
     """
     is_new = pl.col("pack").is_null() & ~pl.col("recording_id").is_in(archived.implode())
-    new = clips.filter(is_new)
+    # Segments with the same window share a clip.
+    new = clips.filter(is_new).unique("clip_key", keep="first", maintain_order=True)
     part = _bin(pl.col("seconds"), task_seconds).over("recording_id")
     parts = (
         new.with_columns(part=part)
         .group_by("recording_id", "part", maintain_order=True)
-        .agg(pl.col("seconds").sum(), pl.col("segment_id", "clip_key"))
+        .agg(pl.col("seconds").sum(), "clip_key")
         .with_columns(task=_bin(pl.col("seconds"), task_seconds))
     )
-    tasks = parts.group_by("task", maintain_order=True).agg(
-        pl.col("segment_id", "clip_key").explode()
-    )
+    tasks = parts.group_by("task", maintain_order=True).agg(pl.col("clip_key").explode())
     names = [pack_name(keys) for keys in tasks["clip_key"]]
-    packs = tasks.select("segment_id", new_pack=pl.Series(names, dtype=pl.String))
-    named = clips.join(
-        packs.explode("segment_id"), on="segment_id", how="left", maintain_order="left"
-    )
+    packs = tasks.select("clip_key", new_pack=pl.Series(names, dtype=pl.String))
+    named = clips.join(packs.explode("clip_key"), on="clip_key", how="left", maintain_order="left")
     return named.with_columns(pack=pl.coalesce("pack", "new_pack"))
 
 
