@@ -1,11 +1,10 @@
 """Make corpora, workspaces and reviews with the nbaudio that is installed, to be read by later
-versions: `python tests/earlier/make.py FOLDER`, as tests/earlier/README.md says.
+versions: `python tests/make_earlier.py FOLDER`, as tests/earlier/README.md says.
 
 It writes FOLDER.tar.xz, in which FOLDER is called @FOLDER@, and no machine is named.
 """
 
 import csv
-import hashlib
 import json
 import os
 import shutil
@@ -15,11 +14,19 @@ import tarfile
 from contextlib import nullcontext
 from pathlib import Path
 
-import numpy as np
 import openpyxl
 import polars as pl
-import recognizer
-import soundfile
+from earlier_data import (
+    RATE,
+    SPEAKERS,
+    TIME,
+    clips_of,
+    recording,
+    rows_of,
+    table,
+    transcribe,
+    without,
+)
 
 from nbaudio import (
     evidence,
@@ -27,7 +34,6 @@ from nbaudio import (
     join,
     materialize,
     measure,
-    open_corpus,
     recognize,
     review,
     score,
@@ -36,77 +42,14 @@ from nbaudio import (
     verify,
     withdraw,
 )
-from nbaudio.corpus.containers.registry import CONTAINERS
-from nbaudio.review.state import Correction, append_corrections
 from nbaudio.storage.workspace import Workspace
 
-RATE = 8000
-LENGTH, STEP = 0.4, 0.5  # seconds of a segment, and from one to the next
-SEGMENTS = 12  # of a recording
-SPEAKERS = ("ana", "Ben", "čedo", "dora", "eva", "fran")
-LATER = "goga"  # who is added after the first corpora
-TIME = 1_600_000_000  # files are as old as this
 SAME = {"rate": RATE, "shard_count": 6, "jobs": 1, "engine": "threading", "show_progress": False}
 FURTHER = {
     "parquet": {"text": "normalized"},
     "tfrecord": {"window": 4},
     "lhotse": {"shard_count": None, "shard_size": "20kB"},
 }
-WORDS = "da ne dobar dan kuća voda grad more škola žena „brod” čaj =1+1 <b> sunce mjesec".split()
-
-
-def recording(path: Path, number: int) -> None:
-    """Tones of another pitch for each segment, with pauses and hardly any noise; the second
-    recording is stereo."""
-    path.parent.mkdir(exist_ok=True)
-    rng = np.random.default_rng(number)
-    time = np.arange(int(SEGMENTS * STEP * RATE)) / RATE
-    pitch = np.repeat(100 * (2 + (np.arange(SEGMENTS) + number) % 15), int(STEP * RATE))
-    is_loud = (time % STEP > 0.06) & (time % STEP < 0.34)
-    samples = np.where(is_loud, 6000 * np.sin(2 * np.pi * pitch * time), 0).round()
-    samples += rng.integers(-1, 2, len(samples))
-    if number == 1:
-        samples = np.stack([samples, 0.5 * samples], axis=1)
-    soundfile.write(path, samples.astype(np.int16), RATE)
-    os.utime(path, (TIME, TIME))
-
-
-def rows_of(numbers) -> list[dict[str, object]]:
-    """The rows of a transcript; the hypothesis of every ninth is of another sentence."""
-    names = [*SPEAKERS, LATER]
-    rows = []
-    for number in numbers:
-        for n in range(SEGMENTS):
-            place = number * SEGMENTS + n
-            words = [WORDS[(place * 7 + k * (3 + number)) % len(WORDS)] for k in range(5)]
-            text = " ".join([*words, f"{names[number]}{n}"])
-            rows.append(
-                {
-                    "segment_id": f"r{number}-{n:02}",
-                    "audio": f"r{number}.flac",
-                    "start": f"{n * STEP:.2f}",
-                    "end": f"{n * STEP + LENGTH:.2f}",
-                    "text": text,
-                    "asr_text": "sasvim drugo" if place % 9 == 4 else text.lower(),
-                    "speaker_id": names[number],
-                    "split": ("train", "train", "dev", "test")[number % 4],
-                    "topic": f"topic {place % 3}",
-                }
-            )
-    return rows
-
-
-def table(path: str, rows: list[dict[str, object]]) -> str:
-    with Path(path).open("w", encoding="utf8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    os.utime(path, (TIME, TIME))
-    return path
-
-
-def without(rows, *names):
-    return [{key: value for key, value in row.items() if key not in names} for row in rows]
 
 
 def fill_in(sheet: str, verdicts: dict[int, dict[str, str]], seconds: int) -> None:
@@ -131,9 +74,7 @@ def make_workspace() -> Workspace:
     join("w", table("other.csv", other), text="other", from_="text")
     heard = [{"segment_id": row["segment_id"], "asr_text": row["text"][:-3]} for row in rows]
     join("w", table("heard.csv", heard), hypothesis="small", from_="asr_text")
-    recognize(
-        "w", with_=recognizer.transcribe, as_="count", engine="threading", show_progress=False
-    )
+    recognize("w", with_=transcribe, as_="count", engine="threading", show_progress=False)
     score("w", normalize=["lower"])
     score("w", text="other", hypothesis="small")
     measure("w", jobs=1, engine="threading", show_progress=False)
@@ -216,7 +157,7 @@ def begin_workspace() -> None:
 
 def stop(step: str) -> None:
     """Run a step in a process that ends in the middle of it."""
-    done = subprocess.run([sys.executable, __file__, "stop", step], check=False)  # noqa: S603
+    done = subprocess.run([sys.executable, __file__, "stop", step], check=False)
     if done.returncode != 9:
         raise RuntimeError(f"{step} was not stopped: it ended with {done.returncode}")
 
@@ -248,34 +189,11 @@ def stopped(step: str) -> None:
         recognizing.append_lines = ending(recognizing.append_lines, 1)
         recognize(
             "begun",
-            with_=recognizer.transcribe,
+            with_=transcribe,
             as_="count",
             engine="threading",
             show_progress=False,
         )
-
-
-def clips_of(corpus: str) -> dict[str, object]:
-    """What is in a corpus: number of samples of each clip, and hashes."""
-    opened = open_corpus(corpus)
-    ids = sorted(opened.segments["segment_id"])
-    encoding = opened.info["parameters"]["encoding"]
-    give = "samples" if encoding in {"flac", "wav"} else "encoded"
-    clips = opened.read_many(ids)
-    exact = opened.read_many(ids, give=give)
-    values = b"".join(c.samples.tobytes() if give == "samples" else bytes(c.encoded) for c in exact)
-    rows = opened.segments.sort("segment_id")
-    return {
-        "samples": {key: len(clip.samples) for key, clip in zip(ids, clips, strict=True)},
-        "give": give,
-        "sha256": hashlib.sha256(values).hexdigest(),
-        "split": dict(rows.select("segment_id", "split").iter_rows()),
-        "text": dict(rows.select("segment_id", "text").iter_rows()),
-        "version": opened.info.get("version"),
-        "shards": {shard["name"]: shard["sha256"] for shard in opened.info["shards"]},
-        "problems": verify(corpus, jobs=1, engine="threading", show_progress=False).problems,
-        "stats": json.loads(json.dumps(stats(corpus).facts, default=str)),
-    }
 
 
 def tidy() -> None:
@@ -308,6 +226,10 @@ def pack(folder: Path) -> None:
 
 
 def main(name: str) -> None:
+    # Of that version; a later one may have them elsewhere.
+    from nbaudio.corpus.containers.registry import CONTAINERS
+    from nbaudio.review.state import Correction, append_corrections
+
     folder = Path(name).absolute()
     folder.mkdir()
     os.chdir(folder)
@@ -354,7 +276,14 @@ def main(name: str) -> None:
         "verdicts": review.verdicts("w").to_dicts(),
         "stats": stats("w").facts,
         "begun": dict(Workspace.open("begun").segments.select("segment_id", "split").iter_rows()),
-        "corpora": {name: clips_of(name) for name in (*CONTAINERS, "second")},
+        "corpora": {
+            name: clips_of(name)
+            | {
+                "problems": verify(name, jobs=1, engine="threading", show_progress=False).problems,
+                "stats": stats(name).facts,
+            }
+            for name in (*CONTAINERS, "second")
+        },
     }
     Path("expected.json").write_text(
         json.dumps(expected, indent=1, ensure_ascii=False, default=str) + "\n", "utf8"
