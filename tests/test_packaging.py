@@ -300,7 +300,7 @@ def test_shipped_files_are_of_known_kinds(built):
         ".typed",
     }
     text |= {".tsv", ".yaml", ".yml"}
-    known = text | {".flac", ".m4a", ".mp3", ".png", ".svg", ".wav", ".xlsx"}
+    known = text | {".flac", ".m4a", ".mp3", ".png", ".svg", ".wav", ".xlsx", ".xz"}
     bare = {
         "LICENSE",
         "METADATA",
