@@ -14,7 +14,7 @@ from test_containers import encoding_of
 import nbaudio
 from nbaudio import review
 from nbaudio.core.errors import InputError
-from nbaudio.corpus.card import CARD, card
+from nbaudio.corpus.card import CARD, card, signal_ranges
 from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.corpus.materialize import materialize
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts
@@ -256,3 +256,9 @@ def test_a_language_is_a_code(workspace, tmp_path, language):
     with pytest.raises(InputError, match="is not a language code"):
         make(workspace, tmp_path / "c", language=language)
     assert not (tmp_path / "c").exists()
+
+
+def test_a_quantile_of_zeros_has_no_sign():
+    for zeros in ([-0.0, 0.0, 0.0], [0.0, -0.0, -0.0], [-0.0, -0.0, -0.0]):
+        ranges = signal_ranges(pl.LazyFrame({"dc_offset": zeros}))
+        assert str(ranges["median"].item()) == "0.0"

@@ -217,7 +217,7 @@ def signals(audio: SegmentAudio) -> dict[str, Value]:
             signal.columns.items(), signal.function(audio), strict=True
         ):
             found[column] = (
-                round(float(value), decimals)
+                round(float(value), decimals) + 0.0  # -0.0 becomes 0.0
                 if value is not None and not isinstance(value, bool)
                 else value
             )

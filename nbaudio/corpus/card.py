@@ -167,6 +167,8 @@ def signal_ranges(rows: pl.LazyFrame) -> pl.DataFrame:
             continue
         unknown = pl.lit(None, pl.Float64)
         number = value.cast(pl.Float64).fill_nan(None)
+        # Of 0.0 and -0.0, a quantile gives either.
+        number = pl.when(number == 0).then(0.0).otherwise(number)
         shown = {name: number.quantile(share, "linear") for name, share in _QUANTILES.items()} | {
             "true": unknown
         }

@@ -39,6 +39,8 @@ _COUNTS = pl.Schema(
 
 def write_failures(path: Path, failures: Mapping[str, str]) -> None:
     """Append why clips could not be cut, by their keys, to the ledger of a run."""
+    if not failures:
+        return
     append_lines(
         path,
         (
