@@ -7,11 +7,13 @@ import sys
 import polars as pl
 import pytest
 
+import nbaudio
 from nbaudio import convert, diff, materialize, measure, verify
 from nbaudio.core.tables import SIGNALS
 from nbaudio.corpus import measure as measure_module
 from nbaudio.corpus import plan
 from nbaudio.corpus import verify as verify_module
+from nbaudio.sources import joined_columns
 from nbaudio.tables import buckets
 
 
@@ -21,7 +23,7 @@ def tiny(monkeypatch):
 
     def switch():
         monkeypatch.setattr(buckets, "BUCKET_ROWS", 5)
-        for module in (buckets, measure_module, verify_module):
+        for module in (buckets, joined_columns, measure_module, verify_module):
             monkeypatch.setattr(module, "PART_ROWS", 5)
         monkeypatch.setattr(buckets, "_PART_BYTES", 200)
         monkeypatch.setattr(plan, "_ROWS", 7)
@@ -141,6 +143,51 @@ def test_signals_come_to_their_rows(workspace, tiny):
     measure(workspace, jobs=1, show_progress=False)
     assert workspace.segments.equals(ordinary)
     assert ordinary["rms_dbfs"].n_unique() > 10
+
+
+JOINS = {
+    "by id": ("segment_id", 0),
+    "by times": ("file,start,end", 0),
+    "near times": ("file,start,end", "0.02"),
+}
+
+
+@pytest.mark.parametrize("how", JOINS)
+def test_values_are_joined_to_their_segments(workspace, tiny, how):
+    on, tolerance = JOINS[how]
+    segments = workspace.segments
+    moved = pl.col("source_start").cast(pl.Float64) + 0.01 * (pl.int_range(pl.len()) % 3)
+    table = segments.select(
+        "segment_id",
+        file="recording_id",
+        start=moved if tolerance else "source_start",
+        end="source_end",
+        note=pl.format("note of {}", "segment_id"),
+    ).sample(fraction=1, shuffle=True, seed=3)
+    others = table.head(3).with_columns(
+        segment_id=pl.lit("nobody"), start=pl.lit("999").cast(table.schema["start"])
+    )
+    twice = table.tail(2)
+    rows = pl.concat([table, others, twice])
+
+    def joined(name):
+        report = nbaudio.join(
+            workspace, rows, on=on, column=name, from_="note", tolerance=tolerance
+        )
+        return report.facts, report.problems, workspace.segments[name]
+
+    facts, problems, notes = joined("ordinary")
+    assert facts["matched"] == len(segments) - 2
+    assert len(problems) == 3 + 4
+    expected = [
+        None if key in twice["segment_id"] else f"note of {key}" for key in segments["segment_id"]
+    ]
+    assert notes.to_list() == expected
+    tiny()
+    again, problems_again, notes_again = joined("tiny")
+    assert (again["matched"], again["without"]) == (facts["matched"], facts["without"])
+    assert problems_again == problems
+    assert notes_again.to_list() == expected
 
 
 BYTES = """

@@ -3,31 +3,30 @@
 Segments are found by their ids, or by file and times.
 """
 
-import unicodedata
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
+from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from nbaudio.core import dataframes, tables
+from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
+from nbaudio.core.leftovers import scratch_folder
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.rows import Rows, rows_on_disk, with_starts
 from nbaudio.formats.decimal_comma import decimal_comma_columns, with_decimal_points
 from nbaudio.formats.structured import check_values, with_fields
 from nbaudio.formats.table import Cells, cell_texts, read_cells
+from nbaudio.sources.join_matching import decimal, match_ids, match_times
 from nbaudio.sources.joined_columns import check_name, store_column
 from nbaudio.storage.workspace import Workspace, locks_workspace
-
-IntArray = NDArray[np.int64]
+from nbaudio.tables.buckets import joined_schema, store, write_row_buckets
 
 BY_ID = ("segment_id",)
 BY_TIMES = ("file", "start", "end")
@@ -42,19 +41,7 @@ _NAMES = {
     "hypothesis": ("asr_text", "pred_text", "hypothesis", "asr", "text"),
     "column": (),
 }
-_UNMATCHED = "matches no segment"
-_NO_KEY = "a key is empty or no number"
-_NO_RECORDING = "no recording has this name"
-_SEVERAL_RECORDINGS = "several recordings have this name"
-_TWICE = "the table has this segment several times"
-_SEVERAL = "matches several segments"
 _EMPTY = "the text is empty"
-_REASONS = ("", _UNMATCHED, _NO_KEY, _NO_RECORDING, _SEVERAL_RECORDINGS, _TWICE, _SEVERAL, _EMPTY)
-_SECOND = 10**9  # times are compared in nanoseconds
-_NO_TIME = np.iinfo(np.int64).min
-# Matches the keys of some rows: pairs of a row and the number of a segment, and for each row why it
-# has none (of `_REASONS`).
-_Match = Callable[[Mapping[str, pl.Series]], tuple[IntArray, IntArray, NDArray[np.uint8]]]
 _PROBLEMS = pl.Schema(
     {"file": pl.String, "line": pl.Int64, "key": pl.String, "reason": pl.String, "value": pl.String}
 )
@@ -118,55 +105,191 @@ def join(  # noqa: PLR0914
     if len(given) != 1:
         raise InputError("give one of text, hypothesis and column: the name of what is joined")
     [(kind, name)] = given.items()
-    if (most := _decimal(str(tolerance))) is None or most < 0:
+    if (most := decimal(str(tolerance))) is None or most < 0:
         raise InputError(f"tolerance={tolerance!r}: must be a number of seconds, 0 or more")
     target = check_name(workspace, kind, name)
-    with rows_on_disk(workspace.path):
-        keys = _split_keys(on)
+    keys = _split_keys(on)
+    with rows_on_disk(workspace.path), scratch_folder(workspace.path) as folder:
         source, cells = _read(table, keys, kind, from_)
         used = _key_columns(source, cells.columns, keys)
         held = _value_column(
             source, cells.columns, (name, target, *_NAMES[kind]), from_, used.values()
         )
-        joined = _Joined(source, cells, used, held, _converter(source, cells.rows, held, kind))
-        total = tables.num_rows(tables.table_path(workspace))
-        joined.match((_by_id if BY_ID[0] in used else _by_times)(workspace, total, most), total)
-        values = Rows.ordered(joined.values(no_blanks=kind == "text"), "row")
-        if not joined.matched:
-            first = (
-                f"; {joined.problems[0][2]!r} {joined.problems[0][3]}" if joined.problems else ""
-            )
+        columns = _Columns(source, used, held, _converter(source, cells.rows, held, kind))
+        joined = _join_rows(workspace, cells, columns, most, folder, no_blanks=kind == "text")
+        if not joined.counts.matched:
             raise InputError(
-                f"{source}: none of its {len(cells.lines):,} rows can be joined{first}"
+                f"{source}: none of its {len(cells.lines):,} rows can be joined"
+                f"{_example(joined.problems)}"
             )
         record = {"step": "join", "kind": kind, "file": str(source), "from": held, "on": list(used)}
-        changes = store_column(workspace, target, values, record)
-    problems = [
-        (str(source), one.line, "", one.reason, None) for one in cells.problems
-    ] + joined.problems
+        changes = store_column(workspace, target, joined.values, record)
+    problems = _problems(source, cells, joined.problems)
     _save_problems(workspace, f"joined/{target}", problems)
+    total = tables.num_rows(tables.table_path(workspace))
     facts: dict[str, Any] = {
         "column": target,
         "rows": len(cells.lines),
-        "matched": joined.matched,
+        "matched": joined.counts.matched,
         "segments": total,
-    }
-    facts |= {
-        "without": total - joined.given,
+        "without": total - joined.counts.values,
         **changes,
-        "empty": joined.blank,
+        "empty": joined.counts.empty,
         "not_joined": len(problems),
     }
-    lines = _problem_lines(problems, "line" if isinstance(table, str | Path) else "row")
     facts["next"] = (
         f"nbaudio score {workspace.path} --{kind} {name}"
         if kind != "column"
         else f"nbaudio stats {workspace.path}"
     )
-    rest = f"{workspace.path}/joined/{target}.parquet"
-    report = Report("join", facts, cells.all_notes(), first_lines(lines, rest))
+    lines = first_lines(
+        _problem_lines(problems, "line" if isinstance(table, str | Path) else "row"),
+        f"{workspace.path}/joined/{target}.parquet",
+    )
+    report = Report("join", facts, cells.all_notes(), lines)
     workspace.save_report(f"join_{target}", report.to_dict())
     return report
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The columns of the table that are used: by key, and that of the values.
+
+    `convert` converts the values.
+    """
+
+    source: Path
+    keys: Mapping[str, str]
+    values: str
+    convert: Callable[[pl.Series], pl.Series]
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """Rows of the table that match a segment, those of them with a value, and empty values."""
+
+    matched: int
+    values: int
+    empty: int
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """The values of segments (`row`, `value`), and the rows of the table that are not used.
+
+    `problems` has `table_row`, `key`, `reason` and `value`, in the order of the table.
+    """
+
+    values: pl.LazyFrame
+    problems: pl.DataFrame
+    counts: _Counts
+
+
+def _join_rows(
+    workspace: Workspace,
+    cells: Cells,
+    columns: _Columns,
+    tolerance: Decimal,
+    folder: Path,
+    *,
+    no_blanks: bool,
+) -> _Joined:
+    """Find the segment of each row of a table; an empty text is no value if `no_blanks`."""
+    keys = _keys(cells, columns)
+    matches = (
+        match_ids(workspace, keys, folder / "matching")
+        if BY_ID[0] in columns.keys
+        else match_times(workspace, keys, tolerance, folder / "matching")
+    )
+    values = _values(cells, columns)
+    first = next(values)
+    rows = store(chain([first], values), folder / "values", first.schema)
+    outcomes = _beside_matches(rows, matches, len(cells.lines), folder)
+    reason = (
+        pl.when(pl.col("reason").is_null() & pl.col("is_blank"))
+        .then(pl.lit(_EMPTY))
+        .otherwise("reason")
+    )
+    judged = outcomes.with_columns(reason=reason) if no_blanks else outcomes
+    is_matched = pl.col("reason").is_null()
+    has_value = is_matched & pl.col("value").is_not_null()
+    counts = judged.select(
+        matched=is_matched.sum(), values=has_value.sum(), empty=pl.col("is_blank").sum()
+    ).collect(**STREAMED)
+    problems = judged.filter(~is_matched).select(
+        "table_row", "key", "reason", pl.col("value").cast(pl.String)
+    )
+    return _Joined(
+        judged.filter(has_value).select("row", "value"),
+        problems.collect(**STREAMED).sort("table_row"),
+        _Counts(*counts.row(0)),
+    )
+
+
+def _beside_matches(
+    rows: pl.LazyFrame, matches: pl.LazyFrame, num_rows: int, folder: Path
+) -> pl.LazyFrame:
+    """Return the rows of the table with `row` and `reason` of their matches."""
+    numbered = rows.rename({"table_row": "row"})
+    rows_by_row = write_row_buckets(numbered, num_rows=num_rows, folder=folder / "rows")
+    of_segments = matches.rename({"row": "segment", "table_row": "row"})
+    matches_by_row = write_row_buckets(of_segments, num_rows=num_rows, folder=folder / "matched")
+    joined = (
+        part.join(matched, on="row").rename({"row": "table_row", "segment": "row"})
+        for part, matched in zip(rows_by_row, matches_by_row, strict=True)
+    )
+    schema = joined_schema(rows.collect_schema(), matches.collect_schema())
+    return store(joined, folder / "outcomes", schema)
+
+
+def _keys(cells: Cells, columns: _Columns) -> Iterator[pl.DataFrame]:
+    """Yield `table_row` and the keys of the rows of a table, as texts."""
+    for start, batch in with_starts(cells.rows.batches(columns.keys.values())):
+        yield _key_texts(batch, columns).with_row_index("table_row", offset=start)
+
+
+def _values(cells: Cells, columns: _Columns) -> Iterator[pl.DataFrame]:
+    """Yield `table_row`, `key` (all keys, for messages), `value` and `is_blank`."""
+    used = (columns.values, *columns.keys.values())
+    for start, batch in with_starts(cells.rows.batches(used)):
+        values = columns.convert(batch[columns.values])
+        is_blank = (
+            values.fill_null("").str.strip_chars() == ""
+            if values.dtype == pl.String
+            else values.is_null()
+        )
+        key = pl.concat_str(pl.all(), separator=" ", ignore_nulls=True)
+        keys = _key_texts(batch, columns).select(key=key)
+        yield keys.with_columns(values.alias("value"), is_blank.alias("is_blank")).with_row_index(
+            "table_row", offset=start
+        )
+
+
+def _key_texts(batch: pl.DataFrame, columns: _Columns) -> pl.DataFrame:
+    """Return the keys of rows as texts, null where they are blank."""
+    return pl.DataFrame(
+        {
+            key: cell_texts(columns.source, batch[column], empty=False)
+            for key, column in columns.keys.items()
+        }
+    )
+
+
+def _example(problems: pl.DataFrame) -> str:
+    """Return the first row that is not joined, for a message."""
+    return "".join(f"; {key!r} {reason}" for _, key, reason, _ in problems.head(1).iter_rows())
+
+
+def _problems(
+    source: Path, cells: Cells, problems: pl.DataFrame
+) -> list[tuple[str, int | None, str, str, str | None]]:
+    """Return the rows of `_PROBLEMS`: lines that could not be read, then rows without a segment."""
+    unread = [(str(source), problem.line, "", problem.reason, None) for problem in cells.problems]
+    unused = [
+        (str(source), cells.lines[row], key, reason, value)
+        for row, key, reason, value in problems.iter_rows()
+    ]
+    return [*unread, *unused]
 
 
 def _save_problems(
@@ -190,83 +313,6 @@ def _problem_lines(
         f"{place} {line}: {f'{label}: ' if label else ''}{reason}"
         for _, line, label, reason, _ in problems
     ]
-
-
-@dataclass
-class _Joined:
-    """The rows of a table: which segment each is of, or why none; in memory are only numbers."""
-
-    source: Path
-    cells: Cells
-    used: Mapping[str, str]  # the columns of the keys
-    held: str  # the column of the values
-    convert: Callable[[pl.Series], pl.Series]
-    problems: list[tuple[str, int, str, str, str | None]] = field(default_factory=list)
-    matched: int = 0
-    given: int = 0  # values that are not null
-    blank: int = 0
-
-    def match(self, match: _Match, total: int) -> None:
-        """Find the segment that each row belongs to, and why others belong to none.
-
-        The workspace has `total` segments.
-        """
-        self.why, self.segment = (
-            np.zeros(len(self.cells.lines), np.uint8),
-            np.zeros(len(self.cells.lines), np.uint32),
-        )
-        times = np.zeros(max(total, 1), np.uint8)  # that a segment is found, 2 for more
-        for start, batch in with_starts(self.cells.rows.batches(self.used.values())):
-            places, numbers, missed = match(self._keys(batch))
-            missed[np.bincount(places, minlength=len(batch)) > 1] = _REASONS.index(_SEVERAL)
-            self.why[start : start + len(batch)] = missed
-            self.segment[start + places] = numbers
-            segments, counts = np.unique(numbers, return_counts=True)
-            times[segments] = np.minimum(times[segments] + counts, 2)
-        self.why[(self.why == 0) & (times[self.segment] > 1)] = _REASONS.index(_TWICE)
-
-    def values(self, *, no_blanks: bool) -> Iterator[pl.DataFrame]:
-        """Yield the number of a segment (`row`) and its `value`, and count them.
-
-        Add the other rows to `problems`.
-        """
-        for start, batch in with_starts(self.cells.rows.batches((self.held, *self.used.values()))):
-            values = self.convert(batch[self.held])
-            why = self.why[start : start + len(batch)]
-            blank = (
-                values.fill_null("").str.strip_chars() == ""
-                if values.dtype == pl.String
-                else values.is_null()
-            )
-            if no_blanks:
-                why[(why == 0) & blank.to_numpy()] = _REASONS.index(_EMPTY)
-            if why.any():
-                keys = pl.DataFrame(self._keys(batch))
-                shown = values.cast(pl.String)
-                for row in np.flatnonzero(why).tolist():
-                    label = " ".join(str(part) for part in keys.row(row) if part is not None)
-                    self.problems.append(
-                        (
-                            str(self.source),
-                            self.cells.lines[start + row],
-                            label,
-                            _REASONS[why[row]],
-                            shown[row],
-                        )
-                    )
-            found = pl.DataFrame(
-                {"row": self.segment[start : start + len(batch)], "value": values}
-            ).filter(why == 0)
-            self.matched += len(found)
-            self.blank += int(blank.sum())
-            yield found.drop_nulls("value")
-            self.given += len(found) - found["value"].null_count()
-
-    def _keys(self, batch: pl.DataFrame) -> dict[str, pl.Series]:
-        return {
-            key: cell_texts(self.source, batch[column], empty=False)
-            for key, column in self.used.items()
-        }
 
 
 def _split_keys(on: str | Sequence[str]) -> Sequence[str]:
@@ -423,137 +469,3 @@ def _joined(words: str) -> str:
     except msgspec.MsgspecError:
         return words
     return words if any(len(item.split()) > 1 for item in items) else " ".join(items)
-
-
-def _id_hashes(ids: pl.Series, seed: int) -> NDArray[np.uint64]:
-    """Return hashes of ids, which are the same in every Unicode composition."""
-    return ids.str.normalize("NFC").hash(seed).to_numpy()
-
-
-def _by_id(workspace: Workspace, total: int, _tolerance: Decimal) -> _Match:
-    """Return the function that matches ids, by 128-bit hashes."""
-    first, second = np.empty((2, total), np.uint64)
-    for at, part in with_starts(tables.read_batches(workspace, columns=["segment_id"])):
-        for seed, hashes in enumerate((first, second)):
-            hashes[at : at + len(part)] = _id_hashes(part["segment_id"], seed)
-    order = np.argsort(first, kind="stable").astype(np.uint32)
-    first = first[order]
-    second = second[order]
-
-    def match(located: Mapping[str, pl.Series]) -> tuple[IntArray, IntArray, NDArray[np.uint8]]:
-        ids = located["segment_id"]
-        own = _id_hashes(ids, 0)
-        start, end = (np.searchsorted(first, own, side=side) for side in ("left", "right"))
-        counts = np.where(ids.is_null().to_numpy(), 0, end - start)
-        row = np.repeat(np.arange(len(ids)), counts)
-        place = np.arange(len(row)) + np.repeat(start - (np.cumsum(counts) - counts), counts)
-        same = second[place] == _id_hashes(ids, 1)[row]
-        missed = np.full(len(ids), _REASONS.index(_UNMATCHED), np.uint8)
-        missed[ids.is_null().to_numpy()] = _REASONS.index(_NO_KEY)
-        missed[row[same]] = 0
-        return row[same], order[place[same]].astype(np.int64), missed
-
-    return match
-
-
-def _by_times(workspace: Workspace, total: int, tolerance: Decimal) -> _Match:
-    """Return the function that matches recordings and times.
-
-    Times match if they are equal, or else if they differ by `tolerance` at most.
-    """
-    known = _recording_names(workspace)
-    most = int(tolerance * _SECOND)
-    numbers: dict[str, int] = {}
-    owner = np.empty(total, np.int32)
-    start = np.empty(total, np.int64)
-    end = np.empty(total, np.int64)
-    for at, part in with_starts(
-        tables.read_batches(workspace, columns=("recording_id", "source_start", "source_end"))
-    ):
-        own = slice(at, at + len(part))
-        owner[own] = [numbers.setdefault(key, len(numbers)) for key in part["recording_id"]]
-        start[own], end[own] = _times(part["source_start"]), _times(part["source_end"])
-    owner[(start == _NO_TIME) | (end == _NO_TIME)] = -1
-    order = np.lexsort((start, owner)).astype(np.uint32)
-    owner = owner[order]
-    start = start[order]
-    end = end[order]
-    first_of, end_of = (
-        np.searchsorted(owner, np.arange(len(numbers)), side=side).tolist()
-        for side in ("left", "right")
-    )
-
-    def match(located: Mapping[str, pl.Series]) -> tuple[IntArray, IntArray, NDArray[np.uint8]]:
-        begins = _times(located["start"])
-        ends = _times(located["end" if "end" in located else "duration"])
-        if "end" not in located:
-            ends = np.where((begins == _NO_TIME) | (ends == _NO_TIME), _NO_TIME, begins + ends)
-        pairs = list[tuple[int, int]]()
-        missed = np.zeros(len(begins), np.uint8)
-        for row, (name, begin, stop) in enumerate(
-            zip(located["file"], begins.tolist(), ends.tolist(), strict=True)
-        ):
-            recording = next((known[key] for key in _spellings(name or "") if key in known), None)
-            if name and not isinstance(recording, str):
-                missed[row] = _REASONS.index(
-                    _NO_RECORDING if recording is None else _SEVERAL_RECORDINGS
-                )
-                continue
-            if not isinstance(recording, str) or _NO_TIME in (begin, stop):
-                missed[row] = _REASONS.index(_NO_KEY)
-                continue
-            number = numbers.get(recording, -1)
-            first, last = (first_of[number], end_of[number]) if number >= 0 else (0, 0)
-            first, last = first + np.searchsorted(
-                start[first:last], [begin - most, begin + most + 1]
-            )
-            near = first + np.flatnonzero(np.abs(end[first:last] - stop) <= most)
-            exact = near[(start[near] == begin) & (end[near] == stop)]
-            found = exact if len(exact) else near
-            pairs += [(row, int(order[place])) for place in found]
-            missed[row] = 0 if len(found) else _REASONS.index(_UNMATCHED)
-        rows = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-        return rows[:, 0], rows[:, 1], missed
-
-    return match
-
-
-def _times(texts: pl.Series) -> IntArray:
-    """Convert seconds to whole nanoseconds; `_NO_TIME` where a text is no number."""
-    values = (_decimal(text) for text in texts)
-    return np.array(
-        [_NO_TIME if value is None else round(value * _SECOND) for value in values], dtype=np.int64
-    )
-
-
-def _recording_names(workspace: Workspace) -> dict[str, str | int]:
-    """Return the recording of each id, path and name in the source, and of each file name.
-
-    For a name that several recordings share, return the number of these recordings instead.
-    """
-    pairs = workspace.recordings.select("recording_id", "path").rows()
-    if tables.table_path(workspace, "names").exists():
-        pairs += workspace.table("names").select("recording_id", "name").rows()
-    found: dict[str, set[str]] = defaultdict(set)
-    for key, name in pairs:
-        for spelling in _spellings(name) if name and key else ():
-            found[spelling].add(key)
-    unique = {
-        name: len(keys) if len(keys) > 1 else next(iter(keys)) for name, keys in found.items()
-    }
-    return unique | {key: key for key, _ in pairs if key}
-
-
-def _spellings(name: str) -> list[str]:
-    """Return a name of a file as it is, without its folders, and without its ending."""
-    name = unicodedata.normalize("NFC", name)
-    last = name.replace("\\", "/").rpartition("/")[2]
-    return [name, last, last.rpartition(".")[0] or last]
-
-
-def _decimal(text: str | None) -> Decimal | None:
-    try:
-        value = Decimal((text or "").strip())
-    except InvalidOperation:
-        return None
-    return value if value.is_finite() and -30 <= value.adjusted() <= 9 else None

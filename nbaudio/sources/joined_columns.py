@@ -12,8 +12,9 @@ import polars as pl
 
 from nbaudio.core import tables
 from nbaudio.core.errors import InputError
-from nbaudio.core.rows import Rows, with_starts
+from nbaudio.core.leftovers import scratch_folder
 from nbaudio.storage.workspace import Workspace, locks_workspace
+from nbaudio.tables.buckets import PART_ROWS, Buckets, write_row_buckets
 
 _PREFIXES = {"text": "text_", "hypothesis": "asr_text_", "column": ""}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -64,60 +65,71 @@ def _refuse(held: Collection[str], name: str, why: str) -> None:
 
 @locks_workspace("join")
 def store_column(
-    workspace: Workspace, column: str, values: Rows | pl.DataFrame, record: Mapping[str, Any]
+    workspace: Workspace,
+    column: str,
+    values: pl.LazyFrame | pl.DataFrame,
+    record: Mapping[str, Any],
 ) -> dict[str, int]:
-    """Write the `value` of each `segment_id` or ascending `row`, else null, as a column.
+    """Write the `value` of segments, by their number `row` or by `segment_id`, as a column.
 
-    Scores of the column that no longer hold are dropped. Return counts of changes.
+    It is null for others. Scores of the column that no longer hold are dropped. Return counts of
+    changes.
     """
-    if isinstance(values, pl.DataFrame):
-        ids = tables.read(workspace, ["segment_id"]).with_row_index("row")
-        values = Rows.collect(
-            [ids.join(values, on="segment_id", maintain_order="left").select("row", "value")]
-        )
     held = tables.table_schema(workspace)
     _check_joined(workspace, column, held)
-    dtype = values.schema["value"]
+    with scratch_folder(workspace.path) as folder:
+        by_row = write_row_buckets(
+            _numbered(workspace, values.lazy()),
+            num_rows=tables.num_rows(tables.table_path(workspace)),
+            folder=folder / "values",
+        )
+        kinds = _count_changes(workspace, by_row, column if column in held else None)
+        is_same = kinds["new"] == kinds["changed"] == kinds["gone"] == 0 and column in held
+        stale = [] if is_same else _scores_of(column, held)
+        settings = workspace.settings
+        settings["joined"] = settings.get("joined", {}) | {column: dict(record)}
+        parts = (
+            part.drop(stale).with_columns(new.alias(column))
+            for part, new in _beside(workspace, by_row)
+        )
+        workspace.save_together(settings=settings, segments=parts)
+    return kinds
+
+
+def _numbered(workspace: Workspace, values: pl.LazyFrame) -> pl.LazyFrame:
+    """Return values by `row`, the number of the segment from 0."""
+    if "row" in values.collect_schema():
+        return values.select("row", "value")
+    ids = tables.scan(workspace, ["segment_id"]).with_row_index("row")
+    return ids.join(values, on="segment_id").select("row", "value")
+
+
+def _count_changes(workspace: Workspace, by_row: Buckets, column: str | None) -> dict[str, int]:
+    """Count the values that are new, changed, gone and unchanged in a column, if there is one."""
     kinds = dict.fromkeys(("new", "changed", "gone", "unchanged"), 0)
-    same_everywhere = True
-    for part, new in _beside(
-        workspace, values, ["segment_id", column] if column in held else ["segment_id"]
-    ):
-        old = part[column] if column in held else pl.Series([None] * len(new), dtype=dtype)
+    dtype = by_row.schema["value"]
+    for part, new in _beside(workspace, by_row, [column] if column else ["segment_id"]):
+        old = part[column] if column else pl.Series([None] * len(new), dtype=dtype)
         same = new.eq_missing(old) if dtype == old.dtype else new.is_null() & old.is_null()
-        found = {
-            "new": old.is_null() & new.is_not_null(),
-            "changed": old.is_not_null() & new.is_not_null() & ~same,
-        }
-        found |= {"gone": old.is_not_null() & new.is_null(), "unchanged": same & new.is_not_null()}
-        kinds = {kind: kinds[kind] + int(rows.sum()) for kind, rows in found.items()}
-        same_everywhere &= bool(same.all())
-    stale = [] if same_everywhere else _scores_of(column, held)
-    settings = workspace.settings
-    settings["joined"] = settings.get("joined", {}) | {column: dict(record)}
-    parts = (
-        part.drop(stale).with_columns(new.alias(column)) for part, new in _beside(workspace, values)
-    )
-    workspace.save_together(settings=settings, segments=parts)
+        both = old.is_not_null() & new.is_not_null()
+        kinds["new"] += int((old.is_null() & new.is_not_null()).sum())
+        kinds["changed"] += int((both & ~same).sum())
+        kinds["gone"] += int((old.is_not_null() & new.is_null()).sum())
+        kinds["unchanged"] += int((same & new.is_not_null()).sum())
     return kinds
 
 
 def _beside(
-    workspace: Workspace, values: Rows, columns: Sequence[str] | None = None
+    workspace: Workspace, by_row: Buckets, columns: Sequence[str] | None = None
 ) -> Iterator[tuple[pl.DataFrame, pl.Series]]:
     """Yield the segments table in batches, each with the value of every row."""
-    batches = values.batches()
-    left = next(batches)
-    for start, part in with_starts(tables.read_batches(workspace, columns=columns)):
-        end = start + len(part)
-        while (left.is_empty() or left["row"][-1] < end) and (
-            more := next(batches, None)
-        ) is not None:
-            left = pl.concat([left, more])
-        here = left[: left["row"].search_sorted(end)]
-        left = left[len(here) :]
-        whole = pl.Series("value", [None] * len(part), dtype=values.schema["value"])
-        yield part, whole.scatter(here["row"] - start, here["value"])
+    batches = tables.read_batches(workspace, columns=columns, rows=PART_ROWS)
+    for number, part in enumerate(batches):
+        rows = pl.int_range(len(part), dtype=pl.UInt32, eager=True) + number * PART_ROWS
+        values = pl.DataFrame({"row": rows}).join(
+            by_row.read(number), on="row", how="left", maintain_order="left"
+        )
+        yield part, values["value"]
 
 
 def _scores_of(column: str, held: Collection[str]) -> list[str]:
