@@ -1,7 +1,6 @@
 """Rows on disk: what is too large for memory gives the same tables, whatever the parts' size."""
 
 import json
-import random
 
 import polars as pl
 import pytest
@@ -22,7 +21,6 @@ def small_parts(monkeypatch):
 
     def shrink(size=400):
         monkeypatch.setattr(rows, "_PART_BYTES", size)
-        monkeypatch.setattr(rows, "_RANGE", 7)
 
     return shrink
 
@@ -47,20 +45,6 @@ def test_columns_of_parts_may_differ(tmp_path, small_parts):
         assert found.unique("a")["a"].to_list() == [None, "x"]
         assert found.height == 4
     assert not (tmp_path / "W").exists()
-
-
-@pytest.mark.parametrize("size", [1, 300, 1 << 20])
-def test_rows_are_sorted_and_equal_keys_keep_their_order(tmp_path, small_parts, size):
-    small_parts(size)
-    draw = random.Random(size)
-    frames = [
-        pl.DataFrame({"key": [draw.randrange(60) for _ in range(9)], "at": range(n, n + 9)})
-        for n in range(0, 180, 9)
-    ]
-    with rows_on_disk(tmp_path):
-        found = Rows.ordered(frames, "key").frame()
-    assert found.equals(pl.concat(frames).sort("key", maintain_order=True))
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", sorted(LAYOUTS))

@@ -19,7 +19,6 @@ _Batch = TypeVar("_Batch", bound=Sized)
 
 _FOLDER = ".rows.partial"
 _PART_BYTES = 32 << 20  # of a batch; fewer rows than that stay in memory
-_RANGE = 250_000  # numbers that are sorted at once
 _numbers = count()
 _folder: ContextVar[Path | None] = ContextVar("_folder", default=None)
 
@@ -99,23 +98,6 @@ class Rows:
         parts += [pl.concat(held, how="diagonal", rechunk=True)] if held else []
         order = dict.fromkeys((*(name for name in first if name in dtypes), *dtypes))
         return cls(tuple(parts), pl.Schema({name: dtypes[name] for name in order}))
-
-    @classmethod
-    def ordered(cls, frames: Iterable[pl.DataFrame], key: str) -> "Rows":
-        """Collect frames in the ascending order of `key`, a column of whole numbers from 0.
-
-        Of rows with equal numbers, the earlier comes first.
-        """
-        unordered = cls.collect(frames)
-        folder = _folder.get()
-        if len(unordered.parts) < 2 or folder is None:
-            return unordered.map(lambda frame: frame.sort(key, maintain_order=True))
-        places: dict[int, list[Path]] = {}
-        for batch in unordered.batches():
-            for (number,), part in batch.group_by(pl.col(key) // _RANGE):
-                places.setdefault(number, []).append(_write(folder, part))
-        ranges = ([pl.read_ipc(path) for path in places[number]] for number in sorted(places))
-        return cls.collect(pl.concat(parts).sort(key, maintain_order=True) for parts in ranges)
 
     @property
     def height(self) -> int:
