@@ -401,3 +401,24 @@ def test_a_withdrawal_that_stops_at_any_write_is_finished_by_the_same_command(
         assert state(workspace) == state(whole)
         stops += 1
     assert stops >= 6
+
+
+def test_a_sheet_that_returns_after_a_withdrawal_brings_nothing_of_it_back(tmp_path):
+    workspace, *_ = start(tmp_path)
+    nbaudio.review.export(workspace, out=tmp_path / "sheet.csv", n=30)
+    rows = pl.read_csv(tmp_path / "sheet.csv", infer_schema=False)
+    judged = rows.with_columns(verdict=pl.lit("ok"), comment=pl.lit("said by Ana"))
+    judged.write_csv(tmp_path / "sheet.csv")
+    drawn = [key for key in rows["segment_id"] if key]
+    withdrawn = [key for key in drawn if key.startswith("r3-")]
+    assert withdrawn
+    nbaudio.review.import_(workspace, tmp_path / "sheet.csv")
+    withdraw(workspace, recording="r3", why="not public")
+    before = (workspace.path / "reviews/verdicts.jsonl").read_text()
+    proven = nbaudio.evidence(workspace).to_dict()
+    report = nbaudio.review.import_(workspace, tmp_path / "sheet.csv")
+    assert report.problems == [
+        f"sheet.csv: not imported: {len(withdrawn)} verdicts on segments that were withdrawn"
+    ]
+    assert (workspace.path / "reviews/verdicts.jsonl").read_text() == before
+    assert nbaudio.evidence(workspace).to_dict() == proven

@@ -15,6 +15,7 @@ import polars as pl
 from nbaudio.core import tables
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
+from nbaudio.core.tombstones import tombstone
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.review.annotator_agreement import (
     agreement,
@@ -45,6 +46,7 @@ from nbaudio.review.state import (
     Verdict,
     append_verdicts,
     content_hashes,
+    frame_table,
 )
 from nbaudio.review.verdict_words import RowPlace, VerdictWords, check_meanings
 from nbaudio.storage.workspace import Workspace
@@ -83,6 +85,7 @@ class _Given:
             name: dict(zip(one.segment_ids, one.contents, strict=False))
             for name, one in records.items()
         }
+        self.withdrawn = _withdrawn_ids(state)
         self.taken_back = _hashes_by_name(state.taken_back.values())
         self.taken_back_ids = _names_by_id(state.taken_back.values())
         # By content, of segments that have not changed since: transcripts, and the read-only
@@ -91,6 +94,25 @@ class _Given:
         self.shown = dict(zip(contents, shown, strict=True))
         # All as shown.
         self.transcripts = frozenset(normalize_cell(row["transcript"]) for row in shown)
+
+
+def _withdrawn_ids(state: ReviewState) -> set[str]:
+    """Return the segments of reviews that were withdrawn since: frames have their tombstones."""
+    if state.workspace.withdrawn.is_empty():
+        return set()
+    ids = {
+        tombstone("segment", segment_id): segment_id
+        for record in state.records.values()
+        for segment_id in record.segment_ids
+    }
+    has_tombstone = pl.col("segment_id").is_in(list(ids))
+    withdrawn: set[str] = set()
+    for name in state.records:
+        table = frame_table(name)
+        if tables.table_path(state.workspace, table).exists():
+            rows = tables.read(state.workspace, ["segment_id"], where=has_tombstone, table=table)
+            withdrawn.update(ids[key] for key in rows["segment_id"])
+    return withdrawn
 
 
 def _hashes_by_name(records: Iterable[ReviewRecord]) -> dict[str, set[str]]:
@@ -285,6 +307,19 @@ def _verdicts_of(
     return verdicts
 
 
+def _without_withdrawn(
+    matched: list[tuple[Row, ReviewRecord, str, str]], place: str, given: _Given, found: Report
+) -> list[tuple[Row, ReviewRecord, str, str]]:
+    """Return the rows about segments that were not withdrawn, and report verdicts on others."""
+    withdrawn = [row for row in matched if row[2] in given.withdrawn]
+    num_verdicts = sum(bool(_verdict_cells(row)) for row, *_ in withdrawn)
+    if num_verdicts:
+        found.problems.append(
+            f"{place}: not imported: {num_verdicts:,} verdicts on segments that were withdrawn"
+        )
+    return [row for row in matched if row[2] not in given.withdrawn]
+
+
 def _verdict_cells(row: Row) -> str:
     """Return what is in the cells for verdicts; empty if they are blank."""
     cells = (row[name].strip() for name in ("verdict", "second verdict"))
@@ -329,7 +364,7 @@ def _matched(
         f"{place}: the column '{name}' is unknown: not imported" for name in sheet.unknown
     )
     _count_missing_rows(matched, place, given, found)
-    return matched
+    return _without_withdrawn(matched, place, given, found)
 
 
 def _count_missing_rows(
