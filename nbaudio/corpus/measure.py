@@ -37,7 +37,7 @@ from nbaudio.tables.buckets import (
     Buckets,
     PartWriter,
     bucket_count,
-    hash_bucket,
+    hex_bucket,
     joined_schema,
     store,
     write_buckets,
@@ -197,7 +197,7 @@ class _Measured:
     """Signals of segments.
 
     `by_row` has them with `row`, `clip_key` and `measured`, the id of the segment, in buckets by
-    row; `kept` has each key once; `lost` has `segment_id` and `reason`.
+    row; `kept` has each key once, in order; `lost` has `segment_id` and `reason`.
     """
 
     by_row: Buckets
@@ -212,7 +212,7 @@ def _segments(workspace: Workspace, facts: pl.DataFrame, channel: str, folder: P
     keyed = with_clip_keys(segments_with_audio(workspace), facts, signal_format(channel))
     rows = keyed.with_columns(channel=pl.col("source_channel").fill_null(channel))
     count = bucket_count(total)
-    by_key = write_buckets(rows, hash_bucket("clip_key", count), count=count, folder=folder)
+    by_key = write_buckets(rows, hex_bucket("clip_key", count), count=count, folder=folder)
     return _Segments(by_key, sum(len(bucket) for bucket in by_key))
 
 
@@ -265,12 +265,11 @@ def _measured(
         of_rows = rows.select("row", "clip_key", measured="segment_id").join(signals, on="clip_key")
         num_rows += len(of_rows)
         with_signals.add(of_rows)
-        kept.add(signals.join(rows, on="clip_key", how="semi"))
+        kept.add(signals.join(rows, on="clip_key", how="semi").sort("clip_key"))
         lost.append(rows.join(reasons, on="clip_key").select("row", "segment_id", "reason"))
     total = tables.num_rows(tables.table_path(workspace))
     by_row = write_row_buckets(with_signals.scan(), num_rows=total, folder=folder / "by-row")
-    kept_by_key = kept.scan().sort("clip_key")
-    return _Measured(by_row, num_rows, kept_by_key, pl.concat(lost).sort("row").drop("row"))
+    return _Measured(by_row, num_rows, kept.scan(), pl.concat(lost).sort("row").drop("row"))
 
 
 def signal_format(channel: str) -> ClipFormat:
@@ -311,7 +310,7 @@ def _matched(
     count = segments.by_key.count
     signals = store(_signals(workspace), folder / "signals", _MEASURED).with_row_index("order")
     by_key = write_buckets(
-        signals, hash_bucket("clip_key", count), count=count, folder=folder / "by-key"
+        signals, hex_bucket("clip_key", count), count=count, folder=folder / "by-key"
     )
     for rows, bucket in zip(segments.by_key, by_key, strict=True):
         once = bucket.sort("order").unique("clip_key", keep="first", maintain_order=True)

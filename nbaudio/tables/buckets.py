@@ -63,6 +63,13 @@ def hash_bucket(column: str, count: int) -> pl.Expr:
     return (pl.col(column).hash() % count).cast(pl.UInt16)
 
 
+def hex_bucket(column: str, count: int) -> pl.Expr:
+    """Return the bucket of each hash in hex digits: buckets in order have hashes in order."""
+    digits = pl.col(column).str.head(8)
+    first_bits = digits.str.to_integer(base=16, dtype=pl.Int64, strict=False).fill_null(0)
+    return (first_bits * count // 2**32).cast(pl.UInt16)
+
+
 def write_buckets(rows: pl.LazyFrame, bucket: pl.Expr, *, count: int, folder: Path) -> Buckets:
     """Divide rows by the number of their bucket, from 0 to `count` - 1, into a new `folder`.
 
