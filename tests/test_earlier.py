@@ -347,6 +347,6 @@ def test_versions_and_workspaces_are_compared_and_counted(made, expected):
     assert {key: now[key] for key in COUNTED} == {key: expected["stats"][key] for key in COUNTED}
 
 
-def test_a_corpus_is_converted_from_a_base_in_every_container(made):
+def test_windows_of_a_corpus_are_converted_into_clips(made):
     convert("tfrecord", container="parquet", out="other", jobs=1, show_progress=False)
     assert samples_of("other") == samples_of("tfrecord")
