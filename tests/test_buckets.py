@@ -193,6 +193,8 @@ def test_values_are_joined_to_their_segments(workspace, tiny, how):
 BYTES = """
 import sys
 from nbaudio import materialize
+from nbaudio.tables import buckets
+buckets.BUCKET_ROWS = 5
 materialize(sys.argv[1], out=sys.argv[2], packs=sys.argv[3], jobs=1, show_progress=False)
 """
 

@@ -17,7 +17,7 @@ from nbaudio.corpus.layout import (
     read_corpus_info,
     shard_names,
 )
-from nbaudio.corpus.located_clips import pack_names
+from nbaudio.corpus.packs import pack_names
 from nbaudio.corpus.plan import plan_of_corpus, scan_plan
 from nbaudio.storage import run_log
 from nbaudio.storage.location import location

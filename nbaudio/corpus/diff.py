@@ -146,7 +146,7 @@ def _corpus(folder: Folder, stack: ExitStack) -> _Side:
     sources = pl.LazyFrame(
         info.get("sources", []), schema={"recording_id": pl.String, "sha256": pl.String}
     )
-    kept = (
+    segments_in = (
         tables.scan_file(segments)
         .join(sources, on="recording_id", how="left")
         .with_columns(is_in=pl.lit(value=True), reason=pl.lit(None, pl.String))
@@ -156,7 +156,7 @@ def _corpus(folder: Folder, stack: ExitStack) -> _Side:
     return _Side(
         name=str(folder),
         num_rows=tables.num_rows(segments) + tables.num_rows(rejected),
-        segments=pl.concat([_conformed(kept, segments), _conformed(out, rejected)]),
+        segments=pl.concat([_conformed(segments_in, segments), _conformed(out, rejected)]),
         withdrawn=pl.DataFrame(info.get("tombstones", []), schema=tombstones.TOMBSTONES),
         shards={shard["name"]: shard for shard in info["shards"]},
         claim=info.get("evidence") or {},

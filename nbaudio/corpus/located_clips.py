@@ -8,7 +8,7 @@ import polars as pl
 
 from nbaudio.core import atomic
 from nbaudio.corpus.clip_keys import ClipFormat
-from nbaudio.corpus.packs import INDEX, indexes
+from nbaudio.corpus.packs import INDEX, indexes, pack_names
 from nbaudio.corpus.plan import scan_plan
 from nbaudio.storage.location import Location
 from nbaudio.tables.buckets import (
@@ -60,7 +60,7 @@ def with_existing_packs(
 ) -> pl.LazyFrame:
     """Add the name of the pack that has each clip as `pack`; null where there is none."""
     schema = joined_schema(clips.collect_schema(), {"pack": pl.String()})
-    if not any(True for _ in pack_names(packs)):
+    if not pack_names(packs):
         return clips.with_columns(pack=pl.lit(None, pl.String))
     matched = (
         rows.join(
@@ -137,8 +137,3 @@ def _matched(
         yield wanted.read(number), rows.unique("clip_key", keep="first", maintain_order=True)
     wanted.remove()
     packed.remove()
-
-
-def pack_names(packs: Location) -> list[str]:
-    """Return the names of the packs in a folder."""
-    return [name for name in packs.files() if name.endswith(".pack")]

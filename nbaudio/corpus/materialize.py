@@ -275,12 +275,11 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
         if len(packed.lost):
             claim = selection_claim(selection.proof, without=packed.lost["segment_id"].to_list())
         info = _publish(run, selection, packed, about, {"identity": identity, "evidence": claim})
-        if not publish_card(layout.folder, info, before=card):
-            selection.notes.append(f"{layout}/{CARD} was edited and is not overwritten")
+        card_notes = _publish_card(layout, info, card)
         layout.finish(info)
     if run.base:
         _keep_splits(run.workspace, run.base)
-    notes = selection.notes + _notes_on_base(run, packed, left_out)
+    notes = selection.notes + card_notes + _notes_on_base(run, packed, left_out)
     facts = _facts(
         layout,
         info,
@@ -379,6 +378,13 @@ def _held_out_notes(run: _Run, withdrawn: pl.DataFrame, selected: dict[str, Any]
         if shared
         else []
     )
+
+
+def _publish_card(layout: Layout, info: dict[str, Any], before: str) -> list[str]:
+    """Write the data card; return a note if it was edited since, as its hash `before` shows."""
+    if publish_card(layout.folder, info, before=before):
+        return []
+    return [f"{layout}/{CARD} was edited and is not overwritten"]
 
 
 def _notes_on_base(run: _Run, packed: _Packed, left_out: list[str]) -> list[str]:
@@ -484,10 +490,10 @@ def _attempt(run: _Run, selection: _Selection, run_tasks: RunTasks, folder: Path
             f"be cut; {detail}"
         )
     in_shards = plan.without_empty_shards(located.clips, shards, run.shard_name)
-    kept = _keep_shards(run, clips)
-    written = _pack(run, pl.concat([in_shards, kept.clips]), run_tasks, folder / "shards")
+    of_base = _keep_shards(run, clips)
+    written = _pack(run, pl.concat([in_shards, of_base.clips]), run_tasks, folder / "shards")
     num_cut = num_compared + cut_clips.num_clips
-    return _Packed([*kept.shards, *written], located.lost, num_cut)
+    return _Packed([*of_base.shards, *written], located.lost, num_cut)
 
 
 def _keep_shards(run: _Run, clips: _NewClips) -> KeptClips:
@@ -516,9 +522,9 @@ def _clips(run: _Run, selection: _Selection, table_folder: Path, folder: Path) -
         return _NewClips(clips, None)
     table = tables.table_path(table_folder)
     most = max(tables.num_rows(table), tables.num_rows(run.base.table))
-    kept = run.base.unchanged(table, selection.recordings, num_rows=most, folder=folder)
-    sure_rows = kept.filter(pl.col("is_sure")).select("row")
-    return _NewClips(clips.join(sure_rows, on="row", how="anti"), kept)
+    unchanged = run.base.unchanged(table, selection.recordings, num_rows=most, folder=folder)
+    sure_rows = unchanged.filter(pl.col("is_sure")).select("row")
+    return _NewClips(clips.join(sure_rows, on="row", how="anti"), unchanged)
 
 
 @dataclass(frozen=True)
@@ -543,25 +549,24 @@ def _compare_with_base(
     if not num_unsure:
         return _Compared(_NewClips(clips.new, sure), 0)
     candidates = clips.new.join(unsure.select("row"), on="row", how="semi")
-    _write_plan(run, selection, candidates, folder, num_clips=num_unsure)
+    packed = with_existing_packs(
+        candidates, run.packs, num_clips=num_unsure, folder=folder / "existing"
+    )
+    _write_plan(run, selection, packed, folder)
     cut_clips = _cut(run, selection, run_tasks)
     located = _locate(run, selection, cut_clips, folder / "located")
     equal = unsure.join(
         located.clips.select("row", "clip_sha256"), on=["row", "clip_sha256"], how="semi"
     )
-    kept = pl.concat([sure, equal])
     new = clips.new.join(equal.select("row"), on="row", how="anti")
-    return _Compared(_NewClips(new, kept), cut_clips.num_clips)
+    return _Compared(_NewClips(new, pl.concat([sure, equal])), cut_clips.num_clips)
 
 
-def _write_plan(
-    run: _Run, selection: _Selection, clips: pl.LazyFrame, folder: Path, *, num_clips: int
-) -> None:
-    """Write the plan of clips that are cut, without shards."""
-    packed = with_existing_packs(clips, run.packs, num_clips=num_clips, folder=folder / "existing")
+def _write_plan(run: _Run, selection: _Selection, clips: pl.LazyFrame, folder: Path) -> None:
+    """Write the plan of a run; see `plan.write_plan`."""
     plan.write_plan(
         run.layout.plan,
-        packed,
+        clips,
         facts=selection.facts,
         archived=archived_recordings(selection.facts, run.audio_root),
         folder=folder,
@@ -594,13 +599,7 @@ def _plan(run: _Run, selection: _Selection, clips: pl.LazyFrame, folder: Path) -
         run.shard_name,
         folder=folder,
     )
-    plan.write_plan(
-        run.layout.plan,
-        shards.clips,
-        facts=selection.facts,
-        archived=archived_recordings(selection.facts, run.audio_root),
-        folder=folder,
-    )
+    _write_plan(run, selection, shards.clips, folder)
     return shards.table
 
 
@@ -660,7 +659,11 @@ def _cut_measured(run: _Run, selection: _Selection, run_tasks: RunTasks) -> int:
     folder = run.layout.work / "buckets-signals"
     atomic.remove(folder)
     clips = _clips(run, selection, run.workspace.path, folder / "clips")
-    _write_plan(run, selection, clips.new, folder, num_clips=selection.counts.total())
+    num_clips = selection.counts.total()
+    packed = with_existing_packs(
+        clips.new, run.packs, num_clips=num_clips, folder=folder / "existing"
+    )
+    _write_plan(run, selection, packed, folder)
     num_cut = _cut_and_measure(run, selection, run_tasks)
     atomic.remove(folder)
     measure_segments(

@@ -167,7 +167,7 @@ def measure_segments(
             raise InputError(
                 f"{workspace.path}: none of {segments.num_rows:,} segments can be measured; {why}"
             )
-        tables.write(workspace, measured.kept, table=_TABLE)
+        tables.write(workspace, measured.signals, table=_TABLE)
         (workspace.path / LOG).unlink(missing_ok=True)
         _write_columns(workspace, measured.by_row, channel)
     counts = {
@@ -197,12 +197,12 @@ class _Measured:
     """Signals of segments.
 
     `by_row` has them with `row`, `clip_key` and `measured`, the id of the segment, in buckets by
-    row; `kept` has each key once, in order; `lost` has `segment_id` and `reason`.
+    row; `signals` has each key once, in order; `lost` has `segment_id` and `reason`.
     """
 
     by_row: Buckets
     num_rows: int
-    kept: pl.LazyFrame
+    signals: pl.LazyFrame
     lost: pl.DataFrame
 
 
@@ -258,18 +258,18 @@ def _measured(
     )
     schema = joined_schema({"row": pl.UInt32(), "measured": pl.String()}, _MEASURED)
     with_signals = PartWriter(folder / "rows", schema)
-    kept = PartWriter(folder / "kept", _MEASURED)
+    used_signals = PartWriter(folder / "used", _MEASURED)
     lost = [pl.DataFrame(schema={"row": pl.UInt32, "segment_id": pl.String, "reason": pl.String})]
     num_rows = 0
     for rows, signals in _matched(workspace, segments, folder / "matched"):
         of_rows = rows.select("row", "clip_key", measured="segment_id").join(signals, on="clip_key")
         num_rows += len(of_rows)
         with_signals.add(of_rows)
-        kept.add(signals.join(rows, on="clip_key", how="semi").sort("clip_key"))
+        used_signals.add(signals.join(rows, on="clip_key", how="semi").sort("clip_key"))
         lost.append(rows.join(reasons, on="clip_key").select("row", "segment_id", "reason"))
     total = tables.num_rows(tables.table_path(workspace))
     by_row = write_row_buckets(with_signals.scan(), num_rows=total, folder=folder / "by-row")
-    return _Measured(by_row, num_rows, kept.scan(), pl.concat(lost).sort("row").drop("row"))
+    return _Measured(by_row, num_rows, used_signals.scan(), pl.concat(lost).sort("row").drop("row"))
 
 
 def signal_format(channel: str) -> ClipFormat:

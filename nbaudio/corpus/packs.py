@@ -274,6 +274,11 @@ def read_index(pack: LocationLike) -> pl.DataFrame | None:
     )
 
 
+def pack_names(packs: Location) -> list[str]:
+    """Return the names of the packs in a folder."""
+    return [name for name in packs.files() if name.endswith(".pack")]
+
+
 def indexes(packs: LocationLike) -> Iterator[pl.DataFrame]:
     """Yield the index of each pack in a folder, after an empty one.
 
@@ -281,7 +286,7 @@ def indexes(packs: LocationLike) -> Iterator[pl.DataFrame]:
     """
     folder = location(packs)
     yield pl.DataFrame(schema=INDEX)
-    places = (folder / name for name in folder.files() if name.endswith(".pack"))
+    places = (folder / name for name in pack_names(folder))
     yield from filter(
         lambda index: index is not None, threads.ordered_map(read_index, places, jobs=_READERS)
     )
@@ -312,7 +317,7 @@ def keep_clips(packs: Location, known: NDArray[np.uint64]) -> int:
     Return how many clips were removed.
     """
     removed = 0
-    for place in [packs / name for name in packs.files() if name.endswith(".pack")]:
+    for place in [packs / name for name in pack_names(packs)]:
         index = read_index(place)
         held = INDEX.to_frame() if index is None else index
         kept = held.filter(is_among(held["clip_key"], known))

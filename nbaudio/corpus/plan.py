@@ -23,6 +23,7 @@ from nbaudio.tables.buckets import (
     Buckets,
     PartWriter,
     bucket_count,
+    consecutive_bucket,
     hash_bucket,
     joined_schema,
     store,
@@ -99,10 +100,11 @@ def clip_samples(clip_format: ClipFormat) -> pl.Expr:
 
     It is what `nbaudio.audio.resample_window` cuts.
     """
-    own = pl.col("sampling_rate").cast(pl.Int64)
-    new = own if clip_format.rate is None else pl.lit(clip_format.rate, pl.Int64)
+    rate = pl.col("sampling_rate").cast(pl.Int64)
+    clip_rate = rate if clip_format.rate is None else pl.lit(clip_format.rate, pl.Int64)
     start, end = (
-        (2 * pl.col(name) * new + own) // (2 * own) for name in ("start_sample", "end_sample")
+        (2 * pl.col(name) * clip_rate + rate) // (2 * rate)
+        for name in ("start_sample", "end_sample")
     )
     return end - start
 
@@ -398,8 +400,7 @@ def _recording_ranges(planned: pl.LazyFrame) -> pl.DataFrame:
         .sort("recording_id")
     )
     total = int(ranges["num_clips"].sum())
-    before = pl.col("num_clips").cum_sum() - pl.col("num_clips")
-    return ranges.with_columns(bucket=before * bucket_count(total) // max(1, total))
+    return ranges.with_columns(bucket=consecutive_bucket("num_clips", total, bucket_count(total)))
 
 
 def _task_seconds(ranges: pl.DataFrame) -> float:

@@ -30,7 +30,7 @@ from nbaudio.corpus.partitions import digest
 from nbaudio.engine import RunTasks
 from nbaudio.storage.location import Location, location
 from nbaudio.storage.network import RemoteNotFoundError
-from nbaudio.tables.buckets import Buckets, bucket_count, write_buckets
+from nbaudio.tables.buckets import Buckets, bucket_count, consecutive_bucket, write_buckets
 
 # Facts of a clip, beside the metadata of its segment.
 CLIP_FACTS = ("num_samples", "sampling_rate", "duration_s", "window")
@@ -226,16 +226,16 @@ def divide_by_shard(
     shards = clips.group_by("shard").agg(pl.len().cast(pl.Int64)).collect(**STREAMED).sort("shard")
     num_clips = int(shards["len"].sum())
     count = bucket_count(num_clips)
-    before = pl.col("len").cum_sum() - pl.col("len")
-    groups = shards.select("shard", group=(before * count // max(1, num_clips)).cast(pl.UInt16))
+    group = consecutive_bucket("len", num_clips, count).cast(pl.UInt16)
+    groups = shards.select("shard", group=group)
     grouped = clips.join(groups.lazy(), on="shard", how="left")
     group_of_row = _groups_by_row(grouped, num_rows(table), count)
     rows = _metadata(table, columns).with_row_index("row")
     # A join of all columns would hold many rows.
-    group = pl.col("row").map_batches(
+    looked_up = pl.col("row").map_batches(
         group_of_row.gather, return_dtype=pl.UInt16, is_elementwise=True
     )
-    rows_in_shards = rows.with_columns(group=group).filter(pl.col("group") < count)
+    rows_in_shards = rows.with_columns(group=looked_up).filter(pl.col("group") < count)
     return ShardedClips(
         _write_groups(grouped, count, folder / "clips"),
         _write_groups(rows_in_shards, count, folder / "rows"),

@@ -63,6 +63,15 @@ def hash_bucket(column: str, count: int) -> pl.Expr:
     return (pl.col(column).hash() % count).cast(pl.UInt16)
 
 
+def consecutive_bucket(lengths: str, total: int, count: int) -> pl.Expr:
+    """Return the bucket of consecutive groups of rows, so that buckets have about equal rows.
+
+    `lengths` is the column with the number of rows of each group, whose sum is `total`.
+    """
+    before = pl.col(lengths).cum_sum() - pl.col(lengths)
+    return before * count // max(1, total)
+
+
 def hex_bucket(column: str, count: int) -> pl.Expr:
     """Return the bucket of each hash in hex digits: buckets in order have hashes in order."""
     digits = pl.col(column).str.head(8)
