@@ -259,10 +259,12 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
     """Make the corpus, or the version, of a run whose parameters are validated."""
     layout = run.layout
     selection = _select(run)  # raises before anything is written
-    claim = selection_claim(selection.proof)
+    stated = {"identity": _identity(run), "evidence": selection_claim(selection.proof)}
     selection.proof.population.release()
-    identity = _identity(run)
-    with layout.claimed(identity, "materialize", _logged(run)) as is_whole, run.packs.shared():
+    with (
+        layout.claimed(stated["identity"], "materialize", _logged(run)) as is_whole,
+        run.packs.shared(),
+    ):
         card = restore_records(layout) if is_whole else ""
         with worker_pool(run.site) as run_tasks:
             cut_before = _cut_measured(run, selection, run_tasks) if run.signals else 0
@@ -273,8 +275,10 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
             left_out = run.base.left_out(table) if run.base else []
             packed = _plan_cut_pack(run, selection, run_tasks)
         if len(packed.lost):
-            claim = selection_claim(selection.proof, without=packed.lost["segment_id"].to_list())
-        info = _publish(run, selection, packed, about, {"identity": identity, "evidence": claim})
+            stated["evidence"] = selection_claim(
+                selection.proof, without=packed.lost["segment_id"].to_list()
+            )
+        info = _publish(run, selection, packed, about, stated)
         card_notes = _publish_card(layout, info, card)
         layout.finish(info)
     if run.base:
