@@ -291,9 +291,7 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
         num_cut=cut_before + packed.num_cut,
         took=time.monotonic() - began,
     )
-    failures = [f"{segment_id}: {why}" for segment_id, why in packed.lost.iter_rows()]
-    problems = first_lines(failures, f"{layout}/rejected.parquet")
-    report = Report("materialize", facts, notes, problems=problems)
+    report = Report("materialize", facts, notes, problems=_problems(layout, packed))
     run.workspace.save_report("materialize", report.to_dict())
     return report
 
@@ -754,6 +752,12 @@ def _locations(workspace: Workspace, packs: str | Path | None) -> tuple[Location
             "ingest with --audio at a URL, or name a shared folder"
         )
     return location(str(audio)), location(str(packs))  # without a cache of fetched files
+
+
+def _problems(layout: Layout, packed: _Packed) -> list[str]:
+    """Return a line for each segment that could not be cut, or for the first ones of many."""
+    failures = [f"{segment_id}: {why}" for segment_id, why in packed.lost.iter_rows()]
+    return first_lines(failures, f"{layout}/rejected.parquet")
 
 
 def _facts(
