@@ -23,7 +23,7 @@ import soundfile as sf
 
 from nbaudio import convert, materialize
 from nbaudio.corpus.containers.registry import CONTAINERS
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 RATE = 16_000
 

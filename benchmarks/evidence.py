@@ -106,7 +106,7 @@ from nbaudio.review.risk import refresh
 from nbaudio.review.rounds import Round
 from nbaudio.review.sampling import draw_from, reached, salt_of, strata_of
 from nbaudio.review.state import Verdict, append_verdicts, content_hashes
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 TARGET, CONFIDENCE, THRESHOLD = 0.98, 0.95, 0.8
 ERROR = 1 - CONFIDENCE

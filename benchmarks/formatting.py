@@ -34,7 +34,7 @@ import polars as pl
 from score import make_up
 
 from nbaudio import Workspace, score
-from nbaudio.core.tables import WORD_TIMES
+from nbaudio.tables.schemas import WORD_TIMES
 from nbaudio.text.edit_distance import edit_counts
 from nbaudio.text.formatting import Formatting, spoken_counts
 

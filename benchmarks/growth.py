@@ -28,7 +28,7 @@ import numpy as np
 import polars as pl
 import soundfile as sf
 
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 RATE = 48_000
 HOUR, SECONDS = 3600, 6.0

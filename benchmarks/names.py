@@ -15,7 +15,7 @@ import time
 
 import polars as pl
 
-from nbaudio.core.name_matching import resolve
+from nbaudio.audio.name_matching import resolve
 
 REQUIRED_SECONDS = 0.5
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"

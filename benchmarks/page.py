@@ -29,7 +29,7 @@ from playwright.sync_api import Page, sync_playwright  # noqa: E402
 
 from nbaudio import review  # noqa: E402
 from nbaudio.review import review_page  # noqa: E402
-from nbaudio.storage.workspace import Workspace  # noqa: E402
+from nbaudio.tables.workspace import Workspace  # noqa: E402
 
 RATE = 16000
 PAUSE_MS = 400  # between two keys: nobody judges faster

@@ -44,8 +44,8 @@ import soundfile as sf
 import nbaudio
 from nbaudio import Workspace
 from nbaudio.audio import probe
-from nbaudio.core import tables
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts
+from nbaudio.tables import schemas, workspace_tables
 
 RATE = 16_000
 BYTES_A_SECOND = 19_000  # of FLAC
@@ -313,12 +313,12 @@ def made_segments(folder: Path, segments: int, each: int, seconds: float, *, wor
                     {"start": times[:, :, 0].ravel(), "end": times[:, :, 1].ravel()}
                 ).to_struct()
                 made = made.with_columns(word_times=pairs.reshape((len(place), 20)).arr.to_list())
-            yield tables.conform(made, tables.SEGMENTS, "made")
+            yield schemas.conform(made, schemas.SEGMENTS, "made")
 
     (folder / "audio").mkdir()
     workspace = Workspace.create(folder / "workspace", source="made", audio=str(folder / "audio"))
     workspace.save(recordings=table)
-    tables.write(workspace, parts())
+    workspace_tables.write(workspace, parts())
     return workspace.path
 
 
@@ -326,7 +326,7 @@ def write_source(workspace: Path, path: Path) -> None:
     """Write the segments as a manifest of NeMo: JSON lines."""
     start, end = (pl.col(name) / RATE for name in ("start_sample", "end_sample"))
     with path.open("wb") as file:
-        for part in tables.read_batches(workspace):
+        for part in workspace_tables.read_batches(workspace):
             said = {"pred_text": "asr_text", "speaker": "speaker_id"}
             audio = {
                 "audio_filepath": pl.format("{}.flac", "recording_id"),
@@ -399,7 +399,7 @@ def declared_cut(_format: Any, task: Any, **_: object) -> Any:
 def declared_pack(layout: Any, container: str, clip_format: Any, task: Any) -> Any:
     """Write what belongs to a shard, but not the shard."""
     from nbaudio.corpus import shards
-    from nbaudio.corpus.containers.base import ClipLocation
+    from nbaudio.corpus.containers.shard_files import ClipLocation
 
     def write(
         path: Path, _metadata: pl.DataFrame, lengths: list[int], **_: object
@@ -421,7 +421,7 @@ def declared_signals(task: Any) -> Any:
     from nbaudio.corpus import packs
 
     names = [name for signal in SIGNALS.values() for name in signal.columns]
-    found = {name: tables.SIGNALS[name] == pl.Boolean or len(name) / 7 for name in names}
+    found = {name: schemas.SIGNALS[name] == pl.Boolean or len(name) / 7 for name in names}
     return packs.CutResult(
         task.seconds, {}, {key: found for source in task.sources for key, *_ in source.windows}
     )

@@ -33,8 +33,8 @@ from browser import chromium, jupyter_lab, open_notebook, run_all  # noqa: E402
 from conftest import sweeps  # noqa: E402
 from playwright.sync_api import Page  # noqa: E402
 
-from nbaudio.core import tables  # noqa: E402
-from nbaudio.storage.workspace import Workspace  # noqa: E402
+from nbaudio.tables import workspace_tables  # noqa: E402
+from nbaudio.tables.workspace import Workspace  # noqa: E402
 
 RATE = 48000
 HOUR_S = 3600
@@ -92,7 +92,7 @@ def make(folder: Path, segments: int) -> Workspace:
     paths = [("hour.wav", "hour.flac")[i % 2] for i in range(len(names))]
     workspace = Workspace.create(folder / "w", source="made", audio=str(folder / "audio"))
     workspace.save(recordings=pl.DataFrame({"recording_id": names, "path": paths, **facts}))
-    tables.write(workspace, rows(names, segments))
+    workspace_tables.write(workspace, rows(names, segments))
     return workspace
 
 

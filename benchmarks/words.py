@@ -35,7 +35,7 @@ import numpy.typing as npt
 import polars as pl
 from rapidfuzz.distance import Levenshtein
 
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 from nbaudio.text import DEFAULT_STEPS, normalize
 from nbaudio.ui import views
 

@@ -25,7 +25,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from nbaudio.cli import app
-from nbaudio.core import tables
+from nbaudio.tables import schemas
 
 TOP = Path(__file__).resolve().parents[1]
 # Pages from elsewhere in the repository, and the list of pages, which has another name on the site:
@@ -211,7 +211,7 @@ def option_row(parameter: Any, context: Any) -> str:
 
 def column_types(markdown: str, marker: str) -> str:
     """The table of columns after the marker, with the type of each column."""
-    schema = getattr(tables, marker.split()[-2])
+    schema = getattr(schemas, marker.split()[-2])
     before, _, after = markdown.partition(marker)
 
     def row(found: re.Match[str]) -> str:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from nbaudio.sources.download import download as download
     from nbaudio.sources.ingest import ingest as ingest
     from nbaudio.sources.join import join as join
-    from nbaudio.storage.workspace import Workspace as Workspace
+    from nbaudio.tables.workspace import Workspace as Workspace
     from nbaudio.text.score import score as score
     from nbaudio.ui.statistics.stats import stats as stats
 

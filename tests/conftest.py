@@ -28,7 +28,7 @@ from nbaudio.audio import probe
 from nbaudio.corpus.packs import indexes
 from nbaudio.reading import open_corpus
 from nbaudio.storage.location import Location
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 # Tests do not simulate a power loss, so they need not wait for the disk.
 os.fsync = lambda _descriptor: None

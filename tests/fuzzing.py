@@ -18,7 +18,7 @@ from audio_kinds import full_scale
 from memory import most_mb
 
 from nbaudio.audio import open_recording, probe, resample_window
-from nbaudio.audio.recordings import Recording
+from nbaudio.audio.recording_reader import Recording
 from nbaudio.core.errors import AudioError
 
 # A damaged header may turn a second into minutes of a codec that is decoded from its start for

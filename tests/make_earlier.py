@@ -42,7 +42,7 @@ from nbaudio import (
     verify,
     withdraw,
 )
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 SAME = {"rate": RATE, "shard_count": 6, "jobs": 1, "engine": "threading", "show_progress": False}
 FURTHER = {

@@ -11,8 +11,8 @@ import soundfile
 from hostile import CELLS
 from hypothesis import strategies as st
 
-from nbaudio.core.tables import SEGMENTS, conform
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.schemas import SEGMENTS, conform
+from nbaudio.tables.workspace import Workspace
 
 RATE = 8000
 

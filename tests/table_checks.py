@@ -1,11 +1,12 @@
-"""Checks of workspace tables: every rule of `nbaudio.core.tables`, and those that ingest
+"""Checks of workspace tables: every rule of `nbaudio.tables.segment_rules`, and those that ingest
 guarantees."""
 
 import polars as pl
 
-from nbaudio.core.dataframes import as_polars
 from nbaudio.core.errors import InputError
-from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform, segment_failures, with_recordings
+from nbaudio.tables.dataframes import as_polars
+from nbaudio.tables.schemas import RECORDINGS, SEGMENTS, conform
+from nbaudio.tables.segment_rules import segment_failures, with_recordings
 
 FAILURES = pl.Schema(
     {"table": pl.String, "row": pl.UInt32, "key": pl.String, "rule": pl.String, "detail": pl.String}

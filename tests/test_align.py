@@ -15,7 +15,7 @@ from table_checks import check_tables
 import nbaudio
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.sources.align import align
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 from nbaudio.text.edit_distance import similarity, words
 
 ID = "HlauTe_NK6U"

@@ -10,7 +10,7 @@ import pytest
 from sittings import make_sitting
 
 from nbaudio.sources.align import align
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 SPOKEN = (
     "Good morning everybody and welcome to this session of the committee on budgets. Today we will "

@@ -24,7 +24,7 @@ from nbaudio.audio import open_recording, probe, read_clip
 from nbaudio.cli import app
 from nbaudio.core.errors import AudioError
 from nbaudio.corpus.materialize import materialize
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 RATE = 16000
 SHORTENED = b"""NIST_1A

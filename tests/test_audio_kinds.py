@@ -27,12 +27,12 @@ from audio_kinds import (
 
 from nbaudio.audio import open_recording, probe
 from nbaudio.audio.ffmpeg import AvRecording
+from nbaudio.audio.name_matching import AUDIO_EXTENSIONS
 from nbaudio.audio.packets import opus_samples
 from nbaudio.core.errors import AudioError
-from nbaudio.core.name_matching import AUDIO_EXTENSIONS
 from nbaudio.corpus.materialize import materialize
 from nbaudio.corpus.verify import verify
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 SECONDS = 5.0
 DOCUMENT = Path(__file__).parents[1] / "docs" / "audio.md"

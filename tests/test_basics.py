@@ -7,10 +7,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from nbaudio.core import errors, input_guards, report, source_splits, times
+from nbaudio.core import errors, input_guards, report, times
 from nbaudio.core.bundled_files import bundled
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.threads import ordered_map
+from nbaudio.tables import split_names
 
 
 def test_an_error_names_what_is_known_and_what_to_install():
@@ -93,12 +94,12 @@ def test_splits_are_found_in_paths():
         "train_nodev": "train",
         "validated": None,
     }
-    assert {name: source_splits.split_role(name) for name in names} == names
-    assert [source_splits.split_in(path) for path in ("hr/test/0000", "2018/session")] == [
+    assert {name: split_names.split_role(name) for name in names} == names
+    assert [split_names.split_in(path) for path in ("hr/test/0000", "2018/session")] == [
         "test",
         None,
     ]
-    assert [source_splits.split_of_folder(path) for path in ("test/a.wav", "test.wav")] == [
+    assert [split_names.split_of_folder(path) for path in ("test/a.wav", "test.wav")] == [
         "test",
         None,
     ]

@@ -9,12 +9,12 @@ import pytest
 
 import nbaudio
 from nbaudio import convert, diff, materialize, measure, verify
-from nbaudio.core.tables import SIGNALS
 from nbaudio.corpus import measure as measure_module
 from nbaudio.corpus import plan
 from nbaudio.corpus import verify as verify_module
 from nbaudio.sources import joined_columns
 from nbaudio.tables import buckets
+from nbaudio.tables.schemas import SIGNALS
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import nbaudio
 from nbaudio.audio import decode_clip, read_clip
 from nbaudio.core.errors import AudioError
 from nbaudio.corpus.clip_keys import ClipFormat, recording_facts, with_clip_keys
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 from nbaudio.ui.widgets import Player
 from nbaudio.ui.widgets.clip_audio import read_sound
 from nbaudio.ui.widgets.segments import load_segments

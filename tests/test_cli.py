@@ -18,9 +18,9 @@ import typer
 from conftest import sweeps
 
 import nbaudio as package_of
+from nbaudio.audio.channels import CHANNELS
 from nbaudio.audio.encoding import ENCODERS
 from nbaudio.cli import app, main
-from nbaudio.core.channels import CHANNELS
 from nbaudio.core.version import __version__
 from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.engine import ENGINES

@@ -12,7 +12,7 @@ from nbaudio import ingest
 from nbaudio.cli import app
 from nbaudio.core.errors import InputError
 from nbaudio.formats import kaldi, lhotse
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 PLAIN = {
     "id": ["u1", "u2"],

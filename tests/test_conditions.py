@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 from sheets import make_workspace
 
-from nbaudio.core.conditions import FUNCTIONS, condition_mask
 from nbaudio.core.errors import InputError
 from nbaudio.core.processes import panics_are_silent
+from nbaudio.tables.conditions import FUNCTIONS, condition_mask
 
 FRAME = pl.DataFrame(
     {

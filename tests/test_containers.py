@@ -24,18 +24,18 @@ from hypothesis import strategies as st
 
 from nbaudio.audio import probe
 from nbaudio.core.errors import AudioError, ExistsError, InputError
-from nbaudio.corpus.containers.base import Shard, as_json
 from nbaudio.corpus.containers.registry import CONTAINERS
+from nbaudio.corpus.containers.shard_files import Shard, as_json
 from nbaudio.corpus.containers.tfrecord import _field, _varint
 from nbaudio.corpus.containers.webdataset import header, write_tar
 from nbaudio.corpus.convert import convert
 from nbaudio.corpus.materialize import materialize
-from nbaudio.corpus.partitions import digest
 from nbaudio.corpus.plan import assign_windows
 from nbaudio.corpus.shards import shard_advice
 from nbaudio.corpus.verify import verify
 from nbaudio.reading import open_corpus
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.parquet_files import digest
+from nbaudio.tables.workspace import Workspace
 
 RATE = 16000
 every_container = pytest.mark.parametrize("container", list(CONTAINERS))

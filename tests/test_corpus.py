@@ -25,13 +25,13 @@ from nbaudio import review
 from nbaudio.audio import read_clip
 from nbaudio.core.errors import DiskFullError, ExistsError, InputError
 from nbaudio.core.times import rescale
-from nbaudio.corpus.containers.base import escape_key
+from nbaudio.corpus.containers.shard_files import escape_key
 from nbaudio.corpus.convert import convert
 from nbaudio.corpus.materialize import materialize
 from nbaudio.corpus.verify import verify
 from nbaudio.reading import open_corpus
 from nbaudio.review.state import Verdict, append_verdicts
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 MakeWorkspace = Callable[..., Workspace]
 RECORDINGS = {

@@ -131,7 +131,7 @@ def test_tables_do_not_depend_on_how_many_rows_are_read_at_once(workspace, monke
 
     def changed(size):
         """The table after corrections and a decision, and after the corrections were taken back."""
-        monkeypatch.setattr("nbaudio.core.tables.ROWS_A_GROUP", size)
+        monkeypatch.setattr("nbaudio.tables.parquet_files.ROWS_A_GROUP", size)
         workspace.save(segments=rows)
         for path in (
             workspace.path / "corrected_texts.parquet",

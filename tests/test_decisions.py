@@ -9,7 +9,7 @@ from test_select import corpus, recordings_table, segment, segments_table
 import nbaudio
 from nbaudio import review
 from nbaudio.core.errors import InputError
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 ALL = {"dev": 0, "test": 0, "group_by": ()}
 

@@ -22,7 +22,7 @@ from nbaudio.cli import app
 from nbaudio.core.errors import InputError
 from nbaudio.formats import table
 from nbaudio.sources.recording_names import read_mapping
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 RATE = 8000
 

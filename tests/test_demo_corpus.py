@@ -8,11 +8,11 @@ import polars as pl
 import pytest
 import yaml
 
+from nbaudio.audio.name_matching import youtube_id
 from nbaudio.core.bundled_files import bundled
-from nbaudio.core.name_matching import youtube_id
 from nbaudio.selection.select import select
 from nbaudio.sources.ingest import ingest
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 from nbaudio.text.score import score
 
 SENTENCES = yaml.safe_load(bundled("data_manifests/demo/sentences.yaml").read_text(encoding="utf8"))

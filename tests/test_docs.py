@@ -22,8 +22,8 @@ from specimens import LAYOUTS, librispeech_archive, tone
 
 import nbaudio
 from nbaudio.cli import app, main
-from nbaudio.core import tables
 from nbaudio.core.bundled_files import bundled
+from nbaudio.tables import schemas
 
 DOCS = sorted((TOP / "docs").glob("*.md"))
 PAGES = [
@@ -195,7 +195,7 @@ def test_the_api_page_has_every_name_that_nbaudio_exports():
 def test_the_page_of_tables_has_every_column(table):
     section = text(TOP / "docs/tables.md").split(f"<!-- types: {table} -->")[1].split("\n## ")[0]
     columns = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
-    assert columns[: len(getattr(tables, table))] == list(getattr(tables, table))
+    assert columns[: len(getattr(schemas, table))] == list(getattr(schemas, table))
 
 
 def test_the_site_shows_every_page_once():

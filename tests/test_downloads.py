@@ -626,7 +626,9 @@ def test_a_host_that_rests_holds_up_no_other(web, get):
 def test_names_and_checksums_of_a_list_are_decoded(tmp_path):
     url = "https://example.org/audio/1%20a%20%5BHlauTe_NK6U%5D.wav?key=1"
     (tmp_path / "list.csv").write_text(f"url,checksum\n{url},42E2234BA48799C1F50F24A7926300A1\n")
-    item = WebFile(url, "1 a [HlauTe_NK6U].wav", "md5:42e2234ba48799c1f50f24a7926300a1")
+    item = WebFile(
+        url, "1 a [HlauTe_NK6U].wav", "md5:42e2234ba48799c1f50f24a7926300a1", is_recording=True
+    )
     assert read_list(tmp_path / "list.csv") == DownloadList([item])
 
 
@@ -642,7 +644,7 @@ def test_names_and_checksums_of_a_list_are_decoded(tmp_path):
 def test_lists_are_read_as_other_tables(tmp_path, name, text, encoding):
     (tmp_path / name).write_bytes(text.encode(encoding))
     listed = read_list(tmp_path / name)
-    assert listed.wanted == [WebFile("https://x/a,1.wav", "a.wav")]
+    assert listed.wanted == [WebFile("https://x/a,1.wav", "a.wav", is_recording=True)]
     assert listed.refused == []
     assert any("above the header" in note for note in listed.notes) == (name == "list.tsv")
 

@@ -31,7 +31,7 @@ from nbaudio import (
 )
 from nbaudio.cli import app
 from nbaudio.corpus.containers.registry import CONTAINERS
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 EARLIER = Path(__file__).parent / "earlier"
 CORPORA = (*CONTAINERS, "mds", "second")  # mds is read, and no longer written

@@ -11,7 +11,7 @@ from test_versions import QUIET, check, first, grown, samples, shards, start, ve
 from nbaudio.cli import main
 from nbaudio.core.errors import InputError
 from nbaudio.corpus.containers import registry
-from nbaudio.corpus.containers.base import ClipLocation, as_json, group_by_split
+from nbaudio.corpus.containers.shard_files import ClipLocation, as_json, group_by_split
 from nbaudio.corpus.convert import convert
 from nbaudio.corpus.diff import diff
 from nbaudio.corpus.materialize import materialize

@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 from test_select import recordings_table, segment, segments_table, with_decisions
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.source_splits import is_held_out
-from nbaudio.core.tables import EARLIER_SPLITS, GROUPING_RULES
 from nbaudio.selection.fixed_splits import fixed_splits
 from nbaudio.selection.parameters import Parameters
 from nbaudio.selection.select import select
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.schemas import EARLIER_SPLITS
+from nbaudio.tables.segment_rules import GROUPING_RULES
+from nbaudio.tables.split_names import is_held_out
+from nbaudio.tables.workspace import Workspace
 from nbaudio.text.near_duplicates import sentences
 
 KEYS = ["speaker_id", "recording_id"]

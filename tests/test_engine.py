@@ -164,7 +164,7 @@ def test_what_is_opened_stays_where_it_is_when_the_process_goes_elsewhere(
 ):
     made = make_workspace({"r.wav": (18.0, 8000)}, channels=1)
     monkeypatch.chdir(tmp_path)
-    workspace = nbaudio.storage.workspace.Workspace.open(made.path.name)
+    workspace = nbaudio.tables.workspace.Workspace.open(made.path.name)
     nbaudio.materialize(workspace, out="c", jobs=1, show_progress=False)
     corpus = nbaudio.open_corpus("c")
     (tmp_path / "other").mkdir()

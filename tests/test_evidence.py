@@ -13,14 +13,14 @@ from typer.testing import CliRunner
 from nbaudio import evidence, review, select
 from nbaudio.cli import app
 from nbaudio.core.errors import InputError
-from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.proof.betting import Draws, Frame, Values, bet, fewest, most
 from nbaudio.proof.claims import THRESHOLDS, above, curve, min_sample_size
 from nbaudio.proof.evidence import selection_claim
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.rounds import consensus
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.schemas import RECORDINGS, SEGMENTS, conform
+from nbaudio.tables.workspace import Workspace
 from nbaudio.ui import plots
 from nbaudio.ui.widgets import ReviewPanel
 
@@ -224,7 +224,7 @@ def test_values_that_are_computed_in_blocks_give_the_bounds_of_an_array(monkeypa
 
 def test_bounds_hold_less_than_an_array_of_all_values(monkeypatch):
     monkeypatch.setattr("nbaudio.proof.betting._ITEMS", 4096)
-    monkeypatch.setattr("nbaudio.core.row_values._SLICE", 4096)
+    monkeypatch.setattr("nbaudio.tables.row_values._SLICE", 4096)
     count = 1 << 18
     strata, words = np.zeros(count, dtype=np.int8), np.arange(count, dtype=np.uint32)
     draws = draws_of([frame_of(strata)], [0] * 50, list(range(50)), {3}, known=[count - 1])

@@ -19,7 +19,7 @@ from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.core.times import add_seconds, decimal_seconds, to_samples, to_samples_column
 from nbaudio.formats.export import WRITERS
 from nbaudio.formats.kaldi import WRITER as KALDI
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 FORMATS = sorted(WRITERS)
 RATES = (8000, 11025, 16000, 22050, 44100, 48000, 192000)

@@ -21,7 +21,7 @@ from faults import contents
 from web import serving
 
 from nbaudio import Workspace, convert, engine, materialize, status, verify
-from nbaudio.audio import recordings
+from nbaudio.audio import recording_reader
 from nbaudio.core.atomic import atomic_write
 from nbaudio.core.errors import DiskFullError, ExistsError, InputError, WorkerLostError
 from nbaudio.core.progress import listen_to_progress, progress, progress_note
@@ -143,14 +143,14 @@ def test_a_recording_that_changes_while_it_is_cut_leaves_none_of_its_clips(
 def test_read_errors_of_a_disk_are_ledgered_and_mended_by_the_next_run(
     workspace, tmp_path, monkeypatch
 ):
-    read = recordings.SoundfileRecording.read
+    read = recording_reader.SoundfileRecording.read
 
     def failing(self, start, stop):
         if self.path.name == NAMES[1] and start > 100_000:
             raise OSError(errno.EIO, "Input/output error")
         return read(self, start, stop)
 
-    monkeypatch.setattr(recordings.SoundfileRecording, "read", failing)
+    monkeypatch.setattr(recording_reader.SoundfileRecording, "read", failing)
     report = made(workspace, tmp_path / "c")
     assert rejected(tmp_path / "c") == {"r1": ["r1.flac: [Errno 5] Input/output error"]}
     assert whole(tmp_path / "c")

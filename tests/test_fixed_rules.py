@@ -13,7 +13,7 @@ from nbaudio.proof.claims import Part, above
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.fixed_rules import ALL_SEGMENTS, fixed_rules, have_selected_durations
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 import choosing

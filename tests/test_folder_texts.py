@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from nbaudio import ingest
 from nbaudio.cli import app
 from nbaudio.core.errors import InputError
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 
 @pytest.fixture

@@ -26,7 +26,6 @@ from typer.testing import CliRunner
 import nbaudio
 from nbaudio.cli import app as cli
 from nbaudio.core.errors import InputError
-from nbaudio.core.tables import GROUPING_RULES
 from nbaudio.corpus.layout import read_corpus_info
 from nbaudio.corpus.materialize import materialize
 from nbaudio.reading import open_corpus
@@ -35,7 +34,8 @@ from nbaudio.selection.given_splits import given_splits
 from nbaudio.selection.parameters import Parameters
 from nbaudio.selection.select import select
 from nbaudio.storage.folders import folder_at
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.segment_rules import GROUPING_RULES
+from nbaudio.tables.workspace import Workspace
 
 
 @pytest.fixture

@@ -24,8 +24,6 @@ import nbaudio
 from nbaudio import evidence, ingest, materialize, review, score, select
 from nbaudio.cli import app
 from nbaudio.core.errors import ExistsError, InputError
-from nbaudio.core.tables import CORRECTED_TEXTS, EARLIER_SPLITS, GROWTH
-from nbaudio.core.tombstones import TOMBSTONES, WITHDRAWN, tombstone
 from nbaudio.proof.evidence import ProofState
 from nbaudio.review import Verdict, append_verdicts
 from nbaudio.review.corrections import correct_bounds, correct_texts
@@ -34,7 +32,9 @@ from nbaudio.review.rounds import gold_ids
 from nbaudio.review.state import Correction, ReviewState, append_corrections, content_hashes
 from nbaudio.sources import grow as growth
 from nbaudio.sources import recordings as probing
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.schemas import CORRECTED_TEXTS, EARLIER_SPLITS, GROWTH
+from nbaudio.tables.tombstones import TOMBSTONES, WITHDRAWN, tombstone
+from nbaudio.tables.workspace import Workspace
 
 TABLES = ("recordings", "segments", "names", "problems")
 
@@ -322,7 +322,7 @@ def test_tables_of_many_row_groups_are_merged_row_by_row(
     sittings, chosen, bring, monkeypatch, rows
 ):
     before = chosen.segments
-    monkeypatch.setattr("nbaudio.core.tables.ROWS_A_GROUP", rows)
+    monkeypatch.setattr("nbaudio.tables.parquet_files.ROWS_A_GROUP", rows)
     some = [*sentences("s0.wav", 5), *sentences("s1.wav", 5), *sentences("s2.wav", 5)]
     for number in (0, 3, 4, 9):
         some[number] = {**some[number], "words": ["promjena", str(number)]}

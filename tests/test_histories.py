@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 from nbaudio import diff, evidence, ingest, materialize, review, score, select, verify, withdraw
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
-from nbaudio.core.source_splits import is_held_out, split_role
-from nbaudio.core.tombstones import WITHDRAWN, tombstone
 from nbaudio.reading import open_corpus
 from nbaudio.review import Verdict, append_verdicts
 from nbaudio.review.state import ReviewState
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.split_names import is_held_out, split_role
+from nbaudio.tables.tombstones import WITHDRAWN, tombstone
+from nbaudio.tables.workspace import Workspace
 from nbaudio.text.near_duplicates import sentences
 
 QUIET = {"jobs": 1, "engine": "threading", "show_progress": False}

@@ -42,7 +42,7 @@ from nbaudio.review.sheet_reader import read_sheet
 from nbaudio.runs.parameters import parameters, parse_settings
 from nbaudio.sources.ingest import READERS
 from nbaudio.storage.folders import folder_at
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 from nbaudio.ui import widgets
 
 # What runs something, or reads what may run something.
@@ -767,7 +767,7 @@ def test_sheets_span_what_they_hold(tmp_path, rows, bomb):
 
 
 def test_a_clip_is_no_longer_than_memory_holds(place, monkeypatch):
-    monkeypatch.setattr("nbaudio.audio.recordings.MOST_SAMPLES", 1000)
+    monkeypatch.setattr("nbaudio.audio.recording_reader.MOST_SAMPLES", 1000)
     with open_recording(place / "audio/a.wav") as recording:
         assert len(resample_window(recording, 0, 1000, rate=None)) == 1000
         with pytest.raises(

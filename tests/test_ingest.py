@@ -14,13 +14,13 @@ from table_checks import check_tables
 
 from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import ExistsError, InputError
-from nbaudio.core.rows import Rows
 from nbaudio.formats import jsonlines, parlaspeech
-from nbaudio.formats.base import clean_columns
+from nbaudio.formats.transcripts import clean_columns
 from nbaudio.sources.ingest import READERS, ingest
 from nbaudio.sources.recording_names import read_mapping
 from nbaudio.sources.recordings import list_audio, probe_recordings
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.rows import Rows
+from nbaudio.tables.workspace import Workspace
 
 ID = "HlauTe_NK6U"
 LINE = {

@@ -14,7 +14,7 @@ import nbaudio
 from nbaudio import Workspace, views, widgets
 from nbaudio.cli.commands import common
 from nbaudio.core.errors import InputError
-from nbaudio.core.tables import hypothesis_names, text_names
+from nbaudio.tables.schemas import hypothesis_names, text_names
 
 
 @pytest.fixture

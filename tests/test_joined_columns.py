@@ -6,7 +6,7 @@ import pytest
 
 from nbaudio.core.errors import InputError
 from nbaudio.sources.joined_columns import check_name, store_column
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from nbaudio.corpus.materialize import materialize
 from nbaudio.corpus.verify import verify
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 RUN = (
     "import sys; from nbaudio import materialize; materialize(sys.argv[1], "

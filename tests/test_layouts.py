@@ -28,10 +28,10 @@ from nbaudio.audio import read_clip
 from nbaudio.cli import app
 from nbaudio.core.errors import InputError
 from nbaudio.core.times import to_samples
-from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, collect_rows
+from nbaudio.formats.transcripts import PROBLEMS, TRANSCRIPTS, collect_rows
 from nbaudio.sources.ingest import READERS
 from nbaudio.sources.place_segments import fill_times
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 FORMATS = sorted(READERS)
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from nbaudio.cli import app
 from nbaudio.core.leftovers import remove_leftovers, scratch_folder
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 RECOGNIZER = """
 import time
@@ -101,7 +101,7 @@ def test_what_a_living_command_writes_stays(workspace):
 
 HALF_WRITTEN = """
 import os, sys
-from nbaudio.storage.workspace import Workspace, locks_workspace
+from nbaudio.tables.workspace import Workspace, locks_workspace
 from nbaudio.core.atomic import atomic_write
 
 @locks_workspace("score")

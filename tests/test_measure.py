@@ -15,10 +15,10 @@ import nbaudio
 from nbaudio import views
 from nbaudio.core.bundled_files import bundled
 from nbaudio.core.errors import InputError
-from nbaudio.core.tables import SIGNALS
 from nbaudio.corpus import measure as step
 from nbaudio.review.state import Correction, append_corrections
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.schemas import SIGNALS
+from nbaudio.tables.workspace import Workspace
 
 TIME = "2026-11-21T03:00:00Z"
 DEMO = bundled("data_manifests/demo")

@@ -17,7 +17,7 @@ from nbaudio.cli import app
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.review import Verdict, append_verdicts
 from nbaudio.review.state import content_hashes
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 from nbaudio.ui import widgets
 
 ROWS = 6  # of a recording

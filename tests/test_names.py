@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbaudio.core.name_matching import (
+from nbaudio.audio.name_matching import (
     DECISIONS,
     is_audio,
     recording_id,

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 import nbaudio
 from nbaudio.cli import app
 from nbaudio.core.errors import InputError
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 HELD_OUT = "Sutra ujutro otvaramo raspravu o zakonu"
 NEAR = {

@@ -8,7 +8,7 @@ import pytest
 from nbaudio import ingest, join, materialize, open_corpus, score, select, verify
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.review.state import Verdict, append_verdicts, content_hashes
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 from nbaudio.ui.widgets import segments as shown
 
 QUIET = {"jobs": 1, "engine": "threading", "show_progress": False}

@@ -11,12 +11,12 @@ from table_checks import check_tables
 
 import nbaudio
 from nbaudio import review, text
-from nbaudio.core.dataframes import as_ids, as_polars
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.selection import leakage
 from nbaudio.selection.parameters import Parameters
 from nbaudio.selection.select import decide
+from nbaudio.tables.dataframes import as_ids, as_polars
 from nbaudio.ui import plots, views, widgets
 
 KINDS = {

@@ -12,7 +12,7 @@ import pytest
 import soundfile as sf
 
 from nbaudio.corpus.materialize import materialize
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 
 @pytest.fixture

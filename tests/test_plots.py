@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from matplotlib.image import imread
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.tables import RECORDINGS, SEGMENTS, SIGNALS
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.schemas import RECORDINGS, SEGMENTS, SIGNALS
+from nbaudio.tables.workspace import Workspace
 from nbaudio.text.score import score
 from nbaudio.ui import plots, views
 from nbaudio.ui.histogram_bins import equal_width_edges

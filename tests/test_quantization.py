@@ -20,7 +20,7 @@ from nbaudio.audio.quantization import QUANTIZATIONS
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.corpus.materialize import materialize
 from nbaudio.corpus.verify import verify
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 every_law = pytest.mark.parametrize("law", QUANTIZATIONS)
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import nbaudio
 from nbaudio.cli import app
 from nbaudio.core.errors import InputError
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 QUIET = {"jobs": 1, "engine": "threading", "show_progress": False}
 RAW = ["c\u030cekaj malo", "dobar dan", "z\u030civjeli svi"]  # the second is in NFC as it is

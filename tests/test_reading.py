@@ -28,7 +28,7 @@ from nbaudio.corpus.materialize import materialize
 from nbaudio.reading import open_corpus
 from nbaudio.reading.order import Epoch, Partition
 from nbaudio.storage import network
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 RATE = 8000
 QUIET = {"jobs": 1, "engine": "threading", "show_progress": False}

@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 
 import nbaudio
 from nbaudio.cli import app
-from nbaudio.core import tables
 from nbaudio.core.errors import InputError, WorkerLostError
 from nbaudio.recognition.recognize import recognize
 from nbaudio.sources.joined_columns import store_column
+from nbaudio.tables import workspace_tables
 
 TOP = Path(nbaudio.__file__).parent.parent
 
@@ -518,7 +518,7 @@ def test_withdrawn_clips_leave_the_ledger(workspace):
     assert ledger(workspace) == [line for line in before if line["text"] != before[0]["text"]]
     assert len(ledger(workspace)) == 5
     assert problems(workspace).is_empty()
-    assert tables.table_path(workspace, "recognized/x.problems").exists()
+    assert workspace_tables.table_path(workspace, "recognized/x.problems").exists()
 
 
 def test_the_command_line(workspace, monkeypatch):

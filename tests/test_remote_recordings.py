@@ -24,11 +24,11 @@ from nbaudio import ingest, materialize, review, select
 from nbaudio.audio import open_recording, read_clip
 from nbaudio.core.errors import AudioError, InputError, MissingExtraError
 from nbaudio.storage import network
-from nbaudio.storage.base import RangeFile
 from nbaudio.storage.cache import Cache
+from nbaudio.storage.range_file import RangeFile
 from nbaudio.storage.remote import remote
 from nbaudio.storage.urls import check_url
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 from nbaudio.ui.widgets import Player
 
 NAMES = ("7. sjednica  [HlauTe_NK6U].wav", "č & 100%.flac", "x#y?.mp3")

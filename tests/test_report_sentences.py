@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 import nbaudio
 from nbaudio.cli import app
 from nbaudio.core.report import Report, percent_down
-from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.review import Verdict, append_verdicts
 from nbaudio.review.state import ReviewState
+from nbaudio.tables.schemas import RECORDINGS, SEGMENTS, conform
 
 
 def make_workspace(folder: Path, number: int) -> nbaudio.Workspace:

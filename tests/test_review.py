@@ -19,11 +19,11 @@ from nbaudio import review
 from nbaudio.audio import read_clip
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.core.hashing import clip_file_names
-from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.review import cell_escaping, sheet_writer
 from nbaudio.review.population import Population
 from nbaudio.review.state import ReviewRecord, ReviewState, Verdict, append_verdicts
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.schemas import RECORDINGS, SEGMENTS, conform
+from nbaudio.tables.workspace import Workspace
 from nbaudio.text import word_diff
 
 # What polars can hold: no lone surrogates.

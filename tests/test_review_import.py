@@ -25,7 +25,7 @@ from nbaudio.review.cell_escaping import cell_text
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.rounds import gold_ids, rounds
 from nbaudio.review.state import ReviewState, Verdict, content_hashes
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 from nbaudio.ui.widgets import ReviewPanel
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nbaudio import review
 from nbaudio.core.errors import InputError
 from nbaudio.review import Verdict
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 OK = Verdict("s1", "c1", "ok", "", None, "ana", "2026-11-21T03:00:00Z", "panel")
 texts = st.text(st.characters(exclude_categories=["Cs"]))

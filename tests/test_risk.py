@@ -9,12 +9,12 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from nbaudio import evidence, review, select
-from nbaudio.core import tables
 from nbaudio.core.errors import InputError
 from nbaudio.review import risk
 from nbaudio.review.risk import area_under_curve, ranking, refresh
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts, content_hashes, frame_table
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import workspace_tables
+from nbaudio.tables.workspace import Workspace
 
 COUNT, RECORDINGS = 3000, 30
 
@@ -205,11 +205,11 @@ def test_it_is_learned_again_when_verdicts_or_columns_change_and_not_otherwise(t
     judge(workspace, wrong, some(300))
     two = refresh(workspace)
     assert two["judged"] > one["judged"]
-    tables.replace_columns(workspace, workspace.segments.select(pl.col("snr_db") * 0.5))
+    workspace_tables.replace_columns(workspace, workspace.segments.select(pl.col("snr_db") * 0.5))
     assert refresh(workspace)["id"] != two["id"]
     # Segments without a risk get one.
     half = pl.when(pl.int_range(COUNT) % 2 == 0).then("risk")
-    tables.replace_columns(workspace, workspace.segments.select(half.alias("risk")))
+    workspace_tables.replace_columns(workspace, workspace.segments.select(half.alias("risk")))
     assert refresh(workspace)["judged"] == two["judged"]
     assert not workspace.segments["risk"].has_nulls()
 
@@ -273,12 +273,12 @@ def test_a_selection_by_risk_freezes_the_model_and_is_bounded_by_what_was_fixed_
     chosen = report.facts["selection"]
     assert chosen["rule"]["number"] == 1
     assert chosen["rule"]["left_out"] > 0
-    ids = tables.read(workspace, ["segment_id", "risk"])
+    ids = workspace_tables.read(workspace, ["segment_id", "risk"])
     review.export(workspace, out=tmp_path / "two.csv", n=200, strategy="risk")
     assert "rate" in workspace.table(frame_table("two")).columns
     answer(workspace, wrong, "two")
     review.import_(workspace, None)
-    assert_frame_equal(tables.read(workspace, ["segment_id", "risk"]), ids)
+    assert_frame_equal(workspace_tables.read(workspace, ["segment_id", "risk"]), ids)
     later = evidence(workspace).facts
     assert later["selection"]["low"] > 0.85
     assert later["selection"]["low"] > chosen["low"]
@@ -299,7 +299,7 @@ def test_a_frozen_model_gives_a_risk_to_segments_that_came_later(tmp_path):
     model = refresh(workspace)
     select(workspace, where='"risk" < 0.5', dev=0, test=0)
     before = workspace.segments["risk"]
-    tables.replace_columns(
+    workspace_tables.replace_columns(
         workspace,
         workspace.segments.select(pl.when(pl.int_range(COUNT) % 2 == 0).then("risk").alias("risk")),
     )

@@ -7,10 +7,10 @@ import pytest
 from specimens import LAYOUTS, format_of
 
 import nbaudio
-from nbaudio.core import rows
 from nbaudio.core.errors import InputError
-from nbaudio.core.rows import Rows, rows_on_disk
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import rows
+from nbaudio.tables.rows import Rows, rows_on_disk
+from nbaudio.tables.workspace import Workspace
 
 TABLES = ("segments", "recordings", "names", "problems")
 

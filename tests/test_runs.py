@@ -18,9 +18,9 @@ from click.testing import CliRunner
 from papermill import cli as papermill_cli
 
 import nbaudio
+from nbaudio.audio.channels import CHANNELS
 from nbaudio.audio.encoding import ENCODERS
 from nbaudio.core.bundled_files import bundled
-from nbaudio.core.channels import CHANNELS
 from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.engine import ENGINES

@@ -9,9 +9,9 @@ from polars.testing import assert_frame_equal, assert_series_equal
 from sampled import draw, sampling_frame
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.tables import SEGMENTS, WORD_TIMES, conform
 from nbaudio.review.rounds import Round
 from nbaudio.review.sampling import STRATEGIES, anomaly_facts, anomaly_reasons
+from nbaudio.tables.schemas import SEGMENTS, WORD_TIMES, conform
 
 # The last two are columns.
 EVERY = pytest.mark.parametrize("strategy", [*STRATEGIES, "similarity", "is_odd"])

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 from nbaudio.cli import app as cli
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import percent
-from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.review.rounds import gold_ids
 from nbaudio.review.state import Verdict, append_verdicts, content_hashes
 from nbaudio.selection.parameters import Parameters
@@ -21,7 +20,8 @@ from nbaudio.selection.select import decide as decide_rows
 from nbaudio.selection.select import select
 from nbaudio.selection.select_report import count_reasons, reasons_of
 from nbaudio.selection.size_budget import CLIP_OVERHEAD, PCM
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.schemas import RECORDINGS, SEGMENTS, conform
+from nbaudio.tables.workspace import Workspace
 
 RATE = 16000
 DAY = 24 * 3600

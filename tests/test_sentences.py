@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbaudio import materialize, verify
-from nbaudio.core.tables import SEGMENTS, conform
 from nbaudio.review.sampling import anomaly_facts, anomaly_reasons
 from nbaudio.review.state import word_hashes
 from nbaudio.selection import leakage
 from nbaudio.selection.leakage import NEAR_SENTENCE, SENTENCE
+from nbaudio.tables.schemas import SEGMENTS, conform
 from nbaudio.text.near_duplicates import sentences
 
 # Each at least 20 characters, so that the search for suspicious duplicates looks at them.

@@ -8,9 +8,9 @@ from test_evidence import draws_of, frame_of, random_draws, say
 
 from nbaudio import review
 from nbaudio.core.errors import InputError
-from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.proof.separation import auc, draw_weights
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.schemas import RECORDINGS, SEGMENTS, conform
+from nbaudio.tables.workspace import Workspace
 from nbaudio.ui import plots, views
 
 

@@ -19,7 +19,7 @@ from nbaudio.audio.segment_audio import SegmentAudio
 from nbaudio.audio.signals import SIGNALS, signals, window_signals
 from nbaudio.core.bundled_files import bundled
 from nbaudio.core.errors import AudioError
-from nbaudio.core.tables import SIGNALS as COLUMNS
+from nbaudio.tables.schemas import SIGNALS as COLUMNS
 
 Samples = NDArray[np.float64]
 RATES = (8000, 16000, 22050, 44100, 48000)

@@ -12,7 +12,7 @@ from web import serving
 from nbaudio import ingest, materialize, select
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.storage import network
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 
 @pytest.fixture(autouse=True)

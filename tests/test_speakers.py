@@ -10,7 +10,7 @@ import pytest
 import nbaudio
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
-from nbaudio.core.speakers import look_alikes
+from nbaudio.text.speaker_names import look_alikes
 
 NAME = "Žana Kos"
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.tables import GROUPING_RULES
 from nbaudio.selection.splits import Target, assign_splits, parse_target, usable_keys
+from nbaudio.tables.segment_rules import GROUPING_RULES
 
 KEYS = ["speaker_id", "recording_id"]
 MINUTE = 60_000_000

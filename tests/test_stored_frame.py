@@ -7,7 +7,7 @@ import pytest
 from test_widget_tables import ask
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.stored_frame import StoredFrame
+from nbaudio.tables.stored_frame import StoredFrame
 from nbaudio.ui.filters import sort_and_filter
 from nbaudio.ui.widgets import SegmentTable, ThresholdTuner, segments
 from nbaudio.ui.widgets.segments import load_segments
@@ -18,8 +18,8 @@ ROWS = 1000
 @pytest.fixture(params=[7, 400, 5000], ids="row groups of {}".format)
 def stored(request, tmp_path, monkeypatch):
     """A frame, and its file."""
-    monkeypatch.setattr("nbaudio.core.stored_frame._ROWS_AT_ONCE", 50)
-    monkeypatch.setattr("nbaudio.core.stored_frame._SORTED_AT_ONCE", 128)
+    monkeypatch.setattr("nbaudio.tables.stored_frame._ROWS_AT_ONCE", 50)
+    monkeypatch.setattr("nbaudio.tables.stored_frame._SORTED_AT_ONCE", 128)
     rng = np.random.default_rng(0)
     number = pl.Series(rng.integers(0, 40, ROWS))
     frame = pl.DataFrame(
@@ -211,7 +211,7 @@ def test_a_new_arrangement_ends_a_search(stored, in_parts):
 
 
 def test_a_condition_that_fails_in_a_later_part_changes_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("nbaudio.core.stored_frame._ROWS_AT_ONCE", 5)
+    monkeypatch.setattr("nbaudio.tables.stored_frame._ROWS_AT_ONCE", 5)
     monkeypatch.setattr("nbaudio.ui.widgets.table_view._PART_S", 0.0)
     frame = pl.DataFrame({"segment_id": [*map(str, range(40)), "x"]})
     frame.write_parquet(tmp_path / "t.parquet", row_group_size=5)
@@ -227,8 +227,8 @@ def test_a_condition_that_fails_in_a_later_part_changes_nothing(tmp_path, monkey
 
 @pytest.mark.parametrize("descending", [False, True])
 def test_columns_of_all_types_are_sorted_as_in_memory(tmp_path, monkeypatch, descending):
-    monkeypatch.setattr("nbaudio.core.stored_frame._ROWS_AT_ONCE", 50)
-    monkeypatch.setattr("nbaudio.core.stored_frame._SORTED_AT_ONCE", 128)
+    monkeypatch.setattr("nbaudio.tables.stored_frame._ROWS_AT_ONCE", 50)
+    monkeypatch.setattr("nbaudio.tables.stored_frame._SORTED_AT_ONCE", 128)
     number = pl.Series(np.random.default_rng(0).integers(0, 30, 500))
     number = number.set(number == 3, None)
     types = [pl.UInt64, pl.Int8, pl.Float32, pl.Decimal(10, 2), pl.Datetime("us"), pl.Boolean]

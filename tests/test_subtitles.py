@@ -10,7 +10,7 @@ import soundfile as sf
 import nbaudio
 from nbaudio.core.errors import InputError
 from nbaudio.formats.documents import read_documents
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 RATE = 8000
 

@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 from table_checks import check_tables
 
-from nbaudio.core import tables
-from nbaudio.core.dataframes import IN_ORDER, STREAMED
 from nbaudio.core.errors import InputError
-from nbaudio.core.tables import RECORDINGS, SEGMENTS, WORD_TIMES, conform
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import parquet_files, workspace_tables
+from nbaudio.tables.dataframes import IN_ORDER, STREAMED
+from nbaudio.tables.schemas import RECORDINGS, SEGMENTS, WORD_TIMES, conform
+from nbaudio.tables.workspace import Workspace
 
 RECORDING = {
     "recording_id": "r",
@@ -183,7 +183,7 @@ def test_columns_are_replaced_as_if_the_whole_table_was_saved(tmp_path: Path, ro
     partly, whole = Workspace.create(tmp_path / "[1]*"), Workspace.create(tmp_path / "whole")
     for workspace in (partly, whole):
         workspace.save(segments=stored)
-    tables.replace_columns(partly, new)
+    workspace_tables.replace_columns(partly, new)
     whole.save(segments=whole.segments.with_columns(new))
     assert partly.table("segments").equals(whole.table("segments"))
     assert partly.table("segments").schema == whole.table("segments").schema
@@ -204,7 +204,7 @@ def test_a_table_damaged_in_a_column_that_goes_over_unread_stays_and_is_named(
     damaged[start : start + 24] = b"\xff" * 24
     path.write_bytes(damaged)
     with pytest.raises(InputError, match=r"segments\.parquet: not a readable Parquet file"):
-        tables.replace_columns(workspace, pl.DataFrame({"similarity": [0.5, 1.0]}))
+        workspace_tables.replace_columns(workspace, pl.DataFrame({"similarity": [0.5, 1.0]}))
     assert path.read_bytes() == damaged
     assert sorted(each.name for each in workspace.path.iterdir()) == [
         "segments.parquet",
@@ -220,13 +220,13 @@ def test_a_table_is_written_from_a_frame_a_lazy_frame_or_batches(tmp_path: Path,
     ]
     whole = conform(pl.DataFrame(rows), SEGMENTS, "segments")
     forms = {"frame": whole, "lazy": whole.lazy(), "batches": whole.iter_slices(32)}
-    tables.write(tmp_path, forms[form])
-    assert tables.read(tmp_path).equals(whole)
-    assert tables.read(tmp_path).schema == whole.schema
+    workspace_tables.write(tmp_path, forms[form])
+    assert workspace_tables.read(tmp_path).equals(whole)
+    assert workspace_tables.read(tmp_path).schema == whole.schema
 
 
 def test_batches_that_fail_leave_the_table_as_it_was(tmp_path: Path) -> None:
-    tables.write(tmp_path, pl.DataFrame([SEGMENT]))
+    workspace_tables.write(tmp_path, pl.DataFrame([SEGMENT]))
     before = (tmp_path / "segments.parquet").read_bytes()
 
     def batches() -> Iterator[pl.DataFrame]:
@@ -234,7 +234,7 @@ def test_batches_that_fail_leave_the_table_as_it_was(tmp_path: Path) -> None:
         raise InputError("line 7: no text")
 
     with pytest.raises(InputError, match=r"^line 7: no text$"):
-        tables.write(tmp_path, batches())
+        workspace_tables.write(tmp_path, batches())
     assert (tmp_path / "segments.parquet").read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["segments.parquet"]
 
@@ -244,50 +244,50 @@ def test_batches_that_fail_leave_the_table_as_it_was(tmp_path: Path) -> None:
 )
 def test_scan_and_read_give_the_same_columns(tmp_path: Path, columns: list[str] | None) -> None:
     """The file has other types than the schema, lacks columns of it and has one more."""
-    tables.write(
+    workspace_tables.write(
         tmp_path,
         pl.DataFrame(
             {"mine": [1, 2], "segment_id": ["a", "b"], "text": ["A", "B"], "split": ["dev", None]}
         ),
     )
-    found = tables.scan(tmp_path, columns).collect()
-    assert found.equals(tables.read(tmp_path, columns))
+    found = workspace_tables.scan(tmp_path, columns).collect()
+    assert found.equals(workspace_tables.read(tmp_path, columns))
     assert found.columns == (
         [*SEGMENTS, "mine"]
         if columns is None
         else [name for name in columns if name != "none such"]
     )
-    assert found.schema == tables.read(tmp_path, columns).schema
+    assert found.schema == workspace_tables.read(tmp_path, columns).schema
 
 
 def test_a_table_without_key_or_with_another_type_is_named(tmp_path: Path) -> None:
-    tables.write(tmp_path, pl.DataFrame({"text": ["a"]}))
-    for reader in (tables.scan, tables.read):
+    workspace_tables.write(tmp_path, pl.DataFrame({"text": ["a"]}))
+    for reader in (workspace_tables.scan, workspace_tables.read):
         with pytest.raises(
             InputError,
             match=r"segments\.parquet: the key column segment_id is missing; columns are text",
         ):
             reader(tmp_path)
-    tables.write(tmp_path, pl.DataFrame({"segment_id": ["a"], "start_sample": ["soon"]}))
+    workspace_tables.write(tmp_path, pl.DataFrame({"segment_id": ["a"], "start_sample": ["soon"]}))
     with pytest.raises(
         InputError,
         match=r"segments\.parquet: column start_sample is String and cannot be read as Int64",
     ):
-        tables.read(tmp_path)
-    assert tables.scan(tmp_path, ["segment_id"]).collect().item() == "a"
+        workspace_tables.read(tmp_path)
+    assert workspace_tables.scan(tmp_path, ["segment_id"]).collect().item() == "a"
 
 
 def test_streamed_joins_keep_the_order_of_rows(tmp_path):
     count, names = 600_000, [f"r{number}" for number in range(700)]
     owner = pl.int_range(count, eager=True) % len(names)
     rows = pl.select(key=pl.lit(pl.Series(names)).gather(owner), text=pl.lit("x" * 30))
-    rows.write_parquet(tmp_path / "rows.parquet", row_group_size=tables.ROWS_A_GROUP)
+    rows.write_parquet(tmp_path / "rows.parquet", row_group_size=parquet_files.ROWS_A_GROUP)
     facts = pl.LazyFrame({"key": names, "number": range(len(names))})
     joined = pl.scan_parquet(tmp_path / "rows.parquet").join(
         facts, on="key", how="left", maintain_order="left"
     )
     only_literals = joined.select(reason=pl.when(pl.col("number") < 300).then(pl.lit("short")))
-    tables.write(tmp_path, only_literals)
+    workspace_tables.write(tmp_path, only_literals)
     found = [
         only_literals.collect(**STREAMED),
         pl.concat(only_literals.collect_batches(**IN_ORDER)),
@@ -314,17 +314,17 @@ def test_rows_are_looked_up_with_columns_of_all_types_in_several_row_groups(tmp_
         "vector": pl.Series([[i, i] for i in range(100)], dtype=pl.Array(pl.Float32, 2)),
         "none": pl.Series([None] * 100),
     }
-    pl.DataFrame(columns).write_parquet(tables.table_path(workspace), row_group_size=7)
-    every = tables.read(workspace, row="row")
+    pl.DataFrame(columns).write_parquet(workspace_tables.table_path(workspace), row_group_size=7)
+    every = workspace_tables.read(workspace, row="row")
     for ids in (["s3", "s50", "s89"], [], [f"s{i}" for i in range(90)], ["other"]):
-        found = tables.read(
-            workspace, where=tables.has_id(pl.Series(ids, dtype=pl.String)), row="row"
+        found = workspace_tables.read(
+            workspace, where=workspace_tables.has_id(pl.Series(ids, dtype=pl.String)), row="row"
         )
         assert found.equals(every.filter(pl.col("segment_id").is_in(ids)))
         assert found.schema == every.schema
-    assert tables.read(workspace, ["x"], where=pl.col("price") > 97).to_dict(as_series=False) == {
-        "x": [98, 99]
-    }
+    assert workspace_tables.read(workspace, ["x"], where=pl.col("price") > 97).to_dict(
+        as_series=False
+    ) == {"x": [98, 99]}
 
 
 def test_rows_are_those_that_were_found_if_the_table_is_replaced_meanwhile(tmp_path, monkeypatch):
@@ -333,19 +333,19 @@ def test_rows_are_those_that_were_found_if_the_table_is_replaced_meanwhile(tmp_p
         pl.Series([f"s{i}" for i in range(50)]),
         [],
     )
-    tables.write(workspace, pl.DataFrame({"segment_id": ids, "text": ids}))
-    open_parquet = tables.open_parquet
+    workspace_tables.write(workspace, pl.DataFrame({"segment_id": ids, "text": ids}))
+    open_parquet = parquet_files.open_parquet
 
     def replace_when_opened(path):
         opened.append(open_parquet(path))
         if len(opened) == 1:
-            tables.write(
+            workspace_tables.write(
                 workspace, pl.DataFrame({"segment_id": ids.reverse(), "text": ids.reverse()})
             )
         return opened[-1]
 
-    monkeypatch.setattr(tables, "open_parquet", replace_when_opened)
-    found = tables.read(
-        workspace, ["segment_id", "text"], where=tables.has_id(pl.Series(["s3", "s40"]))
+    monkeypatch.setattr(parquet_files, "open_parquet", replace_when_opened)
+    found = workspace_tables.read(
+        workspace, ["segment_id", "text"], where=workspace_tables.has_id(pl.Series(["s3", "s40"]))
     )
     assert found.rows() == [("s40", "s40"), ("s3", "s3")]

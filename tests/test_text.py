@@ -13,7 +13,7 @@ import nbaudio
 from nbaudio import text
 from nbaudio.cli import app
 from nbaudio.core.errors import InputError
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 from nbaudio.text import edit_distance
 from nbaudio.text.score import score
 

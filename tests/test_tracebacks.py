@@ -14,12 +14,12 @@ import soundfile
 from nbclient import NotebookClient
 
 import nbaudio
-from nbaudio.audio.recordings import SoundfileRecording
+from nbaudio.audio.recording_reader import SoundfileRecording
 from nbaudio.core import errors
 from nbaudio.core.interrupts import interrupts_deferred
 from nbaudio.core.tracebacks import STOPPED, interruptible
 from nbaudio.engine import EngineLocation, worker_pool
-from nbaudio.storage.base import RangeFile
+from nbaudio.storage.range_file import RangeFile
 
 WRONG_PATH = "import nbaudio\nnbaudio.score('no/such')"
 NESTED = """

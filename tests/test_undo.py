@@ -14,7 +14,6 @@ import nbaudio
 from nbaudio import review
 from nbaudio.cli import main
 from nbaudio.core.errors import ExistsError, InputError, NbaudioError
-from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.proof.betting import bet
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.state import (
@@ -24,9 +23,10 @@ from nbaudio.review.state import (
     append_corrections,
     append_verdicts,
 )
-from nbaudio.storage import workspace as workspaces
 from nbaudio.storage.run_log import step_lock
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import workspace as workspaces
+from nbaudio.tables.schemas import RECORDINGS, SEGMENTS, conform
+from nbaudio.tables.workspace import Workspace
 from nbaudio.ui.widgets import ReviewPanel
 
 TIME = "2026-11-21T03:00:00Z"

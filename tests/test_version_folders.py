@@ -17,7 +17,7 @@ from nbaudio.corpus.diff import diff
 from nbaudio.corpus.layout import IDENTITY
 from nbaudio.corpus.materialize import materialize
 from nbaudio.corpus.verify import verify
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.corpus.materialize import materialize
 from nbaudio.corpus.verify import verify
 from nbaudio.reading import open_corpus
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 QUIET = {"jobs": 1, "engine": "threading", "show_progress": False}
 CLIPS = 12  # of a recording

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from nbaudio import text
-from nbaudio.core import tables
 from nbaudio.core.errors import InputError
 from nbaudio.core.progress import listen_to_progress
 from nbaudio.corpus.materialize import materialize
 from nbaudio.proof.rate_intervals import clustered_rates
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import parquet_files, workspace_tables
+from nbaudio.tables.workspace import Workspace
 from nbaudio.text.score import score
 from nbaudio.ui import views
 
@@ -354,7 +354,7 @@ def test_words_of_a_large_workspace_are_kept_until_a_text_changes(counted, large
     [first] = kept_words(large)
     # What is kept is what is returned.
     marked = counted[1].with_columns(pl.col("count") + 1)
-    tables.write(first.parent, marked, table=first.stem)
+    workspace_tables.write(first.parent, marked, table=first.stem)
     assert views.words(large).equals(marked)
     # As long as before
     other = pl.when(pl.col("segment_id") == "s7").then(pl.lit("ovo 1")).otherwise("text")
@@ -384,8 +384,8 @@ def test_damaged_words_are_counted_anew(counted, large):
     [path] = kept_words(large)
     path.write_bytes(path.read_bytes()[:1000])
     assert views.words(large).equals(counted[1])
-    assert tables.read_parquet(path).equals(counted[1])
-    tables.write(path.parent, counted[1].drop("examples"), table=path.stem)
+    assert parquet_files.read_parquet(path).equals(counted[1])
+    workspace_tables.write(path.parent, counted[1].drop("examples"), table=path.stem)
     assert views.words(large).equals(counted[1])
 
 

@@ -18,7 +18,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.selection.requested_sizes import requested_sizes
 from nbaudio.selection.splits import Target, assign_splits
 from nbaudio.selection.whole_groups import WholeSplits
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 HELD_OUT = ("dev", "test")
 

@@ -14,7 +14,7 @@ from test_widgets import Page
 from nbaudio import evidence, review
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts, content_hashes, verdicts
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 from nbaudio.ui.filters import sort_and_filter
 from nbaudio.ui.widgets import Explorer, segments
 from nbaudio.ui.widgets.column_counts import density, number_bins, value_counts

@@ -18,7 +18,7 @@ from nbaudio.audio import read_clip
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.review.review_page import segment_facts
 from nbaudio.review.state import corrections
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 from nbaudio.text import words
 from nbaudio.text.formatting import Formatting
 from nbaudio.ui import widgets

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from test_widgets import Page
 
 from nbaudio.core.errors import InputError
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 from nbaudio.ui.filters import sort_and_filter
 from nbaudio.ui.widgets import SegmentTable, Table, table
 from nbaudio.ui.widgets.table_view import cell, row_page

@@ -15,7 +15,7 @@ from nbaudio import review, select
 from nbaudio.core.errors import InputError
 from nbaudio.proof.claims import Part, curve
 from nbaudio.proof.judged_draws import ProofState
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 from nbaudio.ui import views, widgets
 from nbaudio.ui.widgets import threshold_tuner
 from nbaudio.ui.widgets.threshold_tuner import (

@@ -16,7 +16,7 @@ from nbaudio.audio import decode_clip, read_clip
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.corpus.materialize import materialize
 from nbaudio.reading import open_corpus
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 from nbaudio.text import words
 from nbaudio.ui import views, widgets
 from nbaudio.ui.widgets import static_html

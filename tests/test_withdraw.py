@@ -26,12 +26,12 @@ from typer.testing import CliRunner
 import nbaudio
 from nbaudio.cli import app
 from nbaudio.core.errors import InputError
-from nbaudio.core.tombstones import tombstone
 from nbaudio.corpus.packs import keep_clips, short_keys
 from nbaudio.corpus.withdraw import withdraw
 from nbaudio.reading import open_corpus
 from nbaudio.storage.location import location
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.tombstones import tombstone
+from nbaudio.tables.workspace import Workspace
 
 
 def texts_in(folder):

@@ -25,7 +25,7 @@ from nbaudio.cli import app
 from nbaudio.core.errors import InputError
 from nbaudio.formats import table, workbook_guard
 from nbaudio.formats.workbooks import open_workbook
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 RATE = 8000
 

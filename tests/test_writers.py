@@ -19,10 +19,10 @@ from nbaudio.core.atomic import append_lines, atomic_write
 from nbaudio.core.errors import ExistsError, NbaudioError
 from nbaudio.corpus import layout
 from nbaudio.corpus.layout import Layout
-from nbaudio.storage import workspace as workspaces
 from nbaudio.storage.remote import remote
 from nbaudio.storage.run_log import step_lock
-from nbaudio.storage.workspace import Workspace, locks_workspace
+from nbaudio.tables import workspace as workspaces
+from nbaudio.tables.workspace import Workspace, locks_workspace
 
 
 @pytest.fixture

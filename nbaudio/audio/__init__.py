@@ -23,11 +23,11 @@ if TYPE_CHECKING:  # isort: off
     from nbaudio.audio.encoding import encoder as encoder
     from nbaudio.audio.probing import Probe as Probe, probe as probe
     from nbaudio.audio.quantization import dequantize as dequantize, quantize as quantize
-    from nbaudio.audio.recordings import (
+    from nbaudio.audio.recording_reader import (
         Recording as Recording,
         open_recording as open_recording,
         read_clip as read_clip,
     )
-    from nbaudio.audio.recordings import resample_window as resample_window
+    from nbaudio.audio.recording_reader import resample_window as resample_window
 
 __getattr__, __dir__, __all__ = lazy_imports.attach(__name__)

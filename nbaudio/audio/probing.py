@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import soundfile as sf
 
+from nbaudio.audio.channels import CHANNELS
 from nbaudio.audio.decode_errors import BEHIND_HEADER, no_samples_reason
 from nbaudio.audio.flac import has_right_block_size
 from nbaudio.audio.ogg import scan_pages
-from nbaudio.audio.recordings import (
+from nbaudio.audio.recording_reader import (
     RAW_CODECS,
     OpenRecording,
     SoundfileRecording,
@@ -24,7 +25,6 @@ from nbaudio.audio.recordings import (
 )
 from nbaudio.audio.silence import has_signal, is_cancelled
 from nbaudio.audio.sound_bytes import find_sound_bytes
-from nbaudio.core.channels import CHANNELS
 from nbaudio.core.errors import AudioError
 from nbaudio.storage.location import LocationLike, location
 
@@ -68,7 +68,7 @@ class Probe:
         sound_start: samples from the first picture of the container to the first sample.
         not_read: further audio tracks, for people.
         channel: the channel to use where the mix of all has no signal, as
-            `nbaudio.core.channels` writes it; None where the mix can be used.
+            `nbaudio.audio.channels` writes it; None where the mix can be used.
     """
 
     sampling_rate: int

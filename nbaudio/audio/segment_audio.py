@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nbaudio.core.channels import channel_numbers
+from nbaudio.audio.channels import channel_numbers
 
 Samples = NDArray[np.float32]
 AnySamples = NDArray[np.int16] | Samples

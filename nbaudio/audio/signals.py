@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nbaudio.audio.recordings import Recording, on_track, read_around
+from nbaudio.audio.recording_reader import Recording, on_track, read_around
 from nbaudio.audio.segment_audio import (
     EQUAL,
     LOUD_DB,

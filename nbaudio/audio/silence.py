@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from nbaudio.audio.channels import channel_numbers
 from nbaudio.audio.decode_errors import NO_SIGNAL
-from nbaudio.audio.recordings import Recording, Window, on_track
-from nbaudio.core.channels import channel_numbers
+from nbaudio.audio.recording_reader import Recording, Window, on_track
 
 # Channels cancel if their mean has less than this share (-40 dB) of the RMS of the loudest one.
 # Encoders leave noise where the mean of the original is zero.

@@ -1,7 +1,6 @@
 """Basics of all rooms.
 
-They are errors, times, tables, reports, progress, file names, hashing, input guards, atomic files
-and locks.
+They are errors, times, reports, progress, hashing, input guards, atomic files and locks.
 """
 
 import os

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from nbaudio.core.atomic import lock, remove
 
-#: What steps lock in a workspace; see `nbaudio.storage.workspace.locks_workspace`.
+#: What steps lock in a workspace; see `nbaudio.tables.workspace.locks_workspace`.
 TABLES, SIGNALS, RECOGNIZED, REVIEWS = LOCKS = ("tables", "signals", "recognized", "reviews")
 #: Folder of tables that get their names together, while they are written under the lock of tables.
 SAVING = "saving"

@@ -16,13 +16,13 @@ import yaml
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import fact_label, show
-from nbaudio.core.source_splits import ordered_splits
-from nbaudio.core.tables import SIGNALS
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.proof.claim_sentences import in_percent
 from nbaudio.proof.evidence import describe_claim, describe_parts
 from nbaudio.selection.leakage import CHECK_MEANINGS
 from nbaudio.storage.folders import Folder, read_object
+from nbaudio.tables.schemas import SIGNALS
+from nbaudio.tables.split_names import ordered_splits
 from nbaudio.text.characters import DELIMITER, SPECIALS
 
 CARD = "README.md"

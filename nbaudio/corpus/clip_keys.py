@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from nbaudio.core import tables
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import segment_rules, workspace_tables
+from nbaudio.tables.workspace import Workspace
 
 # Changed whenever the same window of the same source would give other bytes: old packs are then not
 # used
@@ -68,7 +68,7 @@ def segments_with_audio(workspace: Workspace) -> pl.LazyFrame:
     recordings = workspace.recordings
     rules = [
         is_failure
-        for name, is_failure in tables.segment_failures(recordings).items()
+        for name, is_failure in segment_rules.segment_failures(recordings).items()
         if name not in ("duplicate", "empty_text")
     ]
     lacks_audio = pl.any_horizontal(
@@ -84,9 +84,11 @@ def segments_with_audio(workspace: Workspace) -> pl.LazyFrame:
     )
 
 
-def segment_columns(folder: tables.WorkspacePath, columns: tuple[str, ...]) -> pl.LazyFrame:
+def segment_columns(
+    folder: workspace_tables.WorkspacePath, columns: tuple[str, ...]
+) -> pl.LazyFrame:
     """Return `row`, from 0, and columns of the segments table in a folder, null where absent."""
-    scanned = tables.scan(folder, columns)
+    scanned = workspace_tables.scan(folder, columns)
     if "source_channel" in columns:
         has_channel = "source_channel" in scanned.collect_schema()
         channel = pl.col("source_channel") if has_channel else pl.lit(None)

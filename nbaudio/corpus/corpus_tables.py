@@ -16,22 +16,23 @@ from typing import Any
 import polars as pl
 
 from nbaudio.audio.decode_errors import NO_SIGNAL
-from nbaudio.core import tables
 from nbaudio.core.atomic import JsonRows, atomic_write, sha256_file, write_json
-from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
-from nbaudio.core.source_splits import listed_splits, ordered_splits
-from nbaudio.core.tables import SEGMENTS, conform, parquet_slices
-from nbaudio.core.tombstones import is_withdrawn
 from nbaudio.core.version import __version__
 from nbaudio.corpus.card import signal_ranges
-from nbaudio.corpus.containers.base import Shard, version_of
 from nbaudio.corpus.containers.registry import container_named
+from nbaudio.corpus.containers.shard_files import Shard, version_of
 from nbaudio.corpus.layout import SILENT_AUDIO, UNREADABLE_AUDIO, Layout, shard_names
-from nbaudio.corpus.partitions import NO_AMOUNTS, amounts_by_split, digest, write_parts
 from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.folders import Folder
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import parquet_files, schemas, workspace_tables
+from nbaudio.tables.amounts import NO_AMOUNTS, amounts_by_split
+from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.parquet_files import digest, parquet_slices, write_parts
+from nbaudio.tables.schemas import SEGMENTS, conform
+from nbaudio.tables.split_names import listed_splits, ordered_splits
+from nbaudio.tables.tombstones import is_withdrawn
+from nbaudio.tables.workspace import Workspace
 from nbaudio.text import vocabulary
 from nbaudio.text.near_duplicates import sentences
 from nbaudio.text.score import formatting_rules
@@ -55,9 +56,9 @@ _CHECKED = pl.Schema(
 
 def check_columns(workspace: Workspace) -> None:
     """Raise `InputError` if a column of the segments cannot be metadata of a corpus."""
-    table = tables.table_path(workspace)
-    for name, dtype in tables.table_schema(workspace).items():
-        if name in tables.RESERVED:
+    table = workspace_tables.table_path(workspace)
+    for name, dtype in workspace_tables.table_schema(workspace).items():
+        if name in schemas.RESERVED:
             raise InputError(
                 f"{table}: the column {name!r} has a name that is reserved in corpora; rename it"
             )
@@ -74,14 +75,14 @@ def check_accepted(workspace: Workspace) -> Counter[str]:
     Raise `InputError` if there are none or some cannot be cut.
     """
     where = workspace.path
-    table = tables.table_path(workspace)
+    table = workspace_tables.table_path(workspace)
     accepted = pl.col("decision") == "accept"
     withdrawn = 0
     pending = 0
     total = 0
     counts = Counter[str]()
     without_audio: list[str] = []
-    for part in tables.parquet_slices(table, _CHECKED):
+    for part in parquet_files.parquet_slices(table, _CHECKED):
         segments = conform(part, _CHECKED, str(table))
         withdrawn += int(is_withdrawn(segments, workspace.withdrawn).sum())
         pending += int((segments["decision"] == "pending").sum())
@@ -119,12 +120,12 @@ def check_text(workspace: Workspace, text: str | None, *, judged: bool) -> None:
     """
     if text is None:
         return
-    table = tables.table_path(workspace)
-    held = tables.table_schema(workspace)
+    table = workspace_tables.table_path(workspace)
+    held = workspace_tables.table_schema(workspace)
     column = f"text_{text}"
     is_absent = held.get(column) != pl.String
-    if is_absent or (column == tables.RAW_TEXT and not workspace.has_raw_texts):
-        names = {"normalized": "text_normalized", **tables.text_names(held)}
+    if is_absent or (column == schemas.RAW_TEXT and not workspace.has_raw_texts):
+        names = {"normalized": "text_normalized", **schemas.text_names(held)}
         if not workspace.has_raw_texts:
             names.pop("raw", None)
         known = sorted(name for name, column in names.items() if column in held)
@@ -140,7 +141,7 @@ def check_text(workspace: Workspace, text: str | None, *, judged: bool) -> None:
         raise InputError(f"{table}: the column {_SOURCE_TEXT!r} would be overwritten; rename it")
     remedy = f"""'nbaudio select {workspace.path} --where "{column} <> \'\'"' leaves them out"""
     rows = (
-        tables.scan(workspace, ["segment_id", "text", column, "decision"])
+        workspace_tables.scan(workspace, ["segment_id", "text", column, "decision"])
         .filter(pl.col("decision") == "accept")
         .with_columns(workspace.transcript(column).alias(column))
     )
@@ -169,7 +170,7 @@ def selection_hash(workspace: Workspace, text: str | None) -> str:
     decided = ("segment_id", "decision", "split", "text", "reason")
     parts = (
         conform(_with_text(workspace, part, text), SEGMENTS, "segments")
-        for part in tables.read_batches(workspace)
+        for part in workspace_tables.read_batches(workspace)
     )
     return digest(part.select(decided) for part in parts)
 
@@ -182,15 +183,18 @@ def freeze_table(workspace: Workspace, target: Path, text: str | None) -> Path:
     if text is None:
         target.unlink(missing_ok=True)
         with suppress(OSError):
-            os.link(tables.table_path(workspace), target)
+            os.link(workspace_tables.table_path(workspace), target)
             return target
     with atomic_write(target, sync=False) as partial:
         if text is None:
-            shutil.copyfile(tables.table_path(workspace), partial)
+            shutil.copyfile(workspace_tables.table_path(workspace), partial)
         else:
             write_parts(
                 partial,
-                (_with_text(workspace, part, text) for part in tables.read_batches(workspace)),
+                (
+                    _with_text(workspace, part, text)
+                    for part in workspace_tables.read_batches(workspace)
+                ),
             )
     return target
 
@@ -277,7 +281,7 @@ def publish(
 
 def _rejected(table: Path, lost: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Yield the segments of a table that are in no shard, with the rule that puts them out."""
-    is_lost = tables.has_id(lost["segment_id"])
+    is_lost = workspace_tables.has_id(lost["segment_id"])
     for part in parquet_slices(table):
         segments = conform(part, SEGMENTS, "segments")
         outside = segments.filter((pl.col("decision") != "accept") | is_lost)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import polars as pl
 
-from nbaudio.core.dataframes import STREAMED
 from nbaudio.corpus.plan import PLAN, pack_name, plan_slices, scan_plan, write_plan
 from nbaudio.sources.audio_folder import required_audio
 from nbaudio.storage.archives import all_in_order, is_in_archive
 from nbaudio.storage.location import Location, location
 from nbaudio.storage.remote import Content, Remote
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.workspace import Workspace
 
 # Recordings in one task of a compressed tar; twice as many tasks as there are workers wait at a
 # time.

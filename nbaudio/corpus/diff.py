@@ -12,8 +12,6 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core import source_splits, tables, tombstones
-from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.core.tracebacks import interruptible
@@ -21,8 +19,11 @@ from nbaudio.corpus.layout import CORPUS_JSON, TABLES, intact_table, read_corpus
 from nbaudio.proof.evidence import describe_claim, selection_claim
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.storage.folders import Folder, folder_at
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import parquet_files, split_names, tombstones, workspace_tables
+from nbaudio.tables.amounts import seconds_column
 from nbaudio.tables.buckets import bucket_count, hash_bucket, store, write_buckets
+from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.workspace import Workspace
 
 _SEGMENTS = pl.Schema(
     {
@@ -147,15 +148,15 @@ def _corpus(folder: Folder, stack: ExitStack) -> _Side:
         info.get("sources", []), schema={"recording_id": pl.String, "sha256": pl.String}
     )
     segments_in = (
-        tables.scan_file(segments)
+        parquet_files.scan_file(segments)
         .join(sources, on="recording_id", how="left")
         .with_columns(is_in=pl.lit(value=True), reason=pl.lit(None, pl.String))
     )
-    out = tables.scan_file(rejected).with_columns(is_in=pl.lit(value=False))
+    out = parquet_files.scan_file(rejected).with_columns(is_in=pl.lit(value=False))
     parameters = info["parameters"]
     return _Side(
         name=str(folder),
-        num_rows=tables.num_rows(segments) + tables.num_rows(rejected),
+        num_rows=parquet_files.num_rows(segments) + parquet_files.num_rows(rejected),
         segments=pl.concat([_conformed(segments_in, segments), _conformed(out, rejected)]),
         withdrawn=pl.DataFrame(info.get("tombstones", []), schema=tombstones.TOMBSTONES),
         shards={shard["name"]: shard for shard in info["shards"]},
@@ -167,7 +168,7 @@ def _corpus(folder: Folder, stack: ExitStack) -> _Side:
 def _workspace(workspace: Workspace) -> _Side:
     facts = workspace.recordings.lazy().select("recording_id", "sampling_rate", "sha256")
     accepted = pl.col("decision") == "accept"
-    decisions = tables.scan(workspace, ["decision"]).select(accepted.any())
+    decisions = workspace_tables.scan(workspace, ["decision"]).select(accepted.any())
     is_decided = decisions.collect(**STREAMED).item()
     is_in = (
         accepted.fill_null(value=False)
@@ -175,17 +176,17 @@ def _workspace(workspace: Workspace) -> _Side:
         else pl.col("decision").ne_missing(pl.lit("reject"))
     )
     segments = (
-        tables.scan(workspace)
+        workspace_tables.scan(workspace)
         .join(facts, on="recording_id", how="left")
-        .with_columns(tables.seconds_column(), is_in=is_in)
+        .with_columns(seconds_column(), is_in=is_in)
     )
     state = ProofState.load(workspace)
     claim = selection_claim(state)
     state.population.release()
     return _Side(
         name=str(workspace.path),
-        num_rows=tables.num_rows(tables.table_path(workspace)),
-        segments=_conformed(segments, tables.table_path(workspace)),
+        num_rows=parquet_files.num_rows(workspace_tables.table_path(workspace)),
+        segments=_conformed(segments, workspace_tables.table_path(workspace)),
         withdrawn=workspace.withdrawn,
         shards={},
         claim=claim,
@@ -384,7 +385,7 @@ def _by_split(before: pl.LazyFrame, after: pl.LazyFrame) -> list[dict[str, Any]]
         for when in ("before", "after")
         for name in _sums()
     }
-    splits = source_splits.ordered_splits(amounts)
+    splits = split_names.ordered_splits(amounts)
     return [{"split": split, **absent, **amounts[split]} for split in splits]
 
 

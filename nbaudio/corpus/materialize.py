@@ -13,8 +13,7 @@ import polars as pl
 from msgspec import UNSET, UnsetType
 
 from nbaudio.audio import codec_versions, encoder
-from nbaudio.core import atomic, tables, tombstones
-from nbaudio.core.dataframes import STREAMED
+from nbaudio.core import atomic
 from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, first_lines
@@ -23,8 +22,8 @@ from nbaudio.corpus import plan, status
 from nbaudio.corpus.card import CARD, about_of, publish_card
 from nbaudio.corpus.clip_keys import ClipFormat, recording_facts, segment_columns, with_clip_keys
 from nbaudio.corpus.clip_states import write_failures
-from nbaudio.corpus.containers.base import Shard, version_of
 from nbaudio.corpus.containers.registry import container_named
+from nbaudio.corpus.containers.shard_files import Shard, version_of
 from nbaudio.corpus.corpus_tables import (
     check_accepted,
     check_columns,
@@ -54,7 +53,9 @@ from nbaudio.sources.audio_folder import check_audio_folders, required_audio
 from nbaudio.sources.grow import with_earlier
 from nbaudio.storage.location import Location, location
 from nbaudio.storage.urls import check_writable, is_url
-from nbaudio.storage.workspace import Workspace, locks_workspace
+from nbaudio.tables import parquet_files, schemas, tombstones, workspace_tables
+from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.workspace import Workspace, locks_workspace
 
 _ATTEMPTS = 3  # a damaged pack is cut again; after the third time, give up on the disk
 
@@ -270,7 +271,7 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
             cut_before = _cut_measured(run, selection, run_tasks) if run.signals else 0
             # The current table: a later selection replaces the file.
             table = freeze_table(
-                run.workspace, tables.table_path(layout.work), run.parameters.get("text")
+                run.workspace, workspace_tables.table_path(layout.work), run.parameters.get("text")
             )
             left_out = run.base.left_out(table) if run.base else []
             packed = _plan_cut_pack(run, selection, run_tasks)
@@ -343,7 +344,7 @@ def _check_clips(run: _Run, judged: Set[str]) -> list[str]:
     Return notes on reviewed clips of train, and on short windows.
     """
     columns = ("segment_id", "recording_id", "split", "decision")
-    accepted = tables.scan(run.workspace, columns).filter(pl.col("decision") == "accept")
+    accepted = workspace_tables.scan(run.workspace, columns).filter(pl.col("decision") == "accept")
     check_text(run.workspace, run.parameters.get("text"), judged=bool(judged))
     if run.format.rate is None:
         used = accepted.select(pl.col("recording_id").unique()).collect(engine="streaming")
@@ -368,7 +369,9 @@ def _held_out_notes(run: _Run, withdrawn: pl.DataFrame, selected: dict[str, Any]
     """
     if run.base is None:
         return []
-    moved, shared = run.base.shared_with_train(tables.table_path(run.workspace), withdrawn)
+    moved, shared = run.base.shared_with_train(
+        workspace_tables.table_path(run.workspace), withdrawn
+    )
     if moved or (shared and not selected.get("parameters", {}).get("splits")):
         remedy = (
             f"'nbaudio select {run.workspace.path} --splits {run.base}', "
@@ -419,7 +422,7 @@ def _publish(
             packed.shards,
             run.parameters["container"],
             lost=packed.lost,
-            table=tables.table_path(run.layout.work),
+            table=workspace_tables.table_path(run.layout.work),
             recordings=selection.recordings,
             selection=selection.report,
         )
@@ -444,11 +447,14 @@ def _keep_splits(workspace: Workspace, base: Base) -> None:
     Later selections keep what it holds out.
     """
     splits = base.earlier_splits().join(
-        tables.read(workspace, ["segment_id"]), on="segment_id", how="semi", maintain_order="left"
+        workspace_tables.read(workspace, ["segment_id"]),
+        on="segment_id",
+        how="semi",
+        maintain_order="left",
     )
     earlier = with_earlier(workspace, splits.lazy())
     if earlier is not None:
-        workspace.save(**{tables.EARLIER_SPLITS: earlier})
+        workspace.save(**{schemas.EARLIER_SPLITS: earlier})
 
 
 def _plan_cut_pack(run: _Run, selection: _Selection, run_tasks: RunTasks) -> _Packed:
@@ -522,8 +528,8 @@ def _clips(run: _Run, selection: _Selection, table_folder: Path, folder: Path) -
     )
     if run.base is None:
         return _NewClips(clips, None)
-    table = tables.table_path(table_folder)
-    most = max(tables.num_rows(table), tables.num_rows(run.base.table))
+    table = workspace_tables.table_path(table_folder)
+    most = max(parquet_files.num_rows(table), parquet_files.num_rows(run.base.table))
     unchanged = run.base.unchanged(table, selection.recordings, num_rows=most, folder=folder)
     sure_rows = unchanged.filter(pl.col("is_sure")).select("row")
     return _NewClips(clips.join(sure_rows, on="row", how="anti"), unchanged)
@@ -686,7 +692,7 @@ def _locate(run: _Run, selection: _Selection, cut_clips: _Cut, folder: Path) -> 
         cut_clips.failures,
         facts=selection.facts,
         clip_format=run.format,
-        num_clips=tables.num_rows(run.layout.plan),
+        num_clips=parquet_files.num_rows(run.layout.plan),
         folder=folder,
     )
     without_reason = located.lost.filter(pl.col("detail").is_null())["segment_id"]
@@ -711,7 +717,7 @@ def _pack(run: _Run, clips: pl.LazyFrame, run_tasks: RunTasks, folder: Path) -> 
     records = run.packs / f"records-{run.layout.work.parent.name}"
     sharded = divide_by_shard(
         clips,
-        tables.table_path(run.layout.work),
+        workspace_tables.table_path(run.layout.work),
         columns=run.base.columns if run.base else None,
         folder=folder,
     )

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from nbaudio.audio import channels
 from nbaudio.audio.signals import SIGNALS, VERSION
-from nbaudio.core import atomic, channels, tables
-from nbaudio.core.dataframes import STREAMED
+from nbaudio.core import atomic
 from nbaudio.core.errors import InputError
 from nbaudio.core.leftovers import scratch_folder
 from nbaudio.core.report import Report, first_lines
@@ -31,7 +31,7 @@ from nbaudio.corpus.cut_tasks import PlannedCut, plan_cut
 from nbaudio.corpus.packs import cut_all, measure_windows
 from nbaudio.engine import EngineLocation, RunTasks, worker_pool
 from nbaudio.sources.audio_folder import required_audio
-from nbaudio.storage.workspace import Workspace, locks_workspace
+from nbaudio.tables import parquet_files, schemas, workspace_tables
 from nbaudio.tables.buckets import (
     PART_ROWS,
     Buckets,
@@ -43,13 +43,15 @@ from nbaudio.tables.buckets import (
     write_buckets,
     write_row_buckets,
 )
+from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.workspace import Workspace, locks_workspace
 
 LOG = "signals.jsonl"  # of a run that is not finished
 _LOG_BYTES = 2 << 20  # of it that are read at once
 _TABLE = "signals"
 _MEASURED = pl.Schema(
     {"clip_key": pl.String}
-    | {name: tables.SIGNALS[name] for signal in SIGNALS.values() for name in signal.columns}
+    | {name: schemas.SIGNALS[name] for signal in SIGNALS.values() for name in signal.columns}
 )
 
 
@@ -66,7 +68,7 @@ def measure(
 ) -> Report:
     """Measure the audio of all segments, selected or not.
 
-    The measures are the columns of `nbaudio.core.tables.SIGNALS`, which are written to the
+    The measures are the columns of `nbaudio.tables.schemas.SIGNALS`, which are written to the
     workspace.
 
     Each recording is read once, in order, at its own rate. Values are the same for any number of
@@ -107,7 +109,7 @@ def measure(
         workspace, worker_pool(site), channel=channel, show=show_progress
     )
     seconds = time.monotonic() - began
-    found = tables.scan(workspace, ["clipped_share", "cut_start", "cut_end"])
+    found = workspace_tables.scan(workspace, ["clipped_share", "cut_start", "cut_end"])
     sums = found.select(
         clipped=(pl.col("clipped_share") > 0).sum(),
         cut_start=pl.sum("cut_start"),
@@ -146,16 +148,16 @@ def measure_segments(
     """
     channels.check_channel(channel)
     required_audio(workspace)
-    columns = tables.table_schema(workspace)
+    columns = workspace_tables.table_schema(workspace)
     if "measured" not in workspace.settings and (
-        taken := [name for name in columns if name in tables.SIGNALS]
+        taken := [name for name in columns if name in schemas.SIGNALS]
     ):
         raise InputError(
             f"{workspace.path}: the source has a column {taken[0]}, which stays; "
             "ingest it under another name"
         )
     facts = recording_facts(workspace.recordings)
-    total = tables.num_rows(tables.table_path(workspace))
+    total = parquet_files.num_rows(workspace_tables.table_path(workspace))
     with scratch_folder(workspace.path) as folder:
         segments = _segments(workspace, facts, channel, folder / "segments")
         missing = _missing(workspace, segments, folder / "before", accepted=accepted)
@@ -167,7 +169,7 @@ def measure_segments(
             raise InputError(
                 f"{workspace.path}: none of {segments.num_rows:,} segments can be measured; {why}"
             )
-        tables.write(workspace, measured.signals, table=_TABLE)
+        workspace_tables.write(workspace, measured.signals, table=_TABLE)
         (workspace.path / LOG).unlink(missing_ok=True)
         _write_columns(workspace, measured.by_row, channel)
     counts = {
@@ -208,7 +210,7 @@ class _Measured:
 
 def _segments(workspace: Workspace, facts: pl.DataFrame, channel: str, folder: Path) -> _Segments:
     """Return the segments that can be cut."""
-    total = tables.num_rows(tables.table_path(workspace))
+    total = parquet_files.num_rows(workspace_tables.table_path(workspace))
     keyed = with_clip_keys(segments_with_audio(workspace), facts, signal_format(channel))
     rows = keyed.with_columns(channel=pl.col("source_channel").fill_null(channel))
     count = bucket_count(total)
@@ -267,7 +269,7 @@ def _measured(
         with_signals.add(of_rows)
         used_signals.add(signals.join(rows, on="clip_key", how="semi").sort("clip_key"))
         lost.append(rows.join(reasons, on="clip_key").select("row", "segment_id", "reason"))
-    total = tables.num_rows(tables.table_path(workspace))
+    total = parquet_files.num_rows(workspace_tables.table_path(workspace))
     by_row = write_row_buckets(with_signals.scan(), num_rows=total, folder=folder / "by-row")
     return _Measured(by_row, num_rows, used_signals.scan(), pl.concat(lost).sort("row").drop("row"))
 
@@ -294,8 +296,8 @@ def _signals(workspace: Workspace) -> Iterator[pl.DataFrame]:
                 rows = atomic.parse_lines(b"".join(lines), msgspec.json.decode)
                 whole = [row for row in rows if row.keys() == _MEASURED.keys()]
                 yield pl.DataFrame(whole, schema=_MEASURED)
-    if tables.table_path(workspace, _TABLE).exists():
-        for part in tables.read_batches(workspace, _TABLE):
+    if workspace_tables.table_path(workspace, _TABLE).exists():
+        for part in workspace_tables.read_batches(workspace, _TABLE):
             if part.schema == _MEASURED:
                 yield part
 
@@ -322,7 +324,7 @@ def _write_columns(workspace: Workspace, by_row: Buckets, channel: str) -> None:
     workspace.save_together(
         settings=workspace.settings | {"measured": {"version": VERSION, "channel": channel}}
     )
-    tables.write(workspace, _with_signals(workspace, by_row))
+    workspace_tables.write(workspace, _with_signals(workspace, by_row))
 
 
 def _with_signals(workspace: Workspace, by_row: Buckets) -> Iterator[pl.DataFrame]:
@@ -338,11 +340,13 @@ def _with_signals(workspace: Workspace, by_row: Buckets) -> Iterator[pl.DataFram
     )
     characters = pl.col("text").str.strip_chars().str.len_chars().fill_null(0)
     rate = pl.when(seconds > 0).then((characters / seconds).round(2)).cast(pl.Float64)
-    order = dict.fromkeys((*tables.SEGMENTS, *tables.table_schema(workspace), *tables.SIGNALS))
-    for number, part in enumerate(tables.read_batches(workspace, rows=PART_ROWS)):
+    order = dict.fromkeys(
+        (*schemas.SEGMENTS, *workspace_tables.table_schema(workspace), *schemas.SIGNALS)
+    )
+    for number, part in enumerate(workspace_tables.read_batches(workspace, rows=PART_ROWS)):
         rows = (
-            tables.conform(part, tables.SEGMENTS, "segments")
-            .drop(tables.SIGNALS.names(), strict=False)
+            schemas.conform(part, schemas.SEGMENTS, "segments")
+            .drop(schemas.SIGNALS.names(), strict=False)
             .with_row_index("row", offset=number * PART_ROWS)
             .join(rates, on="recording_id", how="left", maintain_order="left")
             .join(by_row.read(number).drop("clip_key"), on="row", how="left", maintain_order="left")

@@ -21,8 +21,8 @@ from nbaudio.core.errors import AudioError, NbaudioError, WorkerLostError, strip
 from nbaudio.core.progress import progress, progress_note
 from nbaudio.core.progress_text import AUDIO
 from nbaudio.corpus.clip_keys import ClipFormat
+from nbaudio.corpus.clip_locations import verified_clip
 from nbaudio.corpus.cut_tasks import CutAmount, CutTask, Source, named_task
-from nbaudio.corpus.locations import verified_clip
 from nbaudio.engine import RunTasks
 from nbaudio.storage.location import Location, LocationLike, location
 from nbaudio.storage.network import RemoteNotFoundError

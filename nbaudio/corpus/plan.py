@@ -14,11 +14,8 @@ import polars as pl
 
 from nbaudio.audio import encoder
 from nbaudio.core import atomic, hashing
-from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
-from nbaudio.core.tables import parquet_slices, scan_file
 from nbaudio.corpus.clip_keys import ClipFormat
-from nbaudio.corpus.partitions import write_parts
 from nbaudio.tables.buckets import (
     Buckets,
     PartWriter,
@@ -29,6 +26,8 @@ from nbaudio.tables.buckets import (
     store,
     write_buckets,
 )
+from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.parquet_files import parquet_slices, scan_file, write_parts
 
 PLAN = pl.Schema(
     {

@@ -17,20 +17,20 @@ import polars as pl
 
 from nbaudio.audio import encoder
 from nbaudio.core.atomic import atomic_write, sha256_path, size_of, write_json
-from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.progress import progress
 from nbaudio.core.report import count
-from nbaudio.core.tables import SEGMENTS, num_rows, reading_parquet
 from nbaudio.corpus.clip_keys import ClipFormat
-from nbaudio.corpus.containers.base import Shard, clips_in
 from nbaudio.corpus.containers.registry import container_named
+from nbaudio.corpus.containers.shard_files import Shard, clips_in
 from nbaudio.corpus.layout import Layout, read_corpus_info
 from nbaudio.corpus.packs import PackDamagedError, read_clips
-from nbaudio.corpus.partitions import digest
 from nbaudio.engine import RunTasks
 from nbaudio.storage.location import Location, location
 from nbaudio.storage.network import RemoteNotFoundError
 from nbaudio.tables.buckets import Buckets, bucket_count, consecutive_bucket, write_buckets
+from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.parquet_files import digest, num_rows, reading_parquet
+from nbaudio.tables.schemas import SEGMENTS
 
 # Facts of a clip, beside the metadata of its segment.
 CLIP_FACTS = ("num_samples", "sampling_rate", "duration_s", "window")

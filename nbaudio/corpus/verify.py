@@ -21,21 +21,16 @@ from nbaudio.core.errors import AudioError, InputError, one_line
 from nbaudio.core.progress import progress
 from nbaudio.core.progress_text import AUDIO
 from nbaudio.core.report import Report, fact_key, first_lines
-from nbaudio.core.rows import with_starts
-from nbaudio.core.source_splits import ordered_splits
-from nbaudio.core.tables import num_rows, parquet_slices, reading_parquet, scan_file
-from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.card import CARD
-from nbaudio.corpus.containers.base import clips_in
+from nbaudio.corpus.clip_locations import check_locations, verified_clip
+from nbaudio.corpus.containers.shard_files import clips_in
 from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, SHARD_NAME, TABLES, read_corpus_info
-from nbaudio.corpus.locations import check_locations, verified_clip
-from nbaudio.corpus.partitions import NO_AMOUNTS, amounts_by_split, write_parts
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.network import RemoteNotFoundError
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.amounts import NO_AMOUNTS, amounts_by_split
 from nbaudio.tables.buckets import (
     PART_ROWS,
     Buckets,
@@ -45,6 +40,17 @@ from nbaudio.tables.buckets import (
     write_buckets,
     write_row_buckets,
 )
+from nbaudio.tables.parquet_files import (
+    num_rows,
+    parquet_slices,
+    reading_parquet,
+    scan_file,
+    write_parts,
+)
+from nbaudio.tables.rows import with_starts
+from nbaudio.tables.split_names import ordered_splits
+from nbaudio.tables.tombstones import TOMBSTONES, is_withdrawn
+from nbaudio.tables.workspace import Workspace
 
 _LOCATION = [
     "shard",

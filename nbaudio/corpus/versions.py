@@ -16,34 +16,29 @@ import polars as pl
 from msgspec import UNSET
 
 from nbaudio.audio import encoder
+from nbaudio.audio.channels import check_channel
 from nbaudio.core.atomic import sha256_file
-from nbaudio.core.channels import check_channel
-from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import parse_size
 from nbaudio.core.leftovers import scratch_folder
-from nbaudio.core.source_splits import in_training, is_split_name
-from nbaudio.core.tables import (
-    SEGMENTS,
-    conform,
-    num_rows,
-    parquet_slices,
-    reading_parquet,
-    table_schema,
-)
-from nbaudio.core.tombstones import is_withdrawn
-from nbaudio.corpus.containers.base import Shard
+from nbaudio.corpus.clip_locations import check_locations
 from nbaudio.corpus.containers.registry import CONTAINERS
+from nbaudio.corpus.containers.shard_files import Shard
 from nbaudio.corpus.corpus_tables import freeze_table, selection_hash
 from nbaudio.corpus.layout import CORPUS_JSON, Layout, intact_table, read_corpus_info
 from nbaudio.corpus.located_clips import LOCATED
-from nbaudio.corpus.locations import check_locations
 from nbaudio.corpus.plan import ShardLimits
 from nbaudio.corpus.shards import CLIP_FACTS, ESTIMATES, LOCATION, write_record
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.urls import stays_inside
-from nbaudio.storage.workspace import Workspace
 from nbaudio.tables.buckets import bucket_count, hash_bucket, joined_schema, store, write_buckets
+from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.parquet_files import num_rows, parquet_slices, reading_parquet
+from nbaudio.tables.schemas import SEGMENTS, conform
+from nbaudio.tables.split_names import in_training, is_split_name
+from nbaudio.tables.tombstones import is_withdrawn
+from nbaudio.tables.workspace import Workspace
+from nbaudio.tables.workspace_tables import table_schema
 from nbaudio.text.near_duplicates import sentences
 
 _TABLE = "segments.parquet"

@@ -16,12 +16,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.core import channels, hashing, input_guards, tables
+from nbaudio.core import hashing, input_guards
 from nbaudio.core.atomic import atomic_write, parse_lines, read_json, write_bytes, write_json
-from nbaudio.core.dataframes import STREAMED, Ids, as_ids
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.report import Report, count, first_lines
-from nbaudio.core.tombstones import TOMBSTONES, WITHDRAWN, is_withdrawn, merged, tombstone
 from nbaudio.corpus.clip_keys import (
     RECOGNIZED,
     RECOGNIZED_FOLDER,
@@ -37,15 +35,19 @@ from nbaudio.review.sheet_clips import ENCODINGS
 from nbaudio.review.state import CORRECTION_LOG, VERDICT_LOG, WAS_FAULTY, ReviewState
 from nbaudio.storage import run_log
 from nbaudio.storage.location import location
-from nbaudio.storage.workspace import Workspace, locks_workspace
+from nbaudio.tables import parquet_files, schemas, segment_rules, workspace_tables
+from nbaudio.tables.amounts import amounts, with_durations
+from nbaudio.tables.dataframes import STREAMED, Ids, as_ids
+from nbaudio.tables.tombstones import TOMBSTONES, WITHDRAWN, is_withdrawn, merged, tombstone
+from nbaudio.tables.workspace import Workspace, locks_workspace
 
 # Beside segments and recordings, the tables with rows of segments.
 _BY_SEGMENT = (
     "decisions",
-    tables.CORRECTED_TEXTS,
-    tables.EARLIER_SPLITS,
-    tables.GROWTH,
-    tables.LEFT_OUT,
+    schemas.CORRECTED_TEXTS,
+    schemas.EARLIER_SPLITS,
+    schemas.GROWTH,
+    schemas.LEFT_OUT,
 )
 _EMPTY_LINES: dict[str, dict[str, Any]] = {
     VERDICT_LOG: {
@@ -141,7 +143,7 @@ def withdraw(  # noqa: PLR0914, PLR0915
     lost = recordings.filter(
         pl.col("recording_id").is_in(sorted({*gone["recording_id"], *named["recording"]} - kept))
     )
-    timed = tables.with_durations(gone, recordings)
+    timed = with_durations(gone, recordings)
     corpora, formats = _logged(workspace)
 
     workspace.save(**{WITHDRAWN: held})  # first: whatever happens then, nothing comes back
@@ -163,7 +165,7 @@ def withdraw(  # noqa: PLR0914, PLR0915
         recordings=recordings.join(lost, on="recording_id", how="anti", maintain_order="left"),
         segments=(
             part.filter(~is_withdrawn(part, held)).drop(emptied)
-            for part in tables.read_batches(workspace)
+            for part in workspace_tables.read_batches(workspace)
         ),
         **_other_tables(workspace, ids, lost),
     )
@@ -171,7 +173,7 @@ def withdraw(  # noqa: PLR0914, PLR0915
     version = f"nbaudio materialize {shlex.quote(str(workspace.path))} --base CORPUS --out NEW"
     facts = {
         "segments": len(gone),
-        "hours": tables.amounts(timed)["hours"],
+        "hours": amounts(timed)["hours"],
         "recordings": len(lost),
     }
     facts["splits"] = dict(
@@ -222,10 +224,10 @@ def _segment_ids(given: str | Path | Ids) -> list[str]:
 
 def _parts(workspace: Workspace, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
     """Read columns of the segments, batch by batch."""
-    tables.table_schema(workspace)  # checks that it has ids
-    schema = pl.Schema({name: tables.SEGMENTS[name] for name in columns})
-    for part in tables.read_batches(workspace, columns=(*columns, "source_channel")):
-        yield tables.conform(part, schema, str(tables.table_path(workspace)))
+    workspace_tables.table_schema(workspace)  # checks that it has ids
+    schema = pl.Schema({name: schemas.SEGMENTS[name] for name in columns})
+    for part in workspace_tables.read_batches(workspace, columns=(*columns, "source_channel")):
+        yield schemas.conform(part, schema, str(workspace_tables.table_path(workspace)))
 
 
 def _logged(workspace: Workspace) -> tuple[list[str], list[tuple[ClipFormat, str]]]:
@@ -254,12 +256,12 @@ def _emptied_columns(workspace: Workspace, ids: Set[str]) -> list[str]:
     """Return the columns of the source in which only withdrawn segments have values."""
     own = [
         name
-        for name in tables.table_schema(workspace)
-        if name not in (*tables.SEGMENTS, *tables.NORMALIZED)
+        for name in workspace_tables.table_schema(workspace)
+        if name not in (*schemas.SEGMENTS, *schemas.NORMALIZED)
     ]
     is_gone = pl.col("segment_id").is_in(pl.Series([*ids], dtype=pl.String).implode())
     counts = (
-        tables.scan(workspace, ["segment_id", *own])
+        workspace_tables.scan(workspace, ["segment_id", *own])
         .group_by(gone=is_gone)
         .agg(pl.col(own).count())
         .collect(**STREAMED)
@@ -283,14 +285,14 @@ def _other_tables(
     return {
         name: _without_rows(workspace, name, pl.col(column).is_in(out.implode()))
         for name, (column, out) in columns.items()
-        if tables.table_path(workspace, name).exists()
+        if workspace_tables.table_path(workspace, name).exists()
     }
 
 
 def _without_rows(workspace: Workspace, table: str, is_out: pl.Expr) -> Iterator[pl.DataFrame]:
     return (
         part.filter(~is_out.fill_null(value=False))
-        for part in tables.read_batches(workspace, table)
+        for part in workspace_tables.read_batches(workspace, table)
     )
 
 
@@ -331,14 +333,16 @@ def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
     }
     for path in sorted((workspace.path / "reviews").rglob("*.frame.parquet")):
         table = path.relative_to(workspace.path).as_posix().removesuffix(".parquet")
-        schema = tables.table_schema(workspace, table)
+        schema = workspace_tables.table_schema(workspace, table)
         changed = {name: value for name, value in columns.items() if name in schema}
         if "stratum" in schema:
             before = pl.col(WAS_FAULTY) if WAS_FAULTY in schema else pl.lit(None, pl.Boolean)
             is_faulty = pl.col("segment_id").is_in(list(faulty))
             changed[WAS_FAULTY] = pl.when(gone).then(is_faulty).otherwise(before)
-        parts = (part.with_columns(**changed) for part in tables.read_batches(workspace, table))
-        tables.write(workspace, parts, table=table)
+        parts = (
+            part.with_columns(**changed) for part in workspace_tables.read_batches(workspace, table)
+        )
+        workspace_tables.write(workspace, parts, table=table)
 
 
 def _forget_reports(workspace: Workspace, names: Set[str]) -> None:
@@ -434,8 +438,8 @@ def _forget_clips(
     }
     for part in _parts(workspace, ("segment_id", "recording_id", "start_sample", "end_sample")):
         left = (
-            part.with_columns(channels.source_channel(part))
-            .filter(~tables.has_id(gone))
+            part.with_columns(segment_rules.source_channel(part))
+            .filter(~workspace_tables.has_id(gone))
             .drop_nulls("start_sample")
         )
         for clip_format, packs in (*formats, (RECOGNIZED, RECOGNIZED_FOLDER)):
@@ -458,12 +462,14 @@ def _forget_recognized(workspace: Workspace, gone: pl.Series, kept: NDArray[np.u
     for path in sorted((workspace.path / RECOGNIZED_FOLDER).glob("*.jsonl")):
         with atomic_write(path) as partial, partial.open("wb") as target, path.open("rb") as source:
             lines = parse_lines(source)
-            while some := list(islice(lines, tables.ROWS_A_GROUP)):
+            while some := list(islice(lines, parquet_files.ROWS_A_GROUP)):
                 keys = pl.Series([str(line.get("clip_key")) for line in some])
                 target.write(_encode_lines(list(compress(some, is_among(keys, kept)))))
-        if tables.table_path(
+        if workspace_tables.table_path(
             workspace, table := f"{RECOGNIZED_FOLDER}/{path.stem}.problems"
         ).exists():
-            tables.write(
-                workspace, _without_rows(workspace, table, tables.has_id(gone)), table=table
+            workspace_tables.write(
+                workspace,
+                _without_rows(workspace, table, workspace_tables.has_id(gone)),
+                table=table,
             )

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from nbaudio.core import tables
-from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import count
-from nbaudio.core.speakers import are_whole_floats, look_alikes, one_spelling
-from nbaudio.core.tombstones import tombstone
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import workspace_tables
+from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.tombstones import tombstone
+from nbaudio.tables.workspace import Workspace
+from nbaudio.text.speaker_names import are_whole_floats, look_alikes, one_spelling
 
 _SHOWN_SPELLINGS = 5
 
@@ -71,9 +71,9 @@ def find_ids(
 def _ids(workspace: Workspace, kind: str, keys: Iterable[str] | None = None) -> set[str]:
     """Return the ids of a kind that segments have; those among `keys` if there are any."""
     column = f"{kind}_id"
-    if column not in tables.table_schema(workspace):
+    if column not in workspace_tables.table_schema(workspace):
         return set()
-    rows = tables.scan(workspace, [column]).select(pl.col(column).cast(pl.String))
+    rows = workspace_tables.scan(workspace, [column]).select(pl.col(column).cast(pl.String))
     if keys is not None:
         rows = rows.filter(pl.col(column).is_in(pl.Series([*keys], dtype=pl.String).implode()))
     return set(rows.unique().collect(**STREAMED)[column].drop_nulls())

@@ -10,10 +10,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from nbaudio.audio.name_matching import composed
 from nbaudio.core.atomic import escapes_folder, trusted_root
 from nbaudio.core.errors import InputError
-from nbaudio.core.name_matching import composed
-from nbaudio.formats.base import (
+from nbaudio.formats.delimited import DelimitedTable, open_delimited
+from nbaudio.formats.source_files import Layout, SourceFiles, list_words
+from nbaudio.formats.transcripts import (
     TRANSCRIPTS,
     NotRead,
     Problem,
@@ -22,8 +24,6 @@ from nbaudio.formats.base import (
     collect_rows,
     with_not_read,
 )
-from nbaudio.formats.delimited import DelimitedTable, open_delimited
-from nbaudio.formats.source_files import Layout, SourceFiles, list_words
 
 _SPLITS = ("train", "dev", "test")
 _NEEDED = ("path", "sentence")

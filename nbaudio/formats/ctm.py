@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nbaudio.core.errors import InputError
-from nbaudio.formats.base import numbered_lines
 from nbaudio.formats.timed_tokens import (
     ALTERNATIVES,
     SOUNDS,
@@ -16,6 +15,7 @@ from nbaudio.formats.timed_tokens import (
     is_mark,
     seconds,
 )
+from nbaudio.formats.transcripts import numbered_lines
 
 # The name of a recording may have blanks; a confidence, a type and a speaker may follow the word.
 _LINE = re.compile(

@@ -13,8 +13,8 @@ from pathlib import Path
 import polars as pl
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.rows import Rows
 from nbaudio.formats.source_columns import USUAL_NAMES, plain_name
+from nbaudio.tables.rows import Rows
 
 # Forms of numbers with a comma, as regular expressions.
 _ONE_GROUP = r"^[+-]?[1-9]\d{0,2},\d{3}$"  # 1,250: a decimal comma, or thousands

@@ -17,7 +17,7 @@ from typing import NamedTuple, TextIO
 from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import count as count_words
-from nbaudio.formats.base import NotRead, Problem, check_encoding
+from nbaudio.formats.transcripts import NotRead, Problem, check_encoding
 
 #: Separators that are looked for, with their names in messages and options.
 SEPARATORS = {",": "','", ";": "';'", "\t": "tab", "|": "'|'"}

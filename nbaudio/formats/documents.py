@@ -18,10 +18,10 @@ from xml.etree.ElementTree import Element, ParseError, iterparse
 
 from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError, one_line
-from nbaudio.formats.base import RECORDING_FIELDS, decode_text, json_values
 from nbaudio.formats.rolling_captions import show_once
 from nbaudio.formats.subtitle_cues import TIMES, cue_text, cues
 from nbaudio.formats.timed_texts import find_timed_text
+from nbaudio.formats.transcripts import RECORDING_FIELDS, decode_text, json_values
 from nbaudio.formats.web_pages import PAGE, page_paragraphs, raised_digits
 
 

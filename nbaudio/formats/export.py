@@ -13,14 +13,16 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core import atomic, source_splits, tables
+from nbaudio.core import atomic
 from nbaudio.core.errors import ExistsError, InputError, get_by_name
 from nbaudio.core.report import Report, count, first_lines
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.formats import kaldi, lhotse, nemo
 from nbaudio.formats.writers import Writer
 from nbaudio.storage.urls import is_url
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import schemas, segment_rules, split_names, workspace_tables
+from nbaudio.tables.amounts import with_durations
+from nbaudio.tables.workspace import Workspace
 
 WRITERS: Mapping[str, Writer] = MappingProxyType(
     {"nemo": nemo.WRITER, "lhotse": lhotse.WRITER, "kaldi": kaldi.WRITER}
@@ -28,7 +30,7 @@ WRITERS: Mapping[str, Writer] = MappingProxyType(
 
 # Columns that writers and conditions need.
 _WRITTEN = (
-    *tables.WINDOW,
+    *segment_rules.WINDOW,
     "source_channel",
     "segment_id",
     "text",
@@ -106,7 +108,7 @@ def export(  # noqa: PLR0914
     splits = usable["split"].drop_nulls().unique().to_list()
     earlier_files = _claim(out, format, splits)
     written: list[Path] = []
-    for split in (*source_splits.ordered_splits(splits), None):
+    for split in (*split_names.ordered_splits(splits), None):
         own = pl.col("split").eq_missing(pl.lit(split)) & (pl.col("decision") == decision)
         is_used = pl.col("recording_id").is_in(usable.filter(own)["recording_id"].implode())
         part_recordings = recordings.filter(is_used)
@@ -140,9 +142,11 @@ def _parts(
     workspace: Workspace, where: pl.Expr, names: Sequence[str] = _WRITTEN
 ) -> Iterator[pl.DataFrame]:
     """Read the segments that meet a condition, batch by batch."""
-    tables.table_schema(workspace)  # checks that it has ids
-    for part in tables.read_batches(workspace, columns=names):
-        yield tables.conform(part, tables.SEGMENTS, str(tables.table_path(workspace))).filter(where)
+    workspace_tables.table_schema(workspace)  # checks that it has ids
+    for part in workspace_tables.read_batches(workspace, columns=names):
+        yield schemas.conform(
+            part, schemas.SEGMENTS, str(workspace_tables.table_path(workspace))
+        ).filter(where)
 
 
 def _counts(workspace: Workspace) -> pl.DataFrame:
@@ -150,8 +154,8 @@ def _counts(workspace: Workspace) -> pl.DataFrame:
     keys = ("decision", "recording_id", "split")
     recordings = workspace.recordings
     amounts = {"segments": pl.len(), "seconds": pl.col("duration_s").sum()}
-    parts = _parts(workspace, pl.lit(value=True), ("decision", "split", *tables.WINDOW))
-    timed = (tables.with_durations(part, recordings) for part in parts)
+    parts = _parts(workspace, pl.lit(value=True), ("decision", "split", *segment_rules.WINDOW))
+    timed = (with_durations(part, recordings) for part in parts)
     counted = pl.concat(part.group_by(keys, maintain_order=True).agg(**amounts) for part in timed)
     return counted.group_by(keys, maintain_order=True).agg(pl.col(*amounts).sum())
 
@@ -206,8 +210,8 @@ def _claim(out: Path, format: str, splits: Sequence[str]) -> set[Path]:
             held = json.loads(mark.read_text(encoding="utf8"))
             earlier = [
                 name
-                for name in held.get("splits", tables.SPLITS)
-                if source_splits.is_split_name(name)
+                for name in held.get("splits", schemas.SPLITS)
+                if split_names.is_split_name(name)
             ]
             writer = WRITERS[held["format"]]
             earlier_files = {

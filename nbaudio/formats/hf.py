@@ -13,9 +13,13 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from nbaudio.core import atomic, input_guards, name_matching, source_splits
+from nbaudio.audio import name_matching
+from nbaudio.core import atomic, input_guards
 from nbaudio.core.errors import InputError, one_line
-from nbaudio.formats.base import (
+from nbaudio.formats.source_columns import ARROW, batches, choose, has_any_value, schema_of
+from nbaudio.formats.source_files import Layout, SourceFiles
+from nbaudio.formats.structured import nested_refusal, split_column, value_at
+from nbaudio.formats.transcripts import (
     NotRead,
     Problem,
     Transcripts,
@@ -23,9 +27,7 @@ from nbaudio.formats.base import (
     collect_rows,
     with_not_read,
 )
-from nbaudio.formats.source_columns import ARROW, batches, choose, has_any_value, schema_of
-from nbaudio.formats.source_files import Layout, SourceFiles
-from nbaudio.formats.structured import nested_refusal, split_column, value_at
+from nbaudio.tables import split_names
 
 _ROWS = 4096
 _CLIPS = 32
@@ -261,11 +263,9 @@ def _files(source: Path) -> list[tuple[Path, str | None]]:
 def _split_of(path: Path, source: Path) -> str | None:
     shard = _SHARD.fullmatch(path.name)
     relative = path.name if path == source else path.relative_to(source).as_posix()
-    if shard and source_splits.split_role(shard[1]):
+    if shard and split_names.split_role(shard[1]):
         return shard[1]
-    return source_splits.split_in(relative.removesuffix(path.suffix)) or (
-        shard[1] if shard else None
-    )
+    return split_names.split_in(relative.removesuffix(path.suffix)) or (shard[1] if shard else None)
 
 
 def _visible(source: Path, pattern: str) -> list[Path]:

@@ -16,11 +16,12 @@ from typing import IO, Any
 
 import polars as pl
 
-from nbaudio.core import atomic, source_splits, times
+from nbaudio.audio.name_matching import composed
+from nbaudio.core import atomic, times
 from nbaudio.core.errors import InputError
-from nbaudio.core.name_matching import composed
 from nbaudio.core.report import count
-from nbaudio.formats.base import (
+from nbaudio.formats.source_files import Layout, SourceFiles, list_words
+from nbaudio.formats.transcripts import (
     END_OF_RECORDING,
     NotRead,
     Problem,
@@ -30,8 +31,8 @@ from nbaudio.formats.base import (
     with_audio_root,
     with_not_read,
 )
-from nbaudio.formats.source_files import Layout, SourceFiles, list_words
 from nbaudio.formats.writers import Parts, Writer, timed_segments
+from nbaudio.tables import split_names
 
 COMMAND = "is a command; commands are not executed, only file names are allowed"
 
@@ -176,7 +177,7 @@ def _read_folder(source: Path, asr: str | None, problems: list[Problem]) -> _Fol
     texts, hypotheses, speakers, genders, durations = tables
     problems += _add_speakers(speakers, source / "spk2utt")
     sides = _sides(source / "reco2file_and_channel", paths)
-    split = source.name if source_splits.split_role(source.name) else None
+    split = source.name if split_names.split_role(source.name) else None
     return _Folder(paths, spelled, texts, hypotheses, speakers, genders, durations, sides, split)
 
 

@@ -15,14 +15,21 @@ from typing import Any, TypeVar
 import msgspec
 import polars as pl
 
-from nbaudio.core import input_guards, source_splits
+from nbaudio.audio.name_matching import composed
+from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError, one_line
-from nbaudio.core.name_matching import composed
 from nbaudio.core.times import add_seconds, decimal_seconds
-from nbaudio.formats.base import Problem, Transcripts, collect_rows, list_manifests, with_audio_root
 from nbaudio.formats.source_files import Layout, SourceFiles, list_words
+from nbaudio.formats.transcripts import (
+    Problem,
+    Transcripts,
+    collect_rows,
+    list_manifests,
+    with_audio_root,
+)
 from nbaudio.formats.writers import Parts, Writer, drop_none, timed_segments, write_json_lines
 from nbaudio.storage.urls import is_url
+from nbaudio.tables import split_names
 
 _KINDS = ("recordings", "supervisions", "cuts")
 # Fields of the first object of each kind of manifest.
@@ -138,9 +145,7 @@ def _sets(source: Path) -> dict[str | None, dict[str, Path]]:
     if source.is_file():
         found = _MANIFEST.fullmatch(source.name)
         return {
-            found[2] if found and source_splits.split_role(found[2] or "") else None: {
-                "cuts": source
-            }
+            found[2] if found and split_names.split_role(found[2] or "") else None: {"cuts": source}
         }
     sets: dict[str | None, dict[str, Path]] = {}
     for path in list_manifests(source, _ENDINGS):

@@ -14,11 +14,11 @@ from typing import Any
 
 import polars as pl
 
+from nbaudio.audio.name_matching import composed
 from nbaudio.core import input_guards, threads
 from nbaudio.core.errors import AudioError, InputError, one_line
-from nbaudio.core.name_matching import composed
-from nbaudio.formats.base import NotRead, Problem, Transcripts, collect_rows, with_not_read
 from nbaudio.formats.source_files import Layout, SourceFiles
+from nbaudio.formats.transcripts import NotRead, Problem, Transcripts, collect_rows, with_not_read
 from nbaudio.storage import archives
 from nbaudio.storage.location import Location, LocationLike, location, read_whole
 

@@ -11,10 +11,12 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core import source_splits, times
+from nbaudio.core import times
 from nbaudio.core.report import count
 from nbaudio.formats import nemo_tars
-from nbaudio.formats.base import (
+from nbaudio.formats.jsonlines import NUMBER, TEXT, read_blocks
+from nbaudio.formats.source_files import Layout, SourceFiles
+from nbaudio.formats.transcripts import (
     NotRead,
     Problem,
     Transcripts,
@@ -23,9 +25,8 @@ from nbaudio.formats.base import (
     with_audio_root,
     with_not_read,
 )
-from nbaudio.formats.jsonlines import NUMBER, TEXT, read_blocks
-from nbaudio.formats.source_files import Layout, SourceFiles
 from nbaudio.formats.writers import Parts, Writer, drop_none, timed_segments, write_json_lines
+from nbaudio.tables import split_names
 
 _ENDINGS = (".json", ".jsonl")
 _ALL_TARS = "tarred_audio_manifest.json"  # NeMo's name of the manifest of all tars
@@ -186,7 +187,7 @@ def _split_of(file: Path, source: Path) -> str | None:
     is_of_tars = nemo_tars.manifest_number(file) is not None or file.name == _ALL_TARS
     if is_of_tars or file.stem == "manifest":
         return None
-    is_named = file != source or source_splits.split_role(file.stem)
+    is_named = file != source or split_names.split_role(file.stem)
     return file.stem if is_named else None
 
 

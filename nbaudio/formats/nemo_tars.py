@@ -16,11 +16,12 @@ from pathlib import Path
 
 import polars as pl
 
-from nbaudio.core import input_guards, name_matching
+from nbaudio.audio import name_matching
+from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError, one_line
-from nbaudio.core.rows import Rows
-from nbaudio.formats.base import PROBLEMS, NotRead, Problem, Transcripts, with_not_read
+from nbaudio.formats.transcripts import PROBLEMS, NotRead, Problem, Transcripts, with_not_read
 from nbaudio.storage import archives
+from nbaudio.tables.rows import Rows
 
 #: The column of `Transcripts.rows` with the number of a clip's tar, where the source has one.
 SHARD = "shard_id"

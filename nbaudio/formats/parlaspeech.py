@@ -9,11 +9,11 @@ import polars as pl
 import pyarrow as pa
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.rows import Rows
-from nbaudio.core.tables import WORD_TIMES
-from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, Transcripts
 from nbaudio.formats.jsonlines import FLOATS, NUMBER, TEXT, WORDS, Kind, read_blocks, struct_fields
 from nbaudio.formats.source_files import Layout, SourceFiles
+from nbaudio.formats.transcripts import PROBLEMS, TRANSCRIPTS, Transcripts
+from nbaudio.tables.rows import Rows
+from nbaudio.tables.schemas import WORD_TIMES
 
 _WORD_TIMES = (
     "word_start_times",

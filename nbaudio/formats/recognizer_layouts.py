@@ -7,8 +7,8 @@ from typing import Any
 
 from nbaudio.core.errors import InputError
 from nbaudio.formats import recognizer_json, service_json
-from nbaudio.formats.base import RECORDING_FIELDS, json_values
 from nbaudio.formats.timed_tokens import NO_SIDE, Place, Side, Utterance
+from nbaudio.formats.transcripts import RECORDING_FIELDS, json_values
 from nbaudio.formats.word_items import side_of
 
 # Seconds by which results of one recording may be out of order.

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from nbaudio.core import input_guards, name_matching
+from nbaudio.audio import name_matching
+from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError
-from nbaudio.formats.base import check_link
+from nbaudio.formats.transcripts import check_link
 
 _HEAD_BYTES = 1 << 20
 # Files of folders that nbaudio made, which are no sources.

@@ -14,8 +14,8 @@ from typing import Any
 import polars as pl
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.rows import Rows
-from nbaudio.formats.base import Transcripts
+from nbaudio.formats.transcripts import Transcripts
+from nbaudio.tables.rows import Rows
 
 # Fields of `Transcripts` that hold texts, and which no list or object is read as.
 _FIELDS = ("text", "asr_text", "speaker_id", "segment_id", "name")

@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from nbaudio.formats.base import NotRead, Transcripts, read_sidecars, with_not_read
 from nbaudio.formats.rolling_captions import show_once
 from nbaudio.formats.source_files import Layout, SourceFiles, list_words
 from nbaudio.formats.subtitle_cues import cue_text, cues
+from nbaudio.formats.transcripts import NotRead, Transcripts, read_sidecars, with_not_read
 
 _ENDINGS = (".srt", ".vtt", ".sbv")
 # Of subtitles that are not read: SubStation Alpha, TTML, SAMI, MicroDVD, lyrics.

@@ -21,22 +21,8 @@ import pyarrow as pa
 
 from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError, one_line
-from nbaudio.core.rows import Rows, with_starts
-from nbaudio.core.tables import RECORDINGS, SEGMENTS
 from nbaudio.core.times import add_seconds, seconds_of_milliseconds
 from nbaudio.formats import workbooks
-from nbaudio.formats.base import (
-    BATCH_ROWS,
-    PROBLEMS,
-    TRANSCRIPTS,
-    NotRead,
-    Problem,
-    Transcripts,
-    check_link,
-    source_column,
-    with_audio_root,
-    with_not_read,
-)
 from nbaudio.formats.decimal_comma import with_decimal_points
 from nbaudio.formats.delimited import (
     HEADER_LINES,
@@ -59,7 +45,21 @@ from nbaudio.formats.source_columns import (
 from nbaudio.formats.source_files import Layout, SourceFiles, list_words
 from nbaudio.formats.structured import fields_of, nested_refusal, own_column, with_fields
 from nbaudio.formats.table_columns import TableColumns, choose_columns
+from nbaudio.formats.transcripts import (
+    BATCH_ROWS,
+    PROBLEMS,
+    TRANSCRIPTS,
+    NotRead,
+    Problem,
+    Transcripts,
+    check_link,
+    source_column,
+    with_audio_root,
+    with_not_read,
+)
 from nbaudio.formats.workbooks import Workbook, count_formulas_without_value, open_workbook
+from nbaudio.tables.rows import Rows, with_starts
+from nbaudio.tables.schemas import RECORDINGS, SEGMENTS
 
 _OURS = frozenset(
     (

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import polars as pl
 
+from nbaudio.audio.name_matching import is_audio
 from nbaudio.core.errors import InputError
-from nbaudio.core.name_matching import is_audio
-from nbaudio.core.rows import Rows
-from nbaudio.core.source_splits import split_role
 from nbaudio.formats.delimited import USUAL_SEPARATORS
 from nbaudio.formats.source_columns import (
     MILLISECONDS,
@@ -25,6 +23,8 @@ from nbaudio.formats.source_columns import (
     plain_name,
     unit_of,
 )
+from nbaudio.tables.rows import Rows
+from nbaudio.tables.split_names import split_role
 
 _TIMES = ("start", "end", "duration")
 _NAMES = {**USUAL_NAMES, "split": ("split", "set", "subset", "partition", "fold")}

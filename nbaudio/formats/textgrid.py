@@ -16,8 +16,8 @@ from typing import Any
 from nbaudio.core import times
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import count
-from nbaudio.formats.base import Transcripts, decode_text, read_sidecars
 from nbaudio.formats.source_files import Layout, SourceFiles, list_words
+from nbaudio.formats.transcripts import Transcripts, decode_text, read_sidecars
 
 # What counts to Praat: quoted texts, free-standing numbers and ``<exists>``.
 _TOKEN = re.compile(

@@ -8,9 +8,9 @@ from typing import Any
 
 from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError
-from nbaudio.formats.base import decode_text, unescape
 from nbaudio.formats.subtitle_cues import cues, without_tags
 from nbaudio.formats.timed_tokens import NEEDED, Place, Token, Utterance, seconds
+from nbaudio.formats.transcripts import decode_text, unescape
 
 #: What the beginning of a file of subtitles has.
 CUES = re.compile(r"(?m)^(?:WEBVTT|[ \t]*[\d:.,]+[ \t]*-->[ \t]*\d)")

@@ -15,10 +15,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from nbaudio.audio.name_matching import AUDIO_EXTENSIONS
 from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError
-from nbaudio.core.name_matching import AUDIO_EXTENSIONS
-from nbaudio.formats.base import RECORDING_FIELDS, decode_text
 from nbaudio.formats.ctm import is_ctm, read_ctm
 from nbaudio.formats.recognizer_json import no_words
 from nbaudio.formats.recognizer_layouts import find_layout, read_recognizer_json
@@ -35,6 +34,7 @@ from nbaudio.formats.timed_tokens import (
     leave_out_sounds,
     split_tokens,
 )
+from nbaudio.formats.transcripts import RECORDING_FIELDS, decode_text
 from nbaudio.formats.word_items import numbered_side
 
 #: As a side: the words of all sides, by their times.

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nbaudio.formats.base import unescape
+from nbaudio.formats.transcripts import unescape
 
 #: Whether a text begins like a web page.
 PAGE = re.compile(

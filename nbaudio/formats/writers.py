@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import msgspec
 import polars as pl
 
+from nbaudio.audio.channels import channel_numbers, split_track
 from nbaudio.core.atomic import atomic_write
-from nbaudio.core.channels import channel_numbers, source_channel, split_track
 from nbaudio.core.errors import InputError
 from nbaudio.core.times import decimal_seconds
+from nbaudio.tables.segment_rules import source_channel
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 

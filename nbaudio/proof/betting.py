@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nbaudio.core.row_values import counts
+from nbaudio.tables.row_values import counts
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.signedinteger[Any]]

@@ -16,7 +16,6 @@ import numpy as np
 import polars as pl
 
 from nbaudio.core.report import Report, count, percent
-from nbaudio.core.source_splits import ordered_splits
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.proof.betting import Bools
 from nbaudio.proof.claim_sentences import describe_choice, how_right, is_target_proven, round_down
@@ -37,7 +36,8 @@ from nbaudio.review.fixed_rules import DEFAULT_SIMILARITY, have_selected_duratio
 from nbaudio.review.next_rows import next_rows
 from nbaudio.review.risk import describe, frozen, refresh
 from nbaudio.review.rounds import Round, unreturned_shares
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.split_names import ordered_splits
+from nbaudio.tables.workspace import Workspace
 
 METHOD = "bets on verdicts in drawn order, valid whenever one looks; see docs/evidence.md"
 _DRAWN = {"segment_id": pl.String, "verdict": pl.String}

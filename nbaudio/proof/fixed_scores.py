@@ -11,13 +11,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.core import tables
-from nbaudio.core.tables import table_schema
 from nbaudio.proof.betting import Array, Bools, Ints
 from nbaudio.proof.rule_segments import NEVER, RemovedSegments, RuleSegments
 from nbaudio.review.fixed_rules import have_selected_durations
 from nbaudio.review.population import Population
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import workspace_tables
+from nbaudio.tables.workspace import Workspace
+from nbaudio.tables.workspace_tables import table_schema
 
 _COLUMNS = ("segment_id", "similarity", "has_duration")
 _REMOVED = {
@@ -122,7 +122,9 @@ def fixed_scores(population: Population, frames: Sequence[tuple[str, int]]) -> F
 def _read_scores(workspace: Workspace, table: str) -> Iterator[pl.DataFrame]:
     """Yield the scores that a frame has, batch by batch; a frame of an earlier version has none."""
     schema = table_schema(workspace, table)
-    return tables.read_batches(workspace, table, [name for name in _COLUMNS if name in schema])
+    return workspace_tables.read_batches(
+        workspace, table, [name for name in _COLUMNS if name in schema]
+    )
 
 
 def _removed_rows(rows: pl.DataFrame, place: int) -> pl.DataFrame:

@@ -12,9 +12,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.core import tables
-from nbaudio.core.dataframes import STREAMED
-from nbaudio.core.tombstones import tombstone
 from nbaudio.proof.betting import Bools, Draws, Frame, Ints, Values
 from nbaudio.proof.fixed_scores import FixedScores, fixed_scores
 from nbaudio.proof.rule_segments import (
@@ -30,6 +27,9 @@ from nbaudio.review.fixed_rules import FixedRule, fixed_rules
 from nbaudio.review.population import Population
 from nbaudio.review.rounds import JUDGED, Round, current_labels, rounds
 from nbaudio.review.state import WAS_FAULTY, ReviewState, frame_contents, frame_table
+from nbaudio.tables import workspace_tables
+from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.tombstones import tombstone
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class ProofState(ReviewState):
         Segments without a verdict have -1.
         """
         judged = self.verdicts["segment_id"]
-        held = tables.read(
+        held = workspace_tables.read(
             self.workspace, JUDGED, where=pl.col("segment_id").is_in(judged.implode())
         )
         labels = current_labels(self, held)
@@ -137,7 +137,7 @@ class ProofState(ReviewState):
             rates,
         )
         others: dict[int, int] = {}
-        for batch in tables.read_batches(
+        for batch in workspace_tables.read_batches(
             self.workspace, table, ("segment_id", "stratum", "content")
         ):
             places = places_of(batch["segment_id"])
@@ -160,14 +160,14 @@ class ProofState(ReviewState):
 
     def _strata_of_frame(self, table: str) -> pl.DataFrame:
         """Return the strata of a frame with their weight and rate, in order of their names."""
-        by_stratum = tables.scan(self.workspace, table=table).group_by("stratum")
+        by_stratum = workspace_tables.scan(self.workspace, table=table).group_by("stratum")
         return by_stratum.agg(pl.col("weight", "rate").first()).collect(**STREAMED).sort("stratum")
 
     def _withdrawn_faults(self, table: str) -> pl.Series:
         """Return the withdrawn segments of a frame that were wrong or unsure, as tombstones."""
-        if WAS_FAULTY not in tables.table_schema(self.workspace, table):
+        if WAS_FAULTY not in workspace_tables.table_schema(self.workspace, table):
             return pl.Series("segment_id", [], dtype=pl.String)
-        rows = tables.scan(self.workspace, ["segment_id", WAS_FAULTY], table=table)
+        rows = workspace_tables.scan(self.workspace, ["segment_id", WAS_FAULTY], table=table)
         faulty = rows.filter(pl.col(WAS_FAULTY).fill_null(value=False))
         return faulty.select("segment_id").collect(**STREAMED).to_series()
 

@@ -11,10 +11,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.core import tables
 from nbaudio.proof.betting import Array, Bools, Draws, Frame, Ints, Values
 from nbaudio.review.fixed_rules import ALL_SEGMENTS, FixedRule
 from nbaudio.review.population import Population
+from nbaudio.tables import workspace_tables
 
 #: The kinds of labels, in the order of their numbers.
 LABELS = ("right", "wrong", "unsure")
@@ -83,7 +83,7 @@ def read_rule(
     """
     first_draw = np.full(len(population), NEVER, dtype=np.int32)
     removed = [pl.DataFrame(schema={"key": pl.UInt64, **_REMOVED})]
-    for batch in tables.read_batches(population.state.workspace, rule.table):
+    for batch in workspace_tables.read_batches(population.state.workspace, rule.table):
         rows = batch if split is None else batch.filter(pl.col("split").fill_null(split) == split)
         places = places_of(rows["segment_id"])
         is_there = places >= 0

@@ -9,15 +9,17 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from nbaudio.core import tables
 from nbaudio.core.errors import InputError
-from nbaudio.core.tables import SIGNALS, is_score, seconds_column, table_schema
 from nbaudio.proof.betting import Array, Bools, Draws, Ints
 from nbaudio.proof.claims import Part, check_target
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.risk import weighted_auc
 from nbaudio.review.state import ReviewState
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import schemas
+from nbaudio.tables.amounts import seconds_column
+from nbaudio.tables.schemas import SIGNALS, is_score
+from nbaudio.tables.workspace import Workspace
+from nbaudio.tables.workspace_tables import table_schema
 
 Source = str | Path | Workspace | ReviewState
 
@@ -38,7 +40,7 @@ _TARGET = 0.98  # of a claim, which the bounds do not depend on
 
 def ranked_columns(workspace: Workspace) -> list[str]:
     """Return the scores, signals, agreements and risk in the segments table, and the duration."""
-    held = tables.number_columns(table_schema(workspace))
+    held = schemas.number_columns(table_schema(workspace))
     return [
         *(name for name in held if is_score(name) or name in SIGNALS or name == "risk"),
         "duration_s",
@@ -52,7 +54,7 @@ def column_values(
 
     The rows are all segments, or those with `ids`, which then have a `segment_id`.
     """
-    usable = {*tables.number_columns(table_schema(state.workspace)), "duration_s"}
+    usable = {*schemas.number_columns(table_schema(state.workspace)), "duration_s"}
     for name in columns:
         if name not in usable:
             known = ", ".join(ranked_columns(state.workspace))

@@ -21,14 +21,14 @@ from nbaudio.core.atomic import write_bytes
 from nbaudio.core.errors import AudioError, InputError, get_by_name
 from nbaudio.core.threads import shut_down
 from nbaudio.core.tracebacks import interruptible
-from nbaudio.corpus.locations import verified_clip
+from nbaudio.corpus.clip_locations import verified_clip
+from nbaudio.reading.clip_table import SplitRows
 from nbaudio.reading.order import IntArray
-from nbaudio.reading.table import SplitRows
 from nbaudio.storage.folders import Folder
 
 if TYPE_CHECKING:
     from nbaudio.audio.pydub_bridge import PlayableSegment
-    from nbaudio.storage.workspace import Workspace
+    from nbaudio.tables.workspace import Workspace
 
 _ENCODINGS: Mapping[str, str] = MappingProxyType(
     {".wav": "wav", ".flac": "flac", ".mp3": "mp3", ".ogg": "opus", ".opus": "opus"}
@@ -328,7 +328,7 @@ def clip(
 
     Examples:
         >>> import numpy as np, polars as pl, soundfile, tempfile
-        >>> from nbaudio.storage.workspace import Workspace
+        >>> from nbaudio.tables.workspace import Workspace
         >>> folder = Path(tempfile.mkdtemp())
         >>> soundfile.write(folder / "a.wav", np.zeros(48000), 48000)
         >>> workspace = Workspace.create(folder / "w", source="asr.json", audio=str(folder))
@@ -345,14 +345,14 @@ def clip(
     import polars as pl  # imported on demand: reading a corpus does without
 
     from nbaudio.audio import read_clip
-    from nbaudio.core import tables
     from nbaudio.sources.audio_folder import check_audio_folders
-    from nbaudio.storage.workspace import Workspace
+    from nbaudio.tables import workspace_tables
+    from nbaudio.tables.workspace import Workspace
 
     workspace = Workspace.open(workspace)
     if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int) or rate < 1):
         raise InputError(f"rate={rate!r}: must be a whole number of Hz, 1 or more, or None")
-    found = tables.read(workspace, where=pl.col("segment_id") == segment_id)
+    found = workspace_tables.read(workspace, where=pl.col("segment_id") == segment_id)
     if found.is_empty():
         raise InputError(f"{workspace.path}: no segment {segment_id!r}")
     row = found.row(0, named=True)

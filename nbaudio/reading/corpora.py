@@ -18,10 +18,10 @@ from nbaudio.core.errors import InputError, get_by_name
 from nbaudio.core.input_guards import parse_size
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.layout import read_corpus_info
+from nbaudio.reading.clip_table import TABLE, ClipTable, SplitRows
 from nbaudio.reading.clips import Clip, ClipReader, ClipRequests
 from nbaudio.reading.order import BUFFER, RUN, Epoch, Partition
 from nbaudio.reading.streams import Stream
-from nbaudio.reading.table import TABLE, ClipTable, SplitRows
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.remote import Remote
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-    from nbaudio.core.dataframes import Ids
+    from nbaudio.tables.dataframes import Ids
 
 Give = Literal["samples", "levels", "encoded"]
 
@@ -126,7 +126,7 @@ class Corpus:
         if isinstance(segment_ids, list):
             wanted = segment_ids
         else:
-            from nbaudio.core.dataframes import as_ids  # imports polars
+            from nbaudio.tables.dataframes import as_ids  # imports polars
 
             wanted = as_ids(segment_ids)
         places = self.table.find(wanted)

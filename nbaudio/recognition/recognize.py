@@ -14,7 +14,6 @@ from pathlib import Path
 
 import polars as pl
 
-from nbaudio.core import tables
 from nbaudio.core.atomic import append_lines, atomic_write, parse_lines
 from nbaudio.core.errors import InputError
 from nbaudio.core.leftovers import scratch_folder
@@ -32,7 +31,8 @@ from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.recognition.recognizers import Failure, Function, Recognizer
 from nbaudio.sources.audio_folder import required_audio
 from nbaudio.sources.joined_columns import check_name, store_column
-from nbaudio.storage.workspace import Workspace, locks_workspace
+from nbaudio.tables import parquet_files, workspace_tables
+from nbaudio.tables.workspace import Workspace, locks_workspace
 
 
 @locks_workspace("recognize", "recognized")
@@ -120,13 +120,13 @@ def recognize(  # noqa: PLR0914
     _write_ledger(ledger, recognizer.version, outcomes)
     lost = outcomes.drop_nulls("reason").select("segment_id", "recording_id", "reason")
     problems_table = f"{RECOGNIZED_FOLDER}/{name}.problems"
-    tables.write(workspace, lost, table=problems_table)
+    workspace_tables.write(workspace, lost, table=problems_table)
     # Without arguments, which may hold secrets.
     program = with_.split()[0] if isinstance(with_, str) else recognizer.name
     record = {"step": "recognize", "with": program, "version": recognizer.version}
     changes = store_column(workspace, column, outcomes.select("segment_id", "value"), record)
     seconds = time.monotonic() - began
-    num_segments = tables.num_rows(tables.table_path(workspace))
+    num_segments = parquet_files.num_rows(workspace_tables.table_path(workspace))
     recognized_now = int(outcomes["clip_key"].is_in([*run.texts]).sum())
     facts = {
         "column": column,
@@ -142,7 +142,7 @@ def recognize(  # noqa: PLR0914
         "next": f"nbaudio score {shlex.quote(str(workspace.path))} --hypothesis {name}",
     }
     problems = [f"{segment_id}: {reason}" for segment_id, _, reason in lost.iter_rows()]
-    table = str(tables.table_path(workspace, problems_table))
+    table = str(workspace_tables.table_path(workspace, problems_table))
     report = Report("recognize", facts, problems=first_lines(problems, table))
     workspace.save_report("recognize", report.to_dict())
     return report

@@ -26,7 +26,7 @@ from nbaudio.review.agreement_intervals import (
     prior_patterns,
 )
 from nbaudio.review.state import ReviewRecord, ReviewState
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 _SHOWN = pl.format("{} {}", "content", "segment_id").alias("shown")  # what is compared
 _TEXTS = ("of", "measure", "reviewers")

@@ -10,17 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core import tables
 from nbaudio.core.report import Report, first_lines
-from nbaudio.core.row_values import ROW, with_rows
-from nbaudio.core.tables import (
-    AGREEMENT,
-    CORRECTED_TEXTS,
-    SIGNALS,
-    WORD_TIMES,
-    is_score,
-    text_column,
-)
 from nbaudio.review.state import (
     CORRECTION_LOG,
     OK,
@@ -29,7 +19,17 @@ from nbaudio.review.state import (
     content_hashes,
     corrections,
 )
-from nbaudio.storage.workspace import Workspace, locks_workspace
+from nbaudio.tables import workspace_tables
+from nbaudio.tables.row_values import ROW, with_rows
+from nbaudio.tables.schemas import (
+    AGREEMENT,
+    CORRECTED_TEXTS,
+    SIGNALS,
+    WORD_TIMES,
+    is_score,
+    text_column,
+)
+from nbaudio.tables.workspace import Workspace, locks_workspace
 from nbaudio.text.normalization import nfc
 from nbaudio.text.score import rescored
 
@@ -64,12 +64,12 @@ def correct_texts(workspace: Workspace | str | Path | ReviewState) -> Report:
     """
     state = ReviewState.load(workspace)
     # The segments whose text is corrected, or said to be wrong.
-    where = tables.has_id(
+    where = workspace_tables.has_id(
         state.verdicts.filter(pl.col("corrected_text").is_not_null())["segment_id"]
     )
-    if "text_corrected" in tables.table_schema(state.workspace):
+    if "text_corrected" in workspace_tables.table_schema(state.workspace):
         where |= pl.col("text_corrected").is_not_null()
-    segments = tables.read(state.workspace, where=where, row=ROW)
+    segments = workspace_tables.read(state.workspace, where=where, row=ROW)
     before = uncorrected(state, segments)
     wanted, problems = _wanted(before, segments, state.verdicts)
     before = before.drop("text_corrected", "text_origin", strict=False)
@@ -141,7 +141,9 @@ def correct_bounds(workspace: Workspace | str | Path) -> Report:
         .rename({"start_sample": "new_start", "end_sample": "new_end", "reviewer": "by"})
         .drop("time")
     )
-    segments = tables.read(workspace, where=tables.has_id(logged["segment_id"]), row=ROW)
+    segments = workspace_tables.read(
+        workspace, where=workspace_tables.has_id(logged["segment_id"]), row=ROW
+    )
     concerned = segments.join(logged, on="segment_id", maintain_order="left")
     concerned = concerned.join(
         workspace.recordings.select("recording_id", rate="sampling_rate"),

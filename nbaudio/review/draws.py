@@ -7,8 +7,8 @@ then one review has rows of several draws, and one draw has rows in several revi
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
-from nbaudio.core.tables import table_path
 from nbaudio.review.state import ReviewRecord, ReviewState, frame_table
+from nbaudio.tables.workspace_tables import table_path
 
 #: The strategy where somebody picked the segments: no round, as nothing follows from it about
 #: others.

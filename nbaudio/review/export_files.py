@@ -18,7 +18,7 @@ from nbaudio.review.sheet_clips import cut_clips, keep_clip
 from nbaudio.review.sheet_reader import KINDS, read_sheet
 from nbaudio.review.sheet_writer import FILLED_IN, check_size, column_places, row_key, write_sheet
 from nbaudio.review.state import EXPORTS, ReviewRecord
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 from nbaudio.text.score import compared
 
 PAGE = ".html"

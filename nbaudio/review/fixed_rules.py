@@ -15,12 +15,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.core import input_guards, tables
+from nbaudio.core import input_guards
 from nbaudio.core.atomic import write_json
 from nbaudio.core.hashing import json_hash
-from nbaudio.core.rows import with_starts
 from nbaudio.review.population import Bools, Population
 from nbaudio.review.state import ReviewState
+from nbaudio.tables import workspace_tables
+from nbaudio.tables.rows import with_starts
 
 FOLDER = "reviews/rules"
 #: The place in the order of rules of all segments that a round could draw.
@@ -174,7 +175,9 @@ def _members(population: Population, rule: FixedRule) -> Bools:
     """Return which segments that are there a rule takes."""
     places_of = population.index()
     inside = np.zeros(len(population), dtype=np.bool_)
-    for batch in tables.read_batches(population.state.workspace, rule.table, ("segment_id",)):
+    for batch in workspace_tables.read_batches(
+        population.state.workspace, rule.table, ("segment_id",)
+    ):
         places = places_of(batch["segment_id"])
         inside[places[places >= 0]] = True
     return inside
@@ -196,9 +199,13 @@ def next_number(rules: Sequence[FixedRule]) -> int:
 def _write(population: Population, rule: FixedRule, joined: Bools, first_draw: int) -> None:
     """Write the table of a rule, with segments that join it."""
     workspace = population.state.workspace
-    has_table = tables.table_path(workspace, rule.table).exists()
-    before = tables.read_batches(workspace, rule.table, _COLUMNS) if has_table else iter(())
-    tables.write(workspace, _concatenated(before, population, joined, first_draw), table=rule.table)
+    has_table = workspace_tables.table_path(workspace, rule.table).exists()
+    before = (
+        workspace_tables.read_batches(workspace, rule.table, _COLUMNS) if has_table else iter(())
+    )
+    workspace_tables.write(
+        workspace, _concatenated(before, population, joined, first_draw), table=rule.table
+    )
 
 
 def _concatenated(

@@ -4,21 +4,15 @@ from pathlib import Path
 
 import polars as pl
 
-from nbaudio.core import tables
-from nbaudio.core.dataframes import STREAMED, Frame, as_polars
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
-from nbaudio.core.row_values import ROW, with_rows
-from nbaudio.core.tables import (
-    DECISIONS,
-    RECORDINGS,
-    RULES,
-    SEGMENTS,
-    conform,
-    segment_failures,
-    table_path,
-)
-from nbaudio.storage.workspace import Workspace, locks_workspace
+from nbaudio.tables import workspace_tables
+from nbaudio.tables.dataframes import STREAMED, Frame, as_polars
+from nbaudio.tables.row_values import ROW, with_rows
+from nbaudio.tables.schemas import DECISIONS, RECORDINGS, SEGMENTS, conform
+from nbaudio.tables.segment_rules import RULES, segment_failures
+from nbaudio.tables.workspace import Workspace, locks_workspace
+from nbaudio.tables.workspace_tables import table_path
 
 BY_HAND = "by_hand"  # the reason of a manual rejection without a reason
 
@@ -78,11 +72,11 @@ def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
         "decision",
     )
     columns = ("segment_id", "split", "decision", "reason")
-    is_given = tables.has_id(said["segment_id"])
-    segments = tables.read(workspace, columns, where=is_given, row=ROW)
+    is_given = workspace_tables.has_id(said["segment_id"])
+    segments = workspace_tables.read(workspace, columns, where=is_given, row=ROW)
     _refuse(
         said,
-        ~tables.has_id(segments["segment_id"]),
+        ~workspace_tables.has_id(segments["segment_id"]),
         f"{workspace.path} has no segment",
         "segment_id",
     )
@@ -92,7 +86,10 @@ def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
     )
     whole = (
         "split" in rows.columns
-        or tables.scan(workspace, ["segment_id"]).select(is_given.all()).collect(**STREAMED).item()
+        or workspace_tables.scan(workspace, ["segment_id"])
+        .select(is_given.all())
+        .collect(**STREAMED)
+        .item()
     )
     edited = _edited(said, segments, pl.lit(whole) | by_rule)
     _refuse(

@@ -12,21 +12,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.core import tables
-from nbaudio.core.channels import source_channel
-from nbaudio.core.dataframes import STREAMED
-from nbaudio.core.row_values import ROW, first_occurrences, row_hashes
-from nbaudio.core.rows import with_starts
-from nbaudio.core.tables import (
-    LEFT_OUT,
-    RECORDINGS,
-    SEGMENTS,
-    WINDOW,
-    conform,
-    seconds_column,
-    segment_failures,
-    table_schema,
-)
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.rounds import JUDGED, Round
 from nbaudio.review.sampling import (
@@ -39,6 +24,14 @@ from nbaudio.review.sampling import (
     strata_of,
 )
 from nbaudio.review.state import ReviewState, frame_contents
+from nbaudio.tables import segment_rules, workspace_tables
+from nbaudio.tables.amounts import seconds_column
+from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.row_values import ROW, first_occurrences, row_hashes
+from nbaudio.tables.rows import with_starts
+from nbaudio.tables.schemas import LEFT_OUT, RECORDINGS, SEGMENTS, conform
+from nbaudio.tables.segment_rules import WINDOW, segment_failures, source_channel
+from nbaudio.tables.workspace_tables import table_schema
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -79,7 +72,7 @@ class Population:
 
     @property
     def _hashes(self) -> pl.LazyFrame:
-        return tables.scan(self.state.workspace, ["segment_id"]).select(
+        return workspace_tables.scan(self.state.workspace, ["segment_id"]).select(
             key=pl.col("segment_id").hash()
         )
 
@@ -139,7 +132,7 @@ class Population:
         names = dict.fromkeys((*JUDGED, "source_channel", *columns))
         expected = pl.Schema({name: dtype for name, dtype in SEGMENTS.items() if name in names})
         done = 0
-        for batch in tables.read_batches(self.state.workspace, columns=names):
+        for batch in workspace_tables.read_batches(self.state.workspace, columns=names):
             mask = self._is_first[done : done + len(batch)]
             done = done + len(batch)
             yield self._joined(
@@ -149,7 +142,7 @@ class Population:
     def id_batches(self) -> Iterator[pl.Series]:
         """Yield the ids of the segments, batch by batch."""
         done = 0
-        for batch in tables.read_batches(self.state.workspace, columns=("segment_id",)):
+        for batch in workspace_tables.read_batches(self.state.workspace, columns=("segment_id",)):
             mask = self._is_first[done : done + len(batch)]
             done += len(batch)
             yield batch["segment_id"].filter(pl.Series(mask))
@@ -161,7 +154,9 @@ class Population:
         recording: its id there, else the name of its file without folders.
         """
         wanted = pl.Series(list(segment_ids), dtype=pl.String)
-        rows = tables.read(self.state.workspace, where=pl.col("segment_id").is_in(wanted.implode()))
+        rows = workspace_tables.read(
+            self.state.workspace, where=pl.col("segment_id").is_in(wanted.implode())
+        )
         first = uncorrected(self.state, rows).unique(
             "segment_id", keep="first", maintain_order=True
         )
@@ -231,12 +226,12 @@ class Population:
         What was rejected by hand is among them, with a null `split`.
         """
         workspace = self.state.workspace
-        if not tables.table_path(workspace, LEFT_OUT).exists():  # nothing is selected yet
+        if not workspace_tables.table_path(workspace, LEFT_OUT).exists():  # nothing is selected yet
             return pl.DataFrame(schema={"segment_id": pl.String, "split": pl.String})
         left_out = workspace.table(LEFT_OUT)
         is_left_out = pl.col("segment_id").is_in(left_out["segment_id"].implode())
         columns = ("segment_id", "decision", "reason")
-        decisions = tables.read(workspace, columns, where=is_left_out)
+        decisions = workspace_tables.read(workspace, columns, where=is_left_out)
         rejected = decisions.unique("segment_id", keep="first").filter(decision="reject")
         still = left_out.join(rejected, on=["segment_id", "reason"], how="semi")
         return still.select("segment_id", "split")
@@ -268,7 +263,7 @@ class Population:
         silent = pl.any_horizontal(pl.col("path", "start_sample", "end_sample").is_null())
         told = {"empty": text.is_null() | ~text.str.contains(r"\S"), "has_text": text.is_not_null()}
         told |= {
-            "window": tables.window().hash(),
+            "window": segment_rules.window().hash(),
             "has_audio": ~silent | pl.lit(self.state.workspace.audio_root is None),
         }
         # These compare a segment with all others.
@@ -328,7 +323,7 @@ class Population:
 
     def draw(self, strata: Strata, *, n: int, salt: str) -> pl.DataFrame:
         """Return `draw_from` of strata with the `segment_id` of each row."""
-        hashes = row_hashes(tables.scan(self.state.workspace, ["segment_id"]))
+        hashes = row_hashes(workspace_tables.scan(self.state.workspace, ["segment_id"]))
         drawn = draw_from(
             strata, lambda places, salt: hashes(self._rows(places), salt), n=n, salt=salt
         )
@@ -346,7 +341,7 @@ class Population:
     def ids(self, places: pl.Series) -> pl.Series:
         """Return the ids of some segments, in that order."""
         rows = self._rows(places).cast(pl.UInt32).alias(ROW)
-        found = tables.read(
+        found = workspace_tables.read(
             self.state.workspace,
             ["segment_id"],
             where=pl.col(ROW).is_in(rows.unique().implode()),

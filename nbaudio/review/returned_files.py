@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nbaudio.core.dataframes import Frame
+from nbaudio.audio.name_matching import is_audio
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import escape_surrogates
-from nbaudio.core.name_matching import is_audio
 from nbaudio.formats.workbooks import other_format
 from nbaudio.review.sheet_reader import (
     PAGE_REMEDY,
@@ -22,6 +21,7 @@ from nbaudio.review.sheet_reader import (
     read_sheet,
     read_table,
 )
+from nbaudio.tables.dataframes import Frame
 
 _ARCHIVES = frozenset({".zip", ".7z", ".rar", ".gz", ".tar", ".tgz", ".xz"})
 # What programs leave in folders; also hidden files, of which there is no mention either.

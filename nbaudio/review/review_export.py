@@ -14,12 +14,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from nbaudio.core import tables as core_tables
 from nbaudio.core.atomic import write_bytes, write_json
-from nbaudio.core.dataframes import Ids, as_ids
 from nbaudio.core.errors import ExistsError, InputError, get_by_name
 from nbaudio.core.report import Report, count, duration
-from nbaudio.core.tables import seconds_column
 from nbaudio.review.draws import PICKED, Part, all_draws, parts, record_of_draw
 from nbaudio.review.export_files import (
     MadeFiles,
@@ -52,7 +49,10 @@ from nbaudio.review.state import (
 )
 from nbaudio.review.take_back import take_back
 from nbaudio.sources.audio_folder import check_audio_folders
-from nbaudio.storage.workspace import Workspace, locks_workspace
+from nbaudio.tables import workspace_tables
+from nbaudio.tables.amounts import seconds_column
+from nbaudio.tables.dataframes import Ids, as_ids
+from nbaudio.tables.workspace import Workspace, locks_workspace
 
 _MOST_BY_DEFAULT = 1000
 _A_TENTH = 10
@@ -485,7 +485,7 @@ def _store_frame(population: Population, record: ReviewRecord, strata: Strata) -
     fix_rule(population, first_draw=len(record.after))
     workspace = population.state.workspace
     frame = population.frame(strata, have_selected_durations(population))
-    core_tables.write(workspace, frame, table=frame_table(record.name))
+    workspace_tables.write(workspace, frame, table=frame_table(record.name))
 
 
 def _store(

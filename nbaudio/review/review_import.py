@@ -12,10 +12,8 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core import tables
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
-from nbaudio.core.tombstones import tombstone
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.review.annotator_agreement import (
     agreement,
@@ -49,7 +47,9 @@ from nbaudio.review.state import (
     frame_table,
 )
 from nbaudio.review.verdict_words import RowPlace, VerdictWords, check_meanings
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import workspace_tables
+from nbaudio.tables.tombstones import tombstone
+from nbaudio.tables.workspace import Workspace
 from nbaudio.text.normalization import nfc
 
 _STEP = "review_import"
@@ -60,7 +60,9 @@ class _Given:
     """The segments that reviewers were given."""
 
     def __init__(self, state: ReviewState) -> None:
-        segments = tables.read(state.workspace, where=tables.has_id(state.drawn["segment_id"]))
+        segments = workspace_tables.read(
+            state.workspace, where=workspace_tables.has_id(state.drawn["segment_id"])
+        )
         segments = uncorrected(state, segments).unique(
             "segment_id", keep="first", maintain_order=True
         )
@@ -109,8 +111,10 @@ def _withdrawn_ids(state: ReviewState) -> set[str]:
     withdrawn: set[str] = set()
     for name in state.records:
         table = frame_table(name)
-        if tables.table_path(state.workspace, table).exists():
-            rows = tables.read(state.workspace, ["segment_id"], where=has_tombstone, table=table)
+        if workspace_tables.table_path(state.workspace, table).exists():
+            rows = workspace_tables.read(
+                state.workspace, ["segment_id"], where=has_tombstone, table=table
+            )
             withdrawn.update(ids[key] for key in rows["segment_id"])
     return withdrawn
 

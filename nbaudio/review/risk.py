@@ -17,17 +17,19 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.core import tables
 from nbaudio.core.atomic import read_json, write_json
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column, json_hash
 from nbaudio.core.report import count, percent
-from nbaudio.core.tables import SEGMENTS, SIGNALS, conform, is_score, table_schema, with_durations
-from nbaudio.core.tombstones import tombstone
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.rounds import JUDGED, current_labels
 from nbaudio.review.state import ReviewState
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import schemas, workspace_tables
+from nbaudio.tables.amounts import with_durations
+from nbaudio.tables.schemas import SEGMENTS, SIGNALS, conform, is_score
+from nbaudio.tables.tombstones import tombstone
+from nbaudio.tables.workspace import Workspace
+from nbaudio.tables.workspace_tables import table_schema
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -83,7 +85,7 @@ def refresh(workspace: Workspace | str | Path | ReviewState) -> dict[str, Any]:
     state = ReviewState.load(workspace)
     workspace = state.workspace
     has_column = "risk" in table_schema(workspace)
-    incomplete = not has_column or tables.read(workspace, ["risk"])["risk"].has_nulls()
+    incomplete = not has_column or workspace_tables.read(workspace, ["risk"])["risk"].has_nulls()
     known = record(workspace)
     if known and frozen(workspace):
         if incomplete:
@@ -95,9 +97,11 @@ def refresh(workspace: Workspace | str | Path | ReviewState) -> dict[str, Any]:
     of = len(np.unique(recording))
     if min(bad, good) < LEAST or len(set(_folds(values["recording_id"], salt))) < 2:
         if has_column:
-            tables.replace_columns(
+            workspace_tables.replace_columns(
                 workspace,
-                tables.read(workspace, ["risk"]).with_columns(risk=pl.lit(None, pl.Float64)),
+                workspace_tables.read(workspace, ["risk"]).with_columns(
+                    risk=pl.lit(None, pl.Float64)
+                ),
             )
         (workspace.path / RECORD).unlink(missing_ok=True)
         return {"missing": _describe_missing(good, bad, of)}
@@ -192,7 +196,7 @@ def ranking(workspace: Workspace | str | Path, n: int = 100) -> pl.DataFrame:
             schema={"segment_id": pl.String, "risk": pl.Float64, "reason": pl.String}
         )
     every = (
-        tables.read(workspace, ["segment_id", "risk"])
+        workspace_tables.read(workspace, ["segment_id", "risk"])
         .drop_nulls()
         .unique("segment_id", keep="first")
     )
@@ -200,7 +204,7 @@ def ranking(workspace: Workspace | str | Path, n: int = 100) -> pl.DataFrame:
         ~pl.col("segment_id").is_in(ReviewState.load(workspace).verdicts["segment_id"].implode())
     )
     top = every.sort("risk", "segment_id", descending=[True, False]).head(n)
-    rows = tables.read(
+    rows = workspace_tables.read(
         workspace,
         _needed(known["columns"]),
         where=pl.col("segment_id").is_in(top["segment_id"].implode()),
@@ -228,7 +232,7 @@ def _shown(value: object) -> str:
 
 def _columns(workspace: Workspace) -> list[str]:
     """Return the columns that the model may use, `_DERIVED` ones included."""
-    usable = tables.number_columns(table_schema(workspace))
+    usable = schemas.number_columns(table_schema(workspace))
     return [
         *sorted(name for name in usable if is_score(name) or name in SIGNALS or name in _ALIGNED),
         *_DERIVED,
@@ -259,7 +263,7 @@ def _batches(
     """Yield `_values` of all segments, batch by batch."""
     needed = _needed(columns)
     expected = pl.Schema({name: dtype for name, dtype in SEGMENTS.items() if name in needed})
-    for batch in tables.read_batches(workspace, columns=needed):
+    for batch in workspace_tables.read_batches(workspace, columns=needed):
         yield _values(conform(batch, expected, "segments"), workspace, columns)
 
 
@@ -277,7 +281,7 @@ def _knots(workspace: Workspace, name: str) -> dict[str, Any]:
     held = (
         pl.concat(derived)
         if name in _DERIVED
-        else tables.read(workspace, [name]).select(_number(name)).to_series()
+        else workspace_tables.read(workspace, [name]).select(_number(name)).to_series()
     )
     ordered = np.sort(held.drop_nulls().to_numpy())
     if not len(ordered) or ordered[0] == ordered[-1]:
@@ -300,7 +304,7 @@ def _judged(state: ReviewState) -> tuple[pl.DataFrame, Array, Ints, int]:
     """
     columns = _columns(state.workspace)
     judged = pl.col("segment_id").is_in(state.verdicts["segment_id"].implode())
-    held = tables.read(
+    held = workspace_tables.read(
         state.workspace,
         dict.fromkeys((*JUDGED, *_needed(columns), *table_schema(state.workspace))),
         where=judged,
@@ -406,7 +410,7 @@ def _write(workspace: Workspace, known: Mapping[str, Any]) -> None:
         logit = sum((part for _, part in _parts(values, known, fold)), np.zeros(len(values)))
         # Rounded, it is the same in batches of any size.
         parts.append(pl.Series("risk", np.round(_probability(logit), 9)))
-    tables.replace_columns(workspace, pl.concat(parts).to_frame())
+    workspace_tables.replace_columns(workspace, pl.concat(parts).to_frame())
 
 
 def _learn(  # noqa: PLR0914, PLR0915

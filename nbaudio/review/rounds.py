@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from nbaudio.core.tables import text_column
 from nbaudio.review.draws import PICKED, Draw, Part, all_draws, owed_parts, parts
 from nbaudio.review.state import OK, UNSURE, ReviewRecord, ReviewState, content_hashes, word_hashes
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.schemas import text_column
+from nbaudio.tables.workspace import Workspace
 
 _REACHED = {"segment_id": pl.String, "line": pl.UInt32, "is_next": pl.Boolean}
 DISAGREEMENTS = "disagreements"  # in place of a strategy

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
-from nbaudio.core.row_values import RowHashes, counts, repeated, slices
-from nbaudio.core.rows import with_starts
-from nbaudio.core.tables import number_columns
 from nbaudio.review.allocation import best_allocation
 from nbaudio.review.rounds import Round
+from nbaudio.tables.row_values import RowHashes, counts, repeated, slices
+from nbaudio.tables.rows import with_starts
+from nbaudio.tables.schemas import number_columns
 from nbaudio.text.near_duplicates import sentences
 
 Array = NDArray[np.float64]

@@ -14,14 +14,14 @@ from pathlib import Path
 import msgspec
 
 from nbaudio.core import input_guards
-from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.formats import workbooks
-from nbaudio.formats.base import Problem
 from nbaudio.formats.delimited import open_delimited
+from nbaudio.formats.transcripts import Problem
 from nbaudio.formats.workbooks import open_workbook, other_format
 from nbaudio.review.cell_escaping import MADE, SEPARATORS, cell_text
 from nbaudio.review.sheet_writer import COLUMNS, OTHER_SHEETS, REVIEWER, read_key
+from nbaudio.tables.dataframes import Frame, as_polars
 
 # Other names of the columns; compared without case, and with blanks for _ and -.
 _ALSO_CALLED = {

@@ -19,8 +19,9 @@ from nbaudio.core import input_guards
 from nbaudio.core.atomic import append_lines, read_lines
 from nbaudio.core.errors import ExistsError, InputError, one_line
 from nbaudio.core.hashing import hash_column, json_hash
-from nbaudio.core.tables import CORRECTED_TEXTS, ROWS_A_GROUP
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.parquet_files import ROWS_A_GROUP
+from nbaudio.tables.schemas import CORRECTED_TEXTS
+from nbaudio.tables.workspace import Workspace
 from nbaudio.text.near_duplicates import sentences
 
 VERDICTS: Mapping[str, str] = MappingProxyType(

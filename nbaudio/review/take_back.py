@@ -14,11 +14,11 @@ import polars as pl
 from nbaudio.core.atomic import atomic_write
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
-from nbaudio.core.tables import table_path
 from nbaudio.review.draws import PICKED
 from nbaudio.review.export_files import exported_files
 from nbaudio.review.state import TAKEN_BACK, ReviewRecord, ReviewState, frame_table, reviewed_ids
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
+from nbaudio.tables.workspace_tables import table_path
 
 
 def take_back(workspace: Workspace | str | Path, review: str) -> Report:

@@ -10,12 +10,14 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core import bundled_files, conditions, name_matching
+from nbaudio.audio import name_matching
+from nbaudio.core import bundled_files
 from nbaudio.core.report import Report
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.reading import open_corpus
 from nbaudio.runs.run import run
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import conditions
+from nbaudio.tables.workspace import Workspace
 from nbaudio.ui import views
 
 # Problem -> id of the recording, decision of the names audit.

@@ -7,13 +7,13 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core import tables
 from nbaudio.core.atomic import read_json
-from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import NbaudioError
 from nbaudio.core.report import count, percent_down, show
-from nbaudio.core.source_splits import ordered_splits
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import workspace_tables
+from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.split_names import ordered_splits
+from nbaudio.tables.workspace import Workspace
 
 Facts = Mapping[str, Any]
 _DEFAULT_THRESHOLD = 0.8
@@ -187,7 +187,7 @@ def _threshold(notebook: Mapping[str, Any]) -> str:
     chosen = (parameters.get("min_similarity"), workspace.threshold, _DEFAULT_THRESHOLD)
     threshold = next(value for value in chosen if value is not None)
     similarity = pl.col("similarity").fill_nan(None)
-    sums = tables.scan(workspace, ["similarity"]).select(
+    sums = workspace_tables.scan(workspace, ["similarity"]).select(
         kept=(similarity >= threshold).sum(), scored=similarity.count()
     )
     kept, scored = sums.collect(**STREAMED).row(0)

@@ -15,7 +15,7 @@ from nbaudio.proof.evidence import evidence
 from nbaudio.review import export, import_
 from nbaudio.selection.select import select
 from nbaudio.sources.ingest import ingest
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 from nbaudio.text.score import score
 
 _MIN_SIMILARITY = 0.8

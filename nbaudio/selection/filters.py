@@ -9,17 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from nbaudio.core import tables
-from nbaudio.core.channels import source_channel
-from nbaudio.core.conditions import condition_errors, parse_condition
-from nbaudio.core.dataframes import STREAMED
-from nbaudio.core.row_values import repeated, with_values
-from nbaudio.core.tables import RECORDINGS, conform, seconds_column, without_audio
 from nbaudio.core.times import to_samples_column
 from nbaudio.selection.leakage import GROUPS
 from nbaudio.selection.parameters import Parameters
 from nbaudio.selection.size_budget import MICROSECONDS
 from nbaudio.selection.splits import usable_keys
+from nbaudio.tables import segment_rules
+from nbaudio.tables.amounts import seconds_column
+from nbaudio.tables.conditions import condition_errors, parse_condition
+from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.row_values import repeated, with_values
+from nbaudio.tables.schemas import RECORDINGS, conform
+from nbaudio.tables.segment_rules import source_channel, without_audio
 
 # What an earlier selection decided is not a reason for this one.
 _DECIDED = ("split", "decision", "reason", "source_channel")
@@ -100,7 +101,7 @@ def _candidates(
     conditions = _conditions(recordings, segments, parameters.where)
     frame = conditions.segments.select(
         "segment_id",
-        *tables.WINDOW,
+        *segment_rules.WINDOW,
         "similarity",
         source_channel(empty),
         (text.is_null() | ~text.str.contains(r"\S")).alias("is_empty"),
@@ -194,7 +195,7 @@ def _rules(
     duration = pl.col("end_sample") - pl.col("start_sample")
     shortest = pl.max_horizontal(pl.when(~is_accepted).then("shortest"), 1)
     return {
-        **tables.segment_failures(recordings),
+        **segment_rules.segment_failures(recordings),
         "duplicate": pl.col("is_duplicate"),
         "empty_text": pl.lit(candidates.has_texts) & pl.col("is_empty"),
         **_audio_rules(is_preview=candidates.is_preview),
@@ -213,7 +214,7 @@ def _audio_rules(*, is_preview: bool) -> dict[str, pl.Expr]:
     """
     is_unplaced = pl.col("end_sample").is_null() | pl.col("start_sample").is_null()
     if is_preview:
-        return {"no_times": is_unplaced & ~tables.whole_recording(), "no_audio": is_unplaced}
+        return {"no_times": is_unplaced & ~segment_rules.whole_recording(), "no_audio": is_unplaced}
     return {"no_audio": is_unplaced | pl.col("num_samples").is_null()}
 
 
@@ -253,7 +254,9 @@ def _conditions(
 
 def _with_duplicates(frame: pl.LazyFrame) -> pl.LazyFrame:
     """Return segments with `is_duplicate`: whether one before, by its id, has the same window."""
-    hashes = frame.select(tables.window().hash().alias("hash")).collect(**STREAMED).to_series()
+    hashes = (
+        frame.select(segment_rules.window().hash().alias("hash")).collect(**STREAMED).to_series()
+    )
     shared = repeated(hashes)
     if shared.is_empty():
         return frame.with_columns(is_duplicate=pl.lit(value=False))
@@ -262,7 +265,7 @@ def _with_duplicates(frame: pl.LazyFrame) -> pl.LazyFrame:
         with_values(frame, [has_shared_hash])
         .with_row_index("row")
         .filter("has_shared_hash")
-        .select("row", "segment_id", window=tables.window())
+        .select("row", "segment_id", window=segment_rules.window())
         .collect(**STREAMED)
         .sort("segment_id", "row")
     )

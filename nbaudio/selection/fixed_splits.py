@@ -9,12 +9,13 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
-from nbaudio.core.row_values import with_values
-from nbaudio.core.source_splits import in_training, is_held_out, ordered_splits, split_role
-from nbaudio.core.tables import EARLIER_SPLITS, GROUPING_RULES, SPLITS
 from nbaudio.selection.leakage import GROUPS, SENTENCE
+from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.row_values import with_values
+from nbaudio.tables.schemas import EARLIER_SPLITS, SPLITS
+from nbaudio.tables.segment_rules import GROUPING_RULES
+from nbaudio.tables.split_names import in_training, is_held_out, ordered_splits, split_role
 from nbaudio.text.near_duplicates import sentences
 
 _OWN = ("segment_id", "split", "sentence")

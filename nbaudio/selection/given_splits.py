@@ -10,18 +10,18 @@ from typing import NamedTuple
 
 import polars as pl
 
-from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import AudioError, InputError, one_line
-from nbaudio.core.rows import Rows
-from nbaudio.core.source_splits import is_held_out, is_split_name, split_role
-from nbaudio.core.speakers import SPEAKER
-from nbaudio.core.tables import read_parquet
 from nbaudio.formats.table import ENDINGS, Cells, cell_texts, read_cells
 from nbaudio.selection.look_alikes import TOGETHER, joined_speakers
 from nbaudio.storage.folders import Folder, folder_at, read_object
 from nbaudio.storage.location import location
 from nbaudio.storage.urls import redact_url
+from nbaudio.tables.dataframes import Frame, as_polars
+from nbaudio.tables.parquet_files import read_parquet
+from nbaudio.tables.rows import Rows
+from nbaudio.tables.split_names import is_held_out, is_split_name, split_role
 from nbaudio.text.near_duplicates import sentences
+from nbaudio.text.speaker_names import SPEAKER
 
 SOURCE = "source"  # the value of ``splits`` that takes the column `source_split`
 KEYS = ("segment_id", "recording_id", "speaker_id")  # a table gives splits by one of these

@@ -11,9 +11,6 @@ import polars as pl
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import count, percent
-from nbaudio.core.row_values import RowHashes
-from nbaudio.core.source_splits import in_training, split_role
-from nbaudio.core.tables import GROUPING_RULES
 from nbaudio.selection.fixed_splits import FixedSplits
 from nbaudio.selection.leakage import GROUPS
 from nbaudio.selection.parameters import HELD_OUT, Parameters
@@ -22,6 +19,9 @@ from nbaudio.selection.size_budget import Budget
 from nbaudio.selection.splits import Target, assign_splits, usable_keys
 from nbaudio.selection.unfilled_goals import Remedies, UnfilledGoal, values_left
 from nbaudio.selection.whole_groups import MOST_GOALS, WholeSplits
+from nbaudio.tables.row_values import RowHashes
+from nbaudio.tables.segment_rules import GROUPING_RULES
+from nbaudio.tables.split_names import in_training, split_role
 
 AUTO = "auto"  # takes the first of `DEFAULTS` that is not costly
 # No speaker is ever in two splits, no recording if that costs little.

@@ -8,11 +8,11 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core.dataframes import IN_ORDER, STREAMED, Frame, as_polars
-from nbaudio.core.source_splits import is_held_out, ordered_splits
-from nbaudio.core.tables import ROWS_A_GROUP
 from nbaudio.core.threads import in_threads
 from nbaudio.selection.splits import usable_keys
+from nbaudio.tables.dataframes import IN_ORDER, STREAMED, Frame, as_polars
+from nbaudio.tables.parquet_files import ROWS_A_GROUP
+from nbaudio.tables.split_names import is_held_out, ordered_splits
 from nbaudio.text.near_duplicates import NearIndex, sentences
 
 SENTENCE = "identical sentence"

@@ -1,7 +1,7 @@
 """Keep the spellings of one speaker in one split, where ids of speakers look alike.
 
 Ids look alike if they differ only in case, blanks, punctuation, diacritics or leading zeros (see
-`nbaudio.core.speakers`). By default they count as one speaker when segments are divided.
+`nbaudio.text.speaker_names`). By default they count as one speaker when segments are divided.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,9 +9,9 @@ from typing import TypeVar
 
 import polars as pl
 
-from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.report import count
-from nbaudio.core.speakers import SPEAKER, look_alikes, spelling_groups
+from nbaudio.tables.dataframes import STREAMED
+from nbaudio.text.speaker_names import SPEAKER, look_alikes, spelling_groups
 
 TOGETHER = "together"
 """Value of `look_alikes` of `select`: ids that look alike are one speaker."""

@@ -6,8 +6,8 @@ such as those of Latin and Cyrillic, as one letter.
 
 import polars as pl
 
-from nbaudio.core.dataframes import IN_ORDER, STREAMED
-from nbaudio.core.tables import ROWS_A_GROUP
+from nbaudio.tables.dataframes import IN_ORDER, STREAMED
+from nbaudio.tables.parquet_files import ROWS_A_GROUP
 from nbaudio.text.near_duplicates import NearIndex, sentences
 
 #: Similarity above which a segment of train is left out; 1 leaves none out.

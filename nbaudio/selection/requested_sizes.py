@@ -9,13 +9,14 @@ from pathlib import Path
 
 import polars as pl
 
-from nbaudio.core import tables
-from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
 from nbaudio.selection.parameters import HELD_OUT, Parameters
 from nbaudio.selection.size_budget import MICROSECONDS
 from nbaudio.selection.splits import Target
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import schemas, segment_rules, workspace_tables
+from nbaudio.tables.amounts import seconds_column
+from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.workspace import Workspace
 
 _DEFAULT_SHARE = 20  # dev and test each get a twentieth of the segments,
 _MOST_BY_DEFAULT = 2000  # at most so many
@@ -41,10 +42,12 @@ def default_size(segments: int) -> int:
 def usable_amount(workspace: Workspace) -> Amount:
     """Return the segments that break no rule of the tables, whatever a selection will filter."""
     recordings = workspace.recordings
-    broken = list(tables.segment_failures(recordings))
+    broken = list(segment_rules.segment_failures(recordings))
     rates = recordings.select("recording_id", "sampling_rate").lazy()
-    usable = tables.scan(workspace).filter(~pl.col("reason").is_in(broken).fill_null(value=False))
-    seconds = tables.seconds_column().clip(0).fill_nan(0).sum()
+    usable = workspace_tables.scan(workspace).filter(
+        ~pl.col("reason").is_in(broken).fill_null(value=False)
+    )
+    seconds = seconds_column().clip(0).fill_nan(0).sum()
     sums = usable.join(rates, on="recording_id", how="left").select(pl.len(), seconds)
     segments, duration_s = sums.collect(**STREAMED).row(0)
     return Amount(segments, round(duration_s * MICROSECONDS))
@@ -74,7 +77,7 @@ def requested_sizes(
     default = default_size(usable.segments)
     sizes = {split: parameters.target(split, default=default) for split in HELD_OUT}
     # Beside the splits of an earlier version, sizes are what is left to fill.
-    if not tables.table_path(workspace, tables.EARLIER_SPLITS).exists():
+    if not workspace_tables.table_path(workspace, schemas.EARLIER_SPLITS).exists():
         _check_train(
             usable, {split: size for split, size in sizes.items() if not parameters.has_goal(split)}
         )

@@ -13,14 +13,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from nbaudio.core import allocator, tables
-from nbaudio.core.dataframes import STREAMED, Frame, as_polars
+from nbaudio.core import allocator
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
-from nbaudio.core.row_values import row_hashes, with_values
-from nbaudio.core.source_splits import in_training
-from nbaudio.core.speakers import SPEAKER
-from nbaudio.core.tables import EARLIER_SPLITS, LEFT_OUT, SEGMENTS, conform, without_audio
 from nbaudio.review.manual_decisions import decisions
 from nbaudio.review.risk import freeze
 from nbaudio.review.rounds import JUDGED, gold_ids
@@ -46,7 +41,14 @@ from nbaudio.selection.select_report import (
 from nbaudio.selection.size_budget import PCM, measure_clip_size, over_budget
 from nbaudio.sources.audio_folder import check_audio_folders
 from nbaudio.storage.urls import redact_url
-from nbaudio.storage.workspace import Workspace, locks_workspace
+from nbaudio.tables import segment_rules, workspace_tables
+from nbaudio.tables.dataframes import STREAMED, Frame, as_polars
+from nbaudio.tables.row_values import row_hashes, with_values
+from nbaudio.tables.schemas import EARLIER_SPLITS, LEFT_OUT, SEGMENTS, conform
+from nbaudio.tables.segment_rules import without_audio
+from nbaudio.tables.split_names import in_training
+from nbaudio.tables.workspace import Workspace, locks_workspace
+from nbaudio.text.speaker_names import SPEAKER
 
 _MEASURED_CLIPS = 64
 _DECISION = SEGMENTS["decision"]
@@ -136,7 +138,7 @@ def select(  # noqa: PLR0914
     names = group_by.split(",") if isinstance(group_by, str) else group_by or ()
     columns = tuple(filter(None, map(str.strip, names)))
     recordings = workspace.recordings
-    segments = tables.scan(workspace)
+    segments = workspace_tables.scan(workspace)
     fixed, notes = _fixed(workspace, segments, splits, look_alikes)
     if columns == (AUTO,) and len(fixed.earlier):
         columns = fixed.columns
@@ -154,8 +156,10 @@ def select(  # noqa: PLR0914
     if disk is not None and not without_audio(recordings):
         parameters = _with_clip_size(workspace, recordings, segments, parameters)
     state = ReviewState.load(workspace)
-    judged = tables.has_id(state.verdicts["segment_id"])
-    right = gold_ids(state, tables.read(workspace, JUDGED, where=judged)) if gold else set()
+    judged = workspace_tables.has_id(state.verdicts["segment_id"])
+    right = (
+        gold_ids(state, workspace_tables.read(workspace, JUDGED, where=judged)) if gold else set()
+    )
     reviews = reviewed_by_review(state)
     by_hand = decisions(workspace)
     reviewed = set().union(*reviews.values())
@@ -180,7 +184,7 @@ def select(  # noqa: PLR0914
     if tuned is not None:
         _add_threshold(report, tuned, min_similarity)
     workspace.save(**{LEFT_OUT: left_out})
-    tables.replace_columns(workspace, decided)
+    workspace_tables.replace_columns(workspace, decided)
     workspace.save_report("select", report.to_dict())
     return report
 
@@ -203,13 +207,13 @@ def _fixed(
 
     They are fixed by `splits` and by earlier versions.
     """
-    has_earlier = os.path.lexists(tables.table_path(workspace, EARLIER_SPLITS))
+    has_earlier = os.path.lexists(workspace_tables.table_path(workspace, EARLIER_SPLITS))
     earlier = workspace.table(EARLIER_SPLITS) if has_earlier else None
     given = GivenSplits(None)
     if splits is not None:
         held = segments.collect_schema()
         needed = [name for name in (*GIVEN_BY, "source_split") if name in held]
-        known_keys = tables.read(workspace, dict.fromkeys(needed))
+        known_keys = workspace_tables.read(workspace, dict.fromkeys(needed))
         given = given_splits(known_keys, splits, earlier=earlier, look_alikes=look_alikes)
     known = [table for table in (earlier, given.corpus) if table is not None]
     before = pl.concat(known, how="diagonal_relaxed") if known else None
@@ -366,7 +370,7 @@ def _without_near_held_out(
         parameters.near_held_out,
     )
     is_near = pl.col("row").is_in(near.implode())
-    reason = pl.when(is_near).then(pl.lit(tables.NEAR_HELD_OUT, dtype=pl.Categorical))
+    reason = pl.when(is_near).then(pl.lit(segment_rules.NEAR_HELD_OUT, dtype=pl.Categorical))
     return fit.drop("is_fixed").with_columns(reason=reason.otherwise("reason"))
 
 

@@ -7,27 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.report import Report, count, fact_key
-from nbaudio.core.row_values import with_values
-from nbaudio.core.source_splits import (
-    in_training,
-    is_held_out,
-    listed_splits,
-    ordered_splits,
-    split_role,
-)
-from nbaudio.core.speakers import SPEAKER, look_alikes
-from nbaudio.core.tables import (
-    GROUPING_RULES,
-    LATER_RULES,
-    hypothesis_names,
-    seconds_column,
-    without_audio,
-)
-from nbaudio.core.tables import (
-    NEAR_HELD_OUT as NEAR_REASON,
-)
 from nbaudio.selection.fixed_splits import FixedSplits
 from nbaudio.selection.grouping import Grouping
 from nbaudio.selection.leakage import GROUPS, leakage
@@ -37,6 +17,20 @@ from nbaudio.selection.parameters import HELD_OUT, Parameters
 from nbaudio.selection.size_budget import MICROSECONDS, PCM
 from nbaudio.selection.unfilled_goals import noun, unfilled_warnings
 from nbaudio.storage.urls import is_url
+from nbaudio.tables.amounts import seconds_column
+from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.row_values import with_values
+from nbaudio.tables.schemas import hypothesis_names
+from nbaudio.tables.segment_rules import GROUPING_RULES, LATER_RULES, without_audio
+from nbaudio.tables.segment_rules import NEAR_HELD_OUT as NEAR_REASON
+from nbaudio.tables.split_names import (
+    in_training,
+    is_held_out,
+    listed_splits,
+    ordered_splits,
+    split_role,
+)
+from nbaudio.text.speaker_names import SPEAKER, look_alikes
 
 _MUCH_REVIEWED = 0.1  # of train: warn
 

@@ -12,12 +12,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.audio import encode_clip, read_clip
-from nbaudio.core.channels import source_channel
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.core.row_values import RowHashes
-from nbaudio.core.source_splits import in_training
 from nbaudio.core.times import rescale
 from nbaudio.storage.location import LocationLike, location
+from nbaudio.tables.row_values import RowHashes
+from nbaudio.tables.segment_rules import source_channel
+from nbaudio.tables.split_names import in_training
 
 MICROSECONDS = 1_000_000  # in a second
 _RATE = 16000

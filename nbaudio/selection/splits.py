@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
-from nbaudio.core.row_values import RowHashes
-from nbaudio.core.tables import SPLITS
 from nbaudio.selection.size_budget import MICROSECONDS
 from nbaudio.selection.whole_groups import (
     OPEN,
@@ -30,6 +28,8 @@ from nbaudio.selection.whole_groups import (
     hold_out_groups,
     hold_out_values,
 )
+from nbaudio.tables.row_values import RowHashes
+from nbaudio.tables.schemas import SPLITS
 
 Numbers = NDArray[Any]
 Flags = NDArray[np.bool_]

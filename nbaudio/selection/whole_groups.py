@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nbaudio.core.tables import SPLITS
+from nbaudio.tables.schemas import SPLITS
 
 Numbers = NDArray[Any]
 

@@ -18,16 +18,16 @@ from nbaudio.core import atomic
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.progress import progress
 from nbaudio.core.report import Report
-from nbaudio.core.rows import Rows
 from nbaudio.engine import EngineLocation, worker_pool
-from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, NotRead, Transcripts, with_not_read
+from nbaudio.formats.transcripts import PROBLEMS, TRANSCRIPTS, NotRead, Transcripts, with_not_read
 from nbaudio.sources.align_task import ALIGNED, VERSION, Task, align_recording
 from nbaudio.sources.ingest import bring_in, option_texts
 from nbaudio.sources.media_tracks import CLOCK, TRACK
 from nbaudio.sources.pairing import Problems, list_items, pair
 from nbaudio.storage.cache import LIMIT
 from nbaudio.storage.urls import is_url
-from nbaudio.storage.workspace import Workspace, locks_workspace
+from nbaudio.tables.rows import Rows
+from nbaudio.tables.workspace import Workspace, locks_workspace
 
 _STORED = ".aligned"  # folder of a workspace with what each recording gave
 _UNMATCHED = (

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import polars as pl
 
 from nbaudio.core.errors import InputError
-from nbaudio.formats.base import TRANSCRIPTS
 from nbaudio.formats.documents import Document, read_documents
 from nbaudio.formats.timed_words import TimedWords, choose_side, read_timed_words
+from nbaudio.formats.transcripts import TRANSCRIPTS
 from nbaudio.sources.transcript_words import (
     Label,
     TranscriptWords,

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from nbaudio.core.errors import InputError, strip_queries
-from nbaudio.core.tables import table_path
 from nbaudio.sources.grow import is_missing, is_same_place, sources_of
 from nbaudio.storage.location import Location, location
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
+from nbaudio.tables.workspace_tables import table_path
 
 
 def required_audio(workspace: Workspace, recording_ids: Iterable[str] = ()) -> Location:

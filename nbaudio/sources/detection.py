@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
-from nbaudio.core import name_matching
+from nbaudio.audio import name_matching
 from nbaudio.core.errors import InputError, get_by_name
 from nbaudio.formats import timed_words
 from nbaudio.formats.source_files import (

@@ -12,10 +12,11 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 import yaml
 
+from nbaudio.audio.name_matching import is_audio
 from nbaudio.core import bundled_files, hashing, input_guards
 from nbaudio.core.errors import InputError, one_line
-from nbaudio.formats.base import Problem
 from nbaudio.formats.delimited import open_delimited
+from nbaudio.formats.transcripts import Problem
 from nbaudio.sources.download_ledger import LEDGER, Row, sha256_of
 from nbaudio.storage.transfer import WebFile
 from nbaudio.storage.urls import check_web_url, display_url, redact
@@ -152,7 +153,9 @@ def _add_item(
     checksums = set(map(_check_checksum, filter(str.strip, checksum_texts)))
     if len(checksums) > 1:
         raise InputError("two checksums that differ; keep one")
-    item = WebFile(url, _check_name(name), next(iter(checksums), None))
+    file_name = _check_name(name)
+    checksum = next(iter(checksums), None)
+    item = WebFile(url, file_name, checksum, is_recording=is_audio(file_name))
     # Names that differ only in case are the same file on some systems.
     earlier, place = wanted.setdefault(item.name.casefold(), (item, where))
     if item.url != earlier.url:

@@ -13,9 +13,8 @@ import polars as pl
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import count
-from nbaudio.core.source_splits import split_of_folder
-from nbaudio.formats.base import Problem, Transcripts, check_encoding, collect_rows
 from nbaudio.formats.source_files import Layout, SourceFiles
+from nbaudio.formats.transcripts import Problem, Transcripts, check_encoding, collect_rows
 from nbaudio.sources.folder_notes import notes_on_others, notes_on_texts
 from nbaudio.sources.folder_texts import (
     FURTHER_TEXTS,
@@ -28,6 +27,7 @@ from nbaudio.sources.folder_texts import (
 from nbaudio.sources.recordings import FolderFiles, list_folder
 from nbaudio.storage.archives import is_in_archive
 from nbaudio.storage.location import Location, LocationLike, location
+from nbaudio.tables.split_names import split_of_folder
 
 _SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")  # the precision of segment times
 

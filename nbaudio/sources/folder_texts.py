@@ -15,14 +15,14 @@ from typing import Any, Literal
 
 import polars as pl
 
+from nbaudio.audio.name_matching import tidy_stem
 from nbaudio.core import input_guards, threads
 from nbaudio.core.errors import AudioError
-from nbaudio.core.name_matching import tidy_stem
-from nbaudio.core.source_splits import split_of_folder
-from nbaudio.formats.base import Problem, decode_text
 from nbaudio.formats.recognizer_layouts import find_layout
 from nbaudio.formats.source_columns import USUAL_NAMES
+from nbaudio.formats.transcripts import Problem, decode_text
 from nbaudio.storage.location import Location, read_whole
+from nbaudio.tables.split_names import split_of_folder
 
 _NORMALIZED = "normalized.txt"
 _ORIGINAL = "original.txt"

@@ -12,14 +12,15 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core import source_splits, tables
-from nbaudio.core.dataframes import STREAMED
-from nbaudio.core.name_matching import NUMBERED
-from nbaudio.core.tables import CORRECTED_TEXTS, EARLIER_SPLITS, GROWN, GROWTH, conform, table_path
+from nbaudio.audio.name_matching import NUMBERED
 from nbaudio.sources.place_segments import Merge, PlacedSegments, is_
 from nbaudio.storage.location import Location
 from nbaudio.storage.urls import is_url
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import split_names, workspace_tables
+from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.schemas import CORRECTED_TEXTS, EARLIER_SPLITS, GROWN, GROWTH, conform
+from nbaudio.tables.workspace import Workspace
+from nbaudio.tables.workspace_tables import table_path
 from nbaudio.text.near_duplicates import sentences
 
 _SOURCE = ("format", "source", "audio", "names", "options")
@@ -121,7 +122,7 @@ class Before:
 
         `segment_id` must be among the columns.
         """
-        held = tables.scan(self.workspace, columns)
+        held = workspace_tables.scan(self.workspace, columns)
         if len(self.sources) == 1:
             return held.with_columns(is_other=pl.lit(value=False))
         numbers = self.workspace.growth.lazy().select("segment_id", "source_number")
@@ -377,7 +378,9 @@ def keep_splits(workspace: Workspace) -> pl.LazyFrame | None:
     Return None without a selection. What was held out keeps its rows.
     """
     keys = workspace.report("select").get("facts", {}).get("parameters", {}).get("group_by", [])
-    held = tables.scan(workspace, dict.fromkeys(("segment_id", "split", "decision", "text", *keys)))
+    held = workspace_tables.scan(
+        workspace, dict.fromkeys(("segment_id", "split", "decision", "text", *keys))
+    )
     chosen = held.filter(pl.col("decision") == "accept", pl.col("split").is_not_null())
     grouped = {name: pl.col(name).cast(pl.String) for name in keys if name in held.collect_schema()}
     return with_earlier(
@@ -391,10 +394,10 @@ def with_earlier(workspace: Workspace, now: pl.LazyFrame) -> pl.LazyFrame | None
     splits = now.select(pl.col("split").unique()).collect(**STREAMED)["split"]
     if splits.is_empty() or not table_path(workspace, EARLIER_SPLITS).exists():
         return None if splits.is_empty() else now
-    was = tables.scan(workspace, table=EARLIER_SPLITS)
+    was = workspace_tables.scan(workspace, table=EARLIER_SPLITS)
     earlier = was.select(pl.col("split").unique()).collect(**STREAMED)["split"]
     names = pl.concat([earlier, splits]).drop_nulls().unique()
-    held_out = pl.col("split").is_in([name for name in names if source_splits.is_held_out(name)])
+    held_out = pl.col("split").is_in([name for name in names if split_names.is_held_out(name)])
     before = was.filter(held_out).collect(**STREAMED)
     of_before = pl.col("segment_id").is_in(before["segment_id"].implode())
     both = pl.concat([before, now.filter(held_out, of_before).collect(**STREAMED)], how="diagonal")

@@ -11,10 +11,10 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core import atomic, input_guards, name_matching, tables, tombstones
+from nbaudio.audio import name_matching
+from nbaudio.core import atomic, input_guards
 from nbaudio.core.errors import ExistsError, InputError, get_by_name
 from nbaudio.core.report import Report
-from nbaudio.core.rows import Rows, rows_on_disk
 from nbaudio.formats import (
     commonvoice,
     hf,
@@ -28,7 +28,7 @@ from nbaudio.formats import (
     table,
     textgrid,
 )
-from nbaudio.formats.base import Reader, Transcripts, clean_columns
+from nbaudio.formats.transcripts import Reader, Transcripts, clean_columns
 from nbaudio.sources import (
     folder,
     ingest_report,
@@ -61,7 +61,9 @@ from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.location import LocalPath, Location, location
 from nbaudio.storage.remote import Remote
 from nbaudio.storage.urls import is_url
-from nbaudio.storage.workspace import Workspace, locks_workspace
+from nbaudio.tables import schemas, tombstones, workspace_tables
+from nbaudio.tables.rows import Rows, rows_on_disk
+from nbaudio.tables.workspace import Workspace, locks_workspace
 
 _Probe = Callable[..., pl.DataFrame]  # `probe_recordings` with the options of ingest
 _MODULES = (
@@ -439,7 +441,7 @@ def _check_free(out: Path, format: str, source: Location, *, add: bool) -> Befor
         if add:
             return (
                 Before.load(workspace, format, str(source))
-                if tables.table_path(out).is_file()
+                if workspace_tables.table_path(out).is_file()
                 else None
             )
         others = [
@@ -503,4 +505,4 @@ def _recordings_table(
     ids = source_ids(keys, resolved.audit, resolved.transcripts.rows)
     if len(ids):
         recordings = recordings.join(ids, on="recording_id", how="left", maintain_order="left")
-    return tables.conform(recordings, tables.RECORDINGS, "recordings")
+    return schemas.conform(recordings, schemas.RECORDINGS, "recordings")

@@ -7,12 +7,7 @@ from typing import Any, NamedTuple
 import polars as pl
 import polars.selectors as cs
 
-from nbaudio.core import tables
-from nbaudio.core.dataframes import IN_ORDER, STREAMED
 from nbaudio.core.report import Report, count, duration, first_lines, size
-from nbaudio.core.row_values import repeated
-from nbaudio.core.rows import Rows
-from nbaudio.core.speakers import MISSING
 from nbaudio.sources import media_tracks
 from nbaudio.sources.audio_folder import missing_folder
 from nbaudio.sources.grow import Before, grown_settings, grown_tables
@@ -29,7 +24,13 @@ from nbaudio.sources.recording_names import Resolved, name_problems
 from nbaudio.sources.speakers import speaker_warnings
 from nbaudio.sources.time_units import rate_warning
 from nbaudio.storage.location import Location
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import schemas, segment_rules, workspace_tables
+from nbaudio.tables.amounts import seconds_column
+from nbaudio.tables.dataframes import IN_ORDER, STREAMED
+from nbaudio.tables.row_values import repeated
+from nbaudio.tables.rows import Rows
+from nbaudio.tables.workspace import Workspace
+from nbaudio.text.speaker_names import MISSING
 
 _REMOVED = "no longer in the source; kept until 'nbaudio withdraw'"
 _NARROW = (
@@ -79,7 +80,7 @@ def save_tables(
     growth = {}
     warnings = []
     if before is None:
-        tables.table_path(workspace, tables.GROWTH).unlink(missing_ok=True)
+        workspace_tables.table_path(workspace, schemas.GROWTH).unlink(missing_ok=True)
         workspace.save_together(
             recordings=recordings,
             segments=placed.segments.judged(),
@@ -103,7 +104,8 @@ def save_tables(
             **further,
         }.items():
             if not (
-                tables.table_path(workspace, name).exists() and workspace.table(name).equals(table)
+                workspace_tables.table_path(workspace, name).exists()
+                and workspace.table(name).equals(table)
             ):
                 made[name] = table
         growth = _growth(placed, merge)
@@ -113,7 +115,7 @@ def save_tables(
             workspace.save_together(settings=own, **made)
     if len(placed.segments.withdrawn):
         growth["withdrawn"] = len(placed.segments.withdrawn)
-    facts = tables.scan(workspace).select(cs.matches(_NARROW))
+    facts = workspace_tables.scan(workspace).select(cs.matches(_NARROW))
     report = Report(
         "ingest",
         _facts(workspace, placed, facts) | growth,
@@ -241,10 +243,12 @@ def _facts(workspace: Workspace, placed: Placed, segments: pl.LazyFrame) -> dict
     recordings = placed.merged
     resolved = placed.resolved
     is_broken = (
-        pl.col("reason").is_in(list(tables.segment_failures(recordings))).fill_null(value=False)
+        pl.col("reason")
+        .is_in(list(segment_rules.segment_failures(recordings)))
+        .fill_null(value=False)
     )
     rates = recordings.select("recording_id", "sampling_rate").lazy()
-    seconds = pl.when(~is_broken).then(tables.seconds_column())
+    seconds = pl.when(~is_broken).then(seconds_column())
     known = segments.join(rates, on="recording_id", how="left").with_columns(
         reason=pl.when(is_broken).then("reason")
     )
@@ -292,15 +296,15 @@ def _warnings(
         )
     found += first_lines(_other_durations(segments, present), "segments.parquet")
     found += _moved_ends(segments, present)
-    found += rate_warning(tables.scan(workspace), present)
+    found += rate_warning(workspace_tables.scan(workspace), present)
     doubtful = present.filter(pl.col("probe_warning").is_not_null()).select(
         pl.format("{}: {}", "path", "probe_warning")
     )
     found += first_lines(doubtful.to_series().to_list(), "recordings.parquet")
     found += _look_alike_ids("segments", segments.select("segment_id"))
     found += _look_alike_ids("recordings", recordings.lazy().select("recording_id"))
-    found += _texts_of_missing_values(tables.scan(workspace))
-    found += speaker_warnings(tables.scan(workspace))
+    found += _texts_of_missing_values(workspace_tables.scan(workspace))
+    found += speaker_warnings(workspace_tables.scan(workspace))
     if is_new and workspace.report("score"):
         found.append("the workspace is new: score and select again")
     return found
@@ -393,7 +397,7 @@ def _sizes(present: pl.DataFrame, num_recordings: int, segments: pl.LazyFrame) -
         for rate, channels, number in kinds.iter_rows()
     )
     is_broken = (
-        pl.col("reason").is_in(list(tables.segment_failures(present))).fill_null(value=False)
+        pl.col("reason").is_in(list(segment_rules.segment_failures(present))).fill_null(value=False)
     )
     usable = segments.filter(~is_broken).join(present.lazy(), on="recording_id")
     span = pl.col("end_sample") - pl.col("start_sample")

@@ -14,19 +14,19 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from nbaudio.core import dataframes, tables
-from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
 from nbaudio.core.leftovers import scratch_folder
 from nbaudio.core.report import Report, first_lines
-from nbaudio.core.rows import Rows, rows_on_disk, with_starts
 from nbaudio.formats.decimal_comma import decimal_comma_columns, with_decimal_points
 from nbaudio.formats.structured import check_values, with_fields
 from nbaudio.formats.table import Cells, cell_texts, read_cells
 from nbaudio.sources.join_matching import decimal, match_ids, match_times
 from nbaudio.sources.joined_columns import check_name, store_column
-from nbaudio.storage.workspace import Workspace, locks_workspace
+from nbaudio.tables import dataframes, parquet_files, workspace_tables
 from nbaudio.tables.buckets import joined_schema, store, write_row_buckets
+from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.rows import Rows, rows_on_disk, with_starts
+from nbaudio.tables.workspace import Workspace, locks_workspace
 
 BY_ID = ("segment_id",)
 BY_TIMES = ("file", "start", "end")
@@ -126,7 +126,7 @@ def join(  # noqa: PLR0914
         changes = store_column(workspace, target, joined.values, record)
     problems = _problems(source, cells, joined.problems)
     _save_problems(workspace, f"joined/{target}", problems)
-    total = tables.num_rows(tables.table_path(workspace))
+    total = parquet_files.num_rows(workspace_tables.table_path(workspace))
     facts: dict[str, Any] = {
         "column": target,
         "rows": len(cells.lines),
@@ -300,9 +300,9 @@ def _save_problems(
     """Write the rows that were not joined, or remove those of a call before."""
     if problems:
         rows = pl.DataFrame(problems, schema=_PROBLEMS, orient="row")
-        tables.write(workspace, rows, table=table)
+        workspace_tables.write(workspace, rows, table=table)
     else:
-        tables.table_path(workspace, table).unlink(missing_ok=True)
+        workspace_tables.table_path(workspace, table).unlink(missing_ok=True)
 
 
 def _problem_lines(

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import polars as pl
 
-from nbaudio.core import tables
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import parquet_files, workspace_tables
 from nbaudio.tables.buckets import Buckets, bucket_count, hash_bucket, store, write_buckets
+from nbaudio.tables.workspace import Workspace
 
 UNMATCHED = "matches no segment"
 NO_KEY = "a key is empty or no number"
@@ -64,7 +64,9 @@ def match_ids(workspace: Workspace, keys: Iterable[pl.DataFrame], folder: Path) 
     schema = pl.Schema({"table_row": pl.UInt32, "segment_id": pl.String})
     key = pl.col("segment_id").str.normalize("NFC")
     table = store(keys, folder / "keys", schema).with_columns(key)
-    segments = tables.scan(workspace, ["segment_id"]).with_columns(key).with_row_index("row")
+    segments = (
+        workspace_tables.scan(workspace, ["segment_id"]).with_columns(key).with_row_index("row")
+    )
     pairs = _divide(workspace, table, segments, "segment_id", folder)
     return store((_match_ids_of(rows, ids) for rows, ids in pairs), folder / "matches", MATCHES)
 
@@ -105,7 +107,7 @@ def _divide(
     workspace: Workspace, table: pl.LazyFrame, segments: pl.LazyFrame, key: str, folder: Path
 ) -> _Pairs:
     """Divide rows of the table and segments by a key."""
-    count = bucket_count(tables.num_rows(tables.table_path(workspace)))
+    count = bucket_count(parquet_files.num_rows(workspace_tables.table_path(workspace)))
     bucket = hash_bucket(key, count)
     return _Pairs(
         write_buckets(table, bucket, count=count, folder=folder / "keys-by-bucket"),
@@ -195,7 +197,7 @@ def _recording_of(name: str | None, names: Mapping[str, str | int]) -> str | int
 def _segment_times(workspace: Workspace) -> Iterator[pl.DataFrame]:
     """Yield the recordings and times of all segments, as `_SEGMENTS`."""
     row = 0
-    for part in tables.read_batches(
+    for part in workspace_tables.read_batches(
         workspace, columns=("recording_id", "source_start", "source_end")
     ):
         yield part.select("recording_id").with_columns(
@@ -228,7 +230,7 @@ def _recording_names(workspace: Workspace) -> dict[str, str | int]:
     For a name that several recordings share, return the number of these recordings instead.
     """
     pairs = workspace.recordings.select("recording_id", "path").rows()
-    if tables.table_path(workspace, "names").exists():
+    if workspace_tables.table_path(workspace, "names").exists():
         pairs += workspace.table("names").select("recording_id", "name").rows()
     recordings: dict[str, set[str]] = defaultdict(set)
     for key, name in pairs:

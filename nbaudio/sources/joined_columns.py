@@ -10,16 +10,16 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core import tables
 from nbaudio.core.errors import InputError
 from nbaudio.core.leftovers import scratch_folder
-from nbaudio.storage.workspace import Workspace, locks_workspace
+from nbaudio.tables import parquet_files, schemas, workspace_tables
 from nbaudio.tables.buckets import PART_ROWS, Buckets, write_row_buckets
+from nbaudio.tables.workspace import Workspace, locks_workspace
 
 _PREFIXES = {"text": "text_", "hypothesis": "asr_text_", "column": ""}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _SCORE = re.compile(r"(?:spoken_)?(?:similarity|wer|cer)_(.+)")
-_OTHERS = {*tables.RESERVED, *tables.WRITTEN, *tables.SEGMENTS} - {tables.RAW_TEXT}
+_OTHERS = {*schemas.RESERVED, *schemas.WRITTEN, *schemas.SEGMENTS} - {schemas.RAW_TEXT}
 
 
 def check_name(workspace: Workspace, kind: str, name: str) -> str:
@@ -33,10 +33,10 @@ def check_name(workspace: Workspace, kind: str, name: str) -> str:
             "and begins with a letter"
         )
     column = _PREFIXES[kind] + name
-    held = tables.table_schema(workspace)
-    texts = tables.text_names(held)
-    hypotheses = tables.hypothesis_names(held)
-    is_text = bool(tables.text_names([column]) or tables.hypothesis_names([column]))
+    held = workspace_tables.table_schema(workspace)
+    texts = schemas.text_names(held)
+    hypotheses = schemas.hypothesis_names(held)
+    is_text = bool(schemas.text_names([column]) or schemas.hypothesis_names([column]))
     if name in {"text": {**hypotheses, "asr": ""}, "hypothesis": {**texts, "asr": ""}}.get(
         kind, {}
     ):
@@ -48,7 +48,7 @@ def check_name(workspace: Workspace, kind: str, name: str) -> str:
 
 
 def _check_joined(workspace: Workspace, column: str, held: Collection[str]) -> None:
-    if column == tables.RAW_TEXT and not workspace.has_raw_texts:
+    if column == schemas.RAW_TEXT and not workspace.has_raw_texts:
         return  # all tables have the column
     if column in held and column not in workspace.joined_columns:
         _refuse(held, column, f"{workspace.path}: the source has a column {column}, which stays")
@@ -75,12 +75,12 @@ def store_column(
     It is null for others. Scores of the column that no longer hold are dropped. Return counts of
     changes.
     """
-    held = tables.table_schema(workspace)
+    held = workspace_tables.table_schema(workspace)
     _check_joined(workspace, column, held)
     with scratch_folder(workspace.path) as folder:
         by_row = write_row_buckets(
             _numbered(workspace, values.lazy()),
-            num_rows=tables.num_rows(tables.table_path(workspace)),
+            num_rows=parquet_files.num_rows(workspace_tables.table_path(workspace)),
             folder=folder / "values",
         )
         kinds = _count_changes(workspace, by_row, column if column in held else None)
@@ -100,7 +100,7 @@ def _numbered(workspace: Workspace, values: pl.LazyFrame) -> pl.LazyFrame:
     """Return values by `row`, the number of the segment from 0."""
     if "row" in values.collect_schema():
         return values.select("row", "value")
-    ids = tables.scan(workspace, ["segment_id"]).with_row_index("row")
+    ids = workspace_tables.scan(workspace, ["segment_id"]).with_row_index("row")
     return ids.join(values, on="segment_id").select("row", "value")
 
 
@@ -123,7 +123,7 @@ def _beside(
     workspace: Workspace, by_row: Buckets, columns: Sequence[str] | None = None
 ) -> Iterator[tuple[pl.DataFrame, pl.Series]]:
     """Yield the segments table in batches, each with the value of every row."""
-    batches = tables.read_batches(workspace, columns=columns, rows=PART_ROWS)
+    batches = workspace_tables.read_batches(workspace, columns=columns, rows=PART_ROWS)
     for number, part in enumerate(batches):
         rows = pl.int_range(len(part), dtype=pl.UInt32, eager=True) + number * PART_ROWS
         values = pl.DataFrame({"row": rows}).join(
@@ -137,17 +137,17 @@ def _scores_of(column: str, held: Collection[str]) -> list[str]:
 
     Those of the agreement of hypotheses are among them.
     """
-    texts = tables.text_names([column])
-    hypotheses = tables.hypothesis_names([column])
+    texts = schemas.text_names([column])
+    hypotheses = schemas.hypothesis_names([column])
     if not (names := {*texts, *hypotheses}):
         return []
     names |= {
         f"{t}_{h}"
-        for t in texts or tables.text_names(held)
-        for h in hypotheses or tables.hypothesis_names(held)
+        for t in texts or schemas.text_names(held)
+        for h in hypotheses or schemas.hypothesis_names(held)
     }
     return [
         each
         for each in held
-        if each in tables.AGREEMENT or ((score := _SCORE.fullmatch(each)) and score[1] in names)
+        if each in schemas.AGREEMENT or ((score := _SCORE.fullmatch(each)) and score[1] in names)
     ]

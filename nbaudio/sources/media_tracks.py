@@ -2,7 +2,7 @@
 
 The tracks are those of `nbaudio.audio.probe`. `source_channel` of segments names one other than the
 first, and the channel that is used where the mix of all has no signal (see
-`nbaudio.core.channels`).
+`nbaudio.audio.channels`).
 """
 
 from collections import Counter
@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import polars as pl
 
 from nbaudio.audio.decode_errors import BEHIND_HEADER, CHAINED
-from nbaudio.core.channels import source_channel
 from nbaudio.core.errors import InputError
-from nbaudio.core.rows import Rows
-from nbaudio.formats.base import NotRead
+from nbaudio.formats.transcripts import NotRead
+from nbaudio.tables.rows import Rows
+from nbaudio.tables.segment_rules import source_channel
 
 #: Names of options of every format.
 TRACK = "track"

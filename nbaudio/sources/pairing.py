@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 
-from nbaudio.core import input_guards, name_matching
+from nbaudio.audio import name_matching
+from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError
-from nbaudio.formats.base import RECORDING_FIELDS, Problem, check_link
 from nbaudio.formats.delimited import DelimitedRow, open_delimited
 from nbaudio.formats.documents import read_documents
 from nbaudio.formats.timed_words import choose_side, read_timed_words, stem
+from nbaudio.formats.transcripts import RECORDING_FIELDS, Problem, check_link
 from nbaudio.sources.align_task import Item
 
 Problems = list[tuple[str, str]]  # files with the reason why they cannot be used

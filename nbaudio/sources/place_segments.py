@@ -12,25 +12,21 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.core import channels, name_matching, tables, times
-from nbaudio.core.dataframes import STREAMED
+from nbaudio.audio import name_matching
+from nbaudio.core import times
 from nbaudio.core.errors import InputError, one_line
-from nbaudio.core.row_values import repeated, with_values
-from nbaudio.core.rows import Rows, with_starts
-from nbaudio.core.tables import (
-    NORMALIZED,
-    SEGMENTS,
-    conform,
-    is_score,
-    segment_failures,
-    table_path,
-    with_recordings,
-)
-from nbaudio.core.tombstones import is_withdrawn
-from nbaudio.formats.base import END_OF_RECORDING
+from nbaudio.formats.transcripts import END_OF_RECORDING
 from nbaudio.sources import media_tracks
 from nbaudio.sources.time_units import seconds_of_samples
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import parquet_files, schemas, segment_rules, workspace_tables
+from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.row_values import repeated, with_values
+from nbaudio.tables.rows import Rows, with_starts
+from nbaudio.tables.schemas import NORMALIZED, SEGMENTS, conform, is_score
+from nbaudio.tables.segment_rules import segment_failures, with_recordings
+from nbaudio.tables.tombstones import is_withdrawn
+from nbaudio.tables.workspace import Workspace
+from nbaudio.tables.workspace_tables import table_path
 
 # Units of the times of whole recordings: below 1 MHz, each is exactly the sample it is from
 _MICRO = 1_000_000
@@ -59,7 +55,7 @@ def with_known_times(
         )
     ending = rows.map(lambda frame: fill_ends(frame, audit, recordings))
     has_whole = any(
-        batch.select(tables.whole_recording().any()).item() for batch in rows.batches(TIMES)
+        batch.select(segment_rules.whole_recording().any()).item() for batch in rows.batches(TIMES)
     )
     if not has_whole:
         return ending
@@ -77,7 +73,7 @@ def fill_times(
     A recording that is divided gets a row per window. Segments without their own ids get those of
     recordings.
     """
-    whole = tables.whole_recording()
+    whole = segment_rules.whole_recording()
     if not frame.select(whole.any()).item():
         return frame
     lengths = _lengths(frame, audit, recordings)
@@ -155,7 +151,7 @@ def _place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -
         "source_end",
         "text",
         "speaker_id",
-        channels.source_channel(frame),
+        segment_rules.source_channel(frame),
     )
     named = checked.join(
         audit.select("name", "recording_id"), on="name", how="left", maintain_order="left"
@@ -252,7 +248,7 @@ class PlacedSegments:
             )
             return replace(self, withdrawn=rows).compared(withdrawn.clear())
         stays = self._stays
-        window = tables.window()
+        window = segment_rules.window()
         texts = 0
         hashes = []
         for batch in self.placed():
@@ -394,7 +390,9 @@ class Merge:
     def table(self) -> Iterator[pl.DataFrame]:
         """Yield the merged table: its columns first, its rows in their order, new ones behind."""
         path = str(table_path(self.workspace))
-        held = conform(pl.DataFrame(schema=tables.table_schema(self.workspace)), SEGMENTS, path)
+        held = conform(
+            pl.DataFrame(schema=workspace_tables.table_schema(self.workspace)), SEGMENTS, path
+        )
         try:
             schema = pl.concat(
                 [held, self.rows.drop(_ADDED).clear()], how="diagonal_relaxed"
@@ -412,14 +410,16 @@ class Merge:
             }
         )
         values = [self._value(name, schema) for name in schema if name != "segment_id"]
-        for start, batch in with_starts(tables.read_batches(self.workspace)):
+        for start, batch in with_starts(workspace_tables.read_batches(self.workspace)):
             first, after = (changed[_ROW].search_sorted(row) for row in (start, start + len(batch)))
             whole = conform(batch, schema, path)
             whole = whole.join(
                 changed[first:after], on="segment_id", how="left", maintain_order="left"
             ).with_columns(values)
             yield conform(whole.select(schema.names()), schema, path)
-        for part in self.rows.filter(is_("new")).drop(_ADDED).iter_slices(tables.ROWS_A_GROUP):
+        for part in (
+            self.rows.filter(is_("new")).drop(_ADDED).iter_slices(parquet_files.ROWS_A_GROUP)
+        ):
             yield conform(part, schema, path)
 
     def _value(self, name: str, schema: pl.Schema) -> pl.Expr:
@@ -434,7 +434,7 @@ class Merge:
             pl.col(column).is_not_null() & ~other if column in schema else pl.lit(value=False)
             for column, other in (("text_corrected", replaced), ("corrected_by", moved))
         )
-        if name == tables.RAW_TEXT and self.has_joined_raw:
+        if name == schemas.RAW_TEXT and self.has_joined_raw:
             value = pl.when(replaced).then(None).otherwise(old)
         elif name in ("text", "text_raw", "text_corrected", "text_origin"):
             value = pl.when(own_text).then(old).otherwise(new)
@@ -455,9 +455,9 @@ class Merge:
 
         Return None if all of them still hold.
         """
-        if not table_path(self.workspace, tables.CORRECTED_TEXTS).exists():
+        if not table_path(self.workspace, schemas.CORRECTED_TEXTS).exists():
             return None
-        held = self.workspace.table(tables.CORRECTED_TEXTS)
+        held = self.workspace.table(schemas.CORRECTED_TEXTS)
         kept = held.join(self.replaced, on="segment_id", how="anti", maintain_order="left")
         return kept if len(kept) < len(held) else None
 
@@ -480,7 +480,7 @@ def merge_segments(  # noqa: PLR0914
         name for schema in (there, brought) for name, dtype in schema.items() if dtype.is_nested()
     }
     told = [name for name in brought if name not in (*_APART, *nested)]
-    has_joined_raw = tables.RAW_TEXT in workspace.joined_columns
+    has_joined_raw = schemas.RAW_TEXT in workspace.joined_columns
     compared = partial(_compared, told=told, compares_raw=not has_joined_raw)
     number, segments, rows, in_source = _changed(
         compared, held, placed, pl.any_horizontal(audio.values())
@@ -594,13 +594,13 @@ def _uncorrected(workspace: Workspace) -> pl.LazyFrame:
 
     `text_corrected` tells where.
     """
-    held = tables.scan(workspace)
+    held = workspace_tables.scan(workspace)
     if (
         "text_corrected" not in held.collect_schema()
-        or not table_path(workspace, tables.CORRECTED_TEXTS).exists()
+        or not table_path(workspace, schemas.CORRECTED_TEXTS).exists()
     ):
         return held
-    before = tables.scan(workspace, table=tables.CORRECTED_TEXTS).select(
+    before = workspace_tables.scan(workspace, table=schemas.CORRECTED_TEXTS).select(
         "segment_id", before="text"
     )
     joined = held.join(before, on="segment_id", how="left", maintain_order="left")
@@ -645,12 +645,14 @@ def _judged(workspace: Workspace, rows: pl.DataFrame, recordings: pl.DataFrame) 
         .otherwise(pl.col("text").str.head(0))
         .alias("text")
     )
-    held = tables.scan(workspace, (*columns, "text", "source_channel"))
-    channel = channels.source_channel(held.limit(0).collect())
+    held = workspace_tables.scan(workspace, (*columns, "text", "source_channel"))
+    channel = segment_rules.source_channel(held.limit(0).collect())
     others = held.select(*columns, blank, channel).join(rows.lazy(), on="segment_id", how="anti")
-    own = rows.select(*columns, blank, channels.source_channel(rows))
-    windows = own.select(tables.window().hash()).to_series()
-    alike = others.filter(tables.window().hash().is_in(windows.implode())).collect(**STREAMED)
+    own = rows.select(*columns, blank, segment_rules.source_channel(rows))
+    windows = own.select(segment_rules.window().hash()).to_series()
+    alike = others.filter(segment_rules.window().hash().is_in(windows.implode())).collect(
+        **STREAMED
+    )
     has_texts = (
         own["text"].count()
         or others.select(pl.col("text").is_not_null().any()).collect(**STREAMED).item()

@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 import polars as pl
 
+from nbaudio.audio.name_matching import composed, recording_id, resolve
 from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError, one_line
-from nbaudio.core.name_matching import composed, recording_id, resolve
-from nbaudio.core.rows import Rows
 from nbaudio.formats import kaldi
-from nbaudio.formats.base import Problem, Transcripts
 from nbaudio.formats.delimited import open_delimited, refuse_archive
+from nbaudio.formats.transcripts import Problem, Transcripts
 from nbaudio.storage.urls import SIGNED, redact, stored_names
+from nbaudio.tables.rows import Rows
 
 TABLES = (".csv", ".tsv")  # all other names files are a ``wav.scp``, whose keys are ids
 

@@ -14,12 +14,12 @@ import msgspec
 import polars as pl
 
 from nbaudio.audio import probe
-from nbaudio.core import atomic, tables, threads
+from nbaudio.audio.name_matching import is_audio
+from nbaudio.core import atomic, threads
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.core.name_matching import is_audio
 from nbaudio.core.progress import progress
 from nbaudio.core.version import __version__
-from nbaudio.formats.base import frame_of_rows
+from nbaudio.formats.transcripts import frame_of_rows
 from nbaudio.storage import archives
 from nbaudio.storage.location import (
     FOLDER_OF_THAT_NAME,
@@ -29,9 +29,10 @@ from nbaudio.storage.location import (
     location,
 )
 from nbaudio.storage.urls import check_url, redact_url, stays_inside
+from nbaudio.tables import schemas
 
 FACTS = pl.Schema(
-    {name: dtype for name, dtype in tables.RECORDINGS.items() if name != "recording_id"}
+    {name: dtype for name, dtype in schemas.RECORDINGS.items() if name != "recording_id"}
     | {
         "num_bytes": pl.Int64(),
         "mtime_ns": pl.Int64(),
@@ -164,7 +165,7 @@ class Probes:
             # The file is damaged: all are probed again.
             known = pl.DataFrame(schema=schema)
         if before is not None and track is None:
-            earlier = tables.conform(before, schema, "recordings").select(schema.names())
+            earlier = schemas.conform(before, schema, "recordings").select(schema.names())
             known = pl.concat([earlier.filter(pl.col("track").is_null()), known])
         usable = pl.col("error").is_null() & (pl.col("sha256").is_not_null() | pl.lit(not sha256))
         # A frame and a row number for each file: as objects, rows would take several times the

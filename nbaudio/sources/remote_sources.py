@@ -12,10 +12,11 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core import input_guards, name_matching, progress, threads
+from nbaudio.audio import name_matching
+from nbaudio.core import input_guards, progress, threads
 from nbaudio.core.atomic import append_lines, atomic_write, parse_lines, raise_disk_full
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.formats.base import PROBLEMS, Problem, Transcripts
+from nbaudio.formats.transcripts import PROBLEMS, Problem, Transcripts
 from nbaudio.storage import urls
 from nbaudio.storage.cache import Cache
 from nbaudio.storage.location import LocalPath

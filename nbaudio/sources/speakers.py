@@ -6,19 +6,13 @@ from pathlib import Path
 
 import polars as pl
 
-from nbaudio.core import tombstones
-from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.report import count, first_lines
-from nbaudio.core.speakers import (
-    MISSING,
-    SPEAKER,
-    are_whole_floats,
-    look_alikes,
-    one_spelling,
-)
-from nbaudio.formats.base import Problem, Transcripts, source_column
 from nbaudio.formats.delimited import open_delimited
+from nbaudio.formats.transcripts import Problem, Transcripts, source_column
+from nbaudio.tables import tombstones
+from nbaudio.tables.dataframes import STREAMED
+from nbaudio.text.speaker_names import MISSING, SPEAKER, are_whole_floats, look_alikes, one_spelling
 
 OPTION = "speakers"
 """Option of every format: a table that merges speakers."""

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import count
-from nbaudio.core.tables import segment_failures
-from nbaudio.formats.base import Transcripts
+from nbaudio.formats.transcripts import Transcripts
+from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.segment_rules import segment_failures
 
 _MICRO = 1_000_000
 _WHOLE = r"^[+-]?[0-9]+(?:\.0*)?$"

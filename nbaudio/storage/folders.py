@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from nbaudio.core import atomic, input_guards, threads
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
-from nbaudio.storage import base, urls
+from nbaudio.storage import range_file, urls
 from nbaudio.storage.location import Location, location
 from nbaudio.storage.network import RemoteNotFoundError, convert_error
 from nbaudio.storage.remote import Remote
@@ -232,7 +232,7 @@ class Folder:
         with self._place(name).fetched(found) as path:
             return atomic.sha256_file(path)
 
-    def _sent(self, name: str, found: base.FileStatus) -> str | None:
+    def _sent(self, name: str, found: range_file.FileStatus) -> str | None:
         """Return the hash of an uploaded file whose version in the store is still the same."""
         if (
             self.desk is not None

@@ -22,7 +22,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from nbaudio.core import input_guards, progress, version
 from nbaudio.core.errors import InputError
-from nbaudio.storage import base, private_hosts, urls
+from nbaudio.storage import private_hosts, range_file, urls
 from nbaudio.storage.network import (
     MAX_UNKNOWN_LENGTH,
     RETRYABLE,
@@ -455,7 +455,7 @@ class HttpFiles:
             if size is None and is_chunked(response.headers):
                 return self._chunks_up_to(response, url, most)
             if size is None:
-                raise RemoteRefusedError(f"{url}: {base.NO_LENGTH}")
+                raise RemoteRefusedError(f"{url}: {range_file.NO_LENGTH}")
             return None if size > most else self._body(response, url, size, "that it announced")
 
     def _chunks_up_to(
@@ -510,7 +510,9 @@ class HttpFiles:
         size = self.info(url)["size"]
         if size is None:
             raise ValueError("the server does not announce its length")
-        return io.BufferedReader(base.RangeFile(read, lambda: None, size, _ARCHIVE_BLOCK_BYTES))
+        return io.BufferedReader(
+            range_file.RangeFile(read, lambda: None, size, _ARCHIVE_BLOCK_BYTES)
+        )
 
     @contextmanager
     def _request(

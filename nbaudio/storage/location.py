@@ -22,8 +22,8 @@ from nbaudio.core.atomic import (
 )
 from nbaudio.core.errors import AudioError
 from nbaudio.core.input_guards import NOT_UNICODE, escape_surrogates
-from nbaudio.storage.base import FileStatus
 from nbaudio.storage.cache import Cache
+from nbaudio.storage.range_file import FileStatus
 from nbaudio.storage.remote import Remote, remote
 from nbaudio.storage.urls import is_url
 

@@ -20,7 +20,6 @@ from nbaudio.core.atomic import atomic_write, sha256_file, size_of
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.input_guards import check_expansion
 from nbaudio.core.progress import on_message
-from nbaudio.storage.base import NO_LENGTH, FileStatus, RangeFile
 from nbaudio.storage.cache import Cache
 from nbaudio.storage.filesystems import (
     FilesystemPath,
@@ -38,6 +37,7 @@ from nbaudio.storage.network import (
     convert_error,
     with_retries,
 )
+from nbaudio.storage.range_file import NO_LENGTH, FileStatus, RangeFile
 from nbaudio.storage.urls import ARCHIVES, WEB, check_url, is_url
 
 CHANGED_MESSAGE = "the file changed since it was ingested; run ingest again"

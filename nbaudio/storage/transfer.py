@@ -21,10 +21,8 @@ from urllib3 import BaseHTTPResponse
 
 from nbaudio.core.atomic import disk_full_reason, sha256_file, size_of
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.core.name_matching import is_audio
 from nbaudio.core.progress import on_message
 from nbaudio.storage import http
-from nbaudio.storage.base import NO_LENGTH
 from nbaudio.storage.network import (
     MAX_UNKNOWN_LENGTH,
     RETRYABLE,
@@ -33,6 +31,7 @@ from nbaudio.storage.network import (
     convert_error,
     with_retries,
 )
+from nbaudio.storage.range_file import NO_LENGTH
 from nbaudio.storage.rate_limit import LimitedClient
 
 _CHUNK_BYTES = 1 << 16
@@ -50,11 +49,15 @@ class WebFile:
     """A file of the web, with a checksum ``sha256:<hex>``, ``md5:<hex>`` or None.
 
     Its name has no folder; its suffix says what the file is.
+
+    Attributes:
+        is_recording: whether a message, such as JSON, cannot be the file.
     """
 
     url: str
     name: str
     checksum: str | None = None
+    is_recording: bool = False
 
 
 @dataclass
@@ -191,7 +194,7 @@ class Transfer:
         other = None
         if is_page and Path(name).suffix not in _PAGE_NAMES:
             other = "a web page instead; open the URL in a browser, and"
-        elif kind in _MESSAGES and is_audio(name):
+        elif kind in _MESSAGES and self.file.is_recording:
             other = f"{kind} instead of a recording;"
         is_wrong = other and not self.file.checksum
         return f"the server sends {other} give a checksum if it is right" if is_wrong else None

@@ -1,1 +1,1 @@
-"""Tables that need not fit into memory."""
+"""Tables of workspaces and corpora: schemas, files, rules, conditions, buckets."""

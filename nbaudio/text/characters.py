@@ -13,8 +13,8 @@ from itertools import chain
 import numpy as np
 import polars as pl
 
-from nbaudio.core.dataframes import as_series
 from nbaudio.core.errors import InputError
+from nbaudio.tables.dataframes import as_series
 
 DELIMITER = "|"
 SPECIALS = ("[UNK]", "[PAD]")

@@ -16,8 +16,8 @@ import pyarrow as pa
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cpdist
 
-from nbaudio.core.dataframes import Column, as_series
 from nbaudio.core.errors import InputError
+from nbaudio.tables.dataframes import Column, as_series
 
 # Whitespace of Python, of which U+3000 is the last; that of Rust and polars lacks the four
 # separators from U+001C.

@@ -18,9 +18,9 @@ import numpy as np
 import polars as pl
 from rapidfuzz.distance import Levenshtein
 
-from nbaudio.core.dataframes import Column, as_series
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import read_all
+from nbaudio.tables.dataframes import Column, as_series
 from nbaudio.text.edit_distance import edit_counts, encode_words, tidy_blanks, words
 
 #: One way to read a word: the words that may be said, one after the other.

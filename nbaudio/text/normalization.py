@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 import polars as pl
 
-from nbaudio.core.dataframes import Column, as_series
 from nbaudio.core.errors import InputError
+from nbaudio.tables.dataframes import Column, as_series
 from nbaudio.text.edit_distance import decode_words, encode_words
 
 _ROWS_AT_ONCE = 1 << 17  # of a column, whose distinct words are normalized once

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from nbaudio.core import allocator, atomic, tables
-from nbaudio.core.dataframes import STREAMED
+from nbaudio.core import allocator, atomic
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, count, show
-from nbaudio.storage.workspace import Workspace, locks_workspace
+from nbaudio.tables import schemas, workspace_tables
+from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.workspace import Workspace, locks_workspace
 from nbaudio.text.agreement import with_agreement
 from nbaudio.text.characters import ODD, vocabulary
 from nbaudio.text.edit_distance import edit_counts, error_rates
@@ -114,8 +115,8 @@ def score(
         atomic.write_bytes(workspace.path / _TABLE, Path(formatting).read_bytes())
     tallies = [_Tally(pair, rules) for pair in comparison.pairs]
     originals = {}
-    if tables.table_path(workspace, tables.CORRECTED_TEXTS).exists():
-        originals[tables.CORRECTED_TEXTS] = _scored_originals(workspace, comparison)
+    if workspace_tables.table_path(workspace, schemas.CORRECTED_TEXTS).exists():
+        originals[schemas.CORRECTED_TEXTS] = _scored_originals(workspace, comparison)
     workspace.save_together(
         settings=workspace.settings | comparison.settings(),
         **originals,
@@ -174,7 +175,7 @@ def _comparison(
     rules: Formatting,
 ) -> _Comparison:
     """Return what is compared; raise InputError for unknown names."""
-    table = tables.scan(workspace)
+    table = workspace_tables.scan(workspace)
     schema = table.collect_schema()
     # Other steps drop scores, with a hypothesis that changed or was withdrawn.
     scored = {
@@ -194,9 +195,9 @@ def _scored_batches(
     workspace: Workspace, comparison: _Comparison, tallies: Sequence["_Tally"]
 ) -> Iterator[pl.DataFrame]:
     """Yield the segments table with the scores, and count each batch in the tally of each pair."""
-    path = str(tables.table_path(workspace))
-    for batch in tables.read_batches(workspace):
-        segments = tables.conform(batch, tables.SEGMENTS, path)
+    path = str(workspace_tables.table_path(workspace))
+    for batch in workspace_tables.read_batches(workspace):
+        segments = schemas.conform(batch, schemas.SEGMENTS, path)
         scored, edit_counts_of_pairs = _all_scores(segments, comparison)
         for tally, counts in zip(tallies, edit_counts_of_pairs, strict=True):
             tally.add(scored, counts)
@@ -208,10 +209,10 @@ def _scored_originals(workspace: Workspace, comparison: _Comparison) -> pl.DataF
 
     A correction that is withdrawn restores them.
     """
-    originals = workspace.table(tables.CORRECTED_TEXTS)
-    schema = tables.table_schema(workspace)
-    other_texts = [*tables.text_names(schema).values(), *tables.hypothesis_names(schema).values()]
-    current = tables.read(
+    originals = workspace.table(schemas.CORRECTED_TEXTS)
+    schema = workspace_tables.table_schema(workspace)
+    other_texts = [*schemas.text_names(schema).values(), *schemas.hypothesis_names(schema).values()]
+    current = workspace_tables.read(
         workspace,
         ("segment_id", *other_texts),
         where=pl.col("segment_id").is_in(originals["segment_id"].implode()),
@@ -274,10 +275,10 @@ def _pair(
     scored: Mapping[str, Pair],
 ) -> Pair:
     """Return the columns of a transcript and a hypothesis by name, None for those of the source."""
-    texts = {"text": "text", "normalized": "text_normalized", **tables.text_names(columns)}
+    texts = {"text": "text", "normalized": "text_normalized", **schemas.text_names(columns)}
     if not workspace.has_raw_texts:
         del texts["raw"]
-    hypotheses = {"asr": "asr_text", **tables.hypothesis_names(columns)}
+    hypotheses = {"asr": "asr_text", **schemas.hypothesis_names(columns)}
     for kind, name, known in (("text", text, texts), ("hypothesis", hypothesis, hypotheses)):
         if name is not None and known.get(name) not in columns:
             there = ", ".join(one for one, column in known.items() if column in columns)
@@ -386,7 +387,7 @@ def _all_scores(
     if comparison.agreeing:
         segments = with_agreement(segments, comparison.agreeing, comparison.rules)
     else:
-        segments = segments.drop(tables.AGREEMENT, strict=False)
+        segments = segments.drop(schemas.AGREEMENT, strict=False)
     return segments, edit_counts_of_pairs
 
 
@@ -404,10 +405,10 @@ def _scored(
         text = normalize_column(text, steps)
         hypothesis = normalize_column(hypothesis, steps)
     if not pair.suffix and pair.steps:
-        text_name, hypothesis_name = tables.NORMALIZED
+        text_name, hypothesis_name = schemas.NORMALIZED
         segments = segments.with_columns(text.alias(text_name), hypothesis.alias(hypothesis_name))
     elif not pair.suffix:
-        segments = segments.drop(tables.NORMALIZED, strict=False)
+        segments = segments.drop(schemas.NORMALIZED, strict=False)
     written_counts = edit_counts(text, hypothesis)
     spoken = spoken_counts(text, hypothesis, rules, written_counts)
     rates = [
@@ -427,7 +428,9 @@ def _agreeing(segments: pl.DataFrame | pl.LazyFrame, scored: Iterable[Pair]) -> 
     There are none unless several exist and all are scored.
     """
     schema = segments.collect_schema()
-    there = [name for name in tables.hypothesis_names(schema).values() if schema[name] == pl.String]
+    there = [
+        name for name in schemas.hypothesis_names(schema).values() if schema[name] == pl.String
+    ]
     counts = segments.lazy().select(pl.col(there).count()).collect(**STREAMED)
     known = {pair.hypothesis: f"similarity{pair.suffix}" for pair in scored if pair.text == "text"}
     used = {name: known.get(name, "") for name in there if counts[name].item()}
@@ -489,7 +492,7 @@ class _Tally:
         )
 
     def _note_hypotheses(self, segments: pl.DataFrame) -> None:
-        for name, column in tables.hypothesis_names(segments.columns).items():
+        for name, column in schemas.hypothesis_names(segments.columns).items():
             if column != self.pair.hypothesis and segments[column].count():
                 self.other_hypotheses[name] = None
 

@@ -16,11 +16,11 @@ import numpy as np
 import polars as pl
 
 from nbaudio.core.atomic import lock, read_json, write_json
-from nbaudio.core.conditions import LONGEST_TEXT, condition_mask, parse_condition
 from nbaudio.core.errors import InputError
-from nbaudio.core.stored_frame import Order, StoredFrame
 from nbaudio.core.threads import in_threads
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.conditions import LONGEST_TEXT, condition_mask, parse_condition
+from nbaudio.tables.stored_frame import Order, StoredFrame
+from nbaudio.tables.workspace import Workspace
 
 # Columns needed to find the audio of a segment, hidden from the user.
 INTERNAL_COLUMNS = ("recording_path", "recording_channels", "sampling_rate", "num_samples", "place")

@@ -15,11 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import count, duration
-from nbaudio.core.source_splits import ordered_splits
-from nbaudio.core.tables import SPLITS
 from nbaudio.proof.claims import curve as precision_curve
 from nbaudio.proof.claims import min_sample_size
 from nbaudio.proof.judged_draws import ProofState
@@ -27,7 +24,10 @@ from nbaudio.proof.separation import precision_by
 from nbaudio.proof.separation import signal_precision as rank_columns
 from nbaudio.reading import open_corpus
 from nbaudio.review.state import ReviewState
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.dataframes import Frame, as_polars
+from nbaudio.tables.schemas import SPLITS
+from nbaudio.tables.split_names import ordered_splits
+from nbaudio.tables.workspace import Workspace
 from nbaudio.ui import plot_style as style
 from nbaudio.ui import views
 from nbaudio.ui.equal_values import (

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from nbaudio.core import tables
-from nbaudio.core.conditions import condition_mask, parse_condition
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.storage.folders import Folder
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import parquet_files, schemas, workspace_tables
+from nbaudio.tables.amounts import with_durations
+from nbaudio.tables.conditions import condition_mask, parse_condition
+from nbaudio.tables.workspace import Workspace
 
 ROWS = 1 << 17  # read at once
 _JOINED = ("sampling_rate", "duration_s")
@@ -86,16 +87,18 @@ def workspace_rows(
 
     They have all columns, or those that `columns` chooses from the names.
     """
-    path = tables.table_path(workspace)
-    held = tables.table_schema(workspace)
-    whole = {**tables.SEGMENTS, **held, **tables.SEGMENTS}
+    path = workspace_tables.table_path(workspace)
+    held = workspace_tables.table_schema(workspace)
+    whole = {**schemas.SEGMENTS, **held, **schemas.SEGMENTS}
     schema = pl.Schema(
         {name: whole[name] for name in (columns(list(held)) if columns else whole) if name in whole}
     )
-    rates = tables.read(workspace, ["recording_id", "sampling_rate"], table="recordings")
+    rates = workspace_tables.read(workspace, ["recording_id", "sampling_rate"], table="recordings")
     return _stored(
         schema,
-        lambda names: ((str(path), part) for part in tables.parquet_slices(path, names, rows=ROWS)),
+        lambda names: (
+            (str(path), part) for part in parquet_files.parquet_slices(path, names, rows=ROWS)
+        ),
         rates,
     )
 
@@ -107,8 +110,8 @@ def corpus_rows(folder: Folder, columns: Callable[[Columns], Columns]) -> Segmen
     """
     sources = read_corpus_info(folder).get("sources", [])
     try:
-        recordings = tables.conform(
-            pl.DataFrame(sources), tables.RECORDINGS, f"{folder}/{CORPUS_JSON}: sources"
+        recordings = schemas.conform(
+            pl.DataFrame(sources), schemas.RECORDINGS, f"{folder}/{CORPUS_JSON}: sources"
         )
     except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
         raise InputError(
@@ -119,7 +122,7 @@ def corpus_rows(folder: Folder, columns: Callable[[Columns], Columns]) -> Segmen
         for name, decision in _FILES.items():  # noqa: PLR1702
             try:
                 with folder.local(name) as path:
-                    for part in tables.parquet_slices(path, names, rows=ROWS, stop=stop):
+                    for part in parquet_files.parquet_slices(path, names, rows=ROWS, stop=stop):
                         yield name, part.with_columns(decision=pl.lit(decision))
             except InputError as error:
                 reason = (
@@ -135,7 +138,7 @@ def corpus_rows(folder: Folder, columns: Callable[[Columns], Columns]) -> Segmen
                 f"columns are {', '.join(head.columns)}"
             )
         chosen = head.select(each for each in columns(head.columns) if each in head)
-        heads.append(tables.conform(chosen, tables.SEGMENTS, name).drop("word_times"))
+        heads.append(schemas.conform(chosen, schemas.SEGMENTS, name).drop("word_times"))
     rows = _stored(pl.concat(heads, how="diagonal_relaxed").schema, read, recordings)
     return rows if folder.place.local is not None else SegmentRows.of_frame(rows.read(*rows.schema))
 
@@ -157,9 +160,9 @@ def _stored(
         )
         types = pl.Schema({name: schema[name] for name in needed})
         for name, part in read(list(needed)):
-            found = tables.conform(part, types, name)
-            yield (tables.with_durations(found, recordings) if joined else found).select(names)
+            found = schemas.conform(part, types, name)
+            yield (with_durations(found, recordings) if joined else found).select(names)
 
     return SegmentRows(
-        tables.with_durations(pl.DataFrame(schema=schema), recordings.clear()).schema, parts
+        with_durations(pl.DataFrame(schema=schema), recordings.clear()).schema, parts
     )

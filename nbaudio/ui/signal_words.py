@@ -39,7 +39,7 @@ SIGNAL_WORDS = {
     "cut_end": SignalWords("Speech cut at the end"),
     "speech_rate": SignalWords("Speech rate", "characters/s"),
 }
-"""By column of `nbaudio.core.tables.SIGNALS`."""
+"""By column of `nbaudio.tables.schemas.SIGNALS`."""
 
 
 def signal_words(column: str) -> SignalWords:

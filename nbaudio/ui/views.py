@@ -9,19 +9,19 @@ from pathlib import Path
 
 import polars as pl
 
-from nbaudio.core import tables
-from nbaudio.core.dataframes import Frame, Ids, as_ids, as_polars
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.progress import progress
-from nbaudio.core.source_splits import listed_splits, ordered_splits
 from nbaudio.corpus.card import signal_ranges
 from nbaudio.corpus.clip_states import count_states
 from nbaudio.corpus.layout import CORPUS_JSON
 from nbaudio.proof.separation import precision_by, signal_precision  # noqa: F401 - public under this name
 from nbaudio.selection.requested_sizes import requested_sizes
 from nbaudio.storage.folders import folder_at
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import schemas, workspace_tables
+from nbaudio.tables.dataframes import Frame, Ids, as_ids, as_polars
+from nbaudio.tables.split_names import listed_splits, ordered_splits
+from nbaudio.tables.workspace import Workspace
 from nbaudio.text import normalize_column
 from nbaudio.text.characters import count_characters
 from nbaudio.text.score import normalization_steps
@@ -43,7 +43,7 @@ HOURS = (
 PLAYABLE = pl.col("start_sample").is_between(0, pl.col("end_sample") - 1) & (
     pl.col("end_sample") <= pl.col("num_samples")
 )
-_USED = tuple(name for name in tables.SEGMENTS if name != "word_times")
+_USED = tuple(name for name in schemas.SEGMENTS if name != "word_times")
 _BANDS = {"0-2 s": 0, "2-5 s": 2, "5-10 s": 5, "10-20 s": 10, "20+ s": 20}
 _MANY_SEGMENTS = 100_000  # whose texts take about a second, which is worth a progress bar
 _WORD_ROWS = 1 << 16  # whose words are counted at once
@@ -235,7 +235,9 @@ def cut_or_clipped(
     There are none before `measure`.
     """
     workspace = Workspace.open(workspace)
-    measured = {"cut_start", "cut_end", "clipped_share"} <= set(tables.table_schema(workspace))
+    measured = {"cut_start", "cut_end", "clipped_share"} <= set(
+        workspace_tables.table_schema(workspace)
+    )
     where = "cut_start or cut_end or clipped_share > 0" if measured else "false"
     return examples(workspace, "random", n=n, seed=seed, where=where)
 
@@ -290,7 +292,7 @@ def signals(source: Source) -> pl.DataFrame:
     """
     held = rows(source)
     found = (
-        signal_ranges(held.read(name).lazy()) for name in tables.SIGNALS if name in held.schema
+        signal_ranges(held.read(name).lazy()) for name in schemas.SIGNALS if name in held.schema
     )
     return pl.concat([signal_ranges(pl.LazyFrame()), *found])
 
@@ -581,7 +583,7 @@ def _with_hypotheses(
 ) -> tuple[SegmentRows, dict[str, str]]:
     """Return the segments that meet a condition, and the columns of hypotheses by name."""
     found = rows(source, further=bool(where) or text != "text").where(where or "")
-    held = tables.hypothesis_names(found.schema)
+    held = schemas.hypothesis_names(found.schema)
     if hypotheses is None or not held.keys() >= {*hypotheses}:
         known = [
             name
@@ -629,7 +631,7 @@ def rows(source: Source, *, further: bool = False) -> SegmentRows:
         return SegmentRows.of_frame(frame)
 
     def columns(held: Sequence[str]) -> list[str]:
-        unread = {"word_times", *tables.NORMALIZED, "sampling_rate", "duration_s"}
+        unread = {"word_times", *schemas.NORMALIZED, "sampling_rate", "duration_s"}
         own = [name for name in held if name not in unread]
         return list(
             dict.fromkeys(
@@ -638,7 +640,7 @@ def rows(source: Source, *, further: bool = False) -> SegmentRows:
                     *(
                         own
                         if further
-                        else (*tables.hypothesis_names(held).values(), *tables.SIGNALS)
+                        else (*schemas.hypothesis_names(held).values(), *schemas.SIGNALS)
                     ),
                 )
             )

@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from nbaudio.core import atomic, tables
+from nbaudio.core import atomic
 from nbaudio.core.errors import DiskFullError, InputError
 from nbaudio.core.hashing import json_hash
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import workspace_tables
+from nbaudio.tables.workspace import Workspace
 from nbaudio.text.normalization import DEFAULT_STEPS
 
 VERSION = 1
@@ -84,10 +85,10 @@ class WordsCache:
 
     def read(self, texts: TextsHash) -> pl.DataFrame | None:
         """Return the words of texts; None if there are none, or their file is damaged."""
-        if not tables.table_path(self._folder, self._name(texts)).is_file():
+        if not workspace_tables.table_path(self._folder, self._name(texts)).is_file():
             return None
         try:
-            words = tables.read(self._folder, table=self._name(texts))
+            words = workspace_tables.read(self._folder, table=self._name(texts))
         except InputError:
             return None
         return words if words.schema == _SCHEMA else None
@@ -100,7 +101,7 @@ class WordsCache:
         if texts.num_segments < LEAST_SEGMENTS:
             return
         with suppress(OSError, DiskFullError):
-            tables.write(self._folder, words, table=self._name(texts))
+            workspace_tables.write(self._folder, words, table=self._name(texts))
             self._remove_others(texts)
 
     def _remove_others(self, texts: TextsHash) -> None:
@@ -108,7 +109,7 @@ class WordsCache:
 
         Another kernel that has just found such a file counts anew.
         """
-        current = tables.table_path(self._folder, self._name(texts))
+        current = workspace_tables.table_path(self._folder, self._name(texts))
         others = [path for path in self._folder.glob("*.parquet") if path != current]
         others.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
         latest = [path for path in others if not path.name.startswith(self._request)]

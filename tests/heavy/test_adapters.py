@@ -34,7 +34,7 @@ from nbaudio.reading import Corpus
 from nbaudio.reading.adapters import huggingface, tensorflow
 from nbaudio.reading.adapters.lhotse import cuts
 from nbaudio.reading.adapters.torch import ClipDataset, collate, states_of, stream_dataset
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 pytestmark = [
     pytest.mark.filterwarnings(

@@ -9,7 +9,7 @@ from hostile import WORST
 from test_browser_widgets import RATE, SOUNDS, cells, lab, notebook, pixels
 
 from nbaudio.review.state import ReviewState, notes, verdicts
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 __all__ = ["lab"]
 

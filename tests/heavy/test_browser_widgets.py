@@ -17,7 +17,7 @@ from test_browser_notebooks import errors
 
 import nbaudio
 from nbaudio.review.state import corrections, verdict_log, verdicts
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 RATE = 16000
 KEYS = [

@@ -24,7 +24,7 @@ from nbaudio.corpus.verify import verify
 from nbaudio.runs.demo import NAMES, SEGMENTS, check_demo
 from nbaudio.runs.parameters import list_notebooks
 from nbaudio.runs.run import run
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 MANIFEST = bundled("data_manifests/demo.yaml")
 

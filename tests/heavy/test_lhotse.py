@@ -10,7 +10,7 @@ import pytest
 import soundfile as sf
 
 import nbaudio
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 SPLITS = ("train", "dev", "test")
 

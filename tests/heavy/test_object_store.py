@@ -26,7 +26,7 @@ from nbaudio.core.errors import ExistsError, InputError, NbaudioError
 from nbaudio.reading import open_corpus
 from nbaudio.storage.cache import Cache
 from nbaudio.storage.remote import Remote, remote
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 
 @pytest.fixture(scope="module")

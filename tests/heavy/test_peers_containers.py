@@ -18,7 +18,7 @@ from conftest import encoded
 
 from nbaudio.corpus.materialize import materialize
 from nbaudio.reading import open_corpus
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 # `datasets` leaves metadata to the garbage collector.
 pytestmark = [

@@ -10,7 +10,7 @@ import pytest
 from recipes import write_recipe
 
 import nbaudio
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 # Sizes of the multilingual Whisper, from which its readers tell that it is multilingual.
 WORDS, TIMESTAMPS, TOKENS = 50257, 1501, 51865

@@ -13,8 +13,8 @@ import soundfile as sf
 from conftest import sweeps
 
 import nbaudio
-from nbaudio.core import tables
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import schemas, workspace_tables
+from nbaudio.tables.workspace import Workspace
 
 TOP = Path(__file__).resolve().parents[2]
 BOUND_MB = 1000
@@ -128,7 +128,7 @@ def test_a_million_segments_are_counted_plotted_and_tuned_in_bounded_memory(tmp_
         )
         times = pl.lit(
             [{"start": 0.5 * word, "end": 0.5 * word + 0.4} for word in range(20)],
-            dtype=tables.WORD_TIMES,
+            dtype=schemas.WORD_TIMES,
         )
         recording = pl.format("sjednica {}.wav", number // 600)
         facts = {
@@ -150,13 +150,13 @@ def test_a_million_segments_are_counted_plotted_and_tuned_in_bounded_memory(tmp_
             recording_id=recording,
             **facts,
         )
-        return tables.conform(made, tables.SEGMENTS, "segments")
+        return schemas.conform(made, schemas.SEGMENTS, "segments")
 
     workspace = Workspace.create(tmp_path / "w", source="asr.json", audio=None)
     workspace.save(
         recordings=pl.DataFrame({"recording_id": [f"sjednica {i}.wav" for i in range(1834)]})
     )
-    tables.write(workspace, map(part, range(0, 1_100_000, 100_000)))
+    workspace_tables.write(workspace, map(part, range(0, 1_100_000, 100_000)))
     # The table in memory takes more than 1,000 MB.
     assert most_memory([sys.executable, "-m", "nbaudio", "stats", str(tmp_path / "w")]) < 320
     for made in (

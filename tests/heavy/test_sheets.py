@@ -20,7 +20,7 @@ from sheets import columns_of, fill_in, make_workspace
 from nbaudio import review
 from nbaudio.formats import table
 from nbaudio.review.cell_escaping import escape_formula
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 
 IDS = [f"s{number}" for number in range(len(CELLS))]
 # Nobody can type controls into a cell, and LibreOffice drops a tab that is pasted.

@@ -7,8 +7,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from nbaudio.core import tables
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import parquet_files, schemas, workspace_tables
+from nbaudio.tables.workspace import Workspace
 
 FEW, MANY = 40_000, 120_000
 RUN = f"""
@@ -25,7 +25,7 @@ print(most_mb())
 EXPORT = "from nbaudio.formats.export import export\nexport(place / 'W', {!r}, out=place / {!r})"
 READ = """
 from nbaudio.reading.corpora import Corpus
-from nbaudio.reading.table import ClipTable
+from nbaudio.reading.clip_table import ClipTable
 from nbaudio.storage.folders import folder_at
 folder = folder_at(place / "C")
 with suppress(InputError):
@@ -110,19 +110,19 @@ def _most_mb(place: Path, code: str) -> int:
 def test_rows_of_some_ids_are_read_without_the_word_times_between(tmp_path: Path) -> None:
     """Where word times were kept with those of rows beside them, 249 more row groups took 450 MB
     more."""
-    number = pl.int_range(tables.ROWS_A_GROUP, eager=True)
+    number = pl.int_range(parquet_files.ROWS_A_GROUP, eager=True)
     times = pl.select(
         pl.concat_list(
             [pl.struct(start=number.cast(pl.Float32) + word, end=word + 0.5) for word in range(12)]
         )
     )
-    times = times.to_series().cast(tables.WORD_TIMES).alias("word_times")
+    times = times.to_series().cast(schemas.WORD_TIMES).alias("word_times")
     Workspace.create(tmp_path / "W")
     parts = (
         pl.select(segment_id=pl.format("{}_{}", pl.lit(part), number)).with_columns(times)
         for part in range(250)
     )
-    tables.write(tmp_path / "W", parts)
+    workspace_tables.write(tmp_path / "W", parts)
     lookup = """
 import polars as pl
 from nbaudio.core import tables

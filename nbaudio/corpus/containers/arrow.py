@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from nbaudio.audio import decode_levels
-from nbaudio.corpus.containers.base import ClipLocation, metadata_table
+from nbaudio.corpus.containers.shard_files import ClipLocation, metadata_table
 
 _BATCH_ROWS = 100  # rows per record batch, which readers load as a whole
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from nbaudio.core.hashing import clip_file_names
-from nbaudio.corpus.containers.base import ClipLocation, Shard, as_json, group_by_split
+from nbaudio.corpus.containers.shard_files import ClipLocation, Shard, as_json, group_by_split
 
 
 def write(

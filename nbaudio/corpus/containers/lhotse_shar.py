@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import polars as pl
 
-from nbaudio.corpus.containers.base import ClipLocation, Shard, as_json, escape_device
+from nbaudio.corpus.containers.shard_files import ClipLocation, Shard, as_json, escape_device
 from nbaudio.corpus.containers.webdataset import write_tar
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nbaudio.core.errors import NbaudioError
-from nbaudio.corpus.containers.base import ClipLocation, escape_key, metadata_table
+from nbaudio.corpus.containers.shard_files import ClipLocation, escape_key, metadata_table
 
 # `datasets` streams by row group: with few rows it starts soon and reaches one clip without reading
 # many

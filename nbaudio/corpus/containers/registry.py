@@ -22,7 +22,7 @@ from nbaudio.corpus.containers import (
     webdataset,
     zip,
 )
-from nbaudio.corpus.containers.base import ClipLocation, Shard
+from nbaudio.corpus.containers.shard_files import ClipLocation, Shard
 
 
 class WriteShard(Protocol):

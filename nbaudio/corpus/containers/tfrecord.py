@@ -17,8 +17,14 @@ import numpy as np
 import polars as pl
 from google_crc32c import extend
 
-from nbaudio.core.tables import WORD_TIMES
-from nbaudio.corpus.containers.base import ClipLocation, Shard, as_json, group_by_split, version_of
+from nbaudio.corpus.containers.shard_files import (
+    ClipLocation,
+    Shard,
+    as_json,
+    group_by_split,
+    version_of,
+)
+from nbaudio.tables.schemas import WORD_TIMES
 
 # Reserved names, and columns that are only known when the shard is written.
 _NOT_FEATURES = ("audio", "json", "window", "shard", "offset", "length", "audio_sha256")

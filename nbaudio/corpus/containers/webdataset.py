@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
-from nbaudio.corpus.containers.base import ClipLocation, as_json, escape_key
+from nbaudio.corpus.containers.shard_files import ClipLocation, as_json, escape_key
 
 # Header of ustar (POSIX.1-1988): 100 bytes of name, 12 of size from 124, 8 of checksum from 148,
 # blanks while it is summed.

@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from nbaudio.core.hashing import clip_file_names, hash_column
-from nbaudio.corpus.containers.base import ClipLocation, as_json
+from nbaudio.corpus.containers.shard_files import ClipLocation, as_json
 
 _UNIX = 3
 

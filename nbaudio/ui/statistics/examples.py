@@ -12,7 +12,7 @@ import polars as pl
 from nbaudio.core.errors import NbaudioError
 from nbaudio.reading import open_corpus
 from nbaudio.review.state import OK, UNSURE, ReviewState
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 from nbaudio.ui import views
 from nbaudio.ui.segment_rows import SegmentRows
 from nbaudio.ui.widgets.clip_audio import Row, Sound, corpus_sound

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import polars as pl
 
-from nbaudio.core.source_splits import ordered_splits, split_role
-from nbaudio.core.tables import hypothesis_names
+from nbaudio.tables.schemas import hypothesis_names
+from nbaudio.tables.split_names import ordered_splits, split_role
 from nbaudio.ui import views
 from nbaudio.ui.segment_rows import SegmentRows
 

@@ -9,12 +9,12 @@ import polars.selectors as cs
 from nbaudio.core.atomic import write_bytes
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
-from nbaudio.core.source_splits import ordered_splits
-from nbaudio.core.tables import amounts
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.sources.audio_folder import missing_folder
 from nbaudio.storage.urls import is_url
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.amounts import amounts
+from nbaudio.tables.split_names import ordered_splits
+from nbaudio.tables.workspace import Workspace
 from nbaudio.ui import views
 from nbaudio.ui.segment_rows import SegmentRows
 from nbaudio.ui.statistics.held_out import held_out_rates

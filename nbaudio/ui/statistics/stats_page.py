@@ -16,7 +16,6 @@ import polars as pl
 import polars.selectors as cs
 
 from nbaudio.core.report import fact_key, fact_label, show
-from nbaudio.core.source_splits import ordered_splits
 from nbaudio.corpus.diff import diff
 from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.corpus.versions import find_base
@@ -32,6 +31,7 @@ from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.cell_escaping import cell_text, new_workbook, put_fragments
 from nbaudio.selection.leakage import CHECK_MEANINGS, EXCEPTIONS
 from nbaudio.storage.folders import folder_at
+from nbaudio.tables.split_names import ordered_splits
 from nbaudio.text.characters import count_characters
 from nbaudio.text.near_duplicates import sentences
 from nbaudio.ui import plots, views

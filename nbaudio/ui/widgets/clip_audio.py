@@ -17,7 +17,7 @@ from nbaudio.audio.pydub_bridge import normalize_loudness
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.reading import Corpus
 from nbaudio.storage.location import LocationLike, location
-from nbaudio.ui.widgets.base import Handler, Response
+from nbaudio.ui.widgets.base_widget import Handler, Response
 
 RATE = 16000
 LONGEST_S = 120.0  # of a clip, whatever a table says

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import show
-from nbaudio.core.stored_frame import Order
+from nbaudio.tables.stored_frame import Order
 from nbaudio.ui.histogram_bins import are_equal
 
 MOST_BINS = 40  # bars of a histogram

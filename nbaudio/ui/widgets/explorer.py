@@ -28,9 +28,9 @@ from nbaudio.review.state import (
     read_verdict,
     verdicts,
 )
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.workspace import Workspace
 from nbaudio.ui.filters import TableFrame
-from nbaudio.ui.widgets.base import VIEW, BaseWidget, Handler, SavedHtml, esm
+from nbaudio.ui.widgets.base_widget import VIEW, BaseWidget, Handler, SavedHtml, esm
 from nbaudio.ui.widgets.histograms import Histograms, Scatter
 from nbaudio.ui.widgets.players import Player
 from nbaudio.ui.widgets.review_panel import PANEL

@@ -12,10 +12,10 @@ import polars as pl
 import traitlets
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.stored_frame import Order
-from nbaudio.core.tables import hypothesis_names
+from nbaudio.tables.schemas import hypothesis_names
+from nbaudio.tables.stored_frame import Order
 from nbaudio.ui.filters import TableFrame, visible_columns
-from nbaudio.ui.widgets.base import BaseWidget, Response, esm, handlers
+from nbaudio.ui.widgets.base_widget import BaseWidget, Response, esm, handlers
 from nbaudio.ui.widgets.column_counts import (
     Density,
     NumberBins,

@@ -10,12 +10,12 @@ import polars as pl
 import traitlets
 
 from nbaudio.audio.pydub_bridge import normalize_loudness
-from nbaudio.core.dataframes import Ids, as_ids
 from nbaudio.core.errors import InputError
 from nbaudio.reading import Corpus, open_corpus
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.dataframes import Ids, as_ids
+from nbaudio.tables.workspace import Workspace
 from nbaudio.ui import views
-from nbaudio.ui.widgets.base import VIEW, BaseWidget, SavedHtml, esm
+from nbaudio.ui.widgets.base_widget import VIEW, BaseWidget, SavedHtml, esm
 from nbaudio.ui.widgets.clip_audio import Playback, Sound, corpus_sound
 from nbaudio.ui.widgets.segment_table import SegmentTable
 from nbaudio.ui.widgets.segments import (

@@ -12,19 +12,20 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from nbaudio.core.dataframes import Ids
 from nbaudio.core.errors import InputError
 from nbaudio.core.progress_text import rate_and_time_left
-from nbaudio.core.tables import SEGMENTS, seconds_column
 from nbaudio.core.times import utc_now
 from nbaudio.review import VERDICTS, append_verdicts, verdicts
 from nbaudio.review.annotator_agreement import next_step
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.state import OK, SEPARATOR, ReviewState, Verdict, content_hashes, read_verdict
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.amounts import seconds_column
+from nbaudio.tables.dataframes import Ids
+from nbaudio.tables.schemas import SEGMENTS
+from nbaudio.tables.workspace import Workspace
 from nbaudio.text.normalization import nfc
 from nbaudio.ui.filters import INTERNAL_COLUMNS
-from nbaudio.ui.widgets.base import BaseWidget, esm, handlers
+from nbaudio.ui.widgets.base_widget import BaseWidget, esm, handlers
 from nbaudio.ui.widgets.segments import SegmentPlayback, load_segments
 from nbaudio.ui.widgets.static_html import Table, saved_clips
 from nbaudio.ui.widgets.table_view import TableView

@@ -7,13 +7,13 @@ from typing import cast
 import polars as pl
 import traitlets
 
-from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
-from nbaudio.core.stored_frame import StoredFrame
-from nbaudio.core.tables import hypothesis_names
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.dataframes import Frame, as_polars
+from nbaudio.tables.schemas import hypothesis_names
+from nbaudio.tables.stored_frame import StoredFrame
+from nbaudio.tables.workspace import Workspace
 from nbaudio.ui.filters import SavedFilters, TableFrame, visible_columns
-from nbaudio.ui.widgets.base import BaseWidget, esm, handlers
+from nbaudio.ui.widgets.base_widget import BaseWidget, esm, handlers
 from nbaudio.ui.widgets.segments import SegmentPlayback, Segments, load_segments
 from nbaudio.ui.widgets.static_html import MOST_ROWS, Table, TranscriptRows
 from nbaudio.ui.widgets.table_view import TableView, take_rows

@@ -9,17 +9,18 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core import tables
-from nbaudio.core.dataframes import Ids, as_ids
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.core.stored_frame import StoredFrame
-from nbaudio.core.tables import NORMALIZED, SEGMENTS, hypothesis_names, with_durations
 from nbaudio.core.times import rescale, utc_now
 from nbaudio.review.review_page import segment_facts
 from nbaudio.review.state import Correction, ReviewState, append_corrections, corrections
 from nbaudio.sources.audio_folder import missing_folder
 from nbaudio.storage.location import Location
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables import workspace_tables
+from nbaudio.tables.amounts import with_durations
+from nbaudio.tables.dataframes import Ids, as_ids
+from nbaudio.tables.schemas import NORMALIZED, SEGMENTS, hypothesis_names
+from nbaudio.tables.stored_frame import StoredFrame
+from nbaudio.tables.workspace import Workspace
 from nbaudio.text.aligned_words import MOST_CHARACTERS, WordPair, align_words
 from nbaudio.text.score import compared
 from nbaudio.ui.filters import INTERNAL_COLUMNS, TableFrame
@@ -54,7 +55,9 @@ class Segments:
     def lines(self, number: int) -> dict[str, list[WordPair]]:
         """Return `align_lines` of a segment, with times where they are known."""
         row = self.row(number)
-        held = tables.scan(self.workspace, ["segment_id", "word_times"]).slice(row["place"], 1)
+        held = workspace_tables.scan(self.workspace, ["segment_id", "word_times"]).slice(
+            row["place"], 1
+        )
         # The table may have been written anew since.
         found = held.filter(pl.col("segment_id") == row["segment_id"]).collect()
         timed = [
@@ -75,7 +78,7 @@ def load_segments(
     hidden = (*_HEAVY, *INTERNAL_COLUMNS, "duration_s")
     names = [
         name
-        for name in dict.fromkeys((*SEGMENTS, *tables.table_schema(workspace)))
+        for name in dict.fromkeys((*SEGMENTS, *workspace_tables.table_schema(workspace)))
         if name not in hidden
     ]
     recordings = workspace.recordings.unique("recording_id", keep="first")
@@ -84,20 +87,25 @@ def load_segments(
     )
     if (
         stored
-        and tables.scan(workspace, ["segment_id"]).select(pl.len()).collect().item()
+        and workspace_tables.scan(workspace, ["segment_id"]).select(pl.len()).collect().item()
         > _MOST_IN_MEMORY
     ):
         types = pl.Schema({name: SEGMENTS[name] for name in names if name in SEGMENTS})
         joined = recordings.select("recording_id", "sampling_rate").join(facts, on="recording_id")
-        held = StoredFrame(tables.table_path(workspace), names, schema=types, recordings=joined)
+        held = StoredFrame(
+            workspace_tables.table_path(workspace), names, schema=types, recordings=joined
+        )
         return Segments(workspace, workspace.audio, pl.DataFrame(schema=held.schema), held)
     wanted = (
         None
         if segment_ids is None
         else pl.Series("segment_id", as_ids(segment_ids), pl.String).unique(maintain_order=True)
     )
-    frame = tables.read(
-        workspace, names, where=None if wanted is None else tables.has_id(wanted), row="place"
+    frame = workspace_tables.read(
+        workspace,
+        names,
+        where=None if wanted is None else workspace_tables.has_id(wanted),
+        row="place",
     )
     if wanted is not None:
         once = frame.unique("segment_id", keep="first")

@@ -16,11 +16,11 @@ from typing import Any
 import polars as pl
 
 from nbaudio.audio import encode_clip, encoder
-from nbaudio.core.dataframes import as_polars
 from nbaudio.core.errors import AudioError, NbaudioError
 from nbaudio.core.report import show
 from nbaudio.review.review_page import segment_facts
 from nbaudio.sources.audio_folder import missing_folder
+from nbaudio.tables.dataframes import as_polars
 from nbaudio.text import word_diff
 from nbaudio.text.aligned_words import MOST_CHARACTERS
 from nbaudio.text.score import compared

@@ -14,7 +14,7 @@ import polars as pl
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import show
-from nbaudio.core.stored_frame import Order, StoredFrame
+from nbaudio.tables.stored_frame import Order, StoredFrame
 from nbaudio.ui.filters import (
     TableFrame,
     arrange,
@@ -24,7 +24,7 @@ from nbaudio.ui.filters import (
     visible_columns,
 )
 from nbaudio.ui.histogram_bins import equal_width_edges
-from nbaudio.ui.widgets.base import handlers
+from nbaudio.ui.widgets.base_widget import handlers
 
 MOST_ROWS = 500  # of a page
 MOST_CHARACTERS = 400  # of a cell

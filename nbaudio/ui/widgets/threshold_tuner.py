@@ -14,19 +14,19 @@ import polars as pl
 import traitlets
 from numpy.typing import NDArray
 
-from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import count
-from nbaudio.core.stored_frame import StoredFrame
 from nbaudio.review.state import verdict_log
 from nbaudio.selection.parameters import MIN_SIMILARITY
-from nbaudio.storage.workspace import Workspace
+from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.stored_frame import StoredFrame
+from nbaudio.tables.workspace import Workspace
 from nbaudio.ui import plot_style as style
 from nbaudio.ui.filters import INTERNAL_COLUMNS, TableFrame
 from nbaudio.ui.plot_style import Plot
 from nbaudio.ui.similarity_axis import SimilarityAxis, similarity_axis
 from nbaudio.ui.views import HOURS, PLAYABLE
-from nbaudio.ui.widgets.base import BaseWidget, Response, esm, handlers
+from nbaudio.ui.widgets.base_widget import BaseWidget, Response, esm, handlers
 from nbaudio.ui.widgets.column_counts import number_bins, number_text, quoted
 from nbaudio.ui.widgets.segments import SegmentPlayback, load_segments
 from nbaudio.ui.widgets.static_html import saved_clips

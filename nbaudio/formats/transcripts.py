@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from nbaudio.core import atomic, input_guards, source_splits, tables
+from nbaudio.core import atomic, input_guards
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import NOT_UNICODE, escape_surrogates
-from nbaudio.core.rows import Rows
+from nbaudio.tables import schemas, split_names
+from nbaudio.tables.rows import Rows
 
 #: The columns that every reader returns first.
 TRANSCRIPTS = pl.Schema(
@@ -35,7 +36,7 @@ TRANSCRIPTS = pl.Schema(
         ),
         pl.String(),
     )
-    | {"word_times": tables.WORD_TIMES}
+    | {"word_times": schemas.WORD_TIMES}
 )
 
 PROBLEMS = pl.Schema({"file": pl.String(), "line": pl.UInt32(), "reason": pl.String()})
@@ -91,7 +92,7 @@ class Transcripts:
     # (null where there is no hypothesis), `speaker_id`, `word_times` (seconds from the segment's
     # start), and further columns. Known ones are `source_split`, `source_duration` (seconds,
     # checked against the audio), `source_recording` (the source's id of the recording) and
-    # `source_channel` (see `nbaudio.core.channels`).
+    # `source_channel` (see `nbaudio.audio.channels`).
     rows: Rows
     problems: pl.DataFrame  # one row per line that could not be read, as `PROBLEMS`
     # Where the source itself brings its recordings; `--audio` takes precedence.
@@ -190,10 +191,10 @@ def with_not_read(transcripts: Transcripts, *parts: NotRead) -> Transcripts:
 def clean_columns(rows: Rows) -> Rows:
     """Prefix reserved names of columns with ``source_``, and make blank speakers null.
 
-    The names in `RESERVED` and `WRITTEN` of `nbaudio.core.tables` are reserved.
+    The names in `RESERVED` and `WRITTEN` of `nbaudio.tables.schemas` are reserved.
     """
     names = {
-        name: source_column(name, tables.RESERVED | tables.WRITTEN, rows.schema)
+        name: source_column(name, schemas.RESERVED | schemas.WRITTEN, rows.schema)
         for name in rows.schema
     }
     # All segments of a blank speaker would count as one person.
@@ -421,7 +422,7 @@ def read_sidecars(
                 continue
             row = {
                 "name": path[: len(path) - len(ending)],
-                "source_split": source_splits.split_of_folder(path),
+                "source_split": split_names.split_of_folder(path),
             }
             for item in parse(text):
                 yield Problem(path, *item) if isinstance(item, tuple) else row | item

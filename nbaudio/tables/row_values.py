@@ -8,9 +8,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.core import hashing, tables
-from nbaudio.core.dataframes import IN_ORDER, STREAMED
-from nbaudio.core.rows import with_starts
+from nbaudio.core import hashing
+from nbaudio.tables import schemas, workspace_tables
+from nbaudio.tables.dataframes import IN_ORDER, STREAMED
+from nbaudio.tables.rows import with_starts
 
 _SAMPLED, _PIECE = 256, 4096  # every 256th value is looked at to cut pieces of 4096 times as many
 _SLICE = 1 << 20
@@ -41,14 +42,16 @@ def with_values(segments: pl.LazyFrame, values: Iterable[pl.Series]) -> pl.LazyF
     return segments.with_row_index(ROW).with_columns(at(held) for held in values).drop(ROW)
 
 
-def with_rows(workspace: tables.WorkspacePath, new: pl.DataFrame) -> Iterator[pl.DataFrame]:
+def with_rows(
+    workspace: workspace_tables.WorkspacePath, new: pl.DataFrame
+) -> Iterator[pl.DataFrame]:
     """Yield the segments table, batch by batch.
 
     Rows whose numbers are in the column `ROW` of `new` get its values.
     """
-    for start, batch in with_starts(tables.read_batches(workspace)):
-        rows = tables.conform(
-            batch, tables.SEGMENTS, str(tables.table_path(workspace))
+    for start, batch in with_starts(workspace_tables.read_batches(workspace)):
+        rows = schemas.conform(
+            batch, schemas.SEGMENTS, str(workspace_tables.table_path(workspace))
         ).with_row_index(ROW, offset=start)
         absent = (
             pl.lit(None, dtype).alias(name)

@@ -17,22 +17,21 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import msgspec
 import polars as pl
 
-from nbaudio.core import (
-    atomic,
-    dataframes,
-    input_guards,
-    leftovers,
-    row_values,
-    source_splits,
-    tables,
-    tombstones,
-)
+from nbaudio.core import atomic, input_guards, leftovers
 from nbaudio.core.errors import InputError
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.location import Location, location
 from nbaudio.storage.run_log import step_lock
 from nbaudio.storage.urls import is_url
+from nbaudio.tables import (
+    dataframes,
+    row_values,
+    schemas,
+    split_names,
+    tombstones,
+    workspace_tables,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,7 +107,9 @@ class Workspace:
         It is a hash of their ids, and the generation if that is a later one.
         """
         hashed = hashlib.sha256(b"[")
-        for number, key in enumerate(row_values.sorted_values(tables.scan(self, ["segment_id"]))):
+        for number, key in enumerate(
+            row_values.sorted_values(workspace_tables.scan(self, ["segment_id"]))
+        ):
             hashed.update(f"{', ' * bool(number)}{json.dumps(key)}".encode())
         hashed.update(b"]")
         own = hashed.hexdigest()[:16]
@@ -173,12 +174,12 @@ class Workspace:
     @property
     def recordings(self) -> pl.DataFrame:
         """The recordings table."""
-        return tables.read(self, table="recordings")
+        return workspace_tables.read(self, table="recordings")
 
     @property
     def segments(self) -> pl.DataFrame:
         """The segments table."""
-        return tables.read(self)
+        return workspace_tables.read(self)
 
     @property
     def withdrawn(self) -> pl.DataFrame:
@@ -191,16 +192,16 @@ class Workspace:
     @property
     def growth(self) -> pl.DataFrame:
         """The segments that `ingest --add` added or changed, as `tables.GROWN`."""
-        return self.table(tables.GROWTH, tables.GROWN)
+        return self.table(schemas.GROWTH, schemas.GROWN)
 
     def table(self, name: str, absent: pl.Schema | None = None) -> pl.DataFrame:
         """Read any table by name, such as ``names``.
 
         If there is none, raise InputError or return no rows of a schema.
         """
-        if absent is not None and not tables.table_path(self, name).exists():
+        if absent is not None and not workspace_tables.table_path(self, name).exists():
             return pl.DataFrame(schema=absent)
-        return tables.read(self, table=name)
+        return workspace_tables.read(self, table=name)
 
     @property
     def joined_columns(self) -> Collection[str]:
@@ -211,10 +212,12 @@ class Workspace:
     @property
     def has_raw_texts(self) -> bool:
         """Whether the source brought, or `join` wrote, any `text_raw`."""
-        if tables.RAW_TEXT not in tables.table_schema(self):
+        if schemas.RAW_TEXT not in workspace_tables.table_schema(self):
             return False
-        any_value = pl.col(tables.RAW_TEXT).is_not_null().any()
-        return bool(tables.scan(self, [tables.RAW_TEXT]).select(any_value).collect().item())
+        any_value = pl.col(schemas.RAW_TEXT).is_not_null().any()
+        return bool(
+            workspace_tables.scan(self, [schemas.RAW_TEXT]).select(any_value).collect().item()
+        )
 
     def transcript(self, column: str) -> pl.Expr:
         """Return the values of a transcript, a column of the segments table, as an expression.
@@ -222,8 +225,8 @@ class Workspace:
         A source leaves `text_raw` out where it is that of `text`, which then stands for it. What
         `join` wrote is taken as it is.
         """
-        if column == tables.RAW_TEXT and column not in self.joined_columns:
-            return pl.coalesce(tables.RAW_TEXT, "text")
+        if column == schemas.RAW_TEXT and column not in self.joined_columns:
+            return pl.coalesce(schemas.RAW_TEXT, "text")
         return pl.col(column)
 
     def to_pandas(self, table: str = "segments") -> "pd.DataFrame":
@@ -243,14 +246,14 @@ class Workspace:
         found = self.table(table)
         if "split" in found.columns:
             found = found.with_columns(
-                pl.col("split").cast(pl.Enum(source_splits.listed_splits(found["split"].unique())))
+                pl.col("split").cast(pl.Enum(split_names.listed_splits(found["split"].unique())))
             )
         return found.to_pandas()
 
     def save(self, **named: dataframes.Frame | pl.LazyFrame | Iterator[pl.DataFrame]) -> None:
         """Write pandas or polars tables, or iterators of frames, by name, each atomically."""
         for name, table in named.items():
-            tables.write(self, _rows_of(table, name), table=name)
+            workspace_tables.write(self, _rows_of(table, name), table=name)
 
     def save_together(
         self,
@@ -266,7 +269,7 @@ class Workspace:
         atomic.remove(staged)
         try:
             for name, table in named.items():
-                tables.write(staged, _rows_of(table, name), table=name)
+                workspace_tables.write(staged, _rows_of(table, name), table=name)
             if settings is not None:
                 atomic.write_json(staged / "workspace.json", settings)
         except BaseException:

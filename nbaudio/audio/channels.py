@@ -7,18 +7,16 @@ its first channel; otherwise the first track is meant.
 
 import re
 
-import polars as pl
-
 from nbaudio.core.errors import AudioError, InputError
 
 CHANNELS = ("mix", "left", "right")
 _IN_A_TRACK = rf"({'|'.join(CHANNELS)}|[0-9]{{1,3}}(,[0-9]{{1,3}})*)"
-_NOTATION = rf"^({_IN_A_TRACK}|track[1-9][0-9]{{0,2}}(:{_IN_A_TRACK})?)$"
+NOTATION = rf"^({_IN_A_TRACK}|track[1-9][0-9]{{0,2}}(:{_IN_A_TRACK})?)$"
 
 
 def check_channel(channel: str) -> None:
     """Validate the notation of a channel; raise InputError with the allowed values."""
-    if not re.fullmatch(_NOTATION, channel):
+    if not re.fullmatch(NOTATION, channel):
         raise InputError(
             f"channel {channel!r} is unknown; known are {', '.join(CHANNELS)}, "
             "or numbers from 0 such as 2 or 0,1, or an audio track such as track2"
@@ -61,29 +59,3 @@ def channel_numbers(channel: str, num_channels: int) -> list[int]:
         has = "one channel" if num_channels == 1 else f"{num_channels} channels"
         raise AudioError(f"channel {channel} does not exist, the recording has {has}")
     return numbers
-
-
-def source_channel(segments: pl.DataFrame) -> pl.Expr:
-    """Return the column `source_channel` as text.
-
-    It is null where a segment, or the whole table, has none.
-    """
-    held = pl.col("source_channel") if "source_channel" in segments.columns else pl.lit(None)
-    return held.cast(pl.String).alias("source_channel")
-
-
-def has_unknown_channel() -> pl.Expr:
-    """Return whether `source_channel` is invalid, or beyond `num_channels` where that is known."""
-    whole = pl.col("source_channel")
-    side = (
-        pl.when(whole.str.starts_with("track")).then(whole.str.extract(":(.*)$")).otherwise(whole)
-    )
-    plain = (
-        pl.when(side == "left")
-        .then(pl.lit("0"))
-        .when(side == "right")
-        .then(pl.lit("1"))
-        .otherwise(side)
-    )
-    numbers = plain.str.extract_all("[0-9]+").cast(pl.List(pl.Int64))
-    return ~whole.str.contains(_NOTATION) | (numbers.list.max() >= pl.col("num_channels"))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.input_guards import MAX_TEXT_BYTES
-from nbaudio.corpus.locations import PLACES, check_locations, values
+from nbaudio.corpus.clip_locations import PLACES, check_locations, values
 from nbaudio.storage.folders import Folder
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class ClipTable:
 
     def frame(self) -> "pl.DataFrame":
         """Read all rows and columns."""
-        from nbaudio.core.tables import read_parquet
+        from nbaudio.tables.parquet_files import read_parquet
 
         with self._place.fetched() as path:
             return read_parquet(path).sort("shard", "offset", "segment_id")

@@ -15,15 +15,15 @@ import soundfile as sf
 import soxr
 from numpy.typing import NDArray
 
+from nbaudio.audio.channels import channel_numbers, split_track
 from nbaudio.audio.decode_errors import implausible_header
 from nbaudio.audio.mp3 import is_consistent
 from nbaudio.audio.sound_bytes import FileSlice, SoundBytes, find_sound_bytes
-from nbaudio.core.channels import channel_numbers, split_track
 from nbaudio.core.errors import AudioError
 from nbaudio.core.input_guards import UTF8_REMEDY
 from nbaudio.core.times import rescale
-from nbaudio.storage.base import RangeFile
 from nbaudio.storage.location import Location, LocationLike, location
+from nbaudio.storage.range_file import RangeFile
 
 if TYPE_CHECKING:
     from nbaudio.audio.ffmpeg import AudioTrack, AvRecording
@@ -344,7 +344,7 @@ def resample_window(
     `start` and `stop` count samples at the recording's own rate. Each of them is converted to
     `rate` on its own, rounded half up; None keeps the recording's rate. Nothing is read beyond
     `num_samples`, the recording's length where it is known, as that may be a trailer. `channel` is
-    as in `nbaudio.core.channels`.
+    as in `nbaudio.audio.channels`.
 
     Raises:
         AudioError: the window cannot be decoded or has no sample at `rate`, or the channel does not

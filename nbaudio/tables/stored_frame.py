@@ -13,9 +13,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.core.row_groups import read_rows
-from nbaudio.core.tables import conform, open_parquet, seconds_column
 from nbaudio.core.threads import in_threads
+from nbaudio.tables.amounts import seconds_column
+from nbaudio.tables.parquet_files import open_parquet
+from nbaudio.tables.row_groups import read_rows
+from nbaudio.tables.schemas import conform
 
 _ROWS_AT_ONCE = 1 << 16  # read for a condition or an order
 _PREFIX = 16  # bytes of a text that order it; UTF-8 has the order of code points

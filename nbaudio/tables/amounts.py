@@ -1,0 +1,72 @@
+"""Amounts of speech: durations, and counts of segments, hours, speakers and recordings."""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from nbaudio.tables.parquet_files import parquet_slices
+
+
+def seconds_column() -> pl.Expr:
+    """Return the duration in seconds, from samples or else from the source's decimals.
+
+    It is to show and to sum, not to cut by.
+    """
+    by_samples = (pl.col("end_sample") - pl.col("start_sample")) / pl.col("sampling_rate")
+    by_source = pl.col("source_end").cast(pl.Float64, strict=False) - pl.col("source_start").cast(
+        pl.Float64, strict=False
+    )
+    return pl.coalesce(by_samples, by_source).alias("duration_s")
+
+
+def with_durations(segments: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
+    """Join `sampling_rate` and `duration_s` to segments, in order.
+
+    The sampling rate is in Hz and null without audio; the duration is in seconds.
+    """
+    rates = recordings.select("recording_id", "sampling_rate")
+    return segments.join(rates, on="recording_id", how="left", maintain_order="left").with_columns(
+        seconds_column()
+    )
+
+
+def amounts(segments: pl.DataFrame) -> dict[str, Any]:
+    """Count segments, hours (of `duration_s`), speakers and recordings."""
+    hours = round(float(segments["duration_s"].sum()) / 3600, 6)
+    speakers = segments["speaker_id"].drop_nulls().n_unique()
+    recordings = segments["recording_id"].n_unique()
+    return {
+        "segments": len(segments),
+        "hours": hours,
+        "speakers": speakers,
+        "recordings": recordings,
+    }
+
+
+NO_AMOUNTS = {"segments": 0, "hours": 0.0, "speakers": 0, "recordings": 0}
+
+
+def amounts_by_split(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the `amounts` of each split of a table in a file, which need not fit into memory."""
+    found: dict[str, dict[str, Any]] = {}
+    for part in parquet_slices(path, ("split", "duration_s")):  # always added in the same order
+        for split, segments, seconds in (
+            part.group_by("split").agg(pl.len(), pl.col("duration_s").sum()).iter_rows()
+        ):
+            one = found.setdefault(split, {"segments": 0, "hours": 0.0})
+            one["segments"] += segments
+            one["hours"] += seconds
+    for split, one in found.items():
+        one["hours"] = round(one["hours"] / 3600, 6)
+        of_split = pl.scan_parquet(path, glob=False).filter(
+            pl.col("split").eq_missing(pl.lit(split, pl.String))
+        )
+        for name, column in (
+            ("speakers", pl.col("speaker_id").drop_nulls()),
+            ("recordings", pl.col("recording_id")),
+        ):
+            one[name] = (
+                of_split.select(column).unique().select(pl.len()).collect(engine="streaming").item()
+            )
+    return found
