@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import nbaudio
-from nbaudio import Workspace, convert, diff, ingest, materialize, measure, verify
+from nbaudio import Workspace, convert, diff, export, ingest, materialize, measure, verify
 from nbaudio.core.tables import SIGNALS
 from nbaudio.corpus import measure as measure_module
 from nbaudio.corpus import plan
@@ -256,3 +256,24 @@ def test_a_source_grows_the_table(tmp_path, tiny):
     assert other.segments.equals(workspace.segments)
     assert other.table("problems").drop("file").equals(problems.drop("file"))
     assert {**other_facts, "next": ""} == {**facts, "next": ""}
+
+
+@pytest.mark.parametrize("number", [0, 1, 3, 200])
+def test_texts_come_in_order(tmp_path, tiny, number):
+    tiny()
+    texts = [f"{n * 7919 % 1000:03d} č"[n % 2 :] for n in range(number)]
+    rows = pl.LazyFrame({"text": texts, "row": range(number)}, schema_overrides={"text": pl.String})
+    parts = list(buckets.in_order(rows, "text", folder=tmp_path / "b"))
+    assert pl.concat(parts).equals(rows.sort("text").collect())
+    assert len(parts) > number // 100
+
+
+def test_a_folder_of_kaldi_is_exported(workspace, tmp_path, tiny):
+    export(workspace, "kaldi", out=tmp_path / "one")
+    tiny()
+    export(workspace, "kaldi", out=tmp_path / "several")
+    files = contents(tmp_path / "one")
+    assert contents(tmp_path / "several") == files
+    lines = files["train/utt2spk"].decode().splitlines()
+    assert len(lines) == len(set(lines)) > 5
+    assert lines == sorted(lines)
