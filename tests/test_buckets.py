@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import nbaudio
-from nbaudio import convert, diff, materialize, measure, verify
+from nbaudio import Workspace, convert, diff, export, ingest, materialize, measure, verify
 from nbaudio.corpus import measure as measure_module
 from nbaudio.corpus import plan
 from nbaudio.corpus import verify as verify_module
@@ -214,3 +214,66 @@ def test_the_bytes_do_not_depend_on_the_number_of_threads(workspace, tmp_path):
             env=os.environ | {"POLARS_MAX_THREADS": threads},
         )
     assert contents(tmp_path / "1") == contents(tmp_path / "4")
+
+
+def test_a_source_grows_the_table(tmp_path, tiny):
+    def grown(name):
+        source = tmp_path / name / "source.jsonl"
+        out = tmp_path / name / "W"
+        rows = pl.DataFrame(
+            {
+                "segment_id": [f"s{n:02d}" for n in range(60)],
+                "audio_filepath": [f"r{n % 3}.wav" for n in range(60)],
+                "offset": [2.5 * n for n in range(60)],
+                "duration": 2.0,
+                "text": [f"tekst {n}" for n in range(60)],
+            }
+        )
+        number = pl.int_range(pl.len())
+        source.parent.mkdir()
+        rows.write_ndjson(source)
+        ingest("nemo", source, out=out)
+        rows.with_columns(
+            segment_id=pl.when(number % 10 == 1)
+            .then(pl.format("new {}", "segment_id"))
+            .otherwise("segment_id"),
+            offset=pl.when(number % 10 == 2).then(pl.col("offset") + 0.25).otherwise("offset"),
+            text=pl.when(number % 10 == 3).then(pl.lit("drugo")).otherwise("text"),
+        ).filter(number % 10 != 4).reverse().write_ndjson(source)
+        report = ingest("nemo", source, out=out, add=True)
+        return Workspace.open(out), report.facts
+
+    workspace, facts = grown("one")
+    assert (facts["new"], facts["changed_by"]) == (6, {"text": 6, "times": 6})
+    problems = workspace.table("problems")
+    absent = problems.filter(pl.col("reason").str.contains("no longer in the source"))
+    assert absent["item"].to_list() == [f"s{n:02d}" for n in range(60) if n % 10 in (1, 4)]
+    ids = workspace.segments["segment_id"].to_list()
+    assert ids[:60] == [f"s{n:02d}" for n in range(60)]
+    assert ids[60:] == [f"new s{n}1" if n else "new s01" for n in (5, 4, 3, 2, 1, 0)]
+    tiny()
+    other, other_facts = grown("several")
+    assert other.segments.equals(workspace.segments)
+    assert other.table("problems").drop("file").equals(problems.drop("file"))
+    assert {**other_facts, "next": ""} == {**facts, "next": ""}
+
+
+@pytest.mark.parametrize("number", [0, 1, 3, 200])
+def test_texts_come_in_order(tmp_path, tiny, number):
+    tiny()
+    texts = [f"{n * 7919 % 1000:03d} č"[n % 2 :] for n in range(number)]
+    rows = pl.LazyFrame({"text": texts, "row": range(number)}, schema_overrides={"text": pl.String})
+    parts = list(buckets.in_order(rows, "text", folder=tmp_path / "b"))
+    assert pl.concat(parts).equals(rows.sort("text").collect())
+    assert len(parts) > number // 100
+
+
+def test_a_folder_of_kaldi_is_exported(workspace, tmp_path, tiny):
+    export(workspace, "kaldi", out=tmp_path / "one")
+    tiny()
+    export(workspace, "kaldi", out=tmp_path / "several")
+    files = contents(tmp_path / "one")
+    assert contents(tmp_path / "several") == files
+    lines = files["train/utt2spk"].decode().splitlines()
+    assert len(lines) == len(set(lines)) > 5
+    assert lines == sorted(lines)

@@ -3,16 +3,14 @@
 They have ``wav.scp``, ``segments``, ``text``, ``utt2spk``, ``reco2dur`` and other files.
 """
 
-import heapq
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import chain, groupby, islice
+from itertools import chain, islice
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import Any
 
 import polars as pl
 
@@ -33,6 +31,8 @@ from nbaudio.formats.transcripts import (
 )
 from nbaudio.formats.writers import Parts, Writer, timed_segments
 from nbaudio.tables import split_names
+from nbaudio.tables.buckets import in_order, store
+from nbaudio.tables.dataframes import STREAMED
 
 COMMAND = "is a command; commands are not executed, only file names are allowed"
 
@@ -49,7 +49,22 @@ _READ = (*_WRITTEN, "spk2gender", "reco2file_and_channel")
 # then sorts by speaker.
 _BLANKS = re.compile(r"[\s=\x00-\x1f\x7f]")
 _UP_TO_DASH = re.compile(r"[\s=\x00-\x2d\x7f]")
-_RUN = 1 << 17  # lines that are sorted in memory
+_ROWS = 1 << 14  # utterances that become a table at once
+_UTTERANCES = pl.Schema(
+    {
+        "utterance": pl.String,
+        "speaker": pl.String,
+        "place": pl.String,
+        "text": pl.String,
+        "is_mixed": pl.Boolean,
+        "is_collapsed": pl.Boolean,
+    }
+)
+"""Columns of utterances that are written: keys, what ``segments`` has, and the text if any.
+
+`is_mixed` is whether a segment is on some of several channels, `is_collapsed` whether blanks of its
+text are lost.
+"""
 _FURTHER = (
     "source_split",
     "source_recording",
@@ -304,102 +319,144 @@ def _files(out: Path, split: str | None) -> list[Path]:
     return [out / (split or "") / name for name in _WRITTEN]
 
 
-def _write(  # noqa: PLR0914
+def _write(
     parts: Parts, recordings: pl.DataFrame, out: Path, split: str | None
 ) -> tuple[list[Path], list[str]]:
     files = _files(out, split)
     scp, segments, text, utt2spk, spk2utt, reco2dur = files
-    named = [(_key(row["recording_id"]), row) for row in recordings.iter_rows(named=True)]
-    durations = (
-        (key, times.decimal_seconds(row["num_samples"], row["sampling_rate"])) for key, row in named
-    )
-    atomic.write_bytes(
-        scp, b"".join(sorted(f"{key} {row['file']}\n".encode() for key, row in named))
-    )
-    atomic.write_bytes(
-        reco2dur, b"".join(sorted(f"{key} {duration:f}\n".encode() for key, duration in durations))
-    )
-    pairs = (part.select("segment_id", "speaker_id").drop_nulls().iter_rows() for part in parts())
-    # Ids that came from Kaldi begin with their speaker already.
-    prefixed = all(
-        _key(key).startswith(f"{_key(speaker, _UP_TO_DASH)}-")
-        for key, speaker in chain.from_iterable(pairs)
-    )
-    mixed = collapsed = 0
-
-    def utterances() -> Iterator[bytes]:
-        nonlocal mixed, collapsed
-        for row in timed_segments(parts, recordings):
-            utterance = _key(row["segment_id"])
-            speaker = (
-                utterance if row["speaker_id"] is None else _key(row["speaker_id"], _UP_TO_DASH)
-            )
-            if speaker != utterance and not prefixed:
-                utterance = f"{speaker}-{utterance}"
-            channel = (
-                f" {row['channels'][0]}" if row["partly"] and len(row["channels"]) == 1 else ""
-            )
-            mixed += row["partly"] and not channel
-            fields = [
-                utterance,
-                speaker,
-                f"{_key(row['recording_id'])} {row['start']:f} {row['end']:f}{channel}",
-            ]
-            if row["text"] is not None:
-                fields.append(" ".join(row["text"].split()))
-                collapsed += fields[-1] != row["text"]
-            yield ("\t".join(fields) + "\n").encode()
-
-    is_unsorted = False
-    before = b""
-    with ExitStack() as stack:
-        partials = {
-            file.name: stack.enter_context(atomic.atomic_write(file)) for file in files[1:4]
-        }
-        write = {
-            name: stack.enter_context(path.open("wb")).write for name, path in partials.items()
-        }
-        for line in _sorted(utterances(), scp.parent):
-            utterance, speaker, *values = line[:-1].split(b"\t")
-            is_unsorted = is_unsorted or speaker < before
-            before = speaker
-            for name, value in zip(
-                ("segments", "utt2spk", "text"), (values[0], speaker, *values[1:]), strict=False
-            ):
-                write[name](b"%b %b\n" % (utterance, value))
-    with (
-        atomic.atomic_write(spk2utt) as partial,
-        partial.open("wb") as file,
-        utt2spk.open("rb") as lines,
-    ):
-        swapped = (
-            b"%b %b\n" % (speaker[:-1], utterance)
-            for utterance, _, speaker in (line.partition(b" ") for line in lines)
+    _write_recordings(recordings, scp, reco2dur)
+    with _scratch_folder(scp.parent) as folder:
+        utterances = store(_utterance_parts(parts, recordings), folder / "rows", _UTTERANCES)
+        by_key = in_order(utterances, "utterance", folder=folder / "utterances")
+        is_sorted = _write_utterances(by_key, segments, utt2spk, text)
+        pairs = utterances.select(
+            "speaker", "utterance", pair=pl.format("{} {}", "speaker", "utterance")
         )
-        for speaker, own in groupby(
-            _sorted(swapped, scp.parent), lambda line: line.partition(b" ")[0]
-        ):
-            file.write(speaker)
-            file.writelines(line[len(speaker) : -1] for line in own)
-            file.write(b"\n")
+        _write_speakers(in_order(pairs, "pair", folder=folder / "pairs"), spk2utt)
+        counts = utterances.select(pl.col("is_mixed", "is_collapsed").sum()).collect(**STREAMED)
     for empty in [file for file in (segments, text) if not file.stat().st_size]:
         empty.unlink()
         files.remove(empty)
+    num_mixed, num_collapsed = counts.row(0)
     notes = {
         (
-            f"{count(mixed, 'segments', 'are')} on several of more channels, "
+            f"{count(num_mixed, 'segments', 'are')} on several of more channels, "
             "which Kaldi's segments cannot express"
-        ): mixed,
+        ): num_mixed,
         (
-            f"{count(collapsed, 'texts', 'have')} spaces at the ends or repeated ones, "
+            f"{count(num_collapsed, 'texts', 'have')} spaces at the ends or repeated ones, "
             "which Kaldi's lines cannot hold"
-        ): collapsed,
+        ): num_collapsed,
         (
             "sorting by utterance does not sort by speaker, since some have no speaker; "
             "run utils/fix_data_dir.sh"
-        ): is_unsorted,
+        ): not is_sorted,
     }
     return files, [note for note, holds in notes.items() if holds] + _notes_on_files(recordings)
+
+
+@contextmanager
+def _scratch_folder(out: Path) -> Iterator[Path]:
+    """Yield a temporary folder in `out`; remove that of a killed run before."""
+    folder = out / ".utterances.partial"
+    atomic.remove(folder)
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        atomic.remove(folder)
+
+
+def _write_recordings(recordings: pl.DataFrame, scp: Path, reco2dur: Path) -> None:
+    """Write the files and the durations of recordings, in the order of their keys."""
+    files = []
+    durations = []
+    for row in recordings.iter_rows(named=True):
+        key = _key(row["recording_id"])
+        seconds = times.decimal_seconds(row["num_samples"], row["sampling_rate"])
+        files.append(f"{key} {row['file']}\n".encode())
+        durations.append(f"{key} {seconds:f}\n".encode())
+    atomic.write_bytes(scp, b"".join(sorted(files)))
+    atomic.write_bytes(reco2dur, b"".join(sorted(durations)))
+
+
+def _utterance_parts(parts: Parts, recordings: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Yield the utterances of segments, as `_UTTERANCES`."""
+    is_prefixed = _begin_with_speakers(parts)
+    rows = (_utterance(row, is_prefixed=is_prefixed) for row in timed_segments(parts, recordings))
+    while batch := list(islice(rows, _ROWS)):
+        yield pl.DataFrame(batch, schema=_UTTERANCES, orient="row")
+
+
+def _begin_with_speakers(parts: Parts) -> bool:
+    """Return whether all ids begin with their speaker already, as those that came from Kaldi do."""
+    pairs = (part.select("segment_id", "speaker_id").drop_nulls().iter_rows() for part in parts())
+    return all(
+        _key(key).startswith(f"{_key(speaker, _UP_TO_DASH)}-")
+        for key, speaker in chain.from_iterable(pairs)
+    )
+
+
+def _utterance(row: dict[str, Any], *, is_prefixed: bool) -> tuple[object, ...]:
+    """Return the values of `_UTTERANCES` of a segment."""
+    utterance = _key(row["segment_id"])
+    speaker = utterance if row["speaker_id"] is None else _key(row["speaker_id"], _UP_TO_DASH)
+    if speaker != utterance and not is_prefixed:
+        utterance = f"{speaker}-{utterance}"
+    is_one_channel = row["partly"] and len(row["channels"]) == 1
+    channel = f" {row['channels'][0]}" if is_one_channel else ""
+    place = f"{_key(row['recording_id'])} {row['start']:f} {row['end']:f}{channel}"
+    text = None if row["text"] is None else " ".join(row["text"].split())
+    is_mixed = row["partly"] and not is_one_channel
+    return utterance, speaker, place, text, is_mixed, text != row["text"]
+
+
+def _write_utterances(
+    utterances: Iterable[pl.DataFrame], segments: Path, utt2spk: Path, text: Path
+) -> bool:
+    """Write utterances, which are in order; return whether their speakers are in order, too."""
+    files = {"place": segments, "speaker": utt2spk, "text": text}
+    is_sorted = True
+    speakers = pl.Series(dtype=pl.String)
+    with ExitStack() as stack:
+        writers = {
+            column: stack.enter_context(
+                stack.enter_context(atomic.atomic_write(file)).open(
+                    "w", encoding="utf-8", newline="\n"
+                )
+            )
+            for column, file in files.items()
+        }
+        for part in utterances:
+            for column, writer in writers.items():
+                lines = part.drop_nulls(column).select(pl.format("{} {}\n", "utterance", column))
+                writer.write(lines.to_series().str.join("").item())
+            speakers = pl.concat([speakers.tail(1), part["speaker"]])
+            is_sorted = is_sorted and speakers.is_sorted()
+    return is_sorted
+
+
+def _write_speakers(pairs: Iterable[pl.DataFrame], spk2utt: Path) -> None:
+    """Write the utterances of each speaker; `pairs` of speakers and utterances are in order."""
+    with (
+        atomic.atomic_write(spk2utt) as partial,
+        partial.open("w", encoding="utf-8", newline="\n") as file,
+    ):
+        file.writelines(_speaker_lines(pairs))
+
+
+def _speaker_lines(pairs: Iterable[pl.DataFrame]) -> Iterator[str]:
+    """Yield the lines of speakers with their utterances, in pieces."""
+    before = None
+    for part in pairs:
+        speakers = part.group_by("speaker", maintain_order=True)
+        for speaker, utterances in speakers.agg(pl.col("utterance").str.join(" ")).iter_rows():
+            if speaker != before:
+                yield speaker if before is None else f"\n{speaker}"
+            yield f" {utterances}"
+            before = speaker
+    if before is not None:
+        yield "\n"
 
 
 def _notes_on_files(recordings: pl.DataFrame) -> list[str]:
@@ -416,21 +473,6 @@ def _notes_on_files(recordings: pl.DataFrame) -> list[str]:
         are_others = count(len(others), "recordings", "are")
         notes.append(f"Kaldi itself reads only WAV; {are_others} not WAV, such as {others[0]}")
     return notes
-
-
-def _sorted(lines: Iterator[bytes], folder: Path) -> Iterator[bytes]:
-    """Sort lines by their bytes, as LC_ALL=C does.
-
-    Runs are merged from unnamed files in a folder. Blanks sort before keys.
-    """
-    with ExitStack() as stack, atomic.raise_disk_full(folder):
-        runs: list[IO[bytes]] = []
-        while run := sorted(islice(lines, _RUN)):
-            runs.append(stack.enter_context(TemporaryFile(dir=folder)))
-            runs[-1].writelines(run)
-            runs[-1].seek(0)
-        del run
-        yield from heapq.merge(*runs)
 
 
 def _key(text: str, pattern: re.Pattern[str] = _BLANKS) -> str:

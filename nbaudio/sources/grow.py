@@ -13,7 +13,8 @@ from typing import Any
 import polars as pl
 
 from nbaudio.audio.name_matching import NUMBERED
-from nbaudio.sources.place_segments import Merge, PlacedSegments, is_
+from nbaudio.sources.merge_segments import Merge, is_
+from nbaudio.sources.place_segments import PlacedSegments
 from nbaudio.storage.location import Location
 from nbaudio.storage.urls import is_url
 from nbaudio.tables import split_names, workspace_tables
@@ -113,21 +114,15 @@ class Before:
             .sort("source_number", maintain_order=True)
         )
 
-    def is_other(self) -> pl.Series:
-        """Return for each row of the segments table whether it is of another source."""
-        return self.with_is_other("segment_id").select("is_other").collect(**STREAMED).to_series()
-
-    def with_is_other(self, *columns: str) -> pl.LazyFrame:
-        """Return columns of the segments table, and whether a row `is_other`.
-
-        `segment_id` must be among the columns.
-        """
-        held = workspace_tables.scan(self.workspace, columns)
+    def segments_of_others(self, *columns: str) -> pl.LazyFrame:
+        """Return ids and further columns of the segments that other sources have."""
+        segments = workspace_tables.scan(self.workspace, ("segment_id", *columns))
         if len(self.sources) == 1:
-            return held.with_columns(is_other=pl.lit(value=False))
+            return segments.clear()
         numbers = self.workspace.growth.lazy().select("segment_id", "source_number")
-        held = held.join(numbers, on="segment_id", how="left", maintain_order="left")
-        return held.with_columns(is_other=~pl.col("source_number").fill_null(0).is_in(self.numbers))
+        numbered = segments.join(numbers, on="segment_id", how="left", maintain_order="left")
+        is_other = ~pl.col("source_number").fill_null(0).is_in(self.numbers)
+        return numbered.filter(is_other).select("segment_id", *columns)
 
     def probed(self) -> pl.DataFrame | None:
         """Return what is known of recordings with audio, and their `file`."""
@@ -260,11 +255,7 @@ def own_segment_ids(before: Before, placed: PlacedSegments) -> pl.DataFrame:
     if len(before.sources) == 1:
         return placed.ids.clear()
     compared = ("recording_id", "source_start", "source_end", "text")
-    other = (
-        before.with_is_other("segment_id", *compared)
-        .filter("is_other")
-        .select("segment_id", *compared)
-    )
+    other = before.segments_of_others(*compared)
     known = other.select(pl.col("segment_id").hash()).collect(**STREAMED).to_series()
     own = placed.find(
         pl.col("segment_id").hash().is_in(known.implode()),

@@ -11,15 +11,8 @@ from nbaudio.core.report import Report, count, duration, first_lines, size
 from nbaudio.sources import media_tracks
 from nbaudio.sources.audio_folder import missing_folder
 from nbaudio.sources.grow import Before, grown_settings, grown_tables
-from nbaudio.sources.place_segments import (
-    KINDS,
-    Merge,
-    PlacedSegments,
-    is_,
-    is_rounded,
-    is_slightly_over,
-    merge_segments,
-)
+from nbaudio.sources.merge_segments import KINDS, Merge, is_, merge_segments
+from nbaudio.sources.place_segments import PlacedSegments, is_rounded, is_slightly_over
 from nbaudio.sources.recording_names import Resolved, name_problems
 from nbaudio.sources.speakers import speaker_warnings
 from nbaudio.sources.time_units import rate_warning
@@ -89,7 +82,9 @@ def save_tables(
             **further,
         )
     else:
-        merge = merge_segments(workspace, placed.segments, placed.status, before.is_other())
+        merge = merge_segments(
+            workspace, placed.segments, placed.status, before.segments_of_others()
+        )
         removed = merge.missing.select(
             file=pl.lit(source), item="segment_id", reason=pl.lit(_REMOVED)
         )

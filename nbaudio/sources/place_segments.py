@@ -1,32 +1,22 @@
-"""Place segments in their recordings, judge them, and merge them into the table.
+"""Place segments in their recordings, and judge them by the rules that every segment must keep."""
 
-They are judged by the rules that every segment must keep.
-"""
-
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from functools import partial
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from nbaudio.audio import name_matching
 from nbaudio.core import times
-from nbaudio.core.errors import InputError, one_line
 from nbaudio.formats.transcripts import END_OF_RECORDING
 from nbaudio.sources import media_tracks
 from nbaudio.sources.time_units import seconds_of_samples
-from nbaudio.tables import parquet_files, schemas, segment_rules, workspace_tables
-from nbaudio.tables.dataframes import STREAMED
-from nbaudio.tables.row_values import repeated, with_values
+from nbaudio.tables import segment_rules
+from nbaudio.tables.row_values import repeated
 from nbaudio.tables.rows import Rows, with_starts
-from nbaudio.tables.schemas import NORMALIZED, SEGMENTS, conform, is_score
+from nbaudio.tables.schemas import SEGMENTS, conform
 from nbaudio.tables.segment_rules import segment_failures, with_recordings
 from nbaudio.tables.tombstones import is_withdrawn
-from nbaudio.tables.workspace import Workspace
-from nbaudio.tables.workspace_tables import table_path
 
 # Units of the times of whole recordings: below 1 MHz, each is exactly the sample it is from
 _MICRO = 1_000_000
@@ -76,14 +66,7 @@ def fill_times(
     whole = segment_rules.whole_recording()
     if not frame.select(whole.any()).item():
         return frame
-    lengths = _lengths(frame, audit, recordings)
-    placed = frame.with_columns(
-        lengths["recording_id"].alias("_id"),
-        lengths["rate"].alias("_rate"),
-        lengths["num_samples"].alias("_samples"),
-        lengths["micros"].alias("_micros"),
-        _whole=whole & lengths["num_samples"].is_not_null(),
-    )
+    placed = _with_lengths(frame, audit, recordings)
     seconds, partial = windows or (None, True)  # a recording that is not divided is one window
     step = pl.lit(int(seconds * _MICRO)) if seconds else pl.col("_micros")
     count = (pl.col("_micros") + (step - 1 if partial else 0)) // step
@@ -104,6 +87,20 @@ def fill_times(
         .otherwise("source_end"),
     )
     return filled.select(frame.columns)
+
+
+def _with_lengths(
+    frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame
+) -> pl.DataFrame:
+    """Add what `_lengths` returns, and whether a row is a `_whole` recording of a known length."""
+    lengths = _lengths(frame, audit, recordings)
+    return frame.with_columns(
+        lengths["recording_id"].alias("_id"),
+        lengths["rate"].alias("_rate"),
+        lengths["num_samples"].alias("_samples"),
+        lengths["micros"].alias("_micros"),
+        _whole=segment_rules.whole_recording() & lengths["num_samples"].is_not_null(),
+    )
 
 
 def fill_ends(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
@@ -242,37 +239,35 @@ class PlacedSegments:
 
     def compared(self, withdrawn: pl.DataFrame) -> "PlacedSegments":
         """Return a copy in which duplicates and withdrawn segments are marked."""
-        if len(withdrawn):
-            rows = pl.concat(
-                batch["row"].filter(is_withdrawn(batch, withdrawn)) for batch in self.placed()
-            )
-            return replace(self, withdrawn=rows).compared(withdrawn.clear())
-        stays = self._stays
+        if withdrawn.is_empty():
+            return self._with_duplicates()
+        rows = pl.concat(
+            batch["row"].filter(is_withdrawn(batch, withdrawn)) for batch in self.placed()
+        )
+        return replace(self, withdrawn=rows)._with_duplicates()
+
+    def _with_duplicates(self) -> "PlacedSegments":
+        """Return a copy in which duplicates are marked, and which knows whether there are texts."""
         window = segment_rules.window()
-        texts = 0
+        num_texts = 0
         hashes = []
         for batch in self.placed():
-            kept = batch.filter(stays)
-            texts += kept["text"].count()
-            hashes.append(kept.select(window.hash()).to_series())
-        windows = repeated(pl.concat(hashes))
-        told = (
-            self.find(stays & window.hash().is_in(windows.implode()), window=window)
-            if len(windows)
-            else None
-        )
-        duplicates = (
-            _NO_ROWS if told is None else told.filter(~pl.col("window").is_first_distinct())["row"]
-        )
-        return replace(self, duplicates=duplicates, has_texts=texts > 0)
+            remaining = batch.filter(self._stays)
+            num_texts += remaining["text"].count()
+            hashes.append(remaining.select(window.hash()).to_series())
+        shared = repeated(pl.concat(hashes))
+        duplicates = _NO_ROWS
+        if len(shared):
+            has_shared_hash = window.hash().is_in(shared.implode())
+            windows = self.find(self._stays & has_shared_hash, window=window)
+            duplicates = windows.filter(~pl.col("window").is_first_distinct())["row"]
+        return replace(self, duplicates=duplicates, has_texts=num_texts > 0)
 
-    def find(self, condition: pl.Expr, **told: pl.Expr) -> pl.DataFrame:
-        """Return the placed rows that meet a condition.
-
-        The columns are `row`, `segment_id` and what is `told`.
-        """
+    def find(self, condition: pl.Expr, **columns: pl.Expr) -> pl.DataFrame:
+        """Return `row`, `segment_id` and further columns of rows that meet a condition."""
         return pl.concat(
-            batch.filter(condition).select("row", "segment_id", **told) for batch in self.placed()
+            batch.filter(condition).select("row", "segment_id", **columns)
+            for batch in self.placed()
         )
 
     def placed(self) -> Iterator[pl.DataFrame]:
@@ -315,7 +310,7 @@ class PlacedSegments:
         empty_text = pl.lit(self.has_texts) & (
             pl.col("text").is_null() | ~pl.col("text").str.contains(r"\S")
         )
-        return _decided(placed, self.recordings, duplicate=duplicate, empty_text=empty_text)
+        return decided(placed, self.recordings, duplicate=duplicate, empty_text=empty_text)
 
     def _batches(
         self, columns: Collection[str] | None = None
@@ -331,340 +326,7 @@ class PlacedSegments:
             yield frame, placed.with_columns(ids, row=pl.int_range(start, end, dtype=pl.UInt32))
 
 
-_PLACE = ("recording_id", "source_start", "source_end", "source_channel")
-# Compared in their own way, or not at all.
-_APART = (
-    "segment_id",
-    *_PLACE,
-    "start_sample",
-    "end_sample",
-    "text",
-    "text_raw",
-    "asr_text",
-    "word_times",
-    "similarity",
-    "wer",
-    "cer",
-    *NORMALIZED,
-    "split",
-    "decision",
-    "reason",
-)
-# How a row differs from the table; as columns they have a prefix that no column of a source has.
-KINDS = ("new", "text", "times", "audio", "hypothesis", "metadata", "audio_arrived")
-_FLAGS = tuple(f"\0{kind}" for kind in KINDS)
-_ROW = "\0row"
-_ADDED = (*_FLAGS, _ROW)
-_REPLACED = ("text", "times", "audio")
-
-
-_HASHED = ("text", "times", "raw", "hypothesis", "told")  # columns with hashes of what is compared
-
-
-def is_(*kinds: str) -> pl.Expr:
-    """Return whether a row of `Merge.rows` is of one of these `KINDS`."""
-    return pl.any_horizontal(f"\0{kind}" for kind in kinds)
-
-
-@dataclass(frozen=True)
-class Merge:
-    """The segments table before, and the rows to replace in it or to add to it."""
-
-    workspace: Workspace
-    brought: tuple[str, ...]  # the columns of the source
-    # These columns, the row in the table (null for new ones), and a flag for each of `KINDS` (see
-    # `is_`)
-    rows: pl.DataFrame
-    unchanged: int  # segments of the source
-    missing: pl.DataFrame  # `segment_id` and `recording_id` of the rows that are not in the source
-    has_joined_raw: bool  # whether `join` wrote `text_raw`, which the source has not
-
-    @property
-    def replaced(self) -> pl.DataFrame:
-        """The rows that count as added now.
-
-        They are new ones, and those with another text, times or audio.
-        """
-        return self.rows.filter(is_("new", *_REPLACED))
-
-    def table(self) -> Iterator[pl.DataFrame]:
-        """Yield the merged table: its columns first, its rows in their order, new ones behind."""
-        path = str(table_path(self.workspace))
-        held = conform(
-            pl.DataFrame(schema=workspace_tables.table_schema(self.workspace)), SEGMENTS, path
-        )
-        try:
-            schema = pl.concat(
-                [held, self.rows.drop(_ADDED).clear()], how="diagonal_relaxed"
-            ).schema
-        except pl.exceptions.PolarsError as error:
-            raise InputError(
-                f"{path}: a column has another type in the source ({one_line(error)})"
-            ) from error
-        changed = self.rows.filter(~is_("new")).sort(_ROW)
-        changed = changed.rename(
-            {
-                name: f"\0new {name}"
-                for name in changed.columns
-                if name not in ("segment_id", *_ADDED)
-            }
-        )
-        values = [self._value(name, schema) for name in schema if name != "segment_id"]
-        for start, batch in with_starts(workspace_tables.read_batches(self.workspace)):
-            first, after = (changed[_ROW].search_sorted(row) for row in (start, start + len(batch)))
-            whole = conform(batch, schema, path)
-            whole = whole.join(
-                changed[first:after], on="segment_id", how="left", maintain_order="left"
-            ).with_columns(values)
-            yield conform(whole.select(schema.names()), schema, path)
-        for part in (
-            self.rows.filter(is_("new")).drop(_ADDED).iter_slices(parquet_files.ROWS_A_GROUP)
-        ):
-            yield conform(part, schema, path)
-
-    def _value(self, name: str, schema: pl.Schema) -> pl.Expr:
-        """Return the merged value of a column, where columns of a changed row have a prefix."""
-        old = pl.col(name)
-        new = pl.col(f"\0new {name}") if name in self.rows.columns else pl.lit(None)
-        moved = is_("times", "audio")
-        replaced = is_(*_REPLACED)
-        # Corrections of the text hold while nothing is replaced, those of bounds while times and
-        # audio are the same.
-        own_text, own_bounds = (
-            pl.col(column).is_not_null() & ~other if column in schema else pl.lit(value=False)
-            for column, other in (("text_corrected", replaced), ("corrected_by", moved))
-        )
-        if name == schemas.RAW_TEXT and self.has_joined_raw:
-            value = pl.when(replaced).then(None).otherwise(old)
-        elif name in ("text", "text_raw", "text_corrected", "text_origin"):
-            value = pl.when(own_text).then(old).otherwise(new)
-        elif name in ("start_sample", "end_sample", "word_times", "corrected_by"):
-            value = pl.when(own_bounds).then(old).otherwise(new)
-        elif is_score(name):
-            value = pl.when(~is_(*_REPLACED, "hypothesis")).then(old)
-        elif name == "asr_text":
-            value = pl.when(replaced).then(new).otherwise(pl.coalesce(new, old))
-        elif name in (*self.brought, "split", "decision", "reason"):
-            value = new
-        else:
-            value = pl.when(replaced).then(new).otherwise(old)
-        return pl.when(pl.col(_ROW).is_null()).then(old).otherwise(value).alias(name)
-
-    def corrected_texts(self) -> pl.DataFrame | None:
-        """Return the table of texts before corrections without those that hold no more.
-
-        Return None if all of them still hold.
-        """
-        if not table_path(self.workspace, schemas.CORRECTED_TEXTS).exists():
-            return None
-        held = self.workspace.table(schemas.CORRECTED_TEXTS)
-        kept = held.join(self.replaced, on="segment_id", how="anti", maintain_order="left")
-        return kept if len(kept) < len(held) else None
-
-
-def merge_segments(  # noqa: PLR0914
-    workspace: Workspace, placed: PlacedSegments, status: pl.DataFrame, is_other: pl.Series
-) -> Merge:
-    """Compare the segments of a source with the table.
-
-    Rows of the table for which `is_other` is true do not count as missing.
-    """
-    audio = {
-        flag: pl.col("recording_id").is_in(status.filter(status=name)["recording_id"].implode())
-        for flag, name in (("\0audio", "changed"), ("\0audio_arrived", "arrived"))
-    }
-    held = _uncorrected(workspace)
-    there = held.collect_schema()
-    brought = next(placed.judged()).schema
-    nested = {
-        name for schema in (there, brought) for name, dtype in schema.items() if dtype.is_nested()
-    }
-    told = [name for name in brought if name not in (*_APART, *nested)]
-    has_joined_raw = schemas.RAW_TEXT in workspace.joined_columns
-    compared = partial(_compared, told=told, compares_raw=not has_joined_raw)
-    number, segments, rows, in_source = _changed(
-        compared, held, placed, pl.any_horizontal(audio.values())
-    )
-    some = compared(held).with_row_index(_ROW).filter(pl.col(_ROW).is_in(rows.implode()))
-    was = some.collect(**STREAMED).unique("segment_id", keep="first", maintain_order=True)
-    now = compared(segments.lazy()).collect()
-    joined = now.join(was, on="segment_id", how="left", maintain_order="left", suffix=" was")
-    differs = {name: pl.col(name) != pl.col(f"{name} was") for name in _HASHED}
-    kinds = {
-        "\0text": differs["text"],
-        "\0times": differs["times"],
-        "\0hypothesis": differs["hypothesis"] & pl.col("has_hypothesis"),
-        "\0metadata": differs["told"] | (differs["raw"] & ~pl.col("is_corrected was")),
-        **audio,
-    }
-    new = pl.col(_ROW).is_null()
-    flags = joined.select(
-        _ROW, new.alias("\0new"), **{kind: ~new & hit for kind, hit in kinds.items()}
-    )
-    changes = segments.hstack(flags).filter(pl.any_horizontal(_FLAGS))
-    unchanged = number - len(changes)
-    # Rows that the source no longer has, in recordings with other audio.
-    gone = (
-        with_values(held, [pl.Series("\0gone", ~in_source)])
-        .with_row_index(_ROW)
-        .filter("\0gone")
-        .drop("\0gone")
-    )
-    is_affected = status["status"].is_in(["changed", "arrived"]).any()
-    apart = (
-        gone.filter(pl.any_horizontal(audio.values())).collect(**STREAMED)
-        if is_affected
-        else pl.DataFrame()
-    )
-    if len(apart):
-        made = (
-            _ROW,
-            "recording_id",
-            "start_sample",
-            "end_sample",
-            "decision",
-            "reason",
-            "text_corrected",
-        )
-        frame = apart.with_columns(name="recording_id").drop(made, strict=False)
-        audit = apart.select(name="recording_id", recording_id="recording_id").unique()
-        [moved] = PlacedSegments(Rows.collect([frame]), audit, placed.recordings).judged()
-        moved = moved.with_columns(apart[_ROW], **audio, split=pl.lit(None, pl.String))
-        changes = pl.concat([changes, moved], how="diagonal_relaxed").with_columns(
-            pl.col(_FLAGS).fill_null(value=False)
-        )
-    own = with_values(
-        held.select("segment_id", "recording_id"),
-        [pl.Series("\0gone", ~in_source & ~is_other.to_numpy())],
-    )
-    missing = own.filter("\0gone").drop("\0gone").collect(**STREAMED)
-    return Merge(
-        workspace,
-        tuple(brought),
-        _judged(workspace, changes, placed.recordings),
-        unchanged,
-        missing,
-        has_joined_raw,
-    )
-
-
-def _changed(
-    compared: Callable[[pl.LazyFrame], pl.LazyFrame],
-    held: pl.LazyFrame,
-    placed: PlacedSegments,
-    has_other_audio: pl.Expr,
-) -> tuple[int, pl.DataFrame, pl.Series, NDArray[np.bool_]]:
-    """Return the number of segments, and those that differ from the table by a hash.
-
-    Return also the rows of these in the table, and which rows of the table are in the source.
-    """
-    whole = (pl.col("segment_id").hash(), pl.struct(_HASHED).hash().alias("whole"))
-    was = compared(held).select(whole).collect(**STREAMED)
-    order = np.argsort(was["segment_id"].to_numpy(), kind="stable")
-    ids, contents = (was[name].to_numpy()[order] for name in was.columns)
-    in_source = np.zeros(len(ids), dtype=np.bool_)
-    number = 0
-    segments = []
-    rows = []
-    for batch in placed.judged():
-        number += len(batch)
-        now = compared(batch.lazy()).select(whole).collect()
-        places = np.minimum(
-            np.searchsorted(ids, now["segment_id"].to_numpy()), max(0, len(ids) - 1)
-        )
-        known = (
-            ids[places] == now["segment_id"].to_numpy()
-            if len(ids)
-            else np.zeros(len(now), dtype=np.bool_)
-        )
-        in_source[order[places[known]]] = True
-        differs = (
-            pl.Series(~known)
-            if not len(ids)
-            else pl.Series(~known | (contents[places] != now["whole"].to_numpy()))
-        )
-        differs |= batch.select(has_other_audio.fill_null(value=False)).to_series()
-        segments.append(batch.filter(differs))
-        rows.append(pl.Series(order[places[known & differs.to_numpy()]], dtype=pl.UInt32))
-    return number, pl.concat(segments), pl.concat(rows), in_source
-
-
-def _uncorrected(workspace: Workspace) -> pl.LazyFrame:
-    """Scan the segments table with the source's words where a reviewer corrected them.
-
-    `text_corrected` tells where.
-    """
-    held = workspace_tables.scan(workspace)
-    if (
-        "text_corrected" not in held.collect_schema()
-        or not table_path(workspace, schemas.CORRECTED_TEXTS).exists()
-    ):
-        return held
-    before = workspace_tables.scan(workspace, table=schemas.CORRECTED_TEXTS).select(
-        "segment_id", before="text"
-    )
-    joined = held.join(before, on="segment_id", how="left", maintain_order="left")
-    was = pl.when(pl.col("text_corrected").is_not_null()).then("before")
-    return joined.with_columns(text=pl.coalesce(was, "text")).drop("before")
-
-
-def _compared(segments: pl.LazyFrame, told: list[str], *, compares_raw: bool) -> pl.LazyFrame:
-    """Return ids, and hashes of what is compared; not of `text_raw` if `join` wrote it."""
-    there = segments.collect_schema()
-    absent = [name for name in (*_PLACE, *told, "text_corrected") if name not in there]
-    whole = segments.with_columns(pl.lit(None, pl.String).alias(name) for name in absent)
-    raw = ["text_raw"] if compares_raw else ["segment_id"]
-    columns = (["text"], _PLACE, raw, ["asr_text"], ["segment_id", *told])
-    hashed = {
-        name: pl.struct(pl.col(some).cast(pl.String)).hash()
-        for name, some in zip(_HASHED, columns, strict=True)
-    }
-    has = {
-        "has_hypothesis": pl.col("asr_text").is_not_null(),
-        "is_corrected": pl.col("text_corrected").is_not_null(),
-    }
-    return whole.select("segment_id", "recording_id", **hashed, **has)
-
-
-def _judged(workspace: Workspace, rows: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
-    """Judge rows beside all other rows of the table.
-
-    A row that has the times of an earlier one is a duplicate.
-    """
-    columns = (
-        "segment_id",
-        "recording_id",
-        "source_start",
-        "source_end",
-        "start_sample",
-        "end_sample",
-    )
-    blank = (
-        pl.when(pl.col("text").str.contains(r"\S"))
-        .then(pl.lit("x"))
-        .otherwise(pl.col("text").str.head(0))
-        .alias("text")
-    )
-    held = workspace_tables.scan(workspace, (*columns, "text", "source_channel"))
-    channel = segment_rules.source_channel(held.limit(0).collect())
-    others = held.select(*columns, blank, channel).join(rows.lazy(), on="segment_id", how="anti")
-    own = rows.select(*columns, blank, segment_rules.source_channel(rows))
-    windows = own.select(segment_rules.window().hash()).to_series()
-    alike = others.filter(segment_rules.window().hash().is_in(windows.implode())).collect(
-        **STREAMED
-    )
-    has_texts = (
-        own["text"].count()
-        or others.select(pl.col("text").is_not_null().any()).collect(**STREAMED).item()
-    )
-    empty = pl.lit(bool(has_texts)) & (pl.col("text").fill_null("") == "")
-    found = _decided(
-        with_recordings(pl.concat([alike, own]), recordings), recordings, empty_text=empty
-    ).tail(len(rows))
-    return rows.with_columns(found["reason"], found["decision"].cast(SEGMENTS["decision"]))
-
-
-def _decided(placed: pl.DataFrame, recordings: pl.DataFrame, **rules: pl.Expr) -> pl.DataFrame:
+def decided(placed: pl.DataFrame, recordings: pl.DataFrame, **rules: pl.Expr) -> pl.DataFrame:
     """Add `decision` and `reason`; `rules` replace those that look at several rows."""
     failures = (segment_failures(recordings) | rules).items()
     broken = pl.coalesce(

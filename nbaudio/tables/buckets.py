@@ -7,11 +7,13 @@ run, which removes what an earlier one left before it begins.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import polars as pl
 
 from nbaudio.core import atomic
+from nbaudio.tables.dataframes import STREAMED
 
 BUCKET_ROWS = 1 << 16
 """Rows that a step holds in memory at once."""
@@ -23,6 +25,7 @@ _MAX_BUCKETS = 64  # each has a row group in memory while the table is divided
 _ROW_GROUP = 4096
 _PART_BYTES = 64 << 20
 _ROWS_A_PART_GROUP = 1 << 14  # rows of a part that are read at once
+_SAMPLED = 16  # every 16th text is looked at for the bounds of buckets
 _BUCKET = "bucket"
 
 
@@ -105,6 +108,21 @@ def write_row_buckets(rows: pl.LazyFrame, *, num_rows: int, folder: Path) -> Buc
     """
     bucket = pl.col("row") // PART_ROWS
     return write_buckets(rows, bucket, count=num_rows // PART_ROWS + 1, folder=folder)
+
+
+def in_order(rows: pl.LazyFrame, column: str, *, folder: Path) -> Iterator[pl.DataFrame]:
+    """Yield rows in ascending order of a column of unique texts, in parts.
+
+    Buckets in a new `folder` have about equally many rows, as some texts tell.
+    """
+    some = rows.select(column).gather_every(_SAMPLED).collect(**STREAMED).to_series().sort()
+    count = bucket_count(len(some) * _SAMPLED)
+    bounds = some.gather([len(some) * number // count for number in range(1, count)])
+    bucket = pl.col(column).map_batches(
+        partial(bounds.search_sorted, side="right"), return_dtype=pl.UInt32, is_elementwise=True
+    )
+    buckets = write_buckets(rows, bucket, count=count, folder=folder)
+    return (part.sort(column) for part in buckets)
 
 
 class PartWriter:

@@ -66,12 +66,9 @@ def with_rows(
 
 
 def repeated(values: pl.Series) -> pl.Series:
-    """Return the numbers that occur several times, each once, in ascending order.
-
-    Nulls are left out.
-    """
-    ordered = np.sort(values.drop_nulls().to_numpy())
-    return pl.Series(np.unique(ordered[1:][ordered[1:] == ordered[:-1]]))
+    """Return the values that occur several times, in ascending order; nulls are left out."""
+    ordered = values.sort()
+    return ordered.filter(ordered == ordered.shift()).unique(maintain_order=True)
 
 
 def sorted_values(column: pl.LazyFrame) -> Iterator[str | None]:
