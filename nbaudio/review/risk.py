@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from nbaudio.core import tables
 from nbaudio.core.atomic import read_json, write_json
+from nbaudio.core.conditions import condition_columns
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column, json_hash
 from nbaudio.core.report import count, percent
@@ -137,7 +138,7 @@ def freeze(workspace: Workspace, where: Sequence[str]) -> dict[str, Any]:
 
     `where` has been checked.
     """
-    if not any("risk" in pl.sql_expr(text).meta.root_names() for text in where):
+    if not any("risk" in condition_columns(text) for text in where):
         return {}
     if not (known := record(workspace)):
         raise InputError(

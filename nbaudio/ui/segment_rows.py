@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from nbaudio.core import tables
-from nbaudio.core.conditions import condition_mask, parse_condition
+from nbaudio.core.conditions import parse_condition, rows_that_meet
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.storage.folders import Folder
@@ -58,16 +58,16 @@ class SegmentRows:
         """Return the rows that meet a condition on some columns."""
         return self._kept(self.read(*condition.meta.root_names()).select(condition).to_series())
 
-    def where(self, condition: str) -> "SegmentRows":
+    def where(self, text: str) -> "SegmentRows":
         """Return the rows that meet an SQL condition, or all for none.
 
-        Raise InputError as `condition_mask` does.
+        Raise InputError as `parse_condition` does.
         """
-        if not (condition := condition.strip()):
+        if not text.strip():
             return self
-        names = list(self.schema)
-        needed = parse_condition(condition, self.schema, names).meta.root_names()
-        return self._kept(condition_mask(self.read(*(needed or names[:1])), condition, names))
+        condition = parse_condition(text.strip(), self.schema)
+        columns = condition.columns or list(self.schema)[:1]
+        return self._kept(rows_that_meet(condition, self.read(*columns)))
 
     def _kept(self, mask: pl.Series) -> "SegmentRows":
         def parts(names: Columns) -> Iterator[pl.DataFrame]:

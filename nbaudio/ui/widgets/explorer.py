@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 import traitlets
 
+from nbaudio.core.conditions import condition_columns
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.core.times import utc_now
@@ -205,7 +206,8 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
             raise InputError(
                 "no filter is set: brush a histogram, pick values, or type a condition"
             )
-        if used := [name for name in _ADDED if name in pl.sql_expr(condition).meta.root_names()]:
+        columns = condition_columns(condition)
+        if used := [name for name in _ADDED if name in columns]:
             raise InputError(
                 f"a rule cannot use {used[0]}, which is no column of the segments table: "
                 "clear that filter"
