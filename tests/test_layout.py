@@ -262,3 +262,15 @@ def test_tables_of_a_workspace_are_opened_in_one_place() -> None:
                 calls.append(f"{module}:{node.lineno} {name}")
     assert [each for each in paths if not each.startswith("nbaudio.tables.workspace_tables:")] == []
     assert calls == []
+
+
+def test_conditions_are_parsed_in_one_place() -> None:
+    names = {"sql_expr", "SQLContext", "sql"}
+    parsed = [
+        f"{module}:{node.lineno} {node.attr}"
+        for module, path in MODULES.items()
+        if module.rpartition(".")[2] != "conditions"
+        for node in ast.walk(ast.parse(path.read_text("utf8")))
+        if isinstance(node, ast.Attribute) and node.attr in names
+    ]
+    assert parsed == []

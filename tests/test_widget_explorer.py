@@ -447,6 +447,14 @@ def test_a_rule_needs_a_condition_that_others_can_use(many):
         explorer.rule()
 
 
+@in_memory_or_in_the_file
+def test_conditions_see_the_columns_of_the_table_and_the_sampling_rate(many):
+    assert len(Explorer(many, where="wer > 2 or sampling_rate is null or true").shown) == 300
+    for hidden in ("recording_path", "place", "num_samples"):
+        with pytest.raises(InputError, match=f"there is no column {hidden}"):
+            Explorer(many, where=f"{hidden} is null")
+
+
 def test_a_sheet_has_exactly_the_picked_segments(workspace, tmp_path):
     explorer = Explorer(workspace)
     ask(explorer._table, "table.mark", first=1, last=3, on=True, version=0)

@@ -26,6 +26,7 @@ from nbaudio.review.rounds import JUDGED, current_labels
 from nbaudio.review.state import ReviewState
 from nbaudio.tables import schemas, workspace_tables
 from nbaudio.tables.amounts import with_durations
+from nbaudio.tables.conditions import condition_columns
 from nbaudio.tables.schemas import SEGMENTS, SIGNALS, conform, is_score
 from nbaudio.tables.tombstones import tombstone
 from nbaudio.tables.workspace import Workspace
@@ -141,7 +142,7 @@ def freeze(workspace: Workspace, where: Sequence[str]) -> dict[str, Any]:
 
     `where` has been checked.
     """
-    if not any("risk" in pl.sql_expr(text).meta.root_names() for text in where):
+    if not any("risk" in condition_columns(text) for text in where):
         return {}
     if not (known := record(workspace)):
         raise InputError(

@@ -122,9 +122,9 @@ def check_demo(out: Path, problems: Sequence[str]) -> tuple[dict[str, str], list
         found[trouble] = f"{count} rejected as {reason}" if is_caught else None
     segments = workspace.segments
     for trouble, where in SIGNALS.items():
-        caught_in = segments.filter(conditions.condition_mask(segments, where, segments.columns))[
-            "recording_id"
-        ].to_list()
+        condition = conditions.parse_condition(where, segments.schema)
+        meets = conditions.rows_that_meet(condition, segments)
+        caught_in = segments.filter(meets)["recording_id"].to_list()
         found[trouble] = f"measure: {where}" if caught_in == [_DAMAGED] else None
     dead = segments.filter(
         pl.col("recording_id") == _DEAD_CHANNEL, pl.col("rms_dbfs").is_not_null()

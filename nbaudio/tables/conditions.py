@@ -1,11 +1,13 @@
 """SQL conditions such as ``similarity < 0.5``, from fields that anybody can type into.
 
-They are bounded before polars parses them.
+A condition sees the columns of its table and nothing else. It is bounded before polars parses it,
+and parsed and evaluated here only.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from difflib import get_close_matches
 from math import prod
 
@@ -13,6 +15,7 @@ import polars as pl
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.processes import panics_are_silent
+from nbaudio.tables.dataframes import STREAMED
 
 MOST_CHARACTERS = 1_000_000
 # names, keywords and operators; polars takes seconds for 3,000 and exhausts the stack at 6,000
@@ -87,6 +90,17 @@ _TOKEN = re.compile(
     r"""(?P<text>'(?:[^']|'')*')|(?P<name>"[^"]*"|`[^`]*`)|(?P<word>[^\W\d]\w*)|(?P<number>\.?\d[\w.]*)|(?P<space>\s+)"""
     r"""|(?P<operator>!?~~?\*?|\|\||::|--|/\*|[<>=!]+|[^\w\s])"""
 )
+_OF_ALL_ROWS = re.compile(
+    r"\b(avg|count|first|last|max|median|min|quantile_cont|stddev|sum|variance)\W?\s*\(|\bover\b",
+    re.IGNORECASE,
+)
+_ERRORS = (
+    pl.exceptions.PolarsError,
+    pl.exceptions.PanicException,
+    ValueError,
+    TypeError,
+    OverflowError,
+)
 _REGEX_OPERATORS = frozenset(("~", "~*", "!~", "!~*", "rlike", "regexp"))
 _COUNTS = re.compile(r"\{(\d*),?(\d*)\}")
 _LONGEST_SHOWN = 200
@@ -94,23 +108,43 @@ _NUMBERS = (None, 0, 1, 2)
 _VALUES = {pl.String: (None, "", "1", "a"), pl.Boolean: (None, False, True, True)}
 
 
-def parse_condition(where: str, schema: pl.Schema, columns: Sequence[str]) -> pl.Expr:
-    """Parse a condition over a schema.
+@dataclass(frozen=True)
+class Condition:
+    """SQL condition over the columns of a table, parsed.
 
-    Raise InputError, naming `columns`, if it is invalid, not true or false, or over a limit.
+    Attributes:
+        text: the condition as somebody wrote it.
+        expression: true or false for each row, false for null.
+        columns: names of the columns that it reads, each once; none of a constant.
     """
-    if problem := _problem(where):
-        raise InputError(f"filter {_short(where)}: {problem}")
-    with condition_errors(where, columns):
-        expression = pl.sql_expr(where).alias("where")
-        dtype = pl.LazyFrame(schema=schema).select(expression).collect_schema()["where"]
+
+    text: str
+    expression: pl.Expr
+    columns: tuple[str, ...]
+
+    @property
+    def needs_all_rows(self) -> bool:
+        """Whether a row's result may depend on other rows, as with ``wer > avg(wer)``."""
+        return _OF_ALL_ROWS.search(self.text) is not None
+
+
+def parse_condition(text: str, schema: Mapping[str, pl.DataType]) -> Condition:
+    """Parse a condition over the columns of a table with their types.
+
+    Raise InputError if it is invalid, not true or false, or over a limit.
+    """
+    expression = _parsed(text, schema)
+    columns = tuple(dict.fromkeys(expression.meta.root_names()))
+    with _one_error_line(text, schema):
+        dtype = pl.LazyFrame(schema=schema).select(where=expression).collect_schema()["where"]
         # Panics depend on the types. Other errors may be of values that the table does not have.
         with suppress(pl.exceptions.PolarsError):
-            computed = _values_of_each_type(schema, expression).select(expression)
+            values = _values_of_each_type({name: schema[name] for name in columns})
+            computed = values.select(where=expression)
             if computed["where"].dtype not in (pl.Null, dtype):
                 raise TypeError(f"{dtype} was expected")
     if dtype not in (pl.Boolean, pl.Null):
-        given = (
+        kind = (
             "a text"
             if dtype == pl.String
             else "a number"
@@ -118,50 +152,72 @@ def parse_condition(where: str, schema: pl.Schema, columns: Sequence[str]) -> pl
             else "something else"
         )
         raise InputError(
-            f"filter {_short(where)}: must be a condition such as similarity < 0.5; "
-            f"this gives {given}"
+            f"filter {_short(text)}: must be a condition such as similarity < 0.5; "
+            f"this gives {kind}"
         )
     if dtype == pl.Null:  # null whatever the row, but of any type once it is computed
-        return pl.lit(None, dtype=pl.Boolean).alias("where")
-    return expression
+        return Condition(text, pl.lit(value=False), columns)
+    return Condition(text, expression.fill_null(value=False), columns)
 
 
-def condition_mask(frame: pl.DataFrame, where: str, columns: Sequence[str]) -> pl.Series:
-    """Return for each row of a frame whether a condition is true, false for null.
+def condition_columns(text: str) -> tuple[str, ...]:
+    """Return the names of the columns that a condition reads, each once, whatever the table.
 
-    Raise InputError as `parse_condition` does.
+    Raise InputError if it cannot be parsed.
     """
-    condition = parse_condition(where, frame.schema, columns).fill_null(value=False)
-    with condition_errors(where, columns):
-        mask = frame.select(condition).to_series()
-        is_constant = len(mask) != len(frame)
-        return mask.new_from_index(0, len(frame)) if is_constant else mask
+    return tuple(dict.fromkeys(_parsed(text, {}).meta.root_names()))
 
 
-@contextmanager
-def condition_errors(where: str, columns: Sequence[str]) -> Iterator[None]:
-    """Raise InputError for whatever polars raises for a condition, also where it panics.
+def rows_that_meet(condition: Condition, rows: pl.DataFrame | pl.LazyFrame) -> pl.Series:
+    """Return for each row whether a condition is true; a lazy frame is streamed.
+
+    Raise InputError if the condition cannot be computed of these values.
+    """
+    # Also a constant has a value in each row, and is computed once.
+    with _one_error_line(condition.text, ()):
+        if isinstance(rows, pl.LazyFrame):
+            met = rows.with_columns(where=condition.expression).select("where")
+            return met.collect(**STREAMED).to_series()
+        met_now = rows.select(where=condition.expression).to_series()
+        return met_now if len(met_now) == len(rows) else met_now.new_from_index(0, len(rows))
+
+
+def error_line(text: str, error: Exception, columns: Iterable[str] = ()) -> str:
+    """Return what is wrong with a condition, in terms of its text and the table's columns.
 
     Messages of polars name columns and types that the user did not write.
     """
+    reason = _NOT_UNDERSTOOD
+    if isinstance(error, pl.exceptions.PolarsError):
+        reason = _reason(error, list(columns))
+    return f"filter {_short(text)}: {reason}"
+
+
+@contextmanager
+def _one_error_line(text: str, columns: Iterable[str]) -> Iterator[None]:
+    """Raise InputError for whatever polars raises for a condition, also where it panics."""
     try:
         with panics_are_silent():
             yield
-    except pl.exceptions.PolarsError as error:
-        raise InputError(f"filter {_short(where)}: {_reason(error, columns)}") from error
-    except (pl.exceptions.PanicException, ValueError, TypeError, OverflowError) as error:
-        raise InputError(f"filter {_short(where)}: {_NOT_UNDERSTOOD}") from error
+    except _ERRORS as error:
+        raise InputError(error_line(text, error, columns)) from error
 
 
-def _values_of_each_type(schema: pl.Schema, expression: pl.Expr) -> pl.DataFrame:
-    """Return a few rows of the columns that an expression names, with a null in each."""
+def _parsed(text: str, columns: Iterable[str]) -> pl.Expr:
+    """Return a condition as polars parses it, once it is within the limits."""
+    if problem := _problem(text):
+        raise InputError(f"filter {_short(text)}: {problem}")
+    with _one_error_line(text, columns):
+        return pl.sql_expr(text)
+
+
+def _values_of_each_type(schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """Return a few rows of columns of these types, with a null in each."""
     series = []
-    for name in expression.meta.root_names():
-        values = _VALUES.get(schema[name].base_type(), _NUMBERS)
-        is_usual = schema[name].is_numeric() or schema[name] in (pl.String, pl.Boolean)
-        series.append(
-            pl.Series(name, values if is_usual else [None] * len(values), dtype=schema[name])
-        )
+    for name, dtype in schema.items():
+        values = _VALUES.get(dtype.base_type(), _NUMBERS)
+        is_usual = dtype.is_numeric() or dtype in (pl.String, pl.Boolean)
+        series.append(pl.Series(name, values if is_usual else [None] * len(values), dtype=dtype))
     return pl.DataFrame(series)
 
 

@@ -18,7 +18,7 @@ import polars as pl
 from nbaudio.core.atomic import lock, read_json, write_json
 from nbaudio.core.errors import InputError
 from nbaudio.core.threads import in_threads
-from nbaudio.tables.conditions import LONGEST_TEXT, condition_mask, parse_condition
+from nbaudio.tables.conditions import LONGEST_TEXT, Condition, parse_condition, rows_that_meet
 from nbaudio.tables.stored_frame import Order, StoredFrame
 from nbaudio.tables.workspace import Workspace
 
@@ -27,20 +27,6 @@ INTERNAL_COLUMNS = ("recording_path", "recording_channels", "sampling_rate", "nu
 
 TableFrame: TypeAlias = pl.DataFrame | StoredFrame
 
-_ALL_ROWS = (
-    "avg",
-    "count",
-    "first",
-    "last",
-    "max",
-    "median",
-    "min",
-    "quantile_cont",
-    "stddev",
-    "sum",
-    "variance",
-)
-_OF_ALL_ROWS = re.compile(rf"\b({'|'.join(_ALL_ROWS)})\W?\s*\(|\bover\b", re.IGNORECASE)
 _MOST_VALUES = 10_000  # searched for similar ones
 _LONGEST_NAME = 100
 _MOST_SAVED = 500
@@ -80,12 +66,13 @@ def arrange(
     frame, if they are known.
     """
     columns = visible_columns(frame)
-    conditions = [text for text in (where.strip(), narrowed.strip()) if text]
+    texts = [text for text in (where.strip(), narrowed.strip()) if text]
     if len(find) > LONGEST_TEXT:
         raise InputError(
             f"find: a text of {len(find):,} characters; at most {LONGEST_TEXT:,} are allowed"
         )
-    parsed = [parse_condition(text, frame.schema, columns) for text in conditions]
+    schema = {name: frame.schema[name] for name in (*columns, *_further_columns(frame))}
+    conditions = [parse_condition(text, schema) for text in texts]
     if sort and sort not in columns:
         near = get_close_matches(sort, columns, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else f"columns are {', '.join(columns)}"
@@ -95,13 +82,7 @@ def arrange(
     found = [np.zeros(0, np.uint32)]
     done = 0
     if kept is None and (conditions or find):
-        needed = (
-            list(
-                dict.fromkeys(name for condition in parsed for name in condition.meta.root_names())
-            )
-            or columns[:1]
-        )
-        for mask in _masks(frame, conditions, needed, find):
+        for mask in _masks(frame, conditions, find):
             found.append(mask.arg_true().to_numpy().astype(np.uint32) + np.uint32(done))
             done += len(mask)
             yield done / max(1, len(frame)) / (2 if sort else 1), found
@@ -127,14 +108,11 @@ def arrange(
     yield 1.0, found
 
 
-def _masks(
-    frame: TableFrame, conditions: list[str], needed: list[str], find: str
-) -> Iterator[pl.Series]:
-    """Yield which rows meet conditions and contain a text, for one part of the rows at a time.
-
-    The conditions are over the columns `needed`.
-    """
+def _masks(frame: TableFrame, conditions: list[Condition], find: str) -> Iterator[pl.Series]:
+    """Yield which rows meet conditions and contain a text, for one part of the rows at a time."""
     columns = visible_columns(frame)
+    read = (name for condition in conditions for name in condition.columns)
+    needed = list(dict.fromkeys(read)) or columns[:1]
     whole = None
     # A literal in a case-insensitive regular expression; lower-casing the columns first takes ten
     # times as long.
@@ -142,7 +120,7 @@ def _masks(
     texts = [name for name in columns if frame.schema[name] == pl.String]
 
     def meet(part: pl.DataFrame, rows: int) -> pl.Series:
-        masks = (condition_mask(part, text, columns) for text in conditions)
+        masks = (rows_that_meet(condition, part) for condition in conditions)
         return reduce(and_, masks, pl.repeat(value=True, n=rows, eager=True))
 
     if isinstance(frame, pl.DataFrame):
@@ -152,7 +130,7 @@ def _masks(
         )
         yield meet(frame, len(frame)) & (frame.select(found).to_series() if find else True)
         return
-    if any(map(_OF_ALL_ROWS.search, conditions)):
+    if any(condition.needs_all_rows for condition in conditions):
         if not all(map(frame.is_narrow, needed)):
             raise InputError(
                 "filter: in a table that stays in its file, conditions with avg(), max(), "
@@ -176,6 +154,12 @@ def visible_columns(frame: TableFrame) -> list[str]:
         for name in frame.columns
         if name not in INTERNAL_COLUMNS or "recording_path" not in frame.columns
     ]
+
+
+def _further_columns(frame: TableFrame) -> list[str]:
+    """Return the hidden columns that conditions may read: what `select` joins, too."""
+    hidden = set(frame.columns).difference(visible_columns(frame))
+    return ["sampling_rate"] if "sampling_rate" in hidden else []
 
 
 def similar_values(frame: TableFrame, where: str) -> str:

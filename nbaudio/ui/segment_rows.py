@@ -10,7 +10,7 @@ from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.storage.folders import Folder
 from nbaudio.tables import parquet_files, schemas, workspace_tables
 from nbaudio.tables.amounts import with_durations
-from nbaudio.tables.conditions import condition_mask, parse_condition
+from nbaudio.tables.conditions import parse_condition, rows_that_meet
 from nbaudio.tables.workspace import Workspace
 
 ROWS = 1 << 17  # read at once
@@ -59,16 +59,16 @@ class SegmentRows:
         """Return the rows that meet a condition on some columns."""
         return self._kept(self.read(*condition.meta.root_names()).select(condition).to_series())
 
-    def where(self, condition: str) -> "SegmentRows":
+    def where(self, text: str) -> "SegmentRows":
         """Return the rows that meet an SQL condition, or all for none.
 
-        Raise InputError as `condition_mask` does.
+        Raise InputError as `parse_condition` does.
         """
-        if not (condition := condition.strip()):
+        if not text.strip():
             return self
-        names = list(self.schema)
-        needed = parse_condition(condition, self.schema, names).meta.root_names()
-        return self._kept(condition_mask(self.read(*(needed or names[:1])), condition, names))
+        condition = parse_condition(text.strip(), self.schema)
+        columns = condition.columns or list(self.schema)[:1]
+        return self._kept(rows_that_meet(condition, self.read(*columns)))
 
     def _kept(self, mask: pl.Series) -> "SegmentRows":
         def parts(names: Columns) -> Iterator[pl.DataFrame]:

@@ -28,6 +28,7 @@ from nbaudio.review.state import (
     read_verdict,
     verdicts,
 )
+from nbaudio.tables.conditions import condition_columns
 from nbaudio.tables.workspace import Workspace
 from nbaudio.ui.filters import TableFrame
 from nbaudio.ui.widgets.base_widget import VIEW, BaseWidget, Handler, SavedHtml, esm
@@ -205,7 +206,8 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
             raise InputError(
                 "no filter is set: brush a histogram, pick values, or type a condition"
             )
-        if used := [name for name in _ADDED if name in pl.sql_expr(condition).meta.root_names()]:
+        columns = condition_columns(condition)
+        if used := [name for name in _ADDED if name in columns]:
             raise InputError(
                 f"a rule cannot use {used[0]}, which is no column of the segments table: "
                 "clear that filter"
