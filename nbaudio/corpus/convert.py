@@ -21,7 +21,6 @@ from nbaudio.corpus.clip_keys import ClipFormat
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.corpus_tables import publish_shards, side_file
 from nbaudio.corpus.layout import TABLES, Layout, intact_table
-from nbaudio.corpus.located_clips import LOCATED
 from nbaudio.corpus.plan import (
     ShardLimits,
     assign_shards,
@@ -33,7 +32,6 @@ from nbaudio.corpus.shards import divide_by_shard, restore_records, shard_advice
 from nbaudio.corpus.versions import Base
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.storage.folders import folder_at
-from nbaudio.tables.buckets import joined_schema, store
 
 
 @interruptible
@@ -146,12 +144,8 @@ def _clips(
     origin: Base, encoding: str, window: int, *, num_clips: int, folder: Path
 ) -> pl.LazyFrame:
     """Return the clips of a corpus as `LOCATED`, with their windows and `num_bytes`."""
-    further = pl.Schema(
-        {"recording_id": pl.String, "start_sample": pl.Int64, "end_sample": pl.Int64}
-    )
-    clips = store(origin.clips(), folder / "clips", joined_schema(LOCATED, further))
     size = typical_bytes(pl.col("num_samples"), pl.col("sampling_rate"), encoding)
-    sized = clips.drop("shard", "position").with_columns(num_bytes=size)
+    sized = origin.clips().drop("shard", "position").with_columns(num_bytes=size)
     return with_windows(sized, window, num_clips=num_clips, folder=folder)
 
 

@@ -16,6 +16,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.layout import CORPUS_JSON, TABLES, intact_table, read_corpus_info
+from nbaudio.corpus.plan import plan_of_corpus
 from nbaudio.proof.evidence import describe_claim, selection_claim
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.storage.folders import Folder, folder_at
@@ -69,6 +70,9 @@ _COMPARED = pl.Schema(
 split differs, and `text`, `bounds` and `audio` are whether these do; of others, `reason` says why
 they are not on the other side.
 """
+
+_FURTHER = ("speaker_id", "text", "duration_s", "audio_sha256")
+"""Columns of `_SEGMENTS` that a corpus has beside those of its plan."""
 
 _KEPT_ON_BOTH = (
     "segment_id",
@@ -148,7 +152,7 @@ def _corpus(folder: Folder, stack: ExitStack) -> _Side:
         info.get("sources", []), schema={"recording_id": pl.String, "sha256": pl.String}
     )
     segments_in = (
-        parquet_files.scan_file(segments)
+        plan_of_corpus(segments, _FURTHER)
         .join(sources, on="recording_id", how="left")
         .with_columns(is_in=pl.lit(value=True), reason=pl.lit(None, pl.String))
     )

@@ -16,6 +16,7 @@ from nbaudio.audio import encoder
 from nbaudio.core import atomic, hashing
 from nbaudio.core.errors import InputError
 from nbaudio.corpus.clip_keys import ClipFormat
+from nbaudio.corpus.containers.shard_files import shard_of_clip
 from nbaudio.tables.buckets import (
     Buckets,
     PartWriter,
@@ -49,7 +50,8 @@ PLAN = pl.Schema(
 """Columns of plan.parquet, a row for each clip.
 
 The window is at the recording's own rate. `pack` is the file that the clip is cut into; it is null
-for recordings in a compressed tar, whose order decides. `shard` and `position`, from 0, are null
+for recordings in a compressed tar, whose order decides; in the plan of a finished corpus it is the
+file in the corpus. `shard` and `position`, from 0, are null
 where no corpus is made. `window` is that of consecutive segments that stay together, if there are
 any. `is_cut` is whether the pack had the clip when the plan was made. `row` is
 the number of the segment in its table, from 0.
@@ -62,6 +64,8 @@ _MIN_TASK_SECONDS = 60.0
 _MIN_TASKS = 16
 _ROWS = 1 << 16  # rows of the plan that are read at once
 _CLIP_OVERHEAD_BYTES = 2048  # metadata and headers of a clip in a shard, for sizing only
+# Columns of the plan that segments.parquet has; `shard` is the file of the clip there.
+_OF_CORPUS = ("segment_id", "recording_id", "start_sample", "end_sample", "split", "shard")
 _RECORDING_ORDER = ("recording_id", "start_sample", "end_sample", "channel", "segment_id")
 
 
@@ -322,26 +326,39 @@ def plan_slices(plan: Path) -> Iterator[pl.DataFrame]:
     return parquet_slices(plan, PLAN, rows=_ROWS)
 
 
-def plan_of_corpus(segments: Path) -> pl.LazyFrame:
+def plan_of_corpus(
+    segments: Path, further: Iterable[str] = (), *, rows: range | None = None
+) -> pl.LazyFrame:
     """Return the segments.parquet of a finished corpus as a plan (`PLAN`), all of it cut.
 
-    Packs and keys of clips are null, as a corpus has none.
+    `pack` is the file of the corpus that holds the clip; `clip_key` and `channel` are null. Behind
+    these columns are the `further` ones that the table has. `rows` are those of some whole shards;
+    None means all. Raise InputError if the table is not usable, or a column of each corpus is
+    missing or of another type.
     """
-    folder = pl.col("shard").str.extract("^([^/]+/[^/]+)/")
-    rows = scan_file(segments).with_row_index("row")
-    columns = rows.collect_schema()
-    placed = rows.with_columns(
-        shard=pl.coalesce(folder, "shard"), is_cut=pl.lit(value=True), position="row"
+    table = scan_file(segments)
+    columns = table.collect_schema()
+    for name in _OF_CORPUS:
+        dtype = columns.get(name)
+        if dtype is None or dtype.is_integer() != PLAN[name].is_integer():
+            kind = dtype or "missing"
+            raise InputError(f"{segments}: the column {name} is {kind}; is it of a corpus?")
+    beside = [name for name in further if name in columns and name not in PLAN]
+    used = dict.fromkeys((*_OF_CORPUS, *beside, *({"window"} & columns.keys())))
+    first_row = rows.start if rows else 0
+    sliced = table if rows is None else table.slice(first_row, len(rows))
+    placed = (
+        sliced.select(*used)
+        .with_row_index("row", offset=first_row)
+        .with_columns(pack="shard", shard=shard_of_clip(), is_cut=pl.lit(value=True))
+        .with_columns(position=pl.col("row") - pl.col("row").min().over("shard"))
     )
-    first = pl.col("row").min().over("shard")
-    return placed.select(
-        (pl.col("row") - first).alias(name)
-        if name == "position"
-        else pl.col(name)
-        if name in (*columns, "is_cut")
-        else pl.lit(None).alias(name)
-        for name in PLAN
-    ).cast(PLAN)
+    present = placed.collect_schema()
+    planned = (
+        pl.col(name).cast(dtype) if name in present else pl.lit(None, dtype).alias(name)
+        for name, dtype in PLAN.items()
+    )
+    return placed.select(*planned, *beside)
 
 
 def write_plan(

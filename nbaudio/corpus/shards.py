@@ -21,7 +21,7 @@ from nbaudio.core.progress import progress
 from nbaudio.core.report import count
 from nbaudio.corpus.clip_keys import ClipFormat
 from nbaudio.corpus.containers.registry import container_named
-from nbaudio.corpus.containers.shard_files import Shard, clips_in
+from nbaudio.corpus.containers.shard_files import Shard, shard_of_clip
 from nbaudio.corpus.layout import Layout, read_corpus_info
 from nbaudio.corpus.packs import PackDamagedError, read_clips
 from nbaudio.engine import RunTasks
@@ -316,7 +316,7 @@ def restore_records(layout: Layout) -> str:
             for shard in info["shards"]:
                 with reading_parquet(table):
                     own = pl.scan_parquet(table, glob=False).slice(start, shard["segments"])
-                    described = own.filter(clips_in(shard["name"])).collect()
+                    described = own.filter(shard_of_clip() == shard["name"]).collect()
                 start += shard["segments"]
                 write_record(
                     layout,

@@ -23,9 +23,9 @@ from nbaudio.core.progress_text import AUDIO
 from nbaudio.core.report import Report, fact_key, first_lines
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.card import CARD
-from nbaudio.corpus.clip_locations import check_locations, verified_clip
-from nbaudio.corpus.containers.shard_files import clips_in
+from nbaudio.corpus.clip_locations import PLACES, check_locations, verified_clip
 from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, SHARD_NAME, TABLES, read_corpus_info
+from nbaudio.corpus.plan import plan_of_corpus
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.folders import Folder, folder_at
@@ -40,6 +40,7 @@ from nbaudio.tables.buckets import (
     write_buckets,
     write_row_buckets,
 )
+from nbaudio.tables.dataframes import STREAMED
 from nbaudio.tables.parquet_files import (
     num_rows,
     parquet_slices,
@@ -47,21 +48,12 @@ from nbaudio.tables.parquet_files import (
     scan_file,
     write_parts,
 )
-from nbaudio.tables.rows import with_starts
 from nbaudio.tables.split_names import ordered_splits
 from nbaudio.tables.tombstones import TOMBSTONES, is_withdrawn
 from nbaudio.tables.workspace import Workspace
 
-_LOCATION = [
-    "shard",
-    "segment_id",
-    "offset",
-    "length",
-    "num_samples",
-    "sampling_rate",
-    "audio_sha256",
-]
-_COLUMNS = [*_LOCATION, "split", "duration_s", "speaker_id", "recording_id"]
+_CLIP = ("offset", "length", "num_samples", "sampling_rate", "audio_sha256")
+_COLUMNS = ["shard", *_CLIP, "split", "duration_s"]
 _KEYS = ("segment_id", "recording_id", "speaker_id")
 _DECODED = pl.Schema({"row": pl.UInt32, "audio_sha256": pl.String})
 _OTHER_BYTES = "its bytes are not those that were written"
@@ -127,177 +119,238 @@ def verify(
     return report
 
 
-def _report(folder: Folder, site: EngineLocation, *, show: bool) -> Report:  # noqa: PLR0914, PLR0915
-    if not folder.exists(CORPUS_JSON):
-        hint = (
-            "an unfinished run: call materialize again"
-            if folder.exists(IDENTITY)
-            else "not a corpus"
-        )
-        raise InputError(f"{folder}: no {CORPUS_JSON} ({hint})")
+def _report(folder: Folder, site: EngineLocation, *, show: bool) -> Report:
+    """Check a corpus; a damaged table proves nothing about shards, which are not checked then."""
+    _check_finished(folder)
     damaged = Report("verify", {"corpus": str(folder), "whole": False})
     if missing := [f"{name}: missing" for name in TABLES if not folder.exists(name)]:
         return replace(damaged, problems=missing)
     info = read_corpus_info(folder)
-    sizes = info.get("table_bytes", {})
-    if wrong := [
-        line for name in TABLES if (line := _wrong_size(name, folder.size(name), sizes.get(name)))
-    ]:
+    if wrong := _wrong_sizes(folder, info):
         return replace(damaged, problems=wrong)
-    with ExitStack() as stack:  # noqa: PLR1702
+    with ExitStack() as stack:
         tables = {name: stack.enter_context(folder.local(name)) for name in TABLES}
-        try:
-            other = [
-                name for name, path in tables.items() if sha256_file(path) != info["tables"][name]
-            ]
-            if other:  # a damaged table proves nothing about the shards
-                return replace(damaged, problems=[f"{name}: {_OTHER_BYTES}" for name in other])
-            segments, rejected = (tables[name] for name in TABLES[:2])
-            for path, columns in ((segments, _COLUMNS), (rejected, [*_KEYS, "reason"])):
-                with reading_parquet(path):
-                    pl.scan_parquet(path, glob=False).select(columns).collect_schema()
-        except (KeyError, TypeError, OSError) as error:
-            raise InputError(
-                f"{folder}: the corpus cannot be read ({type(error).__name__}: {one_line(error)})"
-            ) from error
+        if changed := _changed_tables(folder, info, tables):
+            return replace(damaged, problems=[f"{name}: {_OTHER_BYTES}" for name in changed])
         scratch = Path(stack.enter_context(TemporaryDirectory(prefix="nbaudio-")))
-        splits, problems = _check_numbers(info, segments, rejected, scratch)
-        places, found, others = _check_lists(folder, info, segments)
-        problems += found
-        notes = []
-        card = "missing"
-        if not folder.exists(CARD):
-            problems.append(f"{CARD}: missing")
-        elif (written := info.get("card", "")) and folder.holds(CARD, written):
-            card = "as written"
-        else:
-            card = "edited"
-            notes.append(f"{CARD} is not the card that was written: what it says is not verified")
-        if others:
-            few = ", ".join(first_lines(sorted(others), "the folder", most=5))
-            notes.append(f"not verified, as {CORPUS_JSON} does not list them: {few}")
-        num_clips = num_rows(segments)
-        num_rejected = num_rows(rejected)
-        checked = _check_shards(folder, info, (segments, places), scratch, site, show=show)
-        problems += sorted(checked.problems)
-        leaks, unproved = _check_splits(segments, info, checked.samples, scratch)
-    problems += unproved
-    hours = round(sum(each["hours"] for each in splits.values()), 6)
+        return _report_contents(folder, info, tables, scratch, site, show=show)
+
+
+def _check_finished(folder: Folder) -> None:
+    """Raise InputError if there is no corpus.json."""
+    if folder.exists(CORPUS_JSON):
+        return
+    is_unfinished = folder.exists(IDENTITY)
+    hint = "an unfinished run: call materialize again" if is_unfinished else "not a corpus"
+    raise InputError(f"{folder}: no {CORPUS_JSON} ({hint})")
+
+
+def _wrong_sizes(folder: Folder, info: dict[str, Any]) -> list[str]:
+    """Return the problems of tables of another size than was written, which need not be hashed."""
+    sizes = info.get("table_bytes", {})
+    problems = (_wrong_size(name, folder.size(name), sizes.get(name)) for name in TABLES)
+    return [problem for problem in problems if problem]
+
+
+def _changed_tables(folder: Folder, info: dict[str, Any], tables: dict[str, Path]) -> list[str]:
+    """Return the names of the tables whose bytes are not those that were written.
+
+    Raise InputError if one cannot be read or lacks a column.
+    """
+    segments, rejected = (tables[name] for name in TABLES[:2])
+    try:
+        changed = [
+            name for name, path in tables.items() if sha256_file(path) != info["tables"][name]
+        ]
+        if changed:
+            return changed
+        for path, columns in ((segments, [*_KEYS, *_COLUMNS]), (rejected, [*_KEYS, "reason"])):
+            with reading_parquet(path):
+                pl.scan_parquet(path, glob=False).select(columns).collect_schema()
+    except (KeyError, TypeError, OSError) as error:
+        raise InputError(
+            f"{folder}: the corpus cannot be read ({type(error).__name__}: {one_line(error)})"
+        ) from error
+    return []
+
+
+def _report_contents(
+    folder: Folder,
+    info: dict[str, Any],
+    tables: dict[str, Path],
+    scratch: Path,
+    site: EngineLocation,
+    *,
+    show: bool,
+) -> Report:
+    """Check numbers, files, clips and splits of a corpus whose tables are whole."""
+    segments, rejected = (tables[name] for name in TABLES[:2])
+    splits, problems = _check_numbers(info, segments, rejected, scratch)
+    files = _check_files(folder, info, segments)
+    card = _card_state(folder, info)
+    shards = _check_shards(folder, info, (segments, files.shard_rows), scratch, site, show=show)
+    leaks, unproved = _check_splits(segments, info, shards.samples, scratch)
+    problems += files.problems
+    if card == "missing":
+        problems.append(f"{CARD}: missing")
+    problems += [*sorted(shards.problems), *unproved]
     facts = {
         "corpus": str(folder),
         "whole": not problems,
-        "clips_decoded": checked.num_decoded,
-        "hours": hours,
-    }
-    facts["splits"] = {
-        split: splits.get(split, NO_AMOUNTS)["segments"] for split in ordered_splits(info["splits"])
-    }
-    facts |= {"kept_and_rejected": num_clips + num_rejected, "shards": len(info["shards"])}
-    facts |= {
+        "clips_decoded": shards.num_decoded,
+        "hours": round(sum(amounts["hours"] for amounts in splits.values()), 6),
+        "splits": {
+            split: splits.get(split, NO_AMOUNTS)["segments"]
+            for split in ordered_splits(info["splits"])
+        },
+        "kept_and_rejected": num_rows(segments) + num_rows(rejected),
+        "shards": len(info["shards"]),
         "version": info.get("version", 1),
         "withdrawn": len(info.get("tombstones", [])),
         "data_card": card,
+        "leakage": {fact_key(check): shared for check, shared in leaks.items()},
     }
-    facts["leakage"] = {fact_key(check): shared for check, shared in leaks.items()}
+    notes = _notes(card, files.not_verified)
     return Report(
         "verify", facts, notes, problems=first_lines(problems, "the files named", most=50)
     )
 
 
-def _check_lists(
-    folder: Folder, info: dict[str, Any], segments: Path
-) -> tuple[dict[str, tuple[int, int]], list[str], list[str]]:
-    """Return the rows of each shard, problems, and files that corpus.json does not list.
+def _card_state(folder: Folder, info: dict[str, Any]) -> str:
+    """Return whether the data card is ``missing``, ``as written`` or ``edited``."""
+    if not folder.exists(CARD):
+        return "missing"
+    written = info.get("card", "")
+    return "as written" if written and folder.holds(CARD, written) else "edited"
 
-    The rows of a shard are the first one and the one after the last.
+
+def _notes(card: str, not_verified: list[str]) -> list[str]:
+    """Say what is not verified: an edited data card, and files that corpus.json does not list."""
+    notes = []
+    if card == "edited":
+        notes.append(f"{CARD} is not the card that was written: what it says is not verified")
+    if not_verified:
+        few = ", ".join(first_lines(not_verified, "the folder", most=5))
+        notes.append(f"not verified, as {CORPUS_JSON} does not list them: {few}")
+    return notes
+
+
+@dataclass(frozen=True)
+class _CheckedFiles:
+    """Where the clips of the shards are (`_shard_rows`), problems, and files nobody lists.
+
+    Of the latter, `not_verified` are those without the name of a shard.
     """
-    shards = info["shards"]
-    names = {shard["name"] for shard in shards}
-    known = {CORPUS_JSON, CARD, *info["tables"], *names}
-    others = {
-        name
-        for name in folder.names()
-        if name not in known and not name.startswith((".work/", ".gitattributes"))
-    }
-    runs = [
-        pl.DataFrame(
-            schema={"name": pl.String, "clips": pl.UInt32, "start": pl.UInt32, "stop": pl.UInt32}
-        )
-    ]
-    for row, part in with_starts(parquet_slices(segments, _LOCATION)):
-        check_locations(folder, part.to_arrow())
-        others.difference_update(part["shard"].unique())
-        name = (
-            pl.when(pl.col("shard").is_in(names))
-            .then("shard")
-            .otherwise(pl.col("shard").str.extract("^([^/]+/[^/]+)/"))
-        )
-        own = part.select(name=name).with_row_index("row", offset=row)
-        runs.append(
-            own.group_by("name").agg(
-                clips=pl.len(), start=pl.col("row").min(), stop=pl.col("row").max() + 1
-            )
-        )
-    sums = (
-        pl.concat(runs)
-        .group_by("name")
-        .agg(pl.col("clips").sum(), pl.col("start").min(), pl.col("stop").max())
-    )
-    held = {
-        name: (start, stop, clips) for name, clips, start, stop in sums.iter_rows() if name in names
-    }
+
+    shard_rows: pl.DataFrame
+    problems: list[str]
+    not_verified: list[str]
+
+
+def _check_files(folder: Folder, info: dict[str, Any], segments: Path) -> _CheckedFiles:
+    """Compare the files of a corpus with corpus.json and segments.parquet.
+
+    Raise InputError if a clip has a place that no corpus has.
+    """
+    shard_rows = _shard_rows(info, segments)
+    unlisted = _unlisted_files(folder, info, segments)
+    shards = [name for name in unlisted if SHARD_NAME.fullmatch(name)]
     problems = [
-        f"{shard['name']}: holds {found[2]} clips of segments.parquet; "
-        f"{CORPUS_JSON} says {shard['segments']}"
-        for shard in shards
-        if (found := held.get(shard["name"], (0, 0, 0)))[2] != shard["segments"]
+        *_check_shard_rows(shard_rows, num_rows(segments)),
+        *(f"{name}: not listed in {CORPUS_JSON}" for name in shards),
+        *_check_side_files(folder, info),
     ]
-    if len(names) < len(shards):
+    return _CheckedFiles(shard_rows, problems, sorted(set(unlisted).difference(shards)))
+
+
+def _shard_rows(info: dict[str, Any], segments: Path) -> pl.DataFrame:
+    """Return where the clips of each shard of corpus.json are in segments.parquet.
+
+    The columns are `name`, `listed` (how many clips corpus.json says), `clips`, `start` (its first
+    row) and `stop` (one past its last row); without clips, all are 0.
+    """
+    row = pl.col("row").cast(pl.Int64)
+    rows = (
+        plan_of_corpus(segments)
+        .group_by(name="shard")
+        .agg(clips=pl.len().cast(pl.Int64), start=row.min(), stop=row.max() + 1)
+        .collect(**STREAMED)
+    )
+    listed = pl.DataFrame(
+        [(shard["name"], shard["segments"]) for shard in info["shards"]],
+        schema={"name": pl.String, "listed": pl.Int64},
+        orient="row",
+    )
+    return listed.join(rows, on="name", how="left", maintain_order="left").fill_null(0)
+
+
+def _check_shard_rows(rows: pl.DataFrame, num_clips: int) -> list[str]:
+    """Return where `_shard_rows` of a table of `num_clips` clips differ from corpus.json."""
+    wrong = rows.filter(pl.col("clips") != pl.col("listed"))
+    problems = [
+        f"{name}: holds {clips} clips of segments.parquet; {CORPUS_JSON} says {listed}"
+        for name, clips, listed in wrong.select("name", "clips", "listed").iter_rows()
+    ]
+    once = rows.unique("name")
+    if len(once) < len(rows):
         problems.append(f"{CORPUS_JSON}: a shard is listed twice")
-    if lost := num_rows(segments) - sum(clips for _, _, clips in held.values()):
+    if lost := num_clips - int(once["clips"].sum()):
         problems.append(
             f"segments.parquet: {lost:,} clips are in shards that {CORPUS_JSON} does not list"
         )
-    problems += [
-        f"{name}: not listed in {CORPUS_JSON}"
-        for name in sorted(others)
-        if SHARD_NAME.fullmatch(name)
-    ]
-    sizes = info.get("table_bytes", {})
-    side_files = {name: sha256 for name, sha256 in info["tables"].items() if name not in TABLES}
-    other = (
+    return problems
+
+
+def _unlisted_files(folder: Folder, info: dict[str, Any], segments: Path) -> list[str]:
+    """Return the files of a corpus that neither corpus.json nor segments.parquet names, sorted.
+
+    Raise InputError if a clip has a place that no corpus has.
+    """
+    named = {CORPUS_JSON, CARD, *info["tables"], *(shard["name"] for shard in info["shards"])}
+    unlisted = {
         name
-        for name, sha256 in side_files.items()
-        if not folder.holds(name, sha256, sizes.get(name))
-    )
-    problems += [f"{name}: {_OTHER_BYTES}" for name in other]
-    places = {name: (start, stop) for name, (start, stop, _) in held.items()}
-    return places, problems, [name for name in others if not SHARD_NAME.fullmatch(name)]
+        for name in folder.names()
+        if name not in named and not name.startswith((".work/", ".gitattributes"))
+    }
+    for part in parquet_slices(segments, PLACES):
+        check_locations(folder, part.to_arrow())
+        unlisted.difference_update(part["shard"].unique())
+    return sorted(unlisted)
+
+
+def _check_side_files(folder: Folder, info: dict[str, Any]) -> list[str]:
+    """Return the problems of listed files that are neither tables nor shards."""
+    sizes = info.get("table_bytes", {})
+    return [
+        f"{name}: {_OTHER_BYTES}"
+        for name, sha256 in info["tables"].items()
+        if name not in TABLES and not folder.holds(name, sha256, sizes.get(name))
+    ]
 
 
 def _check_shards(
     folder: Folder,
     info: dict[str, Any],
-    table: tuple[Path, dict[str, tuple[int, int]]],
+    table: tuple[Path, pl.DataFrame],
     scratch: Path,
     site: EngineLocation,
     *,
     show: bool,
 ) -> _CheckedShards:
-    """Decode every clip."""
+    """Decode every clip of a table, which has the rows of shards `_shard_rows`."""
     check = partial(_check_shard, folder, info["parameters"]["encoding"])
-    path, places = table
+    path, rows = table
     problems = list[str]()
     num_decoded = 0
     decoded = PartWriter(scratch / "decoded", _DECODED)
 
     def tasks() -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
-        for shard in info["shards"]:
-            start, stop = places.get(shard["name"], (0, 0))
-            own = pl.concat(parquet_slices(path, _LOCATION, start=start, stop=stop)).with_row_index(
-                "row", offset=start
-            )
-            yield shard, own.filter(clips_in(shard["name"])).select(*_LOCATION, "row")
+        for shard, (start, stop) in zip(
+            info["shards"], rows.select("start", "stop").iter_rows(), strict=True
+        ):
+            clips = plan_of_corpus(path, _CLIP, rows=range(start, stop))
+            in_shard = clips.filter(pl.col("shard") == shard["name"])
+            yield shard, in_shard.select("pack", "segment_id", *_CLIP, "row").collect()
 
     hours = _hours_of(pl.scan_parquet(path, glob=False))
     with (
@@ -450,7 +503,7 @@ def _decode_shard(
     decoded = [pl.DataFrame(schema=_DECODED)]
     hashes: dict[str, str] = {}
     sizes: dict[str, int] = {}
-    files = own.partition_by("shard", as_dict=True, include_key=False)
+    files = own.partition_by("pack", as_dict=True, include_key=False)
     for (name,) in files:
         with suppress(InputError, AudioError):  # reading it says what is wrong
             sizes[name] = folder.size(name)

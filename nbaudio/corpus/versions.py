@@ -21,13 +21,13 @@ from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import parse_size
 from nbaudio.core.leftovers import scratch_folder
-from nbaudio.corpus.clip_locations import check_locations
+from nbaudio.corpus.clip_locations import PLACES, check_locations
 from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.corpus.containers.shard_files import Shard
 from nbaudio.corpus.corpus_tables import freeze_table, selection_hash
 from nbaudio.corpus.layout import CORPUS_JSON, Layout, intact_table, read_corpus_info
 from nbaudio.corpus.located_clips import LOCATED
-from nbaudio.corpus.plan import ShardLimits
+from nbaudio.corpus.plan import ShardLimits, plan_of_corpus
 from nbaudio.corpus.shards import CLIP_FACTS, ESTIMATES, LOCATION, write_record
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.urls import stays_inside
@@ -150,36 +150,32 @@ class Base:
         """Scan the rows of all clips."""
         return pl.scan_parquet(self.table, glob=False)
 
-    def clips(self) -> Iterator[pl.DataFrame]:
-        """Yield clips in order, as `LOCATED`; `row` is that of the base, `position` too."""
-        start = 0
-        for part in parquet_slices(self.table, (*_NAMES, "window")):
-            yield self._located(part, start)
-            start += len(part)
+    def clips(self) -> pl.LazyFrame:
+        """Return the clips as `LOCATED`, with recordings and bounds, in order.
 
-    def _located(self, rows: pl.DataFrame, start: int) -> pl.DataFrame:
-        """Return clips of the base, the first of which is row `start`, as `LOCATED`.
-
-        Raise InputError if one has a place that no corpus has.
+        `row` and `position` are the row of the base. Raise InputError if a clip has a place that no
+        corpus has.
         """
-        window = pl.col("window") if "window" in rows.columns else pl.lit(None, pl.String)
-        clips = rows.select(*_NAMES, window.alias("window"))
-        check_locations(self.folder, clips.to_arrow())
-        for split, shard in clips.select("split", "shard").unique().iter_rows():
-            if not isinstance(split, str) or not is_split_name(split) or not stays_inside(shard):
-                where = f"shard {shard!r} of split {split!r}"
-                raise InputError(
-                    f"{self.folder}/{_TABLE}: {where} is not valid; is {self.folder} a corpus?"
-                )
-        listed = [shard["name"] for shard in self.info["shards"]]
-        folders = pl.col("shard").str.extract("^([^/]+/[^/]+)/")
-        number = pl.int_range(start, start + pl.len(), dtype=pl.UInt32)
-        return clips.rename({"audio_sha256": "clip_sha256"}).with_columns(
-            shard=pl.when(pl.col("shard").is_in(listed)).then("shard").otherwise(folders),
-            pack=pl.format("{}/{}", pl.lit(str(self.folder)), "shard"),
-            row=number,
-            position=number,
+        self._check_places()
+        clips = plan_of_corpus(self.table, (*CLIP_FACTS, *LOCATION)).with_columns(
+            clip_sha256="audio_sha256",
+            pack=pl.format("{}/{}", pl.lit(str(self.folder)), "pack"),
+            position="row",
         )
+        located = (pl.col(name).cast(dtype) for name, dtype in LOCATED.items())
+        return clips.select(*located, "recording_id", "start_sample", "end_sample")
+
+    def _check_places(self) -> None:
+        """Raise InputError if a clip has a place that no corpus has."""
+        for part in parquet_slices(self.table, (*PLACES, "split")):
+            check_locations(self.folder, part.to_arrow())
+            for split, shard in part.select("split", "shard").unique().iter_rows():
+                is_split = isinstance(split, str) and is_split_name(split)
+                if not is_split or not stays_inside(shard):
+                    where = f"shard {shard!r} of split {split!r}"
+                    raise InputError(
+                        f"{self.folder}/{_TABLE}: {where} is not valid; is {self.folder} a corpus?"
+                    )
 
     def unchanged(
         self, table: Path, recordings: pl.DataFrame, *, num_rows: int, folder: Path
@@ -196,14 +192,13 @@ class Base:
         """
         count = bucket_count(num_rows)
         bucket = hash_bucket("segment_id", count)
-        before_schema = joined_schema(_KEPT, {"fingerprint": pl.UInt64()})
         now_schema = pl.Schema(
             {"segment_id": pl.String, "row": pl.UInt32, "fingerprint": pl.UInt64}
         )
-        before = store(self._before(recordings), folder / "before", before_schema)
         now = store(self._now(table), folder / "now", now_schema)
+        before = self._with_fingerprints(recordings)
         sides = (
-            write_buckets(before.drop("row"), bucket, count=count, folder=folder / "before-by-id"),
+            write_buckets(before, bucket, count=count, folder=folder / "before-by-id"),
             write_buckets(now, bucket, count=count, folder=folder / "now-by-id"),
         )
         both = (
@@ -211,8 +206,8 @@ class Base:
         )
         return store(both, folder / "unchanged", _KEPT)
 
-    def _before(self, recordings: pl.DataFrame) -> Iterator[pl.DataFrame]:
-        """Yield the clips of the base with `fingerprint` and `is_sure`."""
+    def _with_fingerprints(self, recordings: pl.DataFrame) -> pl.LazyFrame:
+        """Return the clips of the base with the columns of `_KEPT` but `row`, and `fingerprint`."""
         sources = pl.DataFrame(
             self.info.get("sources", []), schema={"recording_id": pl.String, "sha256": pl.String}
         )
@@ -222,28 +217,27 @@ class Base:
             .join(sources, on=["recording_id", "sha256"])
         )
         is_sure = pl.col("recording_id").is_in(known["recording_id"].implode())
-        start = 0
-        for part in parquet_slices(self.table):
-            fingerprints = self._fingerprints(part)
-            yield self._located(part, start).with_columns(
-                fingerprint=fingerprints, is_sure=is_sure, base_row=pl.col("row")
-            )
-            start += len(part)
+        rows = self.scan().select(fingerprint=self._fingerprint())
+        columns = [name for name in _KEPT if name != "row"]
+        clips = self.clips().with_columns(base_row="row", is_sure=is_sure).select(columns)
+        return pl.concat([clips, rows], how="horizontal")
 
     def _now(self, table: Path) -> Iterator[pl.DataFrame]:
         """Yield the ids of accepted segments with `row` and `fingerprint`."""
         start = 0
         for part in parquet_slices(table):
+            fingerprints = self.conformed(part).select(fingerprint=self._fingerprint())
             numbered = part.select("segment_id", "decision").with_row_index("row", offset=start)
-            yield numbered.with_columns(fingerprint=self._fingerprints(part)).filter(
-                pl.col("decision") == "accept"
-            )
+            yield numbered.hstack(fingerprints).filter(pl.col("decision") == "accept")
             start += len(part)
 
-    def _fingerprints(self, part: pl.DataFrame) -> pl.Series:
+    def _fingerprint(self) -> pl.Expr:
         """Return a hash of the values of each row in the columns of the base."""
-        hashes = pl.struct(pl.col(name).hash() for name in self.columns).hash()
-        return self.conformed(part).select(fingerprint=hashes).to_series()
+        values = (
+            pl.col(name).cast(SEGMENTS.get(name, dtype)).cast(dtype)
+            for name, dtype in self.columns.items()
+        )
+        return pl.struct(value.hash() for value in values).hash()
 
     def conformed(self, part: pl.DataFrame) -> pl.DataFrame:
         """Return rows of a segments table with the metadata columns of the base."""
@@ -291,8 +285,8 @@ class Base:
             if count and count == last - first + 1 == shard["segments"]:
                 shards.append(self._copy_shard(layout, shard, first))
         whole = [shard.name for shard in shards]
-        others = kept.filter(~pl.col("shard").is_in(whole)).with_columns(position="base_row")
-        return KeptClips(shards, others.select(LOCATED.names()))
+        others = kept.filter(~pl.col("shard").is_in(whole)).select(LOCATED.names())
+        return KeptClips(shards, others)
 
     def _copy_shard(self, layout: Layout, shard: dict[str, Any], first_row: int) -> Shard:
         """Copy a shard, whose clips begin at a row of the base, and write its record."""

@@ -76,12 +76,13 @@ def version_of(shard: str) -> int:
     return int(found[1]) if found else 1
 
 
-def clips_in(shard: str) -> pl.Expr:
-    """Return whether a row of segments.parquet is of a clip in this shard.
+def shard_of_clip() -> pl.Expr:
+    """Return the name of the shard of each row of segments.parquet, whose `shard` is a file.
 
-    A shard is a file or a folder of files.
+    A shard is that file, or the folder of the file in the folder of its split.
     """
-    return (pl.col("shard") == shard) | pl.col("shard").str.starts_with(f"{shard}/")
+    folder = pl.col("shard").str.extract("^([^/]+/[^/]+)/")
+    return pl.coalesce(folder, "shard")
 
 
 def as_json(value: Any) -> bytes:
