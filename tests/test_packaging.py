@@ -388,10 +388,10 @@ DOORS = {
     **dict.fromkeys(("click", "nbclient", "nbconvert", "papermill"), frozenset({"runs"})),
     "typer": {"cli"},
     "tqdm": {"core"},
-    "pyarrow": {"core", "corpus", "formats", "reading", "text"},
+    "pyarrow": {"corpus", "formats", "reading", "tables", "text"},
     "yaml": {"corpus", "runs", "sources"},
-    "msgspec": {"core", "corpus", "formats", "review", "sources", "storage"},
-    "pandas": {"core", "reading", "storage"},
+    "msgspec": {"core", "corpus", "formats", "review", "sources", "tables"},
+    "pandas": {"core", "reading", "tables"},
 }
 OPTIONAL = {
     "apache_beam",
