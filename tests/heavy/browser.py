@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page, Route, sync_playwright
+from playwright.sync_api import Page, Route, expect, sync_playwright
 
 TOP = Path(__file__).resolve().parents[2]
 CHROMIUM = (
@@ -31,6 +31,8 @@ CHROMIUM_OPTIONS = [
 ]
 _NOTIFICATIONS = '{"checkForUpdates": false, "fetchNews": "false"}'
 _STARTS_S, _RUNS_S = 180, 180
+_SHOWN_MS = 30_000  # until a page shows what it is asked for, on a busy machine
+expect.set_options(timeout=_SHOWN_MS)
 
 
 def copy_notebooks(folder: Path) -> list[str]:

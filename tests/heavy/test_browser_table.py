@@ -230,7 +230,7 @@ def test_rows_in_a_file_are_found_and_sorted_in_parts(lab, workspace):  # noqa: 
     )
     texts.write_parquet(path, row_group_size=100)
     slow = (
-        "import time\nfrom nbaudio.core import stored_frame\nfrom nbaudio.ui.widgets import "
+        "import time\nfrom nbaudio.tables import stored_frame\nfrom nbaudio.ui.widgets import "
         "table_view\n"
     )
     slow += "stored_frame._ROWS_AT_ONCE, table_view._PART_S = 100, 0.0\n"

@@ -125,9 +125,9 @@ def test_rows_of_some_ids_are_read_without_the_word_times_between(tmp_path: Path
     workspace_tables.write(tmp_path / "W", parts)
     lookup = """
 import polars as pl
-from nbaudio.core import tables
+from nbaudio.tables import workspace_tables
 ids = pl.Series([f"{part}_5000" for part in range(%d)])
-assert len(tables.read(place / "W", where=tables.has_id(ids))) == len(ids)
+assert len(workspace_tables.read(place / "W", where=workspace_tables.has_id(ids))) == len(ids)
 """
     few, many = (_most_mb(tmp_path, lookup % groups) for groups in (1, 250))
     assert many - few < 150
