@@ -6,14 +6,13 @@ Tables are streamed; a segment takes a few bytes of memory.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import polars as pl
 
 from nbaudio.core import tables
 from nbaudio.core.channels import source_channel
 from nbaudio.core.conditions import condition_errors, parse_condition
 from nbaudio.core.dataframes import STREAMED
-from nbaudio.core.row_values import repeated, with_values
+from nbaudio.core.row_values import ROW, repeated
 from nbaudio.core.tables import RECORDINGS, conform, seconds_column, without_audio
 from nbaudio.core.times import to_samples_column
 from nbaudio.selection.leakage import GROUPS
@@ -253,23 +252,19 @@ def _conditions(
 
 def _with_duplicates(frame: pl.LazyFrame) -> pl.LazyFrame:
     """Return segments with `is_duplicate`: whether one before, by its id, has the same window."""
-    hashes = frame.select(tables.window().hash().alias("hash")).collect(**STREAMED).to_series()
-    shared = repeated(hashes)
+    window = tables.window()
+    shared = repeated(frame.select(window.hash()).collect(**STREAMED).to_series())
     if shared.is_empty():
         return frame.with_columns(is_duplicate=pl.lit(value=False))
-    has_shared_hash = hashes.is_in(shared.implode()).alias("has_shared_hash")
+    numbered = frame.with_row_index(ROW)
     windows = (
-        with_values(frame, [has_shared_hash])
-        .with_row_index("row")
-        .filter("has_shared_hash")
-        .select("row", "segment_id", window=tables.window())
+        numbered.filter(window.hash().is_in(shared.implode()))
+        .select(ROW, "segment_id", window=window)
         .collect(**STREAMED)
-        .sort("segment_id", "row")
+        .sort("segment_id", ROW)
     )
-    repeated_rows = windows.filter(~pl.col("window").is_first_distinct())["row"]
-    is_duplicate = np.zeros(len(hashes), dtype=np.bool_)
-    is_duplicate[repeated_rows.to_numpy()] = True
-    return with_values(frame, [pl.Series("is_duplicate", is_duplicate)])
+    rows = windows.filter(~pl.col("window").is_first_distinct())[ROW]
+    return numbered.with_columns(is_duplicate=pl.col(ROW).is_in(rows.implode())).drop(ROW)
 
 
 def is_one_of(ids: Collection[str]) -> pl.Expr:

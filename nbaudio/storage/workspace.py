@@ -11,6 +11,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -22,7 +23,6 @@ from nbaudio.core import (
     dataframes,
     input_guards,
     leftovers,
-    row_values,
     source_splits,
     tables,
     tombstones,
@@ -108,7 +108,9 @@ class Workspace:
         It is a hash of their ids, and the generation if that is a later one.
         """
         hashed = hashlib.sha256(b"[")
-        for number, key in enumerate(row_values.sorted_values(tables.scan(self, ["segment_id"]))):
+        ids = tables.scan(self, ["segment_id"]).sort("segment_id")
+        parts = ids.collect_batches(**dataframes.IN_ORDER)
+        for number, key in enumerate(chain.from_iterable(part["segment_id"] for part in parts)):
             hashed.update(f"{', ' * bool(number)}{json.dumps(key)}".encode())
         hashed.update(b"]")
         own = hashed.hexdigest()[:16]
