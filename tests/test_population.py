@@ -16,8 +16,7 @@ from nbaudio.proof.separation import precision_by, signal_precision
 from nbaudio.review.population import Population
 from nbaudio.review.sampling import Strata, draw_from
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts, frame_table
-from nbaudio.tables import parquet_files, row_values
-from nbaudio.tables.row_values import first_occurrences, sorted_values
+from nbaudio.tables.row_values import first_occurrences
 
 
 @pytest.fixture
@@ -92,7 +91,7 @@ def test_draws_and_claims_are_the_same_whatever_the_size_of_a_batch(
 ):
     shutil.copytree(workspace.path, "other")
     expected = reviewed(workspace, strategies)
-    monkeypatch.setattr(parquet_files, "ROWS_A_GROUP", rows)
+    monkeypatch.setattr(tables, "ROWS_A_GROUP", rows)
     shutil.rmtree(workspace.path)
     shutil.move("other", workspace.path)
     for strategy in strategies:
@@ -119,18 +118,6 @@ def test_of_an_id_that_is_given_twice_the_first_segment_counts(workspace):
     assert known.places(pl.Series(["s2", "s149", "nobody"])).tolist() == [2, 149, -1]
     assert known.ids(pl.Series([149, 2])).to_list() == ["s149", "s2"]
     assert known.read(["s1", "nobody"])["text"].to_list() == [segments["text"][1]]
-
-
-@pytest.mark.parametrize(
-    "values", [[], ["b"], ["b", None, "a", "b", None, "ž", "c", "c", "a", ""] * 7]
-)
-def test_texts_are_sorted_in_pieces(monkeypatch, values):
-    column = pl.LazyFrame({"key": pl.Series(values, dtype=pl.String)})
-    expected = column.collect()["key"].sort().to_list()
-    for sampled, piece in ((1, 1), (2, 3), (256, 4096)):
-        monkeypatch.setattr(row_values, "_SAMPLED", sampled)
-        monkeypatch.setattr(row_values, "_PIECE", piece)
-        assert list(sorted_values(column)) == expected
 
 
 def test_first_occurrences():

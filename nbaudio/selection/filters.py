@@ -6,7 +6,6 @@ Tables are streamed; a segment takes a few bytes of memory.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import polars as pl
 
 from nbaudio.core.times import to_samples_column
@@ -16,9 +15,9 @@ from nbaudio.selection.size_budget import MICROSECONDS
 from nbaudio.selection.splits import usable_keys
 from nbaudio.tables import segment_rules
 from nbaudio.tables.amounts import seconds_column
-from nbaudio.tables.conditions import parse_condition, rows_that_meet
+from nbaudio.tables.conditions import condition_errors, parse_condition
 from nbaudio.tables.dataframes import STREAMED
-from nbaudio.tables.row_values import repeated, with_values
+from nbaudio.tables.row_values import ROW, repeated
 from nbaudio.tables.schemas import RECORDINGS, conform
 from nbaudio.tables.segment_rules import source_channel, without_audio
 
@@ -32,8 +31,8 @@ class _Segments:
 
     Attributes:
         frame: their columns, in order.
-        conditions: reasons of segments that do not meet a condition; `frame` has for each a column
-            of that name, whether the condition is met.
+        conditions: by the reason of a segment for which it is not true, a condition on the columns
+            of the workspace; `frame` has it as a column of that name.
         is_preview: whether no recording has audio; times are in microseconds then.
         has_texts: whether any has a text.
     """
@@ -99,16 +98,15 @@ def _candidates(
     # A text is empty if normalization leaves nothing.
     text = pl.coalesce(name for name in ("text_normalized", "text") if name in schema)
     conditions = _conditions(recordings, segments, parameters.where)
-    frame = segments.select(
+    frame = conditions.segments.select(
         "segment_id",
         *segment_rules.WINDOW,
         "similarity",
         source_channel(empty),
         (text.is_null() | ~text.str.contains(r"\S")).alias("is_empty"),
         *(_group_key(key) for key in keys),
+        **conditions.by_reason,
     )
-    if conditions:
-        frame = with_values(frame, conditions)
     frame = _with_duplicates(frame).with_row_index("row")
     frame = frame.join(
         _recording_facts(recordings, parameters, is_preview=is_preview),
@@ -119,7 +117,7 @@ def _candidates(
     if is_preview:
         frame = frame.with_columns(_preview_sample("start"), _preview_sample("end"))
     has_texts = segments.select(text.is_not_null().any()).collect(**STREAMED).item()
-    return _Segments(frame, tuple(is_met.name for is_met in conditions), is_preview, has_texts)
+    return _Segments(frame, tuple(conditions.by_reason), is_preview, has_texts)
 
 
 def _group_key(name: str) -> pl.Expr:
@@ -219,49 +217,55 @@ def _audio_rules(*, is_preview: bool) -> dict[str, pl.Expr]:
     return {"no_audio": is_unplaced | pl.col("num_samples").is_null()}
 
 
+@dataclass(frozen=True)
+class _Conditions:
+    """Conditions of `--where`, by the reason of segments for which they are not true.
+
+    Attributes:
+        segments: the table, with durations if there are conditions.
+        by_reason: whether each condition is true.
+    """
+
+    segments: pl.LazyFrame
+    by_reason: dict[str, pl.Expr]
+
+
 def _conditions(
     recordings: pl.DataFrame, segments: pl.LazyFrame, where: Sequence[str]
-) -> list[pl.Series]:
-    """Return for each condition of `--where` which segments meet it, named by the reason.
-
-    Conditions see the sampling rate and the duration, too. Raise InputError for one that cannot be
-    used.
-    """
+) -> _Conditions:
+    """Parse conditions and try them; raise InputError for one that cannot be used."""
     if not where:
-        return []
+        return _Conditions(segments, {})
     rates = recordings.select("recording_id", "sampling_rate").lazy()
     segments = segments.join(rates, on="recording_id", how="left", maintain_order="left")
     segments = segments.with_columns(seconds_column())
-    schema = {
-        name: dtype for name, dtype in segments.collect_schema().items() if name not in _DECIDED
-    }
-    return [
-        rows_that_meet(parse_condition(text, schema), segments).alias(f"where {text}")
-        for text in where
-    ]
+    schema = pl.Schema(
+        {name: dtype for name, dtype in segments.collect_schema().items() if name not in _DECIDED}
+    )
+    by_reason = {}
+    for text in where:
+        is_true = parse_condition(text, schema, schema.names()).fill_null(value=False)
+        with condition_errors(text, schema.names()):
+            segments.select(is_true.any()).collect(**STREAMED)
+        by_reason[f"where {text}"] = is_true
+    return _Conditions(segments, by_reason)
 
 
 def _with_duplicates(frame: pl.LazyFrame) -> pl.LazyFrame:
     """Return segments with `is_duplicate`: whether one before, by its id, has the same window."""
-    hashes = (
-        frame.select(segment_rules.window().hash().alias("hash")).collect(**STREAMED).to_series()
-    )
-    shared = repeated(hashes)
+    window = segment_rules.window()
+    shared = repeated(frame.select(window.hash()).collect(**STREAMED).to_series())
     if shared.is_empty():
         return frame.with_columns(is_duplicate=pl.lit(value=False))
-    has_shared_hash = hashes.is_in(shared.implode()).alias("has_shared_hash")
+    numbered = frame.with_row_index(ROW)
     windows = (
-        with_values(frame, [has_shared_hash])
-        .with_row_index("row")
-        .filter("has_shared_hash")
-        .select("row", "segment_id", window=segment_rules.window())
+        numbered.filter(window.hash().is_in(shared.implode()))
+        .select(ROW, "segment_id", window=window)
         .collect(**STREAMED)
-        .sort("segment_id", "row")
+        .sort("segment_id", ROW)
     )
-    repeated_rows = windows.filter(~pl.col("window").is_first_distinct())["row"]
-    is_duplicate = np.zeros(len(hashes), dtype=np.bool_)
-    is_duplicate[repeated_rows.to_numpy()] = True
-    return with_values(frame, [pl.Series("is_duplicate", is_duplicate)])
+    rows = windows.filter(~pl.col("window").is_first_distinct())[ROW]
+    return numbered.with_columns(is_duplicate=pl.col(ROW).is_in(rows.implode())).drop(ROW)
 
 
 def is_one_of(ids: Collection[str]) -> pl.Expr:

@@ -340,7 +340,8 @@ def _changes(
     table: pl.DataFrame, source: pl.DataFrame, other_audio: dict[str, pl.Expr]
 ) -> pl.DataFrame:
     """Return the rows of segments that differ, and how they do."""
-    joined = source.join(table, on="segment_id", how="left", suffix=" was")
+    first = table.sort(_ROW).unique("segment_id", keep="first")
+    joined = source.join(first, on="segment_id", how="left", suffix=" was")
     differs = {name: pl.col(name) != pl.col(f"{name} was") for name in _HASHED}
     kinds = {
         "\0text": differs["text"],

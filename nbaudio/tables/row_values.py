@@ -1,7 +1,6 @@
 """Streamed tables: add columns from memory, replace some rows, and hash the ids of some rows."""
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -9,11 +8,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.core import hashing
-from nbaudio.tables import schemas, workspace_tables
-from nbaudio.tables.dataframes import IN_ORDER, STREAMED
+from nbaudio.tables import workspace_tables
+from nbaudio.tables.dataframes import IN_ORDER
 from nbaudio.tables.rows import with_starts
 
-_SAMPLED, _PIECE = 256, 4096  # every 256th value is looked at to cut pieces of 4096 times as many
 _SLICE = 1 << 20
 
 ROW = "\0row"
@@ -42,46 +40,27 @@ def with_values(segments: pl.LazyFrame, values: Iterable[pl.Series]) -> pl.LazyF
     return segments.with_row_index(ROW).with_columns(at(held) for held in values).drop(ROW)
 
 
-def with_rows(
-    workspace: workspace_tables.WorkspacePath, new: pl.DataFrame
-) -> Iterator[pl.DataFrame]:
-    """Yield the segments table, batch by batch.
+def with_rows(workspace: workspace_tables.WorkspacePath, new: pl.DataFrame) -> pl.LazyFrame:
+    """Return the segments table, in which rows have the values of `new` with the same `ROW`.
 
-    Rows whose numbers are in the column `ROW` of `new` get its values.
+    Columns that only `new` has are null in other rows.
     """
-    for start, batch in with_starts(workspace_tables.read_batches(workspace)):
-        rows = schemas.conform(
-            batch, schemas.SEGMENTS, str(workspace_tables.table_path(workspace))
-        ).with_row_index(ROW, offset=start)
-        absent = (
-            pl.lit(None, dtype).alias(name)
-            for name, dtype in new.schema.items()
-            if name not in rows.columns
-        )
-        yield (
-            rows.with_columns(absent)
-            .update(new, on=ROW, include_nulls=True, maintain_order="left")
-            .drop(ROW)
-        )
+    segments = workspace_tables.scan(workspace).with_row_index(ROW)
+    schema = segments.collect_schema()
+    absent = [
+        pl.lit(None, dtype).alias(name) for name, dtype in new.schema.items() if name not in schema
+    ]
+    return (
+        segments.with_columns(absent)
+        .update(new.lazy(), on=ROW, include_nulls=True, maintain_order="left")
+        .drop(ROW)
+    )
 
 
 def repeated(values: pl.Series) -> pl.Series:
     """Return the values that occur several times, in ascending order; nulls are left out."""
     ordered = values.sort()
     return ordered.filter(ordered == ordered.shift()).unique(maintain_order=True)
-
-
-def sorted_values(column: pl.LazyFrame) -> Iterator[str | None]:
-    """Yield the texts of a column in ascending order, null first.
-
-    About a million of them are in memory at a time.
-    """
-    value = pl.first()
-    some = column.gather_every(_SAMPLED).collect(**STREAMED).to_series().drop_nulls().sort()
-    for low, high in pairwise([None, *some[_PIECE::_PIECE].unique(maintain_order=True), None]):
-        below = pl.lit(value=True) if high is None else value < high
-        part = column.filter(below | value.is_null() if low is None else below & (value >= low))
-        yield from part.collect(**STREAMED).to_series().sort()
 
 
 def slices(values: NDArray[Any]) -> Iterator[NDArray[Any]]:

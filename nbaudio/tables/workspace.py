@@ -11,6 +11,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -24,14 +25,7 @@ from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.location import Location, location
 from nbaudio.storage.run_log import step_lock
 from nbaudio.storage.urls import is_url
-from nbaudio.tables import (
-    dataframes,
-    row_values,
-    schemas,
-    split_names,
-    tombstones,
-    workspace_tables,
-)
+from nbaudio.tables import dataframes, schemas, split_names, tombstones, workspace_tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,9 +101,9 @@ class Workspace:
         It is a hash of their ids, and the generation if that is a later one.
         """
         hashed = hashlib.sha256(b"[")
-        for number, key in enumerate(
-            row_values.sorted_values(workspace_tables.scan(self, ["segment_id"]))
-        ):
+        ids = workspace_tables.scan(self, ["segment_id"]).sort("segment_id")
+        parts = ids.collect_batches(**dataframes.IN_ORDER)
+        for number, key in enumerate(chain.from_iterable(part["segment_id"] for part in parts)):
             hashed.update(f"{', ' * bool(number)}{json.dumps(key)}".encode())
         hashed.update(b"]")
         own = hashed.hexdigest()[:16]
