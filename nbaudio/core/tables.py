@@ -5,13 +5,13 @@ All tables of a workspace are read and written here.
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,7 +22,7 @@ from nbaudio.core.channels import has_unknown_channel, source_channel
 from nbaudio.core.dataframes import IN_ORDER, STREAMED
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.input_guards import check_regular
-from nbaudio.core.row_groups import read_rows
+from nbaudio.core.row_groups import RowGroups
 from nbaudio.core.rows import with_starts
 
 SPLITS = ("train", "dev", "test")
@@ -178,14 +178,13 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
         return pl.read_parquet(path, columns=columns, glob=False)
 
 
-def open_parquet(path: Path) -> Callable[..., Any]:
-    """Open a Parquet file; return what makes a `pyarrow.parquet.ParquetFile` for one thread.
-
-    Raise InputError if it is unusable.
-    """
-    with reading_parquet(path):
-        file = pa.OSFile(str(path))
-        return partial(pq.ParquetFile, file, metadata=pq.ParquetFile(file).metadata)
+def open_parquet(path: Path) -> RowGroups:
+    """Open a Parquet file; raise InputError if it is unusable."""
+    with reading_parquet(path), path.open("rb") as file:
+        footer = pq.read_metadata(file)
+        sizes = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
+        file.seek(0)  # polars reads from where the file is
+        return RowGroups(pl.scan_parquet(file), np.cumsum([0, *sizes]))
 
 
 def num_rows(path: Path) -> int:
@@ -299,14 +298,14 @@ def read(
             # By numbers: filtered lists of polars keep the lists of all rows that were read with
             # them.
             before = path.stat()
-            reader = open_parquet(path)
+            file = open_parquet(path)
             found = rows.filter(where).select(number).collect(**STREAMED)
             # Replaced meanwhile
             if (
                 now := path.stat()
             ).st_ino != before.st_ino or now.st_mtime_ns != before.st_mtime_ns:
                 return read(workspace, columns, where=where, table=table, row=row)
-            frame = found.hstack(read_rows(reader, found.to_series(), names))
+            frame = found.hstack(file.gather(found.to_series().to_numpy(), names))
     return conform(frame, expected, str(path)).select(*([row] if row else []), *expected)
 
 
