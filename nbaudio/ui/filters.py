@@ -110,41 +110,42 @@ def arrange(
 
 def _masks(frame: TableFrame, conditions: list[Condition], find: str) -> Iterator[pl.Series]:
     """Yield which rows meet conditions and contain a text, for one part of the rows at a time."""
-    columns = visible_columns(frame)
-    read = (name for condition in conditions for name in condition.columns)
-    needed = list(dict.fromkeys(read)) or columns[:1]
-    whole = None
+    names = visible_columns(frame)
+    texts = [name for name in names if frame.schema[name] == pl.String]
+    columns = list(dict.fromkeys(name for each in conditions for name in each.columns)) or names[:1]
     # A literal in a case-insensitive regular expression; lower-casing the columns first takes ten
     # times as long.
     pattern = "(?i)" + pl.escape_regex(find)
-    texts = [name for name in columns if frame.schema[name] == pl.String]
-
-    def meet(part: pl.DataFrame, rows: int) -> pl.Series:
-        masks = (rows_that_meet(condition, part) for condition in conditions)
-        return reduce(and_, masks, pl.repeat(value=True, n=rows, eager=True))
-
+    in_texts = (pl.col(name).str.contains(pattern).fill_null(value=False) for name in texts)
+    contains = pl.any_horizontal(pl.lit(value=False), *in_texts)
     if isinstance(frame, pl.DataFrame):
-        found = pl.any_horizontal(
-            pl.lit(value=False),
-            *(pl.col(name).str.contains(pattern).fill_null(value=False) for name in texts),
-        )
-        yield meet(frame, len(frame)) & (frame.select(found).to_series() if find else True)
+        met = _rows_that_meet_all(conditions, frame)
+        yield met & frame.select(contains).to_series() if find else met
         return
+    whole = None
     if any(condition.needs_all_rows for condition in conditions):
-        if not all(map(frame.is_narrow, needed)):
+        if not all(map(frame.is_narrow, columns)):
             raise InputError(
                 "filter: in a table that stays in its file, conditions with avg(), max(), "
                 "... are of numbers only"
             )
-        whole = meet(pl.DataFrame([frame[name] for name in needed]), len(frame))
+        whole = _rows_that_meet_all(conditions, pl.DataFrame([frame[name] for name in columns]))
 
-    def passing(groups: range) -> pl.Series:
-        own = frame.bounds(groups)
-        part = frame.part(groups, needed) if conditions and whole is None else pl.DataFrame()
-        mask = meet(part, own.stop - own.start) if whole is None else whole[own]
-        return mask & frame.contains(groups, texts, pattern) if find and mask.any() else mask
+    def passing(rows: range) -> pl.Series:
+        if whole is None:
+            met = _rows_that_meet_all(conditions, frame.part(rows, columns))
+        else:
+            met = whole[rows.start : rows.stop]
+        if find and met.any():
+            return met & frame.part(rows, texts or names[:1]).select(contains).to_series()
+        return met
 
     yield from in_threads(passing, frame.parts)
+
+
+def _rows_that_meet_all(conditions: list[Condition], rows: pl.DataFrame) -> pl.Series:
+    every = pl.repeat(value=True, n=len(rows), eager=True)
+    return reduce(and_, (rows_that_meet(condition, rows) for condition in conditions), every)
 
 
 def visible_columns(frame: TableFrame) -> list[str]:
