@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterator, Set
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -42,7 +42,7 @@ from nbaudio.corpus.cut_tasks import (
 )
 from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout
 from nbaudio.corpus.located_clips import LocatedClips, locate_clips, with_existing_packs
-from nbaudio.corpus.measure import log_signals, measure_segments, signal_format
+from nbaudio.corpus.measure import log_signals, measure_segments, signals_by_key
 from nbaudio.corpus.packs import cut, cut_all
 from nbaudio.corpus.shards import divide_by_shard, restore_records, shard_advice, write_shards
 from nbaudio.corpus.versions import Base, KeptClips, corpus_parameters
@@ -605,52 +605,26 @@ def _plan(run: _Run, selection: _Selection, clips: pl.LazyFrame, folder: Path) -
     return shards.table
 
 
-def _cut(run: _Run, selection: _Selection, run_tasks: RunTasks) -> _Cut:
-    """Cut the clips of the plan that are in no pack."""
+def _cut(run: _Run, selection: _Selection, run_tasks: RunTasks, *, measured: bool = False) -> _Cut:
+    """Cut the clips of the plan that are in no pack; if `measured`, log their signals, too."""
     amount = cut_amount(run.layout.plan, selection.facts)
     tasks = _cut_tasks(run, selection)
     failures: dict[str, str] = {}
-    function = partial(cut, run.format)
+    function = partial(cut, run.format, measured=measured)
     atomic.remove(run.layout.failures)
     for result in cut_all(run_tasks, "cut ", function, amount, tasks, show=run.show):
         write_failures(run.layout.failures, result.failures)
         failures |= result.failures
+        if result.values:
+            signals = signals_by_key(result.values, selection.facts, run.format.channel)
+            log_signals(run.workspace, signals)
     return _Cut(amount.num_clips - len(failures), failures)
-
-
-def _cut_and_measure(run: _Run, selection: _Selection, run_tasks: RunTasks) -> int:
-    """Do the same as `_cut`, and log the signals of the clips; return how many were cut."""
-    amount = cut_amount(run.layout.plan, selection.facts)
-    signal_keys: dict[str, str] = {}  # by clip key, of tasks underway
-    tasks = _note_signal_keys(_cut_tasks(run, selection), run, selection.facts, signal_keys)
-    function = partial(cut, run.format, measured=True)
-    num_failures = 0
-    for result in cut_all(run_tasks, "cut ", function, amount, tasks, show=run.show):
-        signals = {signal_keys.pop(key): values for key, values in result.values.items()}
-        log_signals(run.workspace, signals)
-        num_failures += len(result.failures)
-    return amount.num_clips - num_failures
 
 
 def _cut_tasks(run: _Run, selection: _Selection) -> Iterator[CutTask]:
     """Return the tasks of the plan; raise InputError if an audio folder does not exist."""
     check_audio_folders(run.workspace, recordings_to_cut(run.layout.plan))
     return cut_tasks(run.layout.plan, selection.facts, audio_root=run.audio_root, packs=run.packs)
-
-
-def _note_signal_keys(
-    tasks: Iterable[CutTask], run: _Run, facts: pl.DataFrame, signal_keys: dict[str, str]
-) -> Iterator[CutTask]:
-    """Yield tasks; add the keys of the signals of their clips to `signal_keys`, by clip key."""
-    columns = ("recording_id", "clip_key", "start_sample", "end_sample", "source_channel")
-    for task in tasks:
-        rows = [
-            (source.recording_id, *window) for source in task.sources for window in source.windows
-        ]
-        windows = pl.LazyFrame(rows, schema=columns, orient="row")
-        keyed = with_clip_keys(windows, facts, signal_format(run.format.channel), "signal_key")
-        signal_keys.update(keyed.select("clip_key", "signal_key").collect().iter_rows())
-        yield task
 
 
 def _cut_measured(run: _Run, selection: _Selection, run_tasks: RunTasks) -> int:
@@ -666,7 +640,7 @@ def _cut_measured(run: _Run, selection: _Selection, run_tasks: RunTasks) -> int:
         clips.new, run.packs, num_clips=num_clips, folder=folder / "existing"
     )
     _write_plan(run, selection, packed, folder)
-    num_cut = _cut_and_measure(run, selection, run_tasks)
+    cut_clips = _cut(run, selection, run_tasks, measured=True)
     atomic.remove(folder)
     measure_segments(
         run.workspace,
@@ -675,7 +649,7 @@ def _cut_measured(run: _Run, selection: _Selection, run_tasks: RunTasks) -> int:
         show=run.show,
         accepted=True,
     )
-    return num_cut
+    return cut_clips.num_clips
 
 
 def _locate(run: _Run, selection: _Selection, cut_clips: _Cut, folder: Path) -> LocatedClips:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from nbaudio.audio.signals import SIGNALS, VERSION
+from nbaudio.audio.signals import SIGNALS, VERSION, Value
 from nbaudio.core import atomic, channels, tables
 from nbaudio.core.dataframes import STREAMED
 from nbaudio.core.errors import InputError
@@ -28,7 +28,7 @@ from nbaudio.corpus.clip_keys import (
     with_clip_keys,
 )
 from nbaudio.corpus.cut_tasks import PlannedCut, plan_cut
-from nbaudio.corpus.packs import cut_all, measure_windows
+from nbaudio.corpus.packs import MeasuredClip, cut_all, measure_windows
 from nbaudio.engine import EngineLocation, RunTasks, worker_pool
 from nbaudio.sources.audio_folder import required_audio
 from nbaudio.storage.workspace import Workspace, locks_workspace
@@ -275,6 +275,23 @@ def _measured(
 def signal_format(channel: str) -> ClipFormat:
     """Return what stands for the format of clips in the keys of signals."""
     return ClipFormat(None, channel, f"signals {VERSION}")
+
+
+def signals_by_key(
+    measured: Mapping[str, MeasuredClip], facts: pl.DataFrame, channel: str
+) -> dict[str, dict[str, Value]]:
+    """Return the signals of clips that were measured while they were cut, by the keys of signals.
+
+    Args:
+        measured: the clips by their keys.
+        facts: `recording_facts` of all recordings.
+        channel: the channel of segments that name none.
+    """
+    rows = [(key, *clip[:-1]) for key, clip in measured.items()]
+    windows = pl.LazyFrame(rows, schema=("clip_key", *MeasuredClip._fields[:-1]), orient="row")
+    keyed = with_clip_keys(windows, facts, signal_format(channel), "signal_key")
+    keys = keyed.select("clip_key", "signal_key").collect()
+    return {signal_key: measured[clip_key].signals for clip_key, signal_key in keys.iter_rows()}
 
 
 def log_signals(workspace: Workspace, values: Mapping[str, Mapping[str, Any]]) -> None:

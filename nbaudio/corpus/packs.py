@@ -54,6 +54,16 @@ class CutResult(NamedTuple):
     values: dict[str, Any]
 
 
+class MeasuredClip(NamedTuple):
+    """The window of a clip, at the rate of its recording, and its signals."""
+
+    recording_id: str
+    start_sample: int
+    end_sample: int
+    source_channel: str
+    signals: dict[str, Value]
+
+
 def cut_all(
     run_tasks: RunTasks,
     what: str,
@@ -131,7 +141,7 @@ def _clip_with_signal(
 
 
 def cut(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> CutResult:
-    """Cut a task's windows, in order, into its pack, and measure them.
+    """Cut a task's windows, in order, into its pack; if `measured`, return `MeasuredClip`s, too.
 
     Report what fails, and clips without any signal. Runs in a worker.
     """
@@ -141,7 +151,7 @@ def cut(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> Cu
 
     def encoded(recording: Recording, source: Source, window: Window) -> tuple[int, bytes]:
         if measured:
-            values[window[0]] = _signals_of(recording, source, window)
+            values[window[0]] = _measured_clip(recording, source, window)
         clip = _clip_with_signal(recording, source, window, clip_format.rate)
         return len(clip), encode_clip(
             clip, clip_format.rate or recording.sampling_rate, clip_format.encoding
@@ -183,6 +193,10 @@ def measure_windows(task: CutTask) -> CutResult:
 
 def _signals_of(recording: Recording, source: Source, window: Window) -> dict[str, Value]:
     return window_signals(recording, *window[1:], num_samples=source.num_samples)
+
+
+def _measured_clip(recording: Recording, source: Source, window: Window) -> MeasuredClip:
+    return MeasuredClip(source.recording_id, *window[1:], _signals_of(recording, source, window))
 
 
 def _index_bytes(index: Sequence[tuple[str, int, int, int, str]]) -> bytes:
