@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import papermill
+from nbclient.exceptions import DeadKernelError
 from nbconvert import HTMLExporter
 
 from nbaudio.core import atomic, bundled_files
@@ -58,7 +59,6 @@ _OPTIONS = {
     "extra_arguments": ["--log-level=CRITICAL"],
 }
 _STARTS = 3  # of a kernel
-_DEAD_KERNEL = "Kernel died"  # the message of nbclient's `DeadKernelError`, a RuntimeError
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
@@ -77,9 +77,7 @@ def execute(source: Path, out: Path, values: dict[str, Any]) -> None:
         raise NbaudioError(
             f"{source.stem}, cell {error.exec_count}: {last} (kept: {final})"
         ) from error
-    except RuntimeError as error:
-        if str(error) != _DEAD_KERNEL:
-            raise
+    except DeadKernelError as error:
         raise NbaudioError(
             f"{source.stem}: its kernel died; was there enough memory? (kept: {final})"
         ) from error
