@@ -5,9 +5,11 @@ It copies the bytes of every clip, decodes nothing, and needs no workspace.
 
 import shutil
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -19,6 +21,7 @@ from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.card import publish_card
 from nbaudio.corpus.clip_keys import ClipFormat
 from nbaudio.corpus.containers.registry import container_named
+from nbaudio.corpus.containers.shard_files import Shard
 from nbaudio.corpus.corpus_tables import publish_shards, side_file
 from nbaudio.corpus.layout import TABLES, Layout, intact_table
 from nbaudio.corpus.plan import (
@@ -32,10 +35,11 @@ from nbaudio.corpus.shards import divide_by_shard, restore_records, shard_advice
 from nbaudio.corpus.versions import Base
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.storage.folders import folder_at
+from nbaudio.tables.parquet_files import num_rows
 
 
 @interruptible
-def convert(  # noqa: PLR0914
+def convert(
     corpus: str | Path,
     *,
     container: str,
@@ -71,73 +75,115 @@ def convert(  # noqa: PLR0914
         DiskFullError: there is no space; call again when there is.
     """
     began = time.monotonic()
-    limits = ShardLimits(parse_size(shard_size), shard_count, window)
-    site = EngineLocation(engine, jobs)
-    layout = Layout.at(_local(out))
-    with ExitStack() as stack:
-        origin = stack.enter_context(Base.opened(_local(corpus)))
-        info = dict(origin.info)
-        tables = {
-            name: stack.enter_context(intact_table(origin.folder, info, name))
-            for name in TABLES[1:]
-        }
-        parameters = info["parameters"]
-        name_of = container_named(container, encoding=parameters["encoding"]).shard_name
-        counts = dict(origin.scan().group_by("split").len().collect().iter_rows())
-        changed = {"container": container, **asdict(limits)}
-        logged = {
-            **changed,
-            "of": str(origin),
-            "corpus": str(layout),
-            "jobs": jobs,
-            "engine": engine,
-        }
-        is_whole = stack.enter_context(
-            layout.claimed(info["identity"] | changed, "convert", logged)
-        )
-        run_tasks = stack.enter_context(worker_pool(site))
-        card = restore_records(layout) if is_whole else ""
-        remove(folder := layout.work / "buckets")
-        encoding = parameters["encoding"]
-        clips = _clips(origin, encoding, window, num_clips=sum(counts.values()), folder=folder)
-        shards = assign_shards(clips, counts, limits, name_of, folder=folder)
-        results = write_shards(
-            layout,
-            divide_by_shard(shards.clips, origin.table, columns=None, folder=folder / "shards"),
-            container,
-            ClipFormat(parameters["rate"], parameters["channel"], encoding),
-            run_tasks=run_tasks,
-            show=show_progress,
-        )
-        remove(folder)
-        if bad := [result.damaged for result in results if result.damaged]:
-            raise AudioError(
-                f"{min(bad)}: a clip is damaged; 'nbaudio verify {origin}' lists all damage"
-            )
-        publish_shards(layout, results, container=container, info=info)
-        for name, table in tables.items():
-            with side_file(layout.folder, info, name) as path:
-                shutil.copyfile(table, path)
-        info |= {"identity": info["identity"] | changed, "parameters": parameters | changed}
-        publish_card(layout.folder, info, before=card)
-        layout.finish(info)
+    run = _Run(
+        layout=Layout.at(_local(out)),
+        container=container,
+        limits=ShardLimits(parse_size(shard_size), shard_count, window),
+        site=EngineLocation(engine, jobs),
+        show=show_progress,
+    )
+    with Base.opened(_local(corpus)) as origin:
+        results = _convert(run, origin)
+        num_clips = num_rows(origin.table)
         notes = short_windows(origin.scan(), window)
     took = time.monotonic() - began
     num_bytes = sum(result.num_bytes for result in results)
-    kept = sum(result.kept for result in results)
     facts = {
-        "corpus": str(layout),
+        "corpus": str(run.layout),
         "container": container,
-        "clips": sum(counts.values()),
+        "clips": num_clips,
         "shards": len(results),
-    }
-    facts |= {
         "shards_of_train": shard_advice(results),
         "bytes": num_bytes,
-        "shards_kept_from_before": kept,
+        "shards_kept_from_before": sum(result.kept for result in results),
+        "seconds": round(took, 1),
+        "megabytes_per_second": round(num_bytes / 1e6 / took),
     }
-    facts |= {"seconds": round(took, 1), "megabytes_per_second": round(num_bytes / 1e6 / took)}
     return Report("convert", facts, notes)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Parameters of one run."""
+
+    layout: Layout
+    container: str
+    limits: ShardLimits
+    site: EngineLocation
+    show: bool
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """The parameters of the corpus that differ from those of the origin."""
+        return {"container": self.container, **asdict(self.limits)}
+
+
+def _convert(run: _Run, origin: Base) -> list[Shard]:
+    """Write the shards, the tables and the card of the new corpus; return its shards."""
+    container_named(run.container, encoding=origin.info["parameters"]["encoding"])
+    logged = {
+        **run.changed,
+        "of": str(origin),
+        "corpus": str(run.layout),
+        "jobs": run.site.jobs,
+        "engine": run.site.engine,
+    }
+    with ExitStack() as stack:
+        tables = {
+            name: stack.enter_context(intact_table(origin.folder, origin.info, name))
+            for name in TABLES[1:]
+        }
+        identity = origin.info["identity"] | run.changed
+        is_whole = stack.enter_context(run.layout.claimed(identity, "convert", logged))
+        card = restore_records(run.layout) if is_whole else ""
+        results = _copy_clips(run, origin)
+        _publish(run, origin, results, tables, card)
+    return results
+
+
+def _copy_clips(run: _Run, origin: Base) -> list[Shard]:
+    """Write or keep the shards of the new corpus; raise AudioError if a clip is damaged."""
+    parameters = origin.info["parameters"]
+    encoding = parameters["encoding"]
+    folder = run.layout.work / "buckets"
+    remove(folder)
+    counts = dict(origin.scan().group_by("split").len().collect().iter_rows())
+    num_clips = sum(counts.values())
+    clips = _clips(origin, encoding, run.limits.window, num_clips=num_clips, folder=folder)
+    name_of = container_named(run.container, encoding=encoding).shard_name
+    shards = assign_shards(clips, counts, run.limits, name_of, folder=folder)
+    clip_format = ClipFormat(parameters["rate"], parameters["channel"], encoding)
+    with worker_pool(run.site) as run_tasks:
+        results = write_shards(
+            run.layout,
+            divide_by_shard(shards.clips, origin.table, columns=None, folder=folder / "shards"),
+            run.container,
+            clip_format,
+            run_tasks=run_tasks,
+            show=run.show,
+        )
+    remove(folder)
+    if bad := [result.damaged for result in results if result.damaged]:
+        raise AudioError(
+            f"{min(bad)}: a clip is damaged; 'nbaudio verify {origin}' lists all damage"
+        )
+    return results
+
+
+def _publish(
+    run: _Run, origin: Base, results: list[Shard], tables: Mapping[str, Path], card: str
+) -> None:
+    """Write the tables, the card and corpus.json; `card` is the hash of the one there was."""
+    info = dict(origin.info)
+    layout = run.layout
+    publish_shards(layout, results, container=run.container, info=info)
+    for name, table in tables.items():
+        with side_file(layout.folder, info, name) as path:
+            shutil.copyfile(table, path)
+    info["identity"] = origin.info["identity"] | run.changed
+    info["parameters"] = origin.info["parameters"] | run.changed
+    publish_card(layout.folder, info, before=card)
+    layout.finish(info)
 
 
 def _clips(

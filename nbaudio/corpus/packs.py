@@ -151,8 +151,7 @@ def cut(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> Cu
 
     def encoded(recording: Recording, source: Source, window: Window) -> tuple[int, bytes]:
         if measured:
-            signals = _signals_of(recording, source, window)
-            values[window[0]] = MeasuredClip(source.recording_id, *window[1:], signals)
+            values[window[0]] = _measured_clip(recording, source, window)
         clip = _clip_with_signal(recording, source, window, clip_format.rate)
         return len(clip), encode_clip(
             clip, clip_format.rate or recording.sampling_rate, clip_format.encoding
@@ -194,6 +193,10 @@ def measure_windows(task: CutTask) -> CutResult:
 
 def _signals_of(recording: Recording, source: Source, window: Window) -> dict[str, Value]:
     return window_signals(recording, *window[1:], num_samples=source.num_samples)
+
+
+def _measured_clip(recording: Recording, source: Source, window: Window) -> MeasuredClip:
+    return MeasuredClip(source.recording_id, *window[1:], _signals_of(recording, source, window))
 
 
 def _index_bytes(index: Sequence[tuple[str, int, int, int, str]]) -> bytes:

@@ -66,56 +66,72 @@ class ShardedClips:
     num_shards: int
 
 
-def pack(  # noqa: PLR0914
+def pack(
     layout: Layout, container: str, clip_format: ClipFormat, task: tuple[str, pl.DataFrame]
 ) -> Shard:
     """Write a shard, its record and the rows of its clips; or keep a shard whose bytes are right.
 
-    Runs in a worker.
+    The task is the name of the shard and its clips, in their order: `segment_id`, `split`, facts,
+    and the place of each in a pack. Runs in a worker.
     """
-    # In their order: `segment_id`, `split`, facts, and the location of each in a pack.
     name, clips = task
-    folder = layout.folder
-    split = clips["split"][0]
     metadata = _with_facts(pl.read_ipc_stream(layout.record(name, ".arrow")), clips)
     # The location of a clip in packs may change between runs, its bytes do not.
     plan = digest(metadata.with_columns(clips["clip_sha256"]).iter_slices(1000))
+    rows = layout.record(name, ".parquet")
+    planned = Shard(name, clips["split"][0], len(metadata), 0, "", plan, rows)
+    whole = _whole_shard(layout, planned)
+    if whole is not None:
+        return whole
+    try:
+        return _write_shard(layout, planned, container, clip_format, clips=clips, metadata=metadata)
+    except PackDamagedError as error:
+        return replace(planned, damaged=str(error))
+
+
+def _whole_shard(layout: Layout, planned: Shard) -> Shard | None:
+    """Return a shard that an earlier run wrote by the same plan; None if its bytes differ."""
     record: dict[str, Any] = {}
     with suppress(OSError, ValueError):
-        record = json.loads(layout.record(name).read_text(encoding="utf8"))
-    rows = layout.record(name, ".parquet")
-    if (
-        record.get("plan") == plan
-        and rows.is_file()
-        and folder.holds(name, record["sha256"], record["bytes"])
-    ):
-        return Shard(
-            name, split, len(metadata), record["bytes"], record["sha256"], plan, rows, kept=True
+        record = json.loads(layout.record(planned.name).read_text(encoding="utf8"))
+    if record.get("plan") != planned.plan or not planned.rows.is_file():
+        return None
+    if not layout.folder.holds(planned.name, record["sha256"], record["bytes"]):
+        return None
+    return replace(planned, num_bytes=record["bytes"], sha256=record["sha256"], kept=True)
+
+
+def _write_shard(
+    layout: Layout,
+    planned: Shard,
+    container: str,
+    clip_format: ClipFormat,
+    *,
+    clips: pl.DataFrame,
+    metadata: pl.DataFrame,
+) -> Shard:
+    """Write a planned shard; raise PackDamagedError if a clip's bytes are not as written."""
+    with layout.folder.new(planned.name) as path:
+        places = container_named(container).write(
+            path,
+            metadata,
+            read_clips(clips),
+            extension=encoder(clip_format.encoding).extension,
+            rate=clip_format.rate,
         )
-    try:
-        with folder.new(name) as path:
-            extension = encoder(clip_format.encoding).extension
-            rate = clip_format.rate
-            places = container_named(container).write(
-                path, metadata, read_clips(clips), extension=extension, rate=rate
-            )
-            sha256 = sha256_path(path)
-            num_bytes = size_of(path)
-            offsets, lengths, files = zip(*places, strict=True)
-            described = metadata.with_columns(
-                clips["clip_sha256"].alias("audio_sha256"),
-                pl.Series("shard", [f"{name}/{file}" if file else name for file in files]),
-                pl.Series("offset", offsets, dtype=pl.Int64),
-                pl.Series("length", lengths, dtype=pl.Int64),
-            )
-            # The record before the final name: a shard with its final name is always known to be
-            # whole.
-            write_record(
-                layout, name, described, {"plan": plan, "sha256": sha256, "bytes": num_bytes}
-            )
-    except PackDamagedError as error:
-        return Shard(name, split, len(metadata), 0, "", plan, rows, damaged=str(error))
-    return Shard(name, split, len(metadata), num_bytes, sha256, plan, rows)
+        written = replace(planned, num_bytes=size_of(path), sha256=sha256_path(path))
+        offsets, lengths, files = zip(*places, strict=True)
+        name = planned.name
+        described = metadata.with_columns(
+            clips["clip_sha256"].alias("audio_sha256"),
+            pl.Series("shard", [f"{name}/{file}" if file else name for file in files]),
+            pl.Series("offset", offsets, dtype=pl.Int64),
+            pl.Series("length", lengths, dtype=pl.Int64),
+        )
+        record = {"plan": written.plan, "sha256": written.sha256, "bytes": written.num_bytes}
+        # The record before the final name: a shard with its final name is always known to be whole.
+        write_record(layout, name, described, record)
+    return written
 
 
 def _with_facts(segments: pl.DataFrame, clips: pl.DataFrame) -> pl.DataFrame:
@@ -237,8 +253,8 @@ def divide_by_shard(
     )
     rows_in_shards = rows.with_columns(group=looked_up).filter(pl.col("group") < count)
     return ShardedClips(
-        _write_groups(grouped, count, folder / "clips"),
-        _write_groups(rows_in_shards, count, folder / "rows"),
+        write_buckets(grouped, pl.col("group"), count=count, folder=folder / "clips"),
+        write_buckets(rows_in_shards, pl.col("group"), count=count, folder=folder / "rows"),
         len(shards),
     )
 
@@ -248,10 +264,6 @@ def _groups_by_row(grouped: pl.LazyFrame, num_rows: int, count: int) -> pl.Serie
     groups = pl.Series("group", [count], dtype=pl.UInt16).new_from_index(0, num_rows)
     placed = grouped.select("row", "group").collect(**STREAMED)
     return groups.scatter(placed["row"], placed["group"])
-
-
-def _write_groups(rows: pl.LazyFrame, count: int, folder: Path) -> Buckets:
-    return write_buckets(rows, pl.col("group"), count=count, folder=folder)
 
 
 def _metadata(table: Path, columns: pl.Schema | None) -> pl.LazyFrame:
@@ -310,21 +322,19 @@ def restore_records(layout: Layout) -> str:
     Return the hash of its card.
     """
     info = read_corpus_info(layout.folder)
-    if layout.folder.holds("segments.parquet", info["tables"]["segments.parquet"]):  # noqa: PLR1702
-        with layout.folder.local("segments.parquet") as table:
-            start = 0
-            for shard in info["shards"]:
-                with reading_parquet(table):
-                    own = pl.scan_parquet(table, glob=False).slice(start, shard["segments"])
-                    described = own.filter(shard_of_clip() == shard["name"]).collect()
-                start += shard["segments"]
-                write_record(
-                    layout,
-                    shard["name"],
-                    described,
-                    {name: shard[name] for name in ("plan", "sha256", "bytes")},
-                )
-    return str(info.get("card", ""))
+    card = str(info.get("card", ""))
+    if not layout.folder.holds("segments.parquet", info["tables"]["segments.parquet"]):
+        return card
+    with layout.folder.local("segments.parquet") as table:
+        start = 0
+        for shard in info["shards"]:
+            rows = pl.scan_parquet(table, glob=False).slice(start, shard["segments"])
+            with reading_parquet(table):
+                described = rows.filter(shard_of_clip() == shard["name"]).collect()
+            start += shard["segments"]
+            record = {name: shard[name] for name in ("plan", "sha256", "bytes")}
+            write_record(layout, shard["name"], described, record)
+    return card
 
 
 def write_record(
