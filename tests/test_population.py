@@ -16,6 +16,7 @@ from nbaudio.proof.separation import precision_by, signal_precision
 from nbaudio.review.population import Population
 from nbaudio.review.sampling import Strata, draw_from
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts, frame_table
+from nbaudio.tables import parquet_files
 from nbaudio.tables.row_values import first_occurrences
 
 
@@ -91,7 +92,7 @@ def test_draws_and_claims_are_the_same_whatever_the_size_of_a_batch(
 ):
     shutil.copytree(workspace.path, "other")
     expected = reviewed(workspace, strategies)
-    monkeypatch.setattr(tables, "ROWS_A_GROUP", rows)
+    monkeypatch.setattr(parquet_files, "ROWS_A_GROUP", rows)
     shutil.rmtree(workspace.path)
     shutil.move("other", workspace.path)
     for strategy in strategies:

@@ -95,6 +95,12 @@ def demo(*, out: str | Path | None = None) -> Report:
     return Report("demo", {**facts, "open": done.facts["open"]}, problems=problems)
 
 
+def _recordings_that_meet(where: str, segments: pl.DataFrame) -> list[str]:
+    """Return the recording of each segment that meets a condition."""
+    condition = conditions.parse_condition(where, segments.schema)
+    return segments.filter(conditions.rows_that_meet(condition, segments))["recording_id"].to_list()
+
+
 def check_demo(out: Path, problems: Sequence[str]) -> tuple[dict[str, str], list[str]]:  # noqa: PLR0914
     """Return how each problem of the corpus was caught.
 
@@ -122,10 +128,8 @@ def check_demo(out: Path, problems: Sequence[str]) -> tuple[dict[str, str], list
         found[trouble] = f"{count} rejected as {reason}" if is_caught else None
     segments = workspace.segments
     for trouble, where in SIGNALS.items():
-        condition = conditions.parse_condition(where, segments.schema)
-        meets = conditions.rows_that_meet(condition, segments)
-        caught_in = segments.filter(meets)["recording_id"].to_list()
-        found[trouble] = f"measure: {where}" if caught_in == [_DAMAGED] else None
+        is_caught = _recordings_that_meet(where, segments) == [_DAMAGED]
+        found[trouble] = f"measure: {where}" if is_caught else None
     dead = segments.filter(
         pl.col("recording_id") == _DEAD_CHANNEL, pl.col("rms_dbfs").is_not_null()
     )["channel_correlation"]

@@ -15,7 +15,7 @@ from nbaudio.selection.size_budget import MICROSECONDS
 from nbaudio.selection.splits import usable_keys
 from nbaudio.tables import segment_rules
 from nbaudio.tables.amounts import seconds_column
-from nbaudio.tables.conditions import condition_errors, parse_condition
+from nbaudio.tables.conditions import parse_condition, rows_that_meet
 from nbaudio.tables.dataframes import STREAMED
 from nbaudio.tables.row_values import ROW, repeated
 from nbaudio.tables.schemas import RECORDINGS, conform
@@ -233,21 +233,23 @@ class _Conditions:
 def _conditions(
     recordings: pl.DataFrame, segments: pl.LazyFrame, where: Sequence[str]
 ) -> _Conditions:
-    """Parse conditions and try them; raise InputError for one that cannot be used."""
+    """Parse conditions and compute each once; raise InputError for one that cannot be used.
+
+    Conditions see the sampling rate and the duration, too.
+    """
     if not where:
         return _Conditions(segments, {})
     rates = recordings.select("recording_id", "sampling_rate").lazy()
     segments = segments.join(rates, on="recording_id", how="left", maintain_order="left")
     segments = segments.with_columns(seconds_column())
-    schema = pl.Schema(
-        {name: dtype for name, dtype in segments.collect_schema().items() if name not in _DECIDED}
-    )
+    schema = {
+        name: dtype for name, dtype in segments.collect_schema().items() if name not in _DECIDED
+    }
     by_reason = {}
     for text in where:
-        is_true = parse_condition(text, schema, schema.names()).fill_null(value=False)
-        with condition_errors(text, schema.names()):
-            segments.select(is_true.any()).collect(**STREAMED)
-        by_reason[f"where {text}"] = is_true
+        condition = parse_condition(text, schema)
+        rows_that_meet(condition, segments)  # raises for values that it cannot be computed of
+        by_reason[f"where {text}"] = condition.expression
     return _Conditions(segments, by_reason)
 
 

@@ -1,19 +1,19 @@
 """Read and write Parquet files of any size; each error names the file."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.input_guards import check_regular
+from nbaudio.tables.row_groups import RowGroups
 
 # Rows that are read or written at once where a table is too large for memory.
 ROWS_A_GROUP = 16_384
@@ -67,14 +67,13 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
         return pl.read_parquet(path, columns=columns, glob=False)
 
 
-def open_parquet(path: Path) -> Callable[..., Any]:
-    """Open a Parquet file; return what makes a `pyarrow.parquet.ParquetFile` for one thread.
-
-    Raise InputError if it is unusable.
-    """
-    with reading_parquet(path):
-        file = pa.OSFile(str(path))
-        return partial(pq.ParquetFile, file, metadata=pq.ParquetFile(file).metadata)
+def open_parquet(path: Path) -> RowGroups:
+    """Open a Parquet file; raise InputError if it is unusable."""
+    with reading_parquet(path), path.open("rb") as file:
+        footer = pq.read_metadata(file)
+        sizes = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
+        file.seek(0)  # polars reads from where the file is
+        return RowGroups(pl.scan_parquet(file), np.cumsum([0, *sizes]))
 
 
 def num_rows(path: Path) -> int:

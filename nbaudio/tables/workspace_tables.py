@@ -12,7 +12,6 @@ from nbaudio.core.atomic import atomic_write, disk_full_reason
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.tables import parquet_files
 from nbaudio.tables.dataframes import IN_ORDER, STREAMED
-from nbaudio.tables.row_groups import read_rows
 from nbaudio.tables.rows import with_starts
 from nbaudio.tables.schemas import RECORDINGS, SEGMENTS, conform
 
@@ -89,14 +88,14 @@ def read(
             # By numbers: filtered lists of polars keep the lists of all rows that were read with
             # them.
             before = path.stat()
-            reader = parquet_files.open_parquet(path)
+            file = parquet_files.open_parquet(path)
             found = rows.filter(where).select(number).collect(**STREAMED)
             # Replaced meanwhile
             if (
                 now := path.stat()
             ).st_ino != before.st_ino or now.st_mtime_ns != before.st_mtime_ns:
                 return read(workspace, columns, where=where, table=table, row=row)
-            frame = found.hstack(read_rows(reader, found.to_series(), names))
+            frame = found.hstack(file.gather(found.to_series().to_numpy(), names))
     return conform(frame, expected, str(path)).select(*([row] if row else []), *expected)
 
 
