@@ -5,7 +5,6 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 from conftest import packed_clips
@@ -26,7 +25,8 @@ from typer.testing import CliRunner
 import nbaudio
 from nbaudio.cli import app
 from nbaudio.core.errors import InputError
-from nbaudio.corpus.packs import keep_clips, short_keys
+from nbaudio.corpus.clip_keys import divide_keys
+from nbaudio.corpus.packs import keep_clips
 from nbaudio.corpus.withdraw import withdraw
 from nbaudio.reading import open_corpus
 from nbaudio.storage.location import location
@@ -295,9 +295,9 @@ def test_packs_keep_the_clips_that_are_wanted_byte_for_byte(tmp_path):
     packs = location(workspace.path / "packs")
     before = packed_clips(packs)
     wanted = set(before["clip_key"][::2])
-    assert keep_clips(packs, np.sort(short_keys(before["clip_key"][::2]))) == len(before) - len(
-        wanted
-    )
+    rows = pl.LazyFrame({"clip_key": sorted(wanted)})
+    keys = divide_keys(rows, num_rows=len(wanted), folder=tmp_path / "buckets/keys")
+    assert keep_clips(packs, keys, tmp_path / "buckets") == len(before) - len(wanted)
     after = packed_clips(packs)
     assert set(after["clip_key"]) == wanted
     facts = ["clip_key", "length", "clip_samples", "clip_sha256"]

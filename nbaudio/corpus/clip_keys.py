@@ -2,10 +2,12 @@
 
 import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 
 import polars as pl
 
 from nbaudio.tables import segment_rules, workspace_tables
+from nbaudio.tables.buckets import Buckets, bucket_count, hex_bucket, write_buckets
 from nbaudio.tables.workspace import Workspace
 
 # Changed whenever the same window of the same source would give other bytes: old packs are then not
@@ -138,3 +140,20 @@ def _hashes(texts: pl.Series) -> pl.Series:
         None if text is None else hashlib.sha256(text.encode()).hexdigest()[:32] for text in texts
     ]
     return pl.Series(keys, dtype=pl.String)
+
+
+def divide_keys(keys: pl.LazyFrame, *, num_rows: int, folder: Path) -> Buckets:
+    """Divide about `num_rows` keys of clips, in the column `clip_key`, into a new `folder`."""
+    count = bucket_count(num_rows)
+    return write_buckets(keys, hex_bucket("clip_key", count), count=count, folder=folder)
+
+
+def rows_without_key(rows: pl.LazyFrame, keys: Buckets, folder: Path) -> pl.DataFrame:
+    """Return the rows whose `clip_key` is not among keys, which `divide_keys` divided.
+
+    The rows are divided into a new `folder`, and are returned in any order.
+    """
+    bucket = hex_bucket("clip_key", keys.count)
+    by_key = write_buckets(rows, bucket, count=keys.count, folder=folder)
+    pairs = zip(by_key, keys, strict=True)
+    return pl.concat(part.join(among, on="clip_key", how="anti") for part, among in pairs)

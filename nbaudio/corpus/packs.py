@@ -7,6 +7,7 @@ import hashlib
 import json
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -20,7 +21,7 @@ from nbaudio.core import allocator, atomic, threads
 from nbaudio.core.errors import AudioError, NbaudioError, WorkerLostError, strip_queries
 from nbaudio.core.progress import progress, progress_note
 from nbaudio.core.progress_text import AUDIO
-from nbaudio.corpus.clip_keys import ClipFormat
+from nbaudio.corpus.clip_keys import ClipFormat, rows_without_key
 from nbaudio.corpus.clip_locations import verified_clip
 from nbaudio.corpus.cut_tasks import CutAmount, CutTask, Source, named_task
 from nbaudio.engine import RunTasks
@@ -28,6 +29,7 @@ from nbaudio.storage.location import Location, LocationLike, location
 from nbaudio.storage.network import RemoteNotFoundError
 from nbaudio.storage.remote import CHANGED_MESSAGE
 from nbaudio.storage.urls import is_url
+from nbaudio.tables.buckets import Buckets, store
 
 Result = TypeVar("Result")
 
@@ -39,6 +41,8 @@ _READERS = 16  # concurrent requests of remote packs
 
 _COUNTS = dict.fromkeys(("offset", "length", "clip_samples"), pl.Int64)
 INDEX = pl.Schema({"clip_key": pl.String, **_COUNTS, "clip_sha256": pl.String, "pack": pl.String})
+
+_KEYS_OF_PACKS = pl.Schema({"clip_key": pl.String, "pack": pl.UInt32})
 
 Window = tuple[str, int, int, str]  # of `Source.windows`
 
@@ -306,45 +310,54 @@ def indexes(packs: LocationLike) -> Iterator[pl.DataFrame]:
     )
 
 
-def short_keys(keys: pl.Series) -> NDArray[np.uint64]:
-    """Return the first 64 bits of clip keys, which tell them apart in 8 bytes each.
+def keep_clips(packs: Location, keys: Buckets, folder: Path) -> int:
+    """Remove all clips but some, and damaged packs, from a folder.
 
-    Other texts become 0.
+    Args:
+        packs: the folder of packs.
+        keys: the keys of the clips that stay; see `clip_keys.divide_keys`.
+        folder: a new folder for buckets.
+
+    Returns:
+        how many clips were removed.
     """
-    return (
-        keys.str.head(16)
-        .str.to_integer(base=16, dtype=pl.UInt64, strict=False)
-        .fill_null(0)
-        .to_numpy()
+    names = pack_names(packs)
+    places = [packs / name for name in names]
+    clips = store(_keys_of_packs(places), folder / "clips", _KEYS_OF_PACKS)
+    removed = rows_without_key(clips, keys, folder / "clips-by-key")
+    whole = set(clips.select(pl.col("pack").unique()).collect()["pack"]) - {*removed["pack"]}
+    return sum(
+        _remove_clips(place, removed.filter(pack=number)["clip_key"])
+        for number, place in enumerate(places)
+        if number not in whole
     )
 
 
-def is_among(keys: pl.Series, known: NDArray[np.uint64]) -> pl.Series:
-    """Return whether clip keys are among known ones, which are `short_keys` in ascending order."""
-    short = short_keys(keys)
-    return pl.Series(np.searchsorted(known, short, side="right") > np.searchsorted(known, short))
+def _keys_of_packs(places: Iterable[Location]) -> Iterator[pl.DataFrame]:
+    """Yield the keys of the clips of packs, with the number of the pack, from 0."""
+    for number, place in enumerate(places):
+        index = read_index(place)
+        if index is not None:
+            yield index.select("clip_key", pack=pl.lit(number, pl.UInt32))
 
 
-def keep_clips(packs: Location, known: NDArray[np.uint64]) -> int:
-    """Remove all clips but known ones (see `is_among`), and damaged packs, from a folder.
+def _remove_clips(pack: Location, keys: pl.Series) -> int:
+    """Remove clips from a pack; remove the pack if no other is left, or if it is damaged.
 
     Return how many clips were removed.
     """
-    removed = 0
-    for place in [packs / name for name in pack_names(packs)]:
-        index = read_index(place)
-        held = INDEX.to_frame() if index is None else index
-        kept = held.filter(is_among(held["clip_key"], known))
-        try:
-            if index is None or kept.is_empty():
-                place.remove()
-            elif len(kept) < len(held):
-                _rewrite(place, kept)
-        except PackDamagedError:
-            kept = INDEX.to_frame()
-            place.remove()
-        removed += len(held) - len(kept)
-    return removed
+    index = read_index(pack)
+    clips = INDEX.to_frame() if index is None else index
+    remaining = clips.filter(~pl.col("clip_key").is_in(keys.implode()))
+    try:
+        if remaining.is_empty():
+            pack.remove()
+        elif len(keys):
+            _rewrite(pack, remaining)
+    except PackDamagedError:
+        remaining = INDEX.to_frame()
+        pack.remove()
+    return len(clips) - len(remaining)
 
 
 def _rewrite(pack: Location, kept: pl.DataFrame) -> None:

@@ -6,7 +6,7 @@ It checks every file, every clip, every number, and that the splits share nothin
 import hashlib
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -185,7 +185,9 @@ def _report_contents(
 ) -> Report:
     """Check numbers, files, clips and splits of a corpus whose tables are whole."""
     segments, rejected = (tables[name] for name in TABLES[:2])
-    splits, problems = _check_numbers(info, segments, rejected, scratch)
+    splits = amounts_by_split(segments)
+    problems = _check_amounts(info, splits)
+    problems += _check_rows(info, segments, rejected, scratch)
     files = _check_files(folder, info, segments)
     card = _card_state(folder, info)
     shards = _check_shards(folder, info, (segments, files.shard_rows), scratch, site, show=show)
@@ -384,33 +386,33 @@ def _wrong_size(name: str, found: int, wanted: int | None) -> str | None:
     )
 
 
-def _check_numbers(
-    info: dict[str, Any], segments: Path, rejected: Path, scratch: Path
-) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Return the amounts of each split, and the problems found.
-
-    A problem is where corpus.json or the rules of tables say otherwise.
-    """
+def _check_amounts(info: dict[str, Any], splits: dict[str, dict[str, Any]]) -> list[str]:
+    """Return where the amounts of splits, as `amounts_by_split`, differ from corpus.json."""
     problems = []
-    splits = amounts_by_split(segments)
     for split in ordered_splits([*info["splits"], *splits]):
-        found = splits.get(split, NO_AMOUNTS)
+        counted = splits.get(split, NO_AMOUNTS)
         noted = info["splits"].get(split, NO_AMOUNTS)
-        if (noted["segments"], noted["hours"]) != (found["segments"], found["hours"]):
+        if (noted["segments"], noted["hours"]) != (counted["segments"], counted["hours"]):
             other = f"corpus.json says {noted['segments']}, {noted['hours']} h"
             problems.append(
-                f"segments.parquet: {split} has {found['segments']} clips, "
-                f"{found['hours']} h; {other}"
+                f"segments.parquet: {split} has {counted['segments']} clips, "
+                f"{counted['hours']} h; {other}"
             )
         problems += [
-            f"segments.parquet: {split} has {found[name]} {name}; corpus.json says {noted[name]}"
+            f"segments.parquet: {split} has {counted[name]} {name}; corpus.json says {noted[name]}"
             for name in ("speakers", "recordings")
-            if noted[name] != found[name]
+            if noted[name] != counted[name]
         ]
+    return problems
+
+
+def _check_rows(info: dict[str, Any], segments: Path, rejected: Path, scratch: Path) -> list[str]:
+    """Return where reasons, ids and withdrawals of both tables differ from corpus.json or rules."""
     tombstones = pl.DataFrame(info.get("tombstones", []), schema=TOMBSTONES)
     reasons = Counter[str]()
     withdrawn = list[str]()
     unexplained = list[str]()
+    problems = list[str]()
     for path in (segments, rejected):
         for part in parquet_slices(path, (*_KEYS, "reason")):
             withdrawn.extend(part["segment_id"].filter(is_withdrawn(part, tombstones)))
@@ -428,7 +430,7 @@ def _check_numbers(
         f"segment {key}: occurs more than once" for key in _duplicates(segments, rejected, scratch)
     ]
     problems += [f"segment {key}: was withdrawn, but is still there" for key in withdrawn]
-    return splits, problems + [f"segment {key}: rejected without a reason" for key in unexplained]
+    return problems + [f"segment {key}: rejected without a reason" for key in unexplained]
 
 
 def _duplicates(segments: Path, rejected: Path, scratch: Path) -> list[str]:
@@ -496,44 +498,80 @@ def _check_shard(
 
 
 def _decode_shard(
-    folder: Folder, encoding: str, shard: dict[str, Any], own: pl.DataFrame
+    folder: Folder, encoding: str, shard: dict[str, Any], clips: pl.DataFrame
 ) -> tuple[list[str], pl.DataFrame]:
     """Return the problems of a shard and a hash of the samples of each clip, as `_DECODED`."""
-    problems: list[str] = []
-    decoded = [pl.DataFrame(schema=_DECODED)]
-    hashes: dict[str, str] = {}
-    sizes: dict[str, int] = {}
-    files = own.partition_by("pack", as_dict=True, include_key=False)
-    for (name,) in files:
-        with suppress(InputError, AudioError):  # reading it says what is wrong
-            sizes[name] = folder.size(name)
-    wrong = (
-        _wrong_size(shard["name"], sum(sizes.values()), shard["bytes"])
-        if len(sizes) == len(files)
-        else None
-    )
-    if wrong and folder.place.local is None:
-        return [f"{wrong}; its clips are not checked"], decoded[0]
-    for (name,), clips in files.items():
+    nothing = pl.DataFrame(schema=_DECODED)
+    files = {str(key[0]): part for key, part in _by_file(clips).items()}
+    wrong_size = _wrong_shard_size(folder, shard, list(files))
+    if wrong_size and folder.place.local is None:
+        return [f"{wrong_size}; its clips are not checked"], nothing
+    decoded = {
+        name: _decode_file(folder, name, part, encoding, hashed=not wrong_size)
+        for name, part in files.items()
+    }
+    problems = [problem for file in decoded.values() for problem in file.problems]
+    if wrong_size:
+        problems.insert(0, wrong_size)
+    elif _has_other_bytes(shard, {name: file.sha256 for name, file in decoded.items()}):
+        problems.insert(0, f"{shard['name']}: {_OTHER_BYTES}")
+    return problems, pl.concat([nothing, *(file.samples for file in decoded.values())])
+
+
+def _by_file(clips: pl.DataFrame) -> dict[tuple[object, ...], pl.DataFrame]:
+    """Return the clips of each file, without the column `pack`."""
+    return clips.partition_by("pack", as_dict=True, include_key=False)
+
+
+def _wrong_shard_size(folder: Folder, shard: dict[str, Any], files: list[str]) -> str | None:
+    """Return the problem with the size of a shard's files; None where one cannot be read."""
+    num_bytes = 0
+    for name in files:
         try:
-            with folder.local(name) as path:
-                hashes[name] = "" if wrong else sha256_file(path)
-                bad, samples = _check_file(path, clips, encoding)
-        except InputError as error:
-            absent = isinstance(error.__cause__, FileNotFoundError | RemoteNotFoundError)
-            problems.append(f"{name}: {'missing' if absent else str(error).rpartition(': ')[2]}")
-        except AudioError as error:
-            problems.append(str(error))
-        else:
-            problems += [f"{name}: clip {what}" for what in bad]
-            decoded.append(samples)
-    if wrong:
-        problems.insert(0, wrong)
-    elif len(hashes) == len(files):
-        inside = {name.removeprefix(f"{shard['name']}/"): sha256 for name, sha256 in hashes.items()}
-        if (hashes.get(shard["name"]) or sha256_listed(inside)) != shard["sha256"]:
-            problems.insert(0, f"{shard['name']}: {_OTHER_BYTES}")
-    return problems, pl.concat(decoded)
+            num_bytes += folder.size(name)
+        except (InputError, AudioError):  # reading it says what is wrong
+            return None
+    return _wrong_size(shard["name"], num_bytes, shard["bytes"])
+
+
+def _has_other_bytes(shard: dict[str, Any], hashes: dict[str, str | None]) -> bool:
+    """Return whether a shard, all of whose files could be read, has other bytes than written."""
+    if None in hashes.values():
+        return False
+    name = shard["name"]
+    inside = {file.removeprefix(f"{name}/"): sha256 or "" for file, sha256 in hashes.items()}
+    return bool((hashes.get(name) or sha256_listed(inside)) != shard["sha256"])
+
+
+@dataclass(frozen=True)
+class _DecodedFile:
+    """Problems of a file, hashes of the samples of its clips as `_DECODED`, and its own hash.
+
+    The hash is None where the file cannot be read, and empty where it is not `hashed`.
+    """
+
+    problems: list[str]
+    samples: pl.DataFrame
+    sha256: str | None
+
+
+def _decode_file(
+    folder: Folder, name: str, clips: pl.DataFrame, encoding: str, *, hashed: bool
+) -> _DecodedFile:
+    """Decode the clips of a file of a shard."""
+    sha256 = None
+    samples = pl.DataFrame(schema=_DECODED)
+    try:
+        with folder.local(name) as path:
+            sha256 = sha256_file(path) if hashed else ""
+            bad, samples = _check_file(path, clips, encoding)
+        problems = [f"{name}: clip {what}" for what in bad]
+    except InputError as error:
+        absent = isinstance(error.__cause__, FileNotFoundError | RemoteNotFoundError)
+        problems = [f"{name}: {'missing' if absent else str(error).rpartition(': ')[2]}"]
+    except AudioError as error:
+        problems = [str(error)]
+    return _DecodedFile(problems, samples, sha256)
 
 
 def _check_file(path: Path, clips: pl.DataFrame, encoding: str) -> tuple[list[str], pl.DataFrame]:

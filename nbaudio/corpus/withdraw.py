@@ -6,28 +6,31 @@ Hashes of their ids are kept.
 import re
 import shlex
 import shutil
-from collections.abc import Iterable, Iterator, Sequence, Set
-from itertools import compress, islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from nbaudio.core import hashing, input_guards
 from nbaudio.core.atomic import atomic_write, parse_lines, read_json, write_bytes, write_json
 from nbaudio.core.errors import AudioError, InputError
+from nbaudio.core.leftovers import scratch_folder
 from nbaudio.core.report import Report, count, first_lines
 from nbaudio.corpus.clip_keys import (
     RECOGNIZED,
     RECOGNIZED_FOLDER,
     ClipFormat,
+    divide_keys,
     recording_facts,
+    rows_without_key,
+    segment_columns,
     with_clip_keys,
 )
-from nbaudio.corpus.packs import is_among, keep_clips, short_keys
+from nbaudio.corpus.packs import keep_clips
 from nbaudio.corpus.withdrawal_ids import find_ids
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.export_files import exported_files
@@ -35,8 +38,9 @@ from nbaudio.review.sheet_clips import ENCODINGS
 from nbaudio.review.state import CORRECTION_LOG, VERDICT_LOG, WAS_FAULTY, ReviewState
 from nbaudio.storage import run_log
 from nbaudio.storage.location import location
-from nbaudio.tables import parquet_files, schemas, segment_rules, workspace_tables
+from nbaudio.tables import parquet_files, schemas, workspace_tables
 from nbaudio.tables.amounts import amounts, with_durations
+from nbaudio.tables.buckets import Buckets, store
 from nbaudio.tables.dataframes import STREAMED, Ids, as_ids
 from nbaudio.tables.tombstones import TOMBSTONES, WITHDRAWN, is_withdrawn, merged, tombstone
 from nbaudio.tables.workspace import Workspace, locks_workspace
@@ -59,12 +63,28 @@ _EMPTY_LINES: dict[str, dict[str, Any]] = {
     },
     CORRECTION_LOG: {"segment_id": "", "start_sample": None, "end_sample": None},
 }
+# Of the segments that are withdrawn.
+_COLUMNS = (
+    "segment_id",
+    "recording_id",
+    "speaker_id",
+    "start_sample",
+    "end_sample",
+    "source_start",
+    "source_end",
+    "split",
+)
+_CORPORA_STAY = (
+    "sources outside of the workspace are not changed, and corpora hold what is withdrawn "
+    "until their next version"
+)
+_KEYS = pl.Schema({"clip_key": pl.String})
 _WORD = re.compile(r"[\s:,;'\"()]+")
 _encode_lines = msgspec.json.Encoder().encode_lines
 
 
 @locks_workspace("withdraw")
-def withdraw(  # noqa: PLR0914, PLR0915
+def withdraw(
     workspace: str | Path | Workspace,
     *,
     speaker: str | Sequence[str] = (),
@@ -110,86 +130,93 @@ def withdraw(  # noqa: PLR0914, PLR0915
     reason = " ".join(why.split())
     if not reason:
         raise InputError("why is empty: give a reason, such as 'consent withdrawn'")
-    columns = (
-        "segment_id",
-        "recording_id",
-        "speaker_id",
-        "start_sample",
-        "end_sample",
-        "source_start",
-        "source_end",
-        "split",
-    )
-    before = workspace.withdrawn
-    ids_there = find_ids(
+    ids = find_ids(
         workspace,
         {
             "speaker": as_ids(speaker, "speaker"),
             "recording": as_ids(recording, "recording"),
             "segment": _segment_ids(segments),
         },
-        set(before["sha256"]),
+        set(workspace.withdrawn["sha256"]),
     )
-    named = ids_there.by_kind
-    marks = [(kind, tombstone(kind, key), reason) for kind, keys in named.items() for key in keys]
-    held = merged(before, pl.DataFrame(marks, schema=TOMBSTONES, orient="row"))
-    recordings = workspace.recordings
-    some = list[pl.DataFrame]()
-    kept = set[str]()
-    for part in _parts(workspace, columns):
-        some.append(part.filter(is_gone := is_withdrawn(part, held)))
-        kept.update(part["recording_id"].filter(~is_gone))
-    gone = pl.concat(some)
-    lost = recordings.filter(
-        pl.col("recording_id").is_in(sorted({*gone["recording_id"], *named["recording"]} - kept))
-    )
-    timed = with_durations(gone, recordings)
+    withdrawal = _withdrawal(workspace, ids.by_kind, reason)
     corpora, formats = _logged(workspace)
-
-    workspace.save(**{WITHDRAWN: held})  # first: whatever happens then, nothing comes back
-    ids = set(gone["segment_id"])
-    _forget_frames(workspace, ids)  # before the verdicts are gone
-    _forget_logs(workspace, ids)
-    _forget_reports(workspace, ids | set(lost["recording_id"]))
-    sheets = _forget_review_clips(workspace, ids)
-    _forget_recordings(workspace, lost)
-    packs, unread = _forget_clips(
-        workspace, gone["segment_id"], recording_facts(recordings), formats
+    workspace.save(**{WITHDRAWN: withdrawal.tombstones})  # first: nothing comes back from now on
+    sheets = _forget_reviews(workspace, withdrawal)
+    _forget_recordings(workspace, withdrawal.recordings)
+    num_clips, unread = _forget_clips(
+        workspace,
+        withdrawal.segments["segment_id"],
+        recording_facts(workspace.recordings),
+        formats,
     )
-    emptied = _emptied_columns(workspace, ids)
-    # The segments table is rewritten last, so that an interrupted run can be repeated. Reviews hold
-    # for the segments left.
-    drawn = any((workspace.path / "reviews").rglob("*.json"))
-    workspace.save_together(
-        settings=workspace.settings | ({"generations": workspace.known_states()} if drawn else {}),
-        recordings=recordings.join(lost, on="recording_id", how="anti", maintain_order="left"),
-        segments=(
-            part.filter(~is_withdrawn(part, held)).drop(emptied)
-            for part in workspace_tables.read_batches(workspace)
-        ),
-        **_other_tables(workspace, ids, lost),
+    _forget_rows(workspace, withdrawal)  # last, so that an interrupted run can be repeated
+    report = Report(
+        "withdraw",
+        _facts(workspace, withdrawal, num_clips, corpora),
+        [*ids.warnings, _CORPORA_STAY],
+        first_lines([*ids.look_alikes, *sheets, *unread], "the folders named"),
     )
-
-    version = f"nbaudio materialize {shlex.quote(str(workspace.path))} --base CORPUS --out NEW"
-    facts = {
-        "segments": len(gone),
-        "hours": amounts(timed)["hours"],
-        "recordings": len(lost),
-    }
-    facts["splits"] = dict(
-        gone["split"].cast(pl.String).drop_nulls().value_counts().sort("split").iter_rows()
-    )
-    facts |= {"clips_removed_from_packs": packs}
-    facts["withdrawn_in_all"] = dict(held["kind"].value_counts().sort("kind").iter_rows())
-    facts |= {"corpora_of_this_workspace": corpora, "next": version}
-    note = (
-        "sources outside of the workspace are not changed, and corpora hold what is withdrawn "
-        "until their next version"
-    )
-    problems = first_lines([*ids_there.look_alikes, *sheets, *unread], "the folders named")
-    report = Report("withdraw", facts, [*ids_there.warnings, note], problems)
     workspace.save_report("withdraw", {**report.to_dict(), "problems": []})
     return report
+
+
+@dataclass(frozen=True)
+class _Withdrawal:
+    """What is withdrawn.
+
+    Attributes:
+        tombstones: those of the workspace, with those of what is withdrawn now.
+        segments: the segments, with `_COLUMNS`.
+        hours: their hours.
+        recordings: rows of the recordings that no other segment is in.
+    """
+
+    tombstones: pl.DataFrame
+    segments: pl.DataFrame
+    hours: float
+    recordings: pl.DataFrame
+
+    @property
+    def segment_ids(self) -> set[str]:
+        """The ids of the segments."""
+        return set(self.segments["segment_id"])
+
+
+def _withdrawal(workspace: Workspace, ids: Mapping[str, Sequence[str]], reason: str) -> _Withdrawal:
+    """Return what is withdrawn by ids of each kind."""
+    marks = [(kind, tombstone(kind, key), reason) for kind, keys in ids.items() for key in keys]
+    tombstones = merged(workspace.withdrawn, pl.DataFrame(marks, schema=TOMBSTONES, orient="row"))
+    withdrawn = list[pl.DataFrame]()
+    remaining = set[str]()  # recordings
+    for part in _parts(workspace, _COLUMNS):
+        is_gone = is_withdrawn(part, tombstones)
+        withdrawn.append(part.filter(is_gone))
+        remaining.update(part["recording_id"].filter(~is_gone))
+    segments = pl.concat(withdrawn)
+    recordings = workspace.recordings
+    lost = {*segments["recording_id"], *ids["recording"]} - remaining
+    hours = amounts(with_durations(segments, recordings))["hours"]
+    is_lost = pl.col("recording_id").is_in(sorted(lost))
+    return _Withdrawal(tombstones, segments, hours, recordings.filter(is_lost))
+
+
+def _facts(
+    workspace: Workspace, withdrawal: _Withdrawal, num_clips: int, corpora: list[str]
+) -> dict[str, Any]:
+    """Return the facts of the report."""
+    splits = withdrawal.segments["split"].cast(pl.String).drop_nulls()
+    kinds = withdrawal.tombstones["kind"]
+    return {
+        "segments": len(withdrawal.segments),
+        "hours": withdrawal.hours,
+        "recordings": len(withdrawal.recordings),
+        "splits": dict(splits.value_counts().sort("split").iter_rows()),
+        "clips_removed_from_packs": num_clips,
+        "withdrawn_in_all": dict(kinds.value_counts().sort("kind").iter_rows()),
+        "corpora_of_this_workspace": corpora,
+        "next": f"nbaudio materialize {shlex.quote(str(workspace.path))} --base CORPUS --out NEW",
+    }
 
 
 def _segment_ids(given: str | Path | Ids) -> list[str]:
@@ -272,6 +299,24 @@ def _emptied_columns(workspace: Workspace, ids: Set[str]) -> list[str]:
     ]
 
 
+def _forget_rows(workspace: Workspace, withdrawal: _Withdrawal) -> None:
+    """Remove what is withdrawn from all tables together; reviews hold for the segments left."""
+    emptied = _emptied_columns(workspace, withdrawal.segment_ids)
+    is_drawn = any((workspace.path / "reviews").rglob("*.json"))
+    states = {"generations": workspace.known_states()} if is_drawn else {}
+    workspace.save_together(
+        settings=workspace.settings | states,
+        recordings=workspace.recordings.join(
+            withdrawal.recordings, on="recording_id", how="anti", maintain_order="left"
+        ),
+        segments=(
+            part.filter(~is_withdrawn(part, withdrawal.tombstones)).drop(emptied)
+            for part in workspace_tables.read_batches(workspace)
+        ),
+        **_other_tables(workspace, withdrawal.segment_ids, withdrawal.recordings),
+    )
+
+
 def _other_tables(
     workspace: Workspace, ids: Set[str], lost: pl.DataFrame
 ) -> dict[str, Iterator[pl.DataFrame]]:
@@ -294,6 +339,18 @@ def _without_rows(workspace: Workspace, table: str, is_out: pl.Expr) -> Iterator
         part.filter(~is_out.fill_null(value=False))
         for part in workspace_tables.read_batches(workspace, table)
     )
+
+
+def _forget_reviews(workspace: Workspace, withdrawal: _Withdrawal) -> list[str]:
+    """Remove segments from records of reviews, reports and review clips.
+
+    Return a line for each sheet, page or archive that still holds segments.
+    """
+    ids = withdrawal.segment_ids
+    _forget_frames(workspace, ids)  # before the verdicts are gone
+    _forget_logs(workspace, ids)
+    _forget_reports(workspace, ids | set(withdrawal.recordings["recording_id"]))
+    return _forget_review_clips(workspace, ids)
 
 
 def _forget_logs(workspace: Workspace, ids: Set[str]) -> None:
@@ -425,51 +482,74 @@ def _forget_clips(
     workspace: Workspace,
     gone: pl.Series,
     facts: pl.DataFrame,
-    formats: Iterable[tuple[ClipFormat, str]],
+    formats: Sequence[tuple[ClipFormat, str]],
 ) -> tuple[int, list[str]]:
     """Keep only clips of remaining segments, in the formats of finished corpora, in all packs.
 
     What recognizers heard in other clips, and rows about withdrawn segments where they failed, are
-    removed too. Return how many clips are removed.
+    removed too. Return how many clips are removed, and a line for each folder that cannot be read.
     """
-    keys = {
-        str(workspace.path / "packs"): [np.zeros(0, np.uint64)],
-        RECOGNIZED_FOLDER: [np.zeros(0, np.uint64)],
-    }
-    for part in _parts(workspace, ("segment_id", "recording_id", "start_sample", "end_sample")):
-        left = (
-            part.with_columns(segment_rules.source_channel(part))
-            .filter(~workspace_tables.has_id(gone))
-            .drop_nulls("start_sample")
-        )
-        for clip_format, packs in (*formats, (RECOGNIZED, RECOGNIZED_FOLDER)):
-            keyed = with_clip_keys(left.lazy(), facts, clip_format).select("clip_key").collect()
-            keys.setdefault(packs, []).append(short_keys(keyed.to_series()))
-    _forget_recognized(workspace, gone, np.sort(np.concatenate(keys.pop(RECOGNIZED_FOLDER))))
-    removed = 0
+    num_removed = 0
     problems = []
-    for packs in list(keys):
-        try:
-            removed += keep_clips(location(packs), np.sort(np.concatenate(keys.pop(packs))))
-        except (AudioError, OSError) as error:
-            problems.append(
-                f"{packs}: its packs may hold withdrawn clips ({error}); run the same command again"
-            )
-    return removed, problems
+    with scratch_folder(workspace.path) as scratch:
+        heard = _remaining_keys(workspace, gone, facts, [RECOGNIZED], scratch / "heard")
+        _forget_recognized(workspace, gone, heard, scratch / "recognized")
+        folders = dict.fromkeys([str(workspace.path / "packs"), *(packs for _, packs in formats)])
+        for number, packs in enumerate(folders):
+            own = [clip_format for clip_format, folder in formats if folder == packs]
+            folder = scratch / str(number)
+            keys = _remaining_keys(workspace, gone, facts, own, folder / "keys")
+            try:
+                num_removed += keep_clips(location(packs), keys, folder)
+            except (AudioError, OSError) as error:
+                problems.append(
+                    f"{packs}: its packs may hold withdrawn clips ({error}); "
+                    "run the same command again"
+                )
+    return num_removed, problems
 
 
-def _forget_recognized(workspace: Workspace, gone: pl.Series, kept: NDArray[np.uint64]) -> None:
+def _remaining_keys(
+    workspace: Workspace,
+    gone: pl.Series,
+    facts: pl.DataFrame,
+    formats: Sequence[ClipFormat],
+    folder: Path,
+) -> Buckets:
+    """Return the keys of the clips of remaining segments in some formats."""
+    columns = ("segment_id", "recording_id", "start_sample", "end_sample", "source_channel")
+    segments = segment_columns(workspace, columns)
+    remaining = segments.filter(~workspace_tables.has_id(gone)).drop_nulls("start_sample")
+    keys = [with_clip_keys(remaining, facts, clip_format) for clip_format in formats]
+    none = pl.LazyFrame(schema=_KEYS)
+    num_rows = len(formats) * parquet_files.num_rows(workspace_tables.table_path(workspace))
+    all_keys = pl.concat([none, *(rows.select("clip_key") for rows in keys)])
+    return divide_keys(all_keys, num_rows=num_rows, folder=folder)
+
+
+def _forget_recognized(workspace: Workspace, gone: pl.Series, keys: Buckets, scratch: Path) -> None:
+    """Keep only texts of clips with some keys, and problems of remaining segments."""
     for path in sorted((workspace.path / RECOGNIZED_FOLDER).glob("*.jsonl")):
+        folder = scratch / path.stem
+        rows = store(_keys_of_lines(path), folder / "rows", _KEYS)
+        removed = set(rows_without_key(rows, keys, folder / "by-key")["clip_key"])
         with atomic_write(path) as partial, partial.open("wb") as target, path.open("rb") as source:
-            lines = parse_lines(source)
-            while some := list(islice(lines, parquet_files.ROWS_A_GROUP)):
-                keys = pl.Series([str(line.get("clip_key")) for line in some])
-                target.write(_encode_lines(list(compress(some, is_among(keys, kept)))))
-        if workspace_tables.table_path(
-            workspace, table := f"{RECOGNIZED_FOLDER}/{path.stem}.problems"
-        ).exists():
-            workspace_tables.write(
-                workspace,
-                _without_rows(workspace, table, workspace_tables.has_id(gone)),
-                table=table,
-            )
+            lines = (line for line in parse_lines(source) if _clip_key(line) not in removed)
+            while batch := list(islice(lines, parquet_files.ROWS_A_GROUP)):
+                target.write(_encode_lines(batch))
+        table = f"{RECOGNIZED_FOLDER}/{path.stem}.problems"
+        if workspace_tables.table_path(workspace, table).exists():
+            remaining = _without_rows(workspace, table, workspace_tables.has_id(gone))
+            workspace_tables.write(workspace, remaining, table=table)
+
+
+def _keys_of_lines(path: Path) -> Iterator[pl.DataFrame]:
+    """Yield the keys of the clips that the lines of a file are about."""
+    with path.open("rb") as source:
+        keys = map(_clip_key, parse_lines(source))
+        while batch := list(islice(keys, parquet_files.ROWS_A_GROUP)):
+            yield pl.DataFrame({"clip_key": batch}, schema=_KEYS)
+
+
+def _clip_key(line: Mapping[str, Any]) -> str:
+    return str(line.get("clip_key"))

@@ -1,5 +1,6 @@
 """Amounts of speech: durations, and counts of segments, hours, speakers and recordings."""
 
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -48,25 +49,23 @@ NO_AMOUNTS = {"segments": 0, "hours": 0.0, "speakers": 0, "recordings": 0}
 
 
 def amounts_by_split(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the `amounts` of each split of a table in a file, which need not fit into memory."""
-    found: dict[str, dict[str, Any]] = {}
+    """Return the segments, hours, speakers and recordings of each split of a table in a file.
+
+    The table need not fit into memory.
+    """
+    segments = Counter[str]()
+    seconds = defaultdict[str, float](float)
     for part in parquet_slices(path, ("split", "duration_s")):  # always added in the same order
-        for split, segments, seconds in (
-            part.group_by("split").agg(pl.len(), pl.col("duration_s").sum()).iter_rows()
-        ):
-            one = found.setdefault(split, {"segments": 0, "hours": 0.0})
-            one["segments"] += segments
-            one["hours"] += seconds
-    for split, one in found.items():
-        one["hours"] = round(one["hours"] / 3600, 6)
-        of_split = pl.scan_parquet(path, glob=False).filter(
-            pl.col("split").eq_missing(pl.lit(split, pl.String))
-        )
-        for name, column in (
-            ("speakers", pl.col("speaker_id").drop_nulls()),
-            ("recordings", pl.col("recording_id")),
-        ):
-            one[name] = (
-                of_split.select(column).unique().select(pl.len()).collect(engine="streaming").item()
-            )
-    return found
+        sums = part.group_by("split").agg(pl.len(), pl.col("duration_s").sum())
+        for split, number, length in sums.iter_rows():
+            segments[split] += number
+            seconds[split] += length
+    return {
+        split: {
+            "segments": number,
+            "hours": round(seconds[split] / 3600, 6),
+            "speakers": _count_values(path, split, "speaker_id"),
+            "recordings": _count_values(path, split, "recording_id"),
+        }
+        for split, number in segments.items()
+    }

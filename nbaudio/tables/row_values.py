@@ -1,6 +1,7 @@
 """Streamed tables: add columns from memory, replace some rows, and hash the ids of some rows."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,7 @@ from numpy.typing import NDArray
 
 from nbaudio.core import hashing
 from nbaudio.tables import workspace_tables
-from nbaudio.tables.dataframes import IN_ORDER
-from nbaudio.tables.rows import with_starts
+from nbaudio.tables.dataframes import STREAMED
 
 _SLICE = 1 << 20
 
@@ -88,19 +88,12 @@ def row_hashes(segments: pl.LazyFrame) -> RowHashes:
     ids = segments.select("segment_id")
 
     def hashes(rows: pl.Series, salt: str) -> pl.Series:
-        places = rows.to_numpy()
-        wanted = np.zeros(int(places[-1]) + 1 if len(places) else 0, dtype=np.bool_)
-        wanted[places] = True
-        some = (
-            with_values(ids.head(len(wanted)), [pl.Series("wanted", wanted)])
-            .filter("wanted")
-            .select("segment_id")
+        size = int(rows[-1]) + 1 if len(rows) else 0
+        wanted = pl.repeat(value=False, n=size, eager=True).scatter(rows, values=True)
+        hash_of_id = pl.col("segment_id").map_batches(
+            partial(hashing.hash_column, salt=salt), return_dtype=pl.UInt64, is_elementwise=True
         )
-        found = np.empty(len(places), dtype=np.uint64)
-        for start, part in with_starts(some.collect_batches(**IN_ORDER)):
-            found[start : start + len(part)] = hashing.hash_column(
-                part["segment_id"], salt
-            ).to_numpy()
-        return pl.Series("hash", found)
+        some = with_values(ids.head(size), [wanted.alias("wanted")]).filter("wanted")
+        return some.select(hash=hash_of_id).collect(**STREAMED).to_series()
 
     return hashes
