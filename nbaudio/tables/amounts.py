@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from nbaudio.tables.dataframes import STREAMED
 from nbaudio.tables.parquet_files import parquet_slices
 
 
@@ -69,3 +70,10 @@ def amounts_by_split(path: Path) -> dict[str, dict[str, Any]]:
         }
         for split, number in segments.items()
     }
+
+
+def _count_values(path: Path, split: str, column: str) -> int:
+    """Return how many values a column has in a split."""
+    in_split = pl.col("split").eq_missing(pl.lit(split, pl.String))
+    values = pl.scan_parquet(path, glob=False).filter(in_split).select(column).drop_nulls().unique()
+    return int(values.select(pl.len()).collect(**STREAMED).item())
