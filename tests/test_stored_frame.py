@@ -19,6 +19,7 @@ ROWS = 1000
 def stored(request, tmp_path, monkeypatch):
     """A frame, and its file."""
     monkeypatch.setattr("nbaudio.tables.stored_frame._ROWS_AT_ONCE", 50)
+    monkeypatch.setattr("nbaudio.tables.stored_frame._SORTED_AT_ONCE", 128)
     rng = np.random.default_rng(0)
     number = pl.Series(rng.integers(0, 40, ROWS))
     frame = pl.DataFrame(
@@ -227,6 +228,7 @@ def test_a_condition_that_fails_in_a_later_part_changes_nothing(tmp_path, monkey
 @pytest.mark.parametrize("descending", [False, True])
 def test_columns_of_all_types_are_sorted_as_in_memory(tmp_path, monkeypatch, descending):
     monkeypatch.setattr("nbaudio.tables.stored_frame._ROWS_AT_ONCE", 50)
+    monkeypatch.setattr("nbaudio.tables.stored_frame._SORTED_AT_ONCE", 128)
     number = pl.Series(np.random.default_rng(0).integers(0, 30, 500))
     number = number.set(number == 3, None)
     types = [pl.UInt64, pl.Int8, pl.Float32, pl.Decimal(10, 2), pl.Datetime("us"), pl.Boolean]

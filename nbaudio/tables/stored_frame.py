@@ -6,7 +6,6 @@ A column is read when it is needed, a page by the row groups of its rows.
 import copy
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from time import sleep
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +21,8 @@ _ROWS_AT_ONCE = 1 << 16  # read for a condition or an order
 _PREFIX = 16  # bytes of a text that order it; UTF-8 has the order of code points
 _TIMES = ("recording_id", "start_sample", "end_sample")
 _DECIMALS = ("source_start", "source_end")  # of durations that have no samples
-_POLL_S = 0.002
+_SORTED_AT_ONCE = 1 << 19  # about so many rows, of which each 64th is drawn
+_DRAWN = 64
 
 Order = NDArray[np.uint32]  # numbers of rows
 
@@ -76,11 +76,8 @@ class StoredFrame:
 
     def select(self, what: pl.Expr) -> pl.DataFrame:
         """Evaluate an expression, row by row, over the columns that it names."""
-        return pl.concat(self._evaluated(what))
-
-    def _evaluated(self, what: pl.Expr) -> Iterator[pl.DataFrame]:
         names = list(dict.fromkeys(what.meta.root_names()))
-        return in_threads(lambda rows: self.part(rows, names).select(what), self.parts)
+        return pl.concat(in_threads(lambda rows: self.part(rows, names).select(what), self.parts))
 
     def __getitem__(self, name: str) -> pl.Series:
         """Return a column, texts as categories; the last one of numbers stays in memory."""
@@ -125,24 +122,19 @@ class StoredFrame:
         by their first bytes.
         """
         self.release()
+        keys = in_threads(lambda rows: _sort_key(self.part(rows, [name]).to_series()), self.parts)
         parts = []
-        for part, values in zip(
-            self.parts, self._evaluated(_sort_key(name, self.schema[name])), strict=True
-        ):
-            parts.append(values)
-            yield part.stop / max(1, len(self)) / 2
+        for rows, part in zip(self.parts, keys, strict=True):
+            parts.append(part)
+            yield rows.stop / max(1, len(self)) / 2
         values = pl.concat(parts)
         parts.clear()
-        values = values if len(numbers) == len(self) else values[numbers]
-        by_value = pl.arg_sort_by(name, descending=descending, nulls_last=True, maintain_order=True)
-        sorting = values.lazy().select(by_value).collect(background=True)
-        try:
-            while (places := sorting.fetch()) is None:
-                sleep(_POLL_S)
-                yield 0.5
-        finally:
-            sorting.cancel()
-        yield numbers[places.to_series().to_numpy()]
+        values = values if len(numbers) == len(self) else values.gather(numbers)
+        places = []
+        for some in _sorted_by_ranges(values, descending=descending):
+            places.append(some)
+            yield 1 / 2
+        yield numbers[pl.concat(places).to_numpy()]
 
     def sample(self, name: str, numbers: NDArray[np.uint32], most: int) -> tuple[pl.Series, int]:
         """Return the values of a column in some of the rows, about `most` in all, and a step.
@@ -192,21 +184,41 @@ class StoredFrame:
         frame = conform(frame, pl.Schema(types), str(self._path))
         frame = frame.with_columns(place=pl.Series(numbers, dtype=pl.UInt32))
         if is_joined and self._recordings is not None:
-            frame = frame.join(
-                self._recordings, on="recording_id", how="left", maintain_order="left"
-            ).with_columns(seconds_column())
+            wanted = {"recording_id", "sampling_rate", *names}
+            facts = self._recordings.select(pl.selectors.by_name(wanted, require_all=False))
+            frame = frame.join(facts, on="recording_id", how="left", maintain_order="left")
+            frame = frame.with_columns(seconds_column())
         if not {*self._further.columns[1:]}.isdisjoint(names):
             frame = frame.join(self._further, on="place", how="left", maintain_order="left")
         return frame.select(names)
 
 
-def _sort_key(name: str, dtype: pl.DataType) -> pl.Expr:
-    """Return values of the same order as a column; of a text, its first bytes as a number."""
-    value = pl.col(name)
-    if dtype.is_float():
-        return value.fill_nan(None)
-    if dtype not in (pl.String, pl.Categorical):
-        return value
-    begin = value.cast(pl.String).cast(pl.Binary).bin.slice(0, _PREFIX)
-    padded = (begin + pl.lit(bytes(_PREFIX))).bin.slice(0, _PREFIX)
-    return padded.bin.reinterpret(dtype=pl.UInt128, endianness="big")
+def _sort_key(values: pl.Series) -> pl.Series:
+    """Return numbers of the same order as some values; of a text, its first bytes as a number."""
+    if values.dtype.is_float():
+        return values.fill_nan(None)
+    if values.dtype not in (pl.String, pl.Categorical):
+        return values.to_physical().cast(pl.Int128)
+    begin = values.cast(pl.String).cast(pl.Binary).bin.slice(0, _PREFIX)
+    if (begin.bin.size() < _PREFIX).any():
+        begin = (begin + pl.Series([bytes(_PREFIX)])).bin.slice(0, _PREFIX)
+    return begin.bin.reinterpret(dtype=pl.UInt128, endianness="big")
+
+
+def _sorted_by_ranges(values: pl.Series, *, descending: bool) -> Iterator[pl.Series]:
+    """Yield the places of numbers in their order, stably, nulls last.
+
+    Numbers of one range at a time are sorted, so that nothing takes long.
+    """
+    if values.is_sorted(descending=descending, nulls_last=True):
+        yield pl.int_range(len(values), dtype=pl.UInt32, eager=True)
+        return
+    drawn = values.drop_nulls().gather_every(_DRAWN).sort()
+    edges = drawn.gather_every(_SORTED_AT_ONCE // _DRAWN)[1:].unique(maintain_order=True)
+    last = len(edges) + 1
+    ranges = edges.search_sorted(values, side="right").cast(pl.UInt16)
+    ranges = ranges.set(values.is_null(), last)
+    order = pl.arg_sort_by(values.name, descending=descending, nulls_last=True, maintain_order=True)
+    for number in (*(reversed(range(last)) if descending else range(last)), last):
+        places = (ranges == number).arg_true()
+        yield places.gather(values.gather(places).to_frame().select(order).to_series())
