@@ -38,7 +38,6 @@ from nbaudio.proof.betting import Array, Bools, Draws, Frame, Ints, Values
 from nbaudio.proof.claims import Part, best_claim, claims_by_rule
 from nbaudio.proof.rule_segments import (
     LABELS,
-    RemovedSegments,
     RuleDraws,
     RuleSegments,
     all_segments,
@@ -53,26 +52,6 @@ MARGIN = 0.7  # of the logarithm of a capital: nulls beside the truth have almos
 SPEAKERS = 40
 ROUND = 150
 BATCH = 20  # corpora of each scenario before the next ones
-
-
-@dataclass(frozen=True)
-class MadePopulation:
-    """What claims need of a `Population`; ids are the numbers of the segments."""
-
-    reviewable: Bools
-
-    def __len__(self) -> int:
-        return len(self.reviewable)
-
-    @property
-    def numbers(self) -> dict[str, Array]:
-        """Seconds and words of each segment."""
-        ones = np.ones(len(self))
-        return {"seconds": ones, "words": ones}
-
-    def mask(self, segment_ids: pl.Series) -> Bools:
-        """Return which segments have one of these ids."""
-        return np.isin(np.arange(len(self)), segment_ids.cast(pl.Int64).to_numpy())
 
 
 @dataclass
@@ -260,74 +239,60 @@ class Archive:
             self.bound = _bound(self._state(self.last_look), ships)
 
     def _state(self, selected: Bools) -> Any:
-        """Return what claims need of a `ProofState`."""
-        size = len(self.wrong)
-        gone = np.flatnonzero(~self.is_there)
-        further = {int(segment): size + place for place, segment in enumerate(gone)}
-        label = np.full(size, -1, dtype=np.int8)
+        """Return what claims need of a `ProofState`; each segment is a row."""
+        ones = np.ones(len(self.wrong))
+        label = np.full(len(self.wrong), -1, dtype=np.int8)
         label[self.heard] = self.wrong[self.heard]
         label[~self.is_there] = -1
-        draws = self._draws(further)
-        population = MadePopulation(self.is_there)
+        draws = self._draws()
 
         def about(rule: RuleSegments) -> RuleDraws:
-            order = np.arange(len(self.sheets))
-            return draws_about(rule, draws, order=order, label=label, further=further)
+            return draws_about(rule, draws, order=np.arange(len(self.sheets)), label=label)
 
-        left_out = np.flatnonzero(self.given & selected & self.is_there)
+        everything = all_segments(self.is_there, self.is_there, mean_hours=1.0, mean_words=1.0)
         return SimpleNamespace(
             usable=self.sheets,
-            population=population,
             draws=draws,
-            label=label,
             judged=self.heard & self.is_there,
-            left_out={"segment_id": pl.Series(left_out).cast(pl.String)},
+            left_out=self.given & selected & self.is_there,
             rules=self.rules,
             about_rule=lambda rule, _: about(self._segments(rule)),
-            about_all_segments=lambda: about(all_segments(population, draws.frames, further)),
-            value=lambda _, where, **_upper: Values(
-                np.broadcast_to(1.0, size), where, further=np.zeros(len(further))
-            ),
-            amounts=lambda _, where: Values(np.broadcast_to(1.0, size), where),
+            about_all_segments=lambda: about(everything),
+            amounts=lambda _, where: Values.of(ones * where),
+            count=lambda where: int(where.sum()),
+            sum=lambda _, where: float(where.sum()),
+            flags=lambda column: {"is_there": self.is_there}[column],
             labelled=lambda *words: np.isin(label, [LABELS.index(word) for word in words]),
         )
 
     def _segments(self, rule: Rule) -> RuleSegments:
-        """Return a rule with its segments that are gone apart."""
-        gone = np.flatnonzero(~self.is_there & (rule.first_draw != NEVER))
-        ones = np.ones(len(gone))
-        removed = RemovedSegments(gone.astype(np.uint64), rule.first_draw[gone], ones, ones)
-        first_draw = np.where(self.is_there, rule.first_draw, NEVER).astype(np.int32)
-        return RuleSegments(rule.number, first_draw, removed)
+        """Return the segments of a rule."""
+        ones = np.ones(len(self.wrong))
+        return RuleSegments(rule.number, rule.first_draw, self.is_there, ones, ones)
 
-    def _draws(self, further: dict[int, int]) -> Draws:
+    def _draws(self) -> Draws:
         """Return all rows that count as draws."""
-        frames = []
-        for sheet in self.sheets:
-            stratum = np.full(len(self.wrong) + len(further), -1)
-            stratum[: len(self.wrong)][sheet.drawable & self.is_there] = 0
-            for segment, place in further.items():
-                if sheet.drawable[segment]:
-                    stratum[place] = 0
-            valid = stratum == 0
-            valid[len(self.wrong) :] = False
-            frames.append(Frame(stratum, valid, np.ones(1)))
+        frames = [
+            Frame(
+                np.where(sheet.drawable, 0, -1),
+                sheet.drawable & self.is_there,
+                np.array([float(sheet.drawable.sum())]),
+                np.ones(1),
+            )
+            for sheet in self.sheets
+        ]
         reached = self._reached()
-        rounds = np.array([draw for draw, _ in reached], dtype=np.int64)
-        segments = [segment for _, segment in reached]
-        item = np.array([further.get(one, one) for one in segments], dtype=np.int64)
-        heard = self.heard
-        unsure = np.array([not heard[one] for one in segments], dtype=bool)
-        wrong = np.array([heard[one] and self.wrong[one] for one in segments], dtype=bool)
-        is_gone = item >= len(self.wrong)
+        item = np.array([segment for _, segment in reached], dtype=np.int64)
+        unsure = ~self.heard[item]
+        wrong = self.heard[item] & self.wrong[item]
         none = np.zeros(0, dtype=np.int64)
         return Draws(
             tuple(frames),
-            round=rounds,
+            round=np.array([draw for draw, _ in reached], dtype=np.int64),
             item=item,
             wrong=wrong,
             unsure=unsure,
-            replaced=is_gone & (wrong | unsure),
+            replaced=~self.is_there[item] & (wrong | unsure),
             first=pl.Series(item).is_first_distinct().to_numpy(),
             known=none,
             known_wrong=none.astype(bool),

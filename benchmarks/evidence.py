@@ -159,26 +159,40 @@ class Sheets(NamedTuple):
 
 
 class Judged(ProofState):
-    """A state that holds draws and labels in memory."""
+    """A state that holds draws and labels in memory; each segment is a row.
 
-    def __init__(self, seconds: Array, draws: Draws, label: Sequence[str | None]) -> None:
-        numbers = {
-            "segments": np.ones(len(seconds)),
-            "hours": seconds / 3600,
-            "words": seconds * 2.5,
+    Those that were removed come last: `count` segments are there, by default all.
+    """
+
+    def __init__(
+        self,
+        seconds: Array,
+        draws: Draws,
+        label: Sequence[str | None],
+        count: int | None = None,
+    ) -> None:
+        is_there = np.arange(len(seconds)) < (len(seconds) if count is None else count)
+        rows = {
+            "segments": is_there.astype(np.int64),
+            "hours": seconds / 3600 * is_there,
+            "words": seconds * 2.5 * is_there,
+            "is_there": is_there,
         }
         words = ("right", "wrong", "unsure")
         # These replace properties that are computed once from a workspace.
         self.__dict__.update(
             label=np.array([-1 if word is None else words.index(word) for word in label]),
-            population=range(len(seconds)),
-            numbers=numbers,
+            rows=pl.DataFrame(rows),
             draws=draws,
         )
 
     def amounts(self, what: str, where: Bools) -> Values:
         """Return what each segment counts for; those outside of the part `where` count for 0."""
-        return Values(self.__dict__["numbers"][what], where)
+        return Values.of(self.rows[what].to_numpy() * where)
+
+    def sum(self, what: str, where: Bools) -> float:
+        """Return what the segments of a part count for together."""
+        return self.amounts(what, where).total
 
 
 # --- corpora
@@ -280,7 +294,8 @@ def plan(
     stratum[places_of(pool)] = place_of[strata.number]
     weights = np.maximum(strata.weights[used], 1e-300)
     rates = None if strata.rates is None else strata.rates[used]
-    frame = Frame(stratum, stratum >= 0, weights / weights.sum(), rates)
+    sizes = strata.counts[used].astype(float)
+    frame = Frame(stratum, stratum >= 0, sizes, weights / weights.sum(), rates)
     return frame, drawn.select(ids.gather(drawn["place"]))
 
 
@@ -369,7 +384,7 @@ def judge(part: Part, wrong: Bools, *, seen: bool, what: str = "segments") -> tu
     The proof is one that was seen, or the claim after all reviews.
     """
     claim = part.by(what, target=TARGET, error=ERROR / 2, high_error=ERROR / 2)
-    amount = part.state.amounts(what, part.ships).amounts * part.ships
+    amount = part.state.amounts(what, part.ships).sums
     truth = 1 - float(amount[wrong].sum() / amount.sum())
     false = (seen or claim["proven"]) and truth < TARGET - 1e-12
     return false, claim["low"] - 1e-9 <= truth <= claim["high"] + 1e-9
@@ -514,6 +529,7 @@ def growth(rng: np.random.Generator, strategy: str, task: Task, seed: int) -> tu
     one = Frame(
         np.where(order >= 0, frame.stratum[order], -1),
         (order >= 0) & (frame.stratum[order] >= 0) & same,
+        frame.sizes,
         frame.weights,
     )
     items = np.concatenate([place[item], places_of(more)])
@@ -534,8 +550,10 @@ def growth(rng: np.random.Generator, strategy: str, task: Task, seed: int) -> tu
     label = np.full(size, None, dtype=object)
     label[items] = np.where(before[items], "wrong", "right")
     label[place[changed & ~mended]] = None
-    part = Part(Judged(seconds[:count], draws, label[:count].tolist()), score >= THRESHOLD)
-    return judge(part, wrong_now, seen=first_proof(part) >= 0)
+    label[count:] = None
+    ships = np.append(score >= THRESHOLD, np.zeros(size - count, dtype=bool))
+    part = Part(Judged(seconds, draws, label.tolist(), count), ships)
+    return judge(part, before, seen=first_proof(part) >= 0)
 
 
 def unfinished(rng: np.random.Generator, _: str, task: Task, seed: int) -> tuple[bool, bool]:

@@ -1,7 +1,6 @@
 import itertools
 import json
 import math
-import tracemalloc
 
 import numpy as np
 import polars as pl
@@ -14,9 +13,9 @@ from nbaudio import evidence, review, select
 from nbaudio.cli import app
 from nbaudio.core.errors import InputError
 from nbaudio.proof.betting import Draws, Frame, Values, bet, fewest, most
-from nbaudio.proof.claims import THRESHOLDS, above, curve, min_sample_size
+from nbaudio.proof.claims import curve, min_sample_size
 from nbaudio.proof.evidence import selection_claim
-from nbaudio.proof.judged_draws import ProofState
+from nbaudio.proof.judged_draws import THRESHOLDS, ProofState
 from nbaudio.review.rounds import consensus
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts
 from nbaudio.tables.schemas import RECORDINGS, SEGMENTS, conform
@@ -33,6 +32,7 @@ def frame_of(strata, weights=(1.0,), valid=None):
     return Frame(
         strata,
         strata >= 0 if valid is None else np.asarray(valid),
+        np.bincount(strata[strata >= 0], minlength=len(weights)).astype(float),
         np.asarray(weights, dtype=float),
     )
 
@@ -175,67 +175,36 @@ def test_looking_after_every_verdict_proves_what_is_false_in_few_corpora(name):
     assert false / corpora <= 0.17
 
 
-@pytest.mark.parametrize("at_once", [1, 7, 100])
-def test_bounds_do_not_depend_on_how_many_items_are_summed_at_once(monkeypatch, at_once):
-    rng = np.random.default_rng(3)
-    strata, value = rng.integers(-1, 3, 100), rng.exponential(5, 100)
-    weights = [0.2, 0.5, 0.3]
-    draws = draws_of(
-        [frame_of(strata, weights)], [0] * 40, random_draws(rng, strata, weights, 40), {1, 5, 8, 60}
-    )
-    wanted = most(draws, value, 0.05), fewest(draws, value, 0.05)
-    monkeypatch.setattr("nbaudio.proof.betting._ITEMS", at_once)
-    assert (most(draws, value, 0.05), fewest(draws, value, 0.05)) == pytest.approx(
-        wanted, rel=1e-12
-    )
-
-
-@pytest.mark.parametrize("at_once", [3, 1000])
-def test_values_that_are_computed_in_blocks_give_the_bounds_of_an_array(monkeypatch, at_once):
-    monkeypatch.setattr("nbaudio.proof.betting._ITEMS", at_once)
+def test_sums_of_items_that_nobody_judged_give_the_bounds_of_an_array():
     rng = np.random.default_rng(4)
-    strata, seconds, inside, further = (
-        rng.integers(-1, 3, 103),
-        rng.integers(1, 90, 100),
-        rng.random(100) < 0.7,
-        rng.random(3),
-    )
-    weights, known = [0.2, 0.5, 0.3], np.flatnonzero(strata[:100] < 0)[:4]
+    strata, value = rng.integers(-1, 3, 100), rng.integers(0, 9, 100) / 4
+    weights = [0.2, 0.5, 0.3]
     items = random_draws(rng, strata, weights, 60)
-    draws = draws_of(
-        [frame_of(strata, weights)],
+    known = np.setdiff1d(np.flatnonzero(strata < 0), items)[:4]
+    frame = frame_of(strata, weights)
+    draws = draws_of([frame], [0] * 60, items, items[:9], replaced=items[9:12], known=known)
+    alone = [*items, *known.tolist()]
+    others = np.setdiff1d(np.arange(100), alone)
+    groups = [others[strata[others] == number] for number in (-1, 0, 1, 2)]
+    rows = [*([item] for item in alone), *(group for group in groups if len(group))]
+    summed = Values(
+        np.array([value[row].sum() for row in rows]),
+        np.array([(value[row] > 0).sum() for row in rows]),
+        np.array([value[row].max() for row in rows]),
+    )
+    of_rows = strata[[row[0] for row in rows]]
+    in_rows = draws_of(
+        [Frame(of_rows, of_rows >= 0, frame.sizes, frame.weights)],
         [0] * 60,
-        items,
-        items[:9],
-        replaced=items[9:12],
-        known=known,
-        known_wrong=known[:2],
+        range(60),
+        range(9),
+        replaced=range(9, 12),
+        known=range(60, len(alone)),
     )
-    blocks, array = (
-        Values(seconds, inside, 3600.0, further),
-        np.append(seconds / 3600 * inside, further),
-    )
-    assert blocks.total == pytest.approx(array.sum())
     for bound in (most, fewest):
-        assert bound(draws, blocks, 0.05) == pytest.approx(bound(draws, array, 0.05))
-    assert 0 < fewest(draws, blocks, 0.05) < most(draws, blocks, 0.05) < array.sum()
-    assert draws.faulty_share(blocks) == pytest.approx(draws.faulty_share(array))
-
-
-def test_bounds_hold_less_than_an_array_of_all_values(monkeypatch):
-    monkeypatch.setattr("nbaudio.proof.betting._ITEMS", 4096)
-    monkeypatch.setattr("nbaudio.tables.row_values._SLICE", 4096)
-    count = 1 << 18
-    strata, words = np.zeros(count, dtype=np.int8), np.arange(count, dtype=np.uint32)
-    draws = draws_of([frame_of(strata)], [0] * 50, list(range(50)), {3}, known=[count - 1])
-    tracemalloc.start()
-    try:
-        assert most(draws, Values(words, strata == 0), 0.05) > fewest(
-            draws, Values(words, strata == 0), 0.05
-        )
-        assert tracemalloc.get_traced_memory()[1] < 6 * count
-    finally:
-        tracemalloc.stop()
+        assert bound(in_rows, summed, 0.05) == pytest.approx(bound(draws, value, 0.05))
+    assert 0 < fewest(draws, value, 0.05) < most(draws, value, 0.05) < value.sum()
+    assert in_rows.faulty_share(summed) == pytest.approx(draws.faulty_share(value))
 
 
 @settings(max_examples=40, deadline=None)
@@ -911,6 +880,29 @@ def test_a_proof_says_since_when_and_a_missing_one_how_many_reviews_it_takes(wor
     assert claim["progress"]["since"] == "2026-11-21T03:00:00Z"
 
 
+def test_a_threshold_keeps_what_has_just_its_similarity_and_nothing_below_it(tmp_path):
+    made = Workspace.create(tmp_path / "w", audio=None)
+    number = pl.int_range(11, eager=True)
+    segments = pl.select(
+        segment_id=pl.format("s{}", number),
+        recording_id=pl.lit("r"),
+        source_start=(5 * number).cast(pl.String),
+        source_end=(5 * number + 4).cast(pl.String),
+        text=pl.format("riječ {}", number),
+        similarity=(number / 10).set(number == 10, 0.8 - 1e-12),
+    )
+    made.save(segments=segments, recordings=pl.DataFrame({"recording_id": ["r"]}))
+    kept = {row["threshold"]: row["segments"] for row in evidence(made).facts["curve"]}
+    assert {threshold: kept[threshold] for threshold in (0.0, 0.5, 0.6, 0.7, 0.8, 0.9)} == {
+        0.0: 11,
+        0.5: 6,
+        0.6: 5,
+        0.7: 4,
+        0.8: 2,
+        0.9: 1,
+    }
+
+
 def test_curve_between_the_thresholds_that_are_computed_is_cautious(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=300)
     say(workspace, "one", judge(workspace))
@@ -920,7 +912,8 @@ def test_curve_between_the_thresholds_that_are_computed_is_cautious(workspace, t
     assert (many["low"] <= few["low"] + 1e-9).all()
     assert (many["high"] >= few["high"] - 1e-9).all()
     assert many["precision"].to_list() == pytest.approx(few["precision"].to_list(), abs=0.01)
-    assert above(state, 0.63).ships.sum() == few["segments"][0]
+    [kept] = curve(state, [0.63])["segments"]
+    assert kept == few["segments"][0]
 
 
 def test_command_line(workspace, tmp_path):

@@ -11,7 +11,7 @@ import pytest
 import nbaudio
 from nbaudio.proof.claims import Part, above
 from nbaudio.proof.judged_draws import ProofState
-from nbaudio.review.fixed_rules import ALL_SEGMENTS, fixed_rules, have_selected_durations
+from nbaudio.review.fixed_rules import ALL_SEGMENTS, fixed_rules
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts
 from nbaudio.tables.workspace import Workspace
 
@@ -97,7 +97,7 @@ def test_a_rule_that_ships_as_it_was_fixed_keeps_its_whole_error(archive):
     take(workspace)
     after = claim(workspace)
     state = ProofState.load(workspace)
-    alone = Part(state, state.accepted, state.population.mask(state.left_out["segment_id"]))
+    alone = Part(state, state.accepted, state.left_out)
     error = 0.05 * 6 / np.pi**2
     assert after["low"] == alone.by("segments", target=0.98, error=error, high_error=0.02)["low"]
     assert (after["rule"]["number"], after["rule"]["left_out"], after["rule"]["added"]) == (1, 0, 0)
@@ -510,7 +510,7 @@ def test_whoever_changes_what_is_above_a_threshold_after_looking_gains_nothing(
         return
     # The bound that forgets what was above the threshold before is higher.
     state = ProofState.load(workspace)
-    now = above(state, 0.9, have_selected_durations(state.population))
+    now = above(state, 0.9, has_duration=True)
     forgetful = now.by("segments", target=0.98, error=0.025, high_error=0.025)
     assert forgetful["segments"] == after["segments"]
     assert after["low"] < forgetful["low"] - 0.02

@@ -203,6 +203,17 @@ def test_values_that_many_share_and_the_lack_of_one_are_groups(workspace, tmp_pa
             views.precision_by(workspace, column)
 
 
+def test_segments_without_a_similarity_are_a_group(workspace):
+    scores = pl.when(pl.int_range(pl.len()) >= 100).then(pl.int_range(pl.len()) / 3000)
+    workspace.save(segments=workspace.segments.with_columns(similarity=scores))
+    found = views.precision_by(workspace, "similarity").select("least", "most", "segments")
+    assert found.rows()[:-1] == [
+        (pytest.approx(100 / 3000), pytest.approx(1549 / 3000), 1450),
+        (pytest.approx(1550 / 3000), pytest.approx(2999 / 3000), 1450),
+    ]
+    assert found.row(-1) == (None, None, 100)
+
+
 def test_without_verdicts_nothing_is_claimed_about_a_group(workspace):
     found = views.precision_by(workspace, "snr_db")
     assert found["reviewed"].sum() == 0

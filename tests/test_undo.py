@@ -585,7 +585,7 @@ def test_the_capital_of_a_true_null_does_not_grow_with_rows_that_were_taken_back
         review.export(workspace, out=tmp_path / f"{seed}/three.csv", n=9, **speaker)
         say(workspace, "three", wrong=wrong)
         state = ProofState.load(workspace)
-        value = np.ones(12)
+        value = state.amounts("segments", np.ones(len(state.rows), dtype=bool))
         found.append(np.exp(bet(state.draws, value, np.array([len(wrong)])).capital[0]))
     assert np.mean(found) <= 1 + 3 * np.std(found) / np.sqrt(len(found))
 

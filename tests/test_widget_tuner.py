@@ -13,8 +13,9 @@ from test_widgets import Page, sounds
 
 from nbaudio import review, select
 from nbaudio.core.errors import InputError
-from nbaudio.proof.claims import Part, curve
+from nbaudio.proof.claims import above, curve
 from nbaudio.proof.judged_draws import ProofState
+from nbaudio.proof.segment_sums import Kinds
 from nbaudio.tables.workspace import Workspace
 from nbaudio.ui import views, widgets
 from nbaudio.ui.widgets import threshold_tuner
@@ -345,11 +346,10 @@ def test_verified_precision_is_that_of_the_evidence_at_every_position(make_works
     )
     assert tuner._counted("snr_db", 32.0).segments[at] == len(kept) > 0
     proof, _ = ask(tuner, "tuner.evidence", column="snr_db", value=32.0)
-    state = ProofState.load(workspace)
-    where = state.population.mask(kept["segment_id"])
-    claim = Part(state, where & state.population.reviewable).by(
-        "segments", target=0.98, error=0.025, high_error=0.025
-    )
+    state = ProofState(workspace, Kinds("snr_db", cuts=[32.0]))
+    claim = above(state, 32.0).by("segments", target=0.98, error=0.025, high_error=0.025)
+    where = state.population.mask(kept["segment_id"]) & state.population.reviewable
+    assert claim["segments"] == where.sum() > 0
     assert {name: proof[name][at] for name in proof} == {name: claim[name] for name in proof}
     other, _ = ask(tuner, "tuner.evidence", column="noise_floor_dbfs", value=-32.0, least=False)
     mirrored = tuner._counted("noise_floor_dbfs", -32.0).scale.position(-32.0)

@@ -11,14 +11,12 @@ right in lower ones.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from nbaudio.tables.row_values import counts
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.signedinteger[Any]]
@@ -46,72 +44,58 @@ _STEPS = 16
 _NEWTON_STEPS = 6
 _NEAR = 0.02
 _TINY = 1e-12
-_ITEMS = 1 << 20  # taken at once, to save memory
 
 
 @dataclass(frozen=True)
 class Values:
-    """The value of each item of a population, computed block by block.
+    """What the items of each row count for; a row has one item, or several that nobody judged."""
 
-    An array of all values would take 8 bytes an item.
-    """
-
-    amounts: NDArray[Any]  # of each segment
-    inside: Bools  # which segments count; the others are worth 0
-    divisor: float = 1.0  # of the amounts
-    further: Array = field(default_factory=partial(np.zeros, 0))  # of items behind the segments
+    sums: Array  # over the items of each row
+    counts: Ints  # how many items of each row count for more than 0
+    largest: Array  # what the item that counts most counts for
 
     @classmethod
     def of(cls, value: "Array | Values") -> "Values":
-        """Return values that are an array as an instance."""
+        """Return the values of rows that have one item each, or values as they are."""
         return (
-            value if isinstance(value, Values) else cls(value, np.ones(len(value), dtype=np.bool_))
+            value if isinstance(value, Values) else cls(value, (value > 0).astype(np.int64), value)
         )
 
-    def __getitem__(self, items: Ints) -> Array:
-        found = np.zeros(len(items))
-        own = items < len(self.inside)
-        some = items[own]
-        found[own] = self.amounts[some] / self.divisor * self.inside[some]
-        found[~own] = self.further[items[~own] - len(self.inside)]
-        return found
-
-    def blocks(self) -> Iterator[tuple[slice, Array]]:
-        """Yield slices of the items and their values."""
-        size = len(self.inside)
-        for start in range(0, size, _ITEMS):
-            some = slice(start, min(start + _ITEMS, size))
-            yield some, self.amounts[some] / self.divisor * self.inside[some]
-        if len(self.further):
-            yield slice(size, size + len(self.further)), self.further
+    def __getitem__(self, rows: Ints) -> Array:
+        """Return what the items of some rows count for."""
+        return self.sums[rows]
 
     @cached_property
     def total(self) -> float:
         """The sum over all items."""
-        return math.fsum(float(part.sum()) for _, part in self.blocks())
+        return math.fsum(self.sums)
 
-    def without(self, items: Ints) -> "Values":
-        """Return values that are 0 for some segments."""
-        if not len(items):
-            return self
-        inside = self.inside.copy()
-        inside[items] = False
-        return replace(self, inside=inside)
+    def within(self, rows: Bools) -> "Values":
+        """Return values that are 0 outside of some rows."""
+        return Values(self.sums * rows, self.counts * rows, self.largest * rows)
+
+    def plus(self, amounts: Array) -> "Values":
+        """Return values with those of further items, at most one in each row."""
+        return Values(
+            self.sums + amounts,
+            self.counts + (amounts > 0),
+            np.maximum(self.largest, amounts),
+        )
+
+    def without(self, rows: Ints) -> "Values":
+        """Return values that are 0 for some rows."""
+        return self.within(~np.isin(np.arange(len(self.sums)), rows))
 
 
 @dataclass(frozen=True)
 class Frame:
-    """What a round could draw, of a population of N items."""
+    """What a round could draw; arrays have a value for each row of items."""
 
-    stratum: Ints  # of each item; -1 for those that it could not draw
-    valid: Bools  # of each item: it could be drawn, and has not changed since
+    stratum: Ints  # of each row; -1 for those that it could not draw
+    valid: Bools  # of each row: it could be drawn, and has not changed since
+    sizes: Array  # the number of items in each stratum
     weights: Array  # the probability of each stratum at a draw, as long as none is exhausted
     rates: Array | None = None  # of wrong items in each stratum, as expected before the first draw
-
-    @cached_property
-    def sizes(self) -> Array:
-        """The number of items in each stratum."""
-        return counts(self.stratum, len(self.weights)).astype(float)
 
     @cached_property
     def bins(self) -> Ints:
@@ -131,11 +115,11 @@ class Frame:
 
 @dataclass(frozen=True)
 class Draws:
-    """Judged items of a population in the order in which they were drawn."""
+    """Judged items in the order in which they were drawn."""
 
     frames: tuple[Frame, ...]
     round: Ints  # of each draw, the place of its frame
-    item: Ints  # of each draw, its place in the population
+    item: Ints  # of each draw, the row that has its item alone
     wrong: Bools
     unsure: Bools
     # Changed since drawn, or gone and wrong or unsure; a fault in upper bounds, since changes may
@@ -157,7 +141,7 @@ class Draws:
 
     @cached_property
     def is_replaced(self) -> Bools:
-        """Which items of the population are replaced."""
+        """Which rows are replaced items."""
         found = np.zeros(len(self.frames[0].stratum) if self.frames else 0, dtype=bool)
         found[self.item[self.replaced]] = True
         return found
@@ -391,19 +375,13 @@ class _Book:
 
     def __init__(self, frame: Frame, value: Values, draws: Draws, valid: Bools) -> None:
         number = int(frame.bins.max(initial=-1)) + 1
+        inside = (frame.stratum >= 0) & valid
+        bins = frame.bins[frame.stratum[inside]]
         # Of unseen items.
-        self.value, hits, self.largest = (
-            np.zeros(number),
-            np.zeros(number, dtype=np.int64),
-            np.zeros(number),
-        )
-        for some, part in value.blocks():
-            inside = (frame.stratum[some] >= 0) & valid[some] & (part > 0)
-            bins = frame.bins[frame.stratum[some][inside]]
-            held = part[inside]
-            np.add.at(self.value, bins, held)
-            np.maximum.at(self.largest, bins, held)
-            hits += np.bincount(bins, minlength=number)
+        self.value = np.bincount(bins, value.sums[inside], number)
+        self.largest = np.zeros(number)
+        np.maximum.at(self.largest, bins, value.largest[inside])
+        hits = np.bincount(bins, value.counts[inside], number)
         self._mean = np.maximum(self.value / np.maximum(hits, 1), _TINY)
         self._size = np.bincount(frame.bins, weights=frame.sizes, minlength=number)
         self._chance = np.bincount(frame.bins, weights=frame.weights, minlength=number)

@@ -5,9 +5,10 @@ docs/evidence.md has the method and its sources.
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,15 @@ import polars as pl
 
 from nbaudio.core.errors import InputError
 from nbaudio.proof.betting import Array, Bools, Ints, Path, Values, bet, fewest, most
-from nbaudio.proof.judged_draws import ProofState
+from nbaudio.proof.judged_draws import THRESHOLDS, ProofState
 from nbaudio.proof.rule_segments import FIRST_SHARE, RuleDraws
+from nbaudio.proof.segment_sums import Kinds
 from nbaudio.review.allocation import least_divergence
 from nbaudio.review.fixed_rules import next_number
 from nbaudio.review.sampling import Strata
+from nbaudio.review.state import ReviewState
+from nbaudio.tables.workspace import Workspace
 
-#: Thresholds on similarity that tables show.
-THRESHOLDS = (-1.0, 0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
 _AMOUNTS = {"by_hours": "hours", "by_words": "words"}
 _MOST_KNOTS = 24
 # A rule bounds what ships well if at most this share of it is not in the rule.
@@ -44,7 +46,8 @@ def check_target(precision: float, confidence: float) -> None:
 class Part:
     """What ships of a part of the corpus, within segments that bets are about.
 
-    Its methods give bounds of the share that is right. Without a rule, bets are about what ships
+    Masks are by row of `ProofState.rows`. Its methods give bounds of the share that is right.
+    Without a rule, bets are about what ships
     itself with what was left out of it because it was reviewed. With one they are about all
     segments of the rule: then the bounds hold however what ships was chosen.
     """
@@ -90,11 +93,11 @@ class Part:
     def by(self, what: str, *, target: float, error: float, high_error: float) -> dict[str, Any]:
         """Return the claim by segments, hours or words."""
         state = self.state
-        ships = self._sum(what, self.ships)
+        ships = state.sum(what, self.ships)
         facts = {
-            "segments": int(self.ships.sum()),
+            "segments": state.count(self.ships),
             "hours": round(self._sum("hours", self.ships), 6),
-            "reviewed": int(((self.ships | self.out) & state.judged).sum()),
+            "reviewed": state.count((self.ships | self.out) & state.judged),
         }
         if ships <= 0:
             return facts | {
@@ -119,7 +122,7 @@ class Part:
     def low(self, *, target: float, error: float) -> float:
         """Return the lower bound of the share of segments that is right, of those that ship."""
         highest = self._most_wrong("segments", target=target, error=error)
-        return min(max(1 - highest / int(self.ships.sum()), 0.0), 1.0)
+        return min(max(1 - highest / self.state.count(self.ships), 0.0), 1.0)
 
     def _most_wrong(self, what: str, *, target: float, error: float) -> float:
         """Return an upper bound of what is wrong in what ships."""
@@ -137,7 +140,8 @@ class Part:
         """Return a lower bound of what is wrong in what ships."""
         inside = self.value(what, upper=False)
         not_right_out = self._sum(what, self.out & ~self.state.labelled("right"))
-        bound = fewest(self.draws, inside, error) - not_right_out - float(inside.further.sum())
+        removed = float(self._removed(what, upper=False).sum())
+        bound = fewest(self.draws, inside, error) - not_right_out - removed
         return max(bound, self._sum(what, self.ships & self.state.labelled("wrong")))
 
     def _estimate(self, what: str) -> float | None:
@@ -147,7 +151,7 @@ class Part:
         """
         ships = self._sum(what, self.ships)
         if self.about is not None:
-            left_out = self.state.population.mask(self.state.left_out["segment_id"]) & self.inside
+            left_out = self.state.left_out & self.inside
             return Part(self.state, self.ships, left_out)._estimate(what)
         share = self.state.draws.faulty_share(self.value(what))
         if share is None:
@@ -156,9 +160,25 @@ class Part:
 
     def value(self, what: str, *, upper: bool = True) -> Values:
         """Return what each item of the population counts for."""
+        return self._amounts(what).plus(self._removed(what, upper=upper))
+
+    def _amounts(self, what: str) -> Values:
+        """Return what the segments inside count for that are there."""
+        return self.state.amounts(what, self.inside)
+
+    def _removed(self, what: str, *, upper: bool) -> Array:
+        """Return what removed segments count for, by row.
+
+        Those of a rule count for what they were. Without one, those that were replaced count for
+        the average in upper bounds.
+        """
         if self.about is not None:
-            return self.about.values(self.state.amounts(what, self.inside), what)
-        return self.state.value(what, self.inside, upper=upper)
+            return self.about.rule.removed_amounts(what)
+        size = self.state.count(self.inside)
+        average = self._amounts(what).total / size if upper and size else 0.0
+        is_removed = np.zeros(len(self.ships), dtype=np.bool_)
+        is_removed[self.draws.item[self.draws.replaced]] = True
+        return np.where(is_removed & ~self.state.flags("is_there"), average, 0.0)
 
     def least_not_allowed(self, what: str, target: float) -> float:
         """Return the least wrong value inside for which less than the target is right.
@@ -182,19 +202,15 @@ class Part:
         These are faults that were left out or are gone, and those mended since.
         """
         state = self.state
-        size = len(self.ships)
-        replaced = self.draws.is_replaced
-        if not len(replaced):
-            return self._sum(what, self.out & state.labelled("wrong"))
-        drawn = np.zeros(len(replaced), dtype=bool)
+        drawn = np.zeros(len(self.ships), dtype=np.bool_)
         drawn[self.draws.item] = True
+        replaced = np.zeros(len(self.ships), dtype=np.bool_)
+        replaced[self.draws.item[self.draws.replaced]] = True
         # What is unsure and was not drawn may be right: a bound does not count it as wrong.
-        faulty_out = self.out & (
-            state.labelled("wrong") | (drawn[:size] & state.labelled("unsure"))
-        )
-        mended = self.inside & replaced[:size] & state.labelled("right")
+        faulty_out = self.out & (state.labelled("wrong") | (drawn & state.labelled("unsure")))
+        mended = self.inside & replaced & state.labelled("right")
         if self.about is None:
-            removed = float(self.value(what).further.sum())
+            removed = float(self._removed(what, upper=True).sum())
         else:
             removed = self.about.found_removed(what)
         return self._sum(what, faulty_out | mended) + removed
@@ -208,10 +224,15 @@ class Part:
         """Predict how many more reviews the target takes if strata with rates are drawn from.
 
         Return None if the target is not within reach: more segments would have to be drawn than
-        are left, or too many are expected to be wrong.
+        are left, or too many are expected to be wrong. The strata are those of the column
+        `next_stratum`, or all of them merged into one.
         """
-        number = strata.number[self.inside & (strata.number >= 0)]
-        sizes = np.bincount(number, minlength=len(strata.names)).astype(float)
+        number = self.state.rows["next_stratum"].to_numpy()
+        inside = self.inside & (number >= 0)
+        number = np.minimum(number[inside], len(strata.names) - 1)
+        sizes = np.bincount(
+            number, self.state.rows["segments"].to_numpy()[inside], minlength=len(strata.names)
+        ).astype(float)
         if strata.rates is None or not sizes.any():
             return None
         left = self.least_not_allowed("segments", target) - self.draws.found(
@@ -239,9 +260,9 @@ class Part:
             number = int(path.crossed[0])
             since = state.verdict_log["time"][int(state.lines[number - 1])]
             return {"verdicts": int(self.draws.first[:number].sum()), "since": since}
-        faulty = int((self.ships & state.labelled("wrong", "unsure")).sum())
-        allowed = math.floor((1 - target) * int(self.ships.sum()) + 1e-6)
-        unreviewed = int(((self.ships | self.out) & ~state.judged).sum())
+        faulty = state.count(self.ships & state.labelled("wrong", "unsure"))
+        allowed = math.floor((1 - target) * state.count(self.ships) + 1e-6)
+        unreviewed = state.count((self.ships | self.out) & ~state.judged)
         counts = {"unreviewed": unreviewed, "faulty": faulty, "allowed": allowed}
         if faulty > allowed:
             return {"expected": None, "least": None, **counts}
@@ -261,7 +282,7 @@ class Part:
         return estimate is not None and estimate >= target - 1e-9
 
     def _sum(self, what: str, where: Bools) -> float:
-        return self.state.amounts(what, where).total
+        return self.state.sum(what, where)
 
 
 def _at_rate(missing: float, rate: float) -> int:
@@ -280,8 +301,8 @@ class Claim:
     @property
     def is_serving(self) -> bool:
         """Whether hardly anything ships that is not in the rule."""
-        beyond = int(self.part.beyond.sum())
-        return beyond <= _FEW_BEYOND * int(self.part.ships.sum())
+        part = self.part
+        return part.state.count(part.beyond) <= _FEW_BEYOND * part.state.count(part.ships)
 
     def facts(self, target: float) -> dict[str, Any]:
         """Return the claim as in ``corpus.json``, with the `rule` that it rests on."""
@@ -298,15 +319,14 @@ class Claim:
         state = self.part.state
         if about is None:
             return {"number": 1, "of": 0, "error": self.error}
-        by_review = state.population.mask(state.left_out["segment_id"])
-        left_out = self.part.out & ~by_review
+        left_out = state.count(self.part.out & ~state.left_out)
         return {
             "number": about.rule.number,
             "of": len(state.rules),
             "error": self.error,
-            "segments": int(self.part.inside.sum()),
-            "left_out": int(left_out.sum()) + len(about.places),
-            "added": int(self.part.beyond.sum()),
+            "segments": state.count(self.part.inside),
+            "left_out": left_out + int(about.rule.removed.sum()),
+            "added": state.count(self.part.beyond),
         }
 
     def fresh_reviews(self, target: float, whole_error: float) -> int | None:
@@ -317,17 +337,16 @@ class Claim:
         """
         part = self.part
         state = part.state
-        by_review = state.population.mask(state.left_out["segment_id"])
-        judged = (part.ships | by_review) & state.judged
+        judged = (part.ships | state.left_out) & state.judged
         faults = judged & ~state.labelled("right")
-        rate = (int(faults.sum()) + 0.5) / (int(judged.sum()) + 1)
+        rate = (state.count(faults) + 0.5) / (state.count(judged) + 1)
         allowed = 1 - target
         if rate >= allowed:
             return None
         divergence = rate * math.log(rate / allowed) + (1 - rate) * math.log((1 - rate) / target)
         number = next_number(state.rules)
         reviews = math.ceil(-math.log(whole_error * FIRST_SHARE / number**2) / divergence)
-        return reviews if reviews <= int((part.ships & ~state.judged).sum()) else None
+        return reviews if reviews <= state.count(part.ships & ~state.judged) else None
 
 
 def best_claim(
@@ -360,7 +379,7 @@ def claims_by_rule(
 ) -> Iterator[Claim]:
     """Yield the claim about what ships by each rule, first by that of all segments.
 
-    Each takes memory for every segment: use one at a time. Parameters are those of `best_claim`.
+    Parameters are those of `best_claim`.
     """
     yield _claim(state, ships, state.about_all_segments(), error, split)
     yield from _claims_of_fixed_rules(state, ships, error, split)
@@ -388,7 +407,7 @@ def _narrowest(claims: Iterable[Claim], target: float) -> Claim | None:
 
 def _prospective_claim(state: ProofState, ships: Bools, error: float, split: str | None) -> Claim:
     """Return the claim about what ships as the rule that the first round will fix."""
-    part = Part(state, ships, state.population.mask(state.left_out["segment_id"]))
+    part = Part(state, ships, state.left_out)
     if split is None:
         low_error = error * FIRST_SHARE
         return Claim(part, low_error, error - low_error)
@@ -407,102 +426,111 @@ def _claim(
     return Claim(part, side, error)
 
 
-def what_ships(state: ProofState, threshold: float, *, without: Sequence[str] = ()) -> Bools:
-    """Return what ships, or all segments `above` a threshold if nothing is selected.
+def what_ships(state: ProofState) -> Bools:
+    """Return what ships, or all segments `above` the threshold of `select` if nothing is selected.
 
-    The segments in `without` do not ship.
+    The segments in `Kinds.without` do not ship.
     """
-    ships = state.accepted & ~state.population.mask(pl.Series(list(without), dtype=pl.String))
-    return ships if ships.any() else above(state, threshold).ships
+    ships = state.accepted & ~state.flags("without")
+    return ships if ships.any() else above(state, state.selection_threshold).ships
 
 
 def ships_by_split(state: ProofState, ships: Bools) -> dict[str, Bools]:
     """Return what ships of each split; empty if nothing is selected."""
-    split = state.population.column(pl.col("split").cast(pl.Categorical))
     if not state.accepted.any():
         return {}
-    names = split.filter(pl.Series(ships)).drop_nulls().unique().cast(pl.String).sort()
-    return {name: ships & split.eq(name).fill_null(value=False).to_numpy() for name in names}
+    split = state.rows["split"]
+    names = split.filter(pl.Series(ships)).drop_nulls().unique().sort()
+    return {name: ships & split.eq_missing(name).to_numpy() for name in names}
 
 
-def above(
-    state: ProofState, threshold: float, where: Bools | None = None, values: Array | None = None
-) -> Part:
-    """Return all segments at or above a threshold on values, whether they ship or not.
+def above(state: ProofState, threshold: float, *, has_duration: bool = False) -> Part:
+    """Return all segments at or above a threshold of `Kinds.cuts`, whether they ship or not.
 
-    By default the values are similarities, and segments without one are taken too.
+    Segments without a similarity are taken too; of another column, those without a number are not.
+    With `has_duration`, only those are taken whose duration `select` takes.
     """
-    # A similarity that is NaN is not below the threshold.
-    keeps = (
-        ~(state.population.numbers["similarity"] < threshold)
-        if values is None
-        else values >= threshold
-    )
-    keeps &= state.population.reviewable
-    return Part(state, keeps if where is None else keeps & where)
+    place = list(state.cuts).index(threshold)
+    cut = state.rows["cut"].to_numpy()
+    is_at_least = cut > place
+    if state.kinds.column == "similarity":
+        is_at_least = is_at_least | (cut < 0)
+    keeps = is_at_least & state.flags("reviewable")
+    return Part(state, keeps & state.flags("has_duration") if has_duration else keeps)
 
 
 def curve(
-    state: ProofState,
+    source: str | FilePath | Workspace | ReviewState,
     thresholds: Sequence[float] = THRESHOLDS,
     *,
     precision: float = 0.98,
     confidence: float = 0.95,
-    has_duration: Bools | None = None,
-    values: Array | None = None,
+    column: str = "similarity",
+    sign: int = 1,
+) -> pl.DataFrame:
+    """Compute `curve_of` a workspace at thresholds on a column, of any duration.
+
+    Claims about another column than the similarity hold only if it was what it is before the
+    verdicts. With the sign -1, thresholds are on the negated numbers.
+    """
+    grid = sorted(thresholds)
+    state = ProofState(ReviewState.load(source).workspace, Kinds(column, sign, grid))
+    return curve_of(state, grid, precision=precision, confidence=confidence)
+
+
+def curve_of(
+    state: ProofState,
+    grid: Sequence[float],
+    *,
+    precision: float = 0.98,
+    confidence: float = 0.95,
+    has_duration: bool = False,
 ) -> pl.DataFrame:
     """Compute the claim about all segments at or above each threshold (ascending).
 
-    By default, segments without a similarity are taken too. `low` and `high` hold for each
-    threshold by itself, `proven` for all at once (docs/evidence.md). Of more than 24 thresholds,
-    the bounds of some serve those between them, which is cautious.
+    Segments without a similarity are taken too. `low` and `high` hold for each threshold by itself,
+    `proven` for all at once (docs/evidence.md). Of more than 24 thresholds, the bounds of some
+    serve those between them, which is cautious.
 
     Args:
-        state: the population and its draws.
-        thresholds: on similarity, or on `values`.
+        state: the segments in sums, and the draws.
+        grid: thresholds of `Kinds.cuts`.
         precision: the target share.
         confidence: of the claims.
-        has_duration: which segments have a duration that is selected; None: take all.
-        values: of each segment, in place of the similarity. Claims about them hold only if they
-            were what they are before the verdicts.
+        has_duration: take only segments with a duration that is selected.
     """
     check_target(precision, confidence)
-    grid = sorted(thresholds)
     side = (1 - confidence) / 2
-
-    def at(place: int) -> Part:
-        return _fixed_part_above(state, grid[place], has_duration, values)
-
-    sizes = np.array([at(place).ships.sum() for place in range(len(grid))])
+    parts = [_fixed_part_above(state, threshold, has_duration=has_duration) for threshold in grid]
+    sizes = np.array([state.count(part.ships) for part in parts])
     knots = _knots(sizes)
     # Thresholds that keep the same segments have the same claim.
     by_size = {
-        sizes[k]: at(k).by("segments", target=precision, error=side, high_error=side)
+        sizes[k]: parts[k].by("segments", target=precision, error=side, high_error=side)
         for k in reversed(knots)
     }
     claims = {int(k): by_size[sizes[k]] for k in knots}
-    proven = _proven(at, sizes, precision, confidence, knots.tolist())
+    proven = _proven(parts, sizes, precision, confidence, knots.tolist())
     rows = []
     for place, threshold in enumerate(grid):
         below = knots[np.searchsorted(knots, place, "right") - 1]
         over = knots[np.searchsorted(knots, place, "left")]
-        row = _row(at(place), claims, place, int(below), int(over))
+        row = _row(parts[place], claims, place, int(below), int(over))
         rows.append({"threshold": threshold, **row, "target": precision, "proven": place in proven})
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-def _fixed_part_above(
-    state: ProofState, threshold: float, has_duration: Bools | None, values: Array | None
-) -> Part:
+def _fixed_part_above(state: ProofState, threshold: float, *, has_duration: bool) -> Part:
     """Return the segments at or above a threshold, with the draws of its fixed rule.
 
-    A threshold on the similarity is a rule that each round has fixed; one on `values` is none.
+    A threshold on the similarity is a rule that each round has fixed; one on another column is
+    none.
     """
-    part = above(state, threshold, has_duration, values)
-    if values is not None or not state.usable:
+    part = above(state, threshold, has_duration=has_duration)
+    if state.kinds.column != "similarity" or not state.usable:
         return part
-    rule = state.fixed_scores.above(threshold, has_duration=has_duration is not None)
-    return Part(state, part.ships, about=state.about(rule))
+    place = list(state.cuts).index(threshold)
+    return Part(state, part.ships, about=state.about_threshold(place, has_duration=has_duration))
 
 
 def _knots(sizes: Ints) -> Ints:
@@ -523,18 +551,18 @@ def _row(
 ) -> dict[str, Any]:
     """Return the claim at a threshold from those at the nearest thresholds with bounds."""
     state = part.state
-    size = int(part.ships.sum())
+    size = state.count(part.ships)
     judged = part.ships & state.judged
     right = state.labelled("right")
     wrong = state.labelled("wrong")
     counts = {"reviewed": judged, "wrong": judged & wrong, "unsure": judged & ~right & ~wrong}
     names = {"segments": size, "hours": round(part._sum("hours", part.ships), 6)}
-    names |= {name: int(where.sum()) for name, where in counts.items()}
+    names |= {name: state.count(where) for name, where in counts.items()}
     if place in claims:
         return names | {name: claims[place][name] for name in ("precision", "low", "high")}
     low = None
     high = None
-    share = state.draws.faulty_share(state.value("segments", part.ships, upper=True))
+    share = state.draws.faulty_share(Part(state, part.ships).value("segments"))
     if size:
         # What is wrong above a threshold is no more than above a lower one, and no less than above
         # a higher one.
@@ -549,7 +577,7 @@ def _row(
 
 
 def _proven(
-    at: Callable[[int], Part],
+    parts: Sequence[Part],
     sizes: Array,
     precision: float,
     confidence: float,
@@ -560,7 +588,7 @@ def _proven(
     The confidence is that of all of them together.
     """
     order = [place for place in reversed(knots) if sizes[place]]
-    if not order or not len(at(order[0]).state.lines):
+    if not order or not len(parts[0].state.lines):
         return []
     starts = [
         next(n for n, place in enumerate(order) if sizes[place] >= sizes.max() / 2**power)
@@ -571,7 +599,7 @@ def _proven(
     for start, end in pairwise([*sorted(set(starts)), len(order)]):
         error += (1 - confidence) / len(set(starts))
         for place in order[start:end]:
-            part = at(place)
+            part = parts[place]
             path = bet(
                 part.draws,
                 part.value("segments"),

@@ -12,7 +12,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from nbaudio.core.report import Report, count, percent
@@ -20,22 +19,22 @@ from nbaudio.core.tracebacks import interruptible
 from nbaudio.proof.betting import Bools
 from nbaudio.proof.claim_sentences import describe_choice, how_right, is_target_proven, round_down
 from nbaudio.proof.claims import (
-    THRESHOLDS,
     Claim,
     Part,
     best_claim,
     check_target,
-    curve,
+    curve_of,
     min_sample_size,
     ships_by_split,
     what_ships,
 )
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.proof.sampled_part import sampled_part, was_sampled
-from nbaudio.review.fixed_rules import DEFAULT_SIMILARITY, have_selected_durations
+from nbaudio.proof.segment_sums import Kinds
 from nbaudio.review.next_rows import next_rows
 from nbaudio.review.risk import describe, frozen, refresh
 from nbaudio.review.rounds import Round, unreturned_shares
+from nbaudio.review.state import ReviewState
 from nbaudio.tables.split_names import ordered_splits
 from nbaudio.tables.workspace import Workspace
 
@@ -94,18 +93,17 @@ def evidence(
         >>> evidence(workspace).warnings
         ['nothing has been judged yet: the quality of the labels is unknown']
     """
-    state = ProofState.load(workspace)
+    state = ProofState(ReviewState.load(workspace).workspace, Kinds(by_risk=True))
     check_target(precision, confidence)
     model = refresh(state)
     asked = {"precision": precision, "confidence": confidence}
-    computed = _claims(state, (), asked)
+    computed = _claims(state, asked)
     claims = computed.facts
     whole = computed.whole.part
     selection = claims["selection"]
-    threshold = selection_threshold(state.workspace.report("select").get("facts", {}))
-    learned = risk_facts(state, model, whole, selection, threshold)
+    learned = risk_facts(state, model, whole, selection)
     least = 2 * min_sample_size(precision=precision, confidence=confidence)
-    following = _next_round(state, selection["progress"], learned, threshold, least)
+    following = _next_round(state, selection["progress"], learned, least)
     facts: dict[str, Any] = {
         "how_right": selection["statement"],
         "target": f"{percent(precision)} right, with {percent(confidence)} confidence",
@@ -147,7 +145,6 @@ def _next_round(
     state: ProofState,
     progress: Mapping[str, Any],
     learned: Mapping[str, Any],
-    threshold: float,
     least: int,
 ) -> _NextRound:
     """Return what to review next.
@@ -156,7 +153,6 @@ def _next_round(
         state: the population and its draws.
         progress: that of the selection.
         learned: what `risk_facts` returns.
-        threshold: the similarity at which the selection decides.
         least: how many segments a first round has at least.
     """
     n = max(_FIRST_ROUND, least)
@@ -169,7 +165,7 @@ def _next_round(
     drawn = next_rows(
         state.population,
         strategy=strategy,
-        threshold=threshold,
+        threshold=state.selection_threshold,
         n=n,
         seed=42,
         rounds=state.rounds,
@@ -178,7 +174,9 @@ def _next_round(
     if not segment_ids:
         return _NextRound([], "nothing: all segments have been drawn")
     workspace = shlex.quote(str(state.workspace.path))
-    options = f"--strategy {strategy} --n {len(segment_ids)} --threshold {threshold:g}"
+    options = (
+        f"--strategy {strategy} --n {len(segment_ids)} --threshold {state.selection_threshold:g}"
+    )
     return _NextRound(segment_ids, f"nbaudio review export {workspace} --out NEXT.xlsx {options}")
 
 
@@ -252,7 +250,6 @@ def risk_facts(
     model: Mapping[str, Any],
     part: Part,
     selection: Mapping[str, Any],
-    threshold: float,
 ) -> dict[str, Any]:
     """Return how well `risk` tells wrong from right, and how many reviews are left.
 
@@ -261,7 +258,7 @@ def risk_facts(
     """
     if "missing" in model:
         return {"model": model["missing"], "useful": False}
-    strata = state.population.strata("risk", threshold=threshold, rounds=state.rounds)
+    strata = state.next_strata
     error = selection["rule"]["error"]
     left = part.further_reviews(strata, target=selection["target"], error=error)
     # The same with one stratum: what is gained is the model's.
@@ -305,9 +302,11 @@ def selection_claim(
     `asked` has the parameters of `evidence`, by default those of its last call.
     """
     state = ProofState.load(workspace)
+    if without:
+        state = ProofState(state.workspace, Kinds(without=without))
     if asked is None:
         asked = state.workspace.report("evidence").get("asked", {})
-    return _claims(state, without, asked).facts
+    return _claims(state, asked).facts
 
 
 @dataclass(frozen=True)
@@ -318,13 +317,11 @@ class _Claims:
     facts: dict[str, Any]
 
 
-def _claims(state: ProofState, without: Sequence[str], asked: Mapping[str, float]) -> _Claims:
+def _claims(state: ProofState, asked: Mapping[str, float]) -> _Claims:
     """Return the claims about what ships, as `selection_claim` has them."""
     target = asked.get("precision", 0.98)
     confidence = asked.get("confidence", 0.95)
-    selection = state.workspace.report("select").get("facts", {})
-    threshold = selection_threshold(selection)
-    ships = what_ships(state, threshold, without=without)
+    ships = what_ships(state)
     whole = best_claim(state, ships, target=target, error=1 - confidence)
     claim = whole.facts(target)
     claim["rule"]["fresh_reviews"] = whole.fresh_reviews(target, 1 - confidence)
@@ -342,7 +339,7 @@ def _claims(state: ProofState, without: Sequence[str], asked: Mapping[str, float
         name: _split_claim(state, of_split, name, target=target, error=side)
         for name, of_split in ships_by_split(state, ships).items()
     }
-    rows = _curve_of(state, threshold, target, confidence)
+    rows = _curve(state, target, confidence)
     of_curve = rows.filter(pl.col("segments") > 0).to_dicts()
     return _Claims(whole, {"selection": claim, **by_split, "curve": of_curve})
 
@@ -354,7 +351,7 @@ def _count_reviews(state: ProofState) -> dict[str, int]:
         "sheets_ended": sum(map(_count_ended_sheets, state.rounds)),
         "sheets_not_returned": len(unreturned_shares(state)),
         "rows_skipped": sum(int(one.rows["skipped"].sum()) for one in state.rounds),
-        "unsure": int(state.labelled("unsure").sum()),
+        "unsure": state.count(state.labelled("unsure")),
         "judged_by_several": _number_judged_by_several(state),
     }
 
@@ -370,17 +367,10 @@ def _split_claim(
     return claim.facts(target) | {"proven": None}
 
 
-def _curve_of(
-    state: ProofState, threshold: float, target: float, confidence: float
-) -> pl.DataFrame:
+def _curve(state: ProofState, target: float, confidence: float) -> pl.DataFrame:
     """Return the curve over thresholds of segments with the durations that `select` takes."""
-    return curve(
-        state,
-        sorted({*THRESHOLDS, threshold}),
-        precision=target,
-        confidence=confidence,
-        has_duration=have_selected_durations(state.population),
-    )
+    grid = state.cuts
+    return curve_of(state, grid, precision=target, confidence=confidence, has_duration=True)
 
 
 def describe_claim(claim: Mapping[str, Any]) -> dict[str, Any]:
@@ -454,11 +444,12 @@ def weakest(part: Part) -> list[dict[str, Any]]:
     The rows are bands of similarity, and the speakers and recordings with most faults.
     """
     state = part.state
-    by_review = state.population.mask(state.left_out["segment_id"])
-    places = np.flatnonzero((part.ships | by_review) & (state.label >= 0))
-    judged = state.population.read(state.population.ids(pl.Series(places)))
-    faulty = ~state.labelled("right")[state.population.places(judged["segment_id"])]
-    judged = judged.with_columns(pl.col("similarity").fill_nan(None), faulty=pl.Series(faulty))
+    keys = state.rows["key"].filter(pl.Series(part.ships | state.left_out))
+    labels = state.labels.filter(pl.col("key").is_in(keys.implode()))
+    judged = state.population.read(labels["segment_id"]).join(
+        labels.select("segment_id", faulty=pl.col("verdict") != "right"), on="segment_id"
+    )
+    judged = judged.with_columns(pl.col("similarity").fill_nan(None))
     score = pl.col("similarity")
     wrong = pl.col("faulty").sum()
     bands = (
@@ -488,11 +479,6 @@ def weakest(part: Part) -> list[dict[str, Any]]:
     return rows
 
 
-def selection_threshold(selection: Mapping[str, Any]) -> float:
-    """Return the threshold on similarity in the facts of a report of `select`, or else 0.8."""
-    return float(selection.get("parameters", {}).get("min_similarity", DEFAULT_SIMILARITY))
-
-
 def _warnings(state: ProofState, whole: Part) -> Iterator[str]:
     usable = {one.draw for one in state.usable}
     if not (state.label >= 0).any() and not len(state.lines):
@@ -519,7 +505,7 @@ def _warnings(state: ProofState, whole: Part) -> Iterator[str]:
     yield from _blindness(state, whole)
     yield from _unseen(state, whole)
     yield from _unfinished(state)
-    if unsure := int(state.labelled("unsure").sum()):
+    if unsure := state.count(state.labelled("unsure")):
         yield (
             f"{count(unsure, 'segments', 'are')} unsure, or judged differently by reviewers: "
             "counted as wrong in 'at least', and as right in 'at most'"
@@ -530,11 +516,10 @@ def _unseen(state: ProofState, whole: Part) -> Iterator[str]:
     """Say how many segments no round with verdicts could draw, if there are any."""
     if not len(state.lines):
         return
-    by_review = state.population.mask(state.left_out["segment_id"])
-    claimed = whole.ships | (whole.out & by_review)
-    if unseen := int((claimed & ~was_sampled(state)).sum()):
+    claimed = whole.ships | (whole.out & state.left_out)
+    if unseen := state.count(claimed & ~was_sampled(state)):
         yield (
-            f"{unseen:,} of {int(claimed.sum()):,} segments could not be drawn "
+            f"{unseen:,} of {state.count(claimed):,} segments could not be drawn "
             "by any round that has verdicts: 'at least' counts them as wrong, the estimate "
             "leaves them out, until a new round can draw them"
         )

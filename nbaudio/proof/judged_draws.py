@@ -1,52 +1,55 @@
-"""The segments of a workspace as a population, and its reviews as draws from it.
+"""The segments of a workspace in sums, and its reviews as draws from them.
 
 The draws are in the order in which they were made, as far as reviewers have reached them.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import count
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.proof.betting import Bools, Draws, Frame, Ints, Values
-from nbaudio.proof.fixed_scores import FixedScores, fixed_scores
 from nbaudio.proof.rule_segments import (
     LABELS,
+    NEVER,
     RuleDraws,
     RuleSegments,
     all_segments,
     draws_about,
-    read_rule,
+    is_in_a_frame,
+    judged_apart,
+    rule_segments,
 )
+from nbaudio.proof.segment_sums import TICKS, Kinds, StoredFrame, read_sums
 from nbaudio.review.draws import all_draws, has_frame
-from nbaudio.review.fixed_rules import FixedRule, fixed_rules
+from nbaudio.review.fixed_rules import DEFAULT_SIMILARITY, FixedRule, fixed_rules
 from nbaudio.review.population import Population
 from nbaudio.review.rounds import JUDGED, Round, current_labels, rounds
-from nbaudio.review.state import WAS_FAULTY, ReviewState, frame_contents, frame_table
+from nbaudio.review.sampling import Strata
+from nbaudio.review.state import WAS_FAULTY, ReviewState, frame_table
 from nbaudio.tables import workspace_tables
 from nbaudio.tables.dataframes import STREAMED
 from nbaudio.tables.tombstones import tombstone
 
-
-@dataclass(frozen=True)
-class _StoredFrame:
-    """What a round could draw."""
-
-    frame: Frame  # of the segments that are there
-    removed: dict[int, int]  # the strata of further ids, by their hashes
-    faulty: pl.Series  # those of them that were withdrawn, and were wrong or unsure
+#: Thresholds on similarity that tables show.
+THRESHOLDS = (-1.0, 0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
+#: The columns of `read_sums` with each amount, and how much of it is one unit.
+_UNITS = {"segments": ("segments", 1), "hours": ("ticks", 3600 * TICKS), "words": ("words", 1)}
+_DRAWN = {"line": pl.Int64, "round": pl.Int32, "segment_id": pl.String, "verdict": pl.String}
 
 
 @dataclass(frozen=True)
 class ProofState(ReviewState):
-    """Review state with the segments and the draws, computed once.
+    """Review state with the segments in sums and the draws, computed once.
 
-    Arrays are aligned with the population.
+    Arrays are by row of `rows`: masks say which rows count, and `count` how many segments they are.
     """
+
+    kinds: Kinds = field(default_factory=Kinds)
 
     @cached_property
     def population(self) -> Population:
@@ -54,114 +57,268 @@ class ProofState(ReviewState):
         return Population(self)
 
     @cached_property
-    def label(self) -> NDArray[np.int8]:
-        """The verdict on what each segment is now: its place among right, wrong, unsure.
+    def selection_threshold(self) -> float:
+        """The threshold on similarity of the last `select`."""
+        return selection_threshold(self.workspace.report("select").get("facts", {}))
 
-        Segments without a verdict have -1.
-        """
-        judged = self.verdicts["segment_id"]
-        held = workspace_tables.read(
-            self.workspace, JUDGED, where=pl.col("segment_id").is_in(judged.implode())
-        )
-        labels = current_labels(self, held)
-        found = np.full(len(self.population), -1, dtype=np.int8)
-        places = self.population.places(labels["segment_id"])
-        number = (
-            labels["verdict"]
-            .replace_strict(LABELS, range(len(LABELS)), return_dtype=pl.Int8)
-            .to_numpy()
-        )
-        found[places[places >= 0]] = number[places >= 0]
-        return found
+    @cached_property
+    def cuts(self) -> Sequence[float]:
+        """The thresholds that tell segments apart."""
+        if self.kinds.cuts is None:
+            return sorted({*THRESHOLDS, self.selection_threshold})
+        return self.kinds.cuts
 
     @cached_property
     def rounds(self) -> list[Round]:
         """The reviews that were drawn at random."""
         return rounds(self, self.population.read(self.drawn["segment_id"]))
 
-    def amounts(self, what: str, where: Bools) -> Values:
-        """Return what each segment counts for by `segments`, `hours` or `words`.
-
-        Segments outside of the part `where` count for 0.
-        """
-        if what == "segments":
-            return Values(np.broadcast_to(1.0, len(where)), where)
-        numbers = self.population.numbers
-        return (
-            Values(numbers["words"], where)
-            if what == "words"
-            else Values(numbers["seconds"], where, divisor=3600.0)
-        )
-
-    @property
-    def accepted(self) -> Bools:
-        """Which segments the last `select` keeps."""
-        return self.population.accepted
-
-    @property
-    def left_out(self) -> pl.DataFrame:
-        """See `Population.left_out`."""
-        return self.population.left_out
-
     @cached_property
     def usable(self) -> list[Round]:
         """The rounds whose draws count: those with a stored frame."""
-        return [one for one in self.rounds if one.draw in self._frames]
+        return [one for one in self.rounds if has_frame(self, one.draw)]
 
     @cached_property
-    def _frames(self) -> dict[str, _StoredFrame]:
-        """What each draw could take, if stored."""
-        there = [one for one in self.rounds if has_frame(self, one.draw)]
-        if not there:
-            return {}
-        contents = self.population.arrays(
-            (), lambda rows: frame_contents(rows).to_frame("content")
-        )["content"]
-        places_of = self.population.index()
-        return {one.draw: self._stored_frame(one, contents, places_of) for one in there}
+    def rules(self) -> list[FixedRule]:
+        """The rules that rounds have fixed, in their order."""
+        return fixed_rules(self)
 
-    def _stored_frame(
-        self, one: Round, contents: NDArray[np.uint64], places_of: Callable[[pl.Series], Ints]
-    ) -> _StoredFrame:
-        size = len(self.population)
-        table = frame_table(one.draw)
-        strata = self._strata_of_frame(table)
-        numbers = strata.select("stratum").with_row_index("number")
-        weights = np.maximum(strata["weight"].to_numpy(), 1e-300)
-        rates = None if strata["rate"].has_nulls() else strata["rate"].to_numpy()
-        smallest = np.min_scalar_type(-len(strata) - 1)
-        found = Frame(
-            np.full(size, -1, dtype=smallest),
-            np.zeros(size, dtype=np.bool_),
-            weights / weights.sum(),
-            rates,
+    @cached_property
+    def next_strata(self) -> Strata:
+        """What the next round would draw from if risk steers it."""
+        return self.population.strata(
+            "risk", threshold=self.selection_threshold, rounds=self.rounds
         )
-        others: dict[int, int] = {}
-        for batch in workspace_tables.read_batches(
-            self.workspace, table, ("segment_id", "stratum", "content")
-        ):
-            places = places_of(batch["segment_id"])
-            number = batch.join(numbers, on="stratum", how="left", maintain_order="left")[
-                "number"
-            ].to_numpy()
-            inside = places >= 0
-            gone = places < 0
-            found.stratum[places[inside]] = number[inside]
-            found.valid[places[inside]] = (
-                contents[places[inside]] == batch["content"].fill_null(0).to_numpy()[inside]
-            )
-            others |= zip(
-                batch["segment_id"].filter(pl.Series(gone)).hash().to_list(),
-                number[gone].tolist(),
-                strict=True,
-            )
-        found.valid[self.population.mask(self.later(one.corpus))] = False
-        return _StoredFrame(found, others, self._withdrawn_faults(table))
 
-    def _strata_of_frame(self, table: str) -> pl.DataFrame:
-        """Return the strata of a frame with their weight and rate, in order of their names."""
+    @cached_property
+    def labels(self) -> pl.DataFrame:
+        """The `verdict` on what each judged segment is now, with its `segment_id` and `key`."""
+        judged = self.verdicts["segment_id"]
+        segments = workspace_tables.read(
+            self.workspace, JUDGED, where=pl.col("segment_id").is_in(judged.implode())
+        )
+        labels = current_labels(self, segments)
+        return labels.with_columns(key=pl.col("segment_id").hash()).sort("segment_id")
+
+    @cached_property
+    def rows(self) -> pl.DataFrame:
+        """The segments in sums, see `read_sums`."""
+        alone = pl.concat([self.labels["segment_id"], self._drawn["segment_id"]])
+        has_risk = "risk" in workspace_tables.table_schema(self.workspace)
+        strata = self.next_strata if self.kinds.by_risk and has_risk else None
+        return read_sums(
+            self.population,
+            replace(self.kinds, cuts=self.cuts),
+            strata=strata,
+            frames=self._frames,
+            rules=self.rules,
+            alone=alone,
+        )
+
+    def flags(self, column: str) -> Bools:
+        """Return a column of `rows` with flags: which rows have it."""
+        return self.rows[column].to_numpy()
+
+    def count(self, where: Bools) -> int:
+        """Return how many segments some rows have."""
+        return int(self.rows["segments"].to_numpy()[where].sum())
+
+    def sum(self, what: str, where: Bools) -> float:
+        """Return how many `segments`, `hours` or `words` some rows have."""
+        column, unit = _UNITS[what]
+        return float(self.rows[column].to_numpy()[where].sum() / unit)
+
+    def amounts(self, what: str, where: Bools) -> Values:
+        """Return what segments of some rows count for by `segments`, `hours` or `words`."""
+        column, unit = _UNITS[what]
+        sums, counts, largest = (
+            self.rows[column + ending].to_numpy() for ending in ("", "_counted", "_largest")
+        )
+        return Values(sums / unit, counts, largest / unit).within(where)
+
+    @cached_property
+    def label(self) -> NDArray[np.int8]:
+        """The verdict on what each segment is now: its place among right, wrong, unsure.
+
+        Rows without a verdict have -1.
+        """
+        verdicts = self.rows.select("key").join(
+            self.labels, on="key", how="left", maintain_order="left"
+        )["verdict"]
+        numbers = verdicts.replace_strict(LABELS, range(len(LABELS)), return_dtype=pl.Int8)
+        return numbers.fill_null(-1).to_numpy()
+
+    def labelled(self, *words: str) -> Bools:
+        """Return which rows have one of these verdicts as they are now."""
+        return np.isin(self.label, [LABELS.index(word) for word in words])
+
+    @cached_property
+    def accepted(self) -> Bools:
+        """Which segments the last `select` keeps."""
+        return self.flags("accepted")
+
+    @cached_property
+    def left_out(self) -> Bools:
+        """Which segments `select` leaves out only because they were reviewed."""
+        return self.flags("left_out")
+
+    @cached_property
+    def judged(self) -> Bools:
+        """Which segments were reached in a round, or judged although no round could draw them."""
+        reached = np.zeros(len(self.rows), dtype=np.bool_)
+        reached[self.draws.item] = True
+        reached[self.draws.known] = True
+        return reached & self.flags("is_there")
+
+    @cached_property
+    def _frames(self) -> list[StoredFrame]:
+        """What the usable rounds could draw."""
+        place = {draw.name: len(draw.record.after) for draw in all_draws(self)}
+        return [
+            StoredFrame(table, self._strata(table), place[one.draw], self.later(one.corpus))
+            for one in self.usable
+            for table in [frame_table(one.draw)]
+        ]
+
+    def _strata(self, table: str) -> pl.DataFrame:
+        """Return the strata of a frame, see `StoredFrame`."""
         by_stratum = workspace_tables.scan(self.workspace, table=table).group_by("stratum")
-        return by_stratum.agg(pl.col("weight", "rate").first()).collect(**STREAMED).sort("stratum")
+        facts = by_stratum.agg(pl.col("weight", "rate").first(), size=pl.len())
+        return facts.collect(**STREAMED).sort("stratum").with_row_index("number")
+
+    @cached_property
+    def draw_order(self) -> Ints:
+        """The place of the draw of each usable round in the order of all draws ever made."""
+        return np.array([frame.place for frame in self._frames], dtype=np.int64)
+
+    @cached_property
+    def lines(self) -> Ints:
+        """The line of the verdict log that reached each draw, or a draw before it."""
+        return self._drawn["line"].cum_max().to_numpy()
+
+    @property
+    def drawn_ids(self) -> pl.Series:
+        """The segment, or its tombstone, of each draw."""
+        return self._drawn["segment_id"]
+
+    @cached_property
+    def draws(self) -> Draws:
+        """The draws of all rounds."""
+        drawn = self._drawn
+        frames = tuple(self._frame(number) for number in range(len(self._frames)))
+        row_of = self.rows.select("key").with_row_index("row").drop_nulls()
+        keys = drawn.select(key=pl.col("segment_id").hash())
+        rows = keys.join(row_of, on="key", how="left", maintain_order="left")["row"]
+        item = rows.to_numpy().astype(np.int64)
+        number = drawn["round"].to_numpy().astype(np.int64)
+        is_wrong, is_unsure = (
+            drawn["verdict"].eq_missing(name).to_numpy() for name in ("wrong", "unsure")
+        )
+        valid = np.zeros(len(item), dtype=np.bool_)
+        for place, frame in enumerate(frames):
+            valid[number == place] = frame.valid[item[number == place]]
+        nothing = np.zeros(0, dtype=np.int64)
+        draws = Draws(
+            frames,
+            round=number,
+            item=item,
+            wrong=is_wrong,
+            unsure=is_unsure,
+            replaced=~valid & (self.flags("is_there")[item] | is_wrong | is_unsure),
+            first=drawn["segment_id"].is_first_distinct().to_numpy(),
+            known=nothing,
+            known_wrong=nothing.astype(np.bool_),
+            known_unsure=nothing.astype(np.bool_),
+        )
+        return judged_apart(draws, frames, self.label)
+
+    def _frame(self, number: int) -> Frame:
+        """Return what a round could draw, by row."""
+        strata = self._frames[number].strata
+        weights = np.maximum(strata["weight"].to_numpy(), 1e-300)
+        return Frame(
+            self.rows[f"stratum_frame_{number}"].fill_null(-1).to_numpy(),
+            self.flags(f"valid_frame_{number}"),
+            strata["size"].to_numpy().astype(float),
+            weights / weights.sum(),
+            None if strata["rate"].has_nulls() else strata["rate"].to_numpy(),
+        )
+
+    def about_rule(self, rule: FixedRule, split: str | None = None) -> RuleDraws:
+        """Return what the draws say about a rule, or about what it gives to a split."""
+        return self.about(rule_segments(self.rows, rule, split))
+
+    def about_all_segments(self) -> RuleDraws:
+        """Return what the draws say about all segments that a round could draw."""
+        is_there = self.flags("is_there")
+        frames = self.draws.frames
+        inside = self.flags("reviewable") | (is_there & is_in_a_frame(frames, len(is_there)))
+        size = max(self.count(inside), 1)
+        rule = all_segments(
+            is_there,
+            inside,
+            mean_hours=self.sum("hours", inside) / size,
+            mean_words=self.sum("words", inside) / size,
+        )
+        return self.about(rule)
+
+    def about_threshold(self, place: int, *, has_duration: bool) -> RuleDraws:
+        """Return what the draws say about the segments that a threshold kept when it was fixed.
+
+        The first round that could draw a segment fixes its similarity. Segments without one are
+        kept too. Claims about it count segments only.
+
+        Args:
+            place: of the threshold among `Kinds.cuts`.
+            has_duration: take only segments that had a duration that was selected.
+        """
+        is_kept = self.flags("fixed_cut") > place
+        if has_duration:
+            is_kept = is_kept & self.flags("fixed_has_duration")
+        fixed_draw = self.rows["fixed_draw"].fill_null(NEVER).to_numpy()
+        nothing = np.zeros(len(fixed_draw))
+        first_draw = np.where(is_kept, fixed_draw, NEVER)
+        rule = RuleSegments(1, first_draw, self.flags("is_there"), nothing, nothing)
+        return self.about(rule)
+
+    def about(self, rule: RuleSegments) -> RuleDraws:
+        """Return what the draws say about the segments of a rule."""
+        return draws_about(rule, self.draws, order=self.draw_order, label=self.label)
+
+    @cached_property
+    def _drawn(self) -> pl.DataFrame:
+        """The rows of all rounds that were reached, in the order in which they were drawn.
+
+        A segment of several rounds is in each of them. The order in which sheets return counts for
+        nothing: somebody may look into them and import those without a fault first.
+        """
+        parts = [pl.DataFrame(schema=_DRAWN)]
+        for number, (one, frame) in enumerate(zip(self.usable, self._frames, strict=True)):
+            rows = self._with_strata(one.rows, frame)
+            rows = _with_withdrawn_faults(rows, self._withdrawn_faults(frame.table))
+            rows = rows.with_columns(rank=pl.int_range(1, pl.len() + 1).over("stratum"))
+            rows = rows.with_columns(line=_counted_lines(), round=pl.lit(number)).drop_nulls("line")
+            parts.append(rows.select(pl.col(name).cast(dtype) for name, dtype in _DRAWN.items()))
+        return pl.concat(parts)
+
+    def _with_strata(self, rows: pl.DataFrame, frame: StoredFrame) -> pl.DataFrame:
+        """Return rows of a draw with `stratum` and its `size`, null where the frame has them not.
+
+        Of segments that were withdrawn since, the frame has the tombstones, which replace the ids.
+        """
+        ids = rows["segment_id"]
+        tombstones = pl.Series([tombstone("segment", key) for key in ids], dtype=pl.String)
+        wanted = pl.concat([ids, tombstones])
+        in_frame = (
+            workspace_tables.scan(self.workspace, ("segment_id", "stratum"), table=frame.table)
+            .filter(pl.col("segment_id").is_in(wanted.implode()))
+            .collect(**STREAMED)
+            .join(frame.strata.select("stratum", "number", "size"), on="stratum")
+            .select("segment_id", stratum="number", size=pl.col("size").cast(pl.Int64))
+        )
+        is_gone = ~ids.is_in(in_frame["segment_id"].implode())
+        rows = rows.with_columns(segment_id=ids.zip_with(~is_gone, tombstones))
+        return rows.join(in_frame, on="segment_id", how="left", maintain_order="left")
 
     def _withdrawn_faults(self, table: str) -> pl.Series:
         """Return the withdrawn segments of a frame that were wrong or unsure, as tombstones."""
@@ -171,168 +328,10 @@ class ProofState(ReviewState):
         faulty = rows.filter(pl.col(WAS_FAULTY).fill_null(value=False))
         return faulty.select("segment_id").collect(**STREAMED).to_series()
 
-    @cached_property
-    def lines(self) -> Ints:
-        """The line of the verdict log that reached each draw, or a draw before it."""
-        return self._drawn["line"].cum_max().to_numpy()
 
-    @cached_property
-    def draws(self) -> Draws:
-        """The draws of all rounds; items that are no segments any more follow the segments."""
-        drawn = self._drawn
-        size = len(self.population)
-        stored = [self._frames[one.draw] for one in self.usable]
-        places = self.population.places(drawn["segment_id"])
-        keys = drawn["segment_id"].hash()
-        further = self.further
-        at = (
-            place if place >= 0 else further[key]
-            for place, key in zip(places.tolist(), keys, strict=True)
-        )
-        item = np.fromiter(at, np.int64)
-        number = drawn["round"].to_numpy().astype(np.int64)
-        found = tuple(_with_further(one, further) for one in stored)
-        valid = np.array(
-            [found[which].valid[place] for which, place in zip(number, item, strict=True)],
-            dtype=bool,
-        )
-        wrong, unsure = (
-            drawn["verdict"].eq_missing(name).to_numpy() for name in ("wrong", "unsure")
-        )
-        in_no_frame = ~np.any(
-            [np.zeros(size + len(further), dtype=bool), *(frame.valid for frame in found)], axis=0
-        )
-        known = np.flatnonzero((self.label >= 0) & in_no_frame[:size])
-        return Draws(
-            found,
-            round=number,
-            item=item,
-            wrong=wrong,
-            unsure=unsure,
-            replaced=~valid & ((item < size) | wrong | unsure),
-            first=drawn["segment_id"].is_first_distinct().to_numpy(),
-            known=known,
-            known_wrong=self.label[known] == LABELS.index("wrong"),
-            known_unsure=self.label[known] == LABELS.index("unsure"),
-        )
-
-    @cached_property
-    def further(self) -> dict[int, int]:
-        """The places of items that are no segments any more, by the hashes of their ids.
-
-        They are behind those of the segments.
-        """
-        stored = [self._frames[one.draw] for one in self.usable]
-        drawn = self._drawn["segment_id"]
-        is_gone = pl.Series(self.population.places(drawn) < 0, dtype=pl.Boolean)
-        keys = (*(key for each in stored for key in each.removed), *drawn.hash().filter(is_gone))
-        return dict(zip(dict.fromkeys(keys), count(len(self.population))))
-
-    @cached_property
-    def draw_order(self) -> Ints:
-        """The place of the draw of each usable round in the order of all draws ever made."""
-        place = {draw.name: len(draw.record.after) for draw in all_draws(self)}
-        return np.array([place[one.draw] for one in self.usable], dtype=np.int64)
-
-    @cached_property
-    def rules(self) -> list[FixedRule]:
-        """The rules that rounds have fixed, in their order."""
-        return fixed_rules(self)
-
-    def about_rule(self, rule: FixedRule, split: str | None = None) -> RuleDraws:
-        """Return what the draws say about a rule, or about what it gives to a split.
-
-        It takes some bytes for each segment, and is not kept.
-        """
-        places_of = self.population.index()
-        return self.about(read_rule(self.population, rule, places_of, split=split))
-
-    def about_all_segments(self) -> RuleDraws:
-        """Return what the draws say about all segments that a round could draw."""
-        return self.about(all_segments(self.population, self.draws.frames, self.further))
-
-    @cached_property
-    def fixed_scores(self) -> FixedScores:
-        """The similarity that each segment had in the first frame that has it.
-
-        It takes 13 bytes for each segment.
-        """
-        order = np.argsort(self.draw_order, kind="stable")
-        frames = [(frame_table(self.usable[k].draw), int(self.draw_order[k])) for k in order]
-        return fixed_scores(self.population, frames)
-
-    def about(self, rule: RuleSegments) -> RuleDraws:
-        """Return what the draws say about the segments of a rule."""
-        return draws_about(
-            rule, self.draws, order=self.draw_order, label=self.label, further=self.further
-        )
-
-    @cached_property
-    def judged(self) -> Bools:
-        """Which segments were reached in a round, or judged although no round could draw them."""
-        found = np.zeros(len(self.population), dtype=bool)
-        places = np.concatenate([self.draws.item, self.draws.known])
-        found[places[places < len(found)]] = True
-        return found
-
-    def value(self, what: str, where: Bools, *, upper: bool) -> Values:
-        """Return `amounts` of all items of the draws.
-
-        Items that were replaced and are gone count for the average in upper bounds, else for 0.
-        """
-        found = self.amounts(what, where)
-        replaced = self.draws.is_replaced[len(where) :]
-        average = found.total / where.sum() if upper and where.any() else 0.0
-        return replace(found, further=replaced * average)
-
-    def labelled(self, *words: str) -> Bools:
-        """Return which segments have one of these verdicts as they are now."""
-        return np.isin(self.label, [LABELS.index(word) for word in words])
-
-    @cached_property
-    def _drawn(self) -> pl.DataFrame:
-        """The rows of all rounds that were reached, in the order in which they were drawn.
-
-        A segment of several rounds is in each of them. The order in which sheets return counts for
-        nothing: somebody may look into them and import those without a fault first.
-        """
-        schema = {
-            "line": pl.Int64,
-            "round": pl.Int32,
-            "segment_id": pl.String,
-            "verdict": pl.String,
-        }
-        parts = [pl.DataFrame(schema=schema)]
-        for number, one in enumerate(self.usable):
-            stored = self._frames[one.draw]
-            rows = one.rows
-            rows = rows.with_columns(stratum=self._strata(stored, rows["segment_id"]))
-            if gone := rows.filter(pl.col("stratum").is_null())["segment_id"].to_list():
-                rows = rows.with_columns(
-                    pl.col("segment_id").replace({key: tombstone("segment", key) for key in gone})
-                )
-                rows = rows.with_columns(stratum=self._strata(stored, rows["segment_id"]))
-            rows = _with_withdrawn_faults(rows, stored.faulty)
-            sizes = pl.Series(_with_further(stored, stored.removed).sizes).cast(pl.Int64)
-            rows = rows.with_columns(
-                size=sizes.gather(rows["stratum"]),
-                rank=pl.int_range(1, pl.len() + 1).over("stratum"),
-            )
-            rows = rows.with_columns(line=_counted_lines(), round=pl.lit(number)).drop_nulls("line")
-            parts.append(rows.select(pl.col(name).cast(dtype) for name, dtype in schema.items()))
-        return pl.concat(parts)
-
-    def _strata(self, stored: _StoredFrame, segment_ids: pl.Series) -> pl.Series:
-        """Return the number of the stratum of each id, null where it could not be drawn."""
-        places = self.population.places(segment_ids).tolist()
-        keys = segment_ids.hash()
-        numbers = (
-            stored.frame.stratum[place] if place >= 0 else stored.removed.get(key, -1)
-            for place, key in zip(places, keys, strict=True)
-        )
-        return pl.Series(
-            [int(number) if number >= 0 else None for number in numbers], dtype=pl.UInt32
-        )
+def selection_threshold(selection: Mapping[str, Any]) -> float:
+    """Return the threshold on similarity in the facts of a report of `select`, or else 0.8."""
+    return float(selection.get("parameters", {}).get("min_similarity", DEFAULT_SIMILARITY))
 
 
 def _counted_lines() -> pl.Expr:
@@ -357,16 +356,4 @@ def _with_withdrawn_faults(rows: pl.DataFrame, faulty: pl.Series) -> pl.DataFram
     return rows.with_columns(
         verdict=pl.when(is_faulty).then(pl.lit("wrong")).otherwise("verdict"),
         line=pl.when(is_faulty).then(pl.coalesce("line", line_before)).otherwise("line"),
-    )
-
-
-def _with_further(stored: _StoredFrame, further: Mapping[int, int]) -> Frame:
-    """Return a frame of the segments and of `further` items, given by the hashes of their ids."""
-    frame = stored.frame
-    if not further:
-        return frame
-    strata = np.array([stored.removed.get(key, -1) for key in further], frame.stratum.dtype)
-    valid = np.zeros(len(further), dtype=np.bool_)
-    return replace(
-        frame, stratum=np.append(frame.stratum, strata), valid=np.append(frame.valid, valid)
     )

@@ -22,7 +22,7 @@ def was_sampled(state: ProofState) -> Bools:
     """Return which segments are judged, or could be drawn as they are by a round with verdicts."""
     sampled = np.array(state.judged)
     for frame in state.draws.frames:
-        sampled |= frame.valid[: len(sampled)]
+        sampled |= frame.valid
     return sampled
 
 
@@ -34,7 +34,7 @@ def sampled_part(
     Its bound holds together with that of all that ships: both rest on the same bounds of rules.
 
     Args:
-        state: the population and its draws.
+        state: the segments in sums, and the draws.
         ships: what ships.
         target: the share that is to be right.
         error: of both bounds of the selection.
@@ -42,7 +42,7 @@ def sampled_part(
     if not len(state.lines):
         return None
     sampled = was_sampled(state)
-    not_sampled = int((ships & ~sampled).sum())
+    not_sampled = state.count(ships & ~sampled)
     if not not_sampled:
         return None
     claim = best_claim(state, ships & sampled, target=target, error=error)

@@ -3,7 +3,8 @@
 The measures are precision by value and the AUC, from the verdicts on drawn segments.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,10 @@ from nbaudio.core.errors import InputError
 from nbaudio.proof.betting import Array, Bools, Draws, Ints
 from nbaudio.proof.claims import Part, check_target
 from nbaudio.proof.judged_draws import ProofState
+from nbaudio.proof.segment_sums import Kinds, number_column
 from nbaudio.review.risk import weighted_auc
 from nbaudio.review.state import ReviewState
 from nbaudio.tables import schemas
-from nbaudio.tables.amounts import seconds_column
 from nbaudio.tables.schemas import SIGNALS, is_score
 from nbaudio.tables.workspace import Workspace
 from nbaudio.tables.workspace_tables import table_schema
@@ -64,10 +65,7 @@ def column_values(
             )
 
     def numbers(rows: pl.DataFrame) -> pl.DataFrame:
-        known = rows.with_columns(duration_s=seconds_column().fill_null(0.0))
-        return known.select(
-            "segment_id", *(pl.col(name).cast(pl.Float64).fill_nan(None) for name in columns)
-        )
+        return rows.select("segment_id", *(number_column(name).alias(name) for name in columns))
 
     if ids is not None:
         return numbers(state.population.read(ids))
@@ -94,7 +92,7 @@ def signal_precision(workspace: Source, *, confidence: float = 0.95) -> pl.DataF
     columns = ranked_columns(state.workspace)
     draws = state.draws
     used = np.flatnonzero(draws.valid & ~draws.unsure)
-    ids = state.population.ids(pl.Series(draws.item[used]))
+    ids = state.drawn_ids.gather(used)
     recordings = state.population.read(ids).select("segment_id", "recording_id")
     values = column_values(state, columns, ids).join(recordings, on="segment_id")
     judged = ids.to_frame().join(values, on="segment_id", how="left", maintain_order="left")
@@ -179,42 +177,51 @@ def precision_by(workspace: Source, column: str, *, confidence: float = 0.95) ->
     Raises:
         InputError: there is no such column, or the confidence is not between 0 and 1.
     """
-    state = ProofState.load(workspace)
+    state = ProofState(ReviewState.load(workspace).workspace, Kinds(column, cuts=()))
     check_target(0.5, confidence)
-    known = column_values(state, [column])[column]
-    place = np.where(known.is_null(), -1, _groups(state, known))
+    values = column_values(state, [column])[column]
+    reviewable = pl.Series(state.population.reviewable)
+    reviewed = state.count((state.rows["cut"].to_numpy() >= 0) & state.judged)
+    cuts = _cuts(values.filter(reviewable).drop_nulls().to_numpy(), reviewed)
+    ends = _ends(values.filter(reviewable), cuts)
+    state = replace(state, kinds=Kinds(column, cuts=cuts))
     side = (1 - confidence) / 2
     rows = []
-    for number in (*np.unique(place[place >= 0]).tolist(), -1):
-        where = (place == number) & state.population.reviewable
-        if where.any():
-            claim = Part(state, where).by("segments", target=_TARGET, error=side, high_error=side)
-            ends = known.filter(pl.Series(where))
-            wrong = int((where & state.judged & state.labelled("wrong")).sum())
-            rows.append(
-                {
-                    name: {**claim, "least": ends.min(), "most": ends.max(), "wrong": wrong}[name]
-                    for name in _CURVE
-                }
-            )
+    for number, least, most in ends.iter_rows():
+        where = (state.rows["cut"].to_numpy() == number) & state.flags("reviewable")
+        claim = Part(state, where).by("segments", target=_TARGET, error=side, high_error=side)
+        wrong = state.count(where & state.judged & state.labelled("wrong"))
+        row = {**claim, "least": least, "most": most, "wrong": wrong}
+        rows.append({name: row[name] for name in _CURVE})
     return pl.DataFrame(rows, schema=_CURVE)
 
 
-def _groups(state: ProofState, known: pl.Series) -> Sequence[int] | Ints:
-    """Return the group of each value, with about equally many segments in each group.
+def _ends(values: pl.Series, cuts: list[float]) -> pl.DataFrame:
+    """Return each `group` with its `least` and `most` value; -1, for no value, comes last."""
+    group = pl.Series(np.searchsorted(cuts, values.to_numpy(), side="right"))
+    number = pl.when(values.is_not_null()).then(group).otherwise(-1)
+    groups = pl.select(value=values, group=number).group_by("group")
+    ends = groups.agg(least=pl.col("value").min(), most=pl.col("value").max())
+    return ends.sort(pl.col("group") < 0, "group")
+
+
+def _cuts(values: Array, reviewed: int) -> list[float]:
+    """Return the least values of groups with about equally many segments, without the first.
 
     A value that many segments share has a group for itself.
+
+    Args:
+        values: those of segments that can be reviewed.
+        reviewed: how many segments with a value were judged.
     """
-    reviewed = int((known.is_not_null().to_numpy() & state.judged).sum())
-    values = known.filter(pl.Series(state.population.reviewable)).drop_nulls().to_numpy()
     if not len(values):
-        return np.zeros(len(known), dtype=np.int64)
+        return []
     number = min(_MOST_GROUPS, max(2, reviewed // _VERDICTS_A_GROUP))
     edges = np.quantile(values, np.linspace(0, 1, number + 1), method="inverted_cdf")
     shared = np.unique(edges[1:][np.diff(edges) == 0])
     rest = values[~np.isin(values, shared)]
     many = max(1, round(number * len(rest) / len(values)))
     parts = np.arange(1, many) / many
-    inner = np.quantile(rest, parts, method="inverted_cdf") if len(parts) else []
-    cuts = np.unique(np.concatenate([inner, shared, np.nextafter(shared, -np.inf)]))
-    return np.searchsorted(cuts, known.to_numpy(), side="left").astype(np.int64)
+    inner = np.quantile(rest, parts, method="inverted_cdf") if len(parts) else parts
+    last = np.unique(np.concatenate([inner, shared, np.nextafter(shared, -np.inf)]))
+    return [float(value) for value in np.nextafter(last, np.inf)]

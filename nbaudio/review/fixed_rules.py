@@ -13,14 +13,14 @@ from dataclasses import asdict, dataclass
 import msgspec
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from nbaudio.core import input_guards
 from nbaudio.core.atomic import write_json
 from nbaudio.core.hashing import json_hash
-from nbaudio.review.population import Bools, Population
+from nbaudio.review.population import SECONDS, WORDS, Bools, Population
 from nbaudio.review.state import ReviewState
 from nbaudio.tables import workspace_tables
+from nbaudio.tables.dataframes import STREAMED
 from nbaudio.tables.rows import with_starts
 
 FOLDER = "reviews/rules"
@@ -124,18 +124,16 @@ def change_of_rules(
     return ChangeOfRules(joined, is_new=bool(selected.any()) and not is_served)
 
 
-def have_selected_durations(population: Population) -> Bools:
-    """Return which segments have a duration that the last `select` takes.
+def has_selected_duration(state: ReviewState) -> pl.Expr:
+    """Return whether a segment has a duration that the last `select` takes.
 
     Before the first one, these are durations of at most 20 s.
     """
-    facts = population.state.workspace.report("select").get("facts", {})
+    facts = state.workspace.report("select").get("facts", {})
     parameters = facts.get("parameters", {})
     shortest = parameters.get("min_duration", 0.0) - _NEARLY
     longest = parameters.get("max_duration", _LONGEST_S) + _NEARLY
-    seconds: NDArray[np.float64] = population.numbers["seconds"]
-    is_selected: Bools = (seconds >= shortest) & (seconds <= longest)
-    return is_selected
+    return SECONDS.is_between(shortest, longest)
 
 
 def selection_hash(population: Population) -> str:
@@ -173,14 +171,9 @@ def _selection(population: Population) -> _Selection:
 
 def _members(population: Population, rule: FixedRule) -> Bools:
     """Return which segments that are there a rule takes."""
-    places_of = population.index()
-    inside = np.zeros(len(population), dtype=np.bool_)
-    for batch in workspace_tables.read_batches(
-        population.state.workspace, rule.table, ("segment_id",)
-    ):
-        places = places_of(batch["segment_id"])
-        inside[places[places >= 0]] = True
-    return inside
+    ids = workspace_tables.scan(population.state.workspace, ["segment_id"], table=rule.table)
+    keys = ids.select(pl.col("segment_id").hash()).collect(**STREAMED)
+    return population.mask_of_keys(keys.to_series())
 
 
 def _serves(in_rule: Bools, selected: Bools) -> bool:
@@ -213,19 +206,12 @@ def _concatenated(
 ) -> Iterator[pl.DataFrame]:
     """Yield the rows of a rule, then those of the segments that join it."""
     yield from before
-    start = 0
-    for batch in population.batches(("split",)):
-        numbers = {
-            name: population.numbers[name][start : start + len(batch)]
-            for name in ("seconds", "words")
-        }
-        split = batch["split"] if "split" in batch else pl.Series([None], dtype=pl.String)
+    for start, batch in with_starts(population.batches(("split",))):
         rows = batch.select(
             "segment_id",
-            split=split.cast(pl.String),
+            split="split",
             first_draw=pl.lit(first_draw, pl.Int32),
-            seconds=pl.Series(numbers["seconds"], dtype=pl.Float64),
-            words=pl.Series(numbers["words"], dtype=pl.Int64),
+            seconds=SECONDS,
+            words=WORDS.cast(pl.Int64),
         )
         yield rows.filter(pl.Series(joined[start : start + len(batch)]))
-        start += len(batch)

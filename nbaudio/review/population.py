@@ -37,7 +37,10 @@ Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 _FACTS = ("path", "sampling_rate", "num_channels", "num_samples")
-_WORDS = pl.col("text").str.count_matches(r"\S+").fill_null(0).cast(pl.UInt32)
+#: The duration in seconds, 0 if it is not known.
+SECONDS = seconds_column().fill_null(0.0)
+#: The number of words of the text.
+WORDS = pl.col("text").str.count_matches(r"\S+").fill_null(0).cast(pl.UInt32)
 
 
 @dataclass(frozen=True)
@@ -76,27 +79,6 @@ class Population:
             key=pl.col("segment_id").hash()
         )
 
-    def index(self) -> Callable[[pl.Series], Ints]:
-        """Return a function that does what `places` does and reads no table, for many ids.
-
-        It takes 12 bytes for each segment.
-        """
-        keys = self._hashes.collect(**STREAMED).to_series().to_numpy()
-        keys = keys if self._is_first.all() else keys[self._is_first]
-        order = np.argsort(keys).astype(np.uint32)
-        keys = keys[order]
-
-        def places(segment_ids: pl.Series) -> Ints:
-            wanted = segment_ids.cast(pl.String).hash().to_numpy()
-            at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-            return (
-                np.where(keys[at] == wanted, order[at].astype(np.int64), -1)
-                if len(keys)
-                else np.full(len(wanted), -1)
-            )
-
-        return places
-
     def places(self, segment_ids: pl.Series) -> Ints:
         """Return the place of each id among the segments, -1 where there is none.
 
@@ -118,10 +100,12 @@ class Population:
 
     def mask(self, segment_ids: pl.Series) -> Bools:
         """Return which segments have one of these ids."""
-        found = np.zeros(len(self), dtype=np.bool_)
-        places = self.places(segment_ids)
-        found[places[places >= 0]] = True
-        return found
+        return self.mask_of_keys(segment_ids.cast(pl.String).hash())
+
+    def mask_of_keys(self, keys: pl.Series) -> Bools:
+        """Return which segments have an id with one of these hashes."""
+        is_wanted = self._hashes.collect(**STREAMED).to_series().is_in(keys.implode())
+        return is_wanted.to_numpy()[self._is_first]
 
     def batches(self, columns: Iterable[str]) -> Iterator[pl.DataFrame]:
         """Yield columns of the segments, batch by batch.
@@ -238,18 +222,15 @@ class Population:
 
     @cached_property
     def numbers(self) -> dict[str, NDArray[Any]]:
-        """`seconds`, `words` of the text, and `similarity` of each segment.
+        """`seconds` and `similarity` of each segment.
 
         Unknown seconds are 0, and an unknown similarity is NaN.
         """
-        seconds = seconds_column().fill_null(0.0)
         similarity = pl.col("similarity").fill_null(np.nan)
-        return self.arrays(
-            ["similarity"], lambda rows: rows.select(similarity, seconds=seconds, words=_WORDS)
-        )
+        return self.arrays(["similarity"], lambda rows: rows.select(similarity, seconds=SECONDS))
 
     def release(self) -> None:
-        """Free `numbers`, 20 bytes for each segment; they are read again when asked for."""
+        """Free `numbers`, 12 bytes for each segment; they are read again when asked for."""
         self.__dict__.pop("numbers", None)
 
     @cached_property
@@ -349,19 +330,25 @@ class Population:
         )
         return rows.to_frame().join(found, on=ROW, how="left", maintain_order="left")["segment_id"]
 
-    def frame(self, strata: Strata, has_duration: Bools) -> Iterator[pl.DataFrame]:
+    def frame(self, strata: Strata, has_duration: pl.Expr) -> Iterator[pl.DataFrame]:
         """Yield what a draw took segments from.
 
         The columns are `segment_id`, `stratum`, `weight`, `rate`, `content`, and, for thresholds
         that are chosen later, `similarity` and `has_duration`: whether its duration is one that is
         selected.
         """
-        similarity = pl.Series("similarity", self.numbers["similarity"]).fill_nan(None)
-        facts = pl.DataFrame([similarity, pl.Series("has_duration", has_duration)])
-        start = 0
-        for batch in self.batches(()):
+        for start, batch in with_starts(self.batches(("similarity",))):
             own = np.flatnonzero(strata.number[start : start + len(batch)] >= 0)
-            kept = batch[own].select("segment_id", content=frame_contents(batch[own]))
-            rows = kept.hstack(strata.table(start + own)).hstack(facts[start + own])
-            yield rows.select("segment_id", "stratum", "weight", "rate", "content", *facts.columns)
-            start += len(batch)
+            rows = batch[own]
+            yield pl.concat(
+                [
+                    rows.select("segment_id"),
+                    strata.table(start + own),
+                    rows.select(
+                        content=frame_contents(rows),
+                        similarity=pl.col("similarity").fill_nan(None),
+                        has_duration=has_duration,
+                    ),
+                ],
+                how="horizontal",
+            )

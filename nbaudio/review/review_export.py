@@ -26,7 +26,7 @@ from nbaudio.review.export_files import (
     make_files,
     plan_outputs,
 )
-from nbaudio.review.fixed_rules import fix_rule, have_selected_durations
+from nbaudio.review.fixed_rules import fix_rule, has_selected_duration
 from nbaudio.review.next_rows import next_rows
 from nbaudio.review.population import Population
 from nbaudio.review.risk import refresh
@@ -484,7 +484,7 @@ def _store_frame(population: Population, record: ReviewRecord, strata: Strata) -
     """Fix what is selected now as a rule, and write what the draw took segments from."""
     fix_rule(population, first_draw=len(record.after))
     workspace = population.state.workspace
-    frame = population.frame(strata, have_selected_durations(population))
+    frame = population.frame(strata, has_selected_duration(population.state))
     workspace_tables.write(workspace, frame, table=frame_table(record.name))
 
 

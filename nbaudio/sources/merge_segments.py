@@ -276,10 +276,8 @@ def _divide(
     )
     schema = table.rename({_ROW: _SOURCE_ROW}).collect_schema()
     source = store(hashes, folder / "source", schema)
-    num_rows = (
-        parquet_files.num_rows(table_path(workspace)) + source.select(pl.len()).collect().item()
-    )
-    count = bucket_count(num_rows)
+    num_segments = source.select(pl.len()).collect().item()
+    count = bucket_count(max(parquet_files.num_rows(table_path(workspace)), num_segments))
     bucket = hash_bucket("segment_id", count)
     return _Sides(
         *(

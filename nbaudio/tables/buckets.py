@@ -24,6 +24,7 @@ PART_ROWS = 1 << 16
 _MAX_BUCKETS = 64  # each has a row group in memory while the table is divided
 _ROW_GROUP = 4096
 _PART_BYTES = 64 << 20
+_MOST_ROWS_A_PART = 1 << 17
 _ROWS_A_PART_GROUP = 1 << 14  # rows of a part that are read at once
 _SAMPLED = 16  # every 16th text is looked at for the bounds of buckets
 _BUCKET = "bucket"
@@ -134,13 +135,15 @@ class PartWriter:
         self._schema = schema
         self._waiting: list[pl.DataFrame] = []
         self._num_bytes = 0
+        self._num_rows = 0
         self._num_files = 0
 
     def add(self, part: pl.DataFrame) -> None:
         """Add rows; columns that are not in the schema are left out."""
         self._waiting.append(part.select(self._schema.names()).cast(self._schema))
         self._num_bytes += int(part.estimated_size())
-        if self._num_bytes > _PART_BYTES:
+        self._num_rows += len(part)
+        if self._num_bytes > _PART_BYTES or self._num_rows > _MOST_ROWS_A_PART:
             self._write()
 
     def _write(self) -> None:
@@ -155,6 +158,7 @@ class PartWriter:
             )
         self._waiting = []
         self._num_bytes = 0
+        self._num_rows = 0
         self._num_files += 1
 
     def scan(self) -> pl.LazyFrame:

@@ -20,14 +20,12 @@ from nbaudio.corpus.diff import diff
 from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.corpus.versions import find_base
 from nbaudio.proof.claim_sentences import is_target_proven
-from nbaudio.proof.claims import THRESHOLDS
 from nbaudio.proof.evidence import (
     describe_claim,
     describe_parts,
     selection_claim,
-    selection_threshold,
 )
-from nbaudio.proof.judged_draws import ProofState
+from nbaudio.proof.judged_draws import THRESHOLDS, ProofState, selection_threshold
 from nbaudio.review.cell_escaping import cell_text, new_workbook, put_fragments
 from nbaudio.selection.leakage import CHECK_MEANINGS, EXCEPTIONS
 from nbaudio.storage.folders import folder_at

@@ -482,20 +482,12 @@ class ThresholdTuner(BaseWidget):
         if not len(verdict_log(workspace)):
             return None
         from nbaudio.proof.claims import curve
-        from nbaudio.proof.judged_draws import ProofState
-        from nbaudio.proof.separation import column_values
 
-        state = ProofState.load(workspace)
         found = self._counted(column, value, least=least).scale
         if isinstance(self._segments.rows, StoredFrame):
-            self._segments.rows.release()  # claims take as much memory
+            self._segments.rows.release()
         sign = 1 if found.least else -1
-        values = (
-            None
-            if column == "similarity"
-            else sign * column_values(state, [column])[column].to_numpy()
-        )
-        claims = curve(state, [sign * each for each in found.grid], values=values)
+        claims = curve(workspace, [sign * each for each in found.grid], column=column, sign=sign)
         return claims.select("reviewed", "precision", "low", "high")[::sign].to_dict(
             as_series=False
         )

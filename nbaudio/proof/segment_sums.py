@@ -1,0 +1,273 @@
+"""The segments of a workspace in sums: what bounds are computed from.
+
+Segments of one kind, which all bounds treat alike, are one row with their number, hours and words.
+Segments that were judged or drawn, and those of frames that were removed, have a row each.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory, mkdtemp
+
+import numpy as np
+import polars as pl
+from polars import selectors as cs
+
+from nbaudio.review.fixed_rules import FixedRule, has_selected_duration
+from nbaudio.review.population import SECONDS, WORDS, Population
+from nbaudio.review.sampling import Strata
+from nbaudio.review.state import frame_contents
+from nbaudio.tables import workspace_tables
+from nbaudio.tables.buckets import Buckets, bucket_count, store, write_buckets
+from nbaudio.tables.rows import with_starts
+from nbaudio.tables.workspace import Workspace
+
+#: Units of time a second, which the usual sampling rates divide: durations are whole numbers.
+TICKS = 705_600_000
+
+_FLAGS = ("is_there", "accepted", "without", "left_out", "reviewable", "has_duration")
+_FACTS = pl.Schema(
+    {"key": pl.UInt64, "split": pl.String, "similarity": pl.Float64, "content": pl.UInt64}
+    | dict.fromkeys(_FLAGS, pl.Boolean)
+    | dict.fromkeys(("cut", "next_stratum"), pl.Int32)
+    | dict.fromkeys(("ticks", "words"), pl.Int64)
+)
+_FRAME = pl.Schema(
+    {"key": pl.UInt64, "stratum": pl.Int32, "content": pl.UInt64}
+    | {"similarity": pl.Float64, "has_duration": pl.Boolean}
+)
+_RULE = pl.Schema(
+    {"key": pl.UInt64, "first_draw": pl.Int32, "split": pl.String}
+    | {"seconds": pl.Float64, "words": pl.Int64}
+)
+_WIDTH = 4  # A row of all tables joined takes about as much memory as so many rows of one.
+_SUMS = ("segments", "ticks", "words", "segments_counted", "ticks_counted", "words_counted")
+_LARGEST = ("segments_largest", "ticks_largest", "words_largest")
+_KINDS = pl.exclude(*_SUMS, *_LARGEST)
+_KEY = pl.col("segment_id").hash().alias("key")
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """What kinds of segments are told apart, beside those that every claim needs."""
+
+    column: str = "similarity"  # with numbers
+    sign: int = 1  # -1: thresholds are on the negated numbers
+    cuts: Sequence[float] | None = None  # thresholds on it, ascending; None: those of reports
+    without: Sequence[str] = ()  # segments that do not ship
+    by_risk: bool = False  # tell apart the strata of a next round by risk
+
+
+@dataclass(frozen=True)
+class StoredFrame:
+    """What a round could draw, as it is stored."""
+
+    table: str
+    strata: pl.DataFrame  # `stratum`, `weight`, `rate` and `size`, in order of their names
+    place: int  # of its draw in the order of all draws
+    later: pl.Series  # segments that were added or changed after the draw
+
+
+def read_sums(
+    population: Population,
+    kinds: Kinds,
+    *,
+    strata: Strata | None,
+    frames: Sequence[StoredFrame],
+    rules: Sequence[FixedRule],
+    alone: pl.Series,
+) -> pl.DataFrame:
+    """Read the segments in sums; those that were removed come last.
+
+    Args:
+        population: the segments.
+        kinds: what else is told apart.
+        strata: what the next round would draw from; None if that is not told apart.
+        frames: what rounds could draw.
+        rules: the rules that rounds have fixed.
+        alone: ids, or tombstones, of segments that get a row each.
+
+    Returns:
+        Columns that tell kinds apart:
+
+        - `key`: the hash of the id where the row is one segment;
+        - `is_there`, `accepted`, `without`, `left_out`, `reviewable`, `has_duration`, `split`;
+        - `cut`: how many thresholds keep it, -1 without a number; `next_stratum`, -1 for none;
+        - `stratum_frame_K` (null: not in it) and `valid_frame_K` (it is as it was drawn);
+        - `fixed_draw`, `fixed_cut`, `fixed_has_duration`: the place of the first draw that could
+          take it, and how many thresholds kept it and its duration then;
+        - `first_draw_rule_R` (the first draw that counts), `split_rule_R`, and of removed segments
+          `seconds_rule_R` and `words_rule_R`, of rule number R.
+
+        Then `segments`, `ticks` and `words` in all; of each of these, how many segments have more
+        than 0 (`words_counted`), and the largest value of one (`words_largest`).
+    """
+    workspace = population.state.workspace
+    count = bucket_count(_WIDTH * len(population))
+    population.release()
+    with TemporaryDirectory(prefix="nbaudio-") as path:
+        folder = Path(path)
+        segments = _divide(_facts(population, kinds, strata), _FACTS, count, folder)
+        of_frames = {
+            f"_frame_{number}": _divide(_frame_rows(workspace, frame), _FRAME, count, folder)
+            for number, frame in enumerate(frames)
+        }
+        of_rules = {
+            f"_rule_{rule.number}": _divide(_rule_rows(workspace, rule), _RULE, count, folder)
+            for rule in rules
+        }
+        sums = []
+        for number in range(count):
+            rows = _joined(segments, of_frames, of_rules, number)
+            rows = _kinds_of(rows, kinds, dict(zip(of_frames, frames, strict=True)), alone.hash())
+            sums.append(_sum(rows))
+    return _sum(pl.concat(sums)).sort(~pl.col("is_there"), _KINDS)
+
+
+def _divide(parts: Iterable[pl.DataFrame], schema: pl.Schema, count: int, folder: Path) -> Buckets:
+    """Divide rows that come in parts by their key, in new folders within `folder`."""
+    rows = store(parts, Path(mkdtemp(dir=folder)) / "rows", schema)
+    buckets = Path(mkdtemp(dir=folder)) / "buckets"
+    return write_buckets(rows, pl.col("key") % count, count=count, folder=buckets)
+
+
+def _facts(population: Population, kinds: Kinds, strata: Strata | None) -> Iterator[pl.DataFrame]:
+    """Yield what is needed of each segment, batch by batch."""
+    reviewable = population.reviewable
+    left_out = population.left_out["segment_id"].implode()
+    without = pl.Series(kinds.without, dtype=pl.String).implode()
+    ticks = pl.when(SECONDS.is_finite()).then((SECONDS * TICKS).round())
+    columns = ("split", "decision", "similarity", kinds.column)
+    for start, batch in with_starts(population.batches(columns)):
+        rows = slice(start, start + len(batch))
+        yield batch.select(
+            _KEY,
+            is_there=pl.lit(value=True),
+            accepted=pl.col("decision").eq_missing("accept"),
+            without=pl.col("segment_id").is_in(without),
+            left_out=pl.col("segment_id").is_in(left_out),
+            reviewable=pl.Series(reviewable[rows]),
+            has_duration=has_selected_duration(population.state),
+            split="split",
+            cut=_cut(batch, kinds),
+            next_stratum=pl.lit(-1) if strata is None else pl.Series(strata.number[rows]),
+            similarity="similarity",
+            ticks=ticks.cast(pl.Int64, strict=False).fill_null(0),
+            words=WORDS,
+            content=frame_contents(batch),
+        )
+
+
+def _cut(batch: pl.DataFrame, kinds: Kinds) -> pl.Series:
+    """Return how many thresholds keep each segment, -1 without a number."""
+    values = batch.select(kinds.sign * number_column(kinds.column)).to_series()
+    cut = np.searchsorted(np.array(kinds.cuts), values.fill_null(np.nan).to_numpy(), side="right")
+    return pl.Series(cut).set(values.is_null(), -1)
+
+
+def number_column(name: str) -> pl.Expr:
+    """Return a column, or `duration_s`, as numbers, null for NaN."""
+    column = SECONDS if name == "duration_s" else pl.col(name).cast(pl.Float64)
+    return column.fill_nan(None)
+
+
+def _frame_rows(workspace: Workspace, frame: StoredFrame) -> Iterator[pl.DataFrame]:
+    """Yield what a frame says of its segments; one of earlier versions lacks some columns."""
+    strata = frame.strata["stratum"]
+    number = pl.col("stratum").replace_strict(strata, range(len(strata)), return_dtype=pl.Int32)
+    nothing = pl.DataFrame(schema=_FRAME).drop("key", "stratum")
+    for batch in workspace_tables.read_batches(workspace, frame.table, ("segment_id", *_FRAME)):
+        rows = pl.concat([nothing, batch], how="diagonal_relaxed")
+        yield rows.with_columns(_KEY, number, pl.col("content").fill_null(0))
+
+
+def _rule_rows(workspace: Workspace, rule: FixedRule) -> Iterator[pl.DataFrame]:
+    """Yield what a rule says of its segments."""
+    for batch in workspace_tables.read_batches(workspace, rule.table):
+        yield batch.with_columns(_KEY)
+
+
+def _joined(
+    segments: Buckets,
+    of_frames: Mapping[str, Buckets],
+    of_rules: Mapping[str, Buckets],
+    number: int,
+) -> pl.DataFrame:
+    """Join a bucket of the segments with those of frames and of rules, by suffix of their columns.
+
+    Of frames all rows are taken, of rules those of segments that are there or in a frame.
+    """
+    rows = segments.read(number)
+    for suffix, side in of_frames.items():
+        rows = rows.join(_read(side, number, suffix), on="key", how="full", coalesce=True)
+    for suffix, side in of_rules.items():
+        rows = rows.join(_read(side, number, suffix), on="key", how="left")
+    return rows.with_columns(pl.col("is_there").fill_null(value=False))
+
+
+def _read(side: Buckets, number: int, suffix: str) -> pl.DataFrame:
+    """Read a bucket, with a suffix at its columns but the key."""
+    return side.read(number).select("key", pl.exclude("key").name.suffix(suffix))
+
+
+def _kinds_of(
+    rows: pl.DataFrame, kinds: Kinds, frames: Mapping[str, StoredFrame], alone: pl.Series
+) -> pl.DataFrame:
+    """Return the columns of `read_sums` of each segment."""
+    rows = rows.with_columns(fixed=_fixed(frames)).unnest("fixed")
+    similarity = rows["fixed_similarity"].fill_null(np.nan).to_numpy()
+    fixed_cut = pl.Series(np.searchsorted(np.array(kinds.cuts), similarity, side="right"))
+    is_alone = pl.col("key").is_in(alone.implode()) | ~pl.col("is_there")
+    of_removed = cs.expand_selector(rows, cs.starts_with("seconds_rule_", "words_rule_"))
+    amounts = [pl.lit(1, pl.Int64).alias("segments"), pl.col("ticks", "words").fill_null(0)]
+    return rows.select(
+        pl.when(is_alone).then("key").alias("key"),
+        pl.col(_FLAGS).fill_null(value=False),
+        "split",
+        pl.col("cut").fill_null(0),
+        pl.col("next_stratum").fill_null(-1),
+        cs.starts_with("stratum_frame_", "first_draw_rule_", "split_rule_"),
+        *(_is_valid(suffix, frame) for suffix, frame in frames.items()),
+        "fixed_draw",
+        "fixed_has_duration",
+        fixed_cut.alias("fixed_cut"),
+        *(pl.when(~pl.col("is_there")).then(name).alias(name) for name in of_removed),
+        *amounts,
+        *((amount > 0).cast(pl.Int64).name.suffix("_counted") for amount in amounts),
+        *(amount.name.suffix("_largest") for amount in amounts),
+    )
+
+
+def _is_valid(suffix: str, frame: StoredFrame) -> pl.Expr:
+    """Return whether each segment is as a frame has it."""
+    is_later = pl.col("key").is_in(frame.later.hash().implode())
+    is_same = (pl.col("content") == pl.col(f"content{suffix}")).fill_null(value=False)
+    return (is_same & ~is_later).alias(f"valid{suffix}")
+
+
+def _fixed(frames: Mapping[str, StoredFrame]) -> pl.Expr:
+    """Return the similarity and duration that each segment had in the first frame that has it.
+
+    Frames of earlier versions have none: for them it is what the segment has now.
+    """
+    fixed = pl.struct(
+        fixed_draw=pl.lit(None, pl.Int32),
+        fixed_similarity=pl.lit(None, pl.Float64),
+        fixed_has_duration=pl.lit(value=True),
+    )
+    for suffix, frame in sorted(frames.items(), key=lambda item: item[1].place, reverse=True):
+        had_duration = pl.col(f"has_duration{suffix}")
+        is_earlier = had_duration.is_null()
+        similarity = pl.when(is_earlier).then("similarity").otherwise(f"similarity{suffix}")
+        in_frame = pl.struct(
+            fixed_draw=pl.lit(frame.place, pl.Int32),
+            fixed_similarity=similarity,
+            fixed_has_duration=pl.coalesce(had_duration, "has_duration", pl.lit(value=True)),
+        )
+        fixed = pl.when(pl.col(f"stratum{suffix}").is_not_null()).then(in_frame).otherwise(fixed)
+    return fixed
+
+
+def _sum(rows: pl.DataFrame) -> pl.DataFrame:
+    """Sum the rows of each kind."""
+    return rows.group_by(_KINDS).agg(pl.col(_SUMS).sum(), pl.col(_LARGEST).max())
