@@ -385,7 +385,7 @@ DOORS = {
     "google_crc32c": {"corpus"},
     **dict.fromkeys(("datasets", "lhotse", "tensorflow", "torch"), frozenset({"reading"})),
     **dict.fromkeys(("anywidget", "matplotlib", "traitlets"), frozenset({"ui"})),
-    **dict.fromkeys(("click", "nbclient", "nbconvert", "papermill"), frozenset({"runs"})),
+    **dict.fromkeys(("nbconvert", "papermill"), frozenset({"runs"})),
     "typer": {"cli"},
     "tqdm": {"core"},
     "pyarrow": {"corpus", "formats", "reading", "tables", "text"},

@@ -16,7 +16,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import papermill
-from nbclient.exceptions import DeadKernelError
 from nbconvert import HTMLExporter
 
 from nbaudio.core import atomic, bundled_files
@@ -59,6 +58,7 @@ _OPTIONS = {
     "extra_arguments": ["--log-level=CRITICAL"],
 }
 _STARTS = 3  # of a kernel
+_DEAD_KERNEL = "Kernel died"  # the message of nbclient's `DeadKernelError`, a RuntimeError
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
@@ -77,7 +77,9 @@ def execute(source: Path, out: Path, values: dict[str, Any]) -> None:
         raise NbaudioError(
             f"{source.stem}, cell {error.exec_count}: {last} (kept: {final})"
         ) from error
-    except DeadKernelError as error:
+    except RuntimeError as error:
+        if str(error) != _DEAD_KERNEL:
+            raise
         raise NbaudioError(
             f"{source.stem}: its kernel died; was there enough memory? (kept: {final})"
         ) from error

@@ -31,7 +31,7 @@ class ManifestHandler:
 
     def read(self, path: str) -> Any:
         """Return the text of a file; for a manifest, the YAML of its resolved parameters."""
-        import click
+        from papermill.cli import click  # the one whose context papermill's command is in
 
         from nbaudio.core.errors import InputError
         from nbaudio.runs.manifests import notebook_parameters

@@ -24,11 +24,9 @@ REQUIREMENTS = "requirements-worker.txt"
 _NOT_FOR_WORKERS = {
     "anywidget",
     "audioop-lts",
-    "click",
     "ipywidgets",
     "jupyterlab",
     "matplotlib",
-    "nbclient",
     "nbconvert",
     "openpyxl",
     "pandas",
