@@ -21,7 +21,7 @@ _ROWS_AT_ONCE = 1 << 16  # read for a condition or an order
 _PREFIX = 16  # bytes of a text that order it; UTF-8 has the order of code points
 _TIMES = ("recording_id", "start_sample", "end_sample")
 _DECIMALS = ("source_start", "source_end")  # of durations that have no samples
-_SORTED_AT_ONCE = 1 << 19  # about so many rows, of which each 64th is drawn
+_SORTED_AT_ONCE = 1 << 18  # about so many rows, of which each 64th is drawn
 _DRAWN = 64
 
 Order = NDArray[np.uint32]  # numbers of rows
@@ -198,7 +198,8 @@ def _sort_key(values: pl.Series) -> pl.Series:
     if values.dtype.is_float():
         return values.fill_nan(None)
     if values.dtype not in (pl.String, pl.Categorical):
-        return values.to_physical().cast(pl.Int128)
+        numbers = values.to_physical()
+        return numbers if numbers.dtype.is_integer() else numbers.cast(pl.Int8)
     begin = values.cast(pl.String).cast(pl.Binary).bin.slice(0, _PREFIX)
     if (begin.bin.size() < _PREFIX).any():
         begin = (begin + pl.Series([bytes(_PREFIX)])).bin.slice(0, _PREFIX)
@@ -208,17 +209,34 @@ def _sort_key(values: pl.Series) -> pl.Series:
 def _sorted_by_ranges(values: pl.Series, *, descending: bool) -> Iterator[pl.Series]:
     """Yield the places of numbers in their order, stably, nulls last.
 
-    Numbers of one range at a time are sorted, so that nothing takes long.
+    Numbers of one range at a time are sorted, so that nothing takes long. The first results are
+    empty: the range of each number is not known yet.
     """
-    if values.is_sorted(descending=descending, nulls_last=True):
-        yield pl.int_range(len(values), dtype=pl.UInt32, eager=True)
-        return
     drawn = values.drop_nulls().gather_every(_DRAWN).sort()
     edges = drawn.gather_every(_SORTED_AT_ONCE // _DRAWN)[1:].unique(maintain_order=True)
     last = len(edges) + 1
-    ranges = edges.search_sorted(values, side="right").cast(pl.UInt16)
-    ranges = ranges.set(values.is_null(), last)
-    order = pl.arg_sort_by(values.name, descending=descending, nulls_last=True, maintain_order=True)
-    for number in (*(reversed(range(last)) if descending else range(last)), last):
-        places = (ranges == number).arg_true()
-        yield places.gather(values.gather(places).to_frame().select(order).to_series())
+
+    def ranges_from(start: int) -> pl.Series:
+        some = values.slice(start, _SORTED_AT_ONCE)
+        numbers = edges.search_sorted(some, side="right").cast(pl.UInt16)
+        return numbers.set(some.is_null(), last)
+
+    parts = []
+    for part in in_threads(ranges_from, range(0, max(1, len(values)), _SORTED_AT_ONCE)):
+        parts.append(part)
+        yield pl.Series("place", dtype=pl.UInt32)
+    ranges = pl.concat(parts)
+
+    def sorted_places(number: int) -> pl.Series:
+        places = (ranges == number).arg_true().alias("place")
+        rows = pl.DataFrame([values.gather(places).alias("value"), places])
+        return rows.sort(
+            "value",
+            descending=descending,
+            nulls_last=True,
+            maintain_order=True,
+            multithreaded=False,  # several ranges are sorted at once
+        )["place"]
+
+    numbers = reversed(range(last)) if descending else range(last)
+    yield from in_threads(sorted_places, (*numbers, last))
