@@ -28,7 +28,7 @@ from nbaudio.storage.folders import Folder
 from nbaudio.tables import parquet_files, schemas, workspace_tables
 from nbaudio.tables.amounts import NO_AMOUNTS, amounts_by_split
 from nbaudio.tables.dataframes import STREAMED
-from nbaudio.tables.parquet_files import digest, parquet_slices, write_parts
+from nbaudio.tables.parquet_files import digest, parquet_slices, scan_rows, write_parts
 from nbaudio.tables.schemas import SEGMENTS, conform
 from nbaudio.tables.split_names import listed_splits, ordered_splits
 from nbaudio.tables.tombstones import is_withdrawn
@@ -241,13 +241,11 @@ def publish(
     }
     publish_shards(layout, shards, container=container, info=info)
     with layout.folder.local("segments.parquet") as path:
-        info["leakage"] = leakage_record(
-            pl.scan_parquet(path, glob=False), keys=grouping_columns(info["selection"])
-        )
-        if len(ranges := signal_ranges(pl.scan_parquet(path, glob=False))):
+        info["leakage"] = leakage_record(scan_rows(path), keys=grouping_columns(info["selection"]))
+        if len(ranges := signal_ranges(scan_rows(path))):
             info["signals"] = ranges.to_dicts()
         sums = amounts_by_split(path)
-        ids = pl.scan_parquet(path, glob=False).select(pl.col("recording_id").unique())
+        ids = scan_rows(path).select(pl.col("recording_id").unique())
         used = recordings.join(ids.collect(engine="streaming"), on="recording_id", how="semi").sort(
             "recording_id"
         )
@@ -258,7 +256,7 @@ def publish(
         }
     with side_file(layout.folder, info, "rejected.parquet") as path:
         write_parts(path, _rejected(table, lost))
-        counts = pl.scan_parquet(path, glob=False).group_by("reason").len().collect(**STREAMED)
+        counts = scan_rows(path).group_by("reason").len().collect(**STREAMED)
     reasons = {reason or "": number for reason, number in counts.iter_rows()}
     with side_file(layout.folder, info, "vocab.json") as path:
         write_json(path, vocabulary(sorted(characters)).to_json())

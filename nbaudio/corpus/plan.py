@@ -28,7 +28,7 @@ from nbaudio.tables.buckets import (
     write_buckets,
 )
 from nbaudio.tables.dataframes import STREAMED
-from nbaudio.tables.parquet_files import parquet_slices, scan_file, write_parts
+from nbaudio.tables.parquet_files import parquet_slices, scan_file, scan_rows, write_parts
 
 PLAN = pl.Schema(
     {
@@ -318,7 +318,7 @@ def without_empty_shards(
 
 def scan_plan(plan: Path) -> pl.LazyFrame:
     """Return the rows of a file plan.parquet, as `PLAN`."""
-    return pl.scan_parquet(plan, glob=False)
+    return scan_rows(plan)
 
 
 def plan_slices(plan: Path) -> Iterator[pl.DataFrame]:

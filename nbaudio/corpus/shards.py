@@ -29,7 +29,7 @@ from nbaudio.storage.location import Location, location
 from nbaudio.storage.network import RemoteNotFoundError
 from nbaudio.tables.buckets import Buckets, bucket_count, consecutive_bucket, write_buckets
 from nbaudio.tables.dataframes import STREAMED
-from nbaudio.tables.parquet_files import digest, num_rows, reading_parquet
+from nbaudio.tables.parquet_files import digest, num_rows, reading_parquet, scan_rows
 from nbaudio.tables.schemas import SEGMENTS
 
 # Facts of a clip, beside the metadata of its segment.
@@ -268,7 +268,7 @@ def _groups_by_row(grouped: pl.LazyFrame, num_rows: int, count: int) -> pl.Serie
 
 def _metadata(table: Path, columns: pl.Schema | None) -> pl.LazyFrame:
     """Return the metadata of a segments table that a corpus has, in order."""
-    rows = pl.scan_parquet(table, glob=False)
+    rows = scan_rows(table)
     schema = rows.collect_schema()
     left_out = (*_DECIDED, *CLIP_FACTS, *LOCATION, *(() if columns else ESTIMATES))
     wanted = columns or pl.Schema({**SEGMENTS, **schema, **SEGMENTS})
@@ -328,7 +328,7 @@ def restore_records(layout: Layout) -> str:
     with layout.folder.local("segments.parquet") as table:
         start = 0
         for shard in info["shards"]:
-            rows = pl.scan_parquet(table, glob=False).slice(start, shard["segments"])
+            rows = scan_rows(table).slice(start, shard["segments"])
             with reading_parquet(table):
                 described = rows.filter(shard_of_clip() == shard["name"]).collect()
             start += shard["segments"]

@@ -46,6 +46,7 @@ from nbaudio.tables.parquet_files import (
     parquet_slices,
     reading_parquet,
     scan_file,
+    scan_rows,
     write_parts,
 )
 from nbaudio.tables.split_names import ordered_splits
@@ -166,7 +167,7 @@ def _changed_tables(folder: Folder, info: dict[str, Any], tables: dict[str, Path
             return changed
         for path, columns in ((segments, [*_KEYS, *_COLUMNS]), (rejected, [*_KEYS, "reason"])):
             with reading_parquet(path):
-                pl.scan_parquet(path, glob=False).select(columns).collect_schema()
+                scan_rows(path).select(columns).collect_schema()
     except (KeyError, TypeError, OSError) as error:
         raise InputError(
             f"{folder}: the corpus cannot be read ({type(error).__name__}: {one_line(error)})"
@@ -354,7 +355,7 @@ def _check_shards(
             in_shard = clips.filter(pl.col("shard") == shard["name"])
             yield shard, in_shard.select("pack", "segment_id", *_CLIP, "row").collect()
 
-    hours = _hours_of(pl.scan_parquet(path, glob=False))
+    hours = _hours_of(scan_rows(path))
     with (
         progress("verify", hours, AUDIO, show=show) as advance,
         worker_pool(site) as run_tasks,
@@ -465,7 +466,7 @@ def _check_splits(
     target = scratch / "table.parquet"
     write_parts(target, _with_samples(segments, list(dict.fromkeys(columns)), samples))
     selection = info.get("selection", {})
-    found = leakage_record(pl.scan_parquet(target, glob=False), keys=grouping_columns(selection))
+    found = leakage_record(scan_rows(target), keys=grouping_columns(selection))
     leaks = {check: counts["shared"] for check, counts in found.items()}
     grouped = selection.get("parameters", {}).get("group_by", [])
     fixed = Counter[str]()  # what given splits share stays in them

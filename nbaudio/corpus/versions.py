@@ -33,7 +33,7 @@ from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.urls import stays_inside
 from nbaudio.tables.buckets import bucket_count, hash_bucket, joined_schema, store, write_buckets
 from nbaudio.tables.dataframes import STREAMED
-from nbaudio.tables.parquet_files import num_rows, parquet_slices, reading_parquet
+from nbaudio.tables.parquet_files import num_rows, parquet_slices, reading_parquet, scan_rows
 from nbaudio.tables.schemas import SEGMENTS, conform
 from nbaudio.tables.split_names import in_training, is_split_name
 from nbaudio.tables.tombstones import is_withdrawn
@@ -148,7 +148,7 @@ class Base:
 
     def scan(self) -> pl.LazyFrame:
         """Scan the rows of all clips."""
-        return pl.scan_parquet(self.table, glob=False)
+        return scan_rows(self.table)
 
     def clips(self) -> pl.LazyFrame:
         """Return the clips as `LOCATED`, with recordings and bounds, in order.
@@ -259,7 +259,7 @@ class Base:
 
     def left_out(self, table: Path) -> list[str]:
         """Return the columns with values of a segments table that the base does not have."""
-        held = pl.scan_parquet(table, glob=False)
+        held = scan_rows(table)
         others = [
             name
             for name in held.collect_schema()
@@ -341,7 +341,7 @@ class Base:
         rows = rows.filter(~is_withdrawn(rows, withdrawn))
         others = before.filter(trains).select("segment_id").collect()["segment_id"]
         train = (
-            pl.scan_parquet(table, glob=False)
+            scan_rows(table)
             .filter((pl.col("decision") == "accept") & trains)
             .with_columns(sentence)
         )

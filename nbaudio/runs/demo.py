@@ -17,6 +17,7 @@ from nbaudio.core.tracebacks import interruptible
 from nbaudio.reading import open_corpus
 from nbaudio.runs.run import run
 from nbaudio.tables import conditions
+from nbaudio.tables.parquet_files import read_parquet
 from nbaudio.tables.workspace import Workspace
 from nbaudio.ui import views
 
@@ -107,7 +108,7 @@ def check_demo(out: Path, problems: Sequence[str]) -> tuple[dict[str, str], list
     And problems of the run: not caught, or not there on purpose.
     """
     workspace = Workspace.open(out / "workspace")
-    rejected = pl.read_parquet(out / "corpus/rejected.parquet", glob=False)
+    rejected = read_parquet(out / "corpus/rejected.parquet")
     found: dict[str, str | None] = {}
     audit = views.names(workspace).select("name", "decision")
     decisions = {name_matching.youtube_id(name): decision for name, decision in audit.iter_rows()}

@@ -83,9 +83,14 @@ def num_rows(path: Path) -> int:
 
 
 def scan_file(path: Path) -> pl.LazyFrame:
-    """Scan a Parquet file; raise InputError where it is not usable."""
+    """Scan a Parquet file of which nothing is known; raise InputError where it is not usable."""
     with reading_parquet(path):
-        return pl.scan_parquet(path, glob=False)
+        return scan_rows(path)
+
+
+def scan_rows(path: Path) -> pl.LazyFrame:
+    """Scan a Parquet file without a look at it: this run wrote it, or checked it before."""
+    return pl.scan_parquet(path, glob=False)
 
 
 def parquet_slices(

@@ -17,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from nbaudio.core.hashing import RESERVED_DEVICE_NAMES
+from nbaudio.tables.parquet_files import read_parquet
 
 _VERSION = re.compile(r"/\w+-v(\d+)-\d{5}-of-")
 
@@ -51,7 +52,7 @@ class Shard:
 
         Of these, only `shard`, the file of the clip, is kept.
         """
-        return pl.read_parquet(self.rows, glob=False).drop("offset", "length", "audio_sha256")
+        return read_parquet(self.rows).drop("offset", "length", "audio_sha256")
 
     def to_json(self) -> dict[str, Any]:
         """Return its entry in corpus.json."""

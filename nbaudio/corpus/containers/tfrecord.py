@@ -24,6 +24,7 @@ from nbaudio.corpus.containers.shard_files import (
     group_by_split,
     version_of,
 )
+from nbaudio.tables.parquet_files import scan_rows
 from nbaudio.tables.schemas import WORD_TIMES
 
 # Reserved names, and columns that are only known when the shard is written.
@@ -179,7 +180,7 @@ def write(
 
 def side_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
     """Make the files that TensorFlow Datasets needs; see `registry.SideFiles`."""
-    schema = pl.scan_parquet(shards[0].rows, glob=False).collect_schema()
+    schema = scan_rows(shards[0].rows).collect_schema()
     if "window" in schema:
         return
     features = {"audio": _tensor("string"), "json": _TEXT.tfds} | {
