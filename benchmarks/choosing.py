@@ -37,7 +37,7 @@ from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.proof.betting import Array, Bools, Draws, Frame, Ints, Values
 from nbaudio.proof.claims import Part, best_claim, claims_by_rule
 from nbaudio.proof.rule_segments import (
-    LABELS,
+    VERDICTS,
     RuleDraws,
     RuleSegments,
     all_segments,
@@ -262,7 +262,7 @@ class Archive:
             count=lambda where: int(where.sum()),
             sum=lambda _, where: float(where.sum()),
             flags=lambda column: {"is_there": self.is_there}[column],
-            labelled=lambda *words: np.isin(label, [LABELS.index(word) for word in words]),
+            labelled=lambda *words: np.isin(label, [VERDICTS.index(word) for word in words]),
         )
 
     def _segments(self, rule: Rule) -> RuleSegments:

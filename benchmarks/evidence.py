@@ -103,7 +103,7 @@ from nbaudio.proof.claims import Part
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.allocation import least_divergence
 from nbaudio.review.risk import refresh
-from nbaudio.review.rounds import Round
+from nbaudio.review.rounds import OUTCOMES, Round
 from nbaudio.review.sampling import draw_from, reached, salt_of, strata_of
 from nbaudio.review.state import Verdict, append_verdicts, content_hashes
 from nbaudio.tables.workspace import Workspace
@@ -307,7 +307,7 @@ def round_of(rows: pl.DataFrame, strategy: str, wrong: Bools, reached: int) -> R
         line=pl.when(line < reached).then(line),
         skipped=pl.lit(value=False),
         ended=pl.lit(value=False),
-        verdict=pl.Series(verdict),
+        verdict=pl.Series(verdict, dtype=OUTCOMES),
     )
     return Round(
         "round",

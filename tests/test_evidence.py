@@ -435,7 +435,9 @@ def test_the_label_is_what_most_reviewers_say_or_the_last_word_of_an_adjudicator
             "verdict": [word for _, word in words],
         }
     )
-    assert consensus(votes, [])["verdict"].to_list() == [label]
+    merged = consensus(votes, [])["verdict"]
+    assert merged.dtype == pl.Enum(["right", "wrong", "unsure"])
+    assert merged.to_list() == [label]
     assert consensus(votes, ["ben", "fay"])["verdict"].to_list() == [adjudicated]
 
 

@@ -9,7 +9,7 @@ from polars.testing import assert_frame_equal, assert_series_equal
 from sampled import draw, sampling_frame
 
 from nbaudio.core.errors import InputError
-from nbaudio.review.rounds import Round
+from nbaudio.review.rounds import OUTCOMES, Round
 from nbaudio.review.sampling import STRATEGIES, anomaly_facts, anomaly_reasons
 from nbaudio.tables.schemas import SEGMENTS, WORD_TIMES, conform
 
@@ -50,7 +50,7 @@ def pool_of(count, seed=1):
 
 def as_round(drawn, verdicts=None, reached=None, **further):
     rows = drawn.select(
-        "segment_id", verdict=pl.Series(verdicts or ["right"] * len(drawn))
+        "segment_id", verdict=pl.Series(verdicts or ["right"] * len(drawn), dtype=OUTCOMES)
     ).with_row_index("row")
     line = (
         pl.when(pl.col("row") < (len(drawn) if reached is None else reached))

@@ -33,13 +33,13 @@ from nbaudio.proof.sampled_part import sampled_part, was_sampled
 from nbaudio.proof.segment_sums import Kinds
 from nbaudio.review.next_rows import next_rows
 from nbaudio.review.risk import describe, frozen, refresh
-from nbaudio.review.rounds import Round, unreturned_shares
+from nbaudio.review.rounds import OUTCOMES, Round, unreturned_shares
 from nbaudio.review.state import ReviewState
 from nbaudio.tables.split_names import ordered_splits
 from nbaudio.tables.workspace import Workspace
 
 METHOD = "bets on verdicts in drawn order, valid whenever one looks; see docs/evidence.md"
-_DRAWN = {"segment_id": pl.String, "verdict": pl.String}
+_DRAWN = pl.Schema({"segment_id": pl.String(), "verdict": OUTCOMES})
 _PERFECT = (
     "taken to be always right, as no segment was judged by two of them; 'review export "
     "--reviewers NAME,NAME --overlap N' gives both the same segments"
@@ -231,7 +231,7 @@ def _reviewed(state: ProofState) -> dict[str, int]:
         ]
     )
     drawn = drawn.drop_nulls().unique("segment_id")
-    return {word: int((drawn["verdict"] == word).sum()) for word in ("right", "wrong", "unsure")}
+    return {word: int((drawn["verdict"] == word).sum()) for word in OUTCOMES.categories}
 
 
 def _describe_round(one: Round) -> dict[str, Any]:

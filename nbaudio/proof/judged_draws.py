@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from nbaudio.proof.betting import Bools, Draws, Frame, Ints, Values
 from nbaudio.proof.rule_segments import (
-    LABELS,
     NEVER,
+    VERDICTS,
     RuleDraws,
     RuleSegments,
     all_segments,
@@ -28,7 +28,7 @@ from nbaudio.proof.segment_sums import TICKS, Kinds, StoredFrame, read_sums
 from nbaudio.review.draws import all_draws, has_frame
 from nbaudio.review.fixed_rules import DEFAULT_SIMILARITY, FixedRule, fixed_rules
 from nbaudio.review.population import Population
-from nbaudio.review.rounds import JUDGED, Round, current_labels, rounds
+from nbaudio.review.rounds import JUDGED, OUTCOMES, Round, current_labels, rounds
 from nbaudio.review.sampling import Strata
 from nbaudio.review.state import WAS_FAULTY, ReviewState, frame_table
 from nbaudio.tables import workspace_tables
@@ -39,7 +39,9 @@ from nbaudio.tables.tombstones import tombstone
 THRESHOLDS = (-1.0, 0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
 #: The columns of `read_sums` with each amount, and how much of it is one unit.
 _UNITS = {"segments": ("segments", 1), "hours": ("ticks", 3600 * TICKS), "words": ("words", 1)}
-_DRAWN = {"line": pl.Int64, "round": pl.Int32, "segment_id": pl.String, "verdict": pl.String}
+_DRAWN = pl.Schema(
+    {"line": pl.Int64(), "round": pl.Int32(), "segment_id": pl.String(), "verdict": OUTCOMES}
+)
 
 
 @dataclass(frozen=True)
@@ -145,12 +147,11 @@ class ProofState(ReviewState):
         verdicts = self.rows.select("key").join(
             self.labels, on="key", how="left", maintain_order="left"
         )["verdict"]
-        numbers = verdicts.replace_strict(LABELS, range(len(LABELS)), return_dtype=pl.Int8)
-        return numbers.fill_null(-1).to_numpy()
+        return verdicts.to_physical().cast(pl.Int8).fill_null(-1).to_numpy()
 
     def labelled(self, *words: str) -> Bools:
         """Return which rows have one of these verdicts as they are now."""
-        return np.isin(self.label, [LABELS.index(word) for word in words])
+        return np.isin(self.label, [VERDICTS.index(word) for word in words])
 
     @cached_property
     def accepted(self) -> Bools:
@@ -354,6 +355,6 @@ def _with_withdrawn_faults(rows: pl.DataFrame, faulty: pl.Series) -> pl.DataFram
     is_faulty = pl.col("segment_id").is_in(faulty.implode())
     line_before = pl.col("line").forward_fill().fill_null(0)
     return rows.with_columns(
-        verdict=pl.when(is_faulty).then(pl.lit("wrong")).otherwise("verdict"),
+        verdict=pl.when(is_faulty).then(pl.lit("wrong", OUTCOMES)).otherwise("verdict"),
         line=pl.when(is_faulty).then(pl.coalesce("line", line_before)).otherwise("line"),
     )

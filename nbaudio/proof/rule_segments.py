@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from nbaudio.proof.betting import Array, Bools, Draws, Frame, Ints
 from nbaudio.review.fixed_rules import ALL_SEGMENTS, FixedRule
+from nbaudio.review.rounds import OUTCOMES
 
-#: The kinds of labels, in the order of their numbers.
-LABELS = ("right", "wrong", "unsure")
+#: The verdicts in the order of their numbers.
+VERDICTS = tuple(OUTCOMES.categories)
 #: The share of an error that the first rule has; the k-th one has 1 / k^2 of it.
 FIRST_SHARE = 6 / math.pi**2
 #: The first draw that counts for what is not in a rule.
@@ -161,6 +162,6 @@ def judged_apart(draws: Draws, frames: tuple[Frame, ...], label: NDArray[np.int8
         draws,
         frames=frames,
         known=known,
-        known_wrong=label[known] == LABELS.index("wrong"),
-        known_unsure=label[known] == LABELS.index("unsure"),
+        known_wrong=label[known] == VERDICTS.index("wrong"),
+        known_unsure=label[known] == VERDICTS.index("unsure"),
     )

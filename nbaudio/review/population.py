@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.review.corrections import uncorrected
-from nbaudio.review.rounds import JUDGED, Round
+from nbaudio.review.rounds import JUDGED, OUTCOMES, Round
 from nbaudio.review.sampling import (
     Strata,
     anomaly_facts,
@@ -276,14 +276,14 @@ class Population:
             strategy, pl.Schema({**table_schema(self.state.workspace), **RECORDINGS})
         )
         known = reached(rounds)
-        wrong = pl.Series("wrong", [None], dtype=pl.Boolean).new_from_index(0, len(self))
+        verdict = pl.Series("verdict", [None], dtype=OUTCOMES).new_from_index(0, len(self))
         places = self.places(known["segment_id"])
         there = places >= 0
-        wrong = wrong.scatter(places[there], known["wrong"].filter(pl.Series(there)))
+        verdict = verdict.scatter(places[there], known["verdict"].filter(pl.Series(there)))
         is_reached = pl.repeat(value=False, n=len(self), eager=True).scatter(
             places[there], values=True
         )
-        pool = pl.DataFrame({"wrong": wrong, "reached": is_reached})
+        pool = pl.DataFrame({"verdict": verdict, "reached": is_reached})
         if "similarity" in columns:
             pool = pool.hstack([pl.Series("similarity", self.numbers["similarity"])])
         if others := [name for name in columns if name != "similarity"]:

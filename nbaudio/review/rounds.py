@@ -14,6 +14,9 @@ from nbaudio.review.state import OK, UNSURE, ReviewRecord, ReviewState, content_
 from nbaudio.tables.schemas import text_column
 from nbaudio.tables.workspace import Workspace
 
+OUTCOMES = pl.Enum(["right", "wrong", "unsure"])
+"""What the verdicts of all reviewers on a segment come to; null if nobody has reached it."""
+
 _REACHED = {"segment_id": pl.String, "line": pl.UInt32, "is_next": pl.Boolean}
 DISAGREEMENTS = "disagreements"  # in place of a strategy
 #: Columns of the segments table that `rounds` and `gold_ids` read.
@@ -39,8 +42,8 @@ class Round:
     # with commas.
     name: str
     strategy: str  # a key of `sampling.STRATEGIES`
-    # `segment_id`, `verdict` (right, wrong, unsure; null if not reached), `line` (of the verdict
-    # log, which reached it), `skipped` (reached, and judged by nobody), `ended` (the first row that
+    # `segment_id`, `verdict` (`OUTCOMES`; null if not reached), `line` (of the verdict log, which
+    # reached it), `skipped` (reached, and judged by nobody), `ended` (the first row that
     # a reviewer has not judged, while others went on) and `listed` (on a sheet as a row of this
     # draw), in the order drawn
     rows: pl.DataFrame
@@ -100,7 +103,7 @@ def _records_in_order(state: ReviewState) -> list[ReviewRecord]:
 def consensus(said: pl.DataFrame, adjudicators: Sequence[str]) -> pl.DataFrame:
     """Merge the last verdict of each reviewer (`segment_id`, `reviewer`, `verdict`) by segment.
 
-    The merged verdict is right, wrong or unsure.
+    The merged `verdict` is one of `OUTCOMES`.
     """
     said = said.unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
     last = said.filter(pl.col("reviewer").is_in(adjudicators)).unique(
@@ -117,7 +120,7 @@ def consensus(said: pl.DataFrame, adjudicators: Sequence[str]) -> pl.DataFrame:
         .then(pl.lit("wrong"))
         .otherwise(pl.lit("unsure"))
     )
-    return said.group_by("segment_id").agg(verdict=verdict)
+    return said.group_by("segment_id").agg(verdict=verdict.cast(OUTCOMES))
 
 
 def unreturned_shares(state: ReviewState) -> list[str]:
@@ -165,7 +168,7 @@ def gold_ids(workspace: Workspace | ReviewState, segments: pl.DataFrame) -> set[
 def current_labels(state: ReviewState, segments: pl.DataFrame) -> pl.DataFrame:
     """Return the verdicts on segments that were judged with the words that they have now.
 
-    The columns are `segment_id` and `verdict` (right, wrong, unsure).
+    The columns are `segment_id` and `verdict`, one of `OUTCOMES`.
     """
     said = state.verdicts.select("segment_id", "reviewer", "content", "verdict")
     judged = segments.filter(pl.col("segment_id").is_in(said["segment_id"].implode()))
@@ -233,7 +236,9 @@ def _with_outcomes(rows: pl.DataFrame, reviews: Sequence[str], state: ReviewStat
     judged = pl.col("segment_id").is_in(said.implode())
     reached = pl.col("line").is_not_null()
     empty = pl.col("verdict").is_null() & ~pl.col("gone")
-    verdict = pl.when(reached).then(pl.when(empty).then(pl.lit("unsure")).otherwise("verdict"))
+    verdict = pl.when(reached).then(
+        pl.when(empty).then(pl.lit("unsure", OUTCOMES)).otherwise("verdict")
+    )
     ended = pl.col("is_next") & empty & ~judged
     return rows.with_columns(
         skipped=reached & empty & ~judged & ~ended,

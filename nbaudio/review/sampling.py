@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
 from nbaudio.review.allocation import best_allocation
-from nbaudio.review.rounds import Round
+from nbaudio.review.rounds import OUTCOMES, Round
 from nbaudio.tables.row_values import RowHashes, counts, repeated, slices
 from nbaudio.tables.rows import with_starts
 from nbaudio.tables.schemas import number_columns
@@ -111,7 +111,7 @@ class Strata:
 def strata_of(pool: pl.DataFrame, *, strategy: str, threshold: float = 0.8) -> Strata:
     """Return the strata of a pool.
 
-    The pool has `pool_columns`, `wrong` (null if unknown) and `reached` (in an earlier round).
+    The pool has `pool_columns`, `verdict` (null if unknown) and `reached` (in an earlier round).
     """
     _, divide = STRATEGIES.get(strategy, ((), partial(_by_column, column=strategy)))
     number, names, size, rates = divide(pool, threshold)
@@ -213,8 +213,8 @@ def _numbered(codes: Ints, name: Callable[[int], str]) -> tuple[Ints, list[str],
 
 def _verdicts(pool: pl.DataFrame, number: Ints, strata: int) -> tuple[Ints, Ints]:
     """Return how many segments of each stratum were judged, and how many of them are wrong."""
-    judged = pool["wrong"].is_not_null().to_numpy()
-    wrong = pool["wrong"].fill_null(value=False).to_numpy()
+    judged = pool["verdict"].is_in(["right", "wrong"]).fill_null(value=False).to_numpy()
+    wrong = pool["verdict"].eq_missing("wrong").to_numpy()
     return np.bincount(number[judged], minlength=strata), np.bincount(
         number[wrong], minlength=strata
     )
@@ -394,14 +394,12 @@ def risk_columns(segments: pl.DataFrame) -> pl.DataFrame:
 def reached(rounds: Sequence[Round]) -> pl.DataFrame:
     """Return what reviewers have reached in earlier rounds.
 
-    The columns are `segment_id`, and whether it is `wrong` (null if that is unsure).
+    The columns are `segment_id` and `verdict`, one of `OUTCOMES`.
     """
-    wrong = pl.col("verdict").replace_strict({"right": False, "wrong": True}, default=None)
     is_reached = pl.col("line").is_not_null() & ~pl.col("ended")
-    rows = [one.rows.filter(is_reached).select("segment_id", wrong=wrong) for one in rounds]
-    return pl.concat(
-        [pl.DataFrame(schema={"segment_id": pl.String, "wrong": pl.Boolean}), *rows]
-    ).unique("segment_id", keep="last")
+    none = pl.DataFrame(schema={"segment_id": pl.String, "verdict": OUTCOMES})
+    rows = [one.rows.filter(is_reached).select(none.columns) for one in rounds]
+    return pl.concat([none, *rows]).unique("segment_id", keep="last")
 
 
 def _cut(score: Array, size_of: Callable[[Array], Array], number: int = _STRATA) -> Ints:
