@@ -77,10 +77,10 @@ for package in (nbaudio, nbaudio.review):
 """
 
 
-def test_tables_are_imported_where_numpy_is_missing() -> None:
+def test_schemas_are_imported_where_numpy_is_missing() -> None:
     """The site of the docs is built without it."""
     assert "polars" in imported(
-        "import sys; sys.modules['numpy'] = None; from nbaudio.tables import workspace_tables"
+        "import sys; sys.modules['numpy'] = None; from nbaudio.tables import schemas"
     )
 
 
