@@ -631,12 +631,12 @@ def test_a_cache_saves_what_was_fetched_and_keeps_its_limit(corpus, source, tmp_
         again = open_corpus(web.url, cache=tmp_path / "cache")
         assert np.array_equal(again.read("c-5.5").samples, source["c-5.5"])
         assert web.sent < 110_000  # the tables
-        # The limit is passed by what is in use: four requests, and what threads still read.
+        # The limit is passed by what is in use: eight requests.
         small = open_corpus(web.url, cache=tmp_path / "small", cache_limit=400_000)
         assert flat(small.stream("train")) == first
         assert (
             sum(path.stat().st_size for path in (tmp_path / "small").rglob("*") if path.is_file())
-            <= 400_100 + 6 * 62_000
+            <= 400_100 + 8 * 62_000
         )
 
 
