@@ -575,7 +575,8 @@ def _held_out_logit(models: Sequence[_Model], fold: Ints) -> Array:
     """
     means = [model.logit.mean() for model in models]
     centered = [model.logit - mean for model, mean in zip(models, means, strict=True)]
-    return np.round(np.choose(fold, centered) + np.mean(means), 9)
+    logit: Array = np.round(np.choose(fold, centered) + np.mean(means), 9)
+    return logit
 
 
 def _weights(values: pl.DataFrame, known: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -634,7 +635,7 @@ def _fit(matrix: Array, wrong: Array, penalty: float, offset: Array | float = 0.
         chance = _probability(matrix @ coefficients + offset)
         gradient = matrix.T @ (wrong - chance) - ridge * coefficients
         curvature = (matrix * (chance * (1 - chance))[:, None]).T @ matrix + np.diag(ridge)
-        step: Array = np.linalg.solve(curvature, gradient)
+        step = np.linalg.solve(curvature, gradient)
         size = _step_size(loss, coefficients, step)
         coefficients = coefficients + size * step
         if size * np.abs(step).max() < _SMALL_STEP:
@@ -642,7 +643,9 @@ def _fit(matrix: Array, wrong: Array, penalty: float, offset: Array | float = 0.
     return coefficients
 
 
-def _step_size(loss: Callable[[Array], float], coefficients: Array, step: Array) -> float:
+def _step_size(
+    loss: Callable[[Array], float], coefficients: Array, step: NDArray[np.floating[Any]]
+) -> float:
     """Return by how much to scale a step of Newton's method so that the loss falls, 0 for none.
 
     The whole step may overshoot where the kinds are far apart.
