@@ -11,7 +11,7 @@ right in lower ones.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -227,8 +227,22 @@ class Path:
     peak: Array  # the largest logarithm of its capital so far
     capital: Array  # its logarithm now
     crossed: Ints  # after how many draws it was first at the level; -1 if never
-    growth: float  # the expected gain of the first null's logarithm at the next draw
-    fastest: float  # its gain at the next draw if that is right, on average
+    growth: float = 0.0  # the expected gain of the first null's logarithm at the next draw
+    fastest: float = 0.0  # its gain at the next draw if that is right, on average
+
+    @classmethod
+    def begin(cls, number: int) -> "Path":
+        """Return the path of so many nulls before the first draw."""
+        return cls(np.zeros(number), np.zeros(number), np.full(number, -1))
+
+    def after(self, gains: Array, start: int, level: float) -> "Path":
+        """Return the path after the draws from number `start`, by the gains of null and draw."""
+        steps = self.capital[:, None] + np.cumsum(gains, axis=1)
+        peak = np.maximum(self.peak, steps.max(axis=1))
+        is_first_time = (self.crossed < 0) & (peak >= level)
+        place = start + 1 + (steps >= level).argmax(axis=1)
+        crossed = np.where(is_first_time, place, self.crossed)
+        return replace(self, peak=peak, capital=steps[:, -1], crossed=crossed)
 
 
 def most(draws: Draws, value: Array | Values, alpha: float, *, also: float = 0.0) -> float:
@@ -272,74 +286,155 @@ def fewest(draws: Draws, value: Array | Values, alpha: float) -> float:
     return float(nulls[0])
 
 
-def bet(  # noqa: PLR0914, PLR0915
+def bet(
     draws: Draws, value: Array | Values, nulls: Array, *, upper: bool = True, level: float = np.inf
 ) -> Path:
-    """Bet against nulls "the wrong value is m or more", or without `upper` "it is m or less"."""
+    """Bet against nulls "the wrong value is m or more", or without `upper` "it is m or less".
+
+    Args:
+        draws: the judged items, in the order in which they were drawn.
+        value: what items count for.
+        nulls: the m of each null.
+        upper: the direction of the bound.
+        level: the logarithm of the capital at which a null counts as crossed.
+    """
     value = Values.of(value)
-    sign = 1.0 if upper else -1.0
-    fault = draws.faults(upper=upper)
-    worth = draws.worth(value, upper=upper)
+    table = _Table.of(draws, value, upper=upper)
     known, known_faults = draws.known_items(upper=upper)
-    rest = nulls - value[known_faults].sum()  # what each null leaves for unseen items
-    unseen = value.without(known)
+    unseen_values = value.without(known)
     books = [
-        _Book(frame, unseen, draws, frame.valid | draws.is_replaced if upper else frame.valid)
-        for frame in draws.frames
+        _Book(draws, number, unseen_values, upper=upper) for number in range(len(draws.frames))
     ]
-    last_draws = _last_draws(draws)
-    left = unseen.total
-    capital = np.zeros(len(nulls))
-    peak = np.zeros(len(nulls))
-    crossed = np.full(len(nulls), -1)
-    growth = fastest = 0.0
-    for start, end in _blocks(len(draws.round)):
-        places = slice(start, end)
-        own = worth[places]
-        wrong = worth[places] * fault[places]
-        gains = np.zeros((len(nulls), end - start))
-        for number in dict.fromkeys(draws.round[places].tolist()):
-            book = books[number]
-            of_round = draws.round[places] == number
-            out_of_reach = max(left - book.value.sum(), 0.0) if upper else 0.0
-            rates, stake, share = book.solve(rest - out_of_reach, sign)
-            shares = share[:, book.of_draws[places]]
-            now = (rest - out_of_reach)[:, None] - (np.cumsum(wrong) - wrong)
-            taken = shares * own * book.held[places]
-            expected = np.maximum(
-                (share @ book.value)[:, None] - (np.cumsum(taken, axis=1) - taken), _TINY
-            )
-            scale = np.maximum(now, 0.0) / expected
-            staked = _limited_stakes(
-                stake, share[:, None, :] * scale[:, :, None], book.largest, upper=upper
-            )
-            factor = 1 + sign * staked * draws.inverse[places] * own * (
-                shares * scale - fault[places]
-            )
-            gains = np.where(
-                of_round & (now > 0) & (own > 0), np.log(np.maximum(factor, _TINY)), gains
-            )
-            if end == len(draws.round):
-                growth, fastest = book.growth(rates, staked[0, -1], share[0], sign)
-        # A null is impossible if it wants more wrong items than are left, or fewer than were seen.
-        after = rest[:, None] - np.cumsum(wrong)
-        unseen_after = left - np.cumsum(own)
-        gains = np.where(
-            (after > unseen_after + _TINY * left) if upper else (after < -1e-9), np.inf, gains
-        )
-        steps = capital[:, None] + np.cumsum(gains, axis=1)
-        hit = np.maximum(peak, steps.max(axis=1)) >= level
-        crossed = np.where(
-            (crossed < 0) & hit, start + 1 + (steps >= level).argmax(axis=1), crossed
-        )
-        capital = steps[:, -1]
-        peak = np.maximum(peak, steps.max(axis=1))
-        for book, last_draw in zip(books, last_draws, strict=True):
-            if last_draw >= end:  # a book without a further draw needs to know no more
-                book.see(places, own, wrong)
-        rest = after[:, -1]
-        left = float(unseen_after[-1])
-    return Path(peak, capital, crossed, growth, fastest)
+    unseen = _Unseen(nulls - value[known_faults].sum(), unseen_values.total)
+    path = Path.begin(len(nulls))
+    for block in _blocks(len(draws.round)):
+        numbers = dict.fromkeys(draws.round[block].tolist())
+        bets = [_bet_on_block(table, books[number], block, unseen) for number in numbers]
+        later = unseen.after(table.worth[block], table.wrong[block])
+        is_impossible = later.is_impossible(unseen.value, upper=upper)
+        gains = np.where(is_impossible, np.inf, _gains_of_bets(bets, is_impossible.shape))
+        path = path.after(gains, block.start, level)
+        if block.stop == len(draws.round):
+            path = replace(path, growth=bets[-1].growth, fastest=bets[-1].fastest)
+        for book in books:
+            book.see(block, table.worth[block], table.wrong[block])
+        unseen = later.last
+    return path
+
+
+@dataclass(frozen=True)
+class _Unseen:
+    """What is left of unseen items before a draw.
+
+    Attributes:
+        rest: the wrong value that each null leaves for them.
+        value: their value in all.
+    """
+
+    rest: Array
+    value: float
+
+    def after(self, worth: Array, wrong: Array) -> "_UnseenAfter":
+        """Return what is left after each draw of a block."""
+        return _UnseenAfter(self.rest[:, None] - np.cumsum(wrong), self.value - np.cumsum(worth))
+
+
+@dataclass(frozen=True)
+class _UnseenAfter:
+    """What is left after each draw: the rest of each null (nulls x draws), and the value."""
+
+    rest: Array
+    value: Array
+
+    def is_impossible(self, value_before: float, *, upper: bool) -> Bools:
+        """Return the nulls that want more wrong items than are left, or fewer than were seen."""
+        return self.rest > self.value + _TINY * value_before if upper else self.rest < -1e-9
+
+    @property
+    def last(self) -> _Unseen:
+        """What is left after the last draw."""
+        return _Unseen(self.rest[:, -1], float(self.value[-1]))
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The draws of a bet in one direction.
+
+    Attributes:
+        fault: which draws count as wrong.
+        worth: what each draw counts for.
+        wrong: the same, 0 for draws that are right.
+        inverse: one over the probability of each draw.
+        round: the number of the book of each draw.
+        upper: the direction of the bound.
+    """
+
+    fault: Bools
+    worth: Array
+    wrong: Array
+    inverse: Array
+    round: Ints
+    upper: bool
+
+    @classmethod
+    def of(cls, draws: Draws, value: Values, *, upper: bool) -> "_Table":
+        """Return the table of draws."""
+        fault = draws.faults(upper=upper)
+        worth = draws.worth(value, upper=upper)
+        return cls(fault, worth, worth * fault, draws.inverse, draws.round, upper)
+
+    @property
+    def sign(self) -> float:
+        """1 for upper bounds, else -1."""
+        return 1.0 if self.upper else -1.0
+
+
+@dataclass(frozen=True)
+class _BlockBets:
+    """Bets of a book on a block of draws.
+
+    Attributes:
+        gains: of the logarithm of the capital, by null and draw, where there is a bet.
+        is_placed: whether there is a bet, by null and draw.
+        growth: see `Path`; 0 but in the last block.
+        fastest: see `Path`; 0 but in the last block.
+    """
+
+    gains: Array
+    is_placed: Bools
+    growth: float = 0.0
+    fastest: float = 0.0
+
+
+def _gains_of_bets(bets: Sequence[_BlockBets], shape: tuple[int, ...]) -> Array:
+    """Return the gains of all books on a block, 0 where there is no bet."""
+    gains = np.zeros(shape)
+    for book_bets in bets:
+        gains = np.where(book_bets.is_placed, book_bets.gains, gains)
+    return gains
+
+
+def _bet_on_block(table: _Table, book: "_Book", block: slice, unseen: _Unseen) -> _BlockBets:
+    """Bet on the draws of a block that are of one book."""
+    worth = table.worth[block]
+    wrong = table.wrong[block]
+    out_of_reach = max(unseen.value - book.value.sum(), 0.0) if table.upper else 0.0
+    rest = unseen.rest - out_of_reach
+    odds = book.solve(rest, table.sign)
+    rest_before = rest[:, None] - (np.cumsum(wrong) - wrong)
+    share = odds.share[:, book.of_draws[block]]
+    taken = share * worth * book.held[block]
+    expected = (odds.share @ book.value)[:, None] - (np.cumsum(taken, axis=1) - taken)
+    scale = np.maximum(rest_before, 0.0) / np.maximum(expected, _TINY)
+    chances = odds.share[:, None, :] * scale[:, :, None]
+    stakes = table.sign * _limited_stakes(odds.stake, chances, book.largest, upper=table.upper)
+    factor = 1 + stakes * table.inverse[block] * worth * (share * scale - table.fault[block])
+    bets = _BlockBets(
+        gains=np.log(np.maximum(factor, _TINY)),
+        is_placed=(table.round[block] == book.number) & (rest_before > 0) & (worth > 0),
+    )
+    is_last = block.stop == len(table.round)
+    return book.with_growth(bets, odds, float(stakes[0, -1])) if is_last else bets
 
 
 def _limited_stakes(stake: Array, chances: Array, largest: Array, *, upper: bool) -> Array:
@@ -354,58 +449,113 @@ def _limited_stakes(stake: Array, chances: Array, largest: Array, *, upper: bool
     return np.minimum(stake[:, None], limits)
 
 
-def _last_draws(draws: Draws) -> list[int]:
-    """Return the place of the last draw from each frame, -1 where there is none."""
-    last_draws = np.full(len(draws.frames), -1)
-    np.maximum.at(last_draws, draws.round, np.arange(len(draws.round)))
-    return [int(place) for place in last_draws]
-
-
-def _blocks(count: int) -> Iterator[tuple[int, int]]:
+def _blocks(count: int) -> Iterator[slice]:
     """Yield blocks of draws; bets change between blocks."""
     start = 0
     while start < count:
         end = min(count, start + max(4, start // 12))
-        yield start, end
+        yield slice(start, end)
         start = end
+
+
+@dataclass(frozen=True)
+class _Odds:
+    """The bet of a book against each null.
+
+    Attributes:
+        rates: the predicted rate of wrong items in each bin.
+        stake: the stake mu of each null, 0 where no bet is wanted.
+        share: the rate c of wrong items by null and bin.
+    """
+
+    rates: Array
+    stake: Array
+    share: Array
+
+
+def _largest(bins: Ints, values: Array, num_bins: int) -> Array:
+    """Return the largest value of each bin, 0 where it has none."""
+    largest = np.zeros(num_bins)
+    np.maximum.at(largest, bins, values)
+    return largest
+
+
+@dataclass(frozen=True)
+class _Gaps:
+    """How far the rest of each null is from what is expected, and to the limit: 0 or all."""
+
+    from_expected: Array
+    to_limit: Array
+
+
+@dataclass(frozen=True)
+class _RatesAtStake:
+    """Rates of wrong items by null and bin, and their slopes by the logarithm of the stake."""
+
+    rates: Array
+    slopes: Array
+
+
+def _rates_at_stake(stake: Array, rates: Array, sign: float) -> _RatesAtStake:
+    """Return the q with ``sign (q - p) / (q (1 - q)) = stake``, the closest rates at these odds.
+
+    `stake` is by null and bin, `rates` are the predicted p of each bin.
+    """
+    part = 1 - sign * stake
+    root = np.sqrt(np.maximum(part**2 + 4 * sign * stake * rates, _TINY))
+    closest = np.minimum(2 * rates / np.maximum(part + root, _TINY), 1.0)
+    return _RatesAtStake(closest, stake * closest * (1 - closest) / root)
 
 
 class _Book:
     """What is known about the bins of a frame in one domain, draw by draw."""
 
-    def __init__(self, frame: Frame, value: Values, draws: Draws, valid: Bools) -> None:
-        number = int(frame.bins.max(initial=-1)) + 1
+    def __init__(self, draws: Draws, number: int, value: Values, *, upper: bool) -> None:
+        """Open the book of a frame, by its `number`, for the `value` of unseen items."""
+        frame = draws.frames[number]
+        valid = frame.valid | draws.is_replaced if upper else frame.valid
+        num_bins = int(frame.bins.max(initial=-1)) + 1
+        self.number = number
+        self._last_draw = int(np.flatnonzero(draws.round == number).max(initial=-1))
         inside = (frame.stratum >= 0) & valid
         bins = frame.bins[frame.stratum[inside]]
         # Of unseen items.
-        self.value = np.bincount(bins, value.sums[inside], number)
-        self.largest = np.zeros(number)
-        np.maximum.at(self.largest, bins, value.largest[inside])
-        hits = np.bincount(bins, value.counts[inside], number)
-        self._mean = np.maximum(self.value / np.maximum(hits, 1), _TINY)
-        self._size = np.bincount(frame.bins, weights=frame.sizes, minlength=number)
-        self._chance = np.bincount(frame.bins, weights=frame.weights, minlength=number)
-        rate = np.zeros(number)
-        np.maximum.at(rate, frame.bins, frame.sizes / frame.weights)
-        self.largest *= rate
+        self.value = np.bincount(bins, value.sums[inside], num_bins)
+        counts = np.bincount(bins, value.counts[inside], num_bins)
+        self._mean = np.maximum(self.value / np.maximum(counts, 1), _TINY)
+        self._size = np.bincount(frame.bins, weights=frame.sizes, minlength=num_bins)
+        self._chance = np.bincount(frame.bins, weights=frame.weights, minlength=num_bins)
+        self.largest = _largest(bins, value.largest[inside], num_bins)
+        self.largest *= _largest(frame.bins, frame.sizes / frame.weights, num_bins)
         strata = frame.stratum[draws.item]
         self.of_draws = np.where(strata >= 0, frame.bins[strata], 0)
         self.held = (strata >= 0) & draws.first
         self._ours = (strata >= 0) & valid[draws.item]
-        self._wrong = np.zeros(number)
-        self._seen = np.zeros(number)
-        self._expected = np.zeros((0, number))
-        if frame.rates is not None:
-            rates = np.bincount(
-                frame.bins, weights=frame.sizes * frame.rates, minlength=number
-            ) / np.maximum(self._size, 1.0)
-            self._expected = np.clip(_EXPECTED_PART * rates, _LEAST_RATE, 1 - _LEAST_RATE)[None, :]
-        self._log_weight = np.log(
-            np.append(_PRIOR_WEIGHTS, [_EXPECTED_WEIGHT] * len(self._expected))
-        )
+        self._wrong = np.zeros(num_bins)
+        self._seen = np.zeros(num_bins)
+        self._expected = self._expected_rates(frame)
+        expected_weights = [_EXPECTED_WEIGHT] * len(self._expected)
+        self._log_weight = np.log(np.append(_PRIOR_WEIGHTS, expected_weights))
+
+    def _expected_rates(self, frame: Frame) -> Array:
+        """Return the rates of wrong items that the round expects, priors x bins: one prior or none.
+
+        It expects none if earlier rounds gave it no rates.
+        """
+        num_bins = len(self._size)
+        if frame.rates is None:
+            return np.zeros((0, num_bins))
+        wrong = np.bincount(frame.bins, weights=frame.sizes * frame.rates, minlength=num_bins)
+        rates = wrong / np.maximum(self._size, 1.0)
+        return np.clip(_EXPECTED_PART * rates, _LEAST_RATE, 1 - _LEAST_RATE)[None, :]
 
     def see(self, places: slice, value: Array, wrong: Array) -> None:
-        """Count draws, which may be those of another round."""
+        """Count draws, which may be those of another round.
+
+        A book without a further draw needs to know no more.
+        """
+        if self._last_draw < places.stop:
+            return
         bins = self.of_draws[places]
         number = len(self.value)
         ours = self._ours[places]
@@ -445,61 +595,71 @@ class _Book:
         expected = (self._wrong + _EXPECTED_ROWS * self._expected) / (self._seen + _EXPECTED_ROWS)
         return np.vstack([found, expected])
 
-    def solve(self, rest: Array, sign: float) -> tuple[Array, Array, Array]:  # noqa: PLR0914
-        """Return the predicted rates of wrong items by bin, and the bet against each null.
-
-        The bet is the stake mu of the null, and its rates c by bin.
-        """
+    def solve(self, rest: Array, sign: float) -> "_Odds":
+        """Return the bet against each null; `rest` is what each leaves for unseen items."""
         # Rates of the priors, weighted by how well they have predicted so far.
         weight = np.exp(self._log_weight - self._log_weight.max())
         rates: Array = weight / weight.sum() @ self._predicted()
-        scale = self._scale
         total = self.value.sum()
         expected = self.value @ rates
-        wants = (sign * (rest - expected) > 0) & (rest > 0) & (rest < total)
-        rest = np.where(wants, rest, (expected + (total if sign > 0 else 0.0)) / 2)
-        if len(scale) == 1:
-            share = np.clip(rest / max(total, _TINY), _TINY, 1 - _TINY)[:, None]
-            stake = sign * (share - rates) / (share * (1 - share)) / scale
-            return rates, np.where(wants, stake[:, 0], 0.0), share
-        # Newton's method within bounds, by logarithms of the stake and of odds, one almost a line
-        # in the other. A stake that is a little off is a slightly weaker bet. Both are at least
-        # _TINY, as they are 0 where no unseen item has a value.
-        apart, beyond = (
-            np.maximum(each, _TINY)
-            for each in (sign * (rest - expected), total - rest if sign > 0 else rest)
-        )
-        at = np.log(apart / np.maximum(self.value * scale @ (rates * (1 - rates)), _TINY))
+        is_wanted = (sign * (rest - expected) > 0) & (rest > 0) & (rest < total)
+        halfway = (expected + (total if sign > 0 else 0.0)) / 2
+        rest = np.where(is_wanted, rest, halfway)
+        if len(self.value) > 1:
+            return self._solve_bins(rest, rates, is_wanted, sign)
+        share = np.clip(rest / max(total, _TINY), _TINY, 1 - _TINY)[:, None]
+        stake = sign * (share - rates) / (share * (1 - share)) / self._scale
+        return _Odds(rates, np.where(is_wanted, stake[:, 0], 0.0), share)
+
+    def _solve_bins(self, rest: Array, rates: Array, is_wanted: Bools, sign: float) -> "_Odds":
+        """Find the stake mu of each null at which the rates c of all bins add up to its rest.
+
+        Newton's method within bounds, by logarithms of the stake and of odds, one almost a line in
+        the other. A stake that is a little off is a slightly weaker bet.
+        """
+        scale = self._scale
+        wanted = self._gaps(rest, rates, sign)
+        spread = self.value * scale @ (rates * (1 - rates))
+        log_stake = np.log(wanted.from_expected / np.maximum(spread, _TINY))
         low = np.full(len(rest), -30.0) - np.log(scale.max())
         high = np.full(len(rest), 30.0) - np.log(scale.min())
-        for step in range(_STEPS if wants.any() else 1):
-            at = np.where((low < at) & (at < high) & (step < _NEWTON_STEPS), at, (low + high) / 2)
-            stake = np.exp(at)[:, None] * scale
-            # The q with ``sign (q - p) / (q (1 - q)) = stake``, the closest rate to p at these
-            # odds.
-            part = 1 - sign * stake
-            root = np.sqrt(np.maximum(part**2 + 4 * sign * stake * rates, _TINY))
-            share = np.minimum(2 * rates / np.maximum(part + root, _TINY), 1.0)
-            got = share @ self.value
-            away, other = (
-                np.maximum(each, _TINY)
-                for each in (sign * (got - expected), total - got if sign > 0 else got)
+        for step in range(_STEPS if is_wanted.any() else 1):
+            is_inside = (low < log_stake) & (log_stake < high) & (step < _NEWTON_STEPS)
+            log_stake = np.where(is_inside, log_stake, (low + high) / 2)
+            stake = np.exp(log_stake)[:, None] * scale
+            rates_at_stake = _rates_at_stake(stake, rates, sign)
+            gaps = self._gaps(rates_at_stake.rates @ self.value, rates, sign)
+            error = np.log(
+                gaps.from_expected / gaps.to_limit * wanted.to_limit / wanted.from_expected
             )
-            error = np.log(away / other * beyond / apart)
-            if np.abs(error[wants]).max(initial=0.0) < _NEAR:
+            if np.abs(error[is_wanted]).max(initial=0.0) < _NEAR:
                 break
-            low = np.where(error < 0, at, low)
-            high = np.where(error < 0, high, at)
-            slope = (stake * share * (1 - share) / root) @ self.value * (1 / away + 1 / other)
-            at = at - error / np.maximum(slope, _TINY)
-        return rates, np.where(wants, stake[:, 0] / scale[0], 0.0), share
+            low = np.where(error < 0, log_stake, low)
+            high = np.where(error < 0, high, log_stake)
+            slope = (rates_at_stake.slopes @ self.value) * (
+                1 / gaps.from_expected + 1 / gaps.to_limit
+            )
+            log_stake = log_stake - error / np.maximum(slope, _TINY)
+        stake_of_nulls = np.where(is_wanted, stake[:, 0] / scale[0], 0.0)
+        return _Odds(rates, stake_of_nulls, rates_at_stake.rates)
 
-    def growth(self, rates: Array, stake: float, share: Array, sign: float) -> tuple[float, float]:
-        """Return the expected gain of the logarithm of the capital at the next draw.
+    def _gaps(self, rest: Array, rates: Array, sign: float) -> "_Gaps":
+        """Return how far each rest is from what is expected, and from the limit it can reach.
 
-        The second number is the expected gain if that draw is right.
+        Both are at least _TINY, as they are 0 where no unseen item has a value.
         """
+        from_expected = sign * (rest - self.value @ rates)
+        to_limit = self.value.sum() - rest if sign > 0 else rest
+        return _Gaps(np.maximum(from_expected, _TINY), np.maximum(to_limit, _TINY))
+
+    def with_growth(self, bets: "_BlockBets", odds: "_Odds", stake: float) -> "_BlockBets":
+        """Return bets with the gains that are expected at the next draw against the first null.
+
+        `stake` is that of an upper bound; it is negative for a lower one.
+        """
+        share = odds.share[0]
         chance = self.value / self._scale
-        right = np.log(np.maximum(1 + sign * stake * self._scale * share, _TINY))
-        wrong = np.log(np.maximum(1 + sign * stake * self._scale * (share - 1), _TINY))
-        return float(chance @ (rates * wrong + (1 - rates) * right)), float(chance @ right)
+        right = np.log(np.maximum(1 + stake * self._scale * share, _TINY))
+        wrong = np.log(np.maximum(1 + stake * self._scale * (share - 1), _TINY))
+        growth = chance @ (odds.rates * wrong + (1 - odds.rates) * right)
+        return replace(bets, growth=float(growth), fastest=float(chance @ right))

@@ -7,7 +7,8 @@ a model without verdicts on its recording.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from statistics import NormalDist
@@ -414,7 +415,35 @@ def _write(workspace: Workspace, known: Mapping[str, Any]) -> None:
     workspace_tables.replace_columns(workspace, pl.concat(parts).to_frame())
 
 
-def _learn(  # noqa: PLR0914, PLR0915
+@dataclass(frozen=True)
+class _Training:
+    """Judged segments in the form that models are fitted to.
+
+    Attributes:
+        terms: the intercept and the terms, without that of the speaker; rows x terms.
+        wrong: 1 where a segment is wrong, else 0.
+        fold: the number of the fold of each segment.
+        counts: how many segments of the same speaker are wrong, and how many were judged, by fold;
+            rows x folds x 2.
+        base: the share of wrong segments.
+    """
+
+    terms: Array
+    wrong: Array
+    fold: Ints
+    counts: Array
+    base: float
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A fitted model: the coefficients of the terms and the speaker, and the logit of each row."""
+
+    coefficients: Array
+    logit: Array
+
+
+def _learn(
     values: pl.DataFrame, wrong: Array, recording: Ints, known: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Fit the model of each fold, of rows of `_values` with known columns and salt.
@@ -422,91 +451,158 @@ def _learn(  # noqa: PLR0914, PLR0915
     Return the rest of the record.
     """
     fold = _folds(values["recording_id"], known["salt"])
-    terms = np.column_stack(
-        [np.ones(len(wrong)), *(term for _, term in _terms(values, known["columns"]))]
+    counts_by_speaker = _count_verdicts(values[_SPEAKER], fold, wrong)
+    intercept = np.ones(len(wrong))
+    terms = [term for _, term in _terms(values, known["columns"])]
+    training = _Training(
+        terms=np.column_stack([intercept, *terms]),
+        wrong=wrong,
+        fold=fold,
+        counts=_said_of_speakers(values[_SPEAKER], counts_by_speaker),
+        base=float((wrong.sum() + 0.5) / (len(wrong) + 1)),
     )
-    base = float((wrong.sum() + 0.5) / (len(wrong) + 1))
-    by_speaker: dict[str, list[list[int]]] = {}
-    for speaker, own, fault in zip(
-        values[_SPEAKER].fill_null(""), fold.tolist(), wrong.tolist(), strict=True
-    ):
-        if speaker:
-            counts = by_speaker.setdefault(
-                tombstone("speaker", speaker), [[0, 0] for _ in range(_FOLDS)]
-            )[own]
-            counts[:] = [counts[0] + int(fault), counts[1] + 1]
-    said = _said_of_speakers(values[_SPEAKER], by_speaker)
-
-    def fitted(without: Sequence[int], penalty: float) -> tuple[Array, Array]:
-        """Fit without some folds; return the coefficients and the logits of all rows."""
-        kept = ~np.isin(fold, without)
-        others = said[:, [number for number in range(_FOLDS) if number not in without]].sum(axis=1)
-        others -= np.where(kept[:, None], said[np.arange(len(fold)), fold], 0.0)
-        matrix = np.column_stack([terms, _speaker_term(others, base)])
-        coefficients = _fit(matrix[kept], wrong[kept], penalty)
-        return coefficients, matrix @ coefficients
-
-    # For each fold and penalty: logits of the other folds, each by a model without verdicts on this
-    # fold and that one.
-    apart = np.zeros((_FOLDS, len(_PENALTIES), len(wrong)))
-    for pair in combinations(range(_FOLDS), 2):
-        for place, penalty in enumerate(_PENALTIES):
-            logit = fitted(pair, penalty)[1]
-            for one, other in (pair, pair[::-1]):
-                apart[one, place, fold == other] = logit[fold == other]
-    penalties = []
-    models = []
-    for number in range(_FOLDS):
-        rest = fold != number
-        gain = -np.logaddexp(0.0, np.where(wrong > 0, -1, 1) * apart[number])[:, rest].sum(axis=1)
-        # A weaker penalty must gain more than chance often gives.
-        place = int(np.flatnonzero(gain >= gain.max() - _LEAST_GAIN)[-1])
-        coefficients, logit = fitted([number], _PENALTIES[place])
-        told = apart[number, place][rest]
-        level, slope = _fit(
-            np.column_stack([np.ones(len(told)), told]), wrong[rest], _PENALTIES[0], told
-        )
-        slope = min(max(1 + slope, 0.0), _STEEPEST)
-        penalties.append(_PENALTIES[place])
-        models.append(
-            (
-                coefficients * slope + level * (np.arange(len(coefficients)) == 0),
-                logit * slope + level,
-            )
-        )
-    # Without a recording with many faults the base rate is lower: by itself, that would rank its
-    # segments last.
-    level = [each[1].mean() for each in models]
-    logit = np.round(
-        np.choose(fold, [each[1] - mean for each, mean in zip(models, level, strict=True)])
-        + np.mean(level),
-        9,
-    )
-    facts: dict[str, Any] = {
+    apart = _logits_without_two_folds(training)
+    places = [_best_penalty(training, apart[number], number) for number in range(_FOLDS)]
+    models = [
+        _calibrated_model(training, apart[number, place], number, _PENALTIES[place])
+        for number, place in enumerate(places)
+    ]
+    record_of_models = {
         "judged": len(wrong),
         "wrong": int(wrong.sum()),
         "recordings": len(np.unique(recording)),
+        "base": training.base,
+        "speakers": counts_by_speaker,
+        "penalties": [_PENALTIES[place] for place in places],
+        "coefficients": [model.coefficients.tolist() for model in models],
     }
-    facts |= {
-        "base": base,
-        "speakers": by_speaker,
-        "penalties": penalties,
-        "coefficients": [each[0].tolist() for each in models],
+    logit = _held_out_logit(models, fold)
+    area, low, high = area_under_curve(logit, wrong, recording)
+    return {
+        **record_of_models,
+        "weigh": _weights(values, {**known, **record_of_models}),
+        "auc": area,
+        "auc_low": low,
+        "auc_high": high,
+        "calibration": _calibration(logit, wrong),
     }
-    every = [
-        dict(_parts(values, {**known, **facts}, np.full(len(wrong), number)))
-        for number in range(_FOLDS)
-    ]
-    usual = {name: [float(parts[name].mean()) for parts in every] for name in every[0] if name}
-    weight = {name: float(np.mean([parts[name].std() for parts in every])) for name in usual}
-    ranked = sorted(usual, key=lambda name: -weight[name])
-    facts["weigh"] = [
-        {"column": name, "weight": weight[name], "usual": usual[name]} for name in ranked
-    ]
-    facts |= dict(
-        zip(("auc", "auc_low", "auc_high"), area_under_curve(logit, wrong, recording), strict=True)
+
+
+def _count_verdicts(speakers: pl.Series, fold: Ints, wrong: Array) -> dict[str, list[list[int]]]:
+    """Return how many segments are wrong, and how many were judged, by speaker and fold.
+
+    Speakers are named by their tombstones; segments without one are left out.
+    """
+    counts_by_speaker: dict[str, list[list[int]]] = {}
+    rows = zip(speakers.fill_null(""), fold.tolist(), wrong.tolist(), strict=True)
+    for speaker, number, is_wrong in rows:
+        if not speaker:
+            continue
+        nothing = [[0, 0] for _ in range(_FOLDS)]
+        counts = counts_by_speaker.setdefault(tombstone("speaker", speaker), nothing)
+        counts[number][0] += int(is_wrong)
+        counts[number][1] += 1
+    return counts_by_speaker
+
+
+def _fit_without(training: _Training, folds: Sequence[int], penalty: float) -> _Model:
+    """Fit a model without some folds; it gives a logit to the rows of all folds."""
+    is_used = ~np.isin(training.fold, folds)
+    used_folds = [number for number in range(_FOLDS) if number not in folds]
+    others = training.counts[:, used_folds].sum(axis=1)
+    counts_in_fold = training.counts[np.arange(len(training.fold)), training.fold]
+    others -= np.where(is_used[:, None], counts_in_fold, 0.0)
+    matrix = np.column_stack([training.terms, _speaker_term(others, training.base)])
+    coefficients = _fit(matrix[is_used], training.wrong[is_used], penalty)
+    return _Model(coefficients, matrix @ coefficients)
+
+
+def _logits_without_two_folds(training: _Training) -> Array:
+    """Return, for each fold and penalty, the logits of the rows of the other folds.
+
+    The model of a row has seen no verdict on that fold nor on the fold of the row. The array is
+    folds x penalties x rows; rows of the fold itself have 0.
+    """
+    apart = np.zeros((_FOLDS, len(_PENALTIES), len(training.wrong)))
+    for first, second in combinations(range(_FOLDS), 2):
+        for place, penalty in enumerate(_PENALTIES):
+            logit = _fit_without(training, (first, second), penalty).logit
+            for fold, other in ((first, second), (second, first)):
+                in_other = training.fold == other
+                apart[fold, place, in_other] = logit[in_other]
+    return apart
+
+
+def _log_likelihood(wrong: Array, logit: Array) -> Array:
+    """Return the logarithm of the likelihood of each verdict; logits may have more dimensions."""
+    likelihood: Array = -np.logaddexp(0.0, np.where(wrong > 0, -1, 1) * logit)
+    return likelihood
+
+
+def _best_penalty(training: _Training, apart: Array, number: int) -> int:
+    """Return the place of the penalty for the model of a fold, by the logits of the others.
+
+    A weaker penalty must gain more than chance often gives.
+    """
+    rest = training.fold != number
+    gain = _log_likelihood(training.wrong, apart)[:, rest].sum(axis=1)
+    return int(np.flatnonzero(gain >= gain.max() - _LEAST_GAIN)[-1])
+
+
+def _calibrated_model(training: _Training, apart: Array, number: int, penalty: float) -> _Model:
+    """Return the model of a fold, fitted without it, with its slope and level by `apart`.
+
+    `apart` are logits of the other folds, by models that have not seen their verdicts.
+    """
+    model = _fit_without(training, [number], penalty)
+    rest = training.fold != number
+    logit = apart[rest]
+    line = np.column_stack([np.ones(len(logit)), logit])
+    level, change = _fit(line, training.wrong[rest], _PENALTIES[0], logit)
+    slope = min(max(1 + change, 0.0), _STEEPEST)
+    is_intercept = np.arange(len(model.coefficients)) == 0
+    return _Model(
+        model.coefficients * slope + level * is_intercept,
+        model.logit * slope + level,
     )
-    slope = _fit(np.column_stack([np.ones(len(wrong)), logit]), wrong, 1e-3)
+
+
+def _held_out_logit(models: Sequence[_Model], fold: Ints) -> Array:
+    """Return the logit of each row by the model of its fold, which has not seen its verdict.
+
+    Without a recording with many faults the base rate is lower: by itself, that would rank its
+    segments last. So all models get the same mean.
+    """
+    means = [model.logit.mean() for model in models]
+    centered = [model.logit - mean for model, mean in zip(models, means, strict=True)]
+    logit: Array = np.round(np.choose(fold, centered) + np.mean(means), 9)
+    return logit
+
+
+def _weights(values: pl.DataFrame, known: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return how much each column weighs, the most first, and what it usually contributes.
+
+    The weight is the standard deviation of what it contributes to the logit, as a mean of the
+    models.
+    """
+    by_model = [
+        dict(_parts(values, known, np.full(len(values), number))) for number in range(_FOLDS)
+    ]
+    rows = [
+        {
+            "column": name,
+            "weight": float(np.mean([parts[name].std() for parts in by_model])),
+            "usual": [float(parts[name].mean()) for parts in by_model],
+        }
+        for name in by_model[0]
+        if name
+    ]
+    return sorted(rows, key=lambda row: -row["weight"])
+
+
+def _calibration(logit: Array, wrong: Array) -> dict[str, Any]:
+    """Return the calibration of the logits: a line, and groups of rows from low to high risk."""
+    line = _fit(np.column_stack([np.ones(len(wrong)), logit]), wrong, 1e-3)
     groups = [
         {
             "judged": len(rows),
@@ -515,9 +611,7 @@ def _learn(  # noqa: PLR0914, PLR0915
         }
         for rows in np.array_split(np.argsort(logit, kind="stable"), _GROUPS)
     ]
-    return facts | {
-        "calibration": {"intercept": float(slope[0]), "slope": float(slope[1]), "groups": groups}
-    }
+    return {"intercept": float(line[0]), "slope": float(line[1]), "groups": groups}
 
 
 def _fit(matrix: Array, wrong: Array, penalty: float, offset: Array | float = 0.0) -> Array:
@@ -525,39 +619,43 @@ def _fit(matrix: Array, wrong: Array, penalty: float, offset: Array | float = 0.
 
     The first column, of ones, has no penalty.
     """
-    found = np.zeros(matrix.shape[1])
+    coefficients = np.zeros(matrix.shape[1])
     share = (wrong.sum() + 0.5) / (len(wrong) + 1)
-    found[0] = math.log(share / (1 - share)) - float(np.mean(offset))
+    coefficients[0] = math.log(share / (1 - share)) - float(np.mean(offset))
     if not 0 < wrong.sum() < len(wrong) or penalty == _PENALTIES[-1]:
-        return found
-    ridge = np.full(len(found), penalty)
+        return coefficients
+    ridge = np.full(len(coefficients), penalty)
     ridge[0] = 1e-3
 
     def loss(at: Array) -> float:
-        return float(
-            np.logaddexp(0.0, np.where(wrong > 0, -1, 1) * (matrix @ at + offset)).sum()
-            + ridge @ at**2 / 2
-        )
+        likelihood = _log_likelihood(wrong, matrix @ at + offset)
+        return float(-likelihood.sum() + ridge @ at**2 / 2)
 
     for _ in range(_STEPS):
-        chance = _probability(matrix @ found + offset)
-        slope = matrix.T @ (wrong - chance) - ridge * found
-        step = np.linalg.solve(
-            (matrix * (chance * (1 - chance))[:, None]).T @ matrix + np.diag(ridge), slope
-        )
-        # Newton's step may overshoot where the kinds are far apart.
-        size = next(
-            (
-                0.5**power
-                for power in range(_STEPS)
-                if loss(found + 0.5**power * step) < loss(found)
-            ),
-            0.0,
-        )
-        found = found + size * step
+        chance = _probability(matrix @ coefficients + offset)
+        gradient = matrix.T @ (wrong - chance) - ridge * coefficients
+        curvature = (matrix * (chance * (1 - chance))[:, None]).T @ matrix + np.diag(ridge)
+        step = np.linalg.solve(curvature, gradient)
+        size = _step_size(loss, coefficients, step)
+        coefficients = coefficients + size * step
         if size * np.abs(step).max() < _SMALL_STEP:
             break
-    return found
+    return coefficients
+
+
+def _step_size(
+    loss: Callable[[Array], float], coefficients: Array, step: NDArray[np.floating[Any]]
+) -> float:
+    """Return by how much to scale a step of Newton's method so that the loss falls, 0 for none.
+
+    The whole step may overshoot where the kinds are far apart.
+    """
+    loss_before = loss(coefficients)
+    for power in range(_STEPS):
+        size = 0.5**power
+        if loss(coefficients + size * step) < loss_before:
+            return size
+    return 0.0
 
 
 def area_under_curve(score: Array, wrong: Array, cluster: Ints) -> tuple[float, float, float]:
