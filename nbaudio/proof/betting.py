@@ -41,6 +41,7 @@ _EXPECTED_WEIGHT = 1.0
 _EXPECTED_PART = 0.7
 _LEAST_RATE = 1e-4
 _STEPS = 16
+_MOST_LOG_STAKE = 30.0
 _NEWTON_STEPS = 6
 _NEAR = 0.02
 _TINY = 1e-12
@@ -423,8 +424,7 @@ def _bet_on_block(table: _Table, book: "_Book", block: slice, unseen: _Unseen) -
     odds = book.solve(rest, table.sign)
     rest_before = rest[:, None] - (np.cumsum(wrong) - wrong)
     share = odds.share[:, book.of_draws[block]]
-    taken = share * worth * book.held[block]
-    expected = (odds.share @ book.value)[:, None] - (np.cumsum(taken, axis=1) - taken)
+    expected = book.expected_rest(odds, block, worth)
     scale = np.maximum(rest_before, 0.0) / np.maximum(expected, _TINY)
     chances = odds.share[:, None, :] * scale[:, :, None]
     stakes = table.sign * _limited_stakes(odds.stake, chances, book.largest, upper=table.upper)
@@ -486,6 +486,33 @@ class _Gaps:
 
     from_expected: Array
     to_limit: Array
+
+    @property
+    def slope(self) -> Array:
+        """The slope of the logarithm of their ratio by the rest."""
+        return 1 / self.from_expected + 1 / self.to_limit
+
+    def log_odds_ratio(self, wanted: "_Gaps") -> Array:
+        """Return the logarithm of their ratio over the ratio that is wanted."""
+        ratio: Array = self.from_expected / self.to_limit * wanted.to_limit / wanted.from_expected
+        return np.log(ratio)
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """Between what the solution for each null lies."""
+
+    low: Array
+    high: Array
+
+    def next_point(self, point: Array, *, is_usable: bool) -> Array:
+        """Return a point of Newton's method where it is usable and inside, else the middle."""
+        is_inside = (self.low < point) & (point < self.high) & is_usable
+        return np.where(is_inside, point, (self.low + self.high) / 2)
+
+    def narrowed(self, point: Array, is_below: Bools) -> "_Bounds":
+        """Return the bounds after a look at a point, which may be below the solution."""
+        return _Bounds(np.where(is_below, point, self.low), np.where(is_below, self.high, point))
 
 
 @dataclass(frozen=True)
@@ -595,6 +622,16 @@ class _Book:
         expected = (self._wrong + _EXPECTED_ROWS * self._expected) / (self._seen + _EXPECTED_ROWS)
         return np.vstack([found, expected])
 
+    def expected_rest(self, odds: "_Odds", block: slice, worth: Array) -> Array:
+        """Return the wrong value of unseen items at the rates of odds, before each draw of a block.
+
+        The array is nulls x draws.
+        """
+        taken = odds.share[:, self.of_draws[block]] * worth * self.held[block]
+        before = np.cumsum(taken, axis=1) - taken
+        rest: Array = (odds.share @ self.value)[:, None] - before
+        return rest
+
     def solve(self, rest: Array, sign: float) -> "_Odds":
         """Return the bet against each null; `rest` is what each leaves for unseen items."""
         # Rates of the priors, weighted by how well they have predicted so far.
@@ -621,24 +658,20 @@ class _Book:
         wanted = self._gaps(rest, rates, sign)
         spread = self.value * scale @ (rates * (1 - rates))
         log_stake = np.log(wanted.from_expected / np.maximum(spread, _TINY))
-        low = np.full(len(rest), -30.0) - np.log(scale.max())
-        high = np.full(len(rest), 30.0) - np.log(scale.min())
+        bounds = _Bounds(
+            np.full(len(rest), -_MOST_LOG_STAKE - np.log(scale.max())),
+            np.full(len(rest), _MOST_LOG_STAKE - np.log(scale.min())),
+        )
         for step in range(_STEPS if is_wanted.any() else 1):
-            is_inside = (low < log_stake) & (log_stake < high) & (step < _NEWTON_STEPS)
-            log_stake = np.where(is_inside, log_stake, (low + high) / 2)
+            log_stake = bounds.next_point(log_stake, is_usable=step < _NEWTON_STEPS)
             stake = np.exp(log_stake)[:, None] * scale
             rates_at_stake = _rates_at_stake(stake, rates, sign)
             gaps = self._gaps(rates_at_stake.rates @ self.value, rates, sign)
-            error = np.log(
-                gaps.from_expected / gaps.to_limit * wanted.to_limit / wanted.from_expected
-            )
+            error = gaps.log_odds_ratio(wanted)
             if np.abs(error[is_wanted]).max(initial=0.0) < _NEAR:
                 break
-            low = np.where(error < 0, log_stake, low)
-            high = np.where(error < 0, high, log_stake)
-            slope = (rates_at_stake.slopes @ self.value) * (
-                1 / gaps.from_expected + 1 / gaps.to_limit
-            )
+            bounds = bounds.narrowed(log_stake, error < 0)
+            slope = (rates_at_stake.slopes @ self.value) * gaps.slope
             log_stake = log_stake - error / np.maximum(slope, _TINY)
         stake_of_nulls = np.where(is_wanted, stake[:, 0] / scale[0], 0.0)
         return _Odds(rates, stake_of_nulls, rates_at_stake.rates)
