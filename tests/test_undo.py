@@ -665,3 +665,21 @@ def test_rounds_before_a_rule_do_not_count_for_it_under_any_name(workspace, tmp_
     assert set(first.first_draw[first.inside].tolist()) == {0}
     assert set(second.first_draw[second.inside].tolist()) == {2}
     assert state.draw_order.tolist() == [0, 1, 2]
+
+
+def test_evidence_counts_a_reviewer_who_judged_rows_of_another_sheet_only(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    workspace = make_workspace("w", [f"riječ {number}" for number in range(40)])
+    review.export(workspace, out="s.csv", n=10, reviewers=["ana", "ivo"])
+    record = ReviewState.load(workspace).records["s"]
+    content = dict(zip(record.segment_ids, record.contents, strict=True))
+    time = "2026-11-26T03:00:00Z"
+    append_verdicts(
+        workspace,
+        [
+            Verdict(key, content[key], "ok", "", None, "ivo", time, "s")
+            for key in record.shares()["ana"][:3]
+        ],
+    )
+    reviewed = nbaudio.evidence(workspace).facts["reviewed"]
+    assert (reviewed["right"], reviewed["wrong"]) == (3, 0)

@@ -353,9 +353,12 @@ def _lines(record: ReviewRecord, state: ReviewState) -> pl.DataFrame:
         is_own = (pl.col("review") == record.name) & (pl.col("reviewer") == reviewer)
         elsewhere = log.filter(~is_own)["line"]
         for share in _shares_of(str(reviewer), set(said["segment_id"]), shares):
-            begun.add(share)
             rows = _with_first_lines(shares[share], said)
-            last_line = rows["line"].drop_nulls()[-1]
+            lines = rows["line"].drop_nulls()
+            if lines.is_empty():  # the reviewer has judged rows of other sheets only
+                continue
+            begun.add(share)
+            last_line = lines[-1]
             rows = rows.with_columns(pl.col("line").cum_min(reverse=True).backward_fill())
             later_lines = elsewhere.filter(elsewhere > last_line)
             reached += [rows, _next_row(rows, later_lines, judged_ids)]
