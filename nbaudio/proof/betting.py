@@ -482,7 +482,7 @@ def _largest(bins: Ints, values: Array, num_bins: int) -> Array:
 
 @dataclass(frozen=True)
 class _Gaps:
-    """How far the rest of each null is from what is expected, and to the limit: 0 or all."""
+    """Distances of each null's rest: from the expected rest, and to its limit, 0 or the total."""
 
     from_expected: Array
     to_limit: Array
@@ -500,7 +500,7 @@ class _Gaps:
 
 @dataclass(frozen=True)
 class _Bounds:
-    """Between what the solution for each null lies."""
+    """The lower and upper bound of the solution for each null."""
 
     low: Array
     high: Array
@@ -677,7 +677,7 @@ class _Book:
         return _Odds(rates, stake_of_nulls, rates_at_stake.rates)
 
     def _gaps(self, rest: Array, rates: Array, sign: float) -> "_Gaps":
-        """Return how far each rest is from what is expected, and from the limit it can reach.
+        """Return the distances of each rest: from the expected rest, and to its limit.
 
         Both are at least _TINY, as they are 0 where no unseen item has a value.
         """

@@ -48,8 +48,6 @@ _ROW = "\0row"
 _SOURCE_ROW = "\0source_row"
 _ADDED = (*_FLAGS, _ROW)
 _REPLACED = ("text", "times", "audio")
-
-
 _HASHED = ("text", "times", "raw", "hypothesis", "metadata")  # hashes of what is compared
 
 
