@@ -196,6 +196,7 @@ def plan_only(asked: argparse.Namespace) -> int:
         "segments",
         "step",
         "seconds",
+        "CPU seconds",
         "us per segment",
         "driver MB",
         "all processes MB",
@@ -227,6 +228,7 @@ def plan_only(asked: argparse.Namespace) -> int:
                 print(
                     (
                         f"| {size:,} | {step} | {taken['wall']:.0f} | "
+                        f"{taken['cpu']:.0f} | "
                         f"{taken['wall'] / size * 1e6:.0f} | {taken['driver']:.0f} | "
                     ),
                     end="",
