@@ -65,7 +65,7 @@ def select_report(  # noqa: PLR0914
         if number := len(left & ids):
             taken[name] = number
         left -= ids
-    fixed_facts, fixed_warnings = fixed.report(chosen, grouping.columns)
+    fixed_report = fixed.report(chosen, grouping.columns)
     held_out: dict[str, int] = {}  # the segments of train by the source's own held-out split
     if has_splits := "source_split" in kept.columns:
         train = kept.filter(in_training(kept["split"])).drop_nulls("source_split")
@@ -83,7 +83,7 @@ def select_report(  # noqa: PLR0914
             for split in listed_splits(kept["split"].unique())
         },
         "rejected": dict(sorted(rejected.items(), key=lambda row: (-row[1], row[0]))),
-        **fixed_facts,
+        **fixed_report.facts,
         **({"by_hand": dict(decided.iter_rows())} if len(by_hand) else {}),
         **(
             {"reviewed": [{"review": name, "segments": count} for name, count in taken.items()]}
@@ -124,7 +124,7 @@ def select_report(  # noqa: PLR0914
             columns=grouping.columns,
         ),
         *_split_warnings(groups, parameters, taken, fixed, grouping),
-        *fixed_warnings,
+        *fixed_report.warnings,
         *_segment_warnings(chosen, parameters, by_hand),
         *grouping.warnings(),
     ]
