@@ -21,7 +21,7 @@ from nbaudio.core.report import Report
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.formats.transcripts import PROBLEMS, TRANSCRIPTS, NotRead, Transcripts, with_not_read
 from nbaudio.sources.align_task import ALIGNED, VERSION, Task, align_recording
-from nbaudio.sources.ingest import bring_in, option_texts
+from nbaudio.sources.ingest import Request, bring_in, option_texts
 from nbaudio.sources.media_tracks import CLOCK, TRACK
 from nbaudio.sources.pairing import Problems, list_items, pair
 from nbaudio.storage.cache import LIMIT
@@ -159,21 +159,20 @@ def align(
         counts.update(words)
         return found
 
-    place = {"source": hypotheses, "audio": audio, "names": None, "out": out}
     durations = (min_duration, max_duration)
-    settings = _settings(texts, table, durations, side) | chosen
-    report = bring_in(
-        "align",
-        read,
-        settings,
-        place,
+    request = Request(
+        format="align",
+        source=hypotheses,
+        audio=audio,
+        names=None,
+        out=out,
         jobs=jobs,
         sha256=sha256,
         cache=cache,
         add=add,
-        track=chosen.get(TRACK),
-        clock=chosen.get(CLOCK),
+        options=_settings(texts, table, durations, side) | chosen,
     )
+    report = bring_in(request, read)
     return _with_counts(Workspace.open(out), report, counts)
 
 
