@@ -154,7 +154,7 @@ def assign_splits(
         sizes[number] = Target(amount, "segments"), eligible
     excess = _excess(division, sizes, seed, hash_of)
     is_held_out = division.split_of_rows() > TRAIN
-    division.release(kept=is_held_out & ~excess.beyond & ~excess.unfit)
+    division.release_unused(is_held_out & ~excess.beyond & ~excess.unfit)
     split = division.split_of_rows()
     del division  # as large as what follows
     return _with_reasons(split, excess, is_gold)
@@ -429,6 +429,7 @@ class _Division:
         return self._split_of_units()[self.unit_of_row]
 
     def _split_of_units(self) -> Numbers:
+        """Return the split of each unit, as `split_of_rows`."""
         split = np.where(self.split == OPEN, TRAIN, self.split)
         split_of_unit = np.full(len(self.size), OPEN, dtype=np.int8)
         for number in range(len(SPLITS)):
@@ -446,10 +447,10 @@ class _Division:
             sums += np.bincount(self.unit_of_row[rows], values[rows], len(sums))
         return sums
 
-    def release(self, *, kept: Flags) -> None:
-        """Give the values of held-out splits that none of the `kept` rows has to train."""
-        used = self.members.T @ self._by_unit(kept)
-        self.split[~self.preset & (self.split != OPEN) & (used == 0)] = TRAIN
+    def release_unused(self, is_selected: Flags) -> None:
+        """Give the values of held-out splits that no selected row has to train."""
+        num_selected = self.members.T @ self._by_unit(is_selected)
+        self.split[~self.preset & (self.split != OPEN) & (num_selected == 0)] = TRAIN
 
     def fill(self, split: int, target: Target, allowed: Flags) -> int:
         """Give open values to `split` until the allowed rows of its whole units reach the target.

@@ -226,7 +226,7 @@ def _pair(job: _Job, source: Path) -> _Pairs:
 
 def _remove_others(stored: Path, results: Sequence[pl.DataFrame | Path]) -> None:
     """Remove stored results of earlier files, which are none of these."""
-    current = {result for result in results if isinstance(result, Path)}
+    current = {path for path in results if isinstance(path, Path)}
     for path in {*stored.glob("*.arrow")} - current:
         path.unlink()
 
@@ -374,9 +374,9 @@ def _collect(source: Path, pairs: _Pairs, results: Sequence[pl.DataFrame | Path]
     rests: list[_Rest] = []
 
     def segments() -> Iterator[pl.DataFrame]:
-        for task, result in zip(pairs.tasks, results, strict=True):
+        for task, outcome in zip(pairs.tasks, results, strict=True):
             name = task.hypothesis.name
-            frame = _stored(result) if isinstance(result, Path) else result
+            frame = _stored(outcome) if isinstance(outcome, Path) else outcome
             frame = frame.with_columns(name=pl.lit(name))
             rests.append(_Rest.of(name, frame))
             yield _segments(frame)

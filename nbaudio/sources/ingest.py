@@ -566,15 +566,17 @@ def _check_free(out: Path, format: str, source: Location, *, add: bool) -> Befor
 
 def _write_embedded(embedded: Iterable[tuple[str, bytes]], root: Path) -> None:
     """Write recordings to files of their names; unchanged files keep their modification time."""
-    for name, data in embedded:
+    for name, content in embedded:
         path = root / name
         # A name that is not valid for a file, or is that of a folder: the recording is reported as
         # missing.
         with suppress(OSError):
             if not (
-                path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data
+                path.is_file()
+                and path.stat().st_size == len(content)
+                and path.read_bytes() == content
             ):
-                atomic.write_bytes(path, data, sync=False)
+                atomic.write_bytes(path, content, sync=False)
 
 
 def _resolve_names(
