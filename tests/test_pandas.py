@@ -189,8 +189,10 @@ def test_views_plots_and_checks_take_tables(workspace, kind, drawn):
         check_tables(recordings.to_pandas(), kind(segments.to_pandas())),
         check_tables(recordings, segments),
     )
-    chosen = decide(recordings.to_pandas(), kind(segments.to_pandas()), (), Parameters(**SELECT))[0]
-    expected = decide(recordings, segments, (), Parameters(**SELECT))[0]
+    chosen = decide(
+        recordings.to_pandas(), kind(segments.to_pandas()), (), Parameters(**SELECT)
+    ).rows
+    expected = decide(recordings, segments, (), Parameters(**SELECT)).rows
     assert chosen["reason"].to_list() == expected["reason"].to_list()
     with pytest.raises(InputError, match="no column duration_s"):
         views.reasons(workspace.to_pandas())

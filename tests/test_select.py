@@ -85,10 +85,10 @@ def corpus(speakers=10, recordings=10, each=2):
 
 def with_decisions(recordings, segments, reviewed, parameters, **given):
     """Return the segments with their decisions, and the grouping."""
-    decided, _, grouping = decide_rows(recordings, segments, reviewed, parameters, **given)
+    decisions = decide_rows(recordings, segments, reviewed, parameters, **given)
     return segments.with_columns(
-        decided.with_columns(pl.col("split", "reason").cast(pl.String))
-    ), grouping
+        decisions.rows.with_columns(pl.col("split", "reason").cast(pl.String))
+    ), decisions.grouping
 
 
 def decide(segments, reviewed=(), recordings=None, **parameters):

@@ -4,7 +4,8 @@
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ from nbaudio.text.speaker_names import SPEAKER
 
 SOURCE = "source"  # the value of ``splits`` that takes the column `source_split`
 KEYS = ("segment_id", "recording_id", "speaker_id")  # a table gives splits by one of these
-_OWN = ("segment_id", "split", "sentence")
+_FIELDS = ("segment_id", "split", "sentence")  # of earlier segments; the others are keys
 
 Splits = str | Path | Frame
 
@@ -65,9 +66,9 @@ def given_splits(
     if ending in ENDINGS and not place.is_folder():
         with folder_at(str(place.parent)).local(place.name) as path:
             cells = read_cells(path, ending=ending, is_header=_is_header)
-        found = _of_table(segments, cells, name, look_alikes)
+        given = _of_table(segments, cells, name, look_alikes)
         unread = [f"{name}: {note}" for note in cells.all_notes()]
-        return found._replace(notes=(*unread, *found.notes))
+        return given._replace(notes=(*unread, *given.notes))
     return _of_corpus(segments, folder_at(splits), name)
 
 
@@ -83,41 +84,61 @@ def _of_source(segments: pl.DataFrame, earlier: pl.DataFrame | None) -> GivenSpl
             "splits=source: the source gives no splits (no source_split); "
             "name a table or a corpus instead"
         )
-    own = segments.select("segment_id", source_split=pl.col("source_split").cast(pl.String))
-    counts = dict(own["source_split"].drop_nulls().value_counts().sort("source_split").iter_rows())
-    roles = {name: role for name in counts if (role := split_role(name))}
-    held_out = [role for role in roles.values() if role != "train"]
+    rows = segments.select("segment_id", source_split=pl.col("source_split").cast(pl.String))
+    counts = dict(rows["source_split"].drop_nulls().value_counts().sort("source_split").iter_rows())
+    names = _names_of_sets(counts)
+    if earlier is not None:
+        names |= _earlier_names(rows, earlier, names)
+    split = rows["source_split"].replace_strict(names, default=None, return_dtype=pl.String)
+    unknown = {name: count for name, count in counts.items() if name not in names}
+    if not unknown:
+        return GivenSplits(split.alias("given"))
+    listed = ", ".join(f"{name!r} {count:,}" for name, count in unknown.items())
+    note = (
+        "splits=source: no split is known by these names, "
+        f"and their segments are divided as usual: {listed}"
+    )
+    return GivenSplits(split.alias("given"), None, (note,))
+
+
+def _names_of_sets(source_splits: Iterable[str]) -> dict[str, str]:
+    """Return the split of each set of a source whose name says what it is for.
+
+    Held-out sets have their own names where several are for the same.
+    """
+    roles = {name: role for name in source_splits if (role := split_role(name))}
+    num_sets = Counter(roles.values())
     names: dict[str, str] = {}
     for name, role in roles.items():
-        plain = re.sub(r"\W", "_", name)[:64]
-        separate = role != "train" and held_out.count(role) > 1
-        names[name] = (
-            (plain if is_split_name(plain) else f"{role}_{plain}"[:64]) if separate else role
-        )
-    if earlier is not None:
-        known = (
-            own.join(earlier.select("segment_id", "split"), on="segment_id")
-            .select("source_split", "split")
-            .unique()
-        )
-        for name, before in known.group_by("source_split").agg("split").iter_rows():
-            if (
-                name in names
-                and len(before) == 1
-                and is_held_out(before[0])
-                and names[name] != "train"
-            ):
-                names[name] = before[0]
-    unknown = {name: count for name, count in counts.items() if name not in names}
-    listed = ", ".join(f"{name!r} {count:,}" for name, count in unknown.items())
-    notes = (
-        (
-            "splits=source: no split is known by these names, "
-            f"and their segments are divided as usual: {listed}"
-        ),
+        is_one_of_several = role != "train" and num_sets[role] > 1
+        names[name] = _split_name(name, role) if is_one_of_several else role
+    return names
+
+
+def _split_name(name: str, role: str) -> str:
+    """Return the name of a source's set as that of a split, with what it is for if need be."""
+    plain = re.sub(r"\W", "_", name)[:64]
+    return plain if is_split_name(plain) else f"{role}_{plain}"[:64]
+
+
+def _earlier_names(
+    rows: pl.DataFrame, earlier: pl.DataFrame, names: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the held-out sets of `names` that were one split in earlier versions, with its name.
+
+    `rows` have `segment_id` and `source_split`.
+    """
+    pairs = (
+        rows.join(earlier.select("segment_id", "split"), on="segment_id")
+        .select("source_split", "split")
+        .unique()
     )
-    split = own["source_split"].replace_strict(names, default=None, return_dtype=pl.String)
-    return GivenSplits(split.alias("given"), None, notes if unknown else ())
+    splits_before = pairs.group_by("source_split").agg("split").iter_rows()
+    return {
+        name: splits[0]
+        for name, splits in splits_before
+        if names.get(name, "train") != "train" and len(splits) == 1 and is_held_out(splits[0])
+    }
 
 
 def _is_header(names: Sequence[str]) -> bool:
@@ -127,9 +148,25 @@ def _is_header(names: Sequence[str]) -> bool:
 
 def _of_table(segments: pl.DataFrame, cells: Cells, where: str, look_alikes: str) -> GivenSplits:
     """Give splits by a table, by whichever of `KEYS` it has."""
-    frame = cells.frame
     if cells.problems:
         raise InputError(f"{where}: line {cells.problems[0].line}: {cells.problems[0].reason}")
+    key = _key_of_table(cells.frame, where)
+    texts = [
+        cell_texts(Path(where), cells.frame[name], empty=False).str.strip_chars()
+        for name in (key, "split")
+    ]
+    table = pl.DataFrame(texts).with_columns(line=pl.Series(cells.lines, dtype=pl.Int64))
+    _check_rows(table, key, where)
+    first = table.unique([key, "split"], keep="first", maintain_order=True)
+    _check_agreement(first, key, where)
+    given = _named(segments, key, first, where, look_alikes)
+    if given.split is not None and given.split.null_count() == len(segments):
+        raise InputError(f"{where}: none of its {len(first):,} values of {key} is in the workspace")
+    return given
+
+
+def _key_of_table(frame: pl.DataFrame, where: str) -> str:
+    """Return which of `KEYS` a table has; raise InputError if it has no rows, or not one key."""
     if frame.is_empty():
         raise InputError(f"{where}: no rows")
     keys = [key for key in KEYS if key in frame.columns]
@@ -138,30 +175,19 @@ def _of_table(segments: pl.DataFrame, cells: Cells, where: str, look_alikes: str
             f"{where}: expected a column split and one of {', '.join(KEYS)}; "
             f"it has {', '.join(frame.columns)}"
         )
-    (key,) = keys
-    texts = [
-        cell_texts(Path(where), frame[name], empty=False).str.strip_chars()
-        for name in (key, "split")
-    ]
-    table = pl.DataFrame(texts).with_columns(line=pl.Series(cells.lines, dtype=pl.Int64))
-    _check_rows(table, key, where)
-    first = table.unique([key, "split"], keep="first", maintain_order=True)
-    if (
-        twice := first.filter(pl.col(key).is_duplicated())
-        .sort(key, "line", maintain_order=True)
-        .head(2)
-        .rows(named=True)
-    ):
-        one, other = twice
-        both = (
-            f"{key} {one[key]!r} is given as {other['split']}, "
-            f"in row {one['line']} as {one['split']}"
-        )
-        raise InputError(f"{where}: row {other['line']}: {both}")
-    found = _named(segments, key, first, where, look_alikes)
-    if found.split is not None and found.split.null_count() == len(segments):
-        raise InputError(f"{where}: none of its {len(first):,} values of {key} is in the workspace")
-    return found
+    return keys[0]
+
+
+def _check_agreement(table: pl.DataFrame, key: str, where: str) -> None:
+    """Raise InputError for a value of the key that has two splits in a table of distinct rows."""
+    repeated = table.filter(pl.col(key).is_duplicated()).sort(key, "line", maintain_order=True)
+    if repeated.is_empty():
+        return
+    before, row = repeated.head(2).rows(named=True)
+    raise InputError(
+        f"{where}: row {row['line']}: {key} {before[key]!r} is given as {row['split']}, "
+        f"in row {before['line']} as {before['split']}"
+    )
 
 
 def _check_rows(table: pl.DataFrame, key: str, where: str) -> None:
@@ -229,7 +255,7 @@ def _of_corpus(segments: pl.DataFrame, corpus: Folder, where: str) -> GivenSplit
             f"splits={where}: neither {SOURCE!r}, a table ({tables}) nor a corpus: "
             f"{one_line(error)}"
         ) from error
-    columns = [name for name in dict.fromkeys(grouped) if name not in _OWN]
+    columns = [name for name in dict.fromkeys(grouped) if name not in _FIELDS]
     with corpus.local("segments.parquet") as path:
         frame = read_parquet(path, [*dict.fromkeys(("segment_id", "split", "text", *columns))])
     if nested := [name for name, dtype in frame.schema.items() if dtype.is_nested()]:

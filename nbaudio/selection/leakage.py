@@ -3,7 +3,7 @@
 Tables are read in slices.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -61,55 +61,64 @@ def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) 
     It is listed once per check, as `EXCEPTIONS`.
     """
     table = _lazy(segments)
-    checks = _checks(segments, keys)
     usable_keys(pl.DataFrame(schema=table.collect_schema()), keys)
-    values = {key: pl.col(key).cast(pl.String) for key in keys} | {
-        SENTENCE: sentences(pl.col("text"))
-    }
-    if AUDIO in checks:
-        values[AUDIO] = pl.col(_HASH)
-    named = [
-        pl.col("segment_id"),
-        pl.col("split").cast(pl.String),
-        *(value.alias(name) for name, value in values.items()),
-    ]
-    table = table.select(
-        *dict.fromkeys(
-            ("segment_id", "split", "text", *keys, *([_HASH] if AUDIO in values else []))
-        )
-    )
-    splits = ordered_splits(
-        table.select(pl.col("split").cast(pl.String).unique()).collect(**STREAMED).to_series()
-    )
-    is_held = pl.col("split").cast(pl.String).is_in([*filter(is_held_out, splits)])
-    held = table.filter(is_held).collect(**STREAMED).select(named)
-    index = NearIndex(held[SENTENCE].drop_nulls().unique().sort())
-    first = pl.DataFrame(schema=_MATCHES)
-    further = list[pl.DataFrame]()
+    values = _compared_values(table, keys)
+    checks = _checks(segments, keys)
+    all_splits = table.select(pl.col("split").cast(pl.String).unique()).collect(**STREAMED)
+    splits = ordered_splits(all_splits.to_series())
+    is_held_out_row = pl.col("split").cast(pl.String).is_in([*filter(is_held_out, splits)])
+    needed = table.select(*_needed_columns(values, keys))
+    held_out = needed.filter(is_held_out_row).collect(**STREAMED).select(_named(values))
+    index = NearIndex(held_out[SENTENCE].drop_nulls().unique().sort())
 
-    def of_part(rows: pl.DataFrame) -> list[pl.DataFrame]:
-        return [
-            _first(_matches(held, rows, check, index), splits)
-            for rows in [rows.select(named)]
-            for check in checks
-        ]
+    def matches_in(part: pl.DataFrame) -> list[pl.DataFrame]:
+        rows = part.select(_named(values))
+        return [_first(_matches(held_out, rows, check, index), splits) for check in checks]
 
-    parts = table.filter(pl.col("split").is_not_null()).collect_batches(
+    parts = needed.filter(pl.col("split").is_not_null()).collect_batches(
         chunk_size=ROWS_A_GROUP, **IN_ORDER
     )
-    # The matches in a part are at most as many as the held-out segments, however large the table
-    # is.
-    for found in in_threads(of_part, parts):
-        further += found
+    matches = _first_of_parts(in_threads(matches_in, parts), splits)
+    order = pl.col("check").cast(pl.Enum(checks))
+    return matches.sort(order, "segment_id").select(EXCEPTIONS.names())
+
+
+def _first_of_parts(
+    matches_of_parts: Iterable[Sequence[pl.DataFrame]], splits: Sequence[str]
+) -> pl.DataFrame:
+    """Keep the match to report for each held-out segment in a check, of all parts of a table.
+
+    The matches in a part are at most as many as the held-out segments, however large the table is.
+    """
+    first = pl.DataFrame(schema=_MATCHES)
+    further = list[pl.DataFrame]()
+    for matches in matches_of_parts:
+        further += matches
         if sum(map(len, further)) > 2 * len(first) + ROWS_A_GROUP:
             first = _first(pl.concat([first, *further]), splits)
             further = []
-    order = pl.col("check").cast(pl.Enum(checks))
-    return (
-        _first(pl.concat([first, *further]), splits)
-        .sort(order, "segment_id")
-        .select(EXCEPTIONS.names())
-    )
+    return _first(pl.concat([first, *further]), splits)
+
+
+def _compared_values(table: pl.LazyFrame, keys: Sequence[str]) -> dict[str, pl.Expr]:
+    """Return what each check compares; near sentences are compared by their sentences."""
+    values = {key: pl.col(key).cast(pl.String) for key in keys}
+    values[SENTENCE] = sentences(pl.col("text"))
+    if _HASH in table.collect_schema():
+        values[AUDIO] = pl.col(_HASH)
+    return values
+
+
+def _named(values: Mapping[str, pl.Expr]) -> list[pl.Expr]:
+    """Return the columns of segments that are compared: ids, splits, and a value by check."""
+    compared = [value.alias(check) for check, value in values.items()]
+    return [pl.col("segment_id"), pl.col("split").cast(pl.String), *compared]
+
+
+def _needed_columns(values: Mapping[str, pl.Expr], keys: Sequence[str]) -> list[str]:
+    """Return the columns of a table that values are computed of."""
+    hashes = [_HASH] if AUDIO in values else []
+    return [*dict.fromkeys(("segment_id", "split", "text", *keys, *hashes))]
 
 
 def leakage(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> pl.DataFrame:
@@ -136,9 +145,9 @@ def leakage(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> 
         pl.len().alias("segments"),
         values.unique().sort().head(3).alias("examples"),
     )
-    found = exceptions(segments, keys=keys).group_by("check").agg(counts)
+    counted = exceptions(segments, keys=keys).group_by("check").agg(counts)
     checks = pl.DataFrame({"check": _checks(segments, keys)})
-    return checks.join(found, on="check", how="left", maintain_order="left").select(
+    return checks.join(counted, on="check", how="left", maintain_order="left").select(
         "check",
         pl.col("shared", "segments").fill_null(0).cast(pl.Int64),
         pl.col("examples").fill_null([]),
@@ -152,20 +161,21 @@ def leakage_record(
 
     Each check has `shared`, `segments` and the first exceptions.
     """
-    found = exceptions(segments, keys=keys)
+    rows = exceptions(segments, keys=keys)
     record = {}
     for check in _checks(segments, keys):
-        some = found.filter(pl.col("check") == check).drop("check")
+        of_check = rows.filter(pl.col("check") == check).drop("check")
         record[check] = {
             **({"means": CHECK_MEANINGS[check]} if check in CHECK_MEANINGS else {}),
-            "shared": some["value"].n_unique(),
-            "segments": len(some),
-            "exceptions": some.head(_MAX_LISTED).to_dicts(),
+            "shared": of_check["value"].n_unique(),
+            "segments": len(of_check),
+            "exceptions": of_check.head(_MAX_LISTED).to_dicts(),
         }
     return record
 
 
 def _checks(segments: Frame | pl.LazyFrame, keys: Sequence[str]) -> list[str]:
+    """Return the checks in order; that of audio needs hashes of it."""
     audio = [AUDIO] if _HASH in _lazy(segments).collect_schema() else []
     return [*dict.fromkeys(keys), SENTENCE, NEAR_SENTENCE, *audio]
 
@@ -176,34 +186,46 @@ def _lazy(segments: Frame | pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-def _matches(held: pl.DataFrame, rows: pl.DataFrame, check: str, index: NearIndex) -> pl.DataFrame:
+def _matches(
+    held_out: pl.DataFrame, rows: pl.DataFrame, check: str, index: NearIndex
+) -> pl.DataFrame:
     """Pair held-out segments with those of `rows` in another split.
 
     `index` is of all sentences that are held out.
     """
-    column = SENTENCE if check == NEAR_SENTENCE else check
-    values = (rows if check == NEAR_SENTENCE else held)[column].drop_nulls().unique()
-    same = pl.DataFrame({"value": values, "other_value": values}).with_columns(
-        edits=pl.lit(0, dtype=pl.Int64)
-    )
     if check == NEAR_SENTENCE:
-        near = {
-            "value": pl.lit(index.sentences).gather("sentence"),
-            "other_value": pl.lit(values).gather("text"),
-        }
-        same = index.among(values).select("edits", **near)
+        column = SENTENCE
+        same = _near_values(rows[column].drop_nulls().unique(), index)
+    else:
+        column = check
+        values = held_out[column].drop_nulls().unique()
+        same = pl.DataFrame({"value": values, "other_value": values}).with_columns(
+            edits=pl.lit(0, dtype=pl.Int64)
+        )
     # Of all segments of a split with a value, only the first is reported.
     right = rows.select("segment_id", other_split="split", other_value=column).join(
         same, on="other_value", how="semi"
     )
     right = right.group_by("other_value", "other_split").agg(other_segment_id=pl.min("segment_id"))
-    left = held.select("split", "segment_id", value=column)
+    left = held_out.select("split", "segment_id", value=column)
     pairs = (
         left.join(same, on="value")
         .join(right, on="other_value")
         .filter(pl.col("split") != pl.col("other_split"))
     )
     return pairs.with_columns(check=pl.lit(check)).select(_MATCHES.names())
+
+
+def _near_values(values: pl.Series, index: NearIndex) -> pl.DataFrame:
+    """Return `value`, a held-out sentence, and `other_value`, one of `values`, that are near.
+
+    `edits` is the number of edits between them.
+    """
+    return index.among(values).select(
+        "edits",
+        value=pl.lit(index.sentences).gather("sentence"),
+        other_value=pl.lit(values).gather("text"),
+    )
 
 
 def _first(matches: pl.DataFrame, splits: Sequence[str]) -> pl.DataFrame:

@@ -7,7 +7,7 @@ compared in samples (without audio, microseconds). No choice depends on the orde
 
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -33,17 +33,18 @@ from nbaudio.selection.look_alikes import (
 from nbaudio.selection.near_held_out import NEAR_HELD_OUT, near_held_out
 from nbaudio.selection.parameters import MIN_SIMILARITY, Parameters
 from nbaudio.selection.select_report import (
+    Selection,
     count_reasons,
     first_warnings,
     reasons_of,
     select_report,
 )
-from nbaudio.selection.size_budget import PCM, measure_clip_size, over_budget
+from nbaudio.selection.size_budget import PCM, Budget, measure_clip_size, over_budget
 from nbaudio.sources.audio_folder import check_audio_folders
 from nbaudio.storage.urls import redact_url
 from nbaudio.tables import segment_rules, workspace_tables
 from nbaudio.tables.dataframes import STREAMED, Frame, as_polars
-from nbaudio.tables.row_values import row_hashes, with_values
+from nbaudio.tables.row_values import RowHashes, row_hashes, with_values
 from nbaudio.tables.schemas import EARLIER_SPLITS, LEFT_OUT, SEGMENTS, conform
 from nbaudio.tables.segment_rules import without_audio
 from nbaudio.tables.split_names import in_training
@@ -55,7 +56,7 @@ _DECISION = SEGMENTS["decision"]
 
 
 @locks_workspace("select")
-def select(  # noqa: PLR0914
+def select(
     workspace: str | Path | Workspace,
     *,
     min_similarity: float | None = None,
@@ -132,60 +133,104 @@ def select(  # noqa: PLR0914
         >>> select(workspace, dev=0, test=0).facts["rejected"]
         {'below_similarity': 1}
     """
-    given = {**locals()}
     allocator.share_arenas()
-    workspace = Workspace.open(given.pop("workspace"))
-    names = group_by.split(",") if isinstance(group_by, str) else group_by or ()
-    columns = tuple(filter(None, map(str.strip, names)))
+    workspace = Workspace.open(workspace)
     recordings = workspace.recordings
     segments = workspace_tables.scan(workspace)
-    fixed, notes = _fixed(workspace, segments, splits, look_alikes)
-    if columns == (AUTO,) and len(fixed.earlier):
-        columns = fixed.columns
-    tuned = workspace.threshold
-    least = next((value for value in (min_similarity, tuned) if value is not None), MIN_SIMILARITY)
-    given |= {
-        "min_similarity": least,
-        "where": (where,) if isinstance(where, str) else tuple(where),
-        "splits": None if splits is None else "table",
-        "group_by": None if columns == (AUTO,) else columns,
-    }
-    if isinstance(splits, str | Path):
-        given["splits"] = redact_url(str(splits))
-    parameters = Parameters(**given)
+    requested = _requested_splits(workspace, segments, splits, look_alikes)
+    parameters = Parameters(
+        min_similarity=_first_threshold(min_similarity, workspace.threshold, MIN_SIMILARITY),
+        max_duration=max_duration,
+        min_duration=min_duration,
+        where=(where,) if isinstance(where, str) else tuple(where),
+        splits=_name_of_splits(splits),
+        hours=hours,
+        disk=disk,
+        dev=dev,
+        test=test,
+        group_by=_grouping_columns(group_by, requested.fixed),
+        seed=seed,
+        gold=gold,
+        look_alikes=look_alikes,
+        near_held_out=near_held_out,
+    )
     if disk is not None and not without_audio(recordings):
         parameters = _with_clip_size(workspace, recordings, segments, parameters)
     state = ReviewState.load(workspace)
-    judged = workspace_tables.has_id(state.verdicts["segment_id"])
-    right = (
-        gold_ids(state, workspace_tables.read(workspace, JUDGED, where=judged)) if gold else set()
-    )
+    right = _right_segments(state) if gold else set[str]()
     reviews = reviewed_by_review(state)
     by_hand = decisions(workspace)
-    reviewed = set().union(*reviews.values())
-    decided, left_out, grouping = decide(
-        recordings, segments, reviewed, parameters, gold=right, by_hand=by_hand, fixed=fixed
-    )
-    chosen = with_values(segments.drop(decided.columns), decided)
-    report = select_report(
+    decided = decide(
         recordings,
-        chosen,
-        left_out,
+        segments,
+        set().union(*reviews.values()),
+        parameters,
+        gold=right,
+        by_hand=by_hand,
+        fixed=requested.fixed,
+    )
+    selection = Selection(
+        recordings=recordings,
+        segments=with_values(segments.drop(decided.rows.columns), decided.rows),
+        left_out=decided.left_out,
         parameters=parameters,
-        grouping=grouping,
+        grouping=decided.grouping,
+        fixed=requested.fixed,
         reviews=reviews,
         by_hand=by_hand,
-        fixed=fixed,
     )
-    report.warnings[:0] = first_warnings(segments, notes)
-    report.facts["parameters"] |= (
-        {"risk": frozen} if (frozen := freeze(workspace, parameters.where)) else {}
-    )
-    if tuned is not None:
-        _add_threshold(report, tuned, min_similarity)
-    workspace.save(**{LEFT_OUT: left_out})
-    workspace_tables.replace_columns(workspace, decided)
+    report = _report(workspace, selection, requested.notes, min_similarity)
+    workspace.save(**{LEFT_OUT: decided.left_out})
+    workspace_tables.replace_columns(workspace, decided.rows)
     workspace.save_report("select", report.to_dict())
+    return report
+
+
+def _first_threshold(*thresholds: float | None) -> float:
+    """Return the first threshold that is set; the last one is."""
+    return next(threshold for threshold in thresholds if threshold is not None)
+
+
+def _name_of_splits(splits: Splits | None) -> str | None:
+    """Return how parameters name given splits: without secrets, tables in memory as ``table``."""
+    if splits is None:
+        return None
+    return redact_url(str(splits)) if isinstance(splits, str | Path) else "table"
+
+
+def _grouping_columns(
+    group_by: Sequence[str] | str | None, fixed: FixedSplits
+) -> tuple[str, ...] | None:
+    """Return the columns to group by, None if `choose_grouping` is to choose.
+
+    By default they are those of earlier versions.
+    """
+    names = group_by.split(",") if isinstance(group_by, str) else group_by or ()
+    columns = tuple(filter(None, map(str.strip, names)))
+    if columns != (AUTO,):
+        return columns
+    return fixed.columns if len(fixed.earlier) else None
+
+
+def _right_segments(state: ReviewState) -> set[str]:
+    """Return the ids of the segments that reviewers judged right, and that are unchanged."""
+    judged = workspace_tables.has_id(state.verdicts["segment_id"])
+    return gold_ids(state, workspace_tables.read(state.workspace, JUDGED, where=judged))
+
+
+def _report(
+    workspace: Workspace, selection: Selection, notes: Sequence[str], min_similarity: float | None
+) -> Report:
+    """Return the report, with `notes` on given splits and what conditions and the tuner add.
+
+    `min_similarity` is the option, None by default.
+    """
+    report = select_report(selection)
+    report.warnings[:0] = first_warnings(workspace_tables.scan(workspace), notes)
+    if risk_model := freeze(workspace, selection.parameters.where):
+        report.facts["parameters"]["risk"] = risk_model
+    if workspace.threshold is not None:
+        _add_threshold(report, workspace.threshold, min_similarity)
     return report
 
 
@@ -200,30 +245,35 @@ def _add_threshold(report: Report, tuned: float, min_similarity: float | None) -
         )
 
 
-def _fixed(
-    workspace: Workspace, segments: pl.LazyFrame, splits: Splits | None, look_alikes: str
-) -> tuple[FixedSplits, tuple[str, ...]]:
-    """Return the splits that are fixed, and notes about given ones.
+@dataclass(frozen=True)
+class _RequestedSplits:
+    """Splits that are fixed by given ones and by earlier versions, and notes on given ones."""
 
-    They are fixed by `splits` and by earlier versions.
-    """
+    fixed: FixedSplits
+    notes: tuple[str, ...]
+
+
+def _requested_splits(
+    workspace: Workspace, segments: pl.LazyFrame, splits: Splits | None, look_alikes: str
+) -> _RequestedSplits:
+    """Read the splits that are fixed, where ids of speakers may look alike."""
     has_earlier = os.path.lexists(workspace_tables.table_path(workspace, EARLIER_SPLITS))
     earlier = workspace.table(EARLIER_SPLITS) if has_earlier else None
     given = GivenSplits(None)
     if splits is not None:
-        held = segments.collect_schema()
-        needed = [name for name in (*GIVEN_BY, "source_split") if name in held]
-        known_keys = workspace_tables.read(workspace, dict.fromkeys(needed))
-        given = given_splits(known_keys, splits, earlier=earlier, look_alikes=look_alikes)
-    known = [table for table in (earlier, given.corpus) if table is not None]
-    before = pl.concat(known, how="diagonal_relaxed") if known else None
+        schema = segments.collect_schema()
+        names = [name for name in (*GIVEN_BY, "source_split") if name in schema]
+        keys = workspace_tables.read(workspace, dict.fromkeys(names))
+        given = given_splits(keys, splits, earlier=earlier, look_alikes=look_alikes)
+    versions = [table for table in (earlier, given.corpus) if table is not None]
+    before = pl.concat(versions, how="diagonal_relaxed") if versions else None
     joined = joined_speakers([segments, before], look_alikes)
     fixed = fixed_splits(
         with_joined_speakers(segments, joined),
         given=given.split,
         earlier=None if before is None else with_joined_speakers(before, joined),
     )
-    return replace(fixed, joined_speakers=joined), given.notes
+    return _RequestedSplits(replace(fixed, joined_speakers=joined), given.notes)
 
 
 def _with_clip_size(
@@ -264,7 +314,22 @@ def _sample(
     return windows.join(facts, on="recording_id", how="left").sort("path", "start_sample")
 
 
-def decide(  # noqa: PLR0914
+@dataclass(frozen=True)
+class Decisions:
+    """Decisions on all segments.
+
+    Attributes:
+        rows: `split`, `decision` and `reason` of each segment, in the order of segments.
+        left_out: the table `LEFT_OUT`.
+        grouping: what the splits were grouped by.
+    """
+
+    rows: pl.DataFrame
+    left_out: pl.DataFrame
+    grouping: Grouping
+
+
+def decide(
     recordings: Frame,
     segments: Frame | pl.LazyFrame,
     reviewed: Collection[str],
@@ -273,19 +338,19 @@ def decide(  # noqa: PLR0914
     gold: Collection[str] = (),
     by_hand: Frame | None = None,
     fixed: FixedSplits | None = None,
-) -> tuple[pl.DataFrame, pl.DataFrame, Grouping]:
+) -> Decisions:
     """Decide for each segment whether it goes into the corpus and into which split.
 
-    Return `split`, `decision` and `reason` of each segment, the table `LEFT_OUT`, and what the
-    splits were grouped by. `reviewed` are ids of segments that reviewers were given or judged,
-    `gold` of those that they judged right.
+    `reviewed` are ids of segments that reviewers were given or judged, `gold` of those that they
+    judged right, `by_hand` the decisions of people. Raise InputError if a parameter does not fit
+    the tables, or if more is requested than there is.
     """
     recordings = as_polars(recordings, "recordings")
     if not isinstance(segments, pl.LazyFrame):
         segments = conform(as_polars(segments, "segments"), SEGMENTS, "segments").lazy()
-    hand = None if by_hand is None else as_polars(by_hand, "by_hand")
+    people = None if by_hand is None else as_polars(by_hand, "by_hand")
     fixed = fixed or fixed_splits(segments)
-    frame = filtered(recordings, segments, parameters, by_hand=hand)
+    frame = filtered(recordings, segments, parameters, by_hand=people)
     judged = _collect(frame.select("reason", "by_hand"))
     needed = _needed(frame, parameters, fixed).with_columns(
         *fixed.values(), reviewed=is_one_of(reviewed), is_gold=is_one_of(gold)
@@ -294,53 +359,93 @@ def decide(  # noqa: PLR0914
     fit = _collect(
         with_values(needed, [*fixed.rows, passed]).filter("passed").drop("segment_id", "passed")
     )
-    budget = parameters.budget()
-    hashes = row_hashes(segments)
     if parameters.gold:
-        told = with_values(segments.select("segment_id"), judged)
-        gold_reasons = _collect(told.filter(is_one_of(gold)))["reason"]
-        if "test" in fixed.given_roles():
-            given = f"test is given by splits={parameters.splits}, and gold would fill it"
-            raise InputError(f"gold: {given}; leave one of the two out")
-        if gold_reasons.null_count() == 0:
-            out = reasons_of(count_reasons(gold_reasons), parameters)
-            raise InputError(
-                (
-                    "gold: of the segments that pass the filters, "
-                    "reviewers judged none right as they are now; import verdicts first"
-                )
-                + (
-                    f", or keep more; of those that they call right the filters reject {out}"
-                    if out
-                    else ""
-                )
-            )
-    try:
-        grouping = choose_grouping(fit, parameters, fixed, budget, hashes)
-    except InputError as error:
-        out = reasons_of(count_reasons(judged["reason"]), parameters)
-        raise InputError(
-            f"{error}" + (f"; of {len(judged):,} segments the filters reject {out}" if out else "")
-        ) from error
+        _check_gold(segments, judged, gold, parameters, fixed)
+    hashes = row_hashes(segments)
+    grouping = _grouping(fit, judged, parameters, fixed, hashes)
     is_train = in_training(grouping.divided["split"])
     fit = _divided(fit, grouping.divided, is_train)
     fit = _without_near_held_out(segments, fit, is_train, parameters)
-    if budget:
-        kept = fit["reason"].is_null()
-        is_earlier = fit["earlier"].is_not_null()
-        used = budget.total(fit, kept & (~in_training(fit["split"]) | is_earlier) & ~fit["barred"])
-        # The size of an earlier version, if that leaves less than the longest segment takes.
-        if len(fixed.earlier) and budget.limit - used < fit.select(budget.cost.max()).item():
-            budget = budget._replace(limit=min(used, budget.limit))
-        first = pl.col("earlier").is_not_null(), pl.col("is_preferred")
-        over = over_budget(
-            fit.filter(kept), budget, seed=parameters.seed, first=first, hashes=hashes
+    if budget := parameters.budget():
+        if len(fixed.earlier):
+            budget = _budget_of_growth(fit, budget)
+        fit = _within_budget(fit, budget, parameters.seed, hashes)
+    later = fit.select("split", "reason", "barred")
+    return _decisions(segments, judged, later, grouping)
+
+
+def _check_gold(
+    segments: pl.LazyFrame,
+    judged: pl.DataFrame,
+    gold: Collection[str],
+    parameters: Parameters,
+    fixed: FixedSplits,
+) -> None:
+    """Raise InputError if test cannot be filled with gold segments.
+
+    Test is given, or no segment of `gold` passes the filters, whose reasons `judged` has.
+    """
+    reasons = with_values(segments.select("segment_id"), judged)
+    gold_reasons = _collect(reasons.filter(is_one_of(gold)))["reason"]
+    if "test" in fixed.given_roles():
+        raise InputError(
+            f"gold: test is given by splits={parameters.splits}, and gold would fill it; "
+            "leave one of the two out"
         )
-        is_over = pl.when(pl.col("row").is_in(over.implode())).then(
-            pl.lit("over_budget", dtype=pl.Categorical)
+    if gold_reasons.null_count() == 0:
+        out = reasons_of(count_reasons(gold_reasons), parameters)
+        remedy = f", or keep more; of those that they call right the filters reject {out}"
+        raise InputError(
+            "gold: of the segments that pass the filters, "
+            "reviewers judged none right as they are now; import verdicts first"
+            + (remedy if out else "")
         )
-        fit = fit.with_columns(reason=is_over.otherwise("reason"))
-    return *_decisions(segments, judged, fit.select("split", "reason", "barred")), grouping
+
+
+def _grouping(
+    fit: pl.DataFrame,
+    judged: pl.DataFrame,
+    parameters: Parameters,
+    fixed: FixedSplits,
+    hashes: RowHashes,
+) -> Grouping:
+    """Divide the segments that pass the filters into splits.
+
+    Raise InputError, with what the filters reject, if no grouping fills the splits.
+    """
+    try:
+        return choose_grouping(fit, parameters, fixed, parameters.budget(), hashes)
+    except InputError as error:
+        out = reasons_of(count_reasons(judged["reason"]), parameters)
+        rejected = f"; of {len(judged):,} segments the filters reject {out}" if out else ""
+        raise InputError(f"{error}{rejected}") from error
+
+
+def _budget_of_growth(fit: pl.DataFrame, budget: Budget) -> Budget:
+    """Return the budget of a corpus that has earlier versions.
+
+    It is the size of those, if the budget leaves less than the longest segment takes.
+    """
+    is_in = fit["reason"].is_null() & ~fit["barred"]
+    is_earlier = fit["earlier"].is_not_null()
+    used = budget.total(fit, is_in & (~in_training(fit["split"]) | is_earlier))
+    if budget.limit - used < fit.select(budget.cost.max()).item():
+        return budget._replace(limit=min(used, budget.limit))
+    return budget
+
+
+def _within_budget(fit: pl.DataFrame, budget: Budget, seed: int, hashes: RowHashes) -> pl.DataFrame:
+    """Reject segments of train that exceed the budget: earlier and preferred ones come first."""
+    over = over_budget(
+        fit.filter(fit["reason"].is_null()),
+        budget,
+        seed=seed,
+        first=(pl.col("earlier").is_not_null(), pl.col("is_preferred")),
+        hashes=hashes,
+    )
+    is_over = pl.col("row").is_in(over.implode())
+    reason = pl.when(is_over).then(pl.lit("over_budget", dtype=pl.Categorical))
+    return fit.with_columns(reason=reason.otherwise("reason"))
 
 
 def _divided(fit: pl.DataFrame, divided: pl.DataFrame, is_train: pl.Series) -> pl.DataFrame:
@@ -384,9 +489,9 @@ def _needed(frame: pl.LazyFrame, parameters: Parameters, fixed: FixedSplits) -> 
 
 
 def _decisions(
-    segments: pl.LazyFrame, judged: pl.DataFrame, fit: pl.DataFrame
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the decisions on all segments from those on `fit`, and the table `LEFT_OUT`."""
+    segments: pl.LazyFrame, judged: pl.DataFrame, fit: pl.DataFrame, grouping: Grouping
+) -> Decisions:
+    """Return the decisions on all segments from those on `fit`, which pass the filters."""
     later = pl.coalesce("reason", pl.when("barred").then(pl.lit("reviewed", dtype=pl.Categorical)))
     passed = judged["reason"].is_null()
     place = pl.Series(np.cumsum(passed.to_numpy(), dtype=np.int32)) - 1
@@ -404,10 +509,11 @@ def _decisions(
     out = with_values(segments.select("segment_id"), rows).filter(
         pl.col("by_hand") | (pl.col("later") == "reviewed")
     )
-    told = out.select(
+    out = out.select(
         "segment_id", pl.col("split").cast(pl.String), reason.cast(pl.String), "by_hand"
     )
-    return _collect(decided), _collect(told).sort("by_hand", "segment_id").drop("by_hand")
+    left_out = _collect(out).sort("by_hand", "segment_id").drop("by_hand")
+    return Decisions(_collect(decided), left_out, grouping)
 
 
 def _collect(frame: pl.LazyFrame) -> pl.DataFrame:

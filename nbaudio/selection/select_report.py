@@ -1,7 +1,7 @@
 """Report of `select`: counts, losses with their causes, and warnings."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,106 +35,169 @@ from nbaudio.text.speaker_names import SPEAKER, look_alikes
 _MUCH_REVIEWED = 0.1  # of train: warn
 
 
-def select_report(  # noqa: PLR0914
-    recordings: pl.DataFrame,
-    chosen: pl.LazyFrame,
-    left_out: pl.DataFrame,
-    *,
-    parameters: Parameters,
-    grouping: Grouping,
-    reviews: Mapping[str, set[str]],
-    by_hand: pl.DataFrame,
-    fixed: FixedSplits,
-) -> Report:
-    """Count the decisions in `chosen`, which is streamed.
+@dataclass(frozen=True)
+class Selection:
+    """What `select` decided, and what it decided by.
 
-    `reviews` has the ids of each review by its name.
+    Attributes:
+        recordings: the table of recordings.
+        segments: the table of segments with their `split` and `reason`; it is streamed.
+        left_out: the table `LEFT_OUT`.
+        parameters: those of `select`.
+        grouping: what the splits were grouped by.
+        fixed: the splits that were fixed before.
+        reviews: the ids of the segments of each review, by its name.
+        by_hand: the decisions of people, with `segment_id` and `decision`.
     """
-    groups = _groups(recordings, chosen, parameters, grouping.columns, fixed)
-    kept = groups.filter(pl.col("split").is_not_null())
-    lost = groups.filter(pl.col("reason").is_in(GROUPING_RULES))
-    rejected = _reasons(groups)
-    decided = by_hand["decision"].cast(pl.String).value_counts().sort("decision")
-    leaks = leakage(chosen, keys=tuple(dict.fromkeys((*GROUPS, *grouping.columns))))
-    own = grouping.losses[grouping.columns]
-    # The segments that each review keeps out of train; a segment of several reviews counts for the
-    # first.
-    left = set(left_out.filter(pl.col("reason") == "reviewed")["segment_id"])
-    taken = dict[str, int]()
-    for name, ids in reviews.items():
-        if number := len(left & ids):
-            taken[name] = number
-        left -= ids
-    fixed_facts, fixed_warnings = fixed.report(chosen, grouping.columns)
-    held_out: dict[str, int] = {}  # the segments of train by the source's own held-out split
-    if has_splits := "source_split" in kept.columns:
-        train = kept.filter(in_training(kept["split"])).drop_nulls("source_split")
-        counts = (
-            train.group_by("source_split").agg(pl.sum("segments")).sort("source_split").iter_rows()
-        )
-        held_out = {name: number for name, number in counts if split_role(name) in HELD_OUT}
-    by_split = [{"split": name, "segments": count} for name, count in held_out.items()]
-    facts: dict[str, Any] = {
-        "segments": _number(groups),
-        "kept": _number(kept),
-        "hours": _hours(kept),
-        **{
-            split: _counts(kept.filter(pl.col("split") == split))
-            for split in listed_splits(kept["split"].unique())
-        },
-        "rejected": dict(sorted(rejected.items(), key=lambda row: (-row[1], row[0]))),
-        **fixed_facts,
-        **({"by_hand": dict(decided.iter_rows())} if len(by_hand) else {}),
-        **(
-            {"reviewed": [{"review": name, "segments": count} for name, count in taken.items()]}
-            if taken
-            else {}
-        ),
-        **({"source_held_out_in_train": by_split} if has_splits else {}),
-        "leakage": {
-            fact_key(check.removesuffix("_id")): shared
-            for check, shared in leaks.select("check", "shared").iter_rows()
-        },
-        "lost_to_grouping": {
-            "segments": _number(lost),
-            "hours": _hours(lost),
-            "share": own.share if own else 0.0,
-        },
-        **({"grouping_alternatives": grouping.alternatives()} if len(grouping.losses) > 1 else {}),
+
+    recordings: pl.DataFrame
+    segments: pl.LazyFrame
+    left_out: pl.DataFrame
+    parameters: Parameters
+    grouping: Grouping
+    fixed: FixedSplits
+    reviews: Mapping[str, set[str]]
+    by_hand: pl.DataFrame
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the splits were grouped by."""
+        return self.grouping.columns
+
+
+def select_report(selection: Selection) -> Report:
+    """Count what was decided, by splits, reasons and checks, and warn of what is unexpected."""
+    groups = _groups(selection)
+    taken = _taken_by_reviews(selection)
+    held_out = _held_out_in_train(groups)
+    fixed_report = selection.fixed.report(selection.segments, selection.columns)
+    facts = {
+        **_size_facts(groups),
+        **fixed_report.facts,
+        **_people_facts(selection, taken),
+        **_source_split_facts(groups, held_out),
+        "leakage": _leakage_facts(selection),
+        **_grouping_facts(groups, selection.grouping),
+        **_budget_facts(groups, selection.parameters),
+        "parameters": _parameter_facts(selection.parameters, selection.columns),
     }
-    if budget := parameters.budget():
-        size = parameters.clip_size
-        basis = "upper bound, nothing measured" if size == PCM else "measured"
-        facts["budget"] = {
-            "limit": budget.show(budget.limit),
-            "used": budget.show(int(kept["cost"].sum())),
-            **(
-                {"estimate": f"{size / 1000:.1f} kB/s ({basis})"}
-                if parameters.disk is not None
-                else {}
-            ),
-        }
-    facts["parameters"] = _parameter_facts(parameters, grouping.columns)
     warnings = [
-        *_cut_warning(groups, parameters, grouping.columns, is_fixed=fixed.is_any),
-        *_data_warnings(
-            groups,
-            parameters=parameters,
-            preview=without_audio(recordings),
-            columns=grouping.columns,
-        ),
-        *_split_warnings(groups, parameters, taken, fixed, grouping),
-        *fixed_warnings,
-        *_segment_warnings(chosen, parameters, by_hand),
-        *grouping.warnings(),
+        *_cut_warning(groups, selection),
+        *_data_warnings(groups, selection),
+        *_split_warnings(groups, selection, taken),
+        *fixed_report.warnings,
+        *_decision_warnings(selection),
+        *_look_alike_warnings(selection.segments),
+        *selection.grouping.warnings(),
+        *_held_out_warning(held_out),
     ]
+    return Report("select", facts, warnings=warnings)
+
+
+def _taken_by_reviews(selection: Selection) -> dict[str, int]:
+    """Return how many segments each review keeps out of train, without those that keep none.
+
+    A segment of several reviews counts for the first.
+    """
+    reviewed = set(selection.left_out.filter(pl.col("reason") == "reviewed")["segment_id"])
+    taken = dict[str, int]()
+    for name, ids in selection.reviews.items():
+        if number := len(reviewed & ids):
+            taken[name] = number
+        reviewed -= ids
+    return taken
+
+
+def _held_out_in_train(groups: pl.DataFrame) -> dict[str, int]:
+    """Return how many segments of train each held-out split of the source has."""
+    if "source_split" not in groups.columns:
+        return {}
+    selected = groups.filter(pl.col("split").is_not_null())
+    train = selected.filter(in_training(selected["split"])).drop_nulls("source_split")
+    counts = train.group_by("source_split").agg(pl.sum("segments")).sort("source_split")
+    return {name: number for name, number in counts.iter_rows() if split_role(name) in HELD_OUT}
+
+
+def _held_out_warning(held_out: Mapping[str, int]) -> Iterator[str]:
+    """Warn of segments of train that the source holds out, counted by its splits."""
     if held_out:
-        warnings.append(
+        yield (
             f"{sum(held_out.values()):,} of the segments that the source holds out "
             f"({_listed(held_out)}) would be trained on; "
             "--splits source, without --dev and --test, keeps the source's splits"
         )
-    return Report("select", facts, warnings=warnings)
+
+
+def _size_facts(groups: pl.DataFrame) -> dict[str, Any]:
+    """Return the number of segments, in all, in each split, and rejected for each reason."""
+    selected = groups.filter(pl.col("split").is_not_null())
+    splits = listed_splits(selected["split"].unique())
+    rejected = _reasons(groups)
+    return {
+        "segments": _number(groups),
+        "kept": _number(selected),
+        "hours": _hours(selected),
+        **{split: _counts(selected.filter(pl.col("split") == split)) for split in splits},
+        "rejected": dict(sorted(rejected.items(), key=lambda row: (-row[1], row[0]))),
+    }
+
+
+def _people_facts(selection: Selection, taken: Mapping[str, int]) -> dict[str, Any]:
+    """Return the decisions by hand, if any, and the segments `taken` by reviews, if any."""
+    facts: dict[str, Any] = {}
+    if len(selection.by_hand):
+        decisions = selection.by_hand["decision"].cast(pl.String).value_counts().sort("decision")
+        facts["by_hand"] = dict(decisions.iter_rows())
+    if taken:
+        facts["reviewed"] = [{"review": name, "segments": number} for name, number in taken.items()]
+    return facts
+
+
+def _source_split_facts(groups: pl.DataFrame, held_out: Mapping[str, int]) -> dict[str, Any]:
+    """Return the segments of train that the source holds out, where the source has splits."""
+    if "source_split" not in groups.columns:
+        return {}
+    rows = [{"split": name, "segments": number} for name, number in held_out.items()]
+    return {"source_held_out_in_train": rows}
+
+
+def _leakage_facts(selection: Selection) -> dict[str, int]:
+    """Return how many values of each check are in several splits."""
+    checks = leakage(selection.segments, keys=tuple(dict.fromkeys((*GROUPS, *selection.columns))))
+    return {
+        fact_key(check.removesuffix("_id")): shared
+        for check, shared in checks.select("check", "shared").iter_rows()
+    }
+
+
+def _grouping_facts(groups: pl.DataFrame, grouping: Grouping) -> dict[str, Any]:
+    """Return what is lost to grouping, and what other columns would lose, if any were tried."""
+    lost = groups.filter(pl.col("reason").is_in(GROUPING_RULES))
+    loss = grouping.losses[grouping.columns]
+    facts: dict[str, Any] = {
+        "lost_to_grouping": {
+            "segments": _number(lost),
+            "hours": _hours(lost),
+            "share": loss.share if loss else 0.0,
+        }
+    }
+    if len(grouping.losses) > 1:
+        facts["grouping_alternatives"] = grouping.alternatives()
+    return facts
+
+
+def _budget_facts(groups: pl.DataFrame, parameters: Parameters) -> dict[str, Any]:
+    """Return the limit of the budget and what of it is used, if there is a budget."""
+    budget = parameters.budget()
+    if budget is None:
+        return {}
+    used = groups.filter(pl.col("split").is_not_null())["cost"].sum()
+    facts = {"limit": budget.show(budget.limit), "used": budget.show(int(used))}
+    if parameters.disk is not None:
+        size = parameters.clip_size
+        basis = "upper bound, nothing measured" if size == PCM else "measured"
+        facts["estimate"] = f"{size / 1000:.1f} kB/s ({basis})"
+    return {"budget": facts}
 
 
 def _parameter_facts(parameters: Parameters, columns: Sequence[str]) -> dict[str, Any]:
@@ -156,43 +219,48 @@ def _parameter_facts(parameters: Parameters, columns: Sequence[str]) -> dict[str
     return facts
 
 
-def _groups(
-    recordings: pl.DataFrame,
-    chosen: pl.LazyFrame,
-    parameters: Parameters,
-    columns: Sequence[str],
-    fixed: FixedSplits,
-) -> pl.DataFrame:
-    """Count segments, their duration and their cost by all that the report tells apart.
+def _groups(selection: Selection) -> pl.DataFrame:
+    """Count segments, their duration and their cost by all that the report distinguishes.
 
-    Durations are in whole microseconds.
+    Durations (`micros`) are in whole microseconds, `cost` is that of the budget, 0 without one.
     """
     rates = (
-        recordings.select("recording_id", "sampling_rate")
+        selection.recordings.select("recording_id", "sampling_rate")
         .unique("recording_id", keep="first")
         .lazy()
     )
-    told = {f"no {key}": pl.col(key).is_null() for key in columns}
-    told |= {
-        "is_unscored": pl.col("similarity").fill_nan(None).is_null(),
-        "fixed": pl.lit(None, dtype=pl.Categorical),
-    }
-    own = [name for name in ("speaker_id", "source_split") if name in chosen.collect_schema()]
-    timed = chosen.join(rates, on="recording_id", how="left", maintain_order="left")
+    schema = selection.segments.collect_schema()
+    texts = [
+        "split",
+        "reason",
+        *(name for name in ("speaker_id", "source_split") if name in schema),
+    ]
+    flags = {f"no {key}": pl.col(key).is_null() for key in selection.columns}
+    flags["is_unscored"] = pl.col("similarity").fill_nan(None).is_null()
     micros = (seconds_column() * MICROSECONDS).round().cast(pl.Int64, strict=False)
-    timed = timed.select("split", "reason", *own, **told, micros=micros)
-    timed = with_values(timed.drop("fixed"), [fixed.rows["fixed"]]) if fixed.is_any else timed
-    budget = parameters.budget()
-    cost = budget.cost.sum() if budget else pl.lit(0)
-    groups = timed.group_by("split", "reason", *own, *told).agg(
-        pl.sum("micros"), cost=cost, segments=pl.len().cast(pl.Int64)
+    timed = selection.segments.join(rates, on="recording_id", how="left", maintain_order="left")
+    timed = timed.select(*texts, **flags, micros=micros)
+    if selection.fixed.is_any:
+        timed = with_values(timed, [selection.fixed.rows["fixed"]])
+    else:
+        timed = timed.with_columns(fixed=pl.lit(None, dtype=pl.Categorical))
+    budget = selection.parameters.budget()
+    groups = timed.group_by(*texts, *flags, "fixed").agg(
+        pl.sum("micros"),
+        cost=budget.cost.sum() if budget else pl.lit(0),
+        segments=pl.len().cast(pl.Int64),
     )
-    texts = dict.fromkeys(("split", "reason", *own, "fixed"), pl.String)
-    return groups.collect(**STREAMED).cast(texts)  # type: ignore[arg-type]
+    dtypes = dict.fromkeys((*texts, "fixed"), pl.String)
+    return groups.collect(**STREAMED).cast(dtypes)  # type: ignore[arg-type]
 
 
 def _number(groups: pl.DataFrame) -> int:
     return int(groups["segments"].sum())
+
+
+def _amount(groups: pl.DataFrame, unit: str) -> int:
+    """Return the number of segments, or their duration in microseconds; see `Target`."""
+    return _number(groups) if unit == "segments" else int(groups["micros"].sum())
 
 
 def _reasons(groups: pl.DataFrame) -> dict[str, int]:
@@ -225,13 +293,6 @@ def reasons_of(
     return ", ".join(f"{number:,} {rule}{shown.get(rule, '')}" for rule, number in ordered)
 
 
-def _segment_warnings(
-    chosen: pl.LazyFrame, parameters: Parameters, by_hand: pl.DataFrame
-) -> Iterator[str]:
-    yield from _decision_warnings(chosen, parameters, by_hand)
-    yield from _look_alike_warnings(chosen)
-
-
 def _look_alike_warnings(chosen: pl.LazyFrame) -> Iterator[str]:
     """Warn of speakers in different splits whose ids look alike."""
     if SPEAKER not in chosen.collect_schema():
@@ -253,19 +314,17 @@ def _look_alike_warnings(chosen: pl.LazyFrame) -> Iterator[str]:
         )
 
 
-def _decision_warnings(
-    chosen: pl.LazyFrame, parameters: Parameters, by_hand: pl.DataFrame
-) -> Iterator[str]:
+def _decision_warnings(selection: Selection) -> Iterator[str]:
     """Warn of segments that people accepted against the rules.
 
     Other rules reject these segments, or they are below the threshold.
     """
-    ids = by_hand.filter(pl.col("decision") == "accept")["segment_id"]
-    said = chosen.filter(pl.col("segment_id").is_in(ids.implode())).select("reason", "similarity")
-    accepted = said.collect(**STREAMED)
-    if out := reasons_of(count_reasons(accepted["reason"]), parameters):
+    ids = selection.by_hand.filter(pl.col("decision") == "accept")["segment_id"]
+    rows = selection.segments.filter(pl.col("segment_id").is_in(ids.implode()))
+    accepted = rows.select("reason", "similarity").collect(**STREAMED)
+    if out := reasons_of(count_reasons(accepted["reason"]), selection.parameters):
         yield f"segments that were accepted by hand stay out: {out}"
-    least = parameters.min_similarity
+    least = selection.parameters.min_similarity
     if below := accepted.filter(
         pl.col("reason").is_null() & (pl.col("similarity").fill_nan(None) < least)
     ).height:
@@ -274,18 +333,15 @@ def _decision_warnings(
 
 
 def _split_warnings(
-    groups: pl.DataFrame,
-    parameters: Parameters,
-    taken: Mapping[str, int],
-    fixed: FixedSplits,
-    grouping: Grouping,
+    groups: pl.DataFrame, selection: Selection, taken: Mapping[str, int]
 ) -> Iterator[str]:
     """Warn of splits that are not as requested.
 
     They are empty, lost many segments to reviews, or have more fixed segments than requested.
     """
-    yield from _train_warnings(groups, parameters, taken)
-    yield from joined_notes(fixed.joined_speakers, grouping.columns)
+    grouping = selection.grouping
+    yield from _train_warnings(groups, selection.parameters, taken)
+    yield from joined_notes(selection.fixed.joined_speakers, grouping.columns)
     yield from unfilled_warnings(grouping.unfilled, grouping.remedies)
     explained = {goal.split for goal in grouping.unfilled}
     splits = ordered_splits(groups["split"].unique())
@@ -293,10 +349,10 @@ def _split_warnings(
     filled = {split_role(name) for name in splits} | explained
     for split in HELD_OUT:
         if has_train and split not in filled:
-            yield from _empty_warning(groups, split, parameters, taken, fixed)
-        if fixed.is_any:
-            yield from _fixed_warning(groups, split, parameters)
-            yield from _unfilled(groups, split, parameters)
+            yield from _empty_warning(groups, split, selection, taken)
+        if selection.fixed.is_any:
+            yield from _fixed_warning(groups, split, selection.parameters)
+            yield from _unfilled(groups, split, selection.parameters)
 
 
 def _train_warnings(
@@ -335,19 +391,16 @@ def _near_warning(groups: pl.DataFrame, train: int) -> Iterator[str]:
 
 
 def _empty_warning(
-    groups: pl.DataFrame,
-    split: str,
-    parameters: Parameters,
-    taken: Mapping[str, int],
-    fixed: FixedSplits,
+    groups: pl.DataFrame, split: str, selection: Selection, taken: Mapping[str, int]
 ) -> Iterator[str]:
-    """Say why a split is empty, unless no segments were requested for it."""
+    """Explain why a split is empty, unless no segments were requested for it."""
+    parameters = selection.parameters
     target = parameters.target(split, default=1)
     if not target.amount:
         return
     if getattr(parameters, split) is not None:
         why = f"{target} hold none"
-    elif fixed.is_any:
+    elif selection.fixed.is_any:
         why = "nothing is left for it beside the segments whose split is fixed"
     else:
         is_fit = pl.col("reason").is_null() | pl.col("reason").is_in(LATER_RULES)
@@ -360,38 +413,36 @@ def _empty_warning(
 
 def _fixed_warning(groups: pl.DataFrame, split: str, parameters: Parameters) -> Iterator[str]:
     """Warn of a split that has more fixed segments than were requested."""
-    kept = groups.filter(pl.col("fixed") == pl.col("split"))
-    names = [name for name in kept["split"].unique() if split_role(name) == split]
-    own = kept.filter(pl.col("split").is_in(names))
-    target = parameters.target(split, default=_number(own))
-    have = target._replace(
-        amount=_number(own) if target.unit == "segments" else int(own["micros"].sum())
-    )
+    fixed = groups.filter(pl.col("fixed") == pl.col("split"))
+    names = [name for name in fixed["split"].unique() if split_role(name) == split]
+    in_split = fixed.filter(pl.col("split").is_in(names))
+    target = parameters.target(split, default=_number(in_split))
+    have = target._replace(amount=_amount(in_split, target.unit))
     if have.amount > target.amount:
         yield f"{split}: {target} requested, but {have} are fixed, and stay"
 
 
-def _cut_warning(
-    groups: pl.DataFrame, parameters: Parameters, columns: Sequence[str], *, is_fixed: bool
-) -> Iterator[str]:
-    """Say what exact sizes of dev and test lose, unless a budget is filled all the same.
+def _cut_warning(groups: pl.DataFrame, selection: Selection) -> Iterator[str]:
+    """Warn of what exact sizes of dev and test lose, unless a budget is filled all the same.
 
     Segments that cross splits are counted where nothing else than these sizes makes splits.
     """
-    sizes = [f"--{split}" for split in ("dev", "test") if getattr(parameters, split) is not None]
+    requested = {"--dev": selection.parameters.dev, "--test": selection.parameters.test}
+    sizes = [option for option, size in requested.items() if size is not None]
+    is_fixed = selection.fixed.is_any
     is_exact = len(sizes) == len(HELD_OUT) and not is_fixed
     rules = ("crosses_splits", "beyond_split_size") if is_exact else ("beyond_split_size",)
     counts = _reasons(groups)
     reasons = {rule: counts[rule] for rule in rules if rule in counts}
     lost = sum(reasons.values())
-    if not sizes or not columns or not lost or (groups["reason"] == "over_budget").any():
+    if not sizes or not selection.columns or not lost or (groups["reason"] == "over_budget").any():
         return
     named = _listed(reasons) if len(reasons) > 1 else next(iter(reasons))
-    kept = _number(groups.filter(pl.col("split").is_not_null()))
-    names = [noun(column) for column in columns]
+    selected = _number(groups.filter(pl.col("split").is_not_null()))
+    names = [noun(column) for column in selection.columns]
     whole = f"without {' and '.join(sizes)}, {' and '.join(names)} are held out whole; "
     yield (
-        f"{lost:,} of {kept + lost:,} segments are lost to exact sizes ({named}): their "
+        f"{lost:,} of {selected + lost:,} segments are lost to exact sizes ({named}): their "
         f"{' or '.join(names)} are in dev or test, which are full; "
         f"{'' if is_fixed else whole}larger sizes may lose less"
     )
@@ -402,9 +453,7 @@ def _unfilled(groups: pl.DataFrame, split: str, parameters: Parameters) -> Itera
     target = parameters.target(split, default=0)
     names = [name for name in groups["split"].unique().drop_nulls() if split_role(name) == split]
     filled = groups.filter(pl.col("split").is_in(names))
-    have = target._replace(
-        amount=_number(filled) if target.unit == "segments" else int(filled["micros"].sum())
-    )
+    have = target._replace(amount=_amount(filled, target.unit))
     # Hours are met within the duration of the longest segment.
     tolerance = 0 if target.unit == "segments" else int(parameters.max_duration * MICROSECONDS)
     if have.amount + tolerance < target.amount:
@@ -414,26 +463,25 @@ def _unfilled(groups: pl.DataFrame, split: str, parameters: Parameters) -> Itera
         )
 
 
-def _data_warnings(
-    groups: pl.DataFrame, *, parameters: Parameters, preview: bool, columns: tuple[str, ...]
-) -> Iterator[str]:
+def _data_warnings(groups: pl.DataFrame, selection: Selection) -> Iterator[str]:
     """Warn of missing audio, similarities and keys, and of a budget that is not reached."""
     after_filters = groups.filter(pl.col("reason").is_null() | pl.col("reason").is_in(LATER_RULES))
-    kept = after_filters.filter(pl.col("reason").is_null())
-    if preview:
+    selected = after_filters.filter(pl.col("reason").is_null())
+    if without_audio(selection.recordings):
         yield (
             "no audio yet: a preview by the source's times; windows past the end of a "
             "recording are not detected"
         )
     if unscored := _number(after_filters.filter("is_unscored")):
         yield f"{count(unscored, 'segments', 'have')} no similarity and passed that filter"
-    for key in columns:
+    for key in selection.columns:
         missing = _number(after_filters.filter(f"no {key}"))
         if missing and missing == _number(after_filters):
             yield f"{key} is empty: nothing is grouped by it"
         elif missing:
             yield f"{count(missing, 'segments', 'have')} no {key}: nothing groups by it there"
-    if parameters.budget() and not (groups["reason"] == "over_budget").any() and len(kept):
+    is_within_budget = not (groups["reason"] == "over_budget").any()
+    if selection.parameters.budget() and is_within_budget and len(selected):
         yield "the budget is not reached: everything that passed is kept"
 
 
@@ -443,7 +491,7 @@ def first_warnings(segments: pl.LazyFrame, notes: Sequence[str]) -> list[str]:
 
 
 def _unfiltered_warnings(segments: pl.LazyFrame) -> Iterator[str]:
-    """Say that nothing was filtered by similarity, and why, where no segment has one."""
+    """Warn that nothing was filtered by similarity, and why, where no segment has one."""
     hypotheses = hypothesis_names(segments.collect_schema())
     filled = {column: pl.col(column).count() for column in ("text", *hypotheses.values())}
     scored = pl.col("similarity").fill_nan(None).count()
@@ -466,6 +514,7 @@ def _unfiltered_warnings(segments: pl.LazyFrame) -> Iterator[str]:
 
 
 def _listed(counts: Mapping[str, int]) -> str:
+    """List names with their counts."""
     return ", ".join(f"{name} {number:,}" for name, number in counts.items()) or "none"
 
 
@@ -474,6 +523,7 @@ def _hours(groups: pl.DataFrame) -> float:
 
 
 def _counts(part: pl.DataFrame) -> dict[str, Any]:
+    """Return the size of a split."""
     return {
         "segments": _number(part),
         "hours": _hours(part),

@@ -105,6 +105,28 @@ def over_budget(
     of ids.
     """
     in_train = in_training(kept["split"])
+    room = _room_for_train(kept, in_train, budget)
+    train = _train_costs(kept, in_train, budget, first)
+    del kept, in_train  # as large as `train`
+    train = _with_turns(train, hashes(train["row"], f"draw {seed}"))
+    costs = train.group_by("turn").agg(pl.sum("cost")).sort("turn")
+    spent = costs["cost"].cum_sum()
+    num_whole_turns = int((spent <= room).sum())
+    if num_whole_turns == len(costs):
+        return pl.Series("row", dtype=pl.UInt32)
+    last_turn = costs["turn"][num_whole_turns]
+    left = room - (spent[num_whole_turns - 1] if num_whole_turns else 0)
+    # In the turn in which the budget ends, segments are in the order of their places. These are
+    # independent of draws: the first draw of a speaker with many segments is a small hash, and
+    # would come early.
+    at_end = train.filter(pl.col("turn") == last_turn)
+    at_end = at_end.with_columns(place=hashes(at_end["row"], f"place {seed}")).sort("place", "row")
+    over = at_end.filter(pl.col("cost").cum_sum() > left)["row"]
+    return pl.concat([train.filter(pl.col("turn") > last_turn)["row"], over])
+
+
+def _room_for_train(kept: pl.DataFrame, in_train: pl.Series, budget: Budget) -> int:
+    """Return what dev and test leave of a budget; raise InputError if they exceed it."""
     held_out = budget.total(kept, ~in_train)
     if held_out > budget.limit:
         raise InputError(
@@ -112,31 +134,35 @@ def over_budget(
             f"the budget is {budget.show(budget.limit)}; "
             "set smaller ones or a larger budget"
         )
-    speaker, recording = (2 * pl.col(name).to_physical() for name in ("speaker_id", "recording_id"))
-    cost = pl.when("barred").then(0).otherwise(budget.cost)
-    late = pl.sum_horizontal(
-        (~one).cast(pl.UInt32) * 2**number for number, one in enumerate(reversed(first))
-    )
-    train = kept.select(
-        "row", late=late, speaker=pl.coalesce(speaker, recording + 1), cost=cost
+    return budget.limit - held_out
+
+
+def _train_costs(
+    kept: pl.DataFrame, in_train: pl.Series, budget: Budget, first: Sequence[pl.Expr]
+) -> pl.DataFrame:
+    """Return the segments of train: `row`, `late`, `speaker` and `cost`.
+
+    `late` is 0 for those that meet all of `first`; earlier expressions count more. `speaker` is a
+    number of the speaker, or of the recording if the speaker is unknown.
+    """
+    speaker = 2 * pl.col("speaker_id").to_physical()
+    recording = 2 * pl.col("recording_id").to_physical()
+    misses = [(~is_first).cast(pl.UInt32) for is_first in reversed(first)]
+    return kept.select(
+        "row",
+        late=pl.sum_horizontal(miss * 2**place for place, miss in enumerate(misses)),
+        speaker=pl.coalesce(speaker, recording + 1),
+        cost=pl.when("barred").then(0).otherwise(budget.cost),
     ).filter(in_train)
-    del kept, in_train  # as large as `train`
-    turn = _turns(train["speaker"].to_numpy(), hashes(train["row"], f"draw {seed}").to_numpy())
-    # All of one turn precede the next; where the budget ends, they are in the order of their
-    # places. These are independent of draws: the first draw of a speaker with many segments is a
-    # small hash, and would come early.
-    turn += train["late"] * len(train)
-    train = train.drop("late", "speaker")
-    costs = train.select("cost", turn=turn).group_by("turn").agg(pl.sum("cost")).sort("turn")
-    spent = costs["cost"].cum_sum()
-    room = budget.limit - held_out
-    last = int((spent <= room).sum())
-    if last == len(costs):
-        return pl.Series("row", dtype=pl.UInt32)
-    at_end = train.filter(turn == costs["turn"][last])
-    at_end = at_end.with_columns(place=hashes(at_end["row"], f"place {seed}")).sort("place", "row")
-    over = at_end.filter(pl.col("cost").cum_sum() > room - (spent[last - 1] if last else 0))["row"]
-    return pl.concat([train.filter(turn > costs["turn"][last])["row"], over])
+
+
+def _with_turns(train: pl.DataFrame, draws: pl.Series) -> pl.DataFrame:
+    """Return `row`, `cost` and `turn` of segments of train, by the seeded hash of each.
+
+    All of one turn are taken before the next; the turns of `late` segments come later.
+    """
+    turn = _turns(train["speaker"].to_numpy(), draws.to_numpy())
+    return train.select("row", "cost", turn=turn + train["late"] * len(train))
 
 
 def _turns(speaker: NDArray[np.uint32], draw: NDArray[np.uint64]) -> pl.Series:

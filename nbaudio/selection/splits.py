@@ -8,6 +8,7 @@ of values and segment ids, never the order of rows.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any, NamedTuple
@@ -153,7 +154,7 @@ def assign_splits(
         sizes[number] = Target(amount, "segments"), eligible
     excess = _excess(division, sizes, seed, hash_of)
     is_held_out = division.split_of_rows() > TRAIN
-    division.release(kept=is_held_out & ~excess.beyond & ~excess.unfit)
+    division.release_unused(is_held_out & ~excess.beyond & ~excess.unfit)
     split = division.split_of_rows()
     del division  # as large as what follows
     return _with_reasons(split, excess, is_gold)
@@ -252,15 +253,131 @@ def _ranks(column: pl.Series) -> tuple[pl.Series, Numbers]:
         column if column.dtype == pl.Categorical else column.cast(pl.String).cast(pl.Categorical)
     )
     names = values.drop_nulls().unique().cast(pl.String).sort()
-    known = names.cast(pl.Categorical).to_physical().to_numpy()
-    rank = np.full(int(known.max(initial=0)) + 2, -1, dtype=np.int32)
-    rank[known] = np.arange(len(names), dtype=np.int32)
+    codes = names.cast(pl.Categorical).to_physical().to_numpy()
+    rank = np.full(int(codes.max(initial=0)) + 2, -1, dtype=np.int32)
+    rank[codes] = np.arange(len(names), dtype=np.int32)
     return names, rank[values.to_physical().fill_null(len(rank) - 1).to_numpy()]
 
 
 def _dense(numbers: Numbers) -> Numbers:
     """Return the rank of each number among the distinct ones, from 0."""
     return np.searchsorted(pl.Series(numbers).unique().sort().to_numpy(), numbers).astype(np.int32)
+
+
+@dataclass(frozen=True)
+class _Values:
+    """The distinct values of one grouping key.
+
+    Attributes:
+        place_of_row: for each row, the place of its value among the distinct ones, -1 for none.
+        hashes: the seeded hash of each value.
+        splits: the split of each value before segments are divided: its number, `OPEN` or
+            `_CLOSED`.
+    """
+
+    place_of_row: Numbers
+    hashes: Numbers
+    splits: Numbers
+
+
+def _values_of_key(column: pl.Series, key: str, seed: int, preset: Mapping[str, str]) -> _Values:
+    """Return the values of a key, whose `column` has one for each row.
+
+    `preset` is the split of some values, by name; names other than `SPLITS` close a value.
+    """
+    names, place_of_row = _ranks(column)
+    numbers = {name: number for number, name in enumerate(SPLITS)}
+    splits = np.full(len(names), OPEN, dtype=np.int64)
+    for place, name in enumerate(names):
+        if name in preset:
+            splits[place] = numbers.get(preset[name], _CLOSED)
+    return _Values(place_of_row, hash_column(names, f"key {key} {seed}").to_numpy(), splits)
+
+
+def _is_without_value(values_of_keys: Sequence[_Values], num_rows: int) -> Flags:
+    """Return whether each row has no value of any key."""
+    is_alone = np.ones(num_rows, dtype=np.bool_)
+    for values in values_of_keys:
+        is_alone &= values.place_of_row < 0
+    return is_alone
+
+
+def _values_of_lone_rows(is_alone: Flags, seed: int, hash_of: HashOf) -> _Values:
+    """Return a value for each row that has none of any key: it is a group of its own."""
+    rows = np.flatnonzero(is_alone)
+    place_of_row = np.full(len(is_alone), -1, dtype=np.int32)
+    place_of_row[rows] = np.arange(len(rows), dtype=np.int32)
+    splits = np.full(len(rows), OPEN, dtype=np.int64)
+    return _Values(place_of_row, hash_of(rows, f"row {seed}"), splits)
+
+
+def _number_units(values_of_keys: Sequence[_Values], num_rows: int) -> Numbers:
+    """Return the number of the unit of each row: rows with equal values have the same."""
+    unit = np.zeros(num_rows, dtype=np.int32)
+    for values in values_of_keys:
+        num_places = len(values.splits) + 1
+        unit = _dense(unit.astype(np.int64) * num_places + values.place_of_row + 1)
+    return unit
+
+
+def _members(values_of_keys: Sequence[_Values], unit_of_row: Numbers) -> Any:
+    """Return a sparse matrix of units by the values of all keys, 1 where a unit has a value."""
+    from scipy.sparse import csr_array  # takes 0.1 s to import
+
+    num_units = int(unit_of_row.max(initial=-1)) + 1
+    first_row = np.zeros(num_units, dtype=np.int64)
+    first_row[unit_of_row[::-1]] = np.arange(len(unit_of_row) - 1, -1, -1)
+    num_values = 0
+    numbers = np.empty((num_units, len(values_of_keys)), dtype=np.int32)
+    for column, values in enumerate(values_of_keys):
+        place = values.place_of_row[first_row]
+        numbers[:, column] = np.where(place < 0, -1, place + num_values)
+        num_values += len(values.splits)
+    units = np.nonzero(numbers >= 0)[0]
+    ones = np.ones(len(units))
+    return csr_array((ones, (units, numbers[numbers >= 0])), shape=(num_units, num_values))
+
+
+@dataclass(frozen=True)
+class _UnitWeights:
+    """The weight of each unit: that of all of its rows, and that of rows allowed in a split."""
+
+    of_all: Numbers
+    of_allowed: Numbers
+
+
+@dataclass(frozen=True)
+class _OpenUnits:
+    """Units that can still be whole in a split: all their values are in it, or open.
+
+    Attributes:
+        num_open: how many values of each unit are open.
+        is_usable: whether a unit can still be whole in the split, and is not yet.
+        needs_one_value: whether it also has a single open value.
+        is_untouched: whether it also has several open values and none in the split.
+    """
+
+    num_open: Numbers
+    is_usable: Flags
+    needs_one_value: Flags
+    is_untouched: Flags
+
+
+def _scores(gain: Numbers, lost: Numbers, missing: float) -> Numbers:
+    """Return for steps what part of their gain and price is useful, from 0 to 1.
+
+    The price is what is lost, and what exceeds the missing weight.
+    """
+    useful = np.minimum(gain, missing)
+    price = lost + np.maximum(gain - missing, 0.0)
+    zeros = np.zeros(len(gain))
+    return np.asarray(np.divide(useful, useful + price, out=zeros, where=useful > 0))
+
+
+def _lowest_of_best(scores: Numbers, hashes: Numbers) -> Numbers:
+    """Return the place of the highest score, that of the lowest hash among equals, as an array."""
+    ties = np.flatnonzero(scores == scores.max())
+    return ties[[np.argmin(hashes[ties])]]
 
 
 class _Division:
@@ -277,56 +394,32 @@ class _Division:
         preset: Mapping[str, Mapping[str, str]],
         hash_of: HashOf,
     ) -> None:
-        from scipy.sparse import csgraph, csr_array  # takes 0.1 s to import
+        """Number the values and units of segments; values without a `preset` split are open."""
+        from scipy.sparse import csgraph  # takes 0.1 s to import
 
-        known = {f"key {key}": values for key, values in preset.items()}
-        numbers = {None: OPEN} | {name: number for number, name in enumerate(SPLITS)}
-        unit = np.zeros(len(segments), dtype=np.int32)
-        codes = []
-        hashes = []
-        split = list[int]()
-        for salt, column in ((f"key {key}", segments[key]) for key in keys):
-            names, code = _ranks(column)
-            codes.append(np.where(code < 0, -1, code + len(split)).astype(np.int32))
-            hashes.append(hash_column(names, f"{salt} {seed}").to_numpy())
-            split += [numbers.get(known.get(salt, {}).get(name), _CLOSED) for name in names]
-            unit = _dense(unit.astype(np.int64) * (len(names) + 1) + code + 1)
-        # A row without values is a group of its own.
-        alone = np.ones(len(segments), dtype=np.bool_)
-        for code in codes:
-            alone &= code < 0
-        if alone.any():
-            places = np.flatnonzero(alone)
-            code = np.full(len(segments), -1, dtype=np.int32)
-            code[places] = np.arange(len(places), dtype=np.int32)
-            unit = _dense(unit.astype(np.int64) * (len(places) + 1) + code + 1)
-            code[places] += len(split)
-            codes.append(code)
-            hashes.append(hash_of(places, f"row {seed}"))
-            split += [OPEN] * len(places)
-        self.unit_of_row = unit
-        first = np.zeros(int(unit.max(initial=-1)) + 1, dtype=np.int64)
-        first[unit[::-1]] = np.arange(len(unit) - 1, -1, -1)
-        values = (
-            np.column_stack([code[first] for code in codes])
-            if codes
-            else np.empty((0, 0), dtype=np.int32)
-        )
-        pairs = np.nonzero(values >= 0)[0], values[values >= 0]
-        self.members = csr_array((np.ones(len(pairs[0])), pairs), shape=(len(values), len(split)))
+        values_of_keys = [
+            _values_of_key(segments[key], key, seed, preset.get(key, {})) for key in keys
+        ]
+        is_alone = _is_without_value(values_of_keys, len(segments))
+        if is_alone.any():
+            values_of_keys.append(_values_of_lone_rows(is_alone, seed, hash_of))
+        self.unit_of_row = _number_units(values_of_keys, len(segments))
+        self.members = _members(values_of_keys, self.unit_of_row)
         self.size = self.members.sum(axis=1)
+        hashes = [values.hashes for values in values_of_keys]
         self.value_hash = np.concatenate([np.empty(0, dtype=np.uint64), *hashes])
         self.unit_hash = self.members.astype(np.uint64) @ self.value_hash
         self.weights = {
-            "segments": np.ones(len(unit), dtype=np.int8),
+            "segments": np.ones(len(segments), dtype=np.int8),
             "micros": segments["micros"].to_numpy(),
         }
-        self.split = np.array(split, dtype=np.int64)
+        splits = [values.splits for values in values_of_keys]
+        self.split = np.concatenate([np.empty(0, dtype=np.int64), *splits])
         self.preset = self.split != OPEN
         # Values that share a unit, directly or through others, are in one group.
         self.group = csgraph.connected_components(self.members.T @ self.members, directed=False)[1]
         self.group_of_unit = self.group[self.members.indices[self.members.indptr[:-1]]]
-        self.rows = np.bincount(unit, minlength=len(self.size))
+        self.rows = np.bincount(self.unit_of_row, minlength=len(self.size))
 
     def split_of_rows(self) -> Numbers:
         """Return the split of each row, negative for none.
@@ -336,26 +429,28 @@ class _Division:
         return self._split_of_units()[self.unit_of_row]
 
     def _split_of_units(self) -> Numbers:
+        """Return the split of each unit, as `split_of_rows`."""
         split = np.where(self.split == OPEN, TRAIN, self.split)
-        found = np.full(len(self.size), OPEN, dtype=np.int8)
+        split_of_unit = np.full(len(self.size), OPEN, dtype=np.int8)
         for number in range(len(SPLITS)):
-            found[self.members @ (split == number) == self.size] = number
-        return found
+            split_of_unit[self.members @ (split == number) == self.size] = number
+        return split_of_unit
 
     def _by_unit(self, values: Numbers) -> Numbers:
         """Sum a value of each row by unit.
 
         This is done in parts, as NumPy first copies what it sums, 16 bytes a row.
         """
-        found = np.zeros(len(self.size))
-        for rows in (slice(start, start + _ROWS) for start in range(0, len(values), _ROWS)):
-            found += np.bincount(self.unit_of_row[rows], values[rows], len(found))
-        return found
+        sums = np.zeros(len(self.size))
+        for start in range(0, len(values), _ROWS):
+            rows = slice(start, start + _ROWS)
+            sums += np.bincount(self.unit_of_row[rows], values[rows], len(sums))
+        return sums
 
-    def release(self, *, kept: Flags) -> None:
-        """Give the values of held-out splits that none of the `kept` rows has to train."""
-        used = self.members.T @ self._by_unit(kept)
-        self.split[~self.preset & (self.split != OPEN) & (used == 0)] = TRAIN
+    def release_unused(self, is_selected: Flags) -> None:
+        """Give the values of held-out splits that no selected row has to train."""
+        num_selected = self.members.T @ self._by_unit(is_selected)
+        self.split[~self.preset & (self.split != OPEN) & (num_selected == 0)] = TRAIN
 
     def fill(self, split: int, target: Target, allowed: Flags) -> int:
         """Give open values to `split` until the allowed rows of its whole units reach the target.
@@ -363,18 +458,18 @@ class _Division:
         Return the sum of these rows.
         """
         # Sums are exact, as weights are whole and their sum is below 2^53.
-        weights = self.weights[target.unit]
-        every = self._by_unit(weights)
-        weight = self._by_unit(weights * allowed)
-        fitting = self._fitting_groups(target.amount - self._weight_within(split, weight), weight)
+        row_weights = self.weights[target.unit]
+        weights = _UnitWeights(self._by_unit(row_weights), self._by_unit(row_weights * allowed))
+        missing = target.amount - self._weight_within(split, weights.of_allowed)
+        fitting = self._fitting_groups(missing, weights.of_allowed)
         self.split[np.isin(self.group, list(fitting))] = split
-        have = self._weight_within(split, weight)
+        have = self._weight_within(split, weights.of_allowed)
         while have < target.amount:
-            chosen = self._best_step(split, target.amount - have, weight, every)
-            if not len(chosen):
+            values = self._best_step(split, target.amount - have, weights)
+            if not len(values):
                 break
-            self.split[chosen] = split
-            have = self._weight_within(split, weight)
+            self.split[values] = split
+            have = self._weight_within(split, weights.of_allowed)
         # The last step may have added more than was missing; free the groups that are not needed.
         for group, spare in fitting.items():
             if have - spare >= target.amount:
@@ -421,9 +516,9 @@ class _Division:
 
     def _group_hash(self) -> Numbers:
         """Return the hash of each group, by its number."""
-        found = np.zeros(len(self.group), dtype=np.uint64)
-        np.add.at(found, self.group, self.value_hash)
-        return found
+        group_hash = np.zeros(len(self.group), dtype=np.uint64)
+        np.add.at(group_hash, self.group, self.value_hash)
+        return group_hash
 
     def _weight_within(self, split: int, weight: Numbers) -> float:
         """Sum the weight of units that are whole in a split."""
@@ -449,45 +544,46 @@ class _Division:
                 left -= more
         return fitting
 
-    def _best_step(self, split: int, missing: float, weight: Numbers, every: Numbers) -> Numbers:  # noqa: PLR0914
-        """Return the next values for `split`.
+    def _best_step(self, split: int, missing: float, weights: _UnitWeights) -> Numbers:
+        """Return the next values for `split`, none if no unit can still be whole in it.
 
         This is one value that completes units, or all values of a new unit, whichever gains most
         for its price.
         """
-        is_open = self.split == OPEN
-        num_open = self.members @ is_open
-        num_within = self.members @ (self.split == split)
-        usable = (num_open > 0) & (num_open + num_within == self.size)
-        one_missing = usable & (num_open == 1)
-        untouched = usable & (num_within == 0) & (num_open > 1)
-
-        # The price is what becomes useless of `every` row, and what exceeds the missing weight or
-        # is not allowed in the split.
-        def score(gain: Numbers, lost: Numbers) -> Numbers:
-            price = lost + np.maximum(gain - missing, 0.0)
-            useful = np.minimum(gain, missing)
-            return np.asarray(
-                np.divide(useful, useful + price, out=np.zeros(len(gain)), where=useful > 0)
-            )
-
-        lost = is_open * (self.members.T @ (untouched * every))
-        gained, banned = (
-            is_open * (self.members.T @ (one_missing * each)) for each in (weight, every - weight)
-        )
-        value_score = score(gained, lost + banned)
+        units = self._open_units(split)
+        forbidden = weights.of_all - weights.of_allowed
+        # What becomes useless of units without a value in the split, if they get their first one.
+        lost = self._by_open_value(units.is_untouched * weights.of_all)
+        gained = self._by_open_value(units.needs_one_value * weights.of_allowed)
+        gained_forbidden = self._by_open_value(units.needs_one_value * forbidden)
+        value_scores = _scores(gained, lost + gained_forbidden, missing)
         # A unit's own weight is in the price of each of its values, though it is a gain.
-        lost_by_unit = (
-            self.members @ lost - np.where(untouched, num_open * every, 0.0) + (every - weight)
-        )
-        unit_score = score(np.where(usable, weight, 0.0), lost_by_unit)
-        best_value = value_score.max(initial=0.0)
-        best_unit = unit_score.max(initial=0.0)
+        counted_twice = np.where(units.is_untouched, units.num_open * weights.of_all, 0.0)
+        lost_by_unit = self.members @ lost - counted_twice + forbidden
+        gained_by_unit = np.where(units.is_usable, weights.of_allowed, 0.0)
+        unit_scores = _scores(gained_by_unit, lost_by_unit, missing)
+        best_value = value_scores.max(initial=0.0)
+        best_unit = unit_scores.max(initial=0.0)
         if best_value == best_unit == 0:
             return np.empty(0, dtype=np.int64)
         if best_value >= best_unit:
-            ties = np.flatnonzero(value_score == best_value)
-            return ties[[np.argmin(self.value_hash[ties])]]
-        ties = np.flatnonzero(unit_score == best_unit)
-        values = self.members[[ties[np.argmin(self.unit_hash[ties])]]].indices
-        return np.asarray(values[is_open[values]])
+            return _lowest_of_best(value_scores, self.value_hash)
+        values = self.members[_lowest_of_best(unit_scores, self.unit_hash)].indices
+        return np.asarray(values[self.split[values] == OPEN])
+
+    def _open_units(self, split: int) -> _OpenUnits:
+        """Return the units that can still be whole in a split."""
+        num_open = self.members @ (self.split == OPEN)
+        num_within = self.members @ (self.split == split)
+        is_usable = (num_open > 0) & (num_open + num_within == self.size)
+        return _OpenUnits(
+            num_open=num_open,
+            is_usable=is_usable,
+            needs_one_value=is_usable & (num_open == 1),
+            is_untouched=is_usable & (num_within == 0) & (num_open > 1),
+        )
+
+    def _by_open_value(self, weight: Numbers) -> Numbers:
+        """Sum a weight of each unit by value, 0 for values that are not open."""
+        sums: Numbers = (self.split == OPEN) * (self.members.T @ weight)
+        return sums

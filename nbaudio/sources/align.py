@@ -6,8 +6,8 @@ Transcripts are aligned by the words that a recognizer heard, and when.
 import hashlib
 import json
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from nbaudio.core.report import Report
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.formats.transcripts import PROBLEMS, TRANSCRIPTS, NotRead, Transcripts, with_not_read
 from nbaudio.sources.align_task import ALIGNED, VERSION, Task, align_recording
-from nbaudio.sources.ingest import bring_in, option_texts
+from nbaudio.sources.ingest import Request, bring_in, option_texts
 from nbaudio.sources.media_tracks import CLOCK, TRACK
 from nbaudio.sources.pairing import Problems, list_items, pair
 from nbaudio.storage.cache import LIMIT
@@ -124,71 +124,111 @@ def align(
     """
     _check_arguments(transcripts, min_duration, max_duration)
     chosen = option_texts("align", options or {}, known=(TRACK, CLOCK))
+    job = _Job(
+        transcripts=Path(transcripts).absolute(),
+        pairs=Path(pairs).absolute() if pairs is not None else None,
+        min_duration=min_duration,
+        max_duration=max_duration,
+        side=side,
+        stored=Path(out).absolute() / _STORED,
+    )
     site = EngineLocation(engine, jobs, address, beam_options)
-    stored = Path(out).absolute() / _STORED
-    texts = Path(transcripts).absolute()
-    table = Path(pairs).absolute() if pairs is not None else None
     counts: dict[str, int] = {}
 
     def read(source: Path) -> Transcripts:
-        problems: Problems = []
-        apart = {stored.parent}
-        heard = list_items(source, problems, hypotheses=True, apart=apart, side=side)
-        # What was heard is no transcript of itself.
-        apart |= {item.path.absolute() for item in heard}
-        recordings = pair(
-            heard, list_items(texts, problems, hypotheses=False, apart=apart), table, problems
-        )
-        # Transcripts may be in one folder with the hypotheses, but are none of them.
-        paths = {item.path for _, items in recordings for item in items}
-        problems = [
-            (file, reason) for file, reason in problems if source.absolute() / file not in paths
-        ]
-        if not recordings:
-            why = "; ".join(": ".join(problem) for problem in problems[:1]) or "no files"
-            raise InputError(f"{source}: no recording with a transcript in {texts} ({why})")
-        tasks = [
-            Task(number, *both, min_duration, max_duration, side)
-            for number, both in enumerate(recordings)
-        ]
-        results = _align_all(tasks, stored, site, show_progress=show_progress)
-        used = {result for result in results if isinstance(result, Path)}
-        for path in () if add else {*stored.glob("*.arrow")} - used:  # of earlier files
-            path.unlink()
-        found, words = _collect(source, tasks, results, problems)
-        counts.update(words)
-        return found
+        pairs = _pair(job, source)
+        results = _align_all(pairs.tasks, job.stored, site, show_progress=show_progress)
+        if not add:
+            _remove_others(job.stored, results)
+        aligned = _collect(source, pairs, results)
+        counts.update(aligned.counts)
+        return aligned.transcripts
 
-    place = {"source": hypotheses, "audio": audio, "names": None, "out": out}
-    durations = (min_duration, max_duration)
-    settings = _settings(texts, table, durations, side) | chosen
-    report = bring_in(
-        "align",
-        read,
-        settings,
-        place,
+    request = Request(
+        format="align",
+        source=hypotheses,
+        audio=audio,
+        names=None,
+        out=out,
         jobs=jobs,
         sha256=sha256,
         cache=cache,
         add=add,
-        track=chosen.get(TRACK),
-        clock=chosen.get(CLOCK),
+        options=job.settings() | chosen,
     )
+    report = bring_in(request, read)
     return _with_counts(Workspace.open(out), report, counts)
 
 
-def _settings(
-    transcripts: Path, pairs: Path | None, durations: tuple[float, float], side: str | None
-) -> dict[str, Any]:
-    """Return the settings of a workspace that are those of `align`."""
-    settings: dict[str, Any] = {
-        "transcripts": str(transcripts),
-        "pairs": pairs and str(pairs),
-        "durations": list(durations),
-    }
-    if side is not None:
-        settings["side"] = side
-    return settings
+@dataclass(frozen=True)
+class _Job:
+    """What is aligned with hypotheses; see the arguments of `align`.
+
+    Attributes:
+        transcripts: their file or folder.
+        pairs: the table of recordings and transcripts, None to compare names.
+        min_duration: in seconds.
+        max_duration: in seconds.
+        side: of calls, None for the whole recordings.
+        stored: the folder of the results of recordings.
+    """
+
+    transcripts: Path
+    pairs: Path | None
+    min_duration: float
+    max_duration: float
+    side: str | None
+    stored: Path
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of a workspace that are those of `align`."""
+        settings: dict[str, Any] = {
+            "transcripts": str(self.transcripts),
+            "pairs": self.pairs and str(self.pairs),
+            "durations": [self.min_duration, self.max_duration],
+        }
+        if self.side is not None:
+            settings["side"] = self.side
+        return settings
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Recordings with their transcripts, and files that are unusable, with reasons."""
+
+    tasks: list[Task]
+    problems: Problems
+
+
+def _pair(job: _Job, source: Path) -> _Pairs:
+    """Pair recordings of hypotheses with transcripts; raise InputError if there are no pairs."""
+    problems: Problems = []
+    apart = {job.stored.parent}
+    hypotheses = list_items(source, problems, hypotheses=True, apart=apart, side=job.side)
+    # What was heard is no transcript of itself.
+    apart |= {item.path.absolute() for item in hypotheses}
+    transcripts = list_items(job.transcripts, problems, hypotheses=False, apart=apart)
+    recordings = pair(hypotheses, transcripts, job.pairs, problems)
+    # Transcripts may be in one folder with the hypotheses, but are none of them.
+    paths = {item.path for _, items in recordings for item in items}
+    problems = [
+        (file, reason) for file, reason in problems if source.absolute() / file not in paths
+    ]
+    if not recordings:
+        why = "; ".join(": ".join(problem) for problem in problems[:1]) or "no files"
+        raise InputError(f"{source}: no recording with a transcript in {job.transcripts} ({why})")
+    tasks = [
+        Task(number, hypothesis, items, job.min_duration, job.max_duration, job.side)
+        for number, (hypothesis, items) in enumerate(recordings)
+    ]
+    return _Pairs(tasks, problems)
+
+
+def _remove_others(stored: Path, results: Sequence[pl.DataFrame | Path]) -> None:
+    """Remove stored results of earlier files, which are none of these."""
+    current = {path for path in results if isinstance(path, Path)}
+    for path in {*stored.glob("*.arrow")} - current:
+        path.unlink()
 
 
 def _with_counts(workspace: Workspace, report: Report, counts: dict[str, int]) -> Report:
@@ -219,28 +259,30 @@ def _align_all(
 
     Results are stored as they come. Stored ones are used where nothing has changed.
     """
-    results: list[pl.DataFrame | Path] = [stored / f"{_key(task)}.arrow" for task in tasks]
-    missing = [
-        task
-        for task, path in zip(tasks, results, strict=True)
-        if isinstance(path, Path) and not path.is_file()
-    ]
-    if missing:  # noqa: PLR1702
-        shown = show_progress and len(missing) > 1
-        with (
-            progress("align", len(missing), "recordings", show=shown) as advance,
-            worker_pool(site) as run,
-        ):
-            for number, frame in run(align_recording, missing):
-                path = results[number]
-                if (frame["kind"] == "unreadable").any():  # perhaps not in the next run
-                    results[number] = frame
-                elif isinstance(path, Path):
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    with atomic.atomic_write(path) as written:
-                        frame.write_ipc(written, compression="zstd")
-                advance(1)
+    paths = [stored / f"{_key(task)}.arrow" for task in tasks]
+    results: list[pl.DataFrame | Path] = [*paths]
+    missing = [task for task, path in zip(tasks, paths, strict=True) if not path.is_file()]
+    if not missing:
+        return results
+    shown = show_progress and len(missing) > 1
+    with (
+        progress("align", len(missing), "recordings", show=shown) as advance,
+        worker_pool(site) as run,
+    ):
+        for number, frame in run(align_recording, missing):
+            if (frame["kind"] == "unreadable").any():  # perhaps not in the next run
+                results[number] = frame
+            else:
+                _store(frame, paths[number])
+            advance(1)
     return results
+
+
+def _store(frame: pl.DataFrame, path: Path) -> None:
+    """Write the result of a task."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic.atomic_write(path) as written:
+        frame.write_ipc(written, compression="zstd")
 
 
 def _key(task: Task) -> str:
@@ -249,8 +291,8 @@ def _key(task: Task) -> str:
     for item in (task.hypothesis, *task.transcripts):
         try:
             content = [
-                each.tolist() if isinstance(each, np.ndarray) else each
-                for each in item.content or ()
+                part.tolist() if isinstance(part, np.ndarray) else part
+                for part in item.content or ()
             ]
             parts += [item.name, item.file, content or atomic.sha256_file(item.path)]
         except OSError:  # the task names the reason
@@ -259,6 +301,7 @@ def _key(task: Task) -> str:
 
 
 def _stored(path: Path) -> pl.DataFrame:
+    """Read the result of a task; raise InputError if the file is damaged."""
     try:
         return pl.read_ipc(path)
     except (OSError, pl.exceptions.PolarsError) as error:
@@ -267,50 +310,108 @@ def _stored(path: Path) -> pl.DataFrame:
         ) from error
 
 
-def _collect(
-    source: Path, tasks: Sequence[Task], results: Sequence[pl.DataFrame | Path], problems: Problems
-) -> tuple[Transcripts, dict[str, int]]:
-    """Return the segments of all recordings and what is in no segment, and the numbers of words."""
-    unmatched: list[pl.DataFrame] = []
-    left_out: list[pl.DataFrame] = []
-    counts = Counter[str]()
-    sparse = list[str]()
-    columns = [name for name in ALIGNED if name not in ("kind", "reason", "words")]
+@dataclass(frozen=True)
+class _Aligned:
+    """The segments of all recordings with what is in none, and numbers of words by their names."""
+
+    transcripts: Transcripts
+    counts: dict[str, int]
+
+
+@dataclass(frozen=True)
+class _Words:
+    """Numbers of words of a recording that were typed and heard, and of those in segments."""
+
+    typed_words: int
+    typed_in_segments: int
+    heard_words: int
+    heard_in_segments: int
+
+    @classmethod
+    def of(cls, frame: pl.DataFrame) -> "_Words":
+        """Count the words in the result of a task."""
+        segments = frame.filter(kind="segment")
+        typed = int(segments["words"].sum())
+        heard = int(segments["asr_text"].str.split(" ").list.len().sum())
+        typed_only = int(frame.filter(kind="text")["words"].sum())
+        heard_only = int(frame.filter(kind="audio")["words"].sum())
+        return cls(typed + typed_only, typed, heard + heard_only, heard)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether segments have some of what was heard, but less than half."""
+        return 0 < self.heard_in_segments < self.heard_words - self.heard_in_segments
+
+
+@dataclass(frozen=True)
+class _Rest:
+    """What the result of a task has besides segments.
+
+    Attributes:
+        name: of the recording.
+        unmatched: text and audio without a match, with the columns `_UNMATCHED`.
+        left_out: parts of files that were not read.
+        problems: files that are unreadable or unmatched, with reasons.
+        words: the numbers of words.
+    """
+
+    name: str
+    unmatched: pl.DataFrame
+    left_out: pl.DataFrame
+    problems: Problems
+    words: _Words
+
+    @classmethod
+    def of(cls, name: str, frame: pl.DataFrame) -> "_Rest":
+        """Return the rest of the result of a recording."""
+        unmatched = frame.filter(pl.col("kind").is_in(["text", "audio"])).select(*_UNMATCHED)
+        left_out = frame.filter(kind="left out")
+        return cls(name, unmatched, left_out, _problems(frame), _Words.of(frame))
+
+
+def _collect(source: Path, pairs: _Pairs, results: Sequence[pl.DataFrame | Path]) -> _Aligned:
+    """Return what was aligned; raise InputError if no recording has a word."""
+    rests: list[_Rest] = []
 
     def segments() -> Iterator[pl.DataFrame]:
-        for task, result in zip(tasks, results, strict=True):
-            frame = _stored(result) if isinstance(result, Path) else result
-            frame = frame.with_columns(name=pl.lit(task.hypothesis.name))
-            problems.extend(_problems(frame))
-            left_out.append(frame.filter(kind="left out"))
-            found = frame.filter(kind="segment")
-            rest = frame.filter(pl.col("kind").is_in(["text", "audio"]))
-            unmatched.append(rest.select(*_UNMATCHED))
-            heard = int(found["asr_text"].str.split(" ").list.len().sum())
-            typed_only, heard_only = (
-                int(rest.filter(kind=kind)["words"].sum()) for kind in ("text", "audio")
-            )
-            typed = int(found["words"].sum())
-            counts.update(typed_words=typed + typed_only, typed_in_segments=typed)
-            counts.update(heard_words=heard + heard_only, heard_in_segments=heard)
-            if 0 < heard < heard_only:
-                sparse.append(task.hypothesis.name)
-            texts = found.with_columns(pl.col("text", "text_raw", "asr_text").str.normalize("NFC"))
-            yield texts.select(
-                name
-                for name in columns
-                if name in TRANSCRIPTS or found[name].null_count() < max(1, len(found))
-            )
+        for task, outcome in zip(pairs.tasks, results, strict=True):
+            name = task.hypothesis.name
+            frame = _stored(outcome) if isinstance(outcome, Path) else outcome
+            frame = frame.with_columns(name=pl.lit(name))
+            rests.append(_Rest.of(name, frame))
+            yield _segments(frame)
 
     rows = Rows.collect(segments())
+    problems = [*pairs.problems, *(problem for rest in rests for problem in rest.problems)]
+    counts = {
+        field.name: sum(getattr(rest.words, field.name) for rest in rests)
+        for field in fields(_Words)
+    }
     if not counts["heard_words"] + counts["typed_words"]:
         raise InputError(f"{source}: no recording can be aligned; {': '.join(problems[0])}")
-    listed = pl.DataFrame(
-        [(file, None, reason) for file, reason in problems], schema=PROBLEMS, orient="row"
+    unmatched = pl.concat([rest.unmatched for rest in rests])
+    transcripts = Transcripts(
+        rows,
+        pl.DataFrame(
+            [(file, None, reason) for file, reason in problems], schema=PROBLEMS, orient="row"
+        ),
+        notes=_notes([rest.name for rest in rests if rest.words.is_sparse]),
+        unmatched=unmatched.with_columns(pl.col("source_start", "source_end").cast(pl.Float64)),
     )
-    whole = pl.concat(unmatched).with_columns(pl.col("source_start", "source_end").cast(pl.Float64))
-    transcripts = Transcripts(rows, listed, notes=_notes(sparse), unmatched=whole)
-    return with_not_read(transcripts, *_not_read(left_out)), dict(counts)
+    not_read = _not_read([rest.left_out for rest in rests])
+    return _Aligned(with_not_read(transcripts, *not_read), counts)
+
+
+def _segments(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the segments in the result of a task; of further columns, those with values."""
+    segments = frame.filter(kind="segment")
+    names = [name for name in ALIGNED if name not in ("kind", "reason", "words")]
+    texts = segments.with_columns(pl.col("text", "text_raw", "asr_text").str.normalize("NFC"))
+    return texts.select(
+        name
+        for name in names
+        if name in TRANSCRIPTS or segments[name].null_count() < max(1, len(segments))
+    )
 
 
 def _problems(frame: pl.DataFrame) -> list[tuple[str, str]]:

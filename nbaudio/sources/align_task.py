@@ -199,8 +199,8 @@ def _heard_words(heard: TimedWords) -> tuple[TimedWords, Heard]:
     first[:1] = 0  # with what precedes the first word
     words = [" ".join(heard.words[start:stop]) for start, stop in pairwise([*first, len(normal)])]
     ends = np.maximum.reduceat(heard.ends, first) if len(first) else heard.ends[:0]
-    found = heard._replace(words=words, starts=heard.starts[first], ends=ends)
-    return found, Heard([word for word in normal if word], found.starts, ends)
+    words_with_times = heard._replace(words=words, starts=heard.starts[first], ends=ends)
+    return words_with_times, Heard([word for word in normal if word], words_with_times.starts, ends)
 
 
 def _segments(aligned: _Alignment) -> Iterator[dict[str, Any]]:
@@ -289,9 +289,11 @@ def _word_times(segment_label: Label, times: npt.NDArray[np.float64]) -> list[di
     times = token_times
     edges = times.ravel()
     places = (np.arange(len(times))[:, None] + (0, 1)).ravel()
-    known = ~np.isnan(edges)
+    is_timed = ~np.isnan(edges)
     starts, ends = (
-        np.where(known, edges, np.interp(places, places[known], edges[known])).reshape(-1, 2).T
+        np.where(is_timed, edges, np.interp(places, places[is_timed], edges[is_timed]))
+        .reshape(-1, 2)
+        .T
     )
     starts = np.minimum.accumulate(starts[::-1])[::-1]  # of words between two that overlap
     return [

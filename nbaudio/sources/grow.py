@@ -64,17 +64,17 @@ class Before:
     @property
     def audio(self) -> str | None:
         """The audio folder that the source had, if it is still there."""
-        held: str | None = self.sources[self.number].get("audio")
-        return held if held and (is_url(held) or Path(held).is_dir()) else None
+        folder: str | None = self.sources[self.number].get("audio")
+        return folder if folder and (is_url(folder) or Path(folder).is_dir()) else None
 
     def has_moved(self, folder: Location) -> bool:
         """Return whether this audio folder, which does not exist any more, was that of the source.
 
         Its recordings then keep their paths, which are below the new folder.
         """
-        held: str | None = self.sources[self.number].get("audio")
-        is_own = held is not None and is_same_place(held, str(folder))
-        return is_own and folder.local is not None and is_missing(folder.local)
+        before: str | None = self.sources[self.number].get("audio")
+        is_of_source = before is not None and is_same_place(before, str(folder))
+        return is_of_source and folder.local is not None and is_missing(folder.local)
 
     def with_absolute_paths_of_others(
         self, recordings: pl.DataFrame, folder: Location
@@ -83,30 +83,28 @@ class Before:
         if len(self.sources) == 1:
             return recordings
         names = self.numbered("names")
-        own = names.filter(pl.col("source_number").is_in(self.numbers))["recording_id"]
-        is_own = pl.col("recording_id").is_in(own.drop_nulls().implode())
+        ids = names.filter(pl.col("source_number").is_in(self.numbers))["recording_id"]
+        is_of_source = pl.col("recording_id").is_in(ids.drop_nulls().implode())
         paths = absolute(recordings["path"], folder)
-        return recordings.with_columns(path=pl.when(is_own).then("path").otherwise(paths))
+        return recordings.with_columns(path=pl.when(is_of_source).then("path").otherwise(paths))
 
     def numbered(self, table: str) -> pl.DataFrame:
         """Return ``names`` or ``problems`` with `source_number`."""
         if not table_path(self.workspace, table).exists():
             return pl.DataFrame(schema=_NUMBERED)
-        found = self.workspace.table(table)
-        return (
-            found
-            if "source_number" in found.columns
-            else found.with_columns(source_number=pl.lit(0, pl.Int32))
-        )
+        rows = self.workspace.table(table)
+        if "source_number" in rows.columns:
+            return rows
+        return rows.with_columns(source_number=pl.lit(0, pl.Int32))
 
-    def all_rows(self, table: str, own: pl.DataFrame) -> pl.DataFrame:
-        """Return ``names`` or ``problems`` with the rows of this source.
+    def all_rows(self, table: str, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return ``names`` or ``problems`` of all sources, with `rows` as those of this source.
 
         Rows have the number of their source only if there are several sources.
         """
         if len(self.sources) == 1:
-            return own
-        rows = own.with_columns(source_number=pl.lit(self.number, pl.Int32))
+            return rows
+        rows = rows.with_columns(source_number=pl.lit(self.number, pl.Int32))
         others = self.numbered(table).filter(~pl.col("source_number").is_in(self.numbers))
         return (
             pl.concat([others, rows], how="diagonal")
@@ -125,22 +123,21 @@ class Before:
         return numbered.filter(is_other).select("segment_id", *columns)
 
     def probed(self) -> pl.DataFrame | None:
-        """Return what is known of recordings with audio, and their `file`."""
+        """Return the recordings with audio, and their `file`; None without an audio folder."""
         if (root := self.workspace.audio) is None:
             return None
-        known = self.workspace.recordings.filter(pl.col("num_samples").is_not_null())
-        return known.with_columns(
-            file=pl.Series([str(root / path) for path in known["path"]], dtype=pl.String)
-        )
+        recordings = self.workspace.recordings.filter(pl.col("num_samples").is_not_null())
+        files = [str(root / path) for path in recordings["path"]]
+        return recordings.with_columns(file=pl.Series(files, dtype=pl.String))
 
 
 def sources_of(workspace: Workspace) -> list[dict[str, Any]]:
     """Return the settings of the sources of a workspace, in the order in which they came."""
     settings = workspace.settings
-    found: list[dict[str, Any]] = settings.get("sources") or [
+    sources: list[dict[str, Any]] = settings.get("sources") or [
         {name: settings.get(name) for name in _SOURCE}
     ]
-    return found
+    return sources
 
 
 def is_same_place(a: str, b: str) -> bool:
@@ -167,22 +164,33 @@ def is_missing(folder: Path) -> bool:
         return False
 
 
-def rebase(before: Before, root: Location | None) -> tuple[Location | None, pl.DataFrame, bool]:
-    """Return the audio folder of the grown workspace, and its recordings.
+@dataclass(frozen=True)
+class Rebased:
+    """The audio folder of a grown workspace, and the recordings that it had before.
 
-    The paths of recordings are below that folder, or absolute. Return also whether `root` is apart.
+    Attributes:
+        audio: the folder, None if there is none.
+        recordings: with paths below that folder, or absolute ones.
+        is_apart: whether the audio folder of the source is another one.
     """
-    held = before.workspace.audio
+
+    audio: Location | None
+    recordings: pl.DataFrame
+    is_apart: bool = False
+
+
+def rebase(before: Before, root: Location | None) -> Rebased:
+    """Choose the audio folder of the grown workspace; `root` is that of the source."""
+    folder = before.workspace.audio
     recordings = before.workspace.recordings
-    if held is None or root is None or str(held) == str(root):
-        return root or held, recordings, False
-    if before.has_moved(held):
-        of_others = before.with_absolute_paths_of_others(recordings, held)
-        return root, of_others, False
+    if folder is None or root is None or str(folder) == str(root):
+        return Rebased(root or folder, recordings)
+    if before.has_moved(folder):
+        return Rebased(root, before.with_absolute_paths_of_others(recordings, folder))
     # Of several audio folders, it is the first one on this machine.
-    if len(before.sources) > 1 and (held.local is not None or root.local is None):
-        return held, recordings, True
-    return root, recordings.with_columns(absolute(recordings["path"], held)), False
+    if len(before.sources) > 1 and (folder.local is not None or root.local is None):
+        return Rebased(folder, recordings, is_apart=True)
+    return Rebased(root, recordings.with_columns(absolute(recordings["path"], folder)))
 
 
 def absolute(paths: pl.Series, root: Location) -> pl.Series:
@@ -201,50 +209,73 @@ def keep_ids(
 
     A recording is known by the same path, or by the same name and content.
     """
-    own = (
+    named = _with_earlier_ids(before, recordings, audit)
+    taken = {*recordings["recording_id"], *named["earlier_id"].drop_nulls()}
+    is_new = pl.col("earlier_id").is_null()
+    clashing = named.filter(is_new & pl.col("recording_id").is_in(list(taken)))
+    new_ids = _new_ids(clashing, recordings, facts, taken | set(named["recording_id"]))
+    new_id = pl.col("name").replace_strict(
+        new_ids, default=pl.col("recording_id"), return_dtype=pl.String
+    )
+    return named.with_columns(recording_id=pl.coalesce("earlier_id", new_id)).select(audit.columns)
+
+
+def _with_earlier_ids(
+    before: Before, recordings: pl.DataFrame, audit: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the audit with `earlier_id`, the id that a recording had, null for new ones.
+
+    It is by the name in this source, else by the path; names of one file have the same.
+    """
+    by_name = (
         before.numbered("names")
         .filter(pl.col("source_number").is_in(before.numbers))
-        .select("name", own="recording_id")
+        .select("name", by_name="recording_id")
+        .unique("name", keep="first")
     )
-    known = (
+    by_path = (
         recordings.drop_nulls("path")
         .unique("path", keep="first")
         .select("path", by_path="recording_id")
     )
-    named = audit.join(
-        own.unique("name", keep="first"), on="name", how="left", maintain_order="left"
-    )
-    named = named.join(known, on="path", how="left", maintain_order="left")
-    kept = pl.coalesce("own", "by_path")
-    of_file = pl.when(pl.col("path").is_not_null()).then(kept.drop_nulls().first().over("path"))
-    named = named.with_columns(kept=pl.coalesce(kept, of_file))
-    taken = {*recordings["recording_id"], *named["kept"].drop_nulls()}
-    clash = named.filter(pl.col("kept").is_null() & pl.col("recording_id").is_in(list(taken)))
-    held = {
-        key: (path, sha256)
-        for key, path, sha256 in recordings.select("recording_id", "path", "sha256").iter_rows()
-    }
-    sha256 = dict(facts.select("path", "sha256").iter_rows()) if len(clash) else {}
-    taken |= set(named["recording_id"])
-    renamed: dict[str, str] = {}
-    by_file: dict[str, str] = {}
-    for name, path, key in clash.select("name", "path", "recording_id").iter_rows():
-        there, hashed = held.get(key, (None, None))
-        same = path is None or there is None or (hashed is not None and hashed == sha256.get(path))
-        renamed[name] = key if same else by_file.setdefault(path, _numbered(key, taken))
-        taken.add(renamed[name])
-    new_id = pl.col("name").replace_strict(
-        renamed, default=pl.col("recording_id"), return_dtype=pl.String
-    )
-    return named.with_columns(recording_id=pl.coalesce("kept", new_id)).select(audit.columns)
+    named = audit.join(by_name, on="name", how="left", maintain_order="left")
+    named = named.join(by_path, on="path", how="left", maintain_order="left")
+    earlier_id = pl.coalesce("by_name", "by_path")
+    first_of_file = earlier_id.drop_nulls().first().over("path")
+    of_file = pl.when(pl.col("path").is_not_null()).then(first_of_file)
+    return named.with_columns(earlier_id=pl.coalesce(earlier_id, of_file))
+
+
+def _new_ids(
+    clashing: pl.DataFrame, recordings: pl.DataFrame, facts: pl.DataFrame, taken: set[str]
+) -> dict[str, str]:
+    """Return the id of each name whose id is that of another recording.
+
+    It stays if the files are the same, by content, or if one has no file; else it gets a number
+    that makes it none of the `taken` ids.
+    """
+    if clashing.is_empty():
+        return {}
+    rows = recordings.select("recording_id", "path", "sha256").iter_rows()
+    files = {key: (path, sha256) for key, path, sha256 in rows}
+    hashes = dict(facts.select("path", "sha256").iter_rows())
+    new_ids: dict[str, str] = {}
+    by_path: dict[str, str] = {}
+    for name, path, key in clashing.select("name", "path", "recording_id").iter_rows():
+        path_before, sha256 = files.get(key, (None, None))
+        has_one_file = path is None or path_before is None
+        if has_one_file or (sha256 is not None and sha256 == hashes.get(path)):
+            new_ids[name] = key
+        else:
+            new_ids[name] = by_path.setdefault(path, _numbered(key, taken))
+        taken.add(new_ids[name])
+    return new_ids
 
 
 def _numbered(key: str, taken: set[str]) -> str:
-    return next(
-        one
-        for one in (f"{key}#{number}" for number in range(2, len(taken) + 3))
-        if one not in taken
-    )
+    """Return an id with the lowest number, from 2, that is not taken, such as ``x#2``."""
+    numbered = (f"{key}#{number}" for number in range(2, len(taken) + 3))
+    return next(candidate for candidate in numbered if candidate not in taken)
 
 
 def own_segment_ids(before: Before, placed: PlacedSegments) -> pl.DataFrame:
@@ -256,15 +287,14 @@ def own_segment_ids(before: Before, placed: PlacedSegments) -> pl.DataFrame:
         return placed.ids.clear()
     compared = ("recording_id", "source_start", "source_end", "text")
     other = before.segments_of_others(*compared)
-    known = other.select(pl.col("segment_id").hash()).collect(**STREAMED).to_series()
-    own = placed.find(
-        pl.col("segment_id").hash().is_in(known.implode()),
+    hashes = other.select(pl.col("segment_id").hash()).collect(**STREAMED).to_series()
+    candidates = placed.find(
+        pl.col("segment_id").hash().is_in(hashes.implode()),
         **{name: pl.col(name) for name in compared},
     )
-    same = other.join(own.lazy().select("segment_id"), on="segment_id", how="semi").collect(
-        **STREAMED
-    )
-    clash = own.join(same, on="segment_id", suffix=" was", maintain_order="left")
+    candidate_ids = candidates.lazy().select("segment_id")
+    same = other.join(candidate_ids, on="segment_id", how="semi").collect(**STREAMED)
+    clash = candidates.join(same, on="segment_id", suffix=" was", maintain_order="left")
     clash = clash.filter(
         pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name} was")) for name in compared)
     )
@@ -282,49 +312,68 @@ def own_segment_ids(before: Before, placed: PlacedSegments) -> pl.DataFrame:
     return pl.DataFrame(ids, schema=placed.ids.schema, orient="row")
 
 
-def merge_recordings(
-    before: Before, old: pl.DataFrame, new: pl.DataFrame
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Merge what was probed now into the recordings table.
+@dataclass(frozen=True)
+class MergedRecordings:
+    """The recordings of a workspace with those of a source.
 
-    Return also the `recording_id` and `status` of what was probed.
+    Attributes:
+        recordings: the table of the workspace.
+        status: `recording_id` and `status` of the source's recordings: new, lost, arrived, changed
+            or unchanged; empty if the workspace does not grow.
     """
-    was = conform(old, _FACTS, "recordings").with_columns(there=True)
-    joined = conform(new, _FACTS, "recordings")
-    joined = joined.join(was, on="recording_id", how="left", maintain_order="left", suffix=" was")
-    had = pl.col("num_samples was").is_not_null()
-    has = pl.col("num_samples").is_not_null()
-    equal = {
-        name: (pl.col(name) == pl.col(f"{name} was")).fill_null(value=False) for name in _FACTS
-    }
-    same = equal["sha256"] | (equal["num_bytes"] & (equal["mtime_ns"] | equal["version"]))
-    # Arrived: first audio; lost: its facts stay. A copy of another source's recording is that
-    # recording.
-    status = {
-        "new": pl.col("there").is_null(),
-        "lost": had & ~has,
-        "arrived": has & ~had,
-        "changed": had & ~same,
-    }
-    named = (pl.when(is_so).then(pl.lit(name)) for name, is_so in status.items())
-    joined = joined.with_columns(status=pl.coalesce(*named, pl.lit("unchanged")))
+
+    recordings: pl.DataFrame
+    status: pl.DataFrame
+
+
+def merge_recordings(before: Before, old: pl.DataFrame, new: pl.DataFrame) -> MergedRecordings:
+    """Merge what was probed now into the recordings table."""
+    compared = _with_status(old, new)
     names = before.numbered("names").filter(~pl.col("source_number").is_in(before.numbers))
-    unchanged = pl.col("status") == "unchanged"
-    copied = (
-        unchanged & ~equal["path"] & pl.col("recording_id").is_in(names["recording_id"].implode())
-    )
-    taken = joined.filter(~copied & (pl.col("status") != "lost")).with_columns(
-        sha256=pl.when(unchanged).then(pl.coalesce("sha256", "sha256 was")).otherwise("sha256"),
+    is_unchanged = pl.col("status") == "unchanged"
+    is_of_others = pl.col("recording_id").is_in(names["recording_id"].implode())
+    # A copy of another source's recording is that recording; the facts of a lost one stay.
+    is_copy = is_unchanged & ~_is_as_before("path") & is_of_others
+    probed = compared.filter(~is_copy & (pl.col("status") != "lost")).with_columns(
+        sha256=pl.when(is_unchanged).then(pl.coalesce("sha256", "sha256 was")).otherwise("sha256"),
         name=pl.coalesce("name was", "name"),
     )
     further = (name for name in old.columns if name not in new.columns)
-    taken = taken.select(
+    probed = probed.select(
         *new.columns,
         *(pl.col(f"{name} was" if name in _FACTS else name).alias(name) for name in further),
     )
-    return _updated(old, taken.drop("error"), "recording_id"), joined.select(
-        "recording_id", "status"
+    return MergedRecordings(
+        _updated(old, probed.drop("error"), "recording_id"),
+        compared.select("recording_id", "status"),
     )
+
+
+def _with_status(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
+    """Return new recordings beside the old ones of the same id, with their `status`.
+
+    Columns of `_FACTS` of old recordings end in `` was``.
+    """
+    was = conform(old, _FACTS, "recordings").with_columns(is_old=True)
+    joined = conform(new, _FACTS, "recordings")
+    joined = joined.join(was, on="recording_id", how="left", maintain_order="left", suffix=" was")
+    had_audio = pl.col("num_samples was").is_not_null()
+    has_audio = pl.col("num_samples").is_not_null()
+    is_same_version = _is_as_before("mtime_ns") | _is_as_before("version")
+    is_same = _is_as_before("sha256") | (_is_as_before("num_bytes") & is_same_version)
+    status = {
+        "new": pl.col("is_old").is_null(),
+        "lost": had_audio & ~has_audio,
+        "arrived": has_audio & ~had_audio,
+        "changed": had_audio & ~is_same,
+    }
+    named = (pl.when(is_so).then(pl.lit(name)) for name, is_so in status.items())
+    return joined.with_columns(status=pl.coalesce(*named, pl.lit("unchanged")))
+
+
+def _is_as_before(name: str) -> pl.Expr:
+    """Return whether a fact of `_with_status` is the old one; false where one of them is null."""
+    return (pl.col(name) == pl.col(f"{name} was")).fill_null(value=False)
 
 
 def _updated(old: pl.DataFrame, new: pl.DataFrame, key: str = "segment_id") -> pl.DataFrame:
@@ -354,13 +403,13 @@ def grown_tables(before: Before, merge: Merge) -> dict[str, Any]:
         .otherwise(pl.col("owner").fill_null(0)),
         **{name: pl.when(~is_("new")).then(pl.lit(count)) for name, count in lines.items()},
     )
-    made = {
+    tables = {
         "segments": merge.table(),
         EARLIER_SPLITS: keep_splits(before.workspace),
         CORRECTED_TEXTS: merge.corrected_texts(),
         GROWTH: _updated(before.workspace.growth, new.cast(GROWN)) if len(new) else None,
     }
-    return {name: table for name, table in made.items() if table is not None}
+    return {name: table for name, table in tables.items() if table is not None}
 
 
 def keep_splits(workspace: Workspace) -> pl.LazyFrame | None:
@@ -369,11 +418,12 @@ def keep_splits(workspace: Workspace) -> pl.LazyFrame | None:
     Return None without a selection. What was held out keeps its rows.
     """
     keys = workspace.report("select").get("facts", {}).get("parameters", {}).get("group_by", [])
-    held = workspace_tables.scan(
+    segments = workspace_tables.scan(
         workspace, dict.fromkeys(("segment_id", "split", "decision", "text", *keys))
     )
-    chosen = held.filter(pl.col("decision") == "accept", pl.col("split").is_not_null())
-    grouped = {name: pl.col(name).cast(pl.String) for name in keys if name in held.collect_schema()}
+    chosen = segments.filter(pl.col("decision") == "accept", pl.col("split").is_not_null())
+    schema = segments.collect_schema()
+    grouped = {name: pl.col(name).cast(pl.String) for name in keys if name in schema}
     return with_earlier(
         workspace,
         chosen.select("segment_id", "split", sentence=sentences(pl.col("text")), **grouped),
@@ -394,8 +444,8 @@ def with_earlier(workspace: Workspace, now: pl.LazyFrame) -> pl.LazyFrame | None
     both = pl.concat([before, now.filter(held_out, of_before).collect(**STREAMED)], how="diagonal")
     same = both.filter(both.is_duplicated())["segment_id"]
     now = now.filter(~pl.col("segment_id").is_in(same.implode()), held_out | ~of_before)
-    kept = now.select(pl.col("segment_id").hash()).collect(**STREAMED).to_series()
-    others = was.filter(~held_out, ~pl.col("segment_id").hash().is_in(kept.implode()))
+    hashes = now.select(pl.col("segment_id").hash()).collect(**STREAMED).to_series()
+    others = was.filter(~held_out, ~pl.col("segment_id").hash().is_in(hashes.implode()))
     return pl.concat([before.lazy(), others, now], how="diagonal")
 
 
@@ -406,13 +456,22 @@ def grown_settings(
 
     `replaced` says whether segments were added or changed.
     """
-    held = before.workspace.settings
-    own = {name: settings[name] for name in _SOURCE}
-    sources = [own if number == before.number else one for number, one in enumerate(before.sources)]
-    new = {**held, **sources[0], "audio": audio and str(audio), "sources": sources}
-    new |= {"cache": settings["cache"]} if "cache" in settings else {}
+    workspace_settings = before.workspace.settings
+    grown = {name: settings[name] for name in _SOURCE}
+    sources = [
+        grown if number == before.number else source for number, source in enumerate(before.sources)
+    ]
+    new = {
+        **workspace_settings,
+        **sources[0],
+        "audio": audio and str(audio),
+        "sources": sources,
+    }
+    if "cache" in settings:
+        new["cache"] = settings["cache"]
     if replaced:
-        drawn = any((before.workspace.path / "reviews").rglob("*.json"))
-        known = before.workspace.known_states() if drawn else held.get("generations", [])
-        new |= {"generation": before.workspace.generation + 1, "generations": known}
+        has_draws = any((before.workspace.path / "reviews").rglob("*.json"))
+        states = workspace_settings.get("generations", [])
+        new["generation"] = before.workspace.generation + 1
+        new["generations"] = before.workspace.known_states() if has_draws else states
     return new

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
@@ -39,6 +39,7 @@ from nbaudio.sources import (
 )
 from nbaudio.sources.grow import (
     Before,
+    MergedRecordings,
     absolute,
     is_same_place,
     keep_ids,
@@ -65,7 +66,6 @@ from nbaudio.tables import schemas, tombstones, workspace_tables
 from nbaudio.tables.rows import Rows, rows_on_disk
 from nbaudio.tables.workspace import Workspace, locks_workspace
 
-_Probe = Callable[..., pl.DataFrame]  # `probe_recordings` with the options of ingest
 _MODULES = (
     parlaspeech,
     librispeech,
@@ -162,174 +162,278 @@ def ingest(
     of_format = {name: value for name, value in chosen.items() if name not in _COMMON_OPTIONS}
     speaker_table = chosen.get(speakers.OPTION)
     merged = speakers.read_speaker_table(Path(speaker_table)) if speaker_table else {}
-    places = {"source": source, "audio": audio, "names": names, "out": out}
-    return bring_in(
-        format,
-        partial(reader, **of_format),
-        chosen,
-        places,
+    request = Request(
+        format=format,
+        source=source,
+        audio=audio,
+        names=names,
+        out=out,
         jobs=jobs,
         sha256=sha256,
         cache=cache,
         add=add,
+        options=chosen,
         merged_speakers=merged,
-        track=chosen.get(media_tracks.TRACK),
-        clock=chosen.get(media_tracks.CLOCK),
     )
+    return bring_in(request, partial(reader, **of_format))
 
 
-def bring_in(  # noqa: PLR0914
-    format: str,
-    read: Callable[[Any], Transcripts],
-    options: Mapping[str, Any],
-    places: Mapping[str, Any],
-    **given: Any,
-) -> Report:
-    """Ingest what `read` returns for the source.
+@dataclass(frozen=True)
+class Request:
+    """What `bring_in` is to ingest; the attributes are as the arguments of `ingest`.
 
-    `places` and `given` are the other parameters of `ingest`, `merged_speakers`, the ids of
-    speakers that a table merges, and the options `track` and `clock`.
+    Attributes:
+        options: what the settings of the workspace have as those of the source.
+        merged_speakers: the id of each speaker that a table merges with another one.
     """
-    source, audio, names, out = (places[name] for name in ("source", "audio", "names", "out"))
-    jobs, sha256, cache, add = (given[name] for name in ("jobs", "sha256", "cache", "add"))
-    check_source_given(source)
-    if is_url(str(out)):
-        raise InputError(f"{out}: a workspace is a folder on this machine")
-    _check_unicode(places)
-    out = Path(out).absolute()
-    store = Cache(out / "fetched", input_guards.parse_size(cache))
-    origin = remote_sources.resolve_source(source, store)
-    root = _audio_folder(audio, store)
-    before = _check_free(out, format, origin, add=add)
-    mapping = read_mapping(Path(names)) if names is not None else {}
-    named = names and str(Path(names).absolute())
-    settings: dict[str, Any] = {
-        "format": format,
-        "source": str(origin),
-        "names": named,
-        "options": dict(options),
-    }
 
-    def create_workspace(root: Location | None) -> None:
+    format: str
+    source: str | Path
+    audio: str | Path | None
+    names: str | Path | None
+    out: str | Path
+    jobs: int | None
+    sha256: bool
+    cache: str | int
+    add: bool
+    options: Mapping[str, Any]
+    merged_speakers: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise InputError if there is no source, or if a path cannot be used."""
+        check_source_given(self.source)
+        if is_url(str(self.out)):
+            raise InputError(f"{self.out}: a workspace is a folder on this machine")
+        paths = {"source": self.source, "audio": self.audio, "names": self.names, "out": self.out}
+        for option, path in paths.items():
+            shown = input_guards.escape_surrogates(str(path))
+            if path is not None and shown != str(path):
+                raise InputError(f"{shown}: the {option} has a name that is not Unicode; rename it")
+
+    def read_names(self) -> dict[str, str]:
+        """Return the file of each name; empty without a table of names."""
+        return read_mapping(Path(self.names)) if self.names is not None else {}
+
+    @property
+    def has_source_ids(self) -> bool:
+        """Whether names are a wav.scp, whose keys are ids of the source's recordings."""
+        return self.names is not None and Path(self.names).suffix.lower() not in TABLES
+
+
+@dataclass(frozen=True)
+class _Target:
+    """The workspace that a source is brought into.
+
+    Attributes:
+        out: its folder.
+        origin: the source.
+        audio: the audio folder that is named, None if none is.
+        cache: of remote recordings.
+        before: the workspace before it grows, None if it is new.
+        settings: those of the source, but for its audio folder.
+    """
+
+    out: Path
+    origin: LocalPath | Remote
+    audio: Location | None
+    cache: Cache
+    before: Before | None
+    settings: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, request: Request) -> "_Target":
+        """Return the target of a request; nothing is written.
+
+        Raise ExistsError if the folder holds something else, or other sources.
+        """
+        out = Path(request.out).absolute()
+        cache = Cache(out / "fetched", input_guards.parse_size(request.cache))
+        origin = remote_sources.resolve_source(request.source, cache)
+        audio = _audio_folder(request.audio, cache)
+        settings = {
+            "format": request.format,
+            "source": str(origin),
+            "names": request.names and str(Path(request.names).absolute()),
+            "options": dict(request.options),
+        }
+        before = _check_free(out, request.format, origin, add=request.add)
+        return cls(out, origin, audio, cache, before, settings)
+
+    def settings_with(self, root: Location | None) -> dict[str, Any]:
+        """Return the settings of the source with its audio folder."""
+        settings = {**self.settings, "audio": root and str(root)}
+        if root and root.local is None:
+            settings["cache"] = self.cache.limit
+        return settings
+
+    def create(self, root: Location | None) -> None:
         """Store the settings of a new workspace.
 
         This precedes any data, so that a killed run can be run again.
         """
-        limit = {"cache": store.limit} if root and root.local is None else {}
-        settings.update(audio=root and str(root), **limit)
-        if before is None:
-            Workspace.create(out, **settings)
+        if self.before is None:
+            Workspace.create(self.out, **self.settings_with(root))
 
-    with rows_on_disk(out):
-        further = f"-{before.number + 1}" if before and before.number else ""
-        if isinstance(origin, Remote):
-            begin = partial(create_workspace, root)
-            transcripts = remote_sources.read_remote(
-                format, read, origin, folder=out / f"source{further}", begin=begin
-            )
-        else:
-            transcripts = read(origin.local)
-        if root is None and transcripts.embedded is not None:
-            root = LocalPath(out / f"audio{further}")
-            create_workspace(root)
-            _write_embedded(transcripts.embedded, root.local)
-        root = (
-            root
-            or _audio_folder(transcripts.audio_root, store)
-            or _audio_folder(before.audio if before else None, store)
-        )
-        transcripts = _cleaned(out, origin.name, transcripts, given)
+    def folder(self, name: str) -> Path:
+        """Return a folder of the workspace for what this source brings."""
+        number = self.before.number if self.before else 0
+        return self.out / (f"{name}-{number + 1}" if number else name)
+
+
+def bring_in(request: Request, read: Callable[[Any], Transcripts]) -> Report:
+    """Ingest what `read` returns for the source; see `ingest` for errors."""
+    request.check()
+    target = _Target.of(request)
+    mapping = request.read_names()
+    with rows_on_disk(target.out):
+        transcripts = _read_source(request.format, read, target)
+        root = target.audio or _brought_audio(transcripts, target)
+        transcripts = _cleaned(request, target, transcripts)
         resolved = _resolve_names(transcripts, mapping, root)
-        create_workspace(root)
-        has_ids = names is not None and Path(names).suffix.lower() not in TABLES
-        probe = partial(
-            probe_recordings, jobs=jobs, sha256=sha256, keep=out, track=given.get("track")
-        )
-        placed = _place(
-            out,
-            resolved,
-            root,
-            before,
-            keys=resolved.mapping if has_ids else {},
-            probe=probe,
-            source=origin.name,
-        )
-        return ingest_report.save_tables(Workspace.open(out), origin.name, placed, before, settings)
+        target.create(root)
+        placed = _place(request, target, resolved, root)
+        workspace = Workspace.open(target.out)
+        settings = target.settings_with(root)
+        return ingest_report.save_tables(workspace, placed, target.before, settings)
 
 
-def _check_unicode(places: Mapping[str, Any]) -> None:
-    """Raise InputError for a path that is not Unicode."""
-    for what, value in places.items():
-        shown = input_guards.escape_surrogates(str(value))
-        if value is not None and shown != str(value):
-            raise InputError(f"{shown}: the {what} has a name that is not Unicode; rename it")
+def _read_source(format: str, read: Callable[[Any], Transcripts], target: _Target) -> Transcripts:
+    """Read the transcripts; those of a remote source are fetched into the workspace."""
+    origin = target.origin
+    if isinstance(origin, Remote):
+        folder = target.folder("source")
+        begin = partial(target.create, target.audio)
+        return remote_sources.read_remote(format, read, origin, folder=folder, begin=begin)
+    return read(origin.local)
 
 
-def _cleaned(
-    out: Path, source: str, transcripts: Transcripts, given: Mapping[str, Any]
-) -> Transcripts:
+def _brought_audio(transcripts: Transcripts, target: _Target) -> Location | None:
+    """Return the audio folder of a source for which none is named.
+
+    Its recordings are written into the workspace, or are in a folder of the source, or in that of
+    an earlier ingest.
+    """
+    if transcripts.embedded is not None:
+        root = LocalPath(target.folder("audio"))
+        target.create(root)
+        _write_embedded(transcripts.embedded, root.local)
+        return root
+    earlier = target.before.audio if target.before else None
+    return _audio_folder(transcripts.audio_root, target.cache) or _audio_folder(
+        earlier, target.cache
+    )
+
+
+def _cleaned(request: Request, target: _Target, transcripts: Transcripts) -> Transcripts:
     """Return transcripts with columns of other names than ours, and one id for each speaker.
 
     Raise InputError if texts are lists or objects.
     """
-    structured.check_texts(source, transcripts)
+    structured.check_texts(target.origin.name, transcripts)
     named = replace(
         transcripts,
         rows=clean_columns(transcripts.rows),
         on_picture_clock=media_tracks.is_on_picture_clock(
-            given.get("clock"), default=transcripts.on_picture_clock
+            request.options.get(media_tracks.CLOCK), default=transcripts.on_picture_clock
         ),
     )
-    merged_speakers = given.get("merged_speakers", {})
-    return speakers.with_merged_speakers(named, merged_speakers, Workspace(out).withdrawn)
+    withdrawn = Workspace(target.out).withdrawn
+    return speakers.with_merged_speakers(named, request.merged_speakers, withdrawn)
 
 
 def _place(
-    out: Path,
-    resolved: Resolved,
-    root: Location | None,
-    before: Before | None,
-    *,
-    keys: Mapping[str, str],
-    probe: _Probe,
-    source: str,
+    request: Request, target: _Target, resolved: Resolved, root: Location | None
 ) -> ingest_report.Placed:
-    """Probe the recordings and place the segments in them, without what was withdrawn.
+    """Probe the recordings and place the segments in them, without what was withdrawn."""
+    before = target.before
+    withdrawn = Workspace(target.out).withdrawn
+    rows = resolved.transcripts.rows
+    is_withdrawn = _withdrawn_names(resolved.audit, rows, withdrawn)
+    facts = _probe(request, target, root, resolved.audit.filter(~is_withdrawn)["path"])
+    identified = _identify(before, root, resolved.audit, facts)
+    if before:
+        is_withdrawn |= _withdrawn_names(identified.audit, rows, withdrawn)
+    usable = resolved._replace(audit=identified.audit.filter(~is_withdrawn))
+    keys = resolved.mapping if request.has_source_ids else {}
+    recordings = _recordings_table(usable, identified.facts, keys)
+    merged = MergedRecordings(recordings, pl.DataFrame())
+    if before:
+        merged = merge_recordings(before, identified.earlier, recordings)
+    in_workspace = media_tracks.without_empty_columns(merged.recordings)
+    segments = _place_segments(target, resolved.transcripts, identified.audit, in_workspace)
+    return ingest_report.Placed(
+        source=target.origin.name,
+        resolved=usable,
+        audio=identified.audio,
+        recordings=recordings,
+        merged=in_workspace,
+        status=merged.status,
+        segments=segments.compared(withdrawn),
+    )
 
-    `keys` are those of a ``wav.scp``, `source` is the name of the source for messages.
+
+def _probe(
+    request: Request, target: _Target, root: Location | None, paths: pl.Series
+) -> pl.DataFrame:
+    """Return the facts of recordings below an audio folder; unchanged ones are not read again.
+
+    There are none without a folder.
     """
-    withdrawn = Workspace(out).withdrawn
-    transcripts = resolved.transcripts
-    audit = resolved.audit
-    gone = _withdrawn_names(audit, transcripts.rows, withdrawn)
-    facts = pl.DataFrame(schema=FACTS)
-    audio = root
-    status = pl.DataFrame()
-    if root:
-        facts = probe(
-            root,
-            audit.filter(~gone)["path"].drop_nulls().unique().sort(),
-            before=before.probed() if before else None,
-        )
-    if before:
-        audio, old, is_apart = rebase(before, root)
-        if root and is_apart:
-            facts, audit = (
-                table.with_columns(absolute(table["path"], root)) for table in (facts, audit)
-            )
-        audit = keep_ids(before, old, audit, facts)
-        gone |= _withdrawn_names(audit, transcripts.rows, withdrawn)
-    kept = resolved._replace(audit=audit.filter(~gone))
-    recordings = merged = _recordings_table(kept, facts, keys)
-    if before:
-        merged, status = merge_recordings(before, old, recordings)
-    merged = media_tracks.without_empty_columns(merged)
-    rows = _timed_rows(source, transcripts, audit, merged)
-    timed = merged if transcripts.on_picture_clock else media_tracks.without_starts(merged)
+    if root is None:
+        return pl.DataFrame(schema=FACTS)
+    return probe_recordings(
+        root,
+        paths.drop_nulls().unique().sort(),
+        jobs=request.jobs,
+        sha256=request.sha256,
+        keep=target.out,
+        before=target.before.probed() if target.before else None,
+        track=request.options.get(media_tracks.TRACK),
+    )
+
+
+@dataclass(frozen=True)
+class _Identified:
+    """The recordings of a source, by the ids that they have in the workspace.
+
+    Attributes:
+        audit: that of `name_matching.resolve`, with these ids.
+        facts: of recordings with audio; paths are below `audio`, or absolute.
+        audio: the audio folder of the workspace.
+        earlier: the recordings that the workspace had before; empty if it is new.
+    """
+
+    audit: pl.DataFrame
+    facts: pl.DataFrame
+    audio: Location | None
+    earlier: pl.DataFrame
+
+
+def _identify(
+    before: Before | None, root: Location | None, audit: pl.DataFrame, facts: pl.DataFrame
+) -> _Identified:
+    """Give recordings the ids that they had before; `root` is the audio folder of the source."""
+    if before is None:
+        return _Identified(audit, facts, root, pl.DataFrame())
+    rebased = rebase(before, root)
+    if root and rebased.is_apart:
+        facts = facts.with_columns(absolute(facts["path"], root))
+        audit = audit.with_columns(absolute(audit["path"], root))
+    audit = keep_ids(before, rebased.recordings, audit, facts)
+    return _Identified(audit, facts, rebased.audio, rebased.recordings)
+
+
+def _place_segments(
+    target: _Target, transcripts: Transcripts, audit: pl.DataFrame, recordings: pl.DataFrame
+) -> place_segments.PlacedSegments:
+    """Place the segments of a source in the recordings of the workspace."""
+    rows = _timed_rows(target.origin.name, transcripts, audit, recordings)
+    on_picture_clock = transcripts.on_picture_clock
+    timed = recordings if on_picture_clock else media_tracks.without_starts(recordings)
     placed = place_segments.PlacedSegments(rows, audit, timed).numbered()
-    if before:
-        placed = placed.with_ids(own_segment_ids(before, placed))
-    return ingest_report.Placed(kept, audio, recordings, merged, status, placed.compared(withdrawn))
+    if target.before is None:
+        return placed
+    return placed.with_ids(own_segment_ids(target.before, placed))
 
 
 def _timed_rows(
@@ -359,15 +463,12 @@ def _withdrawn_names(audit: pl.DataFrame, rows: Rows, withdrawn: pl.DataFrame) -
     if withdrawn.is_empty():
         return pl.Series([False] * len(audit), dtype=pl.Boolean)
     plain = pl.Series([name_matching.recording_id(name) for name in audit["name"]], dtype=pl.String)
-    named, unnamed = (
-        tombstones.reasons("recording", ids, withdrawn).is_not_null()
-        for ids in (audit["recording_id"], plain)
-    )
+    is_withdrawn = tombstones.reasons("recording", audit["recording_id"], withdrawn).is_not_null()
+    is_withdrawn |= tombstones.reasons("recording", plain, withdrawn).is_not_null()
     spoken = rows.unique("name", "speaker_id")
-    others = spoken.filter(
-        tombstones.reasons("speaker", spoken["speaker_id"], withdrawn).is_null()
-    )["name"].unique()
-    return named | unnamed | ~audit["name"].is_in(others.implode())
+    speaker_reasons = tombstones.reasons("speaker", spoken["speaker_id"], withdrawn)
+    others = spoken.filter(speaker_reasons.is_null())["name"].unique()
+    return is_withdrawn | ~audit["name"].is_in(others.implode())
 
 
 def reader_of(format: str | None) -> Reader:
@@ -390,12 +491,12 @@ def check_source_given(source: str | Path | None) -> None:
 
 def format_options(format: str, options: Mapping[str, object]) -> dict[str, str]:
     """Convert the options of a format to text (see `option_texts`)."""
-    known = [
+    of_format = [
         name
-        for name, each in signature(READERS[format]).parameters.items()
-        if each.kind is Parameter.KEYWORD_ONLY
+        for name, parameter in signature(READERS[format]).parameters.items()
+        if parameter.kind is Parameter.KEYWORD_ONLY
     ]
-    return option_texts(format, options, known=(*known, *_COMMON_OPTIONS))
+    return option_texts(format, options, known=(*of_format, *_COMMON_OPTIONS))
 
 
 def option_texts(
@@ -418,6 +519,7 @@ def option_texts(
 
 
 def _audio_folder(audio: str | Path | None, cache: Cache) -> Location | None:
+    """Return an audio folder; raise InputError for a local one that does not exist."""
     if audio is None:
         return None
     root = location(str(audio), cache)
@@ -450,9 +552,9 @@ def _check_free(out: Path, format: str, source: Location, *, add: bool) -> Befor
             if settings["format"] != format or not is_same_place(settings["source"], str(source))
         ]
         if others:
-            held = ", ".join(map(str, others))
+            listed = ", ".join(map(str, others))
             raise ExistsError(
-                f"{out}: is the workspace of {held}; choose another --out, remove it, "
+                f"{out}: is the workspace of {listed}; choose another --out, remove it, "
                 "or bring in both with --add"
             )
     elif out.exists() and (
@@ -464,15 +566,17 @@ def _check_free(out: Path, format: str, source: Location, *, add: bool) -> Befor
 
 def _write_embedded(embedded: Iterable[tuple[str, bytes]], root: Path) -> None:
     """Write recordings to files of their names; unchanged files keep their modification time."""
-    for name, data in embedded:
+    for name, content in embedded:
         path = root / name
         # A name that is not valid for a file, or is that of a folder: the recording is reported as
         # missing.
         with suppress(OSError):
             if not (
-                path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data
+                path.is_file()
+                and path.stat().st_size == len(content)
+                and path.read_bytes() == content
             ):
-                atomic.write_bytes(path, data, sync=False)
+                atomic.write_bytes(path, content, sync=False)
 
 
 def _resolve_names(

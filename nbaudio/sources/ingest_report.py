@@ -1,8 +1,8 @@
 """Save the tables of `ingest` and its report: counts, sizes, warnings and missing items."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import polars as pl
 import polars.selectors as cs
@@ -37,95 +37,118 @@ _SAME_SECONDS = 0.1  # sources round durations, and codecs pad
 _FLAC_SHARE = 0.57  # of the size of speech at 16 kHz, about
 
 
-class Placed(NamedTuple):
-    """What a source brings: its names, recordings and placed segments."""
+@dataclass(frozen=True)
+class Placed:
+    """What a source brings: its names, recordings and placed segments.
 
+    Attributes:
+        source: the name of the source, which problems have as their file.
+        resolved: its transcripts, with the recording of each name.
+        audio: the folder that paths of recordings are relative to.
+        recordings: those of the source, with `error`.
+        merged: those of the workspace.
+        status: of the source's recordings, see `grow.MergedRecordings`.
+        segments: those of the source.
+    """
+
+    source: str
     resolved: Resolved
-    audio: Location | None  # the folder that paths of recordings are relative to
-    recordings: pl.DataFrame  # of the source, with `error`
-    merged: pl.DataFrame  # those of the workspace
-    # Of the source's recordings, if the workspace grows (see `grow.merge_recordings`); else empty
+    audio: Location | None
+    recordings: pl.DataFrame
+    merged: pl.DataFrame
     status: pl.DataFrame
     segments: PlacedSegments
 
 
 def save_tables(
-    workspace: Workspace,
-    source: str,
-    placed: Placed,
-    before: Before | None,
-    settings: Mapping[str, Any],
+    workspace: Workspace, placed: Placed, before: Before | None, settings: Mapping[str, Any]
 ) -> Report:
     """Save the tables of a workspace and the report of its ingest.
 
-    `source` is what problems have as their file.
+    `before` is the workspace before it grows, None if it is new; `settings` are those of the
+    source.
     """
-    problems = _problems(placed, source)
-    listed = pl.concat(problems.values(), how="vertical")
-    names = placed.resolved.audit
-    recordings = placed.merged.drop("error", strict=False)
-    further: dict[str, Any] = {}
-    if (unmatched := placed.resolved.transcripts.unmatched) is not None:
-        ids = unmatched.join(
-            names.select("name", "recording_id"), on="name", how="left", maintain_order="left"
-        )
-        further["unmatched"] = ids.select("recording_id", pl.exclude("name", "recording_id"))
-    growth = {}
-    warnings = []
+    problems = _problems(placed)
+    tables: dict[str, Any] = {
+        "recordings": placed.merged.drop("error", strict=False),
+        "names": placed.resolved.audit,
+        "problems": pl.concat(problems.values(), how="vertical"),
+        **_unmatched_table(placed.resolved),
+    }
     if before is None:
         workspace_tables.table_path(workspace, schemas.GROWTH).unlink(missing_ok=True)
-        workspace.save_together(
-            recordings=recordings,
-            segments=placed.segments.judged(),
-            names=names,
-            problems=listed,
-            **further,
-        )
+        workspace.save_together(segments=placed.segments.judged(), **tables)
+        growth = _Growth()
     else:
-        merge = merge_segments(
-            workspace, placed.segments, placed.status, before.segments_of_others()
-        )
-        removed = merge.missing.select(
-            file=pl.lit(source), item="segment_id", reason=pl.lit(_REMOVED)
-        )
-        names = before.all_rows("names", names)
-        listed = before.all_rows("problems", pl.concat([listed, removed]))
-        made = grown_tables(before, merge)
-        further = {name: before.all_rows(name, table) for name, table in further.items()}
-        for name, table in {
-            "recordings": recordings,
-            "names": names,
-            "problems": listed,
-            **further,
-        }.items():
-            if not (
-                workspace_tables.table_path(workspace, name).exists()
-                and workspace.table(name).equals(table)
-            ):
-                made[name] = table
-        growth = _growth(placed, merge)
-        warnings = list(_growth_warnings(merge))
-        own = grown_settings(before, settings, placed.audio, replaced=len(merge.replaced) > 0)
-        if made or own != workspace.settings:
-            workspace.save_together(settings=own, **made)
+        growth = _save_grown(workspace, placed, before, tables, settings)
+    segments = workspace_tables.scan(workspace).select(cs.matches(_NARROW))
+    facts = _facts(workspace, placed, segments) | growth.facts
     if len(placed.segments.withdrawn):
-        growth["withdrawn"] = len(placed.segments.withdrawn)
-    facts = workspace_tables.scan(workspace).select(cs.matches(_NARROW))
-    report = Report(
-        "ingest",
-        _facts(workspace, placed, facts) | growth,
-        [
-            *placed.resolved.transcripts.notes,
-            *warnings,
-            *_warnings(workspace, placed.merged, facts, is_new=before is None),
-        ],
-        [line for kind, table in problems.items() for line in _lines(kind, table)],
-    )
+        facts["withdrawn"] = len(placed.segments.withdrawn)
+    warnings = [
+        *placed.resolved.transcripts.notes,
+        *growth.warnings,
+        *_warnings(workspace, placed.merged, segments, is_new=before is None),
+    ]
+    lines = [line for kind, table in problems.items() for line in _lines(kind, table)]
+    report = Report("ingest", facts, warnings, lines)
     workspace.save_report("ingest", report.to_dict())
     return report
 
 
+def _unmatched_table(resolved: Resolved) -> dict[str, pl.DataFrame]:
+    """Return the table `unmatched` by its name, if `align` made one."""
+    unmatched = resolved.transcripts.unmatched
+    if unmatched is None:
+        return {}
+    ids = resolved.audit.select("name", "recording_id")
+    rows = unmatched.join(ids, on="name", how="left", maintain_order="left")
+    return {"unmatched": rows.select("recording_id", pl.exclude("name", "recording_id"))}
+
+
+@dataclass(frozen=True)
+class _Growth:
+    """Facts and warnings of a workspace that has grown; there are none of a new one."""
+
+    facts: dict[str, Any] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+
+
+def _save_grown(
+    workspace: Workspace,
+    placed: Placed,
+    before: Before,
+    tables: Mapping[str, pl.DataFrame],
+    settings: Mapping[str, Any],
+) -> _Growth:
+    """Save a workspace that has grown by what a source brings; unchanged tables stay as they are.
+
+    `tables` and `settings` are those of the source.
+    """
+    merge = merge_segments(workspace, placed.segments, placed.status, before.segments_of_others())
+    removed = merge.missing.select(
+        file=pl.lit(placed.source), item="segment_id", reason=pl.lit(_REMOVED)
+    )
+    with_removed = {**tables, "problems": pl.concat([tables["problems"], removed])}
+    changed = grown_tables(before, merge)
+    for name, table in with_removed.items():
+        rows = table if name == "recordings" else before.all_rows(name, table)
+        if not _is_stored(workspace, name, rows):
+            changed[name] = rows
+    grown = grown_settings(before, settings, placed.audio, replaced=len(merge.replaced) > 0)
+    if changed or grown != workspace.settings:
+        workspace.save_together(settings=grown, **changed)
+    return _Growth(_growth(placed, merge), list(_growth_warnings(merge)))
+
+
+def _is_stored(workspace: Workspace, name: str, table: pl.DataFrame) -> bool:
+    """Return whether a workspace has a table with these rows."""
+    path = workspace_tables.table_path(workspace, name)
+    return path.exists() and workspace.table(name).equals(table)
+
+
 def _growth(placed: Placed, merge: Merge) -> dict[str, Any]:
+    """Return how many segments and recordings are new, changed or removed."""
     counts = dict(placed.status["status"].value_counts().iter_rows())
     kinds = {kind: int(merge.rows.select(is_(kind).sum()).item()) for kind in KINDS}
     new = kinds.pop("new")
@@ -142,7 +165,7 @@ def _growth(placed: Placed, merge: Merge) -> dict[str, Any]:
 
 
 def _growth_warnings(merge: Merge) -> Iterator[str]:
-    """Name what changed under the same id, what is gone from the source, and what is to be done."""
+    """Warn of what changed under the same id, of what the source has no more, and of no scores."""
     changed = merge.replaced.filter(~is_("new"))["segment_id"]
     if len(changed):
         yield (
@@ -164,16 +187,18 @@ def _growth_warnings(merge: Merge) -> Iterator[str]:
 
 
 def _listed(ids: pl.Series) -> str:
+    """Return the number of segments with the first ids."""
     return (
         f"{count(len(ids), 'segments')} ({', '.join(ids.head(3))}{', ...' if len(ids) > 3 else ''})"
     )
 
 
-def _problems(placed: Placed, source: str) -> dict[str, pl.DataFrame]:
+def _problems(placed: Placed) -> dict[str, pl.DataFrame]:
     """Return tables of what is unusable in a source, by kind.
 
     Their columns are `file`, `item` and `reason`.
     """
+    source = placed.source
     resolved = placed.resolved
     recordings = placed.recordings
     line = pl.coalesce(pl.format("line {}", "line"), pl.lit("as a whole"))
@@ -198,13 +223,13 @@ def _problems(placed: Placed, source: str) -> dict[str, pl.DataFrame]:
 
 
 def _repeated_ids(source: str, rows: Rows) -> pl.DataFrame:
-    given = rows.map(lambda batch: batch.select("segment_id").filter(pl.col("segment_id") != ""))
-    keys = repeated(
-        pl.concat(batch["segment_id"].hash() for batch in given.batches(("name", "segment_id")))
-    )
-    is_repeated = pl.col("segment_id").hash().is_in(keys.implode())
-    found = pl.concat(batch.filter(is_repeated) for batch in given.batches(("name", "segment_id")))
-    counts = found.group_by("segment_id", maintain_order=True).len().filter(pl.col("len") > 1)
+    """Return the problem of each id that several rows have."""
+    ids = rows.map(lambda batch: batch.select("segment_id").filter(pl.col("segment_id") != ""))
+    needed = ("name", "segment_id")
+    hashes = repeated(pl.concat(batch["segment_id"].hash() for batch in ids.batches(needed)))
+    is_candidate = pl.col("segment_id").hash().is_in(hashes.implode())
+    candidates = pl.concat(batch.filter(is_candidate) for batch in ids.batches(needed))
+    counts = candidates.group_by("segment_id", maintain_order=True).len().filter(pl.col("len") > 1)
     reason = pl.format("an id of {} segments: all but the first get a number, #2 and so on", "len")
     return counts.select(file=pl.lit(source), item="segment_id", reason=reason)
 
@@ -235,6 +260,7 @@ def _not_read(placed: Placed) -> list[dict[str, Any]]:
 
 
 def _facts(workspace: Workspace, placed: Placed, segments: pl.LazyFrame) -> dict[str, Any]:
+    """Count segments, recordings and names; hours are those of segments that break no rule."""
     recordings = placed.merged
     resolved = placed.resolved
     is_broken = (
@@ -244,11 +270,11 @@ def _facts(workspace: Workspace, placed: Placed, segments: pl.LazyFrame) -> dict
     )
     rates = recordings.select("recording_id", "sampling_rate").lazy()
     seconds = pl.when(~is_broken).then(seconds_column())
-    known = segments.join(rates, on="recording_id", how="left").with_columns(
+    timed = segments.join(rates, on="recording_id", how="left").with_columns(
         reason=pl.when(is_broken).then("reason")
     )
     kinds = (
-        known.group_by("reason").agg(pl.len(), seconds.sum().alias("seconds")).collect(**STREAMED)
+        timed.group_by("reason").agg(pl.len(), seconds.sum().alias("seconds")).collect(**STREAMED)
     )
     names = dict(resolved.audit["decision"].value_counts().sort("decision").iter_rows())
     reasons = (
@@ -268,56 +294,59 @@ def _facts(workspace: Workspace, placed: Placed, segments: pl.LazyFrame) -> dict
     columns = [
         {"name": name, "column": column} for name, column in resolved.transcripts.columns.items()
     ]
-    not_read = _not_read(placed)
-    return (
-        facts
-        | ({"columns": columns} if columns else {})
-        | ({"not_read": not_read} if not_read else {})
-    )
+    if columns:
+        facts["columns"] = columns
+    if not_read := _not_read(placed):
+        facts["not_read"] = not_read
+    return facts
 
 
 def _warnings(
     workspace: Workspace, recordings: pl.DataFrame, segments: pl.LazyFrame, *, is_new: bool
 ) -> list[str]:
+    """Return the sizes of recordings, and warnings; times that are doubtful come first."""
     present = recordings.filter(pl.col("num_samples").is_not_null())
-    found = [_sizes(present, len(recordings), segments)] if len(present) else []
-    absent = len(recordings) - len(present)
+    lines = [_sizes(present, len(recordings), segments)] if len(present) else []
     if line := missing_folder(workspace, present["recording_id"]):
-        found.append(line)
+        lines.append(line)
     if workspace.audio_root is None:
-        found.append(
+        absent = len(recordings) - len(present)
+        lines.append(
             f"no audio yet: {count(absent, 'recordings', 'are')} missing; view, "
             "score and sample the segments, and ingest again with --audio"
         )
-    found += first_lines(_other_durations(segments, present), "segments.parquet")
-    found += _moved_ends(segments, present)
-    found += rate_warning(workspace_tables.scan(workspace), present)
+    lines += first_lines(_other_durations(segments, present), "segments.parquet")
+    lines += _moved_ends(segments, present)
+    lines += rate_warning(workspace_tables.scan(workspace), present)
     doubtful = present.filter(pl.col("probe_warning").is_not_null()).select(
         pl.format("{}: {}", "path", "probe_warning")
     )
-    found += first_lines(doubtful.to_series().to_list(), "recordings.parquet")
-    found += _look_alike_ids("segments", segments.select("segment_id"))
-    found += _look_alike_ids("recordings", recordings.lazy().select("recording_id"))
-    found += _texts_of_missing_values(workspace_tables.scan(workspace))
-    found += speaker_warnings(workspace_tables.scan(workspace))
+    lines += first_lines(doubtful.to_series().to_list(), "recordings.parquet")
+    lines += _look_alike_ids("segments", segments.select("segment_id"))
+    lines += _look_alike_ids("recordings", recordings.lazy().select("recording_id"))
+    lines += _texts_of_missing_values(workspace_tables.scan(workspace))
+    lines += speaker_warnings(workspace_tables.scan(workspace))
     if is_new and workspace.report("score"):
-        found.append("the workspace is new: score and select again")
-    return found
+        lines.append("the workspace is new: score and select again")
+    return lines
 
 
 def _other_durations(segments: pl.LazyFrame, present: pl.DataFrame) -> list[str]:
+    """Return a line for each recording whose duration is not the one that the source states."""
     if "source_duration" not in segments.collect_schema():
         return []
     stated = pl.col("source_duration").cast(pl.Float64, strict=False)
-    found = pl.col("num_samples") / pl.col("sampling_rate")
-    each = pl.DataFrame()
+    actual = pl.col("num_samples") / pl.col("sampling_rate")
+    durations = pl.DataFrame()
     for batch in segments.select("recording_id", "source_duration").collect_batches(**IN_ORDER):
-        each = pl.concat([each, batch]).unique("recording_id", keep="first", maintain_order=True)
-    other = each.join(present, on="recording_id", maintain_order="left").filter(
-        (stated - found).abs() > _SAME_SECONDS
+        durations = pl.concat([durations, batch]).unique(
+            "recording_id", keep="first", maintain_order=True
+        )
+    other = durations.join(present, on="recording_id", maintain_order="left").filter(
+        (stated - actual).abs() > _SAME_SECONDS
     )
     line = pl.format(
-        "{}: lasts {} s, the source says {} s", "path", found.round(2), "source_duration"
+        "{}: lasts {} s, the source says {} s", "path", actual.round(2), "source_duration"
     )
     return other.select(line).to_series().to_list()
 

@@ -3,13 +3,13 @@
 Segments are found by their ids, or by file and times.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import polars as pl
@@ -48,7 +48,7 @@ _PROBLEMS = pl.Schema(
 
 
 @locks_workspace("join")
-def join(  # noqa: PLR0914
+def join(
     workspace: Workspace | str | Path,
     table: Any,
     *,
@@ -97,71 +97,129 @@ def join(  # noqa: PLR0914
         ['evo blitz', 'da']
     """
     workspace = Workspace.open(workspace)
-    given = {
-        kind: name
-        for kind, name in (("text", text), ("hypothesis", hypothesis), ("column", column))
-        if name is not None
-    }
-    if len(given) != 1:
-        raise InputError("give one of text, hypothesis and column: the name of what is joined")
-    [(kind, name)] = given.items()
-    if (most := decimal(str(tolerance))) is None or most < 0:
-        raise InputError(f"tolerance={tolerance!r}: must be a number of seconds, 0 or more")
-    target = check_name(workspace, kind, name)
+    requested = _requested(text=text, hypothesis=hypothesis, column=column)
+    max_difference = _parse_tolerance(tolerance)
+    target = check_name(workspace, requested.kind, requested.name)
     keys = _split_keys(on)
     with rows_on_disk(workspace.path), scratch_folder(workspace.path) as folder:
-        source, cells = _read(table, keys, kind, from_)
-        used = _key_columns(source, cells.columns, keys)
-        held = _value_column(
-            source, cells.columns, (name, target, *_NAMES[kind]), from_, used.values()
-        )
-        columns = _Columns(source, used, held, _converter(source, cells.rows, held, kind))
-        joined = _join_rows(workspace, cells, columns, most, folder, no_blanks=kind == "text")
-        if not joined.counts.matched:
-            raise InputError(
-                f"{source}: none of its {len(cells.lines):,} rows can be joined"
-                f"{_example(joined.problems)}"
-            )
-        record = {"step": "join", "kind": kind, "file": str(source), "from": held, "on": list(used)}
-        changes = store_column(workspace, target, joined.values, record)
-    problems = _problems(source, cells, joined.problems)
+        source = _read(table, keys, requested.kind, from_)
+        columns = _columns(source, keys, requested, target, from_)
+        joined = _join_rows(workspace, source, columns, max_difference, folder)
+        changes = store_column(workspace, target, joined.values, columns.record(requested.kind))
+    problems = _problems(source, joined.problems)
     _save_problems(workspace, f"joined/{target}", problems)
-    total = parquet_files.num_rows(workspace_tables.table_path(workspace))
-    facts: dict[str, Any] = {
+    num_segments = parquet_files.num_rows(workspace_tables.table_path(workspace))
+    facts = {
         "column": target,
-        "rows": len(cells.lines),
+        "rows": source.num_rows,
         "matched": joined.counts.matched,
-        "segments": total,
-        "without": total - joined.counts.values,
+        "segments": num_segments,
+        "without": num_segments - joined.counts.values,
         **changes,
         "empty": joined.counts.empty,
         "not_joined": len(problems),
+        "next": requested.next_command(workspace),
     }
-    facts["next"] = (
-        f"nbaudio score {workspace.path} --{kind} {name}"
-        if kind != "column"
-        else f"nbaudio stats {workspace.path}"
-    )
+    place = "line" if isinstance(table, str | Path) else "row"
     lines = first_lines(
-        _problem_lines(problems, "line" if isinstance(table, str | Path) else "row"),
+        [problem.line_of_report(place) for problem in problems],
         f"{workspace.path}/joined/{target}.parquet",
     )
-    report = Report("join", facts, cells.all_notes(), lines)
+    report = Report("join", facts, source.cells.all_notes(), lines)
     workspace.save_report(f"join_{target}", report.to_dict())
     return report
 
 
 @dataclass(frozen=True)
-class _Columns:
-    """The columns of the table that are used: by key, and that of the values.
+class _Requested:
+    """What is joined: the `kind` is ``text``, ``hypothesis`` or ``column``."""
 
-    `convert` converts the values.
+    kind: str
+    name: str
+
+    def next_command(self, workspace: Workspace) -> str:
+        """Return the command that uses what was joined."""
+        if self.kind == "column":
+            return f"nbaudio stats {workspace.path}"
+        return f"nbaudio score {workspace.path} --{self.kind} {self.name}"
+
+
+def _requested(**names: str | None) -> _Requested:
+    """Return the kind and name of what is joined; raise InputError unless there is one name."""
+    requested = [_Requested(kind, name) for kind, name in names.items() if name is not None]
+    if len(requested) != 1:
+        raise InputError("give one of text, hypothesis and column: the name of what is joined")
+    return requested[0]
+
+
+def _parse_tolerance(tolerance: float | str) -> Decimal:
+    """Return a tolerance in seconds; raise InputError if it is none."""
+    seconds = decimal(str(tolerance))
+    if seconds is None or seconds < 0:
+        raise InputError(f"tolerance={tolerance!r}: must be a number of seconds, 0 or more")
+    return seconds
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A table that is joined.
+
+    Attributes:
+        path: its name for messages.
+        cells: its rows and lines.
+    """
+
+    path: Path
+    cells: Cells
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows that could be read."""
+        return len(self.cells.lines)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The columns of the table that are used.
+
+    Attributes:
+        source: the name of the table for messages.
+        keys: the column of each key.
+        values: the column of the values.
+        convert: converts the values.
+        needs_text: whether an empty value is a problem.
     """
 
     source: Path
     keys: Mapping[str, str]
     values: str
     convert: Callable[[pl.Series], pl.Series]
+    needs_text: bool
+
+    def record(self, kind: str) -> dict[str, Any]:
+        """Return what the workspace records of a joined column."""
+        return {
+            "step": "join",
+            "kind": kind,
+            "file": str(self.source),
+            "from": self.values,
+            "on": list(self.keys),
+        }
+
+
+def _columns(
+    source: _Source, keys: Sequence[str], requested: _Requested, target: str, from_: str | None
+) -> _Columns:
+    """Return the columns that are used; the values become the column `target`.
+
+    Raise InputError for a column that is missing, or whose values are unusable.
+    """
+    names = source.cells.columns
+    key_columns = _key_columns(source.path, names, keys)
+    usual = (requested.name, target, *_NAMES[requested.kind])
+    values = _value_column(source.path, names, usual, from_, key_columns.values())
+    convert = _converter(source.path, source.cells.rows, values, requested.kind)
+    return _Columns(source.path, key_columns, values, convert, requested.kind == "text")
 
 
 @dataclass(frozen=True)
@@ -186,44 +244,43 @@ class _Joined:
 
 
 def _join_rows(
-    workspace: Workspace,
-    cells: Cells,
-    columns: _Columns,
-    tolerance: Decimal,
-    folder: Path,
-    *,
-    no_blanks: bool,
+    workspace: Workspace, source: _Source, columns: _Columns, tolerance: Decimal, folder: Path
 ) -> _Joined:
-    """Find the segment of each row of a table; an empty text is no value if `no_blanks`."""
-    keys = _keys(cells, columns)
+    """Find the segment of each row of a table; intermediate tables are written to the folder.
+
+    Raise InputError if no row has one.
+    """
+    keys = _keys(source.cells, columns)
     matches = (
         match_ids(workspace, keys, folder / "matching")
         if BY_ID[0] in columns.keys
         else match_times(workspace, keys, tolerance, folder / "matching")
     )
-    values = _values(cells, columns)
+    values = _values(source.cells, columns)
     first = next(values)
     rows = store(chain([first], values), folder / "values", first.schema)
-    outcomes = _beside_matches(rows, matches, len(cells.lines), folder)
-    reason = (
-        pl.when(pl.col("reason").is_null() & pl.col("is_blank"))
-        .then(pl.lit(_EMPTY))
-        .otherwise("reason")
-    )
-    judged = outcomes.with_columns(reason=reason) if no_blanks else outcomes
+    outcomes = _beside_matches(rows, matches, source.num_rows, folder)
+    if columns.needs_text:
+        is_empty = pl.col("reason").is_null() & pl.col("is_blank")
+        reason = pl.when(is_empty).then(pl.lit(_EMPTY)).otherwise("reason")
+        outcomes = outcomes.with_columns(reason=reason)
     is_matched = pl.col("reason").is_null()
     has_value = is_matched & pl.col("value").is_not_null()
-    counts = judged.select(
+    counts = outcomes.select(
         matched=is_matched.sum(), values=has_value.sum(), empty=pl.col("is_blank").sum()
     ).collect(**STREAMED)
-    problems = judged.filter(~is_matched).select(
-        "table_row", "key", "reason", pl.col("value").cast(pl.String)
+    problems = (
+        outcomes.filter(~is_matched)
+        .select("table_row", "key", "reason", pl.col("value").cast(pl.String))
+        .collect(**STREAMED)
+        .sort("table_row")
     )
-    return _Joined(
-        judged.filter(has_value).select("row", "value"),
-        problems.collect(**STREAMED).sort("table_row"),
-        _Counts(*counts.row(0)),
-    )
+    if not counts["matched"].item():
+        raise InputError(
+            f"{source.path}: none of its {source.num_rows:,} rows can be joined{_example(problems)}"
+        )
+    values_of_segments = outcomes.filter(has_value).select("row", "value")
+    return _Joined(values_of_segments, problems, _Counts(*counts.row(0)))
 
 
 def _beside_matches(
@@ -280,23 +337,35 @@ def _example(problems: pl.DataFrame) -> str:
     return "".join(f"; {key!r} {reason}" for _, key, reason, _ in problems.head(1).iter_rows())
 
 
-def _problems(
-    source: Path, cells: Cells, problems: pl.DataFrame
-) -> list[tuple[str, int | None, str, str, str | None]]:
-    """Return the rows of `_PROBLEMS`: lines that could not be read, then rows without a segment."""
-    unread = [(str(source), problem.line, "", problem.reason, None) for problem in cells.problems]
+class _Problem(NamedTuple):
+    """A row of `_PROBLEMS`: a line that could not be read, or a row without a segment."""
+
+    file: str
+    line: int | None
+    key: str
+    reason: str
+    value: str | None
+
+    def line_of_report(self, place: str) -> str:
+        """Return the line for the report; `place` is ``line`` or ``row``."""
+        key = f"{self.key}: " if self.key else ""
+        return f"{place} {self.line}: {key}{self.reason}"
+
+
+def _problems(source: _Source, problems: pl.DataFrame) -> list[_Problem]:
+    """Return the lines that could not be read, then the rows without a segment."""
+    file = str(source.path)
+    unread = [
+        _Problem(file, problem.line, "", problem.reason, None) for problem in source.cells.problems
+    ]
     unused = [
-        (str(source), cells.lines[row], key, reason, value)
+        _Problem(file, source.cells.lines[row], key, reason, value)
         for row, key, reason, value in problems.iter_rows()
     ]
     return [*unread, *unused]
 
 
-def _save_problems(
-    workspace: Workspace,
-    table: str,
-    problems: Sequence[tuple[str, int | None, str, str, str | None]],
-) -> None:
+def _save_problems(workspace: Workspace, table: str, problems: Sequence[_Problem]) -> None:
     """Write the rows that were not joined, or remove those of a call before."""
     if problems:
         rows = pl.DataFrame(problems, schema=_PROBLEMS, orient="row")
@@ -305,24 +374,14 @@ def _save_problems(
         workspace_tables.table_path(workspace, table).unlink(missing_ok=True)
 
 
-def _problem_lines(
-    problems: Sequence[tuple[str, int | None, str, str, str | None]], place: str
-) -> list[str]:
-    """Return what the report says of the rows of `_PROBLEMS`; `place` is ``line`` or ``row``."""
-    return [
-        f"{place} {line}: {f'{label}: ' if label else ''}{reason}"
-        for _, line, label, reason, _ in problems
-    ]
-
-
 def _split_keys(on: str | Sequence[str]) -> Sequence[str]:
+    """Return the keys of the option ``on``."""
     return on.split(",") if isinstance(on, str) else on
 
 
-def _read(table: Any, keys: Sequence[str], kind: str, column: str | None) -> tuple[Path, Cells]:
-    """Return the name of a table for messages, and its cells, with `column`.
+def _read(table: Any, keys: Sequence[str], kind: str, column: str | None) -> _Source:
+    """Read a table with `column`, which may be a field of another column, such as ``text.de``.
 
-    That may be a field of another column, such as ``text.de``.
     Times have decimal points, and so have the other numbers of a table if facts are joined.
     """
     if isinstance(table, str | Path):
@@ -332,10 +391,11 @@ def _read(table: Any, keys: Sequence[str], kind: str, column: str | None) -> tup
         numbers = decimal_comma_columns(cells.rows) if kind == "column" else ()
         fielded = with_fields(path, cells.rows, [column])
         pointed = with_decimal_points(path, fielded, numbers)
-        return path, cells._replace(rows=pointed.rows, notes=[*cells.notes, *pointed.notes])
+        notes = [*cells.notes, *pointed.notes]
+        return _Source(path, cells._replace(rows=pointed.rows, notes=notes))
     frame = dataframes.as_polars(table)
     rows = with_fields(Path("table"), Rows.collect([frame]), [column])
-    return Path("table"), Cells(rows, range(1, len(frame) + 1), [])
+    return _Source(Path("table"), Cells(rows, range(1, len(frame) + 1), []))
 
 
 def _has_keys(on: Sequence[str], names: Sequence[str]) -> bool:
@@ -347,30 +407,36 @@ def _has_keys(on: Sequence[str], names: Sequence[str]) -> bool:
     return True
 
 
-def _key_columns(source: Path, held: Sequence[str], on: Sequence[str]) -> dict[str, str]:
-    """Return the column of each key; a duration stands for a missing end."""
-    named = _named_columns(source, held, on)
-    has = f"it has {', '.join(held)}"
-    if absent := [column for column in named.values() if column and column not in held]:
-        raise InputError(f"{source}: on={','.join(on)}: there is no column {absent[0]!r}; {has}")
-    found = {key: column or _usual_column(key, held) for key, column in named.items()}
-    if "end" in found and found["end"] is None and (duration := _usual_column("duration", held)):
-        del found["end"]
-        found["duration"] = duration
-    if missing := [key for key, column in found.items() if column is None]:
+def _key_columns(source: Path, names: Sequence[str], on: Sequence[str]) -> dict[str, str]:
+    """Return the column of each key, of columns with `names`; a duration stands for a missing end.
+
+    Raise InputError if a key has no column.
+    """
+    named = _named_columns(source, names, on)
+    listed = f"it has {', '.join(names)}"
+    if absent := [column for column in named.values() if column and column not in names]:
+        raise InputError(f"{source}: on={','.join(on)}: there is no column {absent[0]!r}; {listed}")
+    columns = {key: column or _usual_column(key, names) for key, column in named.items()}
+    if "end" in columns and columns["end"] is None:
+        duration = _usual_column("duration", names)
+        if duration:
+            del columns["end"]
+            columns["duration"] = duration
+    if missing := [key for key, column in columns.items() if column is None]:
         key = missing[0]
         usual = ", ".join(_NAMES[key])
         raise InputError(
-            f"{source}: no column {key} (or {usual}); {has}; one of another name is COLUMN={key}"
+            f"{source}: no column {key} (or {usual}); {listed}; one of another name is COLUMN={key}"
         )
-    return {key: column for key, column in found.items() if column}
+    return {key: column for key, column in columns.items() if column}
 
 
-def _usual_column(key: str, held: Sequence[str]) -> str | None:
-    return next((name for name in _NAMES[key] if name in held), None)
+def _usual_column(key: str, names: Sequence[str]) -> str | None:
+    """Return the column of `names` that usually has a key, None if there is none."""
+    return next((name for name in _NAMES[key] if name in names), None)
 
 
-def _named_columns(source: Path, held: Sequence[str], on: Sequence[str]) -> dict[str, str | None]:
+def _named_columns(source: Path, names: Sequence[str], on: Sequence[str]) -> dict[str, str | None]:
     """Return the keys of ``segment_id``, or of ``file,start,end``, in this order.
 
     Each has the column that is named for it, as in ``hashname=segment_id``, or None.
@@ -383,60 +449,84 @@ def _named_columns(source: Path, held: Sequence[str], on: Sequence[str]) -> dict
     raise InputError(
         f"on={','.join(on)}: must be segment_id or file,start,end (or file,start,duration); a "
         f"column of another name is COLUMN=KEY, such as hashname=segment_id; {source} has "
-        f"{', '.join(held)}"
+        f"{', '.join(names)}"
     )
 
 
 def _value_column(
-    source: Path, held: Sequence[str], names: Sequence[str], from_: str | None, used: Iterable[str]
+    source: Path,
+    names: Sequence[str],
+    usual: Sequence[str],
+    from_: str | None,
+    keys: Collection[str],
 ) -> str:
-    others = [name for name in held if name not in used]
+    """Return the column of the values, of columns with `names`.
+
+    It is `from_`, else the first of the `usual` ones, else the only one beside the `keys`. Raise
+    InputError if there is none of these.
+    """
     if from_ is not None:
-        if from_ not in held:
-            raise InputError(f"{source}: no column {from_!r}; it has {', '.join(held)}")
+        if from_ not in names:
+            raise InputError(f"{source}: no column {from_!r}; it has {', '.join(names)}")
         return from_
-    for name in (*names, *(others if len(others) == 1 else [])):
-        if name in others:
-            return name
+    others = [name for name in names if name not in keys]
+    candidates = [name for name in usual if name in others]
+    if candidates:
+        return candidates[0]
+    if len(others) == 1:
+        return others[0]
     raise InputError(
         f"{source}: which column has the values? name it by from; "
         f"it has {', '.join(others) or 'no others'}"
     )
 
 
-def _converter(source: Path, rows: Rows, held: str, kind: str) -> Callable[[pl.Series], pl.Series]:
+def _converter(source: Path, rows: Rows, name: str, kind: str) -> Callable[[pl.Series], pl.Series]:
     """Return a function that converts a column's values.
 
     It composes texts and joins lists of words. In columns of other kinds it recognizes numbers, and
     true or false.
     """
-    dtype = rows.schema[held]
     if kind != "column":
-
-        def text(column: pl.Series) -> pl.Series:
-            return cell_texts(source, _words(column), empty=True).str.normalize("NFC")
-
-        check_values(source, held, (text(batch[held]) for batch in rows.batches([held])))
-        return text
+        convert = partial(_composed_texts, source)
+        check_values(source, name, (convert(batch[name]) for batch in rows.batches([name])))
+        return convert
+    dtype = rows.schema[name]
     if dtype == pl.Boolean or dtype.is_numeric():
         return lambda column: column
+    plain = partial(_plain_texts, source)
+    recognized = None
+    if dtype in (pl.String, pl.List(pl.String)):
+        recognized = _recognized_type(plain(batch[name]) for batch in rows.batches([name]))
+    return plain if recognized is None else lambda column: _parsed(plain(column), recognized)
 
-    def plain(column: pl.Series) -> pl.Series:
-        return cell_texts(source, _words(column), empty=False)
 
-    found: set[object] = set()
-    for batch in rows.batches([held]) if dtype in (pl.String, pl.List(pl.String)) else ():
-        given = plain(batch[held]).drop_nulls()
-        if given.str.contains(r"^[+-]?0\d").any():  # ids, such as 007
-            return plain
-        found |= {_parsed(given).dtype} if len(given) else set()
-    kinds = (
-        (pl.Boolean(), {pl.Boolean}),
-        (pl.Int64(), {pl.Int64}),
-        (pl.Float64(), {pl.Int64, pl.Float64}),
-    )
-    fits = [kind for kind, of_batches in kinds if found and found <= of_batches]
-    return (lambda column: _parsed(plain(column), fits[0])) if fits else plain
+def _composed_texts(source: Path, column: pl.Series) -> pl.Series:
+    """Return texts in Unicode NFC; empty ones stay."""
+    return cell_texts(source, _words(column), empty=True).str.normalize("NFC")
+
+
+def _plain_texts(source: Path, column: pl.Series) -> pl.Series:
+    """Return texts as they are; empty ones are null."""
+    return cell_texts(source, _words(column), empty=False)
+
+
+def _recognized_type(batches: Iterable[pl.Series]) -> pl.DataType | None:
+    """Return the type of the numbers or truth values that all texts are, None for other texts."""
+    dtypes: set[pl.DataType] = set()
+    for batch in batches:
+        texts = batch.drop_nulls()
+        if texts.str.contains(r"^[+-]?0\d").any():  # ids, such as 007
+            return None
+        if len(texts):
+            dtypes.add(_parsed(texts).dtype)
+    if not dtypes:
+        return None
+    if dtypes == {pl.Boolean()}:
+        return pl.Boolean()
+    if dtypes == {pl.Int64()}:
+        return pl.Int64()
+    return pl.Float64() if dtypes <= {pl.Int64(), pl.Float64()} else None
 
 
 def _parsed(texts: pl.Series, dtype: pl.DataType | None = None) -> pl.Series:
@@ -459,11 +549,12 @@ def _words(column: pl.Series) -> pl.Series:
         has_sentence = column.list.eval(pl.element().str.contains(r"\S\s+\S")).list.any().any()
         return column if has_sentence else column.list.join(" ")
     if column.dtype == pl.String and (lists := column.str.starts_with('["')).any():
-        return column.scatter(lists.arg_true(), [_joined(one) for one in column.filter(lists)])
+        return column.scatter(lists.arg_true(), [_joined(words) for words in column.filter(lists)])
     return column
 
 
 def _joined(words: str) -> str:
+    """Join a JSON list of words with blanks; another text, or a list of sentences, stays."""
     try:
         items = msgspec.json.decode(words, type=list[str])
     except msgspec.MsgspecError:

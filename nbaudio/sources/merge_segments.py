@@ -80,12 +80,12 @@ class Merge:
     def table(self) -> Iterator[pl.DataFrame]:
         """Yield the merged table: its columns first, its rows in their order, new ones behind."""
         path = str(table_path(self.workspace))
-        held = conform(
+        empty = conform(
             pl.DataFrame(schema=workspace_tables.table_schema(self.workspace)), SEGMENTS, path
         )
         try:
             schema = pl.concat(
-                [held, self.rows.drop(_ADDED).clear()], how="diagonal_relaxed"
+                [empty, self.rows.drop(_ADDED).clear()], how="diagonal_relaxed"
             ).schema
         except pl.exceptions.PolarsError as error:
             raise InputError(
@@ -101,7 +101,8 @@ class Merge:
         )
         values = [self._value(name, schema) for name in schema if name != "segment_id"]
         for start, batch in with_starts(workspace_tables.read_batches(self.workspace)):
-            first, after = (changed[_ROW].search_sorted(row) for row in (start, start + len(batch)))
+            first = changed[_ROW].search_sorted(start)
+            after = changed[_ROW].search_sorted(start + len(batch))
             whole = conform(batch, schema, path)
             whole = whole.join(
                 changed[first:after], on="segment_id", how="left", maintain_order="left"
@@ -120,16 +121,14 @@ class Merge:
         replaced = is_(*_REPLACED)
         # Corrections of the text hold while nothing is replaced, those of bounds while times and
         # audio are the same.
-        own_text, own_bounds = (
-            pl.col(column).is_not_null() & ~other if column in schema else pl.lit(value=False)
-            for column, other in (("text_corrected", replaced), ("corrected_by", moved))
-        )
+        keeps_text = _is_set("text_corrected", schema) & ~replaced
+        keeps_bounds = _is_set("corrected_by", schema) & ~moved
         if name == schemas.RAW_TEXT and self.has_joined_raw:
             value = pl.when(replaced).then(None).otherwise(old)
         elif name in ("text", "text_raw", "text_corrected", "text_origin"):
-            value = pl.when(own_text).then(old).otherwise(new)
+            value = pl.when(keeps_text).then(old).otherwise(new)
         elif name in ("start_sample", "end_sample", "word_times", "corrected_by"):
-            value = pl.when(own_bounds).then(old).otherwise(new)
+            value = pl.when(keeps_bounds).then(old).otherwise(new)
         elif is_score(name):
             value = pl.when(~is_(*_REPLACED, "hypothesis")).then(old)
         elif name == "asr_text":
@@ -147,9 +146,14 @@ class Merge:
         """
         if not table_path(self.workspace, schemas.CORRECTED_TEXTS).exists():
             return None
-        held = self.workspace.table(schemas.CORRECTED_TEXTS)
-        kept = held.join(self.replaced, on="segment_id", how="anti", maintain_order="left")
-        return kept if len(kept) < len(held) else None
+        texts = self.workspace.table(schemas.CORRECTED_TEXTS)
+        valid = texts.join(self.replaced, on="segment_id", how="anti", maintain_order="left")
+        return valid if len(valid) < len(texts) else None
+
+
+def _is_set(column: str, schema: pl.Schema) -> pl.Expr:
+    """Return whether a row has a value in a column; false if there is no such column."""
+    return pl.col(column).is_not_null() if column in schema else pl.lit(value=False)
 
 
 def merge_segments(
@@ -401,16 +405,16 @@ def _uncorrected(workspace: Workspace) -> pl.LazyFrame:
 
     `text_corrected` tells where, and `_ROW` is the row in the table, from 0.
     """
-    held = workspace_tables.scan(workspace).with_row_index(_ROW)
+    segments = workspace_tables.scan(workspace).with_row_index(_ROW)
     if (
-        "text_corrected" not in held.collect_schema()
+        "text_corrected" not in segments.collect_schema()
         or not table_path(workspace, schemas.CORRECTED_TEXTS).exists()
     ):
-        return held
+        return segments
     before = workspace_tables.scan(workspace, table=schemas.CORRECTED_TEXTS).select(
         "segment_id", before="text"
     )
-    joined = held.join(before, on="segment_id", how="left", maintain_order="left")
+    joined = segments.join(before, on="segment_id", how="left", maintain_order="left")
     was = pl.when(pl.col("text_corrected").is_not_null()).then("before")
     return joined.with_columns(text=pl.coalesce(was, "text")).drop("before")
 
@@ -434,20 +438,22 @@ def _judged(workspace: Workspace, rows: pl.DataFrame, recordings: pl.DataFrame) 
         .otherwise(pl.col("text").str.head(0))
         .alias("text")
     )
-    held = workspace_tables.scan(workspace, (*columns, "text", "source_channel"))
-    channel = segment_rules.source_channel(held.limit(0).collect())
-    others = held.select(*columns, blank, channel).join(rows.lazy(), on="segment_id", how="anti")
-    own = rows.select(*columns, blank, segment_rules.source_channel(rows))
-    windows = own.select(segment_rules.window().hash()).to_series()
+    segments = workspace_tables.scan(workspace, (*columns, "text", "source_channel"))
+    channel = segment_rules.source_channel(segments.limit(0).collect())
+    others = segments.select(*columns, blank, channel).join(
+        rows.lazy(), on="segment_id", how="anti"
+    )
+    candidates = rows.select(*columns, blank, segment_rules.source_channel(rows))
+    windows = candidates.select(segment_rules.window().hash()).to_series()
     alike = others.filter(segment_rules.window().hash().is_in(windows.implode())).collect(
         **STREAMED
     )
     has_texts = (
-        own["text"].count()
+        candidates["text"].count()
         or others.select(pl.col("text").is_not_null().any()).collect(**STREAMED).item()
     )
     empty = pl.lit(bool(has_texts)) & (pl.col("text").fill_null("") == "")
-    found = decided(
-        with_recordings(pl.concat([alike, own]), recordings), recordings, empty_text=empty
+    judged = decided(
+        with_recordings(pl.concat([alike, candidates]), recordings), recordings, empty_text=empty
     ).tail(len(rows))
-    return rows.with_columns(found["reason"], found["decision"].cast(SEGMENTS["decision"]))
+    return rows.with_columns(judged["reason"], judged["decision"].cast(SEGMENTS["decision"]))

@@ -71,9 +71,9 @@ def fill_times(
     step = pl.lit(int(seconds * _MICRO)) if seconds else pl.col("_micros")
     count = (pl.col("_micros") + (step - 1 if partial else 0)) // step
     begin = pl.col("_window") * step
-    own = pl.when(whole & ~pl.col("_whole") if windows else whole).then("_id")
+    id_of_recording = pl.when(whole & ~pl.col("_whole") if windows else whole).then("_id")
     rows = placed.with_columns(
-        segment_id=pl.coalesce("segment_id", own),
+        segment_id=pl.coalesce("segment_id", id_of_recording),
         _window=pl.int_ranges(0, pl.when("_whole").then(count).otherwise(1), dtype=pl.Int64),
     ).explode("_window", empty_as_null=False)
     # A remainder of less than half a sample gives no window.
@@ -222,11 +222,13 @@ class PlacedSegments:
         keys = repeated(pl.concat(batch["segment_id"].hash() for batch in self.placed()))
         if keys.is_empty():
             return self
-        some = pl.col("segment_id").hash().is_in(keys.implode()) | pl.col(
+        is_candidate = pl.col("segment_id").hash().is_in(keys.implode()) | pl.col(
             "segment_id"
         ).str.contains(name_matching.NUMBERED)
-        found = self.find(some)
-        return self.with_ids(found.with_columns(name_matching.segment_ids(found["segment_id"])))
+        candidates = self.find(is_candidate)
+        return self.with_ids(
+            candidates.with_columns(name_matching.segment_ids(candidates["segment_id"]))
+        )
 
     def with_ids(self, ids: pl.DataFrame) -> "PlacedSegments":
         """Return a copy with other ids for some rows (`row`, `segment_id`)."""
@@ -289,7 +291,7 @@ class PlacedSegments:
         Segments are as placed. One that breaks rules is rejected with the first of them.
         """
         for frame, placed in self._batches():
-            found = self._judged(placed).select(
+            judged = self._judged(placed).select(
                 "row",
                 "segment_id",
                 "recording_id",
@@ -298,7 +300,7 @@ class PlacedSegments:
                 "decision",
                 "reason",
             )
-            whole = pl.concat([found, frame.drop("name", "segment_id")], how="horizontal")
+            whole = pl.concat([judged, frame.drop("name", "segment_id")], how="horizontal")
             yield conform(whole.filter(self._stays).drop("row"), SEGMENTS, "segments")
 
     @property

@@ -59,9 +59,9 @@ def read_mapping(path: Path) -> dict[str, str]:
 
 
 def _scp_pairs(path: Path) -> Iterator[tuple[int, str, str]]:
-    data = input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES)
-    refuse_archive(path, data)
-    text = data.decode("utf-8-sig")
+    content = input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES)
+    refuse_archive(path, content)
+    text = content.decode("utf-8-sig")
     lines = (
         (number, line.rstrip("\r"))
         for number, line in enumerate(text.split("\n"), 1)
@@ -113,17 +113,19 @@ def redact_names(
     stored = stored_names([*urls, *mapping, *mapping.values()], always=fetches)
 
     def redacted(frame: pl.DataFrame) -> pl.DataFrame:
-        known = frame.with_columns(pl.col("name").replace(stored)) if stored else frame
+        renamed = frame.with_columns(pl.col("name").replace(stored)) if stored else frame
         texts = [
             name
-            for name, dtype in known.schema.items()
+            for name, dtype in renamed.schema.items()
             if dtype == pl.String and name not in _NOT_REDACTED
         ]
-        with_urls = [name for name in texts if known[name].str.contains("://", literal=True).any()]
+        with_urls = [
+            name for name in texts if renamed[name].str.contains("://", literal=True).any()
+        ]
         return (
-            known.with_columns(pl.col(with_urls).str.replace_all(SIGNED, "${1}..."))
+            renamed.with_columns(pl.col(with_urls).str.replace_all(SIGNED, "${1}..."))
             if with_urls
-            else known
+            else renamed
         )
 
     if problems["reason"].str.contains("://", literal=True).any():
@@ -156,20 +158,22 @@ def source_ids(mapping: Mapping[str, str], audit: pl.DataFrame, rows: Rows) -> p
         if mapping
         else {}
     )
-    known = set(by_name.values())
+    recording_ids = set(by_name.values())
     pairs: list[tuple[str, str]] = []
     for key, value in mapping.items():
-        guess = recording_id(value)
-        meant = (
+        id_of_name = recording_id(value)
+        candidates = (
             by_name.get(key),
             by_path.get(paths.get(value) or ""),
             by_name.get(value),
-            guess if guess in known else None,
+            id_of_name if id_of_name in recording_ids else None,
         )
-        pairs += [(found, key) for found in [next(filter(None, meant), None)] if found]
+        meant = next(filter(None, candidates), None)
+        if meant:
+            pairs.append((meant, key))
     if "source_recording" in rows.schema:
-        own = rows.unique("name", "source_recording").drop_nulls()
-        pairs += [(by_name[name], key) for name, key in own.iter_rows() if name in by_name]
+        named_ids = rows.unique("name", "source_recording").drop_nulls()
+        pairs += [(by_name[name], key) for name, key in named_ids.iter_rows() if name in by_name]
     ids = pl.DataFrame(
         pairs, schema={"recording_id": pl.String, "source_recording": pl.String}, orient="row"
     )
@@ -181,12 +185,12 @@ def name_problems(source: str, resolved: Resolved) -> pl.DataFrame:
     """List names without a recording; where the one that they mean is rejected, with the reason."""
     missing = resolved.audit.filter(pl.col("decision") == "missing")["name"].to_list()
     why = dict(resolved.rejected)
-    there = resolve(missing, list(why), mapping=resolved.mapping).filter(
+    rejected = resolve(missing, list(why), mapping=resolved.mapping).filter(
         pl.col("path").is_not_null()
     )
     reasons = {
         name: f"no such recording ({path}: {why[path]})"
-        for name, path in there.select("name", "path").iter_rows()
+        for name, path in rejected.select("name", "path").iter_rows()
     }
     reason = (
         pl.when(pl.col("decision") == "ambiguous")

@@ -158,19 +158,19 @@ class Probes:
         schema = pl.Schema({**schema, "file": pl.String(), "nbaudio": pl.String()})
         try:
             # Rows of other versions may have other columns.
-            known = frame_of_rows(
+            probes = frame_of_rows(
                 (row for row in lines if row.get("nbaudio") == __version__), schema
             )
         except (pl.exceptions.PolarsError, ValueError, TypeError, OverflowError):
             # The file is damaged: all are probed again.
-            known = pl.DataFrame(schema=schema)
+            probes = pl.DataFrame(schema=schema)
         if before is not None and track is None:
             earlier = schemas.conform(before, schema, "recordings").select(schema.names())
-            known = pl.concat([earlier.filter(pl.col("track").is_null()), known])
+            probes = pl.concat([earlier.filter(pl.col("track").is_null()), probes])
         usable = pl.col("error").is_null() & (pl.col("sha256").is_not_null() | pl.lit(not sha256))
         # A frame and a row number for each file: as objects, rows would take several times the
         # memory.
-        self._known = known.unique("file", keep="last", maintain_order=True).filter(usable)
+        self._known = probes.unique("file", keep="last", maintain_order=True).filter(usable)
         self._numbers = {file: number for number, file in enumerate(self._known["file"])}
 
     def get(self, file: object, **now: object) -> dict[str, Any] | None:
@@ -232,12 +232,12 @@ def probe_recordings(
         shown = progress("probe", total, "GB of recordings", show=total > 1)
     else:
         is_archive = archives.is_in_archive(place)
-        found = (
-            ((each.path, each) for each in archives.all_in_order(place, paths))
+        items = (
+            ((member.path, member) for member in archives.all_in_order(place, paths))
             if is_archive
             else _places(place, paths)
         )
-        bundles = (([item], 1) for item in found)
+        bundles = (([item], 1) for item in items)
         workers = 2 * cores  # threads that wait for the network leave the processor to others
         shown = progress("fetch", len(paths), "recordings")
     with shown as advance:
@@ -296,26 +296,26 @@ def _facts(place: Location, probes: Probes) -> tuple[dict[str, Any], bool]:
     try:
         status = place.status()
         now = {"num_bytes": status.num_bytes, version: status.version}
-        if known := probes.get(place, **now):
-            return known, True
+        if facts_before := probes.get(place, **now):
+            return facts_before, True
         with place.fetched(status) as path:
             try:
-                found = probe(path, track=probes.track)
+                recording = probe(path, track=probes.track)
                 digest = atomic.sha256_file(path) if probes.sha256 else None
             except (AudioError, OSError) as error:
                 return {"error": str(error).replace(str(path), str(place))}, False
     except (AudioError, OSError) as error:
         return {"error": str(error)}, False
     facts = {
-        name: getattr(found, name)
+        name: getattr(recording, name)
         for name in ("sampling_rate", "num_channels", "num_samples", "codec")
     }
     further = {
         "sha256": digest,
-        "probe_warning": found.warning,
-        "track": found.track,
-        "sound_start": found.sound_start or None,
-        "tracks_not_read": "\n".join(found.not_read) or None,
-        "uncancelled_channel": found.channel,
+        "probe_warning": recording.warning,
+        "track": recording.track,
+        "sound_start": recording.sound_start or None,
+        "tracks_not_read": "\n".join(recording.not_read) or None,
+        "uncancelled_channel": recording.channel,
     }
     return facts | now | further, False

@@ -61,73 +61,73 @@ def read_remote(
         if is_folder and format in REMOTE_FORMATS:
             return read(place)
         if is_folder:
-            listed = place.listing(lambda _: True)
-            if listed is None:
-                raise InputError(f"{place}: the server does not list this folder; name a file")
-            long = {
-                name
-                for name in listed[0]
-                if any(len(part.encode()) > _MOST_NAME_BYTES for part in name.split("/"))
-            }
-            names = [name for name in listed[0] if name not in long]
-            _fetch(
-                folder, {name: place / name for name in names if not name_matching.is_audio(name)}
-            )
-            # Readers look for folders of recordings.
-            for name in {str(PurePosixPath(name).parent) for name in names}:
-                (folder / name).mkdir(parents=True, exist_ok=True)
-            found = read(folder)
-            rejected = [
-                *listed[1],
-                *((name, "its name is too long for a file") for name in sorted(long)),
-            ]
-            further = [
-                Problem(name, None, reason)
-                for name, reason in rejected
-                if not name_matching.is_audio(name)
-            ]
-            found = replace(
-                found,
-                problems=pl.concat(
-                    [found.problems, pl.DataFrame(further, schema=PROBLEMS, orient="row")]
-                ),
-            )
+            transcripts = _read_folder(read, place, folder)
         else:
             _fetch(folder, {place.name: place})
-            found = read(folder / place.name)
+            transcripts = read(folder / place.name)
     except AudioError as error:
         raise InputError(str(error)) from error
     except OSError as error:  # such as one name of a file and of a folder
         raise InputError(
             f"{place}: cannot be stored in {folder} ({error.strerror or error})"
         ) from error
-    root = found.audio_root
-    if isinstance(root, Path) and root.is_relative_to(folder):
-        # Recordings are beside the source: in its folder, or that of a single file.
-        audio_folder = place if is_folder else place.parent
-        relative = root.relative_to(folder).as_posix()
-        return replace(
-            found, audio_root=str(audio_folder if relative == "." else audio_folder / relative)
-        )
-    return found
+    root = transcripts.audio_root
+    if not isinstance(root, Path) or not root.is_relative_to(folder):
+        return transcripts
+    # Recordings are beside the source: in its folder, or that of a single file.
+    audio_folder = place if is_folder else place.parent
+    relative = root.relative_to(folder).as_posix()
+    if relative != ".":
+        audio_folder /= relative
+    return replace(transcripts, audio_root=str(audio_folder))
+
+
+def _read_folder(read: Callable[[Any], Transcripts], place: Remote, folder: Path) -> Transcripts:
+    """Read a remote folder, whose files are fetched, but for recordings.
+
+    Files that cannot be listed or stored are problems. Raise InputError if the server does not list
+    the folder.
+    """
+    listing = place.listing(lambda _: True)
+    if listing is None:
+        raise InputError(f"{place}: the server does not list this folder; name a file")
+    all_names, rejected = listing
+    too_long = {name for name in all_names if _has_long_part(name)}
+    names = [name for name in all_names if name not in too_long]
+    _fetch(folder, {name: place / name for name in names if not name_matching.is_audio(name)})
+    # Readers look for folders of recordings.
+    for parent in {str(PurePosixPath(name).parent) for name in names}:
+        (folder / parent).mkdir(parents=True, exist_ok=True)
+    transcripts = read(folder)
+    reasons = [*rejected, *((name, "its name is too long for a file") for name in sorted(too_long))]
+    problems = [
+        Problem(name, None, reason) for name, reason in reasons if not name_matching.is_audio(name)
+    ]
+    further = pl.DataFrame(problems, schema=PROBLEMS, orient="row")
+    return replace(transcripts, problems=pl.concat([transcripts.problems, further]))
+
+
+def _has_long_part(name: str) -> bool:
+    """Return whether a part of a path is longer than the names of files may be."""
+    return any(len(part.encode()) > _MOST_NAME_BYTES for part in name.split("/"))
 
 
 def _fetch(folder: Path, places: Mapping[str, Remote]) -> None:
     """Fetch files whose current version is missing, and remove all other files."""
     log = folder / _FETCHED
     lines = parse_lines(log.read_bytes()) if log.is_file() else ()
-    known = {line.get("name"): (line.get("num_bytes"), line.get("version")) for line in lines}
+    fetched = {line.get("name"): (line.get("num_bytes"), line.get("version")) for line in lines}
 
     def fetch(name: str) -> None:
         status = places[name].status()
         target = folder / name
-        here = (
-            known.get(name) == (*status,)
+        is_current = (
+            fetched.get(name) == (*status,)
             and status.version
             and target.is_file()
             and target.stat().st_size == status.num_bytes
         )
-        if not here:
+        if not is_current:
             with atomic_write(target, sync=False) as partial:
                 places[name].download(partial, status)
             with raise_disk_full(log):
@@ -136,7 +136,7 @@ def _fetch(folder: Path, places: Mapping[str, Remote]) -> None:
     with progress.progress("fetch source", len(places), "files", show=len(places) > 1) as advance:
         for _ in threads.ordered_map(fetch, places, jobs=_JOBS):
             advance(1)
-    kept = {folder / name for name in (*places, _FETCHED)}
+    current = {folder / name for name in (*places, _FETCHED)}
     for path in folder.rglob("*"):
-        if path.is_file() and path not in kept:
+        if path.is_file() and path not in current:
             path.unlink()

@@ -224,18 +224,21 @@ def leave_out_unspoken(words: TranscriptWords, spoken: Spoken) -> SpokenWords:
     letters = np.array([spoken_letters(word) for word in words.words], np.int64)
     unspoken_letters = np.concatenate(([0], np.cumsum(letters * spoken.is_unspoken)))
     left_out = np.diff(unspoken_letters[numbers], prepend=0)
-    kept = numbers.tolist()
-    ends = [_ends_sentence(words, one, other) for one, other in pairwise(kept)]
+    spoken_numbers = numbers.tolist()
+    ends = [
+        _ends_sentence(words, number, following) for number, following in pairwise(spoken_numbers)
+    ]
     is_turn = [
-        bool(spoken.is_break[other]) or _is_turn(words, one, other) for one, other in pairwise(kept)
+        bool(spoken.is_break[following]) or _is_turn(words, number, following)
+        for number, following in pairwise(spoken_numbers)
     ]
     place = np.cumsum(~spoken.is_unspoken) - 1
     pairs = spoken.pairs
     return SpokenWords(
         Typed(
-            [words.words[number] for number in kept],
-            np.array([*ends, True][: len(kept)], np.bool_),
-            np.cumsum([True, *is_turn][: len(kept)], dtype=np.int64),
+            [words.words[number] for number in spoken_numbers],
+            np.array([*ends, True][: len(spoken_numbers)], np.bool_),
+            np.cumsum([True, *is_turn][: len(spoken_numbers)], dtype=np.int64),
             left_out,
         ),
         numbers,
@@ -272,9 +275,9 @@ def _is_turn(words: TranscriptWords, number: int, following: int) -> bool:
     if words.spans[number].document != words.spans[following].document:
         return True
     left_out = range(number + 1, following)
-    if any(int(words.asides.group[each]) in words.asides.labels for each in left_out):
+    if any(int(words.asides.group[between]) in words.asides.labels for between in left_out):
         return True
-    has_letters = any(any(map(str.isalpha, words.words[each])) for each in left_out)
+    has_letters = any(any(map(str.isalpha, words.words[between])) for between in left_out)
     is_sentence = has_letters and _ends_with_mark(words.texts[following - 1])
     return is_sentence and _ends_with_mark(words.texts[number])
 
