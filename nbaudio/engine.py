@@ -386,33 +386,41 @@ def _run_joblib(
 
     If `jobs` is None, the number of jobs is also that of ``joblib.parallel_config``.
     """
-    waiting = enumerate(tasks)
+    numbered_tasks = enumerate(tasks)
     most = _BATCH * joblib.effective_n_jobs(jobs)
-    underway: dict[int, Task] = {}
+    underway: dict[int, Task] = dict(islice(numbered_tasks, 1))
     losses: Counter[int] = Counter()
 
     def taken() -> Iterator[tuple[int, Task]]:
         yield from list(underway.items())
         # joblib keeps all results that the caller has not taken yet: few enough, however slow the
         # caller is.
-        while len(underway) < most and (numbered := next(waiting, None)):
+        while len(underway) < most and (numbered := next(numbered_tasks, None)):
             underway.update([numbered])
             yield numbered
 
-    for first in waiting:  # noqa: PLR1702
-        underway.update([first])
-        while underway:
-            try:
-                with closing(_parallel(partial(_numbered, function), taken(), jobs)) as results:
-                    for number, result in results:
-                        del underway[number]
-                        yield result
-            except Exception as error:
-                if not _is_worker_lost(error):
-                    raise
-                losses.update(list(underway))
-                if max((losses[number] for number in underway), default=0) >= _ATTEMPTS:
-                    raise WorkerLostError(_LOST, underway.values()) from error
+    while underway:
+        try:
+            results = _parallel(partial(_numbered, function), taken(), jobs)
+            yield from _remove_finished(underway, results)
+        except Exception as error:
+            if not _is_worker_lost(error):
+                raise
+            losses.update(list(underway))
+            if max((losses[number] for number in underway), default=0) >= _ATTEMPTS:
+                raise WorkerLostError(_LOST, underway.values()) from error
+        if not underway:
+            underway.update(islice(numbered_tasks, 1))
+
+
+def _remove_finished(
+    underway: dict[int, Task], numbered_results: Generator[tuple[int, Result]]
+) -> Iterator[Result]:
+    """Yield results as they come, and remove their tasks; close the results in any case."""
+    with closing(numbered_results):
+        for number, result in numbered_results:
+            del underway[number]
+            yield result
 
 
 def _is_worker_lost(error: BaseException | None) -> bool:

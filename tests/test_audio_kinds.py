@@ -355,7 +355,7 @@ def test_an_index_by_counting_equals_an_index_by_decoding(
     with open_recording(specimens[name]) as counted:
         assert isinstance(counted, AvRecording)
         found = counted._index
-    monkeypatch.setattr("nbaudio.audio.packets._counted", lambda *_: None)
+    monkeypatch.setattr("nbaudio.audio.packets._count_samples", lambda *_: None)
     with open_recording(specimens[name]) as decoded:
         assert isinstance(decoded, AvRecording)
         np.testing.assert_array_equal(decoded._index.stamps, found.stamps)

@@ -125,9 +125,8 @@ class _Decoded(NamedTuple):
 
 def _plain(text: str) -> str:
     """Return a text of a container on one line, without what is no letter of it."""
-    return " ".join("".join(one if one.isprintable() else " " for one in text).split())[
-        :_MOST_LABEL
-    ]
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    return " ".join(printable.split())[:_MOST_LABEL]
 
 
 def _seconds(clock: str) -> float | None:
@@ -163,18 +162,11 @@ class AvRecording:
         self.sampling_rate: int = context.sample_rate
         self.num_channels: int = context.channels
         self.codec: str = context.name.removesuffix("float").removeprefix("lib")
-        if not self.sampling_rate or not self.num_channels or not self._stream.time_base:
-            raise self._refused(no_samples_reason(path))
-        if problem := implausible_header(self.sampling_rate, self.num_channels):
-            raise self._refused(problem)
-        self._ticks: Fraction = self._stream.time_base * self.sampling_rate
+        self._ticks = self._samples_per_tick()
         self._run_up = self._find_run_up()
         container = self._container.format.name
-        self._ogg = (
-            index_packets_of_ogg(file, self.codec)
-            if container == "ogg" and self.codec in ("opus", "vorbis")
-            else None
-        )
+        is_indexed = container == "ogg" and self.codec in ("opus", "vorbis")
+        self._ogg = index_packets_of_ogg(file, self.codec) if is_indexed else None
         self._clock_tells = self._has_exact_clock(container)
         self._decoded: Iterator[tuple[int, NDArray[np.float32]]] | None = None
         self._recent: deque[tuple[int, NDArray[np.float32]]] = deque()
@@ -182,6 +174,18 @@ class AvRecording:
         self._block: tuple[int, _Decoded] | None = None
         self._origin = max(0, int((self._stream.start_time or 0) * self._ticks))
         self.declared_samples = self._declared_samples(container)
+
+    def _samples_per_tick(self) -> Fraction:
+        """Return the samples per tick of the container's clock.
+
+        Raise AudioError for a header without samples, or with implausible values.
+        """
+        if not self.sampling_rate or not self.num_channels or not self._stream.time_base:
+            raise self._refused(no_samples_reason(self.path))
+        if problem := implausible_header(self.sampling_rate, self.num_channels):
+            raise self._refused(problem)
+        ticks: Fraction = self._stream.time_base * self.sampling_rate
+        return ticks
 
     def _declared_samples(self, container: str) -> int:
         """Return the length that a file of this container declares; 0 where it declares none."""
@@ -572,9 +576,10 @@ class AvRecording:
         while True:
             decoding = False
             try:
-                if (found := next(packets, None)) is None:
+                packet_with_end = next(packets, None)
+                if packet_with_end is None:
                     return
-                packet, end = found
+                packet, end = packet_with_end
                 decoder = decoder or self._decoder()
                 decoding = True
                 frames = decoder.decode(packet)
@@ -586,16 +591,15 @@ class AvRecording:
             if position is None and frames:
                 # The first frame of Opus may be shorter than its packet: a decoder that resamples
                 # delays samples.
-                held = (
-                    opus_samples(memoryview(packet))
-                    if self.codec == "opus"
-                    else sum(frame.samples for frame in frames)
-                )
+                if self.codec == "opus":
+                    num_samples = opus_samples(memoryview(packet))
+                else:
+                    num_samples = sum(frame.samples for frame in frames)
                 time = int((frames[0].pts or 0) * self._ticks)
                 # A new decoder drops the samples before 0 as the container says, but does not
                 # change the time of the frame.
                 time = max(0, time) if self.codec in _STATEFUL else time
-                position = time - self._origin if end is None else end - held
+                position = time - self._origin if end is None else end - num_samples
             for frame in frames:
                 if (frame.sample_rate, frame.layout.nb_channels) != (
                     self.sampling_rate,

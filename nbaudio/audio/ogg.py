@@ -6,7 +6,7 @@ Detect damage, and index the packets and samples of Opus and Vorbis.
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +20,17 @@ from nbaudio.audio.decode_errors import CHAINED
 # OggS, version, flags, granule position (of the last sample that it completes), stream, number,
 # checksum, count of lacing values.
 _HEADER = struct.Struct("<4sBBqIIIB")
-_FIRST, _LAST = 0x02, 0x04  # flags: the first and the last page of a stream
+_CAPTURE = b"OggS"  # begins each page
+_MOST_SEGMENTS = 255  # of a page
+_MOST_SEGMENT_BYTES = 255
+_CHECKSUM = slice(22, 26)  # of a page, which is zero where the checksum is computed
+_BEGINS_STREAM = 0x02  # flags
+_ENDS_STREAM = 0x04
 _MIRRORED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
-# The first bytes of a codec's first packet, and the number of header packets before the audio.
-_HEADERS = {"opus": (b"OpusHead", 2), "vorbis": (b"\x01vorbis", 3)}
+# The first bytes of the first packet of each codec.
+_MAGIC = {"opus": b"OpusHead", "vorbis": b"\x01vorbis"}
+_HEADER_PACKETS = {"opus": 2, "vorbis": 3}  # before the audio
+_IDENTIFICATION_BYTES = 64  # enough of the first packet for its fields
 # Samples at 48 kHz in one frame of an Opus packet, by the five bits of its configuration (RFC 6716,
 # section 3.1).
 _OPUS_FRAME = np.array(
@@ -32,13 +39,31 @@ _OPUS_FRAME = np.array(
 
 
 class _Page(NamedTuple):
-    """One page: flags, granule position, stream, offset of its body in the file, lacing values."""
+    """One page.
 
+    `granule` is its granule position; `offset`, `body` and `end` are offsets in the file, of its
+    header, of its first segment and of what follows it. `lacing` has the size of each segment.
+    """
+
+    offset: int
+    body: int
+    end: int
     flags: int
     granule: int
     serial: int
-    body: int
+    number: int
+    checksum: int
     lacing: bytes
+
+    @property
+    def begins_stream(self) -> bool:
+        """Whether it is the first page of its stream."""
+        return bool(self.flags & _BEGINS_STREAM)
+
+    @property
+    def ends_stream(self) -> bool:
+        """Whether it is the last page of its stream."""
+        return bool(self.flags & _ENDS_STREAM)
 
 
 class _DamagedError(Exception):
@@ -57,8 +82,8 @@ class OggIndex:
 
     def packet(self, file: BinaryIO, number: int) -> bytes:
         """Return a packet's bytes, joined where it spans pages."""
-        held = slice(*self.starts[number : number + 2].tolist())
-        segments = zip(self.sizes[held].tolist(), self.offsets[held].tolist(), strict=True)
+        numbers = slice(*self.starts[number : number + 2].tolist())
+        segments = zip(self.sizes[numbers].tolist(), self.offsets[numbers].tolist(), strict=True)
         return b"".join(os.pread(file.fileno(), size, offset) for size, offset in segments)
 
 
@@ -67,11 +92,10 @@ def first_packet(ends: NDArray[np.int64], position: int) -> int:
 
     It is the first packet for position 0, and the last one if none ends after the position.
     """
-    return (
-        0
-        if position <= 0
-        else max(0, min(int(np.searchsorted(ends, position, side="right")), len(ends) - 1))
-    )
+    if position <= 0:
+        return 0
+    number = int(np.searchsorted(ends, position, side="right"))
+    return max(0, min(number, len(ends) - 1))
 
 
 def scan_pages(path: Path) -> tuple[str | None, int | None]:
@@ -86,76 +110,49 @@ def scan_pages(path: Path) -> tuple[str | None, int | None]:
     begin = b""
     with path.open("rb") as file:
         try:
-            for page in _pages(file, checked=True):
+            for page in _pages(file, verify=True):
                 begin = begin or os.pread(file.fileno(), 4096, 0)
                 serials.add(page.serial)
                 position = max(position, page.granule)
         except _DamagedError as damaged:
             problem = str(damaged)
-    opus = begin.find(b"OpusHead")
-    counts_samples = opus >= 0 or b"\x01vorbis" in begin or b"\x7fFLAC" in begin
+    opus = begin.find(_MAGIC["opus"])
+    counts_samples = opus >= 0 or _MAGIC["vorbis"] in begin or b"\x7fFLAC" in begin
     if len(serials) != 1 or not counts_samples:
         return problem, None
-    # Pre-skip: samples that the encoder adds before the sound (RFC 7845, section 5.1).
-    delay = int.from_bytes(begin[opus + 10 : opus + 12], "little") if opus >= 0 else 0
-    return problem, max(0, position - delay)
+    pre_skip = _pre_skip(begin[opus:]) if opus >= 0 else 0
+    return problem, max(0, position - pre_skip)
 
 
-def index_packets_of_ogg(file: BinaryIO, codec: str) -> OggIndex | None:  # noqa: PLR0914
+def index_packets_of_ogg(file: BinaryIO, codec: str) -> OggIndex | None:
     """Index the first ``opus`` or ``vorbis`` stream by file offset.
 
     Return None if there is none, or if pages contradict the packets.
     """
-    magic, headers = _HEADERS[codec]
-    pages: list[_Page] = []
-    begin = b""
-    with suppress(_DamagedError):  # the pages after the damage are not used
-        for page in _pages(file, checked=False):
-            if not pages and os.pread(file.fileno(), len(magic), page.body) == magic:
-                begin = os.pread(file.fileno(), 64, page.body)
-            if begin and (not pages or page.serial == pages[0].serial):
-                pages.append(page)
+    pages = _first_stream(file, _MAGIC[codec])
     if not pages:
         return None
-    lacing = np.frombuffer(b"".join(page.lacing for page in pages), np.uint8).astype(np.int64)
-    counts = np.array([len(page.lacing) for page in pages])
-    before = np.cumsum(lacing) - lacing
-    firsts = np.cumsum(counts) - counts
-    bodies = np.repeat([page.body for page in pages], counts)
-    offsets = (
-        bodies + before - np.repeat(before[np.minimum(firsts, max(0, len(lacing) - 1))], counts)
-    )
-    starts = np.concatenate([[0], np.flatnonzero(lacing < 255) + 1])
-    # Audio packets up to the end of each page.
-    completed = np.searchsorted(starts, firsts + counts, side="right") - 1 - headers
-    starts = starts[headers:]
+    identification = os.pread(file.fileno(), _IDENTIFICATION_BYTES, pages[0].body)
+    segments = _segments_of(pages)
+    packet_starts = _packet_starts(segments.sizes)
+    starts = packet_starts[_HEADER_PACKETS[codec] :]
     if len(starts) < 2:
         return None
-    data = np.memmap(file, np.uint8, "r")
-    at = np.append(offsets, len(data))[starts[:-1]]
-    ends = np.cumsum(
-        packet_samples(
-            codec, begin, data[np.minimum(np.stack([at, at + 1], axis=1), len(data) - 1)]
-        )
+    heads = _read_heads(file, segments.offsets[starts[:-1]])
+    ends = np.cumsum(packet_samples(codec, identification, heads))
+    # Audio packets that are complete at the end of each page.
+    complete = np.searchsorted(starts, segments.page_ends, side="right") - 1
+    num_samples = _count_samples(pages, complete, ends)
+    if num_samples is None:
+        return None
+    pre_skip = _pre_skip(identification) if codec == "opus" else 0
+    return OggIndex(
+        ends=ends - pre_skip,
+        num_samples=max(0, num_samples - pre_skip),
+        starts=starts,
+        offsets=segments.offsets,
+        sizes=segments.sizes,
     )
-    pre_skip = int.from_bytes(begin[10:12], "little") if codec == "opus" else 0
-    known = [
-        (page.granule, int(ends[done - 1]))
-        for page, done in zip(pages, completed, strict=True)
-        if page.granule > 0 < done
-    ]
-    total = int(ends[-1])
-    if known:
-        # A stream may be an excerpt of a longer one: then all positions are greater by the same
-        # number.
-        by = known[0][0] - known[0][1] if len(known) > 1 else 0
-        if (
-            any(granule - end != by for granule, end in known[:-1])
-            or known[-1][0] - known[-1][1] > by
-        ):
-            return None
-        total = min(total, known[-1][0] - by) if pages[-1].flags & _LAST else total
-    return OggIndex(ends - pre_skip, max(0, total - pre_skip), starts, offsets, lacing)
 
 
 def packet_samples(codec: str, header: bytes, heads: NDArray[np.uint8]) -> NDArray[np.int64]:
@@ -175,51 +172,151 @@ def packet_samples(codec: str, header: bytes, heads: NDArray[np.uint8]) -> NDArr
     return samples
 
 
-def _chained(offset: int) -> str:
-    return f"{CHAINED} at byte {offset:,}, which is not read"
+def _pre_skip(opus_head: bytes) -> int:
+    """Return the samples that the encoder adds before the sound (RFC 7845, section 5.1)."""
+    return int.from_bytes(opus_head[10:12], "little")
 
 
-def _pages(file: BinaryIO, *, checked: bool) -> Iterator[_Page]:  # noqa: PLR0914
-    """Yield all pages; `checked` verifies their checksums first.
+def _first_stream(file: BinaryIO, magic: bytes) -> list[_Page]:
+    """Return the pages of the first stream whose first packet begins with some bytes."""
+    pages: list[_Page] = []
+    with suppress(_DamagedError):  # the pages after the damage are not used
+        for page in _pages(file, verify=False):
+            if pages:
+                belongs = page.serial == pages[0].serial
+            else:
+                belongs = os.pread(file.fileno(), len(magic), page.body) == magic
+            if belongs:
+                pages.append(page)
+    return pages
 
-    Raise _DamagedError at a problem or another recording.
+
+@dataclass(frozen=True)
+class _Segments:
+    """The segments of a stream.
+
+    Attributes:
+        sizes: of each segment in bytes, at most 255.
+        offsets: of each segment in the file.
+        page_ends: of each page, the number of segments up to its end.
     """
-    numbers: dict[int, int] = {}
-    at = 0
-    ended = False
-    in_data = False
+
+    sizes: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    page_ends: NDArray[np.int64]
+
+
+def _segments_of(pages: Sequence[_Page]) -> _Segments:
+    """Return the segments of the pages of a stream."""
+    lacing = b"".join(page.lacing for page in pages)
+    sizes = np.frombuffer(lacing, np.uint8).astype(np.int64)
+    counts = np.array([len(page.lacing) for page in pages])
+    bodies = np.array([page.body for page in pages])
+    body_sizes = np.array([page.end - page.body for page in pages])
+    # Bytes of the stream before each page and before each segment.
+    before_pages = np.cumsum(body_sizes) - body_sizes
+    before_segments = np.cumsum(sizes) - sizes
+    offsets = np.repeat(bodies - before_pages, counts) + before_segments
+    return _Segments(sizes, offsets, np.cumsum(counts))
+
+
+def _packet_starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the number of the first segment of each packet, and where the next one would begin.
+
+    A packet ends with its first segment of less than 255 bytes.
+    """
+    return np.concatenate([[0], np.flatnonzero(sizes < _MOST_SEGMENT_BYTES) + 1])
+
+
+def _read_heads(file: BinaryIO, offsets: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Return the first two bytes of packets, by their offsets in the file; shape (packets, 2)."""
+    contents = np.memmap(file, np.uint8, "r")
+    places = np.stack([offsets, offsets + 1], axis=1)
+    return contents[np.minimum(places, len(contents) - 1)]
+
+
+def _count_samples(
+    pages: Sequence[_Page], complete: NDArray[np.int64], ends: NDArray[np.int64]
+) -> int | None:
+    """Return the number of samples of a stream, pre-skip included.
+
+    Granule positions say where the last packet is trimmed. Return None if they contradict the ends
+    of packets; `complete` has how many packets are complete at the end of each page.
+    """
+    total = int(ends[-1])
+    clocked = [
+        (page.granule, int(ends[packets - 1]))
+        for page, packets in zip(pages, complete.tolist(), strict=True)
+        if page.granule > 0 and packets > 0
+    ]
+    if not clocked:
+        return total
+    shifts = [granule - end for granule, end in clocked]
+    # A stream may be an excerpt of a longer one: then all positions are greater by the same number.
+    shift = shifts[0] if len(shifts) > 1 else 0
+    if any(other != shift for other in shifts[:-1]) or shifts[-1] > shift:
+        return None
+    if not pages[-1].ends_stream:
+        return total
+    last_granule = clocked[-1][0]
+    return min(total, last_granule - shift)
+
+
+def _pages(file: BinaryIO, *, verify: bool) -> Iterator[_Page]:
+    """Yield all pages of an Ogg file, none of another file.
+
+    Raise _DamagedError at a problem or another recording. `verify` compares checksums, too.
+    """
     size = os.fstat(file.fileno()).st_size
-    while at < size:
-        data = os.pread(file.fileno(), _HEADER.size + 255, at)
-        if not data.startswith(b"OggS"):
-            if at:
-                raise _DamagedError(f"damaged: there is no page at byte {at:,}")
-            return
-        if len(data) < _HEADER.size or len(data) < _HEADER.size + data[26]:
-            raise _DamagedError(f"truncated: it ends within a page, which begins at byte {at:,}")
-        _, _, flags, granule, serial, number, check, segments = _HEADER.unpack_from(data)
-        lacing = data[_HEADER.size : _HEADER.size + segments]
-        body = at + _HEADER.size + segments
-        end = body + sum(lacing)
-        if end > size:
-            raise _DamagedError(f"truncated: it ends within a page, which begins at byte {at:,}")
-        if checked:
-            page = os.pread(file.fileno(), end - at, at)
-            # zlib's polynomial, most significant bit first, without inversion.
-            mirrored = (
-                zlib.crc32((page[:22] + bytes(4) + page[26:]).translate(_MIRRORED), 0xFFFFFFFF)
-                ^ 0xFFFFFFFF
-            )
-            if int(f"{mirrored:032b}"[::-1], 2) != check:
-                raise _DamagedError(f"damaged: the page at byte {at:,} has a wrong checksum")
-        if flags & _FIRST and in_data:
-            raise _DamagedError(_chained(at))
-        if not flags & _FIRST and number != numbers.get(serial, number - 1) + 1:
-            raise _DamagedError(f"damaged: pages are missing before byte {at:,}")
-        in_data |= not flags & _FIRST and granule > 0
-        numbers[serial] = number
-        ended = bool(flags & _LAST)
-        yield _Page(flags, granule, serial, body, lacing)
-        at = end
-    if not ended:
+    if size and os.pread(file.fileno(), len(_CAPTURE), 0) != _CAPTURE:
+        return
+    last_numbers: dict[int, int] = {}  # by stream
+    is_in_audio = False
+    page = None
+    offset = 0
+    while offset < size:
+        page = _read_page(file, offset, size)
+        if verify:
+            _verify_checksum(file, page)
+        if page.begins_stream and is_in_audio:
+            raise _DamagedError(f"{CHAINED} at byte {offset:,}, which is not read")
+        last_number = last_numbers.get(page.serial, page.number - 1)
+        if not page.begins_stream and page.number != last_number + 1:
+            raise _DamagedError(f"damaged: pages are missing before byte {offset:,}")
+        last_numbers[page.serial] = page.number
+        if not page.begins_stream and page.granule > 0:
+            is_in_audio = True
+        yield page
+        offset = page.end
+    if page is None or not page.ends_stream:
         raise _DamagedError("truncated: its last page is missing")
+
+
+def _read_page(file: BinaryIO, offset: int, file_size: int) -> _Page:
+    """Read the header of the page at an offset; raise _DamagedError where none is complete."""
+    header = os.pread(file.fileno(), _HEADER.size + _MOST_SEGMENTS, offset)
+    if not header.startswith(_CAPTURE):
+        raise _DamagedError(f"damaged: there is no page at byte {offset:,}")
+    if len(header) < _HEADER.size:
+        raise _truncated(offset)
+    _, _, flags, granule, serial, number, checksum, segments = _HEADER.unpack_from(header)
+    lacing = header[_HEADER.size : _HEADER.size + segments]
+    body = offset + _HEADER.size + segments
+    end = body + sum(lacing)
+    if len(lacing) < segments or end > file_size:
+        raise _truncated(offset)
+    return _Page(offset, body, end, flags, granule, serial, number, checksum, lacing)
+
+
+def _truncated(offset: int) -> _DamagedError:
+    return _DamagedError(f"truncated: it ends within a page, which begins at byte {offset:,}")
+
+
+def _verify_checksum(file: BinaryIO, page: _Page) -> None:
+    """Raise _DamagedError if the bytes of a page do not have its checksum."""
+    contents = bytearray(os.pread(file.fileno(), page.end - page.offset, page.offset))
+    contents[_CHECKSUM] = bytes(4)
+    # zlib's polynomial, most significant bit first, without inversion.
+    mirrored = zlib.crc32(contents.translate(_MIRRORED), 0xFFFFFFFF) ^ 0xFFFFFFFF
+    if int(f"{mirrored:032b}"[::-1], 2) != page.checksum:
+        raise _DamagedError(f"damaged: the page at byte {page.offset:,} has a wrong checksum")

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -166,23 +166,24 @@ class _TrackChoice:
     others: tuple[str, ...] = ()
 
 
-def _choose_track(recording: OpenRecording, track: str | None) -> _TrackChoice:
+def _choose_track(recording: OpenRecording, requested: str | None) -> _TrackChoice:
     """Choose an audio track by its number or language; the first one unless given.
 
-    A recording of one track is read whatever `track` is. Raise AudioError if a container of
+    A recording of one track is read whatever is `requested`. Raise AudioError if a container of
     several tracks has none that is called so, or several.
     """
     tracks = recording.tracks()
     if len(tracks) < 2:
         return _TrackChoice()
-    wanted = track or "1"
-    found = [one for one in tracks if wanted in (str(one.number), one.language)]
-    labels = ", ".join(one.label() for one in tracks)
-    if len(found) != 1:
-        problem = "several audio tracks" if found else "no audio track"
+    wanted = requested or "1"
+    matches = [track for track in tracks if wanted in (str(track.number), track.language)]
+    if len(matches) != 1:
+        problem = "several audio tracks" if matches else "no audio track"
+        labels = ", ".join(track.label() for track in tracks)
         raise AudioError(f"{recording.path}: {problem} {wanted!r}; it has {labels}")
-    others = tuple(one.label() for one in tracks if one != found[0])
-    return _TrackChoice(found[0].number, others)
+    [choice] = matches
+    others = tuple(track.label() for track in tracks if track != choice)
+    return _TrackChoice(choice.number, others)
 
 
 def _late_sound(recording: OpenRecording) -> str | None:
@@ -360,10 +361,11 @@ def _decodes(read: _Read, start: int, stop: int) -> bool:
 
 
 def _check_end(recording: SoundfileRecording, path: Path) -> tuple[int, str | None]:
+    """Return the number of samples that decode, and the warning if the header declares more."""
     declared = recording.declared_samples
     if not _decodes(recording.read, max(0, declared - _TAIL_SAMPLES), declared):
-        held = _count(path, recording.num_channels)
-        return held, _short(declared, held, recording.sampling_rate)
+        decoded = _count(path, recording.num_channels)
+        return decoded, _short(declared, decoded, recording.sampling_rate)
     if "Seems to be a truncated file" in recording.log:
         return declared, f"truncated: {declared / recording.sampling_rate:.1f} s can be decoded"
     return declared, _short(_promised(recording, path), declared, recording.sampling_rate)
@@ -425,25 +427,33 @@ def _count(path: Path, channels: int) -> int:
 
     After a block that fails, smaller blocks find the last sample before the break.
     """
-    held = 0
+    num_samples = 0
     block = _COUNT_BLOCK // channels
-    while block:  # noqa: PLR1702
+    while block:
         try:
-            with path.open("rb") as opened, sf.SoundFile(opened.fileno(), closefd=False) as file:
-                file.seek(held)
-                while got := len(file.read(block, dtype="int16")):
-                    held += got
-                return held
+            for length in _block_lengths(path, num_samples, block):
+                num_samples += length
         except sf.LibsndfileError:
             block //= 2
-    return held
+        else:
+            break
+    return num_samples
 
 
-def _short(declared: int, held: int, rate: int) -> str | None:
+def _block_lengths(path: Path, start: int, block: int) -> Iterator[int]:
+    """Decode blocks of so many samples from one on, and yield how many each has."""
+    with path.open("rb") as opened, sf.SoundFile(opened.fileno(), closefd=False) as file:
+        file.seek(start)
+        while length := len(file.read(block, dtype="int16")):
+            yield length
+
+
+def _short(declared: int, decoded: int, rate: int) -> str | None:
+    """Return the warning on samples that the header declares and that cannot be decoded."""
     # Smaller differences come from estimates by bit rate, encoder delay or a last frame.
-    if declared - held < max(rate / 10, _TAIL_SAMPLES):
+    if declared - decoded < max(rate / 10, _TAIL_SAMPLES):
         return None
     return (
         f"truncated: the header declares {declared / rate:.1f} s, "
-        f"{held / rate:.1f} s can be decoded"
+        f"{decoded / rate:.1f} s can be decoded"
     )

@@ -3,8 +3,9 @@
 The method is in docs/signals.md.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ AnySamples = NDArray[np.int16] | Samples
 Numbers = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
+_Value = TypeVar("_Value", np.float32, np.complex64)
 
 _HOP_S = 0.01
 _SPEECH_RATE = 8000  # at least, and less than twice as much: the rate at which speech is decided on
@@ -37,16 +39,39 @@ _MOST_SPECTRA = 16
 
 
 class _Hops(NamedTuple):
-    """Facts about hops: of the mix, its samples at the low rate, and of channels."""
+    """Facts about hops; full scale is 1, but for `by_channel`.
 
-    pivot: float  # what is subtracted before squares are summed
+    Attributes:
+        pivot: what is subtracted before squares are summed.
+        highest: the maximum of the mix in each hop.
+        lowest: its minimum.
+        total: the sum of its samples.
+        squares: the sum of the squares of its samples, less the pivot.
+        slow: the sums of each `decimation` samples of the mix; hops by hops.
+        by_channel: sums of each channel, then products, by `_pairs_of`, in the units of the window;
+            shape (sums and products, hops).
+    """
+
+    pivot: float
     highest: Samples
     lowest: Samples
     total: Samples
     squares: Samples
     slow: Samples
-    # Sums of each channel, then products, by `_pairs_of`; shape (sums and products, hops)
     by_channel: Samples
+
+    @classmethod
+    def joined(cls, blocks: "Sequence[_Hops]") -> "_Hops":
+        """Return the hops of consecutive blocks with the same pivot."""
+        return cls(
+            pivot=blocks[0].pivot,
+            highest=np.concatenate([block.highest for block in blocks]),
+            lowest=np.concatenate([block.lowest for block in blocks]),
+            total=np.concatenate([block.total for block in blocks]),
+            squares=np.concatenate([block.squares for block in blocks]),
+            slow=np.concatenate([block.slow for block in blocks]),
+            by_channel=np.concatenate([block.by_channel for block in blocks], axis=1),
+        )
 
 
 class SegmentAudio:
@@ -74,10 +99,8 @@ class SegmentAudio:
         # Samples that are averaged for the decision on speech.
         self.decimation = max(1, rate // _SPEECH_RATE)
         # Samples of a hop: 10 ms, in whole steps of `decimation`; less in a shorter segment.
-        self.hop = (
-            max(1, min(round(rate * _HOP_S / self.decimation), num_samples // self.decimation))
-            * self.decimation
-        )
+        steps = min(round(rate * _HOP_S / self.decimation), num_samples // self.decimation)
+        self.hop = max(1, steps) * self.decimation
         self.hop_s = self.hop / rate
         # Whole hops before the segment; hops are numbered from the first of them.
         self.hops_before = before // self.hop
@@ -87,8 +110,8 @@ class SegmentAudio:
     def _summed(self, by_channel: Samples) -> Samples:
         """Return the sum of the mixed channels; of a single one a view."""
         first, *others = self._channels
-        found: Samples = sum((by_channel[other] for other in others), by_channel[first])
-        return found
+        mix: Samples = sum((by_channel[other] for other in others), by_channel[first])
+        return mix
 
     def _mixed(self, by_channel: Samples) -> Samples:
         return self._summed(by_channel) * self._unit
@@ -106,53 +129,55 @@ class SegmentAudio:
         return self.mixed(0, self.num_samples)
 
     @cached_property
-    def _hops(self) -> _Hops:  # noqa: PLR0914
+    def _hops(self) -> _Hops:
         """Sums over whole hops with context, in blocks that fit a cache."""
+        window = self._window_of_hops()
+        length = max(1, _BLOCK // self.hop) * self.hop  # of a block
+        # Allocated once, as fresh memory for each block takes longer than the sums.
+        memory = np.empty((self.num_channels, min(length, len(window))), dtype=np.float32)
+        pivot = np.float32(0)  # in the units of sums, as all of the blocks
+        blocks: list[_Hops] = []
+        for start in range(0, len(window), length):
+            by_channel = _by_channel(window[start : start + length], memory)
+            if start == 0:
+                pivot = self._pivot(by_channel)
+            blocks.append(self._sum_hops(by_channel, pivot))
+        return _Hops.joined(blocks)
+
+    def _window_of_hops(self) -> AnySamples:
+        """Return the window from its first whole hop to its last one; shape (samples, channels).
+
+        A shorter one is filled up to a hop with zeros.
+        """
         window: AnySamples = self.window[self.before - self.hops_before * self.hop :]
         if len(window) < self.hop:
-            window = np.concatenate(
-                [window, np.zeros_like(window, shape=(self.hop - len(window), self.num_channels))]
-            )
-        number = len(window) // self.hop
-        hop = self.hop
+            missing = (self.hop - len(window), self.num_channels)
+            window = np.concatenate([window, np.zeros_like(window, shape=missing)])
+        return window[: len(window) // self.hop * self.hop]
+
+    def _pivot(self, by_channel: Samples) -> np.float32:
+        """Return the mean of the mix if it is so far from 0 that squares would not be exact."""
+        mean: np.float32 = self._summed(by_channel).reshape(-1, self.hop).mean()
+        return mean if abs(mean) * self._unit > _MOST_OFFSET else np.float32(0)
+
+    def _sum_hops(self, by_channel: Samples, pivot: np.float32) -> _Hops:
+        """Return the sums over the hops of some samples, shape (channels, samples)."""
         unit = self._unit
+        mix = self._summed(by_channel)
+        hops = mix.reshape(-1, self.hop)
+        hops_by_channel = by_channel.reshape(self.num_channels, -1, self.hop)
+        sums = np.einsum("cij->ci", hops_by_channel)
         pairs = _pairs_of(self.num_channels)
-        size = max(1, _BLOCK // hop)
-        # Allocated once, as fresh memory for each block takes longer than the sums.
-        channels = np.empty((self.num_channels, min(size, number) * hop), dtype=np.float32)
-        highest, lowest, squares = np.empty((3, number), dtype=np.float32)
-        by_channel = np.empty((self.num_channels + len(pairs), number), dtype=np.float32)
-        slow = np.empty((number, hop // self.decimation), dtype=np.float32)
-        pivot = np.float32(0)  # in the units of sums, as all of the blocks
-        for start in range(0, number, size):
-            block = slice(start, min(start + size, number))
-            filled = _by_channel(window[block.start * hop : block.stop * hop], channels)
-            x = self._summed(filled)
-            each = filled.reshape(self.num_channels, -1, hop)
-            hops = x.reshape(-1, hop)
-            hops.max(axis=1, out=highest[block])
-            hops.min(axis=1, out=lowest[block])
-            slow[block] = _sums_of(x, self.decimation).reshape(len(hops), -1)
-            np.einsum("cij->ci", each, out=by_channel[: self.num_channels, block])
-            for row, (a, b) in enumerate(pairs, self.num_channels):
-                np.vecdot(each[a], each[b], out=by_channel[row, block])
-            if not start and abs(mean := hops.mean()) * unit > _MOST_OFFSET:
-                pivot = mean
-            if pivot:  # squares stay exact where DC is large
-                hops = hops - pivot
-            np.vecdot(hops, hops, out=squares[block])
-        total = self._summed(by_channel[: self.num_channels])
-        highest = highest * unit
-        lowest = lowest * unit
-        squares = squares * unit * unit
+        products = [np.vecdot(hops_by_channel[a], hops_by_channel[b]) for a, b in pairs]
+        centered = hops - pivot if pivot else hops
         return _Hops(
-            float(pivot * unit),
-            highest,
-            lowest,
-            total * unit,
-            squares,
-            slow.ravel() * unit,
-            by_channel,
+            pivot=float(pivot * unit),
+            highest=hops.max(axis=1) * unit,
+            lowest=hops.min(axis=1) * unit,
+            total=self._summed(sums) * unit,
+            squares=np.vecdot(centered, centered) * unit * unit,
+            slow=_sums_of(mix, self.decimation) * unit,
+            by_channel=np.vstack([sums, *products]),
         )
 
     @cached_property
@@ -175,8 +200,8 @@ class SegmentAudio:
     @cached_property
     def is_constant(self) -> Bools:
         """Which hops, with context, hold equal samples."""
-        found: Bools = self.extremes.sum(axis=0) <= EQUAL
-        return found
+        is_constant: Bools = self.extremes.sum(axis=0) <= EQUAL
+        return is_constant
 
     @cached_property
     def silent_runs(self) -> Ints:
@@ -198,14 +223,13 @@ class SegmentAudio:
     @cached_property
     def dc_offset(self) -> float:
         """The mean of what is not digital silence."""
-        total = float(self._hops.total[self.inside].sum(dtype=np.float64)) + float(
-            self.rest.sum(dtype=np.float64)
-        )
-        total -= sum(
+        in_hops = float(self._hops.total[self.inside].sum(dtype=np.float64))
+        in_rest = float(self.rest.sum(dtype=np.float64))
+        in_silence = sum(
             float(self.samples[start:stop].sum(dtype=np.float64))
             for start, stop in self.silent_runs
         )
-        return total / max(1, self.num_samples - self.num_silent)
+        return (in_hops + in_rest - in_silence) / max(1, self.num_samples - self.num_silent)
 
     @cached_property
     def rest(self) -> Samples:
@@ -217,9 +241,9 @@ class SegmentAudio:
         """Which hops, with context, hold no digital silence."""
         live = ~self.is_constant
         for start, stop in self.silent_runs:
-            live[self.hops_before + start // self.hop : self.hops_before + -(-stop // self.hop)] = (
-                False
-            )
+            first = self.hops_before + start // self.hop
+            last = self.hops_before + -(-stop // self.hop)
+            live[first:last] = False
         return live
 
     @cached_property
@@ -262,39 +286,33 @@ class SegmentAudio:
 
         The first row has each hop by itself, the second is without bursts and short gaps.
         """
-        within = np.flatnonzero(self.is_live[self.inside]) + self.inside.start
-        factor = self.decimation
-        size = _SPEECH_FRAME
-        if not len(within):
+        live = np.flatnonzero(self.is_live[self.inside]) + self.inside.start
+        if not len(live):
             return np.zeros((2, len(self.is_live)), dtype=bool)
-        slow = self._hops.slow / np.float32(factor) - np.float32(self.dc_offset)
-        x = np.pad(slow, (size // 2, size // 2 + size))
-        hop = self.hop // factor
-        spectra = _power_spectra(
-            np.lib.stride_tricks.sliding_window_view(x, size)[hop // 2 :: hop][: len(self.is_live)]
-        )
-        edges = (
-            np.clip(np.array(_BANDS_HZ) * size / (self.rate / factor), 1, size // 2)
-            .round()
-            .astype(int)
-        )
-        bands = np.add.reduceat(spectra, edges, axis=1)[:, :-1] / np.float32(size**2) + np.float32(
-            NOTHING
-        )
-        total = np.where(self.is_live, bands.sum(axis=1, dtype=np.float64), 0.0)
-        quiet = within[np.argsort(total[within], kind="stable")[: -(-len(within) // QUIET_PART)]]
-        above = (
-            10
-            * np.log10(
-                np.maximum(bands / bands[quiet].mean(axis=0), 1).prod(axis=1, dtype=np.float64)
-            )
-            / bands.shape[1]
-        )
-        divergence = np.convolve(above, np.ones(3) / 3)[1:-1]
+        bands = self._band_power()
+        power = np.where(self.is_live, bands.sum(axis=1, dtype=np.float64), 0.0)
+        num_quiet = -(-len(live) // QUIET_PART)
+        quietest = live[np.argsort(power[live], kind="stable")[:num_quiet]]
+        divergence = _divergence_db(bands, bands[quietest].mean(axis=0))
         # Speech is near the loudest, with another spectrum than the quietest tenth.
-        is_near = total >= total[within].max() / 10 ** (_SPEECH_DB / 10)
+        is_near = power >= power[live].max() / 10 ** (_SPEECH_DB / 10)
         alone = self.is_live & is_near & (divergence >= _DIVERGENCE_DB)
         return np.stack([alone, _without_gaps(alone)])
+
+    def _band_power(self) -> Samples:
+        """Return the mean power of frames around each hop in bands; shape (hops, bands)."""
+        factor = self.decimation
+        size = _SPEECH_FRAME
+        hop = self.hop // factor
+        slow = self._hops.slow / np.float32(factor) - np.float32(self.dc_offset)
+        padded = np.pad(slow, (size // 2, size // 2 + size))
+        frames = np.lib.stride_tricks.sliding_window_view(padded, size)[hop // 2 :: hop]
+        spectra = _power_spectra(frames[: len(self.is_live)])
+        bins = np.array(_BANDS_HZ) * size / (self.rate / factor)
+        edges = np.clip(bins, 1, size // 2).round().astype(int)
+        sums: Samples = np.add.reduceat(spectra, edges, axis=1)[:, :-1]
+        power: Samples = sums / np.float32(size**2) + np.float32(NOTHING)
+        return power
 
     @property
     def has_pause(self) -> bool:
@@ -315,45 +333,68 @@ class SegmentAudio:
         loud = self._frames[self.frame_power >= self.frame_power.max() / 10 ** (LOUD_DB / 10)]
         loud = loud[np.unique(np.linspace(0, len(loud) - 1, _MOST_SPECTRA).round().astype(int))]
         starts = np.clip((loud + 1) * self.hop - size // 2, 0, max(0, self.num_samples - size))
-        rest = np.zeros_like(
-            self.window, shape=(max(0, self.before + size - len(self.window)), self.num_channels)
-        )
-        x: AnySamples = np.concatenate([self.window, rest]) if len(rest) else self.window
-        frames = np.concatenate(
-            [x[start : start + size] for start in (self.before + starts).tolist()]
-        )
-        spectra = _power_spectra(
-            self._mixed(_by_channel(frames)).reshape(-1, size) - np.float32(self.dc_offset)
-        )
+        window = self._window_of_at_least(self.before + size)
+        starts = (self.before + starts).tolist()
+        frames: AnySamples = np.concatenate([window[start : start + size] for start in starts])
+        mix = self._mixed(_by_channel(frames))
+        spectra = _power_spectra(mix.reshape(-1, size) - np.float32(self.dc_offset))
         power: Numbers = spectra.mean(axis=0, dtype=np.float64) / size
         return np.arange(size // 2 + 1) * self.rate / size, power
 
+    def _window_of_at_least(self, length: int) -> AnySamples:
+        """Return the window, filled up to a length with zeros; shape (samples, channels)."""
+        missing = length - len(self.window)
+        if missing <= 0:
+            return self.window
+        zeros = np.zeros_like(self.window, shape=(missing, self.num_channels))
+        window: AnySamples = np.concatenate([self.window, zeros])
+        return window
 
-def _by_channel(window: AnySamples, held: Samples | None = None) -> Samples:
+
+def _by_channel(window: AnySamples, memory: Samples | None = None) -> Samples:
     """Return samples as float32 in the same units, shape (channels, samples).
 
-    They are written into `held` if it is given.
+    They are written into `memory` of at least that shape, or into a new array.
     """
-    found = (
-        np.empty(window.shape[::-1], dtype=np.float32) if held is None else held[:, : len(window)]
-    )
+    if memory is None:
+        by_channel = np.empty(window.shape[::-1], dtype=np.float32)
+    else:
+        by_channel = memory[:, : len(window)]
     if window.dtype == np.int16 and window.shape[1] == 2 and window.flags.c_contiguous:
         # Samples are little-endian; this is the fastest way to separate them.
         pairs = window.view(np.int32)[:, 0]
-        found[0], found[1] = pairs.astype(np.int16), pairs >> 16
+        by_channel[0] = pairs.astype(np.int16)
+        by_channel[1] = pairs >> 16
     else:
-        found[:] = window.T
-    return found
+        by_channel[:] = window.T
+    return by_channel
 
 
 def _sums_of(x: Samples, number: int) -> Samples:
     """Return the sum of each `number` neighboring samples."""
-    pairs = number % 2 == 0  # read as one complex number, a third faster
-    values, step = (x.view(np.complex64), number // 2) if pairs else (x, number)
-    sums = values[::step].copy()
-    for offset in range(1, step):
-        sums += values[offset::step]
-    return np.add(sums.real, sums.imag, dtype=np.float32) if pairs else sums.real
+    if number % 2:
+        return _sums_of_each(x, number)
+    # Read as complex numbers of two samples, a third faster.
+    sums = _sums_of_each(x.view(np.complex64), number // 2)
+    return np.add(sums.real, sums.imag, dtype=np.float32)
+
+
+def _sums_of_each(values: NDArray[_Value], number: int) -> NDArray[_Value]:
+    """Return the sum of each `number` neighboring values."""
+    sums = values[::number].copy()
+    for offset in range(1, number):
+        sums += values[offset::number]
+    return sums
+
+
+def _divergence_db(bands: Samples, noise: Samples) -> Numbers:
+    """Return how far each hop is above the noise, a mean over bands and three hops.
+
+    `bands` has the power of hops by bands, `noise` that of the noise by bands.
+    """
+    above = np.maximum(bands / noise, 1).prod(axis=1, dtype=np.float64)
+    above_db = 10 * np.log10(above) / bands.shape[1]
+    return np.convolve(above_db, np.ones(3) / 3)[1:-1]
 
 
 def _pairs_of(channels: int) -> list[tuple[int, int]]:
@@ -370,25 +411,25 @@ def _power_spectra(frames: Samples) -> Samples:
     """Return the power spectrum of each row under a Hann window."""
     from scipy.fft import rfft  # several times faster for many short frames than that of NumPy
 
-    found = rfft(frames * np.hanning(frames.shape[1]).astype(np.float32), axis=1)
-    power: Samples = np.square(found.real) + np.square(found.imag)
+    spectra = rfft(frames * np.hanning(frames.shape[1]).astype(np.float32), axis=1)
+    power: Samples = np.square(spectra.real) + np.square(spectra.imag)
     return power
 
 
 def _without_gaps(speech: Bools) -> Bools:
     """Return speech without bursts below 40 ms, and with gaps of up to 100 ms between speech."""
-    found = _without_short(speech, _SHORTEST_SPEECH - 1)
-    edges = np.flatnonzero(found)
-    if len(edges):
-        between = found[edges[0] : edges[-1] + 1]
-        found[edges[0] : edges[-1] + 1] = ~_without_short(~between, _LONGEST_GAP)
-    return found
+    speech = _without_short(speech, _SHORTEST_SPEECH - 1)
+    hops = np.flatnonzero(speech)
+    if len(hops):
+        between = slice(hops[0], hops[-1] + 1)
+        speech[between] = ~_without_short(~speech[between], _LONGEST_GAP)
+    return speech
 
 
 def _without_short(where: Bools, longest: int) -> Bools:
     """Return true values without runs of up to `longest`."""
     runs = runs_of(where)
     length = runs[:, 1] - runs[:, 0]
-    found = np.zeros(len(where), dtype=bool)
-    found[where] = np.repeat(length > longest, length)
-    return found
+    is_long = np.zeros(len(where), dtype=bool)
+    is_long[where] = np.repeat(length > longest, length)
+    return is_long

@@ -16,6 +16,8 @@ from nbaudio.audio.segment_audio import (
     LOUD_DB,
     NOTHING,
     QUIET_PART,
+    Bools,
+    Numbers,
     Samples,
     SegmentAudio,
     runs_of,
@@ -45,6 +47,7 @@ def _db(power: float) -> float:
 
 
 def _levels(audio: SegmentAudio) -> tuple[Value, ...]:
+    """Return RMS and peak in dBFS without DC, and the DC; None in digital silence."""
     if audio.num_silent == audio.num_samples:
         return None, None, None
     highest, lowest = audio.extremes[:, audio.inside].max(axis=1)
@@ -54,17 +57,16 @@ def _levels(audio: SegmentAudio) -> tuple[Value, ...]:
 
 
 def _clipping(audio: SegmentAudio) -> tuple[Value, ...]:
+    """Return the share of samples that are clipped; None in digital silence."""
     if audio.num_silent == audio.num_samples:
         return (None,)
     clipped = 0
     for sign, highest in zip((1, -1), audio.extremes[:, audio.inside], strict=True):
-        near = np.flatnonzero(highest >= highest.max() - EQUAL)[:_FEWEST_CLIPPED] * audio.hop
-        parts = [sign * audio.mixed(start, start + audio.hop) for start in near.tolist()]
+        rail = highest.max() - EQUAL
+        starts = np.flatnonzero(highest >= rail)[:_FEWEST_CLIPPED] * audio.hop
+        hops = [sign * audio.mixed(start, start + audio.hop) for start in starts.tolist()]
         # Only where the maximum occurs often enough, all samples are looked at.
-        if (
-            sum(int(np.count_nonzero(part >= highest.max() - EQUAL)) for part in parts)
-            >= _FEWEST_CLIPPED
-        ):
+        if sum(int(np.count_nonzero(hop >= rail)) for hop in hops) >= _FEWEST_CLIPPED:
             clipped += _at_rail(sign * audio.samples)
     return (clipped / audio.num_samples,)
 
@@ -114,29 +116,44 @@ def _bandwidth(audio: SegmentAudio) -> tuple[Value, ...]:
     if audio.spectrum is None:
         return (None,)
     frequencies, power = audio.spectrum
-    width, step = (max(1, round(hertz / frequencies[1])) for hertz in (_BAND_HZ, _EDGE_HZ))
+    bin_hz = float(frequencies[1])
+    width = max(1, round(_BAND_HZ / bin_hz))
     smooth = np.convolve(power, np.ones(width) / width, "same")
+    top = _highest_band(smooth, audio.full_scale)
+    edge = _edge_below(top, 10 * np.log10(smooth + NOTHING**2), bin_hz)
+    return (float(frequencies[top if edge is None else edge]),)
+
+
+def _highest_band(power: Numbers, full_scale: float) -> int:
+    """Return the highest bin within 60 dB of the strongest one."""
     # 10 dB above that of 16 bits, under a Hann window.
-    rounding = 10 * 3 / 8 / 12 / audio.full_scale**2 if audio.full_scale > 1 else 0.0
-    top = int(
-        np.flatnonzero(
-            smooth >= min(smooth.max(), max(smooth.max() / 10 ** (_BAND_DB / 10), rounding))
-        )[-1]
-    )
-    level = 10 * np.log10(smooth + NOTHING**2)
+    rounding = 10 * 3 / 8 / 12 / full_scale**2 if full_scale > 1 else 0.0
+    strongest = power.max()
+    least = min(strongest, max(strongest / 10 ** (_BAND_DB / 10), rounding))
+    return int(np.flatnonzero(power >= least)[-1])
+
+
+def _edge_below(top: int, level: Numbers, bin_hz: float) -> int | None:
+    """Return the highest bin before an edge below the bin `top`; None if there is no edge.
+
+    `level` is that of each bin in dB, of `bin_hz`. At an edge, the mean level of the bins before it
+    is far above the level of all bins from a band after it on.
+    """
+    width = max(1, round(_BAND_HZ / bin_hz))
+    step = max(1, round(_EDGE_HZ / bin_hz))
     sums = np.concatenate([[0.0], np.cumsum(level)])
     means = (sums[step:] - sums[:-step]) / step  # of the bins from each one on
-    places = np.arange(
-        max(step, round(_EDGE_FROM_HZ / frequencies[1])), max(step, min(top, len(means) - width))
-    )
-    if len(places):
-        drop = means[places - step] - np.maximum.accumulate(level[::-1])[::-1][places + width]
-        if drop.max() >= _EDGE_DB:
-            edge = int(places[drop.argmax()])
-            top = int(
-                np.flatnonzero(level[: edge + width] >= means[edge - step] - _EDGE_DB / 2)[-1]
-            )
-    return (float(frequencies[top]),)
+    first = max(step, round(_EDGE_FROM_HZ / bin_hz))
+    places = np.arange(first, max(step, min(top, len(means) - width)))
+    if not len(places):
+        return None
+    highest = np.maximum.accumulate(level[::-1])[::-1]  # from each bin on
+    drop = means[places - step] - highest[places + width]
+    if drop.max() >= _EDGE_DB:
+        edge = int(places[drop.argmax()])
+        is_before = level[: edge + width] >= means[edge - step] - _EDGE_DB / 2
+        return int(np.flatnonzero(is_before)[-1])
+    return None
 
 
 def _correlation(audio: SegmentAudio) -> tuple[Value, ...]:
@@ -148,34 +165,48 @@ def _correlation(audio: SegmentAudio) -> tuple[Value, ...]:
     powers = [covariance[a, a] for a in range(audio.num_channels)] if covariance else [0.0]
     if min(powers) < _DEAD_POWER:
         return (None,)
-    found = [each / (powers[a] * powers[b]) ** 0.5 for (a, b), each in covariance.items() if a != b]
-    return (float(sum(found)) / len(found),)
+    correlations = [
+        value / (powers[a] * powers[b]) ** 0.5 for (a, b), value in covariance.items() if a != b
+    ]
+    return (float(sum(correlations)) / len(correlations),)
 
 
 def _speech(audio: SegmentAudio) -> tuple[Value, ...]:
+    """Return the share of speech, the seconds without it at both ends, and which ends are cut.
+
+    The seconds are None without speech.
+    """
     alone = audio.speech[0]
     is_speech = audio.speech[1][audio.inside]
     hops = np.flatnonzero(is_speech)
-    first = audio.inside.start
-    stop = audio.inside.stop
     if not len(hops):
         return 0.0, None, None, False, False
+    first = audio.inside.start
+    stop = audio.inside.stop
+    is_loud = audio.power >= audio.power[audio.inside].max() / 10 ** (_ABRUPT_DB / 10)
+    cut_start = _is_cut(
+        alone[first : first + _CUT_HOPS],
+        alone[max(0, first - _CUT_HOPS) : first],
+        is_loud=bool(is_loud[first]),
+    )
+    cut_end = _is_cut(
+        alone[max(first, stop - _CUT_HOPS) : stop],
+        alone[stop : stop + _CUT_HOPS],
+        is_loud=bool(is_loud[stop - 1]),
+    )
     trailing = max(0.0, audio.num_samples / audio.rate - (hops[-1] + 1) * audio.hop_s)
-    loud = audio.power >= audio.power[audio.inside].max() / 10 ** (_ABRUPT_DB / 10)
-
-    def is_cut(inside: slice, outside: slice, edge: int) -> bool:
-        if not alone[inside].all():
-            return False
-        # At the edge of the recording, only an abrupt start or end shows that something is missing.
-        return bool(alone[outside].all() if len(alone[outside]) == _CUT_HOPS else loud[edge])
-
-    cut_start = is_cut(
-        slice(first, first + _CUT_HOPS), slice(max(0, first - _CUT_HOPS), first), first
-    )
-    cut_end = is_cut(
-        slice(max(first, stop - _CUT_HOPS), stop), slice(stop, stop + _CUT_HOPS), stop - 1
-    )
     return len(hops) / len(is_speech), hops[0] * audio.hop_s, trailing, cut_start, cut_end
+
+
+def _is_cut(inside: Bools, outside: Bools, *, is_loud: bool) -> bool:
+    """Return whether speech is cut at a boundary, by which hops inside and outside are speech.
+
+    At the edge of the recording, where there are too few hops outside, only an abrupt start or end
+    shows that something is missing: `is_loud` is whether the hop at the boundary is loud.
+    """
+    if not inside.all():
+        return False
+    return bool(outside.all()) if len(outside) == _CUT_HOPS else is_loud
 
 
 class Signal(NamedTuple):
@@ -211,17 +242,15 @@ SIGNALS: Mapping[str, Signal] = MappingProxyType(
 
 def signals(audio: SegmentAudio) -> dict[str, Value]:
     """Return the values of all `SIGNALS` by column, rounded to the decimals of each."""
-    found: dict[str, Value] = {}
+    values: dict[str, Value] = {}
     for signal in SIGNALS.values():
-        for (column, decimals), value in zip(
-            signal.columns.items(), signal.function(audio), strict=True
-        ):
-            found[column] = (
-                round(float(value), decimals) + 0.0  # -0.0 becomes 0.0
-                if value is not None and not isinstance(value, bool)
-                else value
-            )
-    return found
+        by_column = zip(signal.columns.items(), signal.function(audio), strict=True)
+        for (column, decimals), value in by_column:
+            if value is None or isinstance(value, bool):
+                values[column] = value
+            else:
+                values[column] = round(float(value), decimals) + 0.0  # -0.0 becomes 0.0
+    return values
 
 
 def window_signals(

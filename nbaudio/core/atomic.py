@@ -55,8 +55,8 @@ def disk_full_reason(error: BaseException) -> str | None:
     # footer cannot be written.
     if "thrift: transport error" in str(error):
         return "cannot be written to its end"
-    said = re.search(r"\(os error (\d+)\)", str(error))
-    number = int(said[1]) if said else getattr(error, "errno", None)
+    match = re.search(r"\(os error (\d+)\)", str(error))
+    number = int(match[1]) if match else getattr(error, "errno", None)
     return os.strerror(number) if number in _FULL else None
 
 
@@ -82,7 +82,7 @@ def atomic_write(target: Path, *, sync: bool = True) -> Iterator[Path]:
     """
     # Threads and hosts may write at the same time
     partial = target.with_name(f".{target.name}.{os.urandom(4).hex()}.partial")
-    with raise_disk_full(target):  # noqa: PLR1702
+    with raise_disk_full(target):
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -90,14 +90,19 @@ def atomic_write(target: Path, *, sync: bool = True) -> Iterator[Path]:
         try:
             yield partial
             if sync:
-                with ThreadPoolExecutor(_SYNC_THREADS) as pool:
-                    list(pool.map(_sync, (partial, *partial.rglob("*"))))
+                _sync_all(partial)
             if partial.is_dir():
                 remove(target)
             partial.replace(target)
         except BaseException:
             remove(partial)
             raise
+
+
+def _sync_all(path: Path) -> None:
+    """Wait until a file, or a folder with its contents, is on the disk."""
+    with ThreadPoolExecutor(_SYNC_THREADS) as pool:
+        list(pool.map(_sync, (path, *path.rglob("*"))))
 
 
 def _sync(path: Path) -> None:
@@ -193,17 +198,17 @@ def read_lines(target: Path, decode: Callable[[bytes], _Line], what: str) -> lis
 
     Raise InputError for a line that is not `what`.
     """
-    found: list[_Line] = []
+    lines: list[_Line] = []
     with suppress(FileNotFoundError):
         input_guards.check_regular(target)
         for number, line in enumerate(target.read_bytes().split(b"\n")[:-1], start=1):
             try:
-                found.append(decode(line))
+                lines.append(decode(line))
             except msgspec.MsgspecError as error:
                 raise InputError(
                     f"{target}: line {number}: not {what} ({one_line(error)})"
                 ) from error
-    return found
+    return lines
 
 
 def parse_lines(
@@ -232,9 +237,11 @@ def trusted_root(folder: Path) -> Path:
 
     It is the folder itself, or the repository of a Hugging Face snapshot.
     """
-    whole = Path(os.path.realpath(folder))
-    above = (part.parent for part in (whole, *whole.parents) if part.parent.name == "snapshots")
-    return next((held.parent for held in above if (held.parent / "blobs").is_dir()), whole)
+    real = Path(os.path.realpath(folder))
+    for snapshots in real.parents:
+        if snapshots.name == "snapshots" and (snapshots.parent / "blobs").is_dir():
+            return snapshots.parent
+    return real
 
 
 def escapes_folder(path: Path, home: Path) -> bool:

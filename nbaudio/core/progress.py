@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
@@ -91,8 +91,9 @@ class _SilentHosts:
             self._bars.remove(bar)
 
     def _run(self) -> None:
+        """Name silent hosts until no request is in flight."""
         shown = ""
-        while True:  # noqa: PLR1702
+        while True:
             threading.Event().wait(_SILENT_S)
             with self._lock:
                 now = time.monotonic()
@@ -110,12 +111,17 @@ class _SilentHosts:
             if text != shown:
                 for bar in bars:
                     bar(text)
-            for host in hosts if not bars else ():
-                if now - self._printed.get(host, -_REPEAT_S) >= _REPEAT_S:
-                    self._printed[host] = now
-                    with suppress(OSError, ValueError):  # standard error is closed
-                        print(f"waiting for {host}", file=sys.stderr, flush=True)
+            if not bars:
+                self._print(hosts, now)
             shown = text
+
+    def _print(self, hosts: Sequence[str], now: float) -> None:
+        """Name hosts on standard error, each after a while again."""
+        for host in hosts:
+            if now - self._printed.get(host, -_REPEAT_S) >= _REPEAT_S:
+                self._printed[host] = now
+                with suppress(OSError, ValueError):  # standard error is closed
+                    print(f"waiting for {host}", file=sys.stderr, flush=True)
 
 
 _silent_hosts = _SilentHosts()

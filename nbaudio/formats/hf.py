@@ -372,13 +372,16 @@ def _embedded(parts: Sequence[_Part]) -> Iterator[tuple[str, bytes]]:
 
     Recordings without bytes, or behind damage, are missing.
     """
-    for part in parts:  # noqa: PLR1702
-        values = chain.from_iterable(
-            batch.column(0) for batch in batches(part.path, [part.audio], rows=_CLIPS)
-        )
+    for part in parts:
         # What is behind damage cannot be read here either, and is a problem already.
         with suppress(pa.ArrowException, OSError):
-            for row, value in enumerate(values):
-                audio = value.as_py() or {}
-                if audio.get("bytes") is not None:
-                    yield _name(part, row, audio.get("path")), audio["bytes"]
+            yield from _embedded_in(part)
+
+
+def _embedded_in(part: _Part) -> Iterator[tuple[str, bytes]]:
+    """Yield names and bytes of the recordings of a file that have bytes."""
+    columns = (batch.column(0) for batch in batches(part.path, [part.audio], rows=_CLIPS))
+    for row, value in enumerate(chain.from_iterable(columns)):
+        audio = value.as_py() or {}
+        if audio.get("bytes") is not None:
+            yield _name(part, row, audio.get("path")), audio["bytes"]

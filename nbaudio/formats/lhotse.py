@@ -315,28 +315,34 @@ def _read(
     """
     decode = msgspec.json.Decoder(shape).decode
     number = 0
-    try:  # noqa: PLR1702
+    num_bytes = 0
+    try:
         input_guards.check_regular(file)
-        open_file: Callable[..., Any] = gzip.open if file.suffix == ".gz" else Path.open
-        with open_file(file, "rb") as lines:
-            total = 0
-            packed = file.stat().st_size
-            for number, line in enumerate(input_guards.lines(lines, file), 1):
-                input_guards.check_expansion(file, packed, total := total + len(line))
-                if not line.strip():
-                    continue
-                encoding = "utf-8-sig" if number == 1 else "utf8"
-                try:
-                    # Msgspec does not look into the values that it leaves raw.
-                    rows = list(take(decode(line.decode(encoding))))
-                except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-                    yield Problem(file.name, number, str(error))
-                    continue
+        packed = file.stat().st_size
+        for number, line in enumerate(_unpacked_lines(file), 1):
+            num_bytes += len(line)
+            input_guards.check_expansion(file, packed, num_bytes)
+            if not line.strip():
+                continue
+            encoding = "utf-8-sig" if number == 1 else "utf8"
+            try:
+                # Msgspec does not look into the values that it leaves raw.
+                rows = list(take(decode(line.decode(encoding))))
+            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+                yield Problem(file.name, number, str(error))
+            else:
                 yield from rows
     except (OSError, EOFError, zlib.error, InputError) as error:
         if _is_altered(error):
             raise InputError(f"{file}: {_ALTERED} ({one_line(error)})") from error
         yield Problem(file.name, number + 1, f"cannot be read on: {one_line(error)}")
+
+
+def _unpacked_lines(file: Path) -> Iterator[bytes]:
+    """Yield the lines of a file, plain or compressed with gzip."""
+    open_file: Callable[..., Any] = gzip.open if file.suffix == ".gz" else Path.open
+    with open_file(file, "rb") as lines:
+        yield from input_guards.lines(lines, file)
 
 
 def _is_altered(error: Exception) -> bool:

@@ -78,25 +78,44 @@ def read(source: LocationLike) -> Transcripts:
     else:
         raise InputError(f"{source}: there is no such folder or file; expected {_EXPECTED}")
     speakers: dict[str, tuple[str, str, str]] = {}
-    found = collect_rows(
+    transcripts = collect_rows(
         source, _items(files, place.name, speakers), further=("source_split",), expected=_EXPECTED
     )
     columns = ("speaker_id", "speaker_gender", "speaker_name")
-    about = pl.DataFrame(
+    facts = pl.DataFrame(
         list(speakers.values()), schema=dict.fromkeys(columns, pl.String), orient="row"
     )
 
-    def described(frame: pl.DataFrame) -> pl.DataFrame:
-        known = "speaker_id" in frame.columns
-        return (
-            frame.join(about, on="speaker_id", how="left", maintain_order="left")
-            if known and speakers
-            else frame
-        )
+    def with_facts(frame: pl.DataFrame) -> pl.DataFrame:
+        if not speakers or "speaker_id" not in frame.columns:
+            return frame
+        return frame.join(facts, on="speaker_id", how="left", maintain_order="left")
 
-    described_rows = found.rows.map(described)
-    with_root = replace(found, rows=described_rows, audio_root=next(iter(roots), None))
+    with_root = replace(
+        transcripts, rows=transcripts.rows.map(with_facts), audio_root=next(iter(roots), None)
+    )
     return with_not_read(with_root, *(_not_read_of(contents) if contents else ()))
+
+
+class _Unpaired:
+    """Recordings without a transcript and transcripts without a recording, of what was read so far.
+
+    They cancel each other out, so that this holds little more than one chapter.
+    """
+
+    def __init__(self) -> None:
+        self._reasons: dict[str, str] = {}
+
+    def add(self, recording: str, reason: str) -> None:
+        """Add a recording or transcript with why it is a problem unless the other one comes."""
+        name = composed(recording)
+        if self._reasons.pop(name, reason) == reason:
+            self._reasons[name] = reason
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is still without its counterpart."""
+        for recording, reason in self._reasons.items():
+            yield Problem(recording, None, reason)
 
 
 def _items(
@@ -106,41 +125,51 @@ def _items(
 
     Add gender and name of speakers to `speakers`, as these may come last in an archive.
     """
-    # Recordings and lines cancel each other out, so that this holds little more than one chapter.
-    single: dict[str, str] = {}
-
-    def pair(recording: str, kind: str) -> None:
-        name = composed(recording)
-        if single.pop(name, kind) == kind:
-            single[name] = kind
-
-    for file in files:  # noqa: PLR1702
+    unpaired = _Unpaired()
+    for file in files:
         if isinstance(file, Problem):
             yield file
             continue
-        path, data = file
+        path, contents = file
         if path.endswith(".flac"):
-            pair(path, "a recording without a transcript")
-        elif data is None:
+            unpaired.add(path, "a recording without a transcript")
+        elif contents is None:
             yield Problem(
                 path,
                 None,
                 f"larger than {input_guards.MAX_TEXT_BYTES >> 20} MB: no transcript of a chapter",
             )
         elif path.endswith(_SPEAKERS):
-            # Lines such as ``14 | F | train-clean-360 | 25.03 | Kristin LeMoine``.
-            for line in data.decode("utf-8-sig", errors="replace").splitlines():
-                parts = [part.strip() for part in line.split("|", 4)]
-                if len(parts) == 5 and not line.startswith(";"):
-                    speakers[parts[0]] = (parts[0], parts[1], parts[4])
+            speakers.update(_read_speakers(contents))
         else:
-            seen = set()
-            for item in _lines(path, data, top):
-                if isinstance(item, dict) and item["name"] not in seen:
-                    seen.add(item["name"])
-                    pair(item["name"], "a transcript without a recording")
-                yield item
-    yield from (Problem(recording, None, reason) for recording, reason in single.items())
+            yield from _items_of_chapter(path, contents, top, unpaired)
+    yield from unpaired.problems()
+
+
+def _read_speakers(contents: bytes) -> dict[str, tuple[str, str, str]]:
+    """Return id, gender and name of speakers by their ids.
+
+    They are in lines such as ``14 | F | train-clean-360 | 25.03 | Kristin LeMoine``.
+    """
+    speakers = {}
+    for line in contents.decode("utf-8-sig", errors="replace").splitlines():
+        parts = [part.strip() for part in line.split("|", 4)]
+        if len(parts) == 5 and not line.startswith(";"):
+            speaker_id, gender, _, _, name = parts
+            speakers[speaker_id] = (speaker_id, gender, name)
+    return speakers
+
+
+def _items_of_chapter(
+    path: str, contents: bytes, top: str, unpaired: _Unpaired
+) -> Iterator[dict[str, Any] | Problem]:
+    """Yield rows and problems of the transcripts of a chapter, and add them to `unpaired`."""
+    names = set()
+    for item in _lines(path, contents, top):
+        if isinstance(item, dict) and item["name"] not in names:
+            names.add(item["name"])
+            unpaired.add(item["name"], "a transcript without a recording")
+        yield item
 
 
 def _lines(path: str, data: bytes, top: str) -> Iterator[dict[str, Any] | Problem]:

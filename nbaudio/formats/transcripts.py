@@ -238,18 +238,23 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
     Only line feeds separate lines. The lines come without their ends.
     """
-    number = 0
     check_link(path, path.parent)
-    try:  # noqa: PLR1702
-        with path.open("rb") as file:
-            for number, line in enumerate(input_guards.lines(file, path), 1):
-                text = line.decode("utf-8-sig" if number == 1 else "utf8")
-                if text.strip():
-                    yield number, text.rstrip("\r\n")
+    number = 0
+    try:
+        for number, line in enumerate(_lines(path), 1):
+            text = line.decode("utf-8-sig" if number == 1 else "utf8")
+            if text.strip():
+                yield number, text.rstrip("\r\n")
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}, line {number}: not UTF-8 text ({error.reason})") from error
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file."""
+    with path.open("rb") as file:
+        yield from input_guards.lines(file, path)
 
 
 def decode_text(data: bytes, encoding: str | None = None, *, errors: str = "strict") -> str:

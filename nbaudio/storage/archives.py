@@ -10,7 +10,7 @@ import lzma
 import tarfile
 import zlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -265,31 +265,36 @@ def members_in_order(folder: Remote, wanted: Container[str] | None = None) -> It
     inside, _, outer = folder.root.partition("::")
     top = "/".join(filter(None, (inside.removeprefix("tar://").strip("/"), folder.path)))
     start = len(top) + 1 if top else 0
-    with ExitStack() as stack:  # noqa: PLR1702
-        path = (
-            stack.enter_context(remote(outer, folder.cache, folder.network).fetched())
-            if urls.is_url(outer)
-            else Path(outer)
-        )
+    with _local_archive(folder, outer) as path, _damage_errors(outer):
         contents = TarContents(path)
-        try:
-            for member in contents:
-                name = member.name[start:]
-                if (
-                    not member.name.startswith(top)
-                    or not name
-                    or (wanted is not None and name not in wanted)
-                ):
-                    continue
-                place = folder / name
-                if wanted is not None and member.entry.size <= MAX_CONTENT_BYTES:
-                    place = replace(place, content=Content(member.read(), str(member.entry.mtime)))
-                yield place
-        except AlteredArchiveError as error:
-            raise AudioError(f"{outer}: {ALTERED} ({one_line(error)})") from error
-        except BROKEN as error:
-            raise AudioError(
-                f"{outer}: the archive is truncated or not an archive ({one_line(error)})"
-            ) from error
+        for member in contents:
+            name = member.name[start:]
+            is_below = bool(name) and member.name.startswith(top)
+            if not is_below or (wanted is not None and name not in wanted):
+                continue
+            place = folder / name
+            if wanted is not None and member.entry.size <= MAX_CONTENT_BYTES:
+                place = replace(place, content=Content(member.read(), str(member.entry.mtime)))
+            yield place
         if damages := contents.damages():
             raise AudioError(f"{outer}: {'; '.join(damages)}")
+
+
+def _local_archive(folder: Remote, archive: str) -> AbstractContextManager[Path]:
+    """Yield the archive of a folder on this machine, fetched if it is at a URL."""
+    if urls.is_url(archive):
+        return remote(archive, folder.cache, folder.network).fetched()
+    return nullcontext(Path(archive))
+
+
+@contextmanager
+def _damage_errors(archive: str) -> Iterator[None]:
+    """Convert errors of reading a damaged archive to AudioError that names it."""
+    try:
+        yield
+    except AlteredArchiveError as error:
+        raise AudioError(f"{archive}: {ALTERED} ({one_line(error)})") from error
+    except BROKEN as error:
+        raise AudioError(
+            f"{archive}: the archive is truncated or not an archive ({one_line(error)})"
+        ) from error

@@ -46,16 +46,13 @@ class Cache:
                 if file is None:
                     file = self._fetch(path, num_bytes, fetch)
                     is_new = True
-        try:  # noqa: PLR1702
+        try:
             with file:
                 os.utime(path)
                 yield path
         finally:
             if is_new:
-                with self._locked("total.lock") as total:
-                    # By a file larger than the limit, which is free now
-                    if _read_number(total) > self.limit:
-                        _write_number(total, self._evict(self.limit))
+                self._keep_limit()
 
     def forget(self, identity: str) -> None:
         """Remove a file unless it is in use."""
@@ -89,6 +86,12 @@ class Cache:
                 raise
         return file
 
+    def _keep_limit(self) -> None:
+        """Evict files if there is more than the limit, by a file that is larger and free now."""
+        with self._locked("total.lock") as total:
+            if _read_number(total) > self.limit:
+                _write_number(total, self._evict(self.limit))
+
     @contextmanager
     def _locked(self, name: str) -> Iterator[BinaryIO]:
         with (self.folder / name).open("a+b") as file:
@@ -100,13 +103,13 @@ class Cache:
 
         Return the bytes left.
         """
-        found = []
+        files = []
         for path in self.folder.glob("*/*"):
             with suppress(FileNotFoundError):
                 status = path.stat()
-                found.append((status.st_mtime_ns, status.st_size, path))
-        total = sum(size for _, size, _ in found)
-        for _, size, path in sorted(found):
+                files.append((status.st_mtime_ns, status.st_size, path))
+        total = sum(size for _, size, _ in files)
+        for _, size, path in sorted(files):
             if total <= most:
                 break
             if _remove_unused(path):
@@ -117,11 +120,14 @@ class Cache:
 def _read_number(file: BinaryIO) -> int:
     """Return the number in a file.
 
-    If it is unreadable, return one above any limit, so that the files are counted again.
+    The number of an empty file is 0. If it is unreadable, return one above any limit, so that the
+    files are counted again.
     """
     file.seek(0)
     text = file.read()
-    return int(text) if text.isdigit() else sys.maxsize if text else 0
+    if not text:
+        return 0
+    return int(text) if text.isdigit() else sys.maxsize
 
 
 def _write_number(file: BinaryIO, number: int) -> None:

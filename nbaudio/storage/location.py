@@ -60,8 +60,8 @@ class LocalPath:
         return LocalPath(self.local.parent)
 
     def status(self) -> FileStatus:
-        found = self.local.stat()
-        return FileStatus(found.st_size, found.st_mtime_ns)
+        status = self.local.stat()
+        return FileStatus(status.st_size, status.st_mtime_ns)
 
     def is_folder(self) -> bool:
         """Return whether it is a folder.
@@ -108,49 +108,40 @@ class LocalPath:
         import polars as pl  # imported on demand, so that workers start faster
 
         home = trusted_root(self.local)
-        found = [pl.Series("path", dtype=pl.String)]
+        paths = [pl.Series("path", dtype=pl.String)]
         refused: list[tuple[str, str]] = []
         folders = [""]
-        while folders:  # noqa: PLR1702
+        while folders:
+            contents = self._scan(folders.pop(), wanted, home)
             # Of one folder at a time; as a column all of them take little memory
-            paths: list[str] = []
-            folder = folders.pop()
-            try:
-                # What scandir knows of a file costs no further system call.
-                with os.scandir(self.local / folder) as entries:
-                    for entry in entries:
-                        name = f"{folder}{entry.name}"
-                        is_folder = _is(entry.is_dir)
-                        if entry.name.startswith(".") or not (is_folder or wanted(entry.name)):
-                            continue
-                        reason = None
-                        if entry.is_symlink() and escapes_folder(self.local / name, home):
-                            reason = "a link that points outside the audio folder"
-                        elif is_folder:
-                            folders += [] if entry.is_symlink() else [f"{name}/"]
-                            if wanted(entry.name):
-                                reason = FOLDER_OF_THAT_NAME
-                        elif escape_surrogates(name) != name:
-                            reason = NOT_UNICODE
-                        elif not _is(entry.is_file):
-                            reason = (
-                                "a broken link"
-                                if entry.is_symlink()
-                                else "a pipe, socket or device, not a file"
-                            )
-                        else:
-                            paths.append(name)
-                        if reason:
-                            refused.append((escape_surrogates(name), reason))
-            except OSError as error:
-                refused.append(
-                    (
-                        escape_surrogates(folder.rstrip("/") or "."),
-                        f"the folder cannot be read: {error.strerror}",
-                    )
-                )
-            found.append(pl.Series("path", paths, dtype=pl.String))
-        return pl.concat(found).sort(), sorted(refused)
+            paths.append(pl.Series("path", contents.paths, dtype=pl.String))
+            refused += contents.refused
+            folders += contents.folders
+        return pl.concat(paths).sort(), sorted(refused)
+
+    def _scan(self, folder: str, wanted: Callable[[str], bool], home: Path) -> "_FolderContents":
+        """Return what is in a folder below it, ``""`` or a path that ends in a slash."""
+        contents = _FolderContents([], [], [])
+        try:
+            for entry in _visible_entries(self.local / folder):
+                path = f"{folder}{entry.name}"
+                is_folder = _is(entry.is_dir)
+                if not is_folder and not wanted(entry.name):
+                    continue
+                if is_folder and not entry.is_symlink():
+                    contents.folders.append(f"{path}/")
+                reason: str | None
+                if entry.is_symlink() and escapes_folder(self.local / path, home):
+                    reason = "a link that points outside the audio folder"
+                elif is_folder:
+                    reason = FOLDER_OF_THAT_NAME if wanted(entry.name) else None
+                else:
+                    reason = _reason_against_file(entry, path)
+                contents.add(path, reason, is_folder=is_folder)
+        except OSError as error:
+            name = folder.rstrip("/") or "."
+            contents.add(name, f"the folder cannot be read: {error.strerror}", is_folder=True)
+        return contents
 
     def files(self) -> Iterator[str]:
         """Yield the files in a folder, sorted, of a remote one with its subfolders.
@@ -212,6 +203,48 @@ class LocalPath:
     def _tidy_unshared(self, descriptor: int) -> None:
         if lock(descriptor, wait=False, required=False):
             self.tidy()
+
+
+@dataclass(frozen=True)
+class _FolderContents:
+    """What is in a folder, by paths below the listed one.
+
+    Attributes:
+        paths: of wanted files.
+        folders: of folders, with a slash at the end.
+        refused: paths, escaped where they are not Unicode, with reasons.
+    """
+
+    paths: list[str]
+    folders: list[str]
+    refused: list[tuple[str, str]]
+
+    def add(self, path: str, reason: str | None, *, is_folder: bool) -> None:
+        """Add a path to those that are refused, if there is a reason, or else a file."""
+        if reason:
+            self.refused.append((escape_surrogates(path), reason))
+        elif not is_folder:
+            self.paths.append(path)
+
+
+def _visible_entries(folder: Path) -> "Iterator[os.DirEntry[str]]":
+    """Yield the entries of a folder that are not hidden.
+
+    What scandir knows of a file costs no further system call.
+    """
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.name.startswith("."):
+                yield entry
+
+
+def _reason_against_file(entry: "os.DirEntry[str]", path: str) -> str | None:
+    """Return why a file with a wanted name cannot be read; None if it can."""
+    if escape_surrogates(path) != path:
+        return NOT_UNICODE
+    if _is(entry.is_file):
+        return None
+    return "a broken link" if entry.is_symlink() else "a pipe, socket or device, not a file"
 
 
 def _is(check: Callable[[], bool]) -> bool:

@@ -13,7 +13,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Protocol, TypeVar
@@ -70,25 +70,25 @@ class Network:
     run: str = field(default_factory=lambda: uuid4().hex)
 
     @classmethod
-    def of(cls, **given: Any) -> "Network":
+    def of(cls, **limits: Any) -> "Network":
         """Return the limits that are given, else those of the environment, else the defaults.
 
-        A limit of None is not given.
+        A limit of None is not given. Raise InputError for a value that is not valid.
         """
-        found: dict[str, Any] = {}
-        for name, (kind, usable, wanted) in _KINDS.items():
-            called = name
-            value = given.get(name)
-            if value is None:
-                called = f"--{name.replace('_', '-')} or {_PREFIX}{name.upper()}"
-                value = os.environ.get(_PREFIX + name.upper()) or None
-            if value is None:
+        values: dict[str, Any] = {}
+        for name, (parse, is_valid, requirement) in _KINDS.items():
+            label = name
+            text = limits.get(name)
+            if text is None:
+                label = f"--{name.replace('_', '-')} or {_PREFIX}{name.upper()}"
+                text = os.environ.get(_PREFIX + name.upper()) or None
+            if text is None:
                 continue
             with suppress(ValueError, TypeError, InputError):
-                found[name] = kind(value)
-            if name not in found or not usable(found[name]):
-                raise InputError(f"{called} is {value}; it {wanted}")
-        return cls(**found)
+                values[name] = parse(text)
+            if name not in values or not is_valid(values[name]):
+                raise InputError(f"{label} is {text}; it {requirement}")
+        return cls(**values)
 
     def check_size(self, place: object, num_bytes: int) -> None:
         """Raise InputError if the server announces a file larger than the limit."""
@@ -156,17 +156,17 @@ class Place(Protocol):
 
 
 @contextmanager
-def environment(**given: object) -> Iterator[None]:
+def environment(**limits: object) -> Iterator[None]:
     """Set the environment variables of the limits that are not None within the context."""
-    names = {
-        _PREFIX + name.upper(): str(value) for name, value in given.items() if value is not None
+    variables = {
+        _PREFIX + name.upper(): str(value) for name, value in limits.items() if value is not None
     }
-    before = {name: os.environ[name] for name in names if name in os.environ}
-    os.environ.update(names)
+    before = {name: os.environ[name] for name in variables if name in os.environ}
+    os.environ.update(variables)
     try:
         yield
     finally:
-        for name in names:
+        for name in variables:
             os.environ.pop(name, None)
         os.environ.update(before)
 
@@ -179,6 +179,11 @@ _MAX_PAUSE_S = 60.0
 _MAX_REASON = 300  # characters
 #: Statuses below 500 that a retry may resolve.
 RETRYABLE = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
+_REFUSALS: Mapping[int, str] = {
+    HTTPStatus.PRECONDITION_FAILED: (
+        "was changed meanwhile by somebody else; run the same command again"
+    ),
+}
 # Errors that a retry does not resolve.
 _PERMANENT = (ValueError, TypeError, LookupError, tarfile.TarError, zipfile.BadZipFile)
 
@@ -219,7 +224,65 @@ def convert_error(caught: type[Exception], raised: type[Exception]) -> Iterator[
         raise raised(str(error)) from error
 
 
-def with_retries(  # noqa: C901, PLR0915
+@dataclass(frozen=True)
+class _Failure:
+    """A failed request that a retry may resolve.
+
+    Attributes:
+        reason: one line on the error.
+        at: when it failed, by `time.monotonic`.
+        seconds: how long it took.
+        lost_s: of these, in which the host was silent or too slow.
+        delay: seconds of a Retry-After; None without one.
+        is_slow: whether too few bytes came.
+    """
+
+    reason: str
+    at: float
+    seconds: float
+    lost_s: float
+    delay: float | None
+    is_slow: bool
+
+    @classmethod
+    def of(cls, error: Exception, began: float, timeout: float) -> "_Failure":
+        """Describe the error, just now, of a request that began at some time."""
+        now = time.monotonic()
+        seconds = now - began
+        return cls(
+            reason=one_line_error(error),
+            at=now,
+            seconds=seconds,
+            lost_s=error.seconds if isinstance(error, SlowError) else min(seconds, timeout),
+            delay=_retry_after_of(error),
+            is_slow=isinstance(error, SlowError),
+        )
+
+
+@dataclass(frozen=True)
+class _Tries:
+    """Failed tries in a row, without bytes between them.
+
+    Attributes:
+        count: how many; a slow one counts as two.
+        since: when the first of them began, by `time.monotonic`.
+        received: bytes that had been received by then.
+    """
+
+    count: int
+    since: float
+    received: int
+
+    def after(self, failure: _Failure, received: int) -> "_Tries":
+        """Return the tries after a further failure, when so many bytes have been received."""
+        if failure.is_slow:  # a slow try takes as long as two
+            return replace(self, count=self.count + 2)
+        if received > self.received:
+            return _Tries(0, failure.at, received)
+        return replace(self, count=self.count + 1)
+
+
+def with_retries(
     place: Place,
     request: Callable[[], Result],
     *,
@@ -230,65 +293,78 @@ def with_retries(  # noqa: C901, PLR0915
 ) -> Result:
     """Return the result of a request, with retries (docs/network.md).
 
-    `proves` is whether a result shows that the host works. Tries are counted anew when more bytes
-    were `received`; `wait` replaces `time.sleep`.
+    Args:
+        place: what the request is for; it names the host and the limits.
+        request: may be called several times.
+        done: a verb for messages: what is done with the place.
+        proves: whether a result shows that the host works.
+        received: returns the bytes so far; tries are counted anew when there are more.
+        wait: replaces `time.sleep`.
+
+    Raises:
+        AudioError: the place cannot be reached, or the server refuses.
     """
     network = place.network
     host = place.host
-    first = time.monotonic()
+    tries = _Tries(0, time.monotonic(), received())
     pause = 0.0
-    attempt = 0
-    reached = received()
     while True:
-        attempt += 1
-        if given_up := network.given_up(host):
-            raise AudioError(f"{place}: {given_up}")
+        if skipped := network.given_up(host):
+            raise AudioError(f"{place}: {skipped}")
         began = time.monotonic()
         try:
             with progress.waiting(host):
-                result = request()
+                value = request()
         except NbaudioError:
             raise
         except Exception as error:
-            # Filesystems may report another failure as a missing file; the cause then says which. A
-            # further name would keep the error, and the connection in its traceback, until the next
-            # garbage collection.
-            if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception):
-                error = error.__cause__
+            # A further name would keep the error, and the connection in its traceback, until the
+            # next garbage collection.
+            error = _underlying(error)
             if _is_of_local_disk(error):
                 raise
             if permanent := _permanent_error(place, error, done):
                 network.succeeded(host)  # it responds
                 # Without the cause, whose text may hold the signed URL of a redirect.
                 raise permanent from None
-            now = time.monotonic()
-            delay = _retry_after_of(error)
-            # A slow try takes as long as two.
-            attempt += isinstance(error, SlowError)
-            if received() > reached and not isinstance(error, SlowError):
-                attempt = 0
-                first = now
-                reached = received()
-            silent_s = pause + _lost_seconds(error, now - began, network.timeout)
-            network.failed(host, silent_s, one_line_error(error), now=now)
-            if delay is not None and not network.may_wait(host, delay, item=now - first, now=now):
-                raise AudioError(
-                    f"{place}: the server requires a wait of {delay:,.0f} s "
-                    f"({one_line_error(error)}); try later"
-                ) from None
-            if attempt >= network.tries or (
-                done == "read" and _is_retried_by_hub(place, now - began)
-            ):
-                raise AudioError(
-                    f"{place}: could not be {done} in {attempt} tries ({one_line_error(error)})"
-                ) from None
-            pause = backoff_seconds(attempt) if delay is None else 0.0
-            with progress.waiting(host):
-                (wait or time.sleep)(pause if delay is None else delay)
+            failure = _Failure.of(error, began, network.timeout)
         else:
             if proves:
                 network.succeeded(host)
-            return result
+            return value
+        tries = tries.after(failure, received())
+        network.failed(host, pause + failure.lost_s, failure.reason, now=failure.at)
+        if not _may_wait(place, failure, since=tries.since):
+            raise AudioError(
+                f"{place}: the server requires a wait of {failure.delay:,.0f} s "
+                f"({failure.reason}); try later"
+            )
+        is_retried = done == "read" and _is_retried_by_hub(place, failure)
+        if tries.count >= network.tries or is_retried:
+            raise AudioError(
+                f"{place}: could not be {done} in {tries.count} tries ({failure.reason})"
+            )
+        pause = backoff_seconds(tries.count) if failure.delay is None else 0.0
+        with progress.waiting(host):
+            (wait or time.sleep)(pause if failure.delay is None else failure.delay)
+
+
+def _may_wait(place: Place, failure: _Failure, *, since: float) -> bool:
+    """Record the wait that a server requires; return whether its limits allow it, or it has none.
+
+    `since` is when the tries of the item began.
+    """
+    if failure.delay is None:
+        return True
+    item_s = failure.at - since
+    return place.network.may_wait(place.host, failure.delay, item=item_s, now=failure.at)
+
+
+def _underlying(error: Exception) -> Exception:
+    """Return the failure that a filesystem reports as a missing file, else the error itself."""
+    if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception):
+        return error.__cause__
+    return error
 
 
 def _is_of_local_disk(error: Exception) -> bool:
@@ -296,14 +372,9 @@ def _is_of_local_disk(error: Exception) -> bool:
     return is_long_name or bool(atomic.disk_full_reason(error))
 
 
-def _lost_seconds(error: Exception, seconds: float, timeout: float) -> float:
-    """Return the seconds of a failed request in which its host was silent or too slow."""
-    return error.seconds if isinstance(error, SlowError) else min(seconds, timeout)
-
-
-def _is_retried_by_hub(place: Place, seconds: float) -> bool:
-    """Return whether the Hub's library has already retried a request that took so long."""
-    return str(place).startswith("hf://") and seconds > place.network.timeout
+def _is_retried_by_hub(place: Place, failure: _Failure) -> bool:
+    """Return whether the Hub's library has already retried a request, which then takes long."""
+    return str(place).startswith("hf://") and failure.seconds > place.network.timeout
 
 
 def backoff_seconds(failures: int) -> float:
@@ -341,12 +412,12 @@ def http_status(error: BaseException) -> int | None:
 
     It is known of errors with a `status`, and of Azure, Google, botocore and huggingface_hub.
     """
-    both = (error, getattr(error, "response", None))
-    known = (
-        getattr(each, name, None) for each in both for name in ("status", "status_code", "code")
-    )
-    found = next((each for each in known if isinstance(each, int)), None)
-    return _boto_metadata(error).get("HTTPStatusCode") if found is None else found
+    for source in (error, getattr(error, "response", None)):
+        for name in ("status", "status_code", "code"):
+            status = getattr(source, name, None)
+            if isinstance(status, int):
+                return status
+    return _boto_metadata(error).get("HTTPStatusCode")
 
 
 def one_line_error(error: BaseException) -> str:
@@ -364,31 +435,33 @@ def _boto_metadata(error: BaseException) -> Mapping[str, Any]:
 
     S3fs raises its own error from botocore's.
     """
-    for each in (error, error.__cause__):
-        response = getattr(each, "response", None)
-        if isinstance(response, Mapping) and isinstance(
-            found := response.get("ResponseMetadata"), Mapping
-        ):
-            return found
+    for source in (error, error.__cause__):
+        response = getattr(source, "response", None)
+        if isinstance(response, Mapping):
+            metadata = response.get("ResponseMetadata")
+            if isinstance(metadata, Mapping):
+                return metadata
     return {}
 
 
 def _retry_after_of(error: BaseException) -> float | None:
-    known = (getattr(each, "headers", None) for each in (error, getattr(error, "response", None)))
-    headers = next(filter(None, known), None) or _boto_metadata(error).get("HTTPHeaders")
-    return (
-        retry_after({name.title(): value for name, value in headers.items()})
-        if isinstance(headers, Mapping)
-        else None
+    """Return the seconds of the Retry-After of an error; None without one."""
+    headers = (
+        getattr(error, "headers", None)
+        or getattr(getattr(error, "response", None), "headers", None)
+        or _boto_metadata(error).get("HTTPHeaders")
     )
+    if not isinstance(headers, Mapping):
+        return None
+    return retry_after({name.title(): value for name, value in headers.items()})
 
 
 def _permanent_error(place: Place, error: BaseException, done: str) -> AudioError | None:
+    """Return the error to raise if no retry resolves a failure, else None."""
     status = http_status(error)
     if isinstance(error, FileNotFoundError) or status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
-        return RemoteNotFoundError(
-            f"{place}: there is no such {'file' if done == 'read' else 'location'}"
-        )
+        kind = "file" if done == "read" else "location"
+        return RemoteNotFoundError(f"{place}: there is no such {kind}")
     if isinstance(error, RedirectError):
         return RemoteRefusedError(f"{place}: {error}")
     if isinstance(error, PermissionError) or status in (
@@ -400,10 +473,8 @@ def _permanent_error(place: Place, error: BaseException, done: str) -> AudioErro
             f"{place}: may not be {done} with the credentials of this environment{hint}"
         )
     if status is not None and 400 <= status < 500 and status not in RETRYABLE:
-        changed = "was changed meanwhile by somebody else; run the same command again"
-        return RemoteRefusedError(
-            f"{place}: {changed if status == 412 else f'the server responded with {status}'}"
-        )
+        reason = _REFUSALS.get(status, f"the server responded with {status}")
+        return RemoteRefusedError(f"{place}: {reason}")
     if isinstance(error, _PERMANENT):
         hint = "; fetch the archive first, as with 'nbaudio download'" if "::" in str(place) else ""
         return AudioError(f"{place}: cannot be {done} ({one_line_error(error)}){hint}")

@@ -88,19 +88,19 @@ class _LogWriter:
 
 @contextmanager
 def run_log(
-    path: Path, step: str, given: Mapping[str, Any], *, of: object, keep: Path | None = None
+    path: Path, step: str, parameters: Mapping[str, Any], *, of: object, keep: Path | None = None
 ) -> Iterator[None]:
     """Log this thread's progress to `path`, locked (else ExistsError about `of`).
 
     On success the log moves to `keep`, if any.
     """
-    with _locked_log(path, of, _LOCK_WAIT_S) as file:  # noqa: PLR1702
+    with _locked_log(path, of, _LOCK_WAIT_S) as file:
         log = _LogWriter(file)
-        parameters = {
+        redacted = {
             name: redact_log(value) if isinstance(value, str) else value
-            for name, value in given.items()
+            for name, value in parameters.items()
         }
-        log.begin(step, parameters=parameters)
+        log.begin(step, parameters=redacted)
         try:
             with progress.listen_to_progress(log):
                 yield
@@ -109,11 +109,15 @@ def run_log(
             log.write("ended", how=how, error=redact_log(f"{type(error).__name__}: {error}"))
             raise
         log.write("ended", how="done", error=None)
-        with suppress(OSError, DiskFullError):  # the run has succeeded
-            if keep is not None:
-                with atomic_write(keep, sync=False) as partial:
-                    shutil.copyfile(path, partial)
+        if keep is not None:
+            _copy(path, keep)
         _remove(path)
+
+
+def _copy(path: Path, target: Path) -> None:
+    """Copy a log, if the disk has room: the run has succeeded in any case."""
+    with suppress(OSError, DiskFullError), atomic_write(target, sync=False) as partial:
+        shutil.copyfile(path, partial)
 
 
 @contextmanager
@@ -144,28 +148,37 @@ def _locked_log(path: Path, of: object, wait_s: float) -> Iterator[BinaryIO]:
     A large one is emptied.
     """
     end = time.monotonic() + wait_s
-    while time.monotonic() < end:  # noqa: PLR1702
+    while time.monotonic() < end:
         with _opened(path) as file:
             if lock(file, wait=False, required=False) and os.fstat(file.fileno()).st_nlink:
-                if file.seek(0, os.SEEK_END) > _KEPT_BYTES:
-                    file.truncate(0)
+                _empty_large(file)
                 yield file
                 return
         time.sleep(_LOCK_PAUSE_S)
-    began: dict[str, Any] = next(
-        (line for line in reversed(read(path)) if line.get("event") == "began"), {}
-    )
-    who = (
-        f"process {began.get('pid')} on {began.get('host')}, since {began.get('at')}, "
-        f"{began.get('step')}"
-    )
     raise ExistsError(
-        f"{of}: another run is active there ({who}); wait for it, "
+        f"{of}: another run is active there ({_describe_run(path)}); wait for it, "
         "or stop it and run the same command again"
     )
 
 
+def _empty_large(file: BinaryIO) -> None:
+    """Empty a large log; leave it at its end."""
+    if file.seek(0, os.SEEK_END) > _KEPT_BYTES:
+        file.truncate(0)
+
+
+def _describe_run(path: Path) -> str:
+    """Say which process writes a log, since when, and what step it runs."""
+    beginnings = [line for line in read(path) if line.get("event") == "began"]
+    began: dict[str, Any] = beginnings[-1] if beginnings else {}
+    return (
+        f"process {began.get('pid')} on {began.get('host')}, since {began.get('at')}, "
+        f"{began.get('step')}"
+    )
+
+
 def _opened(path: Path) -> BinaryIO:
+    """Open a log to append to it; make it and its folder if there is none."""
     while True:
         with raise_disk_full(path):
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@ This also works where blocks of either text were moved.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,16 @@ class _Runs:
     left: Ints
     right: Ints
     size: Ints
+
+    @cached_property
+    def left_end(self) -> Ints:
+        """One past the last word of each run in the left text."""
+        return self.left + self.size
+
+    @cached_property
+    def right_end(self) -> Ints:
+        """One past the last word of each run in the right text."""
+        return self.right + self.size
 
 
 def find_anchors(
@@ -172,30 +183,36 @@ def _chain_scores(runs: _Runs) -> tuple[Scores, Ints]:
     """
     score = runs.size.astype(np.float64)
     before = np.full(len(score), -1)
-    left_end = runs.left + runs.size
-    right_end = runs.right + runs.size
     first = np.searchsorted(runs.left, runs.left - _MOST_GAP - int(runs.size.max()))
     for run in range(1, len(score)):
-        near = slice(max(first[run], run - _LOOK_BACK), run)
-        left_gap = runs.left[run] - left_end[near]
-        right_gap = runs.right[run] - right_end[near]
-        overlap = np.maximum(0, np.maximum(-left_gap, -right_gap))
-        left_gap = left_gap + overlap
-        right_gap = right_gap + overlap
-        fits = (
-            (runs.left[near] < runs.left[run])
-            & (runs.right[near] < runs.right[run])
-            & (overlap < runs.size[run])
-            & (left_gap <= _MOST_GAP)
-            & (right_gap <= _MOST_GAP)
-        )
-        cost = (
-            overlap
-            + _GAP_COST * np.minimum(left_gap, right_gap)
-            + _SHIFT_COST * np.abs(left_gap - right_gap)
-        )
-        total = np.where(fits, score[near] - cost, 0)
-        if len(total) and total.max() > 0:
-            score[run] += total.max()
-            before[run] = near.start + int(total.argmax())
+        earlier = slice(max(first[run], run - _LOOK_BACK), run)
+        scores_before = score[earlier] - _join_costs(runs, earlier, run)
+        if len(scores_before) and scores_before.max() > 0:
+            score[run] += scores_before.max()
+            before[run] = earlier.start + int(scores_before.argmax())
     return score, before
+
+
+def _join_costs(runs: _Runs, earlier: slice, run: int) -> Scores:
+    """Return what a chain loses, in words that match, where a run follows each of earlier ones.
+
+    It is infinite where the run does not go on in both texts, or is too far.
+    """
+    left_gap = runs.left[run] - runs.left_end[earlier]
+    right_gap = runs.right[run] - runs.right_end[earlier]
+    overlap = np.maximum(0, np.maximum(-left_gap, -right_gap))
+    left_gap = left_gap + overlap
+    right_gap = right_gap + overlap
+    can_follow = (
+        (runs.left[earlier] < runs.left[run])
+        & (runs.right[earlier] < runs.right[run])
+        & (overlap < runs.size[run])
+        & (left_gap <= _MOST_GAP)
+        & (right_gap <= _MOST_GAP)
+    )
+    cost = (
+        overlap
+        + _GAP_COST * np.minimum(left_gap, right_gap)
+        + _SHIFT_COST * np.abs(left_gap - right_gap)
+    )
+    return np.where(can_follow, cost, np.inf)

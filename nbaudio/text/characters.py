@@ -6,7 +6,7 @@ review.
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -77,32 +77,55 @@ def vocabulary(
 def count_characters(parts: Iterable[pl.DataFrame]) -> Vocabulary:
     """Return the `vocabulary` of a table with `segment_id` and `text` that comes in parts."""
     totals: Counter[str] = Counter()
-    examples: dict[str, str | None] = {}
+    examples: dict[str, str | None] = {}  # of odd characters: the first text that has it
     for block in chain.from_iterable(part.drop_nulls("text").iter_slices(_BLOCK) for part in parts):
-        joined = block["text"].str.join().item()
-        found = np.bincount(np.frombuffer(joined.encode("utf-32-le"), dtype="<u4"))
-        points = np.flatnonzero(found)
-        totals.update(dict(zip(map(chr, points), found[points].tolist(), strict=True)))
-        for character in map(chr, points):
-            # Accents that do not compose with their letter (U+0300 to U+036F) are odd, too.
-            is_mark = (
-                unicodedata.category(character)[0] == "M" and not "\u0300" <= character <= "\u036f"
-            )
-            is_usual = character == " " or character.isalpha() or character.isdecimal() or is_mark
-            if not is_usual and character not in examples:
-                examples[character] = block.filter(
-                    pl.col("text").str.contains(character, literal=True)
-                )["segment_id"][0]
+        block_counts = _count(block["text"])
+        totals.update(block_counts)
+        for character in block_counts:
+            if character not in examples and _is_odd(character):
+                has_character = pl.col("text").str.contains(character, literal=True)
+                examples[character] = block.filter(has_character)["segment_id"][0]
     counts = dict(sorted(totals.items()))
-    ordered = [DELIMITER, *(c for c in counts if c not in (" ", DELIMITER)), *SPECIALS]
-    odd = [
-        (c, f"U+{ord(c):04X}", unicodedata.name(c, "(no name)"), counts[c], example)
-        for c, example in examples.items()
+    return Vocabulary(ids=_ids(counts), counts=counts, odd=_odd_table(examples, counts))
+
+
+def _count(texts: pl.Series) -> dict[str, int]:
+    """Return how often each character occurs in texts, in the order of code points."""
+    joined = texts.str.join().item()
+    counts = np.bincount(np.frombuffer(joined.encode("utf-32-le"), dtype="<u4"))
+    points = np.flatnonzero(counts)
+    return dict(zip(map(chr, points), counts[points].tolist(), strict=True))
+
+
+def _is_odd(character: str) -> bool:
+    """Return whether a character is no space, letter, digit or mark of a letter.
+
+    Accents that do not compose with their letter (U+0300 to U+036F) are odd, too.
+    """
+    if character == " " or character.isalpha() or character.isdecimal():
+        return False
+    is_mark = unicodedata.category(character)[0] == "M"
+    return not is_mark or "\u0300" <= character <= "\u036f"
+
+
+def _ids(characters: Iterable[str]) -> dict[str, int]:
+    """Return the ids of characters, with delimiter and special tokens."""
+    letters = [character for character in characters if character not in (" ", DELIMITER)]
+    tokens = [DELIMITER, *letters, *SPECIALS]
+    return {token: number for number, token in enumerate(tokens)}
+
+
+def _odd_table(examples: Mapping[str, str | None], counts: Mapping[str, int]) -> pl.DataFrame:
+    """Return the table `ODD` of characters with their examples, the most frequent first."""
+    rows = [
+        (
+            character,
+            f"U+{ord(character):04X}",
+            unicodedata.name(character, "(no name)"),
+            counts[character],
+            example,
+        )
+        for character, example in examples.items()
     ]
-    return Vocabulary(
-        ids={token: number for number, token in enumerate(ordered)},
-        counts=counts,
-        odd=pl.DataFrame(odd, schema=ODD, orient="row").sort(
-            "count", "code_point", descending=[True, False]
-        ),
-    )
+    table = pl.DataFrame(rows, schema=ODD, orient="row")
+    return table.sort("count", "code_point", descending=[True, False])

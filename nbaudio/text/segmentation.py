@@ -5,7 +5,7 @@ Cuts are where the pairs are sure, at pauses, and at ends of sentences first.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from nbaudio.text.word_pairs import WordPairs
 
 Seconds = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
+_Number = TypeVar("_Number", np.int64, np.float64)
 
 _LEAST_CONFIDENCE = 0.8  # of the pairs at both edges of a segment
 _MOST_ROOM = 0.5  # seconds between a word and the boundary of its segment
@@ -150,11 +151,11 @@ def cut_segments(
         no_ranges = np.empty((0, 2), np.int64)
         no_seconds = np.empty((0, 2), np.float64)
         return Segments(no_ranges, no_ranges, no_seconds, np.empty(0), no_seconds)
-    probability = pairs.probability.astype(np.float64)
-    unsure_cost = np.where(probability < _LEAST_CONFIDENCE, np.inf, _UNSURE * (1 - probability))
     gaps = _gaps(pairs, typed, heard, longest / _SHORTEST_CHARACTER)
     first_edges = _first_edges(pairs, typed, heard)
     last_edges = _last_edges(pairs, typed, heard)
+    probability = pairs.probability.astype(np.float64)
+    unsure_cost = _unsure_cost(probability)
     candidates = _Candidates(
         begin=heard.start[pairs.right] - first_edges.room,
         end=heard.end[pairs.right] + last_edges.room,
@@ -165,12 +166,22 @@ def cut_segments(
     )
     first, last = _choose(candidates, shortest, longest).T
     return Segments(
-        np.stack((pairs.left[first], pairs.left[last] + 1), axis=1),
-        np.stack((pairs.right[first], pairs.right[last] + 1), axis=1),
-        np.stack((candidates.begin[first], candidates.end[last]), axis=1),
+        _ranges(pairs.left[first], pairs.left[last] + 1),
+        _ranges(pairs.right[first], pairs.right[last] + 1),
+        _ranges(candidates.begin[first], candidates.end[last]),
         np.minimum(probability[first], probability[last]),
-        np.stack((first_edges.outside[first], last_edges.outside[last]), axis=1),
+        _ranges(first_edges.outside[first], last_edges.outside[last]),
     )
+
+
+def _unsure_cost(probability: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the cost of an edge by the probability of its pair; infinite where it is too low."""
+    return np.where(probability < _LEAST_CONFIDENCE, np.inf, _UNSURE * (1 - probability))
+
+
+def _ranges(first: npt.NDArray[_Number], last: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
+    """Return two values of each segment as the columns of an array (n x 2)."""
+    return np.stack((first, last), axis=1)
 
 
 def _first_edges(pairs: WordPairs, typed: Typed, heard: Heard) -> _Edges:
