@@ -99,29 +99,30 @@ def _results(
     A recording that kills its worker fails, like any other bad recording.
     """
     waiting = iter(tasks)
-    while True:  # noqa: PLR1702
+    while True:
         try:
             yield from run_tasks(function, waiting)
         except WorkerLostError as error:
             for task in cast(tuple[CutTask, ...], error.tasks):
-                for source in task.sources:
-                    seconds = task.seconds / len(task.sources)
-                    try:
-                        yield from run_tasks(
-                            function, [named_task([source], task.pack.parent, seconds)]
-                        )
-                    except WorkerLostError:
-                        why = (
-                            "the worker that decodes it is killed: it crashes a library, "
-                            "or needs too much memory"
-                        )
-                        yield CutResult(
-                            seconds,
-                            {key: f"{source.path.name}: {why}" for key, *_ in source.windows},
-                            {},
-                        )
+                yield from _results_by_source(run_tasks, task, function)
         else:
             return
+
+
+def _results_by_source(
+    run_tasks: RunTasks, task: CutTask, function: Callable[[CutTask], CutResult]
+) -> Iterator[CutResult]:
+    """Yield the result of each source of a task; one that kills its worker fails."""
+    seconds = task.seconds / len(task.sources)
+    for source in task.sources:
+        try:
+            yield from run_tasks(function, [named_task([source], task.pack.parent, seconds)])
+        except WorkerLostError:
+            reason = (
+                f"{source.path.name}: the worker that decodes it is killed: it crashes a library, "
+                "or needs too much memory"
+            )
+            yield CutResult(seconds, {key: reason for key, *_ in source.windows}, {})
 
 
 def clip_of(
@@ -178,9 +179,8 @@ def cut(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> Cu
                 file.seek(start)
                 file.truncate()
         file.write(_index_bytes(index))
-    return CutResult(
-        task.seconds, failures, {key: found for key, found in values.items() if key not in failures}
-    )
+    good_values = {key: value for key, value in values.items() if key not in failures}
+    return CutResult(task.seconds, failures, good_values)
 
 
 def measure_windows(task: CutTask) -> CutResult:
@@ -190,9 +190,8 @@ def measure_windows(task: CutTask) -> CutResult:
     """
     failures: dict[str, str] = {}
     values = dict(task_windows(task, _signals_of, failures))
-    return CutResult(
-        task.seconds, failures, {key: found for key, found in values.items() if key not in failures}
-    )
+    good_values = {key: value for key, value in values.items() if key not in failures}
+    return CutResult(task.seconds, failures, good_values)
 
 
 def _signals_of(recording: Recording, source: Source, window: Window) -> dict[str, Value]:
@@ -226,28 +225,38 @@ def task_windows(
 def _source_windows(
     source: Source, use: Callable[[Recording, Source, Window], Result], failures: dict[str, str]
 ) -> Iterator[tuple[str, Result]]:
+    """Yield clip keys of a recording with what `use` returns; see `task_windows`."""
     allocator.reuse_memory()
-    try:  # noqa: PLR1702
+    num_samples = sum(stop - start for _, start, stop, _ in source.windows)
+    share = num_samples / max(1, source.num_samples)
+    try:
         _check_unchanged(source)
-        share = sum(stop - start for _, start, stop, _ in source.windows) / max(
-            1, source.num_samples
-        )
         with open_recording(source.path, windows=len(source.windows), share=share) as recording:
-            for window in source.windows:
-                try:
-                    used = use(recording, source, window)
-                except _BAD_AUDIO as error:
-                    failures[window[0]] = f"{source.path.name}: {error}"
-                else:
-                    yield window[0], used
+            yield from _recording_windows(recording, source, use, failures)
         # Remote files are checked when they are fetched; a file removed after the last window does
         # no harm.
         if source.path.local is not None and source.path.local.exists():
             _check_unchanged(source)
     except _BAD_AUDIO as error:
-        failures.update(
-            dict.fromkeys((key for key, *_ in source.windows), strip_queries(str(error)))
-        )
+        reason = strip_queries(str(error))
+        failures.update({key: reason for key, *_ in source.windows})
+
+
+def _recording_windows(
+    recording: Recording,
+    source: Source,
+    use: Callable[[Recording, Source, Window], Result],
+    failures: dict[str, str],
+) -> Iterator[tuple[str, Result]]:
+    """Yield clip keys of an open recording with what `use` returns; see `task_windows`."""
+    for window in source.windows:
+        key = window[0]
+        try:
+            outcome = use(recording, source, window)
+        except _BAD_AUDIO as error:
+            failures[key] = f"{source.path.name}: {error}"
+        else:
+            yield key, outcome
 
 
 def _check_unchanged(source: Source) -> None:
@@ -257,15 +266,16 @@ def _check_unchanged(source: Source) -> None:
     """
     file = source.path
     try:
-        found = file.status()
+        status = file.status()
     except FileNotFoundError as error:
         raise AudioError(f"{file.name}: the file has disappeared since it was ingested") from error
-    is_known = source.num_bytes is not None or source.sha256 is not None
-    same = found == (source.num_bytes, source.version) or (file.local is not None and not is_known)
-    if not same and source.sha256 is not None and source.num_bytes in (None, found.num_bytes):
+    was_measured = source.num_bytes is not None or source.sha256 is not None
+    is_same = status == (source.num_bytes, source.version)
+    is_same = is_same or (file.local is not None and not was_measured)
+    if not is_same and source.sha256 is not None and source.num_bytes in (None, status.num_bytes):
         with file.fetched() as path:
-            same = atomic.sha256_file(path) == source.sha256
-    if not same:
+            is_same = atomic.sha256_file(path) == source.sha256
+    if not is_same:
         raise AudioError(f"{file if file.local is None else file.name}: {CHANGED_MESSAGE}")
 
 
@@ -360,11 +370,11 @@ def _remove_clips(pack: Location, keys: pl.Series) -> int:
     return len(clips) - len(remaining)
 
 
-def _rewrite(pack: Location, kept: pl.DataFrame) -> None:
-    """Write a pack with some of its clips."""
+def _rewrite(pack: Location, clips: pl.DataFrame) -> None:
+    """Write a pack with some of its clips; columns as in `INDEX`."""
     index = []
     with pack.new() as partial, partial.open("wb") as file:
-        for row, data in zip(kept.iter_rows(named=True), read_clips(kept), strict=True):
+        for row, data in zip(clips.iter_rows(named=True), read_clips(clips), strict=True):
             index.append(
                 (row["clip_key"], file.tell(), len(data), row["clip_samples"], row["clip_sha256"])
             )
@@ -386,12 +396,12 @@ def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
     """
     places = clips.select("pack", "offset", "length").rows()
     # Remote packs are read several at once, to hide latency.
-    found = (
+    contents = (
         threads.ordered_map(_read, places, jobs=_READERS)
         if places and is_url(places[0][0])
         else map(_read, places)
     )
-    for (pack, *_), sha256, data in zip(places, clips["clip_sha256"], found, strict=True):
+    for (pack, *_), sha256, data in zip(places, clips["clip_sha256"], contents, strict=True):
         clip = verified_clip(data, sha256)
         if clip is None:
             raise PackDamagedError(pack)

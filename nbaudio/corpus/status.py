@@ -47,62 +47,74 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
         InputError: there is no corpus, and no run has started one.
     """
     folder = folder_at(corpus)
-    here = folder.place.local is not None
-    log = Layout.at(corpus, Path(workspace or "")).log if here or workspace else None
-    whole = folder.exists(CORPUS_JSON)
-    claimed = folder.exists(IDENTITY)
+    is_local = folder.place.local is not None
+    log = Layout.at(corpus, Path(workspace or "")).log if is_local or workspace else None
+    has_corpus = folder.exists(CORPUS_JSON)
+    is_claimed = folder.exists(IDENTITY)
     lines = run_log.read(log) if log else []
-    if not whole and not claimed and not lines:
+    if not has_corpus and not is_claimed and not lines:
         raise InputError(f"{folder}: no {CORPUS_JSON}, and no run has started there (not a corpus)")
     # A run still cleans up after it has written corpus.json.
-    if whole and not claimed and not (log and run_log.alive(log)):
-        info = read_corpus_info(folder)
-        kept, hours = (
-            sum(split[what] for split in info["splits"].values()) for what in ("segments", "hours")
-        )
-        rejected = sum(info["rejected"].values())
-        failures = info["rejected"].get(UNREADABLE_AUDIO, 0)
-        found = {
-            "corpus": str(folder),
-            "state": "finished",
-            "alive": False,
-            "kept": kept,
-            "hours": round(hours, 6),
-        }
-        found |= {"rejected": rejected, "failures": failures, "shards": len(info["shards"])}
-        return Report("status", {**found, "next": next_step(folder, failed=failures)})
-    if log and lines:
-        try:
-            return _unfinished(folder, log, lines)
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-            raise InputError(
-                f"{log}: not the log of a run ({type(error).__name__}: {error})"
-            ) from error
-    hint = {} if here else {"log": "in the workspace: --workspace W shows it"}
+    if has_corpus and not is_claimed and not (log and run_log.alive(log)):
+        return _finished(folder)
+    if not log or not lines:
+        return _without_log(folder, is_local=is_local)
+    try:
+        return _unfinished(folder, log, lines)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise InputError(
+            f"{log}: not the log of a run ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _finished(folder: Folder) -> Report:
+    """Report what a finished corpus has."""
+    info = read_corpus_info(folder)
+    splits = info["splits"].values()
+    failures = info["rejected"].get(UNREADABLE_AUDIO, 0)
     facts = {
+        "corpus": str(folder),
+        "state": "finished",
+        "alive": False,
+        "kept": sum(split["segments"] for split in splits),
+        "hours": round(sum(split["hours"] for split in splits), 6),
+        "rejected": sum(info["rejected"].values()),
+        "failures": failures,
+        "shards": len(info["shards"]),
+        "next": next_step(folder, failed=failures),
+    }
+    return Report("status", facts)
+
+
+def _without_log(folder: Folder, *, is_local: bool) -> Report:
+    """Report on an unfinished corpus whose log is missing, or in a workspace that is not named."""
+    facts: dict[str, Any] = {
         "corpus": str(folder),
         "state": "not finished",
         "shards_there": len(shard_names(folder)),
-        **hint,
-        "next": _RESUME,
     }
+    if not is_local:
+        facts["log"] = "in the workspace: --workspace W shows it"
+    facts["next"] = _RESUME
     return Report("status", facts, problems=["it is not finished"])
 
 
 def next_step(corpus: object, *, failed: int) -> str:
     """Return what to do with a finished corpus, `failed` segments of which could not be cut."""
     verify = f"nbaudio verify {shlex.quote(str(corpus))}"
-    broken = (
+    if not failed:
+        return verify
+    recordings = (
         f"the recordings with reason {UNREADABLE_AUDIO} in rejected.parquet ({failed:,} segments)"
     )
-    return (
-        f"repair {broken} and run the same command again, or continue: {verify}"
-        if failed
-        else verify
-    )
+    return f"repair {recordings} and run the same command again, or continue: {verify}"
 
 
 def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Report:
+    """Report on the last run in a log, which is active, has ended, or was killed.
+
+    Raise one of the usual errors of wrong types and missing keys if it is not the log of a run.
+    """
     start = _last_line(lines, "began")
     began = lines[start]
     run = lines[start:]
