@@ -443,6 +443,7 @@ def write_workbook(title: str, sections: Sequence[Section]) -> bytes:
 
 
 def _write_section(sheet: Any, title: str, section: Section, styles: dict[str, Any]) -> None:
+    """Write a section of the page to a sheet: its tables below each other, then its plot."""
     sheet.write_string(0, 0, cell_text(f"{title}: {section.title}"), styles["title"])
     sheet.write_string(1, 0, cell_text(section.about))
     row = 3
@@ -450,22 +451,10 @@ def _write_section(sheet: Any, title: str, section: Section, styles: dict[str, A
     tables = {**({} if section.figures is None else {"In all": section.figures}), **section.tables}
     for caption, frame in tables.items():
         sheet.write_string(row, 0, cell_text(caption), styles["heading"])
-        for column, (name, kind) in enumerate(frame.schema.items()):
-            sheet.write_string(
-                row + 1,
-                column,
-                cell_text(name),
-                styles["names of numbers" if kind.is_numeric() else "names"],
-            )
-        for number, values in enumerate(frame.iter_rows(), start=row + 2):
-            for column, value in enumerate(values):
-                _write_cell(sheet, number, column, value, styles)
+        _write_table(sheet, row + 1, frame, styles)
         row += len(frame) + 4
-        needed = [
-            max(len(name), *(len(show(value)) for value in frame[name]), _NARROWEST)
-            for name in frame.columns
-        ]
-        widths = [max(pair) for pair in zip_longest(widths, needed, fillvalue=_NARROWEST)]
+        pairs = zip_longest(widths, _column_widths(frame), fillvalue=_NARROWEST)
+        widths = [max(pair) for pair in pairs]
     for column, width in enumerate(widths):
         sheet.set_column(column, column, min(width, _WIDEST) + 3)
     if section.plot is not None:
@@ -474,6 +463,24 @@ def _write_section(sheet: Any, title: str, section: Section, styles: dict[str, A
             "description": section.plot.alt_text,
         }
         sheet.insert_image(row, 0, "plot.png", picture)
+
+
+def _write_table(sheet: Any, row: int, frame: pl.DataFrame, styles: dict[str, Any]) -> None:
+    """Write the names of columns in a row of a sheet, and the rows of a table below."""
+    for column, (name, dtype) in enumerate(frame.schema.items()):
+        style = styles["names of numbers" if dtype.is_numeric() else "names"]
+        sheet.write_string(row, column, cell_text(name), style)
+    for number, values in enumerate(frame.iter_rows(), start=row + 1):
+        for column, value in enumerate(values):
+            _write_cell(sheet, number, column, value, styles)
+
+
+def _column_widths(frame: pl.DataFrame) -> list[int]:
+    """Return the characters of the longest name or value of each column."""
+    return [
+        max(len(name), *(len(show(value)) for value in frame[name]), _NARROWEST)
+        for name in frame.columns
+    ]
 
 
 def _write_cell(sheet: Any, row: int, column: int, value: Any, styles: dict[str, Any]) -> None:

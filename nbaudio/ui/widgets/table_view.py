@@ -42,11 +42,9 @@ _LONGEST_KIND = 40  # characters of such a value
 
 def take_rows(frame: TableFrame, numbers: Order, columns: Sequence[str]) -> pl.DataFrame:
     """Return columns of rows by their numbers."""
-    return (
-        frame.rows(numbers, columns)
-        if isinstance(frame, StoredFrame)
-        else frame.select(columns)[numbers]
-    )
+    if isinstance(frame, StoredFrame):
+        return frame.rows(numbers, columns)
+    return frame.select(columns)[numbers]
 
 
 def row_page(
@@ -208,7 +206,7 @@ class TableView:
         if self._share == 1:
             return
         try:
-            for share, found in self._parts:  # noqa: B007 - of the last part
+            for share, parts in self._parts:  # noqa: B007 - of the last part
                 if monotonic() >= until:
                     break
         except BaseException:
@@ -217,7 +215,7 @@ class TableView:
             self.order, self.arrangement = self._before
             raise
         self._share = share
-        self.order = joined(found)
+        self.order = joined(parts)
         self.changed()
 
     def narrow(self, where: str) -> None:
@@ -250,9 +248,9 @@ class TableView:
         return parts[0] if len(parts) == 1 else " AND ".join(f"({part})" for part in parts)
 
     def _rows(self, *, first: int, last: int, columns: list[str]) -> dict[str, Any]:
-        found = row_page(self.frame, self.order, first, last, columns)
+        page = row_page(self.frame, self.order, first, last, columns)
         rows = [
-            {"number": row[0], "marked": row[0] in self.marked, "cells": row[1:]} for row in found
+            {"number": row[0], "marked": row[0] in self.marked, "cells": row[1:]} for row in page
         ]
         return {"rows": rows, "version": self.version}
 
@@ -319,13 +317,9 @@ class TableView:
     def _cell(self, *, number: int, column: str) -> str:
         """Return the value of a cell as text, longer than a page of rows has it."""
         value = take_rows(self.frame, np.array([number], dtype=np.uint32), [column]).item()
-        return (
-            ""
-            if value is None
-            else value[:_MOST_COPIED]
-            if isinstance(value, str)
-            else str(cell(value))
-        )
+        if value is None:
+            return ""
+        return value[:_MOST_COPIED] if isinstance(value, str) else str(cell(value))
 
     def _cursor(self, *, position: int, version: int) -> None:
         if version == self.version and 0 <= position < len(self.order):
@@ -357,7 +351,10 @@ class TableView:
 
 
 def _kind(dtype: pl.DataType) -> str:
-    return "float" if dtype.is_float() else "integer" if dtype.is_integer() else "text"
+    """Return how the front end shows a column: as `float`, `integer` or `text`."""
+    if dtype.is_float():
+        return "float"
+    return "integer" if dtype.is_integer() else "text"
 
 
 def _first_rows(frame: TableFrame, name: str) -> pl.Series:
@@ -405,29 +402,38 @@ def distribution(column: pl.Series, order: Order) -> dict[str, Any]:
     """
     step = -(-len(order) // _MOST_DESCRIBED) or 1
     values = column if step == 1 and len(order) == len(column) else column[order[::step]]
-    found: dict[str, Any] = {"rows": len(values), "step": step}
+    facts = {"rows": len(values), "step": step}
     if column.dtype.is_numeric():
-        held = values.cast(pl.Float64).to_numpy()
-        held = held[np.isfinite(held)]
-        found["missing"] = len(values) - len(held)
-        if len(held):
-            found["counts"] = np.histogram(held, equal_width_edges(held, BINS))[0].tolist()
-            found |= {
-                "min": float(held.min()),
-                "median": float(np.median(held)),
-                "max": float(held.max()),
-            }
-        return found
-    found["missing"] = values.null_count()
-    if column.dtype.is_nested() or column.dtype == pl.Binary or found["missing"] == len(values):
-        return found
-    values = values.drop_nulls()
-    some = values.gather_every(len(values) // _SAMPLE or 1)
-    if len(some) > 1 and some.n_unique() > len(some) / 2:
-        return {**found, "distinct": None, "top": None}
-    counted = values.value_counts(sort=True, name="count")
+        return facts | _number_facts(values)
+    missing = values.null_count()
+    if column.dtype.is_nested() or column.dtype == pl.Binary or missing == len(values):
+        return {**facts, "missing": missing}
+    return {**facts, "missing": missing, **_kind_facts(values.drop_nulls())}
+
+
+def _number_facts(values: pl.Series) -> dict[str, Any]:
+    """Return how many numbers are missing or not finite, and the distribution of the others."""
+    numbers = values.cast(pl.Float64).to_numpy()
+    finite = numbers[np.isfinite(numbers)]
+    missing = len(values) - len(finite)
+    if not len(finite):
+        return {"missing": missing}
     return {
-        **found,
-        "distinct": len(counted),
-        "top": [[cell(value), count] for value, count in counted.head(_TOP).rows()],
+        "missing": missing,
+        "counts": np.histogram(finite, equal_width_edges(finite, BINS))[0].tolist(),
+        "min": float(finite.min()),
+        "median": float(np.median(finite)),
+        "max": float(finite.max()),
+    }
+
+
+def _kind_facts(values: pl.Series) -> dict[str, Any]:
+    """Return the number of different values and the most frequent ones; null if most differ."""
+    sample = values.gather_every(len(values) // _SAMPLE or 1)
+    if len(sample) > 1 and sample.n_unique() > len(sample) / 2:
+        return {"distinct": None, "top": None}
+    counts = values.value_counts(sort=True, name="count")
+    return {
+        "distinct": len(counts),
+        "top": [[cell(value), count] for value, count in counts.head(_TOP).rows()],
     }
