@@ -321,6 +321,7 @@ def _header(
 
 
 def _evidence(facts: Mapping[str, Any] | None) -> str:
+    """Return what is proven about the clips, by parts; that it is not known without verdicts."""
     claim = (facts or {}).get("selection")
     if not facts or not claim or claim["low"] is None or not claim["reviewed"]:
         taken_back = (claim or {}).get("rounds_taken_back")
@@ -332,11 +333,12 @@ def _evidence(facts: Mapping[str, Any] | None) -> str:
         "all segments at or above thresholds on "
         "similarity, whether they are in or not."
     )
-    head, *others = in_percent(describe_claim(claim)).items()
+    statement, *others = in_percent(describe_claim(claim)).items()
     by_part = _table(
         [fact_label(name) for name in rows[0]], [list(in_percent(row).values()) for row in rows]
     )
-    return "\n\n".join([_plain(head[1]), _table(("evidence", "value"), others), about, by_part])
+    claim_table = _table(("evidence", "value"), others)
+    return "\n\n".join([_plain(statement[1]), claim_table, about, by_part])
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

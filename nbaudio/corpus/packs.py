@@ -155,6 +155,7 @@ def cut(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> Cu
     values: dict[str, Any] = {}
 
     def encoded(recording: Recording, source: Source, window: Window) -> tuple[int, bytes]:
+        """Return the number of samples of a clip, and its encoded bytes."""
         if measured:
             values[window[0]] = _measured_clip(recording, source, window)
         clip = _clip_with_signal(recording, source, window, clip_format.rate)
@@ -401,14 +402,18 @@ def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
         if places and is_url(places[0][0])
         else map(_read, places)
     )
-    for (pack, *_), sha256, data in zip(places, clips["clip_sha256"], contents, strict=True):
-        clip = verified_clip(data, sha256)
+    for (pack, *_), sha256, content in zip(places, clips["clip_sha256"], contents, strict=True):
+        clip = verified_clip(content, sha256)
         if clip is None:
             raise PackDamagedError(pack)
         yield bytes(clip)
 
 
 def _read(place: tuple[str, int, int]) -> bytes:
+    """Read the bytes of a clip: its pack, offset and length.
+
+    Raise `PackDamagedError` if the pack is missing or too short.
+    """
     pack, offset, length = place
     file = location(pack)
     try:

@@ -183,6 +183,7 @@ class ClipTable:
         return pq.ParquetFile(self._source, metadata=self._footer, read_dictionary=_TEXTS)
 
     def _read(self, group: int, names: Sequence[str] | None = None, file: Any = None) -> pa.Table:
+        """Read columns of a row group, all unless named, with a new reader unless one is passed."""
         with self._reading():
             file = file or self._file()
             return (
@@ -215,6 +216,7 @@ class ClipTable:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
+        """Turn errors of reading the table into InputError."""
         try:
             yield
         except (InputError, pa.ArrowException, OSError, ValueError, MemoryError) as error:

@@ -46,6 +46,7 @@ class Stream:
         return len(self._steps) - self._taken
 
     def __iter__(self) -> Iterator[Any]:
+        """Yield the steps that are left: clips, or lists of clips if `listed`."""
         allocator.reuse_memory()
         with ClipRequests(self.clips) as requests, ExitStack() as cleanup:
             decoded = cleanup.enter_context(
@@ -160,6 +161,7 @@ class Stream:
         return 1 - real / padded if padded else 0.0
 
     def _start_over(self, done: list[_Level], taken: int) -> None:
+        """Continue after steps that consumers had `done`, and so many that this one has taken."""
         self._done = done
         self._taken = taken
         vars(self).pop("_steps", None)  # before others are made, so that both are never in memory
@@ -168,6 +170,7 @@ class Stream:
             raise InputError(f"the state is at step {taken:,} of {len(self._steps):,}")
 
     def _blocks(self) -> list[Groups]:
+        """Return the steps that are left, in blocks that are read at once."""
         edges = [max(edge, self._taken) for edge in self._edges.tolist()]
         return [self._steps[start:end] for start, end in pairwise(edges) if end > start]
 
@@ -197,7 +200,8 @@ class Stream:
             yield tasks.popleft()
 
     def _decode(self, task: _Task) -> list[Clip]:
-        clips = [self.clips.decoded(clip, data()) for clip, data in task]
+        """Decode clips; samples that several steps share are read-only."""
+        clips = [self.clips.decoded(clip, wait_for_bytes()) for clip, wait_for_bytes in task]
         for clip in clips if self.epoch.overlapping else ():
             # Several steps have this array: none may change it for the others.
             if clip.samples is not None:
@@ -236,6 +240,7 @@ class _ShareState:
 
 
 def _listed(state: dict[str, Any] | Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return one state or several as a list."""
     return [state] if isinstance(state, dict) else list(state)
 
 

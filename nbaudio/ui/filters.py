@@ -165,6 +165,7 @@ def _masks(frame: TableFrame, conditions: list[Condition], find: str) -> Iterato
         whole = _rows_that_meet_all(conditions, pl.DataFrame([frame[name] for name in columns]))
 
     def passing(rows: range) -> pl.Series:
+        """Return which rows of a part pass."""
         if whole is None:
             met = _rows_that_meet_all(conditions, frame.part(rows, columns))
         else:
@@ -177,8 +178,8 @@ def _masks(frame: TableFrame, conditions: list[Condition], find: str) -> Iterato
 
 
 def _rows_that_meet_all(conditions: list[Condition], rows: pl.DataFrame) -> pl.Series:
-    every = pl.repeat(value=True, n=len(rows), eager=True)
-    return reduce(and_, (rows_that_meet(condition, rows) for condition in conditions), every)
+    all_rows = pl.repeat(value=True, n=len(rows), eager=True)
+    return reduce(and_, (rows_that_meet(condition, rows) for condition in conditions), all_rows)
 
 
 def visible_columns(frame: TableFrame) -> list[str]:

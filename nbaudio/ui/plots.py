@@ -202,8 +202,14 @@ def _draw_kept_hours(axes: Axes, curve: pl.DataFrame, value: float, axis: Simila
     note = f"{kept_hours}\n{kept['hours_share']:.0%} of all"
     # On the side that has room for it.
     is_left = value < axis.least + (1 - axis.least) / 3
-    offset, side = (10, "left") if is_left else (-10, "right")
-    axes.annotate(note, point, xytext=(offset, -12), textcoords="offset points", ha=side, va="top")
+    axes.annotate(
+        note,
+        point,
+        xytext=(10 if is_left else -10, -12),
+        textcoords="offset points",
+        ha="left" if is_left else "right",
+        va="top",
+    )
     _mark_threshold(axes, value)
     axis.zoom(axes)
     return f"{value:g} keeps {kept_hours}, {kept['hours_share']:.0%} of all"
@@ -423,29 +429,30 @@ def _signal_values(segments: SegmentRows, column: str) -> pl.Series:
     return values if values.dtype == pl.Boolean else values.cast(pl.Float64).fill_nan(None)
 
 
-def _known(values: pl.Series) -> NDArray[np.float64]:
+def _without_nulls(values: pl.Series) -> NDArray[np.float64]:
+    """Return the values of a signal as numbers, without nulls."""
     return values.cast(pl.Float64).drop_nulls().to_numpy()
 
 
 def _signal_sentence(column: str, values: pl.Series) -> str:
     """Return a sentence about a signal of equal values; empty if it needs a histogram."""
     words = signal_words(column)
-    known = _known(values)
-    if values.dtype == pl.Boolean and len(known):
-        yes = int(known.sum())
-        is_equal = yes in (0, len(known))
-        sentence = f"{'yes' if yes else 'no'} in {all_segments(len(known))}" if is_equal else ""
+    numbers = _without_nulls(values)
+    if values.dtype == pl.Boolean and len(numbers):
+        yes = int(numbers.sum())
+        is_equal = yes in (0, len(numbers))
+        sentence = f"{'yes' if yes else 'no'} in {all_segments(len(numbers))}" if is_equal else ""
     else:
-        sentence = equal_values_sentence(known, words.value_text)
+        sentence = equal_values_sentence(numbers, words.value_text)
     missing = f", {values.null_count():,} without a value" if values.null_count() else ""
     return sentence and f"{words.title}: {sentence}{missing}"
 
 
 def _signal_summary(column: str, values: pl.Series) -> str:
     """Return the middle of a signal in words, and how many segments have none."""
-    known = _known(values)
+    numbers = _without_nulls(values)
     is_logical = values.dtype == pl.Boolean
-    middle = f"{known.mean():.1%} yes" if is_logical else f"median {np.median(known):.3g}"
+    middle = f"{numbers.mean():.1%} yes" if is_logical else f"median {np.median(numbers):.3g}"
     unknown = values.null_count()
     return f"{column}: {middle}{f', {unknown:,} without' if unknown else ''}"
 
@@ -460,12 +467,12 @@ def _draw_signal(axes: Axes, column: str, values: pl.Series) -> None:
     axes.xaxis.label.set_fontsize(style.SMALL)
     axes.yaxis.label.set_fontsize(style.SMALL)
     axes.tick_params(labelsize=style.SMALL)
-    known = _known(values)
+    numbers = _without_nulls(values)
     if values.dtype == pl.Boolean:
-        style.draw_histogram(axes, [known], bins=np.array([-0.5, 0.5, 1.5]))
+        style.draw_histogram(axes, [numbers], bins=np.array([-0.5, 0.5, 1.5]))
         axes.set_xticks([0, 1], ["no", "yes"])
         return
-    style.draw_histogram(axes, [known], bins=_bins_of_signal(known), hold_tails=True)
+    style.draw_histogram(axes, [numbers], bins=_bins_of_signal(numbers), hold_tails=True)
     axes.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
 
 

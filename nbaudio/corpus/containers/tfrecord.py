@@ -274,6 +274,8 @@ def _audio(value: list[bytes]) -> list[bytes]:
 
 
 def _write_record(file: BinaryIO, record: list[bytes]) -> None:
+    """Write the parts of a record with its length and both checksums."""
+
     def checksum(parts: list[bytes]) -> bytes:
         """Return the masked CRC-32C."""
         crc = reduce(extend, parts, 0)

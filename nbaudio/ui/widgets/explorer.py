@@ -56,7 +56,9 @@ HISTOGRAMS = (
     "reason",
     "verdict",
 )
-MARKED, SHOWN = "marked", "shown"  # the rows that an action applies to
+# The rows that an action applies to.
+MARKED = "marked"
+SHOWN = "shown"
 MOST_VERDICTS = 100  # that one call logs without `confirm`
 _ADDED = ("verdict", "note")
 
@@ -213,9 +215,9 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
                 "no filter is set: brush a histogram, pick values, or type a condition"
             )
         columns = condition_columns(condition)
-        if used := [name for name in _ADDED if name in columns]:
+        if own_columns := [name for name in _ADDED if name in columns]:
             raise InputError(
-                f"a rule cannot use {used[0]}, which is no column of the segments table: "
+                f"a rule cannot use {own_columns[0]}, which is no column of the segments table: "
                 "clear that filter"
             )
         if self._rows.arrangement["find"]:
@@ -327,6 +329,7 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
         )
 
     def _chosen(self, rows: str) -> pl.DataFrame:
+        """Return the rows that an action applies to; raise InputError if there are none."""
         if rows not in (MARKED, SHOWN):
             raise InputError(f"rows: must be {MARKED} or {SHOWN}, not {rows!r}")
         chosen = self._rows.selection if rows == MARKED else self._table.shown
@@ -395,6 +398,7 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
         return self._rows.move_by(by)
 
     def _refresh(self) -> None:
+        """Show in all parts which rows the table shows and marks."""
         self._actions.counts = [len(self._rows.marked_order), len(self._rows.order)]
         if self._rows.current != self._table.current[0]:
             self._show(self._rows.current)

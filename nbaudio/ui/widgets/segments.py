@@ -237,8 +237,9 @@ class SegmentPlayback(Playback):
     def _correct(
         self, row: dict[str, Any], bounds: tuple[int | None, int | None]
     ) -> dict[str, Any] | None:
-        was = (row["start_sample"], row["end_sample"])
-        correction = Correction(row["segment_id"], *bounds, *was, self.reviewer, utc_now())
+        """Log corrected bounds, in samples, or their withdrawal; return what `_correction` does."""
+        table_bounds = (row["start_sample"], row["end_sample"])
+        correction = Correction(row["segment_id"], *bounds, *table_bounds, self.reviewer, utc_now())
         append_corrections(self.segments.workspace, [correction])
         self._corrected[row["segment_id"]] = asdict(correction)
         return self._correction(row)

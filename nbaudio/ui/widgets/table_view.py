@@ -152,6 +152,7 @@ class TableView:
         }
 
     def _size(self) -> dict[str, Any]:
+        """Return how many rows are shown, of how many, and how far an arrangement is."""
         size: dict[str, Any] = {
             "total": len(self.order),
             "all": len(self.frame),
@@ -160,12 +161,9 @@ class TableView:
         if isinstance(self.frame, StoredFrame) and self.arrangement["sort"]:
             size["page"] = _SCATTERED_ROWS
         if self._share < 1:
-            is_found = self.arrangement["sort"] and self._share >= 1 / 2
-            return size | {
-                "progress": (
-                    f"{'not sorted yet' if is_found else 'so far'}, {100 * self._share:.0f} %"
-                )
-            }
+            is_filtered = self.arrangement["sort"] and self._share >= 1 / 2
+            state = "not sorted yet" if is_filtered else "so far"
+            return {**size, "progress": f"{state}, {100 * self._share:.0f} %"}
         note = "" if len(self.order) else similar_values(self.frame, self.arrangement["where"])
         return size | ({"note": note} if note else {})
 
@@ -248,6 +246,7 @@ class TableView:
         return parts[0] if len(parts) == 1 else " AND ".join(f"({part})" for part in parts)
 
     def _rows(self, *, first: int, last: int, columns: list[str]) -> dict[str, Any]:
+        """Return a page of rows; see `row_page`."""
         page = row_page(self.frame, self.order, first, last, columns)
         rows = [
             {"number": row[0], "marked": row[0] in self.marked, "cells": row[1:]} for row in page
@@ -309,6 +308,7 @@ class TableView:
         return characters
 
     def _distribution(self, *, column: str) -> dict[str, Any]:
+        """Return the `distribution` of a column; of a table in its file, that of a sample."""
         if isinstance(self.frame, StoredFrame):
             values, step = self.frame.sample(column, self.order, _MOST_DESCRIBED)
             return distribution(values, np.arange(len(values), dtype=np.uint32)) | {"step": step}
@@ -326,6 +326,7 @@ class TableView:
             self.cursor = position
 
     def _mark(self, *, first: int, last: int, on: bool, version: int) -> None:
+        """Mark or unmark rows, unless others are shown by now."""
         if version == self.version:
             numbers = self.order[max(0, first) : max(0, last)].tolist()
             (self.marked.update if on else self.marked.difference_update)(numbers)
@@ -387,6 +388,7 @@ def longest_value(values: pl.Series) -> int | None:
 
 
 def _longest_number(values: pl.Series) -> int | None:
+    """Return the characters of the longest number of a column; None if none is finite."""
     decimals = 3 if values.dtype.is_float() else 0
     numbers = values.cast(pl.Float64).drop_nulls()
     finite = numbers.filter(numbers.is_finite()).to_numpy()

@@ -38,7 +38,8 @@ UNKNOWN = "speaker not known"
 _TAIL = 0.005
 _AT_ONCE = 1 << 20  # rows that are grouped
 # Similarities are dense near 1: from here on, positions are 0.001 apart.
-_DENSE, _DENSE_STEPS = 0.95, 50
+_DENSE = 0.95
+_DENSE_STEPS = 50
 
 
 @dataclass(frozen=True)
@@ -186,11 +187,13 @@ class ThresholdCounts:
     @property
     def bins(self) -> NDArray[np.int64]:
         """Scored segments between each position and the next; the ends include those beyond."""
-        best, worst = (-1, 0) if self.scale.least else (0, -1)
+        best = -1 if self.scale.least else 0
+        worst = 0 if self.scale.least else -1
         counted = np.abs(np.diff(self.segments))
-        kept = self.unscored if self.scale.column == "similarity" else 0
-        counted[best] += self.segments[best] - kept
-        counted[worst] += self.all_segments - self.segments[worst] - (self.unscored - kept)
+        unscored_kept = self.unscored if self.scale.column == "similarity" else 0
+        unscored_out = self.unscored - unscored_kept
+        counted[best] += self.segments[best] - unscored_kept
+        counted[worst] += self.all_segments - self.segments[worst] - unscored_out
         return counted
 
     def line(self, position: int) -> str:
@@ -474,6 +477,7 @@ class ThresholdTuner(BaseWidget):
     def _open(
         self, *, column: str, value: float | None = None, least: bool | None = None
     ) -> Response:
+        """Return a scale with what each position keeps, in all and of speakers."""
         counts = self._counted(column, value, least=least)
         facts: dict[str, Any] = {
             "columns": number_columns(self._segments.rows),
@@ -502,6 +506,7 @@ class ThresholdTuner(BaseWidget):
     def _examples(
         self, *, column: str, value: float, least: bool = True
     ) -> dict[str, list[dict[str, Any]]]:
+        """Return the segments just kept and just out."""
         kept, out = self._neighbors.around(self._counted(column, least=least).scale, value)
 
         def shown(number: int) -> dict[str, Any]:
