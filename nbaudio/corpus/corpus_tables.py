@@ -38,6 +38,16 @@ from nbaudio.text.near_duplicates import sentences
 from nbaudio.text.score import formatting_rules
 
 _SOURCE_TEXT = "text_source"
+# Of a recording, in corpus.json.
+_SOURCE_FACTS = (
+    "recording_id",
+    "path",
+    "sampling_rate",
+    "num_channels",
+    "num_samples",
+    "codec",
+    "sha256",
+)
 _CHECKED = pl.Schema(
     {
         name: SEGMENTS[name]
@@ -262,38 +272,39 @@ def publish(
     publish_shards(layout, shards, container=container, info=info)
     with layout.folder.local("segments.parquet") as path:
         info["leakage"] = leakage_record(scan_rows(path), keys=grouping_columns(info["selection"]))
-        if len(ranges := signal_ranges(scan_rows(path))):
+        ranges = signal_ranges(scan_rows(path))
+        if len(ranges):
             info["signals"] = ranges.to_dicts()
         sums = amounts_by_split(path)
-        ids = scan_rows(path).select(pl.col("recording_id").unique())
-        used = recordings.join(ids.collect(engine="streaming"), on="recording_id", how="semi").sort(
-            "recording_id"
-        )
-        characters = {
-            character
-            for part in parquet_slices(path, ["text"])
-            for character in vocabulary(part["text"]).counts
-        }
+        sources = _sources(path, recordings)
+        characters = _characters(path)
     with side_file(layout.folder, info, "rejected.parquet") as path:
         write_parts(path, _rejected(table, lost))
         counts = scan_rows(path).group_by("reason").len().collect(**STREAMED)
     reasons = {reason or "": number for reason, number in counts.iter_rows()}
     with side_file(layout.folder, info, "vocab.json") as path:
         write_json(path, vocabulary(sorted(characters)).to_json())
-    facts = (
-        "recording_id",
-        "path",
-        "sampling_rate",
-        "num_channels",
-        "num_samples",
-        "codec",
-        "sha256",
-    )
     splits = {split: sums.get(split, NO_AMOUNTS) for split in listed_splits(sums)}
     return info | {
         "splits": splits,
         "rejected": dict(sorted(reasons.items())),
-        "sources": JsonRows(used.select(facts)),
+        "sources": JsonRows(sources),
+    }
+
+
+def _sources(table: Path, recordings: pl.DataFrame) -> pl.DataFrame:
+    """Return the recordings of the segments in a table, as corpus.json lists them."""
+    ids = scan_rows(table).select(pl.col("recording_id").unique()).collect(engine="streaming")
+    used = recordings.join(ids, on="recording_id", how="semi").sort("recording_id")
+    return used.select(_SOURCE_FACTS)
+
+
+def _characters(table: Path) -> set[str]:
+    """Return the characters of the transcripts in a table, as `vocabulary` counts them."""
+    return {
+        character
+        for part in parquet_slices(table, ["text"])
+        for character in vocabulary(part["text"]).counts
     }
 
 

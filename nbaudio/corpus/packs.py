@@ -7,6 +7,8 @@ import hashlib
 import json
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -145,6 +147,15 @@ def _clip_with_signal(
     return clip
 
 
+@dataclass(frozen=True)
+class _CutClip:
+    """A clip as it goes into a pack: its samples, encoded, and its signals if they are wanted."""
+
+    num_samples: int
+    content: bytes
+    measured: MeasuredClip | None
+
+
 def cut(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> CutResult:
     """Cut a task's windows, in order, into its pack; if `measured`, return `MeasuredClip`s, too.
 
@@ -152,27 +163,18 @@ def cut(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> Cu
     """
     index: list[tuple[str, int, int, int, str]] = []
     failures: dict[str, str] = {}
-    values: dict[str, Any] = {}
-
-    def encoded(recording: Recording, source: Source, window: Window) -> tuple[int, bytes]:
-        """Return the number of samples of a clip, and its encoded bytes."""
-        if measured:
-            values[window[0]] = _measured_clip(recording, source, window)
-        clip = _clip_with_signal(recording, source, window, clip_format.rate)
-        return len(clip), encode_clip(
-            clip, clip_format.rate or recording.sampling_rate, clip_format.encoding
-        )
-
+    values: dict[str, MeasuredClip | None] = {}
+    cut_window = partial(_cut_window, clip_format, measured=measured)
     # Not synced: the hashes detect what a power cut leaves.
-    with task.pack.new() as partial, partial.open("wb") as file:
+    with task.pack.new() as path, path.open("wb") as file:
         for source in task.sources:
             start = file.tell()
             before = len(index)
-            for key, (samples, data) in _source_windows(source, encoded, failures):
-                index.append(
-                    (key, file.tell(), len(data), samples, hashlib.sha256(data).hexdigest())
-                )
-                file.write(data)
+            for key, clip in _source_windows(source, cut_window, failures):
+                checksum = hashlib.sha256(clip.content).hexdigest()
+                index.append((key, file.tell(), len(clip.content), clip.num_samples, checksum))
+                file.write(clip.content)
+                values[key] = clip.measured
             # The file changed meanwhile: some of its clips may be of the old file, some of the new
             # one.
             if any(key in failures for key, *_ in index[before:]):
@@ -180,8 +182,25 @@ def cut(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> Cu
                 file.seek(start)
                 file.truncate()
         file.write(_index_bytes(index))
-    good_values = {key: value for key, value in values.items() if key not in failures}
+    good_values = {
+        key: value for key, value in values.items() if value is not None and key not in failures
+    }
     return CutResult(task.seconds, failures, good_values)
+
+
+def _cut_window(
+    clip_format: ClipFormat,
+    recording: Recording,
+    source: Source,
+    window: Window,
+    *,
+    measured: bool,
+) -> _CutClip:
+    """Return the clip of a window; raise AudioError if it has no signal."""
+    signals = _measured_clip(recording, source, window) if measured else None
+    clip = _clip_with_signal(recording, source, window, clip_format.rate)
+    rate = clip_format.rate or recording.sampling_rate
+    return _CutClip(len(clip), encode_clip(clip, rate, clip_format.encoding), signals)
 
 
 def measure_windows(task: CutTask) -> CutResult:
@@ -374,12 +393,11 @@ def _remove_clips(pack: Location, keys: pl.Series) -> int:
 def _rewrite(pack: Location, clips: pl.DataFrame) -> None:
     """Write a pack with some of its clips; columns as in `INDEX`."""
     index = []
-    with pack.new() as partial, partial.open("wb") as file:
-        for row, data in zip(clips.iter_rows(named=True), read_clips(clips), strict=True):
-            index.append(
-                (row["clip_key"], file.tell(), len(data), row["clip_samples"], row["clip_sha256"])
-            )
-            file.write(data)
+    with pack.new() as path, path.open("wb") as file:
+        for row, content in zip(clips.iter_rows(named=True), read_clips(clips), strict=True):
+            place = (file.tell(), len(content))
+            index.append((row["clip_key"], *place, row["clip_samples"], row["clip_sha256"]))
+            file.write(content)
         file.write(_index_bytes(index))
 
 

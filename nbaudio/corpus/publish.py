@@ -239,35 +239,57 @@ def _commit(dataset: HubDataset, changes: _Changes, permission: _Permission, *, 
             advance(len(batch))
 
 
+@dataclass(frozen=True)
+class _ListedFile:
+    """A file or folder of a corpus, with its bytes and SHA-256 where corpus.json has them."""
+
+    name: str
+    num_bytes: int | None = None
+    sha256: str | None = None
+
+
+def _listed_files(info: dict[str, Any]) -> list[_ListedFile]:
+    """Return corpus.json, the card, and what corpus.json lists."""
+    sizes = info.get("table_bytes", {})
+    tables = [_ListedFile(name, sizes.get(name), sha256) for name, sha256 in info["tables"].items()]
+    shards = [
+        _ListedFile(shard["name"], shard["bytes"], shard["sha256"]) for shard in info["shards"]
+    ]
+    return [_ListedFile(CORPUS_JSON), _ListedFile(CARD), *tables, *shards]
+
+
 def _uploads(folder: Folder, info: dict[str, Any]) -> dict[str, Upload]:
     """Return the files of a corpus.
 
     Raise InputError if one is missing, has another size, or is a link out of the folder.
     """
-    sizes = info.get("table_bytes", {})
-    listed = [(CORPUS_JSON, None, None), (CARD, None, None)]
-    listed += [(name, sizes.get(name), sha256) for name, sha256 in info["tables"].items()]
-    listed += [(shard["name"], shard["bytes"], shard["sha256"]) for shard in info["shards"]]
-    root = Path(str(folder))
-    home = trusted_root(root)
     uploads: dict[str, Upload] = {}
-    for name, num_bytes, sha256 in listed:
-        path = root / name
-        inside = sorted(
-            part.relative_to(root).as_posix() for part in path.rglob("*") if part.is_file()
-        )
-        parts = inside if path.is_dir() else [name]
-        part_sizes = {part: folder.size(part) for part in parts}
-        size = sum(part_sizes.values())
-        if num_bytes not in (None, size):
-            raise InputError(
-                f"{path}: {size:,} bytes instead of {num_bytes:,}; run 'nbaudio verify {folder}'"
-            )
-        if links := [part for part in parts if escapes_folder(root / part, home)]:
-            raise InputError(f"{root / links[0]}: a link that points outside the corpus")
-        for part, part_size in part_sizes.items():
-            uploads[part] = Upload(root / part, part_size, sha256 if parts == [name] else None)
+    for listed in _listed_files(info):
+        uploads |= _uploads_of(folder, listed)
     return uploads
+
+
+def _uploads_of(folder: Folder, listed: _ListedFile) -> dict[str, Upload]:
+    """Return a listed file, or the files in a listed folder; see `_uploads`."""
+    root = Path(str(folder))
+    path = root / listed.name
+    names = [listed.name]
+    if path.is_dir():
+        files = (file for file in path.rglob("*") if file.is_file())
+        names = sorted(file.relative_to(root).as_posix() for file in files)
+    sizes = {name: folder.size(name) for name in names}
+    num_bytes = sum(sizes.values())
+    if listed.num_bytes not in (None, num_bytes):
+        raise InputError(
+            f"{path}: {num_bytes:,} bytes instead of {listed.num_bytes:,}; "
+            f"run 'nbaudio verify {folder}'"
+        )
+    home = trusted_root(root)
+    if links := [name for name in names if escapes_folder(root / name, home)]:
+        raise InputError(f"{root / links[0]}: a link that points outside the corpus")
+    # The hash of a folder is that of no file.
+    sha256 = listed.sha256 if names == [listed.name] else None
+    return {name: Upload(root / name, size, sha256) for name, size in sizes.items()}
 
 
 def _look(dataset: HubDataset, *, dry_run: bool) -> list[str]:

@@ -123,23 +123,27 @@ def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Repor
     ended = run[-1] if run[-1].get("event") == "ended" else {}
     alive = run_log.alive(log)
     state = "running" if alive else ended.get("how", "killed")
-    facts: dict[str, Any] = {
+    next_step_text = _RESUME
+    if alive:
+        next_step_text = f"wait, then check again: nbaudio status {shlex.quote(str(folder))}"
+    facts = {
         "corpus": str(folder),
         "state": state,
         "alive": alive,
         "step": began.get("step"),
+        **(_progress(run[stage:]) if stage else {"stage": "begins"}),
+        "failures": max(len(failures), *(line.get("failures", 0) for line in run)),
+        "process": f"{began.get('pid')} on {began.get('host')}",
+        "began": began.get("at"),
+        "last_heard_of": run[-1].get("at"),
+        "log": str(log),
+        "next": next_step_text,
     }
-    facts |= _progress(run[stage:]) if stage else {"stage": "begins"}
-    facts["failures"] = max(len(failures), *(line.get("failures", 0) for line in run))
-    facts |= {"process": f"{began.get('pid')} on {began.get('host')}", "began": began.get("at")}
-    facts |= {"last_heard_of": run[-1].get("at"), "log": str(log)}
-    facts["next"] = (
-        f"wait, then check again: nbaudio status {shlex.quote(str(folder))}" if alive else _RESUME
-    )
     problems = first_lines(list(dict.fromkeys(failures)), str(log))
-    if not alive:
-        killed = f"the run was killed, not before {facts['last_heard_of']}"
-        problems.insert(0, f"the run {state}: {ended.get('error')}" if ended else killed)
+    if ended and not alive:
+        problems.insert(0, f"the run {state}: {ended.get('error')}")
+    elif not alive:
+        problems.insert(0, f"the run was killed, not before {facts['last_heard_of']}")
     return Report("status", facts, problems=problems, hidden=("rate",))
 
 
@@ -161,9 +165,11 @@ def _progress(lines: list[dict[str, Any]]) -> dict[str, Any]:
     seconds = last.get("seconds", 0.0)
     rate, left_s = rate_and_time_left(done, seconds, total - done)
     time_left = None if left_s is None else str(timedelta(seconds=round(left_s)))
-    facts = {"stage": stage["stage"], "done": done, "total": total, "unit": stage["unit"]}
     return {
-        **facts,
+        "stage": stage["stage"],
+        "done": done,
+        "total": total,
+        "unit": stage["unit"],
         "rate": rate and float(f"{rate:.4g}"),
         "speed": None if rate is None else speed_text(stage["unit"], rate),
         "time_left": time_left,

@@ -142,42 +142,66 @@ def _sort_in_memory(column: pl.Series, rows: Order, *, descending: bool) -> Orde
 
 def _masks(frame: TableFrame, conditions: list[Condition], find: str) -> Iterator[pl.Series]:
     """Yield which rows meet conditions and contain a text, for one part of the rows at a time."""
-    names = visible_columns(frame)
-    texts = [name for name in names if frame.schema[name] == pl.String]
+    if isinstance(frame, pl.DataFrame):
+        met = _rows_that_meet_all(conditions, frame)
+        yield met & frame.select(_contains(frame, find)).to_series() if find else met
+        return
     columns = list(dict.fromkeys(name for condition in conditions for name in condition.columns))
-    columns = columns or names[:1]
+    columns = columns or visible_columns(frame)[:1]
+    if any(condition.needs_all_rows for condition in conditions):
+        whole = _met_by_whole_columns(frame, conditions, columns)
+        yield from in_threads(
+            lambda rows: _with_text(frame, find, rows, whole[rows.start : rows.stop]), frame.parts
+        )
+        return
+    yield from in_threads(
+        lambda rows: _with_text(
+            frame, find, rows, _rows_that_meet_all(conditions, frame.part(rows, columns))
+        ),
+        frame.parts,
+    )
+
+
+def _met_by_whole_columns(
+    frame: StoredFrame, conditions: list[Condition], columns: list[str]
+) -> pl.Series:
+    """Return which rows meet conditions that need all rows, such as those with an average.
+
+    Raise InputError if one of the columns is not small enough to be read as a whole.
+    """
+    if not all(map(frame.is_narrow, columns)):
+        raise InputError(
+            "filter: in a table that stays in its file, conditions with avg(), max(), "
+            "... are of numbers only"
+        )
+    return _rows_that_meet_all(conditions, pl.DataFrame([frame[name] for name in columns]))
+
+
+def _with_text(frame: StoredFrame, find: str, rows: range, met: pl.Series) -> pl.Series:
+    """Return which of the rows that meet conditions contain a text, for a part of a table."""
+    if not find or not met.any():
+        return met
+    columns = _text_columns(frame) or visible_columns(frame)[:1]
+    return met & frame.part(rows, columns).select(_contains(frame, find)).to_series()
+
+
+def _text_columns(frame: TableFrame) -> list[str]:
+    return [name for name in visible_columns(frame) if frame.schema[name] == pl.String]
+
+
+def _contains(frame: TableFrame, find: str) -> pl.Expr:
+    """Return whether one of the text columns contains a text, in either case."""
     # A literal in a case-insensitive regular expression; lower-casing the columns first takes ten
     # times as long.
     pattern = "(?i)" + pl.escape_regex(find)
-    in_texts = (pl.col(name).str.contains(pattern).fill_null(value=False) for name in texts)
-    contains = pl.any_horizontal(pl.lit(value=False), *in_texts)
-    if isinstance(frame, pl.DataFrame):
-        met = _rows_that_meet_all(conditions, frame)
-        yield met & frame.select(contains).to_series() if find else met
-        return
-    whole = None
-    if any(condition.needs_all_rows for condition in conditions):
-        if not all(map(frame.is_narrow, columns)):
-            raise InputError(
-                "filter: in a table that stays in its file, conditions with avg(), max(), "
-                "... are of numbers only"
-            )
-        whole = _rows_that_meet_all(conditions, pl.DataFrame([frame[name] for name in columns]))
-
-    def passing(rows: range) -> pl.Series:
-        """Return which rows of a part pass."""
-        if whole is None:
-            met = _rows_that_meet_all(conditions, frame.part(rows, columns))
-        else:
-            met = whole[rows.start : rows.stop]
-        if find and met.any():
-            return met & frame.part(rows, texts or names[:1]).select(contains).to_series()
-        return met
-
-    yield from in_threads(passing, frame.parts)
+    in_texts = (
+        pl.col(name).str.contains(pattern).fill_null(value=False) for name in _text_columns(frame)
+    )
+    return pl.any_horizontal(pl.lit(value=False), *in_texts)
 
 
 def _rows_that_meet_all(conditions: list[Condition], rows: pl.DataFrame) -> pl.Series:
+    """Return which rows meet all conditions: all rows without any."""
     all_rows = pl.repeat(value=True, n=len(rows), eager=True)
     return reduce(and_, (rows_that_meet(condition, rows) for condition in conditions), all_rows)
 

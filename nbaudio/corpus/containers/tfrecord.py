@@ -275,11 +275,11 @@ def _audio(value: list[bytes]) -> list[bytes]:
 
 def _write_record(file: BinaryIO, record: list[bytes]) -> None:
     """Write the parts of a record with its length and both checksums."""
-
-    def checksum(parts: list[bytes]) -> bytes:
-        """Return the masked CRC-32C."""
-        crc = reduce(extend, parts, 0)
-        return struct.pack("<I", ((crc >> 15 | crc << 17) + _CRC_MASK) & 0xFFFFFFFF)
-
     length = struct.pack("<Q", sum(map(len, record)))
-    file.writelines((length, checksum([length]), *record, checksum(record)))
+    file.writelines((length, _checksum([length]), *record, _checksum(record)))
+
+
+def _checksum(parts: list[bytes]) -> bytes:
+    """Return the masked CRC-32C."""
+    crc = reduce(extend, parts, 0)
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + _CRC_MASK) & 0xFFFFFFFF)

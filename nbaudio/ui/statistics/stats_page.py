@@ -45,6 +45,7 @@ from nbaudio.ui.statistics.examples import (
 )
 from nbaudio.ui.statistics.held_out import held_out_rates
 from nbaudio.ui.statistics.page_html import Section
+from nbaudio.ui.widgets.static_html import Clips
 
 _MOST_ROWS = 20
 _MOST_SPEAKERS = 10
@@ -86,20 +87,15 @@ def page_sections(
     kept = segments.filter(pl.col("decision").ne_missing("reject"))
     clips = read_examples(path, state, segments, choose_examples(segments, state), audio=audio)
 
-    def with_clips(section: Section, *titles: str) -> Section:
-        return replace(
-            section, examples={title: clips[title] for title in titles if title in clips}
-        )
-
     sections = [
         _overview(facts, notes, segments),
         _measures(segments, kept),
         *_signals(segments),
-        with_clips(_threshold(segments, notes["selection"]), NEAREST, WORST),
-        with_clips(_evidence(notes.get("evidence", {}), state), FAULTS),
-        with_clips(_splits(segments, facts), SPEAKERS),
+        _with_clips(_threshold(segments, notes["selection"]), clips, NEAREST, WORST),
+        _with_clips(_evidence(notes.get("evidence", {}), state), clips, FAULTS),
+        _with_clips(_splits(segments, facts), clips, SPEAKERS),
         *_leakage(notes.get("leakage", {})),
-        with_clips(_reasons(segments), REASONS),
+        _with_clips(_reasons(segments), clips, REASONS),
         _vocabulary(kept),
         *_model(path, segments),
         *_since(base or (None if state else find_base(folder)), path),
@@ -109,6 +105,11 @@ def page_sections(
         sections.append(Section("Shards", "The files of the corpus.", {}, plot, plot.alt_text))
     title = notes.get("about", {}).get("title") or _last_name(path)
     return title, sections
+
+
+def _with_clips(section: Section, clips: Mapping[str, Clips], *titles: str) -> Section:
+    """Return a section with the examples of some findings, where there are any."""
+    return replace(section, examples={title: clips[title] for title in titles if title in clips})
 
 
 def _last_name(path: str | Path) -> str:

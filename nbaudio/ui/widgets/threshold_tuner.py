@@ -354,19 +354,23 @@ class Neighbors:
     def around(self, scale: Scale, value: float, n: int = _EXAMPLES) -> tuple[list[int], list[int]]:
         """Return the row numbers of segments just kept and just out, nearest first."""
         scores = self._frame[scale.column].cast(pl.Float64).alias("score")
-        segments = pl.DataFrame([self._silent, scores])
-        score = pl.col("score")
         number = pl.int_range(pl.len()).alias("number")
+        segments = pl.DataFrame([self._silent, scores]).lazy().with_columns(number)
+        score = pl.col("score")
         is_above = score >= value if scale.least else score > value
-
-        def nearest(sign: int, side: pl.Expr) -> list[int]:
-            order = ("silent", sign * score, sign * pl.col("number"))
-            rows = segments.lazy().with_columns(number).filter(score.is_finite() & side)
-            return rows.bottom_k(n, by=order).sort(*order).collect(**STREAMED)["number"].to_list()
-
-        above = nearest(1, is_above)
-        below = nearest(-1, ~is_above)
+        above = _lowest(segments.filter(score.is_finite() & is_above), n, sign=1)
+        below = _lowest(segments.filter(score.is_finite() & ~is_above), n, sign=-1)
         return (above, below) if scale.least else (below, above)
+
+
+def _lowest(segments: pl.LazyFrame, n: int, *, sign: int) -> list[int]:
+    """Return the `number` of segments with the lowest `score`, or with the sign -1 the highest.
+
+    Those that can be played come first.
+    """
+    order = ("silent", sign * pl.col("score"), sign * pl.col("number"))
+    rows = segments.bottom_k(n, by=order).sort(*order).collect(**STREAMED)
+    return rows["number"].to_list()
 
 
 class ThresholdTuner(BaseWidget):
@@ -508,17 +512,20 @@ class ThresholdTuner(BaseWidget):
     ) -> dict[str, list[dict[str, Any]]]:
         """Return the segments just kept and just out."""
         kept, out = self._neighbors.around(self._counted(column, least=least).scale, value)
+        return {
+            "kept": [self._example(number, column) for number in kept],
+            "out": [self._example(number, column) for number in out],
+        }
 
-        def shown(number: int) -> dict[str, Any]:
-            row = self._segments.row(number)
-            return {
-                "number": number,
-                "segment_id": row["segment_id"],
-                "score": row[column],
-                "text": (row["text"] or "")[:200],
-            }
-
-        return {"kept": [*map(shown, kept)], "out": [*map(shown, out)]}
+    def _example(self, number: int, column: str) -> dict[str, Any]:
+        """Return id, score and the beginning of the text of a segment."""
+        row = self._segments.row(number)
+        return {
+            "number": number,
+            "segment_id": row["segment_id"],
+            "score": row[column],
+            "text": (row["text"] or "")[:200],
+        }
 
     def _evidence(
         self, *, column: str, value: float | None = None, least: bool | None = None
