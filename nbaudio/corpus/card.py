@@ -57,27 +57,32 @@ _FIELDS = {
 }
 
 
-def about_of(given: Mapping[str, Any], held: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return `title`, `language` and `license` as given, else as in `held` of a base.
+def about_of(arguments: Mapping[str, Any], base_about: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return title, language and license by the keys of corpus.json.
 
-    Raise InputError if one of them is not text.
+    Args:
+        arguments: `title`, `language` and `license`, each None where not stated.
+        base_about: those of the base, which hold where nothing is stated.
+
+    Raises:
+        InputError: one of them is not text, or a language is no language code.
     """
-    for name, value in given.items():
+    for name, value in arguments.items():
         if value is not None and not isinstance(value, str):
             raise InputError(f"{name} {value!r}: must be text; in YAML, quote it")
-    _languages(given["language"])
-    return {key: given[name] or held.get(key) for key, name in _ABOUT.items()}
+    _languages(arguments["language"])
+    return {key: arguments[name] or base_about.get(key) for key, name in _ABOUT.items()}
 
 
 def _languages(codes: str | None) -> list[str]:
     """Return language codes that are separated by commas; raise InputError for something else."""
-    found = [code.strip() for code in codes.split(",")] if codes else []
-    if odd := [code for code in found if not _LANGUAGE.fullmatch(code)]:
+    languages = [code.strip() for code in codes.split(",")] if codes else []
+    if invalid := [code for code in languages if not _LANGUAGE.fullmatch(code)]:
         raise InputError(
-            f"language {odd[0]!r} is not a language code; expected such as hr or pt-BR, "
+            f"language {invalid[0]!r} is not a language code; expected such as hr or pt-BR, "
             "separated by commas"
         )
-    return found
+    return languages
 
 
 def card(info: Mapping[str, Any], *, transcribed: bool) -> str:
@@ -91,66 +96,95 @@ def card(info: Mapping[str, Any], *, transcribed: bool) -> str:
         for name in ordered_splits(info["splits"])
         if info["splits"][name]["segments"]
     }
-    clip_count, hours = (
-        sum(facts[what] for facts in splits.values()) for what in ("segments", "hours")
-    )
-    sizes = [
-        (name, own["segments"], f"{own['hours']:,.2f}", own["speakers"], own["recordings"])
-        for name, own in splits.items()
-    ]
-    described = yaml.safe_dump(
+    header = yaml.safe_dump(
         _header(info, about, splits, transcribed=transcribed), sort_keys=False, allow_unicode=True
     )
-    clips = info["parameters"]
-    rate = f"{clips['rate']:,} Hz" if clips["rate"] else "the rate of their recordings"
-    # The first does not decode.
-    readers = container_named(clips["container"]).readers(clips["encoding"])
-    decoded = "With torchcodec and PyTorch (`pip install 'nbaudio[datasets]'`), `datasets` decodes:"
-    parameters = info["selection"].get("parameters", {})
-    selected = [
-        (name, value) for name, value in parameters.items() if value is not None and value != []
-    ]
     parts = [
-        f"---\n{described}---\n\n# {_plain(about.get('title') or 'Speech corpus')}",
-        f"{clip_count:,} clips of speech, {hours:,.1f} hours, "
-        f"one channel ({_plain(clips['channel'])}), {rate}, "
-        f"{clips['encoding']} in {clips['container']} shards. "
-        f"Made by nbaudio {info['nbaudio']}. `corpus.json` holds all "
-        "parameters and hashes, `segments.parquet` a row for each clip, "
-        "`rejected.parquet` what is not in and why.",
-        _table(("split", "clips", "hours", "speakers", "recordings"), sizes),
-        f"\n\n{decoded}\n\n".join(f"```python\n{code}\n```" for code in readers),
+        f"---\n{header}---\n\n# {_plain(about.get('title') or 'Speech corpus')}",
+        _summary(info, splits),
+        _split_table(splits),
+        _how_to_read(info["parameters"]),
         "## Fields",
         _table(("field", "what it is"), list(_FIELDS.items())),
         *_signals(info.get("signals") or []),
         *_version(info),
         "## How right the labels are",
         _evidence(info.get("evidence")),
-        "## What the splits share",
-        (
-            "Each clip of dev and test was compared with all clips of the other splits; "
-            "`corpus.json` lists the exceptions."
-        ),
-        _table(
-            ("check", "shared values", "clips of dev and test", "means"),
-            [
-                (name, found["shared"], found["segments"], found.get("means", ""))
-                for name, found in sorted(
-                    info.get("leakage", {}).items(), key=lambda check: check[0] in CHECK_MEANINGS
-                )
-            ],
-        ),
-        "## How it was selected",
-        _table(("parameter", "value"), selected),
-        "Not in, by the rule that put it out:",
-        _table(
-            ("rule", "segments"),
-            sorted(info["rejected"].items(), key=lambda rule: (-rule[1], rule[0])),
-        ),
+        *_leakage(info.get("leakage", {})),
+        *_selection(info),
         "## Licence",
         _plain(about.get("licence") or "Not stated."),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _summary(info: Mapping[str, Any], splits: Mapping[str, Any]) -> str:
+    """Return the amount and the format of the clips, and which files there are."""
+    clips = sum(facts["segments"] for facts in splits.values())
+    hours = sum(facts["hours"] for facts in splits.values())
+    parameters = info["parameters"]
+    rate = f"{parameters['rate']:,} Hz" if parameters["rate"] else "the rate of their recordings"
+    return (
+        f"{clips:,} clips of speech, {hours:,.1f} hours, "
+        f"one channel ({_plain(parameters['channel'])}), {rate}, "
+        f"{parameters['encoding']} in {parameters['container']} shards. "
+        f"Made by nbaudio {info['nbaudio']}. `corpus.json` holds all "
+        "parameters and hashes, `segments.parquet` a row for each clip, "
+        "`rejected.parquet` what is not in and why."
+    )
+
+
+def _split_table(splits: Mapping[str, Any]) -> str:
+    """Return the table of clips, hours, speakers and recordings by split."""
+    rows = [
+        (
+            name,
+            facts["segments"],
+            f"{facts['hours']:,.2f}",
+            facts["speakers"],
+            facts["recordings"],
+        )
+        for name, facts in splits.items()
+    ]
+    return _table(("split", "clips", "hours", "speakers", "recordings"), rows)
+
+
+def _how_to_read(parameters: Mapping[str, Any]) -> str:
+    """Return code that reads the clips: as bytes, and where `datasets` can, decoded."""
+    readers = container_named(parameters["container"]).readers(parameters["encoding"])
+    decoded = "With torchcodec and PyTorch (`pip install 'nbaudio[datasets]'`), `datasets` decodes:"
+    return f"\n\n{decoded}\n\n".join(f"```python\n{code}\n```" for code in readers)
+
+
+def _leakage(checks: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the section on values that splits share; usual checks come last."""
+    about = (
+        "Each clip of dev and test was compared with all clips of the other splits; "
+        "`corpus.json` lists the exceptions."
+    )
+    in_order = sorted(checks.items(), key=lambda check: check[0] in CHECK_MEANINGS)
+    rows = [
+        (name, counts["shared"], counts["segments"], counts.get("means", ""))
+        for name, counts in in_order
+    ]
+    head = ("check", "shared values", "clips of dev and test", "means")
+    return ["## What the splits share", about, _table(head, rows)]
+
+
+def _selection(info: Mapping[str, Any]) -> list[str]:
+    """Return the section on the selection: parameters that were set, and rejected segments."""
+    parameters = [
+        (name, value)
+        for name, value in info["selection"].get("parameters", {}).items()
+        if value is not None and value != []
+    ]
+    rejected = sorted(info["rejected"].items(), key=lambda rule: (-rule[1], rule[0]))
+    return [
+        "## How it was selected",
+        _table(("parameter", "value"), parameters),
+        "Not in, by the rule that put it out:",
+        _table(("rule", "segments"), rejected),
+    ]
 
 
 def signal_ranges(rows: pl.LazyFrame) -> pl.DataFrame:
@@ -158,28 +192,32 @@ def signal_ranges(rows: pl.LazyFrame) -> pl.DataFrame:
 
     One column at a time is in memory.
     """
-    held = rows.collect_schema()
-    found = list[pl.DataFrame]()
-    for name in SIGNALS:
-        kind = held.get(name, pl.Null())
-        value = pl.col(name)
-        if not (kind.is_numeric() or kind == pl.Boolean):
-            continue
-        unknown = pl.lit(None, pl.Float64)
-        number = value.cast(pl.Float64).fill_nan(None)
-        # Of 0.0 and -0.0, a quantile gives either.
-        number = pl.when(number == 0).then(0.0).otherwise(number)
-        shown = {name: number.quantile(share, "linear") for name, share in _QUANTILES.items()} | {
-            "true": unknown
-        }
-        if kind == pl.Boolean:
-            shown = dict.fromkeys(shown, unknown) | {"true": number.mean()}
-        found.append(
-            rows.select(
-                signal=pl.lit(name), missing=number.null_count() / pl.len(), **shown
-            ).collect()
-        )
-    return pl.concat([_NO_RANGES, *found]).filter(pl.col("missing") < 1)
+    schema = rows.collect_schema()
+    ranges = [
+        rows.select(signal=pl.lit(name), **_range_of(name, schema[name])).collect()
+        for name in SIGNALS
+        if name in schema and (schema[name].is_numeric() or schema[name] == pl.Boolean)
+    ]
+    return pl.concat([_NO_RANGES, *ranges]).filter(pl.col("missing") < 1)
+
+
+def _range_of(name: str, dtype: pl.DataType) -> dict[str, pl.Expr]:
+    """Return expressions for the share that is missing, quantiles, and the share of true values.
+
+    Numbers have no share of true values, logical values have no quantiles.
+    """
+    number = pl.col(name).cast(pl.Float64).fill_nan(None)
+    # Of 0.0 and -0.0, a quantile gives either.
+    number = pl.when(number == 0).then(0.0).otherwise(number)
+    missing = number.null_count() / pl.len()
+    unknown = pl.lit(None, pl.Float64)
+    if dtype == pl.Boolean:
+        quantiles = dict.fromkeys(_QUANTILES, unknown)
+        return {"missing": missing, **quantiles, "true": number.mean()}
+    quantiles = {
+        quantile: number.quantile(share, "linear") for quantile, share in _QUANTILES.items()
+    }
+    return {"missing": missing, **quantiles, "true": unknown}
 
 
 def _signals(ranges: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -187,41 +225,36 @@ def _signals(ranges: Sequence[Mapping[str, Any]]) -> list[str]:
     if not ranges:
         return []
     about = "Measured by nbaudio on each clip; of yes and no, the share of yes."
-    shown = [
-        [one["true"]] if one["median"] is None else [one[key] for key in ("median", "p5", "p95")]
-        for one in ranges
-    ]
-    cells = [
-        [f"{each:.4g}" for each in row] if len(row) > 1 else [f"{row[0]:.1%}", "", ""]
-        for row in shown
-    ]
     rows = [
-        (one["signal"], *cell, f"{one['missing']:.1%}")
-        for one, cell in zip(ranges, cells, strict=True)
+        (signal["signal"], *_range_cells(signal), f"{signal['missing']:.1%}") for signal in ranges
     ]
     return ["## Audio signals", about, _table(("signal", "median", "5 %", "95 %", "missing"), rows)]
+
+
+def _range_cells(signal: Mapping[str, Any]) -> list[str]:
+    """Return median, 5 % and 95 % of a signal as text, or the share of yes and two empty cells."""
+    if signal["median"] is None:
+        return [f"{signal['true']:.1%}", "", ""]
+    return [f"{signal[quantile]:.4g}" for quantile in ("median", "p5", "p95")]
 
 
 def _version(info: Mapping[str, Any]) -> list[str]:
     """Return the section on versions; nothing for a first version without withdrawals."""
     base = info.get("base")
-    gone = info.get("tombstones") or []
-    if not base and not gone:
+    tombstones = info.get("tombstones") or []
+    if not base and not tombstones:
         return []
-    since = (
-        f"This is version {info['version']}. Clips that are new or have changed since "
-        f"version {base['version']} (SHA-256 of its "
-        f"`corpus.json`: `{base['sha256']}`) are in shards of their own, "
-        f"whose names have `-v{info['version']}-`."
-        if base
-        else "This is version 1."
-    )
-    counts = Counter((each["kind"], each["reason"]) for each in gone)
-    table = _table(
-        ("withdrawn", "number", "reason"),
-        [(kind, number, why) for (kind, why), number in sorted(counts.items())],
-    )
-    return ["## Versions", since, table]
+    since = "This is version 1."
+    if base:
+        since = (
+            f"This is version {info['version']}. Clips that are new or have changed since "
+            f"version {base['version']} (SHA-256 of its "
+            f"`corpus.json`: `{base['sha256']}`) are in shards of their own, "
+            f"whose names have `-v{info['version']}-`."
+        )
+    numbers = Counter((tombstone["kind"], tombstone["reason"]) for tombstone in tombstones)
+    rows = [(kind, number, reason) for (kind, reason), number in sorted(numbers.items())]
+    return ["## Versions", since, _table(("withdrawn", "number", "reason"), rows)]
 
 
 def publish_card(folder: Folder, info: dict[str, Any], *, before: str) -> bool:
@@ -261,12 +294,12 @@ def _header(
     }
     examples = {name: facts["segments"] for name, facts in splits.items()}
     license_ = about.get("licence")
-    known = _LICENSE_ID.fullmatch(license_ or "")
+    has_identifier = bool(_LICENSE_ID.fullmatch(license_ or ""))
     header = {
         "pretty_name": about.get("title"),
         "language": _languages(about.get("language")),
-        "license": license_ if known else license_ and "other",
-        "license_name": None if known else license_,
+        "license": license_ if has_identifier else license_ and "other",
+        "license_name": None if has_identifier else license_,
         "task_categories": ["automatic-speech-recognition"] if transcribed else None,
         "size_categories": [
             next((name for most, name in _SIZES if sum(examples.values()) < most), "10M<n<100M")
@@ -288,6 +321,7 @@ def _header(
 
 
 def _evidence(facts: Mapping[str, Any] | None) -> str:
+    """Return what is proven about the clips, by parts; that it is not known without verdicts."""
     claim = (facts or {}).get("selection")
     if not facts or not claim or claim["low"] is None or not claim["reviewed"]:
         taken_back = (claim or {}).get("rounds_taken_back")
@@ -299,11 +333,12 @@ def _evidence(facts: Mapping[str, Any] | None) -> str:
         "all segments at or above thresholds on "
         "similarity, whether they are in or not."
     )
-    head, *others = in_percent(describe_claim(claim)).items()
+    statement, *others = in_percent(describe_claim(claim)).items()
     by_part = _table(
         [fact_label(name) for name in rows[0]], [list(in_percent(row).values()) for row in rows]
     )
-    return "\n\n".join([_plain(head[1]), _table(("evidence", "value"), others), about, by_part])
+    claim_table = _table(("evidence", "value"), others)
+    return "\n\n".join([_plain(statement[1]), claim_table, about, by_part])
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -38,6 +38,16 @@ from nbaudio.text.near_duplicates import sentences
 from nbaudio.text.score import formatting_rules
 
 _SOURCE_TEXT = "text_source"
+# Of a recording, in corpus.json.
+_SOURCE_FACTS = (
+    "recording_id",
+    "path",
+    "sampling_rate",
+    "num_channels",
+    "num_samples",
+    "codec",
+    "sha256",
+)
 _CHECKED = pl.Schema(
     {
         name: SEGMENTS[name]
@@ -87,10 +97,10 @@ def check_accepted(workspace: Workspace) -> Counter[str]:
         withdrawn += int(is_withdrawn(segments, workspace.withdrawn).sum())
         pending += int((segments["decision"] == "pending").sum())
         total += len(segments)
-        chosen = segments.filter(accepted)
-        counts.update(dict(chosen["split"].value_counts().iter_rows()))
+        accepted_segments = segments.filter(accepted)
+        counts.update(dict(accepted_segments["split"].value_counts().iter_rows()))
         has_no_audio = pl.any_horizontal(pl.col("start_sample", "end_sample").is_null())
-        without_audio.extend(chosen.filter(has_no_audio)["segment_id"])
+        without_audio.extend(accepted_segments.filter(has_no_audio)["segment_id"])
     if withdrawn:
         raise InputError(
             f"{where}: {withdrawn:,} withdrawn segments are still there; "
@@ -120,48 +130,68 @@ def check_text(workspace: Workspace, text: str | None, *, judged: bool) -> None:
     """
     if text is None:
         return
-    table = workspace_tables.table_path(workspace)
-    held = workspace_tables.table_schema(workspace)
+    _check_text_column(workspace, text)
     column = f"text_{text}"
-    is_absent = held.get(column) != pl.String
+    rows = (
+        workspace_tables.scan(workspace, ["segment_id", "text", column, "decision"])
+        .filter(pl.col("decision") == "accept")
+        .with_columns(workspace.transcript(column).alias(column))
+    )
+    _check_no_text_missing(workspace, rows, column)
+    if judged:
+        _check_same_words(workspace, rows, column)
+
+
+def _check_text_column(workspace: Workspace, text: str) -> None:
+    """Raise InputError if the segments have no ``text_<text>``, or it cannot take another name."""
+    table = workspace_tables.table_path(workspace)
+    schema = workspace_tables.table_schema(workspace)
+    column = f"text_{text}"
+    is_absent = schema.get(column) != pl.String
     if is_absent or (column == schemas.RAW_TEXT and not workspace.has_raw_texts):
-        names = {"normalized": "text_normalized", **schemas.text_names(held)}
+        columns = {"normalized": "text_normalized", **schemas.text_names(schema)}
         if not workspace.has_raw_texts:
-            names.pop("raw", None)
-        known = sorted(name for name, column in names.items() if column in held)
+            columns.pop("raw", None)
+        names = sorted(name for name, column in columns.items() if column in schema)
         hint = (
             "'nbaudio join W FILE --text NAME' brings one in, "
             "'nbaudio score W --normalize STEP' makes text_normalized"
         )
         raise InputError(
             f"{table}: text {text!r}: no column {column}; there are "
-            f"{', '.join(known) or 'none'}; {hint}"
+            f"{', '.join(names) or 'none'}; {hint}"
         )
-    if _SOURCE_TEXT in held:
+    if _SOURCE_TEXT in schema:
         raise InputError(f"{table}: the column {_SOURCE_TEXT!r} would be overwritten; rename it")
-    remedy = f"""'nbaudio select {workspace.path} --where "{column} <> \'\'"' leaves them out"""
-    rows = (
-        workspace_tables.scan(workspace, ["segment_id", "text", column, "decision"])
-        .filter(pl.col("decision") == "accept")
-        .with_columns(workspace.transcript(column).alias(column))
-    )
-    missing = rows.filter(
-        (pl.col(column).fill_null("") == "") & (pl.col("text").fill_null("") != "")
-    ).collect()
+
+
+def _check_no_text_missing(workspace: Workspace, rows: pl.LazyFrame, column: str) -> None:
+    """Raise InputError if a text is empty where `text` is not."""
+    is_missing = (pl.col(column).fill_null("") == "") & (pl.col("text").fill_null("") != "")
+    missing = rows.filter(is_missing).collect()
     if len(missing):
+        remedy = f"""'nbaudio select {workspace.path} --where "{column} <> \'\'"' leaves them out"""
         raise InputError(
-            f"{table}: {len(missing):,} accepted segments ({missing['segment_id'][0]} the "
-            f"first) have no {column}; {remedy}"
+            f"{workspace_tables.table_path(workspace)}: {len(missing):,} accepted segments "
+            f"({missing['segment_id'][0]} the first) have no {column}; {remedy}"
         )
-    if not judged:
-        return
+
+
+def _check_same_words(workspace: Workspace, rows: pl.LazyFrame, column: str) -> None:
+    """Raise InputError if a text has other words than `text`, formatting aside."""
     rules = formatting_rules(workspace)
-    other = rows.filter(sentences(pl.col("text")).ne_missing(sentences(pl.col(column)))).collect()
-    differ = [key for key, was, now, _ in other.iter_rows() if rules.edits(was or "", now or "")]
-    if differ:
-        what = f"words in {column} that differ from those in text, which reviewers judged"
+    has_other_sentence = sentences(pl.col("text")).ne_missing(sentences(pl.col(column)))
+    candidates = rows.filter(has_other_sentence).select("segment_id", "text", column).collect()
+    differing = [
+        segment_id
+        for segment_id, text, shipped_text in candidates.iter_rows()
+        if rules.edits(text or "", shipped_text or "")
+    ]
+    if differing:
         raise InputError(
-            f"{table}: {len(differ):,} accepted segments ({differ[0]} the first) have {what}"
+            f"{workspace_tables.table_path(workspace)}: {len(differing):,} accepted segments "
+            f"({differing[0]} the first) have words in {column} that differ from those in text, "
+            "which reviewers judged"
         )
 
 
@@ -242,38 +272,39 @@ def publish(
     publish_shards(layout, shards, container=container, info=info)
     with layout.folder.local("segments.parquet") as path:
         info["leakage"] = leakage_record(scan_rows(path), keys=grouping_columns(info["selection"]))
-        if len(ranges := signal_ranges(scan_rows(path))):
+        ranges = signal_ranges(scan_rows(path))
+        if len(ranges):
             info["signals"] = ranges.to_dicts()
         sums = amounts_by_split(path)
-        ids = scan_rows(path).select(pl.col("recording_id").unique())
-        used = recordings.join(ids.collect(engine="streaming"), on="recording_id", how="semi").sort(
-            "recording_id"
-        )
-        characters = {
-            character
-            for part in parquet_slices(path, ["text"])
-            for character in vocabulary(part["text"]).counts
-        }
+        sources = _sources(path, recordings)
+        characters = _characters(path)
     with side_file(layout.folder, info, "rejected.parquet") as path:
         write_parts(path, _rejected(table, lost))
         counts = scan_rows(path).group_by("reason").len().collect(**STREAMED)
     reasons = {reason or "": number for reason, number in counts.iter_rows()}
     with side_file(layout.folder, info, "vocab.json") as path:
         write_json(path, vocabulary(sorted(characters)).to_json())
-    facts = (
-        "recording_id",
-        "path",
-        "sampling_rate",
-        "num_channels",
-        "num_samples",
-        "codec",
-        "sha256",
-    )
     splits = {split: sums.get(split, NO_AMOUNTS) for split in listed_splits(sums)}
     return info | {
         "splits": splits,
         "rejected": dict(sorted(reasons.items())),
-        "sources": JsonRows(used.select(facts)),
+        "sources": JsonRows(sources),
+    }
+
+
+def _sources(table: Path, recordings: pl.DataFrame) -> pl.DataFrame:
+    """Return the recordings of the segments in a table, as corpus.json lists them."""
+    ids = scan_rows(table).select(pl.col("recording_id").unique()).collect(engine="streaming")
+    used = recordings.join(ids, on="recording_id", how="semi").sort("recording_id")
+    return used.select(_SOURCE_FACTS)
+
+
+def _characters(table: Path) -> set[str]:
+    """Return the characters of the transcripts in a table, as `vocabulary` counts them."""
+    return {
+        character
+        for part in parquet_slices(table, ["text"])
+        for character in vocabulary(part["text"]).counts
     }
 
 
@@ -298,7 +329,8 @@ def side_file(folder: Folder, info: dict[str, Any], name: str) -> Iterator[Path]
     """
     with folder.new(name) as path:
         yield path
-        info["tables"][name], info["table_bytes"][name] = sha256_file(path), path.stat().st_size
+        info["tables"][name] = sha256_file(path)
+        info["table_bytes"][name] = path.stat().st_size
 
 
 def publish_shards(

@@ -7,6 +7,8 @@ import hashlib
 import json
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -99,29 +101,30 @@ def _results(
     A recording that kills its worker fails, like any other bad recording.
     """
     waiting = iter(tasks)
-    while True:  # noqa: PLR1702
+    while True:
         try:
             yield from run_tasks(function, waiting)
         except WorkerLostError as error:
             for task in cast(tuple[CutTask, ...], error.tasks):
-                for source in task.sources:
-                    seconds = task.seconds / len(task.sources)
-                    try:
-                        yield from run_tasks(
-                            function, [named_task([source], task.pack.parent, seconds)]
-                        )
-                    except WorkerLostError:
-                        why = (
-                            "the worker that decodes it is killed: it crashes a library, "
-                            "or needs too much memory"
-                        )
-                        yield CutResult(
-                            seconds,
-                            {key: f"{source.path.name}: {why}" for key, *_ in source.windows},
-                            {},
-                        )
+                yield from _results_by_source(run_tasks, task, function)
         else:
             return
+
+
+def _results_by_source(
+    run_tasks: RunTasks, task: CutTask, function: Callable[[CutTask], CutResult]
+) -> Iterator[CutResult]:
+    """Yield the result of each source of a task; one that kills its worker fails."""
+    seconds = task.seconds / len(task.sources)
+    for source in task.sources:
+        try:
+            yield from run_tasks(function, [named_task([source], task.pack.parent, seconds)])
+        except WorkerLostError:
+            reason = (
+                f"{source.path.name}: the worker that decodes it is killed: it crashes a library, "
+                "or needs too much memory"
+            )
+            yield CutResult(seconds, {key: reason for key, *_ in source.windows}, {})
 
 
 def clip_of(
@@ -144,6 +147,15 @@ def _clip_with_signal(
     return clip
 
 
+@dataclass(frozen=True)
+class _CutClip:
+    """A clip as it goes into a pack: its samples, encoded, and its signals if they are wanted."""
+
+    num_samples: int
+    content: bytes
+    measured: MeasuredClip | None
+
+
 def cut(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> CutResult:
     """Cut a task's windows, in order, into its pack; if `measured`, return `MeasuredClip`s, too.
 
@@ -151,26 +163,18 @@ def cut(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> Cu
     """
     index: list[tuple[str, int, int, int, str]] = []
     failures: dict[str, str] = {}
-    values: dict[str, Any] = {}
-
-    def encoded(recording: Recording, source: Source, window: Window) -> tuple[int, bytes]:
-        if measured:
-            values[window[0]] = _measured_clip(recording, source, window)
-        clip = _clip_with_signal(recording, source, window, clip_format.rate)
-        return len(clip), encode_clip(
-            clip, clip_format.rate or recording.sampling_rate, clip_format.encoding
-        )
-
+    values: dict[str, MeasuredClip | None] = {}
+    cut_window = partial(_cut_window, clip_format, measured=measured)
     # Not synced: the hashes detect what a power cut leaves.
-    with task.pack.new() as partial, partial.open("wb") as file:
+    with task.pack.new() as path, path.open("wb") as file:
         for source in task.sources:
             start = file.tell()
             before = len(index)
-            for key, (samples, data) in _source_windows(source, encoded, failures):
-                index.append(
-                    (key, file.tell(), len(data), samples, hashlib.sha256(data).hexdigest())
-                )
-                file.write(data)
+            for key, clip in _source_windows(source, cut_window, failures):
+                checksum = hashlib.sha256(clip.content).hexdigest()
+                index.append((key, file.tell(), len(clip.content), clip.num_samples, checksum))
+                file.write(clip.content)
+                values[key] = clip.measured
             # The file changed meanwhile: some of its clips may be of the old file, some of the new
             # one.
             if any(key in failures for key, *_ in index[before:]):
@@ -178,9 +182,25 @@ def cut(clip_format: ClipFormat, task: CutTask, *, measured: bool = False) -> Cu
                 file.seek(start)
                 file.truncate()
         file.write(_index_bytes(index))
-    return CutResult(
-        task.seconds, failures, {key: found for key, found in values.items() if key not in failures}
-    )
+    good_values = {
+        key: value for key, value in values.items() if value is not None and key not in failures
+    }
+    return CutResult(task.seconds, failures, good_values)
+
+
+def _cut_window(
+    clip_format: ClipFormat,
+    recording: Recording,
+    source: Source,
+    window: Window,
+    *,
+    measured: bool,
+) -> _CutClip:
+    """Return the clip of a window; raise AudioError if it has no signal."""
+    signals = _measured_clip(recording, source, window) if measured else None
+    clip = _clip_with_signal(recording, source, window, clip_format.rate)
+    rate = clip_format.rate or recording.sampling_rate
+    return _CutClip(len(clip), encode_clip(clip, rate, clip_format.encoding), signals)
 
 
 def measure_windows(task: CutTask) -> CutResult:
@@ -190,9 +210,8 @@ def measure_windows(task: CutTask) -> CutResult:
     """
     failures: dict[str, str] = {}
     values = dict(task_windows(task, _signals_of, failures))
-    return CutResult(
-        task.seconds, failures, {key: found for key, found in values.items() if key not in failures}
-    )
+    good_values = {key: value for key, value in values.items() if key not in failures}
+    return CutResult(task.seconds, failures, good_values)
 
 
 def _signals_of(recording: Recording, source: Source, window: Window) -> dict[str, Value]:
@@ -226,28 +245,38 @@ def task_windows(
 def _source_windows(
     source: Source, use: Callable[[Recording, Source, Window], Result], failures: dict[str, str]
 ) -> Iterator[tuple[str, Result]]:
+    """Yield clip keys of a recording with what `use` returns; see `task_windows`."""
     allocator.reuse_memory()
-    try:  # noqa: PLR1702
+    num_samples = sum(stop - start for _, start, stop, _ in source.windows)
+    share = num_samples / max(1, source.num_samples)
+    try:
         _check_unchanged(source)
-        share = sum(stop - start for _, start, stop, _ in source.windows) / max(
-            1, source.num_samples
-        )
         with open_recording(source.path, windows=len(source.windows), share=share) as recording:
-            for window in source.windows:
-                try:
-                    used = use(recording, source, window)
-                except _BAD_AUDIO as error:
-                    failures[window[0]] = f"{source.path.name}: {error}"
-                else:
-                    yield window[0], used
+            yield from _recording_windows(recording, source, use, failures)
         # Remote files are checked when they are fetched; a file removed after the last window does
         # no harm.
         if source.path.local is not None and source.path.local.exists():
             _check_unchanged(source)
     except _BAD_AUDIO as error:
-        failures.update(
-            dict.fromkeys((key for key, *_ in source.windows), strip_queries(str(error)))
-        )
+        reason = strip_queries(str(error))
+        failures.update({key: reason for key, *_ in source.windows})
+
+
+def _recording_windows(
+    recording: Recording,
+    source: Source,
+    use: Callable[[Recording, Source, Window], Result],
+    failures: dict[str, str],
+) -> Iterator[tuple[str, Result]]:
+    """Yield clip keys of an open recording with what `use` returns; see `task_windows`."""
+    for window in source.windows:
+        key = window[0]
+        try:
+            outcome = use(recording, source, window)
+        except _BAD_AUDIO as error:
+            failures[key] = f"{source.path.name}: {error}"
+        else:
+            yield key, outcome
 
 
 def _check_unchanged(source: Source) -> None:
@@ -257,15 +286,16 @@ def _check_unchanged(source: Source) -> None:
     """
     file = source.path
     try:
-        found = file.status()
+        status = file.status()
     except FileNotFoundError as error:
         raise AudioError(f"{file.name}: the file has disappeared since it was ingested") from error
-    is_known = source.num_bytes is not None or source.sha256 is not None
-    same = found == (source.num_bytes, source.version) or (file.local is not None and not is_known)
-    if not same and source.sha256 is not None and source.num_bytes in (None, found.num_bytes):
+    was_measured = source.num_bytes is not None or source.sha256 is not None
+    is_same = status == (source.num_bytes, source.version)
+    is_same = is_same or (file.local is not None and not was_measured)
+    if not is_same and source.sha256 is not None and source.num_bytes in (None, status.num_bytes):
         with file.fetched() as path:
-            same = atomic.sha256_file(path) == source.sha256
-    if not same:
+            is_same = atomic.sha256_file(path) == source.sha256
+    if not is_same:
         raise AudioError(f"{file if file.local is None else file.name}: {CHANGED_MESSAGE}")
 
 
@@ -360,15 +390,14 @@ def _remove_clips(pack: Location, keys: pl.Series) -> int:
     return len(clips) - len(remaining)
 
 
-def _rewrite(pack: Location, kept: pl.DataFrame) -> None:
-    """Write a pack with some of its clips."""
+def _rewrite(pack: Location, clips: pl.DataFrame) -> None:
+    """Write a pack with some of its clips; columns as in `INDEX`."""
     index = []
-    with pack.new() as partial, partial.open("wb") as file:
-        for row, data in zip(kept.iter_rows(named=True), read_clips(kept), strict=True):
-            index.append(
-                (row["clip_key"], file.tell(), len(data), row["clip_samples"], row["clip_sha256"])
-            )
-            file.write(data)
+    with pack.new() as path, path.open("wb") as file:
+        for row, content in zip(clips.iter_rows(named=True), read_clips(clips), strict=True):
+            place = (file.tell(), len(content))
+            index.append((row["clip_key"], *place, row["clip_samples"], row["clip_sha256"]))
+            file.write(content)
         file.write(_index_bytes(index))
 
 
@@ -386,19 +415,23 @@ def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
     """
     places = clips.select("pack", "offset", "length").rows()
     # Remote packs are read several at once, to hide latency.
-    found = (
+    contents = (
         threads.ordered_map(_read, places, jobs=_READERS)
         if places and is_url(places[0][0])
         else map(_read, places)
     )
-    for (pack, *_), sha256, data in zip(places, clips["clip_sha256"], found, strict=True):
-        clip = verified_clip(data, sha256)
+    for (pack, *_), sha256, content in zip(places, clips["clip_sha256"], contents, strict=True):
+        clip = verified_clip(content, sha256)
         if clip is None:
             raise PackDamagedError(pack)
         yield bytes(clip)
 
 
 def _read(place: tuple[str, int, int]) -> bytes:
+    """Read the bytes of a clip: its pack, offset and length.
+
+    Raise `PackDamagedError` if the pack is missing or too short.
+    """
     pack, offset, length = place
     file = location(pack)
     try:

@@ -47,62 +47,74 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
         InputError: there is no corpus, and no run has started one.
     """
     folder = folder_at(corpus)
-    here = folder.place.local is not None
-    log = Layout.at(corpus, Path(workspace or "")).log if here or workspace else None
-    whole = folder.exists(CORPUS_JSON)
-    claimed = folder.exists(IDENTITY)
+    is_local = folder.place.local is not None
+    log = Layout.at(corpus, Path(workspace or "")).log if is_local or workspace else None
+    has_corpus = folder.exists(CORPUS_JSON)
+    is_claimed = folder.exists(IDENTITY)
     lines = run_log.read(log) if log else []
-    if not whole and not claimed and not lines:
+    if not has_corpus and not is_claimed and not lines:
         raise InputError(f"{folder}: no {CORPUS_JSON}, and no run has started there (not a corpus)")
     # A run still cleans up after it has written corpus.json.
-    if whole and not claimed and not (log and run_log.alive(log)):
-        info = read_corpus_info(folder)
-        kept, hours = (
-            sum(split[what] for split in info["splits"].values()) for what in ("segments", "hours")
-        )
-        rejected = sum(info["rejected"].values())
-        failures = info["rejected"].get(UNREADABLE_AUDIO, 0)
-        found = {
-            "corpus": str(folder),
-            "state": "finished",
-            "alive": False,
-            "kept": kept,
-            "hours": round(hours, 6),
-        }
-        found |= {"rejected": rejected, "failures": failures, "shards": len(info["shards"])}
-        return Report("status", {**found, "next": next_step(folder, failed=failures)})
-    if log and lines:
-        try:
-            return _unfinished(folder, log, lines)
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-            raise InputError(
-                f"{log}: not the log of a run ({type(error).__name__}: {error})"
-            ) from error
-    hint = {} if here else {"log": "in the workspace: --workspace W shows it"}
+    if has_corpus and not is_claimed and not (log and run_log.alive(log)):
+        return _finished(folder)
+    if not log or not lines:
+        return _without_log(folder, is_local=is_local)
+    try:
+        return _unfinished(folder, log, lines)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise InputError(
+            f"{log}: not the log of a run ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _finished(folder: Folder) -> Report:
+    """Report what a finished corpus has."""
+    info = read_corpus_info(folder)
+    splits = info["splits"].values()
+    failures = info["rejected"].get(UNREADABLE_AUDIO, 0)
     facts = {
+        "corpus": str(folder),
+        "state": "finished",
+        "alive": False,
+        "kept": sum(split["segments"] for split in splits),
+        "hours": round(sum(split["hours"] for split in splits), 6),
+        "rejected": sum(info["rejected"].values()),
+        "failures": failures,
+        "shards": len(info["shards"]),
+        "next": next_step(folder, failed=failures),
+    }
+    return Report("status", facts)
+
+
+def _without_log(folder: Folder, *, is_local: bool) -> Report:
+    """Report on an unfinished corpus whose log is missing, or in a workspace that is not named."""
+    facts: dict[str, Any] = {
         "corpus": str(folder),
         "state": "not finished",
         "shards_there": len(shard_names(folder)),
-        **hint,
-        "next": _RESUME,
     }
+    if not is_local:
+        facts["log"] = "in the workspace: --workspace W shows it"
+    facts["next"] = _RESUME
     return Report("status", facts, problems=["it is not finished"])
 
 
 def next_step(corpus: object, *, failed: int) -> str:
     """Return what to do with a finished corpus, `failed` segments of which could not be cut."""
     verify = f"nbaudio verify {shlex.quote(str(corpus))}"
-    broken = (
+    if not failed:
+        return verify
+    recordings = (
         f"the recordings with reason {UNREADABLE_AUDIO} in rejected.parquet ({failed:,} segments)"
     )
-    return (
-        f"repair {broken} and run the same command again, or continue: {verify}"
-        if failed
-        else verify
-    )
+    return f"repair {recordings} and run the same command again, or continue: {verify}"
 
 
 def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Report:
+    """Report on the last run in a log, which is active, has ended, or was killed.
+
+    Raise one of the usual errors of wrong types and missing keys if it is not the log of a run.
+    """
     start = _last_line(lines, "began")
     began = lines[start]
     run = lines[start:]
@@ -111,23 +123,27 @@ def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Repor
     ended = run[-1] if run[-1].get("event") == "ended" else {}
     alive = run_log.alive(log)
     state = "running" if alive else ended.get("how", "killed")
-    facts: dict[str, Any] = {
+    next_step_text = _RESUME
+    if alive:
+        next_step_text = f"wait, then check again: nbaudio status {shlex.quote(str(folder))}"
+    facts = {
         "corpus": str(folder),
         "state": state,
         "alive": alive,
         "step": began.get("step"),
+        **(_progress(run[stage:]) if stage else {"stage": "begins"}),
+        "failures": max(len(failures), *(line.get("failures", 0) for line in run)),
+        "process": f"{began.get('pid')} on {began.get('host')}",
+        "began": began.get("at"),
+        "last_heard_of": run[-1].get("at"),
+        "log": str(log),
+        "next": next_step_text,
     }
-    facts |= _progress(run[stage:]) if stage else {"stage": "begins"}
-    facts["failures"] = max(len(failures), *(line.get("failures", 0) for line in run))
-    facts |= {"process": f"{began.get('pid')} on {began.get('host')}", "began": began.get("at")}
-    facts |= {"last_heard_of": run[-1].get("at"), "log": str(log)}
-    facts["next"] = (
-        f"wait, then check again: nbaudio status {shlex.quote(str(folder))}" if alive else _RESUME
-    )
     problems = first_lines(list(dict.fromkeys(failures)), str(log))
-    if not alive:
-        killed = f"the run was killed, not before {facts['last_heard_of']}"
-        problems.insert(0, f"the run {state}: {ended.get('error')}" if ended else killed)
+    if ended and not alive:
+        problems.insert(0, f"the run {state}: {ended.get('error')}")
+    elif not alive:
+        problems.insert(0, f"the run was killed, not before {facts['last_heard_of']}")
     return Report("status", facts, problems=problems, hidden=("rate",))
 
 
@@ -149,9 +165,11 @@ def _progress(lines: list[dict[str, Any]]) -> dict[str, Any]:
     seconds = last.get("seconds", 0.0)
     rate, left_s = rate_and_time_left(done, seconds, total - done)
     time_left = None if left_s is None else str(timedelta(seconds=round(left_s)))
-    facts = {"stage": stage["stage"], "done": done, "total": total, "unit": stage["unit"]}
     return {
-        **facts,
+        "stage": stage["stage"],
+        "done": done,
+        "total": total,
+        "unit": stage["unit"],
         "rate": rate and float(f"{rate:.4g}"),
         "speed": None if rate is None else speed_text(stage["unit"], rate),
         "time_left": time_left,

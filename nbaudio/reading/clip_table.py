@@ -53,14 +53,10 @@ class ClipTable:
             lambda group: [column.to_pylist() for column in self._read(group, _FACTS).columns]
         )
         self._columns = self._columns_of(names, check=True)
-        edges = _edges(self["shard"])
-        heads = self["shard"][edges[:-1]].tolist()
-        back = np.flatnonzero(self["offset"][1:] < self["offset"][:-1]) + 1
-        if not np.isin(back, edges).all() or any(name >= after for name, after in pairwise(heads)):
-            ranks = {name: rank for rank, name in enumerate(sorted({*heads}))}
-            numbers = np.repeat(np.array([ranks[name] for name in heads], np.int32), np.diff(edges))
-            self._order = order = np.lexsort((self["offset"], numbers))
+        order = _sorted_order(self["shard"], self["offset"])
+        if order is not None:
             self._columns = {name: column[order] for name, column in self._columns.items()}
+            self._order = order
         if "split" in names:
             self.splits  # noqa: B018 - computed now: the column is read with the others, then dropped
 
@@ -85,13 +81,14 @@ class ClipTable:
     @cached_property
     def splits(self) -> dict[str, range]:
         """Positions of the clips of each split, which are contiguous, as a shard has one split."""
-        found: dict[str, range] = {}
+        positions: dict[str, range] = {}
         split = self["split"]
         for start, stop in pairwise(_edges(split)):
-            before = found.get(name := split[start], range(start, start))
-            found[name] = range(before.start, before.stop + stop - start)
+            name = split[start]
+            before = positions.get(name, range(start, start))
+            positions[name] = range(before.start, before.stop + stop - start)
         del self._columns["split"]
-        return found
+        return positions
 
     def facts(self, number: int) -> tuple[str, str, int]:
         """Return id, SHA-256 and sampling rate (Hz) of a clip by its position."""
@@ -104,18 +101,21 @@ class ClipTable:
         hashes, numbers = self._hashes
         wanted = np.array([hash(segment_id) for segment_id in segment_ids], np.int64)
         ends = (np.searchsorted(hashes, wanted, side).tolist() for side in ("left", "right"))
-        found = [numbers[start:end].tolist() for start, end in zip(*ends, strict=True)]
+        candidates = [numbers[start:end].tolist() for start, end in zip(*ends, strict=True)]
         return [
-            max(
-                (
-                    number
-                    for number in some
-                    if len(some) == 1 or self.facts(number)[0] == segment_id
-                ),
-                default=None,
-            )
-            for segment_id, some in zip(segment_ids, found, strict=True)
+            self._with_id(segment_id, positions)
+            for segment_id, positions in zip(segment_ids, candidates, strict=True)
         ]
+
+    def _with_id(self, segment_id: str, positions: list[int]) -> int | None:
+        """Return the last position whose clip has an id; None if there is none.
+
+        A single position is taken for it.
+        """
+        if len(positions) == 1:
+            return positions[0]
+        matching = (number for number in positions if self.facts(number)[0] == segment_id)
+        return max(matching, default=None)
 
     @cached_property
     def _hashes(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -158,7 +158,7 @@ class ClipTable:
         With `check`, the columns of `_FACTS`, such as the ids, are only checked.
         """
         columns = dict[str, NDArray[Any]]()
-        known = dict[str, str]()
+        texts = dict[str, str]()
         file = self._file()
         # Without a row group there are columns too.
         for group, start in enumerate(self._starts[:-1] or [0]):
@@ -166,13 +166,12 @@ class ClipTable:
             if check:
                 check_locations(self.folder, rows)
             for name in [name for name in names if not check or name not in _FACTS]:
-                found = [
-                    np.empty(0, object if name in _TEXTS else np.int8),
-                    *(_values(chunk, known) for chunk in rows[name].chunks),
-                ]
-                part = np.concatenate(found)
-                held = columns[name] if name in columns else np.empty(len(self), part.dtype)
-                columns[name] = held.astype(np.promote_types(held.dtype, part.dtype), copy=False)
+                empty = np.empty(0, object if name in _TEXTS else np.int8)
+                chunks = [_values(chunk, texts) for chunk in rows[name].chunks]
+                part = np.concatenate([empty, *chunks])
+                column = columns[name] if name in columns else np.empty(len(self), part.dtype)
+                dtype = np.promote_types(column.dtype, part.dtype)
+                columns[name] = column.astype(dtype, copy=False)
                 columns[name][start : start + len(part)] = part
         return columns
 
@@ -184,6 +183,7 @@ class ClipTable:
         return pq.ParquetFile(self._source, metadata=self._footer, read_dictionary=_TEXTS)
 
     def _read(self, group: int, names: Sequence[str] | None = None, file: Any = None) -> pa.Table:
+        """Read columns of a row group, all unless named, with a new reader unless one is passed."""
         with self._reading():
             file = file or self._file()
             return (
@@ -216,6 +216,7 @@ class ClipTable:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
+        """Turn errors of reading the table into InputError."""
         try:
             yield
         except (InputError, pa.ArrowException, OSError, ValueError, MemoryError) as error:
@@ -246,11 +247,23 @@ def _edges(column: NDArray[Any]) -> list[int]:
     ]
 
 
-def _values(column: pa.Array, known: dict[str, str]) -> NDArray[Any]:
-    """Return a column as an array; equal texts of few are one object."""
+def _sorted_order(shards: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """Return the order of rows by the names of shards, then by offset; None if it is theirs."""
+    edges = _edges(shards)
+    names = shards[edges[:-1]].tolist()
+    falling = np.flatnonzero(offsets[1:] < offsets[:-1]) + 1
+    if np.isin(falling, edges).all() and all(name < after for name, after in pairwise(names)):
+        return None
+    ranks = {name: rank for rank, name in enumerate(sorted({*names}))}
+    ranks_of_runs = np.array([ranks[name] for name in names], np.int32)
+    return np.lexsort((offsets, np.repeat(ranks_of_runs, np.diff(edges))))
+
+
+def _values(column: pa.Array, texts: dict[str, str]) -> NDArray[Any]:
+    """Return a column as an array; equal texts of few are one object, which `texts` holds."""
     if not pa.types.is_dictionary(column.type) or column.null_count:
         return values(column)
-    texts = np.array(
-        [known.setdefault(text, text) for text in column.dictionary.to_pylist()], object
+    values_of_codes = np.array(
+        [texts.setdefault(text, text) for text in column.dictionary.to_pylist()], object
     )
-    return cast("NDArray[Any]", texts[np.from_dlpack(column.indices)])
+    return cast("NDArray[Any]", values_of_codes[np.from_dlpack(column.indices)])

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import wait
 from contextlib import ExitStack, closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice, pairwise
 from typing import Any
 
@@ -46,6 +46,7 @@ class Stream:
         return len(self._steps) - self._taken
 
     def __iter__(self) -> Iterator[Any]:
+        """Yield the steps that are left: clips, or lists of clips if `listed`."""
         allocator.reuse_memory()
         with ClipRequests(self.clips) as requests, ExitStack() as cleanup:
             decoded = cleanup.enter_context(
@@ -98,38 +99,36 @@ class Stream:
         Raise InputError for other states.
         """
         try:
-            states = [state] if isinstance(state, dict) else list(state)
-            known = [(one["version"], dict(one["epoch"]), one["done"]) for one in states]
-            level = [(Partition(*one["share"]).check(), int(one["taken"])) for one in states]
-            done = [
-                [(Partition(*row[:-1]).check(), int(row[-1])) for row in rows]
-                for rows in known[0][2]
-            ]
+            states = [_ShareState.of(item) for item in _listed(state)]
+            done = [_level(rows) for rows in states[0].done]
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise InputError(f"not the state of a stream: {error!r}") from error
-        mine = {"step": self.epoch.consecutive} | self.epoch.parameters()
-        for version, given, before in known:
-            other = {"step": given.get("consecutive")} | given
-            differing = [
-                f"{name} {other.get(name)}, not {value}"
-                for name, value in mine.items()
-                if other.get(name) != value
-            ]
-            if version != 1 or differing:
-                raise InputError(
-                    "the state is of another stream: "
-                    f"{', '.join(differing) or f'version {version}'}"
-                )
-            if before != known[0][2]:
+        for share_state in states:
+            self._check_same_stream(share_state)
+            if share_state.done != states[0].done:
                 raise InputError(
                     "the states do not belong together: take them from all consumers at "
                     "the same time"
                 )
-        if len(states) == 1 and level[0][0] == self.share:
-            self._start_over(done, level[0][1])
+        if len(states) == 1 and states[0].share == self.share:
+            self._start_over(done, states[0].taken)
             return
-        _check_complete([share for share, _ in level])
+        _check_complete([share_state.share for share_state in states])
+        level = [(share_state.share, share_state.taken) for share_state in states]
         self._start_over([*done, level], 0)
+
+    def _check_same_stream(self, state: "_ShareState") -> None:
+        """Raise InputError for a state of another format, or of a stream with other parameters."""
+        parameters = {"step": self.epoch.consecutive, **self.epoch.parameters()}
+        stored = {"step": state.epoch.get("consecutive"), **state.epoch}
+        differing = [
+            f"{name} {stored.get(name)}, not {value}"
+            for name, value in parameters.items()
+            if stored.get(name) != value
+        ]
+        if state.version != 1 or differing:
+            reason = ", ".join(differing) or f"version {state.version}"
+            raise InputError(f"the state is of another stream: {reason}")
 
     def check_fresh(self) -> "Stream":
         """Return itself, for adapters that start at the beginning.
@@ -162,6 +161,7 @@ class Stream:
         return 1 - real / padded if padded else 0.0
 
     def _start_over(self, done: list[_Level], taken: int) -> None:
+        """Continue after steps that consumers had `done`, and so many that this one has taken."""
         self._done = done
         self._taken = taken
         vars(self).pop("_steps", None)  # before others are made, so that both are never in memory
@@ -170,6 +170,7 @@ class Stream:
             raise InputError(f"the state is at step {taken:,} of {len(self._steps):,}")
 
     def _blocks(self) -> list[Groups]:
+        """Return the steps that are left, in blocks that are read at once."""
         edges = [max(edge, self._taken) for edge in self._edges.tolist()]
         return [self._steps[start:end] for start, end in pairwise(edges) if end > start]
 
@@ -199,12 +200,53 @@ class Stream:
             yield tasks.popleft()
 
     def _decode(self, task: _Task) -> list[Clip]:
-        clips = [self.clips.decoded(clip, data()) for clip, data in task]
+        """Decode clips; samples that several steps share are read-only."""
+        clips = [self.clips.decoded(clip, wait_for_bytes()) for clip, wait_for_bytes in task]
         for clip in clips if self.epoch.overlapping else ():
             # Several steps have this array: none may change it for the others.
             if clip.samples is not None:
                 clip.samples.flags.writeable = False
         return clips
+
+
+@dataclass(frozen=True)
+class _ShareState:
+    """The state of a consumer, as `Stream.state_dict` returns it.
+
+    Attributes:
+        version: of the format.
+        epoch: the parameters of the epoch.
+        done: rows of what consumers had taken before each change of their number.
+        share: the part of the consumer.
+        taken: how many of its steps it has taken.
+    """
+
+    version: Any
+    epoch: dict[str, Any]
+    done: Any
+    share: Partition
+    taken: int
+
+    @classmethod
+    def of(cls, state: dict[str, Any]) -> "_ShareState":
+        """Read a state; raise KeyError, TypeError or ValueError for something else."""
+        return cls(
+            version=state["version"],
+            epoch=dict(state["epoch"]),
+            done=state["done"],
+            share=Partition(*state["share"]).check(),
+            taken=int(state["taken"]),
+        )
+
+
+def _listed(state: dict[str, Any] | Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return one state or several as a list."""
+    return [state] if isinstance(state, dict) else list(state)
+
+
+def _level(rows: Sequence[Sequence[Any]]) -> _Level:
+    """Return what each consumer had taken, from rows of its share and the number of steps."""
+    return [(Partition(*row[:-1]).check(), int(row[-1])) for row in rows]
 
 
 def _windows(block: Groups, ahead: Iterator[Clip]) -> Iterator[list[Clip]]:
@@ -213,18 +255,20 @@ def _windows(block: Groups, ahead: Iterator[Clip]) -> Iterator[list[Clip]]:
     `ahead` has a clip once per block; it is kept until the last step that has it.
     """
     uses = Counter(block.members.tolist())
-    kept = dict[int, Clip]()
+    shared = dict[int, Clip]()
     for step in block:
         clips = []
         for number in step.tolist():
-            clips.append(kept.pop(number) if number in kept else next(ahead))
+            clip = shared.pop(number) if number in shared else next(ahead)
+            clips.append(clip)
             uses[number] -= 1
             if uses[number]:
-                kept[number] = clips[-1]
+                shared[number] = clip
         yield clips
 
 
 def _check_complete(shares: list[Partition]) -> None:
+    """Raise InputError unless these are the parts of all consumers, each once."""
     worlds = {(share.world_size, share.num_workers) for share in shares}
     world_size, num_workers = next(iter(worlds))
     wanted = {

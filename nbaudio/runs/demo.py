@@ -1,6 +1,6 @@
 """Run the demo and check that each problem in its corpus ("trouble") is caught.
 
-Data_manifests/demo/README.md lists them.
+The README.md in data_manifests/demo lists them.
 """
 
 import re
@@ -66,6 +66,9 @@ _MEANT = re.compile(
     r"1 |empty_text: 1 )"
 )
 
+# Problem -> how it was caught; None if it was not.
+_Evidence = dict[str, str | None]
+
 
 @interruptible
 def demo(*, out: str | Path | None = None) -> Report:
@@ -82,18 +85,18 @@ def demo(*, out: str | Path | None = None) -> Report:
         NbaudioError: a notebook failed.
     """
     out = Path(out if out is not None else "nbaudio-demo").absolute()
-    done = run(bundled_files.bundled("data_manifests/demo.yaml"), out=out)
-    caught, problems = check_demo(out, done.problems)
+    report = run(bundled_files.bundled("data_manifests/demo.yaml"), out=out)
+    caught, problems = check_demo(out, report.problems)
     facts: dict[str, Any] = {
-        name: done.facts[name] for name in ("notebooks", "html", "workspace", "corpus")
+        name: report.facts[name] for name in ("notebooks", "html", "workspace", "corpus")
     }
     facts["made"] = {
-        name: done.facts["materialize"][name] for name in ("kept", "rejected", "shards")
+        name: report.facts["materialize"][name] for name in ("kept", "rejected", "shards")
     }
     second_act = Workspace.open(out / "made-pairs" / "workspace").report("made_pairs")
     facts["proof_of_made_pairs"] = second_act["facts"]["after_round_2"]
     facts["troubles"] = [{"trouble": trouble, "caught": how} for trouble, how in caught.items()]
-    return Report("demo", {**facts, "open": done.facts["open"]}, problems=problems)
+    return Report("demo", {**facts, "open": report.facts["open"]}, problems=problems)
 
 
 def _recordings_that_meet(where: str, segments: pl.DataFrame) -> list[str]:
@@ -102,56 +105,87 @@ def _recordings_that_meet(where: str, segments: pl.DataFrame) -> list[str]:
     return segments.filter(conditions.rows_that_meet(condition, segments))["recording_id"].to_list()
 
 
-def check_demo(out: Path, problems: Sequence[str]) -> tuple[dict[str, str], list[str]]:  # noqa: PLR0914
-    """Return how each problem of the corpus was caught.
+def check_demo(out: Path, problems: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Return how each problem of the corpus was caught, and the problems of the run.
 
-    And problems of the run: not caught, or not there on purpose.
+    The latter are problems that were not caught, and those that the corpus does not contain on
+    purpose.
+
+    Args:
+        out: the folder of a run of the demo.
+        problems: what the run has reported.
     """
     workspace = Workspace.open(out / "workspace")
     rejected = read_parquet(out / "corpus/rejected.parquet")
-    found: dict[str, str | None] = {}
+    evidence: _Evidence = {
+        **_evidence_of_names(workspace),
+        **_evidence_of_lines(workspace),
+        **_evidence_of_rejections(rejected),
+        **_evidence_of_signals(workspace.segments),
+        **_evidence_of_texts(workspace, out, rejected),
+    }
+    caught = {trouble: how for trouble, how in evidence.items() if how}
+    missed = [f"not caught: {trouble}" for trouble in evidence if trouble not in caught]
+    return caught, missed + [line for line in problems if not _MEANT.match(line)]
+
+
+def _evidence_of_names(workspace: Workspace) -> _Evidence:
+    """Return which problems of file names the names audit has decided as expected."""
     audit = views.names(workspace).select("name", "decision")
     decisions = {name_matching.youtube_id(name): decision for name, decision in audit.iter_rows()}
-    for trouble, (recording, decision) in NAMES.items():
-        found[trouble] = (
-            f"names audit: {decision}" if decisions.get(recording) == decision else None
-        )
+    return {
+        trouble: f"names audit: {decision}" if decisions.get(recording) == decision else None
+        for trouble, (recording, decision) in NAMES.items()
+    }
+
+
+def _evidence_of_lines(workspace: Workspace) -> _Evidence:
+    """Return the first line of the report of ingest about each problem in `LINES`."""
+    report = workspace.report("ingest")
     lines = [
-        f"ingest: {line}"
-        for kind in ("warnings", "problems")
-        for line in workspace.report("ingest").get(kind, [])
+        f"ingest: {line}" for kind in ("warnings", "problems") for line in report.get(kind, [])
     ]
-    for trouble, pattern in LINES.items():
-        found[trouble] = next((line for line in lines if re.search(pattern, line)), None)
-    for trouble, (cut_from, reason, count) in SEGMENTS.items():
-        of_it = pl.lit(value=True) if cut_from is None else pl.col("recording_id") == cut_from
-        is_caught = rejected.filter(of_it & (pl.col("reason") == reason)).height == count
-        found[trouble] = f"{count} rejected as {reason}" if is_caught else None
-    segments = workspace.segments
+    return {
+        trouble: next((line for line in lines if re.search(pattern, line)), None)
+        for trouble, pattern in LINES.items()
+    }
+
+
+def _evidence_of_rejections(rejected: pl.DataFrame) -> _Evidence:
+    """Return which problems in `SEGMENTS` are rejected, as many segments as there are."""
+    evidence: _Evidence = {}
+    for trouble, (recording, reason, number) in SEGMENTS.items():
+        rows = rejected.filter(pl.col("reason") == reason)
+        if recording is not None:
+            rows = rows.filter(pl.col("recording_id") == recording)
+        evidence[trouble] = f"{number} rejected as {reason}" if len(rows) == number else None
+    return evidence
+
+
+def _evidence_of_signals(segments: pl.DataFrame) -> _Evidence:
+    """Return which problems of the audio signals show, each in its segment alone."""
+    evidence: _Evidence = {}
     for trouble, where in SIGNALS.items():
         is_caught = _recordings_that_meet(where, segments) == [_DAMAGED]
-        found[trouble] = f"measure: {where}" if is_caught else None
-    dead = segments.filter(
+        evidence[trouble] = f"measure: {where}" if is_caught else None
+    measured = segments.filter(
         pl.col("recording_id") == _DEAD_CHANNEL, pl.col("rms_dbfs").is_not_null()
-    )["channel_correlation"]
-    found["a dead channel of two"] = (
-        "measure: no channel_correlation" if len(dead) == dead.null_count() > 0 else None
     )
-    odd = set(views.characters(workspace)["character"])
+    is_caught = len(measured) == measured["channel_correlation"].null_count() > 0
+    evidence["a dead channel of two"] = "measure: no channel_correlation" if is_caught else None
+    return evidence
+
+
+def _evidence_of_texts(workspace: Workspace, out: Path, rejected: pl.DataFrame) -> _Evidence:
+    """Return whether odd characters are listed, and a formula stays text."""
+    characters = set(views.characters(workspace)["character"])
     texts = {*open_corpus(out / "corpus").segments["text"], *rejected["text"]}
     # A formula cell is read back as its value.
-    sheet = pl.read_excel(out / "review/sheet.xlsx", sheet_name="review", engine="openpyxl")[
-        "transcript"
-    ]
-    verbatim = _FORMULA in texts and _FORMULA in sheet.to_list()
-    found |= {
-        f"odd characters {' '.join(_ODD)}": "score and 02_transcripts: listed with an example each"
-        if odd >= set(_ODD)
-        else None,
-        "a transcript that begins with =": "plain text everywhere, also in the review sheet"
-        if verbatim
-        else None,
+    sheet = pl.read_excel(out / "review/sheet.xlsx", sheet_name="review", engine="openpyxl")
+    is_verbatim = _FORMULA in texts and _FORMULA in sheet["transcript"].to_list()
+    listed = "score and 02_transcripts: listed with an example each"
+    verbatim = "plain text everywhere, also in the review sheet"
+    return {
+        f"odd characters {' '.join(_ODD)}": listed if characters >= set(_ODD) else None,
+        "a transcript that begins with =": verbatim if is_verbatim else None,
     }
-    caught = {trouble: how for trouble, how in found.items() if how}
-    missed = [f"not caught: {trouble}" for trouble in found if trouble not in caught]
-    return caught, missed + [line for line in problems if not _MEANT.match(line)]

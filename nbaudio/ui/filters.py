@@ -5,7 +5,7 @@ An order is an array of row numbers of the frame (uint32).
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from difflib import get_close_matches
 from functools import reduce
@@ -38,8 +38,8 @@ def sort_and_filter(frame: TableFrame, **arrangement: Any) -> Order:
 
     Equal rows keep their order, and nulls are last.
     """
-    *_, (_, found) = arrange(frame, **arrangement)
-    return joined(found)
+    *_, (_, parts) = arrange(frame, **arrangement)
+    return joined(parts)
 
 
 def joined(parts: list[Order]) -> Order:
@@ -59,93 +59,151 @@ def arrange(
 ) -> Iterator[tuple[float, list[Order]]]:
     """Do `sort_and_filter` in parts.
 
-    Yield the share that is done, and the rows found so far; they are in order only when all is
-    done.
+    Rows in memory are one part.
 
-    Rows in memory are one part. `kept` are the rows that pass the filter, in the order of the
-    frame, if they are known.
+    Args:
+        frame: the rows.
+        where: a condition, empty for none.
+        find: a text that one of the text columns has, in either case.
+        sort: a column, empty for the order of the frame.
+        descending: the order, in which nulls are last, too.
+        narrowed: a further condition.
+        kept: the rows that pass the filter, in the order of the frame, if they are known.
+
+    Yields:
+        The share that is done, and parts of the rows so far, which are in order only when all is
+        done.
+
+    Raises:
+        InputError: a condition is invalid, the text too long, or the column cannot be sorted by.
     """
-    columns = visible_columns(frame)
-    texts = [text for text in (where.strip(), narrowed.strip()) if text]
     if len(find) > LONGEST_TEXT:
         raise InputError(
             f"find: a text of {len(find):,} characters; at most {LONGEST_TEXT:,} are allowed"
         )
-    schema = {name: frame.schema[name] for name in (*columns, *_further_columns(frame))}
-    conditions = [parse_condition(text, schema) for text in texts]
-    if sort and sort not in columns:
+    conditions = _parse_all(frame, [where, narrowed])
+    _check_sort(frame, sort)
+    if kept is not None:
+        parts = [kept]
+    elif conditions or find:
+        parts = [np.zeros(0, np.uint32)]
+        num_rows = 0
+        for mask in _masks(frame, conditions, find):
+            parts.append(mask.arg_true().to_numpy().astype(np.uint32) + np.uint32(num_rows))
+            num_rows += len(mask)
+            yield num_rows / max(1, len(frame)) / (2 if sort else 1), parts
+    else:
+        parts = [np.arange(len(frame), dtype=np.uint32)]
+    if not sort:
+        yield 1.0, parts
+        return
+    parts = [joined(parts)]
+    if isinstance(frame, StoredFrame):
+        for step in frame.order(sort, parts[0], descending=descending):
+            if isinstance(step, float):
+                yield (1 + step) / 2, parts
+            else:
+                parts = [step]
+    else:
+        parts = [_sort_in_memory(frame[sort], parts[0], descending=descending)]
+    yield 1.0, parts
+
+
+def _parse_all(frame: TableFrame, texts: Sequence[str]) -> list[Condition]:
+    """Return the conditions of texts that are not empty."""
+    columns = (*visible_columns(frame), *_further_columns(frame))
+    schema = {name: frame.schema[name] for name in columns}
+    return [parse_condition(text.strip(), schema) for text in texts if text.strip()]
+
+
+def _check_sort(frame: TableFrame, sort: str) -> None:
+    """Raise InputError unless rows can be sorted by a column, or none is named."""
+    if not sort:
+        return
+    columns = visible_columns(frame)
+    if sort not in columns:
         near = get_close_matches(sort, columns, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else f"columns are {', '.join(columns)}"
         raise InputError(f"sort: no column {sort!r}; {hint}")
-    if sort and (frame.schema[sort].is_nested() or frame.schema[sort] == pl.Binary):
+    if frame.schema[sort].is_nested() or frame.schema[sort] == pl.Binary:
         raise InputError(f"sort: {sort} holds lists or bytes, which have no order")
-    found = [np.zeros(0, np.uint32)]
-    done = 0
-    if kept is None and (conditions or find):
-        for mask in _masks(frame, conditions, find):
-            found.append(mask.arg_true().to_numpy().astype(np.uint32) + np.uint32(done))
-            done += len(mask)
-            yield done / max(1, len(frame)) / (2 if sort else 1), found
-    else:
-        found = [np.arange(len(frame), dtype=np.uint32) if kept is None else kept]
-    found = [joined(found)] if sort else found
-    rows = found[0]
-    if sort and isinstance(frame, StoredFrame):
-        for step in frame.order(sort, rows, descending=descending):
-            if isinstance(step, float):
-                yield (1 + step) / 2, found
-            else:
-                found = [step]
-    elif sort:
-        values = pl.DataFrame(
-            {"value": frame[sort].fill_nan(None) if frame.schema[sort].is_float() else frame[sort]}
-        )
-        values = values if len(rows) == len(values) else values[rows]
-        by_value = values.select(
-            pl.arg_sort_by("value", descending=descending, nulls_last=True, maintain_order=True)
-        )
-        found = [np.take(rows, by_value.to_series().to_numpy())]
-    yield 1.0, found
+
+
+def _sort_in_memory(column: pl.Series, rows: Order, *, descending: bool) -> Order:
+    """Sort rows by a column of the frame, stably, nulls and NaN last."""
+    values = column.fill_nan(None) if column.dtype.is_float() else column
+    if len(rows) < len(values):
+        values = values[rows]
+    places = values.to_frame("value").select(
+        pl.arg_sort_by("value", descending=descending, nulls_last=True, maintain_order=True)
+    )
+    return np.take(rows, places.to_series().to_numpy())
 
 
 def _masks(frame: TableFrame, conditions: list[Condition], find: str) -> Iterator[pl.Series]:
     """Yield which rows meet conditions and contain a text, for one part of the rows at a time."""
-    names = visible_columns(frame)
-    texts = [name for name in names if frame.schema[name] == pl.String]
-    columns = list(dict.fromkeys(name for each in conditions for name in each.columns)) or names[:1]
+    if isinstance(frame, pl.DataFrame):
+        met = _rows_that_meet_all(conditions, frame)
+        yield met & frame.select(_contains(frame, find)).to_series() if find else met
+        return
+    columns = list(dict.fromkeys(name for condition in conditions for name in condition.columns))
+    columns = columns or visible_columns(frame)[:1]
+    if any(condition.needs_all_rows for condition in conditions):
+        whole = _met_by_whole_columns(frame, conditions, columns)
+        yield from in_threads(
+            lambda rows: _with_text(frame, find, rows, whole[rows.start : rows.stop]), frame.parts
+        )
+        return
+    yield from in_threads(
+        lambda rows: _with_text(
+            frame, find, rows, _rows_that_meet_all(conditions, frame.part(rows, columns))
+        ),
+        frame.parts,
+    )
+
+
+def _met_by_whole_columns(
+    frame: StoredFrame, conditions: list[Condition], columns: list[str]
+) -> pl.Series:
+    """Return which rows meet conditions that need all rows, such as those with an average.
+
+    Raise InputError if one of the columns is not small enough to be read as a whole.
+    """
+    if not all(map(frame.is_narrow, columns)):
+        raise InputError(
+            "filter: in a table that stays in its file, conditions with avg(), max(), "
+            "... are of numbers only"
+        )
+    return _rows_that_meet_all(conditions, pl.DataFrame([frame[name] for name in columns]))
+
+
+def _with_text(frame: StoredFrame, find: str, rows: range, met: pl.Series) -> pl.Series:
+    """Return which of the rows that meet conditions contain a text, for a part of a table."""
+    if not find or not met.any():
+        return met
+    columns = _text_columns(frame) or visible_columns(frame)[:1]
+    return met & frame.part(rows, columns).select(_contains(frame, find)).to_series()
+
+
+def _text_columns(frame: TableFrame) -> list[str]:
+    return [name for name in visible_columns(frame) if frame.schema[name] == pl.String]
+
+
+def _contains(frame: TableFrame, find: str) -> pl.Expr:
+    """Return whether one of the text columns contains a text, in either case."""
     # A literal in a case-insensitive regular expression; lower-casing the columns first takes ten
     # times as long.
     pattern = "(?i)" + pl.escape_regex(find)
-    in_texts = (pl.col(name).str.contains(pattern).fill_null(value=False) for name in texts)
-    contains = pl.any_horizontal(pl.lit(value=False), *in_texts)
-    if isinstance(frame, pl.DataFrame):
-        met = _rows_that_meet_all(conditions, frame)
-        yield met & frame.select(contains).to_series() if find else met
-        return
-    whole = None
-    if any(condition.needs_all_rows for condition in conditions):
-        if not all(map(frame.is_narrow, columns)):
-            raise InputError(
-                "filter: in a table that stays in its file, conditions with avg(), max(), "
-                "... are of numbers only"
-            )
-        whole = _rows_that_meet_all(conditions, pl.DataFrame([frame[name] for name in columns]))
-
-    def passing(rows: range) -> pl.Series:
-        if whole is None:
-            met = _rows_that_meet_all(conditions, frame.part(rows, columns))
-        else:
-            met = whole[rows.start : rows.stop]
-        if find and met.any():
-            return met & frame.part(rows, texts or names[:1]).select(contains).to_series()
-        return met
-
-    yield from in_threads(passing, frame.parts)
+    in_texts = (
+        pl.col(name).str.contains(pattern).fill_null(value=False) for name in _text_columns(frame)
+    )
+    return pl.any_horizontal(pl.lit(value=False), *in_texts)
 
 
 def _rows_that_meet_all(conditions: list[Condition], rows: pl.DataFrame) -> pl.Series:
-    every = pl.repeat(value=True, n=len(rows), eager=True)
-    return reduce(and_, (rows_that_meet(condition, rows) for condition in conditions), every)
+    """Return which rows meet all conditions: all rows without any."""
+    all_rows = pl.repeat(value=True, n=len(rows), eager=True)
+    return reduce(and_, (rows_that_meet(condition, rows) for condition in conditions), all_rows)
 
 
 def visible_columns(frame: TableFrame) -> list[str]:
@@ -173,11 +231,11 @@ def similar_values(frame: TableFrame, where: str) -> str:
     for name, value in re.findall(r"\b(\w+)\s*==?\s*'([^']*)'", where):
         if not isinstance(frame.schema.get(name), pl.String | pl.Categorical | pl.Enum):
             continue
-        if value not in (held := frame[name].cast(pl.String).drop_nulls().unique().sort()):
-            near = get_close_matches(value, held.head(_MOST_VALUES).to_list(), n=3)
-            return f"no {name} '{value}'" + (
-                f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-            )
+        values = frame[name].cast(pl.String).drop_nulls().unique().sort()
+        if value not in values:
+            near = get_close_matches(value, values.head(_MOST_VALUES).to_list(), n=3)
+            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+            return f"no {name} '{value}'{hint}"
     return ""
 
 
@@ -195,7 +253,7 @@ class SavedFilters:
         The arrangement is what is saved.
         """
         self._path = None if workspace is None else workspace.path / "filters.json"
-        self._held: dict[str, Any] = {}
+        self._filters: dict[str, Any] = {}
         self._arrangement = arrangement
 
     def _list(self) -> dict[str, Any]:
@@ -204,12 +262,12 @@ class SavedFilters:
         Entries that are no filters are left out.
         """
         if self._path is not None:
-            self._held = read_json(self._path) if os.path.lexists(self._path) else {}
+            self._filters = read_json(self._path) if os.path.lexists(self._path) else {}
         return {
-            name: each
-            for name, each in sorted(self._held.items())
-            if isinstance(each, dict)
-            and all(isinstance(each.get(key), kind) for key, kind in _KINDS.items())
+            name: entry
+            for name, entry in sorted(self._filters.items())
+            if isinstance(entry, dict)
+            and all(isinstance(entry.get(key), kind) for key, kind in _KINDS.items())
         }
 
     def _save(self, *, name: str) -> dict[str, Any]:
@@ -226,17 +284,17 @@ class SavedFilters:
         return self._change({name: None})
 
     def _change(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        with ExitStack() as held_open:
+        """Save filters by name, delete those that are None; return all filters."""
+        with ExitStack() as cleanup:
             if self._path is not None:  # so that two notebooks do not undo each other's changes
                 folder = os.open(self._path.parent, os.O_RDONLY)
-                held_open.callback(os.close, folder)
+                cleanup.callback(os.close, folder)
                 lock(folder, required=False)
-            held = {
-                name: each for name, each in {**self._list(), **changes}.items() if each is not None
-            }
-            if len(held) > _MOST_SAVED:
+            entries = {**self._list(), **changes}
+            filters = {name: entry for name, entry in entries.items() if entry is not None}
+            if len(filters) > _MOST_SAVED:
                 raise InputError(f"filters: at most {_MOST_SAVED} can be saved; delete some")
-            self._held = held
+            self._filters = filters
             if self._path is not None:
-                write_json(self._path, held)
+                write_json(self._path, filters)
         return self._list()

@@ -4,8 +4,8 @@ Axes have units, hatches or words repeat what colors show, and names are drawn a
 TeX.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import cycle, pairwise
 from pathlib import Path
 
@@ -202,8 +202,14 @@ def _draw_kept_hours(axes: Axes, curve: pl.DataFrame, value: float, axis: Simila
     note = f"{kept_hours}\n{kept['hours_share']:.0%} of all"
     # On the side that has room for it.
     is_left = value < axis.least + (1 - axis.least) / 3
-    offset, side = (10, "left") if is_left else (-10, "right")
-    axes.annotate(note, point, xytext=(offset, -12), textcoords="offset points", ha=side, va="top")
+    axes.annotate(
+        note,
+        point,
+        xytext=(10 if is_left else -10, -12),
+        textcoords="offset points",
+        ha="left" if is_left else "right",
+        va="top",
+    )
     _mark_threshold(axes, value)
     axis.zoom(axes)
     return f"{value:g} keeps {kept_hours}, {kept['hours_share']:.0%} of all"
@@ -248,74 +254,119 @@ def evidence(
     return claimed(curve, precision=precision, confidence=confidence)
 
 
-def claimed(curve: Frame, *, precision: float = 0.98, confidence: float = 0.95) -> Plot:  # noqa: PLR0914
-    """Plot the same of a curve as in ``corpus.json``."""
+def claimed(curve: Frame, *, precision: float = 0.98, confidence: float = 0.95) -> Plot:
+    """Plot a curve as in ``corpus.json`` as `evidence` plots one.
+
+    Args:
+        curve: a row for each threshold, with the columns of `proof.claims.curve`.
+        precision: the target, a share.
+        confidence: of the intervals, a share.
+    """
     curve = as_polars(curve, "curve")
-    known = curve.filter(pl.col("precision").is_not_null())
+    estimates = curve.filter(pl.col("precision").is_not_null())
+    proven = estimates.filter("proven").head(1)
     plot = style.new_plot(3.8)
-    title = (
-        "Precision of all segments above each threshold, "
-        f"{max(curve['reviewed'], default=0):,} reviewed"
+    axes = _new_curve_axes(plot, curve)
+    _draw_intervals(axes, estimates, confidence)
+    axes.axhline(
+        precision, color=style.GREEN, linestyle=":", linewidth=1.2, label=f"target: {precision:.4g}"
     )
+    for lowest, hours in proven.select("threshold", "hours").iter_rows():
+        label = f"lowest proven: {lowest:g}, {duration(3600 * hours)}"
+        axes.axvline(lowest, color=style.RED, linestyle="--", linewidth=1.2, label=label)
+    axes.plot(
+        estimates["threshold"],
+        estimates["precision"],
+        color="black",
+        marker=".",
+        label="estimate",
+    )
+    axes.set_ylim(min(precision, _least_visible_share(axes, estimates)) - 0.03, 1.02)
+    style.add_legend(plot)
+    in_order = estimates.sort("threshold")
+    _show_estimates(plot, axes, in_order)
+    note = _missing(curve, precision=precision, confidence=confidence)
+    if note:
+        axes.set_xlabel(f"{axes.get_xlabel()}\n\n{note}", linespacing=1.4)
+        conclusion = " ".join(note.split("\n"))
+    else:
+        conclusion = f"The lowest threshold that is proven is {proven['threshold'].item():g}."
+    few_estimates = "; ".join(_few_estimates_in_words(in_order))
+    plot.alt_text = (
+        f"Precision above thresholds on similarity. {conclusion} {few_estimates}".strip()
+    )
+    return plot
+
+
+def _new_curve_axes(plot: Plot, curve: pl.DataFrame) -> Axes:
+    """Add axes for precision by threshold, from the first threshold that leaves something out."""
+    reviewed = max(curve["reviewed"], default=0)
     axes = style.new_axes(
-        plot.add_subplot(), title, x="threshold on similarity", y="share of right labels"
+        plot.add_subplot(),
+        f"Precision of all segments above each threshold, {reviewed:,} reviewed",
+        x="threshold on similarity",
+        y="share of right labels",
     )
     first = _first_threshold(curve)
-    if first > -1:
-        axes.set_xlabel(
-            f"threshold on similarity, {first:g} to 1; lower ones keep at least 99 % of the "
-            "segments".replace("-", "−")
-        )
-    axes.set_xlim(first - 0.05 if first > -1 else -1, 1.02)
-    x = known["threshold"]
-    low = known["low"]
-    high = known["high"]
-    axes.vlines(x, low, high, color=style.BLUE)
+    if first <= -1:
+        axes.set_xlim(-1, 1.02)
+        return axes
+    label = (
+        f"threshold on similarity, {first:g} to 1; lower ones keep at least 99 % of the segments"
+    )
+    axes.set_xlabel(label.replace("-", "−"))
+    axes.set_xlim(first - 0.05, 1.02)
+    return axes
+
+
+def _draw_intervals(axes: Axes, estimates: pl.DataFrame, confidence: float) -> None:
+    """Draw the interval of each threshold, and the band between them."""
+    threshold = estimates["threshold"]
+    axes.vlines(threshold, estimates["low"], estimates["high"], color=style.BLUE)
     axes.fill_between(
-        x,
-        low,
-        high,
+        threshold,
+        estimates["low"],
+        estimates["high"],
         color=style.BLUE,
         alpha=0.45,
         label=f"{confidence:.0%} interval, whenever one looks",
     )
-    axes.axhline(
-        precision, color=style.GREEN, linestyle=":", linewidth=1.2, label=f"target: {precision:.4g}"
-    )
-    proven = known.filter("proven").head(1)
-    for lowest, hours in proven.select("threshold", "hours").iter_rows():
-        label = f"lowest proven: {lowest:g}, {duration(3600 * hours)}"
-        axes.axvline(lowest, color=style.RED, linestyle="--", linewidth=1.2, label=label)
-    axes.plot(x, known["precision"], color="black", marker=".", label="estimate")
-    shown = (
-        known.filter(x.is_between(*axes.get_xlim()))
-        .select(pl.min_horizontal(pl.col("low", "precision").min()))
-        .item()
-    )
-    axes.set_ylim(min(precision, 0.0 if shown is None else shown) - 0.03, 1.02)
-    style.add_legend(plot)
-    points = (
-        known.select("threshold", "precision", "low", "high", "reviewed").sort("threshold").rows()
-    )
-    texts = []
-    half = min([(after[0] - before[0]) / 2 for before, after in pairwise(points)], default=0.02)
-    for at, estimate, least, most, reviewed in points:
-        texts.append(f"at {at:g}: {estimate:.2%}, interval {least:.2%} to {most:.2%}")
+
+
+def _least_visible_share(axes: Axes, estimates: pl.DataFrame) -> float:
+    """Return the least share or lower bound of the thresholds in view, 0 if there are none."""
+    is_visible = pl.col("threshold").is_between(*axes.get_xlim())
+    least = estimates.filter(is_visible).select(pl.min_horizontal(pl.col("low", "precision").min()))
+    share = least.item()
+    return 0.0 if share is None else share
+
+
+def _estimates_in_words(estimates: pl.DataFrame) -> list[str]:
+    """Return the estimate and the interval of each threshold in words."""
+    rows = estimates.select("threshold", "precision", "low", "high").iter_rows()
+    return [
+        f"at {threshold:g}: {precision:.2%}, interval {low:.2%} to {high:.2%}"
+        for threshold, precision, low, high in rows
+    ]
+
+
+def _few_estimates_in_words(estimates: pl.DataFrame) -> list[str]:
+    """Return some five estimates in words, at even distances."""
+    texts = _estimates_in_words(estimates)
+    return texts[:: max(1, -(-len(texts) // 5))]
+
+
+def _show_estimates(plot: Plot, axes: Axes, estimates: pl.DataFrame) -> None:
+    """Show the estimate of the nearest threshold on hover; thresholds are in ascending order."""
+    thresholds = estimates["threshold"].to_list()
+    half = min([(after - before) / 2 for before, after in pairwise(thresholds)], default=0.02)
+    texts = _estimates_in_words(estimates)
+    for threshold, text, reviewed in zip(thresholds, texts, estimates["reviewed"], strict=True):
         plot.show_on_hover(
-            axes, f"{texts[-1]}\n{reviewed:,} segments reviewed", x=(at - half, at + half)
+            axes,
+            f"{text}\n{reviewed:,} segments reviewed",
+            x=(threshold - half, threshold + half),
         )
-    note = _missing(curve, precision=precision, confidence=confidence)
-    if note:
-        axes.set_xlabel(f"{axes.get_xlabel()}\n\n{note}", linespacing=1.4)
-    conclusion = (
-        " ".join(note.split("\n"))
-        or f"The lowest threshold that is proven is {proven['threshold'].item():g}."
-    )
-    few = texts[:: max(1, -(-len(texts) // 5))]
-    plot.alt_text = (
-        f"Precision above thresholds on similarity. {conclusion} {'; '.join(few)}".strip()
-    )
-    return plot
 
 
 def _first_threshold(curve: pl.DataFrame) -> float:
@@ -378,29 +429,30 @@ def _signal_values(segments: SegmentRows, column: str) -> pl.Series:
     return values if values.dtype == pl.Boolean else values.cast(pl.Float64).fill_nan(None)
 
 
-def _known(values: pl.Series) -> NDArray[np.float64]:
+def _without_nulls(values: pl.Series) -> NDArray[np.float64]:
+    """Return the values of a signal as numbers, without nulls."""
     return values.cast(pl.Float64).drop_nulls().to_numpy()
 
 
 def _signal_sentence(column: str, values: pl.Series) -> str:
     """Return a sentence about a signal of equal values; empty if it needs a histogram."""
     words = signal_words(column)
-    known = _known(values)
-    if values.dtype == pl.Boolean and len(known):
-        yes = int(known.sum())
-        is_equal = yes in (0, len(known))
-        sentence = f"{'yes' if yes else 'no'} in {all_segments(len(known))}" if is_equal else ""
+    numbers = _without_nulls(values)
+    if values.dtype == pl.Boolean and len(numbers):
+        yes = int(numbers.sum())
+        is_equal = yes in (0, len(numbers))
+        sentence = f"{'yes' if yes else 'no'} in {all_segments(len(numbers))}" if is_equal else ""
     else:
-        sentence = equal_values_sentence(known, words.value_text)
+        sentence = equal_values_sentence(numbers, words.value_text)
     missing = f", {values.null_count():,} without a value" if values.null_count() else ""
     return sentence and f"{words.title}: {sentence}{missing}"
 
 
 def _signal_summary(column: str, values: pl.Series) -> str:
     """Return the middle of a signal in words, and how many segments have none."""
-    known = _known(values)
+    numbers = _without_nulls(values)
     is_logical = values.dtype == pl.Boolean
-    middle = f"{known.mean():.1%} yes" if is_logical else f"median {np.median(known):.3g}"
+    middle = f"{numbers.mean():.1%} yes" if is_logical else f"median {np.median(numbers):.3g}"
     unknown = values.null_count()
     return f"{column}: {middle}{f', {unknown:,} without' if unknown else ''}"
 
@@ -415,12 +467,12 @@ def _draw_signal(axes: Axes, column: str, values: pl.Series) -> None:
     axes.xaxis.label.set_fontsize(style.SMALL)
     axes.yaxis.label.set_fontsize(style.SMALL)
     axes.tick_params(labelsize=style.SMALL)
-    known = _known(values)
+    numbers = _without_nulls(values)
     if values.dtype == pl.Boolean:
-        style.draw_histogram(axes, [known], bins=np.array([-0.5, 0.5, 1.5]))
+        style.draw_histogram(axes, [numbers], bins=np.array([-0.5, 0.5, 1.5]))
         axes.set_xticks([0, 1], ["no", "yes"])
         return
-    style.draw_histogram(axes, [known], bins=_bins_of_signal(known), hold_tails=True)
+    style.draw_histogram(axes, [numbers], bins=_bins_of_signal(numbers), hold_tails=True)
     axes.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
 
 
@@ -457,138 +509,184 @@ def signal_precision(workspace: str | Path | Workspace | ReviewState, *, most: i
             "it takes verdicts of both kinds on drawn segments."
         )
         return signals(state.workspace, note=missing)
-    (plot, panels) = _panels(len(ranked), 3, _BY_VALUE)
-    shown = []
-    for axes, best in zip(panels, ranked.iter_rows(named=True), strict=True):
-        name = str(best["column"])
-        direction = best["direction"]
-        curve = precision_by(state, name)
-        style.new_axes(
-            axes,
-            name,
-            x=f"AUC {best['auc']:.2f} ({best['low']:.2f} to {best['high']:.2f})\n{direction}",
-        )
-        known = curve.with_row_index("place").filter(pl.col("precision").is_not_null())
-        axes.vlines(known["place"], known["low"], known["high"], color=style.BLUE, linewidth=5)
-        axes.plot(
-            known["place"],
-            known["precision"],
-            color="black",
-            linestyle="none",
-            marker="o",
-            markersize=4,
-        )
-        ends = [
-            "none" if end is None else f"{end:.3g}" if abs(end) < 1000 else f"{end:,.0f}"
-            for end in curve["most"]
-        ]
-        step = max(1, -(-len(ends) // 4))
-        axes.set_xticks(range(0, len(ends), step), ends[::step], fontsize=style.SMALL)
-        axes.set(ylim=(-0.03, 1.03), xlim=(-0.6, len(ends) - 0.4))
-        shown.append(f"{name}: AUC {best['auc']:.2f}, {direction}")
-    plot.alt_text = f"Precision by the value of each column, the best first. {'; '.join(shown)}"
+    plot, panels = _panels(len(ranked), 3, _BY_VALUE)
+    in_words = []
+    for axes, column in zip(panels, ranked.iter_rows(named=True), strict=True):
+        name = str(column["column"])
+        interval = f"({column['low']:.2f} to {column['high']:.2f})"
+        label = f"AUC {column['auc']:.2f} {interval}\n{column['direction']}"
+        style.new_axes(axes, name, x=label)
+        _draw_precision_by_value(axes, precision_by(state, name))
+        in_words.append(f"{name}: AUC {column['auc']:.2f}, {column['direction']}")
+    plot.alt_text = f"Precision by the value of each column, the best first. {'; '.join(in_words)}"
     return plot
 
 
-def splits(source: Source) -> Plot:  # noqa: PLR0914
+def _draw_precision_by_value(axes: Axes, groups: pl.DataFrame) -> None:
+    """Draw the precision of groups of segments, with intervals, at equal distances.
+
+    Groups are those of `views.precision_by`; ticks are their greatest values.
+    """
+    judged = groups.with_row_index("place").filter(pl.col("precision").is_not_null())
+    axes.vlines(judged["place"], judged["low"], judged["high"], color=style.BLUE, linewidth=5)
+    axes.plot(
+        judged["place"],
+        judged["precision"],
+        color="black",
+        linestyle="none",
+        marker="o",
+        markersize=4,
+    )
+    labels = [_group_end_text(end) for end in groups["most"]]
+    step = max(1, -(-len(labels) // 4))
+    axes.set_xticks(range(0, len(labels), step), labels[::step], fontsize=style.SMALL)
+    axes.set(ylim=(-0.03, 1.03), xlim=(-0.6, len(labels) - 0.4))
+
+
+def _group_end_text(end: float | None) -> str:
+    """Return the greatest value of a group, "none" for segments without a value."""
+    if end is None:
+        return "none"
+    return f"{end:.3g}" if abs(end) < 1000 else f"{end:,.0f}"
+
+
+def splits(source: Source) -> Plot:
     """Plot the hours of each speaker by split, and the reasons of rejected segments.
 
     Rejected segments are included in the hours.
     """
     segments = views.rows(source)
-    spoken = views.speakers(segments)
-    why = views.reasons(segments)
-    most = spoken.head(_MOST_BARS)
-    rows = max(len(most), len(why), 4)
+    speakers = views.speakers(segments)
+    reasons = views.reasons(segments)
+    rows = max(min(len(speakers), _MOST_BARS), len(reasons), 4)
     plot = style.new_plot(1.6 + 0.34 * rows)
     left, right = plot.subplots(1, 2, width_ratios=(3, 2))
-    some = f"The {len(most)} speakers with most kept hours, of {len(spoken):,}"
-    title = some if len(most) < len(spoken) else "Speakers by split"
-    places = _split_styles(spoken.drop("speaker_id", "out").columns) | {"out": _OUT}
-    scale, unit = style.time_unit(
-        3600 * most.select(pl.sum_horizontal(*places).max().fill_null(0.0)).item()
-    )
-    style.new_axes(left, title, x=f"speech [{unit}]")
-    start = np.zeros(len(most))
-    labels = {name: f"{name}: {duration(3600 * float(spoken[name].sum()))}" for name in places}
-    sums = ", ".join(labels.values())
-    for name, (color, hatch) in places.items():
-        length = most[name].to_numpy() * 3600 / scale
-        left.barh(
-            np.arange(len(most)),
-            length,
-            left=start,
-            **style.bar_style(color, hatch),
-            label=labels[name],
-        )
-        start = start + length
-    names = most["speaker_id"].fill_null("(not known)").to_list()
-    for row, name in enumerate(names):
-        hours = "\n".join(f"{split}: {duration(3600 * most[split][row])}" for split in places)
-        plot.show_on_hover(left, f"{name}\n{hours}", y=(row - 0.5, row + 0.5))
-    style.name_rows(left, names)
-    style.new_axes(right, f"{why['segments'].sum():,} segments rejected", x="segments")
-    bars = right.barh(np.arange(len(why)), why["segments"], **style.bar_style(style.PALE, "\\\\"))
-    listed = []
-    for row, (reason, number, hours) in enumerate(
-        why.select("reason", "segments", "hours").iter_rows()
-    ):
-        listed.append(f"{reason}: {number:,}")
-        plot.show_on_hover(
-            right, f"{listed[-1]} segments, {duration(3600 * hours)}", y=(row - 0.5, row + 0.5)
-        )
-    plot.alt_text = (
-        f"Hours of {len(spoken):,} speakers by split. {sums}. Rejected segments: "
-        f"{', '.join(listed[:5]) or 'none'}"
-    )
-    right.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=style.SMALL)
-    style.name_rows(right, why["reason"].to_list())
-    right.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-    right.margins(x=0.15)
+    sums = _draw_speakers(plot, left, speakers)
+    rejected = _draw_reasons(plot, right, reasons)
+    plot.alt_text = f"Hours of {len(speakers):,} speakers by split. {sums}. {rejected}"
     for axes in (left, right):
         axes.set_ylim(rows - 0.5, -0.5)
     style.add_legend(plot, left)
     return plot
 
 
+def _draw_speakers(plot: Plot, axes: Axes, speakers: pl.DataFrame) -> str:
+    """Draw the hours of speakers by split; return the sum of each split in words.
+
+    Args:
+        plot: the plot of the axes.
+        axes: where the first speakers of the table become bars.
+        speakers: those of `views.speakers`, with the hours of each split and of `out`.
+    """
+    drawn = speakers.head(_MOST_BARS)
+    styles = _split_styles(speakers.drop("speaker_id", "out").columns) | {"out": _OUT}
+    greatest_hours = drawn.select(pl.sum_horizontal(*styles).max().fill_null(0.0)).item()
+    scale, unit = style.time_unit(3600 * greatest_hours)
+    title = "Speakers by split"
+    if len(drawn) < len(speakers):
+        title = f"The {len(drawn)} speakers with most kept hours, of {len(speakers):,}"
+    style.new_axes(axes, title, x=f"speech [{unit}]")
+    labels = {name: f"{name}: {duration(3600 * float(speakers[name].sum()))}" for name in styles}
+    start = np.zeros(len(drawn))
+    for name, (color, hatch) in styles.items():
+        length = drawn[name].to_numpy() * 3600 / scale
+        bars = style.bar_style(color, hatch)
+        axes.barh(np.arange(len(drawn)), length, left=start, **bars, label=labels[name])
+        start = start + length
+    names = drawn["speaker_id"].fill_null("(not known)").to_list()
+    _show_hours(plot, axes, drawn.select(*styles), names)
+    style.name_rows(axes, names)
+    return ", ".join(labels.values())
+
+
+def _show_hours(plot: Plot, axes: Axes, hours: pl.DataFrame, names: Sequence[str]) -> None:
+    """Show the hours of each speaker, a row of the table, on hover; columns are splits."""
+    for row, (name, hours_by_split) in enumerate(
+        zip(names, hours.iter_rows(named=True), strict=True)
+    ):
+        lines = [f"{split}: {duration(3600 * value)}" for split, value in hours_by_split.items()]
+        plot.show_on_hover(axes, "\n".join([name, *lines]), y=(row - 0.5, row + 0.5))
+
+
+def _draw_reasons(plot: Plot, axes: Axes, reasons: pl.DataFrame) -> str:
+    """Draw how many segments were rejected for each reason; return the first reasons in words.
+
+    `reasons` are those of `views.reasons`.
+    """
+    style.new_axes(axes, f"{reasons['segments'].sum():,} segments rejected", x="segments")
+    bars = axes.barh(
+        np.arange(len(reasons)), reasons["segments"], **style.bar_style(style.PALE, "\\\\")
+    )
+    texts = [
+        f"{reason}: {number:,}"
+        for reason, number in reasons.select("reason", "segments").iter_rows()
+    ]
+    for row, (text, hours) in enumerate(zip(texts, reasons["hours"], strict=True)):
+        plot.show_on_hover(
+            axes, f"{text} segments, {duration(3600 * hours)}", y=(row - 0.5, row + 0.5)
+        )
+    axes.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=style.SMALL)
+    style.name_rows(axes, reasons["reason"].to_list())
+    axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    axes.margins(x=0.15)
+    return f"Rejected segments: {', '.join(texts[:5]) or 'none'}"
+
+
+@dataclass(frozen=True)
+class _SplitShards:
+    """The shards of a split: a table with `name`, `mb` and `segments`, and how they are drawn."""
+
+    table: pl.DataFrame
+    label: str
+    style: tuple[str, str]
+
+
 def shards(corpus: str | Path) -> Plot:
     """Plot the size of each shard by split; a histogram if there are many."""
     table = open_corpus(corpus).shards.with_columns(mb=pl.col("bytes") / 1e6)
-    parts = {
-        split: table.filter(pl.col("split") == split)
-        for split in ordered_splits(table["split"].unique())
-    }
-    labels = [f"{split}, {part['segments'].sum():,} clips" for split, part in parts.items()]
-    styles = list(_split_styles(parts).values())
-    many = len(table) > _MOST_BARS
-    plot = style.new_plot(3.4 if many else 1.5 + 0.34 * len(table))
-    axes = style.new_axes(plot.add_subplot(), "Shards", x="size [MB]", y="shards" if many else "")
-    if many:
+    parts = _shards_by_split(table)
+    if len(table) > _MOST_BARS:
+        plot = style.new_plot(3.4)
+        axes = style.new_axes(plot.add_subplot(), "Shards", x="size [MB]", y="shards")
         style.draw_histogram(
             axes,
-            [part["mb"].to_numpy() for part in parts.values()],
+            [part.table["mb"].to_numpy() for part in parts],
             bins=40,
-            styles=styles,
-            labels=labels,
+            styles=[part.style for part in parts],
+            labels=[part.label for part in parts],
         )
     else:
-        names: list[str] = []
-        for part, label, (color, hatch) in zip(parts.values(), labels, styles, strict=True):
-            rows = np.arange(len(part)) + len(names)
-            axes.barh(rows, part["mb"], **style.bar_style(color, hatch), label=label)
-            for row, (name, size, clips) in enumerate(
-                part.select("name", "mb", "segments").iter_rows(), start=len(names)
-            ):
-                plot.show_on_hover(
-                    axes, f"{name}\n{size:,.3g} MB, {clips:,} clips", y=(row - 0.5, row + 0.5)
-                )
-            names.extend(part["name"])
-        style.name_rows(axes, names)
-    plot.alt_text = (
-        f"Sizes of {len(table):,} shards, {table['mb'].sum():,.4g} MB in all. {'; '.join(labels)}"
-    )
+        plot = style.new_plot(1.5 + 0.34 * len(table))
+        axes = style.new_axes(plot.add_subplot(), "Shards", x="size [MB]")
+        _draw_shard_bars(plot, axes, parts)
+    labels = "; ".join(part.label for part in parts)
+    plot.alt_text = f"Sizes of {len(table):,} shards, {table['mb'].sum():,.4g} MB in all. {labels}"
     style.add_legend(plot)
     return plot
+
+
+def _shards_by_split(table: pl.DataFrame) -> list[_SplitShards]:
+    """Return the shards of each split, in the usual order of splits."""
+    parts = []
+    names = ordered_splits(table["split"].unique())
+    for name, split_style in _split_styles(names).items():
+        part = table.filter(pl.col("split") == name)
+        label = f"{name}, {part['segments'].sum():,} clips"
+        parts.append(_SplitShards(part, label, split_style))
+    return parts
+
+
+def _draw_shard_bars(plot: Plot, axes: Axes, parts: Sequence[_SplitShards]) -> None:
+    """Draw a bar for the size of each shard, those of a split one below the other."""
+    names: list[str] = []
+    for part in parts:
+        rows = np.arange(len(part.table)) + len(names)
+        axes.barh(rows, part.table["mb"], **style.bar_style(*part.style), label=part.label)
+        for name, size, clips in part.table.select("name", "mb", "segments").iter_rows():
+            span = (len(names) - 0.5, len(names) + 0.5)
+            plot.show_on_hover(axes, f"{name}\n{size:,.3g} MB, {clips:,} clips", y=span)
+            names.append(name)
+    style.name_rows(axes, names)
 
 
 def _split_styles(splits: Iterable[str]) -> dict[str, tuple[str, str]]:

@@ -57,7 +57,8 @@ class SegmentRows:
 
     def filter(self, condition: pl.Expr) -> "SegmentRows":
         """Return the rows that meet a condition on some columns."""
-        return self._kept(self.read(*condition.meta.root_names()).select(condition).to_series())
+        mask = self.read(*condition.meta.root_names()).select(condition).to_series()
+        return self._passing(mask)
 
     def where(self, text: str) -> "SegmentRows":
         """Return the rows that meet an SQL condition, or all for none.
@@ -68,9 +69,11 @@ class SegmentRows:
             return self
         condition = parse_condition(text.strip(), self.schema)
         columns = condition.columns or list(self.schema)[:1]
-        return self._kept(rows_that_meet(condition, self.read(*columns)))
+        return self._passing(rows_that_meet(condition, self.read(*columns)))
 
-    def _kept(self, mask: pl.Series) -> "SegmentRows":
+    def _passing(self, mask: pl.Series) -> "SegmentRows":
+        """Return the rows where a mask, which has a value for each row, is true."""
+
         def parts(names: Columns) -> Iterator[pl.DataFrame]:
             done = 0
             for part in self.parts(names):
@@ -88,11 +91,10 @@ def workspace_rows(
     They have all columns, or those that `columns` chooses from the names.
     """
     path = workspace_tables.table_path(workspace)
-    held = workspace_tables.table_schema(workspace)
-    whole = {**schemas.SEGMENTS, **held, **schemas.SEGMENTS}
-    schema = pl.Schema(
-        {name: whole[name] for name in (columns(list(held)) if columns else whole) if name in whole}
-    )
+    stored_schema = workspace_tables.table_schema(workspace)
+    types = {**schemas.SEGMENTS, **stored_schema, **schemas.SEGMENTS}
+    names = list(types) if columns is None else columns(list(stored_schema))
+    schema = pl.Schema({name: types[name] for name in names if name in types})
     rates = workspace_tables.read(workspace, ["recording_id", "sampling_rate"], table="recordings")
     return _stored(
         schema,
@@ -108,27 +110,11 @@ def corpus_rows(folder: Folder, columns: Callable[[Columns], Columns]) -> Segmen
 
     They have the columns that `columns` chooses from the names.
     """
-    sources = read_corpus_info(folder).get("sources", [])
-    try:
-        recordings = schemas.conform(
-            pl.DataFrame(sources), schemas.RECORDINGS, f"{folder}/{CORPUS_JSON}: sources"
-        )
-    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
-        raise InputError(
-            f"{folder}/{CORPUS_JSON}: sources are not a table ({one_line(error)})"
-        ) from error
+    recordings = _corpus_recordings(folder)
 
     def read(names: Columns | None, stop: int | None = None) -> Iterator[tuple[str, pl.DataFrame]]:
-        for name, decision in _FILES.items():  # noqa: PLR1702
-            try:
-                with folder.local(name) as path:
-                    for part in parquet_files.parquet_slices(path, names, rows=ROWS, stop=stop):
-                        yield name, part.with_columns(decision=pl.lit(decision))
-            except InputError as error:
-                reason = (
-                    f"the tables of the corpus cannot be read ({error}); 'nbaudio verify {folder}'"
-                )
-                raise InputError(f"{folder}: {reason}") from error
+        for name in _FILES:
+            yield from _read_corpus_table(folder, name, names, stop)
 
     heads = []
     for name, head in read(None, stop=0):
@@ -137,10 +123,39 @@ def corpus_rows(folder: Folder, columns: Callable[[Columns], Columns]) -> Segmen
                 f"{folder}/{name}: the key column segment_id is missing; "
                 f"columns are {', '.join(head.columns)}"
             )
-        chosen = head.select(each for each in columns(head.columns) if each in head)
+        chosen = head.select(column for column in columns(head.columns) if column in head)
         heads.append(schemas.conform(chosen, schemas.SEGMENTS, name).drop("word_times"))
     rows = _stored(pl.concat(heads, how="diagonal_relaxed").schema, read, recordings)
     return rows if folder.place.local is not None else SegmentRows.of_frame(rows.read(*rows.schema))
+
+
+def _corpus_recordings(folder: Folder) -> pl.DataFrame:
+    """Return the recordings that corpus.json lists; raise InputError if they are not a table."""
+    sources = read_corpus_info(folder).get("sources", [])
+    place = f"{folder}/{CORPUS_JSON}: sources"
+    try:
+        return schemas.conform(pl.DataFrame(sources), schemas.RECORDINGS, place)
+    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
+        raise InputError(f"{place} are not a table ({one_line(error)})") from error
+
+
+def _read_corpus_table(
+    folder: Folder, name: str, columns: Columns | None, stop: int | None
+) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Yield the name of a table of a corpus with the rows before `stop`, `ROWS` at a time.
+
+    Rows have the `decision` that the table is of. Raise InputError if it cannot be read.
+    """
+    decision = pl.lit(_FILES[name])
+    try:
+        with folder.local(name) as path:
+            for part in parquet_files.parquet_slices(path, columns, rows=ROWS, stop=stop):
+                yield name, part.with_columns(decision=decision)
+    except InputError as error:
+        raise InputError(
+            f"{folder}: the tables of the corpus cannot be read ({error}); "
+            f"'nbaudio verify {folder}'"
+        ) from error
 
 
 def _stored(
@@ -154,14 +169,13 @@ def _stored(
     """
 
     def parts(names: Columns) -> Iterator[pl.DataFrame]:
-        joined = not {*_JOINED}.isdisjoint(names)
-        needed = dict.fromkeys(
-            (*(name for name in names if name not in _JOINED), *(_TIMES if joined else ()))
-        )
+        is_joined = not {*_JOINED}.isdisjoint(names)
+        own_names = [name for name in names if name not in _JOINED]
+        needed = dict.fromkeys((*own_names, *(_TIMES if is_joined else ())))
         types = pl.Schema({name: schema[name] for name in needed})
-        for name, part in read(list(needed)):
-            found = schemas.conform(part, types, name)
-            yield (with_durations(found, recordings) if joined else found).select(names)
+        for file, part in read(list(needed)):
+            rows = schemas.conform(part, types, file)
+            yield (with_durations(rows, recordings) if is_joined else rows).select(names)
 
     return SegmentRows(
         with_durations(pl.DataFrame(schema=schema), recordings.clear()).schema, parts

@@ -52,11 +52,11 @@ class _Kind(NamedTuple):
 def _varint(number: int) -> bytes:
     """Encode a number of at most 64 bits; negative ones as two's complement."""
     rest = number & 0xFFFFFFFFFFFFFFFF
-    found = bytearray()
+    encoded = bytearray()
     while rest > 0x7F:
-        found.append(rest & 0x7F | 0x80)
+        encoded.append(rest & 0x7F | 0x80)
         rest >>= 7
-    return bytes([*found, rest])
+    return bytes([*encoded, rest])
 
 
 def _field(number: int, *parts: bytes) -> bytes:
@@ -106,6 +106,7 @@ def _features_dict(features: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _times(side: str) -> Callable[[list[dict[str, float]] | None], bytes]:
+    """Return a function that encodes the start or end of each word."""
     return lambda words: _floats([word[side] for word in words or []])
 
 
@@ -143,39 +144,47 @@ def write(
 
     If rows have a `window`, each window is a SequenceExample.
     """
-    kinds = _kinds(metadata.schema)
+    has_windows = "window" in metadata.columns
     clips = iter(audio)
-    places: list[ClipLocation] = []
+    locations: list[ClipLocation] = []
     with path.open("wb") as file:
-        for window, clips_inside in groupby(_features(metadata, kinds), key=itemgetter(0)):
-            inside = [features for _, features in clips_inside]
-            own = list(islice(clips, len(inside)))
-            sounds = [_wrap(1, _wrap(1, [clip])) for clip in own]
-            if "window" in metadata.columns:
-                context = _field(1, _map_entry("window", _text(window)))
-                lists = [
-                    _map_entry(name, b"".join(_field(1, features[name]) for features in inside))
-                    for name in inside[0]
-                ]
-                spoken = _audio([part for sound in sounds for part in _wrap(1, sound)])
-                record = [context, *_wrap(2, [*lists, *spoken])]
+        rows = _features(metadata, _kinds(metadata.schema))
+        for window, rows_of_window in groupby(rows, key=itemgetter(0)):
+            features = [features_of_clip for _, features_of_clip in rows_of_window]
+            clips_of_window = list(islice(clips, len(features)))
+            sounds = [_wrap(1, _wrap(1, [clip])) for clip in clips_of_window]
+            if has_windows:
+                record = _sequence_example(window, features, sounds)
             else:
-                record = _wrap(
-                    1,
-                    [
-                        b"".join([_map_entry(*feature) for feature in inside[0].items()]),
-                        *_audio(sounds[0]),
-                    ],
-                )
+                record = _example(features[0], sounds[0])
             _write_record(file, record)
             # A clip is the end of its feature, and the last feature is the end of the record.
             sizes = [sum(map(len, _wrap(1, sound))) for sound in sounds]
             ends = file.tell() - _CRC_BYTES - sum(sizes) + np.cumsum(sizes)
-            places += [
+            locations += [
                 ClipLocation(int(end) - len(clip), len(clip))
-                for end, clip in zip(ends, own, strict=True)
+                for end, clip in zip(ends, clips_of_window, strict=True)
             ]
-    return places
+    return locations
+
+
+def _example(features: Mapping[str, bytes], sound: list[bytes]) -> list[bytes]:
+    """Return the parts of a `tf.train.Example`: the features of a clip, the audio last."""
+    entries = b"".join([_map_entry(name, feature) for name, feature in features.items()])
+    return _wrap(1, [entries, *_audio(sound)])
+
+
+def _sequence_example(
+    window: str, features: Sequence[Mapping[str, bytes]], sounds: Sequence[list[bytes]]
+) -> list[bytes]:
+    """Return the parts of a `tf.train.SequenceExample`: the clips of a window, the audio last."""
+    context = _field(1, _map_entry("window", _text(window)))
+    lists = [
+        _map_entry(name, b"".join(_field(1, of_clip[name]) for of_clip in features))
+        for name in features[0]
+    ]
+    audio = _audio([part for sound in sounds for part in _wrap(1, sound)])
+    return [context, *_wrap(2, [*lists, *audio])]
 
 
 def side_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
@@ -201,9 +210,9 @@ def _splits(shards: Sequence[Shard]) -> Iterator[dict[str, Any]]:
 
     Shards of a later version are a split of their own, such as ``train_v2``.
     """
-    for split, own in group_by_split(shards).items():
-        for version in sorted({version_of(shard.name) for shard in own}):
-            part = [shard for shard in own if version_of(shard.name) == version]
+    for split, shards_of_split in group_by_split(shards).items():
+        for version in sorted({version_of(shard.name) for shard in shards_of_split}):
+            part = [shard for shard in shards_of_split if version_of(shard.name) == version]
             sizes = {shard.name: shard.segments for shard in part}
             # A shard all of whose clips were withdrawn is missing, which is none of zero examples
             # to tfds.
@@ -230,11 +239,14 @@ def _kinds(schema: Mapping[str, pl.DataType]) -> dict[str, _Kind]:
 
 
 def _kind(dtype: pl.DataType) -> _Kind | None:
+    """Return how a column is encoded; None for one that is only in the JSON metadata."""
     if dtype == WORD_TIMES:
         return _TIMES
     if dtype in (pl.String, pl.Enum, pl.Categorical):
         return _TEXT
-    return _INTEGER if dtype.is_integer() else _FLOAT if dtype.is_float() else None
+    if dtype.is_integer():
+        return _INTEGER
+    return _FLOAT if dtype.is_float() else None
 
 
 def _features(
@@ -262,10 +274,12 @@ def _audio(value: list[bytes]) -> list[bytes]:
 
 
 def _write_record(file: BinaryIO, record: list[bytes]) -> None:
-    def checksum(parts: list[bytes]) -> bytes:
-        """Return the masked CRC-32C."""
-        crc = reduce(extend, parts, 0)
-        return struct.pack("<I", ((crc >> 15 | crc << 17) + _CRC_MASK) & 0xFFFFFFFF)
-
+    """Write the parts of a record with its length and both checksums."""
     length = struct.pack("<Q", sum(map(len, record)))
-    file.writelines((length, checksum([length]), *record, checksum(record)))
+    file.writelines((length, _checksum([length]), *record, _checksum(record)))
+
+
+def _checksum(parts: list[bytes]) -> bytes:
+    """Return the masked CRC-32C."""
+    crc = reduce(extend, parts, 0)
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + _CRC_MASK) & 0xFFFFFFFF)

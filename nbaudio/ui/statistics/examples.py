@@ -35,31 +35,36 @@ def choose_examples(segments: SegmentRows, state: ReviewState | None) -> dict[st
     Among equal candidates, it takes the middle one by id.
     """
     kept = segments.filter(pl.col("decision").ne_missing("reject"))
-    one = pl.col("segment_id").sort().get(pl.len() // 2)
-    spoken = views.speakers(kept)["speaker_id"].drop_nulls().head(_MOST_GROUPS)
+    speakers = views.speakers(kept)["speaker_id"].drop_nulls().head(_MOST_GROUPS)
     reasons = views.reasons(segments)["reason"].head(_MOST_GROUPS)
-    none = pl.DataFrame(schema={"segment_id": pl.String, "verdict": pl.String})
-    faults = state.verdicts.filter(~pl.col("verdict").is_in([OK, UNSURE])) if state else none
-
-    def lowest(frame: SegmentRows) -> dict[str, str]:
-        scored = frame.filter(pl.col("similarity").is_finite()).read("similarity", "segment_id")
-        found = scored.sort("similarity", "segment_id").head(_MOST_WORST)
-        return dict.fromkeys(found["segment_id"], "")
-
-    def of_each(column: str, frame: pl.DataFrame, values: pl.Series) -> dict[str, str]:
-        found = dict(frame.group_by(column).agg(one).iter_rows())
-        return {found[value]: f"{column}: {value}" for value in values if value in found}
-
-    found = {
-        NEAREST: lowest(kept),
-        WORST: lowest(segments),
-        REASONS: of_each("reason", segments.read("reason", "segment_id"), reasons),
-        SPEAKERS: dict.fromkeys(
-            of_each("speaker_id", kept.read("speaker_id", "segment_id"), spoken), ""
-        ),
-        FAULTS: of_each("verdict", faults, faults["verdict"].unique().sort()),
+    of_speakers = _one_of_each("speaker_id", kept.read("speaker_id", "segment_id"), speakers)
+    examples = {
+        NEAREST: dict.fromkeys(_with_lowest_similarity(kept), ""),
+        WORST: dict.fromkeys(_with_lowest_similarity(segments), ""),
+        REASONS: _one_of_each("reason", segments.read("reason", "segment_id"), reasons),
+        SPEAKERS: dict.fromkeys(of_speakers, ""),
+        FAULTS: _one_of_each_fault(state) if state else {},
     }
-    return {title: wanted for title, wanted in found.items() if wanted}
+    return {finding: labels for finding, labels in examples.items() if labels}
+
+
+def _with_lowest_similarity(segments: SegmentRows) -> list[str]:
+    """Return the ids of the segments with the lowest similarity."""
+    scored = segments.filter(pl.col("similarity").is_finite()).read("similarity", "segment_id")
+    return scored.sort("similarity", "segment_id").head(_MOST_WORST)["segment_id"].to_list()
+
+
+def _one_of_each(column: str, segments: pl.DataFrame, values: pl.Series) -> dict[str, str]:
+    """Return the id of one segment with each value of a column, labeled with the value."""
+    middle_id = pl.col("segment_id").sort().get(pl.len() // 2)
+    ids = dict(segments.group_by(column).agg(middle_id).iter_rows())
+    return {ids[value]: f"{column}: {value}" for value in values if value in ids}
+
+
+def _one_of_each_fault(state: ReviewState) -> dict[str, str]:
+    """Return the id of one segment with each verdict that names faults, labeled with it."""
+    faults = state.verdicts.filter(~pl.col("verdict").is_in([OK, UNSURE]))
+    return _one_of_each("verdict", faults, faults["verdict"].unique().sort())
 
 
 def read_examples(
@@ -71,22 +76,23 @@ def read_examples(
     audio: bool,
 ) -> dict[str, Clips]:
     """Return the clips of each group; without a review state, `path` is a corpus."""
-    wanted = {segment_id for group in groups.values() for segment_id in group}
-    found = segments.filter(pl.col("segment_id").is_in(list(wanted))).read(*segments.schema)
-    rows = {row["segment_id"]: row for row in found.iter_rows(named=True)}
+    segment_ids = {segment_id for group in groups.values() for segment_id in group}
+    is_example = pl.col("segment_id").is_in(list(segment_ids))
+    examples = segments.filter(is_example).read(*segments.schema)
+    rows = {row["segment_id"]: row for row in examples.iter_rows(named=True)}
     listed = [
-        (title, name, fact)
+        (title, segment_id, label)
         for title, group in groups.items()
-        for name, fact in group.items()
-        if name in rows
+        for segment_id, label in group.items()
+        if segment_id in rows
     ]
     place = str(state.workspace.audio if state else path).rstrip("/")
-    read = (
-        (_workspace_audio(state.workspace, wanted) if state else _corpus_audio(str(path)))
-        if audio
-        else None
-    )
-    shown = ((rows[name], *([fact] if fact else [])) for _, name, fact in listed)
+    read = None
+    if audio and state:
+        read = _workspace_audio(state.workspace, segment_ids)
+    elif audio:
+        read = _corpus_audio(str(path))
+    shown = ((rows[segment_id], *([label] if label else [])) for _, segment_id, label in listed)
     clips = read_clips(shown, read, longest_s=LONGEST_S, encoding="mp3", folder=f"{place}/")
     return {
         title: Clips(
@@ -96,13 +102,15 @@ def read_examples(
     }
 
 
-def _workspace_audio(workspace: Workspace, wanted: Collection[str]) -> Callable[[Row], Sound]:
-    segments = load_segments(workspace, sorted(wanted))
+def _workspace_audio(workspace: Workspace, segment_ids: Collection[str]) -> Callable[[Row], Sound]:
+    """Return a function that reads the audio of one of some segments."""
+    segments = load_segments(workspace, sorted(segment_ids))
     rows = {row["segment_id"]: row for row in segments.frame.iter_rows(named=True)}
     return lambda row: read_saved_sound(segments, rows[row["segment_id"]])
 
 
 def _corpus_audio(path: str) -> Callable[[Row], Sound]:
+    """Return a function that reads the clip of a segment; rejected ones raise NbaudioError."""
     corpus = cache(lambda: open_corpus(path))
 
     def read(row: Row) -> Sound:

@@ -45,6 +45,7 @@ from nbaudio.ui.statistics.examples import (
 )
 from nbaudio.ui.statistics.held_out import held_out_rates
 from nbaudio.ui.statistics.page_html import Section
+from nbaudio.ui.widgets.static_html import Clips
 
 _MOST_ROWS = 20
 _MOST_SPEAKERS = 10
@@ -86,59 +87,72 @@ def page_sections(
     kept = segments.filter(pl.col("decision").ne_missing("reject"))
     clips = read_examples(path, state, segments, choose_examples(segments, state), audio=audio)
 
-    def with_clips(section: Section, *titles: str) -> Section:
-        return replace(
-            section, examples={title: clips[title] for title in titles if title in clips}
-        )
-
-    found = [
+    sections = [
         _overview(facts, notes, segments),
         _measures(segments, kept),
         *_signals(segments),
-        with_clips(_threshold(segments, notes["selection"]), NEAREST, WORST),
-        with_clips(_evidence(notes.get("evidence", {}), state), FAULTS),
-        with_clips(_splits(segments, facts), SPEAKERS),
+        _with_clips(_threshold(segments, notes["selection"]), clips, NEAREST, WORST),
+        _with_clips(_evidence(notes.get("evidence", {}), state), clips, FAULTS),
+        _with_clips(_splits(segments, facts), clips, SPEAKERS),
         *_leakage(notes.get("leakage", {})),
-        with_clips(_reasons(segments), REASONS),
+        _with_clips(_reasons(segments), clips, REASONS),
         _vocabulary(kept),
         *_model(path, segments),
         *_since(base or (None if state else find_base(folder)), path),
     ]
     if state is None:
         plot = plots.shards(path)
-        found.append(Section("Shards", "The files of the corpus.", {}, plot, plot.alt_text))
-    return notes.get("about", {}).get("title") or str(path).rstrip("/").rpartition("/")[2], found
+        sections.append(Section("Shards", "The files of the corpus.", {}, plot, plot.alt_text))
+    title = notes.get("about", {}).get("title") or _last_name(path)
+    return title, sections
+
+
+def _with_clips(section: Section, clips: Mapping[str, Clips], *titles: str) -> Section:
+    """Return a section with the examples of some findings, where there are any."""
+    return replace(section, examples={title: clips[title] for title in titles if title in clips})
+
+
+def _last_name(path: str | Path) -> str:
+    """Return the last part of a path or URL."""
+    return str(path).rstrip("/").rpartition("/")[2]
 
 
 def _since(base: str | Path | None, path: str | Path) -> list[Section]:
+    """Return the section on changes since an earlier version; nothing without one."""
     if base is None:
         return []
-    found = diff(base, path).facts
-    kinds = ("added", "removed", "moved", "changed")
+    changes = diff(base, path).facts
+    amounts = ("segments", "hours", "speakers")
     rows = [
-        {"what": kind, **{name: found[kind][name] for name in ("segments", "hours", "speakers")}}
-        for kind in kinds
-    ]
-    reasons = [
-        {"what": kind, **row, "examples": ", ".join(row["examples"])}
-        for kind, name in zip(
-            kinds, ("added_because", "removed_because", "moved_between"), strict=False
-        )
-        for row in found.get(name, [])
+        {"what": kind, **{name: changes[kind][name] for name in amounts}}
+        for kind in ("added", "removed", "moved", "changed")
     ]
     by_split = [
-        {fact_label(name): value for name, value in row.items()} for row in found["by_split"]
+        {fact_label(name): value for name, value in row.items()} for row in changes["by_split"]
     ]
     tables = {"Changes": pl.DataFrame(rows), "By split": pl.DataFrame(by_split)}
-    tables |= {"Reasons": pl.DataFrame(reasons)} if reasons else {}
-    tables |= {"Shards": _pairs(found["shards"])} if "shards" in found else {}
-    if "evidence" in found:
+    reasons = _reasons_of_changes(changes)
+    if reasons:
+        tables["Reasons"] = pl.DataFrame(reasons)
+    if "shards" in changes:
+        tables["Shards"] = _pairs(changes["shards"])
+    if "evidence" in changes:
         tables["Evidence before and after"] = pl.DataFrame(
-            found["evidence"], infer_schema_length=None
+            changes["evidence"], infer_schema_length=None
         )
     headline = ", ".join(f"{row['segments']:,} {row['what']}" for row in rows)
-    about = f"Compared with {str(base).rstrip('/').rpartition('/')[2]}."
+    about = f"Compared with {_last_name(base)}."
     return [Section("Since the earlier version", about, tables, None, headline)]
+
+
+def _reasons_of_changes(changes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a row for each reason why segments were added, removed or moved."""
+    keys = {"added": "added_because", "removed": "removed_because", "moved": "moved_between"}
+    return [
+        {"what": kind, **row, "examples": ", ".join(row["examples"])}
+        for kind, key in keys.items()
+        for row in changes.get(key, [])
+    ]
 
 
 def _workspace_notes(state: ProofState) -> dict[str, Any]:
@@ -156,6 +170,7 @@ def _workspace_notes(state: ProofState) -> dict[str, Any]:
 
 
 def _overview(facts: Mapping[str, Any], notes: Mapping[str, Any], segments: SegmentRows) -> Section:
+    """Return the section with amounts, precision, leakage and the parameters of the selection."""
     selection = notes["selection"]
     parameters = {
         name: value
@@ -173,12 +188,15 @@ def _overview(facts: Mapping[str, Any], notes: Mapping[str, Any], segments: Segm
         ("right labels", *_headline_precision(notes.get("evidence", {}))),
         ("leakage", *_headline_leakage(notes.get("leakage", {}))),
     ]
+    about = "Kept segments; nothing has been selected yet."
+    tables = {}
+    if parameters:
+        about = "Kept segments, and the parameters of the selection."
+        tables = {"Selection": _pairs(parameters)}
     return Section(
         "Overview",
-        "Kept segments, and the parameters of the selection."
-        if parameters
-        else "Kept segments; nothing has been selected yet.",
-        {"Selection": _pairs(parameters)} if parameters else {},
+        about,
+        tables,
         figures=pl.DataFrame(
             figures, schema=dict.fromkeys(("what", "value", "note"), pl.String), orient="row"
         ),
@@ -186,6 +204,7 @@ def _overview(facts: Mapping[str, Any], notes: Mapping[str, Any], segments: Segm
 
 
 def _headline_precision(evidence: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the share of right labels, and what is proven about it or what is missing."""
     claim = evidence.get("selection", {})
     if claim.get("precision") is None:
         return (
@@ -199,19 +218,19 @@ def _headline_precision(evidence: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _headline_leakage(leakage: Mapping[str, Any]) -> tuple[str, str]:
-    found = {
-        check: shared for check, result in leakage.items() if (shared := result.get("shared") or 0)
-    }
+    """Return how many values splits share, and by which checks."""
     if not leakage:
         return "not known", "No split has been checked: 'nbaudio select W' does"
-    return (
-        show(sum(found.values())) if found else "none"
-    ), f"values that splits share{': ' if found else ''}{', '.join(found)}"
+    shared = {check: counts["shared"] for check, counts in leakage.items() if counts.get("shared")}
+    if not shared:
+        return "none", "values that splits share"
+    return show(sum(shared.values())), f"values that splits share: {', '.join(shared)}"
 
 
-def _measures(segments: SegmentRows, kept: SegmentRows) -> Section:
+def _measures(segments: SegmentRows, kept_segments: SegmentRows) -> Section:
+    """Return the section on durations, similarities and error rates."""
     finite = {
-        label: kept.read(name).filter(pl.col(name).is_finite())[name]
+        label: kept_segments.read(name).filter(pl.col(name).is_finite())[name]
         for name, label in _MEASURES.items()
     }
     rows = [
@@ -228,41 +247,39 @@ def _measures(segments: SegmentRows, kept: SegmentRows) -> Section:
 
 def _signals(segments: SegmentRows) -> Iterator[Section]:
     """Yield the section on what `measure` has written, if it has."""
-    found = views.signals(segments)
-    if found.is_empty():
+    ranges = views.signals(segments)
+    if ranges.is_empty():
         return
     percent = (pl.col("missing", "true") * 100).round(1)
-    shown = found.with_columns(percent).rename(
+    shown = ranges.with_columns(percent).rename(
         {"missing": "missing [%]", "p5": "5 %", "p95": "95 %", "true": "yes [%]"}
     )
-    cut = ", ".join(
+    shares_of_yes = ", ".join(
         f"{row['signal']}: {row['true']:.1%}"
-        for row in found.drop_nulls("true").iter_rows(named=True)
+        for row in ranges.drop_nulls("true").iter_rows(named=True)
     )
     about = (
         "What the samples of all segments say, rejected ones included; "
         "docs/signals.md has the definitions."
     )
     plot = plots.signals(segments)
-    medians = found.filter(signal="snr_db")["median"].drop_nulls().to_list()
-    finding = "; ".join(
-        [*(f"SNR: median {value:.1f} dB" for value in medians), *([cut] if cut else [])]
-    )
-    yield Section("Audio signals", about, {"Distributions": shown}, plot, finding or plot.alt_text)
+    medians = ranges.filter(signal="snr_db")["median"].drop_nulls().to_list()
+    findings = [f"SNR: median {value:.1f} dB" for value in medians]
+    if shares_of_yes:
+        findings.append(shares_of_yes)
+    finding = "; ".join(findings) or plot.alt_text
+    yield Section("Audio signals", about, {"Distributions": shown}, plot, finding)
 
 
 def _threshold(segments: SegmentRows, selection: Mapping[str, Any]) -> Section:
+    """Return the section on what thresholds on similarity would keep."""
     used = selection_threshold(selection)
     shown = views.threshold_curve(segments).filter(
         pl.col("threshold").is_in([*THRESHOLDS, round(used, 2)])
     )
-    percent = {"segments [%]": "segments_share", "hours [%]": "hours_share"}
-    shown = shown.select(
-        "threshold",
-        "segments",
-        "hours",
-        **{name: (pl.col(of) * 100).round(1) for name, of in percent.items()},
-    )
+    shares = {"segments [%]": "segments_share", "hours [%]": "hours_share"}
+    percent = {name: (pl.col(share) * 100).round(1) for name, share in shares.items()}
+    shown = shown.select("threshold", "segments", "hours", **percent)
     plot = plots.threshold(segments, used)
     about = f"What a threshold on similarity alone would keep; {used:g} is marked."
     return Section(
@@ -271,6 +288,7 @@ def _threshold(segments: SegmentRows, selection: Mapping[str, Any]) -> Section:
 
 
 def _evidence(evidence: Mapping[str, Any], state: ProofState | None) -> Section:
+    """Return the section on the proven precision; of a corpus there is no state."""
     title = "How right the labels are"
     claim = evidence.get("selection", {})
     if claim.get("precision") is None:
@@ -287,23 +305,24 @@ def _evidence(evidence: Mapping[str, Any], state: ProofState | None) -> Section:
     )
     tables["All segments at or above a threshold on similarity, kept or not"] = curve
     about = "What the verdicts prove about the clips that ship, whenever one looks."
-    asked = {"precision": claim["target"], "confidence": claim["confidence"]}
-    plot = plots.evidence(state, **asked) if state else plots.claimed(curve, **asked)
+    target = {"precision": claim["target"], "confidence": claim["confidence"]}
+    plot = plots.evidence(state, **target) if state else plots.claimed(curve, **target)
     return Section(title, about, tables, plot, " ".join(_headline_precision(evidence)))
 
 
 def _splits(segments: SegmentRows, facts: Mapping[str, Any]) -> Section:
+    """Return the section on the hours of splits and speakers."""
     rows = [
         {"split": split, **facts[split]}
         for split in ordered_splits(segments.read("split")["split"].unique())
         if split in facts
     ]
-    spoken = views.speakers(segments)
+    speakers = views.speakers(segments)
     tables = {"Splits": pl.DataFrame(rows)} if rows else {}
-    tables["Hours of speakers"] = spoken.head(_MOST_ROWS).with_columns(
+    tables["Hours of speakers"] = speakers.head(_MOST_ROWS).with_columns(
         pl.col("speaker_id").fill_null("(not known)")
     )
-    about = f"Hours by split; of {len(spoken):,} speakers, those with the most hours."
+    about = f"Hours by split; of {len(speakers):,} speakers, those with the most hours."
     hours = ", ".join(f"{row['split']} {show(row['hours'], 'hours')}" for row in rows)
     return Section(
         "Splits and speakers", about, tables, plots.splits(segments), hours or "no splits yet"
@@ -311,16 +330,18 @@ def _splits(segments: SegmentRows, facts: Mapping[str, Any]) -> Section:
 
 
 def _reasons(segments: SegmentRows) -> Section:
-    why = views.reasons(segments)
-    about = f"{why['segments'].sum():,} segments, by the first rule that rejects them."
+    """Return the section on rejected segments."""
+    reasons = views.reasons(segments)
+    about = f"{reasons['segments'].sum():,} segments, by the first rule that rejects them."
     most = ", ".join(
         f"{reason}: {number:,}"
-        for reason, number in why.select("reason", "segments").head(3).iter_rows()
+        for reason, number in reasons.select("reason", "segments").head(3).iter_rows()
     )
-    return Section("What is out, and why", about, {"Reasons": why}, None, most or "nothing")
+    return Section("What is out, and why", about, {"Reasons": reasons}, None, most or "nothing")
 
 
 def _leakage(leakage: Mapping[str, Any]) -> Iterator[Section]:
+    """Yield the section on values that splits share, if that was checked."""
     if not leakage:
         return
     # JSON has the checks in alphabetical order; columns that segments are grouped by come first
@@ -328,50 +349,49 @@ def _leakage(leakage: Mapping[str, Any]) -> Iterator[Section]:
     checks = sorted(leakage.items(), key=lambda check: check[0] in CHECK_MEANINGS)
     columns = {"shared values": "shared", "segments of dev and test": "segments"}
     counted = [
-        {"check": check} | {name: found.get(key) for name, key in columns.items()}
-        for check, found in checks
+        {"check": check} | {name: counts.get(key) for name, key in columns.items()}
+        for check, counts in checks
     ]
     listed = [
         {"check": check, **row}
-        for check, found in checks
-        for row in found.get("exceptions", [])[:_MOST_ROWS]
+        for check, counts in checks
+        for row in counts.get("exceptions", [])[:_MOST_ROWS]
     ]
     about = "Each segment of dev and test was compared with all segments of the other splits."
     tables = {"Checks": pl.DataFrame(counted)}
-    tables |= {"First exceptions": pl.DataFrame(listed, schema=EXCEPTIONS)} if listed else {}
+    if listed:
+        tables["First exceptions"] = pl.DataFrame(listed, schema=EXCEPTIONS)
     yield Section(
         "What the splits share", about, tables, None, " ".join(_headline_leakage(leakage))
     )
 
 
-def _vocabulary(kept: SegmentRows) -> Section:
-    found = count_characters(kept.parts(("segment_id", "text")))
+def _vocabulary(kept_segments: SegmentRows) -> Section:
+    """Return the section on words and characters."""
+    characters = count_characters(kept_segments.parts(("segment_id", "text")))
     words = pl.DataFrame(schema={"word": pl.String, "count": pl.UInt32})
-    for part in kept.parts(("text",)):
-        said = (
-            part.select(word=sentences(pl.col("text")).str.split(" ")).explode("word").drop_nulls()
-        )
-        words = (
-            pl.concat([words, said.group_by("word").len("count")])
-            .group_by("word")
-            .agg(pl.sum("count"))
-        )
+    for part in kept_segments.parts(("text",)):
+        words_of_texts = sentences(pl.col("text")).str.split(" ")
+        words_of_part = part.select(word=words_of_texts).explode("word").drop_nulls()
+        counts = [words, words_of_part.group_by("word").len("count")]
+        words = pl.concat(counts).group_by("word").agg(pl.sum("count"))
     words = words.sort("count", "word", descending=[True, False])
     counted = {
         "words": int(words["count"].sum()),
         "different words": len(words),
         "of them said once": int((words["count"] == 1).sum()),
-        "different characters": len(found.counts),
-        "of them neither letter, digit nor blank": len(found.odd),
+        "different characters": len(characters.counts),
+        "of them neither letter, digit nor blank": len(characters.odd),
     }
     about = "Words of kept segments, in lower case and without punctuation; characters as they are."
     tables = {"Counts": _pairs(counted), "Most frequent words": words.head(_MOST_ROWS)}
-    tables["Odd characters"] = found.odd.head(_MOST_ROWS)
+    tables["Odd characters"] = characters.odd.head(_MOST_ROWS)
     finding = f"{counted['words']:,} words, {counted['different words']:,} different"
     return Section("Vocabulary", about, tables, None, finding)
 
 
 def _model(path: str | Path, segments: SegmentRows) -> Iterator[Section]:
+    """Yield the section on error rates of hypotheses, if there are any."""
     rates = {
         name: held_out_rates(path, segments, by=name)
         for name in ("split", "speaker_id", "duration")
@@ -386,25 +406,25 @@ def _model(path: str | Path, segments: SegmentRows) -> Iterator[Section]:
         "duration": "By duration [%]",
     }
     percent = (cs.starts_with("wer", "cer") * 100).round(1)
+    tables = {
+        captions[name]: table.with_columns(percent).rename(lambda column: column.replace("_", " "))
+        for name, table in rates.items()
+    }
     heard = rates["split"].filter(pl.col("words") > 0).select("group", "hypothesis", "wer")
-    yield Section(
-        "Model against label",
+    about = (
         "Errors per word (WER) and character (CER) in held-out splits, "
         "or else in all segments, with 95 % intervals clustered by "
         "speaker; differences are to the first hypothesis. "
-        "A selection by similarity with a hypothesis makes its rates too low.",
-        {
-            captions[name]: found.with_columns(percent).rename(lambda name: name.replace("_", " "))
-            for name, found in rates.items()
-        },
-        None,
-        "; ".join(
-            f"{group}, {hypothesis}: WER {wer:.1%}" for group, hypothesis, wer in heard.iter_rows()
-        ),
+        "A selection by similarity with a hypothesis makes its rates too low."
     )
+    finding = "; ".join(
+        f"{group}, {hypothesis}: WER {wer:.1%}" for group, hypothesis, wer in heard.iter_rows()
+    )
+    yield Section("Model against label", about, tables, None, finding)
 
 
 def _pairs(facts: Mapping[str, Any]) -> pl.DataFrame:
+    """Return facts as a table with a row for each: its label, and its value as text."""
     rows = [{"what": fact_label(name), "value": show(value, name)} for name, value in facts.items()]
     return pl.DataFrame(rows, schema={"what": pl.String, "value": pl.String})
 
@@ -443,6 +463,7 @@ def write_workbook(title: str, sections: Sequence[Section]) -> bytes:
 
 
 def _write_section(sheet: Any, title: str, section: Section, styles: dict[str, Any]) -> None:
+    """Write a section of the page to a sheet: its tables below each other, then its plot."""
     sheet.write_string(0, 0, cell_text(f"{title}: {section.title}"), styles["title"])
     sheet.write_string(1, 0, cell_text(section.about))
     row = 3
@@ -450,22 +471,10 @@ def _write_section(sheet: Any, title: str, section: Section, styles: dict[str, A
     tables = {**({} if section.figures is None else {"In all": section.figures}), **section.tables}
     for caption, frame in tables.items():
         sheet.write_string(row, 0, cell_text(caption), styles["heading"])
-        for column, (name, kind) in enumerate(frame.schema.items()):
-            sheet.write_string(
-                row + 1,
-                column,
-                cell_text(name),
-                styles["names of numbers" if kind.is_numeric() else "names"],
-            )
-        for number, values in enumerate(frame.iter_rows(), start=row + 2):
-            for column, value in enumerate(values):
-                _write_cell(sheet, number, column, value, styles)
+        _write_table(sheet, row + 1, frame, styles)
         row += len(frame) + 4
-        needed = [
-            max(len(name), *(len(show(value)) for value in frame[name]), _NARROWEST)
-            for name in frame.columns
-        ]
-        widths = [max(pair) for pair in zip_longest(widths, needed, fillvalue=_NARROWEST)]
+        pairs = zip_longest(widths, _column_widths(frame), fillvalue=_NARROWEST)
+        widths = [max(pair) for pair in pairs]
     for column, width in enumerate(widths):
         sheet.set_column(column, column, min(width, _WIDEST) + 3)
     if section.plot is not None:
@@ -474,6 +483,24 @@ def _write_section(sheet: Any, title: str, section: Section, styles: dict[str, A
             "description": section.plot.alt_text,
         }
         sheet.insert_image(row, 0, "plot.png", picture)
+
+
+def _write_table(sheet: Any, row: int, frame: pl.DataFrame, styles: dict[str, Any]) -> None:
+    """Write the names of columns in a row of a sheet, and the rows of a table below."""
+    for column, (name, dtype) in enumerate(frame.schema.items()):
+        style = styles["names of numbers" if dtype.is_numeric() else "names"]
+        sheet.write_string(row, column, cell_text(name), style)
+    for number, values in enumerate(frame.iter_rows(), start=row + 1):
+        for column, value in enumerate(values):
+            _write_cell(sheet, number, column, value, styles)
+
+
+def _column_widths(frame: pl.DataFrame) -> list[int]:
+    """Return the characters of the longest name or value of each column."""
+    return [
+        max(len(name), *(len(show(value)) for value in frame[name]), _NARROWEST)
+        for name in frame.columns
+    ]
 
 
 def _write_cell(sheet: Any, row: int, column: int, value: Any, styles: dict[str, Any]) -> None:

@@ -98,24 +98,21 @@ class ValueCounts:
         """
         names = self.values.cast(pl.String).fill_null(value_name(None)).str.to_lowercase()
         places = names.str.contains(text.lower(), literal=True).arg_true().to_list()
-        held = [
+        picked_places = [
             place for value in picked for place in self.values.eq_missing(value).arg_true().head(1)
         ]
-        return list(dict.fromkeys([*held, *places[:most]])), max(0, len(places) - most)
+        return list(dict.fromkeys([*picked_places, *places[:most]])), max(0, len(places) - most)
 
     def condition(self, *picked: object) -> str:
         """Return the condition for some values; empty for none."""
-        known = (value for value in picked if value is not None)
-        literals = [
-            str(each).lower()
-            if isinstance(each, bool)
-            else "'" + str(each).replace("'", "''") + "'"
-            for each in known
-        ]
+        literals = [_literal(value) for value in picked if value is not None]
         column = quoted(self.column)
-        parts = [f"{column} in ({', '.join(literals)})"] if literals else []
-        parts += [f"{column} is null"] if None in picked else []
-        return parts[0] if len(parts) == 1 else f"({' or '.join(parts)})" if parts else ""
+        parts = []
+        if literals:
+            parts.append(f"{column} in ({', '.join(literals)})")
+        if None in picked:
+            parts.append(f"{column} is null")
+        return f"({' or '.join(parts)})" if len(parts) > 1 else "".join(parts)
 
 
 @dataclass(frozen=True)
@@ -148,9 +145,9 @@ def number_bins(column: pl.Series, most: int = MOST_BINS) -> NumberBins:
     borders = edges.astype(np.float32).astype(float) if column.dtype == pl.Float32 else edges
     codes = np.empty(len(values), dtype=np.uint8)
     for start in range(0, len(values), _AT_ONCE):
-        some = values[start : start + _AT_ONCE]
-        bins = (np.searchsorted(borders, some, side="right") - 1).clip(0, len(edges) - 2)
-        codes[start : start + _AT_ONCE] = np.where(np.isfinite(some), bins, len(edges) - 1)
+        part = values[start : start + _AT_ONCE]
+        bins = (np.searchsorted(borders, part, side="right") - 1).clip(0, len(edges) - 2)
+        codes[start : start + _AT_ONCE] = np.where(np.isfinite(part), bins, len(edges) - 1)
     return NumberBins(column.name, edges, codes)
 
 
@@ -194,11 +191,16 @@ def density(x: pl.Series, y: pl.Series, size: tuple[int, int]) -> Density:
 
 def quoted(column: str) -> str:
     """Return the name of a column as conditions have it."""
-    return (
-        '"' + column.replace('"', '""') + '"'
-        if not column.isidentifier() or not column.islower()
-        else column
-    )
+    if column.isidentifier() and column.islower():
+        return column
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _literal(value: object) -> str:
+    """Return a text or a logical value as conditions have it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "'" + str(value).replace("'", "''") + "'"
 
 
 def value_name(value: object) -> str:
@@ -213,6 +215,7 @@ def number_text(value: float) -> str:
 
 
 def _count(codes: NDArray[Any], rows: Order | None, kinds: int) -> NDArray[np.int64]:
+    """Return the number of rows with each code from 0 to `kinds`, of all rows unless given."""
     chosen = codes if rows is None else codes[rows]
     parts = np.array_split(chosen, len(chosen) // _AT_ONCE + 1)
     return np.asarray(sum(np.bincount(part, minlength=kinds) for part in parts))
@@ -224,26 +227,48 @@ def _edges(values: NDArray[np.float64], most: int) -> NDArray[np.float64]:
         return np.array([0.0, 1.0])
     least = float(values.min())
     greatest = float(values.max())
-    low, high = (
-        float(each)
-        for each in np.quantile(values, [_TAIL, 1 - _TAIL], method="nearest", overwrite_input=True)
-    )
-    body = high - low
-    low = least if low - least <= body or not body else low
-    high = greatest if greatest - high <= body or not body else high
-    width = (high / 2 - low / 2) * 2 / (most - 2)
+    axis = _axis_of(values)
+    width = (axis.high / 2 - axis.low / 2) * 2 / (most - 2)
     if are_equal(least, greatest) or not 1e-300 < width < math.inf:
         return np.array([least, greatest])
-    unit = 10.0 ** math.floor(math.log10(width))
-    step = next(each * unit for each in (1, 2, 5, 10) if each * unit >= width * (1 - 1e-9))
-    first = math.floor(low / step)
-    last = math.ceil(high / step)
-    digits = max(0, -math.floor(math.log10(step)))
-    edges = np.round(np.arange(first, max(last, first + 1) + 1) * step, min(digits, 300))
-    edges = _with_outermost(edges, least, greatest)
+    edges = _with_outermost(_round_edges(axis, width), least, greatest)
     if not 1 < len(edges) <= most + 1:
         return np.linspace(least, greatest, most + 1)
     return edges
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """The part of an axis that has bins of equal width."""
+
+    low: float
+    high: float
+
+
+def _axis_of(values: NDArray[np.float64]) -> _Axis:
+    """Return an axis for values, without tails that would take most of it.
+
+    The values are put into another order.
+    """
+    least = float(values.min())
+    greatest = float(values.max())
+    shares = [_TAIL, 1 - _TAIL]
+    low, high = np.quantile(values, shares, method="nearest", overwrite_input=True).tolist()
+    body = high - low
+    return _Axis(
+        least if low - least <= body or not body else low,
+        greatest if greatest - high <= body or not body else high,
+    )
+
+
+def _round_edges(axis: _Axis, width: float) -> NDArray[np.float64]:
+    """Return edges at multiples of a round step, which is at least about a width."""
+    unit = 10.0 ** math.floor(math.log10(width))
+    step = next(times * unit for times in (1, 2, 5, 10) if times * unit >= width * (1 - 1e-9))
+    first = math.floor(axis.low / step)
+    last = math.ceil(axis.high / step)
+    digits = max(0, -math.floor(math.log10(step)))
+    return np.round(np.arange(first, max(last, first + 1) + 1) * step, min(digits, 300))
 
 
 def _with_outermost(

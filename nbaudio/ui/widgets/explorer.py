@@ -56,7 +56,9 @@ HISTOGRAMS = (
     "reason",
     "verdict",
 )
-MARKED, SHOWN = "marked", "shown"  # the rows that an action applies to
+# The rows that an action applies to.
+MARKED = "marked"
+SHOWN = "shown"
 MOST_VERDICTS = 100  # that one call logs without `confirm`
 _ADDED = ("verdict", "note")
 
@@ -71,12 +73,8 @@ class ActionBar(BaseWidget):
         self, words: Sequence[str], most_verdicts: int, actions: Mapping[str, Handler]
     ) -> None:
         opened: dict[str, Any] = {"words": list(words), "most_verdicts": most_verdicts}
-        super().__init__(
-            {
-                "actions.open": lambda: opened,
-                **{f"actions.{name}": action for name, action in actions.items()},
-            }
-        )
+        calls = {f"actions.{name}": action for name, action in actions.items()}
+        super().__init__({"actions.open": lambda: opened, **calls})
 
 
 class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
@@ -128,22 +126,24 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
             raise InputError("reviewer: a name is needed, under which verdicts are stored")
         self._reviewer = reviewer.strip()
         self._segments = load_segments(workspace, stored=True)
-        shown_segments = self._with_log()
-        frame = shown_segments.rows
+        segments = self._with_log()
+        frame = segments.rows
         self._defaults = default_columns(COLUMNS, frame)
-        shown = self._default_columns(frame) if columns is None else columns
-        order: dict[str, Any] = {"where": where or "", "sort": sort, "descending": descending}
-        self._table = SegmentTable(shown_segments, columns=shown, player=False, **order)
+        self._table = SegmentTable(
+            segments,
+            columns=self._default_columns(frame) if columns is None else columns,
+            player=False,
+            where=where or "",
+            sort=sort,
+            descending=descending,
+        )
         self._rows = self._table._rows
         self._rows.layout["charts"] = False  # the histograms show more
         if columns is None:
             self._rows.fit_columns()
         self._player = Player(self._segments, reviewer=self._reviewer)
-        self._player._calls["player.turn"] = self._turn
-        if histograms is None:
-            known = [name for name in HISTOGRAMS if name in frame.columns]
-            histograms = [name for name in known if name == "verdict" or has_values(frame, name)]
-        self._histograms = Histograms(frame, histograms, lambda: self._rows.order, self._narrow)
+        names = _default_histograms(frame) if histograms is None else histograms
+        self._histograms = Histograms(frame, names, lambda: self._rows.order, self._narrow)
         self._scatter = Scatter(frame, lambda: self._rows.order, self._narrow, self._show)
         calls: dict[str, Handler] = {
             "verdict": self.verdict,
@@ -152,14 +152,22 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
             "rule": self.rule,
         }
         self._actions = ActionBar(list(VERDICTS), MOST_VERDICTS, calls)
-        for part in (self._table, self._player):
-            part._verdicts, part._calls["verdict"] = list(VERDICTS), self._judge
-        self._table.current = self._player.current = [self._rows.current, 0]
-        self._rows.changed = self._refresh
-        self._link = ipywidgets.jslink((self._table, "current"), (self._player, "current"))
+        self._connect_parts()
         self._refresh()
         super().__init__([self._parts_side_by_side()])
         self.add_class(VIEW)
+
+    def _connect_parts(self) -> None:
+        """Let keys in table and player judge rows, and keep all parts on the same rows."""
+        self._player._calls["player.turn"] = self._turn
+        for part in (self._table, self._player):
+            part._verdicts = list(VERDICTS)
+            part._calls["verdict"] = self._judge
+        current = [self._rows.current, 0]
+        self._table.current = current
+        self._player.current = current
+        self._rows.changed = self._refresh
+        self._link = ipywidgets.jslink((self._table, "current"), (self._player, "current"))
 
     def _parts_side_by_side(self) -> ipywidgets.HBox:
         """Return the histograms beside the other parts; below each other where it is narrow."""
@@ -207,9 +215,9 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
                 "no filter is set: brush a histogram, pick values, or type a condition"
             )
         columns = condition_columns(condition)
-        if used := [name for name in _ADDED if name in columns]:
+        if own_columns := [name for name in _ADDED if name in columns]:
             raise InputError(
-                f"a rule cannot use {used[0]}, which is no column of the segments table: "
+                f"a rule cannot use {own_columns[0]}, which is no column of the segments table: "
                 "clear that filter"
             )
         if self._rows.arrangement["find"]:
@@ -239,33 +247,35 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
         Raises:
             InputError: the word is unknown, there are no rows, or too many of them.
         """
-        given = read_verdict(word, list(VERDICTS))
-        if given is None:
+        words = read_verdict(word, list(VERDICTS))
+        if words is None:
             raise InputError(f"verdict {word!r} is unknown; known are {', '.join(VERDICTS)}")
         chosen = self._chosen(rows)
         if len(chosen) > MOST_VERDICTS and not confirm:
             raise InputError(
                 f"{len(chosen):,} verdicts at once: more than {MOST_VERDICTS} need confirm=True"
             )
-        return self._log(chosen, given, comment)
+        return self._log(chosen, words, comment)
 
     def _judge(self, *, number: int, word: str) -> str:
+        """Log a verdict on the row with a number; return it in words."""
         if not 0 <= number < len(self._rows.frame):
             raise InputError("there is no row to judge: clear a filter")
         chosen = take_rows(self._rows.frame, np.array([number]), self._rows.frame.columns)
         self._log(chosen, word)
         return f"{chosen['segment_id'].item()}: {word}"
 
-    def _log(self, chosen: pl.DataFrame, given: str, comment: str = "") -> int:
+    def _log(self, chosen: pl.DataFrame, word: str, comment: str = "") -> int:
+        """Log a verdict on each of some rows; return how many."""
         keys = zip(chosen["segment_id"], content_hashes(chosen), strict=True)
         time = utc_now()
-        said = [
-            Verdict(key, content, given, comment, None, self._reviewer, time, PANEL, blind=False)
+        entries = [
+            Verdict(key, content, word, comment, None, self._reviewer, time, PANEL, blind=False)
             for key, content in keys
         ]
-        append_verdicts(self._segments.workspace, said)
+        append_verdicts(self._segments.workspace, entries)
         self._reload_log()
-        return len(said)
+        return len(entries)
 
     def note(self, text: str, *, rows: str = MARKED) -> int:
         """Log a note on segments; an empty text removes their notes.
@@ -319,6 +329,7 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
         )
 
     def _chosen(self, rows: str) -> pl.DataFrame:
+        """Return the rows that an action applies to; raise InputError if there are none."""
         if rows not in (MARKED, SHOWN):
             raise InputError(f"rows: must be {MARKED} or {SHOWN}, not {rows!r}")
         chosen = self._rows.selection if rows == MARKED else self._table.shown
@@ -330,31 +341,27 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
         """Return the segments with the last verdict and the last note on each as columns."""
         workspace = self._segments.workspace
         rows = self._segments.rows
-        said = verdicts(workspace).select("segment_id", "content", "verdict")
-        noted = notes(workspace).select("segment_id", "note")
-        logged = pl.concat([said["segment_id"], noted["segment_id"]]).unique()
-        numbers = (
-            rows.select(pl.col("segment_id").is_in(logged.implode()))
-            .to_series()
-            .arg_true()
-            .to_numpy()
-        )
-        judged = take_rows(rows, numbers.astype(np.uint32), rows.columns)
-        versions = [
-            version.select(
-                "segment_id", content=pl.Series(content_hashes(version), dtype=pl.String)
-            )
-            for version in (judged, uncorrected(workspace, judged))
-        ]
-        said = said.join(
+        log = verdicts(workspace).select("segment_id", "content", "verdict")
+        last_notes = notes(workspace).select("segment_id", "note")
+        logged_ids = pl.concat([log["segment_id"], last_notes["segment_id"]]).unique()
+        is_logged = rows.select(pl.col("segment_id").is_in(logged_ids.implode())).to_series()
+        numbers = is_logged.arg_true().to_numpy().astype(np.uint32)
+        logged = take_rows(rows, numbers, rows.columns)
+        # Verdicts on the text as it is, or as it was before a correction.
+        versions = [_contents(logged), _contents(uncorrected(workspace, logged))]
+        log = log.join(
             pl.concat(versions).unique(),
             on=["segment_id", "content"],
             how="semi",
             maintain_order="left",
         )
-        last = said.unique("segment_id", keep="last").select("segment_id", "verdict")
-        added = judged.select("place", "segment_id").join(last, on="segment_id", how="left")
-        added = added.join(noted, on="segment_id", how="left").drop("segment_id")
+        last_verdicts = log.unique("segment_id", keep="last").select("segment_id", "verdict")
+        added = (
+            logged.select("place", "segment_id")
+            .join(last_verdicts, on="segment_id", how="left")
+            .join(last_notes, on="segment_id", how="left")
+            .drop("segment_id")
+        )
         if self._segments.stored:
             return replace(self._segments, stored=self._segments.stored.with_further(added))
         frame = self._segments.frame.drop(*_ADDED, strict=False)
@@ -391,6 +398,7 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
         return self._rows.move_by(by)
 
     def _refresh(self) -> None:
+        """Show in all parts which rows the table shows and marks."""
         self._actions.counts = [len(self._rows.marked_order), len(self._rows.order)]
         if self._rows.current != self._table.current[0]:
             self._show(self._rows.current)
@@ -400,3 +408,18 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
     def static_html(self) -> str:
         """Return the histograms and the first rows, without scripts."""
         return f"<div>{self._histograms.static_html()}{self._table.static_html()}</div>"
+
+
+def _default_histograms(frame: TableFrame) -> list[str]:
+    """Return the columns of `HISTOGRAMS` that have values, and the verdicts."""
+    return [
+        name
+        for name in HISTOGRAMS
+        if name in frame.columns and (name == "verdict" or has_values(frame, name))
+    ]
+
+
+def _contents(segments: pl.DataFrame) -> pl.DataFrame:
+    """Return id and content hash of segments."""
+    hashes = pl.Series(content_hashes(segments), dtype=pl.String)
+    return segments.select("segment_id", content=hashes)

@@ -18,7 +18,15 @@ from nbaudio.core.times import utc_now
 from nbaudio.review import VERDICTS, append_verdicts, verdicts
 from nbaudio.review.annotator_agreement import next_step
 from nbaudio.review.corrections import uncorrected
-from nbaudio.review.state import OK, SEPARATOR, ReviewState, Verdict, content_hashes, read_verdict
+from nbaudio.review.state import (
+    OK,
+    SEPARATOR,
+    ReviewRecord,
+    ReviewState,
+    Verdict,
+    content_hashes,
+    read_verdict,
+)
 from nbaudio.tables.amounts import seconds_column
 from nbaudio.tables.dataframes import Ids
 from nbaudio.tables.schemas import SEGMENTS
@@ -26,7 +34,7 @@ from nbaudio.tables.workspace import Workspace
 from nbaudio.text.normalization import nfc
 from nbaudio.ui.filters import INTERNAL_COLUMNS
 from nbaudio.ui.widgets.base_widget import BaseWidget, esm, handlers
-from nbaudio.ui.widgets.segments import SegmentPlayback, load_segments
+from nbaudio.ui.widgets.segments import SegmentPlayback, Segments, load_segments
 from nbaudio.ui.widgets.static_html import Table, saved_clips
 from nbaudio.ui.widgets.table_view import TableView
 
@@ -44,12 +52,13 @@ _BLIND = {*SEGMENTS, *INTERNAL_COLUMNS, "duration_s"} - {
     "decision",
     "reason",
 }
+_NO_HYPOTHESIS = {"asr_text": pl.lit(None, pl.String), "similarity": pl.lit(None, pl.Float64)}
 _SAVED_CLIPS = 3
 _RECENT = 20  # verdicts that the rate is computed from, so that long pauses earlier do not count
 
 
-# The verdicts of a session: the segment's number, what was said, the verdict shown before, and
-# when, in monotonic seconds.
+# The verdicts of a session: the segment's number, its verdict, the verdict shown before, and when,
+# in monotonic seconds.
 _Done = tuple[int, Verdict, Verdict | None, float]
 
 
@@ -91,74 +100,58 @@ class ReviewPanel(BaseWidget):
             raise InputError("give segment_ids or review, not both")
         if not self._reviewer:
             raise InputError("reviewer: a name is needed, under which verdicts are stored")
-        record = ReviewState.load(workspace).records.get(review) if review else None
-        if review is not None and record is None:
-            raise InputError(
-                f"{workspace.path}: no review {review!r}; 'nbaudio review export' draws one"
-            )
-        if record:
-            shares = record.shares()
-            if len(shares) > 1 and self._reviewer not in shares:
-                listed = f"its reviewers are {', '.join(shares)}"
-                raise InputError(
-                    f"review {review}: no segment was assigned to {self._reviewer!r}; {listed}"
-                )
-            segment_ids = shares.get(self._reviewer, record.segment_ids)
-        self._words = record.verdicts if record else list(VERDICTS)
-        segments = load_segments(workspace, segment_ids)
-        if review is not None:  # a second reviewer sees what the first one saw
-            segments = replace(
-                segments,
-                frame=uncorrected(workspace, segments.frame).with_columns(seconds_column()),
-            )
+        record = None if review is None else _record_of(workspace, review)
+        if record is not None:
+            segment_ids = _assigned_ids(record, self._reviewer)
+        self._words = list(VERDICTS) if record is None else record.verdicts
         self._review = review or PANEL
         self._blind = record is not None and record.blind
+        segments = _segments_to_judge(workspace, segment_ids, record)
         # It has the hypothesis, which is a part of what a verdict is about.
-        self._frame = frame = segments.frame
+        self._frame = segments.frame
+        table = self._frame
         if self._blind:
-            frame = frame.select(name for name in frame.columns if name in _BLIND)
-            hidden = {"asr_text": pl.lit(None, pl.String), "similarity": pl.lit(None, pl.Float64)}
-            segments = replace(segments, frame=frame.with_columns(**hidden))
+            table = table.select(name for name in table.columns if name in _BLIND)
+            segments = replace(segments, frame=table.with_columns(**_NO_HYPOTHESIS))
         self._segments = segments
         self._done: list[_Done] = []
-        mine = verdicts(workspace).filter(pl.col("reviewer") == self._reviewer)
-        self._shown = self._as_shown([Verdict(**row) for row in mine.iter_rows(named=True)])
-        self._rows = TableView(self._judged(frame), self._columns(frame))
+        self._shown = self._as_shown(_verdicts_of(workspace, self._reviewer))
+        self._rows = TableView(self._judged(table), self._columns(table))
         self._rows.fit_columns()
         self._rows.cursor = self._unjudged_after(-1) or 0
         calls = handlers(self, "review", "open", "give", "undo", "next", "said")
-        super().__init__(calls | self._rows.calls | SegmentPlayback(segments, self._reviewer).calls)
+        playback = SegmentPlayback(segments, self._reviewer)
+        super().__init__(calls | self._rows.calls | playback.calls)
 
-    def _as_shown(self, said: list[Verdict]) -> dict[int, Verdict]:
-        """Return the verdict on each segment as shown.
+    def _as_shown(self, log: list[Verdict]) -> dict[int, Verdict]:
+        """Return the verdict on each segment as shown, by its number.
 
         Where there is none, it is the verdict on the text before a correction.
         """
-        by_content = {(one.segment_id, one.content): one for one in said}
+        by_content = {(verdict.segment_id, verdict.content): verdict for verdict in log}
         frame = self._frame.with_row_index("number").filter(
-            pl.col("segment_id").is_in([one.segment_id for one in said])
+            pl.col("segment_id").is_in([verdict.segment_id for verdict in log])
         )
-        held: dict[int, Verdict] = {}
+        shown: dict[int, Verdict] = {}
         for version in (uncorrected(self._segments.workspace, frame), frame):
             keys = zip(version["segment_id"], content_hashes(version), strict=True)
-            held |= {
-                number: by_content[key]
-                for number, key in zip(version["number"], keys, strict=True)
-                if key in by_content
-            }
-        return held
+            for number, key in zip(version["number"], keys, strict=True):
+                if key in by_content:
+                    shown[number] = by_content[key]
+        return shown
 
-    def _show(self, number: int, said: Verdict | None) -> None:
-        if said is None or said.verdict is None:
+    def _show(self, number: int, verdict: Verdict | None) -> None:
+        """Show a verdict on a segment; None, and one that was withdrawn, is none."""
+        if verdict is None or verdict.verdict is None:
             self._shown.pop(number, None)
         else:
-            self._shown[number] = said
+            self._shown[number] = verdict
 
     def _judged(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return rows with the verdicts shown as the column `verdict`."""
         none = pl.repeat(None, len(frame), dtype=pl.String, eager=True)
-        return frame.with_columns(
-            verdict=none.scatter(list(self._shown), [said.verdict for said in self._shown.values()])
-        )
+        words = [verdict.verdict for verdict in self._shown.values()]
+        return frame.with_columns(verdict=none.scatter(list(self._shown), words))
 
     def _columns(self, frame: pl.DataFrame) -> list[str]:
         """Return the columns of the table; verdicts are one of them once there are any."""
@@ -190,36 +183,37 @@ class ReviewPanel(BaseWidget):
         """
         done = len(self._shown)
         total = len(self._frame)
-        given = Counter(
-            word for said in self._shown.values() for word in (said.verdict or "").split(SEPARATOR)
-        )
-        # In the order of the verdict words.
-        counts = {word: given[word] for word in self._words if word in given} | given
-        # A segment counts once, however many words were added to its verdict.
-        times = sorted({number: at for number, *_, at in self._done[-_RECENT:]}.values())
-        rate, left_s = (
-            rate_and_time_left(len(times) - 1, times[-1] - times[0], total - done)
-            if times
-            else (None, None)
-        )
-        then = (
-            next_step(ReviewState.load(self._segments.workspace), self._review)
-            if done == total > 0
-            else ""
-        )
-        amounts = {
+        rate, left_s = self._rate_and_time_left(total - done)
+        next_line = ""
+        if done == total > 0:
+            next_line = next_step(ReviewState.load(self._segments.workspace), self._review)
+        return {
             "done": done,
             "total": total,
-            "counts": counts,
+            "counts": self._counts(),
             "per_hour": 3600 * rate if rate else None,
-        }
-        return {
-            **amounts,
             "left_s": left_s,
             "undo": bool(self._done),
             "reviewer": self._reviewer,
-            "next": then,
+            "next": next_line,
         }
+
+    def _rate_and_time_left(self, unjudged: int) -> tuple[float | None, float | None]:
+        """Return segments per second by the last verdicts, and seconds for the rest, if known."""
+        # A segment counts once, however many words were added to its verdict.
+        times = sorted({number: at for number, *_, at in self._done[-_RECENT:]}.values())
+        if not times:
+            return None, None
+        return rate_and_time_left(len(times) - 1, times[-1] - times[0], unjudged)
+
+    def _counts(self) -> dict[str, int]:
+        """Return how many segments have each verdict word, in the order of the words."""
+        counts = Counter(
+            word
+            for verdict in self._shown.values()
+            for word in (verdict.verdict or "").split(SEPARATOR)
+        )
+        return {word: counts[word] for word in self._words if word in counts} | counts
 
     @property
     def selected(self) -> pl.DataFrame:
@@ -238,36 +232,33 @@ class ReviewPanel(BaseWidget):
         A blank text, or that of the transcript, corrects nothing.
         """
         self._check_review()
-        if verdict is not None and (verdict := read_verdict(given := verdict, self._words)) is None:
-            raise InputError(f"verdict {given!r} is unknown; known are {', '.join(self._words)}")
+        words = None if verdict is None else read_verdict(verdict, self._words)
+        if verdict is not None and words is None:
+            raise InputError(f"verdict {verdict!r} is unknown; known are {', '.join(self._words)}")
         segment = self._frame[number]
-        shown = (segment["text"][0] or "").strip()
-        corrected = (
-            corrected_text
-            if corrected_text and nfc(corrected_text).strip() not in {"", shown}
-            else None
-        )
-        if corrected and verdict == OK:
+        transcript = (segment["text"][0] or "").strip()
+        if not corrected_text or nfc(corrected_text).strip() in {"", transcript}:
+            corrected_text = None
+        if corrected_text and words == OK:
             contradiction = (
                 f"'{OK}' says that the transcript is right, but there is a corrected text"
             )
             raise InputError(f"{contradiction}: choose another or clear it")
-        segment_id = segment["segment_id"][0]
         [content] = content_hashes(segment)
-        said = Verdict(
-            segment_id,
+        entry = Verdict(
+            segment["segment_id"][0],
             content,
-            verdict,
+            words,
             comment,
-            corrected,
+            corrected_text,
             self._reviewer,
             utc_now(),
             self._review,
             self._blind,
         )
-        append_verdicts(self._segments.workspace, [said])
-        self._done.append((number, said, self._shown.get(number), time.monotonic()))
-        self._show(number, said)
+        append_verdicts(self._segments.workspace, [entry])
+        self._done.append((number, entry, self._shown.get(number), time.monotonic()))
+        self._show(number, entry)
         return self._changed()
 
     def _check_review(self) -> None:
@@ -286,10 +277,11 @@ class ReviewPanel(BaseWidget):
         """
         if not self._done:
             return {**self._changed(), "number": None, "position": None}
-        number, said, before, _ = self._done.pop()
-        withdrawn = replace(said, verdict=None, comment="", corrected_text=None)
-        back = before if before and before.content == said.content else withdrawn
-        append_verdicts(self._segments.workspace, [replace(back, time=utc_now())])
+        number, last, before, _ = self._done.pop()
+        entry = replace(last, verdict=None, comment="", corrected_text=None)
+        if before and before.content == last.content:
+            entry = before
+        append_verdicts(self._segments.workspace, [replace(entry, time=utc_now())])
         self._show(number, before)
         places = np.flatnonzero(self._rows.order == number)
         return {
@@ -299,15 +291,17 @@ class ReviewPanel(BaseWidget):
         }
 
     def _changed(self) -> dict[str, Any]:
+        """Show the verdicts in the table; return the progress."""
         self._rows.frame = self._judged(self._rows.frame)
         self._rows.replace_defaults(self._columns(self._rows.frame))
         return self.progress
 
     def _next(self, *, position: int) -> dict[str, Any] | None:
-        found = self._unjudged_after(position)
-        return (
-            None if found is None else {"position": found, "number": int(self._rows.order[found])}
-        )
+        """Return position and number of the next segment to judge; None if all are judged."""
+        unjudged = self._unjudged_after(position)
+        if unjudged is None:
+            return None
+        return {"position": unjudged, "number": int(self._rows.order[unjudged])}
 
     def _said(self, *, number: int) -> dict[str, Any]:
         """Return text and verdict of a segment.
@@ -315,12 +309,18 @@ class ReviewPanel(BaseWidget):
         The corrected text is left out if it is the transcript by now.
         """
         text = self._segments.row(number)["text"]
-        said = self._shown.get(number)
-        if said is None:
+        verdict = self._shown.get(number)
+        if verdict is None:
             return {"said": None, "text": text or ""}
-        corrected = None if nfc(said.corrected_text or "") == text else said.corrected_text
+        corrected = verdict.corrected_text
+        if nfc(corrected or "") == text:
+            corrected = None
         return {
-            "said": {"verdict": said.verdict, "comment": said.comment, "corrected_text": corrected},
+            "said": {
+                "verdict": verdict.verdict,
+                "comment": verdict.comment,
+                "corrected_text": corrected,
+            },
             "text": text or "",
         }
 
@@ -341,3 +341,47 @@ class ReviewPanel(BaseWidget):
         if unjudged:
             html += f"<p>next:</p>{saved_clips(self._segments, unjudged)._repr_html_()}"
         return html
+
+
+def _record_of(workspace: Workspace, review: str) -> ReviewRecord:
+    """Return the record of a review; raise InputError if there is none of this name."""
+    record = ReviewState.load(workspace).records.get(review)
+    if record is None:
+        raise InputError(
+            f"{workspace.path}: no review {review!r}; 'nbaudio review export' draws one"
+        )
+    return record
+
+
+def _assigned_ids(record: ReviewRecord, reviewer: str) -> list[str]:
+    """Return the segments of a review that a reviewer judges, in the order of the draw.
+
+    Raise InputError if it has several reviewers, who are others.
+    """
+    shares = record.shares()
+    if len(shares) > 1 and reviewer not in shares:
+        raise InputError(
+            f"review {record.name}: no segment was assigned to {reviewer!r}; "
+            f"its reviewers are {', '.join(shares)}"
+        )
+    return shares.get(reviewer, record.segment_ids)
+
+
+def _segments_to_judge(
+    workspace: Workspace, segment_ids: Ids | None, record: ReviewRecord | None
+) -> Segments:
+    """Return segments in the order of their ids, those of a review as its first reviewer saw them.
+
+    Without ids they are all segments.
+    """
+    segments = load_segments(workspace, segment_ids)
+    if record is None:
+        return segments
+    drawn = uncorrected(workspace, segments.frame)
+    return replace(segments, frame=drawn.with_columns(seconds_column()))
+
+
+def _verdicts_of(workspace: Workspace, reviewer: str) -> list[Verdict]:
+    """Return the verdicts of a reviewer in the log of a workspace."""
+    rows = verdicts(workspace).filter(pl.col("reviewer") == reviewer)
+    return [Verdict(**row) for row in rows.iter_rows(named=True)]

@@ -55,16 +55,17 @@ class Segments:
     def lines(self, number: int) -> dict[str, list[WordPair]]:
         """Return `align_lines` of a segment, with times where they are known."""
         row = self.row(number)
-        held = workspace_tables.scan(self.workspace, ["segment_id", "word_times"]).slice(
+        at_place = workspace_tables.scan(self.workspace, ["segment_id", "word_times"]).slice(
             row["place"], 1
         )
         # The table may have been written anew since.
-        found = held.filter(pl.col("segment_id") == row["segment_id"]).collect()
-        timed = [
+        segment = at_place.filter(pl.col("segment_id") == row["segment_id"]).collect()
+        times_of_words = [
             [(time["start"], time["end"]) for time in times]
-            for times in found["word_times"].drop_nulls()
+            for times in segment["word_times"].drop_nulls()
         ]
-        return align_lines(row, timed[0] if timed else None, **compared(self.workspace))
+        times = times_of_words[0] if times_of_words else None
+        return align_lines(row, times, **compared(self.workspace))
 
 
 def load_segments(
@@ -76,7 +77,7 @@ def load_segments(
     """
     workspace = Workspace.open(workspace)
     hidden = (*_HEAVY, *INTERNAL_COLUMNS, "duration_s")
-    names = [
+    columns = [
         name
         for name in dict.fromkeys((*SEGMENTS, *workspace_tables.table_schema(workspace)))
         if name not in hidden
@@ -85,38 +86,57 @@ def load_segments(
     facts = recordings.select(
         "recording_id", "num_samples", recording_path="path", recording_channels="num_channels"
     )
-    if (
-        stored
-        and workspace_tables.scan(workspace, ["segment_id"]).select(pl.len()).collect().item()
-        > _MOST_IN_MEMORY
-    ):
-        types = pl.Schema({name: SEGMENTS[name] for name in names if name in SEGMENTS})
-        joined = recordings.select("recording_id", "sampling_rate").join(facts, on="recording_id")
-        held = StoredFrame(
-            workspace_tables.table_path(workspace), names, schema=types, recordings=joined
+    if stored and _num_segments(workspace) > _MOST_IN_MEMORY:
+        rows = _stored_rows(
+            workspace, columns, recordings.select("recording_id", "sampling_rate"), facts
         )
-        return Segments(workspace, workspace.audio, pl.DataFrame(schema=held.schema), held)
-    wanted = (
-        None
-        if segment_ids is None
-        else pl.Series("segment_id", as_ids(segment_ids), pl.String).unique(maintain_order=True)
-    )
-    frame = workspace_tables.read(
-        workspace,
-        names,
-        where=None if wanted is None else workspace_tables.has_id(wanted),
-        row="place",
-    )
-    if wanted is not None:
-        once = frame.unique("segment_id", keep="first")
-        found = wanted.to_frame().join(once, on="segment_id", how="left", maintain_order="left")
-        for missing in found.filter(pl.col("place").is_null())["segment_id"].head(1):
-            raise InputError(f"{workspace.path}: no segment {missing!r}")
-        frame = found.select(frame.columns)
+        return Segments(workspace, workspace.audio, pl.DataFrame(schema=rows.schema), rows)
+    if segment_ids is None:
+        frame = workspace_tables.read(workspace, columns, row="place")
+    else:
+        frame = _read_in_order(workspace, columns, segment_ids)
     frame = with_durations(frame, recordings).join(
         facts, on="recording_id", how="left", maintain_order="left"
     )
     return Segments(workspace, workspace.audio, frame)
+
+
+def _num_segments(workspace: Workspace) -> int:
+    counted = workspace_tables.scan(workspace, ["segment_id"]).select(pl.len()).collect()
+    return int(counted.item())
+
+
+def _stored_rows(
+    workspace: Workspace, columns: list[str], rates: pl.DataFrame, facts: pl.DataFrame
+) -> StoredFrame:
+    """Return all segments, left in their file, with facts of their recordings."""
+    return StoredFrame(
+        workspace_tables.table_path(workspace),
+        columns,
+        schema=pl.Schema({name: SEGMENTS[name] for name in columns if name in SEGMENTS}),
+        recordings=rates.join(facts, on="recording_id"),
+    )
+
+
+def _read_in_order(workspace: Workspace, columns: list[str], segment_ids: Ids) -> pl.DataFrame:
+    """Read segments in the order of their ids, each once.
+
+    Raise InputError if one of them is missing.
+    """
+    ids = pl.Series("segment_id", as_ids(segment_ids), pl.String).unique(maintain_order=True)
+    frame = workspace_tables.read(
+        workspace, columns, where=workspace_tables.has_id(ids), row="place"
+    )
+    ordered = ids.to_frame().join(
+        frame.unique("segment_id", keep="first"),
+        on="segment_id",
+        how="left",
+        maintain_order="left",
+    )
+    missing = ordered.filter(pl.col("place").is_null())["segment_id"]
+    if len(missing):
+        raise InputError(f"{workspace.path}: no segment {missing[0]!r}")
+    return ordered.select(frame.columns)
 
 
 def further_hypotheses(row: dict[str, Any]) -> dict[str, str]:
@@ -188,37 +208,38 @@ class SegmentPlayback(Playback):
         start = was_start + rescale(start_ms, _MS, rate)
         end = was_end + rescale(end_ms, _MS, rate)
         if not 0 <= start < end <= row["num_samples"]:
-            held = row["num_samples"]
             raise InputError(
                 f"{row['segment_id']}: samples {start} to {end} are not inside the "
-                f"recording of {held}"
+                f"recording of {row['num_samples']}"
             )
         return self._correct(row, (start, end) if start_ms or end_ms else (None, None))
 
     def undo_correction(self, *, number: int) -> dict[str, Any] | None:
         """Log the correction before the last one once more, or a withdrawal if there was none."""
         row = self.segments.row(number)
-        own = {
-            "segment_id": row["segment_id"],
-            "was_start": row["start_sample"],
-            "was_end": row["end_sample"],
-        }
-        log = ReviewState.load(self.segments.workspace).correction_log.filter(**own)
-        kept: list[tuple[int | None, int | None]] = []
+        log = ReviewState.load(self.segments.workspace).correction_log.filter(
+            segment_id=row["segment_id"],
+            was_start=row["start_sample"],
+            was_end=row["end_sample"],
+        )
+        in_force: list[tuple[int | None, int | None]] = []
         for bounds in log.select("start_sample", "end_sample").iter_rows():
             if bounds[0] is None:
-                kept.clear()
-            elif bounds in kept[-2:-1]:
-                kept.pop()  # this was an undo
+                in_force.clear()
+            elif bounds in in_force[-2:-1]:
+                in_force.pop()  # this was an undo
             else:
-                kept.append(bounds)
-        return self._correct(row, kept[-2] if len(kept) > 1 else (None, None)) if kept else None
+                in_force.append(bounds)
+        if not in_force:
+            return None
+        return self._correct(row, in_force[-2] if len(in_force) > 1 else (None, None))
 
     def _correct(
         self, row: dict[str, Any], bounds: tuple[int | None, int | None]
     ) -> dict[str, Any] | None:
-        was = (row["start_sample"], row["end_sample"])
-        correction = Correction(row["segment_id"], *bounds, *was, self.reviewer, utc_now())
+        """Log corrected bounds, in samples, or their withdrawal; return what `_correction` does."""
+        table_bounds = (row["start_sample"], row["end_sample"])
+        correction = Correction(row["segment_id"], *bounds, *table_bounds, self.reviewer, utc_now())
         append_corrections(self.segments.workspace, [correction])
         self._corrected[row["segment_id"]] = asdict(correction)
         return self._correction(row)
@@ -228,17 +249,17 @@ class SegmentPlayback(Playback):
 
         It is None if the table has other bounds by now.
         """
-        found = self._corrected.get(row["segment_id"])
+        last = self._corrected.get(row["segment_id"])
         rate = row["sampling_rate"]
-        if found is None or found["start_sample"] is None or not rate:
+        if last is None or last["start_sample"] is None or not rate:
             return None
-        if (found["was_start"], found["was_end"]) != (row["start_sample"], row["end_sample"]):
+        if (last["was_start"], last["was_end"]) != (row["start_sample"], row["end_sample"]):
             return None
-        start, end = (
-            rescale(found[f"{side}_sample"] - found[f"was_{side}"], rate, _MS)
-            for side in ("start", "end")
-        )
-        return {"reviewer": found["reviewer"], "start_ms": start, "end_ms": end}
+        return {
+            "reviewer": last["reviewer"],
+            "start_ms": rescale(last["start_sample"] - last["was_start"], rate, _MS),
+            "end_ms": rescale(last["end_sample"] - last["was_end"], rate, _MS),
+        }
 
 
 def described(

@@ -42,11 +42,9 @@ _LONGEST_KIND = 40  # characters of such a value
 
 def take_rows(frame: TableFrame, numbers: Order, columns: Sequence[str]) -> pl.DataFrame:
     """Return columns of rows by their numbers."""
-    return (
-        frame.rows(numbers, columns)
-        if isinstance(frame, StoredFrame)
-        else frame.select(columns)[numbers]
-    )
+    if isinstance(frame, StoredFrame):
+        return frame.rows(numbers, columns)
+    return frame.select(columns)[numbers]
 
 
 def row_page(
@@ -154,6 +152,7 @@ class TableView:
         }
 
     def _size(self) -> dict[str, Any]:
+        """Return how many rows are shown, of how many, and how far an arrangement is."""
         size: dict[str, Any] = {
             "total": len(self.order),
             "all": len(self.frame),
@@ -162,12 +161,9 @@ class TableView:
         if isinstance(self.frame, StoredFrame) and self.arrangement["sort"]:
             size["page"] = _SCATTERED_ROWS
         if self._share < 1:
-            is_found = self.arrangement["sort"] and self._share >= 1 / 2
-            return size | {
-                "progress": (
-                    f"{'not sorted yet' if is_found else 'so far'}, {100 * self._share:.0f} %"
-                )
-            }
+            is_filtered = self.arrangement["sort"] and self._share >= 1 / 2
+            state = "not sorted yet" if is_filtered else "so far"
+            return {**size, "progress": f"{state}, {100 * self._share:.0f} %"}
         note = "" if len(self.order) else similar_values(self.frame, self.arrangement["where"])
         return size | ({"note": note} if note else {})
 
@@ -208,7 +204,7 @@ class TableView:
         if self._share == 1:
             return
         try:
-            for share, found in self._parts:  # noqa: B007 - of the last part
+            for share, parts in self._parts:  # noqa: B007 - of the last part
                 if monotonic() >= until:
                     break
         except BaseException:
@@ -217,7 +213,7 @@ class TableView:
             self.order, self.arrangement = self._before
             raise
         self._share = share
-        self.order = joined(found)
+        self.order = joined(parts)
         self.changed()
 
     def narrow(self, where: str) -> None:
@@ -250,9 +246,10 @@ class TableView:
         return parts[0] if len(parts) == 1 else " AND ".join(f"({part})" for part in parts)
 
     def _rows(self, *, first: int, last: int, columns: list[str]) -> dict[str, Any]:
-        found = row_page(self.frame, self.order, first, last, columns)
+        """Return a page of rows; see `row_page`."""
+        page = row_page(self.frame, self.order, first, last, columns)
         rows = [
-            {"number": row[0], "marked": row[0] in self.marked, "cells": row[1:]} for row in found
+            {"number": row[0], "marked": row[0] in self.marked, "cells": row[1:]} for row in page
         ]
         return {"rows": rows, "version": self.version}
 
@@ -311,6 +308,7 @@ class TableView:
         return characters
 
     def _distribution(self, *, column: str) -> dict[str, Any]:
+        """Return the `distribution` of a column; of a table in its file, that of a sample."""
         if isinstance(self.frame, StoredFrame):
             values, step = self.frame.sample(column, self.order, _MOST_DESCRIBED)
             return distribution(values, np.arange(len(values), dtype=np.uint32)) | {"step": step}
@@ -319,19 +317,16 @@ class TableView:
     def _cell(self, *, number: int, column: str) -> str:
         """Return the value of a cell as text, longer than a page of rows has it."""
         value = take_rows(self.frame, np.array([number], dtype=np.uint32), [column]).item()
-        return (
-            ""
-            if value is None
-            else value[:_MOST_COPIED]
-            if isinstance(value, str)
-            else str(cell(value))
-        )
+        if value is None:
+            return ""
+        return value[:_MOST_COPIED] if isinstance(value, str) else str(cell(value))
 
     def _cursor(self, *, position: int, version: int) -> None:
         if version == self.version and 0 <= position < len(self.order):
             self.cursor = position
 
     def _mark(self, *, first: int, last: int, on: bool, version: int) -> None:
+        """Mark or unmark rows, unless others are shown by now."""
         if version == self.version:
             numbers = self.order[max(0, first) : max(0, last)].tolist()
             (self.marked.update if on else self.marked.difference_update)(numbers)
@@ -357,7 +352,10 @@ class TableView:
 
 
 def _kind(dtype: pl.DataType) -> str:
-    return "float" if dtype.is_float() else "integer" if dtype.is_integer() else "text"
+    """Return how the front end shows a column: as `float`, `integer` or `text`."""
+    if dtype.is_float():
+        return "float"
+    return "integer" if dtype.is_integer() else "text"
 
 
 def _first_rows(frame: TableFrame, name: str) -> pl.Series:
@@ -390,6 +388,7 @@ def longest_value(values: pl.Series) -> int | None:
 
 
 def _longest_number(values: pl.Series) -> int | None:
+    """Return the characters of the longest number of a column; None if none is finite."""
     decimals = 3 if values.dtype.is_float() else 0
     numbers = values.cast(pl.Float64).drop_nulls()
     finite = numbers.filter(numbers.is_finite()).to_numpy()
@@ -405,29 +404,38 @@ def distribution(column: pl.Series, order: Order) -> dict[str, Any]:
     """
     step = -(-len(order) // _MOST_DESCRIBED) or 1
     values = column if step == 1 and len(order) == len(column) else column[order[::step]]
-    found: dict[str, Any] = {"rows": len(values), "step": step}
+    facts = {"rows": len(values), "step": step}
     if column.dtype.is_numeric():
-        held = values.cast(pl.Float64).to_numpy()
-        held = held[np.isfinite(held)]
-        found["missing"] = len(values) - len(held)
-        if len(held):
-            found["counts"] = np.histogram(held, equal_width_edges(held, BINS))[0].tolist()
-            found |= {
-                "min": float(held.min()),
-                "median": float(np.median(held)),
-                "max": float(held.max()),
-            }
-        return found
-    found["missing"] = values.null_count()
-    if column.dtype.is_nested() or column.dtype == pl.Binary or found["missing"] == len(values):
-        return found
-    values = values.drop_nulls()
-    some = values.gather_every(len(values) // _SAMPLE or 1)
-    if len(some) > 1 and some.n_unique() > len(some) / 2:
-        return {**found, "distinct": None, "top": None}
-    counted = values.value_counts(sort=True, name="count")
+        return facts | _number_facts(values)
+    missing = values.null_count()
+    if column.dtype.is_nested() or column.dtype == pl.Binary or missing == len(values):
+        return {**facts, "missing": missing}
+    return {**facts, "missing": missing, **_kind_facts(values.drop_nulls())}
+
+
+def _number_facts(values: pl.Series) -> dict[str, Any]:
+    """Return how many numbers are missing or not finite, and the distribution of the others."""
+    numbers = values.cast(pl.Float64).to_numpy()
+    finite = numbers[np.isfinite(numbers)]
+    missing = len(values) - len(finite)
+    if not len(finite):
+        return {"missing": missing}
     return {
-        **found,
-        "distinct": len(counted),
-        "top": [[cell(value), count] for value, count in counted.head(_TOP).rows()],
+        "missing": missing,
+        "counts": np.histogram(finite, equal_width_edges(finite, BINS))[0].tolist(),
+        "min": float(finite.min()),
+        "median": float(np.median(finite)),
+        "max": float(finite.max()),
+    }
+
+
+def _kind_facts(values: pl.Series) -> dict[str, Any]:
+    """Return the number of different values and the most frequent ones; null if most differ."""
+    sample = values.gather_every(len(values) // _SAMPLE or 1)
+    if len(sample) > 1 and sample.n_unique() > len(sample) / 2:
+        return {"distinct": None, "top": None}
+    counts = values.value_counts(sort=True, name="count")
+    return {
+        "distinct": len(counts),
+        "top": [[cell(value), count] for value, count in counts.head(_TOP).rows()],
     }

@@ -7,7 +7,7 @@ import re
 from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -36,8 +36,10 @@ MOST_SPEAKERS = 2000  # counted one by one: those with the most hours
 _EXAMPLES = 3
 UNKNOWN = "speaker not known"
 _TAIL = 0.005
+_AT_ONCE = 1 << 20  # rows that are grouped
 # Similarities are dense near 1: from here on, positions are 0.001 apart.
-_DENSE, _DENSE_STEPS = 0.95, 50
+_DENSE = 0.95
+_DENSE_STEPS = 50
 
 
 @dataclass(frozen=True)
@@ -91,41 +93,54 @@ def scale(
 
     `value` is one more position, clipped to the scale.
     """
-    if column not in (known := number_columns(frame)):
+    columns = number_columns(frame)
+    if column not in columns:
         raise InputError(
             f"column {column!r} holds no numbers, or is unknown; "
-            f"columns to choose are {', '.join(known)}"
+            f"columns to choose are {', '.join(columns)}"
         )
     least = _LOWER.fullmatch(column) is None if least is None else least
-    if column == "similarity":
-        if not least:
-            raise InputError(
-                "least=False: a threshold on similarity is the least value that is kept"
-            )
-        edges = [round(-1 + i * 2 / STEPS, 6) for i in range(STEPS + 1)]
-        dense = [round(_DENSE + i * (1 - _DENSE) / _DENSE_STEPS, 6) for i in range(_DENSE_STEPS)]
-    else:
-        finite = frame[column].cast(pl.Float64)
-        finite = finite.filter(finite.is_finite())
-        ends = [finite.quantile(share, "nearest") for share in (_TAIL, 1 - _TAIL)]
-        edges = number_bins(finite.clip(*ends), STEPS).edges.tolist()
-        dense = []
-        if edges[0] == edges[-1]:
-            edges = [edges[0], edges[0] + max(1.0, abs(edges[0]) * 1e-3)]
-    own = [] if value is None else [min(edges[-1], max(edges[0], value))]
-    grid = tuple(sorted({*edges, *dense, *own}))
+    if column == "similarity" and not least:
+        raise InputError("least=False: a threshold on similarity is the least value that is kept")
+    edges = _similarity_edges() if column == "similarity" else _value_edges(frame[column])
+    positions = [*edges, *_dense_similarities()] if column == "similarity" else list(edges)
+    if value is not None:
+        positions.append(min(edges[-1], max(edges[0], value)))
+    grid = tuple(sorted({*positions}))
     label = f"{COLUMNS.get(column, column)}, at {'least' if least else 'most'}"
     return Scale(column, label, grid, least, tuple(grid.index(edge) for edge in edges))
 
 
+def _similarity_edges() -> list[float]:
+    """Return the edges of bars from -1 to 1."""
+    return [round(-1 + number * 2 / STEPS, 6) for number in range(STEPS + 1)]
+
+
+def _dense_similarities() -> list[float]:
+    """Return the positions from `_DENSE` to 1."""
+    width = 1 - _DENSE
+    return [round(_DENSE + number * width / _DENSE_STEPS, 6) for number in range(_DENSE_STEPS)]
+
+
+def _value_edges(column: pl.Series) -> list[float]:
+    """Return the edges of bars over a column, without 0.5 % of the values at either end."""
+    numbers = column.cast(pl.Float64)
+    finite = numbers.filter(numbers.is_finite())
+    ends = [finite.quantile(share, "nearest") for share in (_TAIL, 1 - _TAIL)]
+    edges: list[float] = number_bins(finite.clip(*ends), STEPS).edges.tolist()
+    if edges[0] == edges[-1]:
+        return [edges[0], edges[0] + max(1.0, abs(edges[0]) * 1e-3)]
+    return edges
+
+
 def number_columns(frame: TableFrame) -> list[str]:
     """Return the columns that a threshold can be on, with `COLUMNS` first."""
-    held = [
+    columns = [
         name
         for name, dtype in frame.schema.items()
         if dtype.is_numeric() and name not in INTERNAL_COLUMNS
     ]
-    return list(dict.fromkeys((*(name for name in COLUMNS if name in held), *held)))
+    return list(dict.fromkeys((*(name for name in COLUMNS if name in columns), *columns)))
 
 
 def format_threshold(value: float) -> str:
@@ -148,59 +163,37 @@ class ThresholdCounts:
         least: bool | None = None,
     ) -> None:
         """Count the rows of a frame with `speaker_id`, `duration_s` and the column; see `scale`."""
-        self.scale = found = scale(frame, column, value, least=least)
+        self.scale = scale(frame, column, value, least=least)
         scores = frame[column].cast(pl.Float64).fill_null(float("nan")).to_numpy()
-        # With the least as threshold a row is kept at the positions before `reached`, else from
-        # there on.
-        reached = np.searchsorted(
-            np.array(found.grid), scores, side="right" if found.least else "left"
-        ).astype(np.int16)
-        reached[np.isnan(scores)] = (
-            len(found.grid) if (column == "similarity") == found.least else 0
-        )
-        rows = (
-            frame["duration_s"]
-            .to_frame()
-            .select(speaker=_speakers(frame), hours=HOURS, reached=pl.Series(reached))
-        )
-        parts = (
-            part.group_by("speaker", "reached", maintain_order=True)
-            for part in (rows.clear(), *rows.iter_slices(1 << 20))
-        )
-        table = pl.concat([part.agg(pl.len().alias("segments"), pl.sum("hours")) for part in parts])
-        by_speaker = table.group_by("speaker", maintain_order=True)
-        best = by_speaker.agg(
-            pl.max("reached") if found.least else pl.min("reached"), pl.sum("hours")
-        )
-        most = (
-            best.sort("hours", descending=True, maintain_order=True)
-            .head(MOST_SPEAKERS)
-            .select("speaker")
-            .with_row_index("row")
-        )
-        listed = table.join(most, on="speaker", maintain_order="left")
-        places: dict[str, Any] = {"rows": listed["row"].to_numpy(), "number": len(most)}
-        self.axis = _drawn_axis(found, scores)
+        groups = _group_rows(frame, _reached(self.scale, scores))
+        best = _best_of_speakers(self.scale, groups)
+        listed = _speakers_with_most_hours(best)
+        of_listed = groups.join(listed, on="speaker", maintain_order="left")
+        self.axis = _drawn_axis(self.scale, scores)
         self.all_segments = len(frame)
         self.unscored = int(np.isnan(scores).sum())
-        self.all_hours = float(table["hours"].to_numpy().sum())
+        self.all_hours = float(groups["hours"].to_numpy().sum())
         self.all_speakers = len(best)
-        self.segments = _kept(found, table, "segments")[0, :-1].astype(np.int64)
-        self.hours = _kept(found, table, "hours")[0, :-1]
-        self.vanished = len(best) - _kept(found, best)[0, :-1].astype(np.int64)
+        self.segments = _kept(self.scale, groups, "segments")[:-1].astype(np.int64)
+        self.hours = _kept(self.scale, groups, "hours")[:-1]
+        self.vanished = len(best) - _kept(self.scale, best)[:-1].astype(np.int64)
         # Those with the most hours; their arrays have a column for each position and all.
-        self.speakers = tuple(most["speaker"])
-        self.speaker_segments = _kept(found, listed, "segments", **places).astype(np.uint32)
-        self.speaker_hours = _kept(found, listed, "hours", **places).astype(np.float32)
+        self.speakers = tuple(listed["speaker"])
+        segments = _kept_by_row(self.scale, of_listed, "segments", len(listed))
+        hours = _kept_by_row(self.scale, of_listed, "hours", len(listed))
+        self.speaker_segments = segments.astype(np.uint32)
+        self.speaker_hours = hours.astype(np.float32)
 
     @property
     def bins(self) -> NDArray[np.int64]:
         """Scored segments between each position and the next; the ends include those beyond."""
-        best, worst = (-1, 0) if self.scale.least else (0, -1)
+        best = -1 if self.scale.least else 0
+        worst = 0 if self.scale.least else -1
         counted = np.abs(np.diff(self.segments))
-        kept = self.unscored if self.scale.column == "similarity" else 0
-        counted[best] += self.segments[best] - kept
-        counted[worst] += self.all_segments - self.segments[worst] - (self.unscored - kept)
+        unscored_kept = self.unscored if self.scale.column == "similarity" else 0
+        unscored_out = self.unscored - unscored_kept
+        counted[best] += self.segments[best] - unscored_kept
+        counted[worst] += self.all_segments - self.segments[worst] - unscored_out
         return counted
 
     def line(self, position: int) -> str:
@@ -209,12 +202,12 @@ class ThresholdCounts:
         hours = self.hours[position]
         vanished = int(self.vanished[position])
         time = f"{hours:,.1f} hours" if self.all_hours >= 2 else f"{60 * hours:,.1f} minutes"
-        gone = f", {vanished:,} of {self.all_speakers:,} speakers gone" if vanished else ""
+        speakers = f", {vanished:,} of {self.all_speakers:,} speakers gone" if vanished else ""
         without = f"; {self.without_value}" if self.without_value else ""
         return (
             f"at {format_threshold(self.scale.grid[position])} kept: "
             f"{segments:,} segments ({segments / max(1, self.all_segments):.1%}), "
-            f"{time} ({hours / (self.all_hours or 1.0):.1%}){gone}{without}"
+            f"{time} ({hours / (self.all_hours or 1.0):.1%}){speakers}{without}"
         )
 
     @property
@@ -242,9 +235,8 @@ class ThresholdCounts:
             if self.scale.least
             else np.arange(len(bins)) < position
         )
-        kept, out = (
-            np.add.reduceat(np.where(which, bins, 0), edges[:-1]) for which in (inside, ~inside)
-        )
+        kept = np.add.reduceat(np.where(inside, bins, 0), edges[:-1])
+        out = np.add.reduceat(np.where(inside, 0, bins), edges[:-1])
         out[0] += bins[:start].sum()
         plot = style.new_plot(2.6)
         label = self.axis.label if start == self.axis.start else self.axis.whole_label
@@ -258,10 +250,56 @@ class ThresholdCounts:
         return plot
 
 
+def _reached(scale: Scale, scores: NDArray[np.float64]) -> NDArray[np.int16]:
+    """Return the position that the score of each row reaches; NaN is no score.
+
+    With the least as threshold a row is kept at the positions before it, else from there on.
+    """
+    side: Literal["left", "right"] = "right" if scale.least else "left"
+    reached = np.searchsorted(np.array(scale.grid), scores, side=side).astype(np.int16)
+    are_unscored_last = (scale.column == "similarity") == scale.least
+    reached[np.isnan(scores)] = len(scale.grid) if are_unscored_last else 0
+    return reached
+
+
+def _group_rows(frame: TableFrame, reached: NDArray[np.int16]) -> pl.DataFrame:
+    """Return `segments` and `hours` of each `speaker` by the position that is `reached`.
+
+    Rows are grouped in parts, so that a group may come several times.
+    """
+    rows = (
+        frame["duration_s"]
+        .to_frame()
+        .select(speaker=_speakers(frame), hours=HOURS, reached=pl.Series(reached))
+    )
+    parts = (
+        part.group_by("speaker", "reached", maintain_order=True)
+        for part in (rows.clear(), *rows.iter_slices(_AT_ONCE))
+    )
+    return pl.concat([part.agg(pl.len().alias("segments"), pl.sum("hours")) for part in parts])
+
+
 def _speakers(frame: TableFrame) -> pl.Series:
     """Return the speaker of each row, `UNKNOWN` where there is none."""
     name = pl.col("speaker_id").cast(pl.String).fill_null(UNKNOWN)
     return frame.select(name.cast(pl.Categorical)).to_series()
+
+
+def _best_of_speakers(scale: Scale, groups: pl.DataFrame) -> pl.DataFrame:
+    """Return the position that the best segment of each speaker reaches, and the hours in all."""
+    return groups.group_by("speaker", maintain_order=True).agg(
+        pl.max("reached") if scale.least else pl.min("reached"), pl.sum("hours")
+    )
+
+
+def _speakers_with_most_hours(speakers: pl.DataFrame) -> pl.DataFrame:
+    """Return `row` and `speaker` of those that are counted one by one, most hours first."""
+    return (
+        speakers.sort("hours", descending=True, maintain_order=True)
+        .head(MOST_SPEAKERS)
+        .select("speaker")
+        .with_row_index("row")
+    )
 
 
 def _drawn_axis(scale: Scale, scores: NDArray[np.float64]) -> DrawnAxis:
@@ -281,24 +319,28 @@ def _drawn_axis(scale: Scale, scores: NDArray[np.float64]) -> DrawnAxis:
     return DrawnAxis(0, label, label)
 
 
-def _kept(
-    found: Scale,
-    table: pl.DataFrame,
-    weight: str | None = None,
-    *,
-    rows: NDArray[Any] | int = 0,
-    number: int = 1,
-) -> NDArray[np.float64]:
-    """Return the count or weight that each position keeps, for each of `number` rows.
+def _kept(scale: Scale, groups: pl.DataFrame, weight: str | None = None) -> NDArray[np.float64]:
+    """Return how many groups, or how much weight of them, each position keeps, and the sum."""
+    in_one_row = groups.with_columns(row=pl.lit(0, pl.UInt32))
+    kept: NDArray[np.float64] = _kept_by_row(scale, in_one_row, weight, 1)[0]
+    return kept
 
-    The last column is the sum of all.
+
+def _kept_by_row(
+    scale: Scale, groups: pl.DataFrame, weight: str | None, num_rows: int
+) -> NDArray[np.float64]:
+    """Return how many groups, or how much weight of them, each position keeps, by `row`.
+
+    The array is rows x positions, with one more column for the sum of all.
     """
-    width = len(found.grid) + 1
-    weights = None if weight is None else table[weight].to_numpy()
-    sums = np.bincount(rows * width + table["reached"].to_numpy(), weights, number * width).reshape(
-        number, width
-    )
-    kept = sums[:, :0:-1].cumsum(axis=1)[:, ::-1] if found.least else sums[:, :-1].cumsum(axis=1)
+    width = len(scale.grid) + 1
+    cells = groups["row"].to_numpy() * width + groups["reached"].to_numpy()
+    weights = None if weight is None else groups[weight].to_numpy()
+    sums = np.bincount(cells, weights, num_rows * width).reshape(num_rows, width)
+    if scale.least:
+        kept = sums[:, :0:-1].cumsum(axis=1)[:, ::-1]
+    else:
+        kept = sums[:, :-1].cumsum(axis=1)
     return np.column_stack([kept, sums.sum(axis=1)])
 
 
@@ -311,21 +353,24 @@ class Neighbors:
 
     def around(self, scale: Scale, value: float, n: int = _EXAMPLES) -> tuple[list[int], list[int]]:
         """Return the row numbers of segments just kept and just out, nearest first."""
-        held = pl.DataFrame(
-            [self._silent, self._frame[scale.column].cast(pl.Float64).alias("score")]
-        )
-        score = pl.col("score")
+        scores = self._frame[scale.column].cast(pl.Float64).alias("score")
         number = pl.int_range(pl.len()).alias("number")
+        segments = pl.DataFrame([self._silent, scores]).lazy().with_columns(number)
+        score = pl.col("score")
         is_above = score >= value if scale.least else score > value
-
-        def nearest(sign: int, side: pl.Expr) -> list[int]:
-            order = ("silent", sign * score, sign * pl.col("number"))
-            rows = held.lazy().with_columns(number).filter(score.is_finite() & side)
-            return rows.bottom_k(n, by=order).sort(*order).collect(**STREAMED)["number"].to_list()
-
-        above = nearest(1, is_above)
-        below = nearest(-1, ~is_above)
+        above = _lowest(segments.filter(score.is_finite() & is_above), n, sign=1)
+        below = _lowest(segments.filter(score.is_finite() & ~is_above), n, sign=-1)
         return (above, below) if scale.least else (below, above)
+
+
+def _lowest(segments: pl.LazyFrame, n: int, *, sign: int) -> list[int]:
+    """Return the `number` of segments with the lowest `score`, or with the sign -1 the highest.
+
+    Those that can be played come first.
+    """
+    order = ("silent", sign * pl.col("score"), sign * pl.col("number"))
+    rows = segments.bottom_k(n, by=order).sort(*order).collect(**STREAMED)
+    return rows["number"].to_list()
 
 
 class ThresholdTuner(BaseWidget):
@@ -367,17 +412,16 @@ class ThresholdTuner(BaseWidget):
         self._segments = load_segments(workspace, stored=True)
         self._counts: dict[tuple[str, bool], ThresholdCounts] = {}
         self._neighbors = Neighbors(self._segments.rows)
-        found = self._counted(column, least=least)
+        scale = self._counted(column, least=least).scale
         used = self._segments.workspace.threshold
-        start = next(
-            each
-            for each in (value, used if column == "similarity" else None, self._start(found))
-            if each is not None
-        )
-        value = min(found.scale.grid[-1], max(found.scale.grid[0], float(start)))
+        if value is None and column == "similarity":
+            value = used
+        if value is None:
+            value = self._start(self._counted(column, least=least))
+        value = min(scale.grid[-1], max(scale.grid[0], float(value)))
         calls = handlers(self, "tuner", "open", "examples", "evidence", "use")
         calls |= SegmentPlayback(self._segments, "me").calls
-        super().__init__(calls, value=value, used=used, column=column, least=found.scale.least)
+        super().__init__(calls, value=value, used=used, column=column, least=scale.least)
 
     @property
     def where(self) -> str:
@@ -426,33 +470,38 @@ class ThresholdTuner(BaseWidget):
         Only the counts of the latest value are cached.
         """
         least = _LOWER.fullmatch(column) is None if least is None else least
-        held = self._counts.get((column, least))
-        if held is None or not (
-            value is None or held.scale.grid[held.scale.position(value)] == value
+        counts = self._counts.get((column, least))
+        if counts is None or not (
+            value is None or counts.scale.grid[counts.scale.position(value)] == value
         ):
-            held = self._counts[column, least] = ThresholdCounts(
-                self._segments.rows, column, value, least=least
-            )
-        return held
+            counts = ThresholdCounts(self._segments.rows, column, value, least=least)
+            self._counts[column, least] = counts
+        return counts
 
     def _open(
         self, *, column: str, value: float | None = None, least: bool | None = None
     ) -> Response:
+        """Return a scale with what each position keeps, in all and of speakers."""
         counts = self._counted(column, value, least=least)
         facts: dict[str, Any] = {
             "columns": number_columns(self._segments.rows),
             "common": list(COLUMNS),
-        }
-        facts |= {"start": self._start(counts), "quoted": quoted(column)}
-        facts["axis"] = asdict(counts.axis)
-        facts |= {name: getattr(counts.scale, name) for name in ("label", "least", "grid", "edges")}
-        facts |= {
-            name: getattr(counts, name)
-            for name in ("all_segments", "all_hours", "all_speakers", "speakers", "without_value")
-        }
-        facts |= {
-            name: getattr(counts, name).tolist()
-            for name in ("bins", "segments", "hours", "vanished")
+            "start": self._start(counts),
+            "quoted": quoted(column),
+            "axis": asdict(counts.axis),
+            "label": counts.scale.label,
+            "least": counts.scale.least,
+            "grid": counts.scale.grid,
+            "edges": counts.scale.edges,
+            "all_segments": counts.all_segments,
+            "all_hours": counts.all_hours,
+            "all_speakers": counts.all_speakers,
+            "speakers": counts.speakers,
+            "without_value": counts.without_value,
+            "bins": counts.bins.tolist(),
+            "segments": counts.segments.tolist(),
+            "hours": counts.hours.tolist(),
+            "vanished": counts.vanished.tolist(),
         }
         return Response(
             facts, [counts.speaker_segments.tobytes(), counts.speaker_hours.tobytes()], []
@@ -461,18 +510,22 @@ class ThresholdTuner(BaseWidget):
     def _examples(
         self, *, column: str, value: float, least: bool = True
     ) -> dict[str, list[dict[str, Any]]]:
+        """Return the segments just kept and just out."""
         kept, out = self._neighbors.around(self._counted(column, least=least).scale, value)
+        return {
+            "kept": [self._example(number, column) for number in kept],
+            "out": [self._example(number, column) for number in out],
+        }
 
-        def shown(number: int) -> dict[str, Any]:
-            row = self._segments.row(number)
-            return {
-                "number": number,
-                "segment_id": row["segment_id"],
-                "score": row[column],
-                "text": (row["text"] or "")[:200],
-            }
-
-        return {"kept": [*map(shown, kept)], "out": [*map(shown, out)]}
+    def _example(self, number: int, column: str) -> dict[str, Any]:
+        """Return id, score and the beginning of the text of a segment."""
+        row = self._segments.row(number)
+        return {
+            "number": number,
+            "segment_id": row["segment_id"],
+            "score": row[column],
+            "text": (row["text"] or "")[:200],
+        }
 
     def _evidence(
         self, *, column: str, value: float | None = None, least: bool | None = None
@@ -483,36 +536,34 @@ class ThresholdTuner(BaseWidget):
             return None
         from nbaudio.proof.claims import curve
 
-        found = self._counted(column, value, least=least).scale
+        scale = self._counted(column, value, least=least).scale
         if isinstance(self._segments.rows, StoredFrame):
             self._segments.rows.release()
-        sign = 1 if found.least else -1
-        claims = curve(workspace, [sign * each for each in found.grid], column=column, sign=sign)
+        sign = 1 if scale.least else -1
+        thresholds = [sign * position for position in scale.grid]
+        claims = curve(workspace, thresholds, column=column, sign=sign)
         return claims.select("reviewed", "precision", "low", "high")[::sign].to_dict(
             as_series=False
         )
 
     def static_html(self) -> str:
         """Return the histogram at the current value, and clips on both sides of it."""
-        chosen: dict[str, Any] = {"column": self.column, "value": self.value, "least": self.least}
-        counts = self._counted(**chosen)
+        counts = self._counted(self.column, self.value, least=self.least)
         position = counts.scale.position(self.value)
         sides = self._neighbors.around(counts.scale, self.value)
         clips = [saved_clips(self._segments, numbers)._repr_html_() for numbers in sides]
-        proof = self._evidence(**chosen)
+        proof = self._evidence(column=self.column, value=self.value, least=self.least)
         verified = f"<p>{describe_precision(proof, position)}</p>" if proof else ""
-        used = (
-            ""
-            if self.used is None
-            else (
-                f"<p>select uses similarity {format_threshold(self.used)} unless another is "
-                "given</p>"
-            )
-        )
+        used = ""
         if self.column != "similarity":
             used = (
                 "<p>to apply it: <code>select(workspace, "
                 f"where={escape(repr(self.where))})</code></p>"
+            )
+        elif self.used is not None:
+            used = (
+                f"<p>select uses similarity {format_threshold(self.used)} unless another is "
+                "given</p>"
             )
         return (
             f"{counts.plot(position).img()}<p>{escape(counts.scale.label)}: "
@@ -523,9 +574,9 @@ class ThresholdTuner(BaseWidget):
 
 def describe_precision(proof: dict[str, list[Any]], position: int) -> str:
     """Describe the proven precision at a position."""
-    reviewed, precision, low, high = (
-        proof[name][position] for name in ("reviewed", "precision", "low", "high")
-    )
+    precision = proof["precision"][position]
     if precision is None:
         return "verified precision: none of it was reviewed"
-    return f"verified precision {precision:.1%} ({low:.1%} to {high:.1%}), {reviewed:,} reviewed"
+    interval = f"{proof['low'][position]:.1%} to {proof['high'][position]:.1%}"
+    reviewed = proof["reviewed"][position]
+    return f"verified precision {precision:.1%} ({interval}), {reviewed:,} reviewed"
