@@ -4,7 +4,7 @@ The measures are precision by value and the AUC, from the verdicts on drawn segm
 """
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,16 +24,25 @@ from nbaudio.tables.workspace_tables import table_schema
 
 Source = str | Path | Workspace | ReviewState
 
-_RANKED = {"column": pl.String, "auc": pl.Float64, "low": pl.Float64, "high": pl.Float64}
-_RANKED |= {"direction": pl.String, "verdicts": pl.Int64, "wrong": pl.Int64}
+_RANKED = {
+    "column": pl.String,
+    "auc": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "direction": pl.String,
+    "verdicts": pl.Int64,
+    "wrong": pl.Int64,
+}
 _CURVE = {
     "least": pl.Float64,
     "most": pl.Float64,
     "segments": pl.Int64,
     "reviewed": pl.Int64,
     "wrong": pl.Int64,
+    "precision": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
 }
-_CURVE |= {"precision": pl.Float64, "low": pl.Float64, "high": pl.Float64}
 _MOST_GROUPS = 10
 _VERDICTS_A_GROUP = 15
 _TARGET = 0.98  # of a claim, which the bounds do not depend on
@@ -41,9 +50,9 @@ _TARGET = 0.98  # of a claim, which the bounds do not depend on
 
 def ranked_columns(workspace: Workspace) -> list[str]:
     """Return the scores, signals, agreements and risk in the segments table, and the duration."""
-    held = schemas.number_columns(table_schema(workspace))
+    numeric = schemas.number_columns(table_schema(workspace))
     return [
-        *(name for name in held if is_score(name) or name in SIGNALS or name == "risk"),
+        *(name for name in numeric if is_score(name) or name in SIGNALS or name == "risk"),
         "duration_s",
     ]
 
@@ -58,21 +67,19 @@ def column_values(
     usable = {*schemas.number_columns(table_schema(state.workspace)), "duration_s"}
     for name in columns:
         if name not in usable:
-            known = ", ".join(ranked_columns(state.workspace))
+            choices = ", ".join(ranked_columns(state.workspace))
             raise InputError(
                 f"column {name!r}: not in the segments table, or no numbers; "
-                f"columns to choose are {known}"
+                f"columns to choose are {choices}"
             )
 
-    def numbers(rows: pl.DataFrame) -> pl.DataFrame:
-        return rows.select("segment_id", *(number_column(name).alias(name) for name in columns))
-
+    numbers = [number_column(name).alias(name) for name in columns]
     if ids is not None:
-        return numbers(state.population.read(ids))
-    return state.population.map_batches(columns, lambda rows: numbers(rows).drop("segment_id"))
+        return state.population.read(ids).select("segment_id", *numbers)
+    return state.population.map_batches(columns, lambda rows: rows.select(*numbers))
 
 
-def signal_precision(workspace: Source, *, confidence: float = 0.95) -> pl.DataFrame:  # noqa: PLR0914
+def signal_precision(workspace: Source, *, confidence: float = 0.95) -> pl.DataFrame:
     """Rank columns by how well they separate right from wrong labels in this corpus.
 
     The columns are scores, signals, agreement, risk and duration. Verdicts count as far as they are
@@ -90,36 +97,79 @@ def signal_precision(workspace: Source, *, confidence: float = 0.95) -> pl.DataF
     state = ProofState.load(workspace)
     check_target(0.5, confidence)
     columns = ranked_columns(state.workspace)
+    judged = _judged(state, columns)
+    rows = [_separation(judged, name, confidence) for name in columns if judged.has_both(name)]
+    # What the interval leaves of the separation, so that a column with few values does not come
+    # first by chance.
+    surely = pl.max_horizontal(pl.col("low") - 0.5, 0.5 - pl.col("high"))
+    table = pl.DataFrame(rows, schema=_RANKED)
+    return table.sort(surely, (pl.col("auc") - 0.5).abs(), "column", descending=[True, True, False])
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """Drawn segments with a verdict that is right or wrong, in the order of the draws.
+
+    Attributes:
+        values: their columns.
+        wrong: the verdict of each.
+        weight: what each stands for.
+        cluster: the number of the recording of each, or of itself if there is one recording.
+    """
+
+    values: pl.DataFrame
+    wrong: Bools
+    weight: Array
+    cluster: Ints
+
+    def has_value(self, column: str) -> Bools:
+        """Return which segments have a value in a column."""
+        return self.values[column].is_not_null().to_numpy()
+
+    def has_both(self, column: str) -> bool:
+        """Return whether there are values of right and of wrong segments in a column."""
+        wrong = self.wrong[self.has_value(column)]
+        return bool(0 < wrong.sum() < len(wrong))
+
+
+def _judged(state: ProofState, columns: Collection[str]) -> _Judged:
+    """Return the judged segments with some columns."""
     draws = state.draws
     used = np.flatnonzero(draws.valid & ~draws.unsure)
     ids = state.drawn_ids.gather(used)
     recordings = state.population.read(ids).select("segment_id", "recording_id")
-    values = column_values(state, columns, ids).join(recordings, on="segment_id")
-    judged = ids.to_frame().join(values, on="segment_id", how="left", maintain_order="left")
-    several = judged["recording_id"].n_unique() > 1
-    cluster = (
-        judged["recording_id" if several else "segment_id"]
-        .rank("dense")
-        .to_numpy()
-        .astype(np.int64)
+    by_id = column_values(state, columns, ids).join(recordings, on="segment_id")
+    values = ids.to_frame().join(by_id, on="segment_id", how="left", maintain_order="left")
+    has_several = values["recording_id"].n_unique() > 1
+    cluster = values["recording_id" if has_several else "segment_id"].rank("dense")
+    return _Judged(
+        values,
+        draws.wrong[used],
+        draw_weights(draws)[used],
+        cluster.to_numpy().astype(np.int64),
     )
-    wrong = draws.wrong[used]
-    weight = draw_weights(draws)[used]
-    rows = []
-    for name in columns:
-        known = judged[name].is_not_null().to_numpy()
-        if not 0 < wrong[known].sum() < known.sum():
-            continue
-        found = auc(
-            judged[name].to_numpy()[known], wrong[known], weight[known], cluster[known], confidence
-        )
-        counts = (int(known.sum()), int(wrong[known].sum()))
-        rows.append((name, *found, f"{'higher' if found[0] >= 0.5 else 'lower'} is right", *counts))
-    # What the interval leaves of the separation, so that a column with few values does not come
-    # first by chance.
-    surely = pl.max_horizontal(pl.col("low") - 0.5, 0.5 - pl.col("high"))
-    table = pl.DataFrame(rows, schema=_RANKED, orient="row")
-    return table.sort(surely, (pl.col("auc") - 0.5).abs(), "column", descending=[True, True, False])
+
+
+def _separation(judged: _Judged, column: str, confidence: float) -> dict[str, object]:
+    """Return the row of a column in the table of `signal_precision`."""
+    has_value = judged.has_value(column)
+    wrong = judged.wrong[has_value]
+    estimate, low, high = auc(
+        judged.values[column].to_numpy()[has_value],
+        wrong,
+        judged.weight[has_value],
+        judged.cluster[has_value],
+        confidence,
+    )
+    return {
+        "column": column,
+        "auc": estimate,
+        "low": low,
+        "high": high,
+        "direction": "higher is right" if estimate >= 0.5 else "lower is right",
+        "verdicts": len(wrong),
+        "wrong": int(wrong.sum()),
+    }
 
 
 def draw_weights(draws: Draws) -> Array:

@@ -1,13 +1,13 @@
 """The command `recognize`.
 
-It runs a recognizer over the segments of a workspace, and keeps what it heard as a column.
+It runs a recognizer over the segments of a workspace, and stores the texts as a column.
 """
 
 import json
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -36,7 +36,7 @@ from nbaudio.tables.workspace import Workspace, locks_workspace
 
 
 @locks_workspace("recognize", "recognized")
-def recognize(  # noqa: PLR0914
+def recognize(
     workspace: str | Path | Workspace,
     *,
     with_: str | Function,
@@ -98,63 +98,108 @@ def recognize(  # noqa: PLR0914
     if batch < 1:
         raise InputError(f"batch must be 1 or more, not {batch}")
     recognizer = Recognizer.of(with_)
-    if not (name := as_ or recognizer.name):
-        raise InputError(
-            "this recognizer has no name: give one with --as NAME, for the column asr_text_NAME"
-        )
-    column = check_name(workspace, "hypothesis", name)
+    name = as_ or recognizer.name
+    column = _column(workspace, name)
     required_audio(workspace)
     segments = _segments(workspace)
-    ledger = workspace.path / RECOGNIZED_FOLDER / f"{name}.jsonl"
-    earlier = _earlier_texts(ledger, recognizer.version, set(segments["clip_key"]))
-    missing = segments.filter(~pl.col("clip_key").is_in([*earlier]))
-    run = _run_recognizer(
-        workspace, missing, recognizer, site, ledger=ledger, batch=batch, show=show_progress
+    ledger = _Ledger(workspace.path / RECOGNIZED_FOLDER / f"{name}.jsonl", recognizer.version)
+    workers = _Workers(partial(_recognize_task, recognizer, batch), site, show_progress)
+    run = _recognize_missing(workspace, segments, ledger, workers)
+    outcomes = _outcomes(segments, run)
+    ledger.replace(outcomes)
+    problems = _save_failures(workspace, name, outcomes)
+    changes = store_column(
+        workspace,
+        column,
+        outcomes.select("segment_id", "value"),
+        {"step": "recognize", "with": _program_name(with_), "version": recognizer.version},
     )
-    if not earlier and not run.texts:
-        why = next(iter(run.failures.values()), "no segment has audio; ingest with --audio")
-        raise InputError(
-            f"{workspace.path}: none of {len(missing):,} clips can be recognized; {why}"
-        )
-    outcomes = _outcomes(segments, earlier | run.texts, run.failures)
-    _write_ledger(ledger, recognizer.version, outcomes)
-    lost = outcomes.drop_nulls("reason").select("segment_id", "recording_id", "reason")
-    problems_table = f"{RECOGNIZED_FOLDER}/{name}.problems"
-    workspace_tables.write(workspace, lost, table=problems_table)
-    # Without arguments, which may hold secrets.
-    program = with_.split()[0] if isinstance(with_, str) else recognizer.name
-    record = {"step": "recognize", "with": program, "version": recognizer.version}
-    changes = store_column(workspace, column, outcomes.select("segment_id", "value"), record)
-    seconds = time.monotonic() - began
-    num_segments = parquet_files.num_rows(workspace_tables.table_path(workspace))
-    recognized_now = int(outcomes["clip_key"].is_in([*run.texts]).sum())
     facts = {
         "column": column,
-        "segments": num_segments,
-        "recognized_now": recognized_now,
-        "already_recognized": len(outcomes) - len(lost) - recognized_now,
-        "failed": len(lost),
-        "skipped": num_segments - len(outcomes),
+        **_counts(workspace, outcomes, run),
         "texts": changes,
-        "hours": round(run.seconds / 3600, 6),
-        "seconds": round(seconds, 1),
-        "times_real_time": round(run.seconds / seconds, 1),
+        **_speed(run.seconds, time.monotonic() - began),
         "next": f"nbaudio score {shlex.quote(str(workspace.path))} --hypothesis {name}",
     }
-    problems = [f"{segment_id}: {reason}" for segment_id, _, reason in lost.iter_rows()]
-    table = str(workspace_tables.table_path(workspace, problems_table))
-    report = Report("recognize", facts, problems=first_lines(problems, table))
+    report = Report("recognize", facts, problems=problems)
     workspace.save_report("recognize", report.to_dict())
     return report
 
 
+def _column(workspace: Workspace, name: str) -> str:
+    """Return the column of a recognizer; raise InputError without a name or if it is taken."""
+    if not name:
+        raise InputError(
+            "this recognizer has no name: give one with --as NAME, for the column asr_text_NAME"
+        )
+    return check_name(workspace, "hypothesis", name)
+
+
+@dataclass(frozen=True)
+class _Workers:
+    """The function that workers call for each task, their site, and whether to show progress."""
+
+    function: Callable[[CutTask], CutResult]
+    site: EngineLocation
+    show: bool
+
+
 @dataclass(frozen=True)
 class _Run:
-    """What a run of a recognizer gave: texts and failures by clip key, and seconds of audio."""
+    """The texts of a workspace after a run of a recognizer, by clip key.
 
+    Attributes:
+        earlier_texts: those that the ledger had before.
+        texts: those of clips that were recognized now.
+        failures: why the other clips have none.
+        seconds: the length of the clips that had no text before.
+    """
+
+    earlier_texts: dict[str, str]
     texts: dict[str, str]
     failures: dict[str, str]
     seconds: float
+
+
+@dataclass(frozen=True)
+class _Ledger:
+    """The texts of a recognizer, a line of JSON for each clip: `clip_key`, `version` and `text`.
+
+    Attributes:
+        path: the file, which may be missing.
+        version: that of the recognizer; lines of other versions are not read.
+    """
+
+    path: Path
+    version: str
+
+    def read(self, clip_keys: set[str]) -> dict[str, str]:
+        """Return the texts of some clips, by clip key."""
+        lines = parse_lines(self.path.read_bytes()) if self.path.exists() else ()
+        return {
+            line["clip_key"]: line["text"]
+            for line in lines
+            if line.get("version") == self.version
+            and isinstance(line.get("text"), str)
+            and str(line.get("clip_key")) in clip_keys
+        }
+
+    def append(self, texts: Mapping[str, str]) -> None:
+        """Append texts, by clip key."""
+        append_lines(self.path, self._lines(texts.items()))
+
+    def replace(self, outcomes: pl.DataFrame) -> None:
+        """Replace the file by the texts of segments (see `_outcomes`), each clip once."""
+        texts = outcomes.drop_nulls("value").select("clip_key", "value")
+        by_clip = texts.unique("clip_key", keep="first", maintain_order=True)
+        lines = b"".join(line + b"\n" for line in self._lines(by_clip.iter_rows()))
+        with atomic_write(self.path) as target:
+            target.write_bytes(lines)
+
+    def _lines(self, texts: Iterable[tuple[str, str]]) -> Iterator[bytes]:
+        for clip_key, text in texts:
+            row = {"clip_key": clip_key, "version": self.version, "text": text}
+            yield json.dumps(row, ensure_ascii=False).encode()
 
 
 def _segments(workspace: Workspace) -> pl.DataFrame:
@@ -165,70 +210,98 @@ def _segments(workspace: Workspace) -> pl.DataFrame:
     return keyed.with_columns(channel=channel).drop("row", "decision").collect()
 
 
-def _run_recognizer(
-    workspace: Workspace,
-    missing: pl.DataFrame,
-    recognizer: Recognizer,
-    site: EngineLocation,
-    *,
-    ledger: Path,
-    batch: int,
-    show: bool,
+def _recognize_missing(
+    workspace: Workspace, segments: pl.DataFrame, ledger: _Ledger, workers: _Workers
+) -> _Run:
+    """Recognize the clips that have no text in the ledger.
+
+    Raise InputError if no clip of the segments has a text in the end.
+    """
+    earlier_texts = ledger.read(set(segments["clip_key"]))
+    missing = segments.filter(~pl.col("clip_key").is_in([*earlier_texts]))
+    run = _run_workers(workspace, missing, ledger, workers)
+    if not earlier_texts and not run.texts:
+        reason = next(iter(run.failures.values()), "no segment has audio; ingest with --audio")
+        raise InputError(
+            f"{workspace.path}: none of {len(missing):,} clips can be recognized; {reason}"
+        )
+    return replace(run, earlier_texts=earlier_texts)
+
+
+def _run_workers(
+    workspace: Workspace, missing: pl.DataFrame, ledger: _Ledger, workers: _Workers
 ) -> _Run:
     """Recognize the clips of some segments; append the texts to the ledger as they come."""
     if missing.is_empty():
-        return _Run({}, {}, 0.0)
+        return _Run({}, {}, {}, 0.0)
     texts: dict[str, str] = {}
     failures: dict[str, str] = {}
     facts = recording_facts(workspace.recordings)
-    function = partial(_recognize_task, recognizer, batch)
     with scratch_folder(workspace.path) as scratch:
         planned = plan_cut(workspace, missing.lazy(), facts, folder=scratch)
-        with worker_pool(site) as run_tasks:
-            for result in cut_all(
-                run_tasks, "recognize", function, planned.amount, planned.tasks, show=show
-            ):
-                append_lines(ledger, _lines(recognizer.version, result.values.items()))
+        with worker_pool(workers.site) as run_tasks:
+            results = cut_all(
+                run_tasks,
+                "recognize",
+                workers.function,
+                planned.amount,
+                planned.tasks,
+                show=workers.show,
+            )
+            for result in results:
+                ledger.append(result.values)
                 texts |= result.values
                 failures |= result.failures
-    return _Run(texts, failures, planned.amount.seconds)
+    return _Run({}, texts, failures, planned.amount.seconds)
 
 
-def _outcomes(
-    segments: pl.DataFrame, texts: Mapping[str, str], failures: Mapping[str, str]
-) -> pl.DataFrame:
+def _outcomes(segments: pl.DataFrame, run: _Run) -> pl.DataFrame:
     """Return segments with what was recognized, `value`, or why it was not, `reason`."""
+    texts = run.earlier_texts | run.texts
     rows = [
         *((key, text, None) for key, text in texts.items()),
-        *((key, None, why) for key, why in failures.items()),
+        *((key, None, reason) for key, reason in run.failures.items()),
     ]
     columns = pl.Schema({"clip_key": pl.String, "value": pl.String, "reason": pl.String})
     outcomes = pl.DataFrame(rows, columns, orient="row")
     return segments.join(outcomes, on="clip_key", how="left", maintain_order="left")
 
 
-def _write_ledger(ledger: Path, version: str, outcomes: pl.DataFrame) -> None:
-    """Replace the ledger by the texts of the segments, each clip once."""
-    texts = outcomes.drop_nulls("value").select("clip_key", "value")
-    once = texts.unique("clip_key", keep="first", maintain_order=True)
-    with atomic_write(ledger) as target:
-        target.write_bytes(b"".join(line + b"\n" for line in _lines(version, once.iter_rows())))
+def _program_name(program: str | Function) -> str:
+    """Return the name of a recognizer without arguments, which may hold secrets."""
+    return program.split()[0] if isinstance(program, str) else getattr(program, "__name__", "")
 
 
-def _earlier_texts(ledger: Path, version: str, keys: set[str]) -> dict[str, str]:
-    """Return the texts of this version of the recognizer in the ledger, by clip key."""
-    lines = parse_lines(ledger.read_bytes()) if ledger.exists() else ()
-    own = (
-        line
-        for line in lines
-        if line.get("version") == version and isinstance(line.get("text"), str)
-    )
-    return {line["clip_key"]: line["text"] for line in own if str(line.get("clip_key")) in keys}
+def _save_failures(workspace: Workspace, name: str, outcomes: pl.DataFrame) -> list[str]:
+    """Write the table of the segments that failed; return a line for each of the first ones."""
+    table = f"{RECOGNIZED_FOLDER}/{name}.problems"
+    failed = outcomes.drop_nulls("reason").select("segment_id", "recording_id", "reason")
+    workspace_tables.write(workspace, failed, table=table)
+    problems = [f"{segment_id}: {reason}" for segment_id, _, reason in failed.iter_rows()]
+    return first_lines(problems, str(workspace_tables.table_path(workspace, table)))
 
 
-def _lines(version: str, texts: Iterable[tuple[str, str]]) -> Iterator[bytes]:
-    rows = ({"clip_key": key, "version": version, "text": text} for key, text in texts)
-    return (json.dumps(row, ensure_ascii=False).encode() for row in rows)
+def _counts(workspace: Workspace, outcomes: pl.DataFrame, run: _Run) -> dict[str, int]:
+    """Count the segments of the workspace by what became of them."""
+    num_segments = parquet_files.num_rows(workspace_tables.table_path(workspace))
+    num_failed = outcomes["reason"].count()
+    recognized_now = int(outcomes["clip_key"].is_in([*run.texts]).sum())
+    return {
+        "segments": num_segments,
+        "recognized_now": recognized_now,
+        "already_recognized": len(outcomes) - num_failed - recognized_now,
+        "failed": num_failed,
+        "skipped": num_segments - len(outcomes),
+    }
+
+
+def _speed(audio_seconds: float, seconds: float) -> dict[str, float]:
+    """Return how much audio was recognized, in how long."""
+    return {
+        "hours": round(audio_seconds / 3600, 6),
+        "seconds": round(seconds, 1),
+        "times_real_time": round(audio_seconds / seconds, 1),
+    }
 
 
 def _recognize_task(recognizer: Recognizer, batch: int, task: CutTask) -> CutResult:
@@ -239,13 +312,13 @@ def _recognize_task(recognizer: Recognizer, batch: int, task: CutTask) -> CutRes
     failures = dict[str, str]()
     texts = dict[str, str]()
     files = {key: source.path.name for source in task.sources for key, *_ in source.windows}
-    waiting = task_windows(task, partial(clip_of, rate=RECOGNIZED.rate), failures)
-    while some := dict(islice(waiting, None if isinstance(recognizer.given, tuple) else batch)):
-        for key, answer in recognizer(some).items():
+    windows = task_windows(task, partial(clip_of, rate=RECOGNIZED.rate), failures)
+    size = None if recognizer.is_command else batch
+    while clips := dict(islice(windows, size)):
+        for key, answer in recognizer(clips).items():
             if isinstance(answer, Failure):
                 failures.setdefault(key, f"{files[key]}: {answer.reason}")
             else:
                 texts[key] = answer
-    return CutResult(
-        task.seconds, failures, {key: text for key, text in texts.items() if key not in failures}
-    )
+    texts_without_failures = {key: text for key, text in texts.items() if key not in failures}
+    return CutResult(task.seconds, failures, texts_without_failures)

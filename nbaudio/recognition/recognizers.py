@@ -49,79 +49,100 @@ class Failure(NamedTuple):
 class Recognizer:
     """A callable, the dotted name of one, or the words of a command.
 
-    It gets all clips of a task at once.
+    Attributes:
+        name: of the callable, or of its module where that is named; empty for a command.
+        version: of the callable, or a hash of the command and its small files.
+        program: the callable, its dotted name, or the words of the command.
+        folder: the working directory, where modules and files of a command are.
     """
 
     name: str
     version: str
-    given: Function | str | tuple[str, ...]
+    program: Function | str | tuple[str, ...]
     folder: str
 
     @classmethod
-    def of(cls, given: str | Function) -> "Recognizer":
+    def of(cls, program: str | Function) -> "Recognizer":
         """Parse a recognizer; raise InputError where its module, function or program is missing."""
         folder = str(Path.cwd())
-        if not isinstance(given, str):
-            return cls(getattr(given, "__name__", ""), _version(given), given, folder)
-        if found := _DOTTED.fullmatch(given):
-            return cls(found[1].rpartition(".")[2], _imported(given, folder)[1], given, folder)
-        try:
-            words = shlex.split(given)
-        except ValueError as error:
-            raise InputError(f"command {given!r}: {error}") from error
-        if not words or shutil.which(words[0]) is None:
-            raise InputError(
-                f"{given!r}: neither package.module:function nor a command whose program "
-                "is installed"
-            )
-        files = [
-            path
-            for path in map(Path, words[1:])
-            if path.is_file() and path.stat().st_size <= _HASHED_BYTES
-        ]
-        return cls("", _sha256([*words, *map(sha256_file, files)]), tuple(words), folder)
+        if not isinstance(program, str):
+            return cls(getattr(program, "__name__", ""), _version(program), program, folder)
+        if dotted := _DOTTED.fullmatch(program):
+            module = dotted[1].rpartition(".")[2]
+            return cls(module, _imported(program, folder)[1], program, folder)
+        words = _command_words(program)
+        return cls("", _command_version(words), words, folder)
+
+    @property
+    def is_command(self) -> bool:
+        """Whether this is a command, which gets all clips of a task at once."""
+        return isinstance(self.program, tuple)
 
     def __call__(self, clips: Clips, runs: Iterator[int] | None = None) -> dict[str, str | Failure]:
         """Return the text of each clip.
 
         Those of a failed batch are tried again, each by itself or, by a command, in halves.
         """
-        is_command = isinstance(self.given, tuple)
-        runs = runs or (iter(range(_RUNS)) if is_command else count())
-        answers = (
-            _run(self.given, self.folder, clips)
-            if isinstance(self.given, tuple)
-            else self._called(self.given, clips)
-        )
+        runs = runs or (iter(range(_RUNS)) if self.is_command else count())
+        answers = self._run_once(clips)
         failed = [
             key
             for key, answer in answers.items()
             if isinstance(answer, Failure) and answer.retry and len(clips) > 1
         ]
-        size = -(-len(failed) // 2) if is_command else 1
+        half = -(-len(failed) // 2)
+        size = half if self.is_command else 1
         for start in range(0, len(failed), size or 1):
             if next(runs, None) is not None:
                 answers |= self({key: clips[key] for key in failed[start : start + size]}, runs)
         return answers
 
-    def _called(self, given: Function | str, clips: Clips) -> dict[str, str | Failure]:
+    def _run_once(self, clips: Clips) -> dict[str, str | Failure]:
+        if isinstance(self.program, tuple):
+            return _run(self.program, self.folder, clips)
+        return self._call(self.program, clips)
+
+    def _call(self, program: Function | str, clips: Clips) -> dict[str, str | Failure]:
+        """Call a function once on all clips."""
         try:
-            function = _imported(given, self.folder)[0] if isinstance(given, str) else given
+            function = _imported(program, self.folder)[0] if isinstance(program, str) else program
             texts = function(
                 [clip.astype(np.float32) / np.float32(32768) for clip in clips.values()]
             )
         except Exception as error:  # noqa: BLE001 - whatever a recognizer raises
-            return dict.fromkeys(
-                clips, Failure(f"{type(error).__name__}: {one_line(error)}", retry=True)
+            failure = Failure(f"{type(error).__name__}: {one_line(error)}", retry=True)
+            return dict.fromkeys(clips, failure)
+        is_list = isinstance(texts, list | tuple)
+        if not is_list or len(texts) != len(clips):
+            returned = f"{len(texts)} texts" if is_list else type(texts).__name__
+            failure = Failure(
+                f"it returned {returned} for a list of {len(clips)} clips", retry=True
             )
-        if not isinstance(texts, list | tuple) or len(texts) != len(clips):
-            found = (
-                f"{len(texts)} texts" if isinstance(texts, list | tuple) else type(texts).__name__
-            )
-            return dict.fromkeys(
-                clips, Failure(f"it returned {found} for a list of {len(clips)} clips", retry=True)
-            )
+            return dict.fromkeys(clips, failure)
         return {key: _text(text) for key, text in zip(clips, texts, strict=True)}
+
+
+def _command_words(command: str) -> tuple[str, ...]:
+    """Return the words of a command; raise InputError if its program is not installed."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise InputError(f"command {command!r}: {error}") from error
+    if not words or shutil.which(words[0]) is None:
+        raise InputError(
+            f"{command!r}: neither package.module:function nor a command whose program is installed"
+        )
+    return tuple(words)
+
+
+def _command_version(words: Sequence[str]) -> str:
+    """Return the hash of a command and of the small files that it names."""
+    small_files = [
+        path
+        for path in map(Path, words[1:])
+        if path.is_file() and path.stat().st_size <= _HASHED_BYTES
+    ]
+    return _sha256([*words, *map(sha256_file, small_files)])
 
 
 def _sha256(parts: Sequence[str]) -> str:
@@ -130,6 +151,7 @@ def _sha256(parts: Sequence[str]) -> str:
 
 @cache  # as the module stays imported, its version stays, too
 def _imported(dotted: str, folder: str) -> tuple[Function, str]:
+    """Return the function of a dotted name, and its version; raise InputError without one."""
     module, _, name = dotted.partition(":")
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -166,44 +188,66 @@ def _version(function: Any) -> str:
 
 
 def _run(words: tuple[str, ...], folder: str, clips: Clips) -> dict[str, str | Failure]:
+    """Run a command once on all clips."""
     with tempfile.TemporaryDirectory(prefix="nbaudio-") as temporary:
-        lines = ""
-        for number, (key, clip) in enumerate(clips.items()):
-            path = Path(temporary, f"{number}.wav")
-            path.write_bytes(encode_clip(clip, RATE, "wav"))
-            lines += (
-                json.dumps({"id": key, "audio": str(path), "duration_s": len(clip) / RATE}) + "\n"
-            )
+        lines = _write_clips(clips, Path(temporary))
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 words, input=lines.encode(), capture_output=True, cwd=folder, check=False
             )
         except OSError as error:
             return dict.fromkeys(clips, Failure(f"{words[0]}: {error.strerror}"))
+    output = _parse_output(process.stdout)
+    reason = strip_queries(_exit_reason(process) + output.bad_line)
+    failure = Failure(f"{Path(words[0]).name}: {reason}", retry=process.returncode != 0)
+    return {key: output.texts.get(key, failure) for key in clips}
+
+
+def _write_clips(clips: Clips, folder: Path) -> str:
+    """Write clips as .wav files; return the lines of JSON that a command reads."""
+    lines = []
+    for number, (key, clip) in enumerate(clips.items()):
+        path = folder / f"{number}.wav"
+        path.write_bytes(encode_clip(clip, RATE, "wav"))
+        line = {"id": key, "audio": str(path), "duration_s": len(clip) / RATE}
+        lines.append(json.dumps(line) + "\n")
+    return "".join(lines)
+
+
+@dataclass(frozen=True)
+class _Output:
+    """The output of a command: texts by key, and a remark on the first line that has none."""
+
+    texts: dict[str, str | Failure]
+    bad_line: str
+
+
+def _parse_output(output: bytes) -> _Output:
+    """Parse the lines that a command printed."""
     texts = dict[str, str | Failure]()
-    wrong = ""
-    for number, line in enumerate(done.stdout.splitlines(), start=1):
+    bad_line = ""
+    for number, line in enumerate(output.splitlines(), start=1):
         try:
             value = json.loads(line)
             texts[value["id"]] = _text(value["text"])
         except (ValueError, TypeError, KeyError, RecursionError):
-            wrong = wrong or (
+            bad_line = bad_line or (
                 f'; line {number} is not {{"id": ..., "text": ...}}: '
                 f"{line[:80].decode(errors='replace')!r}"
             )
-    said = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-    why = (
-        ": ".join([f"exit code {done.returncode}", *said])
-        if done.returncode
-        else "it printed no line for this id"
-    )
-    missing = Failure(
-        f"{Path(words[0]).name}: {strip_queries(why + wrong)}", retry=done.returncode != 0
-    )
-    return {key: texts.get(key, missing) for key in clips}
+    return _Output(texts, bad_line)
+
+
+def _exit_reason(process: subprocess.CompletedProcess[bytes]) -> str:
+    """Return why a clip has no line in the output of a command."""
+    if not process.returncode:
+        return "it printed no line for this id"
+    last_error = process.stderr.decode(errors="replace").strip().splitlines()[-1:]
+    return ": ".join([f"exit code {process.returncode}", *last_error])
 
 
 def _text(text: object) -> str | Failure:
-    if not isinstance(text, str) or any("\ud800" <= each <= "\udfff" for each in text):
+    """Return what a recognizer gave for a clip as normalized text."""
+    if not isinstance(text, str) or any("\ud800" <= letter <= "\udfff" for letter in text):
         return Failure("its text is not a string of valid Unicode")
     return normalize("NFC", text).strip()

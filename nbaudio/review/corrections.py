@@ -5,6 +5,7 @@ The corrections in the logs are applied to the segments table.
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from nbaudio.tables.workspace import Workspace, locks_workspace
 from nbaudio.text.normalization import nfc
 from nbaudio.text.score import rescored
 
-_WANTED = {"segment_id": pl.String, "text_corrected": pl.String, "text_origin": pl.String}
+_CORRECTIONS = {"segment_id": pl.String, "text_corrected": pl.String, "text_origin": pl.String}
 
 
 @locks_workspace("review correct-texts")
@@ -53,8 +54,8 @@ def correct_texts(workspace: Workspace | str | Path | ReviewState) -> Report:
         >>> workspace.save(segments=pl.DataFrame(rows))
         >>> [content] = content_hashes(workspace.segments)
         >>> time = "2026-11-21T03:00:00Z"
-        >>> said = Verdict("s", content, "wrong words", "", "evo blitz", "ana", time, "sheet")
-        >>> append_verdicts(workspace, [said])
+        >>> verdict = Verdict("s", content, "wrong words", "", "evo blitz", "ana", time, "sheet")
+        >>> append_verdicts(workspace, [verdict])
         >>> correct_texts(workspace).facts["corrected_now"]
         1
         >>> workspace.segments.select("text", "text_raw", "text_origin").rows()
@@ -71,9 +72,9 @@ def correct_texts(workspace: Workspace | str | Path | ReviewState) -> Report:
         where |= pl.col("text_corrected").is_not_null()
     segments = workspace_tables.read(state.workspace, where=where, row=ROW)
     before = uncorrected(state, segments)
-    wanted, problems = _wanted(before, segments, state.verdicts)
+    agreed = _agreed_corrections(before, segments, state.verdicts)
     before = before.drop("text_corrected", "text_origin", strict=False)
-    before = before.join(wanted, on="segment_id", how="left", maintain_order="left")
+    before = before.join(agreed.corrections, on="segment_id", how="left", maintain_order="left")
     rows = text_column(segments, "text_corrected").ne_missing(before["text_corrected"]).arg_true()
     if len(rows):
         after = _rewritten(state.workspace, segments, before, rows)
@@ -82,13 +83,14 @@ def correct_texts(workspace: Workspace | str | Path | ReviewState) -> Report:
             .filter(pl.col("text_corrected").is_not_null())
             .select("segment_id", "text", *_scores(segments))
         )
-        both = pl.concat([fresh, state.original_texts], how="diagonal")
-        kept = both.unique("segment_id", keep="first", maintain_order=True)
+        originals = pl.concat([fresh, state.original_texts], how="diagonal")
+        originals = originals.unique("segment_id", keep="first", maintain_order=True)
         # First the old values, then the new ones: a kill in between loses neither.
-        state.workspace.save(**{CORRECTED_TEXTS: kept})
+        state.workspace.save(**{CORRECTED_TEXTS: originals})
         state.workspace.save(segments=with_rows(state.workspace, after))
     facts = {"corrected_texts": before["text_corrected"].count(), "corrected_now": len(rows)}
-    report = Report("review correct-texts", facts, problems=first_lines(problems, VERDICT_LOG))
+    problems = first_lines(agreed.problems, VERDICT_LOG)
+    report = Report("review correct-texts", facts, problems=problems)
     state.workspace.save_report("correct_texts", report.to_dict())
     return report
 
@@ -136,99 +138,139 @@ def correct_bounds(workspace: Workspace | str | Path) -> Report:
         [80]
     """
     workspace = Workspace.open(workspace)
-    logged = (
-        corrections(workspace)
-        .rename({"start_sample": "new_start", "end_sample": "new_end", "reviewer": "by"})
-        .drop("time")
-    )
-    segments = workspace_tables.read(
-        workspace, where=workspace_tables.has_id(logged["segment_id"]), row=ROW
-    )
-    concerned = segments.join(logged, on="segment_id", maintain_order="left")
-    concerned = concerned.join(
-        workspace.recordings.select("recording_id", rate="sampling_rate"),
-        on="recording_id",
-        how="left",
-    )
-    done = (pl.col("start_sample") == pl.col("new_start")) & (
-        pl.col("end_sample") == pl.col("new_end")
-    )
-    as_was = (pl.col("start_sample") == pl.col("was_start")) & (
-        pl.col("end_sample") == pl.col("was_end")
-    )
-    todo = concerned.filter(as_was & ~done)
-    strange = concerned.filter(~(as_was | done).fill_null(value=False))
+    logged = _logged_bounds(workspace)
+    is_done = _has_bounds("new_start", "new_end")
+    is_as_it_was = _has_bounds("was_start", "was_end")
+    todo = logged.filter(is_as_it_was & ~is_done)
+    changed = logged.filter(~(is_as_it_was | is_done).fill_null(value=False))
     if len(todo):
-        new = {"start_sample": "new_start", "end_sample": "new_end", "corrected_by": "by"}
-        lost = (
-            pl.lit(None, dtype).alias(name)
-            for name, dtype in segments.schema.items()
-            if name in SIGNALS
-        )
-        workspace.save(
-            segments=with_rows(workspace, todo.select(ROW, _moved_words(todo), *lost, **new))
-        )
+        workspace.save(segments=with_rows(workspace, _with_new_bounds(todo)))
     moved = sum((pl.col(f"new_{side}") - pl.col(f"was_{side}")).abs() for side in ("start", "end"))
     facts = {
         "corrected_now": len(todo),
-        "corrected_before": concerned.filter(done).height,
+        "corrected_before": logged.filter(is_done).height,
         "seconds_moved_now": todo.select((moved / pl.col("rate")).sum()).item(),
     }
     problems = [
-        f"{name}: its bounds are no longer those that were corrected"
-        for name in strange["segment_id"]
+        f"{segment_id}: its bounds are no longer those that were corrected"
+        for segment_id in changed["segment_id"]
     ]
     report = Report("review correct-bounds", facts, problems=first_lines(problems, CORRECTION_LOG))
     workspace.save_report("correct_bounds", report.to_dict())
     return report
 
 
-def _wanted(
-    before: pl.DataFrame, now: pl.DataFrame, said: pl.DataFrame
-) -> tuple[pl.DataFrame, list[str]]:
-    """Return the corrections to apply, and why others are not applied.
+def _logged_bounds(workspace: Workspace) -> pl.DataFrame:
+    """Return the segments with corrected bounds, a row for each line of the log.
 
-    The columns are `segment_id`, `text_corrected` and `text_origin`.
+    Beside the columns of the segments table, there are `new_start` and `new_end`, `was_start` and
+    `was_end` in samples, `by`, the reviewer, and the `rate` of the recording in Hz.
     """
-    votes = said.filter(pl.col("corrected_text").is_not_null().any().over("segment_id"))
-    judged = pl.col("segment_id").is_in(votes["segment_id"].implode())
-    before, now = (
-        segments.filter(judged).unique("segment_id", keep="first") for segments in (before, now)
+    log = corrections(workspace).drop("time")
+    log = log.rename({"start_sample": "new_start", "end_sample": "new_end", "reviewer": "by"})
+    is_corrected = workspace_tables.has_id(log["segment_id"])
+    segments = workspace_tables.read(workspace, where=is_corrected, row=ROW)
+    rates = workspace.recordings.select("recording_id", rate="sampling_rate")
+    logged = segments.join(log, on="segment_id", maintain_order="left")
+    return logged.join(rates, on="recording_id", how="left")
+
+
+def _has_bounds(start: str, end: str) -> pl.Expr:
+    """Return which segments begin and end at the samples in two columns."""
+    return (pl.col("start_sample") == pl.col(start)) & (pl.col("end_sample") == pl.col(end))
+
+
+def _with_new_bounds(segments: pl.DataFrame) -> pl.DataFrame:
+    """Return the columns of `_logged_bounds` that change: bounds, word times and signals."""
+    signals = (
+        pl.lit(None, dtype).alias(name)
+        for name, dtype in segments.schema.items()
+        if name in SIGNALS
     )
-    contents, contents_now = (
-        dict(zip(each["segment_id"], content_hashes(each), strict=True)) for each in (before, now)
+    return segments.select(
+        ROW,
+        _moved_words(segments),
+        *signals,
+        start_sample="new_start",
+        end_sample="new_end",
+        corrected_by="by",
     )
-    held = dict(zip(now["segment_id"], text_column(now, "text_corrected"), strict=True))
+
+
+@dataclass(frozen=True)
+class _Agreed:
+    """The corrections that reviewers agree on (`_CORRECTIONS`), and why others do not apply."""
+
+    corrections: pl.DataFrame
+    problems: list[str]
+
+
+@dataclass(frozen=True)
+class _Versions:
+    """The content hashes of a segment before corrections and now, and its corrected text.
+
+    Hashes are None if there is no such segment, the text is None if it is not corrected.
+    """
+
+    before: str | None
+    now: str | None
+    text_corrected: str | None
+
+
+def _agreed_corrections(before: pl.DataFrame, now: pl.DataFrame, verdicts: pl.DataFrame) -> _Agreed:
+    """Return the corrections to apply to segments, as they were `before` and are `now`."""
+    concerned = verdicts.filter(pl.col("corrected_text").is_not_null().any().over("segment_id"))
+    is_concerned = pl.col("segment_id").is_in(concerned["segment_id"].implode())
+    before = before.filter(is_concerned).unique("segment_id", keep="first")
+    now = now.filter(is_concerned).unique("segment_id", keep="first")
+    hashes_before = dict(zip(before["segment_id"], content_hashes(before), strict=True))
+    hashes_now = dict(zip(now["segment_id"], content_hashes(now), strict=True))
+    texts_now = dict(zip(now["segment_id"], text_column(now, "text_corrected"), strict=True))
     rows = []
     problems = []
-    for (segment_id,), of_one in votes.group_by("segment_id", maintain_order=True):
+    for (segment_id,), on_segment in concerned.group_by("segment_id", maintain_order=True):
         key = str(segment_id)
+        versions = _Versions(hashes_before.get(key), hashes_now.get(key), texts_now.get(key))
         # The correction of a corrected text replaces the first one.
-        given = of_one.filter(pl.col("corrected_text").is_not_null()).unique(
+        latest = on_segment.filter(pl.col("corrected_text").is_not_null()).unique(
             "reviewer", keep="last", maintain_order=True
         )
-        texts = {nfc(text) for text in given["corrected_text"]}
-        # An ok on the corrected text does not contradict the correction.
-        happy = sorted(of_one.filter(verdict=OK, content=contents.get(key, ""))["reviewer"])
-        who = ", ".join(sorted(given["reviewer"]))
-        if len(texts) > 1:
-            problems.append(
-                f"{key}: {who} correct its text differently: not applied until they agree"
-            )
-        elif happy:
-            problems.append(
-                f"{key}: {', '.join(happy)} says ok, {who} corrects the text: "
-                "not applied until they agree"
-            )
-        elif {held.get(key)} != texts and not set(given["content"]) <= {
-            contents.get(key),
-            contents_now.get(key),
-        }:
-            problems.append(f"{key}: has changed since {who} corrected it: not applied")
+        problem = _problem(on_segment, latest, versions)
+        if problem:
+            problems.append(f"{key}: {problem}")
         else:
-            reviews = ", ".join(sorted(set(given["review"])))
-            rows.append((key, texts.pop(), f"{who} ({reviews})"))
-    return pl.DataFrame(rows, schema=_WANTED, orient="row"), problems
+            reviews = ", ".join(sorted(set(latest["review"])))
+            rows.append((key, nfc(latest["corrected_text"][0]), f"{_names(latest)} ({reviews})"))
+    return _Agreed(pl.DataFrame(rows, schema=_CORRECTIONS, orient="row"), problems)
+
+
+def _problem(on_segment: pl.DataFrame, latest: pl.DataFrame, versions: _Versions) -> str:
+    """Return why a correction is not applied, empty if it is.
+
+    Args:
+        on_segment: the verdicts on a segment.
+        latest: the last correction of each reviewer among them.
+        versions: of the segment.
+    """
+    texts = {nfc(text) for text in latest["corrected_text"]}
+    if len(texts) > 1:
+        return f"{_names(latest)} correct its text differently: not applied until they agree"
+    # An ok on the corrected text does not contradict the correction.
+    is_ok = on_segment.filter(verdict=OK, content=versions.before or "")
+    if len(is_ok):
+        return (
+            f"{_names(is_ok)} says ok, {_names(latest)} corrects the text: "
+            "not applied until they agree"
+        )
+    is_applied = {versions.text_corrected} == texts
+    if not is_applied and not set(latest["content"]) <= {versions.before, versions.now}:
+        return f"has changed since {_names(latest)} corrected it: not applied"
+    return ""
+
+
+def _names(verdicts: pl.DataFrame) -> str:
+    """Return the names of the reviewers of verdicts."""
+    return ", ".join(sorted(verdicts["reviewer"]))
 
 
 def _scores(segments: pl.DataFrame) -> list[str]:
@@ -250,26 +292,28 @@ def _rewritten(
     )
     scores = rescored(workspace, new)
     names = _scores(segments)
-    columns = {
-        name: scores[name]
-        if name in scores
-        else pl.Series([None] * len(new), dtype=new.schema[name])
-        for name in names
-    }
-    # Unscored segments stay unscored; a normal form follows its text in any case.
-    guard = {**dict.fromkeys(AGREEMENT, "agreement"), "text_normalized": "text"}
-    guard = {
-        name: guard.get(name, re.sub(r"^(spoken_)?(wer|cer|similarity)", "similarity", name))
-        for name in names
-    }
-    follows = {name: corrected & pl.col(guard[name]).is_not_null() for name in names}
+    nulls = {name: pl.Series([None] * len(new), dtype=new.schema[name]) for name in names}
+    columns = {name: scores[name] if name in scores else nulls[name] for name in names}
+    is_followed = {name: corrected & pl.col(_guard(name)).is_not_null() for name in names}
     new = new.with_columns(
-        pl.when(follows[name]).then(columns[name]).otherwise(name).alias(name) for name in names
+        pl.when(is_followed[name]).then(columns[name]).otherwise(name).alias(name) for name in names
     )
     written = ("text", *names, "text_raw", "text_corrected", "text_origin")
     return segments.with_columns(
         text_column(segments, name).scatter(rows, new[name]) for name in written
     )
+
+
+def _guard(score: str) -> str:
+    """Return the column without which a score stays null when the text is corrected.
+
+    Unscored segments stay unscored; a normal form follows its text in any case.
+    """
+    if score in AGREEMENT:
+        return "agreement"
+    if score == "text_normalized":
+        return "text"
+    return re.sub(r"^(spoken_)?(wer|cer|similarity)", "similarity", score)
 
 
 def _uncorrected_bounds(state: ReviewState, segments: pl.DataFrame) -> pl.DataFrame:

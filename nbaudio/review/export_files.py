@@ -13,8 +13,8 @@ from nbaudio.core.atomic import read_json
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.core.hashing import clip_file_names
 from nbaudio.review.cell_escaping import write_delimited
-from nbaudio.review.review_page import MOST_EMBEDDED_BYTES, write_page
-from nbaudio.review.sheet_clips import cut_clips, keep_clip
+from nbaudio.review.review_page import MOST_EMBEDDED_BYTES, ReviewPage, write_page
+from nbaudio.review.sheet_clips import MissingClip, cut_clips, keep_clip
 from nbaudio.review.sheet_reader import KINDS, read_sheet
 from nbaudio.review.sheet_writer import FILLED_IN, check_size, column_places, row_key, write_sheet
 from nbaudio.review.state import EXPORTS, ReviewRecord
@@ -166,7 +166,9 @@ def make_files(
     for file in files:
         part = parts[file.reviewer]
         if file.is_page:
-            content, clips = _page(file, part, record, workspace, made)
+            page = _page(file, part, record, workspace, made)
+            content = page.html
+            clips = page.files
         else:
             part = without_missing_clips(part, workspace, made.failed)
             content = _sheet(file, part, record, workspace)
@@ -202,8 +204,11 @@ def _keep_clips_of_sheets(
     check_size(most, 0 if root is None else most)
     rows = pl.concat([parts[sheet.reviewer] for sheet in sheets])
     rows = rows.unique("segment_id", keep="first", maintain_order=True)
-    for row, _, clip in cut_clips(rows, root, made.failed, encoding=sheets[0].encoding):
-        keep_clip(sheets[0].path.parent / row["clip"], clip)
+    for clip in cut_clips(rows, root, encoding=sheets[0].encoding):
+        if isinstance(clip, MissingClip):
+            made.failed[clip.segment_id] = clip.reason
+        else:
+            keep_clip(sheets[0].path.parent / clip.row["clip"], clip.content)
 
 
 def without_missing_clips(
@@ -221,9 +226,9 @@ def _page(
     record: ReviewRecord,
     workspace: Workspace,
     made: MadeFiles,
-) -> tuple[bytes, list[str]]:
-    """Return a page, and the clips that are files beside it."""
-    page, clips = write_page(
+) -> ReviewPage:
+    """Return the page of a reviewer; note missing clips, and a warning if clips are files."""
+    page = write_page(
         rows,
         record,
         file.reviewer,
@@ -231,14 +236,14 @@ def _page(
         folder=file.path.parent,
         encoding=file.encoding,
         compared=compared(workspace),
-        failed=made.failed,
     )
-    if clips:
+    made.failed.update(page.failures)
+    if page.files:
         made.warnings.append(
             f"{file.path}: its clips take more than {MOST_EMBEDDED_BYTES / 1e6:g} MB and are in "
             "the folder 'clips' beside it: send both (zip puts them into one file)"
         )
-    return page, clips
+    return page
 
 
 def _sheet(

@@ -16,8 +16,8 @@ from nbaudio.tables.workspace_tables import table_path
 
 BY_HAND = "by_hand"  # the reason of a manual rejection without a reason
 
-_GIVEN = pl.Schema({"segment_id": pl.String, "decision": pl.String, "reason": pl.String})
-_HELD = pl.Schema({**_GIVEN, "decision": SEGMENTS["decision"]})
+_IMPORTED = pl.Schema({"segment_id": pl.String, "decision": pl.String, "reason": pl.String})
+_STORED = pl.Schema({**_IMPORTED, "decision": SEGMENTS["decision"]})
 
 
 @locks_workspace("review import-decisions")
@@ -59,42 +59,17 @@ def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
     """
     workspace = Workspace.open(workspace)
     rows = as_polars(table, "decisions")
-    if missing := [name for name in ("segment_id", "decision") if name not in rows.columns]:
-        raise InputError(
-            f"decisions: no column {missing[0]}; columns are {', '.join(rows.columns) or 'none'}"
-        )
-    said = conform(rows, _GIVEN, "decisions").select(_GIVEN.names()).drop_nulls("decision")
-    _refuse(said, pl.col("segment_id").is_null(), "rows with a decision have no segment_id")
-    _refuse(
-        said,
-        ~pl.col("decision").is_in(DECISIONS),
-        f"a decision is {', '.join(DECISIONS)}; unknown are",
-        "decision",
-    )
+    imported = _read_decisions(rows)
+    has_decision = workspace_tables.has_id(imported["segment_id"])
     columns = ("segment_id", "split", "decision", "reason")
-    is_given = workspace_tables.has_id(said["segment_id"])
-    segments = workspace_tables.read(workspace, columns, where=is_given, row=ROW)
-    _refuse(
-        said,
-        ~workspace_tables.has_id(segments["segment_id"]),
-        f"{workspace.path} has no segment",
-        "segment_id",
-    )
-    rules = sorted({*RULES, *segment_failures(pl.DataFrame(schema=RECORDINGS))})
-    by_rule = (pl.col("decision") == "reject") & pl.col("reason").is_in(rules).fill_null(
-        value=False
-    )
-    whole = (
-        "split" in rows.columns
-        or workspace_tables.scan(workspace, ["segment_id"])
-        .select(is_given.all())
-        .collect(**STREAMED)
-        .item()
-    )
-    edited = _edited(said, segments, pl.lit(whole) | by_rule)
-    _refuse(
-        edited, pl.col("segment_id").is_duplicated(), "given twice, but differently:", "segment_id"
-    )
+    segments = workspace_tables.read(workspace, columns, where=has_decision, row=ROW)
+    is_unknown = ~workspace_tables.has_id(segments["segment_id"])
+    _refuse(imported, is_unknown, f"{workspace.path} has no segment", "segment_id")
+    by_rule = _is_by_rule()
+    is_edited_table = "split" in rows.columns or _are_all(workspace, has_decision)
+    edited = _edited(imported, segments, pl.lit(is_edited_table) | by_rule)
+    is_repeated = pl.col("segment_id").is_duplicated()
+    _refuse(edited, is_repeated, "given twice, but differently:", "segment_id")
     _refuse(
         edited,
         by_rule,
@@ -102,30 +77,62 @@ def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
         "reason",
     )
     if len(edited):
-        _take(workspace, segments, edited)
-    count = dict(edited["decision"].value_counts().iter_rows())
-    facts = {
-        **{
-            name: count.get(name.removesuffix("ed"), 0)
-            for name in ("accepted", "rejected", "pending")
-        },
-        "unchanged": len(said) - len(edited),
-        "in_force": dict(
-            decisions(workspace)["decision"]
-            .cast(pl.String)
-            .value_counts()
-            .sort("decision")
-            .iter_rows()
-        ),
-    }
-    notes = (
-        [f"{len(edited):,} decisions apply from the next select on: run it again"]
-        if len(edited)
-        else []
-    )
-    report = Report("review import-decisions", facts, notes)
+        _store(workspace, segments, edited)
+    report = _report(edited, num_imported=len(imported), in_force=decisions(workspace))
     workspace.save_report("import_decisions", report.to_dict())
     return report
+
+
+def _read_decisions(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows that have a decision, as `_IMPORTED`.
+
+    Raise InputError if a column is missing, a row has no segment, or a decision is unknown.
+    """
+    missing = [name for name in ("segment_id", "decision") if name not in rows.columns]
+    if missing:
+        raise InputError(
+            f"decisions: no column {missing[0]}; columns are {', '.join(rows.columns) or 'none'}"
+        )
+    conformed = conform(rows, _IMPORTED, "decisions")
+    imported = conformed.select(_IMPORTED.names()).drop_nulls("decision")
+    _refuse(imported, pl.col("segment_id").is_null(), "rows with a decision have no segment_id")
+    is_unknown = ~pl.col("decision").is_in(DECISIONS)
+    allowed = f"a decision is {', '.join(DECISIONS)}; unknown are"
+    _refuse(imported, is_unknown, allowed, "decision")
+    return imported
+
+
+def _is_by_rule() -> pl.Expr:
+    """Return which decisions are rejections by a rule of `select`."""
+    rules = sorted({*RULES, *segment_failures(pl.DataFrame(schema=RECORDINGS))})
+    is_rule = pl.col("reason").is_in(rules).fill_null(value=False)
+    return (pl.col("decision") == "reject") & is_rule
+
+
+def _are_all(workspace: Workspace, where: pl.Expr) -> bool:
+    """Return whether a condition on the id holds for all segments of a workspace."""
+    ids = workspace_tables.scan(workspace, ["segment_id"])
+    return bool(ids.select(where.all()).collect(**STREAMED).item())
+
+
+def _report(edited: pl.DataFrame, *, num_imported: int, in_force: pl.DataFrame) -> Report:
+    """Return the report on decisions that were edited, of those that were imported.
+
+    `in_force` are the decisions in force now.
+    """
+    counts = dict(edited["decision"].value_counts().iter_rows())
+    counts_in_force = in_force["decision"].cast(pl.String).value_counts().sort("decision")
+    facts = {
+        "accepted": counts.get("accept", 0),
+        "rejected": counts.get("reject", 0),
+        "pending": counts.get("pending", 0),
+        "unchanged": num_imported - len(edited),
+        "in_force": dict(counts_in_force.iter_rows()),
+    }
+    notes = []
+    if len(edited):
+        notes.append(f"{len(edited):,} decisions apply from the next select on: run it again")
+    return Report("review import-decisions", facts, notes)
 
 
 def decisions(workspace: Workspace | str | Path) -> pl.DataFrame:
@@ -134,75 +141,75 @@ def decisions(workspace: Workspace | str | Path) -> pl.DataFrame:
     The columns are `segment_id`, `decision` (accept or reject) and `reason` (of rejected segments).
     """
     workspace = Workspace.open(workspace)
-    held = conform(
-        workspace.table("decisions", _HELD), _HELD, str(table_path(workspace, "decisions"))
-    ).select(_HELD.names())
-    return held.filter(pl.col("decision").is_in(["accept", "reject"])).unique(
-        "segment_id", keep="last", maintain_order=True
-    )
+    path = table_path(workspace, "decisions")
+    stored = conform(workspace.table("decisions", _STORED), _STORED, str(path))
+    rows = stored.select(_STORED.names()).filter(pl.col("decision").is_in(["accept", "reject"]))
+    return rows.unique("segment_id", keep="last", maintain_order=True)
 
 
-def _refuse(said: pl.DataFrame, wrong: pl.Expr, what: str, column: str = "") -> None:
-    """Raise InputError if any rows are wrong.
+def _refuse(rows: pl.DataFrame, where: pl.Expr, reason: str, column: str = "") -> None:
+    """Raise InputError if a condition holds for any rows.
 
     The message names the first three values of `column` in these rows, and how many more there are.
     """
-    found = said.filter(wrong)
-    if found.is_empty():
+    refused = rows.filter(where)
+    if refused.is_empty():
         return
-    values = found[column].unique(maintain_order=True).to_list() if column else []
+    values = refused[column].unique(maintain_order=True).to_list() if column else []
     more = f" and {len(values) - 3:,} more" if len(values) > 3 else ""
     raise InputError(
-        f"decisions: {what}{' ' * bool(values)}{', '.join(map(repr, values[:3]))}{more}; "
+        f"decisions: {reason}{' ' * bool(values)}{', '.join(map(repr, values[:3]))}{more}; "
         "nothing imported"
     )
 
 
-def _edited(said: pl.DataFrame, segments: pl.DataFrame, compared: pl.Expr) -> pl.DataFrame:
+def _edited(imported: pl.DataFrame, segments: pl.DataFrame, compared: pl.Expr) -> pl.DataFrame:
     """Return the rows that are decisions.
 
     Rows that are `compared` are decisions if they differ from the segments table.
     """
-    now = segments.select(
-        "segment_id", was=pl.col("decision").cast(pl.String), why="reason"
+    current = segments.select(
+        "segment_id",
+        current_decision=pl.col("decision").cast(pl.String),
+        current_reason="reason",
     ).unique("segment_id", keep="first")
-    both = said.unique(maintain_order=True).join(
-        now, on="segment_id", how="left", maintain_order="left"
+    rows = imported.unique(maintain_order=True).join(
+        current, on="segment_id", how="left", maintain_order="left"
     )
-    other_reason = (
+    has_other_decision = pl.col("decision").ne_missing(pl.col("current_decision"))
+    has_other_reason = (
         (pl.col("decision") == "reject")
         & pl.col("reason").is_not_null()
-        & pl.col("reason").ne_missing(pl.col("why"))
+        & pl.col("reason").ne_missing(pl.col("current_reason"))
     )
-    return both.filter(
-        ~compared | pl.col("decision").ne_missing(pl.col("was")) | other_reason
-    ).select(said.columns)
+    return rows.filter(~compared | has_other_decision | has_other_reason).select(imported.columns)
 
 
-def _take(workspace: Workspace, segments: pl.DataFrame, edited: pl.DataFrame) -> None:
+def _store(workspace: Workspace, segments: pl.DataFrame, edited: pl.DataFrame) -> None:
     """Save decisions and update the segments table.
 
     A segment accepted anew is pending, since it has no split yet.
     """
-    rejected = pl.col("decision") == "reject"
-    edited = edited.with_columns(reason=pl.when(rejected).then(pl.col("reason").fill_null(BY_HAND)))
+    is_rejected = pl.col("decision") == "reject"
+    reason = pl.when(is_rejected).then(pl.col("reason").fill_null(BY_HAND))
+    edited = edited.with_columns(reason=reason)
     others = decisions(workspace).join(edited, on="segment_id", how="anti", maintain_order="left")
-    held = pl.concat([others, edited.filter(pl.col("decision") != "pending").cast(_HELD)])
-    new = edited.select("segment_id", new="decision", why="reason")
-    both = segments.join(new, on="segment_id", maintain_order="left")
+    in_force = edited.filter(pl.col("decision") != "pending").cast(_STORED)
+    new = edited.select("segment_id", new="decision", new_reason="reason")
+    changed = segments.join(new, on="segment_id", maintain_order="left")
     changes = (pl.col("new") != "accept") | (pl.col("decision") != "accept")
-    shown = (
+    decision = (
         pl.when(pl.col("new") == "reject")
         .then(pl.lit("reject"))
         .otherwise(pl.lit("pending"))
         .cast(SEGMENTS["decision"])
     )
-    after = both.with_columns(
+    after = changed.with_columns(
         split=pl.when(~changes).then("split"),
-        decision=pl.when(changes).then(shown).otherwise("decision"),
-        reason=pl.when(changes).then("why").otherwise("reason"),
+        decision=pl.when(changes).then(decision).otherwise("decision"),
+        reason=pl.when(changes).then("new_reason").otherwise("reason"),
     )
     workspace.save_together(
-        decisions=held,
+        decisions=pl.concat([others, in_force]),
         segments=with_rows(workspace, after.select(ROW, "split", "decision", "reason")),
     )

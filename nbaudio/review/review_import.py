@@ -6,7 +6,7 @@ It imports the verdicts of returned review sheets, in any order and more than on
 import datetime as dt
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +56,20 @@ _STEP = "review_import"
 _UNNAMED = "unnamed"
 
 
-class _Given:
-    """The segments that reviewers were given."""
+class _Exported:
+    """The segments that reviewers were given.
+
+    Attributes:
+        records: of the reviews, by name.
+        by_content: by review, the segments by the hash in the key of a row.
+        by_id: by review, the content hashes by segment.
+        withdrawn: the segments that were withdrawn since.
+        taken_back: the hashes in the keys of the rows of reviews that were taken back, by review.
+        taken_back_ids: the last of these reviews that has a segment, by segment.
+        texts: transcripts by content, of segments that have not changed since.
+        shown: their read-only columns as shown, by content.
+        transcripts: all of them as shown.
+    """
 
     def __init__(self, state: ReviewState) -> None:
         segments = workspace_tables.read(
@@ -77,25 +89,70 @@ class _Given:
             {name: cell_text(text) for name, text in row.items()}
             for row in cells.iter_rows(named=True)
         ]
-        self.records = records = state.records
-        # By review: segment ids by the hash in the key of a row, and content hashes by segment id.
+        self.records = state.records
         self.by_content = {
-            name: dict(zip(one.row_hashes(), one.segment_ids, strict=False))
-            for name, one in records.items()
+            name: dict(zip(record.row_hashes(), record.segment_ids, strict=False))
+            for name, record in state.records.items()
         }
         self.by_id = {
-            name: dict(zip(one.segment_ids, one.contents, strict=False))
-            for name, one in records.items()
+            name: dict(zip(record.segment_ids, record.contents, strict=False))
+            for name, record in state.records.items()
         }
         self.withdrawn = _withdrawn_ids(state)
         self.taken_back = _hashes_by_name(state.taken_back.values())
         self.taken_back_ids = _names_by_id(state.taken_back.values())
-        # By content, of segments that have not changed since: transcripts, and the read-only
-        # columns as shown.
         self.texts = dict(zip(contents, cells["transcript"], strict=True))
         self.shown = dict(zip(contents, shown, strict=True))
-        # All as shown.
         self.transcripts = frozenset(normalize_cell(row["transcript"]) for row in shown)
+
+
+@dataclass(frozen=True)
+class _Import:
+    """The setting of an import.
+
+    Attributes:
+        exported: the segments that reviewers were given.
+        words: that stand for verdicts.
+        reviewer: who filled in all sheets; None where each says so.
+        report: to which sheets add counts, warnings (imported, but to be checked) and problems (not
+            imported) as they are read.
+    """
+
+    exported: _Exported
+    words: VerdictWords
+    reviewer: str | None
+    report: Report
+
+
+@dataclass(frozen=True)
+class _Match:
+    """A row of a sheet with its review and segment.
+
+    Attributes:
+        row: of the sheet.
+        record: of the review.
+        segment_id: of the segment.
+        reviewer: to whom the row was given; empty if it does not say so.
+        place: of the row.
+    """
+
+    row: Row
+    record: ReviewRecord
+    segment_id: str
+    reviewer: str
+    place: RowPlace
+
+    def __str__(self) -> str:
+        return f"{self.place.sheet} row {self.place.row}, {self.segment_id}"
+
+
+@dataclass(frozen=True)
+class _Judgment:
+    """What a reviewer filled in; `corrected_text` is None if the transcript was not corrected."""
+
+    verdict: str
+    comment: str
+    corrected_text: str | None
 
 
 def _withdrawn_ids(state: ReviewState) -> set[str]:
@@ -121,10 +178,10 @@ def _withdrawn_ids(state: ReviewState) -> set[str]:
 
 def _hashes_by_name(records: Iterable[ReviewRecord]) -> dict[str, set[str]]:
     """Return by review the hashes in the keys of its rows."""
-    found: defaultdict[str, set[str]] = defaultdict(set)
+    hashes: defaultdict[str, set[str]] = defaultdict(set)
     for record in records:
-        found[record.name].update(record.row_hashes())
-    return found
+        hashes[record.name].update(record.row_hashes())
+    return hashes
 
 
 def _names_by_id(records: Iterable[ReviewRecord]) -> dict[str, str]:
@@ -169,27 +226,24 @@ def import_(
             nothing is imported.
     """
     state = ReviewState.load(workspace)
-    for option, name in (("reviewer", reviewer), ("adjudicator", adjudicator)):
-        if name is not None and (not name.strip() or len(name.splitlines()) > 1):
-            raise InputError(f"{option}: a name is needed, in one line")
-    given = _Given(state)
-    lists = [record.verdicts for record in given.records.values()]
+    _check_name("reviewer", reviewer)
+    _check_name("adjudicator", adjudicator)
+    exported = _Exported(state)
+    lists = [record.verdicts for record in state.records.values()]
     words = VerdictWords(check_meanings(verdict_map or {}, lists))
     returned = read_returned(sheets)
-    # Warnings: imported, but to be checked; problems: not imported.
-    found = Report("review import", Counter(), [*returned.not_read], [*returned.damaged])
-    new = _new_verdicts(state, returned.sheets, given, words, found, reviewer=reviewer)
-    if new:
-        append_verdicts(state.workspace, new)
-        state = ReviewState(state.workspace)
-    if adjudicator and adjudicator.strip() not in state.adjudicators:
-        state.add_adjudicator(adjudicator.strip())
-        state = ReviewState(state.workspace)
+    findings = Report("review import", Counter(), [*returned.not_read], [*returned.damaged])
+    run = _Import(exported, words, reviewer, findings)
+    new = _new_verdicts(state.verdicts, returned.sheets, run)
+    state = _store(state, new, adjudicator)
     texts = correct_texts(state)
-    found.problems.extend(texts.problems)
+    findings.problems.extend(texts.problems)
     if changed := texts.facts["corrected_now"]:
-        found.warnings.append(f"{changed:,} of the texts changed: run select and materialize again")
-    report = _report(state, returned.sheets, new, found, corrected=texts.facts["corrected_texts"])
+        findings.warnings.append(
+            f"{changed:,} of the texts changed: run select and materialize again"
+        )
+    corrected = texts.facts["corrected_texts"]
+    report = _report(state, returned.sheets, new, findings, corrected=corrected)
     report.facts.update(words.facts())
     if returned.audio_files:
         report.facts["audio_files"] = returned.audio_files
@@ -201,6 +255,23 @@ def import_(
         warnings=first_lines(report.warnings, rest),
         problems=first_lines(report.problems, rest),
     )
+
+
+def _check_name(option: str, name: str | None) -> None:
+    """Raise InputError for a name that is blank or has several lines."""
+    if name is not None and (not name.strip() or len(name.splitlines()) > 1):
+        raise InputError(f"{option}: a name is needed, in one line")
+
+
+def _store(state: ReviewState, new: Sequence[Verdict], adjudicator: str | None) -> ReviewState:
+    """Append verdicts and an adjudicator to the logs; return the state with them."""
+    if new:
+        append_verdicts(state.workspace, new)
+        state = ReviewState(state.workspace)
+    if adjudicator and adjudicator.strip() not in state.adjudicators:
+        state.add_adjudicator(adjudicator.strip())
+        state = ReviewState(state.workspace)
+    return state
 
 
 def _counts_by_word(verdicts: pl.Series) -> pl.DataFrame:
@@ -224,104 +295,121 @@ def _sentences(facts: Mapping[str, Any]) -> dict[str, list[str]]:
     }
 
 
-def _new_verdicts(
-    state: ReviewState,
-    sheets: Sequence[Sheet],
-    given: _Given,
-    words: VerdictWords,
-    found: Report,
-    *,
-    reviewer: str | None,
-) -> list[Verdict]:
-    """Return the verdicts of sheets that go into the log, in order."""
-    verdicts = (Verdict(**row) for row in state.verdicts.iter_rows(named=True))
-    held = {(said.reviewer, said.segment_id, said.content): said for said in verdicts}
+def _new_verdicts(stored: pl.DataFrame, sheets: Sequence[Sheet], run: _Import) -> list[Verdict]:
+    """Return the verdicts of sheets that go into the log, in order; `stored` are those in it."""
+    verdicts = (Verdict(**row) for row in stored.iter_rows(named=True))
+    latest = {_judged_by(verdict): verdict for verdict in verdicts}
     new: list[Verdict] = []
     for sheet in sheets:
-        for said in _verdicts_of(sheet, given, words, found, reviewer=reviewer):
-            about = (said.reviewer, said.segment_id, said.content)
-            if _is_news(said, held.get(about), sheet, found):
-                new.append(said)
-                held[about] = said
-    found.problems.extend(words.problems())
-    found.warnings.extend(words.warnings())
+        for verdict in _verdicts_of(sheet, run):
+            key = _judged_by(verdict)
+            if _is_news(verdict, latest.get(key), sheet, run.report):
+                new.append(verdict)
+                latest[key] = verdict
+    run.report.problems.extend(run.words.problems())
+    run.report.warnings.extend(run.words.warnings())
     return new
 
 
-def _is_news(said: Verdict, held: Verdict | None, sheet: Sheet, found: Report) -> bool:
+def _judged_by(verdict: Verdict) -> tuple[str, str, str]:
+    """Return reviewer, segment and content of a verdict, of which the log has a latest verdict."""
+    return verdict.reviewer, verdict.segment_id, verdict.content
+
+
+def _is_news(verdict: Verdict, previous: Verdict | None, sheet: Sheet, report: Report) -> bool:
     """Return whether a verdict goes into the log.
 
     It does if it is new, or later than the reviewer's previous one.
     """
-    if held is None:
-        found.facts["new"] += 1
+    if previous is None:
+        report.facts["new"] += 1
         return True
-    if (said.verdict, said.comment, said.corrected_text) == (
-        held.verdict,
-        held.comment,
-        held.corrected_text,
+    if (verdict.verdict, verdict.comment, verdict.corrected_text) == (
+        previous.verdict,
+        previous.comment,
+        previous.corrected_text,
     ):
         # Given in another review, it does not count for how far the reviewer has come in this one.
-        found.facts["new" if said.review != held.review else "known_already"] += 1
-        return said.review != held.review
-    what = f"{said.segment_id}: {said.reviewer} said '{held.verdict}'"
-    if dt.datetime.fromisoformat(said.time) > dt.datetime.fromisoformat(held.time):
-        found.facts["changed"] += 1
-        found.warnings.append(f"{what}, now says '{said.verdict}'")
+        is_new = verdict.review != previous.review
+        report.facts["new" if is_new else "known_already"] += 1
+        return is_new
+    contradiction = f"{verdict.segment_id}: {verdict.reviewer} said '{previous.verdict}'"
+    if dt.datetime.fromisoformat(verdict.time) > dt.datetime.fromisoformat(previous.time):
+        report.facts["changed"] += 1
+        report.warnings.append(f"{contradiction}, now says '{verdict.verdict}'")
         return True
-    found.facts["outdated"] += 1
-    found.problems.append(
-        f"{what} later than {sheet.path.name} was saved, which says '{said.verdict}': not imported"
+    report.facts["outdated"] += 1
+    report.problems.append(
+        f"{contradiction} later than {sheet.path.name} was saved, which says '{verdict.verdict}': "
+        "not imported"
     )
     return False
 
 
-def _verdicts_of(
-    sheet: Sheet, given: _Given, words: VerdictWords, found: Report, *, reviewer: str | None
-) -> list[Verdict]:
+def _verdicts_of(sheet: Sheet, run: _Import) -> list[Verdict]:
     """Return the verdicts of a sheet that can be taken, one per segment, in row order."""
     # The summary names the reviewer, unless the sheet has rows of several reviewers.
-    several = len({row.key[1] for row in sheet.rows if row.key}) > 1
-    default = "" if several else sheet.reviewer
-    said: dict[tuple[str, str], Verdict | None] = {}
-    for row, record, segment_id, listed in _matched(sheet, given, found):
-        where = f"{sheet.path.name} row {row.number}, {segment_id}"
-        content = given.by_id[record.name][segment_id]
-        place = RowPlace(sheet.path.name, row.number)
-        try:
-            verdict = words.read(_verdict_cells(row), record.verdicts, place)
-            cells = (
-                None if verdict is None else _read(row, content, verdict, given, found, where=where)
+    has_several = len({row.key[1] for row in sheet.rows if row.key}) > 1
+    default_reviewer = "" if has_several else sheet.reviewer
+    by_segment: dict[tuple[str, str], Verdict | None] = {}
+    for match in _matched(sheet, run):
+        judgment = _judgment(match, run)
+        if judgment is None:
+            continue
+        verdict = Verdict(
+            segment_id=match.segment_id,
+            content=run.exported.by_id[match.record.name][match.segment_id],
+            verdict=judgment.verdict,
+            comment=judgment.comment,
+            corrected_text=judgment.corrected_text,
+            reviewer=_reviewer_of(match, run.reviewer, default_reviewer),
+            time=(match.row.time or sheet.saved).isoformat().replace("+00:00", "Z"),
+            review=match.record.name,
+            blind=match.record.blind,
+        )
+        key = (verdict.reviewer, verdict.segment_id)
+        if by_segment.setdefault(key, verdict) != verdict:
+            run.report.problems.append(
+                f"{match}: other rows of the sheet contradict it: not imported"
             )
-        except InputError as error:
-            found.problems.append(f"{where}: {error}: not imported")
-            continue
-        if cells is None:
-            continue
-        time = (row.time or sheet.saved).isoformat().replace("+00:00", "Z")
-        name = (reviewer or row["reviewer"]).strip() or default or listed or _UNNAMED
-        name = {known.casefold(): known for known in record.reviewers}.get(name.casefold(), name)
-        row_said = Verdict(segment_id, content, *cells, name, time, record.name, record.blind)
-        key = (row_said.reviewer, row_said.segment_id)
-        if said.setdefault(key, row_said) != row_said:
-            found.problems.append(f"{where}: other rows of the sheet contradict it: not imported")
-            said[key] = None
-    verdicts = [verdict for verdict in said.values() if verdict]
-    found.warnings.extend(_other_reviewers(sheet, verdicts, given))
+            by_segment[key] = None
+    verdicts = [verdict for verdict in by_segment.values() if verdict]
+    run.report.warnings.extend(_other_reviewers(sheet, verdicts, run.exported))
     return verdicts
 
 
-def _without_withdrawn(
-    matched: list[tuple[Row, ReviewRecord, str, str]], place: str, given: _Given, found: Report
-) -> list[tuple[Row, ReviewRecord, str, str]]:
+def _judgment(match: _Match, run: _Import) -> _Judgment | None:
+    """Return what was filled in in a row; None, with a problem, if it cannot be taken."""
+    try:
+        verdict = run.words.read(_verdict_cells(match.row), match.record.verdicts, match.place)
+        return None if verdict is None else _read(match, verdict, run)
+    except InputError as error:
+        run.report.problems.append(f"{match}: {error}: not imported")
+        return None
+
+
+def _reviewer_of(match: _Match, reviewer: str | None, default: str) -> str:
+    """Return the reviewer of a row, as the review spells the name.
+
+    That is the `reviewer` of the import or else of the row, else the `default` of the sheet, else
+    whom the row was given to.
+    """
+    name = (reviewer or match.row["reviewer"]).strip() or default or match.reviewer or _UNNAMED
+    spelled = {listed.casefold(): listed for listed in match.record.reviewers}
+    return spelled.get(name.casefold(), name)
+
+
+def _without_withdrawn(matches: list[_Match], place: str, run: _Import) -> list[_Match]:
     """Return the rows about segments that were not withdrawn, and report verdicts on others."""
-    withdrawn = [row for row in matched if row[2] in given.withdrawn]
-    num_verdicts = sum(bool(_verdict_cells(row)) for row, *_ in withdrawn)
+    withdrawn = run.exported.withdrawn
+    num_verdicts = sum(
+        bool(_verdict_cells(match.row)) for match in matches if match.segment_id in withdrawn
+    )
     if num_verdicts:
-        found.problems.append(
+        run.report.problems.append(
             f"{place}: not imported: {num_verdicts:,} verdicts on segments that were withdrawn"
         )
-    return [row for row in matched if row[2] not in given.withdrawn]
+    return [match for match in matches if match.segment_id not in withdrawn]
 
 
 def _verdict_cells(row: Row) -> str:
@@ -330,11 +418,13 @@ def _verdict_cells(row: Row) -> str:
     return "; ".join(filter(None, cells))
 
 
-def _other_reviewers(sheet: Sheet, verdicts: Sequence[Verdict], given: _Given) -> Iterator[str]:
+def _other_reviewers(
+    sheet: Sheet, verdicts: Sequence[Verdict], exported: _Exported
+) -> Iterator[str]:
     """Yield a warning for each reviewer who was not given a sheet of the review."""
     counts = Counter((verdict.reviewer, verdict.review) for verdict in verdicts)
     for (name, review), count in counts.items():
-        allowed = given.records[review].reviewers
+        allowed = exported.records[review].reviewers
         if allowed and name not in (*allowed, _UNNAMED):
             who = f"{sheet.path.name}: reviewers of {review} are {', '.join(allowed)}"
             yield (
@@ -342,165 +432,173 @@ def _other_reviewers(sheet: Sheet, verdicts: Sequence[Verdict], given: _Given) -
             )
 
 
-def _matched(
-    sheet: Sheet, given: _Given, found: Report
-) -> list[tuple[Row, ReviewRecord, str, str]]:
-    """Return the rows whose segment is known, with review, segment and reviewer.
-
-    There are none if the sheet is of another corpus.
-    """
+def _matched(sheet: Sheet, run: _Import) -> list[_Match]:
+    """Return the rows whose segment is known; none if the sheet is of another corpus."""
     place = sheet.path.name
-    found.facts["rows"] += len(sheet.rows)
-    sheet = _without_taken_back(sheet, given, found)
-    matched, unknown = _match_all(sheet, given)
-    corpora = {None, *(record.corpus for record in given.records.values())}
-    if sheet.rows and (not matched or sheet.origin.get("corpus") not in corpora):
-        found.problems.append(
+    run.report.facts["rows"] += len(sheet.rows)
+    sheet = _without_taken_back(sheet, run)
+    matches, unknown = _match_all(sheet, run.exported)
+    corpora = {None, *(record.corpus for record in run.exported.records.values())}
+    if sheet.rows and (not matches or sheet.origin.get("corpus") not in corpora):
+        run.report.problems.append(
             f"{place}: made from another corpus: none of its {len(sheet.rows):,} rows is imported"
         )
         return []
-    found.problems.extend(unknown)
+    run.report.problems.extend(unknown)
     tabs = "too, which are not imported: save each as a file"
-    found.problems.extend(
+    run.report.problems.extend(
         f"{place}: there are verdicts in the tab '{name}' {tabs}" for name in sheet.further
     )
-    found.warnings.extend(
+    run.report.warnings.extend(
         f"{place}: the column '{name}' is unknown: not imported" for name in sheet.unknown
     )
-    _count_missing_rows(matched, place, given, found)
-    return _without_withdrawn(matched, place, given, found)
+    _count_missing_rows(matches, place, run)
+    return _without_withdrawn(matches, place, run)
 
 
-def _count_missing_rows(
-    matched: Sequence[tuple[Row, ReviewRecord, str, str]], place: str, given: _Given, found: Report
-) -> None:
+def _count_missing_rows(matches: Sequence[_Match], place: str, run: _Import) -> None:
     """Count the rows that were removed from a sheet, with a warning."""
-    back: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-    for _, record, segment_id, reviewer in matched:
-        back[record.name, reviewer].add(segment_id)
-    for (name, reviewer), ids in back.items():
-        record = given.records[name]
-        if lost := set(record.shares().get(reviewer, record.segment_ids)) - ids:
-            found.facts["rows_removed"] += len(lost)
-            found.warnings.append(
-                f"{place}: {len(lost):,} of its rows are missing, such as {min(lost)}"
+    returned_ids: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for match in matches:
+        returned_ids[match.record.name, match.reviewer].add(match.segment_id)
+    for (name, reviewer), ids in returned_ids.items():
+        record = run.exported.records[name]
+        missing_ids = set(record.shares().get(reviewer, record.segment_ids)) - ids
+        if missing_ids:
+            run.report.facts["rows_removed"] += len(missing_ids)
+            run.report.warnings.append(
+                f"{place}: {len(missing_ids):,} of its rows are missing, such as {min(missing_ids)}"
             )
 
 
-def _without_taken_back(sheet: Sheet, given: _Given, found: Report) -> Sheet:
+def _without_taken_back(sheet: Sheet, run: _Import) -> Sheet:
     """Return a sheet without the rows of reviews that were taken back, with a problem for them."""
-    reviews = [_taken_back(row, sheet, given) for row in sheet.rows]
+    reviews = [_taken_back(row, sheet, run.exported) for row in sheet.rows]
     for name, count in Counter(filter(None, reviews)).items():
-        found.problems.append(
+        run.report.problems.append(
             f"{sheet.path.name}: review {_short(name)} was taken back: its {count:,} rows are not "
             "imported; 'nbaudio review export' with the same name and options brings it back, "
             "then import this file again"
         )
-    kept = [row for row, name in zip(sheet.rows, reviews, strict=True) if name is None]
-    return replace(sheet, rows=kept)
+    rows = [row for row, name in zip(sheet.rows, reviews, strict=True) if name is None]
+    return replace(sheet, rows=rows)
 
 
-def _taken_back(row: Row, sheet: Sheet, given: _Given) -> str | None:
+def _taken_back(row: Row, sheet: Sheet, exported: _Exported) -> str | None:
     """Return the review of a row if it was taken back, and if the row is of no other review."""
     if row.key:
         content, _, review = row.key
-        is_there = content in given.by_content.get(review, ())
-        return review if content in given.taken_back.get(review, ()) and not is_there else None
+        is_current = content in exported.by_content.get(review, ())
+        is_taken_back = content in exported.taken_back.get(review, ())
+        return review if is_taken_back and not is_current else None
     review_named = sheet.origin.get("review")
     if review_named is not None:
-        is_there = review_named in given.records
-        return review_named if review_named in given.taken_back and not is_there else None
+        is_current = review_named in exported.records
+        is_taken_back = review_named in exported.taken_back
+        return review_named if is_taken_back and not is_current else None
     segment_id = row["segment_id"].strip()
-    is_there = any(segment_id in places for places in given.by_id.values())
-    return None if is_there else given.taken_back_ids.get(segment_id)
+    is_current = any(segment_id in places for places in exported.by_id.values())
+    return None if is_current else exported.taken_back_ids.get(segment_id)
 
 
-def _match_all(
-    sheet: Sheet, given: _Given
-) -> tuple[list[tuple[Row, ReviewRecord, str, str]], list[str]]:
-    """Return rows as `_matched` does, and a line for each row that is unknown or ambiguous."""
-    matched = []
+def _match_all(sheet: Sheet, exported: _Exported) -> tuple[list[_Match], list[str]]:
+    """Return the rows whose segment is known, and a line for each unknown or ambiguous row."""
+    matches = []
     unknown = []
     for row in sheet.rows:
         try:
-            matched.append((row, *_match(row, sheet, given)))
+            matches.append(_match(row, sheet, exported))
         except InputError as error:
             unknown.append(f"{sheet.path.name} row {row.number}: {error}: not imported")
-    return matched, unknown
+    return matches, unknown
 
 
-def _match(row: Row, sheet: Sheet, given: _Given) -> tuple[ReviewRecord, str, str]:
+def _match(row: Row, sheet: Sheet, exported: _Exported) -> _Match:
     """Return review, segment and reviewer of a row, by key or else segment id.
 
     Raise InputError if it is unknown or ambiguous.
     """
+    place = RowPlace(sheet.path.name, row.number)
     named = row["segment_id"].strip()
-    if not any(named in places for places in given.by_id.values()):
+    if not any(named in places for places in exported.by_id.values()):
         named = unescape_formula(named)
     if row.key:
-        content, reviewer, review = row.key
-        if review not in given.records:
-            raise InputError(f"review '{_short(review)}' was not exported from this workspace")
-        segment_id = given.by_content[review].get(content)
-        if segment_id is None:
-            raise InputError(
-                f"'{_short(named)}' with such texts and times was not in review '{review}'"
-            )
-        if named != segment_id and named in given.by_id[review]:
-            raise InputError(
-                f"its key belongs to {segment_id}, its id is {named}: "
-                "columns were sorted separately"
-            )
-        return given.records[review], segment_id, reviewer
+        _, reviewer, review = row.key
+        segment_id = _segment_of_key(row.key, named, exported)
+        return _Match(row, exported.records[review], segment_id, reviewer, place)
     origin = sheet.origin.get("review")
     reviews = [
-        name for name, places in given.by_id.items() if named in places and origin in (name, None)
+        name
+        for name, places in exported.by_id.items()
+        if named in places and origin in (name, None)
     ]
     if not reviews:
         raise InputError(f"the id '{_short(named)}' is unknown")
     if len(reviews) > 1:
         raise InputError(f"{named} is in reviews {', '.join(reviews)}, and the row has no key")
-    [review] = reviews
-    return given.records[review], named, sheet.origin.get("reviewer", "")
+    reviewer = sheet.origin.get("reviewer", "")
+    return _Match(row, exported.records[reviews[0]], named, reviewer, place)
 
 
-def _read(
-    row: Row, content: str, verdict: str, given: _Given, found: Report, *, where: str
-) -> tuple[str, str, str | None] | None:
-    """Return verdict, comment and corrected text of a row, None if all are empty.
+def _segment_of_key(key: tuple[str, str, str], named: str, exported: _Exported) -> str:
+    """Return the segment of the key of a row, in which a segment is `named`.
+
+    Raise InputError if the key is unknown, or of another segment of the review.
+    """
+    content, _, review = key
+    if review not in exported.records:
+        raise InputError(f"review '{_short(review)}' was not exported from this workspace")
+    segment_id = exported.by_content[review].get(content)
+    if segment_id is None:
+        raise InputError(
+            f"'{_short(named)}' with such texts and times was not in review '{review}'"
+        )
+    if named != segment_id and named in exported.by_id[review]:
+        raise InputError(
+            f"its key belongs to {segment_id}, its id is {named}: columns were sorted separately"
+        )
+    return segment_id
+
+
+def _read(match: _Match, verdict: str, run: _Import) -> _Judgment | None:
+    """Return what was filled in in a row, None if the cells are empty.
 
     Raise InputError if they are unusable.
     """
-    shown = given.shown.get(content, {})
-    row = _without_apostrophes(row, shown)
-    comment, corrected = (
-        row[name] if row[name].strip() else None for name in ("comment", "corrected text")
-    )
+    content = run.exported.by_id[match.record.name][match.segment_id]
+    shown = run.exported.shown.get(content, {})
+    row = _without_apostrophes(match.row, shown)
+    comment = row["comment"] if row["comment"].strip() else ""
+    corrected = row["corrected text"] if row["corrected text"].strip() else None
     if not (verdict or comment or corrected):
-        found.facts["left_empty"] += 1
+        run.report.facts["left_empty"] += 1
         return None
     if not verdict:
         raise InputError("a comment or a corrected text, but no verdict")
     if not shown:
-        found.facts["changed_since"] += 1
-    found.problems.extend(
-        f"{where}: {change}" for change in _changes(row, shown, given.transcripts)
-    )
-    if corrected and shown:
-        original = given.texts[content].strip()
-        cells = {normalize_cell(text).strip() for text in (corrected, shown["transcript"])}
-        corrected = None if nfc(corrected).strip() == original or len(cells) == 1 else corrected
+        run.report.facts["changed_since"] += 1
+    changes = _changes(row, shown, run.exported.transcripts)
+    run.report.problems.extend(f"{match}: {change}" for change in changes)
+    transcript = run.exported.texts.get(content, "")
+    if corrected and shown and _is_transcript(corrected, transcript, shown["transcript"]):
+        corrected = None
     if corrected and TRUNCATED.search(corrected):
-        found.problems.append(
-            f"{where}: its corrected text is cut off as the transcript is: "
+        run.report.problems.append(
+            f"{match}: its corrected text is cut off as the transcript is: "
             "only the verdict is imported"
         )
         corrected = None
     if corrected and verdict == OK:
         raise InputError(f"'{OK}' says that the transcript is right, but there is a corrected text")
     if corrected:
-        corrected = restore_controls(corrected, given.texts.get(content, ""))
-    return verdict, comment or "", corrected
+        corrected = restore_controls(corrected, transcript)
+    return _Judgment(verdict, comment, corrected)
+
+
+def _is_transcript(corrected: str, transcript: str, shown: str) -> bool:
+    """Return whether a corrected text is the transcript of the segment, or the text as shown."""
+    is_same_cell = normalize_cell(corrected).strip() == normalize_cell(shown).strip()
+    return is_same_cell or nfc(corrected).strip() == transcript.strip()
 
 
 def _without_apostrophes(row: Row, shown: Mapping[str, str]) -> Row:
@@ -508,10 +606,12 @@ def _without_apostrophes(row: Row, shown: Mapping[str, str]) -> Row:
 
     Some programs keep them, and some remove them.
     """
-    kept = {name: text for name, text in shown.items() if row[name] == escape_formula(text) != text}
-    if "transcript" in kept:  # and whoever copied it copied its apostrophes too
-        kept["corrected text"] = unescape_copy(row["corrected text"], shown["transcript"])
-    return replace(row, cells={**row.cells, **kept})
+    plain = {
+        name: text for name, text in shown.items() if row[name] == escape_formula(text) != text
+    }
+    if "transcript" in plain:  # and whoever copied it copied its apostrophes too
+        plain["corrected text"] = unescape_copy(row["corrected text"], shown["transcript"])
+    return replace(row, cells={**row.cells, **plain})
 
 
 def _changes(row: Row, shown: Mapping[str, str], transcripts: frozenset[str]) -> list[str]:
@@ -521,13 +621,13 @@ def _changes(row: Row, shown: Mapping[str, str], transcripts: frozenset[str]) ->
     """
     changes = []
     for name, text in shown.items():
-        there = normalize_cell(row[name])
-        if name not in row.cells or there == normalize_cell(text):
+        cell = normalize_cell(row[name])
+        if name not in row.cells or cell == normalize_cell(text):
             continue
-        if name == "transcript" and there in transcripts:
+        if name == "transcript" and cell in transcripts:
             raise InputError("it has the transcript of another row: columns were sorted separately")
         hint = "; corrections go into 'corrected text'" if name == "transcript" else ""
-        changes.append(f"its {name} was changed to '{_short(there)}', which is not imported{hint}")
+        changes.append(f"its {name} was changed to '{_short(cell)}', which is not imported{hint}")
     return changes
 
 
@@ -537,56 +637,76 @@ def _short(text: str) -> str:
 
 def _report(
     state: ReviewState,
-    came: Sequence[Sheet],
+    sheets: Sequence[Sheet],
     new: Sequence[Verdict],
-    found: Report,
+    findings: Report,
     *,
     corrected: int,
 ) -> Report:
-    held = state.verdicts
-    counts = (
-        dict.fromkeys(("rows", "left_empty", "new", "changed", "known_already"), 0) | found.facts
-    )
+    """Return the report on an import, by the state after it.
+
+    Args:
+        state: with the new verdicts.
+        sheets: that were read.
+        new: verdicts of the sheets.
+        findings: counts, warnings and problems of the sheets.
+        corrected: number of corrected texts.
+    """
+    stored = state.verdicts
     apart = disagreements(state)
-    by_word = _counts_by_word(held["verdict"])
+    counts = dict.fromkeys(("rows", "left_empty", "new", "changed", "known_already"), 0)
     facts: dict[str, Any] = {
-        "sheets": len(came),
+        "sheets": len(sheets),
         **counts,
-        "verdicts_in_all": len(held),
-        "by_reviewer": held["reviewer"].value_counts(name="verdicts").sort("reviewer").to_dicts(),
-        "by_word": by_word.to_dicts(),
+        **findings.facts,
+        "verdicts_in_all": len(stored),
+        "by_reviewer": stored["reviewer"].value_counts(name="verdicts").sort("reviewer").to_dicts(),
+        "by_word": _counts_by_word(stored["verdict"]).to_dicts(),
         "corrected_texts": corrected,
         "disagreements": len(apart),
         **({"adjudicators": ", ".join(state.adjudicators)} if state.adjudicators else {}),
         "agreement": agreement(state).to_dicts(),
     }
-    concerned = sorted(
-        {said.review for said in new}.union(*(sheet.reviews for sheet in came))
-        & state.records.keys()
-    )
-    if complete := [
-        name for name in concerned if not any(left_to_judge(state, state.records[name]).values())
-    ]:
+    complete = _complete_reviews(state, sheets, new)
+    if complete:
         facts["next"] = [f"{name}: all judged; {next_step(state, name)}" for name in complete]
     warnings = [
-        *found.warnings,
-        *(f"{key}: reviewers disagree, {said}" for key, said in apart.iter_rows()),
+        *findings.warnings,
+        *(f"{key}: reviewers disagree, {verdicts}" for key, verdicts in apart.iter_rows()),
+        *_warnings_on_reviewers(state, new),
     ]
-    if _UNNAMED in {said.reviewer for said in new}:
-        warnings.append(
-            "the sheet's summary names no reviewer: verdicts are stored under 'unnamed'; "
-            "use --reviewer NAME"
-        )
-    judges = held["reviewer"].unique().sort().to_list()
-    absent = [
-        f"the adjudicator '{_short(name)}' has judged nothing"
-        for name in state.adjudicators
-        if name not in judges
-    ]
-    warnings += [f"{line}; reviewers are {', '.join(judges)}" for line in absent]
-    if found.facts["changed_since"]:
+    if findings.facts["changed_since"]:
         warnings.append(
             "segments have changed since they were exported: "
             "their verdicts apply to the earlier texts and times"
         )
-    return Report("review import", facts, warnings, found.problems, sentences=_sentences(facts))
+    sentences = _sentences(facts)
+    return Report("review import", facts, warnings, findings.problems, sentences=sentences)
+
+
+def _complete_reviews(
+    state: ReviewState, sheets: Sequence[Sheet], new: Sequence[Verdict]
+) -> list[str]:
+    """Return the reviews of sheets and new verdicts in which nothing is left to judge."""
+    names = {verdict.review for verdict in new}.union(*(sheet.reviews for sheet in sheets))
+    return [
+        name
+        for name in sorted(names & state.records.keys())
+        if not any(left_to_judge(state, state.records[name]).values())
+    ]
+
+
+def _warnings_on_reviewers(state: ReviewState, new: Sequence[Verdict]) -> Iterator[str]:
+    """Yield a warning if new verdicts name no reviewer, and for adjudicators without a verdict."""
+    if _UNNAMED in {verdict.reviewer for verdict in new}:
+        yield (
+            "the sheet's summary names no reviewer: verdicts are stored under 'unnamed'; "
+            "use --reviewer NAME"
+        )
+    reviewers = state.verdicts["reviewer"].unique().sort().to_list()
+    for name in state.adjudicators:
+        if name not in reviewers:
+            yield (
+                f"the adjudicator '{_short(name)}' has judged nothing; "
+                f"reviewers are {', '.join(reviewers)}"
+            )

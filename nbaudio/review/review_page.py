@@ -7,7 +7,8 @@ import base64
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from nbaudio.audio.drawing import BANDS, peaks, spectrogram
 from nbaudio.core.bundled_files import front_end
 from nbaudio.core.hashing import json_hash
-from nbaudio.review.sheet_clips import RATE, cut_clips, keep_clip
+from nbaudio.review.sheet_clips import RATE, MissingClip, cut_clips, keep_clip
 from nbaudio.review.state import VERDICTS, ReviewRecord
 from nbaudio.storage.location import Location
 from nbaudio.text.aligned_words import MOST_CHARACTERS, align_words
@@ -47,6 +48,21 @@ _BANDS = BANDS // 2
 _MEDIA = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 
 
+@dataclass(frozen=True)
+class ReviewPage:
+    """A review page.
+
+    Attributes:
+        html: the page.
+        files: the clips that are files in its folder; empty if the page holds them.
+        failures: why segments have no clip, by segment id.
+    """
+
+    html: bytes
+    files: list[str]
+    failures: Mapping[str, str]
+
+
 def write_page(
     rows: pl.DataFrame,
     record: ReviewRecord,
@@ -56,25 +72,19 @@ def write_page(
     folder: Path,
     encoding: str,
     compared: Mapping[str, Any],
-    failed: dict[str, str],
-) -> tuple[bytes, list[str]]:
-    """Return the page, and the clips that are files in `folder` if it cannot hold them.
+) -> ReviewPage:
+    """Return the page of a reviewer; write its clips into `folder` if it cannot hold them.
 
-    Reasons for missing clips go to `failed`.
+    Args:
+        rows: segments in the order of the page, with `clip`, the name of a file in `folder`.
+        record: of the review.
+        reviewer: the name, or an empty string.
+        audio_root: the folder of the recordings; None without audio.
+        folder: that of the page.
+        encoding: of the clips, one of `ENCODINGS`.
+        compared: options of `align_words`.
     """
-    names = dict(rows.select("segment_id", "clip").iter_rows())
-    pictures: dict[str, bytes] = {}
-    sounds: dict[str, bytes] = {}  # clips that have not been written into files
-    size = 0
-    for row, samples, clip in cut_clips(rows, audio_root, failed, encoding=encoding):
-        pictures[row["segment_id"]] = _picture(samples)
-        sounds[row["segment_id"]] = clip
-        size += len(clip)
-        if size > MOST_EMBEDDED_BYTES:
-            for key, data in sounds.items():
-                keep_clip(folder / names[key], data)
-            sounds.clear()
-    files = {} if sounds else {key: names[key] for key in pictures}
+    clips = _page_clips(rows, audio_root, folder, encoding)
     facts = {
         "fingerprint": json_hash([record.name, reviewer, rows["content"].to_list()]),
         "review": record.name,
@@ -85,18 +95,64 @@ def write_page(
         "words": [[word, VERDICTS.get(word, "")] for word in record.verdicts],
         "silent": "no audio yet" if audio_root is None else "no sound: not readable",
         "clips": [
-            _clip(row, record, compared, files.get(row["segment_id"]))
+            _clip(row, record, compared, clips.files.get(row["segment_id"]))
             for row in rows.iter_rows(named=True)
         ],
     }
-    blocks = (
-        _block(f"{kind}-{number}", base64.b64encode(held[segment_id]).decode(), "text/plain")
-        for number, segment_id in enumerate(names)
-        for kind, held in (("picture", pictures), ("sound", sounds))
-        if segment_id in held
-    )
-    html = _html(f"Review {record.name}", facts, blocks, media="file: 'self'" if files else "blob:")
-    return html, sorted(files.values())
+    blocks = clips.blocks(dict.fromkeys(rows["segment_id"]))
+    media = "file: 'self'" if clips.files else "blob:"
+    html = _html(f"Review {record.name}", facts, blocks, media=media)
+    return ReviewPage(html, sorted(clips.files.values()), clips.failures)
+
+
+@dataclass(frozen=True)
+class _PageClips:
+    """The clips of a page by segment id.
+
+    Attributes:
+        pictures: of all clips (see `_picture`).
+        sounds: clips that the page holds; empty if they are files.
+        files: clips that are files, relative to the page; empty if the page holds them.
+        failures: why there is no clip.
+    """
+
+    pictures: Mapping[str, bytes]
+    sounds: Mapping[str, bytes]
+    files: Mapping[str, str]
+    failures: Mapping[str, str]
+
+    def blocks(self, segment_ids: Iterable[str]) -> Iterator[str]:
+        """Yield the elements with the pictures and sounds of segments, numbered in order."""
+        for number, segment_id in enumerate(segment_ids):
+            for kind, contents in (("picture", self.pictures), ("sound", self.sounds)):
+                if segment_id in contents:
+                    text = base64.b64encode(contents[segment_id]).decode()
+                    yield _block(f"{kind}-{number}", text, "text/plain")
+
+
+def _page_clips(
+    rows: pl.DataFrame, audio_root: Location | None, folder: Path, encoding: str
+) -> _PageClips:
+    """Cut the clips of a page; write them into files once they are too large for the page."""
+    names = dict(rows.select("segment_id", "clip").iter_rows())
+    pictures: dict[str, bytes] = {}
+    sounds: dict[str, bytes] = {}  # clips that have not been written into files
+    failures: dict[str, str] = {}
+    size = 0
+    for clip in cut_clips(rows, audio_root, encoding=encoding):
+        if isinstance(clip, MissingClip):
+            failures[clip.segment_id] = clip.reason
+            continue
+        segment_id = clip.row["segment_id"]
+        pictures[segment_id] = _picture(clip.samples)
+        sounds[segment_id] = clip.content
+        size += len(clip.content)
+        if size > MOST_EMBEDDED_BYTES:
+            for key, content in sounds.items():
+                keep_clip(folder / names[key], content)
+            sounds.clear()
+    files = {} if sounds else {segment_id: names[segment_id] for segment_id in pictures}
+    return _PageClips(pictures, sounds, files, failures)
 
 
 def _clip(
@@ -107,10 +163,8 @@ def _clip(
     Hypothesis and similarity are left out if the review is blind.
     """
     text = row["text"] or ""
-    heard = row["asr_text"]
-    similarity = row["similarity"]
-    if record.blind:
-        heard = similarity = None
+    hypothesis = None if record.blind else row["asr_text"]
+    similarity = None if record.blind else row["similarity"]
     times = row.get("word_times")
     return {
         "segment_id": row["segment_id"],
@@ -118,7 +172,7 @@ def _clip(
         "facts": segment_facts({**row, "similarity": similarity}),
         "text": text,
         "words": align_words(
-            text, heard, times and [(time["start"], time["end"]) for time in times], **compared
+            text, hypothesis, times and [(time["start"], time["end"]) for time in times], **compared
         ),
         "seconds": round(row["duration_s"] or 0.0, 4),
         "unshown": max(0, len(text) - MOST_CHARACTERS),
@@ -131,11 +185,11 @@ def segment_facts(row: Mapping[str, Any]) -> list[str]:
     facts = [row["speaker_id"] or "speaker not known"]
     if row["duration_s"] is not None:
         facts.append(f"{row['duration_s']:.1f} s")
-    if row["similarity"] is not None:
-        facts.append(
-            "similarity "
-            f"{row['similarity']:.{2 if row['similarity'] <= 0.95 or row['similarity'] == 1 else 4}f}"  # noqa: E501
-        )
+    similarity = row["similarity"]
+    if similarity is not None:
+        # More digits, where the first ones would say 1 of texts that differ.
+        digits = 2 if similarity <= 0.95 or similarity == 1 else 4
+        facts.append(f"similarity {similarity:.{digits}f}")
     return facts
 
 
@@ -158,7 +212,8 @@ def _picture(samples: NDArray[np.int16]) -> bytes:
     )
 
 
-def _html(title: str, data: Mapping[str, Any], blocks: Iterator[str], *, media: str) -> bytes:
+def _html(title: str, facts: Mapping[str, Any], blocks: Iterator[str], *, media: str) -> bytes:
+    """Return a page that shows facts; `media` is where its policy lets it play sounds from."""
     style = front_end(*_STYLES, kind="css")
     # In strict mode, and with no name in common with anything else in the page.
     script = f'"use strict";\n(() => {{\n{front_end(*_SCRIPTS)}\nstartPage();\n}})();\n'
@@ -177,7 +232,7 @@ def _html(title: str, data: Mapping[str, Any], blocks: Iterator[str], *, media: 
         'run.</p></noscript>\n<main id="review"></main>\n'
     )
     # The script before the clips: the page can be used while they are being read.
-    texts = json.dumps(data, separators=(",", ":")).translate(
+    texts = json.dumps(facts, separators=(",", ":")).translate(
         {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"}
     )
     parts = [

@@ -48,7 +48,7 @@ _LEAST_RANK = 0.0005
 _SPEAKER, _SPEAKER_ROWS = "speaker_id", 10.0
 _ALIGNED = ("edge_confidence", "inner_confidence", "room_before_s", "room_after_s")
 _DERIVED = ("duration_s", "characters_per_second")
-_OWN = (
+_CONTEXT = (
     "segment_id",
     "recording_id",
     _SPEAKER,
@@ -86,42 +86,49 @@ def refresh(workspace: Workspace | str | Path | ReviewState) -> dict[str, Any]:
     """
     state = ReviewState.load(workspace)
     workspace = state.workspace
-    has_column = "risk" in table_schema(workspace)
-    incomplete = not has_column or workspace_tables.read(workspace, ["risk"])["risk"].has_nulls()
-    known = record(workspace)
-    if known and frozen(workspace):
-        if incomplete:
-            _write(workspace, known)
-        return known
-    values, wrong, recording, salt = _judged(state)
-    bad = int(wrong.sum())
-    good = int((1 - wrong).sum())
-    of = len(np.unique(recording))
-    if min(bad, good) < LEAST or len(set(_folds(values["recording_id"], salt))) < 2:
-        if has_column:
-            workspace_tables.replace_columns(
-                workspace,
-                workspace_tables.read(workspace, ["risk"]).with_columns(
-                    risk=pl.lit(None, pl.Float64)
-                ),
-            )
-        (workspace.path / RECORD).unlink(missing_ok=True)
-        return {"missing": _describe_missing(good, bad, of)}
-    columns = {name: found for name in _columns(workspace) if (found := _knots(workspace, name))}
-    values = values.select("segment_id", "recording_id", _SPEAKER, *columns)
-    stamp = json_hash([columns, values.rows(), wrong.tolist(), salt])
-    if known.get("stamp") == stamp and not incomplete:
-        return known
-    found = {"columns": columns, "salt": salt}
-    found |= _learn(values, wrong, recording, found) | {
+    stored = record(workspace)
+    is_complete = _is_complete(workspace)
+    if stored and frozen(workspace):
+        if not is_complete:
+            _write(workspace, stored)
+        return stored
+    judged = _judged(state)
+    if not judged.is_enough:
+        _remove(workspace)
+        return {"missing": judged.describe_missing()}
+    columns = {name: knots for name in _columns(workspace) if (knots := _knots(workspace, name))}
+    values = judged.values.select("segment_id", "recording_id", _SPEAKER, *columns)
+    stamp = json_hash([columns, values.rows(), judged.wrong.tolist(), judged.salt])
+    if stored.get("stamp") == stamp and is_complete:
+        return stored
+    terms = {"columns": columns, "salt": judged.salt}
+    learned = {
+        **terms,
+        **_learn(values, judged.wrong, judged.recording, terms),
         "stamp": stamp,
         "lines": len(state.verdict_log),
     }
-    found = {"id": json_hash(found), **found}
+    model = {"id": json_hash(learned), **learned}
     # The column first: if the run is killed, the old record makes the next one learn again.
-    _write(workspace, found)
-    write_json(workspace.path / RECORD, found)
-    return found
+    _write(workspace, model)
+    write_json(workspace.path / RECORD, model)
+    return model
+
+
+def _is_complete(workspace: Workspace) -> bool:
+    """Return whether all segments have a risk."""
+    if "risk" not in table_schema(workspace):
+        return False
+    return not workspace_tables.read(workspace, ["risk"])["risk"].has_nulls()
+
+
+def _remove(workspace: Workspace) -> None:
+    """Remove the record, and the risk of all segments."""
+    if "risk" in table_schema(workspace):
+        column = workspace_tables.read(workspace, ["risk"])
+        nulls = column.with_columns(risk=pl.lit(None, pl.Float64))
+        workspace_tables.replace_columns(workspace, nulls)
+    (workspace.path / RECORD).unlink(missing_ok=True)
 
 
 def record(workspace: Workspace) -> dict[str, Any]:
@@ -145,35 +152,26 @@ def freeze(workspace: Workspace, where: Sequence[str]) -> dict[str, Any]:
     """
     if not any("risk" in condition_columns(text) for text in where):
         return {}
-    if not (known := record(workspace)):
+    model = record(workspace)
+    if not model:
         raise InputError(
             f"{workspace.path / RECORD}: missing; without it nothing says which verdicts "
             "'risk' was learned from"
         )
-    return {"id": known["id"]}
+    return {"id": model["id"]}
 
 
-def _describe_missing(right: int, wrong: int, recordings: int) -> str:
-    """Say how many verdicts `risk` is learned from, and how many there are."""
-    return (
-        f"risk is not learned yet: it takes {LEAST} right and {LEAST} wrong segments of 2 "
-        f"recordings; so far {right:,} right and {wrong:,} wrong, of "
-        f"{count(recordings, 'recordings')}"
-    )
-
-
-def describe(known: Mapping[str, Any]) -> str:
+def describe(model: Mapping[str, Any]) -> str:
     """Say how well a record of `refresh` tells wrong from right segments, and by what columns."""
-    if "missing" in known:
-        return str(known["missing"])
-    columns = (
-        ", ".join(row["column"] for row in known["weigh"][:_REASONS] if row["weight"] > 0) or "none"
-    )
-    interval = f"{percent(known['auc_low'])} to {percent(known['auc_high'])}, 95 % confidence"
+    if "missing" in model:
+        return str(model["missing"])
+    heaviest = model["weigh"][:_REASONS]
+    columns = ", ".join(row["column"] for row in heaviest if row["weight"] > 0) or "none"
+    interval = f"{percent(model['auc_low'])} to {percent(model['auc_high'])}, 95 % confidence"
     return (
-        f"learned from {count(known['judged'], 'verdicts')}, {known['wrong']:,} of them wrong: of "
+        f"learned from {count(model['judged'], 'verdicts')}, {model['wrong']:,} of them wrong: of "
         f"a wrong and a right segment, the wrong one has the greater risk in "
-        f"{percent(known['auc'])} of cases (AUC; {interval}); what weighs most: {columns}"
+        f"{percent(model['auc'])} of cases (AUC; {interval}); what weighs most: {columns}"
     )
 
 
@@ -192,44 +190,52 @@ def ranking(workspace: Workspace | str | Path, n: int = 100) -> pl.DataFrame:
         ['segment_id', 'risk', 'reason']
     """
     workspace = Workspace.open(workspace)
-    known = record(workspace)
-    if not known or "risk" not in table_schema(workspace):
+    model = record(workspace)
+    if not model or "risk" not in table_schema(workspace):
         return pl.DataFrame(
             schema={"segment_id": pl.String, "risk": pl.Float64, "reason": pl.String}
         )
-    every = (
+    risks = (
         workspace_tables.read(workspace, ["segment_id", "risk"])
         .drop_nulls()
         .unique("segment_id", keep="first")
     )
-    every = every.filter(
-        ~pl.col("segment_id").is_in(ReviewState.load(workspace).verdicts["segment_id"].implode())
-    )
-    top = every.sort("risk", "segment_id", descending=[True, False]).head(n)
+    judged_ids = ReviewState.load(workspace).verdicts["segment_id"]
+    unjudged = risks.filter(~pl.col("segment_id").is_in(judged_ids.implode()))
+    top = unjudged.sort("risk", "segment_id", descending=[True, False]).head(n)
+    return top.with_columns(reason=_reasons(workspace, model, top.select("segment_id")))
+
+
+def _reasons(workspace: Workspace, model: Mapping[str, Any], ids: pl.DataFrame) -> pl.Series:
+    """Return the columns that raise the risk of segments most, with their values, as texts."""
     rows = workspace_tables.read(
         workspace,
-        _needed(known["columns"]),
-        where=pl.col("segment_id").is_in(top["segment_id"].implode()),
+        _needed(model["columns"]),
+        where=pl.col("segment_id").is_in(ids["segment_id"].implode()),
     )
-    values = top.join(
-        _values(rows, workspace, known["columns"]), on="segment_id", maintain_order="left"
+    values = ids.join(
+        _values(rows, workspace, model["columns"]), on="segment_id", maintain_order="left"
     )
-    usual = {row["column"]: np.array(row["usual"]) for row in known["weigh"]}
-    fold = _folds(values["recording_id"], known["salt"])
-    parts = {name: part - usual[name][fold] for name, part in _parts(values, known, fold) if name}
+    rises = _rises(values, model)
     reasons = []
     for place, row in enumerate(values.iter_rows(named=True)):
-        most = sorted(
-            (name for name in parts if parts[name][place] > 0), key=lambda name: -parts[name][place]
-        )[:_REASONS]
-        reasons.append(", ".join(f"{name} {_shown(row[name])}" for name in most))
-    return top.with_columns(reason=pl.Series(reasons, dtype=pl.String))
+        raising = (name for name in rises if rises[name][place] > 0)
+        heaviest = sorted(raising, key=lambda name: -rises[name][place])[:_REASONS]
+        reasons.append(", ".join(f"{name} {_format_value(row[name])}" for name in heaviest))
+    return pl.Series(reasons, dtype=pl.String)
 
 
-def _shown(value: object) -> str:
-    return (
-        "missing" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
-    )
+def _rises(values: pl.DataFrame, model: Mapping[str, Any]) -> dict[str, Array]:
+    """Return by how much each column raises the logit of each row above what it usually adds."""
+    usual = {row["column"]: np.array(row["usual"]) for row in model["weigh"]}
+    fold = _folds(values["recording_id"], model["salt"])
+    return {name: part - usual[name][fold] for name, part in _parts(values, model, fold) if name}
+
+
+def _format_value(value: object) -> str:
+    if value is None:
+        return "missing"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _columns(workspace: Workspace) -> list[str]:
@@ -242,7 +248,8 @@ def _columns(workspace: Workspace) -> list[str]:
 
 
 def _needed(columns: Sequence[str] | Mapping[str, Any]) -> list[str]:
-    return list(dict.fromkeys((*_OWN, *(name for name in columns if name not in _DERIVED))))
+    """Return the columns of the segments table that `_values` takes."""
+    return list(dict.fromkeys((*_CONTEXT, *(name for name in columns if name not in _DERIVED))))
 
 
 def _values(
@@ -279,58 +286,90 @@ def _knots(workspace: Workspace, name: str) -> dict[str, Any]:
 
     The result is empty if all values are equal.
     """
-    derived = (values[name] for values in _batches(workspace, [name]))
-    held = (
-        pl.concat(derived)
-        if name in _DERIVED
-        else workspace_tables.read(workspace, [name]).select(_number(name)).to_series()
-    )
-    ordered = np.sort(held.drop_nulls().to_numpy())
+    if name in _DERIVED:
+        column = pl.concat(values[name] for values in _batches(workspace, [name]))
+    else:
+        column = workspace_tables.read(workspace, [name]).select(_number(name)).to_series()
+    ordered = np.sort(column.drop_nulls().to_numpy())
     if not len(ordered) or ordered[0] == ordered[-1]:
         return {}
     knots = np.unique(np.quantile(ordered, _QUANTILES, method="closest_observation"))
-    ranks = (np.searchsorted(ordered, knots, "left") + np.searchsorted(ordered, knots, "right")) / (
-        2 * len(ordered)
-    )
-    scores = [
-        NormalDist().inv_cdf(rank) for rank in np.clip(ranks, _LEAST_RANK, 1 - _LEAST_RANK).tolist()
-    ]
-    return {"knots": knots.tolist(), "scores": scores, "missing": held.has_nulls()}
+    below = np.searchsorted(ordered, knots, "left")
+    up_to = np.searchsorted(ordered, knots, "right")
+    ranks = np.clip((below + up_to) / (2 * len(ordered)), _LEAST_RANK, 1 - _LEAST_RANK)
+    scores = [NormalDist().inv_cdf(rank) for rank in ranks.tolist()]
+    return {"knots": knots.tolist(), "scores": scores, "missing": column.has_nulls()}
 
 
-def _judged(state: ReviewState) -> tuple[pl.DataFrame, Array, Ints, int]:
-    """Return what the model learns from, and a salt.
+@dataclass(frozen=True)
+class _Judged:
+    """Judged segments that a model is learned from.
 
-    That is the `_values` of right and wrong segments as they were judged, which of them are wrong,
-    and their recordings.
+    Attributes:
+        values: their `_values` as they were judged, without unsure ones, by segment id.
+        wrong: 1 where a segment is wrong, else 0.
+        recording: the number of the recording of each segment.
+        salt: that of the hash that assigns recordings to folds.
     """
+
+    values: pl.DataFrame
+    wrong: Array
+    recording: Ints
+    salt: int
+
+    @property
+    def num_wrong(self) -> int:
+        """The number of wrong segments."""
+        return int(self.wrong.sum())
+
+    @property
+    def num_right(self) -> int:
+        """The number of right segments."""
+        return len(self.wrong) - self.num_wrong
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether there are `LEAST` segments of each kind, in at least two folds."""
+        num_folds = len(set(_folds(self.values["recording_id"], self.salt)))
+        return min(self.num_wrong, self.num_right) >= LEAST and num_folds >= 2
+
+    def describe_missing(self) -> str:
+        """Say how many verdicts `risk` is learned from, and how many there are."""
+        recordings = len(np.unique(self.recording))
+        return (
+            f"risk is not learned yet: it takes {LEAST} right and {LEAST} wrong segments of 2 "
+            f"recordings; so far {self.num_right:,} right and {self.num_wrong:,} wrong, of "
+            f"{count(recordings, 'recordings')}"
+        )
+
+
+def _judged(state: ReviewState) -> _Judged:
+    """Return the right and wrong segments, with the salt of the most even folds."""
     columns = _columns(state.workspace)
-    judged = pl.col("segment_id").is_in(state.verdicts["segment_id"].implode())
-    held = workspace_tables.read(
+    is_judged = pl.col("segment_id").is_in(state.verdicts["segment_id"].implode())
+    segments = workspace_tables.read(
         state.workspace,
         dict.fromkeys((*JUDGED, *_needed(columns), *table_schema(state.workspace))),
-        where=judged,
+        where=is_judged,
     )
-    rows = uncorrected(state, held).unique("segment_id", keep="first")
+    rows = uncorrected(state, segments).unique("segment_id", keep="first")
     labels = current_labels(state, rows).filter(pl.col("verdict").is_in(["right", "wrong"]))
     rows = rows.join(labels, on="segment_id").sort("segment_id")
     wrong = rows["verdict"].eq("wrong").to_numpy()
     recording = rows["recording_id"].fill_null("").rank("dense").to_numpy()
+    salt = max(
+        range(_SALTS),
+        key=lambda number: (_rarer_by_fold(wrong, _folds(rows["recording_id"], number)), -number),
+    )
+    values = _values(rows, state.workspace, columns)
+    return _Judged(values, wrong.astype(float), recording.astype(np.int64), salt)
 
-    def rarest(salt: int) -> list[int]:
-        """Count the verdicts of the rarer kind in each fold, the fewest first."""
-        fold = _folds(rows["recording_id"], salt)
-        return sorted(
-            int(min((wrong & (fold == one)).sum(), (~wrong & (fold == one)).sum()))
-            for one in range(_FOLDS)
-        )
 
-    salt = max(range(_SALTS), key=lambda number: (rarest(number), -number))
-    return (
-        _values(rows, state.workspace, columns),
-        wrong.astype(float),
-        recording.astype(np.int64),
-        salt,
+def _rarer_by_fold(wrong: NDArray[np.bool_], fold: Ints) -> list[int]:
+    """Return the number of verdicts of the rarer kind in each fold, the fewest first."""
+    return sorted(
+        int(min((wrong & (fold == number)).sum(), (~wrong & (fold == number)).sum()))
+        for number in range(_FOLDS)
     )
 
 
@@ -339,10 +378,10 @@ def _folds(recordings: pl.Series, salt: int) -> Ints:
     return (hash_column(recordings, f"risk {salt}") % _FOLDS).cast(pl.Int64).to_numpy()
 
 
-def _said_of_speakers(speakers: pl.Series, counts: Mapping[str, list[list[int]]]) -> Array:
+def _speaker_counts(speakers: pl.Series, counts: Mapping[str, list[list[int]]]) -> Array:
     """Return how many segments of a segment's speaker are wrong, and how many were judged.
 
-    The counts are by segment and fold.
+    The array is segments x folds x 2.
     """
     names = speakers.fill_null("").unique()
     rows = [counts.get(tombstone("speaker", name), [[0, 0]] * _FOLDS) for name in names]
@@ -362,11 +401,10 @@ def _terms(
     The terms are bounded normal scores, their squares, and what is missing.
     """
     for name, facts in sorted(columns.items()):
-        given = values[name].to_numpy()
-        missing = np.isnan(given)
-        score = np.where(
-            missing, 0.0, np.interp(np.where(missing, 0.0, given), facts["knots"], facts["scores"])
-        )
+        value = values[name].to_numpy()
+        missing = np.isnan(value)
+        present = np.where(missing, 0.0, value)
+        score = np.where(missing, 0.0, np.interp(present, facts["knots"], facts["scores"]))
         yield name, score
         if len(facts["knots"]) > 2:
             yield name, np.where(missing, 0.0, (score**2 - 1) / math.sqrt(2))
@@ -374,42 +412,43 @@ def _terms(
             yield name, missing.astype(float)
 
 
-def _speaker_term(said: Array, base: float) -> Array:
+def _speaker_term(counts: Array, base: float) -> Array:
     """Return the logarithm of a speaker's rate of wrong segments over the base rate.
 
-    It is shrunk towards none.
+    It is shrunk towards 0. `counts` are, by segment, how many of the speaker's segments are wrong,
+    and how many were judged.
     """
-    return np.log((said[:, 0] + _SPEAKER_ROWS * base) / (said[:, 1] + _SPEAKER_ROWS) / base)
+    return np.log((counts[:, 0] + _SPEAKER_ROWS * base) / (counts[:, 1] + _SPEAKER_ROWS) / base)
 
 
 def _parts(
-    values: pl.DataFrame, known: Mapping[str, Any], fold: Ints
+    values: pl.DataFrame, model: Mapping[str, Any], fold: Ints
 ) -> Iterator[tuple[str, Array]]:
     """Yield what each column contributes to the logit of each row, by the model of its fold.
 
     The intercept comes as ``""``.
     """
-    coefficients = np.array(known["coefficients"])  # by fold: intercept, terms, speaker
+    coefficients = np.array(model["coefficients"])  # by fold: intercept, terms, speaker
     yield "", coefficients[fold, 0]
     added: dict[str, Array] = {}
-    for place, (name, term) in enumerate(_terms(values, known["columns"]), 1):
+    for place, (name, term) in enumerate(_terms(values, model["columns"]), 1):
         added[name] = added.get(name, 0.0) + coefficients[fold, place] * term
     yield from added.items()
-    said = _said_of_speakers(values[_SPEAKER], known["speakers"])
-    others = said.sum(axis=1) - said[np.arange(len(fold)), fold]
-    yield _SPEAKER, coefficients[fold, -1] * _speaker_term(others, known["base"])
+    counts = _speaker_counts(values[_SPEAKER], model["speakers"])
+    others = counts.sum(axis=1) - counts[np.arange(len(fold)), fold]
+    yield _SPEAKER, coefficients[fold, -1] * _speaker_term(others, model["base"])
 
 
 def _probability(logit: Array) -> Array:
     return 1 / (1 + np.exp(-np.clip(logit, -30, 30)))
 
 
-def _write(workspace: Workspace, known: Mapping[str, Any]) -> None:
+def _write(workspace: Workspace, model: Mapping[str, Any]) -> None:
     """Write the column `risk`, batch by batch."""
     parts = [pl.Series("risk", [], pl.Float64)]
-    for values in _batches(workspace, known["columns"]):
-        fold = _folds(values["recording_id"], known["salt"])
-        logit = sum((part for _, part in _parts(values, known, fold)), np.zeros(len(values)))
+    for values in _batches(workspace, model["columns"]):
+        fold = _folds(values["recording_id"], model["salt"])
+        logit = sum((part for _, part in _parts(values, model, fold)), np.zeros(len(values)))
         # Rounded, it is the same in batches of any size.
         parts.append(pl.Series("risk", np.round(_probability(logit), 9)))
     workspace_tables.replace_columns(workspace, pl.concat(parts).to_frame())
@@ -444,21 +483,21 @@ class _Model:
 
 
 def _learn(
-    values: pl.DataFrame, wrong: Array, recording: Ints, known: Mapping[str, Any]
+    values: pl.DataFrame, wrong: Array, recording: Ints, facts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Fit the model of each fold, of rows of `_values` with known columns and salt.
+    """Fit the model of each fold, of rows of `_values` with the `columns` and `salt` of terms.
 
     Return the rest of the record.
     """
-    fold = _folds(values["recording_id"], known["salt"])
+    fold = _folds(values["recording_id"], facts["salt"])
     counts_by_speaker = _count_verdicts(values[_SPEAKER], fold, wrong)
     intercept = np.ones(len(wrong))
-    terms = [term for _, term in _terms(values, known["columns"])]
+    terms = [term for _, term in _terms(values, facts["columns"])]
     training = _Training(
         terms=np.column_stack([intercept, *terms]),
         wrong=wrong,
         fold=fold,
-        counts=_said_of_speakers(values[_SPEAKER], counts_by_speaker),
+        counts=_speaker_counts(values[_SPEAKER], counts_by_speaker),
         base=float((wrong.sum() + 0.5) / (len(wrong) + 1)),
     )
     apart = _logits_without_two_folds(training)
@@ -480,7 +519,7 @@ def _learn(
     area, low, high = area_under_curve(logit, wrong, recording)
     return {
         **record_of_models,
-        "weigh": _weights(values, {**known, **record_of_models}),
+        "weigh": _weights(values, {**facts, **record_of_models}),
         "auc": area,
         "auc_low": low,
         "auc_high": high,
@@ -579,14 +618,14 @@ def _held_out_logit(models: Sequence[_Model], fold: Ints) -> Array:
     return logit
 
 
-def _weights(values: pl.DataFrame, known: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _weights(values: pl.DataFrame, model: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return how much each column weighs, the most first, and what it usually contributes.
 
     The weight is the standard deviation of what it contributes to the logit, as a mean of the
     models.
     """
     by_model = [
-        dict(_parts(values, known, np.full(len(values), number))) for number in range(_FOLDS)
+        dict(_parts(values, model, np.full(len(values), number))) for number in range(_FOLDS)
     ]
     rows = [
         {
@@ -677,8 +716,13 @@ def area_under_curve(score: Array, wrong: Array, cluster: Ints) -> tuple[float, 
     inner = min(max(area, 0.5 / len(score)), 1 - 0.5 / len(score))
     logit = math.log(inner / (1 - inner))
     half = 1.96 * math.sqrt(variance) / (inner * (1 - inner))
-    low, high = (1 / (1 + math.exp(-max(min(logit + side, 30.0), -30.0))) for side in (-half, half))
+    low = _clipped_logistic(logit - half)
+    high = _clipped_logistic(logit + half)
     return area, min(low, area), max(high, area)
+
+
+def _clipped_logistic(logit: float) -> float:
+    return 1 / (1 + math.exp(-max(min(logit, 30.0), -30.0)))
 
 
 def weighted_auc(
@@ -696,12 +740,11 @@ def weighted_auc(
         order = np.argsort(values[~kind])
         others = values[~kind][order]
         below = np.append(0.0, np.cumsum(share[~kind][order]))
-        lower, upper = (
-            below[np.searchsorted(others, values[kind], side)] for side in ("left", "right")
-        )
+        lower = below[np.searchsorted(others, values[kind], "left")]
+        upper = below[np.searchsorted(others, values[kind], "right")]
         part[kind] = (lower + upper) / 2
     part[wrong] = 1 - part[wrong]
     area = float(share[wrong] @ part[wrong])
     sums = np.bincount(cluster, share * (part - area))
-    count = len(np.unique(cluster))
-    return area, float(sums @ sums) * count / max(count - 1, 1)
+    num_clusters = len(np.unique(cluster))
+    return area, float(sums @ sums) * num_clusters / max(num_clusters - 1, 1)

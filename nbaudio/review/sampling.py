@@ -4,7 +4,7 @@ Every beginning of a sheet is a smaller sample; see docs/evidence.md.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property, partial
@@ -27,12 +27,6 @@ from nbaudio.text.near_duplicates import sentences
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.signedinteger[Any]]
-
-# The stratum of each segment, the names of the strata, the weight of a segment in each, and
-# expected rates of wrong ones.
-Stratified = tuple[Ints, Sequence[str], Array, Array | None]
-# The columns that a strategy looks at, and how it divides a pool at a threshold.
-Strategy = tuple[Sequence[str], Callable[[pl.DataFrame, float], Stratified]]
 
 _SCORE = pl.col("similarity").fill_nan(None)
 _ZONES = ("below", "kept", "near", "unscored")
@@ -72,6 +66,31 @@ _OF_ANOMALIES = (
 
 
 @dataclass(frozen=True)
+class Division:
+    """A division of a pool into strata.
+
+    Attributes:
+        number: the stratum of each segment.
+        names: of the strata, in ascending order.
+        weights: that of a segment of each stratum in the sample, on any scale.
+        rates: of wrong segments in each stratum, as expected; None if the strategy expects none.
+    """
+
+    number: Ints
+    names: Sequence[str]
+    weights: Array
+    rates: Array | None = None
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """The columns that a strategy looks at, and how it divides a pool with them at a threshold."""
+
+    columns: Sequence[str]
+    divide: Callable[[pl.DataFrame, float], Division]
+
+
+@dataclass(frozen=True)
 class Strata:
     """What a draw takes segments from; see docs/evidence.md."""
 
@@ -87,11 +106,10 @@ class Strata:
 
     def merged(self) -> "Strata":
         """Return the same segments in one stratum."""
-        rates = (
-            None
-            if self.rates is None
-            else np.array([self.rates @ self.counts / max(self.counts.sum(), 1)])
-        )
+        if self.rates is None:
+            rates = None
+        else:
+            rates = np.array([self.rates @ self.counts / max(self.counts.sum(), 1)])
         return Strata(np.minimum(self.number, 0), ["all"], np.ones(1), rates)
 
     def table(self, places: Ints) -> pl.DataFrame:
@@ -113,11 +131,12 @@ def strata_of(pool: pl.DataFrame, *, strategy: str, threshold: float = 0.8) -> S
 
     The pool has `pool_columns`, `verdict` (null if unknown) and `reached` (in an earlier round).
     """
-    _, divide = STRATEGIES.get(strategy, ((), partial(_by_column, column=strategy)))
-    number, names, size, rates = divide(pool, threshold)
-    number = np.where(pool["reached"].to_numpy(), -1, number).astype(np.int32)
-    total = size * counts(number, len(names))
-    return Strata(number, names, total / max(total.sum(), 1e-300), rates)
+    by_column = Strategy((strategy,), partial(_by_column, column=strategy))
+    division = STRATEGIES.get(strategy, by_column).divide(pool, threshold)
+    is_reached = pool["reached"].to_numpy()
+    number = np.where(is_reached, -1, division.number).astype(np.int32)
+    total = division.weights * counts(number, len(division.names))
+    return Strata(number, division.names, total / max(total.sum(), 1e-300), division.rates)
 
 
 def pool_columns(strategy: str, schema: pl.Schema) -> Sequence[str]:
@@ -126,17 +145,17 @@ def pool_columns(strategy: str, schema: pl.Schema) -> Sequence[str]:
     A strategy may also be a column of numbers. Raise InputError if there is none of this name.
     """
     if strategy in STRATEGIES:
-        return STRATEGIES[strategy][0]
+        return STRATEGIES[strategy].columns
     columns = number_columns(schema)
     if strategy in columns:
         return (strategy,)
     near = get_close_matches(strategy, [*STRATEGIES, *columns], n=3)
-    known = (
+    choices = (
         f"did you mean {' or '.join(near)}?"
         if near
         else f"known are {', '.join(STRATEGIES)}, and columns with numbers"
     )
-    raise InputError(f"strategy {strategy!r} is unknown; {known}")
+    raise InputError(f"strategy {strategy!r} is unknown; {choices}")
 
 
 def salt_of(seed: int, before: Sized) -> str:
@@ -156,27 +175,47 @@ def draw_from(strata: Strata, hashes: RowHashes, *, n: int, salt: str) -> pl.Dat
     """
     sizes = strata.counts
     picks = _pick_strata(strata.weights, sizes, min(n, int(sizes.sum())), salt)
-    wanted = np.bincount(picks, minlength=len(sizes))
+    num_picks = np.bincount(picks, minlength=len(sizes))
     places = np.flatnonzero(strata.number >= 0).astype(np.uint32)
     hashed = hashes(pl.Series(places), salt).to_numpy()
-    first = np.zeros(0, dtype=np.int64)
-    # The first of each stratum so far, by stratum and hash.
-    for start, part in with_starts(slices(places)):
-        some = np.append(first, np.arange(start, start + len(part)))
-        some = some[np.lexsort((hashed[some], strata.number[places[some]]))]
-        number = strata.number[places[some]]
-        first = some[np.arange(len(some)) - np.searchsorted(number, number) < wanted[number]]
-    rank = (
-        pl.DataFrame({"pick": picks})
-        .select(pl.int_range(pl.len()).over("pick"))
-        .to_series()
-        .to_numpy()
-    )
-    drawn = {"place": places[first][(np.cumsum(wanted) - wanted)[picks] + rank].astype(np.int64)}
-    stratum = pl.Series(strata.names, dtype=pl.String).gather(picks)
+    first = _least_of_strata(hashed, strata.number, places, num_picks)
+    start_of_stratum = np.cumsum(num_picks) - num_picks
+    drawn = first[start_of_stratum[picks] + _ranks(picks)]
     return pl.DataFrame(
-        drawn | {"probability": strata.weights[picks] / sizes[picks], "stratum": stratum}
+        {
+            "place": places[drawn].astype(np.int64),
+            "probability": strata.weights[picks] / sizes[picks],
+            "stratum": pl.Series(strata.names, dtype=pl.String).gather(picks),
+        }
     )
+
+
+def _least_of_strata(
+    hashed: NDArray[np.uint64], stratum: Ints, places: NDArray[np.uint32], num_picks: Ints
+) -> Ints:
+    """Return which places have the least hashes in their stratum, by stratum and hash.
+
+    Args:
+        hashed: the hash of each place.
+        stratum: of each row, -1 for those that are in no place.
+        places: the rows that can be drawn.
+        num_picks: how many rows of each stratum are wanted.
+    """
+    least = np.zeros(0, dtype=np.int64)
+    for start, part in with_starts(slices(places)):
+        candidates = np.append(least, np.arange(start, start + len(part)))
+        order = np.lexsort((hashed[candidates], stratum[places[candidates]]))
+        candidates = candidates[order]
+        number = stratum[places[candidates]]
+        rank = np.arange(len(candidates)) - np.searchsorted(number, number)
+        least = candidates[rank < num_picks[number]]
+    return least
+
+
+def _ranks(numbers: Ints) -> Ints:
+    """Return how often each number occurs before its place."""
+    rank = pl.int_range(pl.len()).over("number")
+    return pl.DataFrame({"number": numbers}).select(rank).to_series().to_numpy()
 
 
 def _pick_strata(weights: Array, counts: Ints, n: int, salt: str) -> Ints:
@@ -188,76 +227,113 @@ def _pick_strata(weights: Array, counts: Ints, n: int, salt: str) -> Ints:
     start = 0
     while start < n:
         ends = np.cumsum(np.where(left > 0, weights, 0.0))
-        some = np.searchsorted(ends / ends[-1], number[start:], "right")
-        rank = (
-            pl.DataFrame({"pick": some})
-            .select(pl.int_range(pl.len()).over("pick"))
-            .to_series()
-            .to_numpy()
-        )
-        used_up = np.flatnonzero(rank + 1 >= left[some])
+        next_picks = np.searchsorted(ends / ends[-1], number[start:], "right")
+        used_up = np.flatnonzero(_ranks(next_picks) + 1 >= left[next_picks])
         size = int(used_up[0]) + 1 if len(used_up) else n - start
-        picks[start : start + size] = some[:size]
-        left -= np.bincount(some[:size], minlength=len(left))
+        picks[start : start + size] = next_picks[:size]
+        left -= np.bincount(next_picks[:size], minlength=len(left))
         start += size
     return picks
 
 
-def _numbered(codes: Ints, name: Callable[[int], str]) -> tuple[Ints, list[str], Ints]:
-    """Return the number of each row among the codes that occur, their names, and the codes."""
-    used = np.flatnonzero(counts(codes, int(codes.max(initial=-1)) + 1))
-    place = np.zeros(int(codes.max(initial=-1)) + 1, dtype=np.int16)
-    place[used] = np.arange(len(used))
-    return place[codes], [name(code) for code in used.tolist()], used
+@dataclass(frozen=True)
+class _Codes:
+    """Strata by code; those that no segment has are left out.
+
+    Attributes:
+        number: the stratum of each segment.
+        names: of the strata.
+        codes: of the strata, in ascending order.
+    """
+
+    number: Ints
+    names: list[str]
+    codes: Ints
+
+    @classmethod
+    def of(cls, codes: Ints, name: Callable[[int], str]) -> "_Codes":
+        """Return the strata of segments by the code of each, and by a function that names codes."""
+        num_codes = int(codes.max(initial=-1)) + 1
+        used = np.flatnonzero(counts(codes, num_codes))
+        place = np.zeros(num_codes, dtype=np.int16)
+        place[used] = np.arange(len(used))
+        return cls(place[codes], [name(code) for code in used.tolist()], used)
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """The number of segments in each stratum."""
+        return counts(self.number, len(self.names))
 
 
-def _verdicts(pool: pl.DataFrame, number: Ints, strata: int) -> tuple[Ints, Ints]:
-    """Return how many segments of each stratum were judged, and how many of them are wrong."""
-    judged = pool["verdict"].is_in(["right", "wrong"]).fill_null(value=False).to_numpy()
-    wrong = pool["verdict"].eq_missing("wrong").to_numpy()
-    return np.bincount(number[judged], minlength=strata), np.bincount(
-        number[wrong], minlength=strata
-    )
+@dataclass(frozen=True)
+class _Verdicts:
+    """How many segments of each stratum were judged, and how many of them are wrong."""
+
+    judged: Ints
+    wrong: Ints
+
+    @classmethod
+    def of(cls, pool: pl.DataFrame, strata: _Codes) -> "_Verdicts":
+        """Count the verdicts on a pool."""
+        is_judged = pool["verdict"].is_in(["right", "wrong"]).fill_null(value=False).to_numpy()
+        is_wrong = pool["verdict"].eq_missing("wrong").to_numpy()
+        num_strata = len(strata.names)
+        return cls(
+            np.bincount(strata.number[is_judged], minlength=num_strata),
+            np.bincount(strata.number[is_wrong], minlength=num_strata),
+        )
 
 
-def _stratified(pool: pl.DataFrame, threshold: float) -> Stratified:  # noqa: PLR0914
+def _stratified(pool: pl.DataFrame, threshold: float) -> Division:
     """Draw most where errors are likely and matter, as docs/evidence.md says.
 
     A wrong guess costs width, never validity.
     """
     scores = pool["similarity"].fill_null(np.nan).to_numpy()  # NaN is sorted behind all numbers
-    zone = np.where(
-        scores >= threshold,
-        np.int8(1),
-        np.where(scores >= threshold - _MARGIN, np.int8(2), np.int8(0)),
-    )
-    zone[np.isnan(scores)] = 3
-    size = [
-        np.bincount(part < threshold - _MARGIN, _deviation(_guess(part)), 2)
-        for part in slices(scores)
+    edge = threshold - _MARGIN
+    sizes_at_edge = [
+        np.bincount(part < edge, _deviation(_guess(part)), 2) for part in slices(scores)
     ]
-    scale = _scale_below(*np.sum([np.zeros(2), *size], axis=0)[::-1])
-
-    def deviations(some: Array) -> Array:
-        return _deviation(_guess(some)) * np.where(some < threshold - _MARGIN, scale, 1.0)
-
-    codes = len(_ZONES) * _cut(scores, deviations) + zone
-    number, names, used = _numbered(
-        codes, lambda code: f"{code // len(_ZONES):02d} {_ZONES[code % len(_ZONES)]}"
+    above, below = np.sum([np.zeros(2), *sizes_at_edge], axis=0)
+    size_of = partial(_planned_size, edge=edge, scale=_scale_below(below, above))
+    strata = _Codes.of(
+        len(_ZONES) * _cut(scores, size_of) + _zones(scores, threshold),
+        lambda code: f"{code // len(_ZONES):02d} {_ZONES[code % len(_ZONES)]}",
     )
-    sizes = counts(number, len(names))
-    judged, wrong = _verdicts(pool, number, len(names))
-    guessed = np.zeros(len(names))
-    planned = np.zeros(len(names))
-    for start, part in with_starts(slices(scores)):
-        own = number[start : start + len(part)]
-        guessed += np.bincount(own, _guess(part), len(names))
-        planned += np.bincount(own, deviations(part), len(names)) / sizes
+    none = np.zeros(len(strata.names))
+    guessed = sum(_sums_by_stratum(_guess, scores, strata), none)
+    planned = sum((sums / strata.sizes for sums in _sums_by_stratum(size_of, scores, strata)), none)
+    verdicts = _Verdicts.of(pool, strata)
     share = np.clip(
-        (wrong + _GUESS_WORTH * guessed / sizes) / (judged + _GUESS_WORTH), _LEAST, 1 - _LEAST
+        (verdicts.wrong + _GUESS_WORTH * guessed / strata.sizes) / (verdicts.judged + _GUESS_WORTH),
+        _LEAST,
+        1 - _LEAST,
     )
-    weight = _weights(sizes, planned, _deviation(share), used % len(_ZONES) == 0)
-    return number, names, weight, None
+    is_below = strata.codes % len(_ZONES) == 0
+    weights = _weights(strata.sizes, planned, _deviation(share), is_below)
+    return Division(strata.number, strata.names, weights)
+
+
+def _zones(scores: Array, threshold: float) -> NDArray[np.int8]:
+    """Return the place of the zone of each score in `_ZONES`."""
+    below_threshold = np.where(scores >= threshold - _MARGIN, np.int8(2), np.int8(0))
+    zone = np.where(scores >= threshold, np.int8(1), below_threshold)
+    zone[np.isnan(scores)] = 3
+    return zone
+
+
+def _planned_size(scores: Array, *, edge: float, scale: float) -> Array:
+    """Return the sizes of scores in a sample by the guess; those below the edge are scaled."""
+    return _deviation(_guess(scores)) * np.where(scores < edge, scale, 1.0)
+
+
+def _sums_by_stratum(
+    function: Callable[[Array], Array], scores: Array, strata: _Codes
+) -> Iterator[Array]:
+    """Yield the sums of a function of scores by stratum, for each slice of the scores."""
+    for start, part in with_starts(slices(scores)):
+        number = strata.number[start : start + len(part)]
+        yield np.asarray(np.bincount(number, function(part), len(strata.names)), np.float64)
 
 
 def _weights(sizes: Ints, planned: Array, learnt: Array, below: Bools) -> Array:
@@ -284,10 +360,10 @@ def _in_slices(
     function: Callable[[Array], NDArray[Any]], values: Array, dtype: Any
 ) -> NDArray[Any]:
     """Return what a function computes from the parts of an array, in one array."""
-    found = np.empty(len(values), dtype)
+    computed = np.empty(len(values), dtype)
     for start, part in with_starts(slices(values)):
-        found[start : start + len(part)] = function(part)
-    return found
+        computed[start : start + len(part)] = function(part)
+    return computed
 
 
 def _guess(scores: Array) -> Array:
@@ -306,7 +382,7 @@ def _scale_below(below: float, rest: float) -> float:
     return min(1.0, _BELOW / (1 - _BELOW) * rest / below) if below and rest else 1.0
 
 
-def _by_risk(pool: pl.DataFrame, threshold: float) -> Stratified:  # noqa: PLR0914
+def _by_risk(pool: pl.DataFrame, threshold: float) -> Division:
     """Divide a sample as a proof needs it; `risk` is the probability of being wrong.
 
     A useless model only widens intervals.
@@ -315,68 +391,85 @@ def _by_risk(pool: pl.DataFrame, threshold: float) -> Stratified:  # noqa: PLR09
         raise InputError(
             "strategy 'risk': there is no column risk; review import learns it from verdicts"
         )
-    risk = (
-        pool.select(
-            pl.col("risk").fill_null(pl.col("risk").mean()).fill_null(0.5).clip(1e-4, 1 - 1e-4)
-        )
-        .to_series()
-        .to_numpy()
-    )
+    known_risk = pl.col("risk").fill_null(pl.col("risk").mean()).fill_null(0.5)
+    risk = pool.select(known_risk.clip(1e-4, 1 - 1e-4)).to_series().to_numpy()
     is_selected = "accepted" in pool.columns and pool["accepted"].any()
-    inside = (
-        pool.select("kept" if is_selected else _SCORE.fill_null(2.0) >= threshold)
-        .to_series()
-        .to_numpy()
+    inside = "kept" if is_selected else _SCORE.fill_null(2.0) >= threshold
+    strata = _Codes.of(
+        _risk_codes(risk, pool.select(inside).to_series().to_numpy()),
+        lambda code: f"{code // 2:02d} {('below', 'kept')[code % 2]}",
     )
-    codes = inside.astype(np.int16)
-    for zone, most in ((inside, _RISK_STRATA), (~inside, _FEW)):
+    verdicts = _Verdicts.of(pool, strata)
+    model = np.bincount(strata.number, risk, len(strata.names)) / strata.sizes
+    rates = (verdicts.wrong + _RISK_WORTH * model) / (verdicts.judged + _RISK_WORTH)
+    flat_rate = (verdicts.wrong.sum() + risk.mean()) / (verdicts.judged.sum() + 1)
+    flat = np.full(len(strata.names), flat_rate)
+    trust = _trust(model, flat, verdicts)
+    blend = trust * rates + (1 - trust) * flat
+    shares = _risk_shares(strata.sizes, blend, strata.codes % 2 == 1)
+    return Division(strata.number, strata.names, shares / strata.sizes, rates)
+
+
+def _risk_codes(risk: Array, is_inside: Bools) -> Ints:
+    """Return a code of each segment: twice its stratum of risk, and 1 if inside the selection."""
+    codes = is_inside.astype(np.int16)
+    for zone, most in ((is_inside, _RISK_STRATA), (~is_inside, _FEW)):
         codes[zone] += 2 * _cut(risk[zone], lambda ordered: _LEAST**0.5 + np.sqrt(ordered), most)
-    number, names, used = _numbered(
-        codes, lambda code: f"{code // 2:02d} {('below', 'kept')[code % 2]}"
-    )
-    sizes = counts(number, len(names))
-    judged, faulty = _verdicts(pool, number, len(names))
-    model = np.bincount(number, risk, len(names)) / sizes
-    rate = (faulty + _RISK_WORTH * model) / (judged + _RISK_WORTH)
-    flat = np.full(len(sizes), (faulty.sum() + risk.mean()) / (judged.sum() + 1))
-    # How well the model has predicted, beside a rate that is the same everywhere.
-    gain = faulty @ np.log(model / flat) + (judged - faulty) @ np.log((1 - model) / (1 - flat))
-    trust = 1 / (1 + np.exp(-np.clip(gain, -30, 30)))
-    blend = trust * rate + (1 - trust) * flat
-    in_selection = used % 2 == 1
-    weight = sizes / sizes.sum()
-    if in_selection.any():
-        size = sizes[in_selection]
-        outside = min(_BELOW, sizes[~in_selection].sum() / sizes.sum())
-        best = best_allocation(size.astype(float), blend[in_selection])
-        weight[in_selection] = ((1 - _PROPORTIONAL) * best + _PROPORTIONAL * size / size.sum()) * (
-            1 - outside
-        )
-        weight[~in_selection] *= outside / max(weight[~in_selection].sum(), 1e-300)
-    return number, names, weight / sizes, rate
+    return codes
+
+
+def _trust(model: Array, flat: Array, verdicts: _Verdicts) -> float:
+    """Return how well the model has predicted, from 0 to 1, beside a rate that is flat.
+
+    It is the probability of the model, by the likelihood of the verdicts, if both are as likely
+    before.
+
+    Args:
+        model: the rate of each stratum by the model.
+        flat: the same rate for every stratum.
+        verdicts: those on each stratum.
+    """
+    right = verdicts.judged - verdicts.wrong
+    gain = verdicts.wrong @ np.log(model / flat) + right @ np.log((1 - model) / (1 - flat))
+    return float(1 / (1 + np.exp(-np.clip(gain, -30, 30))))
+
+
+def _risk_shares(sizes: Ints, rates: Array, is_inside: Bools) -> Array:
+    """Return the share of each stratum in a sample, by its size and its rate of wrong segments.
+
+    Inside the selection, the best allocation is mixed with one in proportion to the sizes; outside
+    there is one in proportion, of at most `_BELOW` of the sample.
+    """
+    shares: Array = sizes / sizes.sum()
+    if not is_inside.any():
+        return shares
+    inside = sizes[is_inside]
+    outside_share = min(_BELOW, sizes[~is_inside].sum() / sizes.sum())
+    best = best_allocation(inside.astype(float), rates[is_inside])
+    mixed = (1 - _PROPORTIONAL) * best + _PROPORTIONAL * inside / inside.sum()
+    shares[is_inside] = mixed * (1 - outside_share)
+    shares[~is_inside] *= outside_share / max(shares[~is_inside].sum(), 1e-300)
+    return shares
 
 
 STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
     {
-        "random": (
-            (),
-            lambda pool, _: (np.zeros(len(pool), dtype=np.int64), ["all"], np.ones(1), None),
-        ),
-        "stratified": (("similarity",), _stratified),
-        "risk": (("risk", "similarity", "decision", "reason"), _by_risk),
+        "random": Strategy((), lambda pool, _: _undivided(pool)),
+        "stratified": Strategy(("similarity",), _stratified),
+        "risk": Strategy(("risk", "similarity", "decision", "reason"), _by_risk),
         # In proportion to the square root of the number of segments (the power allocation of
         # Bankier, 1988, with exponent 1/2).
-        "speaker": (("speaker_id",), lambda pool, _: _by(pool, "speaker_id")),
-        "recording": (("recording_id",), lambda pool, _: _by(pool, "recording_id")),
+        "speaker": Strategy(("speaker_id",), lambda pool, _: _by(pool, "speaker_id")),
+        "recording": Strategy(("recording_id",), lambda pool, _: _by(pool, "recording_id")),
         # Three of four within 0.05 of the threshold, or from anomalies, evenly over the reasons;
         # the rest from elsewhere.
-        "near": (
+        "near": Strategy(
             ("similarity",),
             lambda pool, threshold: _focus(
                 pool.select(_kind("near", (_SCORE - threshold).abs() <= _NEAR))
             ),
         ),
-        "suspicious": (_OF_ANOMALIES, lambda pool, _: _focus(anomaly_reasons(pool))),
+        "suspicious": Strategy(_OF_ANOMALIES, lambda pool, _: _focus(anomaly_reasons(pool))),
     }
 )
 
@@ -398,7 +491,7 @@ def reached(rounds: Sequence[Round]) -> pl.DataFrame:
     """
     is_reached = pl.col("line").is_not_null() & ~pl.col("ended")
     none = pl.DataFrame(schema={"segment_id": pl.String, "verdict": OUTCOMES})
-    rows = [one.rows.filter(is_reached).select(none.columns) for one in rounds]
+    rows = [earlier.rows.filter(is_reached).select(none.columns) for earlier in rounds]
     return pl.concat([none, *rows]).unique("segment_id", keep="last")
 
 
@@ -408,20 +501,19 @@ def _cut(score: Array, size_of: Callable[[Array], Array], number: int = _STRATA)
     `size_of` returns the sizes of some scores.
     """
     ordered = np.sort(score)
-    reached = _in_slices(size_of, ordered, np.float64)
-    np.cumsum(reached, out=reached)
-    total = float(reached[-1]) if len(reached) and reached[-1] else 1.0
+    sums = _in_slices(size_of, ordered, np.float64)
+    np.cumsum(sums, out=sums)
+    total = float(sums[-1]) if len(sums) and sums[-1] else 1.0
 
     def stratum(place: int) -> int:
         """Return the stratum of a score and all that equal it, by the middle of their sizes."""
-        first, end = (
-            int(np.searchsorted(ordered, ordered[place], side)) for side in ("left", "right")
-        )
-        middle = reached[end - 1] + (reached[first - 1] if first else 0.0)
+        first = int(np.searchsorted(ordered, ordered[place], "left"))
+        end = int(np.searchsorted(ordered, ordered[place], "right"))
+        middle = sums[end - 1] + (sums[first - 1] if first else 0.0)
         return int(min(middle * (number / 2) / total, number - 1))
 
     starts = np.array(
-        [bisect_left(range(len(ordered)), each, key=stratum) for each in range(1, number)]
+        [bisect_left(range(len(ordered)), later, key=stratum) for later in range(1, number)]
     )
     edges = ordered[starts[starts < len(ordered)]]
     return _in_slices(lambda part: np.searchsorted(edges, part, side="right"), score, np.int16)
@@ -436,19 +528,25 @@ def _grouped(values: pl.Series, name: Callable[[object], str]) -> tuple[Ints, li
     names = [name(kind) for kind in kinds]
     order = sorted(range(len(names)), key=names.__getitem__)
     numbers = pl.DataFrame({"value": kinds.gather(order)}).with_row_index("number")
-    found = values.to_frame("value").join(
+    numbered = values.to_frame("value").join(
         numbers, on="value", how="left", nulls_equal=True, maintain_order="left"
     )
-    return found["number"].to_numpy().astype(np.int64), [names[place] for place in order]
+    return numbered["number"].to_numpy().astype(np.int64), [names[place] for place in order]
 
 
-def _by(pool: pl.DataFrame, column: str) -> Stratified:
+def _undivided(pool: pl.DataFrame) -> Division:
+    """Take all segments alike."""
+    return Division(np.zeros(len(pool), dtype=np.int64), ["all"], np.ones(1))
+
+
+def _by(pool: pl.DataFrame, column: str) -> Division:
+    """Take a stratum for each value of a column, null included."""
     # Names get a prefix, so that none is the name of the stratum without one.
     number, names = _grouped(pool[column], lambda kind: "none" if kind is None else f"={kind}")
-    return number, names, 1 / np.sqrt(np.bincount(number, minlength=len(names))), None
+    return Division(number, names, 1 / np.sqrt(np.bincount(number, minlength=len(names))))
 
 
-def _by_column(pool: pl.DataFrame, _threshold: float, *, column: str) -> Stratified:
+def _by_column(pool: pl.DataFrame, _threshold: float, *, column: str) -> Division:
     """Take ten strata by quantiles of a column, and one of what has no value.
 
     Equal values are in one stratum. All strata have equal weights.
@@ -457,15 +555,15 @@ def _by_column(pool: pl.DataFrame, _threshold: float, *, column: str) -> Stratif
     is_known = value.is_not_null().to_numpy()
     codes = np.full(len(value), _TENTHS, dtype=np.int16)
     codes[is_known] = _cut(value.drop_nulls().to_numpy(), np.ones_like, _TENTHS)
-    number, names, _ = _numbered(codes, lambda code: "none" if code == _TENTHS else str(code))
-    return number, names, 1 / np.bincount(number), None
+    strata = _Codes.of(codes, lambda code: "none" if code == _TENTHS else str(code))
+    return Division(strata.number, strata.names, 1 / np.bincount(strata.number))
 
 
 def _kind(name: str, where: pl.Expr) -> pl.Expr:
     return pl.when(where).then(pl.lit(name, pl.Categorical()))
 
 
-def _focus(kinds: pl.DataFrame) -> Stratified:
+def _focus(kinds: pl.DataFrame) -> Division:
     """Give segments of a kind `_FOCUS` of the sample, evenly over the kinds.
 
     The others get the rest.
@@ -473,13 +571,9 @@ def _focus(kinds: pl.DataFrame) -> Stratified:
     number, names = _grouped(
         kinds.to_series(), lambda kind: "elsewhere" if kind is None else str(kind)
     )
-    focus = np.array([name != "elsewhere" for name in names])
-    return (
-        number,
-        names,
-        np.where(focus, _FOCUS / max(focus.sum(), 1), 1 - _FOCUS) / np.bincount(number),
-        None,
-    )
+    is_focus = np.array([name != "elsewhere" for name in names])
+    share = np.where(is_focus, _FOCUS / max(is_focus.sum(), 1), 1 - _FOCUS)
+    return Division(number, names, share / np.bincount(number))
 
 
 def anomaly_facts(segments: pl.DataFrame) -> pl.DataFrame:
@@ -489,9 +583,8 @@ def anomaly_facts(segments: pl.DataFrame) -> pl.DataFrame:
     """
     word = pl.element().struct
     pauses = pl.col("word_times").list.eval(word.field("start") - word.field("end").shift(1))
-    start, end = (
-        pl.col(name).cast(pl.Float64, strict=False) for name in ("source_start", "source_end")
-    )
+    start = pl.col("source_start").cast(pl.Float64, strict=False)
+    end = pl.col("source_end").cast(pl.Float64, strict=False)
     speed = (pl.col("text").str.len_chars() / (end - start)).log()
     folded = sentences(pl.col("text"))
     return segments.select(
@@ -517,7 +610,7 @@ def anomaly_reasons(facts: pl.DataFrame) -> pl.DataFrame:
     speed = from_median / max(usual, _LEAST_DEVIATION)
     odd = facts["odd"].to_frame("odd").with_row_index("row").explode("odd").drop_nulls()
     rare = odd.filter(pl.len().over("odd") < max(2, _RARE * len(facts)))
-    found = {
+    anomalies = {
         "duplicate audio": _overlapping(facts),
         "duplicate text": facts["sentence"].is_in(repeated(facts["sentence"]).implode()),
         "fast": speed > _DEVIATIONS,
@@ -527,8 +620,8 @@ def anomaly_reasons(facts: pl.DataFrame) -> pl.DataFrame:
             rare["row"].implode()
         ),
     }
-    return pl.DataFrame(found).select(
-        reason=pl.coalesce(_kind(name, pl.col(name)) for name in found)
+    return pl.DataFrame(anomalies).select(
+        reason=pl.coalesce(_kind(name, pl.col(name)) for name in anomalies)
     )
 
 

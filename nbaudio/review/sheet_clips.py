@@ -3,7 +3,8 @@
 They are 16 kHz mono, WAV or MP3, which every player and every spreadsheet's host system opens.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.audio import encode_clip, open_recording, resample_window
+from nbaudio.audio import Recording, encode_clip, open_recording, resample_window
 from nbaudio.core.atomic import write_bytes
 from nbaudio.core.errors import AudioError, ExistsError
 from nbaudio.core.progress import progress
@@ -21,40 +22,75 @@ RATE = 16000
 ENCODINGS = ("wav", "mp3")  # and endings of names
 
 
-def cut_clips(
-    segments: pl.DataFrame, audio_root: Location | None, failed: dict[str, str], *, encoding: str
-) -> Iterator[tuple[dict[str, Any], NDArray[np.int16], bytes]]:
-    """Yield the rows of segments in the order of the recordings, with samples and clip of each.
+@dataclass(frozen=True)
+class Clip:
+    """A clip of a segment: the row of the segment, the samples at 16 kHz, and the file."""
 
-    Reasons for missing clips go to `failed`. Each recording is opened once. Without audio there are
-    no clips, and no reasons.
+    row: Mapping[str, Any]
+    samples: NDArray[np.int16]
+    content: bytes
+
+
+@dataclass(frozen=True)
+class MissingClip:
+    """A segment that has no clip, and the reason."""
+
+    segment_id: str
+    reason: str
+
+
+def cut_clips(
+    segments: pl.DataFrame, audio_root: Location | None, *, encoding: str
+) -> Iterator[Clip | MissingClip]:
+    """Yield the clips of segments in the order of the recordings, each of which is opened once.
+
+    Nothing is yielded without audio.
+
+    Args:
+        segments: `segment_id`, `path`, `start_sample`, `end_sample`, `num_samples` and
+            `source_channel`.
+        audio_root: the folder of the recordings.
+        encoding: of the clips, one of `ENCODINGS`.
     """
     if audio_root is None:
         return
-    with progress("clips", len(segments), "clips") as advance:  # noqa: PLR1702
-        for (path,), windows in segments.sort("path", "start_sample", "segment_id").group_by(
-            "path", maintain_order=True
-        ):
-            rows = windows.iter_rows(named=True)
-            try:
-                with open_recording(audio_root / str(path)) as recording:
-                    for row in rows:
-                        window = (row["start_sample"], row["end_sample"])
-                        channel = row["source_channel"] or "mix"
-                        try:
-                            samples = resample_window(
-                                recording,
-                                *window,
-                                num_samples=row["num_samples"],
-                                rate=RATE,
-                                channel=channel,
-                            )
-                            yield row, samples, encode_clip(samples, RATE, encoding)
-                        except AudioError as error:
-                            failed[row["segment_id"]] = str(error)
-            except AudioError as error:
-                failed |= {row["segment_id"]: str(error) for row in rows}
+    recordings = segments.sort("path", "start_sample", "segment_id").group_by(
+        "path", maintain_order=True
+    )
+    with progress("clips", len(segments), "clips") as advance:
+        for (path,), windows in recordings:
+            yield from _clips_of_recording(audio_root / str(path), windows, encoding)
             advance(len(windows))
+
+
+def _clips_of_recording(
+    location: Location, segments: pl.DataFrame, encoding: str
+) -> Iterator[Clip | MissingClip]:
+    """Yield the clips of a recording; all are missing if it cannot be opened."""
+    rows = segments.iter_rows(named=True)
+    try:
+        with open_recording(location) as recording:
+            for row in rows:
+                yield _clip(recording, row, encoding)
+    except AudioError as error:
+        for row in rows:
+            yield MissingClip(row["segment_id"], str(error))
+
+
+def _clip(recording: Recording, row: Mapping[str, Any], encoding: str) -> Clip | MissingClip:
+    """Return the clip of a segment."""
+    try:
+        samples = resample_window(
+            recording,
+            row["start_sample"],
+            row["end_sample"],
+            num_samples=row["num_samples"],
+            rate=RATE,
+            channel=row["source_channel"] or "mix",
+        )
+        return Clip(row, samples, encode_clip(samples, RATE, encoding))
+    except AudioError as error:
+        return MissingClip(row["segment_id"], str(error))
 
 
 def keep_clip(path: Path, data: bytes) -> None:

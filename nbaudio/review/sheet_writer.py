@@ -6,7 +6,8 @@ Equal rows give equal bytes; all texts are strings, also what is typed in.
 import io
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from unicodedata import east_asian_width
 
@@ -63,6 +64,8 @@ _CELLS: Mapping[str, Mapping[str, Any]] = {
 }
 _LINE_POINTS, _ROOM_POINTS = 15.0, 5.0  # of one line, and what a row is higher than its lines
 _MOST_POINTS = 409.0  # a spreadsheet has no higher rows
+_SUMMARY_LABEL = {"bold": True, "bottom": 1, "bg_color": _GRAY}
+_REVIEWER_CELL = {"num_format": "@", "bg_color": _PALE, "border": 1, "border_color": _LINES}
 _HEADING = {"bold": True, "font_size": 13}
 _FIRST_VERDICT = 8
 _A4 = 9  # as XlsxWriter numbers sizes of paper
@@ -107,8 +110,11 @@ def row_key(content: str, reviewer: str, review: str) -> str:
 
 def read_key(text: str) -> tuple[str, str, str] | None:
     """Parse a `row_key` into content, reviewer and review; return None for other texts."""
-    found = _KEY.fullmatch(text.strip())
-    return (found[1], "" if found[2] == "-" else found[2], found[3]) if found else None
+    match = _KEY.fullmatch(text.strip())
+    if match is None:
+        return None
+    content, reviewer, review = match.groups()
+    return content, "" if reviewer == "-" else reviewer, review
 
 
 def column_places(record: ReviewRecord) -> dict[str, int]:
@@ -143,44 +149,96 @@ def write_sheet(
     return out.getvalue()
 
 
+@dataclass(frozen=True)
+class _Cell:
+    """A text in a row of the review.
+
+    Attributes:
+        column: its name.
+        fragments: the text; empty for a cell to fill in.
+        style: the name of its format.
+    """
+
+    column: str
+    fragments: list[Fragment]
+    style: str
+
+    @property
+    def text(self) -> str:
+        """The text without the marks of its fragments."""
+        return "".join(text for text, _ in self.fragments)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of the review in its sheet, below the header.
+
+    Attributes:
+        sheet: of the workbook.
+        places: the place of each column.
+        formats: of cells, by the name of their style.
+        fonts: of fragments, by whether they differ.
+    """
+
+    sheet: Any
+    places: Mapping[str, int]
+    formats: Mapping[str, Any]
+    fonts: Mapping[bool, Any]
+
+    def write(self, number: int, row: Mapping[str, Any], cells: Sequence[_Cell]) -> None:
+        """Write a row by its number, as high as its texts."""
+        shown = [cell for cell in cells if cell.column != "key"]
+        self.sheet.set_row(number, _row_height((cell.text, COLUMNS[cell.column]) for cell in shown))
+        if row["clip"] is not None:
+            link = _link(row["clip"])
+            self.sheet.write_url(number, self.places["clip"], link, self.formats["link"])
+        for cell in cells:
+            place = (number, self.places[cell.column])
+            put_fragments(self.sheet, place, cell.fragments, self.fonts, self.formats[cell.style])
+        self._write_figure(number, "duration s", row["duration_s"])
+        self._write_figure(number, "similarity", row["similarity"])
+
+    def _write_figure(self, number: int, column: str, value: float | None) -> None:
+        """Write a number, or a blank cell if it is missing or infinite."""
+        if column not in self.places:
+            return
+        is_number = value is not None and math.isfinite(value)
+        place = self.places[column]
+        self.sheet.write(number, place, value if is_number else None, self.formats[column])
+
+
 def _write_review(
     book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer: str, compared: Mapping[str, Any]
 ) -> None:
+    """Write the sheet with the rows to judge."""
     sheet = book.add_worksheet("review")
-    bold = {"bold": True, "font_color": "#1F1F1F", "bottom": 1, "valign": "vcenter"}
-    header, filled_in = (book.add_format({**bold, "bg_color": color}) for color in (_GRAY, _YELLOW))
-    sheet.set_row(0, _LINE_POINTS + _ROOM_POINTS)
     places = column_places(record)
-    for name, column in places.items():
-        sheet.set_column(column, column, COLUMNS[name], None, {"hidden": name == "key"})
-        sheet.write_string(0, column, name, filled_in if name in FILLED_IN else header)
-    formats = {name: book.add_format(style) for name, style in _CELLS.items()}
-    fonts = {False: book.add_format(), True: book.add_format(_DIFFERS)}
+    _write_header(book, sheet, places)
+    written = _Rows(
+        sheet,
+        places,
+        formats={name: book.add_format(style) for name, style in _CELLS.items()},
+        fonts={False: book.add_format(), True: book.add_format(_DIFFERS)},
+    )
     for number, row in enumerate(rows.iter_rows(named=True), start=1):
-        texts = list(
-            _texts(
-                row, row_key(row["content"], reviewer, record.name), compared, blind=record.blind
-            )
-        )
-        shown = (
-            ("".join(text for text, _ in fragments), COLUMNS[name])
-            for name, fragments, _ in texts
-            if name != "key"
-        )
-        sheet.set_row(number, _row_height(shown))
-        if row["clip"] is not None:
-            sheet.write_url(number, places["clip"], _link(row["clip"]), formats["link"])
-        for name, fragments, style in texts:
-            put_fragments(sheet, (number, places[name]), fragments, fonts, formats[style])
-        for name, value in (("duration s", row["duration_s"]), ("similarity", row["similarity"])):
-            known = value is not None and math.isfinite(value)
-            if name in places:
-                sheet.write(number, places[name], value if known else None, formats[name])
+        key = row_key(row["content"], reviewer, record.name)
+        written.write(number, row, list(_cells(row, key, compared, blind=record.blind)))
     sheet.freeze_panes(1, 0)
     sheet.autofilter(0, 0, len(rows), len(places) - 1)
     sheet.repeat_rows(0)
     sheet.print_area(0, 0, len(rows), places["segment_id"])  # without the key
     _offer_verdicts(sheet, record, places, len(rows))
+
+
+def _write_header(book: Any, sheet: Any, places: Mapping[str, int]) -> None:
+    """Write the names of the columns and set their widths; the key is hidden."""
+    bold = {"bold": True, "font_color": "#1F1F1F", "bottom": 1, "valign": "vcenter"}
+    read_only = book.add_format({**bold, "bg_color": _GRAY})
+    filled_in = book.add_format({**bold, "bg_color": _YELLOW})
+    sheet.set_row(0, _LINE_POINTS + _ROOM_POINTS)
+    for name, column in places.items():
+        sheet.set_column(column, column, COLUMNS[name], None, {"hidden": name == "key"})
+        sheet.write_string(0, column, name, filled_in if name in FILLED_IN else read_only)
 
 
 def _offer_verdicts(
@@ -195,8 +253,9 @@ def _offer_verdicts(
     lists = {
         "verdict": f"=summary!$A${_FIRST_VERDICT + 1}:$A${_FIRST_VERDICT + len(record.verdicts)}"
     }
-    if listed := faults(record.verdicts):
-        lists["second verdict"] = f"=nbaudio!$E$2:$E${len(listed) + 1}"
+    fault_words = faults(record.verdicts)
+    if fault_words:
+        lists["second verdict"] = f"=nbaudio!$E$2:$E${len(fault_words) + 1}"
     for name, source in lists.items():
         choice = {"validate": "list", "source": source, **message}
         sheet.data_validation(1, places[name], max(num_rows, 1), places[name], choice)
@@ -209,30 +268,33 @@ def _print_one_page_wide(sheet: Any) -> None:
     sheet.fit_to_pages(1, 0)
 
 
-def _texts(
+def _cells(
     row: Mapping[str, Any], key: str, compared: Mapping[str, Any], *, blind: bool
-) -> Iterator[tuple[str, list[Fragment], str]]:
-    """Yield the texts of a row by column, as fragments with the format of the cell."""
-    transcript, hypothesis = (cell_text(row[name] or "") for name in ("text", "asr_text"))
+) -> Iterator[_Cell]:
+    """Yield the cells with texts of a row; those of the hypothesis are left out of a blind one."""
+    transcript = cell_text(row["text"] or "")
+    hypothesis = cell_text(row["asr_text"] or "")
     if row["clip"] is None:
-        yield "clip", [(row["note"], False)], "note"
+        yield _Cell("clip", [(row["note"], False)], "note")
     if blind or row["asr_text"] is None:
-        yield "transcript", [(transcript, False)], "text"
+        yield _Cell("transcript", [(transcript, False)], "text")
         if not blind:
-            yield "hypothesis", [(NO_HYPOTHESIS, False)], "note"
+            yield _Cell("hypothesis", [(NO_HYPOTHESIS, False)], "note")
     else:
         both = diff_fragments(transcript, hypothesis, **compared)
-        for name, parts in zip(("transcript", "hypothesis"), both, strict=True):
-            yield name, parts, "all differs" if len(parts) == 1 and parts[0][1] else "text"
+        for name, fragments in zip(("transcript", "hypothesis"), both, strict=True):
+            all_differs = len(fragments) == 1 and fragments[0][1]
+            yield _Cell(name, fragments, "all differs" if all_differs else "text")
     for name in FILLED_IN:
-        yield name, [], "fill in"
-    for name, text in (
-        ("speaker", row["speaker_id"]),
-        ("recording", row["source_name"]),
-        ("segment_id", row["segment_id"]),
-        ("key", key),
-    ):
-        yield name, [(cell_text(text or ""), False)], "text"
+        yield _Cell(name, [], "fill in")
+    plain_texts = {
+        "speaker": row["speaker_id"],
+        "recording": row["source_name"],
+        "segment_id": row["segment_id"],
+        "key": key,
+    }
+    for name, text in plain_texts.items():
+        yield _Cell(name, [(cell_text(text or ""), False)], "text")
 
 
 def _link(path: str) -> Any:
@@ -247,51 +309,64 @@ def _link(path: str) -> Any:
     return url
 
 
-def _write_summary(book: Any, record: ReviewRecord, reviewer: str, rows: int) -> None:
+def _write_summary(book: Any, record: ReviewRecord, reviewer: str, num_rows: int) -> None:
     """Write the sheet that counts verdicts."""
-    letters = {name: chr(ord("A") + place) for name, place in column_places(record).items()}
-    columns = {
-        name: f"review!${letter}$2:${letter}${max(rows, 1) + 1}" for name, letter in letters.items()
-    }
     sheet = book.add_worksheet("summary")
     sheet.set_column(0, 2, 20)
     sheet.set_column(3, 3, 80)
-    label = book.add_format({"bold": True, "bottom": 1, "bg_color": _GRAY})
-    name = book.add_format(
-        {"num_format": "@", "bg_color": _PALE, "border": 1, "border_color": _LINES}
-    )
-    count, share = (book.add_format({"num_format": form}) for form in ("#,##0", "0.0%"))
+    label = book.add_format(_SUMMARY_LABEL)
+    name = book.add_format(_REVIEWER_CELL)
+    count = book.add_format({"num_format": "#,##0"})
+    share = book.add_format({"num_format": "0.0%"})
     sheet.write_string(0, 0, cell_text(f"Review {record.name}"), book.add_format(_HEADING))
     sheet.write_string(2, 0, REVIEWER)
     sheet.write(2, 1, reviewer or None, name)
     if record.reviewers:
-        message = {
-            "error_title": "Not on the list",
-            "error_message": "Reviewers of this review are on the list in the cell.",
-        }
-        choice = {
-            "validate": "list",
-            "source": f"=nbaudio!$F$2:$F${len(record.reviewers) + 1}",
-            "error_type": "warning",
-        }
-        sheet.data_validation(2, 1, 2, 1, {**choice, **message})
-    judged = (
-        f"=SUMPRODUCT(--((LEN({columns['verdict']})>0)+(LEN({columns['second verdict']})>0)>0))"
-    )
-    facts = (("Clips", f"={rows}", rows), ("Judged", judged, 0), ("To do", "=B4-B5", rows))
-    for row, (text, formula, value) in enumerate(facts, start=3):
+        _offer_reviewers(sheet, len(record.reviewers))
+    ranges = _verdict_ranges(record, num_rows)
+    for row, (text, formula, value) in enumerate(_progress(ranges, num_rows), start=3):
         sheet.write_string(row, 0, text)
         sheet.write_formula(row, 1, formula, count, value)
     for column, text in enumerate(("Verdict", "clips", "of judged", "what it says")):
         sheet.write_string(_FIRST_VERDICT - 1, column, text, label)
     for row, word in enumerate(record.verdicts, start=_FIRST_VERDICT):
-        found = "+".join(
-            f"COUNTIF({columns[of]},A{row + 1})" for of in ("verdict", "second verdict")
-        )
+        occurrences = "+".join(f"COUNTIF({cells},A{row + 1})" for cells in ranges)
         sheet.write_string(row, 0, word)
-        sheet.write_formula(row, 1, f"={found}", count, 0)
+        sheet.write_formula(row, 1, f"={occurrences}", count, 0)
         sheet.write_formula(row, 2, f'=IF($B$5=0,"",B{row + 1}/$B$5)', share, "")
         sheet.write_string(row, 3, VERDICTS.get(word, ""))
+
+
+def _verdict_ranges(record: ReviewRecord, num_rows: int) -> tuple[str, str]:
+    """Return the cells of first and second verdicts as formulas name them."""
+    places = column_places(record)
+    verdict = chr(ord("A") + places["verdict"])
+    second = chr(ord("A") + places["second verdict"])
+    last = max(num_rows, 1) + 1
+    return f"review!${verdict}$2:${verdict}${last}", f"review!${second}$2:${second}${last}"
+
+
+def _progress(ranges: tuple[str, str], num_rows: int) -> list[tuple[str, str, int]]:
+    """Return the lines on the progress of a review: label, formula, and its value at first."""
+    verdict, second = ranges
+    judged = f"=SUMPRODUCT(--((LEN({verdict})>0)+(LEN({second})>0)>0))"
+    return [
+        ("Clips", f"={num_rows}", num_rows),
+        ("Judged", judged, 0),
+        ("To do", "=B4-B5", num_rows),
+    ]
+
+
+def _offer_reviewers(sheet: Any, num_reviewers: int) -> None:
+    """Let the cell for the reviewer have a list to choose from; other names bring a warning."""
+    choice = {
+        "validate": "list",
+        "source": f"=nbaudio!$F$2:$F${num_reviewers + 1}",
+        "error_type": "warning",
+        "error_title": "Not on the list",
+        "error_message": "Reviewers of this review are on the list in the cell.",
+    }
+    sheet.data_validation(2, 1, 2, 1, choice)
 
 
 def _write_instructions(book: Any, record: ReviewRecord) -> None:
@@ -303,8 +378,8 @@ def _write_instructions(book: Any, record: ReviewRecord) -> None:
     label = book.add_format({"bold": True, "valign": "top", "align": "left"})
     wrapped = book.add_format({"text_wrap": True, "valign": "top"})
     first, compare, *others = _STEPS
-    said = (first, compare if record.blind else compare + _HYPOTHESIS_STEP, *others)
-    steps = [(f"{number}.", step) for number, step in enumerate(said, start=1)]
+    texts = (first, compare if record.blind else compare + _HYPOTHESIS_STEP, *others)
+    steps = [(f"{number}.", text) for number, text in enumerate(texts, start=1)]
     meanings = [(word, VERDICTS.get(word, " ")) for word in record.verdicts]
     rows = [("What to do", ""), *steps, ("", ""), ("Verdicts", ""), *meanings]
     for number, (name, line) in enumerate(rows):
@@ -318,14 +393,12 @@ def _write_origin(book: Any, record: ReviewRecord, reviewer: str) -> None:
     sheet = book.add_worksheet("nbaudio")
     sheet.hide()
     font = {False: book.add_format()}
-    for number, pair in enumerate(
-        {"review": record.name, "corpus": record.corpus, "reviewer": reviewer}.items()
-    ):
+    facts = {"review": record.name, "corpus": record.corpus, "reviewer": reviewer}
+    for number, pair in enumerate(facts.items()):
         for column, text in enumerate(pair):
             put_fragments(sheet, (number, column), [(cell_text(text), False)], font, None)
-    for column, (name, words) in enumerate(
-        {"faults": faults(record.verdicts), "reviewers": record.reviewers}.items(), start=4
-    ):
+    lists = {"faults": faults(record.verdicts), "reviewers": record.reviewers}
+    for column, (name, words) in enumerate(lists.items(), start=4):
         sheet.write_column(0, column, [name, *words])
 
 
@@ -346,10 +419,6 @@ def _size(letter: str) -> float:
 
     Spreadsheets measure columns in widths of a digit.
     """
-    return (
-        2.3
-        if east_asian_width(letter) in "WF"
-        else 1.25
-        if letter.isupper() or letter > "\u024f"
-        else 1.0
-    )
+    if east_asian_width(letter) in "WF":
+        return 2.3
+    return 1.25 if letter.isupper() or letter > "\u024f" else 1.0
