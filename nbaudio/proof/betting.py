@@ -41,7 +41,6 @@ _EXPECTED_WEIGHT = 1.0
 _EXPECTED_PART = 0.7
 _LEAST_RATE = 1e-4
 _STEPS = 16
-_MOST_LOG_STAKE = 30.0
 _NEWTON_STEPS = 6
 _NEAR = 0.02
 _TINY = 1e-12
@@ -87,6 +86,12 @@ class Values:
         """Return values that are 0 for some rows."""
         return self.within(~np.isin(np.arange(len(self.sums)), rows))
 
+    def by_bin(self, rows: Bools, bins: Ints, num_bins: int) -> "Values":
+        """Return the values of bins: those of some rows, of which `bins` has a number each."""
+        sums = np.asarray(np.bincount(bins, self.sums[rows], num_bins), np.float64)
+        counts = np.bincount(bins, self.counts[rows], num_bins)
+        return Values(sums, counts.astype(np.int64), _largest(bins, self.largest[rows], num_bins))
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -108,10 +113,19 @@ class Frame:
         if number <= _MOST_BINS:
             return np.arange(number)
         order = np.argsort(self.sizes / self.weights, kind="stable")
-        found = np.empty(number, dtype=np.int64)
+        bins = np.empty(number, dtype=np.int64)
         ends = np.cumsum(self.weights[order]) / self.weights.sum()
-        found[order] = np.minimum(_MOST_BINS * ends, _MOST_BINS - 1)
-        return np.unique(found, return_inverse=True)[1]
+        bins[order] = np.minimum(_MOST_BINS * ends, _MOST_BINS - 1)
+        return np.unique(bins, return_inverse=True)[1]
+
+    @cached_property
+    def num_bins(self) -> int:
+        """The number of bins; 0 without strata."""
+        return int(self.bins.max(initial=-1)) + 1
+
+    def sums_by_bin(self, values: Array) -> Array:
+        """Return the sums over the strata of each bin, of a value for each stratum."""
+        return np.asarray(np.bincount(self.bins, values, self.num_bins), np.float64)
 
 
 @dataclass(frozen=True)
@@ -134,18 +148,18 @@ class Draws:
     @cached_property
     def valid(self) -> Bools:
         """Which draws are the first of items that have not changed since."""
-        found = np.zeros(len(self.item), dtype=bool)
+        valid = np.zeros(len(self.item), dtype=bool)
         for number, frame in enumerate(self.frames):
-            own = self.round == number
-            found[own] = frame.valid[self.item[own]]
-        return found & self.first
+            in_round = self.round == number
+            valid[in_round] = frame.valid[self.item[in_round]]
+        return valid & self.first
 
     @cached_property
     def is_replaced(self) -> Bools:
         """Which rows are replaced items."""
-        found = np.zeros(len(self.frames[0].stratum) if self.frames else 0, dtype=bool)
-        found[self.item[self.replaced]] = True
-        return found
+        is_replaced = np.zeros(len(self.frames[0].stratum) if self.frames else 0, dtype=bool)
+        is_replaced[self.item[self.replaced]] = True
+        return is_replaced
 
     @cached_property
     def inverse(self) -> Array:
@@ -153,25 +167,36 @@ class Draws:
 
         A round passes over items that others have reached.
         """
-        found = np.ones(len(self.item))
-        for number, frame in enumerate(self.frames):  # noqa: PLR1702
-            undrawn = frame.sizes.copy()
-            unseen = frame.sizes.copy()
-            strata = frame.stratum[self.item].tolist()
-            own = (self.round == number).tolist()
-            for place, first in enumerate(self.first.tolist()):
-                stratum = strata[place]
-                if own[place]:
-                    if first:
-                        left = undrawn > 0
-                        chance = frame.weights[left] / undrawn[left]
-                        found[place] = (
-                            chance @ unseen[left] * undrawn[stratum] / frame.weights[stratum]
-                        )
-                    undrawn[stratum] -= 1
-                if first and stratum >= 0:
-                    unseen[stratum] -= 1
-        return found
+        inverse = np.ones(len(self.item))
+        for number in range(len(self.frames)):
+            in_round = self.round == number
+            inverse[in_round] = self._inverse_in_round(number)[in_round]
+        return inverse
+
+    def _inverse_in_round(self, number: int) -> Array:
+        """Return one over the probability of each draw of a round, 1 for draws of other rounds."""
+        frame = self.frames[number]
+        inverse = np.ones(len(self.item))
+        undrawn = frame.sizes.copy()
+        unseen = frame.sizes.copy()
+        strata = frame.stratum[self.item].tolist()
+        in_round = (self.round == number).tolist()
+        for place, is_first in enumerate(self.first.tolist()):
+            stratum = strata[place]
+            if in_round[place]:
+                if is_first:
+                    left = undrawn > 0
+                    chance = frame.weights[left] / undrawn[left]
+                    unseen_chance = chance @ unseen[left]
+                    inverse[place] = unseen_chance * undrawn[stratum] / frame.weights[stratum]
+                undrawn[stratum] -= 1
+            if is_first and stratum >= 0:
+                unseen[stratum] -= 1
+        return inverse
+
+    def last_of_round(self, number: int) -> int:
+        """Return the place of the last draw of a round, -1 if it has none."""
+        return int(np.flatnonzero(self.round == number).max(initial=-1))
 
     def worth(self, value: Values, *, upper: bool) -> Array:
         """Return what each draw counts for: for lower bounds, replaced items count for nothing."""
@@ -187,18 +212,17 @@ class Draws:
 
     def known_items(self, *, upper: bool) -> tuple[Ints, Ints]:
         """Return known items that bounds take as judged, and those of them that count as wrong."""
-        kept = (
-            ~self.is_replaced[self.known]
-            if upper and self.frames
-            else np.ones(len(self.known), dtype=bool)
-        )
-        faulty = self.known_wrong | self.known_unsure if upper else self.known_wrong
-        return self.known[kept], self.known[kept & faulty]
+        is_usable = np.ones(len(self.known), dtype=bool)
+        if upper and self.frames:
+            is_usable = ~self.is_replaced[self.known]
+        is_faulty = self.known_wrong | self.known_unsure if upper else self.known_wrong
+        return self.known[is_usable], self.known[is_usable & is_faulty]
 
     def found(self, value: Values, *, upper: bool) -> float:
         """Return the value that was found wrong."""
-        known = value[self.known_items(upper=upper)[1]].sum()
-        return float((self.worth(value, upper=upper) * self.faults(upper=upper)).sum() + known)
+        known_value = value[self.known_items(upper=upper)[1]].sum()
+        drawn_value = (self.worth(value, upper=upper) * self.faults(upper=upper)).sum()
+        return float(drawn_value + known_value)
 
     def faulty_share(
         self, value: Array | Values, rounds: Sequence[int] | None = None
@@ -210,15 +234,16 @@ class Draws:
         weight = self.worth(Values.of(value), upper=True)
         # The number of items that each draw stands for, on average.
         for number, frame in enumerate(self.frames):
-            own = self.round == number
-            weight[own] *= (frame.sizes / frame.weights)[frame.stratum[self.item[own]]]
+            in_round = self.round == number
+            stratum = frame.stratum[self.item[in_round]]
+            weight[in_round] *= (frame.sizes / frame.weights)[stratum]
         weight = weight if rounds is None else weight * np.isin(self.round, rounds)
-        every = float(weight.sum())
-        if every <= 0:
+        total = float(weight.sum())
+        if total <= 0:
             return None
         faults = self.faults(upper=True)
-        share = float(weight[faults].sum()) / every
-        return share, float(np.linalg.norm(weight * (faults - share))) / every
+        share = float(weight[faults].sum()) / total
+        return share, float(np.linalg.norm(weight * (faults - share))) / total
 
 
 @dataclass(frozen=True)
@@ -253,15 +278,15 @@ def most(draws: Draws, value: Array | Values, alpha: float, *, also: float = 0.0
     """
     value = Values.of(value)
     total = value.total
-    found = draws.found(value, upper=True)
+    wrong = draws.found(value, upper=True)
     level = -np.log(alpha)
     grid = np.append(np.geomspace(_FIRST_NULL, 1.0, _GRID) * total, also)
-    nulls = np.unique(np.append(found, grid[(grid > found) & (grid <= total)]))
+    nulls = np.unique(np.append(wrong, grid[(grid > wrong) & (grid <= total)]))
     for _ in range(_PASSES):
-        kept = np.flatnonzero(bet(draws, value, nulls).peak < level)
-        if len(kept) and kept[-1] + 1 == len(nulls):
+        possible = np.flatnonzero(bet(draws, value, nulls).peak < level)
+        bound = possible[-1] + 1 if len(possible) else 0
+        if bound == len(nulls):
             return total
-        bound = kept[-1] + 1 if len(kept) else 0
         nulls = np.linspace(nulls[max(bound - 1, 0)], nulls[bound], _REFINED)
     return float(nulls[-1])
 
@@ -278,12 +303,13 @@ def fewest(draws: Draws, value: Array | Values, alpha: float) -> float:
     nulls = np.geomspace(_FIRST_NULL, 1.0, _GRID) * total
     nulls = np.append(wrong, nulls[nulls > wrong])
     for _ in range(_PASSES):
-        kept = np.flatnonzero(bet(draws, value, nulls, upper=False).peak < level)
-        if not len(kept):
+        possible = np.flatnonzero(bet(draws, value, nulls, upper=False).peak < level)
+        if not len(possible):
             return float(nulls[-1])
-        if kept[0] == 0:
+        bound = possible[0]
+        if bound == 0:
             return float(nulls[0])
-        nulls = np.linspace(nulls[kept[0] - 1], nulls[kept[0]], _REFINED)
+        nulls = np.linspace(nulls[bound - 1], nulls[bound], _REFINED)
     return float(nulls[0])
 
 
@@ -334,6 +360,14 @@ class _Unseen:
 
     rest: Array
     value: float
+
+    def rest_within(self, value: Array, *, upper: bool) -> Array:
+        """Return what each null leaves for the bins of a frame, whose unseen items have a `value`.
+
+        What the frame cannot reach counts as wrong in upper bounds.
+        """
+        out_of_reach = max(self.value - value.sum(), 0.0) if upper else 0.0
+        return self.rest - out_of_reach
 
     def after(self, worth: Array, wrong: Array) -> "_UnseenAfter":
         """Return what is left after each draw of a block."""
@@ -418,13 +452,12 @@ def _gains_of_bets(bets: Sequence[_BlockBets], shape: tuple[int, ...]) -> Array:
 def _bet_on_block(table: _Table, book: "_Book", block: slice, unseen: _Unseen) -> _BlockBets:
     """Bet on the draws of a block that are of one book."""
     worth = table.worth[block]
-    wrong = table.wrong[block]
-    out_of_reach = max(unseen.value - book.value.sum(), 0.0) if table.upper else 0.0
-    rest = unseen.rest - out_of_reach
+    rest = unseen.rest_within(book.value, upper=table.upper)
     odds = book.solve(rest, table.sign)
-    rest_before = rest[:, None] - (np.cumsum(wrong) - wrong)
+    rest_before = rest[:, None] - _sums_before(table.wrong[block])
     share = odds.share[:, book.of_draws[block]]
-    expected = book.expected_rest(odds, block, worth)
+    taken = share * worth * book.is_in_frame[block]
+    expected = (odds.share @ book.value)[:, None] - _sums_before(taken)
     scale = np.maximum(rest_before, 0.0) / np.maximum(expected, _TINY)
     chances = odds.share[:, None, :] * scale[:, :, None]
     stakes = table.sign * _limited_stakes(odds.stake, chances, book.largest, upper=table.upper)
@@ -435,6 +468,12 @@ def _bet_on_block(table: _Table, book: "_Book", block: slice, unseen: _Unseen) -
     )
     is_last = block.stop == len(table.round)
     return book.with_growth(bets, odds, float(stakes[0, -1])) if is_last else bets
+
+
+def _sums_before(values: Array) -> Array:
+    """Return the sum of the values before each one along the last axis."""
+    sums: Array = np.cumsum(values, axis=-1) - values
+    return sums
 
 
 def _limited_stakes(stake: Array, chances: Array, largest: Array, *, upper: bool) -> Array:
@@ -482,37 +521,20 @@ def _largest(bins: Ints, values: Array, num_bins: int) -> Array:
 
 @dataclass(frozen=True)
 class _Gaps:
-    """Distances of each null's rest: from the expected rest, and to its limit, 0 or the total."""
+    """How far the rest of each null is from what is expected, and to the limit: 0 or all."""
 
     from_expected: Array
     to_limit: Array
 
+    def log_odds_to(self, wanted: "_Gaps") -> Array:
+        """Return the logarithm of the odds of these gaps over those of the wanted ones."""
+        odds = self.from_expected / self.to_limit * wanted.to_limit / wanted.from_expected
+        return np.asarray(np.log(odds))
+
     @property
     def slope(self) -> Array:
-        """The slope of the logarithm of their ratio by the rest."""
+        """The derivative of the logarithm of the odds by the rest."""
         return 1 / self.from_expected + 1 / self.to_limit
-
-    def log_odds_ratio(self, wanted: "_Gaps") -> Array:
-        """Return the logarithm of their ratio over the ratio that is wanted."""
-        ratio: Array = self.from_expected / self.to_limit * wanted.to_limit / wanted.from_expected
-        return np.log(ratio)
-
-
-@dataclass(frozen=True)
-class _Bounds:
-    """The lower and upper bound of the solution for each null."""
-
-    low: Array
-    high: Array
-
-    def next_point(self, point: Array, *, is_usable: bool) -> Array:
-        """Return a point of Newton's method where it is usable and inside, else the middle."""
-        is_inside = (self.low < point) & (point < self.high) & is_usable
-        return np.where(is_inside, point, (self.low + self.high) / 2)
-
-    def narrowed(self, point: Array, is_below: Bools) -> "_Bounds":
-        """Return the bounds after a look at a point, which may be below the solution."""
-        return _Bounds(np.where(is_below, point, self.low), np.where(is_below, self.high, point))
 
 
 @dataclass(frozen=True)
@@ -535,33 +557,30 @@ def _rates_at_stake(stake: Array, rates: Array, sign: float) -> _RatesAtStake:
 
 
 class _Book:
-    """What is known about the bins of a frame in one domain, draw by draw."""
+    """The bins of a frame in one domain: what is left and what was seen, draw by draw."""
 
     def __init__(self, draws: Draws, number: int, value: Values, *, upper: bool) -> None:
         """Open the book of a frame, by its `number`, for the `value` of unseen items."""
         frame = draws.frames[number]
         valid = frame.valid | draws.is_replaced if upper else frame.valid
-        num_bins = int(frame.bins.max(initial=-1)) + 1
         self.number = number
-        self._last_draw = int(np.flatnonzero(draws.round == number).max(initial=-1))
+        self._last_draw = draws.last_of_round(number)
         inside = (frame.stratum >= 0) & valid
-        bins = frame.bins[frame.stratum[inside]]
-        # Of unseen items.
-        self.value = np.bincount(bins, value.sums[inside], num_bins)
-        counts = np.bincount(bins, value.counts[inside], num_bins)
-        self._mean = np.maximum(self.value / np.maximum(counts, 1), _TINY)
-        self._size = np.bincount(frame.bins, weights=frame.sizes, minlength=num_bins)
-        self._chance = np.bincount(frame.bins, weights=frame.weights, minlength=num_bins)
-        self.largest = _largest(bins, value.largest[inside], num_bins)
-        self.largest *= _largest(frame.bins, frame.sizes / frame.weights, num_bins)
+        unseen = value.by_bin(inside, frame.bins[frame.stratum[inside]], frame.num_bins)
+        self.value = unseen.sums
+        self._mean = np.maximum(self.value / np.maximum(unseen.counts, 1), _TINY)
+        self._size = frame.sums_by_bin(frame.sizes)
+        self._chance = frame.sums_by_bin(frame.weights)
+        inverse = _largest(frame.bins, frame.sizes / frame.weights, frame.num_bins)
+        self.largest = unseen.largest * inverse
         strata = frame.stratum[draws.item]
         self.of_draws = np.where(strata >= 0, frame.bins[strata], 0)
-        self.held = (strata >= 0) & draws.first
-        self._ours = (strata >= 0) & valid[draws.item]
-        self._wrong = np.zeros(num_bins)
-        self._seen = np.zeros(num_bins)
+        self.is_in_frame = (strata >= 0) & draws.first
+        self._is_valid = (strata >= 0) & valid[draws.item]
+        self._wrong = np.zeros(frame.num_bins)
+        self._seen = np.zeros(frame.num_bins)
         self._expected = self._expected_rates(frame)
-        expected_weights = [_EXPECTED_WEIGHT] * len(self._expected)
+        expected_weights = np.full(len(self._expected), _EXPECTED_WEIGHT)
         self._log_weight = np.log(np.append(_PRIOR_WEIGHTS, expected_weights))
 
     def _expected_rates(self, frame: Frame) -> Array:
@@ -569,31 +588,29 @@ class _Book:
 
         It expects none if earlier rounds gave it no rates.
         """
-        num_bins = len(self._size)
         if frame.rates is None:
-            return np.zeros((0, num_bins))
-        wrong = np.bincount(frame.bins, weights=frame.sizes * frame.rates, minlength=num_bins)
+            return np.zeros((0, frame.num_bins))
+        wrong = frame.sums_by_bin(frame.sizes * frame.rates)
         rates = wrong / np.maximum(self._size, 1.0)
         return np.clip(_EXPECTED_PART * rates, _LEAST_RATE, 1 - _LEAST_RATE)[None, :]
 
     def see(self, places: slice, value: Array, wrong: Array) -> None:
         """Count draws, which may be those of another round.
 
-        A book without a further draw needs to know no more.
+        A book without a further draw counts none.
         """
         if self._last_draw < places.stop:
             return
         bins = self.of_draws[places]
-        number = len(self.value)
-        ours = self._ours[places]
-        self._size = self._size - np.bincount(bins, weights=self.held[places], minlength=number)
-        self.value = np.maximum(
-            self.value - np.bincount(bins, weights=value * ours, minlength=number), 0.0
-        )
-        seen, faulty = (
-            np.bincount(bins, weights=each * ours, minlength=number) / self._mean
-            for each in (value, wrong)
-        )
+        num_bins = len(self.value)
+        is_valid = self._is_valid[places]
+        drawn = np.bincount(bins, weights=self.is_in_frame[places], minlength=num_bins)
+        seen_value = np.bincount(bins, weights=value * is_valid, minlength=num_bins)
+        wrong_value = np.bincount(bins, weights=wrong * is_valid, minlength=num_bins)
+        self._size = self._size - drawn
+        self.value = np.maximum(self.value - seen_value, 0.0)
+        seen = seen_value / self._mean
+        faulty = wrong_value / self._mean
         rates = self._predicted()
         self._log_weight = (
             self._log_weight + np.log(rates) @ faulty + np.log1p(-rates) @ (seen - faulty)
@@ -618,19 +635,9 @@ class _Book:
             seen.sum() - seen + rows
         )
         rows = np.maximum(rows / len(wrong), _LEAST_PRIOR_ROWS[:, None])
-        found: Array = (self._wrong + rows * others) / (self._seen + rows)
+        learned: Array = (self._wrong + rows * others) / (self._seen + rows)
         expected = (self._wrong + _EXPECTED_ROWS * self._expected) / (self._seen + _EXPECTED_ROWS)
-        return np.vstack([found, expected])
-
-    def expected_rest(self, odds: "_Odds", block: slice, worth: Array) -> Array:
-        """Return the wrong value of unseen items at the rates of odds, before each draw of a block.
-
-        The array is nulls x draws.
-        """
-        taken = odds.share[:, self.of_draws[block]] * worth * self.held[block]
-        before = np.cumsum(taken, axis=1) - taken
-        rest: Array = (odds.share @ self.value)[:, None] - before
-        return rest
+        return np.vstack([learned, expected])
 
     def solve(self, rest: Array, sign: float) -> "_Odds":
         """Return the bet against each null; `rest` is what each leaves for unseen items."""
@@ -656,28 +663,32 @@ class _Book:
         """
         scale = self._scale
         wanted = self._gaps(rest, rates, sign)
-        spread = self.value * scale @ (rates * (1 - rates))
-        log_stake = np.log(wanted.from_expected / np.maximum(spread, _TINY))
-        bounds = _Bounds(
-            np.full(len(rest), -_MOST_LOG_STAKE - np.log(scale.max())),
-            np.full(len(rest), _MOST_LOG_STAKE - np.log(scale.min())),
-        )
+        log_stake = self._first_log_stake(wanted, rates)
+        low = np.full(len(rest), -30.0) - np.log(scale.max())
+        high = np.full(len(rest), 30.0) - np.log(scale.min())
         for step in range(_STEPS if is_wanted.any() else 1):
-            log_stake = bounds.next_point(log_stake, is_usable=step < _NEWTON_STEPS)
+            is_inside = (low < log_stake) & (log_stake < high) & (step < _NEWTON_STEPS)
+            log_stake = np.where(is_inside, log_stake, (low + high) / 2)
             stake = np.exp(log_stake)[:, None] * scale
             rates_at_stake = _rates_at_stake(stake, rates, sign)
             gaps = self._gaps(rates_at_stake.rates @ self.value, rates, sign)
-            error = gaps.log_odds_ratio(wanted)
+            error = gaps.log_odds_to(wanted)
             if np.abs(error[is_wanted]).max(initial=0.0) < _NEAR:
                 break
-            bounds = bounds.narrowed(log_stake, error < 0)
+            low = np.where(error < 0, log_stake, low)
+            high = np.where(error < 0, high, log_stake)
             slope = (rates_at_stake.slopes @ self.value) * gaps.slope
             log_stake = log_stake - error / np.maximum(slope, _TINY)
         stake_of_nulls = np.where(is_wanted, stake[:, 0] / scale[0], 0.0)
         return _Odds(rates, stake_of_nulls, rates_at_stake.rates)
 
+    def _first_log_stake(self, wanted: _Gaps, rates: Array) -> Array:
+        """Return the logarithm of the stake of each null if rates were linear in the stake."""
+        spread = self.value * self._scale @ (rates * (1 - rates))
+        return np.asarray(np.log(wanted.from_expected / np.maximum(spread, _TINY)))
+
     def _gaps(self, rest: Array, rates: Array, sign: float) -> "_Gaps":
-        """Return the distances of each rest: from the expected rest, and to its limit.
+        """Return how far each rest is from what is expected, and from the limit it can reach.
 
         Both are at least _TINY, as they are 0 where no unseen item has a value.
         """
