@@ -50,6 +50,7 @@ def _size(text: str) -> int | str:
 @common.command("demo --out demo-output", panel=CommandPanel.START)
 def demo(
     out: Annotated[str | None, Option(help="output folder; default: nbaudio-demo")] = None,
+    as_json: common.AsJson = None,
 ) -> None:
     """Run all steps on the bundled corpus and show how each of its problems is caught."""
 
@@ -67,21 +68,21 @@ def run(
         ),
     ],
     out: Annotated[str | None, Option(help="folder for notebooks, workspace and corpus")] = None,
-    set_: Annotated[
+    settings: Annotated[
         list[str] | None,
         Option("--set", metavar="NAME=VALUE", help="override a parameter; repeat for more"),
     ] = None,
     only: Annotated[str | None, Option(metavar="1-5", help="run only these notebooks")] = None,
+    as_json: common.AsJson = None,
 ) -> common.Options:
     """Run the notebooks in order, unattended, with a manifest or on a folder of own data."""
     from nbaudio.runs.parameters import parse_settings
 
-    return {"manifest": manifest, "out": out, "settings": parse_settings(set_ or []), "only": only}
+    return {"settings": parse_settings(settings or [])}
 
 
 @common.command(
     "download openslr:librispeech:dev-clean,test-clean --out archives --per-second 1",
-    fetches=True,
     panel=CommandPanel.START,
 )
 def download(
@@ -103,14 +104,17 @@ def download(
         float,
         Option(help="requests per second to one host", rich_help_panel=OptionPanel.NETWORK),
     ] = 4.0,
+    timeout: common.Timeout = None,
+    tries: common.Tries = None,
+    max_wait: common.MaxWait = None,
+    max_size: common.MaxSize = None,
+    as_json: common.AsJson = None,
 ) -> None:
     """Download the files of a list; run it again after a kill to resume."""
 
 
 @common.command(
     "align hypotheses minutes --audio recordings --out W",
-    fetches=True,
-    engines=True,
     panel=CommandPanel.START,
 )
 def align(
@@ -153,6 +157,15 @@ def align(
     add: Annotated[
         bool, Option("--add", help="keep what W has, and bring in these recordings")
     ] = False,
+    jobs: common.Jobs = None,
+    engine: common.Engine = None,
+    address: common.Address = None,
+    beam_options: common.BeamOptions = None,
+    timeout: common.Timeout = None,
+    tries: common.Tries = None,
+    max_wait: common.MaxWait = None,
+    max_size: common.MaxSize = None,
+    as_json: common.AsJson = None,
 ) -> common.Options:
     """Find uncut transcripts in a recognizer's timed words, and cut segments at pauses.
 
@@ -160,25 +173,11 @@ def align(
     """
     from nbaudio.runs.parameters import split_settings
 
-    return {
-        "hypotheses": hypotheses,
-        "transcripts": transcripts,
-        "out": out,
-        "audio": audio,
-        "pairs": pairs,
-        "min_duration": min_duration,
-        "max_duration": max_duration,
-        "side": side,
-        "sha256": sha256,
-        "cache": cache,
-        "add": add,
-        "options": split_settings(options or [], what="--option", example="track=2"),
-    }
+    return {"options": split_settings(options or [], what="--option", example="track=2")}
 
 
 @common.command(
     "ingest parlaspeech asr.json --audio recordings --names wav.scp --out W",
-    fetches=True,
     panel=CommandPanel.START,
 )
 def ingest(
@@ -208,22 +207,16 @@ def ingest(
             "--add", help="keep what W has; bring in the source grown or changed, or a further one"
         ),
     ] = False,
+    timeout: common.Timeout = None,
+    tries: common.Tries = None,
+    max_wait: common.MaxWait = None,
+    max_size: common.MaxSize = None,
+    as_json: common.AsJson = None,
 ) -> common.Options:
     """Read transcripts, resolve the names of recordings, probe every recording."""
     from nbaudio.runs.parameters import split_settings
 
-    return {
-        "format": format,
-        "source": source,
-        "out": out,
-        "audio": audio,
-        "names": names,
-        "jobs": jobs,
-        "sha256": sha256,
-        "cache": cache,
-        "options": split_settings(options or [], what="--option", example="window=10"),
-        "add": add,
-    }
+    return {"options": split_settings(options or [], what="--option", example="window=10")}
 
 
 @common.command(
@@ -259,6 +252,7 @@ def join(
         str | None, Option("--from", metavar="COLUMN", help="column of FILE with the values")
     ] = None,
     tolerance: Annotated[float, Option(min=0, help="most seconds by which times may differ")] = 0.0,
+    as_json: common.AsJson = None,
 ) -> None:
     """Bring a further transcript, hypothesis or column from a table into a workspace.
 
@@ -268,8 +262,6 @@ def join(
 
 @common.command(
     "recognize W --with recognizer:transcribe --as large --jobs 2",
-    fetches=True,
-    engines=True,
     panel=CommandPanel.START,
 )
 def recognize(
@@ -291,6 +283,14 @@ def recognize(
             rich_help_panel=OptionPanel.PARALLEL,
         ),
     ] = 1,
+    engine: common.Engine = None,
+    address: common.Address = None,
+    beam_options: common.BeamOptions = None,
+    timeout: common.Timeout = None,
+    tries: common.Tries = None,
+    max_wait: common.MaxWait = None,
+    max_size: common.MaxSize = None,
+    as_json: common.AsJson = None,
 ) -> None:
     """Recognize all segments, as a further hypothesis.
 
@@ -319,6 +319,7 @@ def score(
         str | None,
         Option(metavar="FILE.tsv", help="further alternatives: language, written, spoken"),
     ] = None,
+    as_json: common.AsJson = None,
 ) -> None:
     """Compare transcripts with hypotheses: similarity, WER, CER, also without formatting.
 
@@ -326,12 +327,21 @@ def score(
     """
 
 
-@common.command("measure W --jobs 2", fetches=True, engines=True, panel=CommandPanel.INSPECT)
+@common.command("measure W --jobs 2", panel=CommandPanel.INSPECT)
 def measure(
     workspace: common.Workspace,
     channel: Annotated[
         str, Option(help="mix, left, right or a number from 0, as materialize will cut")
     ] = "mix",
+    jobs: common.Jobs = None,
+    engine: common.Engine = None,
+    address: common.Address = None,
+    beam_options: common.BeamOptions = None,
+    timeout: common.Timeout = None,
+    tries: common.Tries = None,
+    max_wait: common.MaxWait = None,
+    max_size: common.MaxSize = None,
+    as_json: common.AsJson = None,
 ) -> None:
     """Measure levels, noise, clipping, bandwidth, silence and speech of every segment.
 
@@ -339,7 +349,7 @@ def measure(
     """
 
 
-@common.command("stats W --out report.html", fetches=True, panel=CommandPanel.INSPECT)
+@common.command("stats W --out report.html", panel=CommandPanel.INSPECT)
 def stats(
     path: Annotated[str, Argument(metavar="W-or-CORPUS")],
     out: Annotated[
@@ -353,6 +363,11 @@ def stats(
         str | None,
         Option(metavar="EARLIER", help="compare with it; default: the base beside a corpus"),
     ] = None,
+    timeout: common.Timeout = None,
+    tries: common.Tries = None,
+    max_wait: common.MaxWait = None,
+    max_size: common.MaxSize = None,
+    as_json: common.AsJson = None,
 ) -> None:
     """Report hours, speakers, durations, similarity and splits of a workspace or corpus."""
 
@@ -360,7 +375,6 @@ def stats(
 @common.command(
     "review export W --out sheet.xlsx --n 1000 --reviewers ana,ben --overlap 100",
     group=review_app,
-    fetches=True,
 )
 def export_(
     workspace: common.Workspace,
@@ -411,6 +425,11 @@ def export_(
             help="take back a round of which nothing was judged, in place of a draw",
         ),
     ] = None,
+    timeout: common.Timeout = None,
+    tries: common.Tries = None,
+    max_wait: common.MaxWait = None,
+    max_size: common.MaxSize = None,
+    as_json: common.AsJson = None,
 ) -> None:
     """Draw a sample for review into spreadsheets or pages with clips.
 
@@ -437,6 +456,7 @@ def import_(
         list[str] | None,
         Option("--map", metavar="WORD=VERDICT", help="a word for a verdict: dobro=ok; repeat"),
     ] = None,
+    as_json: common.AsJson = None,
 ) -> common.Options:
     """Import verdicts and corrected texts from sheets and pages.
 
@@ -444,22 +464,17 @@ def import_(
     """
     from nbaudio.runs.parameters import split_settings
 
-    return {
-        "workspace": workspace,
-        "sheets": sheets,
-        "reviewer": reviewer,
-        "adjudicator": adjudicator,
-        "verdict_map": split_settings(verdict_map or [], what="--map", example="dobro=ok"),
-    }
+    verdicts = split_settings(verdict_map or [], what="--map", example="dobro=ok")
+    return {"verdict_map": verdicts}
 
 
 @common.command("review correct-bounds W", group=review_app)
-def correct_bounds(workspace: common.Workspace) -> None:
+def correct_bounds(workspace: common.Workspace, as_json: common.AsJson = None) -> None:
     """Apply bounds that reviewers corrected to the segments table."""
 
 
 @common.command("review correct-texts W", group=review_app)
-def correct_texts(workspace: common.Workspace) -> None:
+def correct_texts(workspace: common.Workspace, as_json: common.AsJson = None) -> None:
     """Apply texts that reviewers corrected to the segments table; review import does it too."""
 
 
@@ -470,13 +485,13 @@ def evidence(
         float, Option(help="target share of right segments, between 0 and 1")
     ] = 0.98,
     confidence: Annotated[float, Option(help="confidence of the proof, between 0 and 1")] = 0.95,
+    as_json: common.AsJson = None,
 ) -> None:
     """Report how right the shipped clips are, as far as reviews prove it, and what to review."""
 
 
 @common.command(
     "select W --min-similarity 0.8 --hours 200 --dev 2000 --test 2000",
-    fetches=True,
     panel=CommandPanel.MAKE,
 )
 def select(
@@ -525,14 +540,17 @@ def select(
             "1 keeps none out",
         ),
     ] = 0.95,
+    timeout: common.Timeout = None,
+    tries: common.Tries = None,
+    max_wait: common.MaxWait = None,
+    max_size: common.MaxSize = None,
+    as_json: common.AsJson = None,
 ) -> None:
     """Decide which segments are kept: filters, budget, train, dev and test without leakage."""
 
 
 @common.command(
     "materialize W --out CORPUS --container parquet --rate 16000 --channel mix --jobs 2",
-    fetches=True,
-    engines=True,
     panel=CommandPanel.MAKE,
 )
 def materialize(
@@ -578,16 +596,30 @@ def materialize(
     packs: Annotated[
         str | None, Option(help="folder or URL for packs of cut clips; default: W/packs")
     ] = None,
+    jobs: common.Jobs = None,
+    engine: common.Engine = None,
+    address: common.Address = None,
+    beam_options: common.BeamOptions = None,
+    timeout: common.Timeout = None,
+    tries: common.Tries = None,
+    max_wait: common.MaxWait = None,
+    max_size: common.MaxSize = None,
+    as_json: common.AsJson = None,
 ) -> None:
     """Cut every accepted segment and write the corpus; run it again after a kill to resume."""
 
 
-@common.command("status CORPUS", fetches=True, panel=CommandPanel.MAKE)
+@common.command("status CORPUS", panel=CommandPanel.MAKE)
 def status(
     corpus: Annotated[str, Argument(metavar="CORPUS", help="folder or URL of the corpus")],
     workspace: Annotated[
         str | None, Option(metavar="W", help="its workspace, for a corpus at a URL")
     ] = None,
+    timeout: common.Timeout = None,
+    tries: common.Tries = None,
+    max_wait: common.MaxWait = None,
+    max_size: common.MaxSize = None,
+    as_json: common.AsJson = None,
 ) -> None:
     """Show the progress of a corpus.
 
@@ -618,6 +650,7 @@ def convert(
             rich_help_panel=OptionPanel.PARALLEL,
         ),
     ] = "threading",
+    as_json: common.AsJson = None,
 ) -> None:
     """Rewrite a corpus in another container or in other shards; audio is copied, not decoded."""
 
@@ -632,29 +665,46 @@ def export(
     paths: Annotated[
         str, Option(help="paths of the recordings: absolute, or relative to the manifests")
     ] = "absolute",
+    as_json: common.AsJson = None,
 ) -> None:
     """Write manifests of accepted segments for toolkits that read the recordings themselves."""
 
 
 @common.command("wheel --out dist", panel=CommandPanel.MAKE)
-def wheel(out: Annotated[str, Option(help="folder for the wheel")] = "dist") -> None:
+def wheel(
+    out: Annotated[str, Option(help="folder for the wheel")] = "dist", as_json: common.AsJson = None
+) -> None:
     """Write a wheel of the running nbaudio and the requirements of the workers of a cluster."""
 
 
-@common.command("verify CORPUS", fetches=True, engines=True, panel=CommandPanel.KEEP)
+@common.command("verify CORPUS", panel=CommandPanel.KEEP)
 def verify(
     corpus: Annotated[str, Argument(metavar="CORPUS", help="folder or URL of the corpus")],
     workspace: Annotated[
         str | None, Option(metavar="W", help="store the report in this workspace")
     ] = None,
+    jobs: common.Jobs = None,
+    engine: common.Engine = None,
+    address: common.Address = None,
+    beam_options: common.BeamOptions = None,
+    timeout: common.Timeout = None,
+    tries: common.Tries = None,
+    max_wait: common.MaxWait = None,
+    max_size: common.MaxSize = None,
+    as_json: common.AsJson = None,
 ) -> None:
     """Verify a corpus: every shard by its checksum, every clip by decoding it."""
 
 
-@common.command("diff CORPUS-1 CORPUS-2", fetches=True, panel=CommandPanel.KEEP)
+@common.command("diff CORPUS-1 CORPUS-2", panel=CommandPanel.KEEP)
 def diff(
     a: Annotated[str, Argument(metavar="A", help="the earlier corpus or workspace, folder or URL")],
     b: Annotated[str, Argument(metavar="B", help="the later one")],
+    timeout: common.Timeout = None,
+    tries: common.Tries = None,
+    max_wait: common.MaxWait = None,
+    max_size: common.MaxSize = None,
+    as_json: common.AsJson = None,
 ) -> None:
     """Compare two versions: segments, hours, speakers and shards, and what is proven of each."""
 
@@ -674,6 +724,7 @@ def withdraw(
     segments: Annotated[
         str | None, Option(metavar="FILE", help="an id in each line, or a table with segment_id")
     ] = None,
+    as_json: common.AsJson = None,
 ) -> None:
     """Remove speakers, recordings or segments from a workspace for good.
 
@@ -683,7 +734,6 @@ def withdraw(
 
 @common.command(
     "publish CORPUS hf://datasets/OWNER/NAME --private --consent 'signed consent forms'",
-    fetches=True,
     panel=CommandPanel.KEEP,
 )
 def publish(
@@ -700,6 +750,11 @@ def publish(
     dry_run: Annotated[
         bool, Option("--dry-run", help="report what would be uploaded and removed")
     ] = False,
+    timeout: common.Timeout = None,
+    tries: common.Tries = None,
+    max_wait: common.MaxWait = None,
+    max_size: common.MaxSize = None,
+    as_json: common.AsJson = None,
 ) -> None:
     """Upload a corpus, only what changed, to the Hugging Face Hub.
 

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable
 from functools import wraps
-from inspect import Parameter, Signature, signature
 from typing import Annotated, Any
 
 import typer
@@ -67,101 +66,88 @@ ShardCount = Annotated[
     int | None, Option(min=1, help="number of shards of each split, instead of a size")
 ]
 
-# Options of all commands that any engine runs.
-_ENGINE = {
-    "jobs": Jobs,
-    "engine": Annotated[
-        str | None,
-        Option(
-            help="where tasks run: loky (default), threading, dask, ray, spark or beam",
-            rich_help_panel=OptionPanel.PARALLEL,
-        ),
-    ],
-    "address": Annotated[
-        str | None,
-        Option(
-            metavar="tcp://HOST:PORT",
-            help="running cluster of that engine",
-            rich_help_panel=OptionPanel.PARALLEL,
-        ),
-    ],
-    "beam_options": Annotated[
-        str | None,
-        Option(
-            metavar='"--runner=..."',
-            help="options of Beam, as one string",
-            rich_help_panel=OptionPanel.PARALLEL,
-        ),
-    ],
-}
+# Options of all commands that any engine runs, besides `Jobs`.
+Engine = Annotated[
+    str | None,
+    Option(
+        help="where tasks run: loky (default), threading, dask, ray, spark or beam",
+        rich_help_panel=OptionPanel.PARALLEL,
+    ),
+]
+Address = Annotated[
+    str | None,
+    Option(
+        metavar="tcp://HOST:PORT",
+        help="running cluster of that engine",
+        rich_help_panel=OptionPanel.PARALLEL,
+    ),
+]
+BeamOptions = Annotated[
+    str | None,
+    Option(
+        metavar='"--runner=..."',
+        help="options of Beam, as one string",
+        rich_help_panel=OptionPanel.PARALLEL,
+    ),
+]
 # Limits of requests, options of all commands that fetch.
-_NETWORK = {
-    "timeout": Annotated[
-        float | None,
-        Option(
-            min=0.001,
-            help="seconds without a byte before a request fails; default: 15",
-            rich_help_panel=OptionPanel.NETWORK,
-        ),
-    ],
-    "tries": Annotated[
-        int | None,
-        Option(
-            min=1,
-            help="failed requests in a row before an item is given up; default: 3",
-            rich_help_panel=OptionPanel.NETWORK,
-        ),
-    ],
-    "max_wait": Annotated[
-        float | None,
-        Option(
-            min=0,
-            help="most seconds that a server may require (Retry-After); default: 45",
-            rich_help_panel=OptionPanel.NETWORK,
-        ),
-    ],
-    "max_size": Annotated[
-        str | None,
-        Option(
-            metavar="50GB",
-            help="of a file; default: 1TB, or 1GB without a stated length",
-            rich_help_panel=OptionPanel.NETWORK,
-        ),
-    ],
-}
+Timeout = Annotated[
+    float | None,
+    Option(
+        min=0.001,
+        help="seconds without a byte before a request fails; default: 15",
+        rich_help_panel=OptionPanel.NETWORK,
+    ),
+]
+Tries = Annotated[
+    int | None,
+    Option(
+        min=1,
+        help="failed requests in a row before an item is given up; default: 3",
+        rich_help_panel=OptionPanel.NETWORK,
+    ),
+]
+MaxWait = Annotated[
+    float | None,
+    Option(
+        min=0,
+        help="most seconds that a server may require (Retry-After); default: 45",
+        rich_help_panel=OptionPanel.NETWORK,
+    ),
+]
+MaxSize = Annotated[
+    str | None,
+    Option(
+        metavar="50GB",
+        help="of a file; default: 1TB, or 1GB without a stated length",
+        rich_help_panel=OptionPanel.NETWORK,
+    ),
+]
+_LIMITS = ("timeout", "tries", "max_wait", "max_size")
 
 
 def command(
-    example: str,
-    *,
-    panel: CommandPanel | None = None,
-    group: typer.Typer = app,
-    fetches: bool = False,
-    engines: bool = False,
+    example: str, *, panel: CommandPanel | None = None, group: typer.Typer = app
 ) -> Callable[[_Command], object]:
-    """Add a command that prints the report of nbaudio's function of the same name, with ``--json``.
+    """Add a command that prints the report of nbaudio's function of the same name.
 
-    What is decorated has the options, and may return them converted; what is not given is left to
-    the defaults of nbaudio's function. `panel` is the heading above the command in the help of
-    `nbaudio`. With `fetches` there are also the limits of requests, with `engines` those of
-    engines.
+    What is decorated declares the options, `as_json` among them, and may return some of them
+    converted; those that are not given are left to the defaults of nbaudio's function. The limits
+    of requests, where it declares them, hold for all requests of the command.
+
+    Args:
+        example: a command line, without ``nbaudio``, for the help of the command.
+        panel: the heading above the command in the help of `nbaudio`.
+        group: the app that has the command.
     """
-    shared = (_ENGINE if engines else {}) | (_NETWORK if fetches else {}) | {"as_json": AsJson}
 
     def add(function: _Command) -> object:
-        name = function.__name__.rstrip("_")
         step = _find_step(function.__name__, in_review=group is not app)
 
-        @wraps(function)
+        @wraps(function)  # typer reads the options of what is wrapped
         def run(*, as_json: bool, **options: Any) -> None:
-            limits = {option: options.pop(option) for option in _NETWORK if fetches}
             try:
-                with network.environment(**limits):
-                    if fetches:
-                        network.Network.of()  # before any work
-                    arguments = _converted(function, options) if engines else function(**options)
-                    arguments = arguments or options
-                    report = step(**_without_unset(arguments))
+                report = _run_step(step, function, options)
             except (NbaudioError, OSError, MemoryError, RuntimeError) as error:
                 if isinstance(error, RuntimeError) and "can't start new thread" not in str(error):
                     raise
@@ -171,11 +157,8 @@ def command(
             if report.problems:
                 raise typer.Exit(1)
 
-        parameters = _parameters(function, shared)
-        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # where typer looks
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         group.command(
-            name.replace("_", "-"),
+            function.__name__.rstrip("_").replace("_", "-"),
             cls=PanelCommand,
             epilog=f"Example: nbaudio {example}",
             rich_help_panel=panel,
@@ -185,10 +168,23 @@ def command(
     return add
 
 
-def _converted(function: _Command, options: dict[str, Any]) -> dict[str, Any]:
-    """Return options of a command and of engines, those of the command as it converts them."""
-    declared = {name: options[name] for name in signature(function).parameters}
-    return options | (function(**declared) or {})
+def _run_step(step: Callable[..., Report], function: _Command, options: Options) -> Report:
+    """Call the step of a command within the limits of its requests.
+
+    `function` converts the options.
+    """
+    limits = {name: options[name] for name in _LIMITS if name in options}
+    with network.environment(**limits):
+        if limits:
+            network.Network.of()  # before any work
+        arguments = options | (function(**options) or {})
+        return step(
+            **{
+                name: value
+                for name, value in arguments.items()
+                if name not in limits and value not in (None, [])
+            }
+        )
 
 
 def _find_step(name: str, *, in_review: bool) -> Callable[..., Report]:
@@ -201,23 +197,6 @@ def _find_step(name: str, *, in_review: bool) -> Callable[..., Report]:
         return report
 
     return call_step
-
-
-def _without_unset(arguments: Options) -> Options:
-    """Leave out options that were not set, so that the defaults of the function hold."""
-    return {option: value for option, value in arguments.items() if value not in (None, [])}
-
-
-def _parameters(function: _Command, shared: dict[str, Any]) -> list[Parameter]:
-    """Return the parameters of a command: its own, then the shared ones that it does not have."""
-    declared = signature(function).parameters
-    parameters = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in declared.values()]
-    parameters += [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-        for name, kind in shared.items()
-        if name not in declared
-    ]
-    return parameters
 
 
 _INTERRUPTED = 130  # the exit code after Ctrl-C, by which shells know it, and typer's
