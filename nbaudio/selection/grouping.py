@@ -98,7 +98,7 @@ class Grouping:
     def warnings(self) -> Iterator[str]:
         """Warn of a choice that was not the first one, or is costly."""
         first = DEFAULTS[0]
-        own = self.losses[self.columns]
+        chosen_loss = self.losses[self.columns]
         losses = self.losses_of_filled
         if self.by_default and self.columns != first:
             refused = losses[first]
@@ -108,20 +108,22 @@ class Grouping:
                 "one recording may be in several splits; "
                 f"--group-by {','.join(first)} keeps recordings apart as well"
             )
-        if own and own.share > COSTLY:
+        if chosen_loss and chosen_loss.share > COSTLY:
             others = {
-                columns: loss for columns, loss in losses.items() if loss and loss.share < own.share
+                columns: loss
+                for columns, loss in losses.items()
+                if loss and loss.share < chosen_loss.share
             }
             best = min(others, key=lambda columns: others[columns].share, default=None)
             less = f"--group-by {','.join(best)} loses {others[best]}" if best else ""
             cut = int((self.divided["reason"] == "beyond_split_size").sum())
-            sizes = "larger" if 2 * cut > own.segments else "smaller"
+            sizes = "larger" if 2 * cut > chosen_loss.segments else "smaller"
             smaller = (
                 "" if best and others[best].share <= COSTLY else f"{sizes} dev and test lose less"
             )
             remedy = ", or ".join(filter(None, (less, smaller)))
             yield (
-                f"grouping by {','.join(self.columns)} loses {own}, "
+                f"grouping by {','.join(self.columns)} loses {chosen_loss}, "
                 f"reason crosses_splits or the like; {remedy}"
             )
 
@@ -360,11 +362,11 @@ def _loss(segments: _Segments, divided: pl.DataFrame) -> Loss:
     Losses are made up for by other segments, as long as there are more than fit into the budget.
     """
     fit = segments.fit
-    kept = divided["reason"].is_null()
-    share = int((~kept).sum()) / max(len(fit), 1)
+    is_selected = divided["reason"].is_null()
+    share = int((~is_selected).sum()) / max(len(fit), 1)
     if budget := segments.budget:
         room = min(budget.limit, budget.total(fit))
-        share = (room - min(room, budget.total(fit, kept))) / max(room, 1)
+        share = (room - min(room, budget.total(fit, is_selected))) / max(room, 1)
     return Loss(int(divided["reason"].is_in(GROUPING_RULES).sum()), share)
 
 
@@ -406,7 +408,9 @@ def _remedies(
     others = {columns: _listed(loss) for columns, loss in losses.items()}
     if unfilled and not unfilled[0].exceeds_budget:
         for splits in ([*short], [*goals], [*short][:1]):
-            outcome = _outcome(segments, columns, whole=[one for one in goals if one not in splits])
+            outcome = _outcome(
+                segments, columns, whole=[split for split in goals if split not in splits]
+            )
             still_short = sum(goal for split, goal in short.items() if split not in splits)
             if outcome and outcome.missing <= still_short:
                 sizes = {split: goals[split] for split in splits}
@@ -415,6 +419,7 @@ def _remedies(
 
 
 def _listed(loss: Loss) -> str:
+    """Return a loss as text."""
     return str(loss) if loss.segments else "nothing"
 
 
@@ -434,14 +439,15 @@ def still_needed(
     needed = {}
     names = fit["fixed"].unique().drop_nulls().cast(pl.String)
     for name in HELD_OUT:
-        own = fit.filter(pl.col("fixed").is_in([one for one in names if split_role(one) == name]))
-        more = 0 if name in fixed.given_roles() else default - len(own)
+        fixed_names = [split for split in names if split_role(split) == name]
+        fixed_segments = fit.filter(pl.col("fixed").is_in(fixed_names))
+        more = 0 if name in fixed.given_roles() else default - len(fixed_segments)
         more = more if gold is None or name != "test" else int(gold.sum())
-        target = parameters.target(name, default=len(own) + max(more, 0))
-        have = len(own)
+        target = parameters.target(name, default=len(fixed_segments) + max(more, 0))
+        have = len(fixed_segments)
         spare = 1
         if target.unit == "micros":
-            have = int(own["micros"].sum())
+            have = int(fixed_segments["micros"].sum())
             spare = fit.select(pl.col("micros").max().fill_null(0)).item()
         missing = target.amount - have
         needed[name] = target._replace(

@@ -95,7 +95,12 @@ class Budget(NamedTuple):
 
 
 def over_budget(
-    kept: pl.DataFrame, budget: Budget, *, seed: int, first: Sequence[pl.Expr], hashes: RowHashes
+    selected: pl.DataFrame,
+    budget: Budget,
+    *,
+    seed: int,
+    first: Sequence[pl.Expr],
+    hashes: RowHashes,
 ) -> pl.Series:
     """Return the `row` of train segments that exceed the budget less dev and test.
 
@@ -104,10 +109,10 @@ def over_budget(
     budget, so that it ends at the same place whichever segments were reviewed. `hashes` are those
     of ids.
     """
-    in_train = in_training(kept["split"])
-    room = _room_for_train(kept, in_train, budget)
-    train = _train_costs(kept, in_train, budget, first)
-    del kept, in_train  # as large as `train`
+    in_train = in_training(selected["split"])
+    room = _room_for_train(selected, in_train, budget)
+    train = _train_costs(selected, in_train, budget, first)
+    del selected, in_train  # as large as `train`
     train = _with_turns(train, hashes(train["row"], f"draw {seed}"))
     costs = train.group_by("turn").agg(pl.sum("cost")).sort("turn")
     spent = costs["cost"].cum_sum()
@@ -125,9 +130,9 @@ def over_budget(
     return pl.concat([train.filter(pl.col("turn") > last_turn)["row"], over])
 
 
-def _room_for_train(kept: pl.DataFrame, in_train: pl.Series, budget: Budget) -> int:
+def _room_for_train(selected: pl.DataFrame, in_train: pl.Series, budget: Budget) -> int:
     """Return what dev and test leave of a budget; raise InputError if they exceed it."""
-    held_out = budget.total(kept, ~in_train)
+    held_out = budget.total(selected, ~in_train)
     if held_out > budget.limit:
         raise InputError(
             f"dev and test alone take {budget.show(held_out)}, "
@@ -138,7 +143,7 @@ def _room_for_train(kept: pl.DataFrame, in_train: pl.Series, budget: Budget) -> 
 
 
 def _train_costs(
-    kept: pl.DataFrame, in_train: pl.Series, budget: Budget, first: Sequence[pl.Expr]
+    selected: pl.DataFrame, in_train: pl.Series, budget: Budget, first: Sequence[pl.Expr]
 ) -> pl.DataFrame:
     """Return the segments of train: `row`, `late`, `speaker` and `cost`.
 
@@ -148,7 +153,7 @@ def _train_costs(
     speaker = 2 * pl.col("speaker_id").to_physical()
     recording = 2 * pl.col("recording_id").to_physical()
     misses = [(~is_first).cast(pl.UInt32) for is_first in reversed(first)]
-    return kept.select(
+    return selected.select(
         "row",
         late=pl.sum_horizontal(miss * 2**place for place, miss in enumerate(misses)),
         speaker=pl.coalesce(speaker, recording + 1),

@@ -131,8 +131,8 @@ def hold_out_groups(units: Units, split: Numbers, goals: Goals) -> Numbers:
             break
         goals.take(held_out, gained=int(gained[group]), segments=int(segments[group]))
         split_of_group[group] = held_out
-    found = split_of_group[units.group]
-    return np.where(found == OPEN, split, found)
+    split_of_value = split_of_group[units.group]
+    return np.where(split_of_value == OPEN, split, split_of_value)
 
 
 def hold_out_values(units: Units, split: Numbers, goals: Goals) -> Numbers:
@@ -141,17 +141,17 @@ def hold_out_values(units: Units, split: Numbers, goals: Goals) -> Numbers:
     A main speaker goes with their recordings, in which the segments of others are lost: first those
     for whom least is lost. Return the split of each value.
     """
-    found = split.copy()
+    split_of_value = split.copy()
     for values, cost in _by_cost(units, split, goals):
         lost = cost.segments - cost.gained
         held_out = goals.neediest(cost.segments)
-        if held_out is None or lost > goals.most_lost or (found[values] != OPEN).any():
+        if held_out is None or lost > goals.most_lost or (split_of_value[values] != OPEN).any():
             continue
         goals.take(held_out, gained=cost.gained, segments=cost.segments)
-        found[values] = held_out
+        split_of_value[values] = held_out
         if not goals.missing:
             break
-    return found
+    return split_of_value
 
 
 @dataclass(frozen=True)

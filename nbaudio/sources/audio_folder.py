@@ -60,16 +60,16 @@ def _missing_folders(workspace: Workspace) -> list[Path]:
 
 def _folders_of_recordings(workspace: Workspace, folders: Sequence[Path]) -> dict[str, Path]:
     """Return by id which of these folders a recording with audio is in, if any."""
-    found: dict[str, Path] = {}
+    folder_of_recording: dict[str, Path] = {}
     if (root := workspace.audio) is None:
-        return found
+        return folder_of_recording
     recordings = workspace.recordings.drop_nulls(["path", "num_samples"])
     for recording_id, path in recordings.select("recording_id", "path").iter_rows():
         file = (root / path).local
         above = [folder for folder in folders if file and file.is_relative_to(folder)]
         if above:
-            found[recording_id] = above[0]
-    return found
+            folder_of_recording[recording_id] = above[0]
+    return folder_of_recording
 
 
 def _source_of(workspace: Workspace, recording_id: str, folder: Path) -> Mapping[str, Any]:
@@ -79,7 +79,9 @@ def _source_of(workspace: Workspace, recording_id: str, folder: Path) -> Mapping
         names = workspace.table("names").filter(recording_id=recording_id)
         numbers = names["source_number"].unique().sort().to_list()
         sources = [sources[number] for number in numbers] or sources
-    with_folder = (each for each in sources if is_same_place(each.get("audio") or "", str(folder)))
+    with_folder = (
+        source for source in sources if is_same_place(source.get("audio") or "", str(folder))
+    )
     return next(with_folder, sources[0])
 
 

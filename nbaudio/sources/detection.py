@@ -104,10 +104,10 @@ def _layouts(files: SourceFiles, detectors: Mapping[str, _Detect]) -> list[Layou
 
 
 def _none_text(source: Path, files: SourceFiles, format: str | None) -> str:
-    known = f"looks like no source of {format}" if format else "no format is recognized in it"
+    reason = f"looks like no source of {format}" if format else "no format is recognized in it"
     listed = [f"{count:,} {ending}" for ending, _, count in _by_ending(files.names)]
     return (
-        f"{source}: {known}; it has {list_words(listed)}. A manifest with format and source says "
+        f"{source}: {reason}; it has {list_words(listed)}. A manifest with format and source says "
         "how to read it (docs/formats.md), such as table with options for the columns"
     )
 

@@ -77,7 +77,7 @@ def read(
     rows = _rows(files.audio) if reason else read_texts(place, beside, tally, encoding=encoding)
     if window is not None:
         rows = _without_texts(source, rows, window)
-    found = collect_rows(
+    transcripts = collect_rows(
         source,
         chain(rows, _refused_texts(files)) if len(files.audio) else problems,
         further=("source_split", *FURTHER_TEXTS.values()),
@@ -90,7 +90,7 @@ def read(
             0, f"{count(len(names), 'text files')} beside the recordings: not read, {reason}"
         )
     windows = (Decimal(window), partial == "keep") if window is not None else None
-    return replace(found, audio_root=place.local or str(place), windows=windows, notes=notes)
+    return replace(transcripts, audio_root=place.local or str(place), windows=windows, notes=notes)
 
 
 def _check_options(window: str | None, partial: str, texts: str) -> None:

@@ -106,5 +106,5 @@ def notes_on_others(others: pl.Series, texts: pl.Series) -> Iterator[str]:
 
 
 def _ending(name: str) -> str:
-    known = _KNOWN.search(name)
-    return known[1].lower() if known else PurePosixPath(name).suffix.lower()
+    match = _KNOWN.search(name)
+    return match[1].lower() if match else PurePosixPath(name).suffix.lower()

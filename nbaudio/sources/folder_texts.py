@@ -141,8 +141,8 @@ def _match_loosely(texts: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
         pl.Series("key", [tidy_stem(stem) for stem in frame["stem"]], dtype=pl.String)
         for frame in (recordings, texts)
     )
-    found = texts.with_columns(wanted).join(recordings.with_columns(keys), on="key")
-    return found.with_columns(stems=pl.col("stem_right").n_unique().over("file"))
+    matches = texts.with_columns(wanted).join(recordings.with_columns(keys), on="key")
+    return matches.with_columns(stems=pl.col("stem_right").n_unique().over("file"))
 
 
 def read_texts(
@@ -185,13 +185,13 @@ def _read_row(
 
 def _read_file(place: Location, name: str, kind: str, encoding: str | None) -> Content:
     try:
-        data = read_whole(place / name, input_guards.MAX_TEXT_BYTES)
+        content = read_whole(place / name, input_guards.MAX_TEXT_BYTES)
     except (AudioError, OSError) as error:
         return Content("broken", str(error))
-    if data is None:
+    if content is None:
         return Content("broken", f"larger than {input_guards.MAX_TEXT_BYTES >> 20} MB: not read")
     try:
-        text = decode_text(data, encoding)
+        text = decode_text(content, encoding)
     except UnicodeDecodeError as error:
         where = f"not {error.encoding} text (byte {error.start + 1})"
         return Content("broken", f"{where}; name the encoding by --option encoding=NAME")

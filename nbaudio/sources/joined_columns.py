@@ -33,32 +33,34 @@ def check_name(workspace: Workspace, kind: str, name: str) -> str:
             "and begins with a letter"
         )
     column = _PREFIXES[kind] + name
-    held = workspace_tables.table_schema(workspace)
-    texts = schemas.text_names(held)
-    hypotheses = schemas.hypothesis_names(held)
+    columns = workspace_tables.table_schema(workspace)
+    texts = schemas.text_names(columns)
+    hypotheses = schemas.hypothesis_names(columns)
     is_text = bool(schemas.text_names([column]) or schemas.hypothesis_names([column]))
     if name in {"text": {**hypotheses, "asr": ""}, "hypothesis": {**texts, "asr": ""}}.get(
         kind, {}
     ):
-        _refuse(held, name, f"{kind} {name!r}: another text has this name")
+        _refuse(columns, name, f"{kind} {name!r}: another text has this name")
     if is_text == (kind == "column") or column in _OTHERS:
-        _refuse(held, name, f"{kind} {name!r}: other steps write such a column")
-    _check_joined(workspace, column, held)
+        _refuse(columns, name, f"{kind} {name!r}: other steps write such a column")
+    _check_joined(workspace, column, columns)
     return column
 
 
-def _check_joined(workspace: Workspace, column: str, held: Collection[str]) -> None:
+def _check_joined(workspace: Workspace, column: str, columns: Collection[str]) -> None:
     if column == schemas.RAW_TEXT and not workspace.has_raw_texts:
         return  # all tables have the column
-    if column in held and column not in workspace.joined_columns:
-        _refuse(held, column, f"{workspace.path}: the source has a column {column}, which stays")
+    if column in columns and column not in workspace.joined_columns:
+        _refuse(columns, column, f"{workspace.path}: the source has a column {column}, which stays")
 
 
-def _refuse(held: Collection[str], name: str, why: str) -> None:
+def _refuse(columns: Collection[str], name: str, why: str) -> None:
     """Raise InputError with a name that no column ends with."""
     name = re.sub("^(asr_)?text_", "", name)
     free = next(
-        free for n in count(2) if not any(each.endswith(free := f"{name}_{n}") for each in held)
+        free
+        for n in count(2)
+        if not any(column.endswith(free := f"{name}_{n}") for column in columns)
     )
     raise InputError(f"{why}; choose another name, such as {free}")
 
@@ -75,17 +77,17 @@ def store_column(
     It is null for others. Scores of the column that no longer hold are dropped. Return counts of
     changes.
     """
-    held = workspace_tables.table_schema(workspace)
-    _check_joined(workspace, column, held)
+    columns = workspace_tables.table_schema(workspace)
+    _check_joined(workspace, column, columns)
     with scratch_folder(workspace.path) as folder:
         by_row = write_row_buckets(
             _numbered(workspace, values.lazy()),
             num_rows=parquet_files.num_rows(workspace_tables.table_path(workspace)),
             folder=folder / "values",
         )
-        kinds = _count_changes(workspace, by_row, column if column in held else None)
-        is_same = kinds["new"] == kinds["changed"] == kinds["gone"] == 0 and column in held
-        stale = [] if is_same else _scores_of(column, held)
+        kinds = _count_changes(workspace, by_row, column if column in columns else None)
+        is_same = kinds["new"] == kinds["changed"] == kinds["gone"] == 0 and column in columns
+        stale = [] if is_same else _scores_of(column, columns)
         settings = workspace.settings
         settings["joined"] = settings.get("joined", {}) | {column: dict(record)}
         parts = (
@@ -132,7 +134,7 @@ def _beside(
         yield part, values["value"]
 
 
-def _scores_of(column: str, held: Collection[str]) -> list[str]:
+def _scores_of(column: str, columns: Collection[str]) -> list[str]:
     """Return the columns with scores of a text or hypothesis.
 
     Those of the agreement of hypotheses are among them.
@@ -143,11 +145,11 @@ def _scores_of(column: str, held: Collection[str]) -> list[str]:
         return []
     names |= {
         f"{t}_{h}"
-        for t in texts or schemas.text_names(held)
-        for h in hypotheses or schemas.hypothesis_names(held)
+        for t in texts or schemas.text_names(columns)
+        for h in hypotheses or schemas.hypothesis_names(columns)
     }
     return [
-        each
-        for each in held
-        if each in schemas.AGREEMENT or ((score := _SCORE.fullmatch(each)) and score[1] in names)
+        name
+        for name in columns
+        if name in schemas.AGREEMENT or ((score := _SCORE.fullmatch(name)) and score[1] in names)
     ]

@@ -40,28 +40,28 @@ def list_items(
     Files that name several recordings are read, of hypotheses one `side` of calls. Files and
     folders of the absolute paths `apart` are left out.
     """
-    found: list[Item] = []
+    items: list[Item] = []
     for file, path in _files(source, problems):
         name = stem(file)
         if not {path.absolute(), *path.absolute().parents}.isdisjoint(apart):
             continue
         try:
             input_guards.check_regular(path)
-            with path.open("rb") as opened:
-                head = opened.read(_HEAD_BYTES)
+            with path.open("rb") as stream:
+                head = stream.read(_HEAD_BYTES)
             if hypotheses and (_NAMED.search(head) or not _ONE_RECORDING.match(head)):
-                found += _hypotheses(file, path, side, problems)
+                items += _hypotheses(file, path, side, problems)
             elif not hypotheses and _NAMED.search(head):
-                named = [(each.recording, each) for each in read_documents(path)]
-                found += [
-                    Item(stem(key or file), f"{file}#{key}" if key else file, path, each)
-                    for key, each in named
+                named = [(document.recording, document) for document in read_documents(path)]
+                items += [
+                    Item(stem(key or file), f"{file}#{key}" if key else file, path, document)
+                    for key, document in named
                 ]
             else:
-                found.append(Item(name, file, path))
+                items.append(Item(name, file, path))
         except (InputError, OSError) as error:
             problems.append((file, str(error).removeprefix(str(path)).lstrip(":, ")))
-    return found
+    return items
 
 
 def _hypotheses(file: str, path: Path, side: str | None, problems: Problems) -> list[Item]:
@@ -136,14 +136,16 @@ def pair(
     ]
     first: dict[str, int] = {}  # hypothesis of each recording
     for n, item in enumerate(hypotheses):
-        if n in pairs and (one := first.setdefault(name_matching.recording_id(item.name), n)) != n:
-            problems.append(
-                (
-                    item.file,
-                    f"another hypothesis of a recording; that in {hypotheses[one].file} is used",
-                )
-            )
-    return [(hypotheses[n], tuple(transcripts[each] for each in pairs[n])) for n in first.values()]
+        if n not in pairs:
+            continue
+        used_number = first.setdefault(name_matching.recording_id(item.name), n)
+        if used_number != n:
+            file = hypotheses[used_number].file
+            reason = f"another hypothesis of a recording; that in {file} is used"
+            problems.append((item.file, reason))
+    return [
+        (hypotheses[n], tuple(transcripts[place] for place in pairs[n])) for n in first.values()
+    ]
 
 
 def _match(names: Sequence[str], others: Sequence[str]) -> dict[int, list[int]]:
@@ -153,7 +155,7 @@ def _match(names: Sequence[str], others: Sequence[str]) -> dict[int, list[int]]:
         numbers[f"{other}.wav"].append(number)
     audit = name_matching.resolve(names, list(numbers)).select("name", "candidates")
     meant = {
-        name: sorted(each for path in paths for each in numbers[path])
+        name: sorted(place for path in paths for place in numbers[path])
         for name, paths in audit.iter_rows()
     }
     return {number: meant[name] for number, name in enumerate(names) if meant[name]}
@@ -174,9 +176,11 @@ def _read_pairs(path: Path, *sides: Sequence[Item]) -> dict[int, list[int]]:
             f"it has {', '.join(header) or 'none'}"
         )
     table = [_pair(path, header, columns, row) for row in rows]
-    found = [_find([names[side] for _, names in table], items) for side, items in enumerate(sides)]
+    numbers_of_sides = [
+        _find([names[side] for _, names in table], items) for side, items in enumerate(sides)
+    ]
     pairs: dict[int, list[int]] = defaultdict(list)
-    for (line, names), *both in zip(table, *found, strict=True):
+    for (line, names), *both in zip(table, *numbers_of_sides, strict=True):
         for column, name, numbers in zip(columns, names, both, strict=True):
             if not numbers:
                 raise InputError(f"{path}, line {line}: there is no {column} {name!r}")
@@ -211,7 +215,7 @@ def _find(names: Sequence[str], items: Sequence[Item]) -> list[list[int]]:
     exact: dict[str, list[int]] = defaultdict(list)
     for number, item in enumerate(items):
         path = f"/{item.path}"
-        for name in {item.file, *(path[each.end() :] for each in re.finditer("/", path))}:
+        for name in {item.file, *(path[slash.end() :] for slash in re.finditer("/", path))}:
             exact[name].append(number)
     alike = _match([stem(name) for name in names], [item.name for item in items])
     return [exact.get(name) or alike.get(row, []) for row, name in enumerate(names)]

@@ -83,17 +83,17 @@ def with_merged_speakers(
     if changed.is_empty():
         return transcripts
     new_ids = dict(changed.iter_rows())
-    kept = source_column(_SOURCE_SPEAKER, rows.schema, rows.schema)
+    source_name = source_column(_SOURCE_SPEAKER, rows.schema, rows.schema)
 
     def with_ids(frame: pl.DataFrame) -> pl.DataFrame:
         if SPEAKER not in frame.columns:  # only some columns are read
             return frame
         speaker = pl.col(SPEAKER).cast(pl.String)
-        return frame.with_columns(speaker.replace(new_ids), speaker.alias(kept))
+        return frame.with_columns(speaker.replace(new_ids), speaker.alias(source_name))
 
     notes = [
         *transcripts.notes,
-        *_merged_notes(changed.drop_nulls("speaker"), kept),
+        *_merged_notes(changed.drop_nulls("speaker"), source_name),
         *_missing_notes(changed.filter(pl.col("speaker").is_null())["spelling"]),
     ]
     return replace(transcripts, rows=rows.map(with_ids), notes=notes)
@@ -122,13 +122,13 @@ def _missing_notes(spellings: pl.Series) -> Iterator[str]:
         )
 
 
-def _merged_notes(changed: pl.DataFrame, kept: str) -> Iterator[str]:
-    """Yield a line on spellings that changed; the column `kept` has the source's."""
+def _merged_notes(changed: pl.DataFrame, source_name: str) -> Iterator[str]:
+    """Yield a line on spellings that changed; the column `source_name` has the source's."""
     if len(changed):
         spelling, speaker = changed.row(0)
         yield (
             f"{count(len(changed), 'spellings')} of speakers became the id of the same speaker, "
-            f"such as {speaker!r} for {spelling!r}; {kept} has the source's"
+            f"such as {speaker!r} for {spelling!r}; {source_name} has the source's"
         )
 
 

@@ -121,8 +121,8 @@ def check_time_units(
 def _lengths(audit: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
     """Return the seconds of the recording of each name, null where they are not known."""
     seconds = pl.col("num_samples") / pl.col("sampling_rate")
-    known = recordings.select("recording_id", seconds=seconds)
-    return audit.select("name", "recording_id").join(known, on="recording_id", how="left")
+    lengths = recordings.select("recording_id", seconds=seconds)
+    return audit.select("name", "recording_id").join(lengths, on="recording_id", how="left")
 
 
 def _as_seconds(batch: pl.DataFrame, lengths: pl.DataFrame) -> _Seconds | None:
@@ -176,8 +176,8 @@ def _labels(segments: pl.LazyFrame, recordings: pl.DataFrame) -> pl.LazyFrame:
     unusable = [*segment_failures(recordings)]
     is_usable = ~pl.col("reason").is_in(unusable).fill_null(value=False)
     samples = pl.col("end_sample") - pl.col("start_sample")
-    known = segments.filter(is_usable).join(rates, on="recording_id")
-    labels = known.select(
+    timed = segments.filter(is_usable).join(rates, on="recording_id")
+    labels = timed.select(
         "segment_id",
         characters=pl.col("text").str.strip_chars().str.len_chars(),
         seconds=samples / pl.col("sampling_rate"),
