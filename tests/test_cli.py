@@ -28,7 +28,7 @@ from nbaudio.formats.export import WRITERS as EXPORT_WRITERS
 from nbaudio.review.sampling import STRATEGIES
 from nbaudio.review.sheet_clips import ENCODINGS as CLIP_ENCODINGS
 from nbaudio.selection.look_alikes import APART, TOGETHER
-from nbaudio.sources.ingest import READERS
+from nbaudio.sources.source_formats import READERS
 from nbaudio.text.normalization import NORMALIZERS
 from nbaudio.ui.statistics.stats import PAGE_SUFFIXES
 

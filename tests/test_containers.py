@@ -31,6 +31,7 @@ from nbaudio.corpus.containers.webdataset import header, write_tar
 from nbaudio.corpus.convert import convert
 from nbaudio.corpus.materialize import materialize
 from nbaudio.corpus.plan import assign_windows
+from nbaudio.corpus.shard_names import shard_name
 from nbaudio.corpus.shards import shard_advice
 from nbaudio.corpus.verify import verify
 from nbaudio.reading import open_corpus
@@ -236,7 +237,7 @@ def test_one_clip_and_a_clip_larger_than_a_shard(tmp_path, container):
     for split in ("train", "dev"):
         names = [shard["name"] for shard in manifest["shards"] if shard["split"] == split]
         assert names == [
-            CONTAINERS[container].shard_name(split, index, len(names))
+            shard_name(CONTAINERS[container], split, index, len(names))
             for index in range(len(names))
         ]
     assert clips.filter(pl.col("segment_id") == "large")["length"].item() > 100_000

@@ -17,7 +17,7 @@ from nbaudio.runs.manifests import load_manifest
 from nbaudio.runs.own_data import manifest_of_data
 from nbaudio.runs.parameters import parameters
 from nbaudio.sources.detection import detect_source
-from nbaudio.sources.ingest import READERS
+from nbaudio.sources.source_formats import READERS
 
 
 def ingest_assumed(data, out, **settings):

@@ -29,8 +29,8 @@ from nbaudio.cli import app
 from nbaudio.core.errors import InputError
 from nbaudio.core.times import to_samples
 from nbaudio.formats.transcripts import PROBLEMS, TRANSCRIPTS, collect_rows
-from nbaudio.sources.ingest import READERS
 from nbaudio.sources.place_segments import fill_times
+from nbaudio.sources.source_formats import READERS
 from nbaudio.tables.workspace import Workspace
 
 FORMATS = sorted(READERS)

@@ -15,10 +15,10 @@ from nbaudio.corpus.layout import (
     Layout,
     intact_table,
     read_corpus_info,
-    shard_names,
 )
 from nbaudio.corpus.packs import pack_names
 from nbaudio.corpus.plan import plan_of_corpus, scan_plan
+from nbaudio.corpus.shard_names import shard_names
 from nbaudio.storage import run_log
 from nbaudio.storage.location import location
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from nbaudio.corpus.plan import (
     typical_bytes,
     with_windows,
 )
+from nbaudio.corpus.shard_names import shard_name
 from nbaudio.corpus.shards import divide_by_shard, restore_records, shard_advice, write_shards
 from nbaudio.corpus.versions import Base
 from nbaudio.engine import EngineLocation, worker_pool
@@ -150,7 +152,7 @@ def _copy_clips(run: _Run, origin: Base) -> list[Shard]:
     counts = dict(origin.scan().group_by("split").len().collect().iter_rows())
     num_clips = sum(counts.values())
     clips = _clips(origin, encoding, run.limits.window, num_clips=num_clips, folder=folder)
-    name_of = container_named(run.container, encoding=encoding).shard_name
+    name_of = partial(shard_name, container_named(run.container, encoding=encoding))
     shards = assign_shards(clips, counts, run.limits, name_of, folder=folder)
     clip_format = ClipFormat(parameters["rate"], parameters["channel"], encoding)
     with worker_pool(run.site) as run_tasks:

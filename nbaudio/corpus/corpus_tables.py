@@ -22,7 +22,8 @@ from nbaudio.core.version import __version__
 from nbaudio.corpus.card import signal_ranges
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.containers.shard_files import Shard, version_of
-from nbaudio.corpus.layout import SILENT_AUDIO, UNREADABLE_AUDIO, Layout, shard_names
+from nbaudio.corpus.layout import SILENT_AUDIO, UNREADABLE_AUDIO, Layout
+from nbaudio.corpus.shard_names import shard_names
 from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.folders import Folder
 from nbaudio.tables import parquet_files, schemas, workspace_tables

@@ -5,7 +5,6 @@ The claim keeps a folder to one corpus and one run.
 
 import hashlib
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,9 +28,6 @@ IDENTITY = f"{_WORK}/identity.json"
 UNREADABLE_AUDIO = "unreadable_audio"  # the rule that rejects a segment whose audio cannot be cut
 SILENT_AUDIO = "silent_audio"  # the rule that rejects a segment whose clip has no signal
 _one_claims = Lock()
-SHARD_NAME = re.compile(
-    r"(?P<split>\w+)/((?P=split)(-v\d+)?-\d{5}-of-\d{5}(\.\w+|/[^/]+)|recording\.\d{6}\.tar)"
-)
 
 
 @dataclass(frozen=True)
@@ -161,11 +157,6 @@ class Layout:
         for path in self.work.iterdir():
             if path != self.log:
                 remove(path)
-
-
-def shard_names(folder: Folder) -> set[str]:
-    """Return all files of a corpus that have the name of a shard, or of a file in one."""
-    return {name for name in folder.names() if SHARD_NAME.fullmatch(name)}
 
 
 def _object(**fields: Any) -> Any:

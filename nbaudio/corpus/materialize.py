@@ -43,6 +43,7 @@ from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout
 from nbaudio.corpus.located_clips import LocatedClips, locate_clips, with_existing_packs
 from nbaudio.corpus.measure import log_signals, measure_segments, signals_by_key
 from nbaudio.corpus.packs import cut, cut_all
+from nbaudio.corpus.shard_names import shard_name
 from nbaudio.corpus.shards import divide_by_shard, restore_records, shard_advice, write_shards
 from nbaudio.corpus.versions import Base, KeptClips, corpus_parameters
 from nbaudio.engine import EngineLocation, RunTasks, worker_pool
@@ -85,7 +86,7 @@ class _Run:
         """Return the name of a new shard of a split, number `index` of `count`, from 0."""
         container = container_named(self.parameters["container"])
         taken = [shard["name"] for shard in self.base.info["shards"]] if self.base else []
-        return container.shard_name(split, index, count, version=self.version, taken=taken)
+        return shard_name(container, split, index, count, version=self.version, taken=taken)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from nbaudio.core.progress import progress
 from nbaudio.core.report import Report
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.card import CARD
-from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, SHARD_NAME, read_corpus_info
+from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, read_corpus_info
+from nbaudio.corpus.shard_names import SHARD_NAME
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.hub import HubDataset, Upload
 from nbaudio.storage.network import RemoteNotFoundError, convert_error

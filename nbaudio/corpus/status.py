@@ -18,8 +18,8 @@ from nbaudio.corpus.layout import (
     UNREADABLE_AUDIO,
     Layout,
     read_corpus_info,
-    shard_names,
 )
+from nbaudio.corpus.shard_names import shard_names
 from nbaudio.storage import run_log
 from nbaudio.storage.folders import Folder, folder_at
 

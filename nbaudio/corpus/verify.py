@@ -24,8 +24,9 @@ from nbaudio.core.report import Report, fact_key, first_lines
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.card import CARD
 from nbaudio.corpus.clip_locations import PLACES, check_locations, verified_clip
-from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, SHARD_NAME, TABLES, read_corpus_info
+from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, TABLES, read_corpus_info
 from nbaudio.corpus.plan import plan_of_corpus
+from nbaudio.corpus.shard_names import SHARD_NAME
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.folders import Folder, folder_at

@@ -17,7 +17,7 @@ from nbaudio.formats.source_files import (
     list_source_files,
     list_words,
 )
-from nbaudio.sources.ingest import FORMATS
+from nbaudio.sources.source_formats import FORMATS
 
 _Detect = Callable[[SourceFiles], list[Layout]]
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
-from types import MappingProxyType, ModuleType
 from typing import Any
 
 import polars as pl
@@ -15,22 +14,9 @@ from nbaudio.audio import name_matching
 from nbaudio.core import atomic, input_guards
 from nbaudio.core.errors import ExistsError, InputError, get_by_name
 from nbaudio.core.report import Report
-from nbaudio.formats import (
-    commonvoice,
-    hf,
-    kaldi,
-    lhotse,
-    librispeech,
-    nemo,
-    parlaspeech,
-    structured,
-    subtitles,
-    table,
-    textgrid,
-)
+from nbaudio.formats import structured
 from nbaudio.formats.transcripts import Reader, Transcripts, clean_columns
 from nbaudio.sources import (
-    folder,
     ingest_report,
     media_tracks,
     place_segments,
@@ -57,6 +43,7 @@ from nbaudio.sources.recording_names import (
     source_ids,
 )
 from nbaudio.sources.recordings import FACTS, list_audio, probe_recordings
+from nbaudio.sources.source_formats import READERS
 from nbaudio.sources.time_units import check_time_units
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.location import LocalPath, Location, location
@@ -65,29 +52,6 @@ from nbaudio.storage.urls import is_url
 from nbaudio.tables import schemas, tombstones, workspace_tables
 from nbaudio.tables.rows import Rows, rows_on_disk
 from nbaudio.tables.workspace import Workspace, locks_workspace
-
-_MODULES = (
-    parlaspeech,
-    librispeech,
-    kaldi,
-    commonvoice,
-    folder,
-    hf,
-    nemo,
-    lhotse,
-    table,
-    subtitles,
-    textgrid,
-)
-#: The module of each format, which has its name: it has `read` and `detect`.
-FORMATS: Mapping[str, ModuleType] = MappingProxyType(
-    {module.__name__.rpartition(".")[2]: module for module in _MODULES}
-)
-#: The reader of each format.
-READERS: Mapping[str, Reader] = MappingProxyType(
-    {name: module.read for name, module in FORMATS.items()}
-)
-
 
 #: Options that every format has.
 _COMMON_OPTIONS = (speakers.OPTION, media_tracks.TRACK, media_tracks.CLOCK)

@@ -90,9 +90,7 @@ class Container(NamedTuple):
         _DATASETS  # Python code that reads the corpus with the usual library of the container
     )
     side_files: SideFiles = lambda _: iter(())
-    stem: str = (
-        "{split}-{index:05d}-of-{count:05d}"  # of the shards' names in the folder of their split
-    )
+    stem: str = "{split}-{index:05d}-of-{count:05d}"  # of the names of shards, see `shard_name`
     levels_only: bool = False  # holds only quantized audio
     encoded: str = _TABLE  # how `datasets` reads it without decoding
     column: str | None = (
@@ -121,24 +119,6 @@ class Container(NamedTuple):
     def pattern(self, split: str) -> str:
         """Return a glob pattern of the files of a split."""
         return f"{split}/{split}-*.{self.extension}" if self.extension else f"{split}/**"
-
-    def shard_name(
-        self, split: str, index: int, count: int, *, version: int = 1, taken: Sequence[str] = ()
-    ) -> str:
-        """Return the path of a shard in a corpus.
-
-        `taken` are the paths in older versions. Names that have a number alone, without a count,
-        continue their numbers.
-        """
-        if "{count" not in self.stem:
-            index += 1 + max(
-                (int(name.split(".")[1]) for name in taken if name.startswith(f"{split}/")),
-                default=-1,
-            )
-        stem = self.stem.format(
-            split=split if version == 1 else f"{split}-v{version}", index=index, count=count
-        )
-        return f"{split}/{stem}.{self.extension}" if self.extension else f"{split}/{stem}"
 
 
 CONTAINERS: Mapping[str, Container] = MappingProxyType(
