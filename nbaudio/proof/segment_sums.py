@@ -107,7 +107,8 @@ def read_sums(
     population.release()
     with TemporaryDirectory(prefix="nbaudio-") as path:
         folder = Path(path)
-        segments = _divide(_facts(population, kinds, strata), _FACTS, count, folder)
+        facts = _facts(population, kinds, strata, with_contents=bool(frames))
+        segments = _divide(facts, _FACTS, count, folder)
         of_frames = {
             f"_frame_{number}": _divide(_frame_rows(workspace, frame), _FRAME, count, folder)
             for number, frame in enumerate(frames)
@@ -131,8 +132,14 @@ def _divide(parts: Iterable[pl.DataFrame], schema: pl.Schema, count: int, folder
     return write_buckets(rows, pl.col("key") % count, count=count, folder=buckets)
 
 
-def _facts(population: Population, kinds: Kinds, strata: Strata | None) -> Iterator[pl.DataFrame]:
-    """Yield what is needed of each segment, batch by batch."""
+def _facts(
+    population: Population, kinds: Kinds, strata: Strata | None, *, with_contents: bool
+) -> Iterator[pl.DataFrame]:
+    """Yield what is needed of each segment, batch by batch.
+
+    Contents are null without `with_contents`: they are compared with those of frames, and to hash
+    them takes most of the time.
+    """
     reviewable = population.reviewable
     left_out = population.left_out["segment_id"].implode()
     without = pl.Series(kinds.without, dtype=pl.String).implode()
@@ -154,7 +161,7 @@ def _facts(population: Population, kinds: Kinds, strata: Strata | None) -> Itera
             similarity="similarity",
             ticks=ticks.cast(pl.Int64, strict=False).fill_null(0),
             words=WORDS,
-            content=frame_contents(batch),
+            content=frame_contents(batch) if with_contents else None,
         )
 
 
