@@ -35,7 +35,8 @@ lab: $(READY)
 	$(BIN)/jupyter lab notebooks
 
 docs: .venv-docs/.ready
-	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. .venv-docs/bin/mkdocs build --strict --quiet
+	PYTHONPATH=. .venv-docs/bin/python docs/build_pages.py build/site-pages
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
 	@echo 'Open site/index.html in a browser; it needs no server and no network.'
 
 wheel: $(READY)
