@@ -222,12 +222,12 @@ def column_types(markdown: str, marker: str) -> str:
     before, _, after = markdown.partition(marker)
 
     def row(found: re.Match[str]) -> str:
-        dtype = schema.get(found[1])
-        return f"| `{found[1]}` | {f'`{dtype}`' if dtype is not None else ''} |"
+        dtype = schema.get(found[1].strip("`"))
+        return f"| {found[1]} | {f'`{dtype}`' if dtype is not None else ''} |"
 
     table, gap, rest = after.lstrip("\n").partition("\n\n")
     table = table.replace("| column |", "| column | type |", 1).replace("|---|", "|---|---|", 1)
-    return before + re.sub(r"^\| `(\w+)` \|", row, table, flags=re.MULTILINE) + gap + rest
+    return before + re.sub(r"^\| (`[^|]+) \|", row, table, flags=re.MULTILINE) + gap + rest
 
 
 def api_links(markdown: str, marker: str) -> str:
