@@ -36,7 +36,7 @@ lab: $(READY)
 	$(BIN)/jupyter lab notebooks
 
 docs: .venv-docs/.ready
-	PYTHONPATH=. .venv-docs/bin/python docs/build_pages.py build/site-pages
+	PYTHONPATH=. .venv-docs/bin/python docs/build_pages.py
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
 	@echo 'Open site/index.html in a browser; it needs no server and no network.'
 

@@ -137,10 +137,9 @@ def links_from(page: str, markdown: str) -> str:
 
 def object_parts(documented: Any, heading: str, level: int) -> Iterator[str]:
     """Paragraphs and blocks that document a function, a class with its members, or an attribute."""
-    label = heading.rpartition(".")[2]
-    yield f'{"#" * level} {heading} {{#{documented.path} data-toc-label="{label}"}}'
-    if documented.labels:
-        yield f"*{', '.join(sorted(documented.labels))}*"
+    title = " ".join((heading, *(f"`{label}`" for label in sorted(documented.labels))))
+    short = heading.rpartition(".")[2]  # in the table of contents
+    yield f'{"#" * level} {title} {{#{documented.path} data-toc-label="{short}"}}'
     signature = signature_of(documented)
     if signature:
         yield f"```python\n{signature}\n```"

@@ -1,7 +1,7 @@
-"""Write all pages of the documentation site into a folder, as plain Markdown.
+"""Write all pages of the documentation site into build/site-pages, as plain Markdown.
 
-Usage: `build_pages.py FOLDER`. Any program that makes a site from Markdown files can follow; it
-needs no code of ours.
+Any program that makes a site from Markdown files can follow; it needs no code of ours. mkdocs.yml
+has the settings of MkDocs.
 
 Pages are written for GitHub and for the site alike. At the comments named in `GENERATED` the site
 adds what is generated from the package: the options of every command and the types of columns.
@@ -16,7 +16,6 @@ import json
 import os
 import re
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from nbaudio.cli import app
 from nbaudio.tables import schemas
 
 TOP = Path(__file__).resolve().parents[1]
+FOLDER = TOP / "build/site-pages"  # docs_dir of mkdocs.yml
 # Pages from elsewhere in the repository, and the list of pages, which has another name on the site:
 # the site's first page is the repository's.
 OUTSIDE = {
@@ -46,13 +46,13 @@ _IMAGES = ("image/png", "image/jpeg")
 # Pages
 
 
-def main(folder: Path) -> None:
-    """Write the site's pages, pictures and styles into a folder, which is made anew."""
-    shutil.rmtree(folder, ignore_errors=True)
+def main() -> None:
+    """Write the site's pages, pictures and styles; the folder is made anew."""
+    shutil.rmtree(FOLDER, ignore_errors=True)
     for files in ("assets", "img"):
-        shutil.copytree(TOP / "docs" / files, folder / files)
+        shutil.copytree(TOP / "docs" / files, FOLDER / files)
     for page, markdown in site_pages().items():
-        path = folder / page
+        path = FOLDER / page
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(markdown, encoding="utf8")
 
@@ -244,4 +244,4 @@ GENERATED: dict[str, Callable[[str, str], str]] = {
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()
