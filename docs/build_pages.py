@@ -183,8 +183,8 @@ def command_reference(markdown: str, marker: str) -> str:
 
     def sections(command: Any, name: str) -> Iterator[str]:
         if hasattr(command, "commands"):
-            for each, child in command.commands.items():
-                yield from sections(child, f"{name} {each}")
+            for word, child in command.commands.items():
+                yield from sections(child, f"{name} {word}")
             return
         yield f"### `{name}`\n\n{inspect.cleandoc(command.help or '')}\n"
         with command.context_class(command, info_name=name) as context:
@@ -192,9 +192,9 @@ def command_reference(markdown: str, marker: str) -> str:
             yield f"    {name} {usage}\n"
             yield "| option | meaning | default |\n|---|---|---|"
             yield from (
-                option_row(each, context)
-                for each in command.params
-                if not getattr(each, "hidden", False)
+                option_row(parameter, context)
+                for parameter in command.params
+                if not getattr(parameter, "hidden", False)
             )
         if command.epilog:
             yield re.sub(r"Example: (.*)", r"\nExample: `\1`", command.epilog)
@@ -207,11 +207,11 @@ def command_reference(markdown: str, marker: str) -> str:
 def option_row(parameter: Any, context: Any) -> str:
     """One argument or option as a row of a table: its names and value, its help, its default."""
     names, text = parameter.get_help_record(context) or (parameter.human_readable_name, "")
-    found = re.search(r"  \[(?:(?!\[).)*\]$", text)
-    notes = found[0].strip(" []") if found else ""
+    brackets = re.search(r"  \[(?:(?!\[).)*\]$", text)
+    notes = brackets[0].strip(" []") if brackets else ""
     default = re.search(r"default: ([^;]*)", notes)
     required = ", required" if "required" in notes else ""
-    meaning = text[: found.start()] if found else text
+    meaning = text[: brackets.start()] if brackets else text
     cells = (f"`{names}`", meaning + required, f"`{default[1]}`" if default else "")
     return "| " + " | ".join(re.sub(r"\s+", " ", cell).replace("|", "\\|") for cell in cells) + " |"
 
@@ -221,9 +221,9 @@ def column_types(markdown: str, marker: str) -> str:
     schema = getattr(schemas, marker.split()[-2])
     before, _, after = markdown.partition(marker)
 
-    def row(found: re.Match[str]) -> str:
-        dtype = schema.get(found[1].strip("`"))
-        return f"| {found[1]} | {f'`{dtype}`' if dtype is not None else ''} |"
+    def row(cell: re.Match[str]) -> str:
+        dtype = schema.get(cell[1].strip("`"))
+        return f"| {cell[1]} | {f'`{dtype}`' if dtype is not None else ''} |"
 
     table, gap, rest = after.lstrip("\n").partition("\n\n")
     table = table.replace("| column |", "| column | type |", 1).replace("|---|", "|---|---|", 1)
