@@ -2,6 +2,7 @@
 # make test    the default tests (pytest -m slow runs further ones);  make check: linters and types, then all tests
 # make soak    500 processes killed at random in materialize, measure, recognize, withdraw (KILLS=100 SEED=3 make soak); an hour
 # make lab     JupyterLab on the notebooks
+# make lock    requirements.lock and docs/requirements.txt, on those of Python 3.11, 3.12 and 3.13 that are installed
 # make docs    the documentation site, site/index.html, by its own environment in .venv-docs
 # Everything runs in .venv, which is made once from requirements.lock. PYTHON=python3.12 picks another interpreter.
 
@@ -35,14 +36,15 @@ lab: $(READY)
 	$(BIN)/jupyter lab notebooks
 
 docs: .venv-docs/.ready
-	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. .venv-docs/bin/mkdocs build --strict --quiet
+	PYTHONPATH=. .venv-docs/bin/python docs/build_pages.py
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
 	@echo 'Open site/index.html in a browser; it needs no server and no network.'
 
 wheel: $(READY)
 	$(BIN)/python -m hatchling build -t wheel -t sdist
 
 lock:
-	$(PYTHON) .ci/lock.py python3.11 python3.12 python3.13
+	$(PYTHON) .ci/lock.py 3.11 3.12 3.13
 
 ci:
 	.ci/run

@@ -3,6 +3,7 @@
 import ast
 import csv
 import importlib.metadata
+import importlib.util
 import re
 import shutil
 import subprocess
@@ -45,7 +46,8 @@ def environment():
     (python, pip, *conda, further) = yaml.safe_load(
         (TOP / "environment.yml").read_text(encoding="utf8")
     )["dependencies"]
-    *pypi, project = further["pip"]
+    constraints, *pypi, project = further["pip"]
+    assert constraints == "--constraint constraints.txt"
     return (python, pip), conda, pypi, project
 
 
@@ -91,6 +93,49 @@ def test_lock_holds_exact_versions_and_neither_addresses_nor_paths(lock):
     assert not [
         line for line in lock_lines(lock) if "/" in line or line.startswith("-") or "torch" in line
     ]
+
+
+@pytest.fixture
+def lock_script():
+    """.ci/lock.py as a module."""
+    spec = importlib.util.spec_from_file_location("lock", TOP / ".ci/lock.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_make_lock_keeps_the_lines_of_a_python_that_is_not_installed(lock, lock_script):
+    lines = (TOP / lock).read_text(encoding="utf8").splitlines()
+    earlier = {python: lock_script.locked(lines, python) for python in PYTHONS}
+    assert lock_script.merge(earlier) == lock_lines(lock)
+
+
+def test_make_lock_finds_interpreters_by_running_them(lock_script):
+    here = "{}.{}".format(*sys.version_info)
+    assert lock_script.interpreter(here) in (f"python{here}", sys.executable)
+    assert lock_script.interpreter("3.0") is None
+
+
+def test_make_lock_fails_only_without_any_interpreter(lock_script, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(lock_script, "TOP", tmp_path)
+    assert lock_script.main(["3.0", "3.1"]) == 1
+    assert "none of Python 3.0, 3.1 is installed" in capsys.readouterr().out
+    (tmp_path / "docs").mkdir()
+    for file in LOCKS:
+        (tmp_path / file).write_text("# header\na==1\n", encoding="utf8")
+    for wanted in ("requirements", "docs_requirements"):
+        monkeypatch.setattr(lock_script, wanted, list)
+    monkeypatch.setattr(lock_script, "resolve", lambda *_: {"a": "2"})
+    here = "{}.{}".format(*sys.version_info)
+    assert lock_script.main([here, "3.0"]) == 0
+    assert "Python 3.0 is not installed" in capsys.readouterr().out
+    written = ['a==1 ; python_version == "3.0"', f'a==2 ; python_version == "{here}"']
+    assert [
+        line
+        for line in (tmp_path / "requirements.lock").read_text(encoding="utf8").splitlines()
+        if not line.startswith("#")
+    ] == written
 
 
 def test_documentation_is_built_with_the_versions_of_the_lock():
@@ -186,12 +231,16 @@ def test_lock_holds_nothing_that_no_requirement_brings():
     assert here - {name for name, _ in needed} == set(), "run make lock"
 
 
-def test_the_extra_of_datasets_brings_torchcodec_and_the_torch_that_ci_tries_it_with():
-    pinned = {line for line in EXTRAS["datasets"] if "==" in line}
-    assert {Requirement(line).name for line in pinned} == {"torch", "torchcodec"}
-    assert pinned & set(EXTRAS["torch"])
-    run = (TOP / ".ci/run").read_text(encoding="utf8")
-    assert all(line in run for line in pinned)
+def test_extras_leave_the_version_of_torch_to_the_constraints_that_ci_installs_with():
+    assert all("torch" in EXTRAS[extra] for extra in ("torch", "lhotse", "datasets"))
+    assert "torchcodec" in EXTRAS["datasets"]
+    constraints = lock_lines("constraints.txt")
+    assert [Requirement(line).name for line in constraints] == ["torch", "torchcodec"]
+    run = (TOP / ".ci/run").read_text(encoding="utf8").splitlines()
+    for line in constraints:
+        assert re.fullmatch(r"\w+==[\d.]+", line)
+        (install,) = [command for command in run if line in command]
+        assert "-c constraints.txt" in install
 
 
 def test_changelog_begins_with_this_version():
