@@ -9,7 +9,7 @@ All are measured in one run on the same recordings.
                              [--folder DIR]
 
 The second form is the published benchmark, which others can enter: see `cutting` and
-docs/cutting-benchmark.md.
+docs/benchmarks.md.
 
 References, each with as many processes as nbaudio has jobs:
     bare loop   soundfile window read, mean of channels, soxr HQ, FLAC, tar; the fastest that is
@@ -78,7 +78,7 @@ def main() -> None:
     options.add_argument("--contender", nargs=3, help=argparse.SUPPRESS)
     options.add_argument(
         "--entrants",
-        help="run the published benchmark (docs/cutting-benchmark.md) with these instead",
+        help="run the published benchmark (docs/benchmarks.md) with these instead",
     )
     options.add_argument(
         "--scale", type=float, default=1.0, help="of the lengths of its recordings"

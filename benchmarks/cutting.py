@@ -6,7 +6,7 @@ It tells what cutting clips out of recordings costs, and whether the clips are r
                              [--jobs 2] [--folder DIR]
     python benchmarks/cut.py --entrants "python my_entrant.py" ...
 
-An entrant is a program that is called as ``COMMAND MANIFEST OUT JOBS``; docs/cutting-benchmark.md
+An entrant is a program that is called as ``COMMAND MANIFEST OUT JOBS``; docs/benchmarks.md
 has the rules. It is a name of `cutting_entrants` or a command.
 """
 
