@@ -61,7 +61,7 @@ TRUNCATED_SHARE = 0.3
 PILOT_PRECISION = 0.995  # estimated by the pilot, above the threshold that is taken
 ERRORS_OF_BEN = 3
 WITHDRAWN_MEMBER = "member 07"
-CORPORA = ("CORPUS", "SMALL", "CORPUS-2", "CORPUS-3")
+CORPORA = ("CORPUS", "CORPUS-2", "CORPUS-3")
 
 Facts = dict[str, Any]
 Truth = Mapping[str, Line]  # by segment id
@@ -262,17 +262,14 @@ def introduce(lines: list[Line]) -> str:
 This page follows one archive, like that of ParlaSpeech, from files in disorder to a training corpus
 whose labels are proven, and through the week in which the archive grows.
 
-**What is made up.** The archive has {len(SITTINGS)} sittings, {len(lines):,} segments and
-{speakers} speakers. Its sentences are put together from phrases, its audio is tones of one second a
-segment, and so it is small enough to be made in seconds. It is known which transcripts are wrong.
-Nobody listened to anything: *the verdicts are simulated from that truth.* The commands are real:
-`python docs/story.py` runs them, and every figure below is what they printed.
+**The archive is made up.** It has {len(SITTINGS)} sittings, {len(lines):,} segments and {speakers}
+speakers. Sentences are put together from phrases, each segment is a tone of one second, and the
+script knows which transcripts are wrong: *all verdicts are simulated from that truth.* The commands
+are real: `python docs/story.py` runs them, and every figure below is what they printed.
 
-| the archive | |
-|---|---|
-| `asr.json` | transcripts and hypotheses in JSON lines, as ParlaSpeech has them |
-| `recordings` | the recordings, whose names do not always match |
-| `typed.tsv` | the same words as the stenographers typed them, with capitals, commas and digits |
+The file `asr.json` has transcripts and hypotheses in JSON lines, as ParlaSpeech has them. The
+folder `recordings` has the audio. The file `typed.tsv` has the same words as the stenographers
+typed them, with capitals, commas and digits.
 """
 
 
@@ -287,24 +284,23 @@ def tell_of_names() -> str:
 
 {block(ingest)}
 
-This reads {ingest.facts["segments"]:,} segments, and {ingest.facts["unreadable_lines"]} line
-that ends in the middle, which it lists with its number. It looks for the file of each of
-{ingest.facts["recordings"]} names:
+The command reads {ingest.facts["segments"]:,} segments, and lists
+{ingest.facts["unreadable_lines"]} line that ends in the middle with its number. It looks for the
+files of {ingest.facts["recordings"]} names:
 
-| the name in the transcripts | recordings | what happens |
+| the name in the transcripts | recordings | result |
 |---|---|---|
-| is the name of a file | {names["exact"]} | |
+| is the name of a file | {names["exact"]} | matched |
 | has `.wav`, the file has `.WAV` or `.flac` | {names["extension"]} | matched |
 | has one blank, the file has two | {names["blanks"]} | matched |
 | has another title, but the same 11-character id | {names["id"]} | matched |
 | could be either of two files | {names["ambiguous"]} | listed, not guessed |
-| is of no file | {names["missing"]} | listed |
+| matches no file | {names["missing"]} | listed |
 
-Each recording is opened, too. One is a download that broke off: its header declares
-{declared_s:.0f} s, and {decoded_s(TRUNCATED_SITTING):.0f} s can be decoded. The {past_the_end}
-segments behind that are rejected as `past_the_end`; the others of this sitting are used. In all,
-{ingest.facts["recordings_with_audio"]} of {ingest.facts["recordings"]} recordings can be used.
-More: [ingest.md](ingest.md).
+Each recording is opened. One is a download that broke off: its header declares {declared_s:.0f} s,
+and {decoded_s(TRUNCATED_SITTING):.0f} s can be decoded. The {past_the_end} segments after that are
+rejected as `past_the_end`. {ingest.facts["recordings_with_audio"]} of
+{ingest.facts["recordings"]} recordings can be used. More: [ingest.md](ingest.md).
 """
 
 
@@ -318,46 +314,33 @@ def decoded_s(number: int) -> float:
 
 
 def tell_of_scores(truth: Truth) -> str:
-    """Score the segments; return the chapter on what a hypothesis is worth."""
+    """Score both transcripts; return the chapter on what a hypothesis is worth."""
     score = run("nbaudio score W --language en")
+    join = run("nbaudio join W typed.tsv --text typed --on file,start,end")
+    score_typed = run("nbaudio score W --text typed --language en")
     segments = pl.read_parquet("W/segments.parquet", columns=["segment_id", "similarity"])
     similarity = dict(segments.iter_rows())
     wrong = [similarity[key] for key in similarity if not truth[key].is_right]
     right = [similarity[key] for key in similarity if truth[key].is_right]
     return f"""\
-## 2. Scores, and what a hypothesis is worth
+## 2. Scores, and the transcripts as they were typed
 
-{block(score)}
+{block(score, join, score_typed)}
 
-This compares each transcript with its hypothesis. The median similarity is
+The first command compares each transcript with its hypothesis. The median similarity is
 {score.facts["median_similarity"]:.3f}, and {score.facts["above_0_8"]:,} segments have 0.8 or more.
-
 A low similarity may be the fault of the transcript or of the recognizer, and a high one hides a
-wrong word in a long sentence. As this archive is made up, it can be counted: of
-{len(wrong)} wrong transcripts {sum(value >= 0.8 for value in wrong)} have a
-similarity of 0.8 or more, and of {len(right):,} right ones {sum(value < 0.8 for value in right)}
-have less. In a real archive nobody knows these figures: only people who listen can tell.
-More: [transcripts.md](transcripts.md).
-"""
+wrong word in a long sentence: of {len(wrong)} wrong transcripts
+{sum(value >= 0.8 for value in wrong)} have a similarity of 0.8 or more, and of {len(right):,} right
+ones {sum(value < 0.8 for value in right)} have less. In a real archive, only people who listen can
+find this out.
 
-
-def tell_of_typed_transcripts() -> str:
-    """Join the typed transcripts; return the chapter on them."""
-    join = run("nbaudio join W typed.tsv --text typed --on file,start,end")
-    score = run("nbaudio score W --text typed --language en")
-    return f"""\
-## 3. A second transcript, as it was typed
-
-The transcripts are normalized: *thirty four percent*. The typed ones have *34 %*, and a corpus
-should ship these.
-
-{block(join, score)}
-
-{join.facts["matched"]:,} of {join.facts["rows"]:,} rows match a segment by file, start and end.
+These transcripts are normalized: *thirty four percent*. The corpus is to have the typed ones:
+*34 %*. `join` matches {join.facts["matched"]:,} of {join.facts["rows"]:,} rows with a segment.
 Compared with the hypotheses, the typed transcripts have a word error rate of
-{percent(score.facts["word_error_rate"])}, but
-{percent(score.facts["word_error_rate_without_formatting"])} if digits, capitals and punctuation
-do not count as errors. More: [hypotheses.md](hypotheses.md).
+{percent(score_typed.facts["word_error_rate"])}, and of
+{percent(score_typed.facts["word_error_rate_without_formatting"])} if digits, capitals and
+punctuation do not count. More: [transcripts.md](transcripts.md).
 """
 
 
@@ -371,65 +354,37 @@ def choose_threshold(truth: Truth) -> tuple[float, str]:
     imported = run("nbaudio review import PILOT pilot.xlsx")
     evidence = run("nbaudio evidence PILOT")
     verdicts = evidence.facts["reviewed"]
-    curve = [row for row in evidence.facts["curve"] if 0.5 <= row["threshold"] <= 0.95]
-    threshold = min(row["threshold"] for row in curve if row["precision"] >= PILOT_PRECISION)
-    hours = {row["threshold"]: row["hours"] for row in curve}
-    lost_hours = hours[threshold] - hours[0.9]
-    rows = "\n".join(
-        f"| {row['threshold']:g} | {minutes(row['hours'])} | {row['reviewed']} | {row['wrong']} | "
-        f"{percent(row['precision'])} |"
-        for row in curve
-    )
+    curve = {row["threshold"]: row for row in evidence.facts["curve"]}
+    threshold = min(key for key, row in curve.items() if row["precision"] >= PILOT_PRECISION)
+    least = curve[threshold]
+    lost_hours = least["hours"] - curve[0.9]["hours"]
     chapter = f"""\
-## 4. A threshold from reviews, not by eye
+## 3. A threshold from verdicts
 
-Similarity does not say whether to cut at 0.7, 0.8 or 0.9. The verdicts of a pilot do. It is
-reviewed in `PILOT`, a copy of the workspace: its verdicts choose the threshold, and are not counted
-when that threshold is proven.
+Similarity does not say whether to cut at 0.7, 0.8 or 0.9. The verdicts of a pilot do. `PILOT` is a
+copy of the workspace: verdicts that choose a threshold do not count when that threshold is proven.
 
 {block(export, imported, evidence)}
 
-The other `--seed` makes the pilot a sample of its own, independent of the rounds below. *Its
-{verdicts["right"] + verdicts["wrong"]} verdicts are simulated*; {verdicts["wrong"]} are *wrong
-words*.
-
-| threshold | audio above it | reviewed above it | wrong | estimated precision |
-|---|---|---|---|---|
-{rows}
+Another `--seed` makes the pilot a sample that is independent of the round below. Of its
+{verdicts["right"] + verdicts["wrong"]} verdicts, {verdicts["wrong"]} are *wrong words*.
 
 ![Estimated precision above each threshold, with its interval](img/{PICTURE.name})
 
-The target is 98 %. A target close to the truth takes too many reviews, so the rule is: the lowest
-threshold with an estimate of at least {percent(PILOT_PRECISION)}. That is **{threshold:g}**. By eye
-one might have cut at 0.9, and lost {minutes(lost_hours)} more without a better estimate.
+The target is 98 %. A target close to the truth takes too many verdicts, so the lowest threshold
+with an estimate of at least {percent(PILOT_PRECISION)} is taken: **{threshold:g}**. Of
+{least["reviewed"]} reviewed segments above it, {least["wrong"]} are wrong. A threshold of 0.9 would
+lose {minutes(lost_hours)} of {minutes(least["hours"])} without a better estimate.
 More: [threshold.md](threshold.md).
 """
     return threshold, chapter
 
 
-def fix_rules(select_command: str, budget_command: str) -> str:
-    """Select by both rules before any verdict in `W`; return the chapter on them."""
-    budget = run(budget_command)
-    select = run(select_command)
-    return f"""\
-## 5. Rules, fixed before a verdict is seen
-
-Two selections are needed: everything, and a small corpus for one machine. `W` has no verdict yet.
-The round of the next chapter fixes the second one as the rule that its verdicts are about; the
-small one lies within it, and is bounded by what is proven of it:
-
-{block(budget, select)}
-
-The small one keeps {budget.facts["kept"]:,} segments, the other one {select.facts["kept"]:,}.
-`--group-by speaker_id,text` keeps every speaker and every sentence in one split.
-More: [evidence.md](evidence.md#rules-that-rounds-fix).
-"""
-
-
-def review_with_colleagues(threshold: float, truth: Truth) -> str:
+def review_with_colleagues(threshold: float, select_command: str, truth: Truth) -> str:
     """Review a round with two colleagues and an adjudicator; return the chapter on it."""
+    select = run(select_command)
     export = run(
-        "nbaudio review export W --out round-1 --n 300 --strategy stratified "
+        "nbaudio review export W --out round-1 --n 600 --strategy stratified "
         f"--threshold {threshold:g} --reviewers ana=xlsx,ben=html --overlap 60"
     )
     judge_round("round-1", truth, errors=ERRORS_OF_BEN)
@@ -442,70 +397,52 @@ def review_with_colleagues(threshold: float, truth: Truth) -> str:
     agreement = imported.facts["agreement"][0]
     by_reviewer = {row["reviewer"]: row["verdicts"] for row in imported.facts["by_reviewer"]}
     return f"""\
-## 6. A round with two colleagues
+## 4. A review with two colleagues
 
 Ana gets a workbook for Excel, Ben a page for his browser. Both have clips of their own, and 60 that
 both judge:
 
-{block(export)}
+{block(select, export)}
 
-The round has {export.facts["clips"]} clips; `stratified` draws more where faults are likely. Sheet
-and page hide hypothesis and similarity. When both have come back:
+Select first: the export fixes the selection as the rule that its verdicts are about. Here it is
+{select.facts["kept"]:,} segments, with every speaker and every sentence in one split
+(`--group-by`). `stratified` draws more of the {export.facts["clips"]} clips where faults are
+likely. Sheet and page hide hypothesis and similarity. The script fills in Ana's workbook, and
+writes the file that Ben's page saves; Ben calls {ERRORS_OF_BEN} right clips *noise*.
+When both files are back:
 
 {block(imported)}
 
-*These verdicts are simulated.* The script fills in Ana's workbook, and writes the file that Ben's
-page saves. Both know the truth, except that Ben calls {ERRORS_OF_BEN} right clips *noise*. Ana
-returns {by_reviewer["ana"]} verdicts, Ben {by_reviewer["ben"]}. On the {agreement["segments"]}
+Ana has {by_reviewer["ana"]} verdicts, Ben {by_reviewer["ben"]}. On the {agreement["segments"]}
 clips that both judged, {percent(agreement["value"])} of the verdicts are equal. A third colleague
 decides the {imported.facts["disagreements"]} others:
 
 {block(undecided, adjudicated)}
 
-After Cy's {adjudicated.facts["rows"]} verdicts, also simulated,
-{adjudicated.facts["disagreements"]} clips are undecided. More: [review.md](review.md).
+Then {adjudicated.facts["disagreements"]} clips are undecided. More: [review.md](review.md).
 """
 
 
-def prove(threshold: float, select_command: str, truth: Truth) -> str:
-    """Select and look at the proof, then review another round; return the chapter on it."""
+def prove(select_command: str) -> str:
+    """Select and look at the proof; return the chapter on it."""
     select = run(select_command)
-    first = run("nbaudio evidence W --precision 0.98")
-    export = run(
-        "nbaudio review export W --out round-2 --n 300 --strategy stratified "
-        f"--threshold {threshold:g} --reviewers ana=xlsx,ben=html --overlap 60"
-    )
-    judge_round("round-2", truth)
-    imported = run("nbaudio review import W round-2")
-    selected_again = run(select_command)
-    second = run("nbaudio evidence W --precision 0.98")
-    judged = second.facts["reviewed"]["right"] + second.facts["reviewed"]["wrong"]
-    before = first.facts["selection"]
-    after = second.facts["selection"]
-    least = before["progress"].get("least")  # reviews; none where the target is proven
-    needed = f"If all further reviews were right, {least} would do."
-    advice = needed if least else "A further round narrows the bound."
+    evidence = run("nbaudio evidence W --precision 0.98")
+    reviewed = evidence.facts["reviewed"]
+    judged = reviewed["right"] + reviewed["wrong"]
+    selection = evidence.facts["selection"]
     return f"""\
-## 7. What is proven
+## 5. What is proven
 
-The same selection again, now without the reviewed segments, which nobody should train on:
+The same selection again, now without the reviewed segments, which are not to be trained on:
 
-{block(select, first)}
+{block(select, evidence)}
 
-Of the {before["segments"]:,} clips that would ship, **at least {lower_bound(before["low"])}** are
-right, with a confidence of 95 %: the target of 98 % is {proven(first.facts)}. The estimate is
-{percent(before["precision"])}. {advice} The second round is drawn like the first, and its verdicts
-are simulated as well:
-
-{block(export, imported, selected_again, second)}
-
-Of {after["segments"]:,} clips **at least {lower_bound(after["low"])}** are right: the target is
-**{proven(second.facts)}**. {after["reviewed"]} of the {judged} judged clips are above the
-threshold, and {second.facts["reviewed"]["wrong"]} of all are wrong. The question may be asked
-after every verdict. The answer holds for this rule because it was fixed before the verdicts were
-seen. It would not hold for a rule that follows them: a threshold that looks better now, or without
-a speaker who has faults. It takes the reviewers as right: what they overlook is not counted.
-More: [evidence.md](evidence.md).
+Of the {selection["segments"]:,} clips that would ship, **at least
+{lower_bound(selection["low"])}** are right, with a confidence of 95 %: the target of 98 % is
+**{proven(evidence.facts)}**. {selection["reviewed"]} of the {judged} judged clips are above the
+threshold, and {reviewed["wrong"]} of all are wrong. `evidence` may be run after every verdict. Its
+bound holds because the rule was fixed before the verdicts were seen; it takes the reviewers as
+right. More: [evidence.md](evidence.md).
 """
 
 
@@ -518,51 +455,25 @@ def make_corpus() -> str:
     splits = verify.facts["splits"]
     leakage = verify.facts["leakage"]
     return f"""\
-## 8. A corpus, and what its splits share
+## 6. A corpus, and what its splits share
 
 {block(materialize, verify)}
 
 `materialize` cuts {materialize.facts["clips_cut_now"]:,} clips and packs them into
-{materialize.facts["shards"]} shards, with the typed transcripts. It would refuse a typed transcript
+{materialize.facts["shards"]} shards, with the typed transcripts. It refuses a typed transcript
 whose words are not those that were judged. `verify` decodes every clip and counts again:
 
 | | |
 |---|---|
 | clips in train, dev, test | {splits["train"]:,}, {splits["dev"]}, {splits["test"]} |
-| clips and rejected segments | {verify.facts["kept_and_rejected"]:,}: none is lost |
+| clips and rejected segments | {verify.facts["kept_and_rejected"]:,} |
 | speakers that dev or test share with another split | {leakage["speaker_id"]} |
 | sentences that they share | {leakage["identical_sentence"]} |
-| clips of the same audio that they share | {leakage["identical_audio"]} |
 | sentences that are nearly the same | {leakage["near_identical_sentence"]} |
-| sittings in which members of several splits speak | {leakage["recording_id"]} |
+| clips of the same audio | {leakage["identical_audio"]} |
+| sittings with speakers of several splits | {leakage["recording_id"]} |
 
 More: [materialize.md](materialize.md), [splits.md](splits.md).
-"""
-
-
-def fill_budget(select_command: str, budget_command: str) -> str:
-    """Make a corpus of half an hour; return the chapter on budgets."""
-    budget = run(budget_command)
-    evidence = run("nbaudio evidence W --precision 0.98")
-    small = run("nbaudio materialize W --out SMALL --text typed --language en --shard-size 10MB")
-    select = run(select_command)
-    selection = evidence.facts["selection"]
-    speakers = sum(budget.facts[split]["speakers"] for split in ("train", "dev", "test"))
-    return f"""\
-## 9. Half an hour for one machine
-
-The small selection of chapter 5, then back to everything:
-
-{block(budget, evidence, small, select)}
-
-The budget is spread over all {speakers} speakers and filled to
-{minutes(budget.facts["hours"])} in {budget.facts["kept"]:,} clips.
-`--disk` takes a budget in bytes.
-{small.facts["clips_already_cut"]:,} clips are cut already, {small.facts["clips_cut_now"]} are cut
-now. At least {lower_bound(selection["low"])} of them are right, and 98 % is
-{proven(evidence.facts)}. It lies within the rule that the rounds have fixed: no more is wrong in it
-than in the rule, without the faults that were found outside of it. A small part of a rule is
-bounded less well than the whole. More: [evidence.md](evidence.md#rules-that-rounds-fix).
 """
 
 
@@ -579,33 +490,26 @@ def grow(select_command: str) -> str:
     selection = evidence.facts["selection"]
     shards = diff.facts["shards"]
     crossing = select.facts["rejected"]["crosses_splits"]
+    added = diff.facts["added"]["segments"]
     return f"""\
-## 10. The next week: version 2
+## 7. The next week: version 2
 
-{len(LATER_SITTINGS)} new sittings are in the same file and folder.
+The same file and folder have {len(LATER_SITTINGS)} new sittings.
 
-{block(ingest, score, join, score_typed, select, materialize, diff)}
+{block(ingest, score, join, score_typed, select, materialize, diff, evidence)}
 
 | | |
 |---|---|
 | segments that are new, unchanged | {ingest.facts["new"]}, {ingest.facts["unchanged"]:,} |
-| clips that are added to train | {diff.facts["added"]["segments"]} |
+| clips that are added to train, and cut | {added}, {materialize.facts["clips_cut_now"]} |
 | clips that are removed, moved, changed | {removed_moved_changed(diff.facts)} |
-| new segments of members who are in dev or test, left out | {crossing} |
+| new segments of speakers who are in dev or test, left out | {crossing} |
 | shards that keep their names and bytes | {shards["equal"]} |
-| shards that are rewritten | {shards["rewritten"]} |
-| new shards | {shards["new"]} |
-| clips that were cut now | {materialize.facts["clips_cut_now"]} |
+| shards that are rewritten, new | {shards["rewritten"]}, {shards["new"]} |
 
-The verdicts are kept, and say nothing about what nobody could draw yet: new segments count as wrong
-until they are sampled.
-
-{block(evidence)}
-
-Of {selection["segments"]:,} clips at least {lower_bound(selection["low"])} are right, and 98 % is
-{proven(evidence.facts)} for this version. Version 1 keeps what it had: its claim is in its
-`corpus.json`.
-More: [ingest.md](ingest.md#new-sittings-every-week), [versions.md](versions.md).
+The verdicts are kept, but new segments could not be drawn, and count as wrong until they are
+sampled. Of {selection["segments"]:,} clips at least {lower_bound(selection["low"])} are right, and
+98 % is {proven(evidence.facts)} for this version. Version 1 keeps its claim in its `corpus.json`.
 """
 
 
@@ -615,13 +519,13 @@ def removed_moved_changed(facts: Facts) -> str:
 
 
 def withdraw(select_command: str, truth: Truth) -> str:
-    """Review a third round and withdraw a speaker, as version 3; return the chapter on it."""
+    """Review a further round and withdraw a speaker, as version 3; return the chapter on it."""
     export = run(
-        "nbaudio review export W --out round-3 --n 300 --strategy random "
+        "nbaudio review export W --out round-2 --n 300 --strategy random "
         "--reviewers ana=xlsx,ben=html"
     )
-    judge_round("round-3", truth)
-    imported = run("nbaudio review import W round-3")
+    judge_round("round-2", truth)
+    imported = run("nbaudio review import W round-2")
     withdrawal = run(f'nbaudio withdraw W --speaker "{WITHDRAWN_MEMBER}" --why "consent withdrawn"')
     select = run(select_command)
     evidence = run("nbaudio evidence W --precision 0.98")
@@ -629,36 +533,33 @@ def withdraw(select_command: str, truth: Truth) -> str:
     diff = run("nbaudio diff CORPUS-2 CORPUS-3")
     verify = run("nbaudio verify CORPUS-3")
     because = {row["reason"]: row["segments"] for row in diff.facts["removed_because"]}
+    withdrawn = because["withdrawn: consent withdrawn"]
     selection = evidence.facts["selection"]
     shards = diff.facts["shards"]
     return f"""\
-## 11. A third round, and a member who withdraws
+## 8. A further round, and a speaker who withdraws: version 3
 
-A round at random gives the new sittings their share. In the same week a member withdraws the
-consent, for reasons that have nothing to do with verdicts. *The verdicts of this round are
-simulated as well.*
+A round at random gives the new sittings their share. In the same week a speaker withdraws consent.
 
 {block(export, imported, withdrawal, select, evidence, materialize, diff, verify)}
 
 | | |
 |---|---|
-| clips that are out: withdrawn | {because["withdrawn: consent withdrawn"]} |
-| clips that are out: reviewed | {because["reviewed"]} |
+| clips that are removed: withdrawn, reviewed | {withdrawn}, {because["reviewed"]} |
 | shards that keep their names and bytes | {shards["equal"]} |
 | shards that are rewritten without these clips | {shards["rewritten"]} |
-| withdrawals that `verify` looks for, by hashes | {verify.facts["withdrawn"]} |
 | problems that `verify` finds | {len(verify.problems)} |
 
-{withdrawal.facts["segments"]} segments are gone from all tables, and no later `ingest` brings them
-back. Of the {selection["segments"]:,} clips of version {verify.facts["version"]}, **at least
-{lower_bound(selection["low"])}** are right: 98 % is **{proven(evidence.facts)}**.
-{materialize.facts["clips_cut_now"]} clips had to be cut for it.
-More: [versions.md](versions.md#withdraw-speakers-recordings-or-segments).
+{withdrawal.facts["segments"]} segments are removed from all tables, and no later `ingest` brings
+them back; `verify` looks for them by hashes. Of the {selection["segments"]:,} clips of version
+{verify.facts["version"]}, **at least {lower_bound(selection["low"])}** are right: 98 % is
+**{proven(evidence.facts)}**. {materialize.facts["clips_cut_now"]} clips had to be cut for it.
+More: [versions.md](versions.md).
 """
 
 
 def conclude(truth: Truth) -> str:
-    """Return the last chapter: what only a made archive can tell."""
+    """Return the last chapter: whether the claims are true."""
     rows = []
     false_claims = 0
     for name in CORPORA:
@@ -672,9 +573,9 @@ def conclude(truth: Truth) -> str:
     return f"""\
 ## Was it true?
 
-In a made archive it can be looked up. Each corpus states its claim in `corpus.json`:
+In a made-up archive this is known. Each corpus states its claim in `corpus.json`:
 
-| corpus | clips | at least right | are right |
+| corpus | clips | at least right | right |
 |---|---|---|---|
 {table}
 
@@ -690,23 +591,19 @@ def write_story(picture: Path | None) -> str:
     """Run all commands in the current folder; return the page.
 
     Args:
-        picture: the file for the picture of chapter 4; None: it is not drawn.
+        picture: the file for the picture of chapter 3; None: it is not drawn.
     """
     lines = write_disordered_archive()
     truth = {line.segment_id: line for line in lines}
     chapters = [introduce(lines), tell_of_names(), tell_of_scores(truth)]
-    chapters.append(tell_of_typed_transcripts())
     threshold, chapter = choose_threshold(truth)
     chapters.append(chapter)
     if picture is not None:
         nbaudio.plots.evidence("PILOT").savefig(picture, dpi=100)
     select_command = f"nbaudio select W --min-similarity {threshold:g} --group-by speaker_id,text"
-    budget_command = f"{select_command} --hours 0.5"
-    chapters.append(fix_rules(select_command, budget_command))
-    chapters.append(review_with_colleagues(threshold, truth))
-    chapters.append(prove(threshold, select_command, truth))
+    chapters.append(review_with_colleagues(threshold, select_command, truth))
+    chapters.append(prove(select_command))
     chapters.append(make_corpus())
-    chapters.append(fill_budget(select_command, budget_command))
     truth = {line.segment_id: line for line in write_later_sittings(lines)}
     chapters.append(grow(select_command))
     chapters.append(withdraw(select_command, truth))

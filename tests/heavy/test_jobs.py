@@ -1,4 +1,4 @@
-"""The five jobs of docs/jobs.md, and the commands of README: they run as printed, on small made
+"""The five jobs of docs/runs.md, and the commands of README: they run as printed, on small made
 archives, and the job's own reader opens the result.
 
 What no test can have is replaced: addresses of servers and clusters, and OpenSLR's list.
@@ -30,13 +30,13 @@ import nbaudio
 from nbaudio.cli import main
 from nbaudio.core import bundled_files
 
-JOBS = TOP / "docs/jobs.md"
+RUNS = TOP / "docs/runs.md"
 README = TOP / "README.md"
 
 
 def job(heading: str) -> list[Block]:
     """The blocks of a job."""
-    return [block for block in blocks(JOBS) if block.heading == heading]
+    return [block for block in blocks(RUNS) if block.heading == heading]
 
 
 def commands(job_blocks: list[Block]) -> list[str]:
@@ -257,10 +257,7 @@ def test_own_recordings_by_a_folder_and_by_three_lines_as_readme_says(tmp_path):
     (tmp_path / "my-corpus.yaml").write_text(f"{manifest}dev: 30\ntest: 30\n")
     for name in ("asr.json", "recordings"):
         (tmp_path / name).symlink_to(folder / name)
-    variants = [
-        block for block in blocks(TOP / "docs/runs.md") if block.heading == "A second variant"
-    ]
-    run(commands(variants)[0], tmp_path)
+    run(commands(job("A second variant"))[0], tmp_path)
     second = nbaudio.open_corpus(tmp_path / "RESULT/corpus-v2").segments
     assert second["similarity"].min() >= 0.9
     assert first["similarity"].min() < 0.9
