@@ -357,7 +357,7 @@ should ship these.
 Compared with the hypotheses, the typed transcripts have a word error rate of
 {percent(score.facts["word_error_rate"])}, but
 {percent(score.facts["word_error_rate_without_formatting"])} if digits, capitals and punctuation
-do not count as errors. More: [hypotheses.md](hypotheses.md).
+do not count as errors. More: [transcripts.md](transcripts.md).
 """
 
 
