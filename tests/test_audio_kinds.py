@@ -36,11 +36,13 @@ from nbaudio.tables.workspace import Workspace
 
 SECONDS = 5.0
 DOCUMENT = Path(__file__).parents[1] / "docs" / "audio.md"
+# A row of its table has a bound, and the kinds that keep it, with semicolons between them.
 BOUNDS = {
     name: float(bound)
-    for name, bound in re.findall(
-        r"^\| ([^|]+?) \| ([\d.]+) \|", DOCUMENT.read_text("utf8"), re.MULTILINE
+    for bound, names in re.findall(
+        r"^\| ([\d.]+) \| ([^|]+) \|", DOCUMENT.read_text("utf8"), re.MULTILINE
     )
+    for name in names.split("; ")
 }
 
 DEFAULT = (

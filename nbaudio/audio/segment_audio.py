@@ -1,6 +1,6 @@
 """A segment with the audio around it, and facts from its samples, such as where it is speech.
 
-The method is in docs/signals.md.
+The method is in docs/audio.md.
 """
 
 from collections.abc import Sequence

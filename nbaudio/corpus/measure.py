@@ -73,7 +73,7 @@ def measure(
 
     Each recording is read once, in order, at its own rate. Values are the same for any number of
     jobs and any engine. They are kept by recording, window and channel: after a kill or growth, the
-    same call does the rest. Formulas: docs/signals.md.
+    same call does the rest. Formulas: docs/audio.md.
 
     Args:
         workspace: the workspace or its folder; with audio.

@@ -108,7 +108,7 @@ def _none_text(source: Path, files: SourceFiles, format: str | None) -> str:
     listed = [f"{count:,} {ending}" for ending, _, count in _by_ending(files.names)]
     return (
         f"{source}: {reason}; it has {list_words(listed)}. A manifest with format and source says "
-        "how to read it (docs/formats.md), such as table with options for the columns"
+        "how to read it (docs/ingest.md), such as table with options for the columns"
     )
 
 

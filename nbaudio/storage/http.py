@@ -55,7 +55,7 @@ _PROXY_VARIABLES = [
 _PROXY_VARIABLES += ["REQUEST_METHOD"]  # of a CGI script, which uses no proxy that a client named
 # Digits of a length that is not nonsense.
 _MAX_DIGITS = 19
-#: A slower server fails, as docs/network.md says.
+#: A slower server fails, as docs/downloads.md says.
 MIN_BYTES_PER_S = 1000
 # Versions of files whose parts were read, by run and URL.
 _MAX_VERSIONS = 100_000

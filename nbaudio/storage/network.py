@@ -1,4 +1,4 @@
-"""Timeouts, retries and size limits of requests (docs/network.md).
+"""Timeouts, retries and size limits of requests (docs/downloads.md).
 
 Hosts that only fail are skipped for the rest of a run.
 """
@@ -291,7 +291,7 @@ def with_retries(
     received: Callable[[], int] = int,
     wait: Callable[[float], object] | None = None,
 ) -> Result:
-    """Return the result of a request, with retries (docs/network.md).
+    """Return the result of a request, with retries (docs/downloads.md).
 
     Args:
         place: what the request is for; it names the host and the limits.

@@ -54,7 +54,7 @@ SIGNALS = pl.Schema(
     | dict.fromkeys(("cut_start", "cut_end"), pl.Boolean())
     | {"speech_rate": pl.Float64()}
 )
-"""Columns that `measure` writes; docs/signals.md defines them."""
+"""Columns that `measure` writes; docs/audio.md defines them."""
 
 NORMALIZED = {"text_normalized": "text", "asr_text_normalized": "asr_text"}
 """Columns with normalized texts that `score` writes, and their sources."""

@@ -1,4 +1,4 @@
-"""Formatting: words that are equal when they are read aloud; see docs/hypotheses.md.
+"""Formatting: words that are equal when they are read aloud; see docs/transcripts.md.
 
 Examples are ``25 %`` and ``twenty-five percent``.
 """

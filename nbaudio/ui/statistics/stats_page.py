@@ -260,7 +260,7 @@ def _signals(segments: SegmentRows) -> Iterator[Section]:
     )
     about = (
         "What the samples of all segments say, rejected ones included; "
-        "docs/signals.md has the definitions."
+        "docs/audio.md has the definitions."
     )
     plot = plots.signals(segments)
     medians = ranges.filter(signal="snr_db")["median"].drop_nulls().to_list()
