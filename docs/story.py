@@ -402,7 +402,7 @@ words*.
 The target is 98 %. A target close to the truth takes too many reviews, so the rule is: the lowest
 threshold with an estimate of at least {percent(PILOT_PRECISION)}. That is **{threshold:g}**. By eye
 one might have cut at 0.9, and lost {minutes(lost_hours)} more without a better estimate.
-More: [threshold.md](threshold.md).
+More: [select.md](select.md).
 """
     return threshold, chapter
 
@@ -536,7 +536,7 @@ whose words are not those that were judged. `verify` decodes every clip and coun
 | sentences that are nearly the same | {leakage["near_identical_sentence"]} |
 | sittings in which members of several splits speak | {leakage["recording_id"]} |
 
-More: [materialize.md](materialize.md), [splits.md](splits.md).
+More: [materialize.md](materialize.md), [select.md](select.md).
 """
 
 
