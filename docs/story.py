@@ -375,7 +375,7 @@ The target is 98 %. A target close to the truth takes too many verdicts, so the 
 with an estimate of at least {percent(PILOT_PRECISION)} is taken: **{threshold:g}**. Of
 {least["reviewed"]} reviewed segments above it, {least["wrong"]} are wrong. A threshold of 0.9 would
 lose {minutes(lost_hours)} of {minutes(least["hours"])} without a better estimate.
-More: [threshold.md](threshold.md).
+More: [select.md](select.md).
 """
     return threshold, chapter
 
@@ -473,7 +473,7 @@ whose words are not those that were judged. `verify` decodes every clip and coun
 | clips of the same audio | {leakage["identical_audio"]} |
 | sittings with speakers of several splits | {leakage["recording_id"]} |
 
-More: [materialize.md](materialize.md), [splits.md](splits.md).
+More: [materialize.md](materialize.md), [select.md](select.md).
 """
 
 

@@ -1,4 +1,4 @@
-"""Quick versions of all rows of `benchmarks/evidence.py`, whose tables are in docs/evidence.md."""
+"""Quick versions of all rows of `benchmarks/evidence.py`; docs/benchmarks.md has its tables."""
 
 import math
 import sys

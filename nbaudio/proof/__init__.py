@@ -1,4 +1,4 @@
 """Proof: the precision of labels against the threshold on similarity, from reviewers' verdicts.
 
-See docs/evidence.md.
+See docs/evidence-method.md.
 """

@@ -1,6 +1,6 @@
 """Bounds of the number of wrong segments, by betting on verdicts in drawn order.
 
-docs/evidence.md has the method and its sources.
+docs/evidence-method.md has the method and its sources.
 
 A draw multiplies the capital of the null "m or more are wrong" by ``1 + mu A (c - e)``: e is 1 if
 it is wrong, else 0; A is its value (segments, hours or words) over the probability of drawing it

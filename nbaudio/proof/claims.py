@@ -1,6 +1,6 @@
 """Claims about the clips that ship, and about all segments above a threshold.
 
-docs/evidence.md has the method and its sources.
+docs/evidence-method.md has the method and its sources.
 """
 
 import math
@@ -489,8 +489,8 @@ def curve_of(
     """Compute the claim about all segments at or above each threshold (ascending).
 
     Segments without a similarity are taken too. `low` and `high` hold for each threshold by itself,
-    `proven` for all at once (docs/evidence.md). Of more than 24 thresholds, the bounds of some
-    serve those between them, which is cautious.
+    `proven` for all at once (docs/evidence-method.md). Of more than 24 thresholds, the bounds of
+    some serve those between them, which is cautious.
 
     Args:
         state: the segments in sums, and the draws.

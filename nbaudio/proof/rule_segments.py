@@ -1,6 +1,6 @@
 """The segments of fixed rules, and what the draws say about them.
 
-See `nbaudio.review.fixed_rules` for how rules are fixed, and docs/evidence.md for why.
+See `nbaudio.review.fixed_rules` for how rules are fixed, and docs/evidence-method.md for why.
 """
 
 import math

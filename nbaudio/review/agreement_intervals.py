@@ -2,7 +2,8 @@
 
 The share of each pattern of verdicts has a Dirichlet distribution, given how often the pattern
 occurs and two segments more: one on which all reviewers agree, and one on which a single reviewer
-differs. Each of these two is spread evenly over the words. docs/review.md has the coverage.
+differs. Each of these two is spread evenly over the words. docs/evidence-method.md has the
+sources.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Divide a sample among strata for a proof with as few reviews as possible.
 
-What is to be proven is that few segments are wrong; see docs/evidence.md.
+What is to be proven is that few segments are wrong; see docs/evidence-method.md.
 """
 
 import numpy as np
@@ -44,7 +44,7 @@ def least_divergence(sizes: Array, rate: Array, wrong: float) -> float:
 def best_allocation(sizes: Array, rate: Array) -> Array:
     """Return the shares of a sample with which the null that is hardest to refute loses fastest.
 
-    See docs/evidence.md.
+    See docs/evidence-method.md.
     """
     wrong = max((1 - _TARGET) * sizes.sum() + 1, _LEAST_ROOM * float(sizes @ rate))
     q = largest_rates(rate, least_divergence(sizes, rate, wrong))

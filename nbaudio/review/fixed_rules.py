@@ -1,8 +1,8 @@
 """Rules of selection that rounds fix before anybody hears their rows.
 
 What may be said about a selection that was chosen after verdicts were heard rests on a rule that
-was fixed before: see docs/evidence.md. A rule is a set of segments. `review export` fixes what the
-last `select` takes, as it would be without reviews and decisions by hand.
+was fixed before: see docs/evidence-method.md. A rule is a set of segments. `review export` fixes
+what the last `select` takes, as it would be without reviews and decisions by hand.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """Risk: the probability that a segment is wrong, learned from verdicts.
 
-docs/evidence.md has the method and its sources.
+docs/evidence-method.md has the method and its sources.
 
 The model is a ridge logistic regression, cross-fitted by recording: the `risk` of a segment is from
 a model without verdicts on its recording.

@@ -1,6 +1,6 @@
 """Rounds of review: the outcome of each draw.
 
-The rules are in docs/review.md and docs/evidence.md.
+The rules are in docs/review.md and docs/evidence-method.md.
 """
 
 from collections import defaultdict

@@ -1,6 +1,6 @@
 """Sampling of segments for review, row by row.
 
-Every beginning of a sheet is a smaller sample; see docs/evidence.md.
+Every beginning of a sheet is a smaller sample; see docs/evidence-method.md.
 """
 
 from bisect import bisect_left
@@ -92,7 +92,7 @@ class Strategy:
 
 @dataclass(frozen=True)
 class Strata:
-    """What a draw takes segments from; see docs/evidence.md."""
+    """What a draw takes segments from; see docs/evidence-method.md."""
 
     number: Ints  # the stratum of each segment; -1 for those that cannot be drawn
     names: Sequence[str]  # in ascending order
@@ -285,7 +285,7 @@ class _Verdicts:
 
 
 def _stratified(pool: pl.DataFrame, threshold: float) -> Division:
-    """Draw most where errors are likely and matter, as docs/evidence.md says.
+    """Draw most where errors are likely and matter, as docs/evidence-method.md says.
 
     A wrong guess costs width, never validity.
     """

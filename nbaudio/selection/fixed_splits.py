@@ -1,6 +1,6 @@
 """Splits that are fixed before segments are divided.
 
-They are given ones, and those of earlier versions of a corpus (docs/splits.md).
+They are given ones, and those of earlier versions of a corpus (docs/select.md).
 """
 
 from collections.abc import Iterator, Mapping, Sequence

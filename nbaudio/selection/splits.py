@@ -1,4 +1,4 @@
-"""Assign segments to train, dev and test (docs/splits.md).
+"""Assign segments to train, dev and test (docs/select.md).
 
 No speaker or recording is in two of them.
 

@@ -1,6 +1,6 @@
 """Hold out speakers and recordings whole, the smallest first, until dev and test reach their goals.
 
-A goal is a least size: the last group may exceed it, and nothing is cut off (docs/splits.md).
+A goal is a least size: the last group may exceed it, and nothing is cut off (docs/select.md).
 """
 
 from collections.abc import Collection, Iterator, Mapping
