@@ -96,8 +96,8 @@ def main() -> None:
         default=0.0,
         help="per second, over all connections; 0 for no limit",
     )
-    given = parser.parse_args()
-    asyncio.run(serve(given.folder, given.delay, Link(given.megabits * 1e6 / 8)))
+    options = parser.parse_args()
+    asyncio.run(serve(options.folder, options.delay, Link(options.megabits * 1e6 / 8)))
 
 
 if __name__ == "__main__":

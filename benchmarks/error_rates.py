@@ -60,11 +60,11 @@ def main() -> None:
                 "words": words.ravel(),
             }
         )
-        found = rows.group_by("run", maintain_order=True).agg(
+        estimates = rows.group_by("run", maintain_order=True).agg(
             *_jackknife("wer", pl.col("errors"), pl.col("words"))
         )
         wer, error, freedom = (
-            found[name].to_numpy() for name in ("wer", "wer_error", "wer_freedom")
+            estimates[name].to_numpy() for name in ("wer", "wer_error", "wer_freedom")
         )
         residuals = errors - wer[:, None] * words
         linear = np.sqrt(speakers / (speakers - 1) * (residuals**2).sum(1)) / words.sum(1)

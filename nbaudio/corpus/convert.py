@@ -83,19 +83,19 @@ def convert(
         show=show_progress,
     )
     with Base.opened(_local(corpus)) as origin:
-        results = _convert(run, origin)
+        shards = _convert(run, origin)
         num_clips = num_rows(origin.table)
         notes = short_windows(origin.scan(), window)
     took = time.monotonic() - began
-    num_bytes = sum(result.num_bytes for result in results)
+    num_bytes = sum(shard.num_bytes for shard in shards)
     facts = {
         "corpus": str(run.layout),
         "container": container,
         "clips": num_clips,
-        "shards": len(results),
-        "shards_of_train": shard_advice(results),
+        "shards": len(shards),
+        "shards_of_train": shard_advice(shards),
         "bytes": num_bytes,
-        "shards_kept_from_before": sum(result.kept for result in results),
+        "shards_kept_from_before": sum(shard.was_whole for shard in shards),
         "seconds": round(took, 1),
         "megabytes_per_second": round(num_bytes / 1e6 / took),
     }
@@ -163,7 +163,7 @@ def _copy_clips(run: _Run, origin: Base) -> list[Shard]:
             show=run.show,
         )
     remove(folder)
-    if bad := [result.damaged for result in results if result.damaged]:
+    if bad := [shard.damaged for shard in results if shard.damaged]:
         raise AudioError(
             f"{min(bad)}: a clip is damaged; 'nbaudio verify {origin}' lists all damage"
         )
@@ -174,16 +174,16 @@ def _publish(
     run: _Run, origin: Base, results: list[Shard], tables: Mapping[str, Path], card: str
 ) -> None:
     """Write the tables, the card and corpus.json; `card` is the hash of the one there was."""
-    info = dict(origin.info)
+    corpus_info = dict(origin.info)
     layout = run.layout
-    publish_shards(layout, results, container=run.container, info=info)
+    publish_shards(layout, results, container=run.container, corpus_info=corpus_info)
     for name, table in tables.items():
-        with side_file(layout.folder, info, name) as path:
+        with side_file(layout.folder, corpus_info, name) as path:
             shutil.copyfile(table, path)
-    info["identity"] = origin.info["identity"] | run.changed
-    info["parameters"] = origin.info["parameters"] | run.changed
-    publish_card(layout.folder, info, before=card)
-    layout.finish(info)
+    corpus_info["identity"] = origin.info["identity"] | run.changed
+    corpus_info["parameters"] = origin.info["parameters"] | run.changed
+    publish_card(layout.folder, corpus_info, before=card)
+    layout.finish(corpus_info)
 
 
 def _clips(

@@ -144,12 +144,12 @@ def _side(where: str | Path, stack: ExitStack) -> _Side:
 
 
 def _corpus(folder: Folder, stack: ExitStack) -> _Side:
-    info = read_corpus_info(folder)
+    corpus_info = read_corpus_info(folder)
     segments, rejected = (
-        stack.enter_context(intact_table(folder, info, name)) for name in TABLES[:2]
+        stack.enter_context(intact_table(folder, corpus_info, name)) for name in TABLES[:2]
     )
     sources = pl.LazyFrame(
-        info.get("sources", []), schema={"recording_id": pl.String, "sha256": pl.String}
+        corpus_info.get("sources", []), schema={"recording_id": pl.String, "sha256": pl.String}
     )
     segments_in = (
         plan_of_corpus(segments, _FURTHER)
@@ -157,14 +157,14 @@ def _corpus(folder: Folder, stack: ExitStack) -> _Side:
         .with_columns(is_in=pl.lit(value=True), reason=pl.lit(None, pl.String))
     )
     out = parquet_files.scan_file(rejected).with_columns(is_in=pl.lit(value=False))
-    parameters = info["parameters"]
+    parameters = corpus_info["parameters"]
     return _Side(
         name=str(folder),
         num_rows=parquet_files.num_rows(segments) + parquet_files.num_rows(rejected),
         segments=pl.concat([_conformed(segments_in, segments), _conformed(out, rejected)]),
-        withdrawn=pl.DataFrame(info.get("tombstones", []), schema=tombstones.TOMBSTONES),
-        shards={shard["name"]: shard for shard in info["shards"]},
-        claim=info.get("evidence") or {},
+        withdrawn=pl.DataFrame(corpus_info.get("tombstones", []), schema=tombstones.TOMBSTONES),
+        shards={shard["name"]: shard for shard in corpus_info["shards"]},
+        claim=corpus_info.get("evidence") or {},
         clips=(parameters["rate"], parameters["channel"], parameters["encoding"]),
     )
 

@@ -107,13 +107,13 @@ class _Selection:
 
 @dataclass(frozen=True)
 class _NewClips:
-    """Clips that are to be packed, and those of the base that are kept (None without a base).
+    """Clips that are to be packed, and those that stay as the base has them.
 
-    `new` has the columns of segments and `clip_key`.
+    `new` has the columns of segments and `clip_key`; `from_base` is None without a base.
     """
 
     new: pl.LazyFrame
-    kept: pl.LazyFrame | None
+    from_base: pl.LazyFrame | None
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ def materialize(
         "shard_count",
         "window",
     )
-    given = dict(
+    requested = dict(
         zip(
             names,
             (container, text, rate, channel, encoding, shard_size, shard_count, window),
@@ -235,7 +235,7 @@ def materialize(
     with Base.opened(base) if base is not None else nullcontext() as earlier:
         if earlier is not None and str(earlier).rstrip("/") == str(layout).rstrip("/"):
             raise InputError(f"{layout}: a new version needs another folder than its base")
-        used = corpus_parameters(given, earlier)
+        used = corpus_parameters(requested, earlier)
         container_named(used["container"], encoding=used["encoding"])
         audio, pack_folder = _locations(workspace, packs)
         run = _Run(
@@ -279,15 +279,15 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
             stated["evidence"] = selection_claim(
                 selection.proof, without=packed.lost["segment_id"].to_list()
             )
-        info = _publish(run, selection, packed, about, stated)
-        card_notes = _publish_card(layout, info, card)
-        layout.finish(info)
+        corpus_info = _publish(run, selection, packed, about, stated)
+        card_notes = _publish_card(layout, corpus_info, card)
+        layout.finish(corpus_info)
     if run.base:
         _keep_splits(run.workspace, run.base)
     notes = selection.notes + card_notes + _notes_on_base(run, packed, left_out)
     facts = _facts(
         layout,
-        info,
+        corpus_info,
         packed.shards,
         num_cut=cut_before + packed.num_cut,
         took=time.monotonic() - began,
@@ -385,9 +385,9 @@ def _held_out_notes(run: _Run, withdrawn: pl.DataFrame, selected: dict[str, Any]
     )
 
 
-def _publish_card(layout: Layout, info: dict[str, Any], before: str) -> list[str]:
+def _publish_card(layout: Layout, corpus_info: dict[str, Any], before: str) -> list[str]:
     """Write the data card; return a note if it was edited since, as its hash `before` shows."""
-    if publish_card(layout.folder, info, before=before):
+    if publish_card(layout.folder, corpus_info, before=before):
         return []
     return [f"{layout}/{CARD} was edited and is not overwritten"]
 
@@ -417,7 +417,7 @@ def _publish(
         base.info.get("tombstones", []) if base else [], schema=tombstones.TOMBSTONES
     )
     with progress("publish", 1, "corpus", show=False) as advance:
-        info = publish(
+        corpus_info = publish(
             run.layout,
             packed.shards,
             run.parameters["container"],
@@ -428,7 +428,7 @@ def _publish(
         )
         advance(1)
     return {
-        **info,
+        **corpus_info,
         "identity": stated["identity"],
         "parameters": run.parameters,
         "versions": codec_versions(),
@@ -483,7 +483,7 @@ def _attempt(run: _Run, selection: _Selection, run_tasks: RunTasks, folder: Path
     """Plan, cut and pack once; shards whose pack is damaged are not written."""
     clips = _clips(run, selection, run.layout.work, folder / "clips")
     num_compared = 0
-    if clips.kept is not None:
+    if clips.from_base is not None:
         compared = _compare_with_base(run, selection, run_tasks, clips, folder / "compared")
         clips = compared.clips
         num_compared = compared.num_cut
@@ -506,9 +506,9 @@ def _attempt(run: _Run, selection: _Selection, run_tasks: RunTasks, folder: Path
 
 def _keep_shards(run: _Run, clips: _NewClips) -> KeptClips:
     """Copy the shards of the base all of whose clips are kept."""
-    if run.base is None or clips.kept is None:
+    if run.base is None or clips.from_base is None:
         return KeptClips.none()
-    return run.base.keep_shards(run.layout, clips.kept)
+    return run.base.keep_shards(run.layout, clips.from_base)
 
 
 def _clips(run: _Run, selection: _Selection, table_folder: Path, folder: Path) -> _NewClips:
@@ -550,7 +550,7 @@ def _compare_with_base(
 
     Without the hash of a recording, only the clip shows whether its audio has changed.
     """
-    unchanged = cast(pl.LazyFrame, clips.kept)
+    unchanged = cast(pl.LazyFrame, clips.from_base)
     sure = unchanged.filter(pl.col("is_sure"))
     unsure = unchanged.filter(~pl.col("is_sure"))
     num_unsure = int(unsure.select(pl.len()).collect().item())
@@ -618,11 +618,11 @@ def _cut(run: _Run, selection: _Selection, run_tasks: RunTasks, *, measured: boo
     failures: dict[str, str] = {}
     function = partial(cut, run.format, measured=measured)
     atomic.remove(run.layout.failures)
-    for result in cut_all(run_tasks, "cut ", function, amount, tasks, show=run.show):
-        write_failures(run.layout.failures, result.failures)
-        failures |= result.failures
-        if result.values:
-            signals = signals_by_key(result.values, selection.facts, run.format.channel)
+    for cut_result in cut_all(run_tasks, "cut ", function, amount, tasks, show=run.show):
+        write_failures(run.layout.failures, cut_result.failures)
+        failures |= cut_result.failures
+        if cut_result.values:
+            signals = signals_by_key(cut_result.values, selection.facts, run.format.channel)
             log_signals(run.workspace, signals)
     return _Cut(amount.num_clips - len(failures), failures)
 
@@ -742,27 +742,29 @@ def _problems(layout: Layout, packed: _Packed) -> list[str]:
 
 def _facts(
     layout: Layout,
-    info: dict[str, Any],
-    results: list[Shard],
+    corpus_info: dict[str, Any],
+    shards: list[Shard],
     *,
     num_cut: int,
     took: float,
 ) -> dict[str, Any]:
-    splits = info["splits"]
-    hours, kept = (sum(split[what] for split in splits.values()) for what in ("hours", "segments"))
-    facts: dict[str, Any] = {"corpus": str(layout), "kept": kept, "hours": round(hours, 6)}
+    splits = corpus_info["splits"]
+    hours, num_clips = (
+        sum(split[what] for split in splits.values()) for what in ("hours", "segments")
+    )
+    facts: dict[str, Any] = {"corpus": str(layout), "kept": num_clips, "hours": round(hours, 6)}
     facts["splits"] = {name: split["segments"] for name, split in splits.items()}
-    facts |= {"rejected": sum(info["rejected"].values()), "reasons": info["rejected"]}
+    facts |= {"rejected": sum(corpus_info["rejected"].values()), "reasons": corpus_info["rejected"]}
     facts |= {
-        "shards": len(results),
-        "shards_of_train": shard_advice(results),
-        "bytes": sum(each.num_bytes for each in results),
+        "shards": len(shards),
+        "shards_of_train": shard_advice(shards),
+        "bytes": sum(shard.num_bytes for shard in shards),
     }
-    facts |= {"clips_cut_now": num_cut, "clips_already_cut": kept - num_cut}
+    facts |= {"clips_cut_now": num_cut, "clips_already_cut": num_clips - num_cut}
     facts |= {
-        "shards_kept_from_before": sum(each.kept for each in results),
+        "shards_kept_from_before": sum(shard.was_whole for shard in shards),
         "seconds": round(took, 1),
     }
     facts |= {"times_real_time": round(hours * 3600 / took), "log": str(layout.finished_log)}
-    unreadable = info["rejected"].get(UNREADABLE_AUDIO, 0)
+    unreadable = corpus_info["rejected"].get(UNREADABLE_AUDIO, 0)
     return facts | {"next": status.next_step(layout, failed=unreadable)}

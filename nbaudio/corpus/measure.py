@@ -109,8 +109,8 @@ def measure(
         workspace, worker_pool(site), channel=channel, show=show_progress
     )
     seconds = time.monotonic() - began
-    found = workspace_tables.scan(workspace, ["clipped_share", "cut_start", "cut_end"])
-    sums = found.select(
+    measured = workspace_tables.scan(workspace, ["clipped_share", "cut_start", "cut_end"])
+    sums = measured.select(
         clipped=(pl.col("clipped_share") > 0).sum(),
         cut_start=pl.sum("cut_start"),
         cut_end=pl.sum("cut_end"),
@@ -231,11 +231,11 @@ def _measure(
     """
     failures: dict[str, str] = {}
     with pool as run_tasks:
-        for result in cut_all(
+        for measured in cut_all(
             run_tasks, "measure", measure_windows, planned.amount, planned.tasks, show=show
         ):
-            log_signals(workspace, result.values)
-            failures |= result.failures
+            log_signals(workspace, measured.values)
+            failures |= measured.failures
     return failures
 
 
@@ -300,7 +300,7 @@ def log_signals(workspace: Workspace, values: Mapping[str, Mapping[str, Any]]) -
     """Append signals by key to the log of the run."""
     atomic.append_lines(
         workspace.path / LOG,
-        (msgspec.json.encode({"clip_key": key, **found}) for key, found in values.items()),
+        (msgspec.json.encode({"clip_key": key, **signals}) for key, signals in values.items()),
     )
 
 

@@ -86,11 +86,11 @@ def cut_all(
     if not amount.num_clips:
         return
     with progress(what, amount.seconds / 3600, AUDIO, show=show) as advance:
-        for result in _results(run_tasks, tasks, function):
-            yield result
-            for reason in result.failures.values():
+        for cut_result in _results(run_tasks, tasks, function):
+            yield cut_result
+            for reason in cut_result.failures.values():
                 progress_note(reason)
-            advance(result.seconds / 3600)
+            advance(cut_result.seconds / 3600)
 
 
 def _results(

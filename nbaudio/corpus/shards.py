@@ -98,7 +98,7 @@ def _whole_shard(layout: Layout, planned: Shard) -> Shard | None:
         return None
     if not layout.folder.holds(planned.name, record["sha256"], record["bytes"]):
         return None
-    return replace(planned, num_bytes=record["bytes"], sha256=record["sha256"], kept=True)
+    return replace(planned, num_bytes=record["bytes"], sha256=record["sha256"], was_whole=True)
 
 
 def _write_shard(
@@ -157,10 +157,12 @@ def pack_remotely(
     """
     name, _ = task
     with TemporaryDirectory(prefix="nbaudio-") as scratch:
-        own = replace(layout, work=Path(scratch), folder=replace(layout.folder, desk=Path(scratch)))
-        _fetch(own, records, name, (".arrow", *_RECORD))
-        shard = pack(own, container, clip_format, task)
-        _send(own, records, name)
+        local_layout = replace(
+            layout, work=Path(scratch), folder=replace(layout.folder, desk=Path(scratch))
+        )
+        _fetch(local_layout, records, name, (".arrow", *_RECORD))
+        shard = pack(local_layout, container, clip_format, task)
+        _send(local_layout, records, name)
     return replace(shard, rows=layout.record(name, ".parquet"))
 
 
@@ -210,15 +212,15 @@ def write_shards(
     function = partial(pack, layout, container, clip_format)
     if records is not None:
         function = partial(pack_remotely, layout, container, clip_format, records)
-    results = []
+    shards = []
     with progress("pack", clips.num_shards, "shards", show=show) as advance:
-        for result in run_tasks(function, _tasks(layout, clips, records)):
-            layout.record(result.name, ".arrow").unlink(missing_ok=True)
+        for shard in run_tasks(function, _tasks(layout, clips, records)):
+            layout.record(shard.name, ".arrow").unlink(missing_ok=True)
             if records is not None:
-                _take_records(layout, records, result.name)
-            results.append(result)
+                _take_records(layout, records, shard.name)
+            shards.append(shard)
             advance(1)
-    return results
+    return shards
 
 
 def _take_records(layout: Layout, records: Location, name: str) -> None:
@@ -321,13 +323,13 @@ def restore_records(layout: Layout) -> str:
 
     Return the hash of its card.
     """
-    info = read_corpus_info(layout.folder)
-    card = str(info.get("card", ""))
-    if not layout.folder.holds("segments.parquet", info["tables"]["segments.parquet"]):
+    corpus_info = read_corpus_info(layout.folder)
+    card = str(corpus_info.get("card", ""))
+    if not layout.folder.holds("segments.parquet", corpus_info["tables"]["segments.parquet"]):
         return card
     with layout.folder.local("segments.parquet") as table:
         start = 0
-        for shard in info["shards"]:
+        for shard in corpus_info["shards"]:
             rows = scan_rows(table).slice(start, shard["segments"])
             with reading_parquet(table):
                 described = rows.filter(shard_of_clip() == shard["name"]).collect()

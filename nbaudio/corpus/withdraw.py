@@ -219,14 +219,14 @@ def _facts(
     }
 
 
-def _segment_ids(given: str | Path | Ids) -> list[str]:
+def _segment_ids(listed: str | Path | Ids) -> list[str]:
     """Return the ids that a file lists, or ids as they are."""
-    if not isinstance(given, str | Path):
-        return as_ids(given)
-    path = Path(given)
+    if not isinstance(listed, str | Path):
+        return as_ids(listed)
+    path = Path(listed)
     try:
         if path.suffix.lower() in ("", ".txt", ".list"):
-            found = (
+            lines = (
                 input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES)
                 .decode("utf-8-sig")
                 .splitlines()
@@ -241,10 +241,10 @@ def _segment_ids(given: str | Path | Ids) -> list[str]:
             if "segment_id" not in cells.frame.columns:
                 has = ", ".join(cells.frame.columns)
                 raise InputError(f"{path}: no column segment_id; it has {has}")
-            found = cells.frame["segment_id"].cast(pl.String).drop_nulls().to_list()
+            lines = cells.frame["segment_id"].cast(pl.String).drop_nulls().to_list()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read as a list of segment ids ({error})") from error
-    if not (ids := [key for line in found if (key := line.strip())]):
+    if not (ids := [key for line in lines if (key := line.strip())]):
         raise InputError(f"{path}: lists no segment; expected an id in each line")
     return ids
 
@@ -266,36 +266,43 @@ def _logged(workspace: Workspace) -> tuple[list[str], list[tuple[ClipFormat, str
     formats = dict[tuple[ClipFormat, str], None]()
     for path in sorted((workspace.path / "logs").glob("*.jsonl")):
         for line in run_log.read(path):
-            given = line.get("parameters") if line.get("event") == "began" else None
+            logged_values = line.get("parameters") if line.get("event") == "began" else None
             if (
-                isinstance(given, dict)
-                and {"rate", "channel", "encoding", "corpus"} <= given.keys()
+                isinstance(logged_values, dict)
+                and {"rate", "channel", "encoding", "corpus"} <= logged_values.keys()
             ):
-                corpora.append(str(given["corpus"]))
-                packs = str(given.get("packs") or workspace.path / "packs")
-                formats[ClipFormat(given["rate"], given["channel"], given["encoding"]), packs] = (
-                    None
-                )
+                corpora.append(str(logged_values["corpus"]))
+                packs = str(logged_values.get("packs") or workspace.path / "packs")
+                formats[
+                    ClipFormat(
+                        logged_values["rate"], logged_values["channel"], logged_values["encoding"]
+                    ),
+                    packs,
+                ] = None
     return list(dict.fromkeys(corpora)), list(formats)
 
 
 def _emptied_columns(workspace: Workspace, ids: Set[str]) -> list[str]:
     """Return the columns of the source in which only withdrawn segments have values."""
-    own = [
+    source_columns = [
         name
         for name in workspace_tables.table_schema(workspace)
         if name not in (*schemas.SEGMENTS, *schemas.NORMALIZED)
     ]
     is_gone = pl.col("segment_id").is_in(pl.Series([*ids], dtype=pl.String).implode())
     counts = (
-        workspace_tables.scan(workspace, ["segment_id", *own])
+        workspace_tables.scan(workspace, ["segment_id", *source_columns])
         .group_by(gone=is_gone)
-        .agg(pl.col(own).count())
+        .agg(pl.col(source_columns).count())
         .collect(**STREAMED)
     )
-    held: dict[bool, dict[str, int]] = {row["gone"]: row for row in counts.iter_rows(named=True)}
+    num_values: dict[bool, dict[str, int]] = {
+        row["gone"]: row for row in counts.iter_rows(named=True)
+    }
     return [
-        name for name in own if held.get(True, {}).get(name) and not held.get(False, {}).get(name)
+        name
+        for name in source_columns
+        if num_values.get(True, {}).get(name) and not num_values.get(False, {}).get(name)
     ]
 
 
@@ -324,8 +331,11 @@ def _other_tables(
 
     The tables are read batch by batch.
     """
-    gone = pl.Series([*ids, *lost["recording_id"], *lost["path"]], dtype=pl.String)
-    columns = {**dict.fromkeys(_BY_SEGMENT, ("segment_id", gone)), "problems": ("item", gone)}
+    withdrawn = pl.Series([*ids, *lost["recording_id"], *lost["path"]], dtype=pl.String)
+    columns = {
+        **dict.fromkeys(_BY_SEGMENT, ("segment_id", withdrawn)),
+        "problems": ("item", withdrawn),
+    }
     columns["names"] = ("recording_id", lost["recording_id"])
     return {
         name: _without_rows(workspace, name, pl.col(column).is_in(out.implode()))
@@ -372,7 +382,7 @@ def _faulty_ids(workspace: Workspace, ids: Set[str]) -> set[str]:
     """Return the segments that a round has reached, and that were wrong or unsure there."""
     faulty = pl.col("verdict").is_in(["wrong", "unsure"])
     rounds = ProofState.load(workspace).rounds
-    return {key for one in rounds for key in one.rows.filter(faulty)["segment_id"]} & ids
+    return {key for round_ in rounds for key in round_.rows.filter(faulty)["segment_id"]} & ids
 
 
 def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
@@ -382,11 +392,11 @@ def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
     whoever withdraws the faults that were found has not made the others right.
     """
     faulty = _faulty_ids(workspace, ids)
-    gone = pl.col("segment_id").is_in(list(ids))
+    is_removed = pl.col("segment_id").is_in(list(ids))
     hashes = {key: tombstone("segment", key) for key in ids}
     columns = {
         "segment_id": pl.col("segment_id").replace(hashes),
-        "content": pl.when(~gone).then("content"),
+        "content": pl.when(~is_removed).then("content"),
     }
     for path in sorted((workspace.path / "reviews").rglob("*.frame.parquet")):
         table = path.relative_to(workspace.path).as_posix().removesuffix(".parquet")
@@ -395,7 +405,7 @@ def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
         if "stratum" in schema:
             before = pl.col(WAS_FAULTY) if WAS_FAULTY in schema else pl.lit(None, pl.Boolean)
             is_faulty = pl.col("segment_id").is_in(list(faulty))
-            changed[WAS_FAULTY] = pl.when(gone).then(is_faulty).otherwise(before)
+            changed[WAS_FAULTY] = pl.when(is_removed).then(is_faulty).otherwise(before)
         parts = (
             part.with_columns(**changed) for part in workspace_tables.read_batches(workspace, table)
         )

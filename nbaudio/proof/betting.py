@@ -141,9 +141,9 @@ class Draws:
     # follow from verdicts.
     replaced: Bools
     first: Bools  # of each draw: no draw before it is of the same item
-    known: Ints  # items that were judged as they are now and that no frame holds as they are now
-    known_wrong: Bools
-    known_unsure: Bools
+    outside: Ints  # items that were judged as they are now and that no frame holds as they are now
+    outside_wrong: Bools
+    outside_unsure: Bools
 
     @cached_property
     def valid(self) -> Bools:
@@ -210,19 +210,19 @@ class Draws:
         """Return which draws count as wrong."""
         return self.wrong | self.unsure | self.replaced if upper else self.wrong
 
-    def known_items(self, *, upper: bool) -> tuple[Ints, Ints]:
-        """Return known items that bounds take as judged, and those of them that count as wrong."""
-        is_usable = np.ones(len(self.known), dtype=bool)
+    def outside_items(self, *, upper: bool) -> tuple[Ints, Ints]:
+        """Return judged items outside the frames that bounds use, and the wrong ones among them."""
+        is_usable = np.ones(len(self.outside), dtype=bool)
         if upper and self.frames:
-            is_usable = ~self.is_replaced[self.known]
-        is_faulty = self.known_wrong | self.known_unsure if upper else self.known_wrong
-        return self.known[is_usable], self.known[is_usable & is_faulty]
+            is_usable = ~self.is_replaced[self.outside]
+        is_faulty = self.outside_wrong | self.outside_unsure if upper else self.outside_wrong
+        return self.outside[is_usable], self.outside[is_usable & is_faulty]
 
-    def found(self, value: Values, *, upper: bool) -> float:
+    def wrong_value(self, value: Values, *, upper: bool) -> float:
         """Return the value that was found wrong."""
-        known_value = value[self.known_items(upper=upper)[1]].sum()
+        outside_value = value[self.outside_items(upper=upper)[1]].sum()
         drawn_value = (self.worth(value, upper=upper) * self.faults(upper=upper)).sum()
-        return float(drawn_value + known_value)
+        return float(drawn_value + outside_value)
 
     def faulty_share(
         self, value: Array | Values, rounds: Sequence[int] | None = None
@@ -278,7 +278,7 @@ def most(draws: Draws, value: Array | Values, alpha: float, *, also: float = 0.0
     """
     value = Values.of(value)
     total = value.total
-    wrong = draws.found(value, upper=True)
+    wrong = draws.wrong_value(value, upper=True)
     level = -np.log(alpha)
     grid = np.append(np.geomspace(_FIRST_NULL, 1.0, _GRID) * total, also)
     nulls = np.unique(np.append(wrong, grid[(grid > wrong) & (grid <= total)]))
@@ -298,7 +298,7 @@ def fewest(draws: Draws, value: Array | Values, alpha: float) -> float:
     """
     value = Values.of(value)
     total = value.total
-    wrong = draws.found(value, upper=False)
+    wrong = draws.wrong_value(value, upper=False)
     level = -np.log(alpha)
     nulls = np.geomspace(_FIRST_NULL, 1.0, _GRID) * total
     nulls = np.append(wrong, nulls[nulls > wrong])
@@ -327,12 +327,12 @@ def bet(
     """
     value = Values.of(value)
     table = _Table.of(draws, value, upper=upper)
-    known, known_faults = draws.known_items(upper=upper)
-    unseen_values = value.without(known)
+    outside, outside_faults = draws.outside_items(upper=upper)
+    unseen_values = value.without(outside)
     books = [
         _Book(draws, number, unseen_values, upper=upper) for number in range(len(draws.frames))
     ]
-    unseen = _Unseen(nulls - value[known_faults].sum(), unseen_values.total)
+    unseen = _Unseen(nulls - value[outside_faults].sum(), unseen_values.total)
     path = Path.begin(len(nulls))
     for block in _blocks(len(draws.round)):
         numbers = dict.fromkeys(draws.round[block].tolist())

@@ -109,7 +109,9 @@ class Part:
             }
         highest = self._most_wrong(what, target=target, error=error)
         lowest = min(self._fewest_wrong(what, error=high_error), highest)
-        low, high = (min(max(1 - each / ships, 0.0), 1.0) for each in (highest, lowest))
+        low, high = (
+            min(max(1 - wrong_amount / ships, 0.0), 1.0) for wrong_amount in (highest, lowest)
+        )
         estimate = self._estimate(what) if facts["reviewed"] else None
         return facts | {
             "precision": None if estimate is None else min(max(estimate, low), high),
@@ -131,7 +133,7 @@ class Part:
         bound = most(self.draws, inside, error, also=least_not_allowed)
         if what == "segments" and bound < inside.total:
             bound = math.ceil(bound - 1e-6) - 1
-        bound += self._unproven_beyond(what) - self._found(what)
+        bound += self._unproven_beyond(what) - self._excess_faults(what)
         faulty = self._sum(what, self.ships & self.state.labelled("wrong", "unsure"))
         right = self._sum(what, self.ships & self.state.labelled("right"))
         return min(max(bound, faulty), self._sum(what, self.ships) - right)
@@ -156,7 +158,7 @@ class Part:
         share = self.state.draws.faulty_share(self.value(what))
         if share is None:
             return None
-        return 1 - (share[0] * self.value(what).total - self._found(what)) / ships
+        return 1 - (share[0] * self.value(what).total - self._excess_faults(what)) / ships
 
     def value(self, what: str, *, upper: bool = True) -> Values:
         """Return what each item of the population counts for."""
@@ -186,7 +188,7 @@ class Part:
         The value includes the faults of what does not ship.
         """
         allowed = (1 - target) * self._sum(what, self.ships) - self._unproven_beyond(what)
-        return self._found(what) + (
+        return self._excess_faults(what) + (
             math.floor(allowed + 1e-6) + 1 if what == "segments" else allowed * (1 + 1e-9) + 1e-12
         )
 
@@ -196,7 +198,7 @@ class Part:
             return 0.0
         return self._sum(what, self.beyond & ~self.state.labelled("right"))
 
-    def _found(self, what: str) -> float:
+    def _excess_faults(self, what: str) -> float:
         """Return the part of an upper bound that is no fault of what ships.
 
         These are faults that were left out or are gone, and those mended since.
@@ -235,7 +237,7 @@ class Part:
         ).astype(float)
         if strata.rates is None or not sizes.any():
             return None
-        left = self.least_not_allowed("segments", target) - self.draws.found(
+        left = self.least_not_allowed("segments", target) - self.draws.wrong_value(
             self.value("segments"), upper=True
         )
         if float(sizes @ strata.rates) >= left or len(self.draws.frames) == 0:
@@ -594,7 +596,7 @@ def _proven(
         next(n for n, place in enumerate(order) if sizes[place] >= sizes.max() / 2**power)
         for power in (3, 2, 1, 0)
     ]
-    found = []
+    proven = []
     error = 0.0
     for start, end in pairwise([*sorted(set(starts)), len(order)]):
         error += (1 - confidence) / len(set(starts))
@@ -608,5 +610,5 @@ def _proven(
             if path.peak[0] < -math.log(error):
                 error = 0.0
                 break
-            found.append(place)
-    return found
+            proven.append(place)
+    return proven

@@ -143,7 +143,7 @@ class Corpus:
         with ClipRequests(clips) as requests, ThreadPoolExecutor(os.cpu_count() or 1) as decoders:
             try:
                 parts = requests.parts(np.array(sorted({*numbers}), dtype=np.int64))
-                found = dict(
+                clip_of = dict(
                     zip(
                         parts,
                         decoders.map(lambda number: clips.decoded(number, parts[number]()), parts),
@@ -152,7 +152,7 @@ class Corpus:
                 )
             finally:
                 requests.cancel()
-        return [found[number] for number in numbers]
+        return [clip_of[number] for number in numbers]
 
     def stream(
         self,
@@ -216,9 +216,9 @@ class Corpus:
         consecutive = _whole("consecutive", consecutive, least=1)
         step = None if step is None else _whole("step", step, least=1)
         if step is not None and (consecutive == 1 or step > consecutive):
-            given = f"step={step}, consecutive={consecutive}"
+            values = f"step={step}, consecutive={consecutive}"
             raise InputError(
-                f"step must be at most consecutive, which must be 2 or more; got {given}"
+                f"step must be at most consecutive, which must be 2 or more; got {values}"
             )
         order = Epoch(
             clips,
@@ -277,7 +277,7 @@ class Corpus:
         return self.folder.read(name, start, stop)
 
     def _cached(self, cache: Cache, name: str, start: int, stop: int) -> bytes:
-        found = []
+        pieces = []
         for identity, first, end in self._pieces(name, start, stop):
 
             def fetch(path: Path, first: int = first, end: int = end) -> None:
@@ -285,8 +285,8 @@ class Corpus:
 
             with cache.held(identity, end - first, fetch) as path, path.open("rb") as file:
                 file.seek(max(0, start - first))
-                found.append(file.read(min(stop, end) - max(start, first)))
-        return b"".join(found)
+                pieces.append(file.read(min(stop, end) - max(start, first)))
+        return b"".join(pieces)
 
     def _pieces(self, name: str, start: int, stop: int) -> Iterator[tuple[str, int, int]]:
         """Yield the cache keys of the pieces of a file that hold the bytes [start, stop).
@@ -335,11 +335,11 @@ def open_corpus(
         if isinstance(folder.place, Remote):
             pool.submit(folder.place.connect, _CONNECTIONS)  # for the first batch of a stream
         table = ClipTable(folder)
-        info = pending.result()
+        corpus_info = pending.result()
     return Corpus(
         folder,
         table,
-        info,
+        corpus_info,
         None if cache is None else Cache(Path(cache).absolute(), parse_size(cache_limit)),
     )
 
@@ -359,9 +359,9 @@ def _whole(name: str, value: Any, *, least: int | None = None) -> int:
 
 
 def _samples(
-    decode: Callable[[Any], tuple[NDArray[np.int16], int | None]], data: bytes | memoryview
+    decode: Callable[[Any], tuple[NDArray[np.int16], int | None]], content: bytes | memoryview
 ) -> NDArray[np.int16]:
-    return decode(data)[0]
+    return decode(content)[0]
 
 
 # A process that was forked after polars ran lacks the threads of polars, and most calls would hang.

@@ -44,13 +44,13 @@ class Partition(NamedTuple):
 
     def check(self) -> "Partition":
         """Return itself; raise InputError where a number is not below its count."""
-        for own, count, name in (
+        for number, count, name in (
             (self.rank, self.world_size, "rank"),
             (self.worker, self.num_workers, "worker"),
         ):
-            if not 0 <= own < count:
+            if not 0 <= number < count:
                 raise InputError(
-                    f"{name} {own} of {count}: must be from 0 to {count - 1}"
+                    f"{name} {number} of {count}: must be from 0 to {count - 1}"
                     if count > 0
                     else f"{count} {name}s"
                 )
@@ -175,15 +175,15 @@ class Epoch:
     @cached_property
     def corpus(self) -> str:
         """Hash of the positions of all clips, on which the order depends."""
-        found = hashlib.blake2b(digest_size=8)
+        digest = hashlib.blake2b(digest_size=8)
         for name in ("shard", "recording_id"):
             values = self._column(name)
             for start in range(0, len(values), _HASHED_ROWS):
                 text = "\n".join(map(str, values[start : start + _HASHED_ROWS].tolist()))
-                found.update(f"{chr(10) if start else ''}{text}".encode("utf8", "surrogatepass"))
+                digest.update(f"{chr(10) if start else ''}{text}".encode("utf8", "surrogatepass"))
         for name in ("offset", "length", "start_sample"):
-            found.update(np.ascontiguousarray(self._column(name)).data)
-        return found.hexdigest()
+            digest.update(np.ascontiguousarray(self._column(name)).data)
+        return digest.hexdigest()
 
     @cached_property
     def whole(self) -> Groups:
@@ -211,11 +211,14 @@ class Epoch:
 
     def of(self, share: Partition, left: Groups) -> tuple[Groups, IntArray]:
         """Return a consumer's share of the steps that are left, and the edges of its blocks."""
-        own = left[share.of(len(left), pad=self.pad)]
-        edges = [0, *_blocks(own.sums(self._column("length")), self.buffer, self._pools[own.first])]
-        if self.shuffle and len(own):
-            first = own.first
-            own = own[
+        steps = left[share.of(len(left), pad=self.pad)]
+        edges = [
+            0,
+            *_blocks(steps.sums(self._column("length")), self.buffer, self._pools[steps.first]),
+        ]
+        if self.shuffle and len(steps):
+            first = steps.first
+            steps = steps[
                 np.concatenate(
                     [
                         start + self._order(first[start:end], "block")
@@ -223,7 +226,7 @@ class Epoch:
                     ]
                 )
             ]
-        return own, np.array(edges)
+        return steps, np.array(edges)
 
     def after(self, done: Sequence[Sequence[tuple[Partition, int]]]) -> Groups:
         """Return the steps that are left when consumers have taken so many each.

@@ -275,27 +275,27 @@ def _archive(files: Mapping[Path, bytes], clips: Iterable[str], sheet: Path) -> 
 
     Equal files give equal bytes.
     """
-    members = {path.name: data for path, data in files.items()}
+    members = {path.name: content for path, content in files.items()}
     members |= {name: (sheet.parent / name).read_bytes() for name in clips}
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
-        for name, data in members.items():
+        for name, content in members.items():
             entry = zipfile.ZipInfo(f"{sheet.stem}/{name}")  # of 1980, and of no system
             entry.create_system = 3
             entry.external_attr = 0o644 << 16
-            archive.writestr(entry, data, zipfile.ZIP_DEFLATED)
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
     return out.getvalue()
 
 
 def is_filled_in(
-    path: Path, data: bytes, record: ReviewRecord, *, earlier: Sequence[ReviewRecord]
+    path: Path, content: bytes, record: ReviewRecord, *, earlier: Sequence[ReviewRecord]
 ) -> bool:
-    """Return whether a file of this review exists with other content than `data`.
+    """Return whether a file of this review exists whose bytes are not `content`.
 
     `earlier` are reviews of the same name that were taken back. Raise ExistsError if the file is of
     no review, or of another one, which may be an earlier one.
     """
-    if not path.exists() or path.read_bytes() == data:
+    if not path.exists() or path.read_bytes() == content:
         return False
     if path.suffix == ".zip":
         names = zipfile.ZipFile(path).namelist() if zipfile.is_zipfile(path) else []

@@ -58,9 +58,11 @@ def read_returned(returned: Returned) -> ReturnedSheets:
     Raises:
         InputError: a file that is given by its own name is no sheet or cannot be read.
     """
-    given: Any = [] if returned is None else returned
-    given = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-    places = [Path(one) for one in given if isinstance(one, str | Path)]
+    sources: Any = [] if returned is None else returned
+    sources = (
+        sources if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
+    )
+    places = [Path(source) for source in sources if isinstance(source, str | Path)]
     folders = [_list_files(place) for place in places if place.is_dir()]
     read = [read_sheet(place) for place in places if not place.is_dir()]
     damaged = []
@@ -70,7 +72,7 @@ def read_returned(returned: Returned) -> ReturnedSheets:
         except InputError as error:
             damaged.append(f"{error}: not imported")
     read.sort(key=lambda sheet: (sheet.saved, sheet.path))
-    read += [read_table(table) for table in given if not isinstance(table, str | Path)]
+    read += [read_table(table) for table in sources if not isinstance(table, str | Path)]
     not_read = [line for folder in folders for line in _not_read(folder)]
     if not read and not damaged:
         not_read.append(_nothing_returned(folder.folder for folder in folders))

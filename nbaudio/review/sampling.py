@@ -480,8 +480,8 @@ def risk_columns(segments: pl.DataFrame) -> pl.DataFrame:
     `kept` is what was accepted, or left out only because it was reviewed.
     """
     accepted = pl.col("decision") == "accept"
-    kept = (accepted | (pl.col("reason") == "reviewed")).fill_null(value=False)
-    return segments.select(pl.col("^risk$"), accepted=accepted, kept=kept)
+    is_kept = (accepted | (pl.col("reason") == "reviewed")).fill_null(value=False)
+    return segments.select(pl.col("^risk$"), accepted=accepted, kept=is_kept)
 
 
 def reached(rounds: Sequence[Round]) -> pl.DataFrame:

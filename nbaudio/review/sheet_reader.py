@@ -172,7 +172,11 @@ def _sheet(path: Path, tables: Mapping[str, list[list[str]]], saved: dt.datetime
         if len(row) > 1 and row[0].strip() == REVIEWER
     )
     origin = {row[0]: row[1] for row in tables.get("nbaudio", [])[:20] if len(row) > 1 and row[0]}
-    further = [name for name, (found, _) in others if any(row["verdict"].strip() for row in found)]
+    further = [
+        name
+        for name, (sheet_rows, _) in others
+        if any(row["verdict"].strip() for row in sheet_rows)
+    ]
     return Sheet(path, rows, next(reviewers, ""), origin, saved, unknown, further)
 
 
@@ -193,17 +197,17 @@ def _parse(table: Sequence[Sequence[str]], path: Path) -> tuple[list[Row], list[
     """Return the rows and the names of unknown columns; None if the table is no review sheet."""
     for at, header in enumerate(table[:_HEADER_ROWS]):
         names = _named(header)
-        found = {name: names.index(name) for name in _NAMES.values() if name in names}
+        columns = {name: names.index(name) for name in _NAMES.values() if name in names}
         below = table[at + 1 :]
         if _is_header(header):
             if twice := [name for name, count in Counter(names).items() if name and count > 1]:
                 raise InputError(f"{path}: two columns are called {twice[0]!r}; remove one of them")
             filled = {
                 number for row in below for number, cell in enumerate(row) if cell.strip()
-            } - set(found.values())
+            } - set(columns.values())
             unknown = [header[number] if number < len(header) else "" for number in sorted(filled)]
             cells = [
-                {name: row[column] for name, column in found.items() if column < len(row)}
+                {name: row[column] for name, column in columns.items() if column < len(row)}
                 for row in below
             ]
             filled_in = (
@@ -231,10 +235,11 @@ def _named(header: Sequence[str]) -> list[str | None]:
     spelled = [
         " ".join(cell.casefold().replace("_", " ").replace("-", " ").split()) for cell in header
     ]
-    own = [_NAMES.get(cell) for cell in spelled]
-    also = (_ALSO_CALLED.get(cell) for cell in spelled)
+    columns = [_NAMES.get(cell) for cell in spelled]
+    synonyms = (_ALSO_CALLED.get(cell) for cell in spelled)
     return [
-        name or (other if other not in own else None) for name, other in zip(own, also, strict=True)
+        name or (other if other not in columns else None)
+        for name, other in zip(columns, synonyms, strict=True)
     ]
 
 
@@ -265,8 +270,8 @@ def _verdict_file(path: Path) -> Sheet:
     """Read a verdict file, whose rows may have no verdict; raise InputError for any other file."""
     written = modified(path)
     try:
-        data = input_guards.read_all(path).removeprefix(codecs.BOM_UTF8)
-        file = msgspec.json.decode(data, type=_VerdictFile)
+        content = input_guards.read_all(path).removeprefix(codecs.BOM_UTF8)
+        file = msgspec.json.decode(content, type=_VerdictFile)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise InputError(
             f"{path}: not the verdict file of a review page, or not all of it ({one_line(error)})"
@@ -275,15 +280,17 @@ def _verdict_file(path: Path) -> Sheet:
         raise InputError(f"{path}: its format is {file.format[:60]!r}, only {FORMAT!r} can be read")
     saved = _time(file.saved, written)
     rows = []
-    for number, one in enumerate(file.verdicts, start=1):
+    for number, entry in enumerate(file.verdicts, start=1):
         cells = {
-            "segment_id": one.segment_id,
-            "verdict": cell_text(one.verdict),
-            "comment": cell_text(one.comment),
+            "segment_id": entry.segment_id,
+            "verdict": cell_text(entry.verdict),
+            "comment": cell_text(entry.comment),
         }
-        cells["corrected text"] = one.corrected_text
+        cells["corrected text"] = entry.corrected_text
         rows.append(
-            Row(number, cells, (one.content, file.reviewer, file.review), _time(one.time, saved))
+            Row(
+                number, cells, (entry.content, file.reviewer, file.review), _time(entry.time, saved)
+            )
         )
     origin = {"review": file.review, "corpus": file.corpus, "reviewer": file.reviewer}
     return Sheet(

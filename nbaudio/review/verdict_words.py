@@ -53,13 +53,14 @@ class VerdictWords:
         """
         if not text:
             return ""
-        known = {word.casefold() for word in allowed}
-        spelled = verdict_parts(text, [*known, *self.meanings]) or [text.strip()]
+        verdict_words = {word.casefold() for word in allowed}
+        spelled = verdict_parts(text, [*verdict_words, *self.meanings]) or [text.strip()]
         by_word = {word.casefold(): word for word in reversed(spelled)}
         verdicts = {
-            word: word if word in known else self.meanings.get(word, word) for word in by_word
+            word: word if word in verdict_words else self.meanings.get(word, word)
+            for word in by_word
         }
-        unknown = [word for word, verdict in verdicts.items() if verdict not in known]
+        unknown = [word for word, verdict in verdicts.items() if verdict not in verdict_words]
         for word in unknown:
             entry = _UnknownWord(by_word[word], allowed)
             self._unknown.setdefault((word, *allowed), entry).places.append(place)
@@ -89,29 +90,29 @@ class VerdictWords:
         ]
 
 
-def check_meanings(given: Mapping[str, str], lists: Iterable[Sequence[str]]) -> dict[str, str]:
+def check_meanings(mapping: Mapping[str, str], lists: Iterable[Sequence[str]]) -> dict[str, str]:
     """Return the verdicts that words stand for, both in lower case.
 
     Args:
-        given: verdicts by word.
+        mapping: verdicts by word.
         lists: the verdicts of each review.
 
     Raises:
         InputError: a word is blank or has a separator, is given twice, is a verdict itself, or
             stands for no verdict of any review.
     """
-    known = [{word.casefold() for word in verdicts} for verdicts in lists]
+    verdict_lists = [{word.casefold() for word in verdicts} for verdicts in lists]
     meanings: dict[str, str] = {}
-    for word, verdict in given.items():
+    for word, verdict in mapping.items():
         source, target = (" ".join(text.casefold().split()) for text in (word, verdict))
         what = f"map {word}={verdict}"
         if not source or {*source} & {*",;"}:
             raise InputError(f"{what}: a word or phrase is needed, without commas")
         if meanings.setdefault(source, target) != target:
             raise InputError(f"{what}: '{source}' stands for '{meanings[source]}' already")
-        with_target = [verdicts for verdicts in known if target in verdicts]
+        with_target = [verdicts for verdicts in verdict_lists if target in verdicts]
         if not with_target:
-            every = ", ".join(sorted(set().union(*known))) or "none are"
+            every = ", ".join(sorted(set().union(*verdict_lists))) or "none are"
             raise InputError(f"{what}: '{target}' is no verdict of a review; they are {every}")
         if source != target and all(source in verdicts for verdicts in with_target):
             raise InputError(f"{what}: '{source}' is a verdict itself, with its own meaning")

@@ -65,12 +65,12 @@ def load_manifest(pointer: str | Path = "manifest.txt") -> dict[str, Any]:
     return values | output_folders(out, values)
 
 
-def _manifest_of_data(data: Path, out: Path) -> Path:
+def _manifest_of_data(source: Path, out: Path) -> Path:
     """Return the manifest of a folder or file of data; print what a new one assumes."""
-    own = manifest_of_data(data, out, {})
-    for line in own.lines:
+    manifest = manifest_of_data(source, out, {})
+    for line in manifest.lines:
         print(line)
-    return own.path
+    return manifest.path
 
 
 def default_output(manifest: Path, notebooks: Path) -> Path:

@@ -61,10 +61,12 @@ def wheel(*, out: str | Path = "dist") -> Report:
         atomic_write(path) as partial,
         zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive,
     ):
-        for name, data in _files():
-            archive.writestr(_entry(name), data)
-            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-            lines.writerow((name, f"sha256={digest}", len(data)))
+        for name, content in _files():
+            archive.writestr(_entry(name), content)
+            digest = (
+                base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+            )
+            lines.writerow((name, f"sha256={digest}", len(content)))
         lines.writerow((record, "", ""))
         archive.writestr(_entry(record), listed.getvalue())
     requirements = path.with_name(REQUIREMENTS)

@@ -219,19 +219,19 @@ class FixedSplits:
 def fixed_splits(
     segments: pl.DataFrame | pl.LazyFrame,
     *,
-    given: pl.Series | None = None,
+    given_split: pl.Series | None = None,
     earlier: pl.DataFrame | None = None,
 ) -> FixedSplits:
-    """Fix the splits of segments, `given` or of `earlier` versions (as `EARLIER_SPLITS`).
+    """Fix the splits of segments, `given_split` or of `earlier` versions (as `EARLIER_SPLITS`).
 
     Raise InputError for a contradiction.
     """
     segments = segments.lazy()
     table = _earlier_segments(earlier)
-    if table.is_empty() and (given is None or given.null_count() == len(given)):
+    if table.is_empty() and (given_split is None or given_split.null_count() == len(given_split)):
         return FixedSplits(segments, pl.DataFrame(), table)
     table = table.with_columns(_hashed(pl.col("sentence")).alias("sentence"))
-    rows = _with_earlier(segments, table, given)
+    rows = _with_earlier(segments, table, given_split)
     _check_agreement(rows)
     return FixedSplits(segments, _decided(rows, table, _columns(table, segments)), table)
 
@@ -252,7 +252,7 @@ def _earlier_segments(earlier: pl.DataFrame | None) -> pl.DataFrame:
 
 
 def _with_earlier(
-    segments: pl.LazyFrame, table: pl.DataFrame, given: pl.Series | None
+    segments: pl.LazyFrame, table: pl.DataFrame, given_split: pl.Series | None
 ) -> pl.DataFrame:
     """Return the segments, in order, with what is given and what earlier versions had.
 
@@ -265,7 +265,7 @@ def _with_earlier(
     first = table.unique("segment_id", keep="first", maintain_order=True)
     return (
         rows.collect(**STREAMED)
-        .with_columns(given=pl.lit(None, dtype=pl.String) if given is None else given)
+        .with_columns(given=pl.lit(None, dtype=pl.String) if given_split is None else given_split)
         .join(
             first.select("segment_id", earlier="split", before="sentence"),
             on="segment_id",

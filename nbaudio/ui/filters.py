@@ -55,7 +55,7 @@ def arrange(
     sort: str = "",
     descending: bool = False,
     narrowed: str = "",
-    kept: Order | None = None,
+    passing_rows: Order | None = None,
 ) -> Iterator[tuple[float, list[Order]]]:
     """Do `sort_and_filter` in parts.
 
@@ -68,7 +68,7 @@ def arrange(
         sort: a column, empty for the order of the frame.
         descending: the order, in which nulls are last, too.
         narrowed: a further condition.
-        kept: the rows that pass the filter, in the order of the frame, if they are known.
+        passing_rows: the rows that pass the filter, in the order of the frame, if they are known.
 
     Yields:
         The share that is done, and parts of the rows so far, which are in order only when all is
@@ -83,8 +83,8 @@ def arrange(
         )
     conditions = _parse_all(frame, [where, narrowed])
     _check_sort(frame, sort)
-    if kept is not None:
-        parts = [kept]
+    if passing_rows is not None:
+        parts = [passing_rows]
     elif conditions or find:
         parts = [np.zeros(0, np.uint32)]
         num_rows = 0

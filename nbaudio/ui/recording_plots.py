@@ -200,8 +200,10 @@ def _draw_lengths(axes: Axes, recordings: RecordingLengths) -> None:
     lengths = recordings.audible["duration_s"].to_numpy()
     if are_equal(float(lengths.min()), float(lengths.max())):
         kinds = "; ".join(_by_kind(recordings.audible))
-        each = f"All {len(lengths):,} recordings are {duration(float(lengths[0]))} long: {kinds}."
-        style.write_sentence(axes, recordings.title(), each)
+        sentence = (
+            f"All {len(lengths):,} recordings are {duration(float(lengths[0]))} long: {kinds}."
+        )
+        style.write_sentence(axes, recordings.title(), sentence)
         return
     scale, unit = style.time_unit(lengths.max())
     style.new_axes(axes, recordings.title(), x=f"length [{unit}]", y="recordings")

@@ -54,10 +54,10 @@ def hash_texts(parts: Iterable[pl.DataFrame]) -> TextsHash:
         num_segments += len(part)
         for column in part:
             texts = column.to_arrow(compat_level=pl.CompatLevel.oldest())
-            _, bounds, data = texts.buffers()
+            _, bounds, content = texts.buffers()
             stops = np.frombuffer(bounds, np.int64)[texts.offset :][: len(texts) + 1]
             hashed.update(np.diff(stops).tobytes())
-            hashed.update(memoryview(data or b"")[stops[0] : stops[-1]])
+            hashed.update(memoryview(content or b"")[stops[0] : stops[-1]])
     return TextsHash(hashed.hexdigest(), num_segments)
 
 

@@ -30,7 +30,10 @@ def write(
 
 def side_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
     """Make the table of each split; see `registry.SideFiles`."""
-    return ((f"{split}/metadata.csv", _lines(own)) for split, own in group_by_split(shards).items())
+    return (
+        (f"{split}/metadata.csv", _lines(split_shards))
+        for split, split_shards in group_by_split(shards).items()
+    )
 
 
 def _lines(shards: Sequence[Shard]) -> Iterator[bytes]:

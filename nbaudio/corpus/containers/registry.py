@@ -161,10 +161,10 @@ def container_named(name: str, *, encoding: str | None = None) -> Container:
 
     Raise `InputError` if there is none, or it cannot hold clips of `encoding`.
     """
-    found = get_by_name(CONTAINERS, name, "container")
-    if encoding is not None and found.levels_only and encoding not in QUANTIZATIONS:
+    container = get_by_name(CONTAINERS, name, "container")
+    if encoding is not None and container.levels_only and encoding not in QUANTIZATIONS:
         raise InputError(
             f"container {name} stores levels: encoding must be "
             f"{' or '.join(QUANTIZATIONS)}, not {encoding}"
         )
-    return found
+    return container

@@ -44,7 +44,7 @@ class Shard:
     sha256: str  # of its file, or of the list of its files
     plan: str  # a hash of everything that it was to hold
     rows: Path  # a local Parquet file as segments.parquet
-    kept: bool = False  # it was already whole
+    was_whole: bool = False  # it was complete before this run
     damaged: str | None = None  # it was not written, as this pack is damaged
 
     def metadata(self) -> pl.DataFrame:
@@ -73,8 +73,8 @@ def version_of(shard: str) -> int:
 
     A name without a version stands for version 1.
     """
-    found = _VERSION.search(shard)
-    return int(found[1]) if found else 1
+    match = _VERSION.search(shard)
+    return int(match[1]) if match else 1
 
 
 def shard_of_clip() -> pl.Expr:
@@ -109,9 +109,9 @@ _encode = partial(
 
 def _finite(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
+        return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_finite(one) for one in value]
+        return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

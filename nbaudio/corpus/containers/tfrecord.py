@@ -195,13 +195,13 @@ def side_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]
     features = {"audio": _tensor("string"), "json": _TEXT.tfds} | {
         name: kind.tfds for name, kind in _kinds(schema).items()
     }
-    info = {
+    dataset_info = {
         "name": "corpus",
         "version": "1.0.0",
         "fileFormat": "tfrecord",
         "splits": [*_splits(shards)],
     }
-    yield "dataset_info.json", [as_json(info)]
+    yield "dataset_info.json", [as_json(dataset_info)]
     yield "features.json", [as_json(_features_dict(features))]
 
 

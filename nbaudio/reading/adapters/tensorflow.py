@@ -52,8 +52,8 @@ def dataset(stream: Stream, *, dtype: Dtype = "float32", columns: Sequence[str] 
 
     def steps() -> Iterator[dict[str, Any]]:
         for step in next(epochs):
-            given = form.step(step)
-            yield given | {name: _filled(given[name], kind) for name, kind in kinds.items()}
+            arrays = form.step(step)
+            yield arrays | {name: _filled(arrays[name], kind) for name, kind in kinds.items()}
 
     options = tf.data.Options()
     options.deterministic = True
@@ -79,5 +79,5 @@ def _kind(column: pl.Series) -> str:
 def _filled(value: Any, kind: str) -> Any:
     nothing = "" if kind == "string" else np.nan
     if isinstance(value, list):
-        return [nothing if one is None else one for one in value]
+        return [nothing if item is None else item for item in value]
     return nothing if value is None else value

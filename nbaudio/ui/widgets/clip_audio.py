@@ -159,13 +159,13 @@ class Playback:
         stop = max(start + 1, int(end * len(sound.samples)))
         waves = sound.samples[None]
         if lanes > 1:
-            own = [
+            options_of_lanes = [
                 options | {"channel": str(channel), "even": False}
                 for channel in range(min(lanes, MOST_LANES))
             ]
-            waves = np.stack([self._sound(number, **each).samples for each in own]).astype(
-                np.float32
-            )
+            waves = np.stack(
+                [self._sound(number, **lane_options).samples for lane_options in options_of_lanes]
+            ).astype(np.float32)
             waves = (waves * (32767 / max(1.0, float(np.abs(waves).max())))).astype(np.int16)
         drawn = [peaks(wave[start:stop], columns).tobytes() for wave in waves]
         return Response({}, [*drawn, spectrogram(sound.samples, columns, begin, end).tobytes()], [])

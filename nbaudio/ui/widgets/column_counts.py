@@ -91,7 +91,7 @@ class ValueCounts:
         """The value of all rows; None where the values differ, and without rows."""
         return value_name(self.values[0]) if len(self.values) == 1 else None
 
-    def found(self, text: str, most: int, picked: Sequence[object] = ()) -> tuple[list[int], int]:
+    def search(self, text: str, most: int, picked: Sequence[object] = ()) -> tuple[list[int], int]:
         """Return the places of picked values and of the first `most` that contain a text.
 
         The second result is how many more values contain it.

@@ -192,12 +192,12 @@ class Vocabulary(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidget
 
     def _examples(self, word: int) -> list[int]:
         ids = self._segments.frame["segment_id"]
-        found = (
+        numbers = (
             (ids.index_of(segment_id) for segment_id in self.words["examples"][word])
             if word >= 0
             else ()
         )
-        return [number for number in found if number is not None]
+        return [number for number in numbers if number is not None]
 
     def _play(self, word: int, asked: int) -> None:
         """Show the first example of a word, and play it if that was asked for once more."""

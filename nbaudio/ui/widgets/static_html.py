@@ -214,15 +214,17 @@ def diff_html(text: str, asr_text: str, **compared: Any) -> str:
     """
     parts = []
     for part in word_diff(_cut(text), _cut(asr_text), **compared):
-        said = escape(" ".join(part.reference))
-        heard = escape(" ".join(part.hypothesis))
+        reference = escape(" ".join(part.reference))
+        hypothesis = escape(" ".join(part.hypothesis))
         if part.kind == "equal":
-            parts.append(said)
+            parts.append(reference)
         elif part.kind == "formatting":
-            parts.append(f'<span style="{_FORMATTED}" title="formatting: {heard}">{said}</span>')
+            parts.append(
+                f'<span style="{_FORMATTED}" title="formatting: {hypothesis}">{reference}</span>'
+            )
         else:
-            parts += [f'<del style="{_DELETED}">{said}</del>'] if part.reference else []
-            parts += [f'<ins style="{_INSERTED}">{heard}</ins>'] if part.hypothesis else []
+            parts += [f'<del style="{_DELETED}">{reference}</del>'] if part.reference else []
+            parts += [f'<ins style="{_INSERTED}">{hypothesis}</ins>'] if part.hypothesis else []
     return " ".join(parts)
 
 
@@ -234,7 +236,7 @@ def clip_html(clip: StaticClip) -> str:
     )
     audio = ""
     if clip.audio is not None:
-        data = (
+        data_url = (
             f"data:{_MIME.get(clip.audio[:4], 'audio/mpeg')};base64,"
             f"{b64encode(clip.audio).decode()}"
         )
@@ -248,7 +250,7 @@ def clip_html(clip: StaticClip) -> str:
         style = "display:block;height:34px;width:100%;max-width:480px;margin:4px 0"
         audio += (
             f'<audio controls preload="metadata" aria-label="{name}" style="{style}" '
-            f'src="{data}"></audio>'
+            f'src="{data_url}"></audio>'
         )
     words = (
         escape(_cut(clip.text))
@@ -261,12 +263,12 @@ def clip_html(clip: StaticClip) -> str:
     )
     lines = [words, *(f"<code>{by}</code> {heard}" for by, heard in further)]
     style = "margin:4px 0;max-width:60em;overflow-wrap:anywhere;unicode-bidi:isolate"
-    said = "".join(f'<p dir="auto" style="{style}">{line}</p>' for line in lines)
+    paragraphs = "".join(f'<p dir="auto" style="{style}">{line}</p>' for line in lines)
     note = _note_html(clip.note)
     return (
         '<div style="padding:8px 0;border-bottom:1px solid #ccc;text-align:start">'
         "<div><code "
-        f'style="unicode-bidi:isolate">{name}</code>{facts}</div>{audio}{note}{said}</div>'
+        f'style="unicode-bidi:isolate">{name}</code>{facts}</div>{audio}{note}{paragraphs}</div>'
     )
 
 
@@ -344,10 +346,12 @@ def read_clips(
             audio = None
             note = f"no sound: the page holds {MOST_BYTES / 1e6:g} MB of it already"
         left -= len(audio or b"")
-        told = (*segment_facts(row), *facts)
+        clip_facts = (*segment_facts(row), *facts)
         further = further_hypotheses(row)
         words = (row["text"] or "", row["asr_text"])
         clips.append(
-            StaticClip(row["segment_id"], told, *words, audio, note, picture, further, compared)
+            StaticClip(
+                row["segment_id"], clip_facts, *words, audio, note, picture, further, compared
+            )
         )
     return clips

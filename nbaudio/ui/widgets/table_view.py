@@ -175,8 +175,12 @@ class TableView:
         is_known = self._share == 1 and all(
             arrangement[key] == self.arrangement[key] for key in ("where", "find")
         )
-        kept = np.sort(self.order) if is_known and len(self.order) < len(self.frame) else None
-        parts = arrange(self.frame, **arrangement, narrowed=self.narrowed, kept=kept)
+        passing_rows = (
+            np.sort(self.order) if is_known and len(self.order) < len(self.frame) else None
+        )
+        parts = arrange(
+            self.frame, **arrangement, narrowed=self.narrowed, passing_rows=passing_rows
+        )
         first = next(parts)  # raises what is wrong with it
         if self._share == 1:
             self._before = self.order, self.arrangement

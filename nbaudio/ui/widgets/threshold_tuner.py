@@ -174,9 +174,9 @@ class ThresholdCounts:
         self.unscored = int(np.isnan(scores).sum())
         self.all_hours = float(groups["hours"].to_numpy().sum())
         self.all_speakers = len(best)
-        self.segments = _kept(self.scale, groups, "segments")[:-1].astype(np.int64)
-        self.hours = _kept(self.scale, groups, "hours")[:-1]
-        self.vanished = len(best) - _kept(self.scale, best)[:-1].astype(np.int64)
+        self.segments = _kept_in_all(self.scale, groups, "segments")[:-1].astype(np.int64)
+        self.hours = _kept_in_all(self.scale, groups, "hours")[:-1]
+        self.vanished = len(best) - _kept_in_all(self.scale, best)[:-1].astype(np.int64)
         # Those with the most hours; their arrays have a column for each position and all.
         self.speakers = tuple(listed["speaker"])
         segments = _kept_by_row(self.scale, of_listed, "segments", len(listed))
@@ -235,16 +235,18 @@ class ThresholdCounts:
             if self.scale.least
             else np.arange(len(bins)) < position
         )
-        kept = np.add.reduceat(np.where(inside, bins, 0), edges[:-1])
-        out = np.add.reduceat(np.where(inside, 0, bins), edges[:-1])
-        out[0] += bins[:start].sum()
+        kept_counts = np.add.reduceat(np.where(inside, bins, 0), edges[:-1])
+        other_counts = np.add.reduceat(np.where(inside, 0, bins), edges[:-1])
+        other_counts[0] += bins[:start].sum()
         plot = style.new_plot(2.6)
         label = self.axis.label if start == self.axis.start else self.axis.whole_label
         axes = style.new_axes(plot.add_subplot(), "", x=label, y="segments")
         starts = at[list(edges[:-1])]
         widths = np.diff(at[list(edges)])
-        axes.bar(starts, kept, widths, align="edge", **style.bar_style(style.BLUE))
-        axes.bar(starts, out, widths, kept, align="edge", **style.bar_style(style.PALE))
+        axes.bar(starts, kept_counts, widths, align="edge", **style.bar_style(style.BLUE))
+        axes.bar(
+            starts, other_counts, widths, kept_counts, align="edge", **style.bar_style(style.PALE)
+        )
         axes.axvline(at[position], color=style.RED, linestyle="--")
         plot.alt_text = self.line(position)
         return plot
@@ -319,11 +321,13 @@ def _drawn_axis(scale: Scale, scores: NDArray[np.float64]) -> DrawnAxis:
     return DrawnAxis(0, label, label)
 
 
-def _kept(scale: Scale, groups: pl.DataFrame, weight: str | None = None) -> NDArray[np.float64]:
+def _kept_in_all(
+    scale: Scale, groups: pl.DataFrame, weight: str | None = None
+) -> NDArray[np.float64]:
     """Return how many groups, or how much weight of them, each position keeps, and the sum."""
     in_one_row = groups.with_columns(row=pl.lit(0, pl.UInt32))
-    kept: NDArray[np.float64] = _kept_by_row(scale, in_one_row, weight, 1)[0]
-    return kept
+    sums: NDArray[np.float64] = _kept_by_row(scale, in_one_row, weight, 1)[0]
+    return sums
 
 
 def _kept_by_row(
@@ -338,10 +342,10 @@ def _kept_by_row(
     weights = None if weight is None else groups[weight].to_numpy()
     sums = np.bincount(cells, weights, num_rows * width).reshape(num_rows, width)
     if scale.least:
-        kept = sums[:, :0:-1].cumsum(axis=1)[:, ::-1]
+        kept_sums = sums[:, :0:-1].cumsum(axis=1)[:, ::-1]
     else:
-        kept = sums[:, :-1].cumsum(axis=1)
-    return np.column_stack([kept, sums.sum(axis=1)])
+        kept_sums = sums[:, :-1].cumsum(axis=1)
+    return np.column_stack([kept_sums, sums.sum(axis=1)])
 
 
 class Neighbors:
@@ -511,10 +515,12 @@ class ThresholdTuner(BaseWidget):
         self, *, column: str, value: float, least: bool = True
     ) -> dict[str, list[dict[str, Any]]]:
         """Return the segments just kept and just out."""
-        kept, out = self._neighbors.around(self._counted(column, least=least).scale, value)
+        kept_rows, other_rows = self._neighbors.around(
+            self._counted(column, least=least).scale, value
+        )
         return {
-            "kept": [self._example(number, column) for number in kept],
-            "out": [self._example(number, column) for number in out],
+            "kept": [self._example(number, column) for number in kept_rows],
+            "out": [self._example(number, column) for number in other_rows],
         }
 
     def _example(self, number: int, column: str) -> dict[str, Any]:
