@@ -26,7 +26,7 @@ Columns:
 
 - accepted: segments with a similarity of 0.8 or more; the other columns are about these.
 - words: of their texts, those that are spoken within the segment, in order, as a share of those of
-  `score_of_known_bounds`.
+  `known`.
 - wrong: the share of edges where the first or the last two words that are spoken in the segment are
   not those of its text; a word counts as spoken where its middle is.
 - far: the share of edges that are more than half a second from the pause before the first word of
@@ -256,11 +256,10 @@ def naive(sitting: Sitting) -> list[Segment]:
         if (inside >= 0).any():
             first, last = inside[inside >= 0][[0, -1]]
             before = sitting.heard_end[first - 1] if first else 0.0
-            after = (
-                sitting.heard_start[last + 1]
-                if last + 1 < len(sitting.heard)
-                else sitting.heard_end[last]
-            )
+            if last + 1 < len(sitting.heard):
+                after = sitting.heard_start[last + 1]
+            else:
+                after = sitting.heard_end[last]
             start, end = (
                 (before + sitting.heard_start[first]) / 2,
                 (sitting.heard_end[last] + after) / 2,

@@ -42,11 +42,10 @@ async def answer(head: str, root: Path, writer: asyncio.StreamWriter, link: Link
     size = file.stat().st_size
     wanted = re.search(r"^range: *bytes=(\d+)-(\d*)", head, re.IGNORECASE | re.MULTILINE)
     start, stop = (int(wanted[1]), min(size, int(wanted[2] or size) + 1)) if wanted else (0, size)
-    status = (
-        f"206 Partial Content\r\nContent-Range: bytes {start}-{stop - 1}/{size}"
-        if wanted
-        else "200 OK"
-    )
+    if wanted:
+        status = f"206 Partial Content\r\nContent-Range: bytes {start}-{stop - 1}/{size}"
+    else:
+        status = "200 OK"
     writer.write(
         f'HTTP/1.1 {status}\r\nAccept-Ranges: bytes\r\nETag: "{size}"\r\nContent-Length: '
         f"{stop - start}\r\n\r\n".encode()

@@ -834,9 +834,9 @@ def power_with_risk(
     true_risk = {"learned": wrong.astype(float), "misled": np.full(len(wrong), 0.01)}.get(
         name, risk
     )
-    least = (
-        math.nan if risk is None else limit_of_risk(domain, risk, true_risk, 20 if learned else 400)
-    )
+    least = math.nan
+    if risk is not None:
+        least = limit_of_risk(domain, risk, true_risk, 20 if learned else 400)
     return crossed if crossed >= 0 else math.inf, least
 
 
@@ -896,11 +896,9 @@ def learn_risk(corpus: Corpus, wrong: Bools, signals: pl.DataFrame, item: Ints) 
             ],
         )
         facts_of_model = refresh(workspace)
-        return (
-            np.full(len(wrong), 0.02)
-            if "missing" in facts_of_model
-            else workspace.segments["risk"].to_numpy()
-        )
+        if "missing" in facts_of_model:
+            return np.full(len(wrong), 0.02)
+        return workspace.segments["risk"].to_numpy()
 
 
 def power(
@@ -921,18 +919,20 @@ def power(
 EVERY = [*CASES, *CURVES, *WITH_RISK]
 
 
+def strategies_of(task: Task) -> Sequence[str]:
+    """Return the strategies that a case or a curve is simulated with."""
+    if task.name in CASES:
+        return CASES[task.name][1]
+    if task.name in WITH_RISK:
+        return (*BOTH, ALONE)
+    return BOTH[:2]
+
+
 def simulate(task: Task) -> list[Outcome]:
     """What the corpora of a task give, with each strategy."""
     outcomes = []
     for number in range(task.first, task.first + task.corpora):
-        strategies = (
-            CASES[task.name][1]
-            if task.name in CASES
-            else (*BOTH, ALONE)
-            if task.name in WITH_RISK
-            else BOTH[:2]
-        )
-        for strategy in strategies:
+        for strategy in strategies_of(task):
             rng, start = (
                 np.random.default_rng([task.seed, *task.name.encode(), number]),
                 time.process_time(),

@@ -58,9 +58,10 @@ def pairs(path: Path, number: int) -> Iterator[tuple[str, str]]:
     lines = [json.loads(line) for line in path.read_text(encoding="utf8").splitlines()]
     lexicon = sorted({word for line in lines for word in line["words"]})
     for count, line in enumerate(islice(cycle(lines), number)):
-        words = (
-            [DIGITS.get(word, word) for word in line["words"]] if count % 4 == 0 else line["words"]
-        )
+        if count % 4 == 0:
+            words = [DIGITS.get(word, word) for word in line["words"]]
+        else:
+            words = line["words"]
         last = lexicon[count // len(lines) % len(lexicon)]
         yield " ".join([*words, last]), " ".join([*line["asr"], last])
 

@@ -275,11 +275,10 @@ def made_segments(
             columns = [
                 lexicon.gather(random.integers(0, len(lexicon), len(place))) for _ in range(12)
             ]
-            text = (
-                pl.select(pl.concat_str(columns, separator=" ")).to_series()
-                if words
-                else pl.Series([None] * len(place), dtype=pl.String)
-            )
+            if words:
+                text = pl.select(pl.concat_str(columns, separator=" ")).to_series()
+            else:
+                text = pl.Series([None] * len(place), dtype=pl.String)
             times = np.sort(
                 random.uniform(0, seconds, (len(place), 40)).astype(np.float32)
             ).reshape(-1, 20, 2)

@@ -326,11 +326,9 @@ def lhotse(source: Source) -> Iterable[Any]:
 
     def opened(file: str) -> str:
         unpacked = " | gunzip -c" if file.endswith(".gz") else ""
-        return (
-            f"pipe:curl -s {source.where}/{file}{unpacked}"
-            if "://" in source.where
-            else f"{source.where}/{file}"
-        )
+        if "://" in source.where:
+            return f"pipe:curl -s {source.where}/{file}{unpacked}"
+        return f"{source.where}/{file}"
 
     kinds = {
         kind: sorted(

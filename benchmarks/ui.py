@@ -132,11 +132,10 @@ def rows(names: list[str], segments: int) -> Iterator[pl.DataFrame]:
             }
         )
         # Of a large table they would take most of the time that it takes to make.
-        words = (
-            times.new_from_index(0, len(number))
-            if segments <= AT_ONCE * 10
-            else times.clear().extend_constant(None, len(number))
-        )
+        if segments <= AT_ONCE * 10:
+            words = times.new_from_index(0, len(number))
+        else:
+            words = times.clear().extend_constant(None, len(number))
         yield frame.select(
             pl.concat_str("recording_id", pl.Series(number).cast(pl.String), separator="_").alias(
                 "segment_id"

@@ -296,6 +296,9 @@ def _header(
     }
     examples = {name: facts["segments"] for name, facts in splits.items()}
     license_ = about.get("licence")
+    configs = None
+    if container.for_datasets:
+        configs = [{"config_name": "default", "data_files": files}]
     has_identifier = bool(_LICENSE_ID.fullmatch(license_ or ""))
     header = {
         "pretty_name": about.get("title"),
@@ -306,9 +309,7 @@ def _header(
         "size_categories": [
             next((name for most, name in _SIZES if sum(examples.values()) < most), "10M<n<100M")
         ],
-        "configs": [{"config_name": "default", "data_files": files}]
-        if container.for_datasets
-        else None,
+        "configs": configs,
         "dataset_info": {
             "config_name": "default",
             "splits": [

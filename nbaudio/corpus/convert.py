@@ -120,7 +120,7 @@ class _Run:
 
 def _convert(run: _Run, origin: Base) -> list[Shard]:
     """Write the shards, the tables and the card of the new corpus; return its shards."""
-    container_named(run.container, encoding=origin.info["parameters"]["encoding"])
+    container_named(run.container, encoding=origin.corpus_info["parameters"]["encoding"])
     logged = {
         **run.changed,
         "of": str(origin),
@@ -130,10 +130,10 @@ def _convert(run: _Run, origin: Base) -> list[Shard]:
     }
     with ExitStack() as stack:
         tables = {
-            name: stack.enter_context(intact_table(origin.folder, origin.info, name))
+            name: stack.enter_context(intact_table(origin.folder, origin.corpus_info, name))
             for name in TABLES[1:]
         }
-        identity = origin.info["identity"] | run.changed
+        identity = origin.corpus_info["identity"] | run.changed
         is_whole = stack.enter_context(run.layout.claimed(identity, "convert", logged))
         card = restore_records(run.layout) if is_whole else ""
         results = _copy_clips(run, origin)
@@ -143,7 +143,7 @@ def _convert(run: _Run, origin: Base) -> list[Shard]:
 
 def _copy_clips(run: _Run, origin: Base) -> list[Shard]:
     """Write or keep the shards of the new corpus; raise AudioError if a clip is damaged."""
-    parameters = origin.info["parameters"]
+    parameters = origin.corpus_info["parameters"]
     encoding = parameters["encoding"]
     folder = run.layout.work / "buckets"
     remove(folder)
@@ -174,14 +174,14 @@ def _publish(
     run: _Run, origin: Base, results: list[Shard], tables: Mapping[str, Path], card: str
 ) -> None:
     """Write the tables, the card and corpus.json; `card` is the hash of the one there was."""
-    corpus_info = dict(origin.info)
+    corpus_info = dict(origin.corpus_info)
     layout = run.layout
     publish_shards(layout, results, container=run.container, corpus_info=corpus_info)
     for name, table in tables.items():
         with side_file(layout.folder, corpus_info, name) as path:
             shutil.copyfile(table, path)
-    corpus_info["identity"] = origin.info["identity"] | run.changed
-    corpus_info["parameters"] = origin.info["parameters"] | run.changed
+    corpus_info["identity"] = origin.corpus_info["identity"] | run.changed
+    corpus_info["parameters"] = origin.corpus_info["parameters"] | run.changed
     publish_card(layout.folder, corpus_info, before=card)
     layout.finish(corpus_info)
 

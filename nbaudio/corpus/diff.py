@@ -174,11 +174,10 @@ def _workspace(workspace: Workspace) -> _Side:
     accepted = pl.col("decision") == "accept"
     decisions = workspace_tables.scan(workspace, ["decision"]).select(accepted.any())
     is_decided = decisions.collect(**STREAMED).item()
-    is_in = (
-        accepted.fill_null(value=False)
-        if is_decided
-        else pl.col("decision").ne_missing(pl.lit("reject"))
-    )
+    if is_decided:
+        is_in = accepted.fill_null(value=False)
+    else:
+        is_in = pl.col("decision").ne_missing(pl.lit("reject"))
     segments = (
         workspace_tables.scan(workspace)
         .join(facts, on="recording_id", how="left")

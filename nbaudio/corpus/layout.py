@@ -118,10 +118,7 @@ class Layout:
                 if stored.get(name) != identity.get(name)
             ]:
                 differ = ", ".join(
-                    "the selection"
-                    if n == "selection"
-                    else f"{n} is {stored.get(n)}, not {identity.get(n)}"
-                    for n in names
+                    _difference(name, stored.get(name), identity.get(name)) for name in names
                 )
                 raise ExistsError(
                     f"{self}: holds a corpus with other parameters ({differ}); "
@@ -242,3 +239,10 @@ def intact_table(folder: Folder, corpus_info: Mapping[str, Any], name: str) -> I
                 f"'nbaudio verify {folder}' lists all damage"
             )
         yield path
+
+
+def _difference(name: str, stored: Any, requested: Any) -> str:
+    """Say how a parameter differs; a selection is a hash, which says nothing to a person."""
+    if name == "selection":
+        return "the selection"
+    return f"{name} is {stored}, not {requested}"

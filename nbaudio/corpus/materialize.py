@@ -84,7 +84,7 @@ class _Run:
     def shard_name(self, split: str, index: int, count: int) -> str:
         """Return the name of a new shard of a split, number `index` of `count`, from 0."""
         container = container_named(self.parameters["container"])
-        taken = [shard["name"] for shard in self.base.info["shards"]] if self.base else []
+        taken = [shard["name"] for shard in self.base.corpus_info["shards"]] if self.base else []
         return container.shard_name(split, index, count, version=self.version, taken=taken)
 
 
@@ -251,7 +251,7 @@ def materialize(
             show=show_progress,
             signals=signals,
         )
-        about_base = (earlier.info.get("about") if earlier else None) or {}
+        about_base = (earlier.corpus_info.get("about") if earlier else None) or {}
         about = about_of({"title": title, "language": language, "license": license}, about_base)
         return _materialize(run, about, began)
 
@@ -378,11 +378,9 @@ def _held_out_notes(run: _Run, withdrawn: pl.DataFrame, selected: dict[str, Any]
             f"or splits: {run.base} in a manifest, keeps what it holds out"
         )
         raise InputError(f"{moved or shared}; {remedy}")
-    return (
-        [f"the given splits let train share something with held-out data: {shared}"]
-        if shared
-        else []
-    )
+    if shared:
+        return [f"the given splits let train share something with held-out data: {shared}"]
+    return []
 
 
 def _publish_card(layout: Layout, corpus_info: dict[str, Any], before: str) -> list[str]:
@@ -414,7 +412,7 @@ def _publish(
     """Write the tables of the corpus; return corpus.json, with what is `stated`."""
     base = run.base
     tombstones_of_base = pl.DataFrame(
-        base.info.get("tombstones", []) if base else [], schema=tombstones.TOMBSTONES
+        base.corpus_info.get("tombstones", []) if base else [], schema=tombstones.TOMBSTONES
     )
     with progress("publish", 1, "corpus", show=False) as advance:
         corpus_info = publish(

@@ -415,11 +415,11 @@ def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
     """
     places = clips.select("pack", "offset", "length").rows()
     # Remote packs are read several at once, to hide latency.
-    contents = (
-        threads.ordered_map(_read, places, jobs=_READERS)
-        if places and is_url(places[0][0])
-        else map(_read, places)
-    )
+    contents: Iterator[bytes]
+    if places and is_url(places[0][0]):
+        contents = threads.ordered_map(_read, places, jobs=_READERS)
+    else:
+        contents = map(_read, places)
     for (pack, *_), sha256, content in zip(places, clips["clip_sha256"], contents, strict=True):
         clip = verified_clip(content, sha256)
         if clip is None:

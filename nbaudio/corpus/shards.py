@@ -167,11 +167,9 @@ def pack_remotely(
 
 
 def _record_file(layout: Layout, name: str, suffix: str) -> Path:
-    return (
-        (layout.folder.desk or layout.work) / "sent" / f"{name}.json"
-        if suffix == ".sent"
-        else layout.record(name, suffix)
-    )
+    if suffix == ".sent":
+        return (layout.folder.desk or layout.work) / "sent" / f"{name}.json"
+    return layout.record(name, suffix)
 
 
 def _fetch(layout: Layout, records: Location, name: str, suffixes: Sequence[str]) -> None:

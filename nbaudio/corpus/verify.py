@@ -391,11 +391,9 @@ def _hours_of(clips: pl.LazyFrame) -> float:
 
 def _wrong_size(name: str, size: int, written_size: int | None) -> str | None:
     """Return the problem with a file of another size than was written, which need not be hashed."""
-    return (
-        None
-        if written_size in (None, size)
-        else f"{name}: {size:,} bytes, not the {written_size:,} that were written"
-    )
+    if written_size in (None, size):
+        return None
+    return f"{name}: {size:,} bytes, not the {written_size:,} that were written"
 
 
 def _check_amounts(corpus_info: dict[str, Any], splits: dict[str, dict[str, Any]]) -> list[str]:

@@ -93,7 +93,7 @@ class Base:
     """A complete corpus that another version is based on; `sha256` is of its corpus.json."""
 
     folder: Folder
-    info: dict[str, Any]
+    corpus_info: dict[str, Any]
     sha256: str
     table: Path = field(repr=False)  # its segments.parquet on this machine
 
@@ -122,7 +122,7 @@ class Base:
 
     def check_container(self) -> None:
         """Raise InputError if its container is one that only earlier versions of nbaudio wrote."""
-        name = self.info["parameters"]["container"]
+        name = self.corpus_info["parameters"]["container"]
         if name not in CONTAINERS:
             raise InputError(
                 f"{self}: container {name} is no longer written; base the version on a copy that "
@@ -132,7 +132,7 @@ class Base:
     @property
     def version(self) -> int:
         """The number of the version, from 1."""
-        return int(self.info.get("version", 1))
+        return int(self.corpus_info.get("version", 1))
 
     def to_json(self) -> dict[str, Any]:
         """Return what corpus.json holds about the base of a version."""
@@ -209,7 +209,8 @@ class Base:
     def _with_fingerprints(self, recordings: pl.DataFrame) -> pl.LazyFrame:
         """Return the clips of the base with the columns of `_KEPT` but `row`, and `fingerprint`."""
         sources = pl.DataFrame(
-            self.info.get("sources", []), schema={"recording_id": pl.String, "sha256": pl.String}
+            self.corpus_info.get("sources", []),
+            schema={"recording_id": pl.String, "sha256": pl.String},
         )
         unchanged_recordings = (
             recordings.select("recording_id", "sha256")
@@ -252,9 +253,11 @@ class Base:
         """
         if limits.shard_count is None:
             return limits
-        total = sum(shard["bytes"] for shard in self.info["shards"])
+        total = sum(shard["bytes"] for shard in self.corpus_info["shards"])
         return replace(
-            limits, shard_count=None, shard_size=max(1, total // max(1, len(self.info["shards"])))
+            limits,
+            shard_count=None,
+            shard_size=max(1, total // max(1, len(self.corpus_info["shards"]))),
         )
 
     def left_out(self, table: Path) -> list[str]:
@@ -280,7 +283,7 @@ class Base:
         )
         places = {name: (count, first, last) for name, count, first, last in counts.iter_rows()}
         shards = []
-        for shard in self.info["shards"]:
+        for shard in self.corpus_info["shards"]:
             count, first, last = places.get(shard["name"], (0, 0, 0))
             if count and count == last - first + 1 == shard["segments"]:
                 shards.append(self._copy_shard(layout, shard, first))
@@ -309,7 +312,7 @@ class Base:
     def _grouped(self) -> list[str]:
         return [
             key
-            for key in self.info["selection"].get("parameters", {}).get("group_by", [])
+            for key in self.corpus_info["selection"].get("parameters", {}).get("group_by", [])
             if key in self.columns
         ]
 
@@ -356,11 +359,10 @@ class Base:
                 )
                 for segment, value in hits.iter_rows():
                     split = rows.filter(pl.col(column) == value)["split"][0]
-                    what = (
-                        "which is"
-                        if column == "segment_id"
-                        else f"which has the {column} {value!r} of a segment"
-                    )
+                    if column == "segment_id":
+                        what = "which is"
+                    else:
+                        what = f"which has the {column} {value!r} of a segment"
                     return f"segment {segment!r} of train, {what} in {split} of the base {self}"
             return None
 
@@ -385,7 +387,7 @@ def corpus_parameters(requested: Mapping[str, Any], base: Base | None) -> dict[s
         chosen["shard_size"] = parse_size(chosen["shard_size"])
     if "channel" in chosen:
         chosen["channel"] = str(chosen["channel"])
-    of_base = base.info["parameters"] if base else {}
+    of_base = base.corpus_info["parameters"] if base else {}
     base_values = {name: of_base.get(name, default) for name, default in _DEFAULTS.items()}
     for name, value in chosen.items() if base else ():
         if value != base_values[name]:
@@ -411,11 +413,9 @@ def find_base(folder: Folder) -> str | None:
     if not base or not stays_inside(str(base.get("corpus", ""))):
         return None
     base_folder = Folder(folder.place.parent / base["corpus"])
-    return (
-        str(base_folder)
-        if base_folder.exists(CORPUS_JSON) and base_folder.holds(CORPUS_JSON, base["sha256"])
-        else None
-    )
+    if base_folder.exists(CORPUS_JSON) and base_folder.holds(CORPUS_JSON, base["sha256"]):
+        return str(base_folder)
+    return None
 
 
 def latest_version(corpus: str | Path) -> str:
@@ -451,7 +451,7 @@ def next_version(workspace: str | Path | Workspace, corpus: str | Path) -> tuple
         return latest, None
     with Base.opened(latest) as version:
         before = find_base(version.folder)
-        if (before or not version.info.get("base")) and _is_current(
+        if (before or not version.corpus_info.get("base")) and _is_current(
             Workspace.open(workspace), version
         ):
             return latest, before
@@ -463,13 +463,16 @@ def _is_current(workspace: Workspace, version: Base) -> bool:
 
     Rows and the audio of recordings must be equal.
     """
-    text = version.info["parameters"].get("text")
+    text = version.corpus_info["parameters"].get("text")
     lacks_text = text is not None and f"text_{text}" not in table_schema(workspace)
-    if lacks_text or version.info["identity"].get("selection") != selection_hash(workspace, text):
+    if lacks_text or version.corpus_info["identity"].get("selection") != selection_hash(
+        workspace, text
+    ):
         return False
     recordings = workspace.recordings.select(_AUDIO)
     sources = pl.DataFrame(
-        version.info.get("sources", []), schema={name: recordings.schema[name] for name in _AUDIO}
+        version.corpus_info.get("sources", []),
+        schema={name: recordings.schema[name] for name in _AUDIO},
     )
     if len(sources.join(recordings, on=_AUDIO, how="anti", nulls_equal=True)):
         return False

@@ -430,11 +430,9 @@ def _without(value: Any, names: Set[str]) -> Any:
 
     if isinstance(value, dict):
         return {name: _without(part, names) for name, part in value.items()}
-    return (
-        [_without(part, names) for part in value if not is_about(part)]
-        if isinstance(value, list)
-        else value
-    )
+    if isinstance(value, list):
+        return [_without(part, names) for part in value if not is_about(part)]
+    return value
 
 
 def _forget_review_clips(workspace: Workspace, ids: Set[str]) -> list[str]:
@@ -490,7 +488,7 @@ def _forget_recordings(workspace: Workspace, lost: pl.DataFrame) -> None:
 
 def _forget_clips(
     workspace: Workspace,
-    gone: pl.Series,
+    withdrawn_ids: pl.Series,
     facts: pl.DataFrame,
     formats: Sequence[tuple[ClipFormat, str]],
 ) -> tuple[int, list[str]]:
@@ -502,13 +500,15 @@ def _forget_clips(
     num_removed = 0
     problems = []
     with scratch_folder(workspace.path) as scratch:
-        heard = _remaining_keys(workspace, gone, facts, [RECOGNIZED], scratch / "heard")
-        _forget_recognized(workspace, gone, heard, scratch / "recognized")
+        heard = _remaining_keys(workspace, withdrawn_ids, facts, [RECOGNIZED], scratch / "heard")
+        _forget_recognized(workspace, withdrawn_ids, heard, scratch / "recognized")
         folders = dict.fromkeys([str(workspace.path / "packs"), *(packs for _, packs in formats)])
         for number, packs in enumerate(folders):
-            own = [clip_format for clip_format, folder in formats if folder == packs]
+            formats_in_packs = [clip_format for clip_format, folder in formats if folder == packs]
             folder = scratch / str(number)
-            keys = _remaining_keys(workspace, gone, facts, own, folder / "keys")
+            keys = _remaining_keys(
+                workspace, withdrawn_ids, facts, formats_in_packs, folder / "keys"
+            )
             try:
                 num_removed += keep_clips(location(packs), keys, folder)
             except (AudioError, OSError) as error:
@@ -521,7 +521,7 @@ def _forget_clips(
 
 def _remaining_keys(
     workspace: Workspace,
-    gone: pl.Series,
+    withdrawn_ids: pl.Series,
     facts: pl.DataFrame,
     formats: Sequence[ClipFormat],
     folder: Path,
@@ -529,7 +529,7 @@ def _remaining_keys(
     """Return the keys of the clips of remaining segments in some formats."""
     columns = ("segment_id", "recording_id", "start_sample", "end_sample", "source_channel")
     segments = segment_columns(workspace, columns)
-    remaining = segments.filter(~workspace_tables.has_id(gone)).drop_nulls("start_sample")
+    remaining = segments.filter(~workspace_tables.has_id(withdrawn_ids)).drop_nulls("start_sample")
     keys = [with_clip_keys(remaining, facts, clip_format) for clip_format in formats]
     none = pl.LazyFrame(schema=_KEYS)
     num_rows = len(formats) * parquet_files.num_rows(workspace_tables.table_path(workspace))
@@ -537,7 +537,9 @@ def _remaining_keys(
     return divide_keys(all_keys, num_rows=num_rows, folder=folder)
 
 
-def _forget_recognized(workspace: Workspace, gone: pl.Series, keys: Buckets, scratch: Path) -> None:
+def _forget_recognized(
+    workspace: Workspace, withdrawn_ids: pl.Series, keys: Buckets, scratch: Path
+) -> None:
     """Keep only texts of clips with some keys, and problems of remaining segments."""
     for path in sorted((workspace.path / RECOGNIZED_FOLDER).glob("*.jsonl")):
         folder = scratch / path.stem
@@ -549,7 +551,7 @@ def _forget_recognized(workspace: Workspace, gone: pl.Series, keys: Buckets, scr
                 target.write(_encode_lines(batch))
         table = f"{RECOGNIZED_FOLDER}/{path.stem}.problems"
         if workspace_tables.table_path(workspace, table).exists():
-            remaining = _without_rows(workspace, table, workspace_tables.has_id(gone))
+            remaining = _without_rows(workspace, table, workspace_tables.has_id(withdrawn_ids))
             workspace_tables.write(workspace, remaining, table=table)
 
 

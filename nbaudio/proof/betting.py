@@ -57,9 +57,9 @@ class Values:
     @classmethod
     def of(cls, value: "Array | Values") -> "Values":
         """Return the values of rows that have one item each, or values as they are."""
-        return (
-            value if isinstance(value, Values) else cls(value, (value > 0).astype(np.int64), value)
-        )
+        if isinstance(value, Values):
+            return value
+        return cls(value, (value > 0).astype(np.int64), value)
 
     def __getitem__(self, rows: Ints) -> Array:
         """Return what the items of some rows count for."""

@@ -20,11 +20,10 @@ def how_right(claim: Mapping[str, Any], confidence: float, *, selected: bool) ->
     `selected` is whether a selection says what ships; if not, the claim is about all segments with
     a similarity of 0.8 or more.
     """
-    what = (
-        "clips that ship"
-        if selected
-        else "segments with a similarity of 0.8 or more (nothing is selected yet)"
-    )
+    if selected:
+        what = "clips that ship"
+    else:
+        what = "segments with a similarity of 0.8 or more (nothing is selected yet)"
     if claim["low"] is None:
         return "Nothing ships."
     if not claim["reviewed"]:

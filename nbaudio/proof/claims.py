@@ -569,11 +569,10 @@ def _row(
         # What is wrong above a threshold is no more than above a lower one, and no less than above
         # a higher one.
         low = max(0.0, 1 - (1 - claims[below]["low"]) * claims[below]["segments"] / size)
-        high = (
-            1 - (1 - (claims[over]["high"] or 1.0)) * claims[over]["segments"] / size
-            if claims[over]["segments"]
-            else 1.0
-        )
+        if claims[over]["segments"]:
+            high = 1 - (1 - (claims[over]["high"] or 1.0)) * claims[over]["segments"] / size
+        else:
+            high = 1.0
     precision = None if share is None or low is None else min(max(1 - share[0], low), high or 1.0)
     return names | {"precision": precision, "low": low, "high": high}
 

@@ -263,11 +263,13 @@ def risk_facts(
     left = part.further_reviews(strata, target=selection["target"], error=error)
     # The same with one stratum: what is gained is the model's.
     alone = part.further_reviews(strata.merged(), target=selection["target"], error=error)
+    if frozen(state.workspace):
+        is_frozen = "by the last select; a select without 'risk' ends it"
+    else:
+        is_frozen = "no: it learns from each import"
     return {
         "model": describe(model),
-        "frozen": "by the last select; a select without 'risk' ends it"
-        if frozen(state.workspace)
-        else "no: it learns from each import",
+        "frozen": is_frozen,
         "calibration": {name: model["calibration"][name] for name in ("intercept", "slope")},
         "groups": model["calibration"]["groups"],
         "columns": {row["column"]: row["weight"] for row in model["weigh"] if row["weight"] > 0},

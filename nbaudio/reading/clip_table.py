@@ -186,11 +186,9 @@ class ClipTable:
         """Read columns of a row group, all unless named, with a new reader unless one is passed."""
         with self._reading():
             file = file or self._file()
-            return (
-                file.read_row_group(group, columns=names, use_threads=False)
-                if len(self._starts) > 1
-                else file.read(names)
-            )
+            if len(self._starts) > 1:
+                return file.read_row_group(group, columns=names, use_threads=False)
+            return file.read(names)
 
     @cached_property
     def _source(self) -> Any:

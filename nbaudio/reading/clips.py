@@ -109,11 +109,9 @@ class Clip:
         return target
 
     def _repr_html_(self) -> str | None:
-        return (
-            None
-            if self.samples is None or self.samples.dtype != np.int16
-            else str(self.to_pydub()._repr_html_())
-        )
+        if self.samples is None or self.samples.dtype != np.int16:
+            return None
+        return str(self.to_pydub()._repr_html_())
 
     def _pcm(self) -> NDArray[np.int16]:
         if self.samples is None or self.samples.dtype != np.int16:

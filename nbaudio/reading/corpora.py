@@ -239,13 +239,15 @@ class Corpus:
             "num_workers": num_workers,
         }
         share = Partition(**{name: _whole(name, value) for name, value in part.items()})
-        threads = (
-            min(4, os.cpu_count() or 1) if threads is None else _whole("threads", threads, least=1)
-        )
+        if threads is None:
+            threads = min(4, os.cpu_count() or 1)
+        else:
+            threads = _whole("threads", threads, least=1)
         # Of files of one clip each, requests are as small as those of single clips.
-        in_flight = (
-            _CLIP_REQUESTS if self.info["parameters"]["container"] == "files" else _STREAM_REQUESTS
-        )
+        if self.info["parameters"]["container"] == "files":
+            in_flight = _CLIP_REQUESTS
+        else:
+            in_flight = _STREAM_REQUESTS
         return Stream(self._clips(clips, give, in_flight), order, share, threads=threads)
 
     def _rows(self, split: str) -> SplitRows:
@@ -264,9 +266,10 @@ class Corpus:
         if give == "levels" and encoding not in QUANTIZATIONS:
             raise InputError(f"{self.folder}: its clips are {encoding}, which has no levels")
         local = self.folder.place.local is not None
-        read = (
-            self.folder.read if local or self.cache is None else partial(self._cached, self.cache)
-        )
+        if local or self.cache is None:
+            read = self.folder.read
+        else:
+            read = partial(self._cached, self.cache)
         return ClipReader(rows, self.folder, read, decode, in_flight, self._read_uncached)
 
     def _read_uncached(self, name: str, start: int, stop: int) -> bytes:

@@ -48,12 +48,10 @@ class Partition(NamedTuple):
             (self.rank, self.world_size, "rank"),
             (self.worker, self.num_workers, "worker"),
         ):
+            if count <= 0:
+                raise InputError(f"{count} {name}s")
             if not 0 <= number < count:
-                raise InputError(
-                    f"{name} {number} of {count}: must be from 0 to {count - 1}"
-                    if count > 0
-                    else f"{count} {name}s"
-                )
+                raise InputError(f"{name} {number} of {count}: must be from 0 to {count - 1}")
         return self
 
     def part(self, worker: int, num_workers: int) -> "Partition":

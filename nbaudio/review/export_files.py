@@ -304,11 +304,10 @@ def is_filled_in(
     else:
         ours = _is_sheet_of(path, record, has_all_rows=bool(earlier))
     if not ours:
-        what = (
-            "exists with other content"
-            if path.suffix == PAGE
-            else f"exists and is not a sheet of review {record.name}"
-        )
+        if path.suffix == PAGE:
+            what = "exists with other content"
+        else:
+            what = f"exists and is not a sheet of review {record.name}"
         if earlier:
             what += " (one of that name was taken back)"
         raise ExistsError(f"{path}: {what}; move it away or give another --out")

@@ -193,9 +193,10 @@ def _write(population: Population, rule: FixedRule, joined: Bools, first_draw: i
     """Write the table of a rule, with segments that join it."""
     workspace = population.state.workspace
     has_table = workspace_tables.table_path(workspace, rule.table).exists()
-    before = (
-        workspace_tables.read_batches(workspace, rule.table, _COLUMNS) if has_table else iter(())
-    )
+    if has_table:
+        before = workspace_tables.read_batches(workspace, rule.table, _COLUMNS)
+    else:
+        before = iter(())
     workspace_tables.write(
         workspace, _concatenated(before, population, joined, first_draw), table=rule.table
     )

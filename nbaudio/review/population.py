@@ -157,9 +157,7 @@ class Population:
     @cached_property
     def _source_names(self) -> pl.DataFrame:
         """What the source calls each recording, by `recording_id`."""
-        name_columns = (
-            ["source_recording"] if "source_recording" in self._recordings.columns else []
-        )
+        name_columns = [name for name in ("source_recording",) if name in self._recordings.columns]
         file_name = pl.col("path").str.extract("([^/]+)/*$")
         return self._recordings.select(
             "recording_id", source_name=pl.coalesce(*name_columns, file_name, "recording_id")
@@ -264,9 +262,10 @@ class Population:
         ]
         facts["broken"] = pl.any_horizontal(*violations, bad, pl.col("segment_id").is_null())
         arrays = self.arrays((*WINDOW, "decision", "reason"), lambda rows: rows.select(**facts))
-        broken = (
-            arrays["broken"] | arrays["empty"] if arrays["has_text"].any() else arrays["broken"]
-        )
+        if arrays["has_text"].any():
+            broken = arrays["broken"] | arrays["empty"]
+        else:
+            broken = arrays["broken"]
         return ~broken & first_occurrences(arrays["window"]), arrays["has_audio"]
 
     @property
@@ -326,11 +325,9 @@ class Population:
     def _rows(self, places: pl.Series) -> pl.Series:
         """Return the row numbers of some segments in the table."""
         before = self._repeats - np.arange(len(self._repeats))
-        return (
-            places + np.searchsorted(before, places.to_numpy(), side="right")
-            if len(before)
-            else places
-        )
+        if len(before):
+            return places + np.searchsorted(before, places.to_numpy(), side="right")
+        return places
 
     def ids(self, places: pl.Series) -> pl.Series:
         """Return the ids of some segments, in that order."""

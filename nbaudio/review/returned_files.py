@@ -58,10 +58,7 @@ def read_returned(returned: Returned) -> ReturnedSheets:
     Raises:
         InputError: a file that is given by its own name is no sheet or cannot be read.
     """
-    sources: Any = [] if returned is None else returned
-    sources = (
-        sources if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
-    )
+    sources = _as_list(returned)
     places = [Path(source) for source in sources if isinstance(source, str | Path)]
     folders = [_list_files(place) for place in places if place.is_dir()]
     read = [read_sheet(place) for place in places if not place.is_dir()]
@@ -77,6 +74,15 @@ def read_returned(returned: Returned) -> ReturnedSheets:
     if not read and not damaged:
         not_read.append(_nothing_returned(folder.folder for folder in folders))
     return ReturnedSheets(read, sum(len(folder.audio) for folder in folders), not_read, damaged)
+
+
+def _as_list(returned: Returned) -> Sequence[Any]:
+    """Return what came back as a list: of nothing, of the one thing, or as it is."""
+    if returned is None:
+        return []
+    if isinstance(returned, Sequence) and not isinstance(returned, str):
+        return returned
+    return [returned]
 
 
 def _list_files(folder: Path) -> _FolderFiles:

@@ -280,12 +280,10 @@ def _population(state: ReviewState, strategy: str) -> Population:
     population = Population(state)
     if population.reviewable.any():
         return population
-    missing = (
-        f"; the recordings of {population.without_audio.sum():,} are missing"
-        if population.without_audio.any()
-        else ""
-    )
-    raise InputError(f"{path}: none of its {len(population):,} segments can be reviewed{missing}")
+    reason = f"{path}: none of its {len(population):,} segments can be reviewed"
+    if population.without_audio.any():
+        reason += f"; the recordings of {population.without_audio.sum():,} are missing"
+    raise InputError(reason)
 
 
 def _series(ids: Iterable[str]) -> pl.Series:
@@ -541,8 +539,12 @@ def _facts(
 def _describe_files(made: MadeFiles) -> tuple[str, str]:
     """Return the name of the fact with the written files, and the fact."""
     paths = list(made.contents)
-    is_page = any(path.suffix.lower() == ".html" for path in paths)
-    what = "files" if len(paths) > 1 else "page" if is_page else "sheet"
+    if len(paths) > 1:
+        what = "files"
+    elif any(path.suffix.lower() == ".html" for path in paths):
+        what = "page"
+    else:
+        what = "sheet"
     return what, ", ".join(map(str, paths))
 
 

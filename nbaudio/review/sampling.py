@@ -150,11 +150,10 @@ def pool_columns(strategy: str, schema: pl.Schema) -> Sequence[str]:
     if strategy in columns:
         return (strategy,)
     near = get_close_matches(strategy, [*STRATEGIES, *columns], n=3)
-    choices = (
-        f"did you mean {' or '.join(near)}?"
-        if near
-        else f"known are {', '.join(STRATEGIES)}, and columns with numbers"
-    )
+    if near:
+        choices = f"did you mean {' or '.join(near)}?"
+    else:
+        choices = f"known are {', '.join(STRATEGIES)}, and columns with numbers"
     raise InputError(f"strategy {strategy!r} is unknown; {choices}")
 
 

@@ -185,11 +185,9 @@ class ReviewRecord:
         """
         # A content hash alone would show whether the hypothesis equals the transcript.
         salt = json_hash(self.contents)
-        return (
-            [json_hash([salt, content]) for content in self.contents]
-            if self.blind
-            else self.contents
-        )
+        if self.blind:
+            return [json_hash([salt, content]) for content in self.contents]
+        return self.contents
 
     def shares(self) -> dict[str, list[str]]:
         """Return the segments of each reviewer in the order of the draw.

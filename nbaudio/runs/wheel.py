@@ -92,11 +92,12 @@ def _requirements() -> Iterator[str]:
             version = metadata.version(name)
         except metadata.PackageNotFoundError:  # for another Python
             continue
-        yield (
-            requirement
-            if name in _NOT_PINNED
-            else f"{name}=={version}" + (f" ;{marker}" if marker else "")
-        )
+        if name in _NOT_PINNED:
+            yield requirement
+        elif marker:
+            yield f"{name}=={version} ;{marker}"
+        else:
+            yield f"{name}=={version}"
 
 
 def _files() -> Iterator[tuple[str, bytes]]:

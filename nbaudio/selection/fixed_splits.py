@@ -65,15 +65,13 @@ class FixedSplits:
         All rows then have the same values.
         """
         texts = [pl.lit(None).alias(name) for name in ("fixed", "earlier", "not_train")]
-        return (
-            []
-            if self.is_any
-            else [
-                *texts,
-                pl.lit(value=True).alias("may_hold_out"),
-                pl.lit(value=False).alias("is_given"),
-            ]
-        )
+        if self.is_any:
+            return []
+        return [
+            *texts,
+            pl.lit(value=True).alias("may_hold_out"),
+            pl.lit(value=False).alias("is_given"),
+        ]
 
     def preset(self, key: str) -> dict[str, str]:
         """Return the split of each value of a column: one of `SPLITS`, or "" if closed.
@@ -107,11 +105,9 @@ class FixedSplits:
 
     def given_roles(self) -> set[str | None]:
         """Return what the given splits are for."""
-        return (
-            {split_role(name) for name in self.rows.filter("is_given")["fixed"].unique()}
-            if self.is_any
-            else set()
-        )
+        if self.is_any:
+            return {split_role(name) for name in self.rows.filter("is_given")["fixed"].unique()}
+        return set()
 
     def report(self, selection: pl.LazyFrame, keys: Sequence[str]) -> FixedSplitsReport:
         """Return the report of a selection that was grouped by `keys`; it is empty without splits.
@@ -198,11 +194,11 @@ class FixedSplits:
         place = pl.col("split").replace_strict(order, range(len(order)), return_dtype=pl.Int64)
         held_out = pl.col("split").is_in([*filter(is_held_out, order)])
         for check in dict.fromkeys((*GROUPS, *keys, SENTENCE)):
-            value = (
-                pl.when("is_given").then("text")
-                if check == SENTENCE
-                else pl.col(check).cast(pl.String)
-            )
+            value: pl.Expr
+            if check == SENTENCE:
+                value = pl.when("is_given").then("text")
+            else:
+                value = pl.col(check).cast(pl.String)
             pairs = fixed.select("split", value=value).drop_nulls().unique()
             several = pairs.group_by("value").agg(
                 pl.col("split").sort_by(place), is_held_out=held_out.any()

@@ -118,9 +118,10 @@ class Grouping:
             less = f"--group-by {','.join(best)} loses {others[best]}" if best else ""
             cut = int((self.divided["reason"] == "beyond_split_size").sum())
             sizes = "larger" if 2 * cut > chosen_loss.segments else "smaller"
-            smaller = (
-                "" if best and others[best].share <= COSTLY else f"{sizes} dev and test lose less"
-            )
+            if best and others[best].share <= COSTLY:
+                smaller = ""
+            else:
+                smaller = f"{sizes} dev and test lose less"
             remedy = ", or ".join(filter(None, (less, smaller)))
             yield (
                 f"grouping by {','.join(self.columns)} loses {chosen_loss}, "

@@ -181,9 +181,9 @@ def _checks(segments: Frame | pl.LazyFrame, keys: Sequence[str]) -> list[str]:
 
 
 def _lazy(segments: Frame | pl.LazyFrame) -> pl.LazyFrame:
-    return (
-        segments if isinstance(segments, pl.LazyFrame) else as_polars(segments, "segments").lazy()
-    )
+    if isinstance(segments, pl.LazyFrame):
+        return segments
+    return as_polars(segments, "segments").lazy()
 
 
 def _matches(

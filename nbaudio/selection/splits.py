@@ -64,11 +64,9 @@ class Target(NamedTuple):
     unit: str
 
     def __str__(self) -> str:
-        return (
-            f"{self.amount:,} segments"
-            if self.unit == "segments"
-            else f"{self.amount / _HOUR:,.3f} hours"
-        )
+        if self.unit == "segments":
+            return f"{self.amount:,} segments"
+        return f"{self.amount / _HOUR:,.3f} hours"
 
 
 def parse_target(value: int | str, name: str) -> Target:
@@ -249,9 +247,10 @@ def _ranks(column: pl.Series) -> tuple[pl.Series, Numbers]:
 
     Places are those among the distinct values, -1 for null.
     """
-    values = (
-        column if column.dtype == pl.Categorical else column.cast(pl.String).cast(pl.Categorical)
-    )
+    if column.dtype == pl.Categorical:
+        values = column
+    else:
+        values = column.cast(pl.String).cast(pl.Categorical)
     names = values.drop_nulls().unique().cast(pl.String).sort()
     codes = names.cast(pl.Categorical).to_physical().to_numpy()
     rank = np.full(int(codes.max(initial=0)) + 2, -1, dtype=np.int32)

@@ -317,4 +317,8 @@ def _show_counts(
 
 def time_unit(most_s: float) -> tuple[float, str]:
     """Return divisor and name of the best unit for a number of seconds."""
-    return (3600.0, "h") if most_s >= 2 * 3600 else (60.0, "min") if most_s >= 120 else (1.0, "s")
+    if most_s >= 2 * 3600:
+        return 3600.0, "h"
+    if most_s >= 120:
+        return 60.0, "min"
+    return 1.0, "s"

@@ -439,13 +439,21 @@ def _signal_sentence(column: str, values: pl.Series) -> str:
     words = signal_words(column)
     numbers = _without_nulls(values)
     if values.dtype == pl.Boolean and len(numbers):
-        yes = int(numbers.sum())
-        is_equal = yes in (0, len(numbers))
-        sentence = f"{'yes' if yes else 'no'} in {all_segments(len(numbers))}" if is_equal else ""
+        sentence = _equal_answers_sentence(numbers)
     else:
         sentence = equal_values_sentence(numbers, words.value_text)
     missing = f", {values.null_count():,} without a value" if values.null_count() else ""
     return sentence and f"{words.title}: {sentence}{missing}"
+
+
+def _equal_answers_sentence(answers: NDArray[np.float64]) -> str:
+    """Return a sentence if all segments have the same yes or no; empty otherwise."""
+    num_yes = int(answers.sum())
+    if num_yes == 0:
+        return f"no in {all_segments(len(answers))}"
+    if num_yes == len(answers):
+        return f"yes in {all_segments(len(answers))}"
+    return ""
 
 
 def _signal_summary(column: str, values: pl.Series) -> str:

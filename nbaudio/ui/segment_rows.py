@@ -44,12 +44,9 @@ class SegmentRows:
     def read(self, *columns: str, codes: bool = False) -> pl.DataFrame:
         """Return some columns of all rows, each once; with `codes`, texts as categories."""
         parts = self.parts(list(dict.fromkeys(columns)))
-        coded = (
-            (part.with_columns(pl.col(pl.String).cast(pl.Categorical)) for part in parts)
-            if codes
-            else parts
-        )
-        return pl.concat(coded, rechunk=True)
+        if codes:
+            parts = (part.with_columns(pl.col(pl.String).cast(pl.Categorical)) for part in parts)
+        return pl.concat(parts, rechunk=True)
 
     def count(self, column: str) -> int:
         """Return the number of rows with a value."""

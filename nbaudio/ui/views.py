@@ -212,13 +212,12 @@ def examples(
             raise InputError(f"{workspace.path}: no segment {absent[0]!r}")
     nearest = pl.DataFrame()
     for part in segments.where(where or "").parts((*_SHOWN, "start_sample", "end_sample")):
-        candidates = (
-            part.join(lengths, on="recording_id", how="left", maintain_order="left").filter(
-                PLAYABLE
-            )
-            if playable
-            else part
-        )
+        if playable:
+            candidates = part.join(
+                lengths, on="recording_id", how="left", maintain_order="left"
+            ).filter(PLAYABLE)
+        else:
+            candidates = part
         if order == "random":
             candidates = candidates.with_columns(
                 place=hash_column(candidates["segment_id"], f"look {seed}")
@@ -642,19 +641,11 @@ def rows(source: Source, *, further: bool = False) -> SegmentRows:
 
     def columns(column_names: Sequence[str]) -> list[str]:
         unread = {"word_times", *schemas.NORMALIZED, "sampling_rate", "duration_s"}
-        further_columns = [name for name in column_names if name not in unread]
-        return list(
-            dict.fromkeys(
-                (
-                    *_USED,
-                    *(
-                        further_columns
-                        if further
-                        else (*schemas.hypothesis_names(column_names).values(), *schemas.SIGNALS)
-                    ),
-                )
-            )
-        )
+        if further:
+            names = [name for name in column_names if name not in unread]
+        else:
+            names = [*schemas.hypothesis_names(column_names).values(), *schemas.SIGNALS]
+        return list(dict.fromkeys((*_USED, *names)))
 
     folder = folder_at(_place(source))
     if folder.exists(CORPUS_JSON):

@@ -34,11 +34,9 @@ class ArrayForm:
 
     def step(self, step: Clip | Sequence[Clip]) -> dict[str, Any]:
         """Return a clip, or a padded batch where the step is a list."""
-        return (
-            self.clip(step)
-            if isinstance(step, Clip)
-            else padded([self.clip(clip) for clip in step])
-        )
+        if isinstance(step, Clip):
+            return self.clip(step)
+        return padded([self.clip(clip) for clip in step])
 
     def metadata(self, clip: Clip) -> dict[str, Any]:
         """Return a clip's id and columns."""

@@ -98,9 +98,10 @@ def states_of(loader: dict[str, Any]) -> list[dict[str, Any]]:
             "snapshot_every_n_steps=1"
         )
     try:
-        workers = (
-            loader["_snapshot"]["_worker_snapshots"].values() if "_snapshot" in loader else [loader]
-        )
+        if "_snapshot" in loader:
+            workers = loader["_snapshot"]["_worker_snapshots"].values()
+        else:
+            workers = [loader]
         return [worker["dataset_state"] for worker in workers]
     except KeyError as error:
         raise InputError(f"not the state of a StatefulDataLoader: {error!r}") from error

@@ -66,11 +66,10 @@ def stats(
         title, sections = page_sections(
             path, segments, facts, audio=audio and suffix == ".html", base=base
         )
-        page = (
-            render_page(title, sections).encode()
-            if suffix == ".html"
-            else write_workbook(title, sections)
-        )
+        if suffix == ".html":
+            page = render_page(title, sections).encode()
+        else:
+            page = write_workbook(title, sections)
         write_bytes(Path(out), page)
     return Report(
         "stats",

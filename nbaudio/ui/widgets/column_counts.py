@@ -153,13 +153,9 @@ def number_bins(column: pl.Series, most: int = MOST_BINS) -> NumberBins:
 
 def value_counts(column: pl.Series) -> ValueCounts:
     """Return the values of a column by falling number of rows, equal ones as they occur."""
-    frame = pl.DataFrame(
-        {
-            "value": column
-            if column.dtype in (pl.Boolean, pl.Categorical)
-            else column.cast(pl.String)
-        }
-    )
+    if column.dtype not in (pl.Boolean, pl.Categorical):
+        column = column.cast(pl.String)
+    frame = pl.DataFrame({"value": column})
     kinds = (
         frame.group_by("value", maintain_order=True)
         .agg(pl.len())

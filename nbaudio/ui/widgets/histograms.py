@@ -178,13 +178,8 @@ class Histograms(BaseWidget):
         if isinstance(distribution, NumberBins):
             raise InputError(f"{column} holds numbers: brush a range")
         value = distribution.values[place]
-        self._choose(
-            {
-                column: [picked_value for picked_value in picked if picked_value != value]
-                if value in picked
-                else [*picked, value]
-            }
-        )
+        others = [picked_value for picked_value in picked if picked_value != value]
+        self._choose({column: others if value in picked else [*picked, value]})
 
     def _clear(self, *, column: str | None = None) -> None:
         self._choose(dict.fromkeys(self._chosen if column is None else (column,)))

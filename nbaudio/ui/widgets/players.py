@@ -96,9 +96,10 @@ class Player(ClipPlayer):
         Raises:
             InputError: a segment is not in the workspace.
         """
-        segments = (
-            workspace if isinstance(workspace, Segments) else load_segments(workspace, segment_ids)
-        )
+        if isinstance(workspace, Segments):
+            segments = workspace
+        else:
+            segments = load_segments(workspace, segment_ids)
         every = range(len(segments.rows))
         saved = partial(saved_clips, segments, every, limit=limit)
         super().__init__(SegmentPlayback(segments, reviewer), saved, len(every), fixed=False)
@@ -192,11 +193,9 @@ class Vocabulary(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidget
 
     def _examples(self, word: int) -> list[int]:
         ids = self._segments.frame["segment_id"]
-        numbers = (
-            (ids.index_of(segment_id) for segment_id in self.words["examples"][word])
-            if word >= 0
-            else ()
-        )
+        if word < 0:
+            return []
+        numbers = (ids.index_of(segment_id) for segment_id in self.words["examples"][word])
         return [number for number in numbers if number is not None]
 
     def _play(self, word: int, asked: int) -> None:
@@ -242,9 +241,9 @@ class CorpusPlayback(Playback):
     def read(self, number: int, *, even: bool = False, **_options: Any) -> Sound:
         """Read a clip by its byte offset; it has no context and no other channels."""
         sound = corpus_sound(self.corpus, self.frame["segment_id"][number])
-        return (
-            sound._replace(samples=normalize_loudness(sound.samples, sound.rate)) if even else sound
-        )
+        if even:
+            return sound._replace(samples=normalize_loudness(sound.samples, sound.rate))
+        return sound
 
 
 def corpus_player(

@@ -8,7 +8,7 @@ Colors only repeat other marks.
 
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from html import escape
 from typing import Any
@@ -252,11 +252,10 @@ def clip_html(clip: StaticClip) -> str:
             f'<audio controls preload="metadata" aria-label="{name}" style="{style}" '
             f'src="{data_url}"></audio>'
         )
-    words = (
-        escape(_cut(clip.text))
-        if clip.asr_text is None
-        else diff_html(clip.text, clip.asr_text, **clip.compared)
-    )
+    if clip.asr_text is None:
+        words = escape(_cut(clip.text))
+    else:
+        words = diff_html(clip.text, clip.asr_text, **clip.compared)
     further = (
         (escape(by), diff_html(clip.text, heard, **clip.compared))
         for by, heard in clip.further.items()
@@ -306,6 +305,27 @@ def read_saved_sound(segments: Segments, row: Row) -> Sound:
     return read_sound(segments.audio_root, row, even=False)
 
 
+@dataclass(frozen=True)
+class _ClipSound:
+    """The encoded audio and the picture of a clip, and a note on what is missing."""
+
+    audio: bytes | None = None
+    picture: bytes | None = None
+    note: str | None = None
+
+
+def _encode_beginning(sound: Sound, longest_s: int, encoding: str) -> _ClipSound:
+    """Encode and draw the first `longest_s` seconds of a sound; note if there is more of it."""
+    most = round(longest_s * sound.rate)
+    samples = sound.samples[:most]
+    is_usual = sound.rate in encoder(encoding).rates
+    return _ClipSound(
+        encode_clip(samples, sound.rate, encoding if is_usual else "flac"),
+        clip_picture(samples, sound.rate),
+        f"the first {longest_s} s of it" if len(sound.samples) > most else None,
+    )
+
+
 def read_clips(
     rows: Iterable[tuple[Any, ...]],
     read: Callable[[Row], Sound] | None,
@@ -317,41 +337,46 @@ def read_clips(
 ) -> list[StaticClip]:
     """Return the clips of rows with further facts, at most `MOST_BYTES` of audio.
 
-    The names of files are given without `folder`.
+    Args:
+        rows: a segment each, then further facts about it.
+        read: reads the audio of a segment; None for clips without sound.
+        longest_s: seconds of audio that a clip has at most.
+        encoding: of the audio; FLAC is taken for a rate that it does not have.
+        folder: left out of the notes on clips that cannot be read.
+        compared: how words are compared, as for `word_diff`.
     """
     clips: list[StaticClip] = []
     left = MOST_BYTES
     failures = 0
     for row, *facts in rows:
-        audio = None
-        note = None
-        picture = None
+        heard = _ClipSound()
         if failures >= _MOST_FAILURES:
             note = f"no sound: it was not tried after {failures} clips that could not be read"
+            heard = _ClipSound(note=note)
         elif read:
             try:
                 sound = read(row)
-                most = round(longest_s * sound.rate)
                 failures = 0
-                note = f"the first {longest_s} s of it" if len(sound.samples) > most else None
-                samples = sound.samples[:most]
-                is_usual = sound.rate in encoder(encoding).rates
-                audio = encode_clip(samples, sound.rate, encoding if is_usual else "flac")
-                picture = clip_picture(samples, sound.rate)
+                heard = _encode_beginning(sound, longest_s, encoding)
             except (NbaudioError, OSError) as error:
                 reason = str(error).removeprefix("no sound: ")
                 failures += reason == str(error)
-                note = f"no sound: {reason.replace(folder, '')}"
-        if audio and len(audio) > left:
-            audio = None
+                heard = _ClipSound(note=f"no sound: {reason.replace(folder, '')}")
+        if heard.audio and len(heard.audio) > left:
             note = f"no sound: the page holds {MOST_BYTES / 1e6:g} MB of it already"
-        left -= len(audio or b"")
-        clip_facts = (*segment_facts(row), *facts)
-        further = further_hypotheses(row)
-        words = (row["text"] or "", row["asr_text"])
+            heard = replace(heard, audio=None, note=note)
+        left -= len(heard.audio or b"")
         clips.append(
             StaticClip(
-                row["segment_id"], clip_facts, *words, audio, note, picture, further, compared
+                row["segment_id"],
+                (*segment_facts(row), *facts),
+                row["text"] or "",
+                row["asr_text"],
+                heard.audio,
+                heard.note,
+                heard.picture,
+                further_hypotheses(row),
+                compared,
             )
         )
     return clips

@@ -175,9 +175,10 @@ class TableView:
         is_known = self._share == 1 and all(
             arrangement[key] == self.arrangement[key] for key in ("where", "find")
         )
-        passing_rows = (
-            np.sort(self.order) if is_known and len(self.order) < len(self.frame) else None
-        )
+        if is_known and len(self.order) < len(self.frame):
+            passing_rows = np.sort(self.order)
+        else:
+            passing_rows = None
         parts = arrange(
             self.frame, **arrangement, narrowed=self.narrowed, passing_rows=passing_rows
         )

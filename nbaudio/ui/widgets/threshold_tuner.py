@@ -220,6 +220,13 @@ class ThresholdCounts:
         outcome = "kept" if is_kept else "not kept"
         return f"{count(self.unscored, 'segments')} without a value {verb} {outcome}"
 
+    def _are_bins_kept(self, position: int) -> NDArray[np.bool_]:
+        """Return for each bin whether a threshold at a position of the grid keeps its segments."""
+        places = np.arange(len(self.bins))
+        if self.scale.least:
+            return places >= position
+        return places < position
+
     def plot(self, position: int) -> Plot:
         """Draw the histogram with a line at the threshold; bars of rejected segments are hollow.
 
@@ -229,15 +236,10 @@ class ThresholdCounts:
         at = np.array(self.scale.grid)
         start = self.axis.start if position >= self.axis.start else 0
         edges = tuple(edge for edge in self.scale.edges if edge >= start)
-        bins = self.bins
-        inside = (
-            np.arange(len(bins)) >= position
-            if self.scale.least
-            else np.arange(len(bins)) < position
-        )
-        kept_counts = np.add.reduceat(np.where(inside, bins, 0), edges[:-1])
-        other_counts = np.add.reduceat(np.where(inside, 0, bins), edges[:-1])
-        other_counts[0] += bins[:start].sum()
+        is_kept = self._are_bins_kept(position)
+        kept_counts = np.add.reduceat(np.where(is_kept, self.bins, 0), edges[:-1])
+        other_counts = np.add.reduceat(np.where(is_kept, 0, self.bins), edges[:-1])
+        other_counts[0] += self.bins[:start].sum()
         plot = style.new_plot(2.6)
         label = self.axis.label if start == self.axis.start else self.axis.whole_label
         axes = style.new_axes(plot.add_subplot(), "", x=label, y="segments")
