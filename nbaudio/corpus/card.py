@@ -209,7 +209,7 @@ def _range_of(name: str, dtype: pl.DataType) -> dict[str, pl.Expr]:
     Numbers have no share of true values, logical values have no quantiles.
     """
     number = pl.col(name).cast(pl.Float64).fill_nan(None)
-    # Of 0.0 and -0.0, a quantile gives either.
+    # Between 0.0 and -0.0 a quantile may give either.
     number = pl.when(number == 0).then(0.0).otherwise(number)
     missing = number.null_count() / pl.len()
     unknown = pl.lit(None, pl.Float64)

@@ -38,7 +38,7 @@ from nbaudio.text.near_duplicates import sentences
 from nbaudio.text.score import formatting_rules
 
 _SOURCE_TEXT = "text_source"
-# Of a recording, in corpus.json.
+# The facts of a recording in corpus.json.
 _SOURCE_FACTS = (
     "recording_id",
     "path",
@@ -352,7 +352,7 @@ def publish_shards(
         "table_bytes": {},
     }
     names = {shard.name for shard in shards}
-    for name in shard_names(layout.folder) - names:  # of an interrupted run
+    for name in shard_names(layout.folder) - names:  # files of an interrupted run
         if name.rpartition("/")[0] not in names:
             layout.folder.remove(name)
     with side_file(layout.folder, corpus_info, "segments.parquet") as path:

@@ -46,8 +46,8 @@ from nbaudio.tables.buckets import (
 from nbaudio.tables.dataframes import STREAMED
 from nbaudio.tables.workspace import Workspace, locks_workspace
 
-LOG = "signals.jsonl"  # of a run that is not finished
-_LOG_BYTES = 2 << 20  # of it that are read at once
+LOG = "signals.jsonl"  # the log of signals of a run that is not finished
+_LOG_BYTES = 2 << 20  # bytes of the log that are read at once
 _TABLE = "signals"
 _MEASURED = pl.Schema(
     {"clip_key": pl.String}

@@ -46,7 +46,7 @@ INDEX = pl.Schema({"clip_key": pl.String, **_COUNTS, "clip_sha256": pl.String, "
 
 _KEYS_OF_PACKS = pl.Schema({"clip_key": pl.String, "pack": pl.UInt32})
 
-Window = tuple[str, int, int, str]  # of `Source.windows`
+Window = tuple[str, int, int, str]  # a row of `Source.windows`
 
 
 class CutResult(NamedTuple):

@@ -290,7 +290,7 @@ def _uploads_of(folder: Folder, listed: _ListedFile) -> dict[str, Upload]:
     home = trusted_root(root)
     if links := [name for name in names if escapes_folder(root / name, home)]:
         raise InputError(f"{root / links[0]}: a link that points outside the corpus")
-    # The hash of a folder is that of no file.
+    # The hash of a shard that is a folder is not the hash of a file.
     sha256 = listed.sha256 if names == [listed.name] else None
     return {name: Upload(root / name, size, sha256) for name, size in sizes.items()}
 

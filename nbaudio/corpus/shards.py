@@ -129,7 +129,7 @@ def _write_shard(
             pl.Series("length", lengths, dtype=pl.Int64),
         )
         record = {"plan": written.plan, "sha256": written.sha256, "bytes": written.num_bytes}
-        # The record before the final name: a shard with its final name is always known to be whole.
+        # The record is written before the final name: a shard with its final name is always whole.
         write_record(layout, name, described, record)
     return written
 

@@ -480,7 +480,7 @@ def _check_splits(
     leakage = leakage_record(scan_rows(target), keys=grouping_columns(selection))
     leaks = {check: counts["shared"] for check, counts in leakage.items()}
     grouped = selection.get("parameters", {}).get("group_by", [])
-    fixed = Counter[str]()  # what given splits share stays in them
+    fixed = Counter[str]()  # values that given splits share stay in them
     for row in selection.get("shared_by_fixed_splits", []):
         fixed[row["check"]] += row["shared"]
     problems = [
@@ -541,7 +541,7 @@ def _wrong_shard_size(folder: Folder, shard: dict[str, Any], files: list[str]) -
     for name in files:
         try:
             num_bytes += folder.size(name)
-        except (InputError, AudioError):  # reading it says what is wrong
+        except (InputError, AudioError):  # reading the file then says what is wrong
             return None
     return _wrong_size(shard["name"], num_bytes, shard["bytes"])
 

@@ -95,7 +95,7 @@ class Base:
     folder: Folder
     corpus_info: dict[str, Any]
     sha256: str
-    table: Path = field(repr=False)  # its segments.parquet on this machine
+    table: Path = field(repr=False)  # the path of its segments.parquet on this machine
 
     def __str__(self) -> str:
         return str(self.folder)

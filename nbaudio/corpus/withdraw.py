@@ -63,7 +63,7 @@ _EMPTY_LINES: dict[str, dict[str, Any]] = {
     },
     CORRECTION_LOG: {"segment_id": "", "start_sample": None, "end_sample": None},
 }
-# Of the segments that are withdrawn.
+# The columns that are read of the segments to withdraw.
 _COLUMNS = (
     "segment_id",
     "recording_id",
@@ -141,7 +141,8 @@ def withdraw(
     )
     withdrawal = _withdrawal(workspace, ids.by_kind, reason)
     corpora, formats = _logged(workspace)
-    workspace.save(**{WITHDRAWN: withdrawal.tombstones})  # first: nothing comes back from now on
+    # First, so that no later step brings the segments back.
+    workspace.save(**{WITHDRAWN: withdrawal.tombstones})
     sheets = _forget_reviews(workspace, withdrawal)
     _forget_recordings(workspace, withdrawal.recordings)
     num_clips, unread = _forget_clips(
@@ -251,7 +252,7 @@ def _segment_ids(listed: str | Path | Ids) -> list[str]:
 
 def _parts(workspace: Workspace, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
     """Read columns of the segments, batch by batch."""
-    workspace_tables.table_schema(workspace)  # checks that it has ids
+    workspace_tables.table_schema(workspace)  # checks that the table has ids
     schema = pl.Schema({name: schemas.SEGMENTS[name] for name in columns})
     for part in workspace_tables.read_batches(workspace, columns=(*columns, "source_channel")):
         yield schemas.conform(part, schema, str(workspace_tables.table_path(workspace)))

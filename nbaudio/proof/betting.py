@@ -26,7 +26,7 @@ _MOST_BINS = 24
 _GRID = 24
 _REFINED = 32
 _PASSES = 2
-_FIRST_NULL = 1e-4  # of the total
+_FIRST_NULL = 1e-4  # as a share of the total
 _MOST_STAKED = 0.999
 # Rates of wrong segments before there are verdicts, how many rows they count for, in a bin at
 # least, and their own weights. The last prior takes all bins for nearly alike.
@@ -50,9 +50,9 @@ _TINY = 1e-12
 class Values:
     """What the items of each row count for; a row has one item, or several that nobody judged."""
 
-    sums: Array  # over the items of each row
+    sums: Array  # the sum of the values of the items of each row
     counts: Ints  # how many items of each row count for more than 0
-    largest: Array  # what the item that counts most counts for
+    largest: Array  # the greatest value of one item in each row
 
     @classmethod
     def of(cls, value: "Array | Values") -> "Values":
@@ -97,11 +97,12 @@ class Values:
 class Frame:
     """What a round could draw; arrays have a value for each row of items."""
 
-    stratum: Ints  # of each row; -1 for those that it could not draw
-    valid: Bools  # of each row: it could be drawn, and has not changed since
+    stratum: Ints  # the stratum of each row; -1 for rows that it could not draw
+    valid: Bools  # whether each row could be drawn and has not changed since
     sizes: Array  # the number of items in each stratum
     weights: Array  # the probability of each stratum at a draw, as long as none is exhausted
-    rates: Array | None = None  # of wrong items in each stratum, as expected before the first draw
+    # The rate of wrong items in each stratum that is expected before the first draw.
+    rates: Array | None = None
 
     @cached_property
     def bins(self) -> Ints:
@@ -133,14 +134,14 @@ class Draws:
     """Judged items in the order in which they were drawn."""
 
     frames: tuple[Frame, ...]
-    round: Ints  # of each draw, the place of its frame
-    item: Ints  # of each draw, the row that has its item alone
+    round: Ints  # the place of the frame of each draw
+    item: Ints  # the row of each draw; it has one item
     wrong: Bools
     unsure: Bools
     # Changed since drawn, or gone and wrong or unsure; a fault in upper bounds, since changes may
     # follow from verdicts.
     replaced: Bools
-    first: Bools  # of each draw: no draw before it is of the same item
+    first: Bools  # whether no earlier draw is of the same item
     outside: Ints  # items that were judged as they are now and that no frame holds as they are now
     outside_wrong: Bools
     outside_unsure: Bools

@@ -79,7 +79,7 @@ def is_target_proven(claim: Mapping[str, Any]) -> str:
     progress = claim["progress"]
     if claim["proven"]:
         answer = f"yes, at least {target} are right{_since(progress)}"
-    elif "unreviewed" not in progress:  # of an earlier version
+    elif "unreviewed" not in progress:  # a claim of an earlier version has no such key
         answer = f"no, {target} is not proven"
     elif not claim["reviewed"]:
         answer = f"no, nothing was reviewed yet; {_least_reviews(progress, target)}"

@@ -297,8 +297,8 @@ class Claim:
     """A part with the fixed rule that bounds what is wrong in it best, and the shares of errors."""
 
     part: Part
-    error: float  # of the lower bound of the share that is right
-    high_error: float  # of its upper bound
+    error: float  # the error of the lower bound of the share that is right
+    high_error: float  # the error of its upper bound
 
     @property
     def is_serving(self) -> bool:

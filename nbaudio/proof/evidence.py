@@ -261,7 +261,7 @@ def risk_facts(
     strata = state.next_strata
     error = selection["rule"]["error"]
     left = part.further_reviews(strata, target=selection["target"], error=error)
-    # The same with one stratum: what is gained is the model's.
+    # The same with one stratum: the difference is what the model saves.
     alone = part.further_reviews(strata.merged(), target=selection["target"], error=error)
     if frozen(state.workspace):
         is_frozen = "by the last select; a select without 'risk' ends it"

@@ -45,7 +45,7 @@ _CURVE = {
 }
 _MOST_GROUPS = 10
 _VERDICTS_A_GROUP = 15
-_TARGET = 0.98  # of a claim, which the bounds do not depend on
+_TARGET = 0.98  # the target of a claim; the bounds do not depend on it
 
 
 def ranked_columns(workspace: Workspace) -> list[str]:

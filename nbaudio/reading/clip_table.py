@@ -160,7 +160,7 @@ class ClipTable:
         columns = dict[str, NDArray[Any]]()
         texts = dict[str, str]()
         file = self._file()
-        # Without a row group there are columns too.
+        # A table without row groups has columns, too.
         for group, start in enumerate(self._starts[:-1] or [0]):
             rows = self._read(group, names, file)
             if check:

@@ -342,7 +342,7 @@ def clip(
         >>> clip(workspace, "s").samples.shape
         (8000,)
     """
-    import polars as pl  # imported on demand: reading a corpus does without
+    import polars as pl  # imported on demand: reading a corpus does not need Polars
 
     from nbaudio.audio import read_clip
     from nbaudio.sources.audio_folder import check_audio_folders

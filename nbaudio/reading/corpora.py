@@ -243,7 +243,7 @@ class Corpus:
             threads = min(4, os.cpu_count() or 1)
         else:
             threads = _whole("threads", threads, least=1)
-        # Of files of one clip each, requests are as small as those of single clips.
+        # A container with a file for each clip gets requests as small as those of single clips.
         if self.info["parameters"]["container"] == "files":
             in_flight = _CLIP_REQUESTS
         else:

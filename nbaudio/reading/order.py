@@ -301,7 +301,7 @@ class Epoch:
 
 
 def _numbers(count: int) -> IntArray:
-    return np.arange(count, dtype=np.int32)  # half the memory of 64 bits
+    return np.arange(count, dtype=np.int32)  # 32 bits take half the memory of 64
 
 
 def _windows(index: Any, size: int, step: int) -> Groups:

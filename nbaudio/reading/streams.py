@@ -203,7 +203,7 @@ class Stream:
         """Decode clips; samples that several steps share are read-only."""
         clips = [self.clips.decoded(clip, wait_for_bytes()) for clip, wait_for_bytes in task]
         for clip in clips if self.epoch.overlapping else ():
-            # Several steps have this array: none may change it for the others.
+            # Several steps share this array, so it is read-only.
             if clip.samples is not None:
                 clip.samples.flags.writeable = False
         return clips

@@ -28,7 +28,8 @@ from nbaudio.review.agreement_intervals import (
 from nbaudio.review.state import ReviewRecord, ReviewState
 from nbaudio.tables.workspace import Workspace
 
-_SHOWN = pl.format("{} {}", "content", "segment_id").alias("shown")  # what is compared
+# A segment with the content that reviewers were shown.
+_SHOWN = pl.format("{} {}", "content", "segment_id").alias("shown")
 _TEXTS = ("of", "measure", "reviewers")
 _NUMBERS = ("value", "low", "high")
 _SCHEMA = pl.Schema(
@@ -40,7 +41,7 @@ _SCHEMA = pl.Schema(
 )
 _DECIMALS = 12
 _AGREE = {"words": "agree on the verdict", "ok or not": "agree on ok or not ok"}
-# Of a share of equal verdicts, and of a kappa that tells nothing beside it.
+# With a share of equal verdicts of at least this and a kappa below this, kappa tells nothing.
 _MUCH_ALIKE = 0.8
 _LOW_KAPPA = 0.4
 
@@ -99,7 +100,7 @@ def agreement(
         for of, ratings in kinds.items()
         for row in _measures(ratings, confidence=confidence, seed=seed)
     ]
-    # What rounds to zero has no sign: the sum with zero removes it.
+    # Adding zero turns the -0.0 that rounding can give into 0.0.
     numbers = pl.col(*_NUMBERS).fill_nan(None).round(_DECIMALS) + 0.0
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row").with_columns(numbers)
 

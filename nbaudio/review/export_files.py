@@ -32,8 +32,8 @@ class ReviewerFile:
     """What one reviewer is given."""
 
     reviewer: str  # the name; empty if there are no reviewers
-    path: Path  # of the sheet or page
-    encoding: str  # of its clips, one of `ENCODINGS`
+    path: Path  # the path of the sheet or page
+    encoding: str  # the encoding of its clips, one of `ENCODINGS`
 
     @property
     def is_page(self) -> bool:
@@ -280,7 +280,8 @@ def _archive(files: Mapping[Path, bytes], clips: Iterable[str], sheet: Path) -> 
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         for name, content in members.items():
-            entry = zipfile.ZipInfo(f"{sheet.stem}/{name}")  # of 1980, and of no system
+            # Dated 1980, as equal files must give equal bytes.
+            entry = zipfile.ZipInfo(f"{sheet.stem}/{name}")
             entry.create_system = 3
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, content, zipfile.ZIP_DEFLATED)

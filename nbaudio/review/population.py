@@ -193,7 +193,7 @@ class Population:
         Whole numbers and codes take little memory.
         """
         frame = pl.concat([function(batch) for batch in self.batches(columns)])
-        # One at a time is held twice.
+        # Column by column, so that only one column at a time is in memory twice.
         return pl.DataFrame([frame.drop_in_place(name).rechunk() for name in frame.columns])
 
     def column(self, what: pl.Expr) -> pl.Series:
@@ -254,7 +254,7 @@ class Population:
             "window": segment_rules.window().hash(),
             "has_audio": ~silent | pl.lit(self.state.workspace.audio_root is None),
         }
-        # These compare a segment with all others.
+        # `duplicate` and `empty_text` compare a segment with all others.
         violations = [
             rule.fill_null(value=False)
             for name, rule in rules.items()

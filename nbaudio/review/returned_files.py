@@ -37,7 +37,7 @@ class ReturnedSheets:
     """What came back from reviewers."""
 
     sheets: list[Sheet]  # in the order in which they were saved
-    audio_files: int  # in folders, which are not read
+    audio_files: int  # the number of audio files in the folders; they are not read
     not_read: list[str]  # a line for each other file of a folder that is no sheet
     damaged: list[str]  # a line for each sheet of a folder that cannot be read
 

@@ -442,7 +442,7 @@ def _drawn_rows(record: ReviewRecord, population: Population) -> pl.DataFrame:
 
     Raise ExistsError if the segments have changed, InputError if their audio folder is missing.
     """
-    # Nothing is drawn again: a strategy may depend on verdicts that have been given since.
+    # The recorded draw is used: a new draw could depend on verdicts that were given since.
     state = population.state
     reviewable = population.read(record.segment_ids)
     reviewable = reviewable.filter(
@@ -496,7 +496,7 @@ def _store(
     workspace: Workspace, record: ReviewRecord, made: MadeFiles, filled_in: Sequence[Path]
 ) -> None:
     """Write the record, the list of its files, and those that are not `filled_in`."""
-    # The record first: a sheet must never exist while its segments can still go into training.
+    # The record is written first: segments of a sheet that exists must not go into training.
     write_json(workspace.path / "reviews" / f"{record.name}.json", asdict(record))
     files = exported_files(workspace)
     names = {*files.get(record.name, []), *map(str, made.contents)}

@@ -609,7 +609,7 @@ def _without_apostrophes(row: Row, shown: Mapping[str, str]) -> Row:
     plain = {
         name: text for name, text in shown.items() if row[name] == escape_formula(text) != text
     }
-    if "transcript" in plain:  # and whoever copied it copied its apostrophes too
+    if "transcript" in plain:  # a copied text has the apostrophes of the sheet too
         plain["corrected text"] = unescape_copy(row["corrected text"], shown["transcript"])
     return replace(row, cells={**row.cells, **plain})
 

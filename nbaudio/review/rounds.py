@@ -183,7 +183,7 @@ def current_labels(state: ReviewState, segments: pl.DataFrame) -> pl.DataFrame:
         text_column(judged, "corrected_by").is_not_null()
         | text_column(judged, "text_corrected").is_not_null()
     )
-    # A corrected text is not the one that a review gave out.
+    # A review did not show a text that was corrected later.
     now = _now(judged).with_columns(words_now=pl.when(~corrected).then("words")).drop("words")
     shown = state.drawn.unique(["segment_id", "content"]).rename({"shown": "words"})
     compared = verdicts.join(now, on="segment_id", maintain_order="left")
@@ -295,7 +295,7 @@ def _rows_in_order(draw: Draw, on_sheets: Sequence[Part], state: ReviewState) ->
         .then("next_line")
     )
     rows = rows.with_columns(line=pl.coalesce("line", passed))
-    # A row that no sheet has is as it was drawn.
+    # A row that is on no sheet still has the content that was drawn.
     first = draw.record.rows.select("segment_id", drawn="content", drawn_words="shown")
     rows = rows.join(first, on="segment_id", how="left", maintain_order="left")
     return rows.select(

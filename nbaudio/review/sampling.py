@@ -220,7 +220,7 @@ def _ranks(numbers: Ints) -> Ints:
 def _pick_strata(weights: Array, counts: Ints, n: int, salt: str) -> Ints:
     """Return the stratum of each row; a stratum is left out when its segments are used up."""
     hashes = hash_column(pl.Series(map(str, range(n)), dtype=pl.String), f"{salt} row").to_numpy()
-    number = (hashes >> np.uint64(11)) / 2.0**53  # in [0, 1)
+    number = (hashes >> np.uint64(11)) / 2.0**53  # a random number in [0, 1)
     left = counts.astype(np.int64)
     picks = np.zeros(n, dtype=np.int64)
     start = 0

@@ -38,12 +38,13 @@ _ALSO_CALLED = {
 _NAMES = {name.replace("_", " "): name for name in (*COLUMNS, "reviewer")}
 _HEADER_ROWS = 50  # people write a line or two above it
 _DELIMITED = tuple(f".{kind}" for kind in SEPARATORS)
-KINDS = (workbooks.XLSX, *_DELIMITED)  # of the sheets that are written
+KINDS = (workbooks.XLSX, *_DELIMITED)  # the endings of the sheets that are written
 READ_KINDS = (*workbooks.ENDINGS, *_DELIMITED)
 PAGE_REMEDY = (
     "a page does not hold its verdicts: open it, click 'save verdicts', and import that file"
 )
-_VERDICT_FILE = re.compile(r"-verdicts( ?\(\d+\))?\.json$")  # a browser adds a number
+# Browsers add a number to the name of a second download.
+_VERDICT_FILE = re.compile(r"-verdicts( ?\(\d+\))?\.json$")
 FORMAT = "nbaudio verdicts 1"
 
 
@@ -69,7 +70,7 @@ class Sheet:
     """A returned file."""
 
     path: Path  # the file
-    rows: list[Row]  # those that are not blank
+    rows: list[Row]  # the rows that are not blank
     reviewer: str  # the name in the summary; empty for none
     # The facts in the hidden sheet, such as `review` and `corpus`; empty if it was removed.
     origin: Mapping[str, str]

@@ -121,7 +121,7 @@ class ReviewRecord:
     probabilities: list[float]  # the probability of each of being drawn first
     contents: list[str]  # the content hash of each (`content_hashes`)
     verdicts: list[str] = field(default_factory=lambda: list(VERDICTS))  # the words to choose from
-    # Who gets a sheet; empty for one sheet without a name.
+    # The reviewers who get a sheet each; empty for one sheet without a name.
     reviewers: list[str] = field(default_factory=list)
     overlap: int = 0  # how many segments all reviewers are given
     strata: list[str] = field(default_factory=list)  # the stratum of each segment

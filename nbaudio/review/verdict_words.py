@@ -10,9 +10,9 @@ from typing import Any
 from nbaudio.core.errors import InputError
 from nbaudio.review.state import SEPARATOR, read_verdict, verdict_parts
 
-_SHOWN_ROWS = 5  # of those with an unknown word
-_LIKENESS = 0.7  # of a proposed verdict to the word, by `difflib`
-_LONGEST = 60  # of a word in a message
+_SHOWN_ROWS = 5  # rows with an unknown word that are named
+_LIKENESS = 0.7  # the least similarity of a proposed verdict to the word, by `difflib`
+_LONGEST = 60  # characters of a word in a message
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ _OPTIONS = {
     # Kernels log only that a local connection is not encrypted, or that they were stopped.
     "extra_arguments": ["--log-level=CRITICAL"],
 }
-_STARTS = 3  # of a kernel
+_STARTS = 3  # attempts to start a kernel
 _DEAD_KERNEL = "Kernel died"  # the message of nbclient's `DeadKernelError`, a RuntimeError
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 

@@ -103,7 +103,7 @@ def _relative(value: Any, out: Path) -> Any:
     try:
         # The manifest's folder may be reached by a link, which ".." follows.
         return Path(os.path.relpath(value, out.resolve())).as_posix()
-    except ValueError:  # on another drive
+    except ValueError:  # Windows: a path on another drive cannot be relative
         return value.as_posix()
 
 

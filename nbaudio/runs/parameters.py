@@ -75,7 +75,7 @@ def literal(node: ast.expr) -> Any:
         return literal(node.args[1]) if len(node.args) > 1 else None
     try:
         return ast.literal_eval(node)
-    except ValueError:  # it is computed
+    except ValueError:  # the value is computed, not a literal
         return None
 
 
@@ -100,7 +100,7 @@ def parameters(
         for name, value in part.items():
             if name in PATHS and value is not None and not isinstance(value, str):
                 raise InputError(f"{where}: {name} must be a path, not {value!r}")
-            # Notebooks hold their parameters
+            # Notebooks store their parameters, so these must hold no secret.
             if isinstance(value, str) and redact_url(value) != value:
                 raise InputError(
                     f"{where}: {name} is a URL with a password or query, "

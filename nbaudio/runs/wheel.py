@@ -90,7 +90,7 @@ def _requirements() -> Iterator[str]:
             continue
         try:
             version = metadata.version(name)
-        except metadata.PackageNotFoundError:  # for another Python
+        except metadata.PackageNotFoundError:  # a requirement of another version of Python
             continue
         if name in _NOT_PINNED:
             yield requirement
@@ -109,7 +109,7 @@ def _files() -> Iterator[tuple[str, bytes]]:
     yield from _below(
         PACKAGE / _LABEXTENSION[0], f"nbaudio-{__version__}.data/data/{_LABEXTENSION[1]}"
     )
-    if not (PACKAGE / "_bundled").is_dir():  # a checkout
+    if not (PACKAGE / "_bundled").is_dir():  # nbaudio runs from a checkout
         for folder in FOLDERS:
             yield from _below(PACKAGE.parent / folder, f"nbaudio/_bundled/{folder}")
     installed = metadata.distribution("nbaudio")

@@ -199,7 +199,7 @@ def choose_grouping(
         raise refusal
     chosen = min(attempts, key=lambda columns: attempts[columns].outcome.rank)
     best = attempts[chosen]
-    attempts.clear()  # each is as large as what follows
+    attempts.clear()  # frees memory: it is as large as what is computed next
     for columns in _single_columns(segments, chosen, best.outcome, outcomes):
         outcomes[columns] = _outcome(segments, columns, whole=segments.goals)
     unfilled = _unfilled_goals(segments, chosen, best)

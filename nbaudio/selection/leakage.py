@@ -202,7 +202,7 @@ def _matches(
         same = pl.DataFrame({"value": values, "other_value": values}).with_columns(
             edits=pl.lit(0, dtype=pl.Int64)
         )
-    # Of all segments of a split with a value, only the first is reported.
+    # Only the first segment of a split with a value is reported.
     right = rows.select("segment_id", other_split="split", other_value=column).join(
         same, on="other_value", how="semi"
     )

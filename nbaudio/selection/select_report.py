@@ -32,7 +32,7 @@ from nbaudio.tables.split_names import (
 )
 from nbaudio.text.speaker_names import SPEAKER, look_alikes
 
-_MUCH_REVIEWED = 0.1  # of train: warn
+_MUCH_REVIEWED = 0.1  # a share of train above which the report warns
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def _parameter_facts(parameters: Parameters, columns: Sequence[str]) -> dict[str
         facts["where"] = list(parameters.where)
     facts["group_by"] = list(columns)
     if parameters.splits is not None and not is_url(parameters.splits):
-        facts["splits"] = Path(parameters.splits).name  # the same from another folder
+        facts["splits"] = Path(parameters.splits).name  # the report is the same from another folder
     return facts
 
 

@@ -34,7 +34,7 @@ from nbaudio.tables.schemas import SPLITS
 
 Numbers = NDArray[Any]
 Flags = NDArray[np.bool_]
-HashOf = Callable[[Numbers, str], Numbers]  # of rows, with a salt
+HashOf = Callable[[Numbers, str], Numbers]  # returns a hash of each of some rows, with a salt
 
 _HOUR = 3600 * MICROSECONDS
 # Columns that are used internally, and those that `select` writes or that are unique to a segment.
@@ -51,9 +51,10 @@ _NO_KEYS = (
 )
 _CLOSED = -2  # the split of a value that no segment here may have
 
-_NAMES = pl.Series("split", [*SPLITS, None], dtype=pl.Categorical)  # by number; the last for none
+# The names of the splits by number; the last one is for no split.
+_NAMES = pl.Series("split", [*SPLITS, None], dtype=pl.Categorical)
 
-_ROWS = 1 << 20  # that are summed at once
+_ROWS = 1 << 20  # rows that are summed at once
 _MIN_GROUPS = 10
 
 
@@ -154,7 +155,7 @@ def assign_splits(
     is_held_out = division.split_of_rows() > TRAIN
     division.release_unused(is_held_out & ~excess.beyond & ~excess.unfit)
     split = division.split_of_rows()
-    del division  # as large as what follows
+    del division  # frees memory: it is as large as what is computed next
     return _with_reasons(split, excess, is_gold)
 
 
@@ -551,7 +552,8 @@ class _Division:
         """
         units = self._open_units(split)
         forbidden = weights.of_all - weights.of_allowed
-        # What becomes useless of units without a value in the split, if they get their first one.
+        # The weight that is lost of units without a value in the split, if they get their first
+        # one.
         lost = self._by_open_value(units.is_untouched * weights.of_all)
         gained = self._by_open_value(units.needs_one_value * weights.of_allowed)
         gained_forbidden = self._by_open_value(units.needs_one_value * forbidden)

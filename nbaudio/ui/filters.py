@@ -27,7 +27,7 @@ INTERNAL_COLUMNS = ("recording_path", "recording_channels", "sampling_rate", "nu
 
 TableFrame: TypeAlias = pl.DataFrame | StoredFrame
 
-_MOST_VALUES = 10_000  # searched for similar ones
+_MOST_VALUES = 10_000  # values that are searched for similar ones
 _LONGEST_NAME = 100
 _MOST_SAVED = 500
 _KINDS = {"where": str, "find": str, "sort": str, "descending": bool}

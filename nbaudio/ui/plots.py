@@ -50,7 +50,7 @@ _BY_VALUE = (
 )
 _PANEL_TITLE = 9.5  # points
 _SENTENCES_HEIGHT = 1.1  # inches
-_MOST_BARS = 24  # of more, a histogram or the longest ones
+_MOST_BARS = 24  # bars; with more, a plot shows a histogram or the longest ones
 
 
 def recordings(workspace: str | Path | Workspace) -> Plot:
@@ -200,7 +200,7 @@ def _draw_kept_hours(axes: Axes, curve: pl.DataFrame, value: float, axis: Simila
     axes.plot(*point, "o", color=style.RED)
     axes.set_ylim(bottom=0)
     note = f"{kept_hours}\n{at_threshold['hours_share']:.0%} of all"
-    # On the side that has room for it.
+    # The note is on the side that has room for it.
     is_left = value < axis.least + (1 - axis.least) / 3
     axes.annotate(
         note,

@@ -22,7 +22,7 @@ _NO_AUDIO = (
 )
 _BINS = 40
 _SHARE_EDGES = np.linspace(0, 1, 21)
-_MOST_KINDS = 4  # of rate and channels, in the legend; the rest are one
+_MOST_KINDS = 4  # kinds of rate and channels in the legend; all others are one kind
 _MOST_NAMED = 6
 _LINE_WIDTH = 140  # characters of the small font
 

@@ -13,10 +13,11 @@ from nbaudio.tables.amounts import with_durations
 from nbaudio.tables.conditions import parse_condition, rows_that_meet
 from nbaudio.tables.workspace import Workspace
 
-ROWS = 1 << 17  # read at once
+ROWS = 1 << 17  # rows that are read at once
 _JOINED = ("sampling_rate", "duration_s")
 _TIMES = ("recording_id", "start_sample", "end_sample", "source_start", "source_end")
-_FILES = {"segments.parquet": "accept", "rejected.parquet": "reject"}  # of a corpus
+# The decision of the rows of each table of a corpus.
+_FILES = {"segments.parquet": "accept", "rejected.parquet": "reject"}
 
 Columns = Sequence[str]
 Parts = Callable[[Columns], Iterator[pl.DataFrame]]

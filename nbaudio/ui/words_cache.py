@@ -24,7 +24,7 @@ VERSION = 1
 """Version of the way of counting; files of another one are not used."""
 
 FOLDER = ".words"
-LEAST_SEGMENTS = 20_000  # whose words take a few tenths of a second
+LEAST_SEGMENTS = 20_000  # segments whose words take a few tenths of a second
 MOST_FILES = 8
 _SCHEMA = pl.Schema(
     {

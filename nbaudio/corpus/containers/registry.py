@@ -84,20 +84,17 @@ _LHOTSE = 'import lhotse\n\ntrain = lhotse.CutSet.from_shar(in_dir="path/to/this
 class Container(NamedTuple):
     """A container."""
 
-    extension: str  # of its shards; empty if a shard is a folder of files
+    extension: str  # that of its shards; empty if a shard is a folder of files
     write: WriteShard
-    reader: str = (
-        _DATASETS  # Python code that reads the corpus with the usual library of the container
-    )
+    # Python code that reads the corpus with the usual library of the container.
+    reader: str = _DATASETS
     side_files: SideFiles = lambda _: iter(())
-    stem: str = (
-        "{split}-{index:05d}-of-{count:05d}"  # of the shards' names in the folder of their split
-    )
+    # The names of shards in the folder of their split, without the extension.
+    stem: str = "{split}-{index:05d}-of-{count:05d}"
     levels_only: bool = False  # holds only quantized audio
     encoded: str = _TABLE  # how `datasets` reads it without decoding
-    column: str | None = (
-        "audio"  # of the audio; None if it is named after the extension of the encoding
-    )
+    # The column of the audio; None if it has the name of the encoding's extension.
+    column: str | None = "audio"
 
     def readers(self, encoding: str) -> list[str]:
         """Return code that reads the corpus with the usual libraries.

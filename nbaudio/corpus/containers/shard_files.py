@@ -41,7 +41,7 @@ class Shard:
     split: str
     segments: int
     num_bytes: int
-    sha256: str  # of its file, or of the list of its files
+    sha256: str  # SHA-256 of its file, or of the list of its files
     plan: str  # a hash of everything that it was to hold
     rows: Path  # a local Parquet file as segments.parquet
     was_whole: bool = False  # it was complete before this run

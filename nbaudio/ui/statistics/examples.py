@@ -19,7 +19,7 @@ from nbaudio.ui.widgets.clip_audio import Row, Sound, corpus_sound
 from nbaudio.ui.widgets.segments import load_segments
 from nbaudio.ui.widgets.static_html import Clips, read_clips, read_saved_sound
 
-LONGEST_S = 15  # of a clip
+LONGEST_S = 15  # seconds of a clip
 NEAREST = "Kept, with the lowest similarity"
 WORST = "Lowest similarity of all"
 REASONS = "One segment of each reason"

@@ -19,7 +19,7 @@ _PACKET_BYTES = 1 << 16
 
 VIEW = "nba-view"  # class of several widgets in one cell, which have one "?" for all their keys
 
-Handler = Callable[..., Any]  # returns what JSON can carry, or a `Response`
+Handler = Callable[..., Any]  # returns a value for JSON, or a `Response`
 
 
 class Response(NamedTuple):

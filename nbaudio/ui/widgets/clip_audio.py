@@ -20,7 +20,7 @@ from nbaudio.storage.location import LocationLike, location
 from nbaudio.ui.widgets.base_widget import Handler, Response
 
 RATE = 16000
-LONGEST_S = 120.0  # of a clip, whatever a table says
+LONGEST_S = 120.0  # seconds of a clip at most, whatever a table says
 MOST_CONTEXT_S = 30.0
 MOST_LANES = 8  # channels drawn one below another
 _CACHED_SOUNDS = 4 + MOST_LANES

@@ -79,7 +79,7 @@ class ValueCounts:
     """
 
     column: str
-    values: pl.Series  # of texts or booleans; null for no value
+    values: pl.Series  # the different texts or booleans; null stands for no value
     codes: NDArray[Any]
 
     def counts(self, rows: Order | None = None) -> NDArray[np.int64]:

@@ -27,7 +27,7 @@ from nbaudio.ui.widgets.column_counts import (
 )
 from nbaudio.ui.widgets.static_html import Table
 
-MOST_VALUES = 8  # shown of a column; others are found by a search
+MOST_VALUES = 8  # values shown of a column; others are found by a search
 _SAVED_WIDTH = 200  # pixels, as the height
 _SAVED_HEIGHT = 60
 SIZE = (80, 56)  # cells of a scatter across and up: a few kilobytes, whatever the number of rows

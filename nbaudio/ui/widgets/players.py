@@ -28,7 +28,7 @@ from nbaudio.ui.widgets.segments import (
 from nbaudio.ui.widgets.static_html import LONGEST_S, MOST_CLIPS, Clips, read_clips, saved_clips
 
 MOST_DIFFS = 50
-_SAVED_EXAMPLES = 2  # of a word, in a saved page
+_SAVED_EXAMPLES = 2  # examples of a word in a saved page
 WORD_COLUMNS = ("word", "count", "right", "accuracy", "segments")
 
 

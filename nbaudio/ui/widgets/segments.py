@@ -41,7 +41,7 @@ class Segments:
     workspace: Workspace
     audio_root: Location | None
     frame: pl.DataFrame
-    stored: StoredFrame | None = None  # of a large table, whose frame is empty
+    stored: StoredFrame | None = None  # the file of a large table, whose frame is empty
 
     @property
     def rows(self) -> TableFrame:
@@ -58,7 +58,7 @@ class Segments:
         at_place = workspace_tables.scan(self.workspace, ["segment_id", "word_times"]).slice(
             row["place"], 1
         )
-        # The table may have been written anew since.
+        # The table may have been rewritten since it was opened.
         segment = at_place.filter(pl.col("segment_id") == row["segment_id"]).collect()
         times_of_words = [
             [(time["start"], time["end"]) for time in times]

@@ -28,8 +28,8 @@ from nbaudio.ui.widgets.clip_audio import Row, Sound, clip_picture, read_sound
 from nbaudio.ui.widgets.segments import Segments, further_hypotheses
 
 MOST_CLIPS = 12
-LONGEST_S = 30  # of a clip
-MOST_BYTES = 8_000_000  # of audio in a page
+LONGEST_S = 30  # seconds of a clip
+MOST_BYTES = 8_000_000  # bytes of audio in a page
 MOST_ROWS = 50
 _MOST_FAILURES = 5  # an unreachable server fails for each clip, after its timeouts
 _LONGEST_CELL = 300

@@ -26,10 +26,10 @@ from nbaudio.ui.filters import (
 from nbaudio.ui.histogram_bins import equal_width_edges
 from nbaudio.ui.widgets.base_widget import handlers
 
-MOST_ROWS = 500  # of a page
-MOST_CHARACTERS = 400  # of a cell
-_PART_S = 0.1  # of an arrangement that is made in parts, between which other requests are answered
-_SCATTERED_ROWS = 16  # of a page, where each row may be in another row group
+MOST_ROWS = 500  # rows of a page
+MOST_CHARACTERS = 400  # characters of a cell
+_PART_S = 0.1  # seconds of a part of an arrangement; other requests are answered between parts
+_SCATTERED_ROWS = 16  # rows of a page, where each row may be in another row group
 _MOST_COPIED = 100_000  # characters of a cell
 BINS = 24
 _MOST_DESCRIBED = 500_000  # rows that a header describes; of more, every second, third, ...
@@ -114,7 +114,7 @@ class TableView:
         # Called when other rows are shown or marked.
         self.changed: Callable[[], None] = lambda: None
         self.order: Order = sort_and_filter(frame, **self.arrangement)
-        # Parts of an arrangement that is not done.
+        # The remaining parts of an arrangement that is not done.
         self._parts: Iterator[tuple[float, list[Order]]] = iter(())
         self._share = 1.0
         self._before = self.order, self.arrangement
@@ -182,7 +182,7 @@ class TableView:
         parts = arrange(
             self.frame, **arrangement, narrowed=self.narrowed, passing_rows=passing_rows
         )
-        first = next(parts)  # raises what is wrong with it
+        first = next(parts)  # raises InputError for a wrong condition
         if self._share == 1:
             self._before = self.order, self.arrangement
         self.arrangement = arrangement

@@ -32,7 +32,7 @@ from nbaudio.ui.widgets.segments import SegmentPlayback, load_segments
 from nbaudio.ui.widgets.static_html import saved_clips
 
 STEPS = 200  # bars of a histogram, and least number of positions
-MOST_SPEAKERS = 2000  # counted one by one: those with the most hours
+MOST_SPEAKERS = 2000  # speakers counted one by one: those with the most hours
 _EXAMPLES = 3
 UNKNOWN = "speaker not known"
 _TAIL = 0.005
