@@ -76,6 +76,7 @@ def _option_sections(command: Any, ctx: Any) -> dict[str, list[_Row]]:
 
 
 def _write_sections(formatter: Any, sections: dict[str, list[_Row]]) -> None:
+    """Write the sections of the help, each with its heading."""
     for heading, rows in sections.items():
         if rows:
             with formatter.section(heading):

@@ -196,6 +196,7 @@ def _clips(
 
 
 def _local(where: str | Path) -> Path:
+    """Return the path of a folder on this machine; raise InputError for a URL."""
     if (path := folder_at(where).place.local) is not None:
         return path
     raise InputError(f"{where}: convert reads and writes folders of this machine only")

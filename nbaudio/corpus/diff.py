@@ -133,6 +133,7 @@ def diff(a: str | Path, b: str | Path) -> Report:
 
 
 def _side(where: str | Path, stack: ExitStack) -> _Side:
+    """Return what `diff` compares of a corpus or a workspace."""
     folder = folder_at(where)
     if folder.exists(CORPUS_JSON):
         return _corpus(folder, stack)
@@ -144,6 +145,7 @@ def _side(where: str | Path, stack: ExitStack) -> _Side:
 
 
 def _corpus(folder: Folder, stack: ExitStack) -> _Side:
+    """Return what `diff` compares of a corpus; `stack` keeps its tables readable."""
     corpus_info = read_corpus_info(folder)
     segments, rejected = (
         stack.enter_context(intact_table(folder, corpus_info, name)) for name in TABLES[:2]
@@ -170,6 +172,7 @@ def _corpus(folder: Folder, stack: ExitStack) -> _Side:
 
 
 def _workspace(workspace: Workspace) -> _Side:
+    """Return what `diff` compares of a workspace."""
     facts = workspace.recordings.lazy().select("recording_id", "sampling_rate", "sha256")
     accepted = pl.col("decision") == "accept"
     decisions = workspace_tables.scan(workspace, ["decision"]).select(accepted.any())

@@ -746,6 +746,7 @@ def _facts(
     num_cut: int,
     took: float,
 ) -> dict[str, Any]:
+    """Return the facts of the report; `took` is in seconds."""
     splits = corpus_info["splits"]
     hours, num_clips = (
         sum(split[what] for split in splits.values()) for what in ("hours", "segments")

@@ -338,6 +338,7 @@ def _matched(
 
 @locks_workspace("measure")
 def _write_columns(workspace: Workspace, by_row: Buckets, channel: str) -> None:
+    """Write the signals, in buckets of rows, to the segments table, and note the channel."""
     workspace.save_together(
         settings=workspace.settings | {"measured": {"version": VERSION, "channel": channel}}
     )

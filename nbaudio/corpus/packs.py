@@ -219,6 +219,7 @@ def _signals_of(recording: Recording, source: Source, window: Window) -> dict[st
 
 
 def _measured_clip(recording: Recording, source: Source, window: Window) -> MeasuredClip:
+    """Return the key of a clip's measurement, and its signals."""
     return MeasuredClip(source.recording_id, *window[1:], _signals_of(recording, source, window))
 
 

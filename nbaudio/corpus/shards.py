@@ -167,6 +167,7 @@ def pack_remotely(
 
 
 def _record_file(layout: Layout, name: str, suffix: str) -> Path:
+    """Return the path of a file about a shard; ``.sent`` is its version in the store."""
     if suffix == ".sent":
         return (layout.folder.desk or layout.work) / "sent" / f"{name}.json"
     return layout.record(name, suffix)

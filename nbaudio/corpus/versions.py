@@ -310,6 +310,7 @@ class Base:
 
     @property
     def _grouped(self) -> list[str]:
+        """The columns that the selection of the base was grouped by."""
         return [
             key
             for key in self.corpus_info["selection"].get("parameters", {}).get("group_by", [])
@@ -372,6 +373,7 @@ class Base:
 
 
 def _among(column: str, values: pl.Series) -> pl.Expr:
+    """Return whether a column has one of some values."""
     return pl.col(column).is_in(values.drop_nulls().unique().implode())
 
 

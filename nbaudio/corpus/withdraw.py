@@ -346,6 +346,7 @@ def _other_tables(
 
 
 def _without_rows(workspace: Workspace, table: str, is_out: pl.Expr) -> Iterator[pl.DataFrame]:
+    """Yield a table without the rows that an expression marks."""
     return (
         part.filter(~is_out.fill_null(value=False))
         for part in workspace_tables.read_batches(workspace, table)
@@ -422,6 +423,8 @@ def _forget_reports(workspace: Workspace, names: Set[str]) -> None:
 
 
 def _without(value: Any, names: Set[str]) -> Any:
+    """Return a value of JSON without the objects and texts that have one of some names."""
+
     def is_about(part: Any) -> bool:
         texts = part.values() if isinstance(part, dict) else [part]
         return any(
@@ -565,4 +568,5 @@ def _keys_of_lines(path: Path) -> Iterator[pl.DataFrame]:
 
 
 def _clip_key(line: Mapping[str, Any]) -> str:
+    """Return the key of the clip that a line of a log is about."""
     return str(line.get("clip_key"))

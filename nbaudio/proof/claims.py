@@ -284,6 +284,7 @@ class Part:
         return estimate is not None and estimate >= target - 1e-9
 
     def _sum(self, what: str, where: Bools) -> float:
+        """Return the segments, hours or words of some segments."""
         return self.state.sum(what, where)
 
 

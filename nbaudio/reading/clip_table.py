@@ -192,6 +192,7 @@ class ClipTable:
 
     @cached_property
     def _source(self) -> Any:
+        """The bytes in memory or the open file that readers of the table use."""
         if content := getattr(self._place, "content", None):
             return pa.BufferReader(content.data)
         with self._place.fetched() as path:
@@ -199,6 +200,7 @@ class ClipTable:
 
     @cached_property
     def _footer(self) -> Any:
+        """The metadata of the Parquet file, which is read once."""
         return pq.ParquetFile(self._source).metadata
 
     @cached_property

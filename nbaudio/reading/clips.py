@@ -114,6 +114,7 @@ class Clip:
         return str(self.to_pydub()._repr_html_())
 
     def _pcm(self) -> NDArray[np.int16]:
+        """Return the samples; raise InputError if they are not int16."""
         if self.samples is None or self.samples.dtype != np.int16:
             raise InputError(
                 f"{self.segment_id}: the clip has no int16 samples; read it with give='samples'"
@@ -249,6 +250,7 @@ class ClipRequests(ExitStack):
 
 
 def _part(future: Future[bytes], start: int, end: int) -> memoryview:
+    """Wait for the bytes of a request and return those of a clip."""
     return memoryview(future.result())[start:end]
 
 
@@ -289,6 +291,7 @@ class _LocalShards(threading.local):
             os.posix_fadvise(self._open(shard), start, stop - start, os.POSIX_FADV_WILLNEED)
 
     def _open(self, shard: str) -> int:
+        """Return the descriptor of a shard; at most `_OPEN_FILES` stay open in a thread."""
         files = self._files
         if (file := files.get(shard)) is None:
             files[shard] = file = self._folder.opened(shard)

@@ -251,6 +251,7 @@ class Corpus:
         return Stream(self._clips(clips, give, in_flight), order, share, threads=threads)
 
     def _rows(self, split: str) -> SplitRows:
+        """Return the rows of a split; raise InputError if there is none."""
         if split not in self.table.splits:
             raise InputError(
                 f"{self.folder}: no split {split!r}; there are {', '.join(self.splits) or 'none'}"
@@ -258,6 +259,7 @@ class Corpus:
         return SplitRows(self.table, self.table.splits[split])
 
     def _clips(self, rows: SplitRows, give: Give, in_flight: int) -> ClipReader:
+        """Return a reader of rows that decodes as `give` says, with so many requests at once."""
         encoding = self.info["parameters"]["encoding"]
         ways: dict[str, Any] = {"samples": None, "levels": decode_levels, "encoded": None}
         decode = get_by_name(ways, give, "way to give clips")
@@ -280,6 +282,7 @@ class Corpus:
         return self.folder.read(name, start, stop)
 
     def _cached(self, cache: Cache, name: str, start: int, stop: int) -> bytes:
+        """Read bytes [start, stop) of a shard by way of the cache."""
         pieces = []
         for identity, first, end in self._pieces(name, start, stop):
 
@@ -364,6 +367,7 @@ def _whole(name: str, value: Any, *, least: int | None = None) -> int:
 def _samples(
     decode: Callable[[Any], tuple[NDArray[np.int16], int | None]], content: bytes | memoryview
 ) -> NDArray[np.int16]:
+    """Return the samples alone of what a function decodes."""
     return decode(content)[0]
 
 
@@ -372,6 +376,7 @@ _forked = {"ran": False, "lost": False}
 
 
 def _check_not_forked(what: str) -> None:
+    """Raise InputError in a process that was forked after Polars had started its threads."""
     if _forked["lost"]:
         raise InputError(
             f"{what}: cannot run in a process that was forked after polars was used, "
@@ -382,12 +387,14 @@ def _check_not_forked(what: str) -> None:
 
 
 def _before_fork() -> None:
+    """Note whether threads of Polars run now, as a child will lack them."""
     # Only Linux shows the names of threads; elsewhere processes are spawned by default.
     names = (path.read_bytes() for path in Path("/proc/self/task").glob("*/comm"))
     _forked["ran"] = any(name.startswith(b"polars-0") for name in names)
 
 
 def _after_fork_in_child() -> None:
+    """Note that this process lacks the threads that ran before the fork."""
     _forked["lost"] |= _forked["ran"]
 
 

@@ -301,6 +301,7 @@ class Epoch:
 
 
 def _numbers(count: int) -> IntArray:
+    """Return the numbers from 0 to count - 1."""
     return np.arange(count, dtype=np.int32)  # 32 bits take half the memory of 64
 
 

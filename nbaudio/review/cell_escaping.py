@@ -103,6 +103,7 @@ def diff_fragments(
 
 
 def _fragments(text: str, differs: Sequence[bool]) -> list[Fragment]:
+    """Return a text as stretches of equal and of differing words; `differs` has a flag a word."""
     fragments: list[Fragment] = []
     position = 0
     for marked, words in groupby(zip(word_spans(text), differs, strict=True), key=itemgetter(1)):

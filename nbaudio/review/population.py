@@ -60,6 +60,7 @@ class Population:
 
     @cached_property
     def _recordings(self) -> pl.DataFrame:
+        """The recordings by unique `recording_id`, with the columns of `RECORDINGS`."""
         facts = conform(self.state.workspace.recordings, RECORDINGS, "recordings")
         return facts.unique("recording_id", keep="first", maintain_order=True)
 
@@ -75,6 +76,7 @@ class Population:
 
     @property
     def _hashes(self) -> pl.LazyFrame:
+        """A query of the hash of each segment id, in the order of the table."""
         return workspace_tables.scan(self.state.workspace, ["segment_id"]).select(
             key=pl.col("segment_id").hash()
         )
@@ -164,6 +166,7 @@ class Population:
         )
 
     def _joined(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return rows of segments with the facts of their recordings."""
         facts = self._recordings.select("recording_id", *_FACTS)
         rows = rows.drop(_FACTS, strict=False).with_columns(source_channel(rows))
         return rows.join(facts, on="recording_id", how="left", maintain_order="left")

@@ -104,6 +104,7 @@ def _list_files(folder: Path) -> _FolderFiles:
 
 
 def _is_of_program(name: str) -> bool:
+    """Return whether a name is that of a file or folder that programs leave behind."""
     return name.startswith(_OF_PROGRAMS) or name in _FOLDERS_OF_PROGRAMS
 
 
@@ -132,5 +133,6 @@ def _reason(path: Path) -> str:
 
 
 def _nothing_returned(folders: Iterable[Path]) -> str:
+    """Return a line that says that no sheet came back, and where it was looked for."""
     where = "".join(f"; {folder} has no file that ends in {_EXPECTED}" for folder in folders)
     return f"no sheet has been returned yet{where}"

@@ -354,6 +354,7 @@ def _number(population: Population, record: ReviewRecord | None, request: _Reque
 
 
 def _check_number(n: int, overlap: int, reviewers: Sequence[str]) -> None:
+    """Raise InputError if the number of segments or the overlap is out of range."""
     if n < 1:
         raise InputError(f"n must be 1 or more, not {n}")
     if overlap and len(reviewers) < 2:

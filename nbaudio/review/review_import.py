@@ -632,6 +632,7 @@ def _changes(row: Row, shown: Mapping[str, str], transcripts: frozenset[str]) ->
 
 
 def _short(text: str) -> str:
+    """Return a text of at most 60 characters for a message."""
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 

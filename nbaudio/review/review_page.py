@@ -251,4 +251,5 @@ def _block(name: str, text: str, kind: str) -> str:
 
 
 def _hash(text: str) -> str:
+    """Return the hash of a script or style sheet as a content security policy has it."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

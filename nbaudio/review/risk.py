@@ -278,6 +278,7 @@ def _batches(
 
 
 def _number(name: str) -> pl.Expr:
+    """Return a column as numbers; null where a value is not finite."""
     value = pl.col(name).cast(pl.Float64)
     return pl.when(value.is_finite()).then(value)
 
@@ -441,6 +442,7 @@ def _parts(
 
 
 def _probability(logit: Array) -> Array:
+    """Return the logistic function, clipped so that no probability is 0 or 1."""
     return 1 / (1 + np.exp(-np.clip(logit, -30, 30)))
 
 
@@ -723,6 +725,7 @@ def area_under_curve(score: Array, wrong: Array, cluster: Ints) -> tuple[float, 
 
 
 def _clipped_logistic(logit: float) -> float:
+    """Return `_probability` of one number."""
     return 1 / (1 + math.exp(-max(min(logit, 30.0), -30.0)))
 
 

@@ -373,6 +373,7 @@ def _guess(scores: Array) -> Array:
 
 
 def _deviation(share: Array) -> Array:
+    """Return the standard deviation of a Bernoulli variable with each share."""
     return np.sqrt(share * (1 - share))
 
 
@@ -559,6 +560,7 @@ def _by_column(pool: pl.DataFrame, _threshold: float, *, column: str) -> Divisio
 
 
 def _kind(name: str, where: pl.Expr) -> pl.Expr:
+    """Return an expression: a name where a condition is true, else null."""
     return pl.when(where).then(pl.lit(name, pl.Categorical()))
 
 

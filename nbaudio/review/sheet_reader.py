@@ -157,6 +157,7 @@ def read_table(table: Frame) -> Sheet:
 
 
 def _sheet(path: Path, tables: Mapping[str, list[list[str]]], saved: dt.datetime) -> Sheet:
+    """Return the review sheet among the tables of a file; raise InputError if none is one."""
     order = sorted(
         (name for name in tables if name not in OTHER_SHEETS), key=lambda name: name != "review"
     )
@@ -259,6 +260,8 @@ class _Given(msgspec.Struct):
 
 
 class _VerdictFile(msgspec.Struct):
+    """The content of a verdict file of a review page."""
+
     format: str
     review: str
     corpus: str

@@ -357,6 +357,7 @@ def _read_records(folder: Path) -> dict[str, ReviewRecord]:
 
 
 def _last(log: pl.DataFrame) -> pl.DataFrame:
+    """Return the last line of each reviewer, segment and content, without those withdrawn."""
     last = log.unique(["reviewer", "segment_id", "content"], keep="last", maintain_order=True)
     return last.filter(pl.col("verdict").is_not_null())
 

@@ -143,4 +143,5 @@ def _first_places(places: Sequence[RowPlace]) -> str:
 
 
 def _short(text: str) -> str:
+    """Return a word of at most `_LONGEST` characters for a message."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -193,6 +193,7 @@ class _PlainLoader(yaml.SafeLoader):
 
 
 def _parse(text: str, where: str) -> Any:
+    """Parse a YAML value of plain types, without aliases; raise InputError for anything else."""
     try:
         value = yaml.load(text, _PlainLoader)  # noqa: S506 - it is a safe one
         repr(value)  # a number of 10,000 digits cannot be converted to text
@@ -216,6 +217,7 @@ def read_text(path: Path) -> str:
 
 
 def _read(manifest: Path) -> dict[Any, Any]:
+    """Return the values of a manifest; raise InputError if it is no mapping."""
     values = _parse(read_text(manifest), str(manifest))
     if not isinstance(values, dict):
         raise InputError(

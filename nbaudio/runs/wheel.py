@@ -118,6 +118,7 @@ def _files() -> Iterator[tuple[str, bytes]]:
 
 
 def _below(folder: Path, name: str) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of the files below a folder, in order."""
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
         if path.is_file() and not any(

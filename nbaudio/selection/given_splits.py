@@ -244,6 +244,7 @@ def _one_spelling(key: str, joined: Mapping[str, str]) -> pl.Expr:
 
 
 def _of_corpus(segments: pl.DataFrame, corpus: Folder, where: str) -> GivenSplits:
+    """Give splits by those of a corpus; raise InputError if it cannot be read."""
     try:
         grouped = [
             str(name)

@@ -181,6 +181,7 @@ def _checks(segments: Frame | pl.LazyFrame, keys: Sequence[str]) -> list[str]:
 
 
 def _lazy(segments: Frame | pl.LazyFrame) -> pl.LazyFrame:
+    """Return segments as a query."""
     if isinstance(segments, pl.LazyFrame):
         return segments
     return as_polars(segments, "segments").lazy()

@@ -88,5 +88,6 @@ class Parameters:
 
 
 def _check_number(name: str, value: Any, low: float, high: float) -> None:
+    """Raise InputError unless a value is a number from `low` to `high`."""
     if isinstance(value, bool) or not isinstance(value, Real) or not low <= float(value) <= high:
         raise InputError(f"{name}={value!r}: must be a number from {low:g} to {high:g}")

@@ -255,6 +255,7 @@ def _groups(selection: Selection) -> pl.DataFrame:
 
 
 def _number(groups: pl.DataFrame) -> int:
+    """Return the number of segments of groups."""
     return int(groups["segments"].sum())
 
 
@@ -519,6 +520,7 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 def _hours(groups: pl.DataFrame) -> float:
+    """Return the hours of groups, rounded to four decimals."""
     return round(int(groups["micros"].sum()) / (3600 * MICROSECONDS), 4)
 
 

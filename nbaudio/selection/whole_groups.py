@@ -106,6 +106,7 @@ class Goals:
         self.left_for_train -= segments
 
     def _unmet(self) -> list[int]:
+        """Return the splits whose goal is not reached."""
         return [split for split, goal in self.amounts.items() if self.have[split] < goal]
 
 

@@ -186,6 +186,7 @@ def _with_text(frame: StoredFrame, find: str, rows: range, met: pl.Series) -> pl
 
 
 def _text_columns(frame: TableFrame) -> list[str]:
+    """Return the columns that a text is searched in."""
     return [name for name in visible_columns(frame) if frame.schema[name] == pl.String]
 
 

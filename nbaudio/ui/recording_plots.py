@@ -268,5 +268,6 @@ def _summary(recordings: RecordingLengths, kind: str) -> str:
 
 
 def _kind(rate: int, channels: int) -> str:
+    """Return rate and channels in words, such as ``16 kHz, mono``."""
     names = {1: "mono", 2: "stereo"}
     return f"{rate / 1000:g} kHz, {names.get(channels, f'{channels} channels')}"

@@ -557,6 +557,7 @@ def words(source: Source, hypothesis: str = "asr", *, where: str | None = None) 
 
 
 def _count_words(segments: SegmentRows, heard: str, num_segments: int) -> pl.DataFrame:
+    """Return the table of `words`, counted with a progress bar."""
     from nbaudio.text.word_accuracy import word_accuracy
 
     shown = num_segments > _MANY_SEGMENTS
@@ -656,4 +657,5 @@ def rows(source: Source, *, further: bool = False) -> SegmentRows:
 
 
 def _place(source: str | Path | Workspace) -> str | Path:
+    """Return the folder or URL of a workspace or corpus."""
     return source.path if isinstance(source, Workspace) else source

@@ -74,13 +74,16 @@ class WordsCache:
 
     @property
     def _folder(self) -> Path:
+        """The folder of cached tables in the workspace."""
         return self.workspace.path / FOLDER
 
     @property
     def _request(self) -> str:
+        """The hash of hypothesis and condition, with which names of cached tables begin."""
         return json_hash([self.hypothesis, self.where])
 
     def _name(self, texts: TextsHash) -> str:
+        """Return the name of the cached table for some texts."""
         return f"{self._request}-{texts.sha256}"
 
     def read(self, texts: TextsHash) -> pl.DataFrame | None:

@@ -37,6 +37,7 @@ def side_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]
 
 
 def _lines(shards: Sequence[Shard]) -> Iterator[bytes]:
+    """Yield metadata.csv of a split in parts, one for each shard, the header first."""
     for number, shard in enumerate(shards):
         rows = shard.metadata()
         file = io.StringIO()

@@ -60,6 +60,7 @@ def write(
 
 
 def _schema(metadata: pl.DataFrame, rate: int | None, extension: str) -> pa.Schema:
+    """Return the schema of a shard, with the features that `datasets` reads in its metadata."""
     fields = list(metadata_table(metadata.clear()).schema)
     audio = {"_type": "Audio"} | ({} if rate is None else {"sampling_rate": rate})
     # `datasets` does not decode .npy: that column stays a struct of bytes and a name.

@@ -108,6 +108,7 @@ _encode = partial(
 
 
 def _finite(value: Any) -> Any:
+    """Return a value of JSON with null for each number that is not finite."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -41,6 +41,7 @@ def write(
 
 
 def _member(name: str) -> zipfile.ZipInfo:
+    """Return the header of a member; equal names give equal bytes."""
     member = zipfile.ZipInfo(name)  # dated 1980-01-01
     member.create_system = _UNIX
     member.external_attr = 0o100644 << 16

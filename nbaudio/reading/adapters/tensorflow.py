@@ -67,6 +67,7 @@ def dataset(stream: Stream, *, dtype: Dtype = "float32", columns: Sequence[str] 
 
 
 def _kind(column: pl.Series) -> str:
+    """Return the name of TensorFlow's type of a column; raise InputError for lists."""
     if column.dtype in (pl.String, pl.Categorical, pl.Enum):
         return "string"
     if not column.dtype.is_numeric():
@@ -77,6 +78,7 @@ def _kind(column: pl.Series) -> str:
 
 
 def _filled(value: Any, kind: str) -> Any:
+    """Return a value or list of values with the empty text or NaN for null."""
     nothing = "" if kind == "string" else np.nan
     if isinstance(value, list):
         return [nothing if item is None else item for item in value]

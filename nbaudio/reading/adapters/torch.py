@@ -166,14 +166,17 @@ class _StreamDataset:
 
 @cache
 def _kind() -> Any:
+    """Return the class of datasets, made on demand: its base needs torch."""
     return type("StreamDataset", (_StreamDataset, _torch().utils.data.IterableDataset), {})
 
 
 def _unpickled(*arguments: Any) -> Any:
+    """Return a dataset from its pickled arguments."""
     return _kind()(*arguments)
 
 
 def _tensors(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return arrays as tensors; other values stay."""
     tensor = _torch().from_numpy
     return {
         name: tensor(value) if isinstance(value, np.ndarray) else value
@@ -182,6 +185,7 @@ def _tensors(arrays: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ranked(share: Partition) -> Partition:
+    """Return a share with the rank of torch.distributed, unless it has one."""
     distributed = _torch().distributed
     if share.world_size == 1 and distributed.is_available() and distributed.is_initialized():
         return Partition(distributed.get_rank(), distributed.get_world_size())
@@ -189,6 +193,7 @@ def _ranked(share: Partition) -> Partition:
 
 
 def _torch() -> Any:
+    """Return the module torch; raise MissingExtraError if it is not installed."""
     with requires_extra("torch"):
         import torch
     return torch

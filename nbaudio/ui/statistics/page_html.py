@@ -51,6 +51,7 @@ def render_page(title: str, sections: Sequence[Section]) -> str:
 
 
 def _findings(sections: Sequence[Section]) -> str:
+    """Return the list of findings at the top of the page, which links to the sections."""
     links = "".join(
         f'<li><a href="#s{number}">{escape(section.title)}</a>'
         f"{': ' if section.finding else ''}{escape(section.finding)}</li>"
@@ -105,6 +106,7 @@ def _folded(section: Section, further_tables: Sequence[str]) -> str:
 
 
 def _details(title: str, size: str, content: str) -> str:
+    """Return a part of the page that is closed at first."""
     return (
         f"<details>\n<summary><h3>{escape(title)}</h3> <span>{escape(size)}</span></summary>\n"
         f"{content}</details>\n"
@@ -116,6 +118,7 @@ def _examples(clips: Clips) -> str:
 
 
 def _figures(section: Section) -> Iterator[str]:
+    """Yield the headline figures of a section; nothing if it has none."""
     if section.figures is None:
         return
     yield "<dl>"

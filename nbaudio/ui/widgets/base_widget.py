@@ -80,6 +80,7 @@ class BaseWidget(SavedHtml, anywidget.AnyWidget):
         self.on_msg(self._answer)
 
     def _answer(self, _widget: object, message: dict[str, Any], _buffers: Sequence[bytes]) -> None:
+        """Answer a request of the front end: its result, or the text of an error."""
         reply = {"number": message.get("number"), "comm": self.model_id}
         try:
             with self._lock:

@@ -100,6 +100,7 @@ def corpus_sound(corpus: Corpus, segment_id: str) -> Sound:
 
 
 def _check_columns(columns: int) -> None:
+    """Raise InputError if a picture would be too wide."""
     if not 1 <= columns <= _MOST_COLUMNS:
         raise InputError(f"columns={columns}: must be from 1 to {_MOST_COLUMNS:,}")
 

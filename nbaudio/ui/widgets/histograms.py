@@ -37,6 +37,7 @@ Box = tuple[int, int, int, int]
 
 
 def _is_countable(dtype: pl.DataType) -> bool:
+    """Return whether a column of a type has a histogram."""
     return dtype.is_numeric() or isinstance(
         dtype, pl.String | pl.Boolean | pl.Categorical | pl.Enum
     )
@@ -88,6 +89,7 @@ class Histograms(BaseWidget):
         self.version += 1
 
     def _distribution(self, column: str) -> NumberBins | ValueCounts:
+        """Return the distribution of a column, counted once; raise InputError if it has none."""
         if column not in self._distributions:
             if column not in self._frame.columns or not _is_countable(self._frame.schema[column]):
                 raise InputError(
@@ -173,6 +175,7 @@ class Histograms(BaseWidget):
         )
 
     def _pick(self, *, column: str, place: int) -> None:
+        """Choose a value, or remove it from the choice."""
         distribution = self._distribution(column)
         picked = self._chosen.get(column, [])
         if isinstance(distribution, NumberBins):
@@ -215,6 +218,7 @@ class Histograms(BaseWidget):
 
 
 def _saved(item: Mapping[str, Any]) -> str:
+    """Return the HTML of a column's histogram in a saved page."""
     if "constant" in item:
         rest = f"; {item['without']:,} without a number" if item["without"] else ""
         return f"<p>{'' if rest else 'all: '}{escape(item['constant'])}{rest}</p>"
@@ -222,6 +226,7 @@ def _saved(item: Mapping[str, Any]) -> str:
 
 
 def _picture(item: Mapping[str, Any]) -> str:
+    """Return the bars of a numeric column as SVG."""
     most = max(1, *item["all"])
     edges = item["edges"]
     bars = []
@@ -246,6 +251,7 @@ def _picture(item: Mapping[str, Any]) -> str:
 
 
 def _counts(item: Mapping[str, Any]) -> str:
+    """Return the values of a column that are shown, with their counts, as an HTML table."""
     rows = [
         {item["column"]: value["name"], "shown": value["passing"], "of": value["all"]}
         for value in item["values"]
@@ -309,6 +315,7 @@ class Scatter(BaseWidget):
         self.version += 1
 
     def _grid(self) -> Density:
+        """Return the density of the two axes, counted once."""
         if self._density is None:
             self._density = density(self._frame[self._axes[0]], self._frame[self._axes[1]], SIZE)
         return self._density

@@ -192,6 +192,7 @@ class Vocabulary(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidget
         self.add_class(VIEW)
 
     def _examples(self, word: int) -> list[int]:
+        """Return the row numbers of the examples of a word; none for a negative number."""
         ids = self._segments.frame["segment_id"]
         if word < 0:
             return []
@@ -279,4 +280,5 @@ def corpus_player(
 
 
 def _place(row: dict[str, Any]) -> str:
+    """Return in words where a corpus stores the clip of a row."""
     return f"{row['shard']} at byte {row['offset']:,}, {row['length']:,} bytes"

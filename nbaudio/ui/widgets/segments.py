@@ -102,6 +102,7 @@ def load_segments(
 
 
 def _num_segments(workspace: Workspace) -> int:
+    """Return the number of segments of a workspace."""
     counted = workspace_tables.scan(workspace, ["segment_id"]).select(pl.len()).collect()
     return int(counted.item())
 

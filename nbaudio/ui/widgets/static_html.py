@@ -199,6 +199,7 @@ def _shown(value: Any) -> str:
 
 
 def _cell(value: Any, align: str) -> str:
+    """Return a cell of an HTML table; `align` is that of its text."""
     shown = _shown(value)
     # Blanks are shown as they are, since names differ in them. An id stays in one line, though it
     # has hyphens.
@@ -276,6 +277,7 @@ def _note_html(note: str | None) -> str:
 
 
 def _cut(text: str) -> str:
+    """Return a text of at most `MOST_CHARACTERS`, and how many more there are."""
     rest = len(text) - MOST_CHARACTERS
     return text if rest <= 0 else f"{text[:MOST_CHARACTERS]} … ({rest:,} more characters)"
 
