@@ -84,5 +84,5 @@ def _write_sections(formatter: Any, sections: dict[str, list[_Row]]) -> None:
 
 
 def _first_sentence(command: Any) -> str:
-    """What a command does, whole: click would cut it at the width of a line."""
+    """Return the summary of a command without the cut that click makes at the width of a line."""
     return str(command.get_short_help_str(_WIDEST_HELP))

@@ -324,7 +324,7 @@ def _header(
 
 
 def _evidence(facts: Mapping[str, Any] | None) -> str:
-    """Return what is proven about the clips, by parts; that it is not known without verdicts."""
+    """Return what is proven about the clips by parts; without verdicts, that nothing is known."""
     claim = (facts or {}).get("selection")
     if not facts or not claim or claim["low"] is None or not claim["reviewed"]:
         taken_back = (claim or {}).get("rounds_taken_back")

@@ -116,7 +116,7 @@ def _read_failures(path: Path) -> pl.DataFrame:
 
 
 def _packs_of_run(layout: Layout) -> list[str]:
-    """Return the names of the packs that there are, in the folder that the log names."""
+    """Return the names of the packs in the folder that the log names."""
     began = [line for line in run_log.read(layout.log) if line.get("event") == "began"]
     if not began:
         return []

@@ -90,7 +90,7 @@ class _Run:
 
 @dataclass(frozen=True)
 class _Selection:
-    """What ships, and what is said of it.
+    """The accepted segments of a run, and the facts about them.
 
     `counts` are accepted segments of each split, `facts` those of recordings that planning needs,
     `report` the facts of the last `select`.
@@ -319,7 +319,7 @@ def _select(run: _Run) -> _Selection:
 
 
 def _identity(run: _Run) -> dict[str, Any]:
-    """Return what tells the corpus of a run from any other one: parameters, selection, base."""
+    """Return what identifies the corpus of a run: parameters, selection and base."""
     selection = selection_hash(run.workspace, run.parameters.get("text"))
     identity = {**run.parameters, "selection": selection}
     return identity if run.base is None else {**identity, "base": run.base.to_json()}
@@ -365,7 +365,7 @@ def _check_clips(run: _Run, judged: Set[str]) -> list[str]:
 def _held_out_notes(run: _Run, withdrawn: pl.DataFrame, selected: dict[str, Any]) -> list[str]:
     """Raise InputError if train is not separate from what the base holds out.
 
-    Return a note if given splits say so.
+    Return a note instead if given splits cause that.
     """
     if run.base is None:
         return []
@@ -512,8 +512,8 @@ def _keep_shards(run: _Run, clips: _NewClips) -> KeptClips:
 def _clips(run: _Run, selection: _Selection, table_folder: Path, folder: Path) -> _NewClips:
     """Return the accepted clips of the segments table in a folder.
 
-    With a base, `kept` has all clips whose rows are unchanged, and `new` those of other rows and of
-    recordings that are not known to be the same.
+    With a base, `from_base` has all clips whose rows are unchanged, and `new` those of other rows
+    and of recordings that are not known to be the same.
     """
     columns = ("segment_id", "recording_id", "start_sample", "end_sample", "source_channel")
     accepted = (
@@ -535,7 +535,7 @@ def _clips(run: _Run, selection: _Selection, table_folder: Path, folder: Path) -
 
 @dataclass(frozen=True)
 class _Compared:
-    """Clips after those of recordings without a hash were compared, and how many were cut."""
+    """Clips after the comparison of recordings without a hash, and how many were cut for it."""
 
     clips: _NewClips
     num_cut: int

@@ -1,6 +1,6 @@
 """The command `measure`.
 
-It writes what the samples of each segment say about it as columns, such as `snr_db` and `cut_end`.
+It measures the samples of each segment and writes columns such as `snr_db` and `cut_end`.
 """
 
 import shlex

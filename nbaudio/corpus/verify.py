@@ -246,7 +246,7 @@ def _notes(card: str, not_verified: list[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class _CheckedFiles:
-    """Where the clips of the shards are (`_shard_rows`), problems, and files nobody lists.
+    """Where the clips of the shards are (`_shard_rows`), problems, and files that are not listed.
 
     Of the latter, `not_verified` are those without the name of a shard.
     """

@@ -84,7 +84,7 @@ class KeptClips:
 
     @classmethod
     def none(cls) -> "KeptClips":
-        """Return those of a corpus without a base."""
+        """Return the kept clips of a corpus without a base: none."""
         return cls([], pl.LazyFrame(schema=LOCATED))
 
 

@@ -165,7 +165,7 @@ class Part:
         return self._amounts(what).plus(self._removed(what, upper=upper))
 
     def _amounts(self, what: str) -> Values:
-        """Return what the segments inside count for that are there."""
+        """Return the amounts of the segments inside that have not been removed."""
         return self.state.amounts(what, self.inside)
 
     def _removed(self, what: str, *, upper: bool) -> Array:
@@ -199,9 +199,9 @@ class Part:
         return self._sum(what, self.beyond & ~self.state.labelled("right"))
 
     def _excess_faults(self, what: str) -> float:
-        """Return the part of an upper bound that is no fault of what ships.
+        """Return the part of an upper bound that does not count faults of what ships.
 
-        These are faults that were left out or are gone, and those mended since.
+        It counts faults that were left out or removed, and faults that were mended since.
         """
         state = self.state
         drawn = np.zeros(len(self.ships), dtype=np.bool_)

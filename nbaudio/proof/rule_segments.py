@@ -131,9 +131,9 @@ def draws_about(
 ) -> RuleDraws:
     """Return the draws as they count for a rule.
 
-    A draw counts for a segment if it was made after the segment joined the rule. What was judged by
-    earlier draws is known, and is no sample of others. Removed segments stay in a rule as they were
-    drawn.
+    A draw counts for a segment if it was made after the segment joined the rule. Items that earlier
+    draws judged count as known, not as a sample of others. Removed segments stay in a rule as they
+    were drawn.
 
     Args:
         rule: the segments of the rule.

@@ -1,4 +1,4 @@
-"""The segments of a workspace in sums: what bounds are computed from.
+"""Sums over the segments of a workspace, from which bounds are computed.
 
 Segments of one kind, which all bounds treat alike, are one row with their number, hours and words.
 Segments that were judged or drawn, and those of frames that were removed, have a row each.
@@ -49,7 +49,7 @@ _KEY = pl.col("segment_id").hash().alias("key")
 
 @dataclass(frozen=True)
 class Kinds:
-    """What kinds of segments are told apart, beside those that every claim needs."""
+    """The kinds of segments that sums distinguish, beside those that every claim needs."""
 
     column: str = "similarity"  # a column of numbers
     sign: int = 1  # -1: thresholds are on the negated numbers

@@ -110,7 +110,7 @@ class ClipTable:
     def _with_id(self, segment_id: str, positions: list[int]) -> int | None:
         """Return the last position whose clip has an id; None if there is none.
 
-        A single position is taken for it.
+        A single position is returned without a check of its id.
         """
         if len(positions) == 1:
             return positions[0]

@@ -106,7 +106,7 @@ class Corpus:
     def read(self, segment_id: str, *, give: Give = "samples") -> Clip:
         """Read one clip by its id, as `read_many` does.
 
-        Of a remote corpus nothing else is fetched.
+        From a remote corpus, only the bytes of this clip are fetched.
         """
         return self.read_many([segment_id], give=give)[0]
 

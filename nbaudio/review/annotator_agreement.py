@@ -1,4 +1,4 @@
-"""Annotator agreement, and what is left to judge.
+"""Annotator agreement, and the number of segments left to judge.
 
 The measures are the share, Cohen's kappa and Krippendorff's alpha on segments judged by several
 reviewers.

@@ -45,7 +45,7 @@ class Part:
 def all_draws(state: ReviewState) -> list[Draw]:
     """Return all draws ever made, in order, also those of rounds that were taken back.
 
-    A round that has no rows but those of others is among them, with an empty draw.
+    A round that only has rows of earlier draws is among them, with an empty draw.
     """
     draws = [Draw(name, record, is_taken_back=False) for name, record in state.records.items()]
     draws += [Draw(name, record, is_taken_back=True) for name, record in state.taken_back.items()]
@@ -99,5 +99,5 @@ def owed_parts(state: ReviewState) -> dict[str, Part]:
 
 
 def has_frame(state: ReviewState, draw: str) -> bool:
-    """Return whether it is stored what a draw took segments from."""
+    """Return whether the frame of a draw is stored."""
     return table_path(state.workspace, frame_table(draw)).exists()

@@ -68,7 +68,7 @@ class MadeFiles:
 def plan_outputs(
     out: Path, reviewers: Sequence[str] | Mapping[str, str], clips: str | None
 ) -> Outputs:
-    """Return what is to be written.
+    """Return the files that an export is to write.
 
     Args:
         out: a sheet or page; a folder if the reviewers have formats.

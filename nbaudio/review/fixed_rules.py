@@ -1,4 +1,4 @@
-"""Rules of selection that rounds fix before anybody hears their rows.
+"""Rules of selection that rounds fix before reviewers judge their rows.
 
 What may be said about a selection that was chosen after verdicts were heard rests on a rule that
 was fixed before: see docs/evidence.md. A rule is a set of segments. `review export` fixes what the

@@ -176,7 +176,7 @@ class Population:
     ) -> dict[str, NDArray[Any]]:
         """Return what a function computes from each batch of columns, without nulls.
 
-        Each array is held once.
+        Each array is filled in place, so that it is in memory once.
         """
         arrays: dict[str, NDArray[Any]] = {}
         for start, batch in with_starts(map(function, self.batches(columns))):
@@ -193,7 +193,7 @@ class Population:
     ) -> pl.DataFrame:
         """Return what a function computes from each batch of columns.
 
-        Whole numbers and codes take little memory.
+        The function should return whole numbers or codes, which take little memory.
         """
         frame = pl.concat([function(batch) for batch in self.batches(columns)])
         # Column by column, so that only one column at a time is in memory twice.

@@ -34,7 +34,7 @@ Returned = str | Path | Frame | Sequence[str | Path | Frame] | None
 
 @dataclass(frozen=True)
 class ReturnedSheets:
-    """What came back from reviewers."""
+    """The sheets that reviewers returned, and the other files beside them."""
 
     sheets: list[Sheet]  # in the order in which they were saved
     audio_files: int  # the number of audio files in the folders; they are not read
@@ -77,7 +77,7 @@ def read_returned(returned: Returned) -> ReturnedSheets:
 
 
 def _as_list(returned: Returned) -> Sequence[Any]:
-    """Return what came back as a list: of nothing, of the one thing, or as it is."""
+    """Return the returned sheets as a list: empty for None, of one for a single sheet."""
     if returned is None:
         return []
     if isinstance(returned, Sequence) and not isinstance(returned, str):

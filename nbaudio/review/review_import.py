@@ -379,7 +379,7 @@ def _verdicts_of(sheet: Sheet, run: _Import) -> list[Verdict]:
 
 
 def _judgment(match: _Match, run: _Import) -> _Judgment | None:
-    """Return what was filled in in a row; None, with a problem, if it cannot be taken."""
+    """Return the judgment of a row; None, with a problem, if it cannot be used."""
     try:
         verdict = run.words.read(_verdict_cells(match.row), match.record.verdicts, match.place)
         return None if verdict is None else _read(match, verdict, run)
@@ -413,7 +413,7 @@ def _without_withdrawn(matches: list[_Match], place: str, run: _Import) -> list[
 
 
 def _verdict_cells(row: Row) -> str:
-    """Return what is in the cells for verdicts; empty if they are blank."""
+    """Return the texts of the cells for verdicts; empty if all are blank."""
     cells = (row[name].strip() for name in ("verdict", "second verdict"))
     return "; ".join(filter(None, cells))
 
@@ -561,7 +561,7 @@ def _segment_of_key(key: tuple[str, str, str], named: str, exported: _Exported) 
 
 
 def _read(match: _Match, verdict: str, run: _Import) -> _Judgment | None:
-    """Return what was filled in in a row, None if the cells are empty.
+    """Return the judgment of a row; None if the cells are empty.
 
     Raise InputError if they are unusable.
     """
@@ -615,7 +615,7 @@ def _without_apostrophes(row: Row, shown: Mapping[str, str]) -> Row:
 
 
 def _changes(row: Row, shown: Mapping[str, str], transcripts: frozenset[str]) -> list[str]:
-    """Return what was changed in read-only columns.
+    """Return the changes in read-only columns.
 
     Raise InputError if the row has become a mixture of two.
     """

@@ -158,7 +158,7 @@ def pool_columns(strategy: str, schema: pl.Schema) -> Sequence[str]:
 
 
 def salt_of(seed: int, before: Sized) -> str:
-    """Return what a draw after earlier ones is hashed with.
+    """Return the salt of the hashes of a draw after earlier ones.
 
     Those of rounds that were taken back are earlier ones, too: no salt is used twice.
     """
@@ -547,7 +547,7 @@ def _by(pool: pl.DataFrame, column: str) -> Division:
 
 
 def _by_column(pool: pl.DataFrame, _threshold: float, *, column: str) -> Division:
-    """Take ten strata by quantiles of a column, and one of what has no value.
+    """Take ten strata by quantiles of a column, and one of the segments without a value.
 
     Equal values are in one stratum. All strata have equal weights.
     """

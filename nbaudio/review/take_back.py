@@ -63,7 +63,7 @@ def _record_to_take_back(state: ReviewState, review: str) -> ReviewRecord:
 
 
 def _count_judged(state: ReviewState, record: ReviewRecord) -> int:
-    """Return on how many segments of a review somebody has worked.
+    """Return how many segments of a review have verdicts or corrections.
 
     These have a line in the log of verdicts under the review's name, also one that was withdrawn
     since, or a line in the log of corrected boundaries since the review was exported.

@@ -34,7 +34,7 @@ class _UnknownWord:
 
 @dataclass
 class VerdictWords:
-    """What words mean that are no verdicts, how often each was used, and where others are."""
+    """The meanings of words that are no verdicts, the words that were used, and unknown words."""
 
     meanings: Mapping[str, str]  # verdicts by word, both in lower case
     _mapped: Counter[str] = field(default_factory=Counter)  # rows by the words of `meanings`

@@ -97,7 +97,7 @@ def _manifest_values(detected: Detected, settings: Mapping[str, Any]) -> dict[st
 
 
 def _relative(value: Any, out: Path) -> Any:
-    """Return a path relative to the folder of the manifest, where there is a way to it."""
+    """Return a path relative to the folder of the manifest, where that is possible."""
     if not isinstance(value, Path):
         return value
     try:

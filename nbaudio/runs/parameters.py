@@ -41,7 +41,7 @@ def defaults(notebook: Path) -> dict[str, Any]:
 
 
 def assignments(notebook: Path) -> dict[str, ast.expr]:
-    """Return what a notebook's cell tagged ``parameters`` assigns to each name."""
+    """Return the assignments of a notebook's cell tagged ``parameters``, by name."""
     cells = json.loads(notebook.read_text(encoding="utf8"))["cells"]
     tagged = [
         "".join(cell["source"])

@@ -136,7 +136,7 @@ def _execute(
 
 
 def _remedy(failed: int, chosen: Sequence[int]) -> str:
-    """Return what to run after the cause of a failure is removed."""
+    """Return the command to run after the cause of a failure is removed."""
     rest = [number for number in chosen if number >= failed]
     if len(rest) == len(chosen):
         return "run the same command again to continue"

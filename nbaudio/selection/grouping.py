@@ -220,7 +220,7 @@ def _segments(
     budget: Budget | None,
     hashes: RowHashes,
 ) -> _Segments:
-    """Return what there is to divide, with what dev and test need by the parameters."""
+    """Return the segments to divide, with what dev and test need by the parameters."""
     within_budget = len(fit)
     if budget:
         total = budget.total(fit)

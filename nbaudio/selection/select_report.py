@@ -37,7 +37,7 @@ _MUCH_REVIEWED = 0.1  # a share of train above which the report warns
 
 @dataclass(frozen=True)
 class Selection:
-    """What `select` decided, and what it decided by.
+    """The decisions of `select`, and the parameters and tables that they rest on.
 
     Attributes:
         recordings: the table of recordings.
@@ -487,7 +487,7 @@ def _data_warnings(groups: pl.DataFrame, selection: Selection) -> Iterator[str]:
 
 
 def first_warnings(segments: pl.LazyFrame, notes: Sequence[str]) -> list[str]:
-    """Return what the warnings of a report begin with: a filter without effect, and `notes`."""
+    """Return the first warnings of a report: filters without effect, then `notes`."""
     return [*_unfiltered_warnings(segments), *notes]
 
 

@@ -170,7 +170,7 @@ def _fill(
 ) -> dict[int, tuple[Target, Flags]]:
     """Fill splits of exact sizes with rows that are allowed in each.
 
-    Return by the number of the split what there is of its size, and the allowed rows. Raise
+    Return by the number of the split the size that can be filled, and the allowed rows. Raise
     InputError if it is less than was wanted, unless the split is optional.
     """
     filled = {}

@@ -251,7 +251,7 @@ class SavedFilters:
     ) -> None:
         """Take the workspace, and a function that returns the arrangement of a table.
 
-        The arrangement is what is saved.
+        Saving a filter stores that arrangement.
         """
         self._path = None if workspace is None else workspace.path / "filters.json"
         self._filters: dict[str, Any] = {}

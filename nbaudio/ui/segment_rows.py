@@ -161,7 +161,7 @@ def _stored(
     read: Callable[[Columns], Iterator[tuple[str, pl.DataFrame]]],
     recordings: pl.DataFrame,
 ) -> SegmentRows:
-    """Return rows of these types, and what `tables.with_durations` adds.
+    """Return rows of these types, with the columns that `tables.with_durations` adds.
 
     `read` yields the names of files, and rows with those of the columns that they hold.
     """

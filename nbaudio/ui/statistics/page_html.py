@@ -61,7 +61,7 @@ def _findings(sections: Sequence[Section]) -> str:
 
 
 def _section(number: int, section: Section, findings: str) -> str:
-    """Return a section: what it shows at once, and below it what one unfolds.
+    """Return a section: its open part, and below it the folded part.
 
     The first table is shown, beside a plot or the findings; without these the section takes half of
     a wide page. Further tables and clips are folded; a browser's search unfolds what it finds.

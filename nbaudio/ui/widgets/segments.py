@@ -216,7 +216,7 @@ class SegmentPlayback(Playback):
         return self._correct(row, (start, end) if start_ms or end_ms else (None, None))
 
     def undo_correction(self, *, number: int) -> dict[str, Any] | None:
-        """Log the correction before the last one once more, or a withdrawal if there was none."""
+        """Undo the last correction: log the one before again, or a withdrawal without one."""
         row = self.segments.row(number)
         log = ReviewState.load(self.segments.workspace).correction_log.filter(
             segment_id=row["segment_id"],

@@ -138,7 +138,7 @@ class TableView:
         return {**self._columns(), **place, **self._size()}
 
     def _columns(self) -> dict[str, Any]:
-        """Return the columns that there are, those shown, and the layout."""
+        """Return all columns, the columns shown, and the layout."""
         columns = [
             {"name": name, "kind": _kind(self.frame.schema[name])}
             for name in visible_columns(self.frame)
@@ -194,7 +194,7 @@ class TableView:
         return self._size()
 
     def _continue(self, *, version: int) -> dict[str, Any]:
-        """Do a further part of an arrangement, unless there is another one by now."""
+        """Do a further part of an arrangement, unless another one has replaced it."""
         if version == self.version:
             self.proceed(_PART_S)
             # So far, these were rows in another order.

@@ -149,7 +149,7 @@ def format_threshold(value: float) -> str:
 
 
 class ThresholdCounts:
-    """What each position of a scale keeps.
+    """Counts of what a threshold at each position of a scale keeps.
 
     It is segments (`unscored` have no value), hours, and speakers who have vanished.
     """
