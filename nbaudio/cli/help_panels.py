@@ -70,7 +70,10 @@ def _option_sections(command: Any, ctx: Any) -> dict[str, list[_Row]]:
         row = parameter.get_help_record(ctx)
         if row is None:
             continue
-        default_panel = "Arguments" if parameter.param_type_name == "argument" else "Options"
+        if parameter.param_type_name == "argument":
+            default_panel = "Arguments"
+        else:
+            default_panel = "Options"
         sections[getattr(parameter, "rich_help_panel", None) or default_panel].append(row)
     return sections
 

@@ -125,7 +125,10 @@ def _summary(corpus_info: Mapping[str, Any], splits: Mapping[str, Any]) -> str:
     clips = sum(facts["segments"] for facts in splits.values())
     hours = sum(facts["hours"] for facts in splits.values())
     parameters = corpus_info["parameters"]
-    rate = f"{parameters['rate']:,} Hz" if parameters["rate"] else "the rate of their recordings"
+    if parameters["rate"]:
+        rate = f"{parameters['rate']:,} Hz"
+    else:
+        rate = "the rate of their recordings"
     return (
         f"{clips:,} clips of speech, {hours:,.1f} hours, "
         f"one channel ({_plain(parameters['channel'])}), {rate}, "
@@ -328,7 +331,9 @@ def _evidence(facts: Mapping[str, Any] | None) -> str:
     claim = (facts or {}).get("selection")
     if not facts or not claim or claim["low"] is None or not claim["reviewed"]:
         taken_back = (claim or {}).get("rounds_taken_back")
-        counted = f" Rounds of review taken back: {taken_back}." if taken_back else ""
+        counted = ""
+        if taken_back:
+            counted = f" Rounds of review taken back: {taken_back}."
         return f"Not known: nobody has judged a sample of it.{counted}"
     rows = describe_parts(facts)
     about = (

@@ -244,7 +244,10 @@ def _compare_part(
     both = old_kept.join(new_kept, on="segment_id", suffix="_after")
     bounds = _differ("start_sample") | _differ("end_sample") | _differ("recording_id")
     without_hash = pl.any_horizontal(pl.col("sha256", "sha256_after").is_null())
-    clips = ~bounds & _differ("audio_sha256") if comparable else pl.lit(value=False)
+    if comparable:
+        clips = ~bounds & _differ("audio_sha256")
+    else:
+        clips = pl.lit(value=False)
     audio = pl.when(without_hash).then(clips).otherwise(_differ("sha256"))
     return pl.concat(
         [

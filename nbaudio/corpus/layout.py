@@ -58,7 +58,10 @@ class Layout:
         home = (workspace or Path()).absolute()
         desk = home / "publishing" / key
         folder = folder_at(out, desk=desk)
-        work = desk / "work" if folder.place.local is None else folder.place.local / _WORK
+        if folder.place.local is None:
+            work = desk / "work"
+        else:
+            work = folder.place.local / _WORK
         return cls(folder, work, home / "logs" / f"{name}-{key[:8]}.jsonl" if workspace else None)
 
     def __str__(self) -> str:

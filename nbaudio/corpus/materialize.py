@@ -84,7 +84,9 @@ class _Run:
     def shard_name(self, split: str, index: int, count: int) -> str:
         """Return the name of a new shard of a split, number `index` of `count`, from 0."""
         container = container_named(self.parameters["container"])
-        taken = [shard["name"] for shard in self.base.corpus_info["shards"]] if self.base else []
+        taken = []
+        if self.base:
+            taken = [shard["name"] for shard in self.base.corpus_info["shards"]]
         return container.shard_name(split, index, count, version=self.version, taken=taken)
 
 
@@ -268,7 +270,9 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
     ):
         card = restore_records(layout) if is_whole else ""
         with worker_pool(run.site) as run_tasks:
-            cut_before = _cut_measured(run, selection, run_tasks) if run.signals else 0
+            cut_before = 0
+            if run.signals:
+                cut_before = _cut_measured(run, selection, run_tasks)
             # The current table: a later selection replaces the file.
             table = freeze_table(
                 run.workspace, workspace_tables.table_path(layout.work), run.parameters.get("text")
@@ -322,7 +326,9 @@ def _identity(run: _Run) -> dict[str, Any]:
     """Return what identifies the corpus of a run: parameters, selection and base."""
     selection = selection_hash(run.workspace, run.parameters.get("text"))
     identity = {**run.parameters, "selection": selection}
-    return identity if run.base is None else {**identity, "base": run.base.to_json()}
+    if run.base is None:
+        return identity
+    return {**identity, "base": run.base.to_json()}
 
 
 def _logged(run: _Run) -> dict[str, Any]:
@@ -582,7 +588,10 @@ def _write_plan(run: _Run, selection: _Selection, clips: pl.LazyFrame, folder: P
 def _plan(run: _Run, selection: _Selection, clips: pl.LazyFrame, folder: Path) -> pl.DataFrame:
     """Write the plan of the clips that are packed; return its shards, as `plan.Shards.table`."""
     rates = selection.facts.lazy().select("recording_id", "sampling_rate")
-    rate = pl.col("sampling_rate") if run.format.rate is None else pl.lit(run.format.rate)
+    if run.format.rate is None:
+        rate = pl.col("sampling_rate")
+    else:
+        rate = pl.lit(run.format.rate)
     num_bytes = plan.typical_bytes(plan.clip_samples(run.format), rate, run.format.encoding)
     sized = (
         clips.join(rates, on="recording_id", how="left")

@@ -48,7 +48,10 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
     """
     folder = folder_at(corpus)
     is_local = folder.place.local is not None
-    log = Layout.at(corpus, Path(workspace or "")).log if is_local or workspace else None
+    if is_local or workspace:
+        log = Layout.at(corpus, Path(workspace or "")).log
+    else:
+        log = None
     has_corpus = folder.exists(CORPUS_JSON)
     is_claimed = folder.exists(IDENTITY)
     lines = run_log.read(log) if log else []

@@ -142,7 +142,10 @@ def _check_finished(folder: Folder) -> None:
     if folder.exists(CORPUS_JSON):
         return
     is_unfinished = folder.exists(IDENTITY)
-    hint = "an unfinished run: call materialize again" if is_unfinished else "not a corpus"
+    if is_unfinished:
+        hint = "an unfinished run: call materialize again"
+    else:
+        hint = "not a corpus"
     raise InputError(f"{folder}: no {CORPUS_JSON} ({hint})")
 
 

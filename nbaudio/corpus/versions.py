@@ -268,7 +268,10 @@ class Base:
             for name in segments.collect_schema()
             if name not in (*self.columns, *SEGMENTS, *CLIP_FACTS, *LOCATION, *ESTIMATES)
         ]
-        counts = segments.select(pl.col(others).count()).collect() if others else pl.DataFrame()
+        if others:
+            counts = segments.select(pl.col(others).count()).collect()
+        else:
+            counts = pl.DataFrame()
         return [name for name in others if counts[name].item()]
 
     def keep_shards(self, layout: Layout, kept_clips: pl.LazyFrame) -> KeptClips:

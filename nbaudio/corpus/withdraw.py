@@ -267,7 +267,10 @@ def _logged(workspace: Workspace) -> tuple[list[str], list[tuple[ClipFormat, str
     formats = dict[tuple[ClipFormat, str], None]()
     for path in sorted((workspace.path / "logs").glob("*.jsonl")):
         for line in run_log.read(path):
-            logged_values = line.get("parameters") if line.get("event") == "began" else None
+            if line.get("event") == "began":
+                logged_values = line.get("parameters")
+            else:
+                logged_values = None
             if (
                 isinstance(logged_values, dict)
                 and {"rate", "channel", "encoding", "corpus"} <= logged_values.keys()
@@ -405,7 +408,10 @@ def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
         schema = workspace_tables.table_schema(workspace, table)
         changed = {name: value for name, value in columns.items() if name in schema}
         if "stratum" in schema:
-            before = pl.col(WAS_FAULTY) if WAS_FAULTY in schema else pl.lit(None, pl.Boolean)
+            if WAS_FAULTY in schema:
+                before = pl.col(WAS_FAULTY)
+            else:
+                before = pl.lit(None, pl.Boolean)
             is_faulty = pl.col("segment_id").is_in(list(faulty))
             changed[WAS_FAULTY] = pl.when(is_removed).then(is_faulty).otherwise(before)
         parts = (

@@ -216,7 +216,10 @@ class Draws:
         is_usable = np.ones(len(self.outside), dtype=bool)
         if upper and self.frames:
             is_usable = ~self.is_replaced[self.outside]
-        is_faulty = self.outside_wrong | self.outside_unsure if upper else self.outside_wrong
+        if upper:
+            is_faulty = self.outside_wrong | self.outside_unsure
+        else:
+            is_faulty = self.outside_wrong
         return self.outside[is_usable], self.outside[is_usable & is_faulty]
 
     def wrong_value(self, value: Values, *, upper: bool) -> float:
@@ -384,7 +387,9 @@ class _UnseenAfter:
 
     def is_impossible(self, value_before: float, *, upper: bool) -> Bools:
         """Return the nulls that want more wrong items than are left, or fewer than were seen."""
-        return self.rest > self.value + _TINY * value_before if upper else self.rest < -1e-9
+        if upper:
+            return self.rest > self.value + _TINY * value_before
+        return self.rest < -1e-9
 
     @property
     def last(self) -> _Unseen:

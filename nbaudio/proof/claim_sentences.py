@@ -125,7 +125,10 @@ def _out_of_reach(claim: Mapping[str, Any], target: str) -> str:
 
 def _not_expected(claim: Mapping[str, Any], target: str) -> str:
     """Say that the estimate is below the target."""
-    estimate = "" if claim["precision"] is None else f" (estimate: {percent(claim['precision'])})"
+    if claim["precision"] is None:
+        estimate = ""
+    else:
+        estimate = f" (estimate: {percent(claim['precision'])})"
     return (
         f"even if all {claim['segments']:,} clips were reviewed, fewer than {target} are expected "
         f"to be right{estimate}; {_WHAT_HELPS}"

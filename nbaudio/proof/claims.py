@@ -349,7 +349,9 @@ class Claim:
         divergence = rate * math.log(rate / allowed) + (1 - rate) * math.log((1 - rate) / target)
         number = next_number(state.rules)
         reviews = math.ceil(-math.log(whole_error * FIRST_SHARE / number**2) / divergence)
-        return reviews if reviews <= state.count(part.ships & ~state.judged) else None
+        if reviews <= state.count(part.ships & ~state.judged):
+            return reviews
+        return None
 
 
 def best_claim(
@@ -574,7 +576,10 @@ def _row(
             high = 1 - (1 - (claims[over]["high"] or 1.0)) * claims[over]["segments"] / size
         else:
             high = 1.0
-    precision = None if share is None or low is None else min(max(1 - share[0], low), high or 1.0)
+    if share is None or low is None:
+        precision = None
+    else:
+        precision = min(max(1 - share[0], low), high or 1.0)
     return names | {"precision": precision, "low": low, "high": high}
 
 

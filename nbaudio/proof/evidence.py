@@ -537,7 +537,10 @@ def _unfinished(state: ProofState) -> Iterator[str]:
     """Say which sheets ended before their last row, or have not come back, while others went on."""
     for round_ in state.rounds:
         if ended := _count_ended_sheets(round_):
-            rows = "the next row of it counts" if ended == 1 else f"{ended} rows count"
+            if ended == 1:
+                rows = "the next row of it counts"
+            else:
+                rows = f"{ended} rows count"
             yield (
                 f"{round_.name}: a sheet ended before its last row, and other verdicts were given "
                 f"since; {rows} as unsure until judged, as a sheet may end where it gets hard"
@@ -583,7 +586,9 @@ def _jump(round_: Round) -> str:
     right = (reached["verdict"] == "right").to_numpy()
     skipped = int(reached["skipped"].sum())
     first = int(reached["skipped"].to_numpy().argmax())
-    before = f"{percent(right[:first].mean())} of the rows before them, " if first else ""
+    before = ""
+    if first:
+        before = f"{percent(right[:first].mean())} of the rows before them, "
     return (
         f"{round_.name}: {count(skipped, 'rows', 'were')} skipped before the last judged one; "
         "skipped rows count as unsure until they are judged. Right are "

@@ -272,6 +272,9 @@ def _cuts(values: Array, reviewed: int) -> list[float]:
     rest = values[~np.isin(values, shared)]
     many = max(1, round(number * len(rest) / len(values)))
     parts = np.arange(1, many) / many
-    inner = np.quantile(rest, parts, method="inverted_cdf") if len(parts) else parts
+    if len(parts):
+        inner = np.quantile(rest, parts, method="inverted_cdf")
+    else:
+        inner = parts
     last = np.unique(np.concatenate([inner, shared, np.nextafter(shared, -np.inf)]))
     return [float(value) for value in np.nextafter(last, np.inf)]

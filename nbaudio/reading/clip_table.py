@@ -169,7 +169,10 @@ class ClipTable:
                 empty = np.empty(0, object if name in _TEXTS else np.int8)
                 chunks = [_values(chunk, texts) for chunk in rows[name].chunks]
                 part = np.concatenate([empty, *chunks])
-                column = columns[name] if name in columns else np.empty(len(self), part.dtype)
+                if name in columns:
+                    column = columns[name]
+                else:
+                    column = np.empty(len(self), part.dtype)
                 dtype = np.promote_types(column.dtype, part.dtype)
                 columns[name] = column.astype(dtype, copy=False)
                 columns[name][start : start + len(part)] = part

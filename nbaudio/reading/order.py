@@ -190,8 +190,13 @@ class Epoch:
             windows = _windows(self.index, self.consecutive, self.step or self.consecutive)
             # Windows that overlap are drawn in runs, so that what they share is read and decoded
             # once.
-            drawn = np.arange(len(windows)) // self.run if self.overlapping else windows.first
-            return windows[self._order(drawn, "window")] if self.shuffle else windows
+            if self.overlapping:
+                drawn = np.arange(len(windows)) // self.run
+            else:
+                drawn = windows.first
+            if self.shuffle:
+                return windows[self._order(drawn, "window")]
+            return windows
         if self.batch_s is None:
             return Groups(self._drawn, _numbers(len(self._drawn)), _numbers(len(self._drawn)) + 1)
         pools = [0, *(np.flatnonzero(np.diff(self._pools[self._drawn], append=-1)) + 1).tolist()]

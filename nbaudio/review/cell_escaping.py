@@ -158,7 +158,9 @@ def escape_formula(text: str) -> str:
 def unescape_formula(text: str) -> str:
     """Invert `escape_formula`; return other texts as they are."""
     inner = _ESCAPED_NEXT_CELL.sub("", text)
-    return inner[1:] if inner.startswith("'") and _COMPUTED.match(inner[1:]) else inner
+    if inner.startswith("'") and _COMPUTED.match(inner[1:]):
+        return inner[1:]
+    return inner
 
 
 def unescape_copy(text: str, transcript: str) -> str:

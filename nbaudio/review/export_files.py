@@ -299,7 +299,9 @@ def is_filled_in(
     if not path.exists() or path.read_bytes() == content:
         return False
     if path.suffix == ".zip":
-        names = zipfile.ZipFile(path).namelist() if zipfile.is_zipfile(path) else []
+        names = []
+        if zipfile.is_zipfile(path):
+            names = zipfile.ZipFile(path).namelist()
         is_packed = any(f"{path.stem}/{path.stem}{kind}" in names for kind in (*KINDS, PAGE))
         ours = is_packed and not earlier
     else:

@@ -163,7 +163,10 @@ def _selection(population: Population) -> _Selection:
     if population.accepted.any():
         inside = population.accepted | population.mask(population.left_out["segment_id"])
         return _Selection(inside & population.reviewable, json_hash(facts.get("parameters", {})))
-    threshold = DEFAULT_SIMILARITY if workspace.threshold is None else workspace.threshold
+    if workspace.threshold is None:
+        threshold = DEFAULT_SIMILARITY
+    else:
+        threshold = workspace.threshold
     numbers = population.numbers
     inside = ~(numbers["similarity"] < threshold) & (numbers["seconds"] <= _LONGEST_S + _NEARLY)
     return _Selection(inside & population.reviewable, json_hash({"similarity": threshold}))

@@ -300,7 +300,10 @@ def _picked(
     path = population.state.workspace.path
     segment_ids = request.segment_ids
     if request.strategy == DISAGREEMENTS:
-        segment_ids = record.segment_ids if record else undecided_ids(population.state)
+        if record:
+            segment_ids = record.segment_ids
+        else:
+            segment_ids = undecided_ids(population.state)
         if not segment_ids:
             raise InputError(f"{path}: reviewers left no segment undecided")
     if segment_ids is None:

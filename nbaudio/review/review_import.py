@@ -626,7 +626,9 @@ def _changes(row: Row, shown: Mapping[str, str], transcripts: frozenset[str]) ->
             continue
         if name == "transcript" and cell in transcripts:
             raise InputError("it has the transcript of another row: columns were sorted separately")
-        hint = "; corrections go into 'corrected text'" if name == "transcript" else ""
+        hint = ""
+        if name == "transcript":
+            hint = "; corrections go into 'corrected text'"
         changes.append(f"its {name} was changed to '{_short(cell)}', which is not imported{hint}")
     return changes
 

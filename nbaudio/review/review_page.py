@@ -151,7 +151,10 @@ def _page_clips(
             for key, content in sounds.items():
                 keep_clip(folder / names[key], content)
             sounds.clear()
-    files = {} if sounds else {segment_id: names[segment_id] for segment_id in pictures}
+    if sounds:
+        files = {}
+    else:
+        files = {segment_id: names[segment_id] for segment_id in pictures}
     return _PageClips(pictures, sounds, files, failures)
 
 

@@ -338,7 +338,10 @@ def rows_of_part(draw: Draw, part: Part, state: ReviewState) -> pl.DataFrame:
         schema={"place": pl.UInt32, "segment_id": pl.String},
     )
     rows = rows.join(part.record.rows, on="segment_id", how="left", maintain_order="left")
-    lines = _lines_of_owed(part, state) if part.is_owed else _lines(part.record, state)
+    if part.is_owed:
+        lines = _lines_of_owed(part, state)
+    else:
+        lines = _lines(part.record, state)
     rows = rows.join(lines, on="segment_id", how="left", maintain_order="left")
     rows = rows.with_columns(listed=pl.col("segment_id").is_in(list(part.listed)))
     return rows.select("place", "segment_id", "content", "shown", "line", "listed", "is_next")

@@ -162,7 +162,9 @@ def salt_of(seed: int, before: Sized) -> str:
 
     Those of rounds that were taken back are earlier ones, too: no salt is used twice.
     """
-    return f"review {seed} after {len(before)}" if len(before) else f"review {seed}"
+    if len(before):
+        return f"review {seed} after {len(before)}"
+    return f"review {seed}"
 
 
 def draw_from(strata: Strata, hashes: RowHashes, *, n: int, salt: str) -> pl.DataFrame:
@@ -379,7 +381,9 @@ def _deviation(share: Array) -> Array:
 
 def _scale_below(below: float, rest: float) -> float:
     """Return the factor that leaves at most `_BELOW` of the total size below the threshold."""
-    return min(1.0, _BELOW / (1 - _BELOW) * rest / below) if below and rest else 1.0
+    if below and rest:
+        return min(1.0, _BELOW / (1 - _BELOW) * rest / below)
+    return 1.0
 
 
 def _by_risk(pool: pl.DataFrame, threshold: float) -> Division:

@@ -311,4 +311,6 @@ def _time(noted: str, latest: dt.datetime) -> dt.datetime:
         time = dt.datetime.fromisoformat(noted)
     except ValueError:
         return latest
-    return min(time, latest) if time.utcoffset() == dt.timedelta() and time > MADE else latest
+    if time.utcoffset() == dt.timedelta() and time > MADE:
+        return min(time, latest)
+    return latest

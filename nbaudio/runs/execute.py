@@ -159,7 +159,10 @@ def link_pages(out: Path, notebooks: Sequence[Path]) -> Path:
     pages = read_pages(out, notebooks)
     for number, page in enumerate(pages):
         before = _link(pages[number - 1], "← {}") if number else "<span></span>"
-        after = _link(pages[number + 1], "{} →") if number + 1 < len(pages) else "<span></span>"
+        if number + 1 < len(pages):
+            after = _link(pages[number + 1], "{} →")
+        else:
+            after = "<span></span>"
         links = LINKS_MARKER.replace("><", f'>{before}<a href="index.html">all pages</a>{after}<')
         parts = _LINKS.split(page.path.read_bytes().decode())
         atomic.write_bytes(page.path, links.join(parts).encode())

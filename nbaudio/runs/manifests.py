@@ -79,7 +79,10 @@ def default_output(manifest: Path, notebooks: Path) -> Path:
     For the notebooks of an installed package, which is no place for output, it is in the current
     folder.
     """
-    top = Path.cwd() if bundled_files.PACKAGE in notebooks.resolve().parents else notebooks.parent
+    if bundled_files.PACKAGE in notebooks.resolve().parents:
+        top = Path.cwd()
+    else:
+        top = notebooks.parent
     return Path(os.path.normpath(top / f"{manifest.stem}-output"))
 
 

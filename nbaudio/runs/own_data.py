@@ -110,7 +110,10 @@ def _relative(value: Any, out: Path) -> Any:
 def _check_same_data(manifest: Path, requested: Path) -> None:
     """Raise ExistsError if a manifest is that of other data."""
     source = parameters(manifest, {}).get("source")
-    of_manifest = Path(os.path.normpath(source)) if isinstance(source, str) else None
+    if isinstance(source, str):
+        of_manifest = Path(os.path.normpath(source))
+    else:
+        of_manifest = None
     wanted = Path(os.path.normpath(requested.absolute()))
     resolved = requested.resolve()
     if of_manifest is None or not (

@@ -51,7 +51,10 @@ def assignments(notebook: Path) -> dict[str, ast.expr]:
     assigned: dict[str, ast.expr] = {}
     for node in ast.parse("\n".join(tagged)).body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if isinstance(node, ast.Assign):
+                targets = node.targets
+            else:
+                targets = [node.target]
             assigned |= {
                 target.id: node.value for target in targets if isinstance(target, ast.Name)
             }
@@ -140,7 +143,9 @@ def typed(value: Any, default: Any) -> Any:
         return [] if value is None else value
     if isinstance(value, str) and not isinstance(default, str) and _NUMBER.fullmatch(value.strip()):
         number = float(value)
-        return int(number) if isinstance(default, int) and number.is_integer() else number
+        if isinstance(default, int) and number.is_integer():
+            return int(number)
+        return number
     return value
 
 

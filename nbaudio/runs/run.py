@@ -141,7 +141,10 @@ def _remedy(failed: int, chosen: Sequence[int]) -> str:
     if len(rest) == len(chosen):
         return "run the same command again to continue"
     is_range = rest == list(range(rest[0], rest[-1] + 1))
-    only = f"{rest[0]}-{rest[-1]}" if is_range and len(rest) > 1 else ",".join(map(str, rest))
+    if is_range and len(rest) > 1:
+        only = f"{rest[0]}-{rest[-1]}"
+    else:
+        only = ",".join(map(str, rest))
     return f"run the same command with --only {only} to continue"
 
 

@@ -256,7 +256,10 @@ def _with_earlier(
     null if there are no earlier versions), `given`, and of an earlier version: `earlier`, its
     split, and `before`, its sentence.
     """
-    text = _hashed(sentences(pl.col("text"))) if len(table) else pl.lit(None, dtype=pl.UInt64)
+    if len(table):
+        text = _hashed(sentences(pl.col("text")))
+    else:
+        text = pl.lit(None, dtype=pl.UInt64)
     rows = segments.select("segment_id", *_columns(table, segments), sentence=text)
     first = table.unique("segment_id", keep="first", maintain_order=True)
     return (

@@ -218,7 +218,9 @@ def _named(
     missing = table[key].filter(~table[key].is_in(values.drop_nulls().unique().implode())).sort()
     if missing.is_empty():
         return GivenSplits(exact.alias("given"))
-    joined = joined_speakers([segments, table], look_alikes) if key == SPEAKER else {}
+    joined = {}
+    if key == SPEAKER:
+        joined = joined_speakers([segments, table], look_alikes)
     spelled = table.select(_one_spelling(key, joined), "split").unique()
     certain = spelled.filter(~pl.col(key).is_duplicated())
     spelling = values.to_frame(key).select(_one_spelling(key, joined)).to_series()

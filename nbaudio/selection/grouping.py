@@ -102,7 +102,10 @@ class Grouping:
         losses = self.losses_of_filled
         if self.by_default and self.columns != first:
             refused = losses[first]
-            why = f"would lose {refused}" if refused else "leaves too little for dev, test or train"
+            if refused:
+                why = f"would lose {refused}"
+            else:
+                why = "leaves too little for dev, test or train"
             yield (
                 f"grouped by {','.join(self.columns)} alone, as {','.join(first)} {why}: "
                 "one recording may be in several splits; "
@@ -115,7 +118,9 @@ class Grouping:
                 if loss and loss.share < chosen_loss.share
             }
             best = min(others, key=lambda columns: others[columns].share, default=None)
-            less = f"--group-by {','.join(best)} loses {others[best]}" if best else ""
+            less = ""
+            if best:
+                less = f"--group-by {','.join(best)} loses {others[best]}"
             cut = int((self.divided["reason"] == "beyond_split_size").sum())
             sizes = "larger" if 2 * cut > chosen_loss.segments else "smaller"
             if best and others[best].share <= COSTLY:

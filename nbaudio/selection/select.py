@@ -417,7 +417,9 @@ def _grouping(
         return choose_grouping(fit, parameters, fixed, parameters.budget(), hashes)
     except InputError as error:
         out = reasons_of(count_reasons(judged["reason"]), parameters)
-        rejected = f"; of {len(judged):,} segments the filters reject {out}" if out else ""
+        rejected = ""
+        if out:
+            rejected = f"; of {len(judged):,} segments the filters reject {out}"
         raise InputError(f"{error}{rejected}") from error
 
 

@@ -432,7 +432,9 @@ def _cut_warning(groups: pl.DataFrame, selection: Selection) -> Iterator[str]:
     sizes = [option for option, size in requested.items() if size is not None]
     is_fixed = selection.fixed.is_any
     is_exact = len(sizes) == len(HELD_OUT) and not is_fixed
-    rules = ("crosses_splits", "beyond_split_size") if is_exact else ("beyond_split_size",)
+    rules = ["beyond_split_size"]
+    if is_exact:
+        rules = ["crosses_splits", "beyond_split_size"]
     counts = _reasons(groups)
     reasons = {rule: counts[rule] for rule in rules if rule in counts}
     lost = sum(reasons.values())
@@ -456,7 +458,10 @@ def _unfilled(groups: pl.DataFrame, split: str, parameters: Parameters) -> Itera
     filled = groups.filter(pl.col("split").is_in(names))
     have = target._replace(amount=_amount(filled, target.unit))
     # Hours are met within the duration of the longest segment.
-    tolerance = 0 if target.unit == "segments" else int(parameters.max_duration * MICROSECONDS)
+    if target.unit == "segments":
+        tolerance = 0
+    else:
+        tolerance = int(parameters.max_duration * MICROSECONDS)
     if have.amount + tolerance < target.amount:
         yield (
             f"{split}: {target} requested, but {have} can be filled beside the segments whose "

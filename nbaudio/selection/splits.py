@@ -181,7 +181,9 @@ def _fill(
         if amount < target.amount and name not in optional:
             beside = " beside those whose split is fixed" if is_fixed else ""
             gold = " and are gold" if is_gold and name == "test" else ""
-            grouping = f", where no {' and no '.join(keys)} may be in two splits," if keys else ""
+            grouping = ""
+            if keys:
+                grouping = f", where no {' and no '.join(keys)} may be in two splits,"
             remedy = "request less" + (" or group by fewer or other columns" if keys else "")
             raise InputError(
                 f"{name}: {target} requested{beside}, but of the {allowed.sum():,} segments that "

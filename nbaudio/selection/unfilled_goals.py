@@ -86,7 +86,10 @@ def unfilled_warnings(unfilled: Sequence[UnfilledGoal], remedies: Remedies) -> I
     With few speakers, one more line compares what these options cost.
     """
     for goal in unfilled:
-        state = f"has {goal.segments:,} of {goal.goal:,} segments" if goal.segments else "is empty"
+        if goal.segments:
+            state = f"has {goal.segments:,} of {goal.goal:,} segments"
+        else:
+            state = "is empty"
         sizes = remedies.sizes if goal.split in remedies.sizes else {}
         if set(sizes) <= {other.split for other in unfilled} and sizes:
             sizes = {goal.split: goal.goal}

@@ -123,7 +123,10 @@ def _check_sort(frame: TableFrame, sort: str) -> None:
     columns = visible_columns(frame)
     if sort not in columns:
         near = get_close_matches(sort, columns, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"columns are {', '.join(columns)}"
+        if near:
+            hint = f"did you mean {' or '.join(near)}?"
+        else:
+            hint = f"columns are {', '.join(columns)}"
         raise InputError(f"sort: no column {sort!r}; {hint}")
     if frame.schema[sort].is_nested() or frame.schema[sort] == pl.Binary:
         raise InputError(f"sort: {sort} holds lists or bytes, which have no order")
@@ -235,7 +238,9 @@ def similar_values(frame: TableFrame, where: str) -> str:
         values = frame[name].cast(pl.String).drop_nulls().unique().sort()
         if value not in values:
             near = get_close_matches(value, values.head(_MOST_VALUES).to_list(), n=3)
-            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+            hint = ""
+            if near:
+                hint = f"; did you mean {' or '.join(map(repr, near))}?"
             return f"no {name} '{value}'{hint}"
     return ""
 

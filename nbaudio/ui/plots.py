@@ -426,7 +426,9 @@ def signals(source: Source, *, note: str = "") -> Plot:
 def _signal_values(segments: SegmentRows, column: str) -> pl.Series:
     """Return a signal without NaN; yes and no stay logical."""
     values = segments.read(column)[column]
-    return values if values.dtype == pl.Boolean else values.cast(pl.Float64).fill_nan(None)
+    if values.dtype == pl.Boolean:
+        return values
+    return values.cast(pl.Float64).fill_nan(None)
 
 
 def _without_nulls(values: pl.Series) -> NDArray[np.float64]:
@@ -442,7 +444,9 @@ def _signal_sentence(column: str, values: pl.Series) -> str:
         sentence = _equal_answers_sentence(numbers)
     else:
         sentence = equal_values_sentence(numbers, words.value_text)
-    missing = f", {values.null_count():,} without a value" if values.null_count() else ""
+    missing = ""
+    if values.null_count():
+        missing = f", {values.null_count():,} without a value"
     return sentence and f"{words.title}: {sentence}{missing}"
 
 
@@ -460,7 +464,10 @@ def _signal_summary(column: str, values: pl.Series) -> str:
     """Return the middle of a signal in words, and how many segments have none."""
     numbers = _without_nulls(values)
     is_logical = values.dtype == pl.Boolean
-    middle = f"{numbers.mean():.1%} yes" if is_logical else f"median {np.median(numbers):.3g}"
+    if is_logical:
+        middle = f"{numbers.mean():.1%} yes"
+    else:
+        middle = f"median {np.median(numbers):.3g}"
     unknown = values.null_count()
     return f"{column}: {middle}{f', {unknown:,} without' if unknown else ''}"
 

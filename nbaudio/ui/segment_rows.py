@@ -124,7 +124,9 @@ def corpus_rows(folder: Folder, columns: Callable[[Columns], Columns]) -> Segmen
         chosen = head.select(column for column in columns(head.columns) if column in head)
         heads.append(schemas.conform(chosen, schemas.SEGMENTS, name).drop("word_times"))
     rows = _stored(pl.concat(heads, how="diagonal_relaxed").schema, read, recordings)
-    return rows if folder.place.local is not None else SegmentRows.of_frame(rows.read(*rows.schema))
+    if folder.place.local is not None:
+        return rows
+    return SegmentRows.of_frame(rows.read(*rows.schema))
 
 
 def _corpus_recordings(folder: Folder) -> pl.DataFrame:

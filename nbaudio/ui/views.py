@@ -585,7 +585,9 @@ def _workspace_of(source: Source) -> Workspace | None:
     """Return the workspace of a source; None for a corpus and for frames."""
     if not isinstance(source, str | Path | Workspace):
         return None
-    return None if folder_at(_place(source)).exists(CORPUS_JSON) else Workspace.open(source)
+    if folder_at(_place(source)).exists(CORPUS_JSON):
+        return None
+    return Workspace.open(source)
 
 
 def _with_hypotheses(

@@ -117,7 +117,9 @@ class Container(NamedTuple):
 
     def pattern(self, split: str) -> str:
         """Return a glob pattern of the files of a split."""
-        return f"{split}/{split}-*.{self.extension}" if self.extension else f"{split}/**"
+        if self.extension:
+            return f"{split}/{split}-*.{self.extension}"
+        return f"{split}/**"
 
     def shard_name(
         self, split: str, index: int, count: int, *, version: int = 1, taken: Sequence[str] = ()
@@ -135,7 +137,9 @@ class Container(NamedTuple):
         stem = self.stem.format(
             split=split if version == 1 else f"{split}-v{version}", index=index, count=count
         )
-        return f"{split}/{stem}.{self.extension}" if self.extension else f"{split}/{stem}"
+        if self.extension:
+            return f"{split}/{stem}.{self.extension}"
+        return f"{split}/{stem}"
 
 
 CONTAINERS: Mapping[str, Container] = MappingProxyType(

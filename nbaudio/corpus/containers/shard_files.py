@@ -126,7 +126,9 @@ def escape_key(segment_id: str) -> str:
 
 def escape_device(name: str) -> str:
     """Escape the first letter of a name that Windows reserves for a device."""
-    return f"%{ord(name[0]):02X}{name[1:]}" if RESERVED_DEVICE_NAMES.fullmatch(name) else name
+    if RESERVED_DEVICE_NAMES.fullmatch(name):
+        return f"%{ord(name[0]):02X}{name[1:]}"
+    return name
 
 
 def metadata_table(metadata: pl.DataFrame) -> pa.Table:

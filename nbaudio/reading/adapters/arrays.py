@@ -86,7 +86,10 @@ def batches(
     form = array_form(stream, dtype=dtype, columns=columns)
     steps = iter(stream)
     for step in steps:
-        clips = [step, *islice(steps, size - 1)] if isinstance(step, Clip) else step
+        if isinstance(step, Clip):
+            clips = [step, *islice(steps, size - 1)]
+        else:
+            clips = step
         yield padded([form.clip(clip) for clip in clips], multiple=multiple)
 
 

@@ -74,7 +74,9 @@ def _kind(column: pl.Series) -> str:
         raise InputError(
             f"column {column.name!r} is {column.dtype}; TensorFlow takes text and numbers"
         )
-    return "int64" if column.dtype.is_integer() and not column.null_count() else "float64"
+    if column.dtype.is_integer() and not column.null_count():
+        return "int64"
+    return "float64"
 
 
 def _filled(value: Any, kind: str) -> Any:

@@ -57,7 +57,9 @@ def _findings(sections: Sequence[Section]) -> str:
         f"{': ' if section.finding else ''}{escape(section.finding)}</li>"
         for number, section in enumerate(sections[1:], start=1)
     )
-    return f'<nav aria-label="Findings">\n<ul>{links}</ul>\n</nav>\n' if links else ""
+    if links:
+        return f'<nav aria-label="Findings">\n<ul>{links}</ul>\n</nav>\n'
+    return ""
 
 
 def _section(number: int, section: Section, findings: str) -> str:

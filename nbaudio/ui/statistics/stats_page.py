@@ -306,7 +306,10 @@ def _evidence(evidence: Mapping[str, Any], state: ProofState | None) -> Section:
     tables["All segments at or above a threshold on similarity, kept or not"] = curve
     about = "What the verdicts prove about the clips that ship, whenever one looks."
     target = {"precision": claim["target"], "confidence": claim["confidence"]}
-    plot = plots.evidence(state, **target) if state else plots.claimed(curve, **target)
+    if state:
+        plot = plots.evidence(state, **target)
+    else:
+        plot = plots.claimed(curve, **target)
     return Section(title, about, tables, plot, " ".join(_headline_precision(evidence)))
 
 

@@ -90,8 +90,13 @@ class BaseWidget(SavedHtml, anywidget.AnyWidget):
         except Exception as error:  # noqa: BLE001 - a notebook shows no error that is raised here
             self.send({**reply, "error": f"{type(error).__name__}: {error}"})
         else:
-            response = answer if isinstance(answer, Response) else Response(answer, [], [])
-            padding = [bytes(_PACKET_BYTES)] if message.get("near") and not response.buffers else []
+            if isinstance(answer, Response):
+                response = answer
+            else:
+                response = Response(answer, [], [])
+            padding = []
+            if message.get("near") and not response.buffers:
+                padding = [bytes(_PACKET_BYTES)]
             self.send(
                 {**reply, "result": response.answer, "more": bool(response.later)},
                 response.buffers or padding,

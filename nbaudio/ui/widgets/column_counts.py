@@ -142,7 +142,10 @@ def number_bins(column: pl.Series, most: int = MOST_BINS) -> NumberBins:
     values = column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
     edges = _edges(values[np.isfinite(values)], most)
     # A condition compares numbers of 32 bits with edges of 32 bits.
-    borders = edges.astype(np.float32).astype(float) if column.dtype == pl.Float32 else edges
+    if column.dtype == pl.Float32:
+        borders = edges.astype(np.float32).astype(float)
+    else:
+        borders = edges
     codes = np.empty(len(values), dtype=np.uint8)
     for start in range(0, len(values), _AT_ONCE):
         part = values[start : start + _AT_ONCE]
@@ -165,7 +168,10 @@ def value_counts(column: pl.Series) -> ValueCounts:
     codes = frame.join(kinds, on="value", how="left", nulls_equal=True, maintain_order="left")[
         "code"
     ]
-    values = kinds["value"] if column.dtype == pl.Boolean else kinds["value"].cast(pl.String)
+    if column.dtype == pl.Boolean:
+        values = kinds["value"]
+    else:
+        values = kinds["value"].cast(pl.String)
     return ValueCounts(
         column.name, values, codes.to_numpy().astype(np.min_scalar_type(len(values)))
     )

@@ -85,7 +85,9 @@ class Clips:
     note: str | None = None
 
     def _repr_html_(self) -> str:
-        key = _KEY if any(clip.asr_text is not None or clip.further for clip in self.clips) else ""
+        key = ""
+        if any(clip.asr_text is not None or clip.further for clip in self.clips):
+            key = _KEY
         shown = "".join(map(clip_html, self.clips)) or "<p>no segments</p>"
         more = f"<p>and {self.hidden:,} more, not shown</p>" if self.hidden else ""
         grid = f'<div style="{_GRID}">{shown}</div>'
@@ -126,7 +128,9 @@ class Table:
         )
         hidden = (len(self.frame) if self.total is None else self.total) - self.limit
         more = f"<p>and {hidden:,} more rows</p>" if hidden > 0 else ""
-        caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
+        caption = ""
+        if self.caption:
+            caption = f"<caption>{escape(self.caption)}</caption>"
         body = rows or "<tr><td>no rows</td></tr>"
         # JupyterLab centers a table of a saved widget. The pages of a run limit its height.
         return (
@@ -189,7 +193,9 @@ def _transcript_row(row: Mapping[str, Any], hypothesis: str | None) -> str:
 def _lines(first: str, second: str | None = None) -> str:
     """Return one text above another, fainter one."""
     above = f'<div dir="auto">{escape(first)}</div>'
-    return f'{above}<div dir="auto" style="{_FAINT}">{escape(second)}</div>' if second else above
+    if second:
+        return f'{above}<div dir="auto" style="{_FAINT}">{escape(second)}</div>'
+    return above
 
 
 def _shown(value: Any) -> str:
@@ -204,7 +210,10 @@ def _cell(value: Any, align: str) -> str:
     # Blanks are shown as they are, since names differ in them. An id stays in one line, though it
     # has hyphens.
     whole = len(shown.split()) == 1 and len(shown) <= _LONGEST_WORD
-    wrap = "white-space:pre" if whole else "white-space:pre-wrap;overflow-wrap:anywhere"
+    if whole:
+        wrap = "white-space:pre"
+    else:
+        wrap = "white-space:pre-wrap;overflow-wrap:anywhere"
     return f'<td dir="auto" style="{align};{wrap}">{escape(shown)}</td>'
 
 
@@ -279,7 +288,9 @@ def _note_html(note: str | None) -> str:
 def _cut(text: str) -> str:
     """Return a text of at most `MOST_CHARACTERS`, and how many more there are."""
     rest = len(text) - MOST_CHARACTERS
-    return text if rest <= 0 else f"{text[:MOST_CHARACTERS]} … ({rest:,} more characters)"
+    if rest <= 0:
+        return text
+    return f"{text[:MOST_CHARACTERS]} … ({rest:,} more characters)"
 
 
 def saved_clips(

@@ -69,7 +69,9 @@ def cell(value: Any) -> str | int | float | bool | None:
     Long texts are cut, NaN and infinities are null, and what JSON does not have is shown as text.
     """
     if value is None or isinstance(value, int | float):
-        return None if isinstance(value, float) and not math.isfinite(value) else value
+        if isinstance(value, float) and not math.isfinite(value):
+            return None
+        return value
     text = f"{len(value):,} bytes" if isinstance(value, bytes) else show(value)
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} …"
 
@@ -164,7 +166,10 @@ class TableView:
             is_filtered = self.arrangement["sort"] and self._share >= 1 / 2
             state = "not sorted yet" if is_filtered else "so far"
             return {**size, "progress": f"{state}, {100 * self._share:.0f} %"}
-        note = "" if len(self.order) else similar_values(self.frame, self.arrangement["where"])
+        if len(self.order):
+            note = ""
+        else:
+            note = similar_values(self.frame, self.arrangement["where"])
         return size | ({"note": note} if note else {})
 
     def _arrange(self, **arrangement: Any) -> dict[str, Any]:
@@ -248,7 +253,9 @@ class TableView:
         parts = [
             part for part in (self.arrangement["where"].strip(), self.narrowed.strip()) if part
         ]
-        return parts[0] if len(parts) == 1 else " AND ".join(f"({part})" for part in parts)
+        if len(parts) == 1:
+            return parts[0]
+        return " AND ".join(f"({part})" for part in parts)
 
     def _rows(self, *, first: int, last: int, columns: list[str]) -> dict[str, Any]:
         """Return a page of rows; see `row_page`."""
@@ -408,7 +415,10 @@ def distribution(column: pl.Series, order: Order) -> dict[str, Any]:
     `distinct` and `top` are null if most values occur once.
     """
     step = -(-len(order) // _MOST_DESCRIBED) or 1
-    values = column if step == 1 and len(order) == len(column) else column[order[::step]]
+    if step == 1 and len(order) == len(column):
+        values = column
+    else:
+        values = column[order[::step]]
     facts = {"rows": len(values), "step": step}
     if column.dtype.is_numeric():
         return facts | _number_facts(values)

@@ -102,8 +102,12 @@ def scale(
     least = _LOWER.fullmatch(column) is None if least is None else least
     if column == "similarity" and not least:
         raise InputError("least=False: a threshold on similarity is the least value that is kept")
-    edges = _similarity_edges() if column == "similarity" else _value_edges(frame[column])
-    positions = [*edges, *_dense_similarities()] if column == "similarity" else list(edges)
+    if column == "similarity":
+        edges = _similarity_edges()
+        positions = [*edges, *_dense_similarities()]
+    else:
+        edges = _value_edges(frame[column])
+        positions = list(edges)
     if value is not None:
         positions.append(min(edges[-1], max(edges[0], value)))
     grid = tuple(sorted({*positions}))
@@ -145,7 +149,9 @@ def number_columns(frame: TableFrame) -> list[str]:
 
 def format_threshold(value: float) -> str:
     """Return a threshold with two decimals, or as many as it has."""
-    return f"{value:.2f}" if round(value, 2) == value else f"{value:.6f}".rstrip("0")
+    if round(value, 2) == value:
+        return f"{value:.2f}"
+    return f"{value:.6f}".rstrip("0")
 
 
 class ThresholdCounts:
@@ -201,8 +207,13 @@ class ThresholdCounts:
         segments = self.segments[position]
         hours = self.hours[position]
         vanished = int(self.vanished[position])
-        time = f"{hours:,.1f} hours" if self.all_hours >= 2 else f"{60 * hours:,.1f} minutes"
-        speakers = f", {vanished:,} of {self.all_speakers:,} speakers gone" if vanished else ""
+        if self.all_hours >= 2:
+            time = f"{hours:,.1f} hours"
+        else:
+            time = f"{60 * hours:,.1f} minutes"
+        speakers = ""
+        if vanished:
+            speakers = f", {vanished:,} of {self.all_speakers:,} speakers gone"
         without = f"; {self.without_value}" if self.without_value else ""
         return (
             f"at {format_threshold(self.scale.grid[position])} kept: "
@@ -241,7 +252,10 @@ class ThresholdCounts:
         other_counts = np.add.reduceat(np.where(is_kept, 0, self.bins), edges[:-1])
         other_counts[0] += self.bins[:start].sum()
         plot = style.new_plot(2.6)
-        label = self.axis.label if start == self.axis.start else self.axis.whole_label
+        if start == self.axis.start:
+            label = self.axis.label
+        else:
+            label = self.axis.whole_label
         axes = style.new_axes(plot.add_subplot(), "", x=label, y="segments")
         starts = at[list(edges[:-1])]
         widths = np.diff(at[list(edges)])
