@@ -148,8 +148,10 @@ function render(widget) {
     const body = make("div", { class: "nba-histograms-body" });
     root.append(make("div", { class: "nba-bar" }, choose, clearAll, status, menu), body);
 
-    const kindOf = (item) =>
-      item.constant !== undefined ? createConstant : item.edges ? createBins : createValues;
+    function kindOf(item) {
+      if (item.constant !== undefined) return createConstant;
+      return item.edges ? createBins : createValues;
+    }
 
     function part(item) {
       const kind = kindOf(item);

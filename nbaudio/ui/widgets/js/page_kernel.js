@@ -236,13 +236,11 @@ function createKernel(round, { onChange }) {
       return size();
     },
     "table.rows": ({ first, last, columns }) => ({
-      rows: order
-        .slice(first, last)
-        .map((which) => ({
-          number: which,
-          marked: false,
-          cells: columns.map((name) => rowOf(which)[name]),
-        })),
+      rows: order.slice(first, last).map((which) => ({
+        number: which,
+        marked: false,
+        cells: columns.map((name) => rowOf(which)[name]),
+      })),
       version: 0,
     }),
     "table.cell": ({ number: which, column }) => rowOf(which)[column],

@@ -56,14 +56,18 @@ function startPage() {
     message.textContent = visible(text);
   }
 
+  /** Say whether all verdicts are in a verdict file; empty if there are none. */
+  function describeSaved(unsaved) {
+    if (unsaved) {
+      const changes = unsaved === 1 ? "change is" : "changes are";
+      return `${number(unsaved)} ${changes} not in a verdict file yet`;
+    }
+    return kernel.judged() ? "all verdicts are in the verdict file" : "";
+  }
+
   function showState() {
     const { unsaved, stored, reviewer } = state;
-    const open = `${number(unsaved)} ${unsaved === 1 ? "change is" : "changes are"} not in a verdict file yet`;
-    status.textContent = unsaved
-      ? open
-      : kernel.judged()
-        ? "all verdicts are in the verdict file"
-        : "";
+    status.textContent = describeSaved(unsaved);
     lost.hidden = stored;
     save.disabled = load.disabled = !reviewer;
   }

@@ -124,13 +124,15 @@ function render(widget) {
       reviewerInput.value = state.reviewer;
     }
 
+    /** Name what was typed and is not in the log without a verdict; empty if nothing was typed. */
+    function describeUnlogged() {
+      if (comment.value.trim()) return "the comment was";
+      return isCorrected() ? "the corrected words were" : "";
+    }
+
     async function open(which, { play = false } = {}) {
       if (which === current && play) return;
-      const lost = comment.value.trim()
-        ? "the comment was"
-        : isCorrected()
-          ? "the corrected words were"
-          : "";
+      const lost = describeUnlogged();
       if (which !== current && lost && !words.length)
         showError(`${lost} not saved: a verdict is needed`);
       press([]);

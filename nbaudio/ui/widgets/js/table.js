@@ -99,14 +99,11 @@ function createTable(
   const menus = filters ? [filters.choose, choose, filters.menu, menu] : [choose, menu];
   host.append(make("div", { class: "nba-bar" }, where, find, count, ...menus), grid, current);
 
-  const rowPx = () =>
-    columns.below()
-      ? layout.wrap
-        ? STACKED_WRAPPED_PX
-        : STACKED_PX
-      : layout.wrap
-        ? WRAPPED_PX
-        : ROW_PX;
+  function rowPx() {
+    if (columns.below()) return layout.wrap ? STACKED_WRAPPED_PX : STACKED_PX;
+    return layout.wrap ? WRAPPED_PX : ROW_PX;
+  }
+
   const rowsInView = () =>
     Math.max(1, Math.floor((scroller.clientHeight - head.offsetHeight) / rowPx()));
   const spacerPx = () => Math.min(total * rowPx(), TALLEST_PX);
@@ -182,6 +179,11 @@ function createTable(
     grid.setAttribute("aria-activedescendant", `${name}-${cursor}`);
   }
 
+  function textOfCell(key, value) {
+    if (typeof value !== "number") return textOf(value);
+    return columns.isFloat(key) ? value.toFixed(3) : number(value);
+  }
+
   function fill(element, position, entry) {
     const selected = String(Boolean(entry?.marked) || position === cursor);
     const drawn = columns.drawn();
@@ -204,12 +206,7 @@ function createTable(
     drawn.forEach((key, i) => {
       const cell = element.children[i];
       const value = entry ? entry.cells[i] : "";
-      const text =
-        typeof value !== "number"
-          ? textOf(value)
-          : columns.isFloat(key)
-            ? value.toFixed(3)
-            : number(value);
+      const text = textOfCell(key, value);
       const heard = below && key === "text" ? textOf(entry?.cells[drawn.length]) : null;
       if (heard !== null) setLines(cell, text, heard);
       else if (cell.textContent !== text) setText(cell, text);
@@ -378,11 +375,9 @@ function createTable(
     pageRows = result.page ?? PAGE_ROWS;
     const shownOf =
       total === result.all ? `${number(total)}` : `${number(total)} of ${number(result.all)}`;
-    count.textContent = result.progress
-      ? `${number(total)} ${result.progress}`
-      : result.note
-        ? `${shownOf}: ${visible(result.note)}`
-        : shownOf;
+    if (result.progress) count.textContent = `${number(total)} ${result.progress}`;
+    else if (result.note) count.textContent = `${shownOf}: ${visible(result.note)}`;
+    else count.textContent = shownOf;
     grid.setAttribute("aria-rowcount", total + 1);
     spacer.style.height = `${spacerPx()}px`;
   }

@@ -212,11 +212,14 @@ function render(widget) {
       const on = counts.column === "similarity";
       const value = model.get("used");
       use.disabled = !on;
-      used.textContent = !on
-        ? `to apply it: select(workspace, where="${counts.quoted} ${counts.least ? ">=" : "<="} ${counts.grid[at]}")`
-        : value === null
-          ? "none is stored: select uses 0.80 unless another is given"
-          : `stored: select uses ${digits(value)} unless another is given`;
+      if (!on) {
+        const condition = `${counts.quoted} ${counts.least ? ">=" : "<="} ${counts.grid[at]}`;
+        used.textContent = `to apply it: select(workspace, where="${condition}")`;
+      } else if (value === null) {
+        used.textContent = "none is stored: select uses 0.80 unless another is given";
+      } else {
+        used.textContent = `stored: select uses ${digits(value)} unless another is given`;
+      }
     }
 
     function scaleBy(on) {

@@ -80,12 +80,11 @@ function createPlot(canvas, root) {
     const most = Math.max(1, ...bars.map(({ all: numAll }) => numAll));
     // A single segment is visible on either scale.
     const half = Math.log10(0.5);
-    const share = (many) =>
-      !many
-        ? 0
-        : logarithmic
-          ? (Math.log10(many) - half) / (Math.log10(most) - half)
-          : Math.max(many / most, 1 / PLOT_PX);
+    const share = (many) => {
+      if (!many) return 0;
+      if (logarithmic) return (Math.log10(many) - half) / (Math.log10(most) - half);
+      return Math.max(many / most, 1 / PLOT_PX);
+    };
     const step = plotWidth() / bars.length;
     const hold = style.getPropertyValue("--hold").trim();
     bars.forEach(({ all: numAll, kept: numKept }, k) => {
