@@ -105,23 +105,23 @@ def heard_times(row: dict[str, Any]) -> list[tuple[str, float, float]]:
     """
     words, heard = row["words"], row["asr"]
     time: list[tuple[float, float] | None] = [None] * len(heard)
-    for one, other in align_words(words, heard):
-        time[other] = row["word_start_times"][one], row["word_end_times"][one]
-    found, at = [], 0.0
+    for typed_place, heard_place in align_words(words, heard):
+        time[heard_place] = row["word_start_times"][typed_place], row["word_end_times"][typed_place]
+    timed_words, at = [], 0.0
     place = 0
     while place < len(heard):
-        if (known := time[place]) is not None:
-            found.append((heard[place], *known))
-            at, place = known[1], place + 1
+        if (word_time := time[place]) is not None:
+            timed_words.append((heard[place], *word_time))
+            at, place = word_time[1], place + 1
             continue
         stop = next((later for later in range(place, len(heard)) if time[later]), len(heard))
         end = time[stop][0] if stop < len(heard) else row["end"] - row["start"]
-        each = min((max(end - at, 0.02)) / (stop - place), 0.5)
+        word_s = min((max(end - at, 0.02)) / (stop - place), 0.5)
         for number in range(place, stop):
-            found.append((heard[number], at, at + each))
-            at += each
+            timed_words.append((heard[number], at, at + word_s))
+            at += word_s
         place = stop
-    return found
+    return timed_words
 
 
 def glue(
@@ -139,21 +139,24 @@ def glue(
         spoken += [(word, start + offset, end + offset) for word, start, end in times]
         heard += [(word, start + offset, end + offset) for word, start, end in heard_times(row)]
         offset += row["end"] - row["start"]
-    kept = [number for number in range(len(pairs)) if rng.random() >= not_typed]
+    pair_order = [number for number in range(len(pairs)) if rng.random() >= not_typed]
     for _ in range(moves):
-        start = int(rng.integers(0, len(kept) - BLOCK))
-        block, rest = kept[start : start + BLOCK], kept[:start] + kept[start + BLOCK :]
+        start = int(rng.integers(0, len(pair_order) - BLOCK))
+        block, rest = (
+            pair_order[start : start + BLOCK],
+            pair_order[:start] + pair_order[start + BLOCK :],
+        )
         place = int(rng.integers(0, len(rest)))
-        kept = rest[:place] + block + rest[place:]
-    typed = [(pairs[number]["words"], number) for number in kept]
+        pair_order = rest[:place] + block + rest[place:]
+    typed = [(pairs[number]["words"], number) for number in pair_order]
     for row in others:
         typed.insert(int(rng.integers(0, len(typed) + 1)), (row["words"], -1))
-    heard.sort(key=lambda each: each[1])
-    said, hyp = list(zip(*spoken, strict=True)), list(zip(*heard, strict=True))
+    heard.sort(key=lambda timed_word: timed_word[1])
+    spoken_columns, heard_columns = list(zip(*spoken, strict=True)), list(zip(*heard, strict=True))
     return Sitting(
-        list(said[0]), np.array(said[1]), np.array(said[2]),
+        list(spoken_columns[0]), np.array(spoken_columns[1]), np.array(spoken_columns[2]),
         [words for words, _ in typed], [number for _, number in typed],
-        list(hyp[0]), np.array(hyp[1]), np.array(hyp[2]),
+        list(heard_columns[0]), np.array(heard_columns[1]), np.array(heard_columns[2]),
         bounds, [" ".join(row["asr"]) for row in pairs],
     )  # fmt: skip
 
@@ -213,7 +216,7 @@ def judge(sitting: Sitting, segments: list[Segment], *, show: bool = False) -> S
         accepted += 1
         spoken = sitting.spoken[slice(*np.searchsorted(middle, (segment.start, segment.end)))]
         right = spoken[:2] == text[:2], spoken[-2:] == text[-2:]
-        edges += [(segment.confidence, each) for each in right]
+        edges += [(segment.confidence, is_right) for is_right in right]
         first, last = place[segment.first], place[segment.last - 1]
         if first >= 0:
             far += not before[first] - FAR_S <= segment.start <= sitting.spoken_start[first] + FAR_S
@@ -221,24 +224,24 @@ def judge(sitting: Sitting, segments: list[Segment], *, show: bool = False) -> S
             far += not sitting.spoken_end[last] - FAR_S <= segment.end <= after[last] + FAR_S
         words += sum(block.size for block in Levenshtein.opcodes(text, spoken).as_matching_blocks())
         if show and not all(right):
-            for name, each in (("text", text), ("spoken", spoken), ("heard", segment.heard)):
-                print(f"    {name:7}", *each[:6], "...", *each[-6:])
+            for name, printed in (("text", text), ("spoken", spoken), ("heard", segment.heard)):
+                print(f"    {name:7}", *printed[:6], "...", *printed[-6:])
     return Score(accepted, words, sum(not right for _, right in edges), far, tuple(edges))
 
 
-def known(sitting: Sitting) -> Score:
+def score_of_known_bounds(sitting: Sitting) -> Score:
     """Cut every pair of the transcript that was spoken where it is known to be."""
     bounds = [
         (sitting.bounds[number], sitting.hypotheses[number])
         for number in sitting.pair
         if number >= 0
     ]
-    kept = [
+    lengths = [
         end - start
         for (start, end), heard in bounds
         if similarity(" ".join(sitting.spoken[start:end]), heard) >= LEAST_SIMILARITY
     ]
-    return Score(len(kept), sum(kept))
+    return Score(len(lengths), sum(lengths))
 
 
 def naive(sitting: Sitting) -> list[Segment]:
@@ -247,24 +250,25 @@ def naive(sitting: Sitting) -> list[Segment]:
     place = np.full(len(typed), -1)
     for block in Levenshtein.opcodes(typed, sitting.heard).as_matching_blocks():
         place[block.a : block.a + block.size] = np.arange(block.b, block.b + block.size)
-    found, at = [], 0
+    segments, at = [], 0
     for words in sitting.typed:
         inside = place[at : at + len(words)]
         if (inside >= 0).any():
             first, last = inside[inside >= 0][[0, -1]]
             before = sitting.heard_end[first - 1] if first else 0.0
-            after = (
-                sitting.heard_start[last + 1]
-                if last + 1 < len(sitting.heard)
-                else sitting.heard_end[last]
-            )
+            if last + 1 < len(sitting.heard):
+                after = sitting.heard_start[last + 1]
+            else:
+                after = sitting.heard_end[last]
             start, end = (
                 (before + sitting.heard_start[first]) / 2,
                 (sitting.heard_end[last] + after) / 2,
             )
-            found.append(Segment(at, at + len(words), sitting.heard[first : last + 1], start, end))
+            segments.append(
+                Segment(at, at + len(words), sitting.heard[first : last + 1], start, end)
+            )
         at += len(words)
-    return found
+    return segments
 
 
 def aligned(sitting: Sitting) -> list[Segment]:
@@ -272,12 +276,12 @@ def aligned(sitting: Sitting) -> list[Segment]:
     words, _ = typed_words(sitting)
     typed = Typed(words, np.zeros(len(words), np.bool_), np.zeros(len(words), np.int64))
     heard = Heard(sitting.heard, sitting.heard_start, sitting.heard_end)
-    found = cut_segments(pair_words(words, sitting.heard), typed, heard, shortest=2, longest=20)
+    table = cut_segments(pair_words(words, sitting.heard), typed, heard, shortest=2, longest=20)
     rows = zip(
-        found.typed.tolist(),
-        found.heard.tolist(),
-        found.seconds.tolist(),
-        found.confidence.tolist(),
+        table.typed.tolist(),
+        table.heard.tolist(),
+        table.seconds.tolist(),
+        table.confidence.tolist(),
         strict=True,
     )
     return [
@@ -300,7 +304,7 @@ def compare(rows: list[dict[str, Any]], seeds: int, *, show: bool) -> None:
         totals: dict[str, list[tuple[Score, int, float]]] = {"known": [], "naive": [], "align": []}
         for seed in range(seeds):
             sitting = glue(rows, seed, *shares)
-            most = known(sitting)
+            most = score_of_known_bounds(sitting)
             totals["known"].append((most, most.words, 0.0))
             for name, entrant in (("naive", naive), ("align", aligned)):
                 start = time.process_time()
@@ -316,10 +320,10 @@ def compare(rows: list[dict[str, Any]], seeds: int, *, show: bool) -> None:
                 words for _, words, _ in scores
             )
             wrong, far = (
-                sum(each) / (2 * accepted)
-                for each in zip(*((s.wrong, s.far) for s, _, _ in scores), strict=True)
+                sum(count) / (2 * accepted)
+                for count in zip(*((s.wrong, s.far) for s, _, _ in scores), strict=True)
             )
-            seconds = sum(each for _, _, each in scores) / seeds
+            seconds = sum(count for _, _, count in scores) / seeds
             print(
                 f"{case:6} {name:8} {accepted / seeds:9.1f} {words:7.1%} {wrong:7.2%} "
                 f"{far:7.2%} {seconds:8.2f}"

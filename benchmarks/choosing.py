@@ -102,17 +102,17 @@ class Archive:
     truth: float = 0.0
 
     @property
-    def kept(self) -> Bools:
+    def in_first_rule(self) -> Bools:
         """What the first rule takes."""
         return (self.similarity >= 0.8) & self.is_there
 
     @property
-    def given(self) -> Bools:
+    def is_on_sheet(self) -> Bools:
         """Which segments are on sheets: they do not ship."""
-        found = np.zeros(len(self.wrong), dtype=bool)
+        is_on_sheet = np.zeros(len(self.wrong), dtype=bool)
         for sheet in self.sheets:
-            found[sheet.rows] = True
-        return found
+            is_on_sheet[sheet.rows] = True
+        return is_on_sheet
 
     def export(self, selected: Bools, parameters: str, *, n: int = ROUND) -> None:
         """Fix what is selected as a rule, and draw a round."""
@@ -155,12 +155,12 @@ class Archive:
         is_begun: dict[tuple[int, int], bool] = {}
         for sheet in self.sheets:
             is_begun |= dict.fromkeys(sheet.draws_of(len(sheet.rows)), sheet.judged > 0)
-        found: dict[int, tuple[int, int]] = {}  # by segment, since two draws may have it
+        row_of_segment: dict[int, tuple[int, int]] = {}  # by segment, since two draws may have it
         for draw, segment in sorted(is_begun, key=self._place_of_row):
             is_open = self.is_there[segment] and not self.heard[segment]
             if is_begun[draw, segment] and is_open:
-                found.setdefault(segment, (draw, segment))
-        return list(found.values())
+                row_of_segment.setdefault(segment, (draw, segment))
+        return list(row_of_segment.values())
 
     def judge(self, sheet: int = -1, *, until: Callable[[Ints], int] | None = None) -> None:
         """Judge rows of a round in order; `until` returns how many, given all its rows."""
@@ -180,18 +180,18 @@ class Archive:
         has judged anywhere; and rows that were passed over, with the row behind them.
         """
         ends = [self._end(sheet) for sheet in self.sheets]
-        found: set[tuple[int, int]] = set()
+        rows: set[tuple[int, int]] = set()
         for sheet, end in zip(self.sheets, ends, strict=True):
-            found.update(sheet.draws_of(end))
+            rows.update(sheet.draws_of(end))
         last = dict.fromkeys(range(len(self.sheets)), -1)
-        for draw, segment in found:
+        for draw, segment in rows:
             last[draw] = max(last[draw], self.sheets[draw].place[segment])
         for draw, (sheet, end) in enumerate(zip(self.sheets, ends, strict=True)):
             for drawn_by, segment in sheet.draws_of(end):
                 is_passed_over = drawn_by != draw and segment in sheet.place
                 if is_passed_over and sheet.place[segment] < last[draw]:
-                    found.add((draw, segment))
-        return sorted(found, key=self._place_of_row)
+                    rows.add((draw, segment))
+        return sorted(rows, key=self._place_of_row)
 
     def _end(self, sheet: Sheet) -> int:
         """Return how many rows of a sheet count."""
@@ -207,7 +207,7 @@ class Archive:
 
     def look(self, selected: Bools) -> None:
         """Look at the bound of what would ship, and note whether it is false."""
-        ships = selected & self.is_there & ~self.given
+        ships = selected & self.is_there & ~self.is_on_sheet
         if not ships.any() or not self.sheets:
             return
         self.last_look = selected
@@ -234,7 +234,7 @@ class Archive:
         """Compute the bound of the last look, if anything of what was selected then still ships."""
         if self.last_look is None:
             return
-        ships = self.last_look & self.is_there & ~self.given
+        ships = self.last_look & self.is_there & ~self.is_on_sheet
         if ships.any():
             self.bound = _bound(self._state(self.last_look), ships)
 
@@ -254,7 +254,7 @@ class Archive:
             usable=self.sheets,
             draws=draws,
             judged=self.heard & self.is_there,
-            left_out=self.given & selected & self.is_there,
+            left_out=self.is_on_sheet & selected & self.is_there,
             rules=self.rules,
             about_rule=lambda rule, _: about(self._segments(rule)),
             about_all_segments=lambda: about(everything),
@@ -294,9 +294,9 @@ class Archive:
             unsure=unsure,
             replaced=~self.is_there[item] & (wrong | unsure),
             first=pl.Series(item).is_first_distinct().to_numpy(),
-            known=none,
-            known_wrong=none.astype(bool),
-            known_unsure=none.astype(bool),
+            outside=none,
+            outside_wrong=none.astype(bool),
+            outside_unsure=none.astype(bool),
         )
 
 
@@ -345,37 +345,37 @@ def make_archive(seed: int, size: int, *, rate: float = 0.03, equal: bool = Fals
 
 def speakers_with_faults(archive: Archive) -> Ints:
     """The speakers of what was heard and is wrong."""
-    return np.unique(archive.speaker[archive.heard & archive.wrong & archive.kept])
+    return np.unique(archive.speaker[archive.heard & archive.wrong & archive.in_first_rule])
 
 
 def faults_left_out(archive: Archive) -> None:
     """Leave out every fault that was found, and select again."""
-    archive.export(archive.kept, "0.8")
+    archive.export(archive.in_first_rule, "0.8")
     for end in (50, 100, 150):
         archive.judge(until=lambda _, end=end: end)
-        archive.look(archive.kept & ~(archive.heard & archive.wrong))
+        archive.look(archive.in_first_rule & ~(archive.heard & archive.wrong))
 
 
 def speakers_left_out(archive: Archive) -> None:
     """Leave out every speaker with a fault, in the first selection or a later one."""
-    archive.export(archive.kept, "0.8")
+    archive.export(archive.in_first_rule, "0.8")
     archive.judge()
-    archive.look(archive.kept & ~np.isin(archive.speaker, speakers_with_faults(archive)))
+    archive.look(archive.in_first_rule & ~np.isin(archive.speaker, speakers_with_faults(archive)))
 
 
 def speakers_left_out_and_reviewed(archive: Archive) -> None:
     """Leave out speakers with faults after each of four rounds."""
-    selected = archive.kept
+    selected = archive.in_first_rule
     for number in range(4):
         archive.export(selected, f"round {number}")
         archive.judge()
-        selected = archive.kept & ~np.isin(archive.speaker, speakers_with_faults(archive))
+        selected = archive.in_first_rule & ~np.isin(archive.speaker, speakers_with_faults(archive))
         archive.look(selected)
 
 
 def weakest_left_out(archive: Archive) -> None:
     """Leave out the three speakers with most faults, three times, with a round between."""
-    selected = archive.kept
+    selected = archive.in_first_rule
     for number in range(4):
         archive.export(selected, f"round {number}")
         archive.judge()
@@ -389,9 +389,9 @@ def weakest_left_out(archive: Archive) -> None:
 
 def signals_tuned(archive: Archive) -> None:
     """Choose thresholds of two useless signals by the verdicts, and two more after a round."""
-    archive.export(archive.kept, "0.8")
+    archive.export(archive.in_first_rule, "0.8")
     archive.judge()
-    selected = archive.kept
+    selected = archive.in_first_rule
     for number in range(2):
         for signal in archive.signals:
             heard = archive.heard & selected
@@ -408,17 +408,17 @@ def column_joined_anew(archive: Archive) -> None:
     """Keep `where keep = 1`, and join the column anew after each round."""
     keep = np.ones(len(archive.wrong), dtype=bool)
     for _ in range(3):
-        archive.export(archive.kept & keep, "keep = 1")
+        archive.export(archive.in_first_rule & keep, "keep = 1")
         archive.judge()
         keep &= ~np.isin(archive.speaker, speakers_with_faults(archive))
-        archive.look(archive.kept & keep)
-    archive.export(archive.kept & keep, "keep = 1")
-    archive.look(archive.kept & keep)
+        archive.look(archive.in_first_rule & keep)
+    archive.export(archive.in_first_rule & keep, "keep = 1")
+    archive.look(archive.in_first_rule & keep)
 
 
 def best_of_nine_thresholds(archive: Archive) -> None:
     """Select first after a round, by the threshold with the fewest faults among those judged."""
-    archive.export(archive.kept, "default")
+    archive.export(archive.in_first_rule, "default")
     archive.judge()
     thresholds = (0.75, 0.8, 0.82, 0.85, 0.88, 0.9, 0.92, 0.95, 0.97)
     for threshold in thresholds:
@@ -428,15 +428,15 @@ def best_of_nine_thresholds(archive: Archive) -> None:
 def sheets_end_at_a_fault(archive: Archive, *, least: int = 1) -> None:
     """End each sheet at its first fault, and export the next."""
     for _ in range(8):
-        archive.export(archive.kept, "0.8")
+        archive.export(archive.in_first_rule, "0.8")
 
         def first_fault(rows: Ints) -> int:
-            faults = np.flatnonzero(archive.wrong[rows] & archive.kept[rows])
+            faults = np.flatnonzero(archive.wrong[rows] & archive.in_first_rule[rows])
             later = faults[faults >= least]
             return int(later[0]) if len(later) else len(rows)
 
         archive.judge(until=first_fault)
-        archive.look(archive.kept)
+        archive.look(archive.in_first_rule)
 
 
 def sheets_end_after_twenty(archive: Archive) -> None:
@@ -447,18 +447,18 @@ def sheets_end_after_twenty(archive: Archive) -> None:
 def sheets_that_begin_with_a_fault_stay_out(archive: Archive) -> None:
     """End each sheet at its first fault, and judge nothing of a sheet that begins with one."""
     for _ in range(12):
-        archive.export(archive.kept, "0.8")
+        archive.export(archive.in_first_rule, "0.8")
         rows = archive.sheets[-1].rows
-        faults = np.flatnonzero(archive.wrong[rows] & archive.kept[rows])
+        faults = np.flatnonzero(archive.wrong[rows] & archive.in_first_rule[rows])
         end = int(faults[0]) if len(faults) else len(rows)
         archive.judge(until=lambda _, end=end: end)
-        archive.look(archive.kept)
+        archive.look(archive.in_first_rule)
 
 
 def tired_reviewer(archive: Archive) -> None:
     """End sheets more often before a fault than elsewhere."""
     for _ in range(6):
-        archive.export(archive.kept, "0.8")
+        archive.export(archive.in_first_rule, "0.8")
 
         def where_it_gets_hard(rows: Ints) -> int:
             chance = np.where(archive.wrong[rows], 0.5, 0.005)
@@ -467,13 +467,13 @@ def tired_reviewer(archive: Archive) -> None:
             return int(ends[0]) if len(ends) else len(rows)
 
         archive.judge(until=where_it_gets_hard)
-        archive.look(archive.kept)
+        archive.look(archive.in_first_rule)
 
 
 def look_ahead_over_two_sheets(archive: Archive) -> None:
     """Export two sheets, hear both, and go on with the one that has no fault next."""
-    archive.export(archive.kept, "0.8")
-    archive.export(archive.kept, "0.8")
+    archive.export(archive.in_first_rule, "0.8")
+    archive.export(archive.in_first_rule, "0.8")
     ends = [0, 0]
     for _ in range(8):
         for place in (0, 1):
@@ -481,7 +481,7 @@ def look_ahead_over_two_sheets(archive: Archive) -> None:
             while ends[place] < len(rows) and not archive.wrong[rows[ends[place]]]:
                 ends[place] += 1
             archive.judge(place, until=lambda _, place=place: ends[place])
-            archive.look(archive.kept)
+            archive.look(archive.in_first_rule)
         ends[0] += 1
         archive.judge(0, until=lambda _: ends[0])
 
@@ -489,47 +489,47 @@ def look_ahead_over_two_sheets(archive: Archive) -> None:
 def small_sheets_that_stay_out(archive: Archive) -> None:
     """Export sheets of 25 rows, hear them, and return only those without a fault."""
     for _ in range(24):
-        archive.export(archive.kept, "0.8", n=25)
+        archive.export(archive.in_first_rule, "0.8", n=25)
         rows = archive.sheets[-1].rows
-        if not (archive.wrong[rows] & archive.kept[rows]).any():
+        if not (archive.wrong[rows] & archive.in_first_rule[rows]).any():
             archive.judge()
-            archive.look(archive.kept)
+            archive.look(archive.in_first_rule)
 
 
 def best_of_ten_sheets(archive: Archive) -> None:
     """Export ten sheets, hear them all, and return them in order of their faults."""
     for _ in range(10):
-        archive.export(archive.kept, "0.8", n=80)
-    is_fault = archive.wrong & archive.kept
+        archive.export(archive.in_first_rule, "0.8", n=80)
+    is_fault = archive.wrong & archive.in_first_rule
     faults = [int(is_fault[sheet.rows].sum()) for sheet in archive.sheets]
     for place in np.argsort(faults).tolist():
         archive.judge(place)
-        archive.look(archive.kept)
+        archive.look(archive.in_first_rule)
 
 
 def four_sheets_in_turn(archive: Archive) -> None:
     """Export four sheets, judge ten rows of each in turn, and look after each ten rows."""
     for _ in range(4):
-        archive.export(archive.kept, "0.8", n=100)
+        archive.export(archive.in_first_rule, "0.8", n=100)
     for end in range(10, 101, 10):
         for place in range(4):
             archive.judge(place, until=lambda _, end=end: end)
-            archive.look(archive.kept)
+            archive.look(archive.in_first_rule)
 
 
 def another_sheet_after_each_fault(archive: Archive) -> None:
     """Export three sheets, and change to another one after each fault."""
     num_sheets = 3
     for _ in range(num_sheets):
-        archive.export(archive.kept, "0.8")
+        archive.export(archive.in_first_rule, "0.8")
     ends = [0] * num_sheets
     current = num_sheets - 1
     while min(ends) < ROUND:
         rows = archive.sheets[current].rows[ends[current] :]
-        faults = np.flatnonzero((archive.wrong & archive.kept)[rows])
+        faults = np.flatnonzero((archive.wrong & archive.in_first_rule)[rows])
         ends[current] = ends[current] + int(faults[0]) + 1 if len(faults) else ROUND
         archive.judge(current, until=lambda _, end=ends[current]: end)
-        archive.look(archive.kept)
+        archive.look(archive.in_first_rule)
         current = int(np.argmin([*ends[:current], np.inf, *ends[current + 1 :]]))
         if ends[current] == ROUND:
             break
@@ -538,7 +538,7 @@ def another_sheet_after_each_fault(archive: Archive) -> None:
 def scored_again(archive: Archive) -> None:
     """Score again after two rounds, so that speakers with faults are below every threshold."""
     for _ in range(2):
-        archive.export(archive.kept, "0.8")
+        archive.export(archive.in_first_rule, "0.8")
         archive.judge()
         is_lower = np.isin(archive.speaker, speakers_with_faults(archive))
         scores = np.where(is_lower, 0.5, archive.similarity)
@@ -549,12 +549,12 @@ def scored_again(archive: Archive) -> None:
 def best_beginnings(archive: Archive, *, rounds: int = 8, n: int = ROUND) -> None:
     """Hear each sheet to its end, return its most favorable beginning, and export the next."""
     for _ in range(rounds):
-        archive.export(archive.kept, "0.8", n=n)
+        archive.export(archive.in_first_rule, "0.8", n=n)
         rows = archive.sheets[-1].rows
-        gains = np.where(archive.wrong[rows] & archive.kept[rows], -1.0, 0.025)
+        gains = np.where(archive.wrong[rows] & archive.in_first_rule[rows], -1.0, 0.025)
         best = int(np.argmax(np.append(0.0, np.cumsum(gains))))
         archive.judge(until=lambda _, best=best: best)
-        archive.look(archive.kept)
+        archive.look(archive.in_first_rule)
 
 
 def best_beginnings_of_small_sheets(archive: Archive) -> None:
@@ -567,33 +567,33 @@ def growth_of_faultless_speakers(archive: Archive) -> None:
     waiting = archive.generator.random(len(archive.wrong)) < 0.7
     archive.is_there = ~waiting
     for _ in range(5):
-        archive.export(archive.kept, "0.8", n=80)
+        archive.export(archive.in_first_rule, "0.8", n=80)
         archive.judge()
-        archive.look(archive.kept)
+        archive.look(archive.in_first_rule)
         speakers = speakers_with_faults(archive)
         some = archive.generator.random(len(archive.wrong)) < 0.4
         archive.is_there |= some & ~np.isin(archive.speaker, speakers)
-        archive.look(archive.kept)
+        archive.look(archive.in_first_rule)
 
 
 def faults_withdrawn(archive: Archive) -> None:
     """Withdraw the faults that were found after each of four rounds."""
     for _ in range(4):
-        archive.export(archive.kept, "0.8", n=80)
+        archive.export(archive.in_first_rule, "0.8", n=80)
         archive.judge()
         archive.is_there &= ~(archive.heard & archive.wrong)
-        archive.look(archive.kept)
+        archive.look(archive.in_first_rule)
 
 
 def best_of_many_budgets(archive: Archive) -> None:
     """Try eight seeds of a budget after each of four rounds, and export the best."""
-    selected = archive.kept
+    selected = archive.in_first_rule
     for number in range(4):
         archive.export(selected, f"budget {number}", n=80)
         archive.judge()
         lowest_rate = np.inf
         for _ in range(8):
-            budget = archive.kept & (archive.generator.random(len(archive.wrong)) < 0.5)
+            budget = archive.in_first_rule & (archive.generator.random(len(archive.wrong)) < 0.5)
             archive.look(budget)
             rate = archive.wrong[archive.heard & budget].mean()
             if rate < lowest_rate:
@@ -604,10 +604,10 @@ def best_of_many_budgets(archive: Archive) -> None:
 
 def started_again(archive: Archive) -> None:
     """Begin anew in another workspace, with a rule without the faults and speakers heard of."""
-    archive.export(archive.kept, "0.8", n=300)
+    archive.export(archive.in_first_rule, "0.8", n=300)
     archive.judge()
     speakers = speakers_with_faults(archive)
-    chosen = archive.kept & ~np.isin(archive.speaker, speakers)
+    chosen = archive.in_first_rule & ~np.isin(archive.speaker, speakers)
     archive.sheets.clear()
     archive.rules.clear()
     archive.heard[:] = False
@@ -620,22 +620,22 @@ def started_again(archive: Archive) -> None:
 
 def speakers_withdrawn(archive: Archive) -> None:
     """Withdraw each speaker with a fault from the workspace."""
-    archive.export(archive.kept, "0.8")
+    archive.export(archive.in_first_rule, "0.8")
     archive.judge()
     archive.is_there = ~np.isin(archive.speaker, speakers_with_faults(archive))
-    archive.look(archive.kept)
-    archive.export(archive.kept, "0.8")
+    archive.look(archive.in_first_rule)
+    archive.export(archive.in_first_rule, "0.8")
     archive.judge(until=lambda _: 60)
-    archive.look(archive.kept)
+    archive.look(archive.in_first_rule)
 
 
 def speakers_added(archive: Archive) -> None:
     """Fix a narrow rule, then add the speakers without a fault among those judged."""
-    narrow = archive.kept & (archive.speaker < 10)
+    narrow = archive.in_first_rule & (archive.speaker < 10)
     archive.export(narrow, "narrow")
     archive.judge()
     faultless = ~np.isin(archive.speaker, speakers_with_faults(archive))
-    wide = narrow | (archive.kept & faultless)
+    wide = narrow | (archive.in_first_rule & faultless)
     archive.look(wide)
     archive.export(wide, "narrow")
     archive.look(wide)
@@ -648,26 +648,26 @@ def ten_growths(archive: Archive) -> None:
     week = archive.generator.integers(0, 10, len(archive.wrong))
     for number in range(10):
         archive.is_there = week <= number
-        archive.look(archive.kept)
-        archive.export(archive.kept, "0.8", n=40)
+        archive.look(archive.in_first_rule)
+        archive.export(archive.in_first_rule, "0.8", n=40)
         archive.judge()
-        archive.look(archive.kept)
+        archive.look(archive.in_first_rule)
 
 
 def order_of_the_notebooks(archive: Archive) -> None:
     """Export and judge before the first selection, which takes what the default rule fixed."""
-    archive.export(archive.kept, "default")
+    archive.export(archive.in_first_rule, "default")
     archive.judge()
-    archive.look(archive.kept)
+    archive.look(archive.in_first_rule)
 
 
 def restrained(archive: Archive) -> None:
     """Fix a rule, judge two rounds, and change nothing."""
     for _ in range(2):
-        archive.export(archive.kept, "0.8")
+        archive.export(archive.in_first_rule, "0.8")
         for end in range(30, ROUND + 1, 30):
             archive.judge(until=lambda _, end=end: end)
-            archive.look(archive.kept)
+            archive.look(archive.in_first_rule)
 
 
 SCENARIOS: dict[str, Callable[[Archive], None]] = {
@@ -744,7 +744,7 @@ def most_false(num_false: int, corpora: int) -> float:
 
 def table(outcomes: Sequence[Outcome]) -> pl.DataFrame:
     """Return a row for each scenario, the least favourable first."""
-    frame = pl.DataFrame([vars(each) for each in outcomes])
+    frame = pl.DataFrame([vars(outcome_) for outcome_ in outcomes])
     rows = frame.group_by("scenario").agg(
         pl.len().alias("corpora"),
         pl.col("is_false").sum().alias("false"),
@@ -770,7 +770,7 @@ def append_outcomes(path: Path | None, outcomes: Sequence[Outcome]) -> None:
     if path is None:
         return
     with path.open("a", encoding="utf8") as file:
-        file.writelines(json.dumps(vars(each)) + "\n" for each in outcomes)
+        file.writelines(json.dumps(vars(outcome_)) + "\n" for outcome_ in outcomes)
 
 
 def main() -> None:
@@ -784,7 +784,7 @@ def main() -> None:
     options.add_argument("--outcomes", type=Path, help="a file to append to, and to go on from")
     asked = options.parse_args()
     outcomes = read_outcomes(asked.outcomes)
-    done = {(each.scenario, each.seed) for each in outcomes}
+    done = {(outcome_.scenario, outcome_.seed) for outcome_ in outcomes}
     seeds = range(asked.seed, asked.seed + asked.corpora)
     with worker_pool(EngineLocation("loky", asked.jobs)) as run:
         for first in seeds[::BATCH]:

@@ -56,11 +56,13 @@ def main() -> None:
                 copying.append(timed(copy, out, folder / "copy"))
                 shutil.rmtree(folder / "copy")
             num_mb = sum(path.stat().st_size for path in out.rglob("*") if path.is_file()) / 1e6
-            own, plain = median(taken), median(copying)
-            times = median(one / other for one, other in zip(taken, copying, strict=True))
+            seconds, plain = median(taken), median(copying)
+            times = median(
+                conversion / copied for conversion, copied in zip(taken, copying, strict=True)
+            )
             print(
                 (
-                    f"| {name} | {num_mb:,.0f} | {own:.2f} | {num_mb / own:,.0f} | "
+                    f"| {name} | {num_mb:,.0f} | {seconds:.2f} | {num_mb / seconds:,.0f} | "
                     f"{plain:.2f} | {times:.2f} |"
                 ),
                 flush=True,
@@ -97,13 +99,13 @@ def make_corpus(folder: Path, clips: int, seconds: float, jobs: int) -> Path:
                 "segment_id": f"r{number}_{start * seconds}-{(start + 1) * seconds}",
                 "recording_id": f"r{number}",
             }
-            told = {
+            labels = {
                 "text": f"rečenica {start}",
                 "speaker_id": f"s{start % 50}",
                 "split": "train",
                 "decision": "accept",
             }
-            segments.append(key | {"start_sample": first, "end_sample": last} | told)
+            segments.append(key | {"start_sample": first, "end_sample": last} | labels)
     workspace = Workspace.create(folder / "w", source="made", audio=str(folder / "audio"))
     workspace.save(recordings=pl.DataFrame(recordings), segments=pl.DataFrame(segments))
     materialize(workspace, out=folder / "corpus", shard_size="70MB", jobs=jobs, show_progress=False)

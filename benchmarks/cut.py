@@ -117,11 +117,11 @@ def demo_speech() -> np.ndarray:
     """A minute or more of every demo recording as 48 kHz stereo, int16, shape (samples, 2)."""
     parts = []
     for path in sorted(bundled("data_manifests/demo/audio").iterdir()):
-        found = probe(path)
+        facts = probe(path)
         with open_recording(path) as recording:
-            window = recording.read(0, found.num_samples)
+            window = recording.read(0, facts.num_samples)
         scale = 32768 if window.dtype == np.int16 else 1
-        mono = soxr.resample(window.mean(axis=1) / scale, found.sampling_rate, RATE)
+        mono = soxr.resample(window.mean(axis=1) / scale, facts.sampling_rate, RATE)
         parts.append(mono)
     mono = np.concatenate(parts)
     noise = np.random.default_rng(0).normal(0, 0.001, len(mono))
@@ -187,9 +187,11 @@ def compare(
     Wall times of nbaudio and the bare loop are the better of two, run in turn.
     """
     workspace = make_workspace(folder / kind, speech, kind, hours=hours, recordings=recordings)
-    kept = pl.read_parquet(workspace / "segments.parquet").filter(pl.col("decision") == "accept")
+    accepted = pl.read_parquet(workspace / "segments.parquet").filter(
+        pl.col("decision") == "accept"
+    )
     audio_hours = (
-        kept.select((pl.col("end_sample") - pl.col("start_sample")).sum()).item() / RATE / 3600
+        accepted.select((pl.col("end_sample") - pl.col("start_sample")).sum()).item() / RATE / 3600
     )
     # libsndfile has no AAC.
     names = ["nbaudio"] if kind == "m4a" else ["bare loop", "nbaudio", "bare loop", "nbaudio"]
@@ -287,9 +289,11 @@ def windows(workspace: Path) -> list[tuple[str, list[tuple[str, int, int]]]]:
     """Files and their windows, as every reference wants them."""
     root = Path(json.loads((workspace / "workspace.json").read_text())["audio"])
     recordings = pl.read_parquet(workspace / "recordings.parquet").select("recording_id", "path")
-    kept = pl.read_parquet(workspace / "segments.parquet").filter(pl.col("decision") == "accept")
-    kept = kept.join(recordings, on="recording_id").sort("path", "start_sample")
-    parts = kept.partition_by("path", maintain_order=True)
+    accepted = pl.read_parquet(workspace / "segments.parquet").filter(
+        pl.col("decision") == "accept"
+    )
+    accepted = accepted.join(recordings, on="recording_id").sort("path", "start_sample")
+    parts = accepted.partition_by("path", maintain_order=True)
     return [
         (
             str(root / part["path"][0]),

@@ -128,11 +128,11 @@ def _write(path: Path, rng: np.random.Generator, total: int, kind: Kind) -> None
 
 def digest(manifest: Path) -> str:
     """Return a hash of the recordings and windows: results with different ones do not compare."""
-    found = hashlib.sha256()
+    hashed = hashlib.sha256()
     for line in map(json.loads, manifest.read_text().splitlines()):
-        found.update(hashlib.sha256(Path(line["path"]).read_bytes()).digest())
-        found.update(json.dumps(line["windows"]).encode())
-    return found.hexdigest()[:12]
+        hashed.update(hashlib.sha256(Path(line["path"]).read_bytes()).digest())
+        hashed.update(json.dumps(line["windows"]).encode())
+    return hashed.hexdigest()[:12]
 
 
 def run(entrant: str, manifest: Path, out: Path, jobs: int) -> dict[str, float]:
@@ -142,21 +142,22 @@ def run(entrant: str, manifest: Path, out: Path, jobs: int) -> dict[str, float]:
     """
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    own = [sys.executable, str(Path(__file__).with_name("cutting_entrants.py")), entrant]
-    command = [
-        *(own if entrant in ENTRANTS else shlex.split(entrant)),
+    command = [sys.executable, str(Path(__file__).with_name("cutting_entrants.py")), entrant]
+    process_line = [
+        *(command if entrant in ENTRANTS else shlex.split(entrant)),
         str(manifest),
         str(out),
         str(jobs),
     ]
     before, began, most = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic(), 0
-    process = psutil.Popen(command)
+    process = psutil.Popen(process_line)
     while process.poll() is None:
         with contextlib.suppress(psutil.Error):
             most = max(
                 most,
                 sum(
-                    each.memory_info().rss for each in [process, *process.children(recursive=True)]
+                    member.memory_info().rss
+                    for member in [process, *process.children(recursive=True)]
                 ),
             )
         time.sleep(0.05)
@@ -174,10 +175,10 @@ def decoded(path: str, channels: int) -> list[NDArray[np.float32]]:
     """
     command = ["ffmpeg", "-v", "error", "-i", path, "-f", "f32le", "-c:a", "pcm_f32le", "-"]
     raw = np.frombuffer(subprocess.run(command, capture_output=True, check=True).stdout, np.float32)
-    found = [raw.reshape(-1, channels).mean(axis=1)]
+    decodes = [raw.reshape(-1, channels).mean(axis=1)]
     with contextlib.suppress(sf.LibsndfileError):
-        found.append(sf.read(path, dtype="float32", always_2d=True)[0].mean(axis=1))
-    return found
+        decodes.append(sf.read(path, dtype="float32", always_2d=True)[0].mean(axis=1))
+    return decodes
 
 
 def check(manifest: Path, out: Path) -> dict[str, tuple[int, int]]:
@@ -185,14 +186,14 @@ def check(manifest: Path, out: Path) -> dict[str, tuple[int, int]]:
 
     A clip is right if it equals the same window of a full decode.
     """
-    found: dict[str, tuple[int, int]] = {}
+    counts: dict[str, tuple[int, int]] = {}
     for line in map(json.loads, manifest.read_text().splitlines()):
         wholes = decoded(line["path"], line["channels"])
         limit = (KINDS[line["kind"]].tolerance + 0.5) * STEP
         exact = sum(_is_exact(out, line, window, wholes, limit) for window in line["windows"])
-        before = found.get(line["kind"], (0, 0))
-        found[line["kind"]] = (before[0] + exact, before[1] + len(line["windows"]))
-    return found
+        before = counts.get(line["kind"], (0, 0))
+        counts[line["kind"]] = (before[0] + exact, before[1] + len(line["windows"]))
+    return counts
 
 
 def _is_exact(
@@ -247,7 +248,7 @@ def benchmark(entrants: list[str], folder: Path, scale: float, jobs: int) -> Non
             for kind, (exact, total) in kinds.items()
             if exact < total
         )
-        exact = sum(each for each, _ in kinds.values())
+        exact = sum(num_exact for num_exact, _ in kinds.values())
         rate = hours / (taken["cpu"] / 3600)
         cells = (
             entrant,

@@ -72,10 +72,10 @@ def with_torchaudio(line: Line, out: Path) -> None:
 
     torch.set_num_threads(1)
     for window in line["windows"]:
-        found, rate = torchaudio.load(
+        samples, rate = torchaudio.load(
             line["path"], frame_offset=window["start"], num_frames=window["stop"] - window["start"]
         )
-        sf.write(out / f"{window['id']}.flac", found.mean(dim=0).numpy(), rate)
+        sf.write(out / f"{window['id']}.flac", samples.mean(dim=0).numpy(), rate)
 
 
 def with_lhotse(line: Line, out: Path) -> None:
@@ -85,10 +85,10 @@ def with_lhotse(line: Line, out: Path) -> None:
     recording = Recording.from_file(line["path"])
     for window in line["windows"]:
         seconds = (window["stop"] - window["start"]) / line["sampling_rate"]
-        found = recording.load_audio(
+        samples = recording.load_audio(
             offset=window["start"] / line["sampling_rate"], duration=seconds
         )
-        sf.write(out / f"{window['id']}.flac", np.mean(found, axis=0), line["sampling_rate"])
+        sf.write(out / f"{window['id']}.flac", np.mean(samples, axis=0), line["sampling_rate"])
 
 
 CUT: dict[str, Callable[[Line, Path], None]] = {
@@ -107,12 +107,14 @@ def main(name: str, manifest: str, out: str, jobs: str) -> None:
     """
     lines = [json.loads(line) for line in Path(manifest).read_text().splitlines()]
     with multiprocessing.get_context("fork").Pool(int(jobs)) as pool:
-        for failed in pool.starmap(_one, [(name, line, Path(out)) for line in lines], chunksize=1):
+        for failed in pool.starmap(
+            _cut_line, [(name, line, Path(out)) for line in lines], chunksize=1
+        ):
             if failed:
                 print(f"{name}: {failed}", file=sys.stderr)
 
 
-def _one(name: str, line: Line, out: Path) -> str:
+def _cut_line(name: str, line: Line, out: Path) -> str:
     try:
         CUT[name](line, out)
     except (OSError, RuntimeError, ValueError, subprocess.CalledProcessError) as error:

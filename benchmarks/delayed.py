@@ -42,11 +42,10 @@ async def answer(head: str, root: Path, writer: asyncio.StreamWriter, link: Link
     size = file.stat().st_size
     wanted = re.search(r"^range: *bytes=(\d+)-(\d*)", head, re.IGNORECASE | re.MULTILINE)
     start, stop = (int(wanted[1]), min(size, int(wanted[2] or size) + 1)) if wanted else (0, size)
-    status = (
-        f"206 Partial Content\r\nContent-Range: bytes {start}-{stop - 1}/{size}"
-        if wanted
-        else "200 OK"
-    )
+    if wanted:
+        status = f"206 Partial Content\r\nContent-Range: bytes {start}-{stop - 1}/{size}"
+    else:
+        status = "200 OK"
     writer.write(
         f'HTTP/1.1 {status}\r\nAccept-Ranges: bytes\r\nETag: "{size}"\r\nContent-Length: '
         f"{stop - start}\r\n\r\n".encode()
@@ -96,8 +95,8 @@ def main() -> None:
         default=0.0,
         help="per second, over all connections; 0 for no limit",
     )
-    given = parser.parse_args()
-    asyncio.run(serve(given.folder, given.delay, Link(given.megabits * 1e6 / 8)))
+    options = parser.parse_args()
+    asyncio.run(serve(options.folder, options.delay, Link(options.megabits * 1e6 / 8)))
 
 
 if __name__ == "__main__":

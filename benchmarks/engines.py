@@ -68,14 +68,15 @@ def main() -> None:
         print(
             (
                 f"| {engine} | {last['start']:.1f} | {last['task'] * 1000:.1f} | {curve} | "
-                f"{told(serial(speed[most], most))} |"
+                f"{fraction_text(serial(speed[most], most))} |"
             ),
             flush=True,
         )
     print("\n| published | seconds | speed-up | serial fraction |\n|---|---|---|---|")
     for number, seconds in PUBLISHED.items():
         gain = PUBLISHED[1] / seconds
-        print(f"| {number} threads | {seconds:.0f} | {gain:.2f} | {told(serial(gain, number))} |")
+        serial_share = fraction_text(serial(gain, number))
+        print(f"| {number} threads | {seconds:.0f} | {gain:.2f} | {serial_share} |")
 
 
 def ask(arguments: list[str]) -> dict[str, float]:
@@ -83,8 +84,8 @@ def ask(arguments: list[str]) -> dict[str, float]:
     done = subprocess.run(
         [sys.executable, __file__, *arguments], check=True, capture_output=True, text=True
     )
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 def measured(engine: str, jobs: int, tasks: int, work: float) -> dict[str, float]:
@@ -122,7 +123,7 @@ def serial(speed_up: float, jobs: int) -> float | None:
     return None if jobs < 2 else (jobs / speed_up - 1) / (jobs - 1)
 
 
-def told(fraction: float | None) -> str:
+def fraction_text(fraction: float | None) -> str:
     """A fraction for the table."""
     return "" if fraction is None else f"{fraction:.2f}"
 

@@ -29,11 +29,10 @@ def draw(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Errors and words of each speaker of each run."""
     words = np.maximum((2000 * np.exp(rng.normal(0, spread, (runs, speakers)))).round(), 20)
-    rates = (
-        rng.beta(1.7625, 9.9875, words.shape)
-        if shape == "beta"
-        else MEAN * np.exp(rng.normal(-0.32, 0.8, words.shape))
-    )
+    if shape == "beta":
+        rates = rng.beta(1.7625, 9.9875, words.shape)
+    else:
+        rates = MEAN * np.exp(rng.normal(-0.32, 0.8, words.shape))
     return rng.negative_binomial(words * rates / 2, 1 / 3), words
 
 
@@ -60,11 +59,11 @@ def main() -> None:
                 "words": words.ravel(),
             }
         )
-        found = rows.group_by("run", maintain_order=True).agg(
+        estimates = rows.group_by("run", maintain_order=True).agg(
             *_jackknife("wer", pl.col("errors"), pl.col("words"))
         )
         wer, error, freedom = (
-            found[name].to_numpy() for name in ("wer", "wer_error", "wer_freedom")
+            estimates[name].to_numpy() for name in ("wer", "wer_error", "wer_freedom")
         )
         residuals = errors - wer[:, None] * words
         linear = np.sqrt(speakers / (speakers - 1) * (residuals**2).sum(1)) / words.sum(1)

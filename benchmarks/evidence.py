@@ -255,9 +255,9 @@ def outside(rng: np.random.Generator, corpus: Corpus) -> Bools:
 
 def first_of(order: Ints, domain: Bools, number: int) -> Bools:
     """The first segments of an order that are in the domain."""
-    found = np.zeros(len(domain), dtype=bool)
-    found[order[domain[order]][:number]] = True
-    return found
+    is_first = np.zeros(len(domain), dtype=bool)
+    is_first[order[domain[order]][:number]] = True
+    return is_first
 
 
 # --- reviews
@@ -272,8 +272,8 @@ def plan(
     pool: pl.DataFrame, size: int, strategy: str, n: int, *, seed: int, rounds: Sequence[Round] = ()
 ) -> tuple[Frame, pl.DataFrame]:
     """Draw a sheet; return what it could draw, and its rows; the population has `size` segments."""
-    known = reached(rounds).with_columns(reached=pl.lit(value=True))
-    facts = pool.join(known, on="segment_id", how="left", maintain_order="left")
+    reached_segments = reached(rounds).with_columns(reached=pl.lit(value=True))
+    facts = pool.join(reached_segments, on="segment_id", how="left", maintain_order="left")
     strata = strata_of(
         facts.with_columns(pl.col("reached").fill_null(value=False)),
         strategy=strategy,
@@ -336,7 +336,7 @@ def in_rounds(
         frames.append(frame)
         sheets.append(places_of(rows))
         rounds.append(round_of(rows, strategy, wrong, n))
-    number = np.repeat(np.arange(len(sheets)), [len(each) for each in sheets])
+    number = np.repeat(np.arange(len(sheets)), [len(sheet) for sheet in sheets])
     return Sheets(tuple(frames), number, np.concatenate(sheets))
 
 
@@ -348,7 +348,7 @@ def in_two_rounds(corpus: Corpus, wrong: Bools, strategy: str, n: int, seed: int
 def state_of(corpus: Corpus, wrong: Bools, sheets: Sheets) -> Judged:
     """The state after all reviews of a corpus that does not change."""
     item, none = sheets.item, np.zeros(len(sheets.item), dtype=bool)
-    known = np.zeros(0, dtype=np.int64)
+    no_items = np.zeros(0, dtype=np.int64)
     draws = Draws(
         sheets.frames,
         round=sheets.round,
@@ -357,9 +357,9 @@ def state_of(corpus: Corpus, wrong: Bools, sheets: Sheets) -> Judged:
         unsure=none,
         replaced=none,
         first=pl.Series(item).is_first_distinct().to_numpy(),
-        known=known,
-        known_wrong=known.astype(bool),
-        known_unsure=known.astype(bool),
+        outside=no_items,
+        outside_wrong=no_items.astype(bool),
+        outside_unsure=no_items.astype(bool),
     )
     label = np.full(len(wrong), None, dtype=object)
     label[item] = np.where(wrong[item], "wrong", "right")
@@ -475,14 +475,14 @@ def budget(rng: np.random.Generator, strategy: str, task: Task, seed: int) -> tu
     # After each draw: how many ship, how many wrong ones were found, and the null that the claim is
     # about.
     inside = domain[sheets.item]
-    found, ships = np.cumsum(inside & wrong[sheets.item]), domain.sum() - np.cumsum(inside)
-    null = found + np.floor((1 - TARGET) * ships + 1e-6).astype(int) + 1
+    faults, ships = np.cumsum(inside & wrong[sheets.item]), domain.sum() - np.cumsum(inside)
+    null = faults + np.floor((1 - TARGET) * ships + 1e-6).astype(int) + 1
     assert null[-1] == part.least_not_allowed("segments", TARGET)
     nulls = np.arange(null.min(), null.max() + 1)
     path = bet(state.draws, part.value("segments"), nulls.astype(float), level=-math.log(ERROR))
     crossed = path.crossed[null - null.min()]
     proven = (crossed >= 0) & (crossed <= np.arange(1, len(null) + 1))
-    too_many = wrong.sum() - found > (1 - TARGET) * ships + 1e-6
+    too_many = wrong.sum() - faults > (1 - TARGET) * ships + 1e-6
     false, covered = judge(part, wrong, seen=False)
     return bool((proven & too_many).any()) or false, covered
 
@@ -499,17 +499,19 @@ def growth(rng: np.random.Generator, strategy: str, task: Task, seed: int) -> tu
     drawn = np.isin(np.arange(old), item)
     changed = drawn & wrong & (rng.random(old) < 0.5)
     mended = changed & (rng.random(old) < 0.5)
-    gone = (drawn & wrong & ~changed) | (~drawn & (rng.random(old) < 0.02))
-    there, still = ~gone & domain, wrong & ~gone & ~mended
+    is_removed = (drawn & wrong & ~changed) | (~drawn & (rng.random(old) < 0.02))
+    in_selection, still = ~is_removed & domain, wrong & ~is_removed & ~mended
     new = 0
-    while (still & domain).sum() + new < not_allowed(there.sum() + new):
+    while (still & domain).sum() + new < not_allowed(in_selection.sum() + new):
         new += 1
     # The population: what is there, what is new, then what is gone.
-    count = int((~gone).sum()) + new
-    order = np.concatenate([np.flatnonzero(~gone), np.full(new, -1), np.flatnonzero(gone)])
-    place = np.argsort(np.concatenate([np.flatnonzero(~gone), np.flatnonzero(gone)]))
-    place += np.where(gone, new, 0)
-    score = np.concatenate([corpus.score[~gone], rng.choice(corpus.score[domain], new)])
+    count = int((~is_removed).sum()) + new
+    order = np.concatenate(
+        [np.flatnonzero(~is_removed), np.full(new, -1), np.flatnonzero(is_removed)]
+    )
+    place = np.argsort(np.concatenate([np.flatnonzero(~is_removed), np.flatnonzero(is_removed)]))
+    place += np.where(is_removed, new, 0)
+    score = np.concatenate([corpus.score[~is_removed], rng.choice(corpus.score[domain], new)])
     seconds = np.where(order >= 0, corpus.seconds[order], corpus.seconds.mean())
     wrong_now = ((order < 0) | still[order])[:count]
     group = np.maximum(order[:count], 0)
@@ -517,7 +519,7 @@ def growth(rng: np.random.Generator, strategy: str, task: Task, seed: int) -> tu
     reached = pl.DataFrame({"segment_id": [f"s{number}" for number in place[item]]})
     size = len(order)
     before = np.append(wrong_now, np.ones(size - count, dtype=bool))
-    two, more = plan(
+    second_frame, more = plan(
         pool,
         size,
         strategy,
@@ -525,8 +527,8 @@ def growth(rng: np.random.Generator, strategy: str, task: Task, seed: int) -> tu
         seed=seed,
         rounds=[round_of(reached, strategy, before, half)],
     )
-    same = (order >= 0) & ~gone[order] & ~changed[order]
-    one = Frame(
+    same = (order >= 0) & ~is_removed[order] & ~changed[order]
+    first_frame = Frame(
         np.where(order >= 0, frame.stratum[order], -1),
         (order >= 0) & (frame.stratum[order] >= 0) & same,
         frame.sizes,
@@ -534,18 +536,18 @@ def growth(rng: np.random.Generator, strategy: str, task: Task, seed: int) -> tu
     )
     items = np.concatenate([place[item], places_of(more)])
     none = np.zeros(len(more), dtype=bool)
-    known = place[mended]
+    mended_items = place[mended]
     draws = Draws(
-        (one, two),
+        (first_frame, second_frame),
         round=np.repeat([0, 1], [len(item), len(more)]),
         item=items,
         wrong=np.append(wrong[item] & ~changed[item], wrong_now[places_of(more)]),
         unsure=np.append(changed[item] & ~mended[item], none),
-        replaced=np.append(changed[item] | (gone & wrong)[item], none),
+        replaced=np.append(changed[item] | (is_removed & wrong)[item], none),
         first=pl.Series(items).is_first_distinct().to_numpy(),
-        known=known,
-        known_wrong=np.zeros(len(known), dtype=bool),
-        known_unsure=np.zeros(len(known), dtype=bool),
+        outside=mended_items,
+        outside_wrong=np.zeros(len(mended_items), dtype=bool),
+        outside_unsure=np.zeros(len(mended_items), dtype=bool),
     )
     label = np.full(size, None, dtype=object)
     label[items] = np.where(before[items], "wrong", "right")
@@ -563,8 +565,8 @@ def unfinished(rng: np.random.Generator, _: str, task: Task, seed: int) -> tuple
     order = np.lexsort([rng.random(size), corpus.score])
     wrong = outside(rng, corpus) | first_of(order, domain, not_allowed(domain.sum()))
     tenth = task.reviews // 10
-    one, rows = plan(corpus.pool, size, "stratified", task.reviews, seed=seed)
-    two, more = plan(
+    first_frame, rows = plan(corpus.pool, size, "stratified", task.reviews, seed=seed)
+    second_frame, more = plan(
         corpus.pool,
         size,
         "random",
@@ -578,9 +580,9 @@ def unfinished(rng: np.random.Generator, _: str, task: Task, seed: int) -> tuple
     ).astype(np.int64)
     item = np.zeros(len(turns), dtype=np.int64)
     for number, sheet in enumerate((rows, more)):
-        own = turns == number
-        item[own] = places_of(sheet)[: own.sum()]
-    part = Part(state_of(corpus, wrong, Sheets((one, two), turns, item)), domain)
+        is_turn = turns == number
+        item[is_turn] = places_of(sheet)[: is_turn.sum()]
+    part = Part(state_of(corpus, wrong, Sheets((first_frame, second_frame), turns, item)), domain)
     return judge(part, wrong, seen=first_proof(part) >= 0)
 
 
@@ -632,7 +634,7 @@ def by_group(group: Ints, item: Ints, wrong: Bools, rows: float) -> Array:
     It is the rate of wrong ones among what was judged of its group, shrunk to 0.02 by so many rows.
     """
     judged, faulty = (
-        np.bincount(group[each], minlength=group.max() + 1) for each in (item, item[wrong[item]])
+        np.bincount(group[items], minlength=group.max() + 1) for items in (item, item[wrong[item]])
     )
     return ((faulty + 0.02 * rows) / (judged + rows))[group]
 
@@ -678,9 +680,9 @@ def frozen(rng: np.random.Generator, strategy: str, task: Task, seed: int) -> tu
     state = state_of(corpus, wrong, sheets)
     if strategy == "after the freeze":
         facts = {
-            "known": item,
-            "known_wrong": wrong[item],
-            "known_unsure": np.zeros(len(item), dtype=bool),
+            "outside": item,
+            "outside_wrong": wrong[item],
+            "outside_unsure": np.zeros(len(item), dtype=bool),
         }
         label = np.full(task.segments, None, dtype=object)
         label[both] = np.where(wrong[both], "wrong", "right")
@@ -739,10 +741,10 @@ def chances(curve: str, score: Array) -> Array:
 def divergence(p: Array, q: Array) -> Array:
     """Kullback and Leibler's, of Bernoulli variables."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: Array = np.where(p > 0, p * np.log(p / q), 0.0) + np.where(
+        distance: Array = np.where(p > 0, p * np.log(p / q), 0.0) + np.where(
             p < 1, (1 - p) * np.log((1 - p) / (1 - q)), 0.0
         )
-    return found
+    return distance
 
 
 def limit(frame: Frame, domain: Bools, wrong: Bools) -> float:
@@ -789,14 +791,12 @@ def given_risk(rng: np.random.Generator, name: str, domain: Bools, wrong: Bools)
     if name == "oracle":
         return wrong.astype(float)
     base = np.where(domain, 0.01, wrong[~domain].mean())
-    area, claimed = (math.sqrt(2) * NormalDist().inv_cdf(each) for each in RISKS[name])
+    area, claimed = (math.sqrt(2) * NormalDist().inv_cdf(auc) for auc in RISKS[name])
     signal = rng.normal(0.0, 1.0, len(wrong)) + (
         area * wrong if area == claimed else claimed * (rng.random(len(wrong)) < base)
     )
-    found: Array = 1 / (
-        1 + np.exp(-(np.log(base / (1 - base)) + claimed * signal - claimed**2 / 2))
-    )
-    return found
+    risk: Array = 1 / (1 + np.exp(-(np.log(base / (1 - base)) + claimed * signal - claimed**2 / 2)))
+    return risk
 
 
 def power_with_risk(
@@ -831,8 +831,12 @@ def power_with_risk(
         corpus, wrong, planned, seed=seed, learn=learn if learned and strategy == "risk" else None
     )
     crossed = first_proof(Part(state_of(corpus, wrong, sheets), domain))
-    known = {"learned": wrong.astype(float), "misled": np.full(len(wrong), 0.01)}.get(name, risk)
-    least = math.nan if risk is None else limit_of_risk(domain, risk, known, 20 if learned else 400)
+    true_risk = {"learned": wrong.astype(float), "misled": np.full(len(wrong), 0.01)}.get(
+        name, risk
+    )
+    least = math.nan
+    if risk is not None:
+        least = limit_of_risk(domain, risk, true_risk, 20 if learned else 400)
     return crossed if crossed >= 0 else math.inf, least
 
 
@@ -878,7 +882,7 @@ def learn_risk(corpus: Corpus, wrong: Bools, signals: pl.DataFrame, item: Ints) 
         recordings = pl.DataFrame({"recording_id": table["recording_id"].unique()})
         workspace.save(segments=table, recordings=recordings)
         judged = workspace.segments[item]
-        said = zip(
+        verdicts = zip(
             judged["segment_id"],
             content_hashes(judged),
             np.where(wrong[item], "noise", "ok").tolist(),
@@ -888,15 +892,13 @@ def learn_risk(corpus: Corpus, wrong: Bools, signals: pl.DataFrame, item: Ints) 
             workspace,
             [
                 Verdict(key, content, word, "", None, "ana", NOON, "one")
-                for key, content, word in said
+                for key, content, word in verdicts
             ],
         )
-        found = refresh(workspace)
-        return (
-            np.full(len(wrong), 0.02)
-            if "missing" in found
-            else workspace.segments["risk"].to_numpy()
-        )
+        facts_of_model = refresh(workspace)
+        if "missing" in facts_of_model:
+            return np.full(len(wrong), 0.02)
+        return workspace.segments["risk"].to_numpy()
 
 
 def power(
@@ -917,18 +919,20 @@ def power(
 EVERY = [*CASES, *CURVES, *WITH_RISK]
 
 
+def strategies_of(task: Task) -> Sequence[str]:
+    """Return the strategies that a case or a curve is simulated with."""
+    if task.name in CASES:
+        return CASES[task.name][1]
+    if task.name in WITH_RISK:
+        return (*BOTH, ALONE)
+    return BOTH[:2]
+
+
 def simulate(task: Task) -> list[Outcome]:
     """What the corpora of a task give, with each strategy."""
-    found = []
+    outcomes = []
     for number in range(task.first, task.first + task.corpora):
-        given = (
-            CASES[task.name][1]
-            if task.name in CASES
-            else (*BOTH, ALONE)
-            if task.name in WITH_RISK
-            else BOTH[:2]
-        )
-        for strategy in given:
+        for strategy in strategies_of(task):
             rng, start = (
                 np.random.default_rng([task.seed, *task.name.encode(), number]),
                 time.process_time(),
@@ -952,22 +956,22 @@ def simulate(task: Task) -> list[Outcome]:
                         strict=True,
                     )
                 )
-            found.append(Outcome(task.name, strategy, time.process_time() - start, **facts))
-    return found
+            outcomes.append(Outcome(task.name, strategy, time.process_time() - start, **facts))
+    return outcomes
 
 
 def row_of(outcomes: Sequence[Outcome]) -> dict[str, object]:
     """A row of a table, of the outcomes of one case and strategy."""
-    one = outcomes[0]
-    seconds = round(float(np.mean([each.seconds for each in outcomes])), 2)
-    names = {"case": one.case, "strategy": one.strategy, "corpora": len(outcomes)}
-    if one.case in CASES:
+    first = outcomes[0]
+    seconds = round(float(np.mean([outcome.seconds for outcome in outcomes])), 2)
+    names = {"case": first.case, "strategy": first.strategy, "corpora": len(outcomes)}
+    if first.case in CASES:
         false, covered = (
-            float(np.mean([getattr(each, name) for each in outcomes]))
+            float(np.mean([getattr(outcome, name) for outcome in outcomes]))
             for name in ("false", "covered")
         )
         mark = "*" if false > ERROR + 1e-9 or covered < CONFIDENCE - 1e-9 else ""
-        mark = "not valid" if one.strategy == NOT_VALID else mark
+        mark = "not valid" if first.strategy == NOT_VALID else mark
         return names | {
             "false": round(false, 3),
             "covered": round(covered, 3),
@@ -975,7 +979,7 @@ def row_of(outcomes: Sequence[Outcome]) -> dict[str, object]:
             "seconds": seconds,
         }
     reviews, least = (
-        np.array([getattr(each, name) for each in outcomes]) for name in ("reviews", "limit")
+        np.array([getattr(outcome, name) for outcome in outcomes]) for name in ("reviews", "limit")
     )
     median, expected = (
         float(np.median(reviews)),
@@ -986,7 +990,7 @@ def row_of(outcomes: Sequence[Outcome]) -> dict[str, object]:
         "median": median,
         "limit": None if math.isnan(expected) else round(expected),
         "ratio": None if math.isnan(expected) else round(median / expected, 2),
-        "mark": "*" if one.strategy in BOTH and median / expected > WANTED_RATIO else "",
+        "mark": "*" if first.strategy in BOTH and median / expected > WANTED_RATIO else "",
         "seconds": seconds,
     }
 
@@ -1030,10 +1034,10 @@ def main() -> int:
     results: dict[tuple[str, str], list[Outcome]] = defaultdict(list)
     rows: dict[tuple[str, str], dict[str, object]] = {}
     with worker_pool(EngineLocation("loky", options.jobs)) as run:
-        for found in run(simulate, tasks):
-            for one in found:
-                key = (one.case, one.strategy)
-                results[key].append(one)
+        for outcomes in run(simulate, tasks):
+            for outcome in outcomes:
+                key = (outcome.case, outcome.strategy)
+                results[key].append(outcome)
                 if len(results[key]) == options.corpora:
                     rows[key] = row_of(results[key])
                     print(rows[key], file=sys.stderr, flush=True)

@@ -58,9 +58,10 @@ def pairs(path: Path, number: int) -> Iterator[tuple[str, str]]:
     lines = [json.loads(line) for line in path.read_text(encoding="utf8").splitlines()]
     lexicon = sorted({word for line in lines for word in line["words"]})
     for count, line in enumerate(islice(cycle(lines), number)):
-        words = (
-            [DIGITS.get(word, word) for word in line["words"]] if count % 4 == 0 else line["words"]
-        )
+        if count % 4 == 0:
+            words = [DIGITS.get(word, word) for word in line["words"]]
+        else:
+            words = line["words"]
         last = lexicon[count // len(lines) % len(lexicon)]
         yield " ".join([*words, last]), " ".join([*line["asr"], last])
 
@@ -84,17 +85,19 @@ def reference(texts: list[str], heard: list[str]) -> None:
     from whisper_normalizer.basic import BasicTextNormalizer
 
     normalize = BasicTextNormalizer()
-    for text, said in zip(texts, heard, strict=True):
-        jiwer.process_words(normalize(text) or "-", normalize(said))
+    for text, hypothesis in zip(texts, heard, strict=True):
+        jiwer.process_words(normalize(text) or "-", normalize(hypothesis))
 
 
 def another(heard: list[str], seed: int) -> list[str]:
     """Return the hypotheses of another recognizer: one word in twenty is another one."""
     draw = random.Random(seed)
-    lexicon = sorted({word for said in heard[:2000] for word in said.split()})
+    lexicon = sorted({word for hypothesis in heard[:2000] for word in hypothesis.split()})
     return [
-        " ".join(draw.choice(lexicon) if draw.random() < 0.05 else word for word in said.split())
-        for said in heard
+        " ".join(
+            draw.choice(lexicon) if draw.random() < 0.05 else word for word in hypothesis.split()
+        )
+        for hypothesis in heard
     ]
 
 
@@ -104,8 +107,8 @@ def scoring(texts: list[str], heard: list[list[str]], language: str) -> float:
         workspace = Workspace.create(folder)
         names = ["asr", *(f"more{n}" for n in range(1, len(heard)))]
         columns = {
-            "asr_text" if name == "asr" else f"asr_text_{name}": said
-            for name, said in zip(names, heard, strict=True)
+            "asr_text" if name == "asr" else f"asr_text_{name}": hypotheses
+            for name, hypotheses in zip(names, heard, strict=True)
         }
         ids = [str(n) for n in range(len(texts))]
         times = pl.Series(

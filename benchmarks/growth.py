@@ -87,7 +87,7 @@ def main() -> None:
         f"| written | {num_bytes['version'] / 1e6:,.0f} MB | "
         f"{num_bytes['rebuild'] / 1e6:,.0f} MB | {share['bytes']:.2%} |"
     )
-    sys.exit(any(each > MOST * asked.percent / 100 for each in share.values()))
+    sys.exit(any(value > MOST * asked.percent / 100 for value in share.values()))
 
 
 def record(folder: Path, count: int) -> None:

@@ -81,19 +81,19 @@ def ingest(source: Path, out: Path, *, sha256: bool) -> int:
 
 def measured(work: Callable[[], int]) -> tuple[int, float, float]:
     """Count, seconds and peak memory in bytes of `work` in a fresh process."""
-    here, there = multiprocessing.Pipe()
+    receiver, sender = multiprocessing.Pipe()
 
     def run() -> None:
         start = time.perf_counter()
         count = work()
         seconds = time.perf_counter() - start
-        there.send((count, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
+        sender.send((count, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
 
     process = multiprocessing.get_context("fork").Process(target=run)
     process.start()
-    result: tuple[int, float, float] = here.recv()
+    figures: tuple[int, float, float] = receiver.recv()
     process.join()
-    return result
+    return figures
 
 
 def main() -> int:

@@ -59,7 +59,10 @@ def make(folder: Path, clips: int) -> Workspace:
     sf.write(folder / "audio/a.flac", samples, RATE)
     starts = ((ends - seconds) * RATE).astype(int)
     words = [[f"riječ{i}" for i in range(int(2.5 * length))] for length in seconds]
-    times = [[{"start": 0.4 * i, "end": 0.4 * i + 0.4} for i in range(len(said))] for said in words]
+    times = [
+        [{"start": 0.4 * i, "end": 0.4 * i + 0.4} for i in range(len(text_words))]
+        for text_words in words
+    ]
     facts = {
         "path": "a.flac",
         "sampling_rate": RATE,
@@ -81,8 +84,8 @@ def make(folder: Path, clips: int) -> Workspace:
                     f"{start / RATE + length:.4f}"
                     for start, length in zip(starts, seconds, strict=True)
                 ],
-                "text": [" ".join(said) for said in words],
-                "asr_text": [" ".join(said[1:]) for said in words],
+                "text": [" ".join(text_words) for text_words in words],
+                "asr_text": [" ".join(text_words[1:]) for text_words in words],
                 "word_times": times,
                 "similarity": 0.9,
             }

@@ -74,7 +74,7 @@ def main() -> int:
     )
     options.add_argument("--recordings", type=int, default=300_000)
     options.add_argument("--sizes", help="several numbers of recordings, by commas")
-    options.add_argument("--each", type=int)
+    options.add_argument("--each", type=int, dest="per_recording")
     options.add_argument("--plan-only", action="store_true")
     options.add_argument(
         "--segments", default="1000000", help="several numbers of segments, by commas"
@@ -97,7 +97,7 @@ def main() -> int:
         return run_planned(*asked.planned)
     if asked.plan_only:
         return plan_only(asked)
-    asked.each = asked.each or 1
+    asked.per_recording = asked.per_recording or 1
     sizes = [int(size) for size in (asked.sizes or str(asked.recordings)).split(",")]
     columns = (
         "recordings",
@@ -113,7 +113,7 @@ def main() -> int:
     within = True
     for size in sizes:
         with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
-            workspace = make_workspace(Path(folder), size, asked.each, asked.seconds)
+            workspace = make_workspace(Path(folder), size, asked.per_recording, asked.seconds)
             run = [
                 sys.executable,
                 "-m",
@@ -124,10 +124,10 @@ def main() -> int:
                 f"{folder}/corpus",
             ]
             taken = measure([*run, "--engine", asked.engine, "--jobs", str(asked.jobs)])
-        hours = size * asked.each * asked.seconds / 3600
+        hours = size * asked.per_recording * asked.seconds / 3600
         print(
             (
-                f"| {size:,} | {size * asked.each:,} | {hours:.0f} | {asked.engine} | "
+                f"| {size:,} | {size * asked.per_recording:,} | {hours:.0f} | {asked.engine} | "
                 f"{taken['wall']:.0f} | "
             ),
             end="",
@@ -139,17 +139,17 @@ def main() -> int:
     return int(not within)
 
 
-def make_workspace(folder: Path, recordings: int, each: int, seconds: float) -> Path:
+def make_workspace(folder: Path, recordings: int, per_recording: int, seconds: float) -> Path:
     """A workspace of so many recordings with so many accepted segments each."""
     audio = folder / "noise.flac"
     length = round(seconds * RATE)
-    sf.write(audio, np.random.default_rng(0).normal(0, 0.05, each * length), RATE)
-    found, status = probe(audio), audio.stat()
+    sf.write(audio, np.random.default_rng(0).normal(0, 0.05, per_recording * length), RATE)
+    facts_of_audio, status = probe(audio), audio.stat()
     facts = {
-        "sampling_rate": found.sampling_rate,
-        "num_channels": found.num_channels,
-        "num_samples": found.num_samples,
-        "codec": found.codec,
+        "sampling_rate": facts_of_audio.sampling_rate,
+        "num_channels": facts_of_audio.num_channels,
+        "num_samples": facts_of_audio.num_samples,
+        "codec": facts_of_audio.codec,
         "num_bytes": status.st_size,
         "mtime_ns": status.st_mtime_ns,
     }
@@ -164,19 +164,19 @@ def make_workspace(folder: Path, recordings: int, each: int, seconds: float) -> 
         *same,
         sha256=pl.col("recording_id").str.zfill(64),
     )
-    place = pl.int_range(recordings * each, eager=True)
-    start = place % each * length
-    said = pl.format(
+    place = pl.int_range(recordings * per_recording, eager=True)
+    start = place % per_recording * length
+    text = pl.format(
         "ovo je rečenica broj {} od mnogih koje je netko u saboru rekao dok su ga drugi slušali",
         place,
     )
     segments = pl.select(
-        recording_id=table["recording_id"].gather(place // each),
+        recording_id=table["recording_id"].gather(place // per_recording),
         start_sample=start,
         end_sample=start + length,
-        text=said,
-        asr_text=said,
-        speaker_id=pl.format("spk{}", place // each % 1000),
+        text=text,
+        asr_text=text,
+        speaker_id=pl.format("spk{}", place // per_recording % 1000),
         similarity=pl.lit(1.0),
         split=pl.lit("train"),
         decision=pl.lit("accept"),
@@ -209,7 +209,7 @@ def plan_only(asked: argparse.Namespace) -> int:
     for size in map(int, asked.segments.split(",")):
         with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
             workspace = made_segments(
-                Path(folder), size, asked.each or 600, asked.seconds, words=asked.words
+                Path(folder), size, asked.per_recording or 600, asked.seconds, words=asked.words
             )
             table = (workspace / "segments.parquet").stat().st_size
             if not {"ingest", "join"}.isdisjoint(asked.step):
@@ -241,25 +241,27 @@ def plan_only(asked: argparse.Namespace) -> int:
     return int(not within)
 
 
-def made_segments(folder: Path, segments: int, each: int, seconds: float, *, words: bool) -> Path:
+def made_segments(
+    folder: Path, segments: int, per_recording: int, seconds: float, *, words: bool
+) -> Path:
     """Make a workspace of so many accepted segments, and a tenth more that are rejected.
 
     The table is written in parts.
     """
     total, length = segments + segments // 10, round(seconds * RATE)
-    number = pl.int_range(-(-total // each), eager=True)
+    number = pl.int_range(-(-total // per_recording), eager=True)
     table = pl.select(
         recording_id=pl.format("sjednica [{}]", number.cast(pl.String).str.zfill(11))
     ).with_columns(
         path=pl.format("{}.flac", "recording_id"),
         sampling_rate=pl.lit(RATE),
         num_channels=pl.lit(1),
-        num_samples=pl.lit(each * length),
+        num_samples=pl.lit(per_recording * length),
         codec=pl.lit("flac"),
         sha256=pl.col("recording_id").str.zfill(64),
     )
     random = np.random.default_rng(0)
-    known = pl.Series(
+    lexicon = pl.Series(
         [
             "".join(random.choice(list("aeioubcdkprstv"), size))
             for size in random.integers(2, 9, 5000)
@@ -269,13 +271,14 @@ def made_segments(folder: Path, segments: int, each: int, seconds: float, *, wor
     def parts() -> Iterator[pl.DataFrame]:
         for start in range(0, total, ROWS):
             place = pl.int_range(start, min(start + ROWS, total), eager=True)
-            of, at = place // each, place % each * length
-            said = [known.gather(random.integers(0, len(known), len(place))) for _ in range(12)]
-            text = (
-                pl.select(pl.concat_str(said, separator=" ")).to_series()
-                if words
-                else pl.Series([None] * len(place), dtype=pl.String)
-            )
+            of, at = place // per_recording, place % per_recording * length
+            columns = [
+                lexicon.gather(random.integers(0, len(lexicon), len(place))) for _ in range(12)
+            ]
+            if words:
+                text = pl.select(pl.concat_str(columns, separator=" ")).to_series()
+            else:
+                text = pl.Series([None] * len(place), dtype=pl.String)
             times = np.sort(
                 random.uniform(0, seconds, (len(place), 40)).astype(np.float32)
             ).reshape(-1, 20, 2)
@@ -329,13 +332,13 @@ def write_source(workspace: Path, path: Path) -> None:
     start, end = (pl.col(name) / RATE for name in ("start_sample", "end_sample"))
     with path.open("wb") as file:
         for part in workspace_tables.read_batches(workspace):
-            said = {"pred_text": "asr_text", "speaker": "speaker_id"}
+            nemo_names = {"pred_text": "asr_text", "speaker": "speaker_id"}
             audio = {
                 "audio_filepath": pl.format("{}.flac", "recording_id"),
                 "offset": start,
                 "duration": end - start,
             }
-            part.select("segment_id", "text", **said, **audio).write_ndjson(file)
+            part.select("segment_id", "text", **nemo_names, **audio).write_ndjson(file)
 
 
 def run_planned(step: str, workspace: str, corpus: str, jobs: str) -> int:
@@ -423,9 +426,9 @@ def declared_signals(task: Any) -> Any:
     from nbaudio.corpus import packs
 
     names = [name for signal in SIGNALS.values() for name in signal.columns]
-    found = {name: schemas.SIGNALS[name] == pl.Boolean or len(name) / 7 for name in names}
+    signals = {name: schemas.SIGNALS[name] == pl.Boolean or len(name) / 7 for name in names}
     return packs.CutResult(
-        task.seconds, {}, {key: found for source in task.sources for key, *_ in source.windows}
+        task.seconds, {}, {key: signals for source in task.sources for key, *_ in source.windows}
     )
 
 
@@ -446,28 +449,28 @@ def measure(command: list[str], *, work: Path | None = None) -> dict[str, float]
     cpu: dict[int, float] = {}
     run = psutil.Popen(command, stdout=subprocess.DEVNULL)
     while run.poll() is None:
-        held = 0
+        resident = 0
         for process in [run, *run.children(recursive=True)]:
             try:
                 memory, times = process.memory_info().rss, process.cpu_times()
             except psutil.NoSuchProcess:
                 continue
-            held += memory
+            resident += memory
             cpu[process.pid] = times.user + times.system
             driver = max(driver, memory) if process.pid == run.pid else driver
-        everything = max(everything, held)
+        everything = max(everything, resident)
         if work is not None and time.monotonic() - looked > 1:
             disk, looked = max(disk, temporary_bytes(work)), time.monotonic()
         time.sleep(0.1)
     if run.returncode:
         raise SystemExit(f"{' '.join(command)}: exit code {run.returncode}")
-    found = {
+    figures = {
         "wall": time.monotonic() - began,
         "cpu": sum(cpu.values()),
         "driver": driver / 1e6,
         "all": everything / 1e6,
     }
-    return found | {"disk": disk}
+    return figures | {"disk": disk}
 
 
 def temporary_bytes(folder: Path) -> int:
@@ -475,13 +478,13 @@ def temporary_bytes(folder: Path) -> int:
 
     Hard links to the segments table do not count.
     """
-    found = 0
+    num_bytes = 0
     for path in folder.glob("*/.*"):
         for file in (path, *path.rglob("*")):
             with suppress(OSError):
                 status = file.stat()
-                found += status.st_size if file.is_file() and status.st_nlink == 1 else 0
-    return found
+                num_bytes += status.st_size if file.is_file() and status.st_nlink == 1 else 0
+    return num_bytes
 
 
 if __name__ == "__main__":

@@ -83,8 +83,8 @@ def make(path: Path, codec: str | None, option: str | None, hours: float) -> Non
         packets = packets if codec == "vorbis" else packets[:-3]
         length = packets[-1][0].pts - packets[1][0].pts + 2 * packets[1][0].duration
         for number in range(1 if codec == "vorbis" else minutes):
-            for packet, data in packets:
-                again = av.Packet(data)
+            for packet, content in packets:
+                again = av.Packet(content)
                 again.pts = again.dts = packet.pts + number * length
                 again.duration, again.time_base, again.stream = (
                     packet.duration,
@@ -183,7 +183,7 @@ def torchcodec_near_the_end(path: Path) -> str:
         decoder = AudioDecoder(str(path))
         for start in starts:
             began = time.perf_counter()
-            found = (
+            samples = (
                 decoder.get_samples_played_in_range(start / RATE, (start + WINDOW_S * RATE) / RATE)
                 .data[0]
                 .numpy()
@@ -192,11 +192,11 @@ def torchcodec_near_the_end(path: Path) -> str:
             with open_recording(path) as recording:
                 window = recording.read(start, start + WINDOW_S * RATE)[:, 0]
             scale = 32768 if window.dtype == np.int16 else 1
-            shared = min(len(found), len(window))
+            shared = min(len(samples), len(window))
             largest = max(
                 largest,
-                float(np.abs(window[:shared] / scale - found[:shared]).max()),
-                float(len(found) != len(window)),
+                float(np.abs(window[:shared] / scale - samples[:shared]).max()),
+                float(len(samples) != len(window)),
             )
     except (RuntimeError, ValueError) as error:
         return f"fails: {str(error).splitlines()[0][:60]}"

@@ -73,8 +73,11 @@ def main() -> None:
             least = {name: (float("inf"), float("inf")) for name in names}
             for _ in range(asked.rounds):
                 for name in names:
-                    found = seconds(name, workspace, folder / "out", asked.jobs)
-                    least[name] = (min(least[name][0], found[0]), min(least[name][1], found[1]))
+                    wall_and_cpu = seconds(name, workspace, folder / "out", asked.jobs)
+                    least[name] = (
+                        min(least[name][0], wall_and_cpu[0]),
+                        min(least[name][1], wall_and_cpu[1]),
+                    )
             if "librosa" in names:  # by one process
                 least["librosa"] = (
                     least["librosa"][0] * SHARE / asked.jobs,

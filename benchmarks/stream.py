@@ -63,23 +63,23 @@ def measured(name: str, where: str, folder: Path, workers: int = 2) -> dict[str,
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         while process.poll() is None:
-            most = max(most, held(process.pid))
+            most = max(most, resident_bytes(process.pid))
             time.sleep(0.05)
         out, errors = process.communicate()
     if process.returncode:
         raise RuntimeError(f"{name} failed on {where}:\n{errors[-2000:]}")
-    found = json.loads(out.splitlines()[-1])
-    return found | {
-        "rate": found["count"] / found["seconds"],
-        "mb": max(most / 1e6, found["own_mb"]),
+    figures = json.loads(out.splitlines()[-1])
+    return figures | {
+        "rate": figures["count"] / figures["seconds"],
+        "mb": max(most / 1e6, figures["own_mb"]),
     }
 
 
-def held(pid: int) -> int:
+def resident_bytes(pid: int) -> int:
     """Bytes of a process and its children."""
     try:
         family = [process := psutil.Process(pid), *process.children(recursive=True)]
-        return sum(each.memory_info().rss for each in family)
+        return sum(member.memory_info().rss for member in family)
     except psutil.NoSuchProcess:
         return 0
 
@@ -112,11 +112,13 @@ def by_key(where: str, corpus: Path, seed: int) -> dict[str, float]:
 
     with ThreadPoolExecutor(64) as fetchers, ThreadPoolExecutor(2) as decoders:
         began = time.perf_counter()
-        data = [fetchers.submit(read, number) for number in chosen]
+        fetched = [fetchers.submit(read, number) for number in chosen]
         list(
             decoders.map(
-                lambda one: np.frombuffer(miniaudio.flac_read_s16(one.result()).samples, np.int16),
-                data,
+                lambda response: np.frombuffer(
+                    miniaudio.flac_read_s16(response.result()).samples, np.int16
+                ),
+                fetched,
             )
         )
         floor = len(chosen) / (time.perf_counter() - began)
@@ -185,9 +187,9 @@ def note_places(corpus: Path) -> None:
         corpus.with_suffix(".json").write_text(json.dumps(rows))
 
 
-def litdata_rows(given: tuple[str, list[str]]) -> Iterator[dict[str, bytes]]:
+def litdata_rows(part: tuple[str, list[str]]) -> Iterator[dict[str, bytes]]:
     """Rows for litdata's writer."""
-    for clip in nbaudio.open_corpus(given[0]).read_many(given[1], give="encoded"):
+    for clip in nbaudio.open_corpus(part[0]).read_many(part[1], give="encoded"):
         yield {"audio": clip.encoded, "segment_id": clip.segment_id}
 
 
@@ -245,7 +247,7 @@ def compare(
     )
     print("|---|---|---|---|---|---|")
     names = [name for name, reader in readers.items() if line in reader.lines]
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    facts_of: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     for turn in range(runs):
         for name in names:
             paired = name.startswith(("floor: prototype", "nbaudio"))
@@ -262,17 +264,17 @@ def compare(
                 continue
             if facts["count"] != clips and "file by file" not in name:
                 raise SystemExit(f"{name} gave {facts['count']:,} of {clips:,} clips")
-            found[name].append(facts)
+            facts_of[name].append(facts)
     missed = []
     for name in names:
-        if not found[name]:
+        if not facts_of[name]:
             print(f"| {name} | failed | | | | |")
             continue
-        pairs = list(zip(found[name], found[FLOOR], strict=False))
-        ratios = [own["rate"] / floor["rate"] for own, floor in pairs]
-        firsts = [own["first_s"] / floor["first_s"] for own, floor in pairs]
+        pairs = list(zip(facts_of[name], facts_of[FLOOR], strict=False))
+        ratios = [measured_facts["rate"] / floor["rate"] for measured_facts, floor in pairs]
+        firsts = [measured_facts["first_s"] / floor["first_s"] for measured_facts, floor in pairs]
         rate, first, imports, mb = (
-            median(own[key] for own in found[name])
+            median(measured_facts[key] for measured_facts in facts_of[name])
             for key in ("rate", "first_s", "imports_s", "mb")
         )
         shown = (
@@ -301,11 +303,9 @@ def compare_by_key(line: str, corpus: Path, runs: int) -> list[str]:
     print(f"\n{RANDOM_CLIPS} clips by key, {line}\n\n| reader | clips/s |\n|---|---|")
     rates = {name: median(turn[name] for turn in turns) for name in turns[0]}
     print("\n".join(f"| {name} | {rate:,.0f} |" for name, rate in rates.items()), flush=True)
-    return (
-        [f"{line}, by key: {rates['nbaudio']:,.0f}/s, 500 are required"]
-        if line == "40ms" and rates["nbaudio"] < 500
-        else []
-    )
+    if line == "40ms" and rates["nbaudio"] < 500:
+        return [f"{line}, by key: {rates['nbaudio']:,.0f}/s, 500 are required"]
+    return []
 
 
 if __name__ == "__main__":

@@ -67,14 +67,14 @@ class Source(NamedTuple):
 
     def pieces(self) -> list[Rows]:
         """Neighbors in a shard, at most `PIECE_BYTES` together."""
-        found: list[Rows] = []
+        pieces: list[Rows] = []
         for row in self.rows:
-            first = found[-1][0] if found else ("", 0, 0)
+            first = pieces[-1][0] if pieces else ("", 0, 0)
             if row[0] == first[0] and row[1] + row[2] - first[1] <= PIECE_BYTES:
-                found[-1].append(row)
+                pieces[-1].append(row)
             else:
-                found.append([row])
-        return found
+                pieces.append([row])
+        return pieces
 
 
 class Reader(NamedTuple):
@@ -89,11 +89,11 @@ class Reader(NamedTuple):
     lines: tuple[str, ...] = tuple(LINES)
 
 
-def decoded(data: bytes) -> Any:
+def decoded(encoded: bytes) -> Any:
     """As most readers decode."""
     import soundfile as sf
 
-    return sf.read(io.BytesIO(data), dtype="float32")[0]
+    return sf.read(io.BytesIO(encoded), dtype="float32")[0]
 
 
 # --- floors
@@ -127,13 +127,13 @@ def prototype(source: Source, *, check: bool = False) -> Iterator[Any]:
         return mine.connection.getresponse().read()
 
     def decode(piece: Rows, fetched: Any) -> list[Any]:
-        found, data = [], fetched.result()
+        clips, content = [], fetched.result()
         for _, offset, length in piece:
-            clip = data[offset - piece[0][1] : offset - piece[0][1] + length]
+            clip = content[offset - piece[0][1] : offset - piece[0][1] + length]
             if check:
                 hashlib.sha256(clip).hexdigest()
-            found.append(np.frombuffer(miniaudio.flac_read_s16(clip).samples, np.int16))
-        return found
+            clips.append(np.frombuffer(miniaudio.flac_read_s16(clip).samples, np.int16))
+        return clips
 
     with (
         ThreadPoolExecutor(IN_FLIGHT if address.netloc else 1) as fetchers,
@@ -266,10 +266,10 @@ def energon(source: Source) -> Iterable[Any]:
         "max_samples_per_sequence": 100,
         "repeat": False,
     }
-    found = en.get_train_dataset(
+    train_dataset = en.get_train_dataset(
         source.folder, worker_config=workers, task_encoder=Encoder(), **options
     )
-    yield from (sample.image for sample in en.get_loader(found))
+    yield from (sample.image for sample in en.get_loader(train_dataset))
 
 
 def grain(source: Source) -> Iterable[Any]:
@@ -279,8 +279,8 @@ def grain(source: Source) -> Iterable[Any]:
     files = gr.sources.ArrayRecordDataSource(
         [str(path) for path in sorted(source.folder.iterdir())]
     )
-    found = gr.MapDataset.source(files).shuffle(seed=1).map(decoded)
-    return found.to_iter_dataset(
+    shuffled = gr.MapDataset.source(files).shuffle(seed=1).map(decoded)
+    return shuffled.to_iter_dataset(
         gr.ReadOptions(num_threads=source.workers, prefetch_buffer_size=64)
     )
 
@@ -293,12 +293,15 @@ def datasets(source: Source) -> Iterable[Any]:
     data_files = {
         "train": [f"{source.where}/{file}" for file in source.files if file.startswith("train/")]
     }
-    found = hf.load_dataset("parquet", data_files=data_files, split="train", streaming=True)
-    found = found.cast_column("audio", hf.Audio(decode=False)).shuffle(seed=1, buffer_size=1000)
-    found = found.map(
-        lambda row: {"samples": decoded(row["audio"]["bytes"])}, remove_columns=found.column_names
+    streamed = hf.load_dataset("parquet", data_files=data_files, split="train", streaming=True)
+    streamed = streamed.cast_column("audio", hf.Audio(decode=False)).shuffle(
+        seed=1, buffer_size=1000
     )
-    return loaded(found, source.workers)
+    streamed = streamed.map(
+        lambda row: {"samples": decoded(row["audio"]["bytes"])},
+        remove_columns=streamed.column_names,
+    )
+    return loaded(streamed, source.workers)
 
 
 def opened_zip(source: Source) -> Iterator[Any]:
@@ -323,11 +326,9 @@ def lhotse(source: Source) -> Iterable[Any]:
 
     def opened(file: str) -> str:
         unpacked = " | gunzip -c" if file.endswith(".gz") else ""
-        return (
-            f"pipe:curl -s {source.where}/{file}{unpacked}"
-            if "://" in source.where
-            else f"{source.where}/{file}"
-        )
+        if "://" in source.where:
+            return f"pipe:curl -s {source.where}/{file}{unpacked}"
+        return f"{source.where}/{file}"
 
     kinds = {
         kind: sorted(
@@ -335,7 +336,7 @@ def lhotse(source: Source) -> Iterable[Any]:
         )
         for kind in ("cuts", "recording")
     }
-    fields = {kind: [opened(file) for file in found] for kind, found in kinds.items()}
+    fields = {kind: [opened(file) for file in names] for kind, names in kinds.items()}
     cuts = CutSet.from_shar(
         fields=fields, shuffle_shards=True, split_for_dataloading=source.workers > 1, seed=1
     )
@@ -351,11 +352,11 @@ def litdata(source: Source) -> Iterable[Any]:
     """Its own container, written by itself."""
     from litdata import StreamingDataLoader, StreamingDataset
 
-    found = StreamingDataset(
+    streaming = StreamingDataset(
         source.where, shuffle=True, transform=lambda row: decoded(row["audio"])
     )
     return chain.from_iterable(
-        StreamingDataLoader(found, batch_size=16, num_workers=source.workers, collate_fn=list)
+        StreamingDataLoader(streaming, batch_size=16, num_workers=source.workers, collate_fn=list)
     )
 
 

@@ -107,13 +107,13 @@ def rows(names: list[str], segments: int) -> Iterator[pl.DataFrame]:
             for c in ("", "ti", "ma", "ško", "nje", "lac")
         ]
     )
-    said = [lexicon[rng.integers(0, len(lexicon), 40)].tolist() for _ in range(2000)]
-    texts = pl.Series([" ".join(words) for words in said])
-    heard = pl.Series([" ".join(word for word in words if rng.random() > 0.05) for words in said])
+    spoken = [lexicon[rng.integers(0, len(lexicon), 40)].tolist() for _ in range(2000)]
+    texts = pl.Series([" ".join(words) for words in spoken])
+    heard = pl.Series([" ".join(word for word in words if rng.random() > 0.05) for words in spoken])
     times = pl.Series([[{"start": 0.5 * i, "end": 0.5 * i + 0.5} for i in range(41)]])
     for first in range(0, segments, AT_ONCE):
         number = np.arange(first, min(segments, first + AT_ONCE))
-        picked = rng.integers(0, len(said), len(number))
+        picked = rng.integers(0, len(spoken), len(number))
         start = (number % EACH) * (HOUR_S - 21) / EACH
         length = np.where(number % 3 == 0, 20.0, rng.uniform(2, 20, len(number))).round(2)
         recording = pl.Series(names).gather(number // EACH)
@@ -132,11 +132,10 @@ def rows(names: list[str], segments: int) -> Iterator[pl.DataFrame]:
             }
         )
         # Of a large table they would take most of the time that it takes to make.
-        words = (
-            times.new_from_index(0, len(number))
-            if segments <= AT_ONCE * 10
-            else times.clear().extend_constant(None, len(number))
-        )
+        if segments <= AT_ONCE * 10:
+            words = times.new_from_index(0, len(number))
+        else:
+            words = times.clear().extend_constant(None, len(number))
         yield frame.select(
             pl.concat_str("recording_id", pl.Series(number).cast(pl.String), separator="_").alias(
                 "segment_id"
@@ -195,32 +194,32 @@ class Bench:
 def table(bench: Bench, rounds: int) -> Found:
     """The virtual table."""
     bench.open("widgets.SegmentTable(W)")
-    found: Found = {"table: first row": (1500, bench.run("() => filled()"))}
+    times_of: Found = {"table: first row": (1500, bench.run("() => filled()"))}
     jumps = []
     for share in np.random.default_rng(1).random(rounds):
         # Rows of before are still there in the very frame: their ids tell them from those of after.
         before = bench.now("one('.nba-row').id")
         act = f"one('.nba-scroller').scrollTop = {share} * one('.nba-scroller').scrollHeight"
         jumps.append(bench.time(act, f"() => one('.nba-row').id !== {before} && filled()"))
-    found["table: jump"] = (80, jumps)
+    times_of["table: jump"] = (80, jumps)
     for column in ("similarity", "text"):
         times = []
         for _ in range(4):
             before = bench.now("sorted()")
             act = f"one('button[title=\"sort by {column}\"]').click()"
             times.append(bench.time(act, f"() => sorted() !== {before} && filled()"))
-        found[f"table: sort by {column}"] = (500, times)
+        times_of[f"table: sort by {column}"] = (500, times)
     for name, field, text in (
         ("condition", ".nba-where", "similarity < 0.5 and duration_s > 10"),
         ("text", ".nba-find", "baško"),
     ):
         few = "() => one('.nba-count').textContent.includes(' of ')"
-        found[f"table: filter by {name}"] = (
+        times_of[f"table: filter by {name}"] = (
             None,
             [bench.time(f"enter('{field}', '{text}')", f"{few} && filled()")],
         )
         bench.time(f"enter('{field}', '')", f"() => !({few})()")
-    return found
+    return times_of
 
 
 def player(bench: Bench, rounds: int) -> Found:
@@ -283,7 +282,7 @@ def reviewing(bench: Bench, rounds: int) -> Found:
 def explorer(bench: Bench, rounds: int) -> Found:
     """Histograms, scatter, table and player together."""
     bench.open("e = widgets.Explorer(W)\ne")
-    found: Found = {
+    times_of: Found = {
         "explorer: first row": (
             2000,
             bench.run("() => filled() && one('.nba-histogram .nba-passing')"),
@@ -319,7 +318,7 @@ def explorer(bench: Bench, rounds: int) -> Found:
         act = f"drag('.nba-cloud', [0.1, 0.9], [{share:.3f}, 0.3])"
         boxed.append(bench.time(act, f"() => counted() !== {before} && filled()"))
         bench.page.wait_for_timeout(1500)
-    found |= {"explorer: brush to rows": (420, brushed), "explorer: box to rows": (420, boxed)}
+    times_of |= {"explorer: brush to rows": (420, brushed), "explorer: box to rows": (420, boxed)}
     grid = bench.page.get_by_role("grid")
     played = []
     for _ in range(rounds):
@@ -331,22 +330,22 @@ def explorer(bench: Bench, rounds: int) -> Found:
         )
         begins = "(begun) => Number(one('.nba-player').dataset.playing) > begun"
         played.append(bench.time(press, begins))
-    return found | {"explorer: Enter to clip playing": (120, played)}
+    return times_of | {"explorer: Enter to clip playing": (120, played)}
 
 
 def kernel_memory() -> float:
     """The most resident bytes of a kernel that runs now."""
-    held = [0.0]
+    peaks = [0.0]
     for process in psutil.Process().children(recursive=True):
         if "ipykernel_launcher" in " ".join(process.cmdline()):
             status = Path(f"/proc/{process.pid}/status").read_text()
-            held.append(
+            peaks.append(
                 1024.0
                 * next(
                     int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")
                 )
             )
-    return max(held)
+    return max(peaks)
 
 
 def main() -> None:
@@ -360,7 +359,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    found: Found = {}
+    times_of: Found = {}
     memory: dict[str, float] = {}
     with tempfile.TemporaryDirectory(dir=args.work) as folder:
         workspace = make(Path(folder) / "made", args.segments)
@@ -376,7 +375,7 @@ def main() -> None:
         with jupyter_lab(root, home) as address, chromium() as (page, tried):
             page.set_default_timeout(60_000)
             for name in args.parts.split(","):
-                found |= parts[name](Bench(page, address, root, workspace), args.rounds)
+                times_of |= parts[name](Bench(page, address, root, workspace), args.rounds)
                 memory[name] = kernel_memory()
         assert tried == []
     rows = {
@@ -385,7 +384,7 @@ def main() -> None:
             "median_ms": round(statistics.median(times), 1),
             "worst_ms": round(max(times), 1),
         }
-        for name, (wanted, times) in found.items()
+        for name, (wanted, times) in times_of.items()
     }
     sys.stdout.write(
         f"{args.segments:,} segments, ms {'':20}{'wanted':>8}{'median':>9}{'worst':>9}\n"

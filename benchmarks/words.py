@@ -114,12 +114,12 @@ def make_texts(segments: int, seed: int) -> tuple[list[str], list[str]]:
     lexicon = np.array([f"riječ{number:x}" for number in range(60_000)])
     frequency = 1 / (np.arange(len(lexicon)) + 3)
     sizes = np.clip(rng.normal(20, 8, segments), 1, 60).astype(int)
-    said = rng.choice(len(lexicon), sizes.sum(), p=frequency / frequency.sum())
-    is_heard = rng.random(len(said)) > 0.1
-    heard = np.where(is_heard, said, rng.integers(0, len(lexicon), len(said)))
-    written = lexicon[said]
-    written = np.where(rng.random(len(said)) < 0.1, np.char.capitalize(written), written)
-    written = np.where(rng.random(len(said)) < 0.1, np.char.add(written, ","), written)
+    spoken = rng.choice(len(lexicon), sizes.sum(), p=frequency / frequency.sum())
+    is_heard = rng.random(len(spoken)) > 0.1
+    heard = np.where(is_heard, spoken, rng.integers(0, len(lexicon), len(spoken)))
+    written = lexicon[spoken]
+    written = np.where(rng.random(len(spoken)) < 0.1, np.char.capitalize(written), written)
+    written = np.where(rng.random(len(spoken)) < 0.1, np.char.add(written, ","), written)
     return join_words(written, sizes), join_words(lexicon[heard], sizes)
 
 

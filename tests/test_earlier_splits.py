@@ -414,7 +414,7 @@ def test_with_given_splits_adding_recordings_and_removing_them_again_changes_not
     ids = recordings_table([f"r{n}" for n in range(6)])
 
     def chosen(segments, splits, earlier):
-        fixed = fixed_splits(segments, given=splits, earlier=earlier)
+        fixed = fixed_splits(segments, given_split=splits, earlier=earlier)
         return with_decisions(ids, segments, (), Parameters(**changes), fixed=fixed)[0]
 
     before = chosen(segments, splits, None)

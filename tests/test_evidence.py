@@ -37,9 +37,9 @@ def frame_of(strata, weights=(1.0,), valid=None):
     )
 
 
-def draws_of(frames, rounds, items, wrong, *, unsure=(), replaced=(), known=(), known_wrong=()):
+def draws_of(frames, rounds, items, wrong, *, unsure=(), replaced=(), outside=(), outside_wrong=()):
     """Draws of items, of which those in `wrong`, `unsure` and `replaced` are."""
-    items, known = np.asarray(items, dtype=np.int64), np.asarray(known, dtype=np.int64)
+    items, outside = np.asarray(items, dtype=np.int64), np.asarray(outside, dtype=np.int64)
     return Draws(
         replaced=np.isin(items, list(replaced)),
         first=pl.Series(items).is_first_distinct().to_numpy(),
@@ -48,9 +48,9 @@ def draws_of(frames, rounds, items, wrong, *, unsure=(), replaced=(), known=(), 
         item=items,
         wrong=np.isin(items, list(wrong)),
         unsure=np.isin(items, list(unsure)),
-        known=known,
-        known_wrong=np.isin(known, list(known_wrong)),
-        known_unsure=np.zeros(len(known), dtype=bool),
+        outside=outside,
+        outside_wrong=np.isin(outside, list(outside_wrong)),
+        outside_unsure=np.zeros(len(outside), dtype=bool),
     )
 
 
@@ -182,7 +182,7 @@ def test_sums_of_items_that_nobody_judged_give_the_bounds_of_an_array():
     items = random_draws(rng, strata, weights, 60)
     known = np.setdiff1d(np.flatnonzero(strata < 0), items)[:4]
     frame = frame_of(strata, weights)
-    draws = draws_of([frame], [0] * 60, items, items[:9], replaced=items[9:12], known=known)
+    draws = draws_of([frame], [0] * 60, items, items[:9], replaced=items[9:12], outside=known)
     alone = [*items, *known.tolist()]
     others = np.setdiff1d(np.arange(100), alone)
     groups = [others[strata[others] == number] for number in (-1, 0, 1, 2)]
@@ -199,7 +199,7 @@ def test_sums_of_items_that_nobody_judged_give_the_bounds_of_an_array():
         range(60),
         range(9),
         replaced=range(9, 12),
-        known=range(60, len(alone)),
+        outside=range(60, len(alone)),
     )
     for bound in (most, fewest):
         assert bound(in_rows, summed, 0.05) == pytest.approx(bound(draws, value, 0.05))
@@ -243,7 +243,7 @@ def test_what_no_draw_could_reach_counts_against_the_claim_until_it_is_judged():
     order = np.arange(seen)
     outside = most(draws_of([frame_of(strata)], [0] * seen, order, set()), np.ones(count), 0.05)
     assert 20 < outside < 40
-    judged = draws_of([frame_of(strata)], [0] * seen, order, set(), known=range(380, 400))
+    judged = draws_of([frame_of(strata)], [0] * seen, order, set(), outside=range(380, 400))
     assert most(judged, np.ones(count), 0.05) <= outside - 19
 
 

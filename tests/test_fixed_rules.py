@@ -584,13 +584,13 @@ def test_the_benchmark_computes_what_the_command_says(archive, rounds):
     )
     for name, n, judged in rounds:
         record = ReviewState.load(workspace).records[name]
-        simulated.export(simulated.kept, "0.8")
+        simulated.export(simulated.in_first_rule, "0.8")
         drawable = simulated.sheets.pop().drawable
         simulated.add_sheet(drawable, np.array([ids.index(key) for key in record.drawn_ids]), n=n)
         assert [ids[row] for row in simulated.sheets[-1].rows] == record.segment_ids
         simulated.judge(until=lambda _, judged=judged: judged)
     left_out = [int(speaker[1:]) for speaker in speakers]
-    simulated.look(simulated.kept & ~np.isin(simulated.speaker, left_out))
+    simulated.look(simulated.in_first_rule & ~np.isin(simulated.speaker, left_out))
     simulated.look_at_the_end()
     assert simulated.bound == pytest.approx(said["low"], abs=1e-9)
     assert simulated.truth == pytest.approx(share_right(workspace, wrong))

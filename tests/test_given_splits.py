@@ -519,7 +519,9 @@ def test_the_sets_of_a_grown_source_keep_the_name_of_the_earlier_version(workspa
 @settings(max_examples=40, deadline=None)
 def test_given_segments_stay_and_others_keep_away_from_them(rows, changes, names):
     segments, keys = table(rows), changes["group_by"]
-    fixed = fixed_splits(segments, given=pl.Series("given", names[: len(rows)], dtype=pl.String))
+    fixed = fixed_splits(
+        segments, given_split=pl.Series("given", names[: len(rows)], dtype=pl.String)
+    )
     try:
         ids = recordings_table([f"r{n}" for n in range(6)])
         chosen, _ = with_decisions(ids, segments, (), Parameters(**changes), fixed=fixed)

@@ -206,16 +206,16 @@ def test_ingest_without_the_folder_names_the_remedy_and_loses_nothing(made, tmp_
 
 def test_widgets_answer_with_the_remedy(made, tmp_path):
     player = widgets.Player(made, made.segments["segment_id"].head(3))
-    assert "note" not in player._calls["clip"](number=0).result
+    assert "note" not in player._calls["clip"](number=0).answer
     (tmp_path / "my audio").rename(tmp_path / "moved")
     line = line_of(lambda: measure(made))
-    assert player._calls["clip"](number=1).result == {"note": line}
+    assert player._calls["clip"](number=1).answer == {"note": line}
     saved = player.static_html()
     assert saved.count("the audio folder of") == 1
     assert saved.count("no sound: its audio folder is not there") == 3
     follow(line, tmp_path / "moved")
     player = widgets.Player(made, made.segments["segment_id"].head(3))
-    assert "note" not in player._calls["clip"](number=1).result
+    assert "note" not in player._calls["clip"](number=1).answer
     assert "no sound" not in player.static_html()
 
 

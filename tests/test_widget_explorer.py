@@ -197,10 +197,10 @@ def test_a_picked_text_stands_for_itself(values):
 
 def test_values_are_found_by_a_search_and_picked_ones_stay():
     found = value_counts(pl.Series("x", [f"Spk{i}" for i in range(100)] + [None]))
-    places, more = found.found("spk9", 3, ["Spk50", None, "gone"])
+    places, more = found.search("spk9", 3, ["Spk50", None, "gone"])
     assert [found.values[place] for place in places] == ["Spk50", None, "Spk9", "Spk90", "Spk91"]
     assert more == 8
-    assert found.found("none", 3)[0] == [100]
+    assert found.search("none", 3)[0] == [100]
 
 
 def test_a_grid_has_every_row_with_two_numbers_once():

@@ -39,6 +39,7 @@ _Cache = Annotated[
 
 
 def _names(text: str) -> tuple[str, ...]:
+    """Return the names of a list that is separated by commas."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 

@@ -263,6 +263,7 @@ def show_error(reason: str, *, as_json: bool) -> None:
 
 
 def _reason(error: Exception) -> str:
+    """Return an error that is no error of nbaudio's as one line."""
     if isinstance(error, MemoryError | RuntimeError):
         return (
             "not enough memory; run the same command again with fewer --jobs: finished work is kept"

@@ -70,12 +70,16 @@ def _option_sections(command: Any, ctx: Any) -> dict[str, list[_Row]]:
         row = parameter.get_help_record(ctx)
         if row is None:
             continue
-        default_panel = "Arguments" if parameter.param_type_name == "argument" else "Options"
+        if parameter.param_type_name == "argument":
+            default_panel = "Arguments"
+        else:
+            default_panel = "Options"
         sections[getattr(parameter, "rich_help_panel", None) or default_panel].append(row)
     return sections
 
 
 def _write_sections(formatter: Any, sections: dict[str, list[_Row]]) -> None:
+    """Write the sections of the help, each with its heading."""
     for heading, rows in sections.items():
         if rows:
             with formatter.section(heading):
@@ -83,5 +87,5 @@ def _write_sections(formatter: Any, sections: dict[str, list[_Row]]) -> None:
 
 
 def _first_sentence(command: Any) -> str:
-    """What a command does, whole: click would cut it at the width of a line."""
+    """Return the summary of a command without the cut that click makes at the width of a line."""
     return str(command.get_short_help_str(_WIDEST_HELP))

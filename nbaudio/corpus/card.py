@@ -85,50 +85,55 @@ def _languages(codes: str | None) -> list[str]:
     return languages
 
 
-def card(info: Mapping[str, Any], *, transcribed: bool) -> str:
+def card(corpus_info: Mapping[str, Any], *, transcribed: bool) -> str:
     """Return the card of a corpus, Markdown with a YAML header.
 
     `transcribed` is whether any segment has a text.
     """
-    about = info.get("about") or {}
+    about = corpus_info.get("about") or {}
     splits = {
-        name: info["splits"][name]
-        for name in ordered_splits(info["splits"])
-        if info["splits"][name]["segments"]
+        name: corpus_info["splits"][name]
+        for name in ordered_splits(corpus_info["splits"])
+        if corpus_info["splits"][name]["segments"]
     }
     header = yaml.safe_dump(
-        _header(info, about, splits, transcribed=transcribed), sort_keys=False, allow_unicode=True
+        _header(corpus_info, about, splits, transcribed=transcribed),
+        sort_keys=False,
+        allow_unicode=True,
     )
     parts = [
         f"---\n{header}---\n\n# {_plain(about.get('title') or 'Speech corpus')}",
-        _summary(info, splits),
+        _summary(corpus_info, splits),
         _split_table(splits),
-        _how_to_read(info["parameters"]),
+        _how_to_read(corpus_info["parameters"]),
         "## Fields",
         _table(("field", "what it is"), list(_FIELDS.items())),
-        *_signals(info.get("signals") or []),
-        *_version(info),
+        *_signals(corpus_info.get("signals") or []),
+        *_version(corpus_info),
         "## How right the labels are",
-        _evidence(info.get("evidence")),
-        *_leakage(info.get("leakage", {})),
-        *_selection(info),
+        _evidence(corpus_info.get("evidence")),
+        *_leakage(corpus_info.get("leakage", {})),
+        *_selection(corpus_info),
         "## Licence",
         _plain(about.get("licence") or "Not stated."),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _summary(info: Mapping[str, Any], splits: Mapping[str, Any]) -> str:
+def _summary(corpus_info: Mapping[str, Any], splits: Mapping[str, Any]) -> str:
     """Return the amount and the format of the clips, and which files there are."""
     clips = sum(facts["segments"] for facts in splits.values())
     hours = sum(facts["hours"] for facts in splits.values())
-    parameters = info["parameters"]
-    rate = f"{parameters['rate']:,} Hz" if parameters["rate"] else "the rate of their recordings"
+    parameters = corpus_info["parameters"]
+    if parameters["rate"]:
+        rate = f"{parameters['rate']:,} Hz"
+    else:
+        rate = "the rate of their recordings"
     return (
         f"{clips:,} clips of speech, {hours:,.1f} hours, "
         f"one channel ({_plain(parameters['channel'])}), {rate}, "
         f"{parameters['encoding']} in {parameters['container']} shards. "
-        f"Made by nbaudio {info['nbaudio']}. `corpus.json` holds all "
+        f"Made by nbaudio {corpus_info['nbaudio']}. `corpus.json` holds all "
         "parameters and hashes, `segments.parquet` a row for each clip, "
         "`rejected.parquet` what is not in and why."
     )
@@ -171,14 +176,14 @@ def _leakage(checks: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return ["## What the splits share", about, _table(head, rows)]
 
 
-def _selection(info: Mapping[str, Any]) -> list[str]:
+def _selection(corpus_info: Mapping[str, Any]) -> list[str]:
     """Return the section on the selection: parameters that were set, and rejected segments."""
     parameters = [
         (name, value)
-        for name, value in info["selection"].get("parameters", {}).items()
+        for name, value in corpus_info["selection"].get("parameters", {}).items()
         if value is not None and value != []
     ]
-    rejected = sorted(info["rejected"].items(), key=lambda rule: (-rule[1], rule[0]))
+    rejected = sorted(corpus_info["rejected"].items(), key=lambda rule: (-rule[1], rule[0]))
     return [
         "## How it was selected",
         _table(("parameter", "value"), parameters),
@@ -207,7 +212,7 @@ def _range_of(name: str, dtype: pl.DataType) -> dict[str, pl.Expr]:
     Numbers have no share of true values, logical values have no quantiles.
     """
     number = pl.col(name).cast(pl.Float64).fill_nan(None)
-    # Of 0.0 and -0.0, a quantile gives either.
+    # Between 0.0 and -0.0 a quantile may give either.
     number = pl.when(number == 0).then(0.0).otherwise(number)
     missing = number.null_count() / pl.len()
     unknown = pl.lit(None, pl.Float64)
@@ -238,39 +243,39 @@ def _range_cells(signal: Mapping[str, Any]) -> list[str]:
     return [f"{signal[quantile]:.4g}" for quantile in ("median", "p5", "p95")]
 
 
-def _version(info: Mapping[str, Any]) -> list[str]:
+def _version(corpus_info: Mapping[str, Any]) -> list[str]:
     """Return the section on versions; nothing for a first version without withdrawals."""
-    base = info.get("base")
-    tombstones = info.get("tombstones") or []
+    base = corpus_info.get("base")
+    tombstones = corpus_info.get("tombstones") or []
     if not base and not tombstones:
         return []
     since = "This is version 1."
     if base:
         since = (
-            f"This is version {info['version']}. Clips that are new or have changed since "
+            f"This is version {corpus_info['version']}. Clips that are new or have changed since "
             f"version {base['version']} (SHA-256 of its "
             f"`corpus.json`: `{base['sha256']}`) are in shards of their own, "
-            f"whose names have `-v{info['version']}-`."
+            f"whose names have `-v{corpus_info['version']}-`."
         )
     numbers = Counter((tombstone["kind"], tombstone["reason"]) for tombstone in tombstones)
     rows = [(kind, number, reason) for (kind, reason), number in sorted(numbers.items())]
     return ["## Versions", since, _table(("withdrawn", "number", "reason"), rows)]
 
 
-def publish_card(folder: Folder, info: dict[str, Any], *, before: str) -> bool:
-    """Write the card, and its hash in `info`.
+def publish_card(folder: Folder, corpus_info: dict[str, Any], *, before: str) -> bool:
+    """Write the card, and its hash in `corpus_info`.
 
     Return False if the card was edited since the one with the hash `before`.
     """
     # With the keys in the order of corpus.json, so that a corpus that is converted from it has the
     # same card.
     ordered = json.dumps(
-        {name: value for name, value in info.items() if name != "sources"}, sort_keys=True
+        {name: value for name, value in corpus_info.items() if name != "sources"}, sort_keys=True
     )
     text = card(
         json.loads(ordered), transcribed=len(read_object(folder, "vocab.json")) > _NO_CHARACTERS
     )
-    info["card"] = hashlib.sha256(text.encode()).hexdigest()
+    corpus_info["card"] = hashlib.sha256(text.encode()).hexdigest()
     if before and folder.exists(CARD) and not folder.holds(CARD, before):
         return False
     with folder.new(CARD) as path:
@@ -279,21 +284,24 @@ def publish_card(folder: Folder, info: dict[str, Any], *, before: str) -> bool:
 
 
 def _header(
-    info: Mapping[str, Any],
+    corpus_info: Mapping[str, Any],
     about: Mapping[str, Any],
     splits: Mapping[str, Any],
     *,
     transcribed: bool,
 ) -> dict[str, Any]:
     """Return the YAML header that Hugging Face reads."""
-    container = container_named(info["parameters"]["container"])
+    container = container_named(corpus_info["parameters"]["container"])
     files = [{"split": name, "path": container.pattern(name)} for name in splits]
     size = {
-        name: sum(shard["bytes"] for shard in info["shards"] if shard["split"] == name)
+        name: sum(shard["bytes"] for shard in corpus_info["shards"] if shard["split"] == name)
         for name in splits
     }
     examples = {name: facts["segments"] for name, facts in splits.items()}
     license_ = about.get("licence")
+    configs = None
+    if container.for_datasets:
+        configs = [{"config_name": "default", "data_files": files}]
     has_identifier = bool(_LICENSE_ID.fullmatch(license_ or ""))
     header = {
         "pretty_name": about.get("title"),
@@ -304,9 +312,7 @@ def _header(
         "size_categories": [
             next((name for most, name in _SIZES if sum(examples.values()) < most), "10M<n<100M")
         ],
-        "configs": [{"config_name": "default", "data_files": files}]
-        if container.for_datasets
-        else None,
+        "configs": configs,
         "dataset_info": {
             "config_name": "default",
             "splits": [
@@ -321,11 +327,13 @@ def _header(
 
 
 def _evidence(facts: Mapping[str, Any] | None) -> str:
-    """Return what is proven about the clips, by parts; that it is not known without verdicts."""
+    """Return what is proven about the clips by parts; without verdicts, that nothing is known."""
     claim = (facts or {}).get("selection")
     if not facts or not claim or claim["low"] is None or not claim["reviewed"]:
         taken_back = (claim or {}).get("rounds_taken_back")
-        counted = f" Rounds of review taken back: {taken_back}." if taken_back else ""
+        counted = ""
+        if taken_back:
+            counted = f" Rounds of review taken back: {taken_back}."
         return f"Not known: nobody has judged a sample of it.{counted}"
     rows = describe_parts(facts)
     about = (

@@ -19,18 +19,18 @@ _MAX_OFFSET = 1 << 50
 _MAX_CLIP_BYTES = 1 << 32
 
 
-def verified_clip(data: bytes | memoryview, sha256: str) -> bytes | memoryview | None:
+def verified_clip(content: bytes | memoryview, sha256: str) -> bytes | memoryview | None:
     """Return the clip with these bytes, or with these levels if a container stores levels alone.
 
     Return None if its hash differs.
     """
-    if hashlib.sha256(data).hexdigest() == sha256:
-        return data
+    if hashlib.sha256(content).hexdigest() == sha256:
+        return content
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(
-        header, {"descr": "|u1", "fortran_order": False, "shape": (len(data),)}
+        header, {"descr": "|u1", "fortran_order": False, "shape": (len(content),)}
     )
-    whole = header.getvalue() + data
+    whole = header.getvalue() + content
     return whole if hashlib.sha256(whole).hexdigest() == sha256 else None
 
 

@@ -72,15 +72,15 @@ def _count(clips: pl.LazyFrame) -> pl.DataFrame:
 
 def _of_finished(layout: Layout) -> pl.DataFrame:
     """Count the clips of a finished corpus, and the segments that could not be cut."""
-    info = read_corpus_info(layout.folder)
-    with intact_table(layout.folder, info, "segments.parquet") as segments:
+    corpus_info = read_corpus_info(layout.folder)
+    with intact_table(layout.folder, corpus_info, "segments.parquet") as segments:
         clips = plan_of_corpus(segments).select(
             "split", "shard", state=pl.lit("packed"), reason=pl.lit(None, pl.String)
         )
         packed = _count(clips)
     failed = [
         (None, None, "failed", reason, number)
-        for reason, number in info["rejected"].items()
+        for reason, number in corpus_info["rejected"].items()
         if reason in (SILENT_AUDIO, UNREADABLE_AUDIO)
     ]
     return pl.concat([packed, pl.DataFrame(failed, schema=_COUNTS, orient="row")])
@@ -116,7 +116,7 @@ def _read_failures(path: Path) -> pl.DataFrame:
 
 
 def _packs_of_run(layout: Layout) -> list[str]:
-    """Return the names of the packs that there are, in the folder that the log names."""
+    """Return the names of the packs in the folder that the log names."""
     began = [line for line in run_log.read(layout.log) if line.get("event") == "began"]
     if not began:
         return []

@@ -85,19 +85,19 @@ def convert(
         show=show_progress,
     )
     with Base.opened(_local(corpus)) as origin:
-        results = _convert(run, origin)
+        shards = _convert(run, origin)
         num_clips = num_rows(origin.table)
         notes = short_windows(origin.scan(), window)
     took = time.monotonic() - began
-    num_bytes = sum(result.num_bytes for result in results)
+    num_bytes = sum(shard.num_bytes for shard in shards)
     facts = {
         "corpus": str(run.layout),
         "container": container,
         "clips": num_clips,
-        "shards": len(results),
-        "shards_of_train": shard_advice(results),
+        "shards": len(shards),
+        "shards_of_train": shard_advice(shards),
         "bytes": num_bytes,
-        "shards_kept_from_before": sum(result.kept for result in results),
+        "shards_kept_from_before": sum(shard.was_whole for shard in shards),
         "seconds": round(took, 1),
         "megabytes_per_second": round(num_bytes / 1e6 / took),
     }
@@ -122,7 +122,7 @@ class _Run:
 
 def _convert(run: _Run, origin: Base) -> list[Shard]:
     """Write the shards, the tables and the card of the new corpus; return its shards."""
-    container_named(run.container, encoding=origin.info["parameters"]["encoding"])
+    container_named(run.container, encoding=origin.corpus_info["parameters"]["encoding"])
     logged = {
         **run.changed,
         "of": str(origin),
@@ -132,10 +132,10 @@ def _convert(run: _Run, origin: Base) -> list[Shard]:
     }
     with ExitStack() as stack:
         tables = {
-            name: stack.enter_context(intact_table(origin.folder, origin.info, name))
+            name: stack.enter_context(intact_table(origin.folder, origin.corpus_info, name))
             for name in TABLES[1:]
         }
-        identity = origin.info["identity"] | run.changed
+        identity = origin.corpus_info["identity"] | run.changed
         is_whole = stack.enter_context(run.layout.claimed(identity, "convert", logged))
         card = restore_records(run.layout) if is_whole else ""
         results = _copy_clips(run, origin)
@@ -145,7 +145,7 @@ def _convert(run: _Run, origin: Base) -> list[Shard]:
 
 def _copy_clips(run: _Run, origin: Base) -> list[Shard]:
     """Write or keep the shards of the new corpus; raise AudioError if a clip is damaged."""
-    parameters = origin.info["parameters"]
+    parameters = origin.corpus_info["parameters"]
     encoding = parameters["encoding"]
     folder = run.layout.work / "buckets"
     remove(folder)
@@ -165,7 +165,7 @@ def _copy_clips(run: _Run, origin: Base) -> list[Shard]:
             show=run.show,
         )
     remove(folder)
-    if bad := [result.damaged for result in results if result.damaged]:
+    if bad := [shard.damaged for shard in results if shard.damaged]:
         raise AudioError(
             f"{min(bad)}: a clip is damaged; 'nbaudio verify {origin}' lists all damage"
         )
@@ -176,16 +176,16 @@ def _publish(
     run: _Run, origin: Base, results: list[Shard], tables: Mapping[str, Path], card: str
 ) -> None:
     """Write the tables, the card and corpus.json; `card` is the hash of the one there was."""
-    info = dict(origin.info)
+    corpus_info = dict(origin.corpus_info)
     layout = run.layout
-    publish_shards(layout, results, container=run.container, info=info)
+    publish_shards(layout, results, container=run.container, corpus_info=corpus_info)
     for name, table in tables.items():
-        with side_file(layout.folder, info, name) as path:
+        with side_file(layout.folder, corpus_info, name) as path:
             shutil.copyfile(table, path)
-    info["identity"] = origin.info["identity"] | run.changed
-    info["parameters"] = origin.info["parameters"] | run.changed
-    publish_card(layout.folder, info, before=card)
-    layout.finish(info)
+    corpus_info["identity"] = origin.corpus_info["identity"] | run.changed
+    corpus_info["parameters"] = origin.corpus_info["parameters"] | run.changed
+    publish_card(layout.folder, corpus_info, before=card)
+    layout.finish(corpus_info)
 
 
 def _clips(
@@ -198,6 +198,7 @@ def _clips(
 
 
 def _local(where: str | Path) -> Path:
+    """Return the path of a folder on this machine; raise InputError for a URL."""
     if (path := folder_at(where).place.local) is not None:
         return path
     raise InputError(f"{where}: convert reads and writes folders of this machine only")

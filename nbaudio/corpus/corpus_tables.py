@@ -39,7 +39,7 @@ from nbaudio.text.near_duplicates import sentences
 from nbaudio.text.score import formatting_rules
 
 _SOURCE_TEXT = "text_source"
-# Of a recording, in corpus.json.
+# The facts of a recording in corpus.json.
 _SOURCE_FACTS = (
     "recording_id",
     "path",
@@ -265,28 +265,30 @@ def publish(
 
     Accepted segments that are not `lost` are in a shard.
     """
-    info: dict[str, Any] = {
+    corpus_info: dict[str, Any] = {
         "format": "nbaudio corpus 1",
         "nbaudio": __version__,
         "selection": selection,
     }
-    publish_shards(layout, shards, container=container, info=info)
+    publish_shards(layout, shards, container=container, corpus_info=corpus_info)
     with layout.folder.local("segments.parquet") as path:
-        info["leakage"] = leakage_record(scan_rows(path), keys=grouping_columns(info["selection"]))
+        corpus_info["leakage"] = leakage_record(
+            scan_rows(path), keys=grouping_columns(corpus_info["selection"])
+        )
         ranges = signal_ranges(scan_rows(path))
         if len(ranges):
-            info["signals"] = ranges.to_dicts()
+            corpus_info["signals"] = ranges.to_dicts()
         sums = amounts_by_split(path)
         sources = _sources(path, recordings)
         characters = _characters(path)
-    with side_file(layout.folder, info, "rejected.parquet") as path:
+    with side_file(layout.folder, corpus_info, "rejected.parquet") as path:
         write_parts(path, _rejected(table, lost))
         counts = scan_rows(path).group_by("reason").len().collect(**STREAMED)
     reasons = {reason or "": number for reason, number in counts.iter_rows()}
-    with side_file(layout.folder, info, "vocab.json") as path:
+    with side_file(layout.folder, corpus_info, "vocab.json") as path:
         write_json(path, vocabulary(sorted(characters)).to_json())
     splits = {split: sums.get(split, NO_AMOUNTS) for split in listed_splits(sums)}
-    return info | {
+    return corpus_info | {
         "splits": splits,
         "rejected": dict(sorted(reasons.items())),
         "sources": JsonRows(sources),
@@ -323,21 +325,21 @@ def _rejected(table: Path, lost: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 @contextmanager
-def side_file(folder: Folder, info: dict[str, Any], name: str) -> Iterator[Path]:
+def side_file(folder: Folder, corpus_info: dict[str, Any], name: str) -> Iterator[Path]:
     """Yield a path to write to, published as `name` when the context succeeds.
 
-    Add its SHA-256 and bytes to `info`.
+    Add its SHA-256 and bytes to `corpus_info`.
     """
     with folder.new(name) as path:
         yield path
-        info["tables"][name] = sha256_file(path)
-        info["table_bytes"][name] = path.stat().st_size
+        corpus_info["tables"][name] = sha256_file(path)
+        corpus_info["table_bytes"][name] = path.stat().st_size
 
 
 def publish_shards(
-    layout: Layout, shards: list[Shard], *, container: str, info: dict[str, Any]
+    layout: Layout, shards: list[Shard], *, container: str, corpus_info: dict[str, Any]
 ) -> None:
-    """Write segments.parquet and the container's side files, and list all in `info`.
+    """Write segments.parquet and the container's side files, and list all in `corpus_info`.
 
     Shards other than `shards` are removed.
     """
@@ -345,13 +347,17 @@ def publish_shards(
     shards = sorted(
         shards, key=lambda shard: (order.index(shard.split), version_of(shard.name), shard.name)
     )
-    info |= {"shards": [shard.to_json() for shard in shards], "tables": {}, "table_bytes": {}}
+    corpus_info |= {
+        "shards": [shard.to_json() for shard in shards],
+        "tables": {},
+        "table_bytes": {},
+    }
     names = {shard.name for shard in shards}
-    for name in shard_names(layout.folder) - names:  # of an interrupted run
+    for name in shard_names(layout.folder) - names:  # files of an interrupted run
         if name.rpartition("/")[0] not in names:
             layout.folder.remove(name)
-    with side_file(layout.folder, info, "segments.parquet") as path:
+    with side_file(layout.folder, corpus_info, "segments.parquet") as path:
         write_parts(path, chain.from_iterable(parquet_slices(shard.rows) for shard in shards))
     for name, parts in container_named(container).side_files(shards):
-        with side_file(layout.folder, info, name) as path, path.open("wb") as file:
+        with side_file(layout.folder, corpus_info, name) as path, path.open("wb") as file:
             file.writelines(parts)

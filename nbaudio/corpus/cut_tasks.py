@@ -36,7 +36,7 @@ class Source:
     sha256: str | None
     num_bytes: int | None
     version: str | int | None
-    # Each: clip key, first sample, one past the last, channel.
+    # Each window has the clip key, the first sample, one past the last, and the channel.
     windows: tuple[tuple[str, int, int, str], ...]
 
 
@@ -149,7 +149,7 @@ def cut_tasks(
                 "pack", as_dict=True, maintain_order=True
             ).items()
         ]
-        # Workers end together.
+        # The longest tasks come first, so that all workers end at about the same time.
         yield from sorted(tasks, key=lambda task: -task.seconds)
 
 

@@ -133,6 +133,7 @@ def diff(a: str | Path, b: str | Path) -> Report:
 
 
 def _side(where: str | Path, stack: ExitStack) -> _Side:
+    """Return what `diff` compares of a corpus or a workspace."""
     folder = folder_at(where)
     if folder.exists(CORPUS_JSON):
         return _corpus(folder, stack)
@@ -144,12 +145,13 @@ def _side(where: str | Path, stack: ExitStack) -> _Side:
 
 
 def _corpus(folder: Folder, stack: ExitStack) -> _Side:
-    info = read_corpus_info(folder)
+    """Return what `diff` compares of a corpus; `stack` keeps its tables readable."""
+    corpus_info = read_corpus_info(folder)
     segments, rejected = (
-        stack.enter_context(intact_table(folder, info, name)) for name in TABLES[:2]
+        stack.enter_context(intact_table(folder, corpus_info, name)) for name in TABLES[:2]
     )
     sources = pl.LazyFrame(
-        info.get("sources", []), schema={"recording_id": pl.String, "sha256": pl.String}
+        corpus_info.get("sources", []), schema={"recording_id": pl.String, "sha256": pl.String}
     )
     segments_in = (
         plan_of_corpus(segments, _FURTHER)
@@ -157,28 +159,28 @@ def _corpus(folder: Folder, stack: ExitStack) -> _Side:
         .with_columns(is_in=pl.lit(value=True), reason=pl.lit(None, pl.String))
     )
     out = parquet_files.scan_file(rejected).with_columns(is_in=pl.lit(value=False))
-    parameters = info["parameters"]
+    parameters = corpus_info["parameters"]
     return _Side(
         name=str(folder),
         num_rows=parquet_files.num_rows(segments) + parquet_files.num_rows(rejected),
         segments=pl.concat([_conformed(segments_in, segments), _conformed(out, rejected)]),
-        withdrawn=pl.DataFrame(info.get("tombstones", []), schema=tombstones.TOMBSTONES),
-        shards={shard["name"]: shard for shard in info["shards"]},
-        claim=info.get("evidence") or {},
+        withdrawn=pl.DataFrame(corpus_info.get("tombstones", []), schema=tombstones.TOMBSTONES),
+        shards={shard["name"]: shard for shard in corpus_info["shards"]},
+        claim=corpus_info.get("evidence") or {},
         clips=(parameters["rate"], parameters["channel"], parameters["encoding"]),
     )
 
 
 def _workspace(workspace: Workspace) -> _Side:
+    """Return what `diff` compares of a workspace."""
     facts = workspace.recordings.lazy().select("recording_id", "sampling_rate", "sha256")
     accepted = pl.col("decision") == "accept"
     decisions = workspace_tables.scan(workspace, ["decision"]).select(accepted.any())
     is_decided = decisions.collect(**STREAMED).item()
-    is_in = (
-        accepted.fill_null(value=False)
-        if is_decided
-        else pl.col("decision").ne_missing(pl.lit("reject"))
-    )
+    if is_decided:
+        is_in = accepted.fill_null(value=False)
+    else:
+        is_in = pl.col("decision").ne_missing(pl.lit("reject"))
     segments = (
         workspace_tables.scan(workspace)
         .join(facts, on="recording_id", how="left")
@@ -230,7 +232,7 @@ def _compare(before: _Side, after: _Side, folder: Path) -> pl.LazyFrame:
 def _compare_part(
     old: pl.DataFrame, new: pl.DataFrame, before: _Side, after: _Side, *, comparable: bool
 ) -> pl.DataFrame:
-    """Compare all segments with some ids.
+    """Compare the segments of both sides that have some ids.
 
     Audio is compared by the hashes of recordings, else by clips, if they are `comparable`: of equal
     format and bounds.
@@ -242,7 +244,10 @@ def _compare_part(
     both = old_kept.join(new_kept, on="segment_id", suffix="_after")
     bounds = _differ("start_sample") | _differ("end_sample") | _differ("recording_id")
     without_hash = pl.any_horizontal(pl.col("sha256", "sha256_after").is_null())
-    clips = ~bounds & _differ("audio_sha256") if comparable else pl.lit(value=False)
+    if comparable:
+        clips = ~bounds & _differ("audio_sha256")
+    else:
+        clips = pl.lit(value=False)
     audio = pl.when(without_hash).then(clips).otherwise(_differ("sha256"))
     return pl.concat(
         [

@@ -54,7 +54,10 @@ class Layout:
         home = (workspace or Path()).absolute()
         desk = home / "publishing" / key
         folder = folder_at(out, desk=desk)
-        work = desk / "work" if folder.place.local is None else folder.place.local / _WORK
+        if folder.place.local is None:
+            work = desk / "work"
+        else:
+            work = folder.place.local / _WORK
         return cls(folder, work, home / "logs" / f"{name}-{key[:8]}.jsonl" if workspace else None)
 
     def __str__(self) -> str:
@@ -92,32 +95,29 @@ class Layout:
         """
         self._claimed_by(identity)  # before anything is written there
         with run_log(self.log, step, logged, of=self, keep=self.finished_log):
-            held = self._claimed_by(identity)
+            marker = self._claimed_by(identity)
             if self.folder.place.local is None:
                 self._claim_address(identity)
-                held = self._claimed_by(identity)  # another run may have finished just before
-            elif held != IDENTITY:
+                marker = self._claimed_by(identity)  # another run may have finished just before
+            elif marker != IDENTITY:
                 with self.folder.new(IDENTITY) as path:
                     write_json(path, {"identity": identity})
             remove_partials(self.work)
             self.folder.tidy()
-            yield held == CORPUS_JSON
+            yield marker == CORPUS_JSON
 
     def _claimed_by(self, identity: dict[str, Any]) -> str | None:
         """Return the file that identifies the folder as this corpus; None if it is empty."""
-        held = next((name for name in (CORPUS_JSON, IDENTITY) if self.folder.exists(name)), None)
-        if held:
-            found = read_object(self.folder, held).get("identity", {})
+        marker = next((name for name in (CORPUS_JSON, IDENTITY) if self.folder.exists(name)), None)
+        if marker:
+            stored = read_object(self.folder, marker).get("identity", {})
             if names := [
                 name
-                for name in sorted({*found, *identity})
-                if found.get(name) != identity.get(name)
+                for name in sorted({*stored, *identity})
+                if stored.get(name) != identity.get(name)
             ]:
                 differ = ", ".join(
-                    "the selection"
-                    if n == "selection"
-                    else f"{n} is {found.get(n)}, not {identity.get(n)}"
-                    for n in names
+                    _difference(name, stored.get(name), identity.get(name)) for name in names
                 )
                 raise ExistsError(
                     f"{self}: holds a corpus with other parameters ({differ}); "
@@ -128,7 +128,7 @@ class Layout:
             raise ExistsError(
                 f"{self}: the folder is not empty and not a corpus; choose another for --out"
             )
-        return held
+        return marker
 
     def _claim_address(self, identity: dict[str, Any]) -> None:
         """Claim an address, which has no locks, for this workspace, whose next run goes on.
@@ -140,19 +140,19 @@ class Layout:
             write_json(mine, {"identity": identity, "workspace": os.urandom(8).hex()})
         with _one_claims:  # threads that share a store without conditional writes
             cast(Remote, self.folder.place / IDENTITY).create(mine)
-            held = read_object(self.folder, IDENTITY).get("workspace")
-        if held not in (None, read_json(mine)["workspace"]):
+            claimant = read_object(self.folder, IDENTITY).get("workspace")
+        if claimant not in (None, read_json(mine)["workspace"]):
             raise ExistsError(
-                f"{self}: workspace {held} is making a corpus there; wait for it, or, "
+                f"{self}: workspace {claimant} is making a corpus there; wait for it, or, "
                 "if that run was killed, run it again "
                 f"or remove {self}/{IDENTITY}"
             )
 
-    def finish(self, info: dict[str, Any]) -> None:
+    def finish(self, corpus_info: dict[str, Any]) -> None:
         """Write corpus.json last, then remove what the run needed to resume."""
         self.folder.tidy()  # workers may have been killed
         with self.folder.new(CORPUS_JSON) as partial:
-            write_json(partial, info)
+            write_json(partial, corpus_info)
         self.folder.remove(IDENTITY)
         for path in self.work.iterdir():
             if path != self.log:
@@ -210,26 +210,33 @@ def read_corpus_info(folder: Folder) -> dict[str, Any]:
 
     Further keys are kept.
     """
-    info = read_object(folder, CORPUS_JSON)
+    corpus_info = read_object(folder, CORPUS_JSON)
     try:
-        tables = msgspec.convert(info, _CorpusInfo).tables
+        tables = msgspec.convert(corpus_info, _CorpusInfo).tables
     except msgspec.ValidationError as error:
         raise InputError(f"{folder}/{CORPUS_JSON}: {error}; is {folder} a corpus?") from error
     if missing := [name for name in TABLES if name not in tables]:
         raise InputError(f"{folder}/{CORPUS_JSON}: tables lack {missing[0]}; is {folder} a corpus?")
-    return info
+    return corpus_info
 
 
 @contextmanager
-def intact_table(folder: Folder, info: Mapping[str, Any], name: str) -> Iterator[Path]:
+def intact_table(folder: Folder, corpus_info: Mapping[str, Any], name: str) -> Iterator[Path]:
     """Yield a table of a corpus on this machine.
 
     Raise InputError if it is not as it was written.
     """
     with folder.local(name) as path:
-        if sha256_file(path) != info["tables"][name]:
+        if sha256_file(path) != corpus_info["tables"][name]:
             raise InputError(
                 f"{folder}/{name}: changed since it was written; "
                 f"'nbaudio verify {folder}' lists all damage"
             )
         yield path
+
+
+def _difference(name: str, stored: Any, requested: Any) -> str:
+    """Say how a parameter differs; a selection is a hash, which says nothing to a person."""
+    if name == "selection":
+        return "the selection"
+    return f"{name} is {stored}, not {requested}"

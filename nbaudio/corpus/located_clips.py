@@ -94,15 +94,17 @@ def locate_clips(
         num_clips: the number of rows of the plan.
         folder: a folder for buckets.
     """
-    rate = pl.col("sampling_rate") if clip_format.rate is None else pl.lit(clip_format.rate)
+    if clip_format.rate is None:
+        rate = pl.col("sampling_rate")
+    else:
+        rate = pl.lit(clip_format.rate)
     rates = facts.select("recording_id", rate.cast(pl.Int32).alias("sampling_rate"))
     # Not divided by a constant: polars then multiplies, unless there is one row, and durations
     # would depend on other clips.
-    seconds = (
-        pl.col("num_samples") / pl.col("sampling_rate")
-        if clip_format.rate is None
-        else pl.col("num_samples") * (1 / clip_format.rate)
-    )
+    if clip_format.rate is None:
+        seconds = pl.col("num_samples") / pl.col("sampling_rate")
+    else:
+        seconds = pl.col("num_samples") * (1 / clip_format.rate)
     reasons = pl.DataFrame(
         list(failures.items()), schema={"clip_key": pl.String, "detail": pl.String}, orient="row"
     )

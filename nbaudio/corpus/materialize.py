@@ -85,13 +85,15 @@ class _Run:
     def shard_name(self, split: str, index: int, count: int) -> str:
         """Return the name of a new shard of a split, number `index` of `count`, from 0."""
         container = container_named(self.parameters["container"])
-        taken = [shard["name"] for shard in self.base.info["shards"]] if self.base else []
+        taken = []
+        if self.base:
+            taken = [shard["name"] for shard in self.base.corpus_info["shards"]]
         return shard_name(container, split, index, count, version=self.version, taken=taken)
 
 
 @dataclass(frozen=True)
 class _Selection:
-    """What ships, and what is said of it.
+    """The accepted segments of a run, and the facts about them.
 
     `counts` are accepted segments of each split, `facts` those of recordings that planning needs,
     `report` the facts of the last `select`.
@@ -108,13 +110,13 @@ class _Selection:
 
 @dataclass(frozen=True)
 class _NewClips:
-    """Clips that are to be packed, and those of the base that are kept (None without a base).
+    """Clips that are to be packed, and those that stay as the base has them.
 
-    `new` has the columns of segments and `clip_key`.
+    `new` has the columns of segments and `clip_key`; `from_base` is None without a base.
     """
 
     new: pl.LazyFrame
-    kept: pl.LazyFrame | None
+    from_base: pl.LazyFrame | None
 
 
 @dataclass(frozen=True)
@@ -226,7 +228,7 @@ def materialize(
         "shard_count",
         "window",
     )
-    given = dict(
+    requested = dict(
         zip(
             names,
             (container, text, rate, channel, encoding, shard_size, shard_count, window),
@@ -236,7 +238,7 @@ def materialize(
     with Base.opened(base) if base is not None else nullcontext() as earlier:
         if earlier is not None and str(earlier).rstrip("/") == str(layout).rstrip("/"):
             raise InputError(f"{layout}: a new version needs another folder than its base")
-        used = corpus_parameters(given, earlier)
+        used = corpus_parameters(requested, earlier)
         container_named(used["container"], encoding=used["encoding"])
         audio, pack_folder = _locations(workspace, packs)
         run = _Run(
@@ -252,7 +254,7 @@ def materialize(
             show=show_progress,
             signals=signals,
         )
-        about_base = (earlier.info.get("about") if earlier else None) or {}
+        about_base = (earlier.corpus_info.get("about") if earlier else None) or {}
         about = about_of({"title": title, "language": language, "license": license}, about_base)
         return _materialize(run, about, began)
 
@@ -269,7 +271,9 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
     ):
         card = restore_records(layout) if is_whole else ""
         with worker_pool(run.site) as run_tasks:
-            cut_before = _cut_measured(run, selection, run_tasks) if run.signals else 0
+            cut_before = 0
+            if run.signals:
+                cut_before = _cut_measured(run, selection, run_tasks)
             # The current table: a later selection replaces the file.
             table = freeze_table(
                 run.workspace, workspace_tables.table_path(layout.work), run.parameters.get("text")
@@ -280,15 +284,15 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
             stated["evidence"] = selection_claim(
                 selection.proof, without=packed.lost["segment_id"].to_list()
             )
-        info = _publish(run, selection, packed, about, stated)
-        card_notes = _publish_card(layout, info, card)
-        layout.finish(info)
+        corpus_info = _publish(run, selection, packed, about, stated)
+        card_notes = _publish_card(layout, corpus_info, card)
+        layout.finish(corpus_info)
     if run.base:
         _keep_splits(run.workspace, run.base)
     notes = selection.notes + card_notes + _notes_on_base(run, packed, left_out)
     facts = _facts(
         layout,
-        info,
+        corpus_info,
         packed.shards,
         num_cut=cut_before + packed.num_cut,
         took=time.monotonic() - began,
@@ -320,10 +324,12 @@ def _select(run: _Run) -> _Selection:
 
 
 def _identity(run: _Run) -> dict[str, Any]:
-    """Return what tells the corpus of a run from any other one: parameters, selection, base."""
+    """Return what identifies the corpus of a run: parameters, selection and base."""
     selection = selection_hash(run.workspace, run.parameters.get("text"))
     identity = {**run.parameters, "selection": selection}
-    return identity if run.base is None else {**identity, "base": run.base.to_json()}
+    if run.base is None:
+        return identity
+    return {**identity, "base": run.base.to_json()}
 
 
 def _logged(run: _Run) -> dict[str, Any]:
@@ -366,7 +372,7 @@ def _check_clips(run: _Run, judged: Set[str]) -> list[str]:
 def _held_out_notes(run: _Run, withdrawn: pl.DataFrame, selected: dict[str, Any]) -> list[str]:
     """Raise InputError if train is not separate from what the base holds out.
 
-    Return a note if given splits say so.
+    Return a note instead if given splits cause that.
     """
     if run.base is None:
         return []
@@ -379,16 +385,14 @@ def _held_out_notes(run: _Run, withdrawn: pl.DataFrame, selected: dict[str, Any]
             f"or splits: {run.base} in a manifest, keeps what it holds out"
         )
         raise InputError(f"{moved or shared}; {remedy}")
-    return (
-        [f"the given splits let train share something with held-out data: {shared}"]
-        if shared
-        else []
-    )
+    if shared:
+        return [f"the given splits let train share something with held-out data: {shared}"]
+    return []
 
 
-def _publish_card(layout: Layout, info: dict[str, Any], before: str) -> list[str]:
+def _publish_card(layout: Layout, corpus_info: dict[str, Any], before: str) -> list[str]:
     """Write the data card; return a note if it was edited since, as its hash `before` shows."""
-    if publish_card(layout.folder, info, before=before):
+    if publish_card(layout.folder, corpus_info, before=before):
         return []
     return [f"{layout}/{CARD} was edited and is not overwritten"]
 
@@ -415,10 +419,10 @@ def _publish(
     """Write the tables of the corpus; return corpus.json, with what is `stated`."""
     base = run.base
     tombstones_of_base = pl.DataFrame(
-        base.info.get("tombstones", []) if base else [], schema=tombstones.TOMBSTONES
+        base.corpus_info.get("tombstones", []) if base else [], schema=tombstones.TOMBSTONES
     )
     with progress("publish", 1, "corpus", show=False) as advance:
-        info = publish(
+        corpus_info = publish(
             run.layout,
             packed.shards,
             run.parameters["container"],
@@ -429,7 +433,7 @@ def _publish(
         )
         advance(1)
     return {
-        **info,
+        **corpus_info,
         "identity": stated["identity"],
         "parameters": run.parameters,
         "versions": codec_versions(),
@@ -484,7 +488,7 @@ def _attempt(run: _Run, selection: _Selection, run_tasks: RunTasks, folder: Path
     """Plan, cut and pack once; shards whose pack is damaged are not written."""
     clips = _clips(run, selection, run.layout.work, folder / "clips")
     num_compared = 0
-    if clips.kept is not None:
+    if clips.from_base is not None:
         compared = _compare_with_base(run, selection, run_tasks, clips, folder / "compared")
         clips = compared.clips
         num_compared = compared.num_cut
@@ -507,16 +511,16 @@ def _attempt(run: _Run, selection: _Selection, run_tasks: RunTasks, folder: Path
 
 def _keep_shards(run: _Run, clips: _NewClips) -> KeptClips:
     """Copy the shards of the base all of whose clips are kept."""
-    if run.base is None or clips.kept is None:
+    if run.base is None or clips.from_base is None:
         return KeptClips.none()
-    return run.base.keep_shards(run.layout, clips.kept)
+    return run.base.keep_shards(run.layout, clips.from_base)
 
 
 def _clips(run: _Run, selection: _Selection, table_folder: Path, folder: Path) -> _NewClips:
     """Return the accepted clips of the segments table in a folder.
 
-    With a base, `kept` has all clips whose rows are unchanged, and `new` those of other rows and of
-    recordings that are not known to be the same.
+    With a base, `from_base` has all clips whose rows are unchanged, and `new` those of other rows
+    and of recordings that are not known to be the same.
     """
     columns = ("segment_id", "recording_id", "start_sample", "end_sample", "source_channel")
     accepted = (
@@ -538,7 +542,7 @@ def _clips(run: _Run, selection: _Selection, table_folder: Path, folder: Path) -
 
 @dataclass(frozen=True)
 class _Compared:
-    """Clips after those of recordings without a hash were compared, and how many were cut."""
+    """Clips after the comparison of recordings without a hash, and how many were cut for it."""
 
     clips: _NewClips
     num_cut: int
@@ -551,7 +555,7 @@ def _compare_with_base(
 
     Without the hash of a recording, only the clip shows whether its audio has changed.
     """
-    unchanged = cast(pl.LazyFrame, clips.kept)
+    unchanged = cast(pl.LazyFrame, clips.from_base)
     sure = unchanged.filter(pl.col("is_sure"))
     unsure = unchanged.filter(~pl.col("is_sure"))
     num_unsure = int(unsure.select(pl.len()).collect().item())
@@ -585,7 +589,10 @@ def _write_plan(run: _Run, selection: _Selection, clips: pl.LazyFrame, folder: P
 def _plan(run: _Run, selection: _Selection, clips: pl.LazyFrame, folder: Path) -> pl.DataFrame:
     """Write the plan of the clips that are packed; return its shards, as `plan.Shards.table`."""
     rates = selection.facts.lazy().select("recording_id", "sampling_rate")
-    rate = pl.col("sampling_rate") if run.format.rate is None else pl.lit(run.format.rate)
+    if run.format.rate is None:
+        rate = pl.col("sampling_rate")
+    else:
+        rate = pl.lit(run.format.rate)
     num_bytes = plan.typical_bytes(plan.clip_samples(run.format), rate, run.format.encoding)
     sized = (
         clips.join(rates, on="recording_id", how="left")
@@ -619,11 +626,11 @@ def _cut(run: _Run, selection: _Selection, run_tasks: RunTasks, *, measured: boo
     failures: dict[str, str] = {}
     function = partial(cut, run.format, measured=measured)
     atomic.remove(run.layout.failures)
-    for result in cut_all(run_tasks, "cut ", function, amount, tasks, show=run.show):
-        write_failures(run.layout.failures, result.failures)
-        failures |= result.failures
-        if result.values:
-            signals = signals_by_key(result.values, selection.facts, run.format.channel)
+    for cut_result in cut_all(run_tasks, "cut ", function, amount, tasks, show=run.show):
+        write_failures(run.layout.failures, cut_result.failures)
+        failures |= cut_result.failures
+        if cut_result.values:
+            signals = signals_by_key(cut_result.values, selection.facts, run.format.channel)
             log_signals(run.workspace, signals)
     return _Cut(amount.num_clips - len(failures), failures)
 
@@ -743,27 +750,30 @@ def _problems(layout: Layout, packed: _Packed) -> list[str]:
 
 def _facts(
     layout: Layout,
-    info: dict[str, Any],
-    results: list[Shard],
+    corpus_info: dict[str, Any],
+    shards: list[Shard],
     *,
     num_cut: int,
     took: float,
 ) -> dict[str, Any]:
-    splits = info["splits"]
-    hours, kept = (sum(split[what] for split in splits.values()) for what in ("hours", "segments"))
-    facts: dict[str, Any] = {"corpus": str(layout), "kept": kept, "hours": round(hours, 6)}
+    """Return the facts of the report; `took` is in seconds."""
+    splits = corpus_info["splits"]
+    hours, num_clips = (
+        sum(split[what] for split in splits.values()) for what in ("hours", "segments")
+    )
+    facts: dict[str, Any] = {"corpus": str(layout), "kept": num_clips, "hours": round(hours, 6)}
     facts["splits"] = {name: split["segments"] for name, split in splits.items()}
-    facts |= {"rejected": sum(info["rejected"].values()), "reasons": info["rejected"]}
+    facts |= {"rejected": sum(corpus_info["rejected"].values()), "reasons": corpus_info["rejected"]}
     facts |= {
-        "shards": len(results),
-        "shards_of_train": shard_advice(results),
-        "bytes": sum(each.num_bytes for each in results),
+        "shards": len(shards),
+        "shards_of_train": shard_advice(shards),
+        "bytes": sum(shard.num_bytes for shard in shards),
     }
-    facts |= {"clips_cut_now": num_cut, "clips_already_cut": kept - num_cut}
+    facts |= {"clips_cut_now": num_cut, "clips_already_cut": num_clips - num_cut}
     facts |= {
-        "shards_kept_from_before": sum(each.kept for each in results),
+        "shards_kept_from_before": sum(shard.was_whole for shard in shards),
         "seconds": round(took, 1),
     }
     facts |= {"times_real_time": round(hours * 3600 / took), "log": str(layout.finished_log)}
-    unreadable = info["rejected"].get(UNREADABLE_AUDIO, 0)
+    unreadable = corpus_info["rejected"].get(UNREADABLE_AUDIO, 0)
     return facts | {"next": status.next_step(layout, failed=unreadable)}

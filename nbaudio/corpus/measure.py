@@ -1,6 +1,6 @@
 """The command `measure`.
 
-It writes what the samples of each segment say about it as columns, such as `snr_db` and `cut_end`.
+It measures the samples of each segment and writes columns such as `snr_db` and `cut_end`.
 """
 
 import shlex
@@ -46,8 +46,8 @@ from nbaudio.tables.buckets import (
 from nbaudio.tables.dataframes import STREAMED
 from nbaudio.tables.workspace import Workspace, locks_workspace
 
-LOG = "signals.jsonl"  # of a run that is not finished
-_LOG_BYTES = 2 << 20  # of it that are read at once
+LOG = "signals.jsonl"  # the log of signals of a run that is not finished
+_LOG_BYTES = 2 << 20  # bytes of the log that are read at once
 _TABLE = "signals"
 _MEASURED = pl.Schema(
     {"clip_key": pl.String}
@@ -109,8 +109,8 @@ def measure(
         workspace, worker_pool(site), channel=channel, show=show_progress
     )
     seconds = time.monotonic() - began
-    found = workspace_tables.scan(workspace, ["clipped_share", "cut_start", "cut_end"])
-    sums = found.select(
+    measured = workspace_tables.scan(workspace, ["clipped_share", "cut_start", "cut_end"])
+    sums = measured.select(
         clipped=(pl.col("clipped_share") > 0).sum(),
         cut_start=pl.sum("cut_start"),
         cut_end=pl.sum("cut_end"),
@@ -231,11 +231,11 @@ def _measure(
     """
     failures: dict[str, str] = {}
     with pool as run_tasks:
-        for result in cut_all(
+        for measured in cut_all(
             run_tasks, "measure", measure_windows, planned.amount, planned.tasks, show=show
         ):
-            log_signals(workspace, result.values)
-            failures |= result.failures
+            log_signals(workspace, measured.values)
+            failures |= measured.failures
     return failures
 
 
@@ -300,7 +300,7 @@ def log_signals(workspace: Workspace, values: Mapping[str, Mapping[str, Any]]) -
     """Append signals by key to the log of the run."""
     atomic.append_lines(
         workspace.path / LOG,
-        (msgspec.json.encode({"clip_key": key, **found}) for key, found in values.items()),
+        (msgspec.json.encode({"clip_key": key, **signals}) for key, signals in values.items()),
     )
 
 
@@ -338,6 +338,7 @@ def _matched(
 
 @locks_workspace("measure")
 def _write_columns(workspace: Workspace, by_row: Buckets, channel: str) -> None:
+    """Write the signals, in buckets of rows, to the segments table, and note the channel."""
     workspace.save_together(
         settings=workspace.settings | {"measured": {"version": VERSION, "channel": channel}}
     )

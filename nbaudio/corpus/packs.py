@@ -46,7 +46,7 @@ INDEX = pl.Schema({"clip_key": pl.String, **_COUNTS, "clip_sha256": pl.String, "
 
 _KEYS_OF_PACKS = pl.Schema({"clip_key": pl.String, "pack": pl.UInt32})
 
-Window = tuple[str, int, int, str]  # of `Source.windows`
+Window = tuple[str, int, int, str]  # a row of `Source.windows`
 
 
 class CutResult(NamedTuple):
@@ -86,11 +86,11 @@ def cut_all(
     if not amount.num_clips:
         return
     with progress(what, amount.seconds / 3600, AUDIO, show=show) as advance:
-        for result in _results(run_tasks, tasks, function):
-            yield result
-            for reason in result.failures.values():
+        for cut_result in _results(run_tasks, tasks, function):
+            yield cut_result
+            for reason in cut_result.failures.values():
                 progress_note(reason)
-            advance(result.seconds / 3600)
+            advance(cut_result.seconds / 3600)
 
 
 def _results(
@@ -219,6 +219,7 @@ def _signals_of(recording: Recording, source: Source, window: Window) -> dict[st
 
 
 def _measured_clip(recording: Recording, source: Source, window: Window) -> MeasuredClip:
+    """Return the key of a clip's measurement, and its signals."""
     return MeasuredClip(source.recording_id, *window[1:], _signals_of(recording, source, window))
 
 
@@ -415,11 +416,11 @@ def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
     """
     places = clips.select("pack", "offset", "length").rows()
     # Remote packs are read several at once, to hide latency.
-    contents = (
-        threads.ordered_map(_read, places, jobs=_READERS)
-        if places and is_url(places[0][0])
-        else map(_read, places)
-    )
+    contents: Iterator[bytes]
+    if places and is_url(places[0][0]):
+        contents = threads.ordered_map(_read, places, jobs=_READERS)
+    else:
+        contents = map(_read, places)
     for (pack, *_), sha256, content in zip(places, clips["clip_sha256"], contents, strict=True):
         clip = verified_clip(content, sha256)
         if clip is None:

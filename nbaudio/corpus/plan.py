@@ -104,7 +104,10 @@ def clip_samples(clip_format: ClipFormat) -> pl.Expr:
     It is what `nbaudio.audio.resample_window` cuts.
     """
     rate = pl.col("sampling_rate").cast(pl.Int64)
-    clip_rate = rate if clip_format.rate is None else pl.lit(clip_format.rate, pl.Int64)
+    if clip_format.rate is None:
+        clip_rate = rate
+    else:
+        clip_rate = pl.lit(clip_format.rate, pl.Int64)
     start, end = (
         (2 * pl.col(name) * clip_rate + rate) // (2 * rate)
         for name in ("start_sample", "end_sample")

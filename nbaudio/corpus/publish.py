@@ -70,9 +70,9 @@ def publish(
     """
     url = _dataset_url(url)
     folder = _finished_corpus(corpus)
-    info = read_corpus_info(folder)
-    uploads = _uploads(folder, info)
-    permission = _Permission.of(info, consent)
+    corpus_info = read_corpus_info(folder)
+    uploads = _uploads(folder, corpus_info)
+    permission = _Permission.of(corpus_info, consent)
     remedies = permission.remedies(folder)
     if remedies and not dry_run:
         raise InputError(remedies[0])
@@ -84,7 +84,7 @@ def publish(
                 f"{url}: is public, not --private; make it private on its settings page, "
                 "or choose another name"
             )
-        changes = _changes(dataset, url, info, uploads)
+        changes = _changes(dataset, url, corpus_info, uploads)
         notes = [*remedies, *listing_notes, *changes.notes]
         facts = {
             "corpus": str(folder),
@@ -141,9 +141,9 @@ class _Permission:
     consent: str
 
     @classmethod
-    def of(cls, info: Mapping[str, Any], consent: str | None) -> "_Permission":
+    def of(cls, corpus_info: Mapping[str, Any], consent: str | None) -> "_Permission":
         """Return the license in corpus.json, and the consent in one line."""
-        license_ = (info.get("about") or {}).get("licence")
+        license_ = (corpus_info.get("about") or {}).get("licence")
         return cls(license_, " ".join((consent or "").split()))
 
     def remedies(self, folder: Folder) -> list[str]:
@@ -199,7 +199,7 @@ class _Changes:
 
 
 def _changes(
-    dataset: HubDataset, url: str, info: dict[str, Any], uploads: dict[str, Upload]
+    dataset: HubDataset, url: str, corpus_info: dict[str, Any], uploads: dict[str, Upload]
 ) -> _Changes:
     """Compare a listed dataset with the files of a corpus.
 
@@ -208,7 +208,7 @@ def _changes(
     changed = dataset.changed(uploads)
     unchanged = len(uploads) - len(changed)
     if CORPUS_JSON not in dataset.files:
-        own_files = _own_files(dataset.files, info)
+        own_files = _own_files(dataset.files, corpus_info)
         if strangers := dataset.files.keys() - own_files - _INITIAL:
             raise ExistsError(
                 f"{url}: holds other files than a corpus ({min(strangers)}); "
@@ -249,23 +249,26 @@ class _ListedFile:
     sha256: str | None = None
 
 
-def _listed_files(info: dict[str, Any]) -> list[_ListedFile]:
+def _listed_files(corpus_info: dict[str, Any]) -> list[_ListedFile]:
     """Return corpus.json, the card, and what corpus.json lists."""
-    sizes = info.get("table_bytes", {})
-    tables = [_ListedFile(name, sizes.get(name), sha256) for name, sha256 in info["tables"].items()]
+    sizes = corpus_info.get("table_bytes", {})
+    tables = [
+        _ListedFile(name, sizes.get(name), sha256) for name, sha256 in corpus_info["tables"].items()
+    ]
     shards = [
-        _ListedFile(shard["name"], shard["bytes"], shard["sha256"]) for shard in info["shards"]
+        _ListedFile(shard["name"], shard["bytes"], shard["sha256"])
+        for shard in corpus_info["shards"]
     ]
     return [_ListedFile(CORPUS_JSON), _ListedFile(CARD), *tables, *shards]
 
 
-def _uploads(folder: Folder, info: dict[str, Any]) -> dict[str, Upload]:
+def _uploads(folder: Folder, corpus_info: dict[str, Any]) -> dict[str, Upload]:
     """Return the files of a corpus.
 
     Raise InputError if one is missing, has another size, or is a link out of the folder.
     """
     uploads: dict[str, Upload] = {}
-    for listed in _listed_files(info):
+    for listed in _listed_files(corpus_info):
         uploads |= _uploads_of(folder, listed)
     return uploads
 
@@ -288,7 +291,7 @@ def _uploads_of(folder: Folder, listed: _ListedFile) -> dict[str, Upload]:
     home = trusted_root(root)
     if links := [name for name in names if escapes_folder(root / name, home)]:
         raise InputError(f"{root / links[0]}: a link that points outside the corpus")
-    # The hash of a folder is that of no file.
+    # The hash of a shard that is a folder is not the hash of a file.
     sha256 = listed.sha256 if names == [listed.name] else None
     return {name: Upload(root / name, size, sha256) for name, size in sizes.items()}
 
@@ -306,9 +309,14 @@ def _look(dataset: HubDataset, *, dry_run: bool) -> list[str]:
     return []
 
 
-def _own_files(names: Collection[str], info: dict[str, Any]) -> set[str]:
+def _own_files(names: Collection[str], corpus_info: dict[str, Any]) -> set[str]:
     """Return the files that belong to the corpus with this corpus.json, and shards of others."""
-    paths = {CORPUS_JSON, CARD, *info["tables"], *(shard["name"] for shard in info["shards"])}
+    paths = {
+        CORPUS_JSON,
+        CARD,
+        *corpus_info["tables"],
+        *(shard["name"] for shard in corpus_info["shards"]),
+    }
     return {
         name
         for name in names

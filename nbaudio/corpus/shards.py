@@ -98,7 +98,7 @@ def _whole_shard(layout: Layout, planned: Shard) -> Shard | None:
         return None
     if not layout.folder.holds(planned.name, record["sha256"], record["bytes"]):
         return None
-    return replace(planned, num_bytes=record["bytes"], sha256=record["sha256"], kept=True)
+    return replace(planned, num_bytes=record["bytes"], sha256=record["sha256"], was_whole=True)
 
 
 def _write_shard(
@@ -129,7 +129,7 @@ def _write_shard(
             pl.Series("length", lengths, dtype=pl.Int64),
         )
         record = {"plan": written.plan, "sha256": written.sha256, "bytes": written.num_bytes}
-        # The record before the final name: a shard with its final name is always known to be whole.
+        # The record is written before the final name: a shard with its final name is always whole.
         write_record(layout, name, described, record)
     return written
 
@@ -157,19 +157,20 @@ def pack_remotely(
     """
     name, _ = task
     with TemporaryDirectory(prefix="nbaudio-") as scratch:
-        own = replace(layout, work=Path(scratch), folder=replace(layout.folder, desk=Path(scratch)))
-        _fetch(own, records, name, (".arrow", *_RECORD))
-        shard = pack(own, container, clip_format, task)
-        _send(own, records, name)
+        local_layout = replace(
+            layout, work=Path(scratch), folder=replace(layout.folder, desk=Path(scratch))
+        )
+        _fetch(local_layout, records, name, (".arrow", *_RECORD))
+        shard = pack(local_layout, container, clip_format, task)
+        _send(local_layout, records, name)
     return replace(shard, rows=layout.record(name, ".parquet"))
 
 
 def _record_file(layout: Layout, name: str, suffix: str) -> Path:
-    return (
-        (layout.folder.desk or layout.work) / "sent" / f"{name}.json"
-        if suffix == ".sent"
-        else layout.record(name, suffix)
-    )
+    """Return the path of a file about a shard; ``.sent`` is its version in the store."""
+    if suffix == ".sent":
+        return (layout.folder.desk or layout.work) / "sent" / f"{name}.json"
+    return layout.record(name, suffix)
 
 
 def _fetch(layout: Layout, records: Location, name: str, suffixes: Sequence[str]) -> None:
@@ -210,15 +211,15 @@ def write_shards(
     function = partial(pack, layout, container, clip_format)
     if records is not None:
         function = partial(pack_remotely, layout, container, clip_format, records)
-    results = []
+    shards = []
     with progress("pack", clips.num_shards, "shards", show=show) as advance:
-        for result in run_tasks(function, _tasks(layout, clips, records)):
-            layout.record(result.name, ".arrow").unlink(missing_ok=True)
+        for shard in run_tasks(function, _tasks(layout, clips, records)):
+            layout.record(shard.name, ".arrow").unlink(missing_ok=True)
             if records is not None:
-                _take_records(layout, records, result.name)
-            results.append(result)
+                _take_records(layout, records, shard.name)
+            shards.append(shard)
             advance(1)
-    return results
+    return shards
 
 
 def _take_records(layout: Layout, records: Location, name: str) -> None:
@@ -321,13 +322,13 @@ def restore_records(layout: Layout) -> str:
 
     Return the hash of its card.
     """
-    info = read_corpus_info(layout.folder)
-    card = str(info.get("card", ""))
-    if not layout.folder.holds("segments.parquet", info["tables"]["segments.parquet"]):
+    corpus_info = read_corpus_info(layout.folder)
+    card = str(corpus_info.get("card", ""))
+    if not layout.folder.holds("segments.parquet", corpus_info["tables"]["segments.parquet"]):
         return card
     with layout.folder.local("segments.parquet") as table:
         start = 0
-        for shard in info["shards"]:
+        for shard in corpus_info["shards"]:
             rows = scan_rows(table).slice(start, shard["segments"])
             with reading_parquet(table):
                 described = rows.filter(shard_of_clip() == shard["name"]).collect()

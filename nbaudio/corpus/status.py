@@ -48,7 +48,10 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
     """
     folder = folder_at(corpus)
     is_local = folder.place.local is not None
-    log = Layout.at(corpus, Path(workspace or "")).log if is_local or workspace else None
+    if is_local or workspace:
+        log = Layout.at(corpus, Path(workspace or "")).log
+    else:
+        log = None
     has_corpus = folder.exists(CORPUS_JSON)
     is_claimed = folder.exists(IDENTITY)
     lines = run_log.read(log) if log else []
@@ -69,18 +72,18 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
 
 def _finished(folder: Folder) -> Report:
     """Report what a finished corpus has."""
-    info = read_corpus_info(folder)
-    splits = info["splits"].values()
-    failures = info["rejected"].get(UNREADABLE_AUDIO, 0)
+    corpus_info = read_corpus_info(folder)
+    splits = corpus_info["splits"].values()
+    failures = corpus_info["rejected"].get(UNREADABLE_AUDIO, 0)
     facts = {
         "corpus": str(folder),
         "state": "finished",
         "alive": False,
         "kept": sum(split["segments"] for split in splits),
         "hours": round(sum(split["hours"] for split in splits), 6),
-        "rejected": sum(info["rejected"].values()),
+        "rejected": sum(corpus_info["rejected"].values()),
         "failures": failures,
-        "shards": len(info["shards"]),
+        "shards": len(corpus_info["shards"]),
         "next": next_step(folder, failed=failures),
     }
     return Report("status", facts)

@@ -114,10 +114,10 @@ def verify(
         InputError: there is no corpus.json, or no such workspace.
     """
     site = EngineLocation(engine, jobs, address, beam_options)
-    kept = None if workspace is None else Workspace.open(workspace)
+    report_workspace = None if workspace is None else Workspace.open(workspace)
     report = _report(folder_at(corpus), site, show=show_progress)
-    if kept is not None:
-        kept.save_report("verify", report.to_dict())
+    if report_workspace is not None:
+        report_workspace.save_report("verify", report.to_dict())
     return report
 
 
@@ -127,15 +127,15 @@ def _report(folder: Folder, site: EngineLocation, *, show: bool) -> Report:
     damaged = Report("verify", {"corpus": str(folder), "whole": False})
     if missing := [f"{name}: missing" for name in TABLES if not folder.exists(name)]:
         return replace(damaged, problems=missing)
-    info = read_corpus_info(folder)
-    if wrong := _wrong_sizes(folder, info):
+    corpus_info = read_corpus_info(folder)
+    if wrong := _wrong_sizes(folder, corpus_info):
         return replace(damaged, problems=wrong)
     with ExitStack() as stack:
         tables = {name: stack.enter_context(folder.local(name)) for name in TABLES}
-        if changed := _changed_tables(folder, info, tables):
+        if changed := _changed_tables(folder, corpus_info, tables):
             return replace(damaged, problems=[f"{name}: {_OTHER_BYTES}" for name in changed])
         scratch = Path(stack.enter_context(TemporaryDirectory(prefix="nbaudio-")))
-        return _report_contents(folder, info, tables, scratch, site, show=show)
+        return _report_contents(folder, corpus_info, tables, scratch, site, show=show)
 
 
 def _check_finished(folder: Folder) -> None:
@@ -143,18 +143,23 @@ def _check_finished(folder: Folder) -> None:
     if folder.exists(CORPUS_JSON):
         return
     is_unfinished = folder.exists(IDENTITY)
-    hint = "an unfinished run: call materialize again" if is_unfinished else "not a corpus"
+    if is_unfinished:
+        hint = "an unfinished run: call materialize again"
+    else:
+        hint = "not a corpus"
     raise InputError(f"{folder}: no {CORPUS_JSON} ({hint})")
 
 
-def _wrong_sizes(folder: Folder, info: dict[str, Any]) -> list[str]:
+def _wrong_sizes(folder: Folder, corpus_info: dict[str, Any]) -> list[str]:
     """Return the problems of tables of another size than was written, which need not be hashed."""
-    sizes = info.get("table_bytes", {})
+    sizes = corpus_info.get("table_bytes", {})
     problems = (_wrong_size(name, folder.size(name), sizes.get(name)) for name in TABLES)
     return [problem for problem in problems if problem]
 
 
-def _changed_tables(folder: Folder, info: dict[str, Any], tables: dict[str, Path]) -> list[str]:
+def _changed_tables(
+    folder: Folder, corpus_info: dict[str, Any], tables: dict[str, Path]
+) -> list[str]:
     """Return the names of the tables whose bytes are not those that were written.
 
     Raise InputError if one cannot be read or lacks a column.
@@ -162,7 +167,9 @@ def _changed_tables(folder: Folder, info: dict[str, Any], tables: dict[str, Path
     segments, rejected = (tables[name] for name in TABLES[:2])
     try:
         changed = [
-            name for name, path in tables.items() if sha256_file(path) != info["tables"][name]
+            name
+            for name, path in tables.items()
+            if sha256_file(path) != corpus_info["tables"][name]
         ]
         if changed:
             return changed
@@ -178,7 +185,7 @@ def _changed_tables(folder: Folder, info: dict[str, Any], tables: dict[str, Path
 
 def _report_contents(
     folder: Folder,
-    info: dict[str, Any],
+    corpus_info: dict[str, Any],
     tables: dict[str, Path],
     scratch: Path,
     site: EngineLocation,
@@ -188,12 +195,14 @@ def _report_contents(
     """Check numbers, files, clips and splits of a corpus whose tables are whole."""
     segments, rejected = (tables[name] for name in TABLES[:2])
     splits = amounts_by_split(segments)
-    problems = _check_amounts(info, splits)
-    problems += _check_rows(info, segments, rejected, scratch)
-    files = _check_files(folder, info, segments)
-    card = _card_state(folder, info)
-    shards = _check_shards(folder, info, (segments, files.shard_rows), scratch, site, show=show)
-    leaks, unproved = _check_splits(segments, info, shards.samples, scratch)
+    problems = _check_amounts(corpus_info, splits)
+    problems += _check_rows(corpus_info, segments, rejected, scratch)
+    files = _check_files(folder, corpus_info, segments)
+    card = _card_state(folder, corpus_info)
+    shards = _check_shards(
+        folder, corpus_info, (segments, files.shard_rows), scratch, site, show=show
+    )
+    leaks, unproved = _check_splits(segments, corpus_info, shards.samples, scratch)
     problems += files.problems
     if card == "missing":
         problems.append(f"{CARD}: missing")
@@ -205,12 +214,12 @@ def _report_contents(
         "hours": round(sum(amounts["hours"] for amounts in splits.values()), 6),
         "splits": {
             split: splits.get(split, NO_AMOUNTS)["segments"]
-            for split in ordered_splits(info["splits"])
+            for split in ordered_splits(corpus_info["splits"])
         },
         "kept_and_rejected": num_rows(segments) + num_rows(rejected),
-        "shards": len(info["shards"]),
-        "version": info.get("version", 1),
-        "withdrawn": len(info.get("tombstones", [])),
+        "shards": len(corpus_info["shards"]),
+        "version": corpus_info.get("version", 1),
+        "withdrawn": len(corpus_info.get("tombstones", [])),
         "data_card": card,
         "leakage": {fact_key(check): shared for check, shared in leaks.items()},
     }
@@ -220,11 +229,11 @@ def _report_contents(
     )
 
 
-def _card_state(folder: Folder, info: dict[str, Any]) -> str:
+def _card_state(folder: Folder, corpus_info: dict[str, Any]) -> str:
     """Return whether the data card is ``missing``, ``as written`` or ``edited``."""
     if not folder.exists(CARD):
         return "missing"
-    written = info.get("card", "")
+    written = corpus_info.get("card", "")
     return "as written" if written and folder.holds(CARD, written) else "edited"
 
 
@@ -241,7 +250,7 @@ def _notes(card: str, not_verified: list[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class _CheckedFiles:
-    """Where the clips of the shards are (`_shard_rows`), problems, and files nobody lists.
+    """Where the clips of the shards are (`_shard_rows`), problems, and files that are not listed.
 
     Of the latter, `not_verified` are those without the name of a shard.
     """
@@ -251,23 +260,23 @@ class _CheckedFiles:
     not_verified: list[str]
 
 
-def _check_files(folder: Folder, info: dict[str, Any], segments: Path) -> _CheckedFiles:
+def _check_files(folder: Folder, corpus_info: dict[str, Any], segments: Path) -> _CheckedFiles:
     """Compare the files of a corpus with corpus.json and segments.parquet.
 
     Raise InputError if a clip has a place that no corpus has.
     """
-    shard_rows = _shard_rows(info, segments)
-    unlisted = _unlisted_files(folder, info, segments)
+    shard_rows = _shard_rows(corpus_info, segments)
+    unlisted = _unlisted_files(folder, corpus_info, segments)
     shards = [name for name in unlisted if SHARD_NAME.fullmatch(name)]
     problems = [
         *_check_shard_rows(shard_rows, num_rows(segments)),
         *(f"{name}: not listed in {CORPUS_JSON}" for name in shards),
-        *_check_side_files(folder, info),
+        *_check_side_files(folder, corpus_info),
     ]
     return _CheckedFiles(shard_rows, problems, sorted(set(unlisted).difference(shards)))
 
 
-def _shard_rows(info: dict[str, Any], segments: Path) -> pl.DataFrame:
+def _shard_rows(corpus_info: dict[str, Any], segments: Path) -> pl.DataFrame:
     """Return where the clips of each shard of corpus.json are in segments.parquet.
 
     The columns are `name`, `listed` (how many clips corpus.json says), `clips`, `start` (its first
@@ -281,7 +290,7 @@ def _shard_rows(info: dict[str, Any], segments: Path) -> pl.DataFrame:
         .collect(**STREAMED)
     )
     listed = pl.DataFrame(
-        [(shard["name"], shard["segments"]) for shard in info["shards"]],
+        [(shard["name"], shard["segments"]) for shard in corpus_info["shards"]],
         schema={"name": pl.String, "listed": pl.Int64},
         orient="row",
     )
@@ -305,12 +314,17 @@ def _check_shard_rows(rows: pl.DataFrame, num_clips: int) -> list[str]:
     return problems
 
 
-def _unlisted_files(folder: Folder, info: dict[str, Any], segments: Path) -> list[str]:
+def _unlisted_files(folder: Folder, corpus_info: dict[str, Any], segments: Path) -> list[str]:
     """Return the files of a corpus that neither corpus.json nor segments.parquet names, sorted.
 
     Raise InputError if a clip has a place that no corpus has.
     """
-    named = {CORPUS_JSON, CARD, *info["tables"], *(shard["name"] for shard in info["shards"])}
+    named = {
+        CORPUS_JSON,
+        CARD,
+        *corpus_info["tables"],
+        *(shard["name"] for shard in corpus_info["shards"]),
+    }
     unlisted = {
         name
         for name in folder.names()
@@ -322,19 +336,19 @@ def _unlisted_files(folder: Folder, info: dict[str, Any], segments: Path) -> lis
     return sorted(unlisted)
 
 
-def _check_side_files(folder: Folder, info: dict[str, Any]) -> list[str]:
+def _check_side_files(folder: Folder, corpus_info: dict[str, Any]) -> list[str]:
     """Return the problems of listed files that are neither tables nor shards."""
-    sizes = info.get("table_bytes", {})
+    sizes = corpus_info.get("table_bytes", {})
     return [
         f"{name}: {_OTHER_BYTES}"
-        for name, sha256 in info["tables"].items()
+        for name, sha256 in corpus_info["tables"].items()
         if name not in TABLES and not folder.holds(name, sha256, sizes.get(name))
     ]
 
 
 def _check_shards(
     folder: Folder,
-    info: dict[str, Any],
+    corpus_info: dict[str, Any],
     table: tuple[Path, pl.DataFrame],
     scratch: Path,
     site: EngineLocation,
@@ -342,7 +356,7 @@ def _check_shards(
     show: bool,
 ) -> _CheckedShards:
     """Decode every clip of a table, which has the rows of shards `_shard_rows`."""
-    check = partial(_check_shard, folder, info["parameters"]["encoding"])
+    check = partial(_check_shard, folder, corpus_info["parameters"]["encoding"])
     path, rows = table
     problems = list[str]()
     num_decoded = 0
@@ -350,7 +364,7 @@ def _check_shards(
 
     def tasks() -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
         for shard, (start, stop) in zip(
-            info["shards"], rows.select("start", "stop").iter_rows(), strict=True
+            corpus_info["shards"], rows.select("start", "stop").iter_rows(), strict=True
         ):
             clips = plan_of_corpus(path, _CLIP, rows=range(start, stop))
             in_shard = clips.filter(pl.col("shard") == shard["name"])
@@ -379,21 +393,19 @@ def _hours_of(clips: pl.LazyFrame) -> float:
     return float(total)
 
 
-def _wrong_size(name: str, found: int, wanted: int | None) -> str | None:
+def _wrong_size(name: str, size: int, written_size: int | None) -> str | None:
     """Return the problem with a file of another size than was written, which need not be hashed."""
-    return (
-        None
-        if wanted in (None, found)
-        else f"{name}: {found:,} bytes, not the {wanted:,} that were written"
-    )
+    if written_size in (None, size):
+        return None
+    return f"{name}: {size:,} bytes, not the {written_size:,} that were written"
 
 
-def _check_amounts(info: dict[str, Any], splits: dict[str, dict[str, Any]]) -> list[str]:
+def _check_amounts(corpus_info: dict[str, Any], splits: dict[str, dict[str, Any]]) -> list[str]:
     """Return where the amounts of splits, as `amounts_by_split`, differ from corpus.json."""
     problems = []
-    for split in ordered_splits([*info["splits"], *splits]):
+    for split in ordered_splits([*corpus_info["splits"], *splits]):
         counted = splits.get(split, NO_AMOUNTS)
-        noted = info["splits"].get(split, NO_AMOUNTS)
+        noted = corpus_info["splits"].get(split, NO_AMOUNTS)
         if (noted["segments"], noted["hours"]) != (counted["segments"], counted["hours"]):
             other = f"corpus.json says {noted['segments']}, {noted['hours']} h"
             problems.append(
@@ -408,9 +420,11 @@ def _check_amounts(info: dict[str, Any], splits: dict[str, dict[str, Any]]) -> l
     return problems
 
 
-def _check_rows(info: dict[str, Any], segments: Path, rejected: Path, scratch: Path) -> list[str]:
+def _check_rows(
+    corpus_info: dict[str, Any], segments: Path, rejected: Path, scratch: Path
+) -> list[str]:
     """Return where reasons, ids and withdrawals of both tables differ from corpus.json or rules."""
-    tombstones = pl.DataFrame(info.get("tombstones", []), schema=TOMBSTONES)
+    tombstones = pl.DataFrame(corpus_info.get("tombstones", []), schema=TOMBSTONES)
     reasons = Counter[str]()
     withdrawn = list[str]()
     unexplained = list[str]()
@@ -421,7 +435,7 @@ def _check_rows(info: dict[str, Any], segments: Path, rejected: Path, scratch: P
             if path == rejected:
                 reasons.update(part["reason"].drop_nulls().to_list())
                 unexplained.extend(part.filter(pl.col("reason").is_null())["segment_id"])
-    if info["rejected"] != reasons:
+    if corpus_info["rejected"] != reasons:
         counts = (
             ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items())) or "none"
         )
@@ -457,20 +471,20 @@ def _with_samples(segments: Path, columns: list[str], samples: Buckets) -> Itera
 
 
 def _check_splits(
-    segments: Path, info: dict[str, Any], samples: Buckets, scratch: Path
+    segments: Path, corpus_info: dict[str, Any], samples: Buckets, scratch: Path
 ) -> tuple[dict[str, int], list[str]]:
     """Return what the splits share by transcripts and decoded samples, and the problems found.
 
     A problem is where corpus.json says otherwise.
     """
-    columns = ["segment_id", "split", "text", *grouping_columns(info.get("selection", {}))]
+    columns = ["segment_id", "split", "text", *grouping_columns(corpus_info.get("selection", {}))]
     target = scratch / "table.parquet"
     write_parts(target, _with_samples(segments, list(dict.fromkeys(columns)), samples))
-    selection = info.get("selection", {})
-    found = leakage_record(scan_rows(target), keys=grouping_columns(selection))
-    leaks = {check: counts["shared"] for check, counts in found.items()}
+    selection = corpus_info.get("selection", {})
+    leakage = leakage_record(scan_rows(target), keys=grouping_columns(selection))
+    leaks = {check: counts["shared"] for check, counts in leakage.items()}
     grouped = selection.get("parameters", {}).get("group_by", [])
-    fixed = Counter[str]()  # what given splits share stays in them
+    fixed = Counter[str]()  # values that given splits share stay in them
     for row in selection.get("shared_by_fixed_splits", []):
         fixed[row["check"]] += row["shared"]
     problems = [
@@ -478,8 +492,8 @@ def _check_splits(
         for key in grouped
         if leaks[key] > fixed[key]
     ]
-    for check, noted in info.get("leakage", {}).items():
-        here = found.get(check, {})
+    for check, noted in corpus_info.get("leakage", {}).items():
+        here = leakage.get(check, {})
         problems += [
             f"corpus.json: leakage: {check}: {what} is {noted.get(what)}, found {here.get(what)}"
             for what in ("shared", "segments")
@@ -531,7 +545,7 @@ def _wrong_shard_size(folder: Folder, shard: dict[str, Any], files: list[str]) -
     for name in files:
         try:
             num_bytes += folder.size(name)
-        except (InputError, AudioError):  # reading it says what is wrong
+        except (InputError, AudioError):  # reading the file then says what is wrong
             return None
     return _wrong_size(shard["name"], num_bytes, shard["bytes"])
 
@@ -583,12 +597,12 @@ def _check_file(path: Path, clips: pl.DataFrame, encoding: str) -> tuple[list[st
     with path.open("rb") as file:
         for segment_id, offset, length, num_samples, rate, sha256, row in clips.iter_rows():
             file.seek(offset)
-            data = verified_clip(file.read(length), sha256)
-            if data is None:
+            content = verified_clip(file.read(length), sha256)
+            if content is None:
                 problems.append(f"{segment_id} is damaged")
                 continue
             try:
-                samples, own_rate = decode_clip(data, encoding)
+                samples, own_rate = decode_clip(content, encoding)
             except AudioError as error:
                 problems.append(f"{segment_id}: {error}")
                 continue

@@ -84,7 +84,7 @@ class KeptClips:
 
     @classmethod
     def none(cls) -> "KeptClips":
-        """Return those of a corpus without a base."""
+        """Return the kept clips of a corpus without a base: none."""
         return cls([], pl.LazyFrame(schema=LOCATED))
 
 
@@ -93,9 +93,9 @@ class Base:
     """A complete corpus that another version is based on; `sha256` is of its corpus.json."""
 
     folder: Folder
-    info: dict[str, Any]
+    corpus_info: dict[str, Any]
     sha256: str
-    table: Path = field(repr=False)  # its segments.parquet on this machine
+    table: Path = field(repr=False)  # the path of its segments.parquet on this machine
 
     def __str__(self) -> str:
         return str(self.folder)
@@ -108,21 +108,21 @@ class Base:
         Raise InputError if it is incomplete or its table is not as it was written.
         """
         folder = folder_at(where)
-        info = read_corpus_info(folder)
+        corpus_info = read_corpus_info(folder)
         with folder.local(CORPUS_JSON) as path:
             sha256 = sha256_file(path)
-        with intact_table(folder, info, _TABLE) as table:
+        with intact_table(folder, corpus_info, _TABLE) as table:
             with reading_parquet(table):
-                held = pl.read_parquet_schema(table)
-            if missing := [name for name in (*_NAMES, "text") if name not in held]:
+                schema = pl.read_parquet_schema(table)
+            if missing := [name for name in (*_NAMES, "text") if name not in schema]:
                 raise InputError(
                     f"{folder}/{_TABLE}: the column {missing[0]} is missing; is {folder} a corpus?"
                 )
-            yield cls(folder, info, sha256, table)
+            yield cls(folder, corpus_info, sha256, table)
 
     def check_container(self) -> None:
         """Raise InputError if its container is one that only earlier versions of nbaudio wrote."""
-        name = self.info["parameters"]["container"]
+        name = self.corpus_info["parameters"]["container"]
         if name not in CONTAINERS:
             raise InputError(
                 f"{self}: container {name} is no longer written; base the version on a copy that "
@@ -132,7 +132,7 @@ class Base:
     @property
     def version(self) -> int:
         """The number of the version, from 1."""
-        return int(self.info.get("version", 1))
+        return int(self.corpus_info.get("version", 1))
 
     def to_json(self) -> dict[str, Any]:
         """Return what corpus.json holds about the base of a version."""
@@ -141,9 +141,9 @@ class Base:
     @cached_property
     def columns(self) -> pl.Schema:
         """The metadata columns of all versions."""
-        held = self.scan().collect_schema()
+        schema = self.scan().collect_schema()
         return pl.Schema(
-            {name: dtype for name, dtype in held.items() if name not in (*CLIP_FACTS, *LOCATION)}
+            {name: dtype for name, dtype in schema.items() if name not in (*CLIP_FACTS, *LOCATION)}
         )
 
     def scan(self) -> pl.LazyFrame:
@@ -209,14 +209,15 @@ class Base:
     def _with_fingerprints(self, recordings: pl.DataFrame) -> pl.LazyFrame:
         """Return the clips of the base with the columns of `_KEPT` but `row`, and `fingerprint`."""
         sources = pl.DataFrame(
-            self.info.get("sources", []), schema={"recording_id": pl.String, "sha256": pl.String}
+            self.corpus_info.get("sources", []),
+            schema={"recording_id": pl.String, "sha256": pl.String},
         )
-        known = (
+        unchanged_recordings = (
             recordings.select("recording_id", "sha256")
             .drop_nulls()
             .join(sources, on=["recording_id", "sha256"])
         )
-        is_sure = pl.col("recording_id").is_in(known["recording_id"].implode())
+        is_sure = pl.col("recording_id").is_in(unchanged_recordings["recording_id"].implode())
         rows = self.scan().select(fingerprint=self._fingerprint())
         columns = [name for name in _KEPT if name != "row"]
         clips = self.clips().with_columns(base_row="row", is_sure=is_sure).select(columns)
@@ -252,40 +253,45 @@ class Base:
         """
         if limits.shard_count is None:
             return limits
-        total = sum(shard["bytes"] for shard in self.info["shards"])
+        total = sum(shard["bytes"] for shard in self.corpus_info["shards"])
         return replace(
-            limits, shard_count=None, shard_size=max(1, total // max(1, len(self.info["shards"])))
+            limits,
+            shard_count=None,
+            shard_size=max(1, total // max(1, len(self.corpus_info["shards"]))),
         )
 
     def left_out(self, table: Path) -> list[str]:
         """Return the columns with values of a segments table that the base does not have."""
-        held = scan_rows(table)
+        segments = scan_rows(table)
         others = [
             name
-            for name in held.collect_schema()
+            for name in segments.collect_schema()
             if name not in (*self.columns, *SEGMENTS, *CLIP_FACTS, *LOCATION, *ESTIMATES)
         ]
-        counts = held.select(pl.col(others).count()).collect() if others else pl.DataFrame()
+        if others:
+            counts = segments.select(pl.col(others).count()).collect()
+        else:
+            counts = pl.DataFrame()
         return [name for name in others if counts[name].item()]
 
-    def keep_shards(self, layout: Layout, kept: pl.LazyFrame) -> KeptClips:
+    def keep_shards(self, layout: Layout, kept_clips: pl.LazyFrame) -> KeptClips:
         """Copy the shards all of whose clips are kept, by links if possible, with records.
 
-        `kept` has the columns of `_KEPT`.
+        `kept_clips` has the columns of `_KEPT`.
         """
         counts = (
-            kept.group_by("shard")
+            kept_clips.group_by("shard")
             .agg(pl.len(), first=pl.col("base_row").min(), last=pl.col("base_row").max())
             .collect(**STREAMED)
         )
         places = {name: (count, first, last) for name, count, first, last in counts.iter_rows()}
         shards = []
-        for shard in self.info["shards"]:
+        for shard in self.corpus_info["shards"]:
             count, first, last = places.get(shard["name"], (0, 0, 0))
             if count and count == last - first + 1 == shard["segments"]:
                 shards.append(self._copy_shard(layout, shard, first))
         whole = [shard.name for shard in shards]
-        others = kept.filter(~pl.col("shard").is_in(whole)).select(LOCATED.names())
+        others = kept_clips.filter(~pl.col("shard").is_in(whole)).select(LOCATED.names())
         return KeptClips(shards, others)
 
     def _copy_shard(self, layout: Layout, shard: dict[str, Any], first_row: int) -> Shard:
@@ -302,14 +308,15 @@ class Base:
             shard["sha256"],
             shard["plan"],
             write_record(layout, name, described, record),
-            kept=True,
+            was_whole=True,
         )
 
     @property
     def _grouped(self) -> list[str]:
+        """The columns that the selection of the base was grouped by."""
         return [
             key
-            for key in self.info["selection"].get("parameters", {}).get("group_by", [])
+            for key in self.corpus_info["selection"].get("parameters", {}).get("group_by", [])
             if key in self.columns
         ]
 
@@ -356,11 +363,10 @@ class Base:
                 )
                 for segment, value in hits.iter_rows():
                     split = rows.filter(pl.col(column) == value)["split"][0]
-                    what = (
-                        "which is"
-                        if column == "segment_id"
-                        else f"which has the {column} {value!r} of a segment"
-                    )
+                    if column == "segment_id":
+                        what = "which is"
+                    else:
+                        what = f"which has the {column} {value!r} of a segment"
                     return f"segment {segment!r} of train, {what} in {split} of the base {self}"
             return None
 
@@ -370,30 +376,31 @@ class Base:
 
 
 def _among(column: str, values: pl.Series) -> pl.Expr:
+    """Return whether a column has one of some values."""
     return pl.col(column).is_in(values.drop_nulls().unique().implode())
 
 
-def corpus_parameters(given: Mapping[str, Any], base: Base | None) -> dict[str, Any]:
+def corpus_parameters(requested: Mapping[str, Any], base: Base | None) -> dict[str, Any]:
     """Return parameters of `materialize`; raise InputError if one is invalid.
 
     Those not given (`msgspec.UNSET`) are as in `base`, or by default.
     """
     if base:
         base.check_container()
-    chosen = {name: value for name, value in given.items() if value is not UNSET}
+    chosen = {name: value for name, value in requested.items() if value is not UNSET}
     if "shard_size" in chosen:
         chosen["shard_size"] = parse_size(chosen["shard_size"])
     if "channel" in chosen:
         chosen["channel"] = str(chosen["channel"])
-    of_base = base.info["parameters"] if base else {}
-    held = {name: of_base.get(name, default) for name, default in _DEFAULTS.items()}
+    of_base = base.corpus_info["parameters"] if base else {}
+    base_values = {name: of_base.get(name, default) for name, default in _DEFAULTS.items()}
     for name, value in chosen.items() if base else ():
-        if value != held[name]:
+        if value != base_values[name]:
             raise InputError(
-                f"{name} is {held[name]} in the base {base}, not {value}: leave it out, "
+                f"{name} is {base_values[name]} in the base {base}, not {value}: leave it out, "
                 "or leave out --base"
             )
-    values = held | chosen
+    values = base_values | chosen
     if (rate := values["rate"]) is not None and rate < 1:
         raise InputError(f"rate must be 1 Hz or more, not {rate}")
     encoder(values["encoding"]).check_rate(rate)
@@ -410,12 +417,10 @@ def find_base(folder: Folder) -> str | None:
     base = read_corpus_info(folder).get("base")
     if not base or not stays_inside(str(base.get("corpus", ""))):
         return None
-    found = Folder(folder.place.parent / base["corpus"])
-    return (
-        str(found)
-        if found.exists(CORPUS_JSON) and found.holds(CORPUS_JSON, base["sha256"])
-        else None
-    )
+    base_folder = Folder(folder.place.parent / base["corpus"])
+    if base_folder.exists(CORPUS_JSON) and base_folder.holds(CORPUS_JSON, base["sha256"]):
+        return str(base_folder)
+    return None
 
 
 def latest_version(corpus: str | Path) -> str:
@@ -427,11 +432,11 @@ def latest_version(corpus: str | Path) -> str:
     """
     corpus = str(corpus).rstrip("/")
     place = folder_at(corpus).place
-    found = (
+    matches = (
         re.fullmatch(re.escape(place.name) + r"-v([2-9]|[1-9]\d+)", name)
         for name in place.parent.names()
     )
-    for number in sorted((int(match[1]) for match in found if match), reverse=True):
+    for number in sorted((int(match[1]) for match in matches if match), reverse=True):
         folder = folder_at(later := f"{corpus}-v{number}")
         if folder.exists(CORPUS_JSON) and read_corpus_info(folder).get("version") == number:
             return later
@@ -449,30 +454,35 @@ def next_version(workspace: str | Path | Workspace, corpus: str | Path) -> tuple
     latest = latest_version(corpus)
     if not folder_at(latest).exists(CORPUS_JSON):
         return latest, None
-    with Base.opened(latest) as held:
-        before = find_base(held.folder)
-        if (before or not held.info.get("base")) and _is_current(Workspace.open(workspace), held):
+    with Base.opened(latest) as version:
+        before = find_base(version.folder)
+        if (before or not version.corpus_info.get("base")) and _is_current(
+            Workspace.open(workspace), version
+        ):
             return latest, before
-        return f"{str(corpus).rstrip('/')}-v{held.version + 1}", latest
+        return f"{str(corpus).rstrip('/')}-v{version.version + 1}", latest
 
 
-def _is_current(workspace: Workspace, held: Base) -> bool:
+def _is_current(workspace: Workspace, version: Base) -> bool:
     """Return whether a corpus has the selection of the workspace.
 
     Rows and the audio of recordings must be equal.
     """
-    text = held.info["parameters"].get("text")
+    text = version.corpus_info["parameters"].get("text")
     lacks_text = text is not None and f"text_{text}" not in table_schema(workspace)
-    if lacks_text or held.info["identity"].get("selection") != selection_hash(workspace, text):
+    if lacks_text or version.corpus_info["identity"].get("selection") != selection_hash(
+        workspace, text
+    ):
         return False
     recordings = workspace.recordings.select(_AUDIO)
     sources = pl.DataFrame(
-        held.info.get("sources", []), schema={name: recordings.schema[name] for name in _AUDIO}
+        version.corpus_info.get("sources", []),
+        schema={name: recordings.schema[name] for name in _AUDIO},
     )
     if len(sources.join(recordings, on=_AUDIO, how="anti", nulls_equal=True)):
         return False
     with scratch_folder(workspace.path) as scratch:
         table = freeze_table(workspace, scratch / "segments.parquet", text)
-        most = max(num_rows(table), num_rows(held.table))
-        same = held.unchanged(table, recordings, num_rows=most, folder=scratch)
-        return int(same.select(pl.len()).collect().item()) == num_rows(held.table)
+        most = max(num_rows(table), num_rows(version.table))
+        same = version.unchanged(table, recordings, num_rows=most, folder=scratch)
+        return int(same.select(pl.len()).collect().item()) == num_rows(version.table)

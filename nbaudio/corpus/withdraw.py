@@ -63,7 +63,7 @@ _EMPTY_LINES: dict[str, dict[str, Any]] = {
     },
     CORRECTION_LOG: {"segment_id": "", "start_sample": None, "end_sample": None},
 }
-# Of the segments that are withdrawn.
+# The columns that are read of the segments to withdraw.
 _COLUMNS = (
     "segment_id",
     "recording_id",
@@ -141,7 +141,8 @@ def withdraw(
     )
     withdrawal = _withdrawal(workspace, ids.by_kind, reason)
     corpora, formats = _logged(workspace)
-    workspace.save(**{WITHDRAWN: withdrawal.tombstones})  # first: nothing comes back from now on
+    # First, so that no later step brings the segments back.
+    workspace.save(**{WITHDRAWN: withdrawal.tombstones})
     sheets = _forget_reviews(workspace, withdrawal)
     _forget_recordings(workspace, withdrawal.recordings)
     num_clips, unread = _forget_clips(
@@ -219,14 +220,14 @@ def _facts(
     }
 
 
-def _segment_ids(given: str | Path | Ids) -> list[str]:
+def _segment_ids(listed: str | Path | Ids) -> list[str]:
     """Return the ids that a file lists, or ids as they are."""
-    if not isinstance(given, str | Path):
-        return as_ids(given)
-    path = Path(given)
+    if not isinstance(listed, str | Path):
+        return as_ids(listed)
+    path = Path(listed)
     try:
         if path.suffix.lower() in ("", ".txt", ".list"):
-            found = (
+            lines = (
                 input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES)
                 .decode("utf-8-sig")
                 .splitlines()
@@ -241,17 +242,17 @@ def _segment_ids(given: str | Path | Ids) -> list[str]:
             if "segment_id" not in cells.frame.columns:
                 has = ", ".join(cells.frame.columns)
                 raise InputError(f"{path}: no column segment_id; it has {has}")
-            found = cells.frame["segment_id"].cast(pl.String).drop_nulls().to_list()
+            lines = cells.frame["segment_id"].cast(pl.String).drop_nulls().to_list()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read as a list of segment ids ({error})") from error
-    if not (ids := [key for line in found if (key := line.strip())]):
+    if not (ids := [key for line in lines if (key := line.strip())]):
         raise InputError(f"{path}: lists no segment; expected an id in each line")
     return ids
 
 
 def _parts(workspace: Workspace, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
     """Read columns of the segments, batch by batch."""
-    workspace_tables.table_schema(workspace)  # checks that it has ids
+    workspace_tables.table_schema(workspace)  # checks that the table has ids
     schema = pl.Schema({name: schemas.SEGMENTS[name] for name in columns})
     for part in workspace_tables.read_batches(workspace, columns=(*columns, "source_channel")):
         yield schemas.conform(part, schema, str(workspace_tables.table_path(workspace)))
@@ -266,36 +267,46 @@ def _logged(workspace: Workspace) -> tuple[list[str], list[tuple[ClipFormat, str
     formats = dict[tuple[ClipFormat, str], None]()
     for path in sorted((workspace.path / "logs").glob("*.jsonl")):
         for line in run_log.read(path):
-            given = line.get("parameters") if line.get("event") == "began" else None
+            if line.get("event") == "began":
+                logged_values = line.get("parameters")
+            else:
+                logged_values = None
             if (
-                isinstance(given, dict)
-                and {"rate", "channel", "encoding", "corpus"} <= given.keys()
+                isinstance(logged_values, dict)
+                and {"rate", "channel", "encoding", "corpus"} <= logged_values.keys()
             ):
-                corpora.append(str(given["corpus"]))
-                packs = str(given.get("packs") or workspace.path / "packs")
-                formats[ClipFormat(given["rate"], given["channel"], given["encoding"]), packs] = (
-                    None
-                )
+                corpora.append(str(logged_values["corpus"]))
+                packs = str(logged_values.get("packs") or workspace.path / "packs")
+                formats[
+                    ClipFormat(
+                        logged_values["rate"], logged_values["channel"], logged_values["encoding"]
+                    ),
+                    packs,
+                ] = None
     return list(dict.fromkeys(corpora)), list(formats)
 
 
 def _emptied_columns(workspace: Workspace, ids: Set[str]) -> list[str]:
     """Return the columns of the source in which only withdrawn segments have values."""
-    own = [
+    source_columns = [
         name
         for name in workspace_tables.table_schema(workspace)
         if name not in (*schemas.SEGMENTS, *schemas.NORMALIZED)
     ]
     is_gone = pl.col("segment_id").is_in(pl.Series([*ids], dtype=pl.String).implode())
     counts = (
-        workspace_tables.scan(workspace, ["segment_id", *own])
+        workspace_tables.scan(workspace, ["segment_id", *source_columns])
         .group_by(gone=is_gone)
-        .agg(pl.col(own).count())
+        .agg(pl.col(source_columns).count())
         .collect(**STREAMED)
     )
-    held: dict[bool, dict[str, int]] = {row["gone"]: row for row in counts.iter_rows(named=True)}
+    num_values: dict[bool, dict[str, int]] = {
+        row["gone"]: row for row in counts.iter_rows(named=True)
+    }
     return [
-        name for name in own if held.get(True, {}).get(name) and not held.get(False, {}).get(name)
+        name
+        for name in source_columns
+        if num_values.get(True, {}).get(name) and not num_values.get(False, {}).get(name)
     ]
 
 
@@ -324,8 +335,11 @@ def _other_tables(
 
     The tables are read batch by batch.
     """
-    gone = pl.Series([*ids, *lost["recording_id"], *lost["path"]], dtype=pl.String)
-    columns = {**dict.fromkeys(_BY_SEGMENT, ("segment_id", gone)), "problems": ("item", gone)}
+    withdrawn = pl.Series([*ids, *lost["recording_id"], *lost["path"]], dtype=pl.String)
+    columns = {
+        **dict.fromkeys(_BY_SEGMENT, ("segment_id", withdrawn)),
+        "problems": ("item", withdrawn),
+    }
     columns["names"] = ("recording_id", lost["recording_id"])
     return {
         name: _without_rows(workspace, name, pl.col(column).is_in(out.implode()))
@@ -335,6 +349,7 @@ def _other_tables(
 
 
 def _without_rows(workspace: Workspace, table: str, is_out: pl.Expr) -> Iterator[pl.DataFrame]:
+    """Yield a table without the rows that an expression marks."""
     return (
         part.filter(~is_out.fill_null(value=False))
         for part in workspace_tables.read_batches(workspace, table)
@@ -372,7 +387,7 @@ def _faulty_ids(workspace: Workspace, ids: Set[str]) -> set[str]:
     """Return the segments that a round has reached, and that were wrong or unsure there."""
     faulty = pl.col("verdict").is_in(["wrong", "unsure"])
     rounds = ProofState.load(workspace).rounds
-    return {key for one in rounds for key in one.rows.filter(faulty)["segment_id"]} & ids
+    return {key for round_ in rounds for key in round_.rows.filter(faulty)["segment_id"]} & ids
 
 
 def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
@@ -382,20 +397,23 @@ def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
     whoever withdraws the faults that were found has not made the others right.
     """
     faulty = _faulty_ids(workspace, ids)
-    gone = pl.col("segment_id").is_in(list(ids))
+    is_removed = pl.col("segment_id").is_in(list(ids))
     hashes = {key: tombstone("segment", key) for key in ids}
     columns = {
         "segment_id": pl.col("segment_id").replace(hashes),
-        "content": pl.when(~gone).then("content"),
+        "content": pl.when(~is_removed).then("content"),
     }
     for path in sorted((workspace.path / "reviews").rglob("*.frame.parquet")):
         table = path.relative_to(workspace.path).as_posix().removesuffix(".parquet")
         schema = workspace_tables.table_schema(workspace, table)
         changed = {name: value for name, value in columns.items() if name in schema}
         if "stratum" in schema:
-            before = pl.col(WAS_FAULTY) if WAS_FAULTY in schema else pl.lit(None, pl.Boolean)
+            if WAS_FAULTY in schema:
+                before = pl.col(WAS_FAULTY)
+            else:
+                before = pl.lit(None, pl.Boolean)
             is_faulty = pl.col("segment_id").is_in(list(faulty))
-            changed[WAS_FAULTY] = pl.when(gone).then(is_faulty).otherwise(before)
+            changed[WAS_FAULTY] = pl.when(is_removed).then(is_faulty).otherwise(before)
         parts = (
             part.with_columns(**changed) for part in workspace_tables.read_batches(workspace, table)
         )
@@ -411,6 +429,8 @@ def _forget_reports(workspace: Workspace, names: Set[str]) -> None:
 
 
 def _without(value: Any, names: Set[str]) -> Any:
+    """Return a value of JSON without the objects and texts that have one of some names."""
+
     def is_about(part: Any) -> bool:
         texts = part.values() if isinstance(part, dict) else [part]
         return any(
@@ -420,11 +440,9 @@ def _without(value: Any, names: Set[str]) -> Any:
 
     if isinstance(value, dict):
         return {name: _without(part, names) for name, part in value.items()}
-    return (
-        [_without(part, names) for part in value if not is_about(part)]
-        if isinstance(value, list)
-        else value
-    )
+    if isinstance(value, list):
+        return [_without(part, names) for part in value if not is_about(part)]
+    return value
 
 
 def _forget_review_clips(workspace: Workspace, ids: Set[str]) -> list[str]:
@@ -480,7 +498,7 @@ def _forget_recordings(workspace: Workspace, lost: pl.DataFrame) -> None:
 
 def _forget_clips(
     workspace: Workspace,
-    gone: pl.Series,
+    withdrawn_ids: pl.Series,
     facts: pl.DataFrame,
     formats: Sequence[tuple[ClipFormat, str]],
 ) -> tuple[int, list[str]]:
@@ -492,13 +510,15 @@ def _forget_clips(
     num_removed = 0
     problems = []
     with scratch_folder(workspace.path) as scratch:
-        heard = _remaining_keys(workspace, gone, facts, [RECOGNIZED], scratch / "heard")
-        _forget_recognized(workspace, gone, heard, scratch / "recognized")
+        heard = _remaining_keys(workspace, withdrawn_ids, facts, [RECOGNIZED], scratch / "heard")
+        _forget_recognized(workspace, withdrawn_ids, heard, scratch / "recognized")
         folders = dict.fromkeys([str(workspace.path / "packs"), *(packs for _, packs in formats)])
         for number, packs in enumerate(folders):
-            own = [clip_format for clip_format, folder in formats if folder == packs]
+            formats_in_packs = [clip_format for clip_format, folder in formats if folder == packs]
             folder = scratch / str(number)
-            keys = _remaining_keys(workspace, gone, facts, own, folder / "keys")
+            keys = _remaining_keys(
+                workspace, withdrawn_ids, facts, formats_in_packs, folder / "keys"
+            )
             try:
                 num_removed += keep_clips(location(packs), keys, folder)
             except (AudioError, OSError) as error:
@@ -511,7 +531,7 @@ def _forget_clips(
 
 def _remaining_keys(
     workspace: Workspace,
-    gone: pl.Series,
+    withdrawn_ids: pl.Series,
     facts: pl.DataFrame,
     formats: Sequence[ClipFormat],
     folder: Path,
@@ -519,7 +539,7 @@ def _remaining_keys(
     """Return the keys of the clips of remaining segments in some formats."""
     columns = ("segment_id", "recording_id", "start_sample", "end_sample", "source_channel")
     segments = segment_columns(workspace, columns)
-    remaining = segments.filter(~workspace_tables.has_id(gone)).drop_nulls("start_sample")
+    remaining = segments.filter(~workspace_tables.has_id(withdrawn_ids)).drop_nulls("start_sample")
     keys = [with_clip_keys(remaining, facts, clip_format) for clip_format in formats]
     none = pl.LazyFrame(schema=_KEYS)
     num_rows = len(formats) * parquet_files.num_rows(workspace_tables.table_path(workspace))
@@ -527,7 +547,9 @@ def _remaining_keys(
     return divide_keys(all_keys, num_rows=num_rows, folder=folder)
 
 
-def _forget_recognized(workspace: Workspace, gone: pl.Series, keys: Buckets, scratch: Path) -> None:
+def _forget_recognized(
+    workspace: Workspace, withdrawn_ids: pl.Series, keys: Buckets, scratch: Path
+) -> None:
     """Keep only texts of clips with some keys, and problems of remaining segments."""
     for path in sorted((workspace.path / RECOGNIZED_FOLDER).glob("*.jsonl")):
         folder = scratch / path.stem
@@ -539,7 +561,7 @@ def _forget_recognized(workspace: Workspace, gone: pl.Series, keys: Buckets, scr
                 target.write(_encode_lines(batch))
         table = f"{RECOGNIZED_FOLDER}/{path.stem}.problems"
         if workspace_tables.table_path(workspace, table).exists():
-            remaining = _without_rows(workspace, table, workspace_tables.has_id(gone))
+            remaining = _without_rows(workspace, table, workspace_tables.has_id(withdrawn_ids))
             workspace_tables.write(workspace, remaining, table=table)
 
 
@@ -552,4 +574,5 @@ def _keys_of_lines(path: Path) -> Iterator[pl.DataFrame]:
 
 
 def _clip_key(line: Mapping[str, Any]) -> str:
+    """Return the key of the clip that a line of a log is about."""
     return str(line.get("clip_key"))

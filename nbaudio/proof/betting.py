@@ -26,7 +26,7 @@ _MOST_BINS = 24
 _GRID = 24
 _REFINED = 32
 _PASSES = 2
-_FIRST_NULL = 1e-4  # of the total
+_FIRST_NULL = 1e-4  # as a share of the total
 _MOST_STAKED = 0.999
 # Rates of wrong segments before there are verdicts, how many rows they count for, in a bin at
 # least, and their own weights. The last prior takes all bins for nearly alike.
@@ -50,16 +50,16 @@ _TINY = 1e-12
 class Values:
     """What the items of each row count for; a row has one item, or several that nobody judged."""
 
-    sums: Array  # over the items of each row
+    sums: Array  # the sum of the values of the items of each row
     counts: Ints  # how many items of each row count for more than 0
-    largest: Array  # what the item that counts most counts for
+    largest: Array  # the greatest value of one item in each row
 
     @classmethod
     def of(cls, value: "Array | Values") -> "Values":
         """Return the values of rows that have one item each, or values as they are."""
-        return (
-            value if isinstance(value, Values) else cls(value, (value > 0).astype(np.int64), value)
-        )
+        if isinstance(value, Values):
+            return value
+        return cls(value, (value > 0).astype(np.int64), value)
 
     def __getitem__(self, rows: Ints) -> Array:
         """Return what the items of some rows count for."""
@@ -97,11 +97,12 @@ class Values:
 class Frame:
     """What a round could draw; arrays have a value for each row of items."""
 
-    stratum: Ints  # of each row; -1 for those that it could not draw
-    valid: Bools  # of each row: it could be drawn, and has not changed since
+    stratum: Ints  # the stratum of each row; -1 for rows that it could not draw
+    valid: Bools  # whether each row could be drawn and has not changed since
     sizes: Array  # the number of items in each stratum
     weights: Array  # the probability of each stratum at a draw, as long as none is exhausted
-    rates: Array | None = None  # of wrong items in each stratum, as expected before the first draw
+    # The rate of wrong items in each stratum that is expected before the first draw.
+    rates: Array | None = None
 
     @cached_property
     def bins(self) -> Ints:
@@ -133,17 +134,17 @@ class Draws:
     """Judged items in the order in which they were drawn."""
 
     frames: tuple[Frame, ...]
-    round: Ints  # of each draw, the place of its frame
-    item: Ints  # of each draw, the row that has its item alone
+    round: Ints  # the place of the frame of each draw
+    item: Ints  # the row of each draw; it has one item
     wrong: Bools
     unsure: Bools
     # Changed since drawn, or gone and wrong or unsure; a fault in upper bounds, since changes may
     # follow from verdicts.
     replaced: Bools
-    first: Bools  # of each draw: no draw before it is of the same item
-    known: Ints  # items that were judged as they are now and that no frame holds as they are now
-    known_wrong: Bools
-    known_unsure: Bools
+    first: Bools  # whether no earlier draw is of the same item
+    outside: Ints  # items that were judged as they are now and that no frame holds as they are now
+    outside_wrong: Bools
+    outside_unsure: Bools
 
     @cached_property
     def valid(self) -> Bools:
@@ -210,19 +211,22 @@ class Draws:
         """Return which draws count as wrong."""
         return self.wrong | self.unsure | self.replaced if upper else self.wrong
 
-    def known_items(self, *, upper: bool) -> tuple[Ints, Ints]:
-        """Return known items that bounds take as judged, and those of them that count as wrong."""
-        is_usable = np.ones(len(self.known), dtype=bool)
+    def outside_items(self, *, upper: bool) -> tuple[Ints, Ints]:
+        """Return judged items outside the frames that bounds use, and the wrong ones among them."""
+        is_usable = np.ones(len(self.outside), dtype=bool)
         if upper and self.frames:
-            is_usable = ~self.is_replaced[self.known]
-        is_faulty = self.known_wrong | self.known_unsure if upper else self.known_wrong
-        return self.known[is_usable], self.known[is_usable & is_faulty]
+            is_usable = ~self.is_replaced[self.outside]
+        if upper:
+            is_faulty = self.outside_wrong | self.outside_unsure
+        else:
+            is_faulty = self.outside_wrong
+        return self.outside[is_usable], self.outside[is_usable & is_faulty]
 
-    def found(self, value: Values, *, upper: bool) -> float:
+    def wrong_value(self, value: Values, *, upper: bool) -> float:
         """Return the value that was found wrong."""
-        known_value = value[self.known_items(upper=upper)[1]].sum()
+        outside_value = value[self.outside_items(upper=upper)[1]].sum()
         drawn_value = (self.worth(value, upper=upper) * self.faults(upper=upper)).sum()
-        return float(drawn_value + known_value)
+        return float(drawn_value + outside_value)
 
     def faulty_share(
         self, value: Array | Values, rounds: Sequence[int] | None = None
@@ -278,7 +282,7 @@ def most(draws: Draws, value: Array | Values, alpha: float, *, also: float = 0.0
     """
     value = Values.of(value)
     total = value.total
-    wrong = draws.found(value, upper=True)
+    wrong = draws.wrong_value(value, upper=True)
     level = -np.log(alpha)
     grid = np.append(np.geomspace(_FIRST_NULL, 1.0, _GRID) * total, also)
     nulls = np.unique(np.append(wrong, grid[(grid > wrong) & (grid <= total)]))
@@ -298,7 +302,7 @@ def fewest(draws: Draws, value: Array | Values, alpha: float) -> float:
     """
     value = Values.of(value)
     total = value.total
-    wrong = draws.found(value, upper=False)
+    wrong = draws.wrong_value(value, upper=False)
     level = -np.log(alpha)
     nulls = np.geomspace(_FIRST_NULL, 1.0, _GRID) * total
     nulls = np.append(wrong, nulls[nulls > wrong])
@@ -327,12 +331,12 @@ def bet(
     """
     value = Values.of(value)
     table = _Table.of(draws, value, upper=upper)
-    known, known_faults = draws.known_items(upper=upper)
-    unseen_values = value.without(known)
+    outside, outside_faults = draws.outside_items(upper=upper)
+    unseen_values = value.without(outside)
     books = [
         _Book(draws, number, unseen_values, upper=upper) for number in range(len(draws.frames))
     ]
-    unseen = _Unseen(nulls - value[known_faults].sum(), unseen_values.total)
+    unseen = _Unseen(nulls - value[outside_faults].sum(), unseen_values.total)
     path = Path.begin(len(nulls))
     for block in _blocks(len(draws.round)):
         numbers = dict.fromkeys(draws.round[block].tolist())
@@ -383,7 +387,9 @@ class _UnseenAfter:
 
     def is_impossible(self, value_before: float, *, upper: bool) -> Bools:
         """Return the nulls that want more wrong items than are left, or fewer than were seen."""
-        return self.rest > self.value + _TINY * value_before if upper else self.rest < -1e-9
+        if upper:
+            return self.rest > self.value + _TINY * value_before
+        return self.rest < -1e-9
 
     @property
     def last(self) -> _Unseen:

@@ -20,11 +20,10 @@ def how_right(claim: Mapping[str, Any], confidence: float, *, selected: bool) ->
     `selected` is whether a selection says what ships; if not, the claim is about all segments with
     a similarity of 0.8 or more.
     """
-    what = (
-        "clips that ship"
-        if selected
-        else "segments with a similarity of 0.8 or more (nothing is selected yet)"
-    )
+    if selected:
+        what = "clips that ship"
+    else:
+        what = "segments with a similarity of 0.8 or more (nothing is selected yet)"
     if claim["low"] is None:
         return "Nothing ships."
     if not claim["reviewed"]:
@@ -80,7 +79,7 @@ def is_target_proven(claim: Mapping[str, Any]) -> str:
     progress = claim["progress"]
     if claim["proven"]:
         answer = f"yes, at least {target} are right{_since(progress)}"
-    elif "unreviewed" not in progress:  # of an earlier version
+    elif "unreviewed" not in progress:  # a claim of an earlier version has no such key
         answer = f"no, {target} is not proven"
     elif not claim["reviewed"]:
         answer = f"no, nothing was reviewed yet; {_least_reviews(progress, target)}"
@@ -126,7 +125,10 @@ def _out_of_reach(claim: Mapping[str, Any], target: str) -> str:
 
 def _not_expected(claim: Mapping[str, Any], target: str) -> str:
     """Say that the estimate is below the target."""
-    estimate = "" if claim["precision"] is None else f" (estimate: {percent(claim['precision'])})"
+    if claim["precision"] is None:
+        estimate = ""
+    else:
+        estimate = f" (estimate: {percent(claim['precision'])})"
     return (
         f"even if all {claim['segments']:,} clips were reviewed, fewer than {target} are expected "
         f"to be right{estimate}; {_WHAT_HELPS}"

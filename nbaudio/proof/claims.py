@@ -109,7 +109,9 @@ class Part:
             }
         highest = self._most_wrong(what, target=target, error=error)
         lowest = min(self._fewest_wrong(what, error=high_error), highest)
-        low, high = (min(max(1 - each / ships, 0.0), 1.0) for each in (highest, lowest))
+        low, high = (
+            min(max(1 - wrong_amount / ships, 0.0), 1.0) for wrong_amount in (highest, lowest)
+        )
         estimate = self._estimate(what) if facts["reviewed"] else None
         return facts | {
             "precision": None if estimate is None else min(max(estimate, low), high),
@@ -131,7 +133,7 @@ class Part:
         bound = most(self.draws, inside, error, also=least_not_allowed)
         if what == "segments" and bound < inside.total:
             bound = math.ceil(bound - 1e-6) - 1
-        bound += self._unproven_beyond(what) - self._found(what)
+        bound += self._unproven_beyond(what) - self._excess_faults(what)
         faulty = self._sum(what, self.ships & self.state.labelled("wrong", "unsure"))
         right = self._sum(what, self.ships & self.state.labelled("right"))
         return min(max(bound, faulty), self._sum(what, self.ships) - right)
@@ -156,14 +158,14 @@ class Part:
         share = self.state.draws.faulty_share(self.value(what))
         if share is None:
             return None
-        return 1 - (share[0] * self.value(what).total - self._found(what)) / ships
+        return 1 - (share[0] * self.value(what).total - self._excess_faults(what)) / ships
 
     def value(self, what: str, *, upper: bool = True) -> Values:
         """Return what each item of the population counts for."""
         return self._amounts(what).plus(self._removed(what, upper=upper))
 
     def _amounts(self, what: str) -> Values:
-        """Return what the segments inside count for that are there."""
+        """Return the amounts of the segments inside that have not been removed."""
         return self.state.amounts(what, self.inside)
 
     def _removed(self, what: str, *, upper: bool) -> Array:
@@ -186,7 +188,7 @@ class Part:
         The value includes the faults of what does not ship.
         """
         allowed = (1 - target) * self._sum(what, self.ships) - self._unproven_beyond(what)
-        return self._found(what) + (
+        return self._excess_faults(what) + (
             math.floor(allowed + 1e-6) + 1 if what == "segments" else allowed * (1 + 1e-9) + 1e-12
         )
 
@@ -196,10 +198,10 @@ class Part:
             return 0.0
         return self._sum(what, self.beyond & ~self.state.labelled("right"))
 
-    def _found(self, what: str) -> float:
-        """Return the part of an upper bound that is no fault of what ships.
+    def _excess_faults(self, what: str) -> float:
+        """Return the part of an upper bound that does not count faults of what ships.
 
-        These are faults that were left out or are gone, and those mended since.
+        It counts faults that were left out or removed, and faults that were mended since.
         """
         state = self.state
         drawn = np.zeros(len(self.ships), dtype=np.bool_)
@@ -235,7 +237,7 @@ class Part:
         ).astype(float)
         if strata.rates is None or not sizes.any():
             return None
-        left = self.least_not_allowed("segments", target) - self.draws.found(
+        left = self.least_not_allowed("segments", target) - self.draws.wrong_value(
             self.value("segments"), upper=True
         )
         if float(sizes @ strata.rates) >= left or len(self.draws.frames) == 0:
@@ -282,6 +284,7 @@ class Part:
         return estimate is not None and estimate >= target - 1e-9
 
     def _sum(self, what: str, where: Bools) -> float:
+        """Return the segments, hours or words of some segments."""
         return self.state.sum(what, where)
 
 
@@ -295,8 +298,8 @@ class Claim:
     """A part with the fixed rule that bounds what is wrong in it best, and the shares of errors."""
 
     part: Part
-    error: float  # of the lower bound of the share that is right
-    high_error: float  # of its upper bound
+    error: float  # the error of the lower bound of the share that is right
+    high_error: float  # the error of its upper bound
 
     @property
     def is_serving(self) -> bool:
@@ -346,7 +349,9 @@ class Claim:
         divergence = rate * math.log(rate / allowed) + (1 - rate) * math.log((1 - rate) / target)
         number = next_number(state.rules)
         reviews = math.ceil(-math.log(whole_error * FIRST_SHARE / number**2) / divergence)
-        return reviews if reviews <= state.count(part.ships & ~state.judged) else None
+        if reviews <= state.count(part.ships & ~state.judged):
+            return reviews
+        return None
 
 
 def best_claim(
@@ -567,12 +572,14 @@ def _row(
         # What is wrong above a threshold is no more than above a lower one, and no less than above
         # a higher one.
         low = max(0.0, 1 - (1 - claims[below]["low"]) * claims[below]["segments"] / size)
-        high = (
-            1 - (1 - (claims[over]["high"] or 1.0)) * claims[over]["segments"] / size
-            if claims[over]["segments"]
-            else 1.0
-        )
-    precision = None if share is None or low is None else min(max(1 - share[0], low), high or 1.0)
+        if claims[over]["segments"]:
+            high = 1 - (1 - (claims[over]["high"] or 1.0)) * claims[over]["segments"] / size
+        else:
+            high = 1.0
+    if share is None or low is None:
+        precision = None
+    else:
+        precision = min(max(1 - share[0], low), high or 1.0)
     return names | {"precision": precision, "low": low, "high": high}
 
 
@@ -594,7 +601,7 @@ def _proven(
         next(n for n, place in enumerate(order) if sizes[place] >= sizes.max() / 2**power)
         for power in (3, 2, 1, 0)
     ]
-    found = []
+    proven = []
     error = 0.0
     for start, end in pairwise([*sorted(set(starts)), len(order)]):
         error += (1 - confidence) / len(set(starts))
@@ -608,5 +615,5 @@ def _proven(
             if path.peak[0] < -math.log(error):
                 error = 0.0
                 break
-            found.append(place)
-    return found
+            proven.append(place)
+    return proven

@@ -116,7 +116,7 @@ def evidence(
         "lowest_proven": next((row["threshold"] for row in claims["curve"] if row["proven"]), None),
         "reviewed": _reviewed(state),
         "reviewers": _describe_reviewers(state),
-        "rounds": [_describe_round(one) for one in state.rounds if not one.is_owed],
+        "rounds": [_describe_round(round_) for round_ in state.rounds if not round_.is_owed],
         "rounds_taken_back": len(state.taken_back),
         **claims,
         "review_next": following.advice,
@@ -227,19 +227,19 @@ def _reviewed(state: ProofState) -> dict[str, int]:
     drawn = pl.concat(
         [
             pl.DataFrame(schema=_DRAWN),
-            *(one.rows.filter(~pl.col("ended")).select(*_DRAWN) for one in state.rounds),
+            *(round_.rows.filter(~pl.col("ended")).select(*_DRAWN) for round_ in state.rounds),
         ]
     )
     drawn = drawn.drop_nulls().unique("segment_id")
     return {word: int((drawn["verdict"] == word).sum()) for word in OUTCOMES.categories}
 
 
-def _describe_round(one: Round) -> dict[str, Any]:
+def _describe_round(round_: Round) -> dict[str, Any]:
     """Return review, strategy, and how many rows a draw has on sheets and were reviewed."""
-    listed = one.rows.filter("listed")
+    listed = round_.rows.filter("listed")
     return {
-        "round": one.name,
-        "strategy": one.strategy,
+        "round": round_.name,
+        "strategy": round_.strategy,
         "rows": len(listed),
         "reviewed": listed.filter(~pl.col("ended"))["verdict"].count(),
     }
@@ -261,13 +261,15 @@ def risk_facts(
     strata = state.next_strata
     error = selection["rule"]["error"]
     left = part.further_reviews(strata, target=selection["target"], error=error)
-    # The same with one stratum: what is gained is the model's.
+    # The same with one stratum: the difference is what the model saves.
     alone = part.further_reviews(strata.merged(), target=selection["target"], error=error)
+    if frozen(state.workspace):
+        is_frozen = "by the last select; a select without 'risk' ends it"
+    else:
+        is_frozen = "no: it learns from each import"
     return {
         "model": describe(model),
-        "frozen": "by the last select; a select without 'risk' ends it"
-        if frozen(state.workspace)
-        else "no: it learns from each import",
+        "frozen": is_frozen,
         "calibration": {name: model["calibration"][name] for name in ("intercept", "slope")},
         "groups": model["calibration"]["groups"],
         "columns": {row["column"]: row["weight"] for row in model["weigh"] if row["weight"] > 0},
@@ -350,7 +352,7 @@ def _count_reviews(state: ProofState) -> dict[str, int]:
         "rounds_taken_back": len(state.taken_back),
         "sheets_ended": sum(map(_count_ended_sheets, state.rounds)),
         "sheets_not_returned": len(unreturned_shares(state)),
-        "rows_skipped": sum(int(one.rows["skipped"].sum()) for one in state.rounds),
+        "rows_skipped": sum(int(round_.rows["skipped"].sum()) for round_ in state.rounds),
         "unsure": state.count(state.labelled("unsure")),
         "judged_by_several": _number_judged_by_several(state),
     }
@@ -462,14 +464,14 @@ def weakest(part: Part) -> list[dict[str, Any]]:
     }
     rows: list[dict[str, Any]] = []
     for kind, key in groups.items():
-        found = (
+        counts = (
             judged.with_columns(name=key)
             .drop_nulls("name")
             .group_by("name")
             .agg(reviewed=pl.len(), wrong=wrong)
         )
         worst = (
-            found.filter(pl.col("wrong") > 0)
+            counts.filter(pl.col("wrong") > 0)
             .sort("wrong", "reviewed", "name", descending=[True, False, False])
             .head(3)
         )
@@ -480,22 +482,23 @@ def weakest(part: Part) -> list[dict[str, Any]]:
 
 
 def _warnings(state: ProofState, whole: Part) -> Iterator[str]:
-    usable = {one.draw for one in state.usable}
+    """Yield the warnings of the report."""
+    usable = {round_.draw for round_ in state.usable}
     if not (state.label >= 0).any() and not len(state.lines):
         yield "nothing has been judged yet: the quality of the labels is unknown"
-    if stale := [one.name for one in state.rounds if one.draw not in usable]:
+    if stale := [round_.name for round_ in state.rounds if round_.draw not in usable]:
         yield (
             "rounds without their table of what could be drawn (reviews/ROUND.frame.parquet) prove "
             f"nothing: {', '.join(stale)}"
         )
-    yield from (_jump(one) for one in state.rounds if one.rows["skipped"].any())
+    yield from (_jump(round_) for round_ in state.rounds if round_.rows["skipped"].any())
     changed = "other words or times now; they count as unsure until they are judged again"
     yield from (
-        f"{one.name}: {count(one.changed, 'judged rows', 'have')} {changed}"
-        for one in state.rounds
-        if one.changed
+        f"{round_.name}: {count(round_.changed, 'judged rows', 'have')} {changed}"
+        for round_ in state.rounds
+        if round_.changed
     )
-    drawn = {key for one in state.rounds for key in one.judged_ids}
+    drawn = {key for round_ in state.rounds for key in round_.judged_ids}
     if others := len(set(state.verdicts["segment_id"]) - drawn):
         judged = count(others, "judged segments", "were")
         yield (
@@ -525,18 +528,21 @@ def _unseen(state: ProofState, whole: Part) -> Iterator[str]:
         )
 
 
-def _count_ended_sheets(one: Round) -> int:
+def _count_ended_sheets(round_: Round) -> int:
     """Return how many sheets of a round ended before their last row, of those that were begun."""
-    return 0 if one.judged_ids.is_empty() else int(one.rows["ended"].sum())
+    return 0 if round_.judged_ids.is_empty() else int(round_.rows["ended"].sum())
 
 
 def _unfinished(state: ProofState) -> Iterator[str]:
     """Say which sheets ended before their last row, or have not come back, while others went on."""
-    for one in state.rounds:
-        if ended := _count_ended_sheets(one):
-            rows = "the next row of it counts" if ended == 1 else f"{ended} rows count"
+    for round_ in state.rounds:
+        if ended := _count_ended_sheets(round_):
+            if ended == 1:
+                rows = "the next row of it counts"
+            else:
+                rows = f"{ended} rows count"
             yield (
-                f"{one.name}: a sheet ended before its last row, and other verdicts were given "
+                f"{round_.name}: a sheet ended before its last row, and other verdicts were given "
                 f"since; {rows} as unsure until judged, as a sheet may end where it gets hard"
             )
     if missing := unreturned_shares(state):
@@ -552,16 +558,17 @@ def _blindness(state: ProofState, whole: Part) -> Iterator[str]:
 
     Yield nothing unless there are both.
     """
-    blind = [one.blind for one in state.usable]
+    blind = [round_.blind for round_ in state.usable]
     of = {
-        kind: [place for place, each in enumerate(blind) if each is kind] for kind in (True, False)
+        kind: [place for place, is_blind in enumerate(blind) if is_blind is kind]
+        for kind in (True, False)
     }
-    found = {
+    shares = {
         kind: state.draws.faulty_share(whole.value("segments"), places)
         for kind, places in of.items()
         if places
     }
-    if len(pairs := [each for each in found.values() if each]) == 2:
+    if len(pairs := [share for share in shares.values() if share]) == 2:
         (hidden, error), (shown, other) = pairs
         half = 1.96 * math.hypot(error, other)
         yield (
@@ -572,16 +579,18 @@ def _blindness(state: ProofState, whole: Part) -> Iterator[str]:
         )
 
 
-def _jump(one: Round) -> str:
+def _jump(round_: Round) -> str:
     """Say what skipped rows do to the share of right ones among those that were reached."""
     # Without segments that are gone and were never judged.
-    reached = one.rows.drop_nulls(["line", "verdict"]).sort("line", maintain_order=True)
+    reached = round_.rows.drop_nulls(["line", "verdict"]).sort("line", maintain_order=True)
     right = (reached["verdict"] == "right").to_numpy()
     skipped = int(reached["skipped"].sum())
     first = int(reached["skipped"].to_numpy().argmax())
-    before = f"{percent(right[:first].mean())} of the rows before them, " if first else ""
+    before = ""
+    if first:
+        before = f"{percent(right[:first].mean())} of the rows before them, "
     return (
-        f"{one.name}: {count(skipped, 'rows', 'were')} skipped before the last judged one; "
+        f"{round_.name}: {count(skipped, 'rows', 'were')} skipped before the last judged one; "
         "skipped rows count as unsure until they are judged. Right are "
         f"{before}{percent(right.mean())} of all rows up to the last judged one"
     )

@@ -78,7 +78,7 @@ class ProofState(ReviewState):
     @cached_property
     def usable(self) -> list[Round]:
         """The rounds whose draws count: those with a stored frame."""
-        return [one for one in self.rounds if has_frame(self, one.draw)]
+        return [round_ for round_ in self.rounds if has_frame(self, round_.draw)]
 
     @cached_property
     def rules(self) -> list[FixedRule]:
@@ -168,7 +168,7 @@ class ProofState(ReviewState):
         """Which segments were reached in a round, or judged although no round could draw them."""
         reached = np.zeros(len(self.rows), dtype=np.bool_)
         reached[self.draws.item] = True
-        reached[self.draws.known] = True
+        reached[self.draws.outside] = True
         return reached & self.flags("is_there")
 
     @cached_property
@@ -176,9 +176,9 @@ class ProofState(ReviewState):
         """What the usable rounds could draw."""
         place = {draw.name: len(draw.record.after) for draw in all_draws(self)}
         return [
-            StoredFrame(table, self._strata(table), place[one.draw], self.later(one.corpus))
-            for one in self.usable
-            for table in [frame_table(one.draw)]
+            StoredFrame(table, self._strata(table), place[round_.draw], self.later(round_.corpus))
+            for round_ in self.usable
+            for table in [frame_table(round_.draw)]
         ]
 
     def _strata(self, table: str) -> pl.DataFrame:
@@ -227,9 +227,9 @@ class ProofState(ReviewState):
             unsure=is_unsure,
             replaced=~valid & (self.flags("is_there")[item] | is_wrong | is_unsure),
             first=drawn["segment_id"].is_first_distinct().to_numpy(),
-            known=nothing,
-            known_wrong=nothing.astype(np.bool_),
-            known_unsure=nothing.astype(np.bool_),
+            outside=nothing,
+            outside_wrong=nothing.astype(np.bool_),
+            outside_unsure=nothing.astype(np.bool_),
         )
         return judged_apart(draws, frames, self.label)
 
@@ -294,8 +294,8 @@ class ProofState(ReviewState):
         nothing: somebody may look into them and import those without a fault first.
         """
         parts = [pl.DataFrame(schema=_DRAWN)]
-        for number, (one, frame) in enumerate(zip(self.usable, self._frames, strict=True)):
-            rows = self._with_strata(one.rows, frame)
+        for number, (round_, frame) in enumerate(zip(self.usable, self._frames, strict=True)):
+            rows = self._with_strata(round_.rows, frame)
             rows = _with_withdrawn_faults(rows, self._withdrawn_faults(frame.table))
             rows = rows.with_columns(rank=pl.int_range(1, pl.len() + 1).over("stratum"))
             rows = rows.with_columns(line=_counted_lines(), round=pl.lit(number)).drop_nulls("line")

@@ -43,7 +43,10 @@ def clustered_rates(
         hypotheses: the column of each hypothesis; WER of others are compared with the first one.
         confidence: of the intervals, above 0 and below 1.
     """
-    rates = _RATES if len(hypotheses) > 1 else {name: _RATES[name] for name in ("wer", "cer")}
+    if len(hypotheses) > 1:
+        rates = _RATES
+    else:
+        rates = {name: _RATES[name] for name in ("wer", "cer")}
     parts = [pl.DataFrame(schema=_CLUSTERS)]
     for frame in frames:
         parts.extend(_cluster_sums(frame, text, hypotheses))

@@ -131,9 +131,9 @@ def draws_about(
 ) -> RuleDraws:
     """Return the draws as they count for a rule.
 
-    A draw counts for a segment if it was made after the segment joined the rule. What was judged by
-    earlier draws is known, and is no sample of others. Removed segments stay in a rule as they were
-    drawn.
+    A draw counts for a segment if it was made after the segment joined the rule. Items that earlier
+    draws judged count as known, not as a sample of others. Removed segments stay in a rule as they
+    were drawn.
 
     Args:
         rule: the segments of the rule.
@@ -155,13 +155,13 @@ def draws_about(
 
 
 def judged_apart(draws: Draws, frames: tuple[Frame, ...], label: NDArray[np.int8]) -> Draws:
-    """Return draws from frames, with what was judged and is in none of them as known."""
+    """Return draws from frames; judged items that are in no frame are those `outside`."""
     valid = [np.zeros(len(label), dtype=np.bool_), *(frame.valid for frame in frames)]
-    known = np.flatnonzero((label >= 0) & ~np.any(valid, axis=0))
+    outside = np.flatnonzero((label >= 0) & ~np.any(valid, axis=0))
     return replace(
         draws,
         frames=frames,
-        known=known,
-        known_wrong=label[known] == VERDICTS.index("wrong"),
-        known_unsure=label[known] == VERDICTS.index("unsure"),
+        outside=outside,
+        outside_wrong=label[outside] == VERDICTS.index("wrong"),
+        outside_unsure=label[outside] == VERDICTS.index("unsure"),
     )

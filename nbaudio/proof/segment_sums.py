@@ -1,4 +1,4 @@
-"""The segments of a workspace in sums: what bounds are computed from.
+"""Sums over the segments of a workspace, from which bounds are computed.
 
 Segments of one kind, which all bounds treat alike, are one row with their number, hours and words.
 Segments that were judged or drawn, and those of frames that were removed, have a row each.
@@ -49,12 +49,12 @@ _KEY = pl.col("segment_id").hash().alias("key")
 
 @dataclass(frozen=True)
 class Kinds:
-    """What kinds of segments are told apart, beside those that every claim needs."""
+    """The kinds of segments that sums distinguish, beside those that every claim needs."""
 
-    column: str = "similarity"  # with numbers
+    column: str = "similarity"  # a column of numbers
     sign: int = 1  # -1: thresholds are on the negated numbers
     cuts: Sequence[float] | None = None  # thresholds on it, ascending; None: those of reports
-    without: Sequence[str] = ()  # segments that do not ship
+    without: Sequence[str] = ()  # ids of segments that do not ship
     by_risk: bool = False  # tell apart the strata of a next round by risk
 
 
@@ -64,7 +64,7 @@ class StoredFrame:
 
     table: str
     strata: pl.DataFrame  # `stratum`, `weight`, `rate` and `size`, in order of their names
-    place: int  # of its draw in the order of all draws
+    place: int  # the place of its draw in the order of all draws
     later: pl.Series  # segments that were added or changed after the draw
 
 

@@ -45,7 +45,7 @@ _CURVE = {
 }
 _MOST_GROUPS = 10
 _VERDICTS_A_GROUP = 15
-_TARGET = 0.98  # of a claim, which the bounds do not depend on
+_TARGET = 0.98  # the target of a claim; the bounds do not depend on it
 
 
 def ranked_columns(workspace: Workspace) -> list[str]:
@@ -272,6 +272,9 @@ def _cuts(values: Array, reviewed: int) -> list[float]:
     rest = values[~np.isin(values, shared)]
     many = max(1, round(number * len(rest) / len(values)))
     parts = np.arange(1, many) / many
-    inner = np.quantile(rest, parts, method="inverted_cdf") if len(parts) else parts
+    if len(parts):
+        inner = np.quantile(rest, parts, method="inverted_cdf")
+    else:
+        inner = parts
     last = np.unique(np.concatenate([inner, shared, np.nextafter(shared, -np.inf)]))
     return [float(value) for value in np.nextafter(last, np.inf)]

@@ -110,7 +110,7 @@ class ClipTable:
     def _with_id(self, segment_id: str, positions: list[int]) -> int | None:
         """Return the last position whose clip has an id; None if there is none.
 
-        A single position is taken for it.
+        A single position is returned without a check of its id.
         """
         if len(positions) == 1:
             return positions[0]
@@ -160,7 +160,7 @@ class ClipTable:
         columns = dict[str, NDArray[Any]]()
         texts = dict[str, str]()
         file = self._file()
-        # Without a row group there are columns too.
+        # A table without row groups has columns, too.
         for group, start in enumerate(self._starts[:-1] or [0]):
             rows = self._read(group, names, file)
             if check:
@@ -169,7 +169,10 @@ class ClipTable:
                 empty = np.empty(0, object if name in _TEXTS else np.int8)
                 chunks = [_values(chunk, texts) for chunk in rows[name].chunks]
                 part = np.concatenate([empty, *chunks])
-                column = columns[name] if name in columns else np.empty(len(self), part.dtype)
+                if name in columns:
+                    column = columns[name]
+                else:
+                    column = np.empty(len(self), part.dtype)
                 dtype = np.promote_types(column.dtype, part.dtype)
                 columns[name] = column.astype(dtype, copy=False)
                 columns[name][start : start + len(part)] = part
@@ -186,14 +189,13 @@ class ClipTable:
         """Read columns of a row group, all unless named, with a new reader unless one is passed."""
         with self._reading():
             file = file or self._file()
-            return (
-                file.read_row_group(group, columns=names, use_threads=False)
-                if len(self._starts) > 1
-                else file.read(names)
-            )
+            if len(self._starts) > 1:
+                return file.read_row_group(group, columns=names, use_threads=False)
+            return file.read(names)
 
     @cached_property
     def _source(self) -> Any:
+        """The bytes in memory or the open file that readers of the table use."""
         if content := getattr(self._place, "content", None):
             return pa.BufferReader(content.data)
         with self._place.fetched() as path:
@@ -201,6 +203,7 @@ class ClipTable:
 
     @cached_property
     def _footer(self) -> Any:
+        """The metadata of the Parquet file, which is read once."""
         return pq.ParquetFile(self._source).metadata
 
     @cached_property

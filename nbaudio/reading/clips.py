@@ -109,13 +109,12 @@ class Clip:
         return target
 
     def _repr_html_(self) -> str | None:
-        return (
-            None
-            if self.samples is None or self.samples.dtype != np.int16
-            else str(self.to_pydub()._repr_html_())
-        )
+        if self.samples is None or self.samples.dtype != np.int16:
+            return None
+        return str(self.to_pydub()._repr_html_())
 
     def _pcm(self) -> NDArray[np.int16]:
+        """Return the samples; raise InputError if they are not int16."""
         if self.samples is None or self.samples.dtype != np.int16:
             raise InputError(
                 f"{self.segment_id}: the clip has no int16 samples; read it with give='samples'"
@@ -153,11 +152,11 @@ class ClipReader:
         needed = {clip: place for place, clip in enumerate(clips.tolist())}
         numbers = np.sort(clips)
         columns = (self.rows[name][numbers].tolist() for name in ("shard", "offset", "length"))
-        found: list[Request] = []
+        requests: list[Request] = []
         most = min(_MAX_REQUEST, max(_MIN_REQUEST, int(self.rows["length"][numbers].sum()) // 4))
         for number, shard, start, length in zip(numbers.tolist(), *columns, strict=True):
             stop = start + length
-            last = found[-1] if found else None
+            last = requests[-1] if requests else None
             if (
                 last
                 and last.shard == shard
@@ -167,17 +166,19 @@ class ClipReader:
                 last.clips.append((number, start - last.start, stop - last.start))
                 last.stop = max(stop, last.stop)
             else:
-                found.append(Request(shard, start, stop, [(number, 0, length)]))
-        return sorted(found, key=lambda request: min(needed[clip] for clip, _, _ in request.clips))
+                requests.append(Request(shard, start, stop, [(number, 0, length)]))
+        return sorted(
+            requests, key=lambda request: min(needed[clip] for clip, _, _ in request.clips)
+        )
 
-    def decoded(self, number: int, data: bytes | memoryview) -> Clip:
+    def decoded(self, number: int, content: bytes | memoryview) -> Clip:
         """Decode a clip from its bytes, and read them again if their checksum is wrong.
 
         Raise AudioError if it still is.
         """
         place = self.rows.numbers[number]
         segment_id, sha256, rate = self.rows.table.facts(place)
-        if (encoded := verified_clip(data, sha256)) is None:
+        if (encoded := verified_clip(content, sha256)) is None:
             shard, start, length = (
                 self.rows[name][number] for name in ("shard", "offset", "length")
             )
@@ -219,7 +220,7 @@ class ClipRequests(ExitStack):
         Return for each clip a function that waits for its bytes. The same thread may overwrite them
         later.
         """
-        found: dict[int, Callable[[], bytes | memoryview]] = {}
+        waiting: dict[int, Callable[[], bytes | memoryview]] = {}
         requests = self._reader.requests(clips)
         self.small = []
         shards = self._shards
@@ -231,17 +232,17 @@ class ClipRequests(ExitStack):
                 self._fetching.add(future)
                 future.add_done_callback(self._fetching.discard)
                 self.small += [future] if len(requests) == len(clips) else []
-                found |= {
+                waiting |= {
                     clip: partial(_part, future, start, end) for clip, start, end in request.clips
                 }
             else:
                 if len(request.clips) > 1:
                     shards.expect(shard, first, request.stop)
-                found |= {
+                waiting |= {
                     clip: partial(shards.read, shard, first + start, first + end)
                     for clip, start, end in request.clips
                 }
-        return found
+        return waiting
 
     def cancel(self) -> None:
         """Cancel what has not begun, and wait for the rest."""
@@ -249,6 +250,7 @@ class ClipRequests(ExitStack):
 
 
 def _part(future: Future[bytes], start: int, end: int) -> memoryview:
+    """Wait for the bytes of a request and return those of a clip."""
     return memoryview(future.result())[start:end]
 
 
@@ -270,18 +272,18 @@ class _LocalShards(threading.local):
         size = stop - start
         if len(buffer := self._buffer) < size:
             self._buffer = buffer = bytearray(size)
-        data = memoryview(buffer)[:size]
+        view = memoryview(buffer)[:size]
         file = self._open(shard)
         if _HAS_PREADV:  # one call: in each, another thread may take the interpreter
-            count = os.preadv(file, [data], start)
+            count = os.preadv(file, [view], start)
         else:  # Windows
             os.lseek(file, start, os.SEEK_SET)
-            found = os.read(file, size)
-            count = len(found)
-            data[:count] = found
+            content = os.read(file, size)
+            count = len(content)
+            view[:count] = content
         if count != size:
             raise AudioError(f"{self._folder}/{shard}: ends before byte {stop:,}")
-        return data
+        return view
 
     def expect(self, shard: str, start: int, stop: int) -> None:
         """Let the system read ahead, where it can."""
@@ -289,6 +291,7 @@ class _LocalShards(threading.local):
             os.posix_fadvise(self._open(shard), start, stop - start, os.POSIX_FADV_WILLNEED)
 
     def _open(self, shard: str) -> int:
+        """Return the descriptor of a shard; at most `_OPEN_FILES` stay open in a thread."""
         files = self._files
         if (file := files.get(shard)) is None:
             files[shard] = file = self._folder.opened(shard)
@@ -342,7 +345,7 @@ def clip(
         >>> clip(workspace, "s").samples.shape
         (8000,)
     """
-    import polars as pl  # imported on demand: reading a corpus does without
+    import polars as pl  # imported on demand: reading a corpus does not need Polars
 
     from nbaudio.audio import read_clip
     from nbaudio.sources.audio_folder import check_audio_folders
@@ -352,10 +355,10 @@ def clip(
     workspace = Workspace.open(workspace)
     if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int) or rate < 1):
         raise InputError(f"rate={rate!r}: must be a whole number of Hz, 1 or more, or None")
-    found = workspace_tables.read(workspace, where=pl.col("segment_id") == segment_id)
-    if found.is_empty():
+    segments = workspace_tables.read(workspace, where=pl.col("segment_id") == segment_id)
+    if segments.is_empty():
         raise InputError(f"{workspace.path}: no segment {segment_id!r}")
-    row = found.row(0, named=True)
+    row = segments.row(0, named=True)
     recordings = workspace.recordings.filter(pl.col("recording_id") == row["recording_id"])
     source = recordings.row(0, named=True) if len(recordings) else {}
     root = workspace.audio
@@ -371,8 +374,8 @@ def clip(
             f"{segment_id}: samples {start} to {end} are not inside the recording of {length}"
         )
     check_audio_folders(workspace, [row["recording_id"]])
-    own = row.get("source_channel") or channel
+    segment_channel = row.get("source_channel") or channel
     samples = read_clip(
-        root / source["path"], start, end, num_samples=length, rate=rate, channel=own
+        root / source["path"], start, end, num_samples=length, rate=rate, channel=segment_channel
     )
     return Clip(segment_id, samples, rate or source["sampling_rate"], None, partial(dict, row))

@@ -106,7 +106,7 @@ class Corpus:
     def read(self, segment_id: str, *, give: Give = "samples") -> Clip:
         """Read one clip by its id, as `read_many` does.
 
-        Of a remote corpus nothing else is fetched.
+        From a remote corpus, only the bytes of this clip are fetched.
         """
         return self.read_many([segment_id], give=give)[0]
 
@@ -143,7 +143,7 @@ class Corpus:
         with ClipRequests(clips) as requests, ThreadPoolExecutor(os.cpu_count() or 1) as decoders:
             try:
                 parts = requests.parts(np.array(sorted({*numbers}), dtype=np.int64))
-                found = dict(
+                clip_of = dict(
                     zip(
                         parts,
                         decoders.map(lambda number: clips.decoded(number, parts[number]()), parts),
@@ -152,7 +152,7 @@ class Corpus:
                 )
             finally:
                 requests.cancel()
-        return [found[number] for number in numbers]
+        return [clip_of[number] for number in numbers]
 
     def stream(
         self,
@@ -216,9 +216,9 @@ class Corpus:
         consecutive = _whole("consecutive", consecutive, least=1)
         step = None if step is None else _whole("step", step, least=1)
         if step is not None and (consecutive == 1 or step > consecutive):
-            given = f"step={step}, consecutive={consecutive}"
+            values = f"step={step}, consecutive={consecutive}"
             raise InputError(
-                f"step must be at most consecutive, which must be 2 or more; got {given}"
+                f"step must be at most consecutive, which must be 2 or more; got {values}"
             )
         order = Epoch(
             clips,
@@ -239,16 +239,19 @@ class Corpus:
             "num_workers": num_workers,
         }
         share = Partition(**{name: _whole(name, value) for name, value in part.items()})
-        threads = (
-            min(4, os.cpu_count() or 1) if threads is None else _whole("threads", threads, least=1)
-        )
-        # Of files of one clip each, requests are as small as those of single clips.
-        in_flight = (
-            _CLIP_REQUESTS if self.info["parameters"]["container"] == "files" else _STREAM_REQUESTS
-        )
+        if threads is None:
+            threads = min(4, os.cpu_count() or 1)
+        else:
+            threads = _whole("threads", threads, least=1)
+        # A container with a file for each clip gets requests as small as those of single clips.
+        if self.info["parameters"]["container"] == "files":
+            in_flight = _CLIP_REQUESTS
+        else:
+            in_flight = _STREAM_REQUESTS
         return Stream(self._clips(clips, give, in_flight), order, share, threads=threads)
 
     def _rows(self, split: str) -> SplitRows:
+        """Return the rows of a split; raise InputError if there is none."""
         if split not in self.table.splits:
             raise InputError(
                 f"{self.folder}: no split {split!r}; there are {', '.join(self.splits) or 'none'}"
@@ -256,6 +259,7 @@ class Corpus:
         return SplitRows(self.table, self.table.splits[split])
 
     def _clips(self, rows: SplitRows, give: Give, in_flight: int) -> ClipReader:
+        """Return a reader of rows that decodes as `give` says, with so many requests at once."""
         encoding = self.info["parameters"]["encoding"]
         ways: dict[str, Any] = {"samples": None, "levels": decode_levels, "encoded": None}
         decode = get_by_name(ways, give, "way to give clips")
@@ -264,9 +268,10 @@ class Corpus:
         if give == "levels" and encoding not in QUANTIZATIONS:
             raise InputError(f"{self.folder}: its clips are {encoding}, which has no levels")
         local = self.folder.place.local is not None
-        read = (
-            self.folder.read if local or self.cache is None else partial(self._cached, self.cache)
-        )
+        if local or self.cache is None:
+            read = self.folder.read
+        else:
+            read = partial(self._cached, self.cache)
         return ClipReader(rows, self.folder, read, decode, in_flight, self._read_uncached)
 
     def _read_uncached(self, name: str, start: int, stop: int) -> bytes:
@@ -277,7 +282,8 @@ class Corpus:
         return self.folder.read(name, start, stop)
 
     def _cached(self, cache: Cache, name: str, start: int, stop: int) -> bytes:
-        found = []
+        """Read bytes [start, stop) of a shard by way of the cache."""
+        pieces = []
         for identity, first, end in self._pieces(name, start, stop):
 
             def fetch(path: Path, first: int = first, end: int = end) -> None:
@@ -285,8 +291,8 @@ class Corpus:
 
             with cache.held(identity, end - first, fetch) as path, path.open("rb") as file:
                 file.seek(max(0, start - first))
-                found.append(file.read(min(stop, end) - max(start, first)))
-        return b"".join(found)
+                pieces.append(file.read(min(stop, end) - max(start, first)))
+        return b"".join(pieces)
 
     def _pieces(self, name: str, start: int, stop: int) -> Iterator[tuple[str, int, int]]:
         """Yield the cache keys of the pieces of a file that hold the bytes [start, stop).
@@ -335,11 +341,11 @@ def open_corpus(
         if isinstance(folder.place, Remote):
             pool.submit(folder.place.connect, _CONNECTIONS)  # for the first batch of a stream
         table = ClipTable(folder)
-        info = pending.result()
+        corpus_info = pending.result()
     return Corpus(
         folder,
         table,
-        info,
+        corpus_info,
         None if cache is None else Cache(Path(cache).absolute(), parse_size(cache_limit)),
     )
 
@@ -359,9 +365,10 @@ def _whole(name: str, value: Any, *, least: int | None = None) -> int:
 
 
 def _samples(
-    decode: Callable[[Any], tuple[NDArray[np.int16], int | None]], data: bytes | memoryview
+    decode: Callable[[Any], tuple[NDArray[np.int16], int | None]], content: bytes | memoryview
 ) -> NDArray[np.int16]:
-    return decode(data)[0]
+    """Return the samples alone of what a function decodes."""
+    return decode(content)[0]
 
 
 # A process that was forked after polars ran lacks the threads of polars, and most calls would hang.
@@ -369,6 +376,7 @@ _forked = {"ran": False, "lost": False}
 
 
 def _check_not_forked(what: str) -> None:
+    """Raise InputError in a process that was forked after Polars had started its threads."""
     if _forked["lost"]:
         raise InputError(
             f"{what}: cannot run in a process that was forked after polars was used, "
@@ -379,12 +387,14 @@ def _check_not_forked(what: str) -> None:
 
 
 def _before_fork() -> None:
+    """Note whether threads of Polars run now, as a child will lack them."""
     # Only Linux shows the names of threads; elsewhere processes are spawned by default.
     names = (path.read_bytes() for path in Path("/proc/self/task").glob("*/comm"))
     _forked["ran"] = any(name.startswith(b"polars-0") for name in names)
 
 
 def _after_fork_in_child() -> None:
+    """Note that this process lacks the threads that ran before the fork."""
     _forked["lost"] |= _forked["ran"]
 
 

@@ -44,16 +44,14 @@ class Partition(NamedTuple):
 
     def check(self) -> "Partition":
         """Return itself; raise InputError where a number is not below its count."""
-        for own, count, name in (
+        for number, count, name in (
             (self.rank, self.world_size, "rank"),
             (self.worker, self.num_workers, "worker"),
         ):
-            if not 0 <= own < count:
-                raise InputError(
-                    f"{name} {own} of {count}: must be from 0 to {count - 1}"
-                    if count > 0
-                    else f"{count} {name}s"
-                )
+            if count <= 0:
+                raise InputError(f"{count} {name}s")
+            if not 0 <= number < count:
+                raise InputError(f"{name} {number} of {count}: must be from 0 to {count - 1}")
         return self
 
     def part(self, worker: int, num_workers: int) -> "Partition":
@@ -175,15 +173,15 @@ class Epoch:
     @cached_property
     def corpus(self) -> str:
         """Hash of the positions of all clips, on which the order depends."""
-        found = hashlib.blake2b(digest_size=8)
+        digest = hashlib.blake2b(digest_size=8)
         for name in ("shard", "recording_id"):
             values = self._column(name)
             for start in range(0, len(values), _HASHED_ROWS):
                 text = "\n".join(map(str, values[start : start + _HASHED_ROWS].tolist()))
-                found.update(f"{chr(10) if start else ''}{text}".encode("utf8", "surrogatepass"))
+                digest.update(f"{chr(10) if start else ''}{text}".encode("utf8", "surrogatepass"))
         for name in ("offset", "length", "start_sample"):
-            found.update(np.ascontiguousarray(self._column(name)).data)
-        return found.hexdigest()
+            digest.update(np.ascontiguousarray(self._column(name)).data)
+        return digest.hexdigest()
 
     @cached_property
     def whole(self) -> Groups:
@@ -192,8 +190,13 @@ class Epoch:
             windows = _windows(self.index, self.consecutive, self.step or self.consecutive)
             # Windows that overlap are drawn in runs, so that what they share is read and decoded
             # once.
-            drawn = np.arange(len(windows)) // self.run if self.overlapping else windows.first
-            return windows[self._order(drawn, "window")] if self.shuffle else windows
+            if self.overlapping:
+                drawn = np.arange(len(windows)) // self.run
+            else:
+                drawn = windows.first
+            if self.shuffle:
+                return windows[self._order(drawn, "window")]
+            return windows
         if self.batch_s is None:
             return Groups(self._drawn, _numbers(len(self._drawn)), _numbers(len(self._drawn)) + 1)
         pools = [0, *(np.flatnonzero(np.diff(self._pools[self._drawn], append=-1)) + 1).tolist()]
@@ -211,11 +214,14 @@ class Epoch:
 
     def of(self, share: Partition, left: Groups) -> tuple[Groups, IntArray]:
         """Return a consumer's share of the steps that are left, and the edges of its blocks."""
-        own = left[share.of(len(left), pad=self.pad)]
-        edges = [0, *_blocks(own.sums(self._column("length")), self.buffer, self._pools[own.first])]
-        if self.shuffle and len(own):
-            first = own.first
-            own = own[
+        steps = left[share.of(len(left), pad=self.pad)]
+        edges = [
+            0,
+            *_blocks(steps.sums(self._column("length")), self.buffer, self._pools[steps.first]),
+        ]
+        if self.shuffle and len(steps):
+            first = steps.first
+            steps = steps[
                 np.concatenate(
                     [
                         start + self._order(first[start:end], "block")
@@ -223,7 +229,7 @@ class Epoch:
                     ]
                 )
             ]
-        return own, np.array(edges)
+        return steps, np.array(edges)
 
     def after(self, done: Sequence[Sequence[tuple[Partition, int]]]) -> Groups:
         """Return the steps that are left when consumers have taken so many each.
@@ -300,7 +306,8 @@ class Epoch:
 
 
 def _numbers(count: int) -> IntArray:
-    return np.arange(count, dtype=np.int32)  # half the memory of 64 bits
+    """Return the numbers from 0 to count - 1."""
+    return np.arange(count, dtype=np.int32)  # 32 bits take half the memory of 64
 
 
 def _windows(index: Any, size: int, step: int) -> Groups:

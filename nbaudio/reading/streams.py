@@ -58,11 +58,10 @@ class Stream:
             listed = self.listed
             overlapping = self.epoch.overlapping
             for block in self._blocks():
-                lists = (
-                    _windows(block, ahead)
-                    if overlapping
-                    else (list(islice(ahead, len(step))) for step in block)
-                )
+                if overlapping:
+                    lists = _windows(block, ahead)
+                else:
+                    lists = (list(islice(ahead, len(step))) for step in block)
                 for step in lists if listed else islice(ahead, len(block)):
                     # Counted before the yield, so that a state taken by the consumer includes this
                     # step.
@@ -74,9 +73,10 @@ class Stream:
 
         For a DataLoader's `worker` it is that worker's part.
         """
-        order = (
-            self.epoch if epoch in (None, self.epoch.epoch) else replace(self.epoch, epoch=epoch)
-        )
+        if epoch in (None, self.epoch.epoch):
+            order = self.epoch
+        else:
+            order = replace(self.epoch, epoch=epoch)
         if worker is None:
             return Stream(self.clips, order, share, threads=self.threads)
         part = share.part(worker.id, worker.num_workers)
@@ -203,7 +203,7 @@ class Stream:
         """Decode clips; samples that several steps share are read-only."""
         clips = [self.clips.decoded(clip, wait_for_bytes()) for clip, wait_for_bytes in task]
         for clip in clips if self.epoch.overlapping else ():
-            # Several steps have this array: none may change it for the others.
+            # Several steps share this array, so it is read-only.
             if clip.samples is not None:
                 clip.samples.flags.writeable = False
         return clips

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-_TARGET, _LEAST_ROOM = 0.98, 1.2  # what a proof must exclude is more than what is wrong
+# A proof must exclude a larger rate than that of the wrong segments.
+_TARGET, _LEAST_ROOM = 0.98, 1.2
 
 
 def largest_rates(rate: Array, divergence: float) -> Array:

@@ -1,4 +1,4 @@
-"""Annotator agreement, and what is left to judge.
+"""Annotator agreement, and the number of segments left to judge.
 
 The measures are the share, Cohen's kappa and Krippendorff's alpha on segments judged by several
 reviewers.
@@ -28,7 +28,8 @@ from nbaudio.review.agreement_intervals import (
 from nbaudio.review.state import ReviewRecord, ReviewState
 from nbaudio.tables.workspace import Workspace
 
-_SHOWN = pl.format("{} {}", "content", "segment_id").alias("shown")  # what is compared
+# A segment with the content that reviewers were shown.
+_SHOWN = pl.format("{} {}", "content", "segment_id").alias("shown")
 _TEXTS = ("of", "measure", "reviewers")
 _NUMBERS = ("value", "low", "high")
 _SCHEMA = pl.Schema(
@@ -40,7 +41,7 @@ _SCHEMA = pl.Schema(
 )
 _DECIMALS = 12
 _AGREE = {"words": "agree on the verdict", "ok or not": "agree on ok or not ok"}
-# Of a share of equal verdicts, and of a kappa that tells nothing beside it.
+# With a share of equal verdicts of at least this and a kappa below this, kappa tells nothing.
 _MUCH_ALIKE = 0.8
 _LOW_KAPPA = 0.4
 
@@ -96,10 +97,10 @@ def agreement(
     kinds = {"words": words, "ok or not": right}
     rows = [
         (of, *row)
-        for of, given in kinds.items()
-        for row in _measures(given, confidence=confidence, seed=seed)
+        for of, ratings in kinds.items()
+        for row in _measures(ratings, confidence=confidence, seed=seed)
     ]
-    # What rounds to zero has no sign: the sum with zero removes it.
+    # Adding zero turns the -0.0 that rounding can give into 0.0.
     numbers = pl.col(*_NUMBERS).fill_nan(None).round(_DECIMALS) + 0.0
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row").with_columns(numbers)
 
@@ -160,10 +161,10 @@ def disagreements(workspace: Workspace | str | Path | ReviewState) -> pl.DataFra
     """
     state = ReviewState.load(workspace)
     decided = state.verdicts.filter(pl.col("reviewer").is_in(state.adjudicators))
-    said = state.verdicts.join(decided, on=["segment_id", "content"], how="anti").sort(
+    unresolved = state.verdicts.join(decided, on=["segment_id", "content"], how="anti").sort(
         "segment_id", "reviewer"
     )
-    apart = said.filter(pl.col("verdict").n_unique().over("segment_id", "content") > 1)
+    apart = unresolved.filter(pl.col("verdict").n_unique().over("segment_id", "content") > 1)
     listed = pl.format("{}: {}", "reviewer", "verdict").sort_by("reviewer").str.join("; ")
     return (
         apart.group_by("segment_id", "content", maintain_order=True)
@@ -269,23 +270,23 @@ def _alpha_of_shares(
 
 
 def _measures(
-    given: pl.DataFrame, *, confidence: float, seed: int
+    rated: pl.DataFrame, *, confidence: float, seed: int
 ) -> Iterator[tuple[str, str, int, float, float, float]]:
     """Yield each measure with its reviewers and the number of segments.
 
-    `given` has the columns `shown`, `reviewer` and `rating`.
+    `rated` has the columns `shown`, `reviewer` and `rating`.
     """
-    given = given.filter(pl.len().over("shown") > 1)
-    columns = (given[name].to_numpy() for name in ("shown", "reviewer", "rating"))
+    rated = rated.filter(pl.len().over("shown") > 1)
+    columns = (rated[name].to_numpy() for name in ("shown", "reviewer", "rating"))
     (shown, row), (reviewers, column), (words, rating) = (
-        np.unique(each, return_inverse=True) for each in columns
+        np.unique(values, return_inverse=True) for values in columns
     )
     ratings = np.full((len(shown), len(reviewers)), -1)
     ratings[row, column] = rating
-    for one, other in combinations(range(len(reviewers)), 2):
-        both = ratings[(ratings[:, [one, other]] >= 0).all(axis=1)][:, [one, other]]
+    for first, second in combinations(range(len(reviewers)), 2):
+        both = ratings[(ratings[:, [first, second]] >= 0).all(axis=1)][:, [first, second]]
         if len(both):
-            pair = f"{reviewers[one]}, {reviewers[other]}"
+            pair = f"{reviewers[first]}, {reviewers[second]}"
             table = np.zeros((len(words), len(words)), dtype=int)
             np.add.at(table, tuple(both.T), 1)
             yield (
@@ -311,10 +312,10 @@ def left_to_judge(state: ReviewState, record: ReviewRecord) -> dict[str, int]:
     The name is empty if the review has no reviewers.
     """
     shown = (pl.col("review") == record.name) | pl.col("content").is_in(record.contents)
-    said = state.verdicts.filter(shown).select("reviewer", "segment_id")
+    verdicts = state.verdicts.filter(shown).select("reviewer", "segment_id")
     left = {}
     for reviewer, ids in record.shares().items():
-        done = said.filter(reviewer=reviewer) if reviewer else said
+        done = verdicts.filter(reviewer=reviewer) if reviewer else verdicts
         left[reviewer] = len(set(ids).difference(done["segment_id"]))
     return left
 

@@ -86,7 +86,7 @@ def restore_controls(text: str, original: str) -> str:
 
 def normalize_cell(text: str) -> str:
     """Return a text without Excel's escapes, which some programs resolve and some do not."""
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text.replace("x005F_", ""))
+    return _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), text.replace("x005F_", ""))
 
 
 def diff_fragments(
@@ -103,7 +103,8 @@ def diff_fragments(
 
 
 def _fragments(text: str, differs: Sequence[bool]) -> list[Fragment]:
-    found: list[Fragment] = []
+    """Return a text as stretches of equal and of differing words; `differs` has a flag a word."""
+    fragments: list[Fragment] = []
     position = 0
     for marked, words in groupby(zip(word_spans(text), differs, strict=True), key=itemgetter(1)):
         if marked:
@@ -111,9 +112,9 @@ def _fragments(text: str, differs: Sequence[bool]) -> list[Fragment]:
             spans = [span for span, _ in words]
             start = spans[0][0]
             stop = spans[-1][1]
-            found += [(text[position:start], False), (text[start:stop], True)]
+            fragments += [(text[position:start], False), (text[start:stop], True)]
             position = stop
-    return [fragment for fragment in (*found, (text[position:], False)) if fragment[0]]
+    return [fragment for fragment in (*fragments, (text[position:], False)) if fragment[0]]
 
 
 def put_fragments(
@@ -157,7 +158,9 @@ def escape_formula(text: str) -> str:
 def unescape_formula(text: str) -> str:
     """Invert `escape_formula`; return other texts as they are."""
     inner = _ESCAPED_NEXT_CELL.sub("", text)
-    return inner[1:] if inner.startswith("'") and _COMPUTED.match(inner[1:]) else inner
+    if inner.startswith("'") and _COMPUTED.match(inner[1:]):
+        return inner[1:]
+    return inner
 
 
 def unescape_copy(text: str, transcript: str) -> str:

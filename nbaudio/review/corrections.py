@@ -1,4 +1,4 @@
-"""Apply reviewers' corrections of texts and bounds, and restore what was before.
+"""Apply reviewers' corrections of texts and bounds, and revert them.
 
 The corrections in the logs are applied to the segments table.
 """

@@ -45,18 +45,18 @@ class Part:
 def all_draws(state: ReviewState) -> list[Draw]:
     """Return all draws ever made, in order, also those of rounds that were taken back.
 
-    A round that has no rows but those of others is among them, with an empty draw.
+    A round that only has rows of earlier draws is among them, with an empty draw.
     """
-    found = [Draw(name, record, is_taken_back=False) for name, record in state.records.items()]
-    found += [Draw(name, record, is_taken_back=True) for name, record in state.taken_back.items()]
-    at_random = [draw for draw in found if draw.record.strategy != PICKED]
+    draws = [Draw(name, record, is_taken_back=False) for name, record in state.records.items()]
+    draws += [Draw(name, record, is_taken_back=True) for name, record in state.taken_back.items()]
+    at_random = [draw for draw in draws if draw.record.strategy != PICKED]
     return sorted(at_random, key=lambda draw: (len(draw.record.after), draw.name))
 
 
 def parts(state: ReviewState, record: ReviewRecord) -> dict[str, Part]:
     """Return the rows of a review by the name of the draw that they are of, in their order."""
     left = set(record.segment_ids)
-    found = {}
+    draw_parts = {}
     for resumed in record.resumes:
         drawn_by = record_of_draw(state, resumed.draw)
         if drawn_by is None:  # somebody removed its record: its rows prove nothing
@@ -64,11 +64,11 @@ def parts(state: ReviewState, record: ReviewRecord) -> dict[str, Part]:
         ids = drawn_by.drawn_ids
         listed = left.intersection(ids[place] for place in resumed.rows)
         left -= listed
-        found[resumed.draw] = Part(record, resumed.rows, listed)
+        draw_parts[resumed.draw] = Part(record, resumed.rows, listed)
     if record.drawn_ids:
-        own = left.intersection(record.drawn_ids)
-        found[record.name] = Part(record, range(len(record.drawn_ids)), own)
-    return found
+        left_of_draw = left.intersection(record.drawn_ids)
+        draw_parts[record.name] = Part(record, range(len(record.drawn_ids)), left_of_draw)
+    return draw_parts
 
 
 def record_of_draw(state: ReviewState, draw: str) -> ReviewRecord | None:
@@ -99,5 +99,5 @@ def owed_parts(state: ReviewState) -> dict[str, Part]:
 
 
 def has_frame(state: ReviewState, draw: str) -> bool:
-    """Return whether it is stored what a draw took segments from."""
+    """Return whether the frame of a draw is stored."""
     return table_path(state.workspace, frame_table(draw)).exists()

@@ -32,8 +32,8 @@ class ReviewerFile:
     """What one reviewer is given."""
 
     reviewer: str  # the name; empty if there are no reviewers
-    path: Path  # of the sheet or page
-    encoding: str  # of its clips, one of `ENCODINGS`
+    path: Path  # the path of the sheet or page
+    encoding: str  # the encoding of its clips, one of `ENCODINGS`
 
     @property
     def is_page(self) -> bool:
@@ -68,7 +68,7 @@ class MadeFiles:
 def plan_outputs(
     out: Path, reviewers: Sequence[str] | Mapping[str, str], clips: str | None
 ) -> Outputs:
-    """Return what is to be written.
+    """Return the files that an export is to write.
 
     Args:
         out: a sheet or page; a folder if the reviewers have formats.
@@ -275,40 +275,42 @@ def _archive(files: Mapping[Path, bytes], clips: Iterable[str], sheet: Path) -> 
 
     Equal files give equal bytes.
     """
-    members = {path.name: data for path, data in files.items()}
+    members = {path.name: content for path, content in files.items()}
     members |= {name: (sheet.parent / name).read_bytes() for name in clips}
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
-        for name, data in members.items():
-            entry = zipfile.ZipInfo(f"{sheet.stem}/{name}")  # of 1980, and of no system
+        for name, content in members.items():
+            # Dated 1980, as equal files must give equal bytes.
+            entry = zipfile.ZipInfo(f"{sheet.stem}/{name}")
             entry.create_system = 3
             entry.external_attr = 0o644 << 16
-            archive.writestr(entry, data, zipfile.ZIP_DEFLATED)
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
     return out.getvalue()
 
 
 def is_filled_in(
-    path: Path, data: bytes, record: ReviewRecord, *, earlier: Sequence[ReviewRecord]
+    path: Path, content: bytes, record: ReviewRecord, *, earlier: Sequence[ReviewRecord]
 ) -> bool:
-    """Return whether a file of this review exists with other content than `data`.
+    """Return whether a file of this review exists whose bytes are not `content`.
 
     `earlier` are reviews of the same name that were taken back. Raise ExistsError if the file is of
     no review, or of another one, which may be an earlier one.
     """
-    if not path.exists() or path.read_bytes() == data:
+    if not path.exists() or path.read_bytes() == content:
         return False
     if path.suffix == ".zip":
-        names = zipfile.ZipFile(path).namelist() if zipfile.is_zipfile(path) else []
+        names = []
+        if zipfile.is_zipfile(path):
+            names = zipfile.ZipFile(path).namelist()
         is_packed = any(f"{path.stem}/{path.stem}{kind}" in names for kind in (*KINDS, PAGE))
         ours = is_packed and not earlier
     else:
         ours = _is_sheet_of(path, record, has_all_rows=bool(earlier))
     if not ours:
-        what = (
-            "exists with other content"
-            if path.suffix == PAGE
-            else f"exists and is not a sheet of review {record.name}"
-        )
+        if path.suffix == PAGE:
+            what = "exists with other content"
+        else:
+            what = f"exists and is not a sheet of review {record.name}"
         if earlier:
             what += " (one of that name was taken back)"
         raise ExistsError(f"{path}: {what}; move it away or give another --out")

@@ -1,4 +1,4 @@
-"""Rules of selection that rounds fix before anybody hears their rows.
+"""Rules of selection that rounds fix before reviewers judge their rows.
 
 What may be said about a selection that was chosen after verdicts were heard rests on a rule that
 was fixed before: see docs/evidence-method.md. A rule is a set of segments. `review export` fixes
@@ -163,7 +163,10 @@ def _selection(population: Population) -> _Selection:
     if population.accepted.any():
         inside = population.accepted | population.mask(population.left_out["segment_id"])
         return _Selection(inside & population.reviewable, json_hash(facts.get("parameters", {})))
-    threshold = DEFAULT_SIMILARITY if workspace.threshold is None else workspace.threshold
+    if workspace.threshold is None:
+        threshold = DEFAULT_SIMILARITY
+    else:
+        threshold = workspace.threshold
     numbers = population.numbers
     inside = ~(numbers["similarity"] < threshold) & (numbers["seconds"] <= _LONGEST_S + _NEARLY)
     return _Selection(inside & population.reviewable, json_hash({"similarity": threshold}))
@@ -193,9 +196,10 @@ def _write(population: Population, rule: FixedRule, joined: Bools, first_draw: i
     """Write the table of a rule, with segments that join it."""
     workspace = population.state.workspace
     has_table = workspace_tables.table_path(workspace, rule.table).exists()
-    before = (
-        workspace_tables.read_batches(workspace, rule.table, _COLUMNS) if has_table else iter(())
-    )
+    if has_table:
+        before = workspace_tables.read_batches(workspace, rule.table, _COLUMNS)
+    else:
+        before = iter(())
     workspace_tables.write(
         workspace, _concatenated(before, population, joined, first_draw), table=rule.table
     )

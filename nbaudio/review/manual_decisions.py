@@ -155,7 +155,9 @@ def _refuse(rows: pl.DataFrame, where: pl.Expr, reason: str, column: str = "") -
     refused = rows.filter(where)
     if refused.is_empty():
         return
-    values = refused[column].unique(maintain_order=True).to_list() if column else []
+    values = []
+    if column:
+        values = refused[column].unique(maintain_order=True).to_list()
     more = f" and {len(values) - 3:,} more" if len(values) > 3 else ""
     raise InputError(
         f"decisions: {reason}{' ' * bool(values)}{', '.join(map(repr, values[:3]))}{more}; "

@@ -60,6 +60,7 @@ class Population:
 
     @cached_property
     def _recordings(self) -> pl.DataFrame:
+        """The recordings by unique `recording_id`, with the columns of `RECORDINGS`."""
         facts = conform(self.state.workspace.recordings, RECORDINGS, "recordings")
         return facts.unique("recording_id", keep="first", maintain_order=True)
 
@@ -75,6 +76,7 @@ class Population:
 
     @property
     def _hashes(self) -> pl.LazyFrame:
+        """A query of the hash of each segment id, in the order of the table."""
         return workspace_tables.scan(self.state.workspace, ["segment_id"]).select(
             key=pl.col("segment_id").hash()
         )
@@ -87,15 +89,19 @@ class Population:
         wanted = segment_ids.cast(pl.String).hash()
         if wanted.is_empty():
             return np.zeros(0, dtype=np.int64)
-        held = (
+        matches = (
             self._hashes.with_row_index("row")
             .filter(pl.col("key").is_in(wanted.implode()))
             .collect(**STREAMED)
         )
-        held = held.filter(pl.Series(self._is_first[held["row"].to_numpy()], dtype=pl.Boolean))
-        place = held["row"].cast(pl.Int64) - np.searchsorted(self._repeats, held["row"].to_numpy())
+        matches = matches.filter(
+            pl.Series(self._is_first[matches["row"].to_numpy()], dtype=pl.Boolean)
+        )
+        place = matches["row"].cast(pl.Int64) - np.searchsorted(
+            self._repeats, matches["row"].to_numpy()
+        )
         return wanted.replace_strict(
-            held["key"], place, default=-1, return_dtype=pl.Int64
+            matches["key"], place, default=-1, return_dtype=pl.Int64
         ).to_numpy()
 
     def mask(self, segment_ids: pl.Series) -> Bools:
@@ -153,13 +159,14 @@ class Population:
     @cached_property
     def _source_names(self) -> pl.DataFrame:
         """What the source calls each recording, by `recording_id`."""
-        given = ["source_recording"] if "source_recording" in self._recordings.columns else []
+        name_columns = [name for name in ("source_recording",) if name in self._recordings.columns]
         file_name = pl.col("path").str.extract("([^/]+)/*$")
         return self._recordings.select(
-            "recording_id", source_name=pl.coalesce(*given, file_name, "recording_id")
+            "recording_id", source_name=pl.coalesce(*name_columns, file_name, "recording_id")
         )
 
     def _joined(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return rows of segments with the facts of their recordings."""
         facts = self._recordings.select("recording_id", *_FACTS)
         rows = rows.drop(_FACTS, strict=False).with_columns(source_channel(rows))
         return rows.join(facts, on="recording_id", how="left", maintain_order="left")
@@ -169,28 +176,28 @@ class Population:
     ) -> dict[str, NDArray[Any]]:
         """Return what a function computes from each batch of columns, without nulls.
 
-        Each array is held once.
+        Each array is filled in place, so that it is in memory once.
         """
-        found: dict[str, NDArray[Any]] = {}
+        arrays: dict[str, NDArray[Any]] = {}
         for start, batch in with_starts(map(function, self.batches(columns))):
             parts = {values.name: values.to_numpy() for values in batch}
-            found = found or {
+            arrays = arrays or {
                 name: np.empty(len(self), dtype=part.dtype) for name, part in parts.items()
             }
             for name, part in parts.items():
-                found[name][start : start + len(part)] = part
-        return found
+                arrays[name][start : start + len(part)] = part
+        return arrays
 
     def map_batches(
         self, columns: Iterable[str], function: Callable[[pl.DataFrame], pl.DataFrame]
     ) -> pl.DataFrame:
         """Return what a function computes from each batch of columns.
 
-        Whole numbers and codes take little memory.
+        The function should return whole numbers or codes, which take little memory.
         """
-        found = pl.concat([function(batch) for batch in self.batches(columns)])
-        # One at a time is held twice.
-        return pl.DataFrame([found.drop_in_place(name).rechunk() for name in found.columns])
+        frame = pl.concat([function(batch) for batch in self.batches(columns)])
+        # Column by column, so that only one column at a time is in memory twice.
+        return pl.DataFrame([frame.drop_in_place(name).rechunk() for name in frame.columns])
 
     def column(self, what: pl.Expr) -> pl.Series:
         """Return an expression over columns of the table, row by row."""
@@ -242,21 +249,27 @@ class Population:
         )
         text = pl.col("text")
         silent = pl.any_horizontal(pl.col("path", "start_sample", "end_sample").is_null())
-        told = {"empty": text.is_null() | ~text.str.contains(r"\S"), "has_text": text.is_not_null()}
-        told |= {
+        facts = {
+            "empty": text.is_null() | ~text.str.contains(r"\S"),
+            "has_text": text.is_not_null(),
+        }
+        facts |= {
             "window": segment_rules.window().hash(),
             "has_audio": ~silent | pl.lit(self.state.workspace.audio_root is None),
         }
-        # These compare a segment with all others.
-        own = [
+        # `duplicate` and `empty_text` compare a segment with all others.
+        violations = [
             rule.fill_null(value=False)
             for name, rule in rules.items()
             if name not in ("duplicate", "empty_text")
         ]
-        told["broken"] = pl.any_horizontal(*own, bad, pl.col("segment_id").is_null())
-        found = self.arrays((*WINDOW, "decision", "reason"), lambda rows: rows.select(**told))
-        broken = found["broken"] | found["empty"] if found["has_text"].any() else found["broken"]
-        return ~broken & first_occurrences(found["window"]), found["has_audio"]
+        facts["broken"] = pl.any_horizontal(*violations, bad, pl.col("segment_id").is_null())
+        arrays = self.arrays((*WINDOW, "decision", "reason"), lambda rows: rows.select(**facts))
+        if arrays["has_text"].any():
+            broken = arrays["broken"] | arrays["empty"]
+        else:
+            broken = arrays["broken"]
+        return ~broken & first_occurrences(arrays["window"]), arrays["has_audio"]
 
     @property
     def reviewable(self) -> Bools:
@@ -275,13 +288,15 @@ class Population:
         columns = pool_columns(
             strategy, pl.Schema({**table_schema(self.state.workspace), **RECORDINGS})
         )
-        known = reached(rounds)
+        reached_segments = reached(rounds)
         verdict = pl.Series("verdict", [None], dtype=OUTCOMES).new_from_index(0, len(self))
-        places = self.places(known["segment_id"])
-        there = places >= 0
-        verdict = verdict.scatter(places[there], known["verdict"].filter(pl.Series(there)))
+        places = self.places(reached_segments["segment_id"])
+        is_in_table = places >= 0
+        verdict = verdict.scatter(
+            places[is_in_table], reached_segments["verdict"].filter(pl.Series(is_in_table))
+        )
         is_reached = pl.repeat(value=False, n=len(self), eager=True).scatter(
-            places[there], values=True
+            places[is_in_table], values=True
         )
         pool = pl.DataFrame({"verdict": verdict, "reached": is_reached})
         if "similarity" in columns:
@@ -293,14 +308,14 @@ class Population:
             )
             pool = pool.hstack(self.map_batches(others, function))
         can_be_drawn = self.reviewable
-        found = strata_of(
+        strata = strata_of(
             pool if can_be_drawn.all() else pool.filter(can_be_drawn),
             strategy=strategy,
             threshold=threshold,
         )
         number = np.full(len(self), -1, dtype=np.int32)
-        number[can_be_drawn] = found.number
-        return replace(found, number=number)
+        number[can_be_drawn] = strata.number
+        return replace(strata, number=number)
 
     def draw(self, strata: Strata, *, n: int, salt: str) -> pl.DataFrame:
         """Return `draw_from` of strata with the `segment_id` of each row."""
@@ -313,22 +328,20 @@ class Population:
     def _rows(self, places: pl.Series) -> pl.Series:
         """Return the row numbers of some segments in the table."""
         before = self._repeats - np.arange(len(self._repeats))
-        return (
-            places + np.searchsorted(before, places.to_numpy(), side="right")
-            if len(before)
-            else places
-        )
+        if len(before):
+            return places + np.searchsorted(before, places.to_numpy(), side="right")
+        return places
 
     def ids(self, places: pl.Series) -> pl.Series:
         """Return the ids of some segments, in that order."""
         rows = self._rows(places).cast(pl.UInt32).alias(ROW)
-        found = workspace_tables.read(
+        ids = workspace_tables.read(
             self.state.workspace,
             ["segment_id"],
             where=pl.col(ROW).is_in(rows.unique().implode()),
             row=ROW,
         )
-        return rows.to_frame().join(found, on=ROW, how="left", maintain_order="left")["segment_id"]
+        return rows.to_frame().join(ids, on=ROW, how="left", maintain_order="left")["segment_id"]
 
     def frame(self, strata: Strata, has_duration: pl.Expr) -> Iterator[pl.DataFrame]:
         """Yield what a draw took segments from.
@@ -338,12 +351,12 @@ class Population:
         selected.
         """
         for start, batch in with_starts(self.batches(("similarity",))):
-            own = np.flatnonzero(strata.number[start : start + len(batch)] >= 0)
-            rows = batch[own]
+            in_strata = np.flatnonzero(strata.number[start : start + len(batch)] >= 0)
+            rows = batch[in_strata]
             yield pl.concat(
                 [
                     rows.select("segment_id"),
-                    strata.table(start + own),
+                    strata.table(start + in_strata),
                     rows.select(
                         content=frame_contents(rows),
                         similarity=pl.col("similarity").fill_nan(None),

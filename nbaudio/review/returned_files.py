@@ -34,10 +34,10 @@ Returned = str | Path | Frame | Sequence[str | Path | Frame] | None
 
 @dataclass(frozen=True)
 class ReturnedSheets:
-    """What came back from reviewers."""
+    """The sheets that reviewers returned, and the other files beside them."""
 
     sheets: list[Sheet]  # in the order in which they were saved
-    audio_files: int  # in folders, which are not read
+    audio_files: int  # the number of audio files in the folders; they are not read
     not_read: list[str]  # a line for each other file of a folder that is no sheet
     damaged: list[str]  # a line for each sheet of a folder that cannot be read
 
@@ -58,9 +58,8 @@ def read_returned(returned: Returned) -> ReturnedSheets:
     Raises:
         InputError: a file that is given by its own name is no sheet or cannot be read.
     """
-    given: Any = [] if returned is None else returned
-    given = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-    places = [Path(one) for one in given if isinstance(one, str | Path)]
+    sources = _as_list(returned)
+    places = [Path(source) for source in sources if isinstance(source, str | Path)]
     folders = [_list_files(place) for place in places if place.is_dir()]
     read = [read_sheet(place) for place in places if not place.is_dir()]
     damaged = []
@@ -70,11 +69,20 @@ def read_returned(returned: Returned) -> ReturnedSheets:
         except InputError as error:
             damaged.append(f"{error}: not imported")
     read.sort(key=lambda sheet: (sheet.saved, sheet.path))
-    read += [read_table(table) for table in given if not isinstance(table, str | Path)]
+    read += [read_table(table) for table in sources if not isinstance(table, str | Path)]
     not_read = [line for folder in folders for line in _not_read(folder)]
     if not read and not damaged:
         not_read.append(_nothing_returned(folder.folder for folder in folders))
     return ReturnedSheets(read, sum(len(folder.audio) for folder in folders), not_read, damaged)
+
+
+def _as_list(returned: Returned) -> Sequence[Any]:
+    """Return the returned sheets as a list: empty for None, of one for a single sheet."""
+    if returned is None:
+        return []
+    if isinstance(returned, Sequence) and not isinstance(returned, str):
+        return returned
+    return [returned]
 
 
 def _list_files(folder: Path) -> _FolderFiles:
@@ -96,6 +104,7 @@ def _list_files(folder: Path) -> _FolderFiles:
 
 
 def _is_of_program(name: str) -> bool:
+    """Return whether a name is that of a file or folder that programs leave behind."""
     return name.startswith(_OF_PROGRAMS) or name in _FOLDERS_OF_PROGRAMS
 
 
@@ -124,5 +133,6 @@ def _reason(path: Path) -> str:
 
 
 def _nothing_returned(folders: Iterable[Path]) -> str:
+    """Return a line that says that no sheet came back, and where it was looked for."""
     where = "".join(f"; {folder} has no file that ends in {_EXPECTED}" for folder in folders)
     return f"no sheet has been returned yet{where}"

@@ -76,9 +76,9 @@ class _Request:
     blind: bool | None = None
     segment_ids: Ids | None = None
 
-    def given(self) -> list[str]:
+    def non_defaults(self) -> list[str]:
         """Return the names of the parameters that are not the defaults."""
-        values = ((each.name, getattr(self, each.name), each.default) for each in fields(self))
+        values = ((field.name, getattr(self, field.name), field.default) for field in fields(self))
         return [
             name
             for name, value, default in values
@@ -187,7 +187,7 @@ def export(
     )
     if undo is None:
         return _export(ReviewState.load(workspace), request)
-    if others := request.given():
+    if others := request.non_defaults():
         raise InputError(f"undo={undo}: nothing is drawn; leave out {', '.join(others)}")
     return take_back(workspace, undo)
 
@@ -280,12 +280,10 @@ def _population(state: ReviewState, strategy: str) -> Population:
     population = Population(state)
     if population.reviewable.any():
         return population
-    missing = (
-        f"; the recordings of {population.without_audio.sum():,} are missing"
-        if population.without_audio.any()
-        else ""
-    )
-    raise InputError(f"{path}: none of its {len(population):,} segments can be reviewed{missing}")
+    reason = f"{path}: none of its {len(population):,} segments can be reviewed"
+    if population.without_audio.any():
+        reason += f"; the recordings of {population.without_audio.sum():,} are missing"
+    raise InputError(reason)
 
 
 def _series(ids: Iterable[str]) -> pl.Series:
@@ -302,7 +300,10 @@ def _picked(
     path = population.state.workspace.path
     segment_ids = request.segment_ids
     if request.strategy == DISAGREEMENTS:
-        segment_ids = record.segment_ids if record else undecided_ids(population.state)
+        if record:
+            segment_ids = record.segment_ids
+        else:
+            segment_ids = undecided_ids(population.state)
         if not segment_ids:
             raise InputError(f"{path}: reviewers left no segment undecided")
     if segment_ids is None:
@@ -350,12 +351,13 @@ def _number(population: Population, record: ReviewRecord | None, request: _Reque
         return request.n
     if record is not None:
         return record.n
-    given = population.mask(_series(population.state.workspace.reviewed_ids()))
-    left = int((population.reviewable & ~given).sum())
+    is_reviewed = population.mask(_series(population.state.workspace.reviewed_ids()))
+    left = int((population.reviewable & ~is_reviewed).sum())
     return min(_MOST_BY_DEFAULT, max(1, left // _A_TENTH))
 
 
 def _check_number(n: int, overlap: int, reviewers: Sequence[str]) -> None:
+    """Raise InputError if the number of segments or the overlap is out of range."""
     if n < 1:
         raise InputError(f"n must be 1 or more, not {n}")
     if overlap and len(reviewers) < 2:
@@ -377,7 +379,7 @@ def _new_review(
         record = _record(parameters, population, rows, resumes=[], new_ids=None)
         return _NewReview(record, None)
     before = rounds(state, population.read(state.drawn["segment_id"]))
-    found = next_rows(
+    draw = next_rows(
         population,
         strategy=parameters["strategy"],
         threshold=parameters["threshold"],
@@ -385,17 +387,17 @@ def _new_review(
         seed=parameters["seed"],
         rounds=before,
     )
-    if found.rows.is_empty():
-        given = "have been judged or passed: " + ", ".join(
-            f"{len(one.judged_ids):,} in {one.name}" for one in before
+    if draw.rows.is_empty():
+        why = "have been judged or passed: " + ", ".join(
+            f"{len(round_.judged_ids):,} in {round_.name}" for round_ in before
         )
         every = int(population.reviewable.sum())
         raise InputError(
-            f"{state.workspace.path}: all {every:,} segments that can be reviewed {given}"
+            f"{state.workspace.path}: all {every:,} segments that can be reviewed {why}"
         )
-    new_ids = found.new_ids if found.resumes else None
-    record = _record(parameters, population, found.rows, resumes=found.resumes, new_ids=new_ids)
-    return _NewReview(record, found.strata)
+    new_ids = draw.new_ids if draw.resumes else None
+    record = _record(parameters, population, draw.rows, resumes=draw.resumes, new_ids=new_ids)
+    return _NewReview(record, draw.strata)
 
 
 def _picked_rows(population: Population, picked: Sequence[str]) -> pl.DataFrame:
@@ -444,14 +446,16 @@ def _drawn_rows(record: ReviewRecord, population: Population) -> pl.DataFrame:
 
     Raise ExistsError if the segments have changed, InputError if their audio folder is missing.
     """
-    # Nothing is drawn again: a strategy may depend on verdicts that have been given since.
+    # The recorded draw is used: a new draw could depend on verdicts that were given since.
     state = population.state
-    held = population.read(record.segment_ids)
-    held = held.filter(
-        pl.Series(population.reviewable[population.places(held["segment_id"])], dtype=pl.Boolean)
+    reviewable = population.read(record.segment_ids)
+    reviewable = reviewable.filter(
+        pl.Series(
+            population.reviewable[population.places(reviewable["segment_id"])], dtype=pl.Boolean
+        )
     )
     drawn = record.rows.select("segment_id", "content").join(
-        held, on="segment_id", how="left", maintain_order="left"
+        reviewable, on="segment_id", how="left", maintain_order="left"
     )
     is_known = (
         record.corpus in state.generations
@@ -472,11 +476,15 @@ def _filled_in(made: MadeFiles, record: ReviewRecord, state: ReviewState) -> lis
 
     Raise ExistsError for a file of something else.
     """
-    earlier = [each for each in state.taken_back.values() if each.name == record.name]
+    earlier = [
+        record_taken_back
+        for record_taken_back in state.taken_back.values()
+        if record_taken_back.name == record.name
+    ]
     return [
         path
-        for path, data in made.contents.items()
-        if is_filled_in(path, data, record, earlier=earlier)
+        for path, content in made.contents.items()
+        if is_filled_in(path, content, record, earlier=earlier)
     ]
 
 
@@ -492,7 +500,7 @@ def _store(
     workspace: Workspace, record: ReviewRecord, made: MadeFiles, filled_in: Sequence[Path]
 ) -> None:
     """Write the record, the list of its files, and those that are not `filled_in`."""
-    # The record first: a sheet must never exist while its segments can still go into training.
+    # The record is written first: segments of a sheet that exists must not go into training.
     write_json(workspace.path / "reviews" / f"{record.name}.json", asdict(record))
     files = exported_files(workspace)
     names = {*files.get(record.name, []), *map(str, made.contents)}
@@ -535,15 +543,19 @@ def _facts(
 def _describe_files(made: MadeFiles) -> tuple[str, str]:
     """Return the name of the fact with the written files, and the fact."""
     paths = list(made.contents)
-    is_page = any(path.suffix.lower() == ".html" for path in paths)
-    what = "files" if len(paths) > 1 else "page" if is_page else "sheet"
+    if len(paths) > 1:
+        what = "files"
+    elif any(path.suffix.lower() == ".html" for path in paths):
+        what = "page"
+    else:
+        what = "sheet"
     return what, ", ".join(map(str, paths))
 
 
 def _left_seconds(population: Population) -> np.ndarray:
     """Return the durations in seconds of the segments that no reviewer was given."""
-    given = population.mask(_series(reviewed_ids(population.state)))
-    return population.numbers["seconds"][population.reviewable & ~given]
+    is_reviewed = population.mask(_series(reviewed_ids(population.state)))
+    return population.numbers["seconds"][population.reviewable & ~is_reviewed]
 
 
 def _kept_out(population: Population, record: ReviewRecord) -> str:

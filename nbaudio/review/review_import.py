@@ -379,7 +379,7 @@ def _verdicts_of(sheet: Sheet, run: _Import) -> list[Verdict]:
 
 
 def _judgment(match: _Match, run: _Import) -> _Judgment | None:
-    """Return what was filled in in a row; None, with a problem, if it cannot be taken."""
+    """Return the judgment of a row; None, with a problem, if it cannot be used."""
     try:
         verdict = run.words.read(_verdict_cells(match.row), match.record.verdicts, match.place)
         return None if verdict is None else _read(match, verdict, run)
@@ -413,7 +413,7 @@ def _without_withdrawn(matches: list[_Match], place: str, run: _Import) -> list[
 
 
 def _verdict_cells(row: Row) -> str:
-    """Return what is in the cells for verdicts; empty if they are blank."""
+    """Return the texts of the cells for verdicts; empty if all are blank."""
     cells = (row[name].strip() for name in ("verdict", "second verdict"))
     return "; ".join(filter(None, cells))
 
@@ -561,7 +561,7 @@ def _segment_of_key(key: tuple[str, str, str], named: str, exported: _Exported) 
 
 
 def _read(match: _Match, verdict: str, run: _Import) -> _Judgment | None:
-    """Return what was filled in in a row, None if the cells are empty.
+    """Return the judgment of a row; None if the cells are empty.
 
     Raise InputError if they are unusable.
     """
@@ -609,13 +609,13 @@ def _without_apostrophes(row: Row, shown: Mapping[str, str]) -> Row:
     plain = {
         name: text for name, text in shown.items() if row[name] == escape_formula(text) != text
     }
-    if "transcript" in plain:  # and whoever copied it copied its apostrophes too
+    if "transcript" in plain:  # a copied text has the apostrophes of the sheet too
         plain["corrected text"] = unescape_copy(row["corrected text"], shown["transcript"])
     return replace(row, cells={**row.cells, **plain})
 
 
 def _changes(row: Row, shown: Mapping[str, str], transcripts: frozenset[str]) -> list[str]:
-    """Return what was changed in read-only columns.
+    """Return the changes in read-only columns.
 
     Raise InputError if the row has become a mixture of two.
     """
@@ -626,12 +626,15 @@ def _changes(row: Row, shown: Mapping[str, str], transcripts: frozenset[str]) ->
             continue
         if name == "transcript" and cell in transcripts:
             raise InputError("it has the transcript of another row: columns were sorted separately")
-        hint = "; corrections go into 'corrected text'" if name == "transcript" else ""
+        hint = ""
+        if name == "transcript":
+            hint = "; corrections go into 'corrected text'"
         changes.append(f"its {name} was changed to '{_short(cell)}', which is not imported{hint}")
     return changes
 
 
 def _short(text: str) -> str:
+    """Return a text of at most 60 characters for a message."""
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 

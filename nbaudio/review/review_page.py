@@ -151,7 +151,10 @@ def _page_clips(
             for key, content in sounds.items():
                 keep_clip(folder / names[key], content)
             sounds.clear()
-    files = {} if sounds else {segment_id: names[segment_id] for segment_id in pictures}
+    if sounds:
+        files = {}
+    else:
+        files = {segment_id: names[segment_id] for segment_id in pictures}
     return _PageClips(pictures, sounds, files, failures)
 
 
@@ -215,7 +218,7 @@ def _picture(samples: NDArray[np.int16]) -> bytes:
 def _html(title: str, facts: Mapping[str, Any], blocks: Iterator[str], *, media: str) -> bytes:
     """Return a page that shows facts; `media` is where its policy lets it play sounds from."""
     style = front_end(*_STYLES, kind="css")
-    # In strict mode, and with no name in common with anything else in the page.
+    # A function in strict mode keeps its names apart from everything else in the page.
     script = f'"use strict";\n(() => {{\n{front_end(*_SCRIPTS)}\nstartPage();\n}})();\n'
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
@@ -231,7 +234,7 @@ def _html(title: str, facts: Mapping[str, Any], blocks: Iterator[str], *, media:
         "<noscript><p>This page needs JavaScript, which this browser does not "
         'run.</p></noscript>\n<main id="review"></main>\n'
     )
-    # The script before the clips: the page can be used while they are being read.
+    # The script comes before the clips, so that the page works while they are being read.
     texts = json.dumps(facts, separators=(",", ":")).translate(
         {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"}
     )
@@ -251,4 +254,5 @@ def _block(name: str, text: str, kind: str) -> str:
 
 
 def _hash(text: str) -> str:
+    """Return the hash of a script or style sheet as a content security policy has it."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -40,7 +40,8 @@ RECORD = "risk.json"
 LEAST = 5  # verdicts of each kind
 _FOLDS = 5
 _SALTS = 20
-_PENALTIES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 1e6)  # the last one leaves the base rate
+# With the last one, the model is the base rate.
+_PENALTIES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 1e6)
 _TAIL = np.array([0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075])
 _QUANTILES = np.concatenate([[0.0], _TAIL, np.linspace(0.1, 0.9, 33), 1 - _TAIL[::-1], [1.0]])
 _LEAST_RANK = 0.0005
@@ -61,7 +62,7 @@ _CONTEXT = (
 _STEPS = 30
 _SMALL_STEP = 1e-8
 _STEEPEST = 1.5
-_LEAST_GAIN = 2.0  # of the logarithm of the likelihood
+_LEAST_GAIN = 2.0  # of the log-likelihood
 _GROUPS = 5
 _REASONS = 3
 
@@ -109,7 +110,7 @@ def refresh(workspace: Workspace | str | Path | ReviewState) -> dict[str, Any]:
         "lines": len(state.verdict_log),
     }
     model = {"id": json_hash(learned), **learned}
-    # The column first: if the run is killed, the old record makes the next one learn again.
+    # The column is written first: after a kill, the old record makes the next run learn again.
     _write(workspace, model)
     write_json(workspace.path / RECORD, model)
     return model
@@ -277,6 +278,7 @@ def _batches(
 
 
 def _number(name: str) -> pl.Expr:
+    """Return a column as numbers; null where a value is not finite."""
     value = pl.col(name).cast(pl.Float64)
     return pl.when(value.is_finite()).then(value)
 
@@ -440,6 +442,7 @@ def _parts(
 
 
 def _probability(logit: Array) -> Array:
+    """Return the logistic function, clipped so that no probability is 0 or 1."""
     return 1 / (1 + np.exp(-np.clip(logit, -30, 30)))
 
 
@@ -449,7 +452,7 @@ def _write(workspace: Workspace, model: Mapping[str, Any]) -> None:
     for values in _batches(workspace, model["columns"]):
         fold = _folds(values["recording_id"], model["salt"])
         logit = sum((part for _, part in _parts(values, model, fold)), np.zeros(len(values)))
-        # Rounded, it is the same in batches of any size.
+        # It is rounded, so that batches of any size give the same value.
         parts.append(pl.Series("risk", np.round(_probability(logit), 9)))
     workspace_tables.replace_columns(workspace, pl.concat(parts).to_frame())
 
@@ -722,6 +725,7 @@ def area_under_curve(score: Array, wrong: Array, cluster: Ints) -> tuple[float, 
 
 
 def _clipped_logistic(logit: float) -> float:
+    """Return `_probability` of one number."""
     return 1 / (1 + math.exp(-max(min(logit, 30.0), -30.0)))
 
 

@@ -100,16 +100,16 @@ def _records_in_order(state: ReviewState) -> list[ReviewRecord]:
     return sorted(drawn, key=lambda record: len(record.after))
 
 
-def consensus(said: pl.DataFrame, adjudicators: Sequence[str]) -> pl.DataFrame:
+def consensus(verdicts: pl.DataFrame, adjudicators: Sequence[str]) -> pl.DataFrame:
     """Merge the last verdict of each reviewer (`segment_id`, `reviewer`, `verdict`) by segment.
 
     The merged `verdict` is one of `OUTCOMES`.
     """
-    said = said.unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
-    last = said.filter(pl.col("reviewer").is_in(adjudicators)).unique(
+    verdicts = verdicts.unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
+    last = verdicts.filter(pl.col("reviewer").is_in(adjudicators)).unique(
         "segment_id", keep="last", maintain_order=True
     )
-    said = pl.concat([last, said.join(last, on="segment_id", how="anti")])
+    verdicts = pl.concat([last, verdicts.join(last, on="segment_id", how="anti")])
     word = pl.col("verdict")
     right = (word == OK).mean() > 0.5
     wrong = (~word.is_in([OK, UNSURE])).mean() > 0.5
@@ -120,7 +120,7 @@ def consensus(said: pl.DataFrame, adjudicators: Sequence[str]) -> pl.DataFrame:
         .then(pl.lit("wrong"))
         .otherwise(pl.lit("unsure"))
     )
-    return said.group_by("segment_id").agg(verdict=verdict.cast(OUTCOMES))
+    return verdicts.group_by("segment_id").agg(verdict=verdict.cast(OUTCOMES))
 
 
 def unreturned_shares(state: ReviewState) -> list[str]:
@@ -132,7 +132,14 @@ def unreturned_shares(state: ReviewState) -> list[str]:
     judged = set(log.select("review", "reviewer").rows())
     begun = {review for review, _ in judged}
     at_random = _records_in_order(state)
-    last = max((len(each.after) for each in at_random if each.name in begun), default=-1)
+    last = max(
+        (
+            len(record_at_random.after)
+            for record_at_random in at_random
+            if record_at_random.name in begun
+        ),
+        default=-1,
+    )
     missing = []
     for record in at_random:
         is_passed_over = len(record.after) < last or len(_lines_elsewhere(record, "", log)) > 0
@@ -170,28 +177,29 @@ def current_labels(state: ReviewState, segments: pl.DataFrame) -> pl.DataFrame:
 
     The columns are `segment_id` and `verdict`, one of `OUTCOMES`.
     """
-    said = state.verdicts.select("segment_id", "reviewer", "content", "verdict")
-    judged = segments.filter(pl.col("segment_id").is_in(said["segment_id"].implode()))
+    verdicts = state.verdicts.select("segment_id", "reviewer", "content", "verdict")
+    judged = segments.filter(pl.col("segment_id").is_in(verdicts["segment_id"].implode()))
     corrected = (
         text_column(judged, "corrected_by").is_not_null()
         | text_column(judged, "text_corrected").is_not_null()
     )
-    # A corrected text is not the one that a review gave out.
+    # A review did not show a text that was corrected later.
     now = _now(judged).with_columns(words_now=pl.when(~corrected).then("words")).drop("words")
     shown = state.drawn.unique(["segment_id", "content"]).rename({"shown": "words"})
-    known = said.join(now, on="segment_id", maintain_order="left")
-    known = known.join(shown, on=["segment_id", "content"], how="left", maintain_order="left")
+    compared = verdicts.join(now, on="segment_id", maintain_order="left")
+    compared = compared.join(shown, on=["segment_id", "content"], how="left", maintain_order="left")
     same = (pl.col("content") == pl.col("content_now")) | (
         pl.col("words") == pl.col("words_now")
     ).fill_null(value=False)
-    return consensus(known.filter(same), state.adjudicators)
+    return consensus(compared.filter(same), state.adjudicators)
 
 
 def _now(segments: pl.DataFrame) -> pl.DataFrame:
     """Return the hashes of segments as they are: `segment_id`, `content_now`, `words`."""
     hashes = {"content_now": content_hashes(segments), "words": word_hashes(segments)}
     return segments.select(
-        "segment_id", **{name: pl.Series(found, dtype=pl.String) for name, found in hashes.items()}
+        "segment_id",
+        **{name: pl.Series(column, dtype=pl.String) for name, column in hashes.items()},
     )
 
 
@@ -232,8 +240,8 @@ def _with_outcomes(rows: pl.DataFrame, reviews: Sequence[str], state: ReviewStat
     What was reached and is empty is unsure, also where a sheet has `ended`. `reviews` are those
     that have the rows.
     """
-    said = state.verdicts_ever.filter(pl.col("review").is_in(reviews))["segment_id"]
-    judged = pl.col("segment_id").is_in(said.implode())
+    judged_ids = state.verdicts_ever.filter(pl.col("review").is_in(reviews))["segment_id"]
+    judged = pl.col("segment_id").is_in(judged_ids.implode())
     reached = pl.col("line").is_not_null()
     empty = pl.col("verdict").is_null() & ~pl.col("gone")
     verdict = pl.when(reached).then(
@@ -287,7 +295,7 @@ def _rows_in_order(draw: Draw, on_sheets: Sequence[Part], state: ReviewState) ->
         .then("next_line")
     )
     rows = rows.with_columns(line=pl.coalesce("line", passed))
-    # A row that no sheet has is as it was drawn.
+    # A row that is on no sheet still has the content that was drawn.
     first = draw.record.rows.select("segment_id", drawn="content", drawn_words="shown")
     rows = rows.join(first, on="segment_id", how="left", maintain_order="left")
     return rows.select(
@@ -330,7 +338,10 @@ def rows_of_part(draw: Draw, part: Part, state: ReviewState) -> pl.DataFrame:
         schema={"place": pl.UInt32, "segment_id": pl.String},
     )
     rows = rows.join(part.record.rows, on="segment_id", how="left", maintain_order="left")
-    lines = _lines_of_owed(part, state) if part.is_owed else _lines(part.record, state)
+    if part.is_owed:
+        lines = _lines_of_owed(part, state)
+    else:
+        lines = _lines(part.record, state)
     rows = rows.join(lines, on="segment_id", how="left", maintain_order="left")
     rows = rows.with_columns(listed=pl.col("segment_id").is_in(list(part.listed)))
     return rows.select("place", "segment_id", "content", "shown", "line", "listed", "is_next")
@@ -349,11 +360,11 @@ def _lines(record: ReviewRecord, state: ReviewState) -> pl.DataFrame:
     judged_ids = state.verdicts_ever["segment_id"]
     reached = [pl.DataFrame(schema=_REACHED)]
     begun: set[str] = set()
-    for (reviewer,), said in _said_of(record, state, log).group_by("reviewer"):
+    for (reviewer,), verdicts in _verdicts_on_rows(record, state, log).group_by("reviewer"):
         is_own = (pl.col("review") == record.name) & (pl.col("reviewer") == reviewer)
         elsewhere = log.filter(~is_own)["line"]
-        for share in _shares_of(str(reviewer), set(said["segment_id"]), shares):
-            rows = _with_first_lines(shares[share], said)
+        for share in _shares_of(str(reviewer), set(verdicts["segment_id"]), shares):
+            rows = _with_first_lines(shares[share], verdicts)
             lines = rows["line"].drop_nulls()
             if lines.is_empty():  # the reviewer has judged rows of other sheets only
                 continue
@@ -375,11 +386,13 @@ def _lines(record: ReviewRecord, state: ReviewState) -> pl.DataFrame:
 def begun_shares(record: ReviewRecord, state: ReviewState) -> set[str]:
     """Return the keys of `ReviewRecord.shares` of which somebody has judged a row."""
     shares = record.shares()
-    said_of = _said_of(record, state, _log_of_reviews(state)).group_by("reviewer")
+    verdicts_by_reviewer = _verdicts_on_rows(record, state, _log_of_reviews(state)).group_by(
+        "reviewer"
+    )
     return {
         share
-        for (reviewer,), said in said_of
-        for share in _shares_of(str(reviewer), set(said["segment_id"]), shares)
+        for (reviewer,), verdicts in verdicts_by_reviewer
+        for share in _shares_of(str(reviewer), set(verdicts["segment_id"]), shares)
     }
 
 
@@ -396,20 +409,20 @@ def _lines_of_owed(part: Part, state: ReviewState) -> pl.DataFrame:
     return reached.select("segment_id", pl.col("line").cast(pl.Int64), "is_next")
 
 
-def _said_of(record: ReviewRecord, state: ReviewState, log: pl.DataFrame) -> pl.DataFrame:
+def _verdicts_on_rows(record: ReviewRecord, state: ReviewState, log: pl.DataFrame) -> pl.DataFrame:
     """Return the lines of `_log_of_reviews` with verdicts on rows of a review that still hold."""
     # The log may have others under this name, such as those of a panel without a review, which is
     # called so too.
     is_row = pl.col("segment_id").is_in(record.segment_ids)
-    said = log.filter(pl.col("review") == record.name, is_row)
+    verdicts = log.filter(pl.col("review") == record.name, is_row)
     still = state.verdicts_ever.filter(review=record.name)
-    return said.join(still, on=["reviewer", "segment_id"], how="semi", maintain_order="left")
+    return verdicts.join(still, on=["reviewer", "segment_id"], how="semi", maintain_order="left")
 
 
-def _with_first_lines(segment_ids: Sequence[str], said: pl.DataFrame) -> pl.DataFrame:
+def _with_first_lines(segment_ids: Sequence[str], verdicts: pl.DataFrame) -> pl.DataFrame:
     """Return rows of a share, each with the first line about it among those of a reviewer."""
     rows = pl.DataFrame({"segment_id": segment_ids}, schema={"segment_id": pl.String})
-    first_lines = said.group_by("segment_id").agg(pl.col("line").min())
+    first_lines = verdicts.group_by("segment_id").agg(pl.col("line").min())
     rows = rows.join(first_lines, on="segment_id", how="left", maintain_order="left")
     return rows.with_columns(is_next=pl.lit(value=False))
 

@@ -150,20 +150,21 @@ def pool_columns(strategy: str, schema: pl.Schema) -> Sequence[str]:
     if strategy in columns:
         return (strategy,)
     near = get_close_matches(strategy, [*STRATEGIES, *columns], n=3)
-    choices = (
-        f"did you mean {' or '.join(near)}?"
-        if near
-        else f"known are {', '.join(STRATEGIES)}, and columns with numbers"
-    )
+    if near:
+        choices = f"did you mean {' or '.join(near)}?"
+    else:
+        choices = f"known are {', '.join(STRATEGIES)}, and columns with numbers"
     raise InputError(f"strategy {strategy!r} is unknown; {choices}")
 
 
 def salt_of(seed: int, before: Sized) -> str:
-    """Return what a draw after earlier ones is hashed with.
+    """Return the salt of the hashes of a draw after earlier ones.
 
     Those of rounds that were taken back are earlier ones, too: no salt is used twice.
     """
-    return f"review {seed} after {len(before)}" if len(before) else f"review {seed}"
+    if len(before):
+        return f"review {seed} after {len(before)}"
+    return f"review {seed}"
 
 
 def draw_from(strata: Strata, hashes: RowHashes, *, n: int, salt: str) -> pl.DataFrame:
@@ -221,7 +222,7 @@ def _ranks(numbers: Ints) -> Ints:
 def _pick_strata(weights: Array, counts: Ints, n: int, salt: str) -> Ints:
     """Return the stratum of each row; a stratum is left out when its segments are used up."""
     hashes = hash_column(pl.Series(map(str, range(n)), dtype=pl.String), f"{salt} row").to_numpy()
-    number = (hashes >> np.uint64(11)) / 2.0**53  # in [0, 1)
+    number = (hashes >> np.uint64(11)) / 2.0**53  # a random number in [0, 1)
     left = counts.astype(np.int64)
     picks = np.zeros(n, dtype=np.int64)
     start = 0
@@ -374,12 +375,15 @@ def _guess(scores: Array) -> Array:
 
 
 def _deviation(share: Array) -> Array:
+    """Return the standard deviation of a Bernoulli variable with each share."""
     return np.sqrt(share * (1 - share))
 
 
 def _scale_below(below: float, rest: float) -> float:
     """Return the factor that leaves at most `_BELOW` of the total size below the threshold."""
-    return min(1.0, _BELOW / (1 - _BELOW) * rest / below) if below and rest else 1.0
+    if below and rest:
+        return min(1.0, _BELOW / (1 - _BELOW) * rest / below)
+    return 1.0
 
 
 def _by_risk(pool: pl.DataFrame, threshold: float) -> Division:
@@ -480,8 +484,8 @@ def risk_columns(segments: pl.DataFrame) -> pl.DataFrame:
     `kept` is what was accepted, or left out only because it was reviewed.
     """
     accepted = pl.col("decision") == "accept"
-    kept = (accepted | (pl.col("reason") == "reviewed")).fill_null(value=False)
-    return segments.select(pl.col("^risk$"), accepted=accepted, kept=kept)
+    is_kept = (accepted | (pl.col("reason") == "reviewed")).fill_null(value=False)
+    return segments.select(pl.col("^risk$"), accepted=accepted, kept=is_kept)
 
 
 def reached(rounds: Sequence[Round]) -> pl.DataFrame:
@@ -547,7 +551,7 @@ def _by(pool: pl.DataFrame, column: str) -> Division:
 
 
 def _by_column(pool: pl.DataFrame, _threshold: float, *, column: str) -> Division:
-    """Take ten strata by quantiles of a column, and one of what has no value.
+    """Take ten strata by quantiles of a column, and one of the segments without a value.
 
     Equal values are in one stratum. All strata have equal weights.
     """
@@ -560,6 +564,7 @@ def _by_column(pool: pl.DataFrame, _threshold: float, *, column: str) -> Divisio
 
 
 def _kind(name: str, where: pl.Expr) -> pl.Expr:
+    """Return an expression: a name where a condition is true, else null."""
     return pl.when(where).then(pl.lit(name, pl.Categorical()))
 
 

@@ -93,11 +93,11 @@ def _clip(recording: Recording, row: Mapping[str, Any], encoding: str) -> Clip |
         return MissingClip(row["segment_id"], str(error))
 
 
-def keep_clip(path: Path, data: bytes) -> None:
+def keep_clip(path: Path, content: bytes) -> None:
     """Write a clip unless it is there; raise ExistsError if another one is."""
     if not path.exists():
-        write_bytes(path, data)
-    elif path.read_bytes() != data:
+        write_bytes(path, content)
+    elif path.read_bytes() != content:
         raise ExistsError(
             f"{path}: holds another clip; export to another folder, or move this one away"
         )

@@ -38,12 +38,13 @@ _ALSO_CALLED = {
 _NAMES = {name.replace("_", " "): name for name in (*COLUMNS, "reviewer")}
 _HEADER_ROWS = 50  # people write a line or two above it
 _DELIMITED = tuple(f".{kind}" for kind in SEPARATORS)
-KINDS = (workbooks.XLSX, *_DELIMITED)  # of the sheets that are written
+KINDS = (workbooks.XLSX, *_DELIMITED)  # the endings of the sheets that are written
 READ_KINDS = (*workbooks.ENDINGS, *_DELIMITED)
 PAGE_REMEDY = (
     "a page does not hold its verdicts: open it, click 'save verdicts', and import that file"
 )
-_VERDICT_FILE = re.compile(r"-verdicts( ?\(\d+\))?\.json$")  # a browser adds a number
+# Browsers add a number to the name of a second download.
+_VERDICT_FILE = re.compile(r"-verdicts( ?\(\d+\))?\.json$")
 FORMAT = "nbaudio verdicts 1"
 
 
@@ -69,7 +70,7 @@ class Sheet:
     """A returned file."""
 
     path: Path  # the file
-    rows: list[Row]  # those that are not blank
+    rows: list[Row]  # the rows that are not blank
     reviewer: str  # the name in the summary; empty for none
     # The facts in the hidden sheet, such as `review` and `corpus`; empty if it was removed.
     origin: Mapping[str, str]
@@ -156,6 +157,7 @@ def read_table(table: Frame) -> Sheet:
 
 
 def _sheet(path: Path, tables: Mapping[str, list[list[str]]], saved: dt.datetime) -> Sheet:
+    """Return the review sheet among the tables of a file; raise InputError if none is one."""
     order = sorted(
         (name for name in tables if name not in OTHER_SHEETS), key=lambda name: name != "review"
     )
@@ -172,7 +174,11 @@ def _sheet(path: Path, tables: Mapping[str, list[list[str]]], saved: dt.datetime
         if len(row) > 1 and row[0].strip() == REVIEWER
     )
     origin = {row[0]: row[1] for row in tables.get("nbaudio", [])[:20] if len(row) > 1 and row[0]}
-    further = [name for name, (found, _) in others if any(row["verdict"].strip() for row in found)]
+    further = [
+        name
+        for name, (sheet_rows, _) in others
+        if any(row["verdict"].strip() for row in sheet_rows)
+    ]
     return Sheet(path, rows, next(reviewers, ""), origin, saved, unknown, further)
 
 
@@ -193,17 +199,17 @@ def _parse(table: Sequence[Sequence[str]], path: Path) -> tuple[list[Row], list[
     """Return the rows and the names of unknown columns; None if the table is no review sheet."""
     for at, header in enumerate(table[:_HEADER_ROWS]):
         names = _named(header)
-        found = {name: names.index(name) for name in _NAMES.values() if name in names}
+        columns = {name: names.index(name) for name in _NAMES.values() if name in names}
         below = table[at + 1 :]
         if _is_header(header):
             if twice := [name for name, count in Counter(names).items() if name and count > 1]:
                 raise InputError(f"{path}: two columns are called {twice[0]!r}; remove one of them")
             filled = {
                 number for row in below for number, cell in enumerate(row) if cell.strip()
-            } - set(found.values())
+            } - set(columns.values())
             unknown = [header[number] if number < len(header) else "" for number in sorted(filled)]
             cells = [
-                {name: row[column] for name, column in found.items() if column < len(row)}
+                {name: row[column] for name, column in columns.items() if column < len(row)}
                 for row in below
             ]
             filled_in = (
@@ -231,10 +237,11 @@ def _named(header: Sequence[str]) -> list[str | None]:
     spelled = [
         " ".join(cell.casefold().replace("_", " ").replace("-", " ").split()) for cell in header
     ]
-    own = [_NAMES.get(cell) for cell in spelled]
-    also = (_ALSO_CALLED.get(cell) for cell in spelled)
+    columns = [_NAMES.get(cell) for cell in spelled]
+    synonyms = (_ALSO_CALLED.get(cell) for cell in spelled)
     return [
-        name or (other if other not in own else None) for name, other in zip(own, also, strict=True)
+        name or (other if other not in columns else None)
+        for name, other in zip(columns, synonyms, strict=True)
     ]
 
 
@@ -253,6 +260,8 @@ class _Given(msgspec.Struct):
 
 
 class _VerdictFile(msgspec.Struct):
+    """The content of a verdict file of a review page."""
+
     format: str
     review: str
     corpus: str
@@ -265,8 +274,8 @@ def _verdict_file(path: Path) -> Sheet:
     """Read a verdict file, whose rows may have no verdict; raise InputError for any other file."""
     written = modified(path)
     try:
-        data = input_guards.read_all(path).removeprefix(codecs.BOM_UTF8)
-        file = msgspec.json.decode(data, type=_VerdictFile)
+        content = input_guards.read_all(path).removeprefix(codecs.BOM_UTF8)
+        file = msgspec.json.decode(content, type=_VerdictFile)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise InputError(
             f"{path}: not the verdict file of a review page, or not all of it ({one_line(error)})"
@@ -275,15 +284,17 @@ def _verdict_file(path: Path) -> Sheet:
         raise InputError(f"{path}: its format is {file.format[:60]!r}, only {FORMAT!r} can be read")
     saved = _time(file.saved, written)
     rows = []
-    for number, one in enumerate(file.verdicts, start=1):
+    for number, entry in enumerate(file.verdicts, start=1):
         cells = {
-            "segment_id": one.segment_id,
-            "verdict": cell_text(one.verdict),
-            "comment": cell_text(one.comment),
+            "segment_id": entry.segment_id,
+            "verdict": cell_text(entry.verdict),
+            "comment": cell_text(entry.comment),
         }
-        cells["corrected text"] = one.corrected_text
+        cells["corrected text"] = entry.corrected_text
         rows.append(
-            Row(number, cells, (one.content, file.reviewer, file.review), _time(one.time, saved))
+            Row(
+                number, cells, (entry.content, file.reviewer, file.review), _time(entry.time, saved)
+            )
         )
     origin = {"review": file.review, "corpus": file.corpus, "reviewer": file.reviewer}
     return Sheet(
@@ -300,4 +311,6 @@ def _time(noted: str, latest: dt.datetime) -> dt.datetime:
         time = dt.datetime.fromisoformat(noted)
     except ValueError:
         return latest
-    return min(time, latest) if time.utcoffset() == dt.timedelta() and time > MADE else latest
+    if time.utcoffset() == dt.timedelta() and time > MADE:
+        return min(time, latest)
+    return latest

@@ -262,7 +262,7 @@ def _offer_verdicts(
 
 
 def _print_one_page_wide(sheet: Any) -> None:
-    """Let a sheet be printed across, on as many pages as it has rows for."""
+    """Set a sheet to be printed in landscape, one page wide and as many pages long as needed."""
     sheet.set_landscape()
     sheet.set_paper(_A4)
     sheet.fit_to_pages(1, 0)

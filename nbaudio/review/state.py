@@ -121,7 +121,7 @@ class ReviewRecord:
     probabilities: list[float]  # the probability of each of being drawn first
     contents: list[str]  # the content hash of each (`content_hashes`)
     verdicts: list[str] = field(default_factory=lambda: list(VERDICTS))  # the words to choose from
-    # Who gets a sheet; empty for one sheet without a name.
+    # The reviewers who get a sheet each; empty for one sheet without a name.
     reviewers: list[str] = field(default_factory=list)
     overlap: int = 0  # how many segments all reviewers are given
     strata: list[str] = field(default_factory=list)  # the stratum of each segment
@@ -168,10 +168,10 @@ class ReviewRecord:
         changed = [name for name, value in parameters.items() if getattr(self, name) != value]
         if changed:
             names = dict.fromkeys(("strategy", "n", "seed", *changed))
-            held = ((name, getattr(self, name)) for name in names)
+            values = ((name, getattr(self, name)) for name in names)
             had = ", ".join(
                 f"{name} {', '.join(map(str, it)) or 'none' if isinstance(it, list) else it}"
-                for name, it in held
+                for name, it in values
             )
             raise ExistsError(
                 f"review {self.name} was exported with {had}; "
@@ -185,11 +185,9 @@ class ReviewRecord:
         """
         # A content hash alone would show whether the hypothesis equals the transcript.
         salt = json_hash(self.contents)
-        return (
-            [json_hash([salt, content]) for content in self.contents]
-            if self.blind
-            else self.contents
-        )
+        if self.blind:
+            return [json_hash([salt, content]) for content in self.contents]
+        return self.contents
 
     def shares(self) -> dict[str, list[str]]:
         """Return the segments of each reviewer in the order of the draw.
@@ -210,8 +208,8 @@ class ReviewRecord:
             )
         )
         return {
-            one: [key for key in self.segment_ids if owner.get(key, one) == one]
-            for one in self.reviewers
+            reviewer: [key for key in self.segment_ids if owner.get(key, reviewer) == reviewer]
+            for reviewer in self.reviewers
         }
 
 
@@ -256,8 +254,8 @@ class ReviewState:
         That of other segments is not among them.
         """
         return {
-            one: int(one.partition(" ")[2] or 1)
-            for one in self.workspace.known_states(self.fingerprint)
+            fingerprint: int(fingerprint.partition(" ")[2] or 1)
+            for fingerprint in self.workspace.known_states(self.fingerprint)
         }
 
     def later(self, corpus: str) -> pl.Series:
@@ -285,13 +283,13 @@ class ReviewState:
         Withdrawn ones are left out. So are those on what a segment was before `ingest --add`
         changed it, also if their sheet returned afterwards.
         """
-        said = _last(self.since_changed(self.verdict_log, "verdicts"))
+        last_verdicts = _last(self.since_changed(self.verdict_log, "verdicts"))
         if self.growth.is_empty():
-            return said
+            return last_verdicts
         drawn = {
             name: self.generations.get(record.corpus, 1) for name, record in self.records.items()
         }
-        both = said.join(
+        both = last_verdicts.join(
             self.growth.select("segment_id", "added_in"),
             on="segment_id",
             how="left",
@@ -359,6 +357,7 @@ def _read_records(folder: Path) -> dict[str, ReviewRecord]:
 
 
 def _last(log: pl.DataFrame) -> pl.DataFrame:
+    """Return the last line of each reviewer, segment and content, without those withdrawn."""
     last = log.unique(["reviewer", "segment_id", "content"], keep="last", maintain_order=True)
     return last.filter(pl.col("verdict").is_not_null())
 
@@ -386,16 +385,16 @@ def read_verdict(text: str, words: Sequence[str]) -> str | None:
 
     Return None if the list lacks one of the words.
     """
-    known = {word.casefold() for word in words}
-    said = {part.casefold() for part in verdict_parts(text, known)}
-    if not said or not said <= known:
+    allowed = {word.casefold() for word in words}
+    spelled = {part.casefold() for part in verdict_parts(text, allowed)}
+    if not spelled or not spelled <= allowed:
         return None
-    found = [word for word in words if word.casefold() in said]
-    if len(found) > 1 and (alone := [word for word in found if word in {OK, UNSURE}]):
+    listed = [word for word in words if word.casefold() in spelled]
+    if len(listed) > 1 and (alone := [word for word in listed if word in {OK, UNSURE}]):
         raise InputError(
-            f"verdict '{SEPARATOR.join(found)}': '{alone[0]}' cannot stand beside another verdict"
+            f"verdict '{SEPARATOR.join(listed)}': '{alone[0]}' cannot stand beside another verdict"
         )
-    return SEPARATOR.join(found)
+    return SEPARATOR.join(listed)
 
 
 def verdict_parts(text: str, words: Iterable[str]) -> list[str]:
@@ -403,15 +402,15 @@ def verdict_parts(text: str, words: Iterable[str]) -> list[str]:
 
     Slashes separate where one of `words` is between them, which may have slashes itself.
     """
-    known = {word.casefold() for word in words}
-    found = []
+    whole_words = {word.casefold() for word in words}
+    parts = []
     for part in (" ".join(part.split()) for part in re.split("[,;]", text)):
         pieces = [piece.strip() for piece in part.split("/")]
-        separate = part.casefold() not in known and any(
-            piece.casefold() in known for piece in pieces
+        separate = part.casefold() not in whole_words and any(
+            piece.casefold() in whole_words for piece in pieces
         )
-        found += pieces if separate else [part]
-    return [word for word in found if word]
+        parts += pieces if separate else [part]
+    return [word for word in parts if word]
 
 
 def append_verdicts(workspace: Workspace | str | Path, rows: Iterable[Verdict]) -> None:
@@ -419,12 +418,12 @@ def append_verdicts(workspace: Workspace | str | Path, rows: Iterable[Verdict]) 
 
     They are on disk when this returns, and several programs may append at once.
     """
-    given = (
+    lines = (
         {name: value for name, value in asdict(row).items() if (name, value) != ("blind", None)}
         for row in rows
     )
     append_lines(
-        Workspace.open(workspace).path / VERDICT_LOG, map(msgspec.json.Encoder().encode, given)
+        Workspace.open(workspace).path / VERDICT_LOG, map(msgspec.json.Encoder().encode, lines)
     )
 
 
@@ -506,8 +505,10 @@ def frame_contents(segments: pl.DataFrame) -> pl.Series:
 
     It stays the same if texts are normalized.
     """
-    told = pl.concat_str(*_TIMING[1:], sentences(pl.col("text")), separator="\t", ignore_nulls=True)
-    parts = (part.select(told).to_series() for part in segments.iter_slices(ROWS_A_GROUP))
+    content = pl.concat_str(
+        *_TIMING[1:], sentences(pl.col("text")), separator="\t", ignore_nulls=True
+    )
+    parts = (part.select(content).to_series() for part in segments.iter_slices(ROWS_A_GROUP))
     return pl.concat(
         [pl.Series("hash", dtype=pl.UInt64), *(hash_column(part, "content") for part in parts)]
     )

@@ -49,7 +49,7 @@ def _record_to_take_back(state: ReviewState, review: str) -> ReviewRecord:
     """Return the record of a round; raise InputError if it cannot be taken back."""
     record = state.records.get(review)
     place = state.workspace.path
-    if record is None and review in {each.name for each in state.taken_back.values()}:
+    if record is None and review in {taken_back.name for taken_back in state.taken_back.values()}:
         raise InputError(f"{place}: review {review!r} has been taken back already")
     if record is None:
         names = ", ".join(state.records) or "none"
@@ -63,7 +63,7 @@ def _record_to_take_back(state: ReviewState, review: str) -> ReviewRecord:
 
 
 def _count_judged(state: ReviewState, record: ReviewRecord) -> int:
-    """Return on how many segments of a review somebody has worked.
+    """Return how many segments of a review have verdicts or corrections.
 
     These have a line in the log of verdicts under the review's name, also one that was withdrawn
     since, or a line in the log of corrected boundaries since the review was exported.

@@ -10,9 +10,9 @@ from typing import Any
 from nbaudio.core.errors import InputError
 from nbaudio.review.state import SEPARATOR, read_verdict, verdict_parts
 
-_SHOWN_ROWS = 5  # of those with an unknown word
-_LIKENESS = 0.7  # of a proposed verdict to the word, by `difflib`
-_LONGEST = 60  # of a word in a message
+_SHOWN_ROWS = 5  # rows with an unknown word that are named
+_LIKENESS = 0.7  # the least similarity of a proposed verdict to the word, by `difflib`
+_LONGEST = 60  # characters of a word in a message
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class _UnknownWord:
 
 @dataclass
 class VerdictWords:
-    """What words mean that are no verdicts, how often each was used, and where others are."""
+    """The meanings of words that are no verdicts, the words that were used, and unknown words."""
 
     meanings: Mapping[str, str]  # verdicts by word, both in lower case
     _mapped: Counter[str] = field(default_factory=Counter)  # rows by the words of `meanings`
@@ -53,13 +53,14 @@ class VerdictWords:
         """
         if not text:
             return ""
-        known = {word.casefold() for word in allowed}
-        spelled = verdict_parts(text, [*known, *self.meanings]) or [text.strip()]
+        verdict_words = {word.casefold() for word in allowed}
+        spelled = verdict_parts(text, [*verdict_words, *self.meanings]) or [text.strip()]
         by_word = {word.casefold(): word for word in reversed(spelled)}
         verdicts = {
-            word: word if word in known else self.meanings.get(word, word) for word in by_word
+            word: word if word in verdict_words else self.meanings.get(word, word)
+            for word in by_word
         }
-        unknown = [word for word, verdict in verdicts.items() if verdict not in known]
+        unknown = [word for word, verdict in verdicts.items() if verdict not in verdict_words]
         for word in unknown:
             entry = _UnknownWord(by_word[word], allowed)
             self._unknown.setdefault((word, *allowed), entry).places.append(place)
@@ -89,29 +90,29 @@ class VerdictWords:
         ]
 
 
-def check_meanings(given: Mapping[str, str], lists: Iterable[Sequence[str]]) -> dict[str, str]:
+def check_meanings(mapping: Mapping[str, str], lists: Iterable[Sequence[str]]) -> dict[str, str]:
     """Return the verdicts that words stand for, both in lower case.
 
     Args:
-        given: verdicts by word.
+        mapping: verdicts by word.
         lists: the verdicts of each review.
 
     Raises:
         InputError: a word is blank or has a separator, is given twice, is a verdict itself, or
             stands for no verdict of any review.
     """
-    known = [{word.casefold() for word in verdicts} for verdicts in lists]
+    verdict_lists = [{word.casefold() for word in verdicts} for verdicts in lists]
     meanings: dict[str, str] = {}
-    for word, verdict in given.items():
+    for word, verdict in mapping.items():
         source, target = (" ".join(text.casefold().split()) for text in (word, verdict))
         what = f"map {word}={verdict}"
         if not source or {*source} & {*",;"}:
             raise InputError(f"{what}: a word or phrase is needed, without commas")
         if meanings.setdefault(source, target) != target:
             raise InputError(f"{what}: '{source}' stands for '{meanings[source]}' already")
-        with_target = [verdicts for verdicts in known if target in verdicts]
+        with_target = [verdicts for verdicts in verdict_lists if target in verdicts]
         if not with_target:
-            every = ", ".join(sorted(set().union(*known))) or "none are"
+            every = ", ".join(sorted(set().union(*verdict_lists))) or "none are"
             raise InputError(f"{what}: '{target}' is no verdict of a review; they are {every}")
         if source != target and all(source in verdicts for verdicts in with_target):
             raise InputError(f"{what}: '{source}' is a verdict itself, with its own meaning")
@@ -142,4 +143,5 @@ def _first_places(places: Sequence[RowPlace]) -> str:
 
 
 def _short(text: str) -> str:
+    """Return a word of at most `_LONGEST` characters for a message."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -57,7 +57,7 @@ _OPTIONS = {
     # Kernels log only that a local connection is not encrypted, or that they were stopped.
     "extra_arguments": ["--log-level=CRITICAL"],
 }
-_STARTS = 3  # of a kernel
+_STARTS = 3  # attempts to start a kernel
 _DEAD_KERNEL = "Kernel died"  # the message of nbclient's `DeadKernelError`, a RuntimeError
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -159,7 +159,10 @@ def link_pages(out: Path, notebooks: Sequence[Path]) -> Path:
     pages = read_pages(out, notebooks)
     for number, page in enumerate(pages):
         before = _link(pages[number - 1], "← {}") if number else "<span></span>"
-        after = _link(pages[number + 1], "{} →") if number + 1 < len(pages) else "<span></span>"
+        if number + 1 < len(pages):
+            after = _link(pages[number + 1], "{} →")
+        else:
+            after = "<span></span>"
         links = LINKS_MARKER.replace("><", f'>{before}<a href="index.html">all pages</a>{after}<')
         parts = _LINKS.split(page.path.read_bytes().decode())
         atomic.write_bytes(page.path, links.join(parts).encode())

@@ -135,9 +135,9 @@ def _find_picture(notebook: Mapping[str, Any], title: str) -> str:
     """Return the first plot of an executed notebook as an image element; empty if it has none."""
     for output in _outputs(notebook):
         if png := output.get("data", {}).get("image/png"):
-            data = "".join("".join(png).split())
+            encoded = "".join("".join(png).split())
             alt = escape(f"plot of {title}")
-            return f'<img alt="{alt}" src="data:image/png;base64,{data}">'
+            return f'<img alt="{alt}" src="data:image/png;base64,{encoded}">'
     return ""
 
 

@@ -190,8 +190,8 @@ def _threshold(notebook: Mapping[str, Any]) -> str:
     sums = workspace_tables.scan(workspace, ["similarity"]).select(
         kept=(similarity >= threshold).sum(), scored=similarity.count()
     )
-    kept, scored = sums.collect(**STREAMED).row(0)
-    return f"a similarity of {threshold:g} keeps {kept:,} of {count(scored, 'segments')}"
+    num_kept, scored = sums.collect(**STREAMED).row(0)
+    return f"a similarity of {threshold:g} keeps {num_kept:,} of {count(scored, 'segments')}"
 
 
 def _reviews(notebook: Mapping[str, Any]) -> str:

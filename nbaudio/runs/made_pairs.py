@@ -19,7 +19,7 @@ from nbaudio.tables.workspace import Workspace
 from nbaudio.text.score import score
 
 _MIN_SIMILARITY = 0.8
-_REVIEWED_PAIRS = 150  # in each round
+_REVIEWED_PAIRS = 150  # pairs that are reviewed in each round
 _REPORT = "made_pairs"
 _FACTS = ("pairs", "rule", "verdicts", "after_round_1", "after_round_2", "target_proven")
 

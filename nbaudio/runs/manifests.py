@@ -65,12 +65,12 @@ def load_manifest(pointer: str | Path = "manifest.txt") -> dict[str, Any]:
     return values | output_folders(out, values)
 
 
-def _manifest_of_data(data: Path, out: Path) -> Path:
+def _manifest_of_data(source: Path, out: Path) -> Path:
     """Return the manifest of a folder or file of data; print what a new one assumes."""
-    own = manifest_of_data(data, out, {})
-    for line in own.lines:
+    manifest = manifest_of_data(source, out, {})
+    for line in manifest.lines:
         print(line)
-    return own.path
+    return manifest.path
 
 
 def default_output(manifest: Path, notebooks: Path) -> Path:
@@ -79,7 +79,10 @@ def default_output(manifest: Path, notebooks: Path) -> Path:
     For the notebooks of an installed package, which is no place for output, it is in the current
     folder.
     """
-    top = Path.cwd() if bundled_files.PACKAGE in notebooks.resolve().parents else notebooks.parent
+    if bundled_files.PACKAGE in notebooks.resolve().parents:
+        top = Path.cwd()
+    else:
+        top = notebooks.parent
     return Path(os.path.normpath(top / f"{manifest.stem}-output"))
 
 

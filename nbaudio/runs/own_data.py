@@ -35,14 +35,14 @@ def is_manifest(path: Path) -> bool:
     return path.suffix.lower() in _ENDINGS and not path.is_dir()
 
 
-def manifest_of_data(data: Path, out: Path, settings: Mapping[str, Any]) -> OwnManifest:
+def manifest_of_data(source: Path, out: Path, settings: Mapping[str, Any]) -> OwnManifest:
     """Return the manifest ``OUT/manifest.yaml`` of a folder or file of data.
 
     It is written if it is not there, from what the data look like and from `settings`; a manifest
     that is there is used as it is.
 
     Args:
-        data: a folder or file of transcripts and recordings.
+        source: a folder or file of transcripts and recordings.
         out: the folder of the manifest, the workspace and the corpus.
         settings: parameters that a person sets, which answer what cannot be found out.
 
@@ -52,10 +52,10 @@ def manifest_of_data(data: Path, out: Path, settings: Mapping[str, Any]) -> OwnM
     """
     path = out / NAME
     if path.exists():
-        _check_same_data(path, data)
-        line = f"{path}: used as it is; remove it to find out the format of {data} again"
+        _check_same_data(path, source)
+        line = f"{path}: used as it is; remove it to find out the format of {source} again"
         return OwnManifest(path, (line,))
-    detected = detect_source(data, format=settings.get("format"), answers=settings, skip=(out,))
+    detected = detect_source(source, format=settings.get("format"), answers=settings, skip=(out,))
     values = _manifest_values(detected, settings)
     texts = {
         name: str(value) if isinstance(value, Path) else value for name, value in values.items()
@@ -83,12 +83,12 @@ def _manifest_values(detected: Detected, settings: Mapping[str, Any]) -> dict[st
         "names": layout.names and layout.names.absolute(),
         "options": dict(layout.options),
     }
-    given = {
+    settings_of_keys = {
         name: Path(value).absolute() if name in _PATHS and value and not is_url(value) else value
         for name, value in settings.items()
         if name in _KEYS
     }
-    values = assumed | given
+    values = assumed | settings_of_keys
     return {
         name: value
         for name, value in values.items()
@@ -97,26 +97,31 @@ def _manifest_values(detected: Detected, settings: Mapping[str, Any]) -> dict[st
 
 
 def _relative(value: Any, out: Path) -> Any:
-    """Return a path relative to the folder of the manifest, where there is a way to it."""
+    """Return a path relative to the folder of the manifest, where that is possible."""
     if not isinstance(value, Path):
         return value
     try:
         # The manifest's folder may be reached by a link, which ".." follows.
         return Path(os.path.relpath(value, out.resolve())).as_posix()
-    except ValueError:  # on another drive
+    except ValueError:  # Windows: a path on another drive cannot be relative
         return value.as_posix()
 
 
-def _check_same_data(manifest: Path, data: Path) -> None:
+def _check_same_data(manifest: Path, requested: Path) -> None:
     """Raise ExistsError if a manifest is that of other data."""
     source = parameters(manifest, {}).get("source")
-    own = Path(os.path.normpath(source)) if isinstance(source, str) else None
-    wanted = Path(os.path.normpath(data.absolute()))
-    resolved = data.resolve()
-    if own is None or not (own.is_relative_to(wanted) or own.resolve().is_relative_to(resolved)):
+    if isinstance(source, str):
+        of_manifest = Path(os.path.normpath(source))
+    else:
+        of_manifest = None
+    wanted = Path(os.path.normpath(requested.absolute()))
+    resolved = requested.resolve()
+    if of_manifest is None or not (
+        of_manifest.is_relative_to(wanted) or of_manifest.resolve().is_relative_to(resolved)
+    ):
         raise ExistsError(
-            f"{manifest}: is the manifest of {source}, not of {data}; choose another --out, or "
-            "remove it"
+            f"{manifest}: is the manifest of {source}, not of {requested}; choose another --out, "
+            "or remove it"
         )
 
 

@@ -113,7 +113,7 @@ def short_paths(values: Mapping[str, Any], out: Path) -> dict[str, str]:
             path = Path(value)
             if out not in path.parents:
                 short[value] = "/".join(("…", *path.parts[1:][-2:]))
-    with suppress(RuntimeError):  # a user without a home
+    with suppress(RuntimeError):  # the user has no home folder
         short[str(Path.home())] = "~"
     short.pop("/", None)
     return dict(sorted(short.items(), key=lambda item: -len(item[0])))

@@ -41,7 +41,7 @@ def defaults(notebook: Path) -> dict[str, Any]:
 
 
 def assignments(notebook: Path) -> dict[str, ast.expr]:
-    """Return what a notebook's cell tagged ``parameters`` assigns to each name."""
+    """Return the assignments of a notebook's cell tagged ``parameters``, by name."""
     cells = json.loads(notebook.read_text(encoding="utf8"))["cells"]
     tagged = [
         "".join(cell["source"])
@@ -51,7 +51,10 @@ def assignments(notebook: Path) -> dict[str, ast.expr]:
     assigned: dict[str, ast.expr] = {}
     for node in ast.parse("\n".join(tagged)).body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if isinstance(node, ast.Assign):
+                targets = node.targets
+            else:
+                targets = [node.target]
             assigned |= {
                 target.id: node.value for target in targets if isinstance(target, ast.Name)
             }
@@ -75,7 +78,7 @@ def literal(node: ast.expr) -> Any:
         return literal(node.args[1]) if len(node.args) > 1 else None
     try:
         return ast.literal_eval(node)
-    except ValueError:  # it is computed
+    except ValueError:  # the value is computed, not a literal
         return None
 
 
@@ -86,7 +89,7 @@ def parameters(
 
     `extra` has defaults of further names.
     """
-    known = {
+    allowed = {
         name: value for notebook in list_notebooks() for name, value in defaults(notebook).items()
     } | dict(extra or {})
     values: dict[str, Any] = {}
@@ -94,13 +97,13 @@ def parameters(
         (_read(manifest), str(manifest), manifest.parent),
         (settings, "setting", Path()),
     ):
-        unknown = [str(name) for name in part if name not in known]
+        unknown = [str(name) for name in part if name not in allowed]
         if unknown:
-            raise InputError(f"{where}: {_unknown_text(unknown, sorted(known))}")
+            raise InputError(f"{where}: {_unknown_text(unknown, sorted(allowed))}")
         for name, value in part.items():
             if name in PATHS and value is not None and not isinstance(value, str):
                 raise InputError(f"{where}: {name} must be a path, not {value!r}")
-            # Notebooks hold their parameters
+            # Notebooks store their parameters, so these must hold no secret.
             if isinstance(value, str) and redact_url(value) != value:
                 raise InputError(
                     f"{where}: {name} is a URL with a password or query, "
@@ -113,20 +116,20 @@ def parameters(
                 and (name, value) != ("splits", "source")
             )
             values[name] = (
-                str((folder / value).absolute()) if is_path else typed(value, known[name])
+                str((folder / value).absolute()) if is_path else typed(value, allowed[name])
             )
     return {
         name: value for name, value in values.items() if value is not None or name not in OUTPUTS
     }
 
 
-def _unknown_text(unknown: Sequence[str], known: Sequence[str]) -> str:
+def _unknown_text(unknown: Sequence[str], allowed: Sequence[str]) -> str:
     """Return a clause about unknown parameters, with the nearest known one of each."""
-    nearest = {name: get_close_matches(name, known, n=1) for name in unknown}
+    nearest = {name: get_close_matches(name, allowed, n=1) for name in unknown}
     described = [
         f"{name} (did you mean {near[0]}?)" if near else name for name, near in nearest.items()
     ]
-    return f"unknown parameter {', '.join(described)}; known are {', '.join(known)}"
+    return f"unknown parameter {', '.join(described)}; known are {', '.join(allowed)}"
 
 
 def typed(value: Any, default: Any) -> Any:
@@ -140,25 +143,27 @@ def typed(value: Any, default: Any) -> Any:
         return [] if value is None else value
     if isinstance(value, str) and not isinstance(default, str) and _NUMBER.fullmatch(value.strip()):
         number = float(value)
-        return int(number) if isinstance(default, int) and number.is_integer() else number
+        if isinstance(default, int) and number.is_integer():
+            return int(number)
+        return number
     return value
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
     """Parse parameters of the form ``name=value``; values are YAML."""
-    given = split_settings(settings, what="setting", example="min_similarity=0.9")
-    return {name: _parse(value, f"setting {name}") for name, value in given.items()}
+    texts = split_settings(settings, what="setting", example="min_similarity=0.9")
+    return {name: _parse(value, f"setting {name}") for name, value in texts.items()}
 
 
 def split_settings(settings: Sequence[str], *, what: str, example: str) -> dict[str, str]:
     """Split settings of the form ``name=value``; errors name `what` is set and an example."""
-    found = {}
+    values = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or not name.strip():
             raise InputError(f"{what} {setting!r}: expected name=value, such as {example}")
-        found[name.strip()] = value
-    return found
+        values[name.strip()] = value
+    return values
 
 
 def parse_only(only: str | None, count: int) -> list[int]:
@@ -170,8 +175,8 @@ def parse_only(only: str | None, count: int) -> list[int]:
         return list(range(1, count + 1))
     chosen: set[int] = set()
     for part in only.split(","):
-        found = re.fullmatch(r"\s*(\d{1,3})\s*(?:-\s*(\d{1,3})\s*)?", part)
-        first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+        match = re.fullmatch(r"\s*(\d{1,3})\s*(?:-\s*(\d{1,3})\s*)?", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
         if not 1 <= first <= last <= count:
             raise InputError(
                 f"only={only!r}: expected numbers from 1 to {count}, such as 3, 1-5 or 2,4-6"
@@ -193,6 +198,7 @@ class _PlainLoader(yaml.SafeLoader):
 
 
 def _parse(text: str, where: str) -> Any:
+    """Parse a YAML value of plain types, without aliases; raise InputError for anything else."""
     try:
         value = yaml.load(text, _PlainLoader)  # noqa: S506 - it is a safe one
         repr(value)  # a number of 10,000 digits cannot be converted to text
@@ -216,6 +222,7 @@ def read_text(path: Path) -> str:
 
 
 def _read(manifest: Path) -> dict[Any, Any]:
+    """Return the values of a manifest; raise InputError if it is no mapping."""
     values = _parse(read_text(manifest), str(manifest))
     if not isinstance(values, dict):
         raise InputError(

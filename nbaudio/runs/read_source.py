@@ -21,7 +21,7 @@ def read_source(
     out: str | Path,
     jobs: int | None = None,
 ) -> Report:
-    """Make a workspace of a source, or bring in what is new in it.
+    """Make a workspace of a source, or add what is new in the source to it.
 
     This calls `nbaudio.align` where there are documents, and `nbaudio.ingest` elsewhere, both with
     ``add=True``.

@@ -97,18 +97,18 @@ def run(
     )
 
 
-def _manifest_of(given: str | Path, out: Path, settings: Mapping[str, Any]) -> Path:
+def _manifest_of(source: str | Path, out: Path, settings: Mapping[str, Any]) -> Path:
     """Return a manifest, or that of a folder or file of data; print what it assumes."""
-    if is_url(str(given)):
+    if is_url(str(source)):
         raise InputError(
-            f"{redact_url(str(given))}: is a URL; name its format and source in a manifest"
+            f"{redact_url(str(source))}: is a URL; name its format and source in a manifest"
         )
-    if is_manifest(Path(given)):
-        return Path(given)
-    own = manifest_of_data(Path(given), out, settings)
-    for line in own.lines:
+    if is_manifest(Path(source)):
+        return Path(source)
+    manifest = manifest_of_data(Path(source), out, settings)
+    for line in manifest.lines:
         print(line, file=sys.stderr)
-    return own.path
+    return manifest.path
 
 
 def _execute(
@@ -136,12 +136,15 @@ def _execute(
 
 
 def _remedy(failed: int, chosen: Sequence[int]) -> str:
-    """Return what to run after the cause of a failure is removed."""
+    """Return the command to run after the cause of a failure is removed."""
     rest = [number for number in chosen if number >= failed]
     if len(rest) == len(chosen):
         return "run the same command again to continue"
     is_range = rest == list(range(rest[0], rest[-1] + 1))
-    only = f"{rest[0]}-{rest[-1]}" if is_range and len(rest) > 1 else ",".join(map(str, rest))
+    if is_range and len(rest) > 1:
+        only = f"{rest[0]}-{rest[-1]}"
+    else:
+        only = ",".join(map(str, rest))
     return f"run the same command with --only {only} to continue"
 
 

@@ -61,10 +61,12 @@ def wheel(*, out: str | Path = "dist") -> Report:
         atomic_write(path) as partial,
         zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive,
     ):
-        for name, data in _files():
-            archive.writestr(_entry(name), data)
-            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-            lines.writerow((name, f"sha256={digest}", len(data)))
+        for name, content in _files():
+            archive.writestr(_entry(name), content)
+            digest = (
+                base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+            )
+            lines.writerow((name, f"sha256={digest}", len(content)))
         lines.writerow((record, "", ""))
         archive.writestr(_entry(record), listed.getvalue())
     requirements = path.with_name(REQUIREMENTS)
@@ -88,13 +90,14 @@ def _requirements() -> Iterator[str]:
             continue
         try:
             version = metadata.version(name)
-        except metadata.PackageNotFoundError:  # for another Python
+        except metadata.PackageNotFoundError:  # a requirement of another version of Python
             continue
-        yield (
-            requirement
-            if name in _NOT_PINNED
-            else f"{name}=={version}" + (f" ;{marker}" if marker else "")
-        )
+        if name in _NOT_PINNED:
+            yield requirement
+        elif marker:
+            yield f"{name}=={version} ;{marker}"
+        else:
+            yield f"{name}=={version}"
 
 
 def _files() -> Iterator[tuple[str, bytes]]:
@@ -106,7 +109,7 @@ def _files() -> Iterator[tuple[str, bytes]]:
     yield from _below(
         PACKAGE / _LABEXTENSION[0], f"nbaudio-{__version__}.data/data/{_LABEXTENSION[1]}"
     )
-    if not (PACKAGE / "_bundled").is_dir():  # a checkout
+    if not (PACKAGE / "_bundled").is_dir():  # nbaudio runs from a checkout
         for folder in FOLDERS:
             yield from _below(PACKAGE.parent / folder, f"nbaudio/_bundled/{folder}")
     installed = metadata.distribution("nbaudio")
@@ -115,6 +118,7 @@ def _files() -> Iterator[tuple[str, bytes]]:
 
 
 def _below(folder: Path, name: str) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of the files below a folder, in order."""
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
         if path.is_file() and not any(

@@ -248,7 +248,8 @@ def _conditions(
     by_reason = {}
     for text in where:
         condition = parse_condition(text, schema)
-        rows_that_meet(condition, segments)  # raises for values that it cannot be computed of
+        # Raises InputError for values that the condition cannot be computed from.
+        rows_that_meet(condition, segments)
         by_reason[f"where {text}"] = condition.expression
     return _Conditions(segments, by_reason)
 

@@ -65,15 +65,13 @@ class FixedSplits:
         All rows then have the same values.
         """
         texts = [pl.lit(None).alias(name) for name in ("fixed", "earlier", "not_train")]
-        return (
-            []
-            if self.is_any
-            else [
-                *texts,
-                pl.lit(value=True).alias("may_hold_out"),
-                pl.lit(value=False).alias("is_given"),
-            ]
-        )
+        if self.is_any:
+            return []
+        return [
+            *texts,
+            pl.lit(value=True).alias("may_hold_out"),
+            pl.lit(value=False).alias("is_given"),
+        ]
 
     def preset(self, key: str) -> dict[str, str]:
         """Return the split of each value of a column: one of `SPLITS`, or "" if closed.
@@ -107,11 +105,9 @@ class FixedSplits:
 
     def given_roles(self) -> set[str | None]:
         """Return what the given splits are for."""
-        return (
-            {split_role(name) for name in self.rows.filter("is_given")["fixed"].unique()}
-            if self.is_any
-            else set()
-        )
+        if self.is_any:
+            return {split_role(name) for name in self.rows.filter("is_given")["fixed"].unique()}
+        return set()
 
     def report(self, selection: pl.LazyFrame, keys: Sequence[str]) -> FixedSplitsReport:
         """Return the report of a selection that was grouped by `keys`; it is empty without splits.
@@ -198,11 +194,11 @@ class FixedSplits:
         place = pl.col("split").replace_strict(order, range(len(order)), return_dtype=pl.Int64)
         held_out = pl.col("split").is_in([*filter(is_held_out, order)])
         for check in dict.fromkeys((*GROUPS, *keys, SENTENCE)):
-            value = (
-                pl.when("is_given").then("text")
-                if check == SENTENCE
-                else pl.col(check).cast(pl.String)
-            )
+            value: pl.Expr
+            if check == SENTENCE:
+                value = pl.when("is_given").then("text")
+            else:
+                value = pl.col(check).cast(pl.String)
             pairs = fixed.select("split", value=value).drop_nulls().unique()
             several = pairs.group_by("value").agg(
                 pl.col("split").sort_by(place), is_held_out=held_out.any()
@@ -219,19 +215,19 @@ class FixedSplits:
 def fixed_splits(
     segments: pl.DataFrame | pl.LazyFrame,
     *,
-    given: pl.Series | None = None,
+    given_split: pl.Series | None = None,
     earlier: pl.DataFrame | None = None,
 ) -> FixedSplits:
-    """Fix the splits of segments, `given` or of `earlier` versions (as `EARLIER_SPLITS`).
+    """Fix the splits of segments, `given_split` or of `earlier` versions (as `EARLIER_SPLITS`).
 
     Raise InputError for a contradiction.
     """
     segments = segments.lazy()
     table = _earlier_segments(earlier)
-    if table.is_empty() and (given is None or given.null_count() == len(given)):
+    if table.is_empty() and (given_split is None or given_split.null_count() == len(given_split)):
         return FixedSplits(segments, pl.DataFrame(), table)
     table = table.with_columns(_hashed(pl.col("sentence")).alias("sentence"))
-    rows = _with_earlier(segments, table, given)
+    rows = _with_earlier(segments, table, given_split)
     _check_agreement(rows)
     return FixedSplits(segments, _decided(rows, table, _columns(table, segments)), table)
 
@@ -252,7 +248,7 @@ def _earlier_segments(earlier: pl.DataFrame | None) -> pl.DataFrame:
 
 
 def _with_earlier(
-    segments: pl.LazyFrame, table: pl.DataFrame, given: pl.Series | None
+    segments: pl.LazyFrame, table: pl.DataFrame, given_split: pl.Series | None
 ) -> pl.DataFrame:
     """Return the segments, in order, with what is given and what earlier versions had.
 
@@ -260,12 +256,15 @@ def _with_earlier(
     null if there are no earlier versions), `given`, and of an earlier version: `earlier`, its
     split, and `before`, its sentence.
     """
-    text = _hashed(sentences(pl.col("text"))) if len(table) else pl.lit(None, dtype=pl.UInt64)
+    if len(table):
+        text = _hashed(sentences(pl.col("text")))
+    else:
+        text = pl.lit(None, dtype=pl.UInt64)
     rows = segments.select("segment_id", *_columns(table, segments), sentence=text)
     first = table.unique("segment_id", keep="first", maintain_order=True)
     return (
         rows.collect(**STREAMED)
-        .with_columns(given=pl.lit(None, dtype=pl.String) if given is None else given)
+        .with_columns(given=pl.lit(None, dtype=pl.String) if given_split is None else given_split)
         .join(
             first.select("segment_id", earlier="split", before="sentence"),
             on="segment_id",

@@ -66,9 +66,9 @@ def given_splits(
     if ending in ENDINGS and not place.is_folder():
         with folder_at(str(place.parent)).local(place.name) as path:
             cells = read_cells(path, ending=ending, is_header=_is_header)
-        given = _of_table(segments, cells, name, look_alikes)
+        table_splits = _of_table(segments, cells, name, look_alikes)
         unread = [f"{name}: {note}" for note in cells.all_notes()]
-        return given._replace(notes=(*unread, *given.notes))
+        return table_splits._replace(notes=(*unread, *table_splits.notes))
     return _of_corpus(segments, folder_at(splits), name)
 
 
@@ -159,10 +159,10 @@ def _of_table(segments: pl.DataFrame, cells: Cells, where: str, look_alikes: str
     _check_rows(table, key, where)
     first = table.unique([key, "split"], keep="first", maintain_order=True)
     _check_agreement(first, key, where)
-    given = _named(segments, key, first, where, look_alikes)
-    if given.split is not None and given.split.null_count() == len(segments):
+    named_splits = _named(segments, key, first, where, look_alikes)
+    if named_splits.split is not None and named_splits.split.null_count() == len(segments):
         raise InputError(f"{where}: none of its {len(first):,} values of {key} is in the workspace")
-    return given
+    return named_splits
 
 
 def _key_of_table(frame: pl.DataFrame, where: str) -> str:
@@ -218,7 +218,9 @@ def _named(
     missing = table[key].filter(~table[key].is_in(values.drop_nulls().unique().implode())).sort()
     if missing.is_empty():
         return GivenSplits(exact.alias("given"))
-    joined = joined_speakers([segments, table], look_alikes) if key == SPEAKER else {}
+    joined = {}
+    if key == SPEAKER:
+        joined = joined_speakers([segments, table], look_alikes)
     spelled = table.select(_one_spelling(key, joined), "split").unique()
     certain = spelled.filter(~pl.col(key).is_duplicated())
     spelling = values.to_frame(key).select(_one_spelling(key, joined)).to_series()
@@ -244,6 +246,7 @@ def _one_spelling(key: str, joined: Mapping[str, str]) -> pl.Expr:
 
 
 def _of_corpus(segments: pl.DataFrame, corpus: Folder, where: str) -> GivenSplits:
+    """Give splits by those of a corpus; raise InputError if it cannot be read."""
     try:
         grouped = [
             str(name)

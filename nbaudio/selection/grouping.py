@@ -102,7 +102,10 @@ class Grouping:
         losses = self.losses_of_filled
         if self.by_default and self.columns != first:
             refused = losses[first]
-            why = f"would lose {refused}" if refused else "leaves too little for dev, test or train"
+            if refused:
+                why = f"would lose {refused}"
+            else:
+                why = "leaves too little for dev, test or train"
             yield (
                 f"grouped by {','.join(self.columns)} alone, as {','.join(first)} {why}: "
                 "one recording may be in several splits; "
@@ -115,12 +118,15 @@ class Grouping:
                 if loss and loss.share < chosen_loss.share
             }
             best = min(others, key=lambda columns: others[columns].share, default=None)
-            less = f"--group-by {','.join(best)} loses {others[best]}" if best else ""
+            less = ""
+            if best:
+                less = f"--group-by {','.join(best)} loses {others[best]}"
             cut = int((self.divided["reason"] == "beyond_split_size").sum())
             sizes = "larger" if 2 * cut > chosen_loss.segments else "smaller"
-            smaller = (
-                "" if best and others[best].share <= COSTLY else f"{sizes} dev and test lose less"
-            )
+            if best and others[best].share <= COSTLY:
+                smaller = ""
+            else:
+                smaller = f"{sizes} dev and test lose less"
             remedy = ", or ".join(filter(None, (less, smaller)))
             yield (
                 f"grouping by {','.join(self.columns)} loses {chosen_loss}, "
@@ -198,7 +204,7 @@ def choose_grouping(
         raise refusal
     chosen = min(attempts, key=lambda columns: attempts[columns].outcome.rank)
     best = attempts[chosen]
-    attempts.clear()  # each is as large as what follows
+    attempts.clear()  # frees memory: it is as large as what is computed next
     for columns in _single_columns(segments, chosen, best.outcome, outcomes):
         outcomes[columns] = _outcome(segments, columns, whole=segments.goals)
     unfilled = _unfilled_goals(segments, chosen, best)
@@ -219,7 +225,7 @@ def _segments(
     budget: Budget | None,
     hashes: RowHashes,
 ) -> _Segments:
-    """Return what there is to divide, with what dev and test need by the parameters."""
+    """Return the segments to divide, with what dev and test need by the parameters."""
     within_budget = len(fit)
     if budget:
         total = budget.total(fit)

@@ -181,9 +181,10 @@ def _checks(segments: Frame | pl.LazyFrame, keys: Sequence[str]) -> list[str]:
 
 
 def _lazy(segments: Frame | pl.LazyFrame) -> pl.LazyFrame:
-    return (
-        segments if isinstance(segments, pl.LazyFrame) else as_polars(segments, "segments").lazy()
-    )
+    """Return segments as a query."""
+    if isinstance(segments, pl.LazyFrame):
+        return segments
+    return as_polars(segments, "segments").lazy()
 
 
 def _matches(
@@ -202,7 +203,7 @@ def _matches(
         same = pl.DataFrame({"value": values, "other_value": values}).with_columns(
             edits=pl.lit(0, dtype=pl.Int64)
         )
-    # Of all segments of a split with a value, only the first is reported.
+    # Only the first segment of a split with a value is reported.
     right = rows.select("segment_id", other_split="split", other_value=column).join(
         same, on="other_value", how="semi"
     )

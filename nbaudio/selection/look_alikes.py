@@ -35,7 +35,10 @@ def joined_speakers(
         if table is not None and SPEAKER in table.lazy().collect_schema():
             values = table.lazy().select(pl.col(SPEAKER).cast(pl.String).unique())
             speakers.update(values.collect(**STREAMED).to_series().drop_nulls())
-    groups = look_alikes(speakers) if choice == TOGETHER else spelling_groups(speakers)
+    if choice == TOGETHER:
+        groups = look_alikes(speakers)
+    else:
+        groups = spelling_groups(speakers)
     return {speaker: group[0] for group in groups for speaker in group[1:]}
 
 

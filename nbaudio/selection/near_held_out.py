@@ -92,6 +92,7 @@ def _compared(texts: pl.Series) -> pl.Series:
 
 
 def _folded(texts: pl.Expr) -> pl.Expr:
+    """Return texts without case, diacritics and the difference of look-alike letters."""
     plain = sentences(texts).str.normalize("NFD").str.replace_all(_DIACRITICS, "")
     return plain.str.replace_many(_LOOKS_LIKE)
 

@@ -60,7 +60,9 @@ class Parameters:
     def target(self, split: str, *, default: int) -> Target:
         """Return the size of a split, `default` segments if none was requested."""
         size = self.dev if split == "dev" else self.test
-        return Target(default, "segments") if size is None else parse_target(size, split)
+        if size is None:
+            return Target(default, "segments")
+        return parse_target(size, split)
 
     def has_goal(self, split: str) -> bool:
         """Return whether a split has no requested size, but a goal: it takes speakers whole.
@@ -88,5 +90,6 @@ class Parameters:
 
 
 def _check_number(name: str, value: Any, low: float, high: float) -> None:
+    """Raise InputError unless a value is a number from `low` to `high`."""
     if isinstance(value, bool) or not isinstance(value, Real) or not low <= float(value) <= high:
         raise InputError(f"{name}={value!r}: must be a number from {low:g} to {high:g}")

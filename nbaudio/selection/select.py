@@ -259,21 +259,21 @@ def _requested_splits(
     """Read the splits that are fixed, where ids of speakers may look alike."""
     has_earlier = os.path.lexists(workspace_tables.table_path(workspace, EARLIER_SPLITS))
     earlier = workspace.table(EARLIER_SPLITS) if has_earlier else None
-    given = GivenSplits(None)
+    source_splits = GivenSplits(None)
     if splits is not None:
         schema = segments.collect_schema()
         names = [name for name in (*GIVEN_BY, "source_split") if name in schema]
         keys = workspace_tables.read(workspace, dict.fromkeys(names))
-        given = given_splits(keys, splits, earlier=earlier, look_alikes=look_alikes)
-    versions = [table for table in (earlier, given.corpus) if table is not None]
+        source_splits = given_splits(keys, splits, earlier=earlier, look_alikes=look_alikes)
+    versions = [table for table in (earlier, source_splits.corpus) if table is not None]
     before = pl.concat(versions, how="diagonal_relaxed") if versions else None
     joined = joined_speakers([segments, before], look_alikes)
     fixed = fixed_splits(
         with_joined_speakers(segments, joined),
-        given=given.split,
+        given_split=source_splits.split,
         earlier=None if before is None else with_joined_speakers(before, joined),
     )
-    return _RequestedSplits(replace(fixed, joined_speakers=joined), given.notes)
+    return _RequestedSplits(replace(fixed, joined_speakers=joined), source_splits.notes)
 
 
 def _with_clip_size(
@@ -417,7 +417,9 @@ def _grouping(
         return choose_grouping(fit, parameters, fixed, parameters.budget(), hashes)
     except InputError as error:
         out = reasons_of(count_reasons(judged["reason"]), parameters)
-        rejected = f"; of {len(judged):,} segments the filters reject {out}" if out else ""
+        rejected = ""
+        if out:
+            rejected = f"; of {len(judged):,} segments the filters reject {out}"
         raise InputError(f"{error}{rejected}") from error
 
 

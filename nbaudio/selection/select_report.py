@@ -32,12 +32,12 @@ from nbaudio.tables.split_names import (
 )
 from nbaudio.text.speaker_names import SPEAKER, look_alikes
 
-_MUCH_REVIEWED = 0.1  # of train: warn
+_MUCH_REVIEWED = 0.1  # a share of train above which the report warns
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What `select` decided, and what it decided by.
+    """The decisions of `select`, and the parameters and tables that they rest on.
 
     Attributes:
         recordings: the table of recordings.
@@ -215,7 +215,7 @@ def _parameter_facts(parameters: Parameters, columns: Sequence[str]) -> dict[str
         facts["where"] = list(parameters.where)
     facts["group_by"] = list(columns)
     if parameters.splits is not None and not is_url(parameters.splits):
-        facts["splits"] = Path(parameters.splits).name  # the same from another folder
+        facts["splits"] = Path(parameters.splits).name  # the report is the same from another folder
     return facts
 
 
@@ -255,6 +255,7 @@ def _groups(selection: Selection) -> pl.DataFrame:
 
 
 def _number(groups: pl.DataFrame) -> int:
+    """Return the number of segments of groups."""
     return int(groups["segments"].sum())
 
 
@@ -431,7 +432,9 @@ def _cut_warning(groups: pl.DataFrame, selection: Selection) -> Iterator[str]:
     sizes = [option for option, size in requested.items() if size is not None]
     is_fixed = selection.fixed.is_any
     is_exact = len(sizes) == len(HELD_OUT) and not is_fixed
-    rules = ("crosses_splits", "beyond_split_size") if is_exact else ("beyond_split_size",)
+    rules = ["beyond_split_size"]
+    if is_exact:
+        rules = ["crosses_splits", "beyond_split_size"]
     counts = _reasons(groups)
     reasons = {rule: counts[rule] for rule in rules if rule in counts}
     lost = sum(reasons.values())
@@ -455,7 +458,10 @@ def _unfilled(groups: pl.DataFrame, split: str, parameters: Parameters) -> Itera
     filled = groups.filter(pl.col("split").is_in(names))
     have = target._replace(amount=_amount(filled, target.unit))
     # Hours are met within the duration of the longest segment.
-    tolerance = 0 if target.unit == "segments" else int(parameters.max_duration * MICROSECONDS)
+    if target.unit == "segments":
+        tolerance = 0
+    else:
+        tolerance = int(parameters.max_duration * MICROSECONDS)
     if have.amount + tolerance < target.amount:
         yield (
             f"{split}: {target} requested, but {have} can be filled beside the segments whose "
@@ -486,7 +492,7 @@ def _data_warnings(groups: pl.DataFrame, selection: Selection) -> Iterator[str]:
 
 
 def first_warnings(segments: pl.LazyFrame, notes: Sequence[str]) -> list[str]:
-    """Return what the warnings of a report begin with: a filter without effect, and `notes`."""
+    """Return the first warnings of a report: filters without effect, then `notes`."""
     return [*_unfiltered_warnings(segments), *notes]
 
 
@@ -519,6 +525,7 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 def _hours(groups: pl.DataFrame) -> float:
+    """Return the hours of groups, rounded to four decimals."""
     return round(int(groups["micros"].sum()) / (3600 * MICROSECONDS), 4)
 
 

@@ -19,7 +19,7 @@ from nbaudio.tables.row_values import RowHashes
 from nbaudio.tables.segment_rules import source_channel
 from nbaudio.tables.split_names import in_training
 
-MICROSECONDS = 1_000_000  # in a second
+MICROSECONDS = 1_000_000  # the number of microseconds in a second
 _RATE = 16000
 # bytes: up to three archive members with headers and padding, the text, and a row in
 # segments.parquet

@@ -34,7 +34,7 @@ from nbaudio.tables.schemas import SPLITS
 
 Numbers = NDArray[Any]
 Flags = NDArray[np.bool_]
-HashOf = Callable[[Numbers, str], Numbers]  # of rows, with a salt
+HashOf = Callable[[Numbers, str], Numbers]  # returns a hash of each of some rows, with a salt
 
 _HOUR = 3600 * MICROSECONDS
 # Columns that are used internally, and those that `select` writes or that are unique to a segment.
@@ -51,9 +51,10 @@ _NO_KEYS = (
 )
 _CLOSED = -2  # the split of a value that no segment here may have
 
-_NAMES = pl.Series("split", [*SPLITS, None], dtype=pl.Categorical)  # by number; the last for none
+# The names of the splits by number; the last one is for no split.
+_NAMES = pl.Series("split", [*SPLITS, None], dtype=pl.Categorical)
 
-_ROWS = 1 << 20  # that are summed at once
+_ROWS = 1 << 20  # rows that are summed at once
 _MIN_GROUPS = 10
 
 
@@ -64,11 +65,9 @@ class Target(NamedTuple):
     unit: str
 
     def __str__(self) -> str:
-        return (
-            f"{self.amount:,} segments"
-            if self.unit == "segments"
-            else f"{self.amount / _HOUR:,.3f} hours"
-        )
+        if self.unit == "segments":
+            return f"{self.amount:,} segments"
+        return f"{self.amount / _HOUR:,.3f} hours"
 
 
 def parse_target(value: int | str, name: str) -> Target:
@@ -156,7 +155,7 @@ def assign_splits(
     is_held_out = division.split_of_rows() > TRAIN
     division.release_unused(is_held_out & ~excess.beyond & ~excess.unfit)
     split = division.split_of_rows()
-    del division  # as large as what follows
+    del division  # frees memory: it is as large as what is computed next
     return _with_reasons(split, excess, is_gold)
 
 
@@ -171,7 +170,7 @@ def _fill(
 ) -> dict[int, tuple[Target, Flags]]:
     """Fill splits of exact sizes with rows that are allowed in each.
 
-    Return by the number of the split what there is of its size, and the allowed rows. Raise
+    Return by the number of the split the size that can be filled, and the allowed rows. Raise
     InputError if it is less than was wanted, unless the split is optional.
     """
     filled = {}
@@ -182,7 +181,9 @@ def _fill(
         if amount < target.amount and name not in optional:
             beside = " beside those whose split is fixed" if is_fixed else ""
             gold = " and are gold" if is_gold and name == "test" else ""
-            grouping = f", where no {' and no '.join(keys)} may be in two splits," if keys else ""
+            grouping = ""
+            if keys:
+                grouping = f", where no {' and no '.join(keys)} may be in two splits,"
             remedy = "request less" + (" or group by fewer or other columns" if keys else "")
             raise InputError(
                 f"{name}: {target} requested{beside}, but of the {allowed.sum():,} segments that "
@@ -249,9 +250,10 @@ def _ranks(column: pl.Series) -> tuple[pl.Series, Numbers]:
 
     Places are those among the distinct values, -1 for null.
     """
-    values = (
-        column if column.dtype == pl.Categorical else column.cast(pl.String).cast(pl.Categorical)
-    )
+    if column.dtype == pl.Categorical:
+        values = column
+    else:
+        values = column.cast(pl.String).cast(pl.Categorical)
     names = values.drop_nulls().unique().cast(pl.String).sort()
     codes = names.cast(pl.Categorical).to_physical().to_numpy()
     rank = np.full(int(codes.max(initial=0)) + 2, -1, dtype=np.int32)
@@ -552,7 +554,8 @@ class _Division:
         """
         units = self._open_units(split)
         forbidden = weights.of_all - weights.of_allowed
-        # What becomes useless of units without a value in the split, if they get their first one.
+        # The weight that is lost of units without a value in the split, if they get their first
+        # one.
         lost = self._by_open_value(units.is_untouched * weights.of_all)
         gained = self._by_open_value(units.needs_one_value * weights.of_allowed)
         gained_forbidden = self._by_open_value(units.needs_one_value * forbidden)

@@ -46,7 +46,7 @@ def values_left(
     keys: Sequence[str],
     preset: Collection[str],
 ) -> ValuesLeft:
-    """Return what is left of the first of the keys after a division of `segments`.
+    """Return the values of the first of the keys that are left after a division of `segments`.
 
     Values of `preset` have their split from an earlier version, or from given splits.
     """
@@ -86,7 +86,10 @@ def unfilled_warnings(unfilled: Sequence[UnfilledGoal], remedies: Remedies) -> I
     With few speakers, one more line compares what these options cost.
     """
     for goal in unfilled:
-        state = f"has {goal.segments:,} of {goal.goal:,} segments" if goal.segments else "is empty"
+        if goal.segments:
+            state = f"has {goal.segments:,} of {goal.goal:,} segments"
+        else:
+            state = "is empty"
         sizes = remedies.sizes if goal.split in remedies.sizes else {}
         if set(sizes) <= {other.split for other in unfilled} and sizes:
             sizes = {goal.split: goal.goal}
@@ -155,7 +158,7 @@ def _size_options(sizes: Mapping[str, int]) -> str:
 
 
 def _proposal(values: ValuesLeft, remedies: Remedies) -> str:
-    """Say what to do with so few values, and what each way loses."""
+    """Propose what to do with so few values, and say how many segments each option loses."""
     ways = [f"add {noun(values.keys[0])}"]
     if remedies.sizes:
         ways.append(f"{_size_options(remedies.sizes)}, which loses {remedies.loss_of_sizes}")

@@ -106,6 +106,7 @@ class Goals:
         self.left_for_train -= segments
 
     def _unmet(self) -> list[int]:
+        """Return the splits whose goal is not reached."""
         return [split for split, goal in self.amounts.items() if self.have[split] < goal]
 
 
@@ -156,7 +157,7 @@ def hold_out_values(units: Units, split: Numbers, goals: Goals) -> Numbers:
 
 @dataclass(frozen=True)
 class _Cost:
-    """What holding out a value takes from train, in segments, and what of it a split gains."""
+    """The segments that holding out a value takes from train, and those that a split gains."""
 
     segments: int
     gained: int

@@ -27,7 +27,7 @@ INTERNAL_COLUMNS = ("recording_path", "recording_channels", "sampling_rate", "nu
 
 TableFrame: TypeAlias = pl.DataFrame | StoredFrame
 
-_MOST_VALUES = 10_000  # searched for similar ones
+_MOST_VALUES = 10_000  # values that are searched for similar ones
 _LONGEST_NAME = 100
 _MOST_SAVED = 500
 _KINDS = {"where": str, "find": str, "sort": str, "descending": bool}
@@ -55,7 +55,7 @@ def arrange(
     sort: str = "",
     descending: bool = False,
     narrowed: str = "",
-    kept: Order | None = None,
+    passing_rows: Order | None = None,
 ) -> Iterator[tuple[float, list[Order]]]:
     """Do `sort_and_filter` in parts.
 
@@ -68,7 +68,7 @@ def arrange(
         sort: a column, empty for the order of the frame.
         descending: the order, in which nulls are last, too.
         narrowed: a further condition.
-        kept: the rows that pass the filter, in the order of the frame, if they are known.
+        passing_rows: the rows that pass the filter, in the order of the frame, if they are known.
 
     Yields:
         The share that is done, and parts of the rows so far, which are in order only when all is
@@ -83,8 +83,8 @@ def arrange(
         )
     conditions = _parse_all(frame, [where, narrowed])
     _check_sort(frame, sort)
-    if kept is not None:
-        parts = [kept]
+    if passing_rows is not None:
+        parts = [passing_rows]
     elif conditions or find:
         parts = [np.zeros(0, np.uint32)]
         num_rows = 0
@@ -123,7 +123,10 @@ def _check_sort(frame: TableFrame, sort: str) -> None:
     columns = visible_columns(frame)
     if sort not in columns:
         near = get_close_matches(sort, columns, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"columns are {', '.join(columns)}"
+        if near:
+            hint = f"did you mean {' or '.join(near)}?"
+        else:
+            hint = f"columns are {', '.join(columns)}"
         raise InputError(f"sort: no column {sort!r}; {hint}")
     if frame.schema[sort].is_nested() or frame.schema[sort] == pl.Binary:
         raise InputError(f"sort: {sort} holds lists or bytes, which have no order")
@@ -186,6 +189,7 @@ def _with_text(frame: StoredFrame, find: str, rows: range, met: pl.Series) -> pl
 
 
 def _text_columns(frame: TableFrame) -> list[str]:
+    """Return the columns that a text is searched in."""
     return [name for name in visible_columns(frame) if frame.schema[name] == pl.String]
 
 
@@ -234,7 +238,9 @@ def similar_values(frame: TableFrame, where: str) -> str:
         values = frame[name].cast(pl.String).drop_nulls().unique().sort()
         if value not in values:
             near = get_close_matches(value, values.head(_MOST_VALUES).to_list(), n=3)
-            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+            hint = ""
+            if near:
+                hint = f"; did you mean {' or '.join(map(repr, near))}?"
             return f"no {name} '{value}'{hint}"
     return ""
 
@@ -250,7 +256,7 @@ class SavedFilters:
     ) -> None:
         """Take the workspace, and a function that returns the arrangement of a table.
 
-        The arrangement is what is saved.
+        Saving a filter stores that arrangement.
         """
         self._path = None if workspace is None else workspace.path / "filters.json"
         self._filters: dict[str, Any] = {}

@@ -90,20 +90,20 @@ class Plot(Figure):
 
         def adapt(tag: re.Match[str]) -> str:
             """Keep ids that are used, unique in the page; replace black and the font."""
-            kept = re.sub(
+            adapted = re.sub(
                 r' id="([^"]*)"',
                 lambda name: f' id="{prefix}{name[1]}"' if name[1] in used else "",
                 tag[0],
             )
-            kept = re.sub(r'(xlink:href="|url\()#', rf"\1#{prefix}", kept).replace(
+            adapted = re.sub(r'(xlink:href="|url\()#', rf"\1#{prefix}", adapted).replace(
                 "xlink:href", "href"
             )
-            kept = re.sub(
+            adapted = re.sub(
                 r" font-family: [^;]*;",
                 "",
-                re.sub(r"(font: [^'\"]*px) [^;\"]*", rf"\1 {_FONTS}", kept),
+                re.sub(r"(font: [^'\"]*px) [^;\"]*", rf"\1 {_FONTS}", adapted),
             )
-            return re.sub(r"\s+", " ", kept).replace("#000000", "currentColor")
+            return re.sub(r"\s+", " ", adapted).replace("#000000", "currentColor")
 
         # Texts and attributes have no bare angle brackets, so that nothing but tags is changed.
         drawn = re.sub(r">\s+<", "><", re.sub(r"<[^>]*>", adapt, drawn))
@@ -317,4 +317,8 @@ def _show_counts(
 
 def time_unit(most_s: float) -> tuple[float, str]:
     """Return divisor and name of the best unit for a number of seconds."""
-    return (3600.0, "h") if most_s >= 2 * 3600 else (60.0, "min") if most_s >= 120 else (1.0, "s")
+    if most_s >= 2 * 3600:
+        return 3600.0, "h"
+    if most_s >= 120:
+        return 60.0, "min"
+    return 1.0, "s"

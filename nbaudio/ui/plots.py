@@ -50,7 +50,7 @@ _BY_VALUE = (
 )
 _PANEL_TITLE = 9.5  # points
 _SENTENCES_HEIGHT = 1.1  # inches
-_MOST_BARS = 24  # of more, a histogram or the longest ones
+_MOST_BARS = 24  # bars; with more, a plot shows a histogram or the longest ones
 
 
 def recordings(workspace: str | Path | Workspace) -> Plot:
@@ -150,8 +150,8 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
     plot = style.new_plot(3.6)
     left, right = plot.subplots(1, 2)
     parts = _draw_kept_segments(left, similarity, value, axis)
-    kept = _draw_kept_hours(right, curve, value, axis)
-    plot.alt_text = f"{parts}. Curve of the hours kept by each threshold: {kept}"
+    kept_hours = _draw_kept_hours(right, curve, value, axis)
+    plot.alt_text = f"{parts}. Curve of the hours kept by each threshold: {kept_hours}"
     return plot
 
 
@@ -165,15 +165,15 @@ def _draw_kept_segments(
         style.write_sentence(axes, title, sentence)
         return f"Similarity: {sentence}"
     out = similarity[similarity < value]
-    kept = similarity[similarity >= value]
+    kept_similarity = similarity[similarity >= value]
     label = axis.label("similarity of transcript and hypothesis")
     style.new_axes(axes, title, x=label, y="segments")
     style.draw_histogram(
         axes,
-        [out, kept],
+        [out, kept_similarity],
         bins=axis.edges,
         styles=((style.GRAY, "\\\\"), (style.BLUE, "")),
-        labels=(f"below: {len(out):,}", f"kept: {len(kept):,}"),
+        labels=(f"below: {len(out):,}", f"kept: {len(kept_similarity):,}"),
         hold_tails=True,
     )
     _mark_threshold(axes, value)
@@ -181,13 +181,13 @@ def _draw_kept_segments(
     axes.legend(frameon=False, fontsize=style.SMALL, loc="best")
     return (
         f"Histogram of the similarity of {len(similarity):,} segments: "
-        f"{len(out):,} below {value:g}, {len(kept):,} kept"
+        f"{len(out):,} below {value:g}, {len(kept_similarity):,} kept"
     )
 
 
 def _draw_kept_hours(axes: Axes, curve: pl.DataFrame, value: float, axis: SimilarityAxis) -> str:
     """Draw the hours kept by each threshold and mark one; return what it keeps in words."""
-    kept = curve.filter(pl.col("threshold") <= value).row(-1, named=True)
+    at_threshold = curve.filter(pl.col("threshold") <= value).row(-1, named=True)
     hours = curve["hours"].to_numpy()
     scale, unit = style.time_unit(float(hours.max(initial=0.0)) * 3600)
     label = replace(axis, below=0).label("threshold on similarity")
@@ -195,12 +195,12 @@ def _draw_kept_hours(axes: Axes, curve: pl.DataFrame, value: float, axis: Simila
     axes.plot(curve["threshold"], hours * 3600 / scale, color=style.BLUE, drawstyle="steps-post")
     shown = curve.filter(pl.col("threshold") >= axis.least)
     _show_kept_hours(axes, shown)
-    point = (value, kept["hours"] * 3600 / scale)
-    kept_hours = duration(3600 * kept["hours"])
+    point = (value, at_threshold["hours"] * 3600 / scale)
+    kept_hours = duration(3600 * at_threshold["hours"])
     axes.plot(*point, "o", color=style.RED)
     axes.set_ylim(bottom=0)
-    note = f"{kept_hours}\n{kept['hours_share']:.0%} of all"
-    # On the side that has room for it.
+    note = f"{kept_hours}\n{at_threshold['hours_share']:.0%} of all"
+    # The note is on the side that has room for it.
     is_left = value < axis.least + (1 - axis.least) / 3
     axes.annotate(
         note,
@@ -212,7 +212,7 @@ def _draw_kept_hours(axes: Axes, curve: pl.DataFrame, value: float, axis: Simila
     )
     _mark_threshold(axes, value)
     axis.zoom(axes)
-    return f"{value:g} keeps {kept_hours}, {kept['hours_share']:.0%} of all"
+    return f"{value:g} keeps {kept_hours}, {at_threshold['hours_share']:.0%} of all"
 
 
 def _show_kept_hours(axes: Axes, curve: pl.DataFrame) -> None:
@@ -426,7 +426,9 @@ def signals(source: Source, *, note: str = "") -> Plot:
 def _signal_values(segments: SegmentRows, column: str) -> pl.Series:
     """Return a signal without NaN; yes and no stay logical."""
     values = segments.read(column)[column]
-    return values if values.dtype == pl.Boolean else values.cast(pl.Float64).fill_nan(None)
+    if values.dtype == pl.Boolean:
+        return values
+    return values.cast(pl.Float64).fill_nan(None)
 
 
 def _without_nulls(values: pl.Series) -> NDArray[np.float64]:
@@ -439,20 +441,33 @@ def _signal_sentence(column: str, values: pl.Series) -> str:
     words = signal_words(column)
     numbers = _without_nulls(values)
     if values.dtype == pl.Boolean and len(numbers):
-        yes = int(numbers.sum())
-        is_equal = yes in (0, len(numbers))
-        sentence = f"{'yes' if yes else 'no'} in {all_segments(len(numbers))}" if is_equal else ""
+        sentence = _equal_answers_sentence(numbers)
     else:
         sentence = equal_values_sentence(numbers, words.value_text)
-    missing = f", {values.null_count():,} without a value" if values.null_count() else ""
+    missing = ""
+    if values.null_count():
+        missing = f", {values.null_count():,} without a value"
     return sentence and f"{words.title}: {sentence}{missing}"
+
+
+def _equal_answers_sentence(answers: NDArray[np.float64]) -> str:
+    """Return a sentence if all segments have the same yes or no; empty otherwise."""
+    num_yes = int(answers.sum())
+    if num_yes == 0:
+        return f"no in {all_segments(len(answers))}"
+    if num_yes == len(answers):
+        return f"yes in {all_segments(len(answers))}"
+    return ""
 
 
 def _signal_summary(column: str, values: pl.Series) -> str:
     """Return the middle of a signal in words, and how many segments have none."""
     numbers = _without_nulls(values)
     is_logical = values.dtype == pl.Boolean
-    middle = f"{numbers.mean():.1%} yes" if is_logical else f"median {np.median(numbers):.3g}"
+    if is_logical:
+        middle = f"{numbers.mean():.1%} yes"
+    else:
+        middle = f"median {np.median(numbers):.3g}"
     unknown = values.null_count()
     return f"{column}: {middle}{f', {unknown:,} without' if unknown else ''}"
 

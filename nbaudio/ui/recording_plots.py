@@ -22,7 +22,7 @@ _NO_AUDIO = (
 )
 _BINS = 40
 _SHARE_EDGES = np.linspace(0, 1, 21)
-_MOST_KINDS = 4  # of rate and channels, in the legend; the rest are one
+_MOST_KINDS = 4  # kinds of rate and channels in the legend; all others are one kind
 _MOST_NAMED = 6
 _LINE_WIDTH = 140  # characters of the small font
 
@@ -200,8 +200,10 @@ def _draw_lengths(axes: Axes, recordings: RecordingLengths) -> None:
     lengths = recordings.audible["duration_s"].to_numpy()
     if are_equal(float(lengths.min()), float(lengths.max())):
         kinds = "; ".join(_by_kind(recordings.audible))
-        each = f"All {len(lengths):,} recordings are {duration(float(lengths[0]))} long: {kinds}."
-        style.write_sentence(axes, recordings.title(), each)
+        sentence = (
+            f"All {len(lengths):,} recordings are {duration(float(lengths[0]))} long: {kinds}."
+        )
+        style.write_sentence(axes, recordings.title(), sentence)
         return
     scale, unit = style.time_unit(lengths.max())
     style.new_axes(axes, recordings.title(), x=f"length [{unit}]", y="recordings")
@@ -266,5 +268,6 @@ def _summary(recordings: RecordingLengths, kind: str) -> str:
 
 
 def _kind(rate: int, channels: int) -> str:
+    """Return rate and channels in words, such as ``16 kHz, mono``."""
     names = {1: "mono", 2: "stereo"}
     return f"{rate / 1000:g} kHz, {names.get(channels, f'{channels} channels')}"

@@ -13,10 +13,11 @@ from nbaudio.tables.amounts import with_durations
 from nbaudio.tables.conditions import parse_condition, rows_that_meet
 from nbaudio.tables.workspace import Workspace
 
-ROWS = 1 << 17  # read at once
+ROWS = 1 << 17  # rows that are read at once
 _JOINED = ("sampling_rate", "duration_s")
 _TIMES = ("recording_id", "start_sample", "end_sample", "source_start", "source_end")
-_FILES = {"segments.parquet": "accept", "rejected.parquet": "reject"}  # of a corpus
+# The decision of the rows of each table of a corpus.
+_FILES = {"segments.parquet": "accept", "rejected.parquet": "reject"}
 
 Columns = Sequence[str]
 Parts = Callable[[Columns], Iterator[pl.DataFrame]]
@@ -44,12 +45,9 @@ class SegmentRows:
     def read(self, *columns: str, codes: bool = False) -> pl.DataFrame:
         """Return some columns of all rows, each once; with `codes`, texts as categories."""
         parts = self.parts(list(dict.fromkeys(columns)))
-        coded = (
-            (part.with_columns(pl.col(pl.String).cast(pl.Categorical)) for part in parts)
-            if codes
-            else parts
-        )
-        return pl.concat(coded, rechunk=True)
+        if codes:
+            parts = (part.with_columns(pl.col(pl.String).cast(pl.Categorical)) for part in parts)
+        return pl.concat(parts, rechunk=True)
 
     def count(self, column: str) -> int:
         """Return the number of rows with a value."""
@@ -126,7 +124,9 @@ def corpus_rows(folder: Folder, columns: Callable[[Columns], Columns]) -> Segmen
         chosen = head.select(column for column in columns(head.columns) if column in head)
         heads.append(schemas.conform(chosen, schemas.SEGMENTS, name).drop("word_times"))
     rows = _stored(pl.concat(heads, how="diagonal_relaxed").schema, read, recordings)
-    return rows if folder.place.local is not None else SegmentRows.of_frame(rows.read(*rows.schema))
+    if folder.place.local is not None:
+        return rows
+    return SegmentRows.of_frame(rows.read(*rows.schema))
 
 
 def _corpus_recordings(folder: Folder) -> pl.DataFrame:
@@ -163,7 +163,7 @@ def _stored(
     read: Callable[[Columns], Iterator[tuple[str, pl.DataFrame]]],
     recordings: pl.DataFrame,
 ) -> SegmentRows:
-    """Return rows of these types, and what `tables.with_durations` adds.
+    """Return rows of these types, with the columns that `tables.with_durations` adds.
 
     `read` yields the names of files, and rows with those of the columns that they hold.
     """

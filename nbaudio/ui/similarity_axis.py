@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 # At most this share of the values is below the axis; it is counted in the first bar.
 _BELOW_SHARE = 0.02
 _WIDEST_LEAST = 0.9
-# What stays visible below a threshold.
+# The stretch of the axis that stays visible below a threshold.
 _ROOM_BELOW = 0.05
 _MOST_BARS = 50
 _BAR_WIDTHS = (0.002, 0.005, 0.01, 0.02, 0.04)

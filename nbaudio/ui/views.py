@@ -45,8 +45,8 @@ PLAYABLE = pl.col("start_sample").is_between(0, pl.col("end_sample") - 1) & (
 )
 _USED = tuple(name for name in schemas.SEGMENTS if name != "word_times")
 _BANDS = {"0-2 s": 0, "2-5 s": 2, "5-10 s": 5, "10-20 s": 10, "20+ s": 20}
-_MANY_SEGMENTS = 100_000  # whose texts take about a second, which is worth a progress bar
-_WORD_ROWS = 1 << 16  # whose words are counted at once
+_MANY_SEGMENTS = 100_000  # segments whose texts take about a second, which is worth a progress bar
+_WORD_ROWS = 1 << 16  # segments whose words are counted at once
 _GROUPS = ("split", "speaker_id", "recording_id", "duration")
 _SHOWN = (
     "segment_id",
@@ -114,10 +114,11 @@ def kept_and_new(workspace: str | Path | Workspace) -> pl.DataFrame:
     There are no rows if it never grew.
     """
     facts = Workspace.open(workspace).report("select").get("facts", {})
-    kept = facts.get("kept_from_earlier", {})
-    new = facts.get("new", {})
+    kept_counts = facts.get("kept_from_earlier", {})
+    new_counts = facts.get("new", {})
     rows = [
-        (split, kept.get(split, 0), new.get(split, 0)) for split in ordered_splits({**kept, **new})
+        (split, kept_counts.get(split, 0), new_counts.get(split, 0))
+        for split in ordered_splits({**kept_counts, **new_counts})
     ]
     return pl.DataFrame(
         rows, schema={"split": pl.String, "kept": pl.Int64, "new": pl.Int64}, orient="row"
@@ -155,10 +156,10 @@ def recordings(workspace: str | Path | Workspace) -> pl.DataFrame:
     )
     duration = (pl.col("num_samples") / pl.col("sampling_rate")).alias("duration_s")
     facts = ("recording_id", "codec", "sampling_rate", "num_channels", duration)
-    found = table.join(spoken, on="recording_id", how="left").select(
+    joined = table.join(spoken, on="recording_id", how="left").select(
         *facts, pl.col("segments", "transcribed_s", "past_the_end").fill_null(0)
     )
-    return found.sort("duration_s", "recording_id", descending=[True, False], nulls_last=True)
+    return joined.sort("duration_s", "recording_id", descending=[True, False], nulls_last=True)
 
 
 def characters(workspace: str | Path | Workspace) -> pl.DataFrame:
@@ -209,22 +210,23 @@ def examples(
         segments = segments.filter(pl.col("segment_id").is_in(wanted))
         if absent := sorted(set(wanted).difference(segments.read("segment_id")["segment_id"])):
             raise InputError(f"{workspace.path}: no segment {absent[0]!r}")
-    found = pl.DataFrame()
+    nearest = pl.DataFrame()
     for part in segments.where(where or "").parts((*_SHOWN, "start_sample", "end_sample")):
-        some = (
-            part.join(lengths, on="recording_id", how="left", maintain_order="left").filter(
-                PLAYABLE
-            )
-            if playable
-            else part
-        )
-        if order == "random":
-            some = some.with_columns(place=hash_column(some["segment_id"], f"look {seed}"))
+        if playable:
+            candidates = part.join(
+                lengths, on="recording_id", how="left", maintain_order="left"
+            ).filter(PLAYABLE)
         else:
-            some = some.drop_nulls("similarity").with_columns(place="similarity")
-        both = pl.concat([found, some], how="diagonal")
-        found = both.sort("place", "segment_id", descending=[order == "best", False]).head(n)
-    return found.select(_SHOWN)
+            candidates = part
+        if order == "random":
+            candidates = candidates.with_columns(
+                place=hash_column(candidates["segment_id"], f"look {seed}")
+            )
+        else:
+            candidates = candidates.drop_nulls("similarity").with_columns(place="similarity")
+        both = pl.concat([nearest, candidates], how="diagonal")
+        nearest = both.sort("place", "segment_id", descending=[order == "best", False]).head(n)
+    return nearest.select(_SHOWN)
 
 
 def cut_or_clipped(
@@ -266,12 +268,15 @@ def threshold_curve(source: Source, *, step: float = 0.01) -> pl.DataFrame:
     below = counted["score"].search_sorted(thresholds, side="left")
     hours_below = pl.concat([pl.Series([0.0]), counted["hours"].cum_sum()]).gather(below)
     total = float(counted["hours"].sum())
-    kept = {"segments": len(counted) - below.cast(pl.Int64), "hours": (total - hours_below).clip(0)}
-    shares = {
-        "segments_share": kept["segments"] / max(len(counted), 1),
-        "hours_share": kept["hours"] / (total or 1.0),
+    amounts_kept = {
+        "segments": len(counted) - below.cast(pl.Int64),
+        "hours": (total - hours_below).clip(0),
     }
-    return pl.DataFrame({"threshold": thresholds, **kept, **shares})
+    shares = {
+        "segments_share": amounts_kept["segments"] / max(len(counted), 1),
+        "hours_share": amounts_kept["hours"] / (total or 1.0),
+    }
+    return pl.DataFrame({"threshold": thresholds, **amounts_kept, **shares})
 
 
 def signals(source: Source) -> pl.DataFrame:
@@ -290,11 +295,13 @@ def signals(source: Source) -> pl.DataFrame:
         >>> signals(frame).select("signal", "missing", "median", "true").rows()
         [('snr_db', 0.5, 20.0, None), ('cut_end', 0.0, None, 0.5)]
     """
-    held = rows(source)
-    found = (
-        signal_ranges(held.read(name).lazy()) for name in schemas.SIGNALS if name in held.schema
+    segment_rows = rows(source)
+    ranges = (
+        signal_ranges(segment_rows.read(name).lazy())
+        for name in schemas.SIGNALS
+        if name in segment_rows.schema
     )
-    return pl.concat([signal_ranges(pl.LazyFrame()), *found])
+    return pl.concat([signal_ranges(pl.LazyFrame()), *ranges])
 
 
 def speakers(source: Source) -> pl.DataFrame:
@@ -306,12 +313,12 @@ def speakers(source: Source) -> pl.DataFrame:
     splits = listed_splits(table["split"].unique())
     place = pl.col("split").cast(pl.Categorical).fill_null("out")
     hours = (HOURS.filter(place == name).sum().alias(name) for name in (*splits, "out"))
-    found = (
+    hours_of_speakers = (
         table.with_columns(pl.col(pl.Categorical).exclude("split").cast(pl.String))
         .group_by("speaker_id")
         .agg(hours)
     )
-    return found.sort(
+    return hours_of_speakers.sort(
         pl.sum_horizontal(splits), "speaker_id", descending=[True, False], nulls_last=True
     )
 
@@ -322,8 +329,10 @@ def reasons(source: Source) -> pl.DataFrame:
     The columns are `reason`, `segments`, `hours`, `example` (a segment id).
     """
     rejected = rows(source).filter(pl.col("reason").is_not_null())
-    found = rejected.read("reason", "duration_s", "segment_id").group_by("reason")
-    counted = found.agg(segments=pl.len(), hours=HOURS.sum(), example=pl.col("segment_id").first())
+    by_reason = rejected.read("reason", "duration_s", "segment_id").group_by("reason")
+    counted = by_reason.agg(
+        segments=pl.len(), hours=HOURS.sum(), example=pl.col("segment_id").first()
+    )
     return counted.sort("segments", "reason", descending=[True, False])
 
 
@@ -416,27 +425,27 @@ def error_rates(
         raise InputError(f"by={by!r} is unknown; known are {', '.join(_GROUPS)} and None")
     if not 0 < confidence < 1:
         raise InputError(f"confidence={confidence}: must be above 0 and below 1")
-    held, columns = _with_hypotheses(source, hypotheses, where, text)
+    segment_rows, columns = _with_hypotheses(source, hypotheses, where, text)
     workspace = _workspace_of(source)
     steps = normalization_steps(workspace) if workspace else ()
-    grouping = _grouping(held, by)
-    parts = held.parts(list(dict.fromkeys((text, *columns.values(), *grouping.columns))))
+    grouping = _grouping(segment_rows, by)
+    parts = segment_rows.parts(list(dict.fromkeys((text, *columns.values(), *grouping.columns))))
     shown = grouping.num_segments > _MANY_SEGMENTS
     with progress("error rates", grouping.num_segments, "segments", show=shown) as advance:
         compared = (
             grouping.clustered(_normalized(part, {text, *columns.values()}, steps))
             for part in (_advancing(parts, advance) if columns else ())
         )
-        found = clustered_rates(compared, text, columns, confidence)
+        rates = clustered_rates(compared, text, columns, confidence)
     worst = (
-        found.group_by("group")
+        rates.group_by("group")
         .agg(pl.max("wer"))
         .sort("wer", "group", descending=[True, False], nulls_last=True)["group"]
     )
     groups = {"split": ordered_splits(worst), "duration": [*_BANDS, "not known"]}.get(
         str(by), worst.to_list()
     )
-    return found.sort(
+    return rates.sort(
         pl.col("group").cast(pl.Enum(groups)), pl.col("hypothesis").cast(pl.Enum([*columns]))
     )
 
@@ -533,21 +542,22 @@ def words(source: Source, hypothesis: str = "asr", *, where: str | None = None) 
         >>> words(frame).select("word", "count", "right", "examples").rows()
         [('blic', 1, 0, ['a']), ('da', 1, 1, ['a']), ('evo', 1, 1, ['a'])]
     """
-    held, columns = _with_hypotheses(source, [hypothesis], where, "text")
+    segment_rows, columns = _with_hypotheses(source, [hypothesis], where, "text")
     heard = columns[hypothesis]
     workspace = _workspace_of(source)
     if workspace is None:
-        return _count_words(held, heard, held.count(heard))
-    texts = hash_texts(_word_pairs(held, heard))
+        return _count_words(segment_rows, heard, segment_rows.count(heard))
+    texts = hash_texts(_word_pairs(segment_rows, heard))
     cache = WordsCache(workspace, hypothesis, where or "")
     counted = cache.read(texts)
     if counted is None:
-        counted = _count_words(held, heard, texts.num_segments)
+        counted = _count_words(segment_rows, heard, texts.num_segments)
         cache.write(texts, counted)
     return counted
 
 
 def _count_words(segments: SegmentRows, heard: str, num_segments: int) -> pl.DataFrame:
+    """Return the table of `words`, counted with a progress bar."""
     from nbaudio.text.word_accuracy import word_accuracy
 
     shown = num_segments > _MANY_SEGMENTS
@@ -575,31 +585,33 @@ def _workspace_of(source: Source) -> Workspace | None:
     """Return the workspace of a source; None for a corpus and for frames."""
     if not isinstance(source, str | Path | Workspace):
         return None
-    return None if folder_at(_place(source)).exists(CORPUS_JSON) else Workspace.open(source)
+    if folder_at(_place(source)).exists(CORPUS_JSON):
+        return None
+    return Workspace.open(source)
 
 
 def _with_hypotheses(
     source: Source, hypotheses: Sequence[str] | None, where: str | None, text: str
 ) -> tuple[SegmentRows, dict[str, str]]:
     """Return the segments that meet a condition, and the columns of hypotheses by name."""
-    found = rows(source, further=bool(where) or text != "text").where(where or "")
-    held = schemas.hypothesis_names(found.schema)
-    if hypotheses is None or not held.keys() >= {*hypotheses}:
-        known = [
+    segment_rows = rows(source, further=bool(where) or text != "text").where(where or "")
+    hypothesis_columns = schemas.hypothesis_names(segment_rows.schema)
+    if hypotheses is None or not hypothesis_columns.keys() >= {*hypotheses}:
+        with_texts = [
             name
-            for name, column in held.items()
-            if found.schema[column] == pl.String and found.count(column)
+            for name, column in hypothesis_columns.items()
+            if segment_rows.schema[column] == pl.String and segment_rows.count(column)
         ]
-        if absent := [name for name in hypotheses or () if name not in held]:
+        if absent := [name for name in hypotheses or () if name not in hypothesis_columns]:
             raise InputError(
-                f"hypothesis {absent[0]!r} is unknown; known are {', '.join(known) or 'none'}"
+                f"hypothesis {absent[0]!r} is unknown; known are {', '.join(with_texts) or 'none'}"
             )
-        hypotheses = known
-    if found.schema.get(text) not in (pl.String, pl.Null):
+        hypotheses = with_texts
+    if segment_rows.schema.get(text) not in (pl.String, pl.Null):
         raise InputError(
-            f"text={text!r} is no column of text; columns are {', '.join(found.schema)}"
+            f"text={text!r} is no column of text; columns are {', '.join(segment_rows.schema)}"
         )
-    return found, {name: held[name] for name in hypotheses}
+    return segment_rows, {name: hypothesis_columns[name] for name in hypotheses}
 
 
 def segments(source: Source, *, further: bool = False) -> pl.DataFrame:
@@ -614,8 +626,8 @@ def segments(source: Source, *, further: bool = False) -> pl.DataFrame:
         >>> segments(pl.DataFrame({"segment_id": ["a"], "duration_s": [2.5]})).rows()
         [('a', 2.5)]
     """
-    found = rows(source, further=further)
-    return found.read(*found.schema)
+    segment_rows = rows(source, further=further)
+    return segment_rows.read(*segment_rows.schema)
 
 
 def rows(source: Source, *, further: bool = False) -> SegmentRows:
@@ -630,21 +642,13 @@ def rows(source: Source, *, further: bool = False) -> SegmentRows:
             )
         return SegmentRows.of_frame(frame)
 
-    def columns(held: Sequence[str]) -> list[str]:
+    def columns(column_names: Sequence[str]) -> list[str]:
         unread = {"word_times", *schemas.NORMALIZED, "sampling_rate", "duration_s"}
-        own = [name for name in held if name not in unread]
-        return list(
-            dict.fromkeys(
-                (
-                    *_USED,
-                    *(
-                        own
-                        if further
-                        else (*schemas.hypothesis_names(held).values(), *schemas.SIGNALS)
-                    ),
-                )
-            )
-        )
+        if further:
+            names = [name for name in column_names if name not in unread]
+        else:
+            names = [*schemas.hypothesis_names(column_names).values(), *schemas.SIGNALS]
+        return list(dict.fromkeys((*_USED, *names)))
 
     folder = folder_at(_place(source))
     if folder.exists(CORPUS_JSON):
@@ -655,4 +659,5 @@ def rows(source: Source, *, further: bool = False) -> SegmentRows:
 
 
 def _place(source: str | Path | Workspace) -> str | Path:
+    """Return the folder or URL of a workspace or corpus."""
     return source.path if isinstance(source, Workspace) else source

@@ -24,7 +24,7 @@ VERSION = 1
 """Version of the way of counting; files of another one are not used."""
 
 FOLDER = ".words"
-LEAST_SEGMENTS = 20_000  # whose words take a few tenths of a second
+LEAST_SEGMENTS = 20_000  # segments whose words take a few tenths of a second
 MOST_FILES = 8
 _SCHEMA = pl.Schema(
     {
@@ -54,10 +54,10 @@ def hash_texts(parts: Iterable[pl.DataFrame]) -> TextsHash:
         num_segments += len(part)
         for column in part:
             texts = column.to_arrow(compat_level=pl.CompatLevel.oldest())
-            _, bounds, data = texts.buffers()
+            _, bounds, content = texts.buffers()
             stops = np.frombuffer(bounds, np.int64)[texts.offset :][: len(texts) + 1]
             hashed.update(np.diff(stops).tobytes())
-            hashed.update(memoryview(data or b"")[stops[0] : stops[-1]])
+            hashed.update(memoryview(content or b"")[stops[0] : stops[-1]])
     return TextsHash(hashed.hexdigest(), num_segments)
 
 
@@ -74,13 +74,16 @@ class WordsCache:
 
     @property
     def _folder(self) -> Path:
+        """The folder of cached tables in the workspace."""
         return self.workspace.path / FOLDER
 
     @property
     def _request(self) -> str:
+        """The hash of hypothesis and condition, with which names of cached tables begin."""
         return json_hash([self.hypothesis, self.where])
 
     def _name(self, texts: TextsHash) -> str:
+        """Return the name of the cached table for some texts."""
         return f"{self._request}-{texts.sha256}"
 
     def read(self, texts: TextsHash) -> pl.DataFrame | None:

@@ -30,10 +30,14 @@ def write(
 
 def side_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
     """Make the table of each split; see `registry.SideFiles`."""
-    return ((f"{split}/metadata.csv", _lines(own)) for split, own in group_by_split(shards).items())
+    return (
+        (f"{split}/metadata.csv", _lines(split_shards))
+        for split, split_shards in group_by_split(shards).items()
+    )
 
 
 def _lines(shards: Sequence[Shard]) -> Iterator[bytes]:
+    """Yield metadata.csv of a split in parts, one for each shard, the header first."""
     for number, shard in enumerate(shards):
         rows = shard.metadata()
         file = io.StringIO()

@@ -37,10 +37,12 @@ def side_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]
 
 
 def _cut_id(row: dict[str, Any]) -> str:
+    """Return the id of the cut of a row, which is usable as a file name."""
     return escape_device(quote(row["segment_id"], safe=""))
 
 
 def _cut(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the cut of a row as Lhotse writes it in JSON."""
     window = {"start": 0, "duration": row["duration_s"], "channel": 0}
     supervision = {
         "id": row["segment_id"],
@@ -53,6 +55,7 @@ def _cut(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _recording(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the recording of a row's clip as Lhotse writes it in JSON."""
     facts = {
         "sampling_rate": row["sampling_rate"],
         "num_samples": row["num_samples"],

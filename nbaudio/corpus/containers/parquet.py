@@ -46,26 +46,31 @@ def write(
         path, schema, compression=codecs, use_dictionary=False, write_statistics=described
     ) as writer:
         for part in metadata.iter_slices(_ROW_GROUP):
-            data = list(islice(clips, len(part)))
+            part_clips = list(islice(clips, len(part)))
             names = [f"{escape_key(key)}.{extension}" for key in part["segment_id"]]
             column = pa.StructArray.from_arrays(
-                [pa.array(data, pa.binary()), pa.array(names)], fields=list(_AUDIO)
+                [pa.array(part_clips, pa.binary()), pa.array(names)], fields=list(_AUDIO)
             )
             writer.write_table(
                 metadata_table(part).add_column(0, schema.field(0), column),
                 row_group_size=_ROW_GROUP,
             )
-            heads += [(len(clip), clip[:_HEAD]) for clip in data]
+            heads += [(len(clip), clip[:_HEAD]) for clip in part_clips]
     return _locations(path, heads)
 
 
 def _schema(metadata: pl.DataFrame, rate: int | None, extension: str) -> pa.Schema:
+    """Return the schema of a shard, with the features that `datasets` reads in its metadata."""
     fields = list(metadata_table(metadata.clear()).schema)
     audio = {"_type": "Audio"} | ({} if rate is None else {"sampling_rate": rate})
     # `datasets` does not decode .npy: that column stays a struct of bytes and a name.
-    own = {"audio": audio if extension != "npy" else _feature(_AUDIO)}
+    audio_feature = {"audio": audio if extension != "npy" else _feature(_AUDIO)}
     described = json.dumps(
-        {"info": {"features": own | {field.name: _feature(field.type) for field in fields}}},
+        {
+            "info": {
+                "features": audio_feature | {field.name: _feature(field.type) for field in fields}
+            }
+        },
         sort_keys=True,
     )
     return pa.schema([pa.field("audio", _AUDIO), *fields], metadata={"huggingface": described})
@@ -87,12 +92,12 @@ def _locations(path: Path, heads: list[tuple[int, bytes]]) -> list[ClipLocation]
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
         position = 0
         for length, head in heads:
-            found = view.find(struct.pack("<I", length) + head, position)
-            if found < 0:
+            offset = view.find(struct.pack("<I", length) + head, position)
+            if offset < 0:
                 raise NbaudioError(
                     f"{path}: clip {len(places)} is not stored as plain bytes by pyarrow "
                     f"{pa.__version__}"
                 )
-            places.append(ClipLocation(found + 4, length))
-            position = found + 4 + length
+            places.append(ClipLocation(offset + 4, length))
+            position = offset + 4 + length
     return places

@@ -84,18 +84,17 @@ _LHOTSE = 'import lhotse\n\ntrain = lhotse.CutSet.from_shar(in_dir="path/to/this
 class Container(NamedTuple):
     """A container."""
 
-    extension: str  # of its shards; empty if a shard is a folder of files
+    extension: str  # that of its shards; empty if a shard is a folder of files
     write: WriteShard
-    reader: str = (
-        _DATASETS  # Python code that reads the corpus with the usual library of the container
-    )
+    # Python code that reads the corpus with the usual library of the container.
+    reader: str = _DATASETS
     side_files: SideFiles = lambda _: iter(())
-    stem: str = "{split}-{index:05d}-of-{count:05d}"  # of the names of shards, see `shard_name`
+    # The names of shards, without the extension, see `shard_names.shard_name`.
+    stem: str = "{split}-{index:05d}-of-{count:05d}"
     levels_only: bool = False  # holds only quantized audio
     encoded: str = _TABLE  # how `datasets` reads it without decoding
-    column: str | None = (
-        "audio"  # of the audio; None if it is named after the extension of the encoding
-    )
+    # The column of the audio; None if it has the name of the encoding's extension.
+    column: str | None = "audio"
 
     def readers(self, encoding: str) -> list[str]:
         """Return code that reads the corpus with the usual libraries.
@@ -118,7 +117,9 @@ class Container(NamedTuple):
 
     def pattern(self, split: str) -> str:
         """Return a glob pattern of the files of a split."""
-        return f"{split}/{split}-*.{self.extension}" if self.extension else f"{split}/**"
+        if self.extension:
+            return f"{split}/{split}-*.{self.extension}"
+        return f"{split}/**"
 
 
 CONTAINERS: Mapping[str, Container] = MappingProxyType(
@@ -141,10 +142,10 @@ def container_named(name: str, *, encoding: str | None = None) -> Container:
 
     Raise `InputError` if there is none, or it cannot hold clips of `encoding`.
     """
-    found = get_by_name(CONTAINERS, name, "container")
-    if encoding is not None and found.levels_only and encoding not in QUANTIZATIONS:
+    container = get_by_name(CONTAINERS, name, "container")
+    if encoding is not None and container.levels_only and encoding not in QUANTIZATIONS:
         raise InputError(
             f"container {name} stores levels: encoding must be "
             f"{' or '.join(QUANTIZATIONS)}, not {encoding}"
         )
-    return found
+    return container

@@ -41,10 +41,10 @@ class Shard:
     split: str
     segments: int
     num_bytes: int
-    sha256: str  # of its file, or of the list of its files
+    sha256: str  # SHA-256 of its file, or of the list of its files
     plan: str  # a hash of everything that it was to hold
     rows: Path  # a local Parquet file as segments.parquet
-    kept: bool = False  # it was already whole
+    was_whole: bool = False  # it was complete before this run
     damaged: str | None = None  # it was not written, as this pack is damaged
 
     def metadata(self) -> pl.DataFrame:
@@ -73,8 +73,8 @@ def version_of(shard: str) -> int:
 
     A name without a version stands for version 1.
     """
-    found = _VERSION.search(shard)
-    return int(found[1]) if found else 1
+    match = _VERSION.search(shard)
+    return int(match[1]) if match else 1
 
 
 def shard_of_clip() -> pl.Expr:
@@ -108,10 +108,11 @@ _encode = partial(
 
 
 def _finite(value: Any) -> Any:
+    """Return a value of JSON with null for each number that is not finite."""
     if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
+        return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_finite(one) for one in value]
+        return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -125,7 +126,9 @@ def escape_key(segment_id: str) -> str:
 
 def escape_device(name: str) -> str:
     """Escape the first letter of a name that Windows reserves for a device."""
-    return f"%{ord(name[0]):02X}{name[1:]}" if RESERVED_DEVICE_NAMES.fullmatch(name) else name
+    if RESERVED_DEVICE_NAMES.fullmatch(name):
+        return f"%{ord(name[0]):02X}{name[1:]}"
+    return name
 
 
 def metadata_table(metadata: pl.DataFrame) -> pa.Table:

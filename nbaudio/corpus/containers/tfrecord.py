@@ -74,6 +74,7 @@ def _wrap(number: int, parts: Sequence[bytes]) -> list[bytes]:
 
 @lru_cache(maxsize=4096)  # most are short and repeat
 def _head(number: int, size: int) -> bytes:
+    """Return the tag and the size of field `number` with a value of `size` bytes."""
     return _varint(number << 3 | _LENGTH_DELIMITED) + _varint(size)
 
 
@@ -84,14 +85,17 @@ def _map_entry(key: str, value: bytes) -> bytes:
 
 
 def _bytes(value: bytes) -> bytes:
+    """Return a Feature of one byte string."""
     return _field(1, _field(1, value))
 
 
 def _floats(values: Sequence[float]) -> bytes:
+    """Return a Feature of floats."""
     return _field(2, _field(1, array("f", values).tobytes()))
 
 
 def _tensor(dtype: str) -> dict[str, Any]:
+    """Return the JSON of a tensor feature of TensorFlow Datasets."""
     return {
         "pythonClassName": f"{_MODULES}.tensor_feature.Tensor",
         "tensor": {"shape": {}, "dtype": dtype, "encoding": "none"},
@@ -99,6 +103,7 @@ def _tensor(dtype: str) -> dict[str, Any]:
 
 
 def _features_dict(features: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON of a FeaturesDict of TensorFlow Datasets."""
     return {
         "pythonClassName": f"{_MODULES}.features_dict.FeaturesDict",
         "featuresDict": {"features": features},
@@ -112,11 +117,13 @@ def _times(side: str) -> Callable[[list[dict[str, float]] | None], bytes]:
 
 @lru_cache(maxsize=4096)  # speakers, recordings and rates repeat
 def _text(text: str | None) -> bytes:
+    """Return a Feature of a text; null becomes empty."""
     return _bytes((text or "").encode())
 
 
 @lru_cache(maxsize=4096)
 def _integer(number: int | None) -> bytes:
+    """Return a Feature of a whole number; null becomes -1."""
     return _field(3, _field(1, _varint(-1 if number is None else number)))
 
 
@@ -195,13 +202,13 @@ def side_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]
     features = {"audio": _tensor("string"), "json": _TEXT.tfds} | {
         name: kind.tfds for name, kind in _kinds(schema).items()
     }
-    info = {
+    dataset_info = {
         "name": "corpus",
         "version": "1.0.0",
         "fileFormat": "tfrecord",
         "splits": [*_splits(shards)],
     }
-    yield "dataset_info.json", [as_json(info)]
+    yield "dataset_info.json", [as_json(dataset_info)]
     yield "features.json", [as_json(_features_dict(features))]
 
 

@@ -42,10 +42,10 @@ def write_tar(
     places = []
     with path.open("wb") as file:
         for key, audio, described in clips:
-            for name, data in ((f"{key}.{extension}", audio), (f"{key}.json", described)):
-                file.write(header(name, len(data)))
-                places.append(ClipLocation(file.tell(), len(data)))
-                file.writelines((data, bytes(-len(data) % tarfile.BLOCKSIZE)))
+            for name, content in ((f"{key}.{extension}", audio), (f"{key}.json", described)):
+                file.write(header(name, len(content)))
+                places.append(ClipLocation(file.tell(), len(content)))
+                file.writelines((content, bytes(-len(content) % tarfile.BLOCKSIZE)))
         file.write(bytes(2 * tarfile.BLOCKSIZE))
         file.write(bytes(-file.tell() % tarfile.RECORDSIZE))
     return places[::2]

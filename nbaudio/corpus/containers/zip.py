@@ -20,7 +20,8 @@ def write(
 ) -> list[ClipLocation]:
     """Write one zip; see `registry.WriteShard`."""
     plain = clip_file_names(metadata["segment_id"].to_list(), extension)
-    folders = hash_column(metadata["segment_id"], "folder")  # one of 256, by a hash of the segment
+    # One of 256 folders, by a hash of the segment.
+    folders = hash_column(metadata["segment_id"], "folder")
     names = [
         f"{n >> 56:02x}/{name.replace('.', ',', name.count('.') - 1)}"
         for n, name in zip(folders, plain, strict=True)
@@ -28,7 +29,7 @@ def write(
     rows = zip(names, metadata.iter_rows(named=True), strict=True)
     places = []
     with path.open("wb") as file, zipfile.ZipFile(file, "w") as archive:
-        # First, as streaming readers need the metadata before the clips.
+        # Metadata come first: streaming readers need them before the clips.
         archive.writestr(
             _member("metadata.jsonl"),
             b"".join(as_json({"file_name": name} | row) + b"\n" for name, row in rows),
@@ -40,6 +41,7 @@ def write(
 
 
 def _member(name: str) -> zipfile.ZipInfo:
+    """Return the header of a member; equal names give equal bytes."""
     member = zipfile.ZipInfo(name)  # dated 1980-01-01
     member.create_system = _UNIX
     member.external_attr = 0o100644 << 16

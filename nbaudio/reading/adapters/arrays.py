@@ -23,20 +23,20 @@ class ArrayForm:
     dtype: Dtype = "float32"
     columns: Sequence[str] = ("text",)
 
-    def check(self, known: Sequence[str]) -> "ArrayForm":
+    def check(self, column_names: Sequence[str]) -> "ArrayForm":
         """Return itself; raise InputError for an unknown type or column."""
         get_by_name({"float32": 1, "int16": 1}, self.dtype, "type of samples")
-        if unknown := [name for name in self.columns if name not in known]:
-            raise InputError(f"column {unknown[0]!r} is unknown; known are {', '.join(known)}")
+        if unknown := [name for name in self.columns if name not in column_names]:
+            raise InputError(
+                f"column {unknown[0]!r} is unknown; known are {', '.join(column_names)}"
+            )
         return self
 
     def step(self, step: Clip | Sequence[Clip]) -> dict[str, Any]:
         """Return a clip, or a padded batch where the step is a list."""
-        return (
-            self.clip(step)
-            if isinstance(step, Clip)
-            else padded([self.clip(clip) for clip in step])
-        )
+        if isinstance(step, Clip):
+            return self.clip(step)
+        return padded([self.clip(clip) for clip in step])
 
     def metadata(self, clip: Clip) -> dict[str, Any]:
         """Return a clip's id and columns."""
@@ -86,7 +86,10 @@ def batches(
     form = array_form(stream, dtype=dtype, columns=columns)
     steps = iter(stream)
     for step in steps:
-        clips = [step, *islice(steps, size - 1)] if isinstance(step, Clip) else step
+        if isinstance(step, Clip):
+            clips = [step, *islice(steps, size - 1)]
+        else:
+            clips = step
         yield padded([form.clip(clip) for clip in clips], multiple=multiple)
 
 
@@ -96,15 +99,15 @@ def padded(clips: Sequence[dict[str, Any]], *, multiple: int = 1) -> dict[str, A
     With `multiple` 1 this is the length of the longest clip.
     """
     batch: dict[str, Any] = {name: [clip[name] for clip in clips] for name in clips[0]}
-    lengths = np.array([len(one) for one in batch["samples"]])
+    lengths = np.array([len(clip_samples) for clip_samples in batch["samples"]])
     dtype = batch["samples"][0].dtype
     samples = np.full(
         (len(clips), -(-lengths.max() // multiple) * multiple),
         _SILENCE if dtype == np.uint8 else 0,
         dtype,
     )
-    for row, one in zip(samples, batch["samples"], strict=True):
-        row[: len(one)] = one
+    for row, clip_samples in zip(samples, batch["samples"], strict=True):
+        row[: len(clip_samples)] = clip_samples
     return batch | {
         "samples": samples,
         "lengths": lengths,

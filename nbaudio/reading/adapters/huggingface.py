@@ -59,6 +59,7 @@ def dataset(
 
 
 def _rows(stream: Stream, form: ArrayForm, parts: Sequence[Partition]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the parts of a stream."""
     for part in parts:
         for clip in stream.of(part):
             if clip.encoded is None:

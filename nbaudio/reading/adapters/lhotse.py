@@ -49,6 +49,7 @@ class _Cuts:
 
 
 def _cut(clip: Clip) -> Any:
+    """Return a clip as a cut of Lhotse, with its audio in memory."""
     from lhotse import MonoCut, Recording, SupervisionSegment
     from lhotse.audio import AudioSource
 

@@ -52,8 +52,8 @@ def dataset(stream: Stream, *, dtype: Dtype = "float32", columns: Sequence[str] 
 
     def steps() -> Iterator[dict[str, Any]]:
         for step in next(epochs):
-            given = form.step(step)
-            yield given | {name: _filled(given[name], kind) for name, kind in kinds.items()}
+            arrays = form.step(step)
+            yield arrays | {name: _filled(arrays[name], kind) for name, kind in kinds.items()}
 
     options = tf.data.Options()
     options.deterministic = True
@@ -67,17 +67,21 @@ def dataset(stream: Stream, *, dtype: Dtype = "float32", columns: Sequence[str] 
 
 
 def _kind(column: pl.Series) -> str:
+    """Return the name of TensorFlow's type of a column; raise InputError for lists."""
     if column.dtype in (pl.String, pl.Categorical, pl.Enum):
         return "string"
     if not column.dtype.is_numeric():
         raise InputError(
             f"column {column.name!r} is {column.dtype}; TensorFlow takes text and numbers"
         )
-    return "int64" if column.dtype.is_integer() and not column.null_count() else "float64"
+    if column.dtype.is_integer() and not column.null_count():
+        return "int64"
+    return "float64"
 
 
 def _filled(value: Any, kind: str) -> Any:
+    """Return a value or list of values with the empty text or NaN for null."""
     nothing = "" if kind == "string" else np.nan
     if isinstance(value, list):
-        return [nothing if one is None else one for one in value]
+        return [nothing if item is None else item for item in value]
     return nothing if value is None else value

@@ -98,9 +98,10 @@ def states_of(loader: dict[str, Any]) -> list[dict[str, Any]]:
             "snapshot_every_n_steps=1"
         )
     try:
-        workers = (
-            loader["_snapshot"]["_worker_snapshots"].values() if "_snapshot" in loader else [loader]
-        )
+        if "_snapshot" in loader:
+            workers = loader["_snapshot"]["_worker_snapshots"].values()
+        else:
+            workers = [loader]
         return [worker["dataset_state"] for worker in workers]
     except KeyError as error:
         raise InputError(f"not the state of a StatefulDataLoader: {error!r}") from error
@@ -165,14 +166,17 @@ class _StreamDataset:
 
 @cache
 def _kind() -> Any:
+    """Return the class of datasets, made on demand: its base needs torch."""
     return type("StreamDataset", (_StreamDataset, _torch().utils.data.IterableDataset), {})
 
 
 def _unpickled(*arguments: Any) -> Any:
+    """Return a dataset from its pickled arguments."""
     return _kind()(*arguments)
 
 
 def _tensors(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return arrays as tensors; other values stay."""
     tensor = _torch().from_numpy
     return {
         name: tensor(value) if isinstance(value, np.ndarray) else value
@@ -181,6 +185,7 @@ def _tensors(arrays: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ranked(share: Partition) -> Partition:
+    """Return a share with the rank of torch.distributed, unless it has one."""
     distributed = _torch().distributed
     if share.world_size == 1 and distributed.is_available() and distributed.is_initialized():
         return Partition(distributed.get_rank(), distributed.get_world_size())
@@ -188,6 +193,7 @@ def _ranked(share: Partition) -> Partition:
 
 
 def _torch() -> Any:
+    """Return the module torch; raise MissingExtraError if it is not installed."""
     with requires_extra("torch"):
         import torch
     return torch

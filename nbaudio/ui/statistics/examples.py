@@ -19,7 +19,7 @@ from nbaudio.ui.widgets.clip_audio import Row, Sound, corpus_sound
 from nbaudio.ui.widgets.segments import load_segments
 from nbaudio.ui.widgets.static_html import Clips, read_clips, read_saved_sound
 
-LONGEST_S = 15  # of a clip
+LONGEST_S = 15  # seconds of a clip
 NEAREST = "Kept, with the lowest similarity"
 WORST = "Lowest similarity of all"
 REASONS = "One segment of each reason"
@@ -34,12 +34,14 @@ def choose_examples(segments: SegmentRows, state: ReviewState | None) -> dict[st
 
     Among equal candidates, it takes the middle one by id.
     """
-    kept = segments.filter(pl.col("decision").ne_missing("reject"))
-    speakers = views.speakers(kept)["speaker_id"].drop_nulls().head(_MOST_GROUPS)
+    kept_segments = segments.filter(pl.col("decision").ne_missing("reject"))
+    speakers = views.speakers(kept_segments)["speaker_id"].drop_nulls().head(_MOST_GROUPS)
     reasons = views.reasons(segments)["reason"].head(_MOST_GROUPS)
-    of_speakers = _one_of_each("speaker_id", kept.read("speaker_id", "segment_id"), speakers)
+    of_speakers = _one_of_each(
+        "speaker_id", kept_segments.read("speaker_id", "segment_id"), speakers
+    )
     examples = {
-        NEAREST: dict.fromkeys(_with_lowest_similarity(kept), ""),
+        NEAREST: dict.fromkeys(_with_lowest_similarity(kept_segments), ""),
         WORST: dict.fromkeys(_with_lowest_similarity(segments), ""),
         REASONS: _one_of_each("reason", segments.read("reason", "segment_id"), reasons),
         SPEAKERS: dict.fromkeys(of_speakers, ""),

@@ -16,10 +16,12 @@ def held_out_rates(path: str | Path, segments: SegmentRows, *, by: str) -> pl.Da
     Without such splits they are those of all segments if there are several hypotheses; otherwise
     there are no rows.
     """
-    found = segments.read("split", codes=True)["split"].unique().cast(pl.String)
-    splits = [name for name in ordered_splits(found) if split_role(name) != "train"]
-    known = [
+    split_names = segments.read("split", codes=True)["split"].unique().cast(pl.String)
+    splits = [name for name in ordered_splits(split_names) if split_role(name) != "train"]
+    hypotheses = [
         name for name, column in hypothesis_names(segments.schema).items() if segments.count(column)
     ]
     where = " or ".join("split = '{}'".format(name.replace("'", "''")) for name in splits)
-    return views.error_rates(path, known if splits or len(known) > 1 else [], by=by, where=where)
+    return views.error_rates(
+        path, hypotheses if splits or len(hypotheses) > 1 else [], by=by, where=where
+    )

@@ -51,16 +51,19 @@ def render_page(title: str, sections: Sequence[Section]) -> str:
 
 
 def _findings(sections: Sequence[Section]) -> str:
+    """Return the list of findings at the top of the page, which links to the sections."""
     links = "".join(
         f'<li><a href="#s{number}">{escape(section.title)}</a>'
         f"{': ' if section.finding else ''}{escape(section.finding)}</li>"
         for number, section in enumerate(sections[1:], start=1)
     )
-    return f'<nav aria-label="Findings">\n<ul>{links}</ul>\n</nav>\n' if links else ""
+    if links:
+        return f'<nav aria-label="Findings">\n<ul>{links}</ul>\n</nav>\n'
+    return ""
 
 
 def _section(number: int, section: Section, findings: str) -> str:
-    """Return a section: what it shows at once, and below it what one unfolds.
+    """Return a section: its open part, and below it the folded part.
 
     The first table is shown, beside a plot or the findings; without these the section takes half of
     a wide page. Further tables and clips are folded; a browser's search unfolds what it finds.
@@ -105,6 +108,7 @@ def _folded(section: Section, further_tables: Sequence[str]) -> str:
 
 
 def _details(title: str, size: str, content: str) -> str:
+    """Return a part of the page that is closed at first."""
     return (
         f"<details>\n<summary><h3>{escape(title)}</h3> <span>{escape(size)}</span></summary>\n"
         f"{content}</details>\n"
@@ -116,6 +120,7 @@ def _examples(clips: Clips) -> str:
 
 
 def _figures(section: Section) -> Iterator[str]:
+    """Yield the headline figures of a section; nothing if it has none."""
     if section.figures is None:
         return
     yield "<dl>"

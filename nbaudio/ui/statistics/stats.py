@@ -50,14 +50,14 @@ def stats(
     if out is not None and suffix not in PAGE_SUFFIXES:
         raise InputError(f"{out}: a page is written as {' or '.join(PAGE_SUFFIXES)}")
     segments = views.rows(path)
-    kept = segments.filter(pl.col("decision").ne_missing("reject"))
-    facts = count(segments, kept)
+    kept_segments = segments.filter(pl.col("decision").ne_missing("reject"))
+    facts = count(segments, kept_segments)
     rates = held_out_rates(path, segments, by="split")
     if len(rates):
         facts["model_against_label"] = rates.select(
             "group", "hypothesis", "segments", cs.starts_with("wer").round(4)
         ).to_dicts()
-    if len(signals := views.signals(kept)):
+    if len(signals := views.signals(kept_segments)):
         facts["signals"] = signals.with_columns(cs.float().round(4)).to_dicts()
     if out is not None:
         from nbaudio.ui.statistics.page_html import render_page  # these take a second to import
@@ -66,11 +66,10 @@ def stats(
         title, sections = page_sections(
             path, segments, facts, audio=audio and suffix == ".html", base=base
         )
-        page = (
-            render_page(title, sections).encode()
-            if suffix == ".html"
-            else write_workbook(title, sections)
-        )
+        if suffix == ".html":
+            page = render_page(title, sections).encode()
+        else:
+            page = write_workbook(title, sections)
         write_bytes(Path(out), page)
     return Report(
         "stats",
@@ -88,7 +87,7 @@ def _missing_audio(path: str | Path) -> list[str]:
     return [line] if line else []
 
 
-def count(segments: SegmentRows, kept: SegmentRows) -> dict[str, Any]:
+def count(segments: SegmentRows, kept_segments: SegmentRows) -> dict[str, Any]:
     """Count segments, and those that are kept."""
     rejected = segments.filter(pl.col("decision") == "reject").read("reason")
     reasons = (
@@ -97,7 +96,7 @@ def count(segments: SegmentRows, kept: SegmentRows) -> dict[str, Any]:
         .value_counts()
         .sort("count", "reason", descending=[True, False])
     )
-    counted = kept.read("split", "duration_s", "speaker_id", "recording_id", codes=True)
+    counted = kept_segments.read("split", "duration_s", "speaker_id", "recording_id", codes=True)
     facts = {
         "segments_kept": counted.height,
         "segments_rejected": rejected.height,
@@ -106,7 +105,7 @@ def count(segments: SegmentRows, kept: SegmentRows) -> dict[str, Any]:
     in_all = amounts(counted)
     facts |= {name: in_all[name] for name in ("hours", "recordings", "speakers")}
     for name in ("duration_s", "similarity", "wer"):
-        values = kept.read(name)[name].drop_nulls()
+        values = kept_segments.read(name)[name].drop_nulls()
         if len(values):
             facts[name] = {
                 label: round(float(values.quantile(q) or 0.0), 3) for label, q in _QUANTILES.items()

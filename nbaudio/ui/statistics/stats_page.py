@@ -84,19 +84,19 @@ def page_sections(
     folder = folder_at(path)
     state = None if folder.exists(CORPUS_JSON) else ProofState.load(path)
     notes = _workspace_notes(state) if state else read_corpus_info(folder)
-    kept = segments.filter(pl.col("decision").ne_missing("reject"))
+    kept_segments = segments.filter(pl.col("decision").ne_missing("reject"))
     clips = read_examples(path, state, segments, choose_examples(segments, state), audio=audio)
 
     sections = [
         _overview(facts, notes, segments),
-        _measures(segments, kept),
+        _measures(segments, kept_segments),
         *_signals(segments),
         _with_clips(_threshold(segments, notes["selection"]), clips, NEAREST, WORST),
         _with_clips(_evidence(notes.get("evidence", {}), state), clips, FAULTS),
         _with_clips(_splits(segments, facts), clips, SPEAKERS),
         *_leakage(notes.get("leakage", {})),
         _with_clips(_reasons(segments), clips, REASONS),
-        _vocabulary(kept),
+        _vocabulary(kept_segments),
         *_model(path, segments),
         *_since(base or (None if state else find_base(folder)), path),
     ]
@@ -306,7 +306,10 @@ def _evidence(evidence: Mapping[str, Any], state: ProofState | None) -> Section:
     tables["All segments at or above a threshold on similarity, kept or not"] = curve
     about = "What the verdicts prove about the clips that ship, whenever one looks."
     target = {"precision": claim["target"], "confidence": claim["confidence"]}
-    plot = plots.evidence(state, **target) if state else plots.claimed(curve, **target)
+    if state:
+        plot = plots.evidence(state, **target)
+    else:
+        plot = plots.claimed(curve, **target)
     return Section(title, about, tables, plot, " ".join(_headline_precision(evidence)))
 
 

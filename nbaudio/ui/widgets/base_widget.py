@@ -19,16 +19,17 @@ _PACKET_BYTES = 1 << 16
 
 VIEW = "nba-view"  # class of several widgets in one cell, which have one "?" for all their keys
 
-Handler = Callable[..., Any]  # returns what JSON can carry, or a `Response`
+Handler = Callable[..., Any]  # returns a value for JSON, or a `Response`
 
 
 class Response(NamedTuple):
-    """A result with buffers, and buffers to send after it.
+    """The answer to a call, with buffers, and buffers that are sent after it.
 
-    So a picture does not wait for its audio.
+    A picture comes with the answer and its audio later, so that it is drawn before the audio is
+    there.
     """
 
-    result: Any
+    answer: Any
     buffers: list[bytes]
     later: list[bytes]
 
@@ -59,9 +60,9 @@ class SavedHtml:
     def _repr_mimebundle_(self, **options: Any) -> Any:
         bundle = super()._repr_mimebundle_(**options)  # type: ignore[misc]
         # Anywidget's bundle comes with metadata.
-        data, *metadata = bundle if isinstance(bundle, tuple) else (bundle,)
-        data["text/html"] = self.static_html()
-        return (data, *metadata) if metadata else data
+        contents, *metadata = bundle if isinstance(bundle, tuple) else (bundle,)
+        contents["text/html"] = self.static_html()
+        return (contents, *metadata) if metadata else contents
 
     def __repr__(self) -> str:
         return type(self).__name__
@@ -79,19 +80,25 @@ class BaseWidget(SavedHtml, anywidget.AnyWidget):
         self.on_msg(self._answer)
 
     def _answer(self, _widget: object, message: dict[str, Any], _buffers: Sequence[bytes]) -> None:
+        """Answer a request of the front end: its result, or the text of an error."""
         reply = {"number": message.get("number"), "comm": self.model_id}
         try:
             with self._lock:
-                result = self._calls[message["call"]](**message.get("arguments", {}))
+                answer = self._calls[message["call"]](**message.get("arguments", {}))
         except NbaudioError as error:
             self.send({**reply, "error": str(error)})
         except Exception as error:  # noqa: BLE001 - a notebook shows no error that is raised here
             self.send({**reply, "error": f"{type(error).__name__}: {error}"})
         else:
-            response = result if isinstance(result, Response) else Response(result, [], [])
-            padding = [bytes(_PACKET_BYTES)] if message.get("near") and not response.buffers else []
+            if isinstance(answer, Response):
+                response = answer
+            else:
+                response = Response(answer, [], [])
+            padding = []
+            if message.get("near") and not response.buffers:
+                padding = [bytes(_PACKET_BYTES)]
             self.send(
-                {**reply, "result": response.result, "more": bool(response.later)},
+                {**reply, "result": response.answer, "more": bool(response.later)},
                 response.buffers or padding,
             )
             if response.later:

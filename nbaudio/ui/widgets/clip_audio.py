@@ -20,7 +20,7 @@ from nbaudio.storage.location import LocationLike, location
 from nbaudio.ui.widgets.base_widget import Handler, Response
 
 RATE = 16000
-LONGEST_S = 120.0  # of a clip, whatever a table says
+LONGEST_S = 120.0  # seconds of a clip at most, whatever a table says
 MOST_CONTEXT_S = 30.0
 MOST_LANES = 8  # channels drawn one below another
 _CACHED_SOUNDS = 4 + MOST_LANES
@@ -100,6 +100,7 @@ def corpus_sound(corpus: Corpus, segment_id: str) -> Sound:
 
 
 def _check_columns(columns: int) -> None:
+    """Raise InputError if a picture would be too wide."""
     if not 1 <= columns <= _MOST_COLUMNS:
         raise InputError(f"columns={columns}: must be from 1 to {_MOST_COLUMNS:,}")
 
@@ -159,13 +160,13 @@ class Playback:
         stop = max(start + 1, int(end * len(sound.samples)))
         waves = sound.samples[None]
         if lanes > 1:
-            own = [
+            options_of_lanes = [
                 options | {"channel": str(channel), "even": False}
                 for channel in range(min(lanes, MOST_LANES))
             ]
-            waves = np.stack([self._sound(number, **each).samples for each in own]).astype(
-                np.float32
-            )
+            waves = np.stack(
+                [self._sound(number, **lane_options).samples for lane_options in options_of_lanes]
+            ).astype(np.float32)
             waves = (waves * (32767 / max(1.0, float(np.abs(waves).max())))).astype(np.int16)
         drawn = [peaks(wave[start:stop], columns).tobytes() for wave in waves]
         return Response({}, [*drawn, spectrogram(sound.samples, columns, begin, end).tobytes()], [])

@@ -79,7 +79,7 @@ class ValueCounts:
     """
 
     column: str
-    values: pl.Series  # of texts or booleans; null for no value
+    values: pl.Series  # the different texts or booleans; null stands for no value
     codes: NDArray[Any]
 
     def counts(self, rows: Order | None = None) -> NDArray[np.int64]:
@@ -91,7 +91,7 @@ class ValueCounts:
         """The value of all rows; None where the values differ, and without rows."""
         return value_name(self.values[0]) if len(self.values) == 1 else None
 
-    def found(self, text: str, most: int, picked: Sequence[object] = ()) -> tuple[list[int], int]:
+    def search(self, text: str, most: int, picked: Sequence[object] = ()) -> tuple[list[int], int]:
         """Return the places of picked values and of the first `most` that contain a text.
 
         The second result is how many more values contain it.
@@ -142,7 +142,10 @@ def number_bins(column: pl.Series, most: int = MOST_BINS) -> NumberBins:
     values = column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
     edges = _edges(values[np.isfinite(values)], most)
     # A condition compares numbers of 32 bits with edges of 32 bits.
-    borders = edges.astype(np.float32).astype(float) if column.dtype == pl.Float32 else edges
+    if column.dtype == pl.Float32:
+        borders = edges.astype(np.float32).astype(float)
+    else:
+        borders = edges
     codes = np.empty(len(values), dtype=np.uint8)
     for start in range(0, len(values), _AT_ONCE):
         part = values[start : start + _AT_ONCE]
@@ -153,13 +156,9 @@ def number_bins(column: pl.Series, most: int = MOST_BINS) -> NumberBins:
 
 def value_counts(column: pl.Series) -> ValueCounts:
     """Return the values of a column by falling number of rows, equal ones as they occur."""
-    frame = pl.DataFrame(
-        {
-            "value": column
-            if column.dtype in (pl.Boolean, pl.Categorical)
-            else column.cast(pl.String)
-        }
-    )
+    if column.dtype not in (pl.Boolean, pl.Categorical):
+        column = column.cast(pl.String)
+    frame = pl.DataFrame({"value": column})
     kinds = (
         frame.group_by("value", maintain_order=True)
         .agg(pl.len())
@@ -169,7 +168,10 @@ def value_counts(column: pl.Series) -> ValueCounts:
     codes = frame.join(kinds, on="value", how="left", nulls_equal=True, maintain_order="left")[
         "code"
     ]
-    values = kinds["value"] if column.dtype == pl.Boolean else kinds["value"].cast(pl.String)
+    if column.dtype == pl.Boolean:
+        values = kinds["value"]
+    else:
+        values = kinds["value"].cast(pl.String)
     return ValueCounts(
         column.name, values, codes.to_numpy().astype(np.min_scalar_type(len(values)))
     )

@@ -376,12 +376,14 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
         return [*self._defaults[:transcript], *logged, *self._defaults[transcript:]]
 
     def _reload_log(self) -> None:
+        """Show the verdicts of the log in histograms and table."""
         frame = self._with_log().rows
         self._histograms.refresh(frame, _ADDED)
         self._rows.replace_defaults(self._default_columns(frame))
         self._table.replace(frame)
 
     def _narrow(self) -> None:
+        """Show only rows that meet the conditions of histograms and scatter."""
         self._table.narrow(" and ".join([*self._histograms.conditions, *self._scatter.conditions]))
 
     def _show(self, number: int) -> None:

@@ -27,7 +27,7 @@ from nbaudio.ui.widgets.column_counts import (
 )
 from nbaudio.ui.widgets.static_html import Table
 
-MOST_VALUES = 8  # shown of a column; others are found by a search
+MOST_VALUES = 8  # values shown of a column; others are found by a search
 _SAVED_WIDTH = 200  # pixels, as the height
 _SAVED_HEIGHT = 60
 SIZE = (80, 56)  # cells of a scatter across and up: a few kilobytes, whatever the number of rows
@@ -37,6 +37,7 @@ Box = tuple[int, int, int, int]
 
 
 def _is_countable(dtype: pl.DataType) -> bool:
+    """Return whether a column of a type has a histogram."""
     return dtype.is_numeric() or isinstance(
         dtype, pl.String | pl.Boolean | pl.Categorical | pl.Enum
     )
@@ -57,7 +58,7 @@ class Histograms(BaseWidget):
         self._frame = frame
         self._rows = rows
         self._changed = changed
-        self._known: dict[str, NumberBins | ValueCounts] = {}
+        self._distributions: dict[str, NumberBins | ValueCounts] = {}
         # By column, the first and last bin, or the values chosen.
         self._chosen: dict[str, tuple[int, int] | list[Any]] = {}
         self._searched: dict[str, str] = {}
@@ -84,21 +85,22 @@ class Histograms(BaseWidget):
         if frame is not None:
             self._frame = frame
             for column in changed:
-                self._known.pop(column, None)
+                self._distributions.pop(column, None)
         self.version += 1
 
     def _distribution(self, column: str) -> NumberBins | ValueCounts:
-        if column not in self._known:
+        """Return the distribution of a column, counted once; raise InputError if it has none."""
+        if column not in self._distributions:
             if column not in self._frame.columns or not _is_countable(self._frame.schema[column]):
                 raise InputError(
                     f"{column}: there is no histogram; columns with one are "
                     f"{', '.join(self._countable())}"
                 )
             values = self._frame[column]
-            self._known[column] = (
+            self._distributions[column] = (
                 number_bins(values) if values.dtype.is_numeric() else value_counts(values)
             )
-        return self._known[column]
+        return self._distributions[column]
 
     def _countable(self) -> list[str]:
         return [
@@ -115,19 +117,19 @@ class Histograms(BaseWidget):
 
         It is the counts of all rows and of those that pass every filter.
         """
-        found = self._distribution(column)
-        every = found.counts()
-        passing = found.counts(rows)
-        if found.constant is not None:
-            without = int(every[-1]) if isinstance(found, NumberBins) else 0
+        distribution = self._distribution(column)
+        every = distribution.counts()
+        passing = distribution.counts(rows)
+        if distribution.constant is not None:
+            without = int(every[-1]) if isinstance(distribution, NumberBins) else 0
             return {
                 "column": column,
-                "constant": found.constant,
-                "without": without if found.constant != value_name(None) else 0,
+                "constant": distribution.constant,
+                "without": without if distribution.constant != value_name(None) else 0,
                 "chosen": column in self._chosen,
             }
-        if isinstance(found, NumberBins):
-            bins = len(found.edges) - 1
+        if isinstance(distribution, NumberBins):
+            bins = len(distribution.edges) - 1
             counts = {
                 "all": every[:bins].tolist(),
                 "passing": passing[:bins].tolist(),
@@ -135,21 +137,21 @@ class Histograms(BaseWidget):
             }
             return {
                 "column": column,
-                "edges": found.edges.tolist(),
+                "edges": distribution.edges.tolist(),
                 **counts,
                 "chosen": self._chosen.get(column),
             }
         picked = self._chosen.get(column, [])
         searched = self._searched.get(column, "")
-        places, more = found.found(searched, MOST_VALUES, picked)
+        places, more = distribution.search(searched, MOST_VALUES, picked)
         values = [
             {"place": place, "name": value_name(value), "picked": value in picked}
             | {"all": int(every[place]), "passing": int(passing[place])}
-            for place, value in zip(places, found.values[places], strict=True)
+            for place, value in zip(places, distribution.values[places], strict=True)
         ]
         facts = {
             "more": more,
-            "kinds": len(found.values),
+            "kinds": len(distribution.values),
             "find": searched,
             "most": int(every.max(initial=1)),
         }
@@ -159,8 +161,8 @@ class Histograms(BaseWidget):
         for column in columns:
             self._distribution(column)
         self._columns = list(columns)
-        if gone := [column for column in self._chosen if column not in columns]:
-            self._choose(dict.fromkeys(gone))
+        if hidden_columns := [column for column in self._chosen if column not in columns]:
+            self._choose(dict.fromkeys(hidden_columns))
         self.refresh()
 
     def _find(self, *, column: str, text: str) -> None:
@@ -173,18 +175,14 @@ class Histograms(BaseWidget):
         )
 
     def _pick(self, *, column: str, place: int) -> None:
-        found = self._distribution(column)
+        """Choose a value, or remove it from the choice."""
+        distribution = self._distribution(column)
         picked = self._chosen.get(column, [])
-        if isinstance(found, NumberBins):
+        if isinstance(distribution, NumberBins):
             raise InputError(f"{column} holds numbers: brush a range")
-        value = found.values[place]
-        self._choose(
-            {
-                column: [one for one in picked if one != value]
-                if value in picked
-                else [*picked, value]
-            }
-        )
+        value = distribution.values[place]
+        others = [picked_value for picked_value in picked if picked_value != value]
+        self._choose({column: others if value in picked else [*picked, value]})
 
     def _clear(self, *, column: str | None = None) -> None:
         self._choose(dict.fromkeys(self._chosen if column is None else (column,)))
@@ -195,8 +193,12 @@ class Histograms(BaseWidget):
         All choices stay as they were if the filter fails.
         """
         before = self._chosen
-        kept = {column: choice for column, choice in before.items() if column not in chosen}
-        self._chosen = kept | {column: choice for column, choice in chosen.items() if choice}
+        other_choices = {
+            column: choice for column, choice in before.items() if column not in chosen
+        }
+        self._chosen = other_choices | {
+            column: choice for column, choice in chosen.items() if choice
+        }
         try:
             self._changed()
         except InputError:
@@ -216,6 +218,7 @@ class Histograms(BaseWidget):
 
 
 def _saved(item: Mapping[str, Any]) -> str:
+    """Return the HTML of a column's histogram in a saved page."""
     if "constant" in item:
         rest = f"; {item['without']:,} without a number" if item["without"] else ""
         return f"<p>{'' if rest else 'all: '}{escape(item['constant'])}{rest}</p>"
@@ -223,6 +226,7 @@ def _saved(item: Mapping[str, Any]) -> str:
 
 
 def _picture(item: Mapping[str, Any]) -> str:
+    """Return the bars of a numeric column as SVG."""
     most = max(1, *item["all"])
     edges = item["edges"]
     bars = []
@@ -247,9 +251,10 @@ def _picture(item: Mapping[str, Any]) -> str:
 
 
 def _counts(item: Mapping[str, Any]) -> str:
+    """Return the values of a column that are shown, with their counts, as an HTML table."""
     rows = [
-        {item["column"]: one["name"], "shown": one["passing"], "of": one["all"]}
-        for one in item["values"]
+        {item["column"]: value["name"], "shown": value["passing"], "of": value["all"]}
+        for value in item["values"]
     ]
     frame = pl.DataFrame(rows, {item["column"]: pl.String, "shown": pl.Int64, "of": pl.Int64})
     return Table(frame, MOST_VALUES, len(frame) + item["more"])._repr_html_()
@@ -270,12 +275,12 @@ class Scatter(BaseWidget):
         frame: TableFrame,
         rows: Rows,
         changed: Callable[[], None],
-        found: Callable[[int], None],
+        show_row: Callable[[int], None],
     ) -> None:
         self._frame = frame
         self._rows = rows
         self._changed = changed
-        self._found = found
+        self._show_row = show_row
         self.columns = [name for name in visible_columns(frame) if frame.schema[name].is_numeric()]
         scored = (
             "wer" if name == "asr" else f"wer_{name}" for name in hypothesis_names(frame.columns)
@@ -298,10 +303,10 @@ class Scatter(BaseWidget):
         """The SQL conditions of the box; none without one."""
         if self._box is None:
             return []
-        found = self._grid()
+        grid = self._grid()
         return [
             part
-            for part in (found.x.condition(*self._box[:2]), found.y.condition(*self._box[2:]))
+            for part in (grid.x.condition(*self._box[:2]), grid.y.condition(*self._box[2:]))
             if part
         ]
 
@@ -310,6 +315,7 @@ class Scatter(BaseWidget):
         self.version += 1
 
     def _grid(self) -> Density:
+        """Return the density of the two axes, counted once."""
         if self._density is None:
             self._density = density(self._frame[self._axes[0]], self._frame[self._axes[1]], SIZE)
         return self._density
@@ -319,11 +325,11 @@ class Scatter(BaseWidget):
 
         The levels are buffers.
         """
-        found = self._grid()
+        grid = self._grid()
         rows = self._rows()
         facts = {"columns": self.columns, "axes": self._axes, "box": self._box, "shown": len(rows)}
-        facts |= {"x": found.x.edges.tolist(), "y": found.y.edges.tolist()}
-        return Response(facts, [found.levels().tobytes(), found.levels(rows).tobytes()], [])
+        facts |= {"x": grid.x.edges.tolist(), "y": grid.y.edges.tolist()}
+        return Response(facts, [grid.levels().tobytes(), grid.levels(rows).tobytes()], [])
 
     def _set_axes(self, *, x: str, y: str) -> None:
         if unknown := [name for name in (x, y) if name not in self.columns]:
@@ -347,17 +353,17 @@ class Scatter(BaseWidget):
 
         The point is given in cells.
         """
-        found = self._grid()
+        grid = self._grid()
         rows = self._rows()
-        rows = rows[found.codes[rows] < found.cells]
+        rows = rows[grid.codes[rows] < grid.cells]
         if not len(rows):
             return None
         distance = np.zeros(len(rows))
-        for bins, at in ((found.x, x), (found.y, y)):
+        for bins, at in ((grid.x, x), (grid.y, y)):
             values = self._frame[bins.column].cast(pl.Float64).to_numpy()[rows]
             distance += (
                 (np.interp(values, bins.edges, np.arange(len(bins.edges))) - at) / len(bins.edges)
             ) ** 2
         number = int(rows[distance.argmin()])
-        self._found(number)
+        self._show_row(number)
         return number

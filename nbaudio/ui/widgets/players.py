@@ -28,7 +28,7 @@ from nbaudio.ui.widgets.segments import (
 from nbaudio.ui.widgets.static_html import LONGEST_S, MOST_CLIPS, Clips, read_clips, saved_clips
 
 MOST_DIFFS = 50
-_SAVED_EXAMPLES = 2  # of a word, in a saved page
+_SAVED_EXAMPLES = 2  # examples of a word in a saved page
 WORD_COLUMNS = ("word", "count", "right", "accuracy", "segments")
 
 
@@ -96,9 +96,10 @@ class Player(ClipPlayer):
         Raises:
             InputError: a segment is not in the workspace.
         """
-        segments = (
-            workspace if isinstance(workspace, Segments) else load_segments(workspace, segment_ids)
-        )
+        if isinstance(workspace, Segments):
+            segments = workspace
+        else:
+            segments = load_segments(workspace, segment_ids)
         every = range(len(segments.rows))
         saved = partial(saved_clips, segments, every, limit=limit)
         super().__init__(SegmentPlayback(segments, reviewer), saved, len(every), fixed=False)
@@ -191,13 +192,12 @@ class Vocabulary(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidget
         self.add_class(VIEW)
 
     def _examples(self, word: int) -> list[int]:
+        """Return the row numbers of the examples of a word; none for a negative number."""
         ids = self._segments.frame["segment_id"]
-        found = (
-            (ids.index_of(segment_id) for segment_id in self.words["examples"][word])
-            if word >= 0
-            else ()
-        )
-        return [number for number in found if number is not None]
+        if word < 0:
+            return []
+        numbers = (ids.index_of(segment_id) for segment_id in self.words["examples"][word])
+        return [number for number in numbers if number is not None]
 
     def _play(self, word: int, asked: int) -> None:
         """Show the first example of a word, and play it if that was asked for once more."""
@@ -242,9 +242,9 @@ class CorpusPlayback(Playback):
     def read(self, number: int, *, even: bool = False, **_options: Any) -> Sound:
         """Read a clip by its byte offset; it has no context and no other channels."""
         sound = corpus_sound(self.corpus, self.frame["segment_id"][number])
-        return (
-            sound._replace(samples=normalize_loudness(sound.samples, sound.rate)) if even else sound
-        )
+        if even:
+            return sound._replace(samples=normalize_loudness(sound.samples, sound.rate))
+        return sound
 
 
 def corpus_player(
@@ -280,4 +280,5 @@ def corpus_player(
 
 
 def _place(row: dict[str, Any]) -> str:
+    """Return in words where a corpus stores the clip of a row."""
     return f"{row['shard']} at byte {row['offset']:,}, {row['length']:,} bytes"

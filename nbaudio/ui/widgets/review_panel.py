@@ -107,7 +107,7 @@ class ReviewPanel(BaseWidget):
         self._review = review or PANEL
         self._blind = record is not None and record.blind
         segments = _segments_to_judge(workspace, segment_ids, record)
-        # It has the hypothesis, which is a part of what a verdict is about.
+        # The frame keeps the hypothesis: the content hash of a verdict covers it.
         self._frame = segments.frame
         table = self._frame
         if self._blind:

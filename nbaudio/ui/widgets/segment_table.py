@@ -1,6 +1,6 @@
 """Virtual table of all segments: sorted and filtered in Python, sent a page of rows at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -13,7 +13,7 @@ from nbaudio.tables.schemas import hypothesis_names
 from nbaudio.tables.stored_frame import StoredFrame
 from nbaudio.tables.workspace import Workspace
 from nbaudio.ui.filters import SavedFilters, TableFrame, visible_columns
-from nbaudio.ui.widgets.base_widget import BaseWidget, esm, handlers
+from nbaudio.ui.widgets.base_widget import BaseWidget, Handler, esm, handlers
 from nbaudio.ui.widgets.segments import SegmentPlayback, Segments, load_segments
 from nbaudio.ui.widgets.static_html import MOST_ROWS, Table, TranscriptRows
 from nbaudio.ui.widgets.table_view import TableView, take_rows
@@ -28,12 +28,20 @@ def has_values(frame: TableFrame, name: str) -> bool:
 
     It reads no further than to the first such value.
     """
-    parts = (
-        (frame.part(groups, [name])[name] for groups in frame.parts)
-        if isinstance(frame, StoredFrame)
-        else (frame[name],)
-    )
-    return any(part.count() for part in parts)
+    if not isinstance(frame, StoredFrame):
+        return bool(frame[name].count())
+    return any(frame.part(groups, [name])[name].count() for groups in frame.parts)
+
+
+def _player_mode(segments: Segments | None, *, has_player: bool) -> str:
+    """Return what `js/segment_table.js` reads as the mode of the player.
+
+    It is ``own`` (the table shows a player), ``linked`` (the selected row is for another widget) or
+    ``missing`` (a table without a workspace has no audio).
+    """
+    if not has_player:
+        return "linked"
+    return "missing" if segments is None else "own"
 
 
 def hypothesis_column(frame: TableFrame) -> str | None:
@@ -124,13 +132,13 @@ class SegmentTable(BaseWidget):
         if isinstance(source, str | Path | Workspace) and not is_file:
             source = load_segments(source, stored=True)
         segments = source if isinstance(source, Segments) else None
-        frame = (
-            segments.rows
-            if segments
-            else StoredFrame(Path(str(source)))
-            if is_file
-            else as_polars(cast(Frame, source))
-        )
+        frame: TableFrame
+        if segments:
+            frame = segments.rows
+        elif is_file:
+            frame = StoredFrame(Path(str(source)))
+        else:
+            frame = as_polars(cast(Frame, source))
         is_default = columns is None
         if columns is None:
             columns = default_columns(COLUMNS, frame) or frame.columns[:8]
@@ -152,11 +160,13 @@ class SegmentTable(BaseWidget):
             None if segments is None else segments.workspace, lambda: self._rows.arrangement
         )
         filters = handlers(saved, "filters", "list", "save", "delete")
-        playback = (
-            SegmentPlayback(segments, reviewer).calls if player and segments is not None else {}
+        playback: Mapping[str, Handler] = {}
+        if player and segments is not None:
+            playback = SegmentPlayback(segments, reviewer).calls
+        super().__init__(
+            {**filters, **self._rows.calls, **playback},
+            _player=_player_mode(segments, has_player=player),
         )
-        mode = "linked" if not player else "missing" if segments is None else "own"
-        super().__init__({**filters, **self._rows.calls, **playback}, _player=mode)
 
     def narrow(self, where: str) -> None:
         """Show only rows that meet a further SQL condition, beside the one in the filter field.

@@ -41,7 +41,7 @@ class Segments:
     workspace: Workspace
     audio_root: Location | None
     frame: pl.DataFrame
-    stored: StoredFrame | None = None  # of a large table, whose frame is empty
+    stored: StoredFrame | None = None  # the file of a large table, whose frame is empty
 
     @property
     def rows(self) -> TableFrame:
@@ -58,7 +58,7 @@ class Segments:
         at_place = workspace_tables.scan(self.workspace, ["segment_id", "word_times"]).slice(
             row["place"], 1
         )
-        # The table may have been written anew since.
+        # The table may have been rewritten since it was opened.
         segment = at_place.filter(pl.col("segment_id") == row["segment_id"]).collect()
         times_of_words = [
             [(time["start"], time["end"]) for time in times]
@@ -102,6 +102,7 @@ def load_segments(
 
 
 def _num_segments(workspace: Workspace) -> int:
+    """Return the number of segments of a workspace."""
     counted = workspace_tables.scan(workspace, ["segment_id"]).select(pl.len()).collect()
     return int(counted.item())
 
@@ -215,7 +216,7 @@ class SegmentPlayback(Playback):
         return self._correct(row, (start, end) if start_ms or end_ms else (None, None))
 
     def undo_correction(self, *, number: int) -> dict[str, Any] | None:
-        """Log the correction before the last one once more, or a withdrawal if there was none."""
+        """Undo the last correction: log the one before again, or a withdrawal without one."""
         row = self.segments.row(number)
         log = ReviewState.load(self.segments.workspace).correction_log.filter(
             segment_id=row["segment_id"],

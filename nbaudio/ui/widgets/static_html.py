@@ -8,7 +8,7 @@ Colors only repeat other marks.
 
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from html import escape
 from typing import Any
@@ -28,8 +28,8 @@ from nbaudio.ui.widgets.clip_audio import Row, Sound, clip_picture, read_sound
 from nbaudio.ui.widgets.segments import Segments, further_hypotheses
 
 MOST_CLIPS = 12
-LONGEST_S = 30  # of a clip
-MOST_BYTES = 8_000_000  # of audio in a page
+LONGEST_S = 30  # seconds of a clip
+MOST_BYTES = 8_000_000  # bytes of audio in a page
 MOST_ROWS = 50
 _MOST_FAILURES = 5  # an unreachable server fails for each clip, after its timeouts
 _LONGEST_CELL = 300
@@ -85,7 +85,9 @@ class Clips:
     note: str | None = None
 
     def _repr_html_(self) -> str:
-        key = _KEY if any(clip.asr_text is not None or clip.further for clip in self.clips) else ""
+        key = ""
+        if any(clip.asr_text is not None or clip.further for clip in self.clips):
+            key = _KEY
         shown = "".join(map(clip_html, self.clips)) or "<p>no segments</p>"
         more = f"<p>and {self.hidden:,} more, not shown</p>" if self.hidden else ""
         grid = f'<div style="{_GRID}">{shown}</div>'
@@ -126,7 +128,9 @@ class Table:
         )
         hidden = (len(self.frame) if self.total is None else self.total) - self.limit
         more = f"<p>and {hidden:,} more rows</p>" if hidden > 0 else ""
-        caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
+        caption = ""
+        if self.caption:
+            caption = f"<caption>{escape(self.caption)}</caption>"
         body = rows or "<tr><td>no rows</td></tr>"
         # JupyterLab centers a table of a saved widget. The pages of a run limit its height.
         return (
@@ -189,7 +193,9 @@ def _transcript_row(row: Mapping[str, Any], hypothesis: str | None) -> str:
 def _lines(first: str, second: str | None = None) -> str:
     """Return one text above another, fainter one."""
     above = f'<div dir="auto">{escape(first)}</div>'
-    return f'{above}<div dir="auto" style="{_FAINT}">{escape(second)}</div>' if second else above
+    if second:
+        return f'{above}<div dir="auto" style="{_FAINT}">{escape(second)}</div>'
+    return above
 
 
 def _shown(value: Any) -> str:
@@ -199,11 +205,15 @@ def _shown(value: Any) -> str:
 
 
 def _cell(value: Any, align: str) -> str:
+    """Return a cell of an HTML table; `align` is that of its text."""
     shown = _shown(value)
     # Blanks are shown as they are, since names differ in them. An id stays in one line, though it
     # has hyphens.
     whole = len(shown.split()) == 1 and len(shown) <= _LONGEST_WORD
-    wrap = "white-space:pre" if whole else "white-space:pre-wrap;overflow-wrap:anywhere"
+    if whole:
+        wrap = "white-space:pre"
+    else:
+        wrap = "white-space:pre-wrap;overflow-wrap:anywhere"
     return f'<td dir="auto" style="{align};{wrap}">{escape(shown)}</td>'
 
 
@@ -214,15 +224,17 @@ def diff_html(text: str, asr_text: str, **compared: Any) -> str:
     """
     parts = []
     for part in word_diff(_cut(text), _cut(asr_text), **compared):
-        said = escape(" ".join(part.reference))
-        heard = escape(" ".join(part.hypothesis))
+        reference = escape(" ".join(part.reference))
+        hypothesis = escape(" ".join(part.hypothesis))
         if part.kind == "equal":
-            parts.append(said)
+            parts.append(reference)
         elif part.kind == "formatting":
-            parts.append(f'<span style="{_FORMATTED}" title="formatting: {heard}">{said}</span>')
+            parts.append(
+                f'<span style="{_FORMATTED}" title="formatting: {hypothesis}">{reference}</span>'
+            )
         else:
-            parts += [f'<del style="{_DELETED}">{said}</del>'] if part.reference else []
-            parts += [f'<ins style="{_INSERTED}">{heard}</ins>'] if part.hypothesis else []
+            parts += [f'<del style="{_DELETED}">{reference}</del>'] if part.reference else []
+            parts += [f'<ins style="{_INSERTED}">{hypothesis}</ins>'] if part.hypothesis else []
     return " ".join(parts)
 
 
@@ -234,7 +246,7 @@ def clip_html(clip: StaticClip) -> str:
     )
     audio = ""
     if clip.audio is not None:
-        data = (
+        data_url = (
             f"data:{_MIME.get(clip.audio[:4], 'audio/mpeg')};base64,"
             f"{b64encode(clip.audio).decode()}"
         )
@@ -248,25 +260,24 @@ def clip_html(clip: StaticClip) -> str:
         style = "display:block;height:34px;width:100%;max-width:480px;margin:4px 0"
         audio += (
             f'<audio controls preload="metadata" aria-label="{name}" style="{style}" '
-            f'src="{data}"></audio>'
+            f'src="{data_url}"></audio>'
         )
-    words = (
-        escape(_cut(clip.text))
-        if clip.asr_text is None
-        else diff_html(clip.text, clip.asr_text, **clip.compared)
-    )
+    if clip.asr_text is None:
+        words = escape(_cut(clip.text))
+    else:
+        words = diff_html(clip.text, clip.asr_text, **clip.compared)
     further = (
         (escape(by), diff_html(clip.text, heard, **clip.compared))
         for by, heard in clip.further.items()
     )
     lines = [words, *(f"<code>{by}</code> {heard}" for by, heard in further)]
     style = "margin:4px 0;max-width:60em;overflow-wrap:anywhere;unicode-bidi:isolate"
-    said = "".join(f'<p dir="auto" style="{style}">{line}</p>' for line in lines)
+    paragraphs = "".join(f'<p dir="auto" style="{style}">{line}</p>' for line in lines)
     note = _note_html(clip.note)
     return (
         '<div style="padding:8px 0;border-bottom:1px solid #ccc;text-align:start">'
         "<div><code "
-        f'style="unicode-bidi:isolate">{name}</code>{facts}</div>{audio}{note}{said}</div>'
+        f'style="unicode-bidi:isolate">{name}</code>{facts}</div>{audio}{note}{paragraphs}</div>'
     )
 
 
@@ -275,8 +286,11 @@ def _note_html(note: str | None) -> str:
 
 
 def _cut(text: str) -> str:
+    """Return a text of at most `MOST_CHARACTERS`, and how many more there are."""
     rest = len(text) - MOST_CHARACTERS
-    return text if rest <= 0 else f"{text[:MOST_CHARACTERS]} … ({rest:,} more characters)"
+    if rest <= 0:
+        return text
+    return f"{text[:MOST_CHARACTERS]} … ({rest:,} more characters)"
 
 
 def saved_clips(
@@ -304,6 +318,27 @@ def read_saved_sound(segments: Segments, row: Row) -> Sound:
     return read_sound(segments.audio_root, row, even=False)
 
 
+@dataclass(frozen=True)
+class _ClipSound:
+    """The encoded audio and the picture of a clip, and a note on what is missing."""
+
+    audio: bytes | None = None
+    picture: bytes | None = None
+    note: str | None = None
+
+
+def _encode_beginning(sound: Sound, longest_s: int, encoding: str) -> _ClipSound:
+    """Encode and draw the first `longest_s` seconds of a sound; note if there is more of it."""
+    most = round(longest_s * sound.rate)
+    samples = sound.samples[:most]
+    is_usual = sound.rate in encoder(encoding).rates
+    return _ClipSound(
+        encode_clip(samples, sound.rate, encoding if is_usual else "flac"),
+        clip_picture(samples, sound.rate),
+        f"the first {longest_s} s of it" if len(sound.samples) > most else None,
+    )
+
+
 def read_clips(
     rows: Iterable[tuple[Any, ...]],
     read: Callable[[Row], Sound] | None,
@@ -315,39 +350,46 @@ def read_clips(
 ) -> list[StaticClip]:
     """Return the clips of rows with further facts, at most `MOST_BYTES` of audio.
 
-    The names of files are given without `folder`.
+    Args:
+        rows: a segment each, then further facts about it.
+        read: reads the audio of a segment; None for clips without sound.
+        longest_s: seconds of audio that a clip has at most.
+        encoding: of the audio; FLAC is taken for a rate that it does not have.
+        folder: left out of the notes on clips that cannot be read.
+        compared: how words are compared, as for `word_diff`.
     """
     clips: list[StaticClip] = []
     left = MOST_BYTES
     failures = 0
     for row, *facts in rows:
-        audio = None
-        note = None
-        picture = None
+        heard = _ClipSound()
         if failures >= _MOST_FAILURES:
             note = f"no sound: it was not tried after {failures} clips that could not be read"
+            heard = _ClipSound(note=note)
         elif read:
             try:
                 sound = read(row)
-                most = round(longest_s * sound.rate)
                 failures = 0
-                note = f"the first {longest_s} s of it" if len(sound.samples) > most else None
-                samples = sound.samples[:most]
-                is_usual = sound.rate in encoder(encoding).rates
-                audio = encode_clip(samples, sound.rate, encoding if is_usual else "flac")
-                picture = clip_picture(samples, sound.rate)
+                heard = _encode_beginning(sound, longest_s, encoding)
             except (NbaudioError, OSError) as error:
                 reason = str(error).removeprefix("no sound: ")
                 failures += reason == str(error)
-                note = f"no sound: {reason.replace(folder, '')}"
-        if audio and len(audio) > left:
-            audio = None
+                heard = _ClipSound(note=f"no sound: {reason.replace(folder, '')}")
+        if heard.audio and len(heard.audio) > left:
             note = f"no sound: the page holds {MOST_BYTES / 1e6:g} MB of it already"
-        left -= len(audio or b"")
-        told = (*segment_facts(row), *facts)
-        further = further_hypotheses(row)
-        words = (row["text"] or "", row["asr_text"])
+            heard = replace(heard, audio=None, note=note)
+        left -= len(heard.audio or b"")
         clips.append(
-            StaticClip(row["segment_id"], told, *words, audio, note, picture, further, compared)
+            StaticClip(
+                row["segment_id"],
+                (*segment_facts(row), *facts),
+                row["text"] or "",
+                row["asr_text"],
+                heard.audio,
+                heard.note,
+                heard.picture,
+                further_hypotheses(row),
+                compared,
+            )
         )
     return clips

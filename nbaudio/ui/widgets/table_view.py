@@ -26,10 +26,10 @@ from nbaudio.ui.filters import (
 from nbaudio.ui.histogram_bins import equal_width_edges
 from nbaudio.ui.widgets.base_widget import handlers
 
-MOST_ROWS = 500  # of a page
-MOST_CHARACTERS = 400  # of a cell
-_PART_S = 0.1  # of an arrangement that is made in parts, between which other requests are answered
-_SCATTERED_ROWS = 16  # of a page, where each row may be in another row group
+MOST_ROWS = 500  # rows of a page
+MOST_CHARACTERS = 400  # characters of a cell
+_PART_S = 0.1  # seconds of a part of an arrangement; other requests are answered between parts
+_SCATTERED_ROWS = 16  # rows of a page, where each row may be in another row group
 _MOST_COPIED = 100_000  # characters of a cell
 BINS = 24
 _MOST_DESCRIBED = 500_000  # rows that a header describes; of more, every second, third, ...
@@ -69,7 +69,9 @@ def cell(value: Any) -> str | int | float | bool | None:
     Long texts are cut, NaN and infinities are null, and what JSON does not have is shown as text.
     """
     if value is None or isinstance(value, int | float):
-        return None if isinstance(value, float) and not math.isfinite(value) else value
+        if isinstance(value, float) and not math.isfinite(value):
+            return None
+        return value
     text = f"{len(value):,} bytes" if isinstance(value, bytes) else show(value)
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} …"
 
@@ -114,7 +116,7 @@ class TableView:
         # Called when other rows are shown or marked.
         self.changed: Callable[[], None] = lambda: None
         self.order: Order = sort_and_filter(frame, **self.arrangement)
-        # Parts of an arrangement that is not done.
+        # The remaining parts of an arrangement that is not done.
         self._parts: Iterator[tuple[float, list[Order]]] = iter(())
         self._share = 1.0
         self._before = self.order, self.arrangement
@@ -138,7 +140,7 @@ class TableView:
         return {**self._columns(), **place, **self._size()}
 
     def _columns(self) -> dict[str, Any]:
-        """Return the columns that there are, those shown, and the layout."""
+        """Return all columns, the columns shown, and the layout."""
         columns = [
             {"name": name, "kind": _kind(self.frame.schema[name])}
             for name in visible_columns(self.frame)
@@ -164,7 +166,10 @@ class TableView:
             is_filtered = self.arrangement["sort"] and self._share >= 1 / 2
             state = "not sorted yet" if is_filtered else "so far"
             return {**size, "progress": f"{state}, {100 * self._share:.0f} %"}
-        note = "" if len(self.order) else similar_values(self.frame, self.arrangement["where"])
+        if len(self.order):
+            note = ""
+        else:
+            note = similar_values(self.frame, self.arrangement["where"])
         return size | ({"note": note} if note else {})
 
     def _arrange(self, **arrangement: Any) -> dict[str, Any]:
@@ -175,9 +180,14 @@ class TableView:
         is_known = self._share == 1 and all(
             arrangement[key] == self.arrangement[key] for key in ("where", "find")
         )
-        kept = np.sort(self.order) if is_known and len(self.order) < len(self.frame) else None
-        parts = arrange(self.frame, **arrangement, narrowed=self.narrowed, kept=kept)
-        first = next(parts)  # raises what is wrong with it
+        if is_known and len(self.order) < len(self.frame):
+            passing_rows = np.sort(self.order)
+        else:
+            passing_rows = None
+        parts = arrange(
+            self.frame, **arrangement, narrowed=self.narrowed, passing_rows=passing_rows
+        )
+        first = next(parts)  # raises InputError for a wrong condition
         if self._share == 1:
             self._before = self.order, self.arrangement
         self.arrangement = arrangement
@@ -189,7 +199,7 @@ class TableView:
         return self._size()
 
     def _continue(self, *, version: int) -> dict[str, Any]:
-        """Do a further part of an arrangement, unless there is another one by now."""
+        """Do a further part of an arrangement, unless another one has replaced it."""
         if version == self.version:
             self.proceed(_PART_S)
             # So far, these were rows in another order.
@@ -243,7 +253,9 @@ class TableView:
         parts = [
             part for part in (self.arrangement["where"].strip(), self.narrowed.strip()) if part
         ]
-        return parts[0] if len(parts) == 1 else " AND ".join(f"({part})" for part in parts)
+        if len(parts) == 1:
+            return parts[0]
+        return " AND ".join(f"({part})" for part in parts)
 
     def _rows(self, *, first: int, last: int, columns: list[str]) -> dict[str, Any]:
         """Return a page of rows; see `row_page`."""
@@ -403,7 +415,10 @@ def distribution(column: pl.Series, order: Order) -> dict[str, Any]:
     `distinct` and `top` are null if most values occur once.
     """
     step = -(-len(order) // _MOST_DESCRIBED) or 1
-    values = column if step == 1 and len(order) == len(column) else column[order[::step]]
+    if step == 1 and len(order) == len(column):
+        values = column
+    else:
+        values = column[order[::step]]
     facts = {"rows": len(values), "step": step}
     if column.dtype.is_numeric():
         return facts | _number_facts(values)

@@ -32,7 +32,7 @@ from nbaudio.ui.widgets.segments import SegmentPlayback, load_segments
 from nbaudio.ui.widgets.static_html import saved_clips
 
 STEPS = 200  # bars of a histogram, and least number of positions
-MOST_SPEAKERS = 2000  # counted one by one: those with the most hours
+MOST_SPEAKERS = 2000  # speakers counted one by one: those with the most hours
 _EXAMPLES = 3
 UNKNOWN = "speaker not known"
 _TAIL = 0.005
@@ -102,8 +102,12 @@ def scale(
     least = _LOWER.fullmatch(column) is None if least is None else least
     if column == "similarity" and not least:
         raise InputError("least=False: a threshold on similarity is the least value that is kept")
-    edges = _similarity_edges() if column == "similarity" else _value_edges(frame[column])
-    positions = [*edges, *_dense_similarities()] if column == "similarity" else list(edges)
+    if column == "similarity":
+        edges = _similarity_edges()
+        positions = [*edges, *_dense_similarities()]
+    else:
+        edges = _value_edges(frame[column])
+        positions = list(edges)
     if value is not None:
         positions.append(min(edges[-1], max(edges[0], value)))
     grid = tuple(sorted({*positions}))
@@ -145,11 +149,13 @@ def number_columns(frame: TableFrame) -> list[str]:
 
 def format_threshold(value: float) -> str:
     """Return a threshold with two decimals, or as many as it has."""
-    return f"{value:.2f}" if round(value, 2) == value else f"{value:.6f}".rstrip("0")
+    if round(value, 2) == value:
+        return f"{value:.2f}"
+    return f"{value:.6f}".rstrip("0")
 
 
 class ThresholdCounts:
-    """What each position of a scale keeps.
+    """Counts of what a threshold at each position of a scale keeps.
 
     It is segments (`unscored` have no value), hours, and speakers who have vanished.
     """
@@ -174,9 +180,9 @@ class ThresholdCounts:
         self.unscored = int(np.isnan(scores).sum())
         self.all_hours = float(groups["hours"].to_numpy().sum())
         self.all_speakers = len(best)
-        self.segments = _kept(self.scale, groups, "segments")[:-1].astype(np.int64)
-        self.hours = _kept(self.scale, groups, "hours")[:-1]
-        self.vanished = len(best) - _kept(self.scale, best)[:-1].astype(np.int64)
+        self.segments = _kept_in_all(self.scale, groups, "segments")[:-1].astype(np.int64)
+        self.hours = _kept_in_all(self.scale, groups, "hours")[:-1]
+        self.vanished = len(best) - _kept_in_all(self.scale, best)[:-1].astype(np.int64)
         # Those with the most hours; their arrays have a column for each position and all.
         self.speakers = tuple(listed["speaker"])
         segments = _kept_by_row(self.scale, of_listed, "segments", len(listed))
@@ -201,8 +207,13 @@ class ThresholdCounts:
         segments = self.segments[position]
         hours = self.hours[position]
         vanished = int(self.vanished[position])
-        time = f"{hours:,.1f} hours" if self.all_hours >= 2 else f"{60 * hours:,.1f} minutes"
-        speakers = f", {vanished:,} of {self.all_speakers:,} speakers gone" if vanished else ""
+        if self.all_hours >= 2:
+            time = f"{hours:,.1f} hours"
+        else:
+            time = f"{60 * hours:,.1f} minutes"
+        speakers = ""
+        if vanished:
+            speakers = f", {vanished:,} of {self.all_speakers:,} speakers gone"
         without = f"; {self.without_value}" if self.without_value else ""
         return (
             f"at {format_threshold(self.scale.grid[position])} kept: "
@@ -220,6 +231,13 @@ class ThresholdCounts:
         outcome = "kept" if is_kept else "not kept"
         return f"{count(self.unscored, 'segments')} without a value {verb} {outcome}"
 
+    def _are_bins_kept(self, position: int) -> NDArray[np.bool_]:
+        """Return for each bin whether a threshold at a position of the grid keeps its segments."""
+        places = np.arange(len(self.bins))
+        if self.scale.least:
+            return places >= position
+        return places < position
+
     def plot(self, position: int) -> Plot:
         """Draw the histogram with a line at the threshold; bars of rejected segments are hollow.
 
@@ -229,22 +247,22 @@ class ThresholdCounts:
         at = np.array(self.scale.grid)
         start = self.axis.start if position >= self.axis.start else 0
         edges = tuple(edge for edge in self.scale.edges if edge >= start)
-        bins = self.bins
-        inside = (
-            np.arange(len(bins)) >= position
-            if self.scale.least
-            else np.arange(len(bins)) < position
-        )
-        kept = np.add.reduceat(np.where(inside, bins, 0), edges[:-1])
-        out = np.add.reduceat(np.where(inside, 0, bins), edges[:-1])
-        out[0] += bins[:start].sum()
+        is_kept = self._are_bins_kept(position)
+        kept_counts = np.add.reduceat(np.where(is_kept, self.bins, 0), edges[:-1])
+        other_counts = np.add.reduceat(np.where(is_kept, 0, self.bins), edges[:-1])
+        other_counts[0] += self.bins[:start].sum()
         plot = style.new_plot(2.6)
-        label = self.axis.label if start == self.axis.start else self.axis.whole_label
+        if start == self.axis.start:
+            label = self.axis.label
+        else:
+            label = self.axis.whole_label
         axes = style.new_axes(plot.add_subplot(), "", x=label, y="segments")
         starts = at[list(edges[:-1])]
         widths = np.diff(at[list(edges)])
-        axes.bar(starts, kept, widths, align="edge", **style.bar_style(style.BLUE))
-        axes.bar(starts, out, widths, kept, align="edge", **style.bar_style(style.PALE))
+        axes.bar(starts, kept_counts, widths, align="edge", **style.bar_style(style.BLUE))
+        axes.bar(
+            starts, other_counts, widths, kept_counts, align="edge", **style.bar_style(style.PALE)
+        )
         axes.axvline(at[position], color=style.RED, linestyle="--")
         plot.alt_text = self.line(position)
         return plot
@@ -319,11 +337,13 @@ def _drawn_axis(scale: Scale, scores: NDArray[np.float64]) -> DrawnAxis:
     return DrawnAxis(0, label, label)
 
 
-def _kept(scale: Scale, groups: pl.DataFrame, weight: str | None = None) -> NDArray[np.float64]:
+def _kept_in_all(
+    scale: Scale, groups: pl.DataFrame, weight: str | None = None
+) -> NDArray[np.float64]:
     """Return how many groups, or how much weight of them, each position keeps, and the sum."""
     in_one_row = groups.with_columns(row=pl.lit(0, pl.UInt32))
-    kept: NDArray[np.float64] = _kept_by_row(scale, in_one_row, weight, 1)[0]
-    return kept
+    sums: NDArray[np.float64] = _kept_by_row(scale, in_one_row, weight, 1)[0]
+    return sums
 
 
 def _kept_by_row(
@@ -338,10 +358,10 @@ def _kept_by_row(
     weights = None if weight is None else groups[weight].to_numpy()
     sums = np.bincount(cells, weights, num_rows * width).reshape(num_rows, width)
     if scale.least:
-        kept = sums[:, :0:-1].cumsum(axis=1)[:, ::-1]
+        kept_sums = sums[:, :0:-1].cumsum(axis=1)[:, ::-1]
     else:
-        kept = sums[:, :-1].cumsum(axis=1)
-    return np.column_stack([kept, sums.sum(axis=1)])
+        kept_sums = sums[:, :-1].cumsum(axis=1)
+    return np.column_stack([kept_sums, sums.sum(axis=1)])
 
 
 class Neighbors:
@@ -511,10 +531,12 @@ class ThresholdTuner(BaseWidget):
         self, *, column: str, value: float, least: bool = True
     ) -> dict[str, list[dict[str, Any]]]:
         """Return the segments just kept and just out."""
-        kept, out = self._neighbors.around(self._counted(column, least=least).scale, value)
+        kept_rows, other_rows = self._neighbors.around(
+            self._counted(column, least=least).scale, value
+        )
         return {
-            "kept": [self._example(number, column) for number in kept],
-            "out": [self._example(number, column) for number in out],
+            "kept": [self._example(number, column) for number in kept_rows],
+            "out": [self._example(number, column) for number in other_rows],
         }
 
     def _example(self, number: int, column: str) -> dict[str, Any]:

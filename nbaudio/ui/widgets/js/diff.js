@@ -1,4 +1,5 @@
-// Words of a transcript above those of a hypothesis, pair by pair. Differences are marked by lines, not by color alone.
+// Words of a transcript above those of a hypothesis, pair by pair. Differences are marked by lines,
+// not by color alone.
 
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/u;
 const TITLES = {
@@ -11,16 +12,25 @@ const TITLES = {
 
 /** Return elements with the id and the facts of a segment. */
 function factsOf({ segment_id: id, facts }) {
-  return [make("code", { class: "nba-isolate", text: id }), ...facts.map((fact) => make("span", { class: "nba-fact", dir: "auto", text: fact }))];
+  return [
+    make("code", { class: "nba-isolate", text: id }),
+    ...facts.map((fact) => make("span", { class: "nba-fact", dir: "auto", text: fact })),
+  ];
 }
 
 /** Direction of a text: that of its first letter. */
 function directionOf(pairs) {
-  const letter = pairs.map((pair) => pair.reference ?? pair.hypothesis ?? "").join(" ").match(/\p{L}/u);
+  const letter = pairs
+    .map((pair) => pair.reference ?? pair.hypothesis ?? "")
+    .join(" ")
+    .match(/\p{L}/u);
   return letter && RIGHT_TO_LEFT.test(letter[0]) ? "rtl" : "ltr";
 }
 
-/** Create the words in `host`; a click on a word with known time calls `onSeek(seconds)`. Returns `{ show, at }`. */
+/**
+ * Create the words in `host`; a click on a word with known time calls `onSeek(seconds)`. Returns `{
+ * show, at }`.
+ */
 function createDiff(host, { onSeek = () => {} } = {}) {
   const words = make("div", { class: "nba-words" });
   const further = make("div", { class: "nba-lines" });
@@ -36,20 +46,33 @@ function createDiff(host, { onSeek = () => {} } = {}) {
   host.append(words, further, key);
   let spoken = []; // of each line, its words with their times and the function that highlights one
 
-  /** Show pairs of words; `unshown` is the number of characters cut off after them; `lines` are those of further hypotheses. */
+  /**
+   * Show pairs of words; `unshown` is the number of characters cut off after them; `lines` are
+   * those of further hypotheses.
+   */
   function show(pairs, unshown = 0, lines = []) {
     spoken = [];
     const every = [pairs, ...lines.map(([, line]) => line)].flat();
     key.hidden = !every.some((pair) => pair.kind !== "equal");
     formatting.hidden = !every.some((pair) => pair.kind === "formatting");
     fill(words, pairs);
-    if (unshown) words.append(make("span", { class: "nba-faint", dir: "ltr", text: ` … (${number(unshown)} more characters)` }));
-    if (!pairs.length) words.replaceChildren(make("span", { class: "nba-faint", text: "no words" }));
-    further.replaceChildren(...lines.flatMap(([name, line]) => {
-      const host = make("div", { class: "nba-words" });
-      fill(host, line, true);
-      return [make("code", { class: "nba-isolate nba-faint", text: name }), host];
-    }));
+    if (unshown)
+      words.append(
+        make("span", {
+          class: "nba-faint",
+          dir: "ltr",
+          text: ` … (${number(unshown)} more characters)`,
+        }),
+      );
+    if (!pairs.length)
+      words.replaceChildren(make("span", { class: "nba-faint", text: "no words" }));
+    further.replaceChildren(
+      ...lines.flatMap(([name, line]) => {
+        const host = make("div", { class: "nba-words" });
+        fill(host, line, true);
+        return [make("code", { class: "nba-isolate nba-faint", text: name }), host];
+      }),
+    );
   }
 
   /** Fill an element with pairs of words; `single` shows the words of the hypothesis alone. */
@@ -59,12 +82,25 @@ function createDiff(host, { onSeek = () => {} } = {}) {
     const compared = single || pairs.some((pair) => pair.hypothesis !== null);
     host.replaceChildren(
       ...pairs.map((pair) => {
-        const element = make("span", { class: `nba-pair nba-${pair.kind}`, title: TITLES[pair.kind](pair) });
-        const over = make(pair.kind === "delete" ? "del" : "span", { class: "nba-word", dir: "auto", text: pair.reference ?? "" });
+        const element = make("span", {
+          class: `nba-pair nba-${pair.kind}`,
+          title: TITLES[pair.kind](pair),
+        });
+        const over = make(pair.kind === "delete" ? "del" : "span", {
+          class: "nba-word",
+          dir: "auto",
+          text: pair.reference ?? "",
+        });
         if (!single) element.append(over);
         if (compared) {
           const tag = pair.kind === "insert" ? "ins" : "span";
-          element.append(make(tag, { class: "nba-word nba-hypothesis", dir: "auto", text: pair.hypothesis ?? "" }));
+          element.append(
+            make(tag, {
+              class: "nba-word nba-hypothesis",
+              dir: "auto",
+              text: pair.hypothesis ?? "",
+            }),
+          );
         }
         if (pair.start !== null) {
           element.classList.add("nba-timed");
@@ -77,5 +113,8 @@ function createDiff(host, { onSeek = () => {} } = {}) {
     spoken.push([createHighlight("nba-lit"), timed]);
   }
 
-  return { show, at: (seconds) => spoken.forEach(([highlight, timed]) => highlight(timed, seconds)) };
+  return {
+    show,
+    at: (seconds) => spoken.forEach(([highlight, timed]) => highlight(timed, seconds)),
+  };
 }

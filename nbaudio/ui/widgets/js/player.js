@@ -1,4 +1,5 @@
-// Player of one segment. Python reads the window, normalizes its loudness and computes what is drawn.
+// Player of one segment. Python reads the window, normalizes its loudness and computes what is
+// drawn.
 
 const SPEEDS = [0.5, 0.75, 1, 1.25, 1.5, 2];
 const CONTEXT_S = 2;
@@ -6,12 +7,21 @@ const MOST_CONTEXT_S = 30;
 const PREFETCH_DELAY_MS = 30;
 const END_S = 0.02; // as near to an end counts as being there
 
-/** Create a player in `host`; `fixed` clips, of a corpus or a page, have no context, other channels or bounds to move; `levels`: volume can be leveled. */
+/**
+ * Create a player in `host`; `fixed` clips, of a corpus or a page, have no context, other channels
+ * or bounds to move; `levels`: volume can be leveled.
+ */
 function createPlayer(host, { request, root, onShown = () => {}, fixed = false, levels = true }) {
   const settings = { before: 0, after: 0, channel: null, even: !fixed };
   const none = { before: 0, after: 0 };
   const extra = { ...none }; // context in which a bound is moved: seconds that are shown, not played
-  const state = { number: null, clip: null, facts: null, moved: { start: 0, end: 0 }, region: null };
+  const state = {
+    number: null,
+    clip: null,
+    facts: null,
+    moved: { start: 0, end: 0 },
+    region: null,
+  };
   let ahead = null; // the segment to prefetch
   let speed = 1;
   let looping = false;
@@ -26,34 +36,77 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
   const note = make("div", { class: "nba-note nba-faint", hidden: true });
   const stage = make("div", { class: "nba-stage" });
   const timeline = createTimeline(stage, { host, root, request, onDraw: () => drawMarks() });
-  const region = createRegion(stage, { state, timeline, onClick: (seconds) => jump(seconds), onChange: () => onRegion() });
+  const region = createRegion(stage, {
+    state,
+    timeline,
+    onClick: (seconds) => jump(seconds),
+    onChange: () => onRegion(),
+  });
   const bounds = createBounds(stage, { state, timeline, request, extend, control });
-  const clips = createClips(stage, { state, root, request, timeline, onLimit: () => limit(), onEnd: () => (looping ? again() : paused()), onPause: () => paused() });
+  const clips = createClips(stage, {
+    state,
+    root,
+    request,
+    timeline,
+    onLimit: () => limit(),
+    onEnd: () => (looping ? again() : paused()),
+    onPause: () => paused(),
+  });
   stage.append(head, note);
   const time = make("span", { class: "nba-time" });
-  const playing = control("▶ play", "Space", `play or pause the clip${fixed ? "" : " with its context"}`, () => toggle());
+  const playing = control(
+    "▶ play",
+    "Space",
+    `play or pause the clip${fixed ? "" : " with its context"}`,
+    () => toggle(),
+  );
   const only = control("segment", "s", "play the segment without context", () => playSegment());
   const loop = control("loop", "l", "repeat the region, or the clip", () => setLoop(!looping));
   const slower = control("−", "", "slower (key -)", () => setSpeed(-1));
   const rate = make("span", { class: "nba-rate", text: "1×" });
   const faster = control("+", "", "faster (key +)", () => setSpeed(1));
-  const context = control("context", "c", `${CONTEXT_S} s more context on both sides; with Shift none`, () => widen(CONTEXT_S, CONTEXT_S));
-  const even = control("even volume", "v", "play all clips at equal loudness, or as recorded", () => change({ even: !settings.even }));
-  const channel = control("channel: own", "h", "channel of the segment, mix, left or right", () => nextChannel());
+  const context = control(
+    "context",
+    "c",
+    `${CONTEXT_S} s more context on both sides; with Shift none`,
+    () => widen(CONTEXT_S, CONTEXT_S),
+  );
+  const even = control("even volume", "v", "play all clips at equal loudness, or as recorded", () =>
+    change({ even: !settings.even }),
+  );
+  const channel = control("channel: own", "h", "channel of the segment, mix, left or right", () =>
+    nextChannel(),
+  );
   const apart = control("channels apart", "m", "a waveform for each channel", () => separate());
   const zoomOut = control("−", "", "zoom out (key Z)", () => zoom(1 / ZOOM));
   const fit = control("zoom", "f", "the whole clip", () => timeline.fit());
   const zoomIn = control("+", "", "zoom in (key z; the wheel with Ctrl)", () => zoom(ZOOM));
-  const level = control("dB", "d", "least level of the spectrogram; D: greatest", () => setLevels(timeline.nextFloor));
+  const level = control("dB", "d", "least level of the spectrogram; D: greatest", () =>
+    setLevels(timeline.nextFloor),
+  );
   const words = make("div", { class: "nba-diff" });
   const diff = createDiff(words, { onSeek: (seconds) => state.clip && (jump(seconds), play()) });
   const group = (...children) => make("span", { class: "nba-group" }, ...children);
   const zooming = group(zoomOut, fit, zoomIn);
-  const bar = make("div", { class: "nba-bar nba-controls" }, playing, only, loop, group(slower, rate, faster), context, even, channel, apart, zooming, level, time);
+  const bar = make(
+    "div",
+    { class: "nba-bar nba-controls" },
+    playing,
+    only,
+    loop,
+    group(slower, rate, faster),
+    context,
+    even,
+    channel,
+    apart,
+    zooming,
+    level,
+    time,
+  );
   host.append(title, stage, bar, bounds.bar, words);
   even.setAttribute("aria-pressed", settings.even);
   apart.hidden = true;
-  for (const each of [only, context, channel]) each.hidden = fixed;
+  for (const element of [only, context, channel]) element.hidden = fixed;
   even.hidden = !levels;
   setLevels();
 
@@ -66,11 +119,20 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
   }
 
   function fetchClip(which) {
-    const wider = (side) => Math.min(MOST_CONTEXT_S, settings[side] + (which === state.number ? extra[side] : 0));
-    return clips.fetch({ number: which, ...settings, before: wider("before"), after: wider("after") });
+    const wider = (side) =>
+      Math.min(MOST_CONTEXT_S, settings[side] + (which === state.number ? extra[side] : 0));
+    return clips.fetch({
+      number: which,
+      ...settings,
+      before: wider("before"),
+      after: wider("after"),
+    });
   }
 
-  /** Show a segment and its words; play it if `play` is true, or a function that returns true once the audio is there. */
+  /**
+   * Show a segment and its words; play it if `play` is true, or a function that returns true once
+   * the audio is there.
+   */
   async function show(which, { play: start = false } = {}) {
     stop();
     Object.assign(state, { number: which, facts: null, moved: { start: 0, end: 0 } });
@@ -96,7 +158,10 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
     // Fetch the context that a corrected segment lies in, so that its bounds are in the clip.
     const { start_ms: startMs = 0, end_ms: endMs = 0 } = state.facts?.correction ?? {};
     if (startMs >= 0 && endMs <= 0) return;
-    Object.assign(extra, { before: startMs < 0 ? 1 - startMs / 1000 : 0, after: endMs > 0 ? 1 + endMs / 1000 : 0 });
+    Object.assign(extra, {
+      before: startMs < 0 ? 1 - startMs / 1000 : 0,
+      after: endMs > 0 ? 1 + endMs / 1000 : 0,
+    });
     await change({});
   }
 
@@ -117,14 +182,14 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
     if (state.number === null) return;
     const which = state.number;
     const going = state.clip?.audio && !state.clip.audio.paused;
-    const [at, kept] = [state.clip?.audio ? now() : 0, range];
+    const [at, playedRange] = [state.clip?.audio ? now() : 0, range];
     stop();
     const fetched = await fetchClip(which);
     if (state.number !== which) return;
     display(fetched, { same: true });
     if (!fetched.audio) return;
     seek(at);
-    range = kept ?? segmentRange();
+    range = playedRange ?? segmentRange();
     if (going) play();
     prefetch(ahead);
   }
@@ -132,16 +197,21 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
   /** Prefetch a segment's audio, after the current segment has been painted. */
   function prefetch(which) {
     ahead = which;
-    if (which !== null) setTimeout(() => ahead === which && fetchClip(which).catch(() => {}), PREFETCH_DELAY_MS);
+    if (which !== null)
+      setTimeout(() => ahead === which && fetchClip(which).catch(() => {}), PREFETCH_DELAY_MS);
   }
 
-  const widen = (before, after) => change({ before: Math.min(MOST_CONTEXT_S, settings.before + before), after: Math.min(MOST_CONTEXT_S, settings.after + after) });
+  const widen = (before, after) =>
+    change({
+      before: Math.min(MOST_CONTEXT_S, settings.before + before),
+      after: Math.min(MOST_CONTEXT_S, settings.after + after),
+    });
 
   /** Fetch context on a side, for this segment alone, unless the recording begins or ends there. */
   async function extend(side) {
     const { asked, from, to, length } = state.clip;
-    const there = side === "before" ? -from : to - length;
-    if (extending || asked[side] >= MOST_CONTEXT_S || there < asked[side] - END_S) return;
+    const contextShown = side === "before" ? -from : to - length;
+    if (extending || asked[side] >= MOST_CONTEXT_S || contextShown < asked[side] - END_S) return;
     extending = true;
     extra[side] += CONTEXT_S;
     timeline.hold();
@@ -161,7 +231,11 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
 
   function setLevels(next = () => {}) {
     next();
-    level.firstChild.textContent = timeline.decibels().map((each) => String(each).replace("-", "−")).join(" to ") + " dB";
+    level.firstChild.textContent =
+      timeline
+        .decibels()
+        .map((decibels) => String(decibels).replace("-", "−"))
+        .join(" to ") + " dB";
   }
 
   /** Zoom around the playhead if it is in view, else around the middle. */
@@ -259,7 +333,9 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
 
   /** The segment with the context that is wanted, if the clip has more than that; else null. */
   function segmentRange() {
-    return extra.before || extra.after ? { start: bounds.start() - settings.before, end: bounds.end() + settings.after } : null;
+    return extra.before || extra.after
+      ? { start: bounds.start() - settings.before, end: bounds.end() + settings.after }
+      : null;
   }
 
   function toggle() {
@@ -281,7 +357,8 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
 
   /** Go to a time by hand; outside the region it ends the region. */
   function jump(seconds) {
-    if (state.region && (seconds < state.region.start || seconds > state.region.end)) region.clear();
+    if (state.region && (seconds < state.region.start || seconds > state.region.end))
+      region.clear();
     range = state.region;
     seek(seconds);
   }
@@ -303,8 +380,11 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
     if (state.clip?.audio) state.clip.audio.playbackRate = speed;
   }
 
-  // Colors are those of the theme. A notebook takes cells out of the page and puts them back: then the size changes.
-  const theme = new MutationObserver(() => (stage.isConnected ? requestAnimationFrame(timeline.draw) : theme.disconnect()));
+  // Colors are those of the theme. A notebook takes cells out of the page and puts them back: then
+  // the size changes.
+  const theme = new MutationObserver(() =>
+    stage.isConnected ? requestAnimationFrame(timeline.draw) : theme.disconnect(),
+  );
   new ResizeObserver(() => {
     theme.observe(document.body, { attributeFilter: ["data-jp-theme-light"] });
     timeline.draw();
@@ -314,27 +394,81 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
   const listening = [
     ["Space", "play or pause", { " ": toggle }],
     ["l", "repeat the region, or the clip", { l: () => setLoop(!looping) }],
-    ["- +", "slower, faster", { "-": () => setSpeed(-1), "+": () => setSpeed(1), "=": () => setSpeed(1) }],
-    ["← →", "a second back, ahead", { ArrowLeft: sounding(() => jump(now() - 1)), ArrowRight: sounding(() => jump(now() + 1)) }],
-    ...(levels ? [["v", "equal loudness, or as recorded", { v: () => change({ even: !settings.even }) }]] : []),
-    ["z Z f", "zoom in, out, whole clip (Ctrl and the wheel)", { z: () => zoom(ZOOM), Z: () => zoom(1 / ZOOM), f: timeline.fit }],
-    [", .", "scroll (Shift and the wheel)", { ",": () => timeline.page(-1), ".": () => timeline.page(1) }],
-    ["[ ]", "region from here, to here; or drag on the waveform", { "[": sounding(() => region.set("start", now())), "]": sounding(() => region.set("end", now())) }],
-    ["d D", "least, greatest level of the spectrogram", { d: () => setLevels(timeline.nextFloor), D: () => setLevels(timeline.nextTop) }],
-    ["Esc", "remove the region, then undo the move of bounds", { Escape: () => (state.region ? region.clear() : bounds.release()) }],
+    [
+      "- +",
+      "slower, faster",
+      { "-": () => setSpeed(-1), "+": () => setSpeed(1), "=": () => setSpeed(1) },
+    ],
+    [
+      "← →",
+      "a second back, ahead",
+      { ArrowLeft: sounding(() => jump(now() - 1)), ArrowRight: sounding(() => jump(now() + 1)) },
+    ],
+    ...(levels
+      ? [["v", "equal loudness, or as recorded", { v: () => change({ even: !settings.even }) }]]
+      : []),
+    [
+      "z Z f",
+      "zoom in, out, whole clip (Ctrl and the wheel)",
+      { z: () => zoom(ZOOM), Z: () => zoom(1 / ZOOM), f: timeline.fit },
+    ],
+    [
+      ", .",
+      "scroll (Shift and the wheel)",
+      { ",": () => timeline.page(-1), ".": () => timeline.page(1) },
+    ],
+    [
+      "[ ]",
+      "region from here, to here; or drag on the waveform",
+      {
+        "[": sounding(() => region.set("start", now())),
+        "]": sounding(() => region.set("end", now())),
+      },
+    ],
+    [
+      "d D",
+      "least, greatest level of the spectrogram",
+      { d: () => setLevels(timeline.nextFloor), D: () => setLevels(timeline.nextTop) },
+    ],
+    [
+      "Esc",
+      "remove the region, then undo the move of bounds",
+      { Escape: () => (state.region ? region.clear() : bounds.release()) },
+    ],
   ];
   // Not for fixed clips.
   const moving = [
     ["s", "play the segment without context", { s: playSegment }],
-    ["c b a C", "more context on both sides, in front, behind; none", {
-      c: () => widen(CONTEXT_S, CONTEXT_S), b: () => widen(CONTEXT_S, 0), a: () => widen(0, CONTEXT_S), C: () => (Object.assign(extra, none), change(none)),
-    }],
+    [
+      "c b a C",
+      "more context on both sides, in front, behind; none",
+      {
+        c: () => widen(CONTEXT_S, CONTEXT_S),
+        b: () => widen(CONTEXT_S, 0),
+        a: () => widen(0, CONTEXT_S),
+        C: () => (Object.assign(extra, none), change(none)),
+      },
+    ],
     ["h", "channel: the segment's own, mix, left, right", { h: nextChannel }],
     ["m", "a waveform for each channel", { m: separate }],
-    ["q w", "move the start of the segment back, ahead", { q: () => bounds.nudge(-NUDGE_MS, 0), w: () => bounds.nudge(NUDGE_MS, 0) }],
-    ["o p", "move the end of the segment back, ahead", { o: () => bounds.nudge(0, -NUDGE_MS), p: () => bounds.nudge(0, NUDGE_MS) }],
+    [
+      "q w",
+      "move the start of the segment back, ahead",
+      { q: () => bounds.nudge(-NUDGE_MS, 0), w: () => bounds.nudge(NUDGE_MS, 0) },
+    ],
+    [
+      "o p",
+      "move the end of the segment back, ahead",
+      { o: () => bounds.nudge(0, -NUDGE_MS), p: () => bounds.nudge(0, NUDGE_MS) },
+    ],
     ["k K", "save the moved bounds; undo that", { k: bounds.keep, K: bounds.undo }],
   ];
 
-  return { show, ...bindKeys(fixed ? listening : [...listening, ...moving]), stop, toggle, prefetch };
+  return {
+    show,
+    ...bindKeys(fixed ? listening : [...listening, ...moving]),
+    stop,
+    toggle,
+    prefetch,
+  };
 }

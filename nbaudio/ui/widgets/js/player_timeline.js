@@ -10,7 +10,10 @@ const PICTURE_DELAY_MS = 60;
 const FLOORS_DB = [QUIETEST_DB, -90, -80, -70, -60, -50];
 const TOPS_DB = [LOUDEST_DB, -35, -45];
 
-/** Create the canvas of a clip `{ from, to, whole, asked }`: `whole` holds its pictures by the number of channels, `asked` names it in requests. */
+/**
+ * Create the canvas of a clip `{ from, to, whole, asked }`: `whole` holds its pictures by the
+ * number of channels, `asked` names it in requests.
+ */
 function createTimeline(stage, { host, root, request, onDraw }) {
   const canvas = make("canvas", { class: "nba-canvas", role: "img" });
   const layer = make("div", { class: "nba-spoken", "aria-hidden": "true" });
@@ -35,34 +38,61 @@ function createTimeline(stage, { host, root, request, onDraw }) {
   function draw() {
     if (!stage.clientWidth) return; // out of the page
     const empty = !clip?.whole;
-    const shown = empty ? [] : [clip.whole[lanes()] ?? clip.whole[1], view && sharp].filter((each) => each);
+    const shown = empty
+      ? []
+      : [clip.whole[lanes()] ?? clip.whole[1], view && sharp].filter((picture) => picture);
     const count = shown[0]?.lanes.length ?? 1;
-    const pictures = shown.filter((each) => each.lanes.length === count);
-    drawClip(canvas, { pictures, view: empty ? null : inView(), lanes: count, rate: facts?.rate, decibels: decibels() }, stage.clientWidth, { host, root });
+    const pictures = shown.filter((picture) => picture.lanes.length === count);
+    drawClip(
+      canvas,
+      {
+        pictures,
+        view: empty ? null : inView(),
+        lanes: count,
+        rate: facts?.rate,
+        decibels: decibels(),
+      },
+      stage.clientWidth,
+      { host, root },
+    );
     layer.style.height = `${waveHeight(count)}px`;
     if (!empty) {
       const { from, to } = inView();
       const part = view ? `, from ${from.toFixed(2)} to ${to.toFixed(2)} seconds` : "";
-      canvas.setAttribute("aria-label", `waveform and spectrogram of ${(clip.to - clip.from).toFixed(1)} seconds${part}`);
+      canvas.setAttribute(
+        "aria-label",
+        `waveform and spectrogram of ${(clip.to - clip.from).toFixed(1)} seconds${part}`,
+      );
       placeWords();
     }
     layer.hidden = empty;
     onDraw();
   }
 
-  /** Request the pictures that are missing, then draw them; those of before stay until they are there. */
+  /**
+   * Request the pictures that are missing, then draw them; earlier pictures stay until the new
+   * ones arrive.
+   */
   async function load() {
     const [mine, wanted, { from, to }, zoomed] = [clip, lanes(), inView(), view];
     const fetchPart = (first, last) =>
-      request("picture", { ...mine.asked, first: first - mine.from, last: last - mine.from, columns: columns(), lanes: wanted })
-        .then(({ buffers }) => pictureOf(buffers, first, last));
+      request("picture", {
+        ...mine.asked,
+        first: first - mine.from,
+        last: last - mine.from,
+        columns: columns(),
+        lanes: wanted,
+      }).then(({ buffers }) => pictureOf(buffers, first, last));
     mine.whole[wanted] ??= await fetchPart(mine.from, mine.to);
     const part = zoomed && (await fetchPart(from, to));
     if (clip !== mine) return;
     sharp = part;
     draw();
   }
-  const loadSoon = debounce(() => clip?.whole && !clip.finest && (view || !clip.whole[lanes()]) && load().catch(() => {}), PICTURE_DELAY_MS);
+  const loadSoon = debounce(
+    () => clip?.whole && !clip.finest && (view || !clip.whole[lanes()]) && load().catch(() => {}),
+    PICTURE_DELAY_MS,
+  );
 
   /** Show a clip; the view stays if it is of the same segment. */
   function show(shown, { same = false } = {}) {
@@ -78,10 +108,12 @@ function createTimeline(stage, { host, root, request, onDraw }) {
   function describe(described) {
     const drawn = facts;
     facts = described ?? facts;
-    spoken = (described?.words ?? []).filter((pair) => pair.start !== null && pair.reference !== null).map((pair) => {
-      const element = make("span", { class: "nba-mark", dir: "auto" });
-      return { element, text: visible(pair.reference), start: pair.start, end: pair.end };
-    });
+    spoken = (described?.words ?? [])
+      .filter((pair) => pair.start !== null && pair.reference !== null)
+      .map((pair) => {
+        const element = make("span", { class: "nba-mark", dir: "auto" });
+        return { element, text: visible(pair.reference), start: pair.start, end: pair.end };
+      });
     layer.replaceChildren(...spoken.map(({ element }) => element));
     if (!described || !clip?.whole) return;
     if (drawn?.rate === facts.rate && drawn.channels === facts.channels) placeWords();
@@ -104,11 +136,17 @@ function createTimeline(stage, { host, root, request, onDraw }) {
     }
   }
 
-  /** Move the view, inside the clip; `keep` lets it be the whole clip, so that it stays when context is added. */
+  /**
+   * Move the view, inside the clip; `keep` lets it be the whole clip, so that it stays when context
+   * is added.
+   */
   function setView(from, to, { keep = false } = {}) {
     const span = Math.max(SHORTEST_VIEW_S, to - from);
     const start = Math.max(clip.from, Math.min(from, clip.to - span));
-    view = span >= clip.to - clip.from && !keep ? null : { from: start, to: Math.min(clip.to, start + span) };
+    view =
+      span >= clip.to - clip.from && !keep
+        ? null
+        : { from: start, to: Math.min(clip.to, start + span) };
     draw();
     loadSoon();
   }
@@ -136,19 +174,39 @@ function createTimeline(stage, { host, root, request, onDraw }) {
     setView(seconds, seconds + view.to - view.from);
   }
 
-  // As in Audacity: Ctrl with the wheel (also a pinch of a touchpad) zooms, Shift or a horizontal wheel scrolls. A wheel alone is the page's.
-  stage.addEventListener("wheel", (event) => {
-    if (!clip?.whole) return;
-    const box = stage.getBoundingClientRect();
-    const across = event.shiftKey ? event.deltaY || event.deltaX : event.deltaX;
-    if (event.ctrlKey || event.metaKey) zoom(Math.exp(-Math.max(-60, Math.min(60, event.deltaY)) / 100), (event.clientX - box.left) / box.width);
-    else if (view && (event.shiftKey || Math.abs(across) > Math.abs(event.deltaY))) scroll((across / box.width) * (view.to - view.from));
-    else return;
-    event.preventDefault();
-  }, { passive: false });
+  // As in Audacity: Ctrl with the wheel (also a pinch of a touchpad) zooms, Shift or a horizontal
+  // wheel scrolls. A wheel alone is the page's.
+  stage.addEventListener(
+    "wheel",
+    (event) => {
+      if (!clip?.whole) return;
+      const box = stage.getBoundingClientRect();
+      const across = event.shiftKey ? event.deltaY || event.deltaX : event.deltaX;
+      if (event.ctrlKey || event.metaKey)
+        zoom(
+          Math.exp(-Math.max(-60, Math.min(60, event.deltaY)) / 100),
+          (event.clientX - box.left) / box.width,
+        );
+      else if (view && (event.shiftKey || Math.abs(across) > Math.abs(event.deltaY)))
+        scroll((across / box.width) * (view.to - view.from));
+      else return;
+      event.preventDefault();
+    },
+    { passive: false },
+  );
 
   return {
-    columns, show, describe, draw, zoom, scroll, follow, view: inView, shareOf, decibels, channels,
+    columns,
+    show,
+    describe,
+    draw,
+    zoom,
+    scroll,
+    follow,
+    view: inView,
+    shareOf,
+    decibels,
+    channels,
     fit: () => clip?.whole && setView(clip.from, clip.to),
     hold: () => setView(inView().from, inView().to, { keep: true }),
     at: (seconds) => highlight(spoken, seconds),
@@ -166,6 +224,6 @@ function createTimeline(stage, { host, root, request, onDraw }) {
 
 /** Return a picture of buffers with the peaks of each channel and the spectrogram. */
 function pictureOf(buffers, from, to) {
-  const lanes = buffers.slice(0, -1).map((each) => numbersOf(each, Int8Array));
+  const lanes = buffers.slice(0, -1).map((buffer) => numbersOf(buffer, Int8Array));
   return { from, to, lanes, bands: numbersOf(buffers.at(-1), Uint8Array) };
 }

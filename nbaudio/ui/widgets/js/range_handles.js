@@ -5,21 +5,30 @@ const PAGE_BINS = 5;
 /** Format a number of an axis. */
 function axisNumber(value) {
   const digits = Math.abs(value) >= 100 ? 0 : 3;
-  return (Math.abs(value) >= 1e7 ? value.toExponential(1) : number(Number(value.toFixed(digits)))).replace("-", "−");
+  return (
+    Math.abs(value) >= 1e7 ? value.toExponential(1) : number(Number(value.toFixed(digits)))
+  ).replace("-", "−");
 }
 
 /**
- * Create two handles over `track`; `text(edge)` is the value at an edge; `onChange(first, last)` gets the bins, both included. If the track
- * is `brushed`, a handle at its end bounds nothing: a drag from there is one over the track, which chooses what it covers.
+ * Create two handles over `track`; `text(edge)` is the value at an edge; `onChange(first, last)`
+ * gets the bins, both included. If the track is `brushed`, a handle at its end bounds nothing: a
+ * drag from there is one over the track, which chooses what it covers.
  */
-function createRange(track, { label, vertical = false, brushed = false, text, onChange, onDraw = () => {} }) {
+function createRange(
+  track,
+  { label, vertical = false, brushed = false, text, onChange, onDraw = () => {} },
+) {
   let bins = 1;
   let edges = [0, 1]; // the edges between which bins are chosen
   let moving = null; // the last move, until there is a response to it
   const handles = ["from", "to"].map((side) =>
     make("div", {
-      class: `nba-handle nba-handle-${side}${vertical ? " nba-handle-up" : ""}`, role: "slider", tabindex: "0",
-      "aria-label": `${label}, ${side}`, "aria-orientation": vertical ? "vertical" : "horizontal",
+      class: `nba-handle nba-handle-${side}${vertical ? " nba-handle-up" : ""}`,
+      role: "slider",
+      tabindex: "0",
+      "aria-label": `${label}, ${side}`,
+      "aria-orientation": vertical ? "vertical" : "horizontal",
     }),
   );
   track.append(...handles);
@@ -37,7 +46,12 @@ function createRange(track, { label, vertical = false, brushed = false, text, on
       handle.classList.toggle("nba-resting", isResting(end));
       handle.style[vertical ? "bottom" : "left"] = `${(100 * edges[end]) / bins}%`;
       const [least, most] = end ? [1, bins] : [0, bins - 1];
-      assign(handle, { "aria-valuemin": least, "aria-valuemax": most, "aria-valuenow": edges[end], "aria-valuetext": text(edges[end]) });
+      assign(handle, {
+        "aria-valuemin": least,
+        "aria-valuemax": most,
+        "aria-valuenow": edges[end],
+        "aria-valuetext": text(edges[end]),
+      });
     });
     onDraw(edges);
   }
@@ -65,7 +79,9 @@ function createRange(track, { label, vertical = false, brushed = false, text, on
   /** Return the place of the pointer between the edges, as a fraction. */
   function edgeAt(event) {
     const box = track.getBoundingClientRect();
-    const share = vertical ? (box.bottom - event.clientY) / box.height : (event.clientX - box.left) / box.width;
+    const share = vertical
+      ? (box.bottom - event.clientY) / box.height
+      : (event.clientX - box.left) / box.width;
     return Math.max(0, Math.min(1, share)) * bins;
   }
 
@@ -78,7 +94,14 @@ function createRange(track, { label, vertical = false, brushed = false, text, on
   function key(event) {
     const end = handles.indexOf(event.target);
     const steps = {
-      ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: PAGE_BINS, PageDown: -PAGE_BINS, Home: -bins, End: bins,
+      ArrowRight: 1,
+      ArrowUp: 1,
+      ArrowLeft: -1,
+      ArrowDown: -1,
+      PageUp: PAGE_BINS,
+      PageDown: -PAGE_BINS,
+      Home: -bins,
+      End: bins,
     };
     if (end < 0 || !(event.key === "Escape" || event.key in steps)) return false;
     if (event.key === "Escape") show(0, bins);
@@ -87,7 +110,11 @@ function createRange(track, { label, vertical = false, brushed = false, text, on
   }
 
   handles.forEach((handle, end) =>
-    onDrag(handle, { upright: vertical, onDown: () => !isResting(end), onMove: (event) => moveEnd(end, Math.round(edgeAt(event))) }),
+    onDrag(handle, {
+      upright: vertical,
+      onDown: () => !isResting(end),
+      onMove: (event) => moveEnd(end, Math.round(edgeAt(event))),
+    }),
   );
 
   return { set, show, stretch, key, edgeAt, edges: () => edges };

@@ -13,46 +13,110 @@ function render(widget) {
 
     const progressBar = make("div", { class: "nba-done" }, make("span", {}));
     const count = make("span", { class: "nba-progress", role: "status" });
-    const reviewerInput = make("input", { class: "nba-who", "aria-label": "reviewer", title: "name of the reviewer", type: "text", readonly: opened.fixed });
+    const reviewerInput = make("input", {
+      class: "nba-who",
+      "aria-label": "reviewer",
+      title: "name of the reviewer",
+      type: "text",
+      readonly: opened.fixed,
+    });
     const nextStep = make("p", { class: "nba-next-step", role: "status", hidden: true });
-    const above = make("div", { class: "nba-bar" }, progressBar, count, make("span", { class: "nba-space" }), make("span", { class: "nba-faint", text: "reviewer" }), reviewerInput);
+    const above = make(
+      "div",
+      { class: "nba-bar" },
+      progressBar,
+      count,
+      make("span", { class: "nba-space" }),
+      make("span", { class: "nba-faint", text: "reviewer" }),
+      reviewerInput,
+    );
     const list = make("div", {});
     const playerHost = make("div", { class: "nba-listening" });
     const verdicts = make("div", { class: "nba-verdicts", role: "group", "aria-label": "verdict" });
-    const comment = make("input", { type: "text", class: "nba-comment", "aria-label": "comment", placeholder: "comment   t" });
-    const text = make("textarea", { class: "nba-text", "aria-label": "corrected words", rows: "2", dir: "auto", hidden: true, on: { input: () => (corrected = text.value) } });
-    const edit = button("correct the words", "write the words that are spoken", () => editText(), "e");
+    const comment = make("input", {
+      type: "text",
+      class: "nba-comment",
+      "aria-label": "comment",
+      placeholder: "comment   t",
+    });
+    const text = make("textarea", {
+      class: "nba-text",
+      "aria-label": "corrected words",
+      rows: "2",
+      dir: "auto",
+      hidden: true,
+      on: { input: () => (corrected = text.value) },
+    });
+    const edit = button(
+      "correct the words",
+      "write the words that are spoken",
+      () => editText(),
+      "e",
+    );
     const undoButton = button("undo", "undo the last verdict", () => withdraw(), "u");
-    const nextButton = button("next open", "the next segment without a verdict", () => goNext(), "n");
-    root.append(above, nextStep, list, playerHost, verdicts, text, make("div", { class: "nba-bar" }, comment, edit, undoButton, nextButton));
+    const nextButton = button(
+      "next open",
+      "the next segment without a verdict",
+      () => goNext(),
+      "n",
+    );
+    root.append(
+      above,
+      nextStep,
+      list,
+      playerHost,
+      verdicts,
+      text,
+      make("div", { class: "nba-bar" }, comment, edit, undoButton, nextButton),
+    );
 
-    const player = createPlayer(playerHost, { request, root, fixed: opened.page, levels: !opened.page });
+    const player = createPlayer(playerHost, {
+      request,
+      root,
+      fixed: opened.page,
+      levels: !opened.page,
+    });
     const listen = (row) => open(row.number, { play: true });
-    const table = createTable(list, { request, plain: opened.page, height: 190, onMove: listen, onClick: listen, onOpen: () => player.toggle() });
+    const table = createTable(list, {
+      request,
+      plain: opened.page,
+      height: 190,
+      onMove: listen,
+      onClick: listen,
+      onOpen: () => player.toggle(),
+    });
     close(() => player.stop());
 
     /** Show the present verdicts in the table, whose column appears with the first one. */
-    const showVerdicts = () => (table.hasColumn("verdict") ? table.refresh() : table.updateColumns());
+    const showVerdicts = () =>
+      table.hasColumn("verdict") ? table.refresh() : table.updateColumns();
 
     const isFault = (word) => word !== undefined && word !== "ok" && word !== "unsure";
     const buttons = opened.words.map(({ word, meaning }, i) => {
       const title = `${meaning || word}${isFault(word) ? "; with Shift: a further fault" : ""}`;
-      const element = button(word, title, (event) => (event.shiftKey && isFault(word) ? toggleFault(i) : giveVerdict(i)));
+      const element = button(word, title, (event) =>
+        event.shiftKey && isFault(word) ? toggleFault(i) : giveVerdict(i),
+      );
       if (i < 9) element.prepend(make("kbd", { text: String(i + 1) }));
       verdicts.append(element);
       return element;
     });
 
     /** Show the words of a verdict as pressed buttons. */
-    function press(said) {
-      words = opened.words.map(({ word }) => word).filter((word) => said.includes(word));
-      buttons.forEach((element, i) => element.setAttribute("aria-pressed", words.includes(opened.words[i].word)));
+    function press(pressedWords) {
+      words = opened.words.map(({ word }) => word).filter((word) => pressedWords.includes(word));
+      buttons.forEach((element, i) =>
+        element.setAttribute("aria-pressed", words.includes(opened.words[i].word)),
+      );
     }
 
     function progress(state) {
       progressBar.firstChild.style.width = `${((100 * state.done) / (state.total || 1)).toFixed(2)}%`;
       const pace = state.per_hour ? ` · ${number(Math.round(state.per_hour))} an hour` : "";
-      const left = state.left_s && state.left_s < 200 * 3600 ? ` · ${state.left_s < 5400 ? `${Math.ceil(state.left_s / 60)} min` : `${number(state.left_s / 3600, 1)} h`} left` : "";
+      const left =
+        state.left_s && state.left_s < 200 * 3600
+          ? ` · ${state.left_s < 5400 ? `${Math.ceil(state.left_s / 60)} min` : `${number(state.left_s / 3600, 1)} h`} left`
+          : "";
       count.textContent = `${number(state.done)} of ${number(state.total)} judged${pace}${left}`;
       undoButton.disabled = !state.undo;
       nextStep.textContent = visible(state.next ?? "");
@@ -60,10 +124,17 @@ function render(widget) {
       reviewerInput.value = state.reviewer;
     }
 
+    /** Name what was typed and is not in the log without a verdict; empty if nothing was typed. */
+    function describeUnlogged() {
+      if (comment.value.trim()) return "the comment was";
+      return isCorrected() ? "the corrected words were" : "";
+    }
+
     async function open(which, { play = false } = {}) {
       if (which === current && play) return;
-      const lost = comment.value.trim() ? "the comment was" : isCorrected() ? "the corrected words were" : "";
-      if (which !== current && lost && !words.length) showError(`${lost} not saved: a verdict is needed`);
+      const lost = describeUnlogged();
+      if (which !== current && lost && !words.length)
+        showError(`${lost} not saved: a verdict is needed`);
       press([]);
       comment.value = text.value = transcript = "";
       current = which;
@@ -71,15 +142,18 @@ function render(widget) {
       marking = false;
       text.hidden = true;
       const shown = player.show(which, { play });
-      earlier = request("review.said", { number: which }).then(({ result }) => {
-        if (current !== which) return;
-        comment.value ||= result.said?.comment ?? ""; // what was typed meanwhile stays
-        transcript = result.text;
-        corrected ??= result.said?.corrected_text ?? null;
-        text.value = corrected ?? result.text;
-        text.hidden &&= corrected === null;
-        press((result.said?.verdict ?? "").split(", "));
-      }, () => {});
+      earlier = request("review.said", { number: which }).then(
+        ({ result }) => {
+          if (current !== which) return;
+          comment.value ||= result.said?.comment ?? ""; // what was typed meanwhile stays
+          transcript = result.text;
+          corrected ??= result.said?.corrected_text ?? null;
+          text.value = corrected ?? result.text;
+          text.hidden &&= corrected === null;
+          press((result.said?.verdict ?? "").split(", "));
+        },
+        () => {},
+      );
       await shown;
       await prefetchNext();
     }
@@ -94,8 +168,11 @@ function render(widget) {
 
     const isCorrected = () => Boolean(corrected?.trim()) && corrected.trim() !== transcript.trim();
 
-    /** Wait until the earlier verdict on the segment is known; return whether there is a segment and it is still shown. */
-    async function known() {
+    /**
+     * Wait until the earlier verdict on the segment is known; return whether there is a segment and
+     * it is still shown.
+     */
+    async function earlierIsKnown() {
       await table.settled();
       const which = current;
       await earlier;
@@ -104,13 +181,16 @@ function render(widget) {
 
     /** Say so, and return true, if a verdict contradicts the corrected words. */
     function contradicts(word) {
-      const found = word === "ok" && isCorrected();
-      if (found) showError("'ok' says that the transcript is right, but there are corrected words: clear them or choose another verdict");
-      return found;
+      const isContradiction = word === "ok" && isCorrected();
+      if (isContradiction)
+        showError(
+          "'ok' says that the transcript is right, but there are corrected words: clear them or choose another verdict",
+        );
+      return isContradiction;
     }
 
     async function giveVerdict(i) {
-      if (!opened.words[i] || !(await known())) return;
+      if (!opened.words[i] || !(await earlierIsKnown())) return;
       const { word } = opened.words[i];
       if (contradicts(word)) return;
       press(marking && isFault(word) ? [...words, word] : [word]);
@@ -127,19 +207,31 @@ function render(widget) {
 
     /** Add a further fault to the verdict, or remove it, and stay. */
     async function toggleFault(i) {
-      if (!(await known())) return;
+      if (!(await earlierIsKnown())) return;
       const { word } = opened.words[i];
       marking = true;
-      press(words.includes(word) ? words.filter((one) => one !== word) : [...words.filter(isFault), word]);
+      press(
+        words.includes(word)
+          ? words.filter((other) => other !== word)
+          : [...words.filter(isFault), word],
+      );
       root.focus({ preventScroll: true });
       log({ number: current, position: table.position() });
     }
 
-    /** Log the verdict of the segment at a place; return whether it was, and show that segment again if not. */
+    /**
+     * Log the verdict of the segment at a place; return whether it was, and show that segment again
+     * if not.
+     */
     async function log(place) {
-      const said = { number: place.number, verdict: words.join(", ") || null, comment: comment.value, corrected_text: corrected };
+      const entry = {
+        number: place.number,
+        verdict: words.join(", ") || null,
+        comment: comment.value,
+        corrected_text: corrected,
+      };
       try {
-        progress((await request("review.give", said)).result);
+        progress((await request("review.give", entry)).result);
       } catch (error) {
         showError(`not saved: ${error.message}`);
         press([]);
@@ -173,7 +265,15 @@ function render(widget) {
     const editText = () => ((text.hidden = false), text.focus());
 
     // What is written after the verdict is logged with it.
-    for (const field of [text, comment]) field.addEventListener("change", async () => (await known()) && words.length && !contradicts(words[0]) && log({ number: current, position: table.position() }));
+    for (const field of [text, comment])
+      field.addEventListener(
+        "change",
+        async () =>
+          (await earlierIsKnown()) &&
+          words.length &&
+          !contradicts(words[0]) &&
+          log({ number: current, position: table.position() }),
+      );
     for (const field of [text, comment, reviewerInput]) {
       field.addEventListener("keydown", (event) => {
         if (event.key !== "Enter" || event.shiftKey) return;
@@ -201,19 +301,27 @@ function render(widget) {
     ]);
     const inTable = ["ArrowDown", "ArrowUp", "PageDown", "PageUp", "Home", "End", "/"];
     // Other keys are for the segment under the cursor, also right after it was moved.
-    root.addEventListener("keydown", (event) => inTable.includes(event.key) || table.settled(), true);
-    keys((event) => {
-      // With Shift, or on keyboards that have digits on Shift only, a digit is known by its place on the keyboard.
-      const [, row, place] = /^(Digit|Numpad)([1-9])$/.exec(event.code) ?? [];
-      const digit = "123456789".split("").indexOf(event.key);
-      if (event.shiftKey && isFault(opened.words[place - 1]?.word)) toggleFault(place - 1);
-      else if (digit >= 0) giveVerdict(digit);
-      else if (inTable.includes(event.key)) return table.key(event);
-      else if (player.key(event)) return true;
-      else if (row === "Digit" && !event.shiftKey) giveVerdict(place - 1);
-      else return false;
-      return true;
-    }, [...table.help.filter(([names]) => names === "/" || names.startsWith("↑")), ...player.help]);
+    root.addEventListener(
+      "keydown",
+      (event) => inTable.includes(event.key) || table.settled(),
+      true,
+    );
+    keys(
+      (event) => {
+        // With Shift, or on keyboards that have digits on Shift only, a digit is known by its place
+        // on the keyboard.
+        const [, row, place] = /^(Digit|Numpad)([1-9])$/.exec(event.code) ?? [];
+        const digit = "123456789".split("").indexOf(event.key);
+        if (event.shiftKey && isFault(opened.words[place - 1]?.word)) toggleFault(place - 1);
+        else if (digit >= 0) giveVerdict(digit);
+        else if (inTable.includes(event.key)) return table.key(event);
+        else if (player.key(event)) return true;
+        else if (row === "Digit" && !event.shiftKey) giveVerdict(place - 1);
+        else return false;
+        return true;
+      },
+      [...table.help.filter(([names]) => names === "/" || names.startsWith("↑")), ...player.help],
+    );
 
     progress(opened);
     await table.ready;

@@ -1,27 +1,52 @@
-// Scatter of two columns as a grid of densities from Python; a box chooses rows, a click shows the nearest segment.
+// Scatter of two columns as a grid of densities from Python; a box chooses rows, a click shows the
+// nearest segment.
 
 function render(widget) {
   return mount(widget, "scatter", async ({ root, request, keys, watch }) => {
     let state = null;
     let levels = [];
     const axes = ["x", "y"].map((name) => {
-      const select = make("select", { "aria-label": `${name} axis`, on: { change: () => request("scatter.axes", { x: across.select.value, y: up.select.value }) } });
-      return { name, select, label: make("label", {}, `${name} `, select), low: make("span"), high: make("span") };
+      const select = make("select", {
+        "aria-label": `${name} axis`,
+        on: {
+          change: () => request("scatter.axes", { x: across.select.value, y: up.select.value }),
+        },
+      });
+      return {
+        name,
+        select,
+        label: make("label", {}, `${name} `, select),
+        low: make("span"),
+        high: make("span"),
+      };
     });
     const clear = button("clear", "clear the box", () => request("scatter.box", { box: null }));
     const status = make("span", { class: "nba-faint", role: "status" });
     const canvas = make("canvas", { class: "nba-density", role: "img" });
     const box = make("div", { class: "nba-box", hidden: true });
     const plot = make("div", { class: "nba-cloud" }, canvas, box);
-    const tracks = axes.map(({ name }) => make("div", { class: `nba-side-track nba-side-${name}` }));
-    const [across, up] = axes;
-    const open = make("details", { class: "nba-details" }, make("summary", { text: "scatter of two columns" }));
-    const body = make(
-      "div", { class: "nba-scatter-body" },
-      make("div", { class: "nba-y-axis nba-faint" }, up.high, up.low), tracks[1], plot,
-      tracks[0], make("div", { class: "nba-x-axis nba-faint" }, across.low, across.high),
+    const tracks = axes.map(({ name }) =>
+      make("div", { class: `nba-side-track nba-side-${name}` }),
     );
-    const hint = make("div", { class: "nba-faint", text: "drag a box to filter, click near a point to show its segment" });
+    const [across, up] = axes;
+    const open = make(
+      "details",
+      { class: "nba-details" },
+      make("summary", { text: "scatter of two columns" }),
+    );
+    const body = make(
+      "div",
+      { class: "nba-scatter-body" },
+      make("div", { class: "nba-y-axis nba-faint" }, up.high, up.low),
+      tracks[1],
+      plot,
+      tracks[0],
+      make("div", { class: "nba-x-axis nba-faint" }, across.low, across.high),
+    );
+    const hint = make("div", {
+      class: "nba-faint",
+      text: "drag a box to filter, click near a point to show its segment",
+    });
     const bar = make("div", { class: "nba-bar" }, across.label, up.label, clear, status);
     open.append(bar, body, hint);
     root.append(open);
@@ -42,8 +67,10 @@ function render(widget) {
       const [wide, tall] = [cells("x"), cells("y")];
       box.hidden = left === 0 && low === 0 && right === wide && high === tall;
       Object.assign(box.style, {
-        left: `${(100 * left) / wide}%`, width: `${(100 * (right - left)) / wide}%`,
-        bottom: `${(100 * low) / tall}%`, height: `${(100 * (high - low)) / tall}%`,
+        left: `${(100 * left) / wide}%`,
+        width: `${(100 * (right - left)) / wide}%`,
+        bottom: `${(100 * low) / tall}%`,
+        height: `${(100 * (high - low)) / tall}%`,
       });
     }
 
@@ -83,7 +110,9 @@ function render(widget) {
       levels = buffers.map((buffer) => numbersOf(buffer, Uint8Array));
       axes.forEach(({ name, select, low, high }, i) => {
         if (select.childElementCount !== state.columns.length) {
-          select.replaceChildren(...state.columns.map((column) => make("option", { value: column, text: column })));
+          select.replaceChildren(
+            ...state.columns.map((column) => make("option", { value: column, text: column })),
+          );
         }
         select.value = state.axes[i];
         low.textContent = axisNumber(state[name][0]);
@@ -92,7 +121,10 @@ function render(widget) {
       });
       clear.disabled = !state.box;
       status.textContent = `${number(state.shown)} shown`;
-      canvas.setAttribute("aria-label", `${state.axes[1]} over ${state.axes[0]} of ${number(state.shown)} rows`);
+      canvas.setAttribute(
+        "aria-label",
+        `${state.axes[1]} over ${state.axes[0]} of ${number(state.shown)} rows`,
+      );
       draw();
     }
 
@@ -109,7 +141,11 @@ function render(widget) {
     new ResizeObserver(draw).observe(canvas);
     keys(
       (event) => ranges.some((range) => range.key(event)),
-      [["← → ↑ ↓ PgUp PgDn Home End", "move a side of the box"], ["Esc", "clear a range"], ["Enter", "open or close"]],
+      [
+        ["← → ↑ ↓ PgUp PgDn Home End", "move a side of the box"],
+        ["Esc", "clear a range"],
+        ["Enter", "open or close"],
+      ],
     );
   });
 }

@@ -1,4 +1,5 @@
-// The view of this widget that was used last: it alone plays what is set from outside. Each widget loads this file for itself.
+// The view of this widget that was used last: it alone plays what is set from outside. Each widget
+// loads this file for itself.
 let speaking = null;
 
 function render(widget) {
@@ -28,7 +29,13 @@ function render(widget) {
       plays = asked;
       if (number < 0 || (!play && listening.hidden)) return;
       if (mode === "missing" && play) {
-        listening.replaceChildren(make("p", { class: "nba-faint", role: "status", text: "these rows cannot be played: SegmentTable(workspace) plays segments, a plain frame has no audio" }));
+        listening.replaceChildren(
+          make("p", {
+            class: "nba-faint",
+            role: "status",
+            text: "these rows cannot be played: SegmentTable(workspace) plays segments, a plain frame has no audio",
+          }),
+        );
         listening.hidden = false;
       } else if (mode === "own") {
         player ??= createPlayer(listening, { request, root });
@@ -70,7 +77,19 @@ function render(widget) {
       if (speaking === view) speaking = null;
     });
 
-    const rows = () => [...new Map([...table.help, ...(player?.help ?? []), ...table.help, ...(mode === "own" ? [["Enter", "play or pause the row"], ["Esc", "close the player"]] : [])])]; // a key that both have is the table's
+    const rows = () => [
+      ...new Map([
+        ...table.help,
+        ...(player?.help ?? []),
+        ...table.help,
+        ...(mode === "own"
+          ? [
+              ["Enter", "play or pause the row"],
+              ["Esc", "close the player"],
+            ]
+          : []),
+      ]),
+    ]; // a key that both have is the table's
     keys((event) => {
       if (event.key === "Escape" && !listening.hidden) {
         player?.stop();

@@ -14,8 +14,15 @@ function render(widget) {
 
     // Rows of a table have their own order; each turn begins where the one before it ended.
     let turned = Promise.resolve();
-    const goBy = (by) => (turned = turned.then(() => request("player.turn", { number: at, by })).then((answer) => answer.result >= 0 && void go(answer.result, true), () => {}));
-    const turn = (by, play = false) => (result.linked ? goBy(by) : result.total && go(at + by, play));
+    const goBy = (by) =>
+      (turned = turned
+        .then(() => request("player.turn", { number: at, by }))
+        .then(
+          (answer) => answer.result >= 0 && void go(answer.result, true),
+          () => {},
+        ));
+    const turn = (by, play = false) =>
+      result.linked ? goBy(by) : result.total && go(at + by, play);
     /** Show a segment, and tell linked widgets its number. */
     async function go(to, play = false) {
       at = Math.max(0, Math.min(result.total - 1, to));
@@ -38,7 +45,13 @@ function render(widget) {
     }
     watch("change:current", follow);
 
-    bind([["↑ ↓", "previous, next clip", { ArrowUp: () => turn(-1, true), ArrowDown: () => turn(1, true) }]]);
+    bind([
+      [
+        "↑ ↓",
+        "previous, next clip",
+        { ArrowUp: () => turn(-1, true), ArrowDown: () => turn(1, true) },
+      ],
+    ]);
     keys(player.key, player.help);
     bindVerdicts({ root, model, request, bind }, () => at);
     if (result.total) await go(at);

@@ -6,7 +6,8 @@ const STACKED_PX = 44; // a line of the transcript and one of the hypothesis
 const STACKED_WRAPPED_PX = 88; // two lines of each
 const PAGE_ROWS = 100;
 const MOST_REQUESTED = 2; // pages at once, so that a drag over millions of rows requests only what it shows when it rests
-// Browsers limit the height of elements; beyond it, a pixel of the scroll bar is more than a pixel of rows.
+// Browsers limit the height of elements; beyond it, a pixel of the scroll bar is more than a pixel
+// of rows.
 const TALLEST_PX = 12e6;
 // Of a long value without blanks, such as an id, the end is always shown.
 const LONG_WORD = 16;
@@ -16,8 +17,22 @@ const CUT = / …$/;
 
 let tableCount = 0;
 
-/** Create a table; Enter and double clicks call `onOpen(row, { double })`; a `plain` table has neither conditions nor marks nor distributions. */
-function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onClick = () => {}, saved = false, plain = false, height = 340 }) {
+/**
+ * Create a table; Enter and double clicks call `onOpen(row, { double })`; a `plain` table has
+ * neither conditions nor marks nor distributions.
+ */
+function createTable(
+  host,
+  {
+    request,
+    onMove = () => {},
+    onOpen = () => {},
+    onClick = () => {},
+    saved = false,
+    plain = false,
+    height = 340,
+  },
+) {
   const name = `nba-table-${++tableCount}`;
   let total = 0;
   let version = null; // of the arrangement in Python
@@ -34,24 +49,63 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   let pool = [];
 
   const where = make("input", {
-    class: "nba-where", type: "text", spellcheck: "false", "aria-label": "filter by a condition",
-    placeholder: "filter   similarity < 0.5 and speaker_id = 'spk7'", hidden: plain,
+    class: "nba-where",
+    type: "text",
+    spellcheck: "false",
+    "aria-label": "filter by a condition",
+    placeholder: "filter   similarity < 0.5 and speaker_id = 'spk7'",
+    hidden: plain,
   });
-  const find = make("input", { class: "nba-find", type: "search", spellcheck: "false", "aria-label": "find text", placeholder: "find text   /" });
+  const find = make("input", {
+    class: "nba-find",
+    type: "search",
+    spellcheck: "false",
+    "aria-label": "find text",
+    placeholder: "find text   /",
+  });
   const count = make("span", { class: "nba-count", role: "status" });
   const head = make("div", { class: "nba-head", role: "row" });
   const spacer = make("div", { class: "nba-spacer", role: "presentation" });
-  const scroller = make("div", { class: "nba-scroller", role: "presentation", style: `height: ${height}px` }, head, spacer);
-  const grid = make("div", { class: "nba-grid", role: "grid", tabindex: "0", "aria-label": "segments", "aria-multiselectable": "true" }, scroller);
-  const columns = createColumns({ grid, head, request, order: () => order, sortBy, changed: columnsChanged, idle, plain });
+  const scroller = make(
+    "div",
+    { class: "nba-scroller", role: "presentation", style: `height: ${height}px` },
+    head,
+    spacer,
+  );
+  const grid = make(
+    "div",
+    {
+      class: "nba-grid",
+      role: "grid",
+      tabindex: "0",
+      "aria-label": "segments",
+      "aria-multiselectable": "true",
+    },
+    scroller,
+  );
+  const columns = createColumns({
+    grid,
+    head,
+    request,
+    order: () => order,
+    sortBy,
+    changed: columnsChanged,
+    idle,
+    plain,
+  });
   const { layout, menu, choose } = columns;
   const filters = saved && createFilters({ request, apply });
   const current = make("div", { class: "nba-current nba-faint", hidden: true });
   const menus = filters ? [filters.choose, choose, filters.menu, menu] : [choose, menu];
   host.append(make("div", { class: "nba-bar" }, where, find, count, ...menus), grid, current);
 
-  const rowPx = () => (columns.below() ? (layout.wrap ? STACKED_WRAPPED_PX : STACKED_PX) : layout.wrap ? WRAPPED_PX : ROW_PX);
-  const rowsInView = () => Math.max(1, Math.floor((scroller.clientHeight - head.offsetHeight) / rowPx()));
+  function rowPx() {
+    if (columns.below()) return layout.wrap ? STACKED_WRAPPED_PX : STACKED_PX;
+    return layout.wrap ? WRAPPED_PX : ROW_PX;
+  }
+
+  const rowsInView = () =>
+    Math.max(1, Math.floor((scroller.clientHeight - head.offsetHeight) / rowPx()));
   const spacerPx = () => Math.min(total * rowPx(), TALLEST_PX);
   const viewPx = () => Math.max(1, scroller.clientHeight - head.offsetHeight);
   // Pixels of rows for each pixel of the scroll bar; more than 1 only for millions of rows.
@@ -62,12 +116,22 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     const most = Math.min(pageRows, total - number * pageRows);
     if (number < 0 || most <= 0) return undefined;
     // More rows may be known than when a page was requested.
-    if (!again && (requested >= MOST_REQUESTED || pages.get(number) === null || pages.get(number)?.length >= most)) return undefined;
+    if (
+      !again &&
+      (requested >= MOST_REQUESTED ||
+        pages.get(number) === null ||
+        pages.get(number)?.length >= most)
+    )
+      return undefined;
     if (!pages.has(number)) pages.set(number, null);
     used = performance.now();
     requested += 1;
     const asked = generation;
-    return request("table.rows", { first: number * pageRows, last: (number + 1) * pageRows, columns: columns.requested() })
+    return request("table.rows", {
+      first: number * pageRows,
+      last: (number + 1) * pageRows,
+      columns: columns.requested(),
+    })
       .finally(() => (requested -= 1))
       .then(({ result }) => {
         if (asked !== generation) return draw();
@@ -81,11 +145,19 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   }
 
   // A row as Python sent it: `{ number, marked, cells }`.
-  const held = (position) => pages.get(Math.floor(position / pageRows))?.[position % pageRows];
+  const fetchedRow = (position) =>
+    pages.get(Math.floor(position / pageRows))?.[position % pageRows];
 
   function row(position) {
-    const found = held(position);
-    return found && { number: found.number, marked: found.marked, position, cells: Object.fromEntries(columns.requested().map((key, i) => [key, found.cells[i]])) };
+    const entry = fetchedRow(position);
+    return (
+      entry && {
+        number: entry.number,
+        marked: entry.marked,
+        position,
+        cells: Object.fromEntries(columns.requested().map((key, i) => [key, entry.cells[i]])),
+      }
+    );
   }
 
   function draw() {
@@ -101,34 +173,47 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
       element.hidden = i >= number;
       if (element.hidden) return;
       element.style.transform = `translateY(${scroller.scrollTop + position * rowPx() - topPx()}px)`;
-      fill(element, position, held(position));
+      fill(element, position, fetchedRow(position));
     });
     for (const position of [start, start + number - 1]) fetchPage(Math.floor(position / pageRows));
     grid.setAttribute("aria-activedescendant", `${name}-${cursor}`);
   }
 
-  function fill(element, position, found) {
-    const selected = String(Boolean(found?.marked) || position === cursor);
+  function textOfCell(key, value) {
+    if (typeof value !== "number") return textOf(value);
+    return columns.isFloat(key) ? value.toFixed(3) : number(value);
+  }
+
+  function fill(element, position, entry) {
+    const selected = String(Boolean(entry?.marked) || position === cursor);
     const drawn = columns.drawn();
     const below = columns.below();
-    assign(element, { id: `${name}-${position}`, "aria-rowindex": position + 2, "aria-selected": selected });
+    assign(element, {
+      id: `${name}-${position}`,
+      "aria-rowindex": position + 2,
+      "aria-selected": selected,
+    });
     element.classList.toggle("nba-cursor", position === cursor);
-    element.classList.toggle("nba-marked", Boolean(found?.marked));
+    element.classList.toggle("nba-marked", Boolean(entry?.marked));
     element.position = position;
     if (element.childElementCount !== drawn.length) {
-      element.replaceChildren(...drawn.map((_, i) => make("div", { class: "nba-cell", role: "gridcell", dir: "auto", "aria-colindex": i + 1 })));
+      element.replaceChildren(
+        ...drawn.map((_, i) =>
+          make("div", { class: "nba-cell", role: "gridcell", dir: "auto", "aria-colindex": i + 1 }),
+        ),
+      );
     }
     drawn.forEach((key, i) => {
       const cell = element.children[i];
-      const value = found ? found.cells[i] : "";
-      const text = typeof value !== "number" ? textOf(value) : columns.isFloat(key) ? value.toFixed(3) : number(value);
-      const heard = below && key === "text" ? textOf(found?.cells[drawn.length]) : null;
+      const value = entry ? entry.cells[i] : "";
+      const text = textOfCell(key, value);
+      const heard = below && key === "text" ? textOf(entry?.cells[drawn.length]) : null;
       if (heard !== null) setLines(cell, text, heard);
       else if (cell.textContent !== text) setText(cell, text);
       cell.classList.toggle("nba-number", columns.isNumber(key));
       cell.classList.toggle("nba-here", position === cursor && i === column);
       const whole = heard === null ? visible(value) : `${visible(value)}\n${heard}`;
-      cell.title = found && whole.length > 24 ? whole.slice(0, 800) : "";
+      cell.title = entry && whole.length > 24 ? whole.slice(0, 800) : "";
     });
   }
 
@@ -136,19 +221,31 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
 
   /** Set the two lines of a cell: the transcript, and the hypothesis below it. */
   function setLines(cell, text, heard) {
-    if (cell.childElementCount !== 2) cell.replaceChildren(make("div", { dir: "auto" }), make("div", { class: "nba-below", dir: "auto" }));
+    if (cell.childElementCount !== 2)
+      cell.replaceChildren(
+        make("div", { dir: "auto" }),
+        make("div", { class: "nba-below", dir: "auto" }),
+      );
     [text, heard].forEach((line, i) => {
       if (cell.children[i].textContent !== line) cell.children[i].textContent = line;
     });
   }
 
-  /** Set the text of a cell; a long value without blanks, such as an id, is cut in the middle where it is too long. */
+  /**
+   * Set the text of a cell; a long value without blanks, such as an id, is cut in the middle where
+   * it is too long.
+   */
   function setText(cell, text) {
     const whole = text.length <= LONG_WORD || /\s/.test(text);
     cell.classList.toggle("nba-id", !whole);
-    const split = text.length - SHOWN_END - (/[\udc00-\udfff]/.test(text[text.length - SHOWN_END]) ? 1 : 0);
+    const split =
+      text.length - SHOWN_END - (/[\udc00-\udfff]/.test(text[text.length - SHOWN_END]) ? 1 : 0);
     if (whole) cell.textContent = text;
-    else cell.replaceChildren(make("span", { class: "nba-beginning", text: text.slice(0, split) }), make("span", { text: text.slice(split) }));
+    else
+      cell.replaceChildren(
+        make("span", { class: "nba-beginning", text: text.slice(0, split) }),
+        make("span", { text: text.slice(split) }),
+      );
   }
 
   /** Return the text of the current cell as loaded, cut if it is long; null without one. */
@@ -160,7 +257,12 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   /** Return a column's name and its value in the row under the cursor. */
   function namedValue(key) {
     const text = String(row(cursor).cells[key] ?? "–") || "–";
-    return make("div", {}, make("span", { text: `${visible(key)} ` }), make("span", { class: "nba-value", dir: "auto", text }));
+    return make(
+      "div",
+      {},
+      make("span", { text: `${visible(key)} ` }),
+      make("span", { class: "nba-value", dir: "auto", text }),
+    );
   }
 
   /** Show the whole value of the current cell below the rows. */
@@ -177,7 +279,10 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   async function copyCell() {
     let text = cellText();
     if (text === null) return;
-    if (CUT.test(text)) text = (await request("table.cell", { number: row(cursor).number, column: columns.drawn()[column] })).result;
+    if (CUT.test(text))
+      text = (
+        await request("table.cell", { number: row(cursor).number, column: columns.drawn()[column] })
+      ).result;
     const put = (event) => {
       event.clipboardData.setData("text/plain", text);
       event.preventDefault();
@@ -204,7 +309,8 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
 
   // Rows are more urgent.
   async function idle() {
-    while (performance.now() - used < IDLE_MS) await new Promise((resolve) => setTimeout(resolve, 50));
+    while (performance.now() - used < IDLE_MS)
+      await new Promise((resolve) => setTimeout(resolve, 50));
   }
 
   function drawHead(again = true) {
@@ -242,7 +348,10 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     return move(0, { silent: Boolean(result.progress && order.sort) });
   }
 
-  /** Request the rest of rows that are arranged in parts, showing those that are known; return whether it is there. */
+  /**
+   * Request the rest of rows that are arranged in parts, showing those that are known; return
+   * whether it is there.
+   */
   async function complete(first) {
     const mine = ++turn;
     let result = first;
@@ -264,8 +373,11 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     total = result.total;
     version = result.version;
     pageRows = result.page ?? PAGE_ROWS;
-    const shownOf = total === result.all ? `${number(total)}` : `${number(total)} of ${number(result.all)}`;
-    count.textContent = result.progress ? `${number(total)} ${result.progress}` : result.note ? `${shownOf}: ${visible(result.note)}` : shownOf;
+    const shownOf =
+      total === result.all ? `${number(total)}` : `${number(total)} of ${number(result.all)}`;
+    if (result.progress) count.textContent = `${number(total)} ${result.progress}`;
+    else if (result.note) count.textContent = `${shownOf}: ${visible(result.note)}`;
+    else count.textContent = shownOf;
     grid.setAttribute("aria-rowcount", total + 1);
     spacer.style.height = `${spacerPx()}px`;
   }
@@ -292,8 +404,8 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     moves += 1; // a later response has no say
     request("table.cursor", { position: cursor, version });
     if (!row(cursor)) await loadedRow();
-    const found = row(cursor);
-    if (found) onMove(found);
+    const currentRow = row(cursor);
+    if (currentRow) onMove(currentRow);
   }
 
   const reportCursor = debounce(() => (reported = report()), 40);
@@ -311,7 +423,8 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     const top = cursor * rowPx();
     const scale = Math.max(1, ratio());
     if (top < topPx()) scroller.scrollTop = top / scale;
-    else if (top + rowPx() > topPx() + viewPx()) scroller.scrollTop = (top + rowPx() - viewPx()) / scale;
+    else if (top + rowPx() > topPx() + viewPx())
+      scroller.scrollTop = (top + rowPx() - viewPx()) / scale;
     draw();
     drawCurrent();
     if (total && !silent) reportCursor();
@@ -321,18 +434,22 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     if (plain) return;
     await request("table.mark", { first, last, on, version });
     for (let position = first; position < last; position += 1) {
-      const found = held(position);
-      if (found) found.marked = on;
+      const entry = fetchedRow(position);
+      if (entry) entry.marked = on;
     }
     draw();
   }
 
-  /** Show the rows as they are arranged in Python, unless they are known; move the cursor to where Python has it. */
-  async function reload(known) {
-    if (known === version) return;
+  /**
+   * Show the rows as they are arranged in Python, unless they are known; move the cursor to where
+   * Python has it.
+   */
+  async function reload(knownVersion) {
+    if (knownVersion === version) return;
     const [position, before] = [cursor, moves];
     const { result } = await request("table.open");
-    if (result.version !== version) { // else the cursor may have moved since
+    if (result.version !== version) {
+      // else the cursor may have moved since
       ({ order } = result);
       columns.fit(scroller.clientWidth);
       columns.open(result);
@@ -349,7 +466,10 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     if (result.progress && (await complete(result))) drawHead();
   }
 
-  /** Move the cursor to a row by its number in the frame; stay if it is not shown or the user moves the cursor first. */
+  /**
+   * Move the cursor to a row by its number in the frame; stay if it is not shown or the user moves
+   * the cursor first.
+   */
   async function moveTo(which) {
     if (row(cursor)?.number === which) return;
     const before = moves;
@@ -382,7 +502,10 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     return row(position) ?? null;
   }
 
-  /** Call `action` with the row under the cursor as soon as it is loaded, unless the cursor moves first. */
+  /**
+   * Call `action` with the row under the cursor as soon as it is loaded, unless the cursor moves
+   * first.
+   */
   async function onceLoaded(action) {
     const position = cursor;
     const current = row(position) ?? (await loadedRow());
@@ -403,14 +526,36 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   }
 
   const { key, help } = bindKeys([
-    ["↑ ↓ PgUp PgDn Home End", "move in the table", {
-      ArrowDown: jump(() => cursor + 1), ArrowUp: jump(() => cursor - 1), Home: jump(() => 0), End: jump(() => total - 1),
-      PageDown: jump(() => cursor + rowsInView()), PageUp: jump(() => cursor - rowsInView()),
-    }],
-    ["← →", "choose a cell of the row", { ArrowLeft: () => chooseCell(-1), ArrowRight: () => chooseCell(1) }],
+    [
+      "↑ ↓ PgUp PgDn Home End",
+      "move in the table",
+      {
+        ArrowDown: jump(() => cursor + 1),
+        ArrowUp: jump(() => cursor - 1),
+        Home: jump(() => 0),
+        End: jump(() => total - 1),
+        PageDown: jump(() => cursor + rowsInView()),
+        PageUp: jump(() => cursor - rowsInView()),
+      },
+    ],
+    [
+      "← →",
+      "choose a cell of the row",
+      { ArrowLeft: () => chooseCell(-1), ArrowRight: () => chooseCell(1) },
+    ],
     ["Ctrl+C", "copy that cell", {}],
-    ["Space", "mark the row; Shift with an arrow marks several", { " ": () => (row(cursor) ? mark(cursor, cursor + 1, !row(cursor).marked) : false) }],
-    ["Enter", "play the row", { Enter: () => (total ? onceLoaded((current) => onOpen(current, { double: false })) : false) }],
+    [
+      "Space",
+      "mark the row; Shift with an arrow marks several",
+      { " ": () => (row(cursor) ? mark(cursor, cursor + 1, !row(cursor).marked) : false) },
+    ],
+    [
+      "Enter",
+      "play the row",
+      {
+        Enter: () => (total ? onceLoaded((current) => onOpen(current, { double: false })) : false),
+      },
+    ],
     ["/", "find text", { "/": () => find.focus() }],
     ["Shift+← Shift+→", "on a column's name: change its width", {}],
     ["Alt+← Alt+→", "on a column's name: move the column", {}],
@@ -425,18 +570,41 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     if (event.shiftKey) mark(Math.min(cursor, position), Math.max(cursor, position) + 1, true);
     else if (event.ctrlKey || event.metaKey) mark(position, position + 1, !row(position)?.marked);
     move(position);
-    if (event.detail < 2 && !event.shiftKey && !event.ctrlKey && !event.metaKey) onceLoaded(onClick);
+    if (event.detail < 2 && !event.shiftKey && !event.ctrlKey && !event.metaKey)
+      onceLoaded(onClick);
   });
-  spacer.addEventListener("dblclick", () => onceLoaded((current) => onOpen(current, { double: true })));
+  spacer.addEventListener("dblclick", () =>
+    onceLoaded((current) => onOpen(current, { double: true })),
+  );
   grid.addEventListener("keydown", (event) => {
-    if (!(event.ctrlKey || event.metaKey) || event.key.toLowerCase() !== "c" || String(window.getSelection())) return;
+    if (
+      !(event.ctrlKey || event.metaKey) ||
+      event.key.toLowerCase() !== "c" ||
+      String(window.getSelection())
+    )
+      return;
     event.preventDefault();
     copyCell();
   });
   scroller.addEventListener("scroll", () => requestAnimationFrame(draw));
-  new ResizeObserver(() => (columns.fit(scroller.clientWidth) ? columnsChanged() : draw())).observe(scroller);
+  new ResizeObserver(() => (columns.fit(scroller.clientWidth) ? columnsChanged() : draw())).observe(
+    scroller,
+  );
 
   const ready = reload();
 
-  return { ready, move, moveTo, reload, refresh, updateColumns, hasColumn, loadedRow, settled, key, help, position: () => cursor };
+  return {
+    ready,
+    move,
+    moveTo,
+    reload,
+    refresh,
+    updateColumns,
+    hasColumn,
+    loadedRow,
+    settled,
+    key,
+    help,
+    position: () => cursor,
+  };
 }

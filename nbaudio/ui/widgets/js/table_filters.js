@@ -1,10 +1,24 @@
-/** Create the menu of saved filters: choose, save under a name, delete. `apply(filter)` arranges the rows as one says. */
+/**
+ * Create the menu of saved filters: choose, save under a name, delete. `apply(filter)` arranges the
+ * rows as one says.
+ */
 function createFilters({ request, apply }) {
-  const { menu, choose, toggle } = createMenu("filters", "saved filters", { class: "nba-menu nba-filters", role: "group", "aria-label": "saved filters" }, async () =>
-    draw((await request("filters.list")).result),
+  const { menu, choose, toggle } = createMenu(
+    "filters",
+    "saved filters",
+    { class: "nba-menu nba-filters", role: "group", "aria-label": "saved filters" },
+    async () => draw((await request("filters.list")).result),
   );
-  const name = make("input", { type: "text", "aria-label": "name of the filter", placeholder: "name", maxlength: "100", dir: "auto" });
-  const keep = button("save", "save the present condition, text and order under this name", () => save());
+  const name = make("input", {
+    type: "text",
+    "aria-label": "name of the filter",
+    placeholder: "name",
+    maxlength: "100",
+    dir: "auto",
+  });
+  const keep = button("save", "save the present condition, text and order under this name", () =>
+    save(),
+  );
   const list = make("div", {});
   menu.append(make("div", { class: "nba-choice" }, name, keep), list);
   function draw(filters) {
@@ -13,11 +27,24 @@ function createFilters({ request, apply }) {
         apply(filter);
         close();
       });
-      const parts = [filter.where, filter.find && `find ${filter.find}`, filter.sort && `sort by ${filter.sort}`].filter(Boolean);
+      const parts = [
+        filter.where,
+        filter.find && `find ${filter.find}`,
+        filter.sort && `sort by ${filter.sort}`,
+      ].filter(Boolean);
       assign(use, { dir: "auto", title: visible(parts.join("\n")).slice(0, 1000) });
-      return make("div", { class: "nba-choice" }, use, button("×", `delete ${visible(key)}`, async () => draw((await request("filters.delete", { name: key })).result)));
+      return make(
+        "div",
+        { class: "nba-choice" },
+        use,
+        button("×", `delete ${visible(key)}`, async () =>
+          draw((await request("filters.delete", { name: key })).result),
+        ),
+      );
     });
-    list.replaceChildren(...(items.length ? items : [make("span", { class: "nba-faint", text: "none saved" })]));
+    list.replaceChildren(
+      ...(items.length ? items : [make("span", { class: "nba-faint", text: "none saved" })]),
+    );
   }
 
   async function save() {
@@ -28,6 +55,9 @@ function createFilters({ request, apply }) {
 
   const close = () => (toggle(false), choose.focus());
   name.addEventListener("keydown", (event) => event.key === "Enter" && save());
-  menu.addEventListener("keydown", (event) => event.key === "Escape" && (event.stopPropagation(), close()));
+  menu.addEventListener(
+    "keydown",
+    (event) => event.key === "Escape" && (event.stopPropagation(), close()),
+  );
   return { choose, menu };
 }

@@ -12,9 +12,12 @@ function render(widget) {
     async function play(item, seconds) {
       if (current !== item) {
         current?.diff.at(null);
-        const { result: said, later } = await request("clip", { number: item.number, ...CLIP_OPTIONS });
-        item.note.textContent = said.note ?? "";
-        if (said.note) return;
+        const { result: sound, later } = await request("clip", {
+          number: item.number,
+          ...CLIP_OPTIONS,
+        });
+        item.note.textContent = sound.note ?? "";
+        if (sound.note) return;
         const [wav] = await later;
         URL.revokeObjectURL(url);
         url = URL.createObjectURL(new Blob([wav], { type: "audio/wav" }));
@@ -36,16 +39,25 @@ function render(widget) {
       item.diff = createDiff(words, { onSeek: (seconds) => play(item, seconds) });
       const title = make("div", { class: "nba-title" });
       root.append(make("div", { class: "nba-item" }, title, words));
-      const { result: said } = await request("segment", { number: i });
+      const { result: segment } = await request("segment", { number: i });
       title.append(
-        ...factsOf(said),
-        button("▶", `play ${said.segment_id}`, () => (current === item && !audio.paused ? audio.pause() : play(item, 0))),
+        ...factsOf(segment),
+        button("▶", `play ${segment.segment_id}`, () =>
+          current === item && !audio.paused ? audio.pause() : play(item, 0),
+        ),
         item.note,
       );
-      item.diff.show(said.words, said.unshown, said.lines);
+      item.diff.show(segment.words, segment.unshown, segment.lines);
     }
-    if (result.hidden) root.append(make("p", { class: "nba-faint", text: `and ${number(result.hidden)} more, not shown` }));
+    if (result.hidden)
+      root.append(
+        make("p", { class: "nba-faint", text: `and ${number(result.hidden)} more, not shown` }),
+      );
     if (!result.shown) root.append(make("p", { class: "nba-faint", text: "no segments" }));
-    keys((event) => event.key === " " && (audio.paused ? current && audio.play() : audio.pause(), true), [["Space", "play or pause the clip that played last"]]);
+    keys(
+      (event) =>
+        event.key === " " && (audio.paused ? current && audio.play() : audio.pause(), true),
+      [["Space", "play or pause the clip that played last"]],
+    );
   });
 }
