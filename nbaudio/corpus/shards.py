@@ -308,13 +308,15 @@ class _WholeShard:
     segments: pl.DataFrame
 
 
-def _whole_shards(clips: pl.DataFrame, rows: pl.DataFrame) -> list[_WholeShard]:
-    """Return the shards of a bucket, in order."""
+def _whole_shards(clips: pl.DataFrame, rows: pl.DataFrame) -> Iterator[_WholeShard]:
+    """Yield the shards of a bucket, in order; only one has a copy of its rows at a time."""
+    numbered = rows.select("row").with_row_index("place")
+    metadata = rows.drop("row", "group")
     ordered = clips.sort("shard", "position").drop("group")
-    in_shards = rows.join(ordered.select("row", "shard"), on="row").drop("row", "group")
-    segments = in_shards.partition_by("shard", as_dict=True, include_key=False)
-    clips_of = ordered.partition_by("shard", as_dict=True, include_key=False, maintain_order=True)
-    return [_WholeShard(str(key[0]), part, segments[key]) for key, part in clips_of.items()]
+    placed = ordered.join(numbered, on="row", maintain_order="left")
+    shards = placed.partition_by("shard", as_dict=True, include_key=False, maintain_order=True)
+    for (name,), in_shard in shards.items():
+        yield _WholeShard(str(name), in_shard.drop("place"), metadata[in_shard["place"]])
 
 
 def restore_records(layout: Layout) -> str:
