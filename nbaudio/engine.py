@@ -273,18 +273,19 @@ def _spark(site: EngineLocation) -> Iterator[RunTasks]:
             ) from error
 
 
+def _with_absolute_folder(flag: str) -> str:
+    """Make the local folder of a flag of Beam absolute, such as that of --temp_location=tmp."""
+    name, equals, value = flag.partition("=")
+    if name.endswith("_location") and equals and "://" not in value:
+        return f"{name}={Path(value).absolute()}"
+    return flag
+
+
 @contextmanager
 def _beam(site: EngineLocation) -> Iterator[RunTasks]:
     with requires_extra("beam"):
         import apache_beam  # noqa: F401 - whether it is installed
-    # Local folders become absolute, such as that of --temp_location=tmp.
-    flags = [
-        f"{name}={Path(value).absolute()}"
-        if name.endswith("_location") and equals and "://" not in value
-        else flag
-        for flag in shlex.split(site.beam_options)
-        for name, equals, value in [flag.partition("=")]
-    ]
+    flags = [_with_absolute_folder(flag) for flag in shlex.split(site.beam_options)]
     is_local = not any(flag.partition("=")[0] == "--runner" for flag in flags)
     if is_local:
         local = [
@@ -315,14 +316,14 @@ _CLUSTERS = ("dask", "ray", "spark")
 @contextmanager
 def worker_pool(site: EngineLocation) -> Iterator[RunTasks]:
     """Start or connect to workers for as long as the context lasts."""
-    config = (
-        nullcontext(partial(_run_joblib, jobs=site.jobs))
-        if site.engine is None
-        else ENGINES[site.engine](site)
-    )
+    engine: AbstractContextManager[RunTasks]
+    if site.engine is None:
+        engine = nullcontext(partial(_run_joblib, jobs=site.jobs))
+    else:
+        engine = ENGINES[site.engine](site)
     with ExitStack() as stack:
         with _engine_errors(site.engine):
-            run = stack.enter_context(config)
+            run = stack.enter_context(engine)
         yield partial(_run, site.engine, run)
 
 
@@ -333,34 +334,34 @@ def _run(
 
     Some engines convert exceptions to text, and some retry.
     """
-    own: list[Exception] = []
+    task_errors: list[Exception] = []
 
     def planned() -> Iterator[Task]:
         try:
             # `chain` does not close a generator: the rest is run after a worker is lost.
             yield from chain(tasks)
         except Exception as error:
-            own.append(error)
+            task_errors.append(error)
             raise
 
-    with _engine_errors(engine, own):
-        for result, error in run(partial(_attempt, function), planned()):
+    with _engine_errors(engine, task_errors):
+        for outcome, error in run(partial(_attempt, function), planned()):
             if error is not None:
-                own.append(error)
+                task_errors.append(error)
                 raise error
-            yield result
+            yield outcome
 
 
 @contextmanager
-def _engine_errors(engine: str | None, own: Collection[Exception] = ()) -> Iterator[None]:
+def _engine_errors(engine: str | None, task_errors: Collection[Exception] = ()) -> Iterator[None]:
     """Convert errors of an engine to an `EngineError` of one line.
 
-    Raise nbaudio's errors, and those in `own`, unchanged.
+    Raise nbaudio's errors, and those in `task_errors`, unchanged.
     """
     try:
         yield
     except Exception as error:
-        if error in own or isinstance(error, NbaudioError):
+        if error in task_errors or isinstance(error, NbaudioError):
             raise
         raise EngineError(
             f"engine {engine or 'of joblib.parallel_config'}: {root_cause(error)}"
@@ -418,9 +419,9 @@ def _remove_finished(
 ) -> Iterator[Result]:
     """Yield results as they come, and remove their tasks; close the results in any case."""
     with closing(numbered_results):
-        for number, result in numbered_results:
+        for number, outcome in numbered_results:
             del underway[number]
-            yield result
+            yield outcome
 
 
 def _is_worker_lost(error: BaseException | None) -> bool:
@@ -451,17 +452,17 @@ def _parallel(
                 yield from parallel(joblib.delayed(function)(task) for task in some)
     else:
         with interrupts_blocked():  # loky starts its processes
-            results = parallel(joblib.delayed(function)(task) for task in tasks)
+            outcomes = parallel(joblib.delayed(function)(task) for task in tasks)
         try:
-            for result in results:  # noqa: UP028 - `yield from` would close it outside the filter
-                yield result
+            for outcome in outcomes:  # noqa: UP028 - `yield from` would close it outside the filter
+                yield outcome
         finally:
             with warnings.catch_warnings():
                 # A caller that stops early, by an error or on purpose, knows that tasks are left.
                 warnings.filterwarnings(
                     "ignore", ".* tasks which were still being processed", UserWarning
                 )
-                results.close()
+                outcomes.close()
 
 
 def _run_spark(

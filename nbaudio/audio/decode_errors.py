@@ -53,10 +53,10 @@ def unknown_format_reason(path: Path) -> str:
         return _SHORTENED
     if head[4:8] == b"ftyp":
         return "an MP4 file without its index; it is truncated, or still being written"
-    if found := next(
+    if problem_reason := next(
         (problem for start, problem in _DAMAGED.items() if head.startswith(start)), None
     ):
-        return found
+        return problem_reason
     if not head.strip(b"\0"):
         return "not audio: it begins with nothing but zeros; was it written to its end?"
     try:

@@ -365,11 +365,9 @@ class AvRecording:
             # FFmpeg only gets FLAC that libsndfile cannot open; seeks may find nothing after a
             # damaged header.
             return sys.maxsize
-        return (
-            int(_RUN_UP_S[self.codec] * self.sampling_rate)
-            if self.codec in _RUN_UP_S
-            else sys.maxsize
-        )
+        if self.codec not in _RUN_UP_S:
+            return sys.maxsize
+        return int(_RUN_UP_S[self.codec] * self.sampling_rate)
 
     def _open(self) -> None:
         self._file.seek(0)
@@ -467,10 +465,10 @@ class AvRecording:
         if self._ogg:
             self._stream.codec_context.flush_buffers()
             for number in range(first_packet(self._ogg.ends, target), len(self._ogg.ends)):
-                data = self._ogg.packet(self._file, number)
+                payload = self._ogg.packet(self._file, number)
                 # Decoders read its zero padding; `av.Packet(data)` has none.
-                packet = cast(AudioPacket, av.Packet(len(data)))
-                packet.update(data)
+                packet = cast(AudioPacket, av.Packet(len(payload)))
+                packet.update(payload)
                 yield packet, int(self._ogg.ends[number])
             return
         if self._clock_tells:

@@ -58,8 +58,8 @@ def composed(name: str) -> str:
 
 def youtube_id(name: str) -> str | None:
     """Return the 11-character id in square brackets that ends a name, before its extension."""
-    found = _ID.search(_tidy(_split_extension(name)[0]))
-    return found[1] if found else None
+    match = _ID.search(_tidy(_split_extension(name)[0]))
+    return match[1] if match else None
 
 
 def recording_id(name: str) -> str:
@@ -119,32 +119,39 @@ def _resolve_plain(
     It is possible where all names are plain, ids are unique, and all files exist or there are none.
     """
     names = pl.DataFrame({"name": pl.Series(wanted, dtype=pl.String).unique().sort()})
-    found = names.select("name", id=pl.col("name").str.extract(_PLAIN, 1))
-    there = names["name"].is_in(pl.Series(available, dtype=pl.String).implode())
+    ids = names.select("name", id=pl.col("name").str.extract(_PLAIN, 1))
+    is_available = names["name"].is_in(pl.Series(available, dtype=pl.String).implode())
     if (
-        found["id"].null_count()
-        or found["id"].is_duplicated().any()
-        or not (there.all() or not len(available))
+        ids["id"].null_count()
+        or ids["id"].is_duplicated().any()
+        or not (is_available.all() or not len(available))
     ):
         return None
     path = pl.when(pl.lit(len(available) > 0)).then("name")
     decision = pl.lit("exact" if len(available) else "missing").cast(AUDIT["decision"])
     candidates = pl.concat_list(path).list.drop_nulls()
-    return found.select(
+    return ids.select(
         "name", decision=decision, path=path, candidates=candidates, recording_id="id"
     )
 
 
 def segment_keys(
-    recording_ids: pl.Series, starts: pl.Series, ends: pl.Series, *, own: pl.Series | None = None
+    recording_ids: pl.Series,
+    starts: pl.Series,
+    ends: pl.Series,
+    *,
+    source_keys: pl.Series | None = None,
 ) -> pl.Series:
-    """Return `own` keys, where empty ``<recording_id>_<start>-<end>`` with the source's seconds."""
+    """Return a key for each segment: that of `source_keys`, where it is not empty.
+
+    Other keys are ``<recording_id>_<start>-<end>``, with the seconds as the source writes them.
+    """
     parts = pl.DataFrame({"recording": recording_ids, "start": starts, "end": ends})
     keys = parts.select(
         key=pl.format("{}_{}-{}", *(pl.col(part).fill_null("") for part in parts.columns))
     )
-    if own is not None:
-        keys = keys.select(key=pl.coalesce(own.replace("", None), "key"))
+    if source_keys is not None:
+        keys = keys.select(key=pl.coalesce(source_keys.replace("", None), "key"))
     return keys["key"].alias("segment_id")
 
 
@@ -295,8 +302,6 @@ def _tidy(text: str) -> str:
 
 def _folders(name: str) -> tuple[str, ...]:
     path = PurePosixPath(name)
-    return (
-        ()
-        if path.is_absolute() or "://" in name
-        else tuple(_tidy(part) for part in path.parent.parts if part != "..")
-    )
+    if path.is_absolute() or "://" in name:
+        return ()
+    return tuple(_tidy(part) for part in path.parent.parts if part != "..")

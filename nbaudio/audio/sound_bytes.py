@@ -146,7 +146,7 @@ def find_sound_bytes(file: BinaryIO) -> SoundBytes | None:
     if name not in _CHUNKED:
         return None
     layout, first, chunk = _CHUNKED[name]
-    return _in_chunks(file, layout, first, chunk, own_length=_length_of_ds64(file))
+    return _in_chunks(file, layout, first, chunk, length=_length_of_ds64(file))
 
 
 def _length_of_ds64(file: BinaryIO) -> int | None:
@@ -158,13 +158,16 @@ def _length_of_ds64(file: BinaryIO) -> int | None:
 
 
 def _in_chunks(
-    file: BinaryIO, layout: _Layout, first: int, name: bytes, *, own_length: int | None = None
+    file: BinaryIO, layout: _Layout, first: int, name: bytes, *, length: int | None = None
 ) -> SoundBytes | None:
-    """Return where the sound is that a chunk of a name has; `own_length` is its length."""
-    for position, found, size in _chunks(file, layout, first):
-        if found == name:
+    """Return where the sound is that a chunk of a name has.
+
+    `length` is that of the chunk where its header does not have it.
+    """
+    for position, chunk_name, size in _chunks(file, layout, first):
+        if chunk_name == name:
             start = position + layout.header.size
-            declared = layout.content(size) if own_length is None else own_length
+            declared = layout.content(size) if length is None else length
             before = _bytes_before(file, start, name, layout)
             if declared >= before:
                 declared -= before

@@ -20,10 +20,10 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]],
     tree = ast.parse(inspect.getsource(sys.modules[package]))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     exports = {
-        each.asname: node.module
+        alias.asname: node.module
         for node in imports
-        for each in node.names
-        if each.asname and node.module
+        for alias in node.names
+        if alias.asname and node.module
     }
 
     def getattr_(name: str) -> Any:

@@ -129,9 +129,11 @@ def number_text(value: float) -> str:
         >>> [number_text(value) for value in (0.0123, 1.5, 12.34, 411.8, 1800)]
         ['0.01', '1.5', '12.3', '412', '1,800']
     """
-    decimals = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
+    if value >= 99.95:
+        return f"{value:,.0f}"
+    decimals = 1 if value >= 9.995 else 2
     text = f"{value:,.{decimals}f}"
-    return text.rstrip("0").rstrip(".") if decimals else text
+    return text.rstrip("0").rstrip(".")
 
 
 def _is_whole(done: float, total: float) -> bool:

@@ -162,10 +162,10 @@ def _flat(facts: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any
 
 def escape_control(text: str) -> str:
     """Escape the characters that control a terminal or hide in it, as Python writes them."""
-    return (
-        text
-        if text.isprintable()
-        else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else ascii(character)[1:-1] for character in text
     )
 
 

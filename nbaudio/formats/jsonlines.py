@@ -74,10 +74,10 @@ def _fast_number(name: str, values: pa.Array, lines: pl.Series) -> pl.Series:
     # Null is told apart from absent.
     if values.null_count and lines.str.contains(f'"{name}"', literal=True).any():
         raise _OddError
-    found = lines.str.extract(f'"{name}"' + r"\s*:\s*(-?[0-9][-+.0-9eE]*)").alias(name)
-    if not found.cast(pl.Float64, strict=False).eq_missing(pl.Series(values)).all():
+    numbers = lines.str.extract(f'"{name}"' + r"\s*:\s*(-?[0-9][-+.0-9eE]*)").alias(name)
+    if not numbers.cast(pl.Float64, strict=False).eq_missing(pl.Series(values)).all():
         raise _OddError
-    return found
+    return numbers
 
 
 def _slow_words(raw: bytes) -> str | None:
@@ -93,7 +93,9 @@ def _fast_words(name: str, values: pa.Array, _: pl.Series) -> pl.Series:
 
 def _slow_floats(raw: bytes) -> list[float | None] | None:
     values = msgspec.json.decode(raw, type=list[float | str | None] | None)
-    return None if values is None else [None if value is None else float(value) for value in values]
+    if values is None:
+        return None
+    return [None if value is None else float(value) for value in values]
 
 
 TEXT = Kind(pl.String(), pa.string(), _slow_text)  # a string; a number keeps its characters
@@ -112,11 +114,9 @@ def struct_fields(*names: str) -> Kind:
 
     def slow(raw: bytes) -> dict[str, str | None] | None:
         value = decode(raw)
-        return (
-            None
-            if value is None
-            else {name: _slow_text(bytes(value.get(name, absent))) for name in names}
-        )
+        if value is None:
+            return None
+        return {name: _slow_text(bytes(value.get(name, absent))) for name in names}
 
     return Kind(
         pl.Struct(dict.fromkeys(names, pl.String)),

@@ -258,9 +258,9 @@ def _add_speakers(speakers: dict[str, str], path: Path) -> Iterator[Problem]:
         return
     for number, speaker, rest in split_pairs(numbered_lines(path)):
         for key in re.split("[ \t]+", rest) if rest else ():
-            known = speakers.setdefault(composed(key), speaker)
-            if composed(known) != composed(speaker):
-                reason = f"{key!r} was of speaker {known!r} before, which is kept"
+            first_speaker = speakers.setdefault(composed(key), speaker)
+            if composed(first_speaker) != composed(speaker):
+                reason = f"{key!r} was of speaker {first_speaker!r} before, which is kept"
                 yield Problem(path.name, number, reason)
 
 
@@ -270,8 +270,8 @@ def split_pairs(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str, st
     Only spaces and tabs are blanks here; others belong to names and texts.
     """
     for number, line in lines:
-        if found := _LINE.fullmatch(line):
-            yield number, found[1], found[2] or ""
+        if match := _LINE.fullmatch(line):
+            yield number, match[1], match[2] or ""
 
 
 def _segments(path: Path) -> Iterator[_Utterance | Problem]:
@@ -476,7 +476,7 @@ def _notes_on_files(recordings: pl.DataFrame) -> list[str]:
 
 
 def _key(text: str, pattern: re.Pattern[str] = _BLANKS) -> str:
-    return pattern.sub(lambda found: "".join(f"={byte:02X}" for byte in found[0].encode()), text)
+    return pattern.sub(lambda match: "".join(f"={byte:02X}" for byte in match[0].encode()), text)
 
 
 def _rejects(file: str) -> str | None:

@@ -124,7 +124,7 @@ def read(source: Path) -> Transcripts:
 
     Of a folder, recordings and supervisions are read, or cuts where one of these is missing.
     """
-    found = collect_rows(
+    transcripts = collect_rows(
         source,
         (item for split, files in _sets(source).items() for item in _items(split, files)),
         further=(
@@ -138,25 +138,25 @@ def read(source: Path) -> Transcripts:
         ),
         expected="Lhotse's recordings.jsonl.gz with supervisions.jsonl.gz, or its cuts",
     )
-    return with_audio_root(found, source if source.is_dir() else source.parent)
+    return with_audio_root(transcripts, source if source.is_dir() else source.parent)
 
 
 def _sets(source: Path) -> dict[str | None, dict[str, Path]]:
     if source.is_file():
-        found = _MANIFEST.fullmatch(source.name)
+        match = _MANIFEST.fullmatch(source.name)
         return {
-            found[2] if found and split_names.split_role(found[2] or "") else None: {"cuts": source}
+            match[2] if match and split_names.split_role(match[2] or "") else None: {"cuts": source}
         }
     sets: dict[str | None, dict[str, Path]] = {}
     for path in list_manifests(source, _ENDINGS):
-        if found := _MANIFEST.fullmatch(path.name):
-            files = sets.setdefault(found[2], {})
-            if found[1] in files:
+        if match := _MANIFEST.fullmatch(path.name):
+            files = sets.setdefault(match[2], {})
+            if match[1] in files:
                 raise InputError(
-                    f"{source}: {path.name} and {files[found[1]].name} are the same; "
+                    f"{source}: {path.name} and {files[match[1]].name} are the same; "
                     "keep one of them"
                 )
-            files[found[1]] = path
+            files[match[1]] = path
     if not any("cuts" in files or len(files) > 1 for files in sets.values()):
         raise InputError(
             f"{source}: expected recordings.jsonl.gz and supervisions.jsonl.gz of one "
@@ -203,30 +203,30 @@ def _of_cut(cut: _Cut, *, split: str | None) -> Iterable[dict[str, Any]]:
 
 
 def _row(
-    found: _Supervision, recording: _Recording, begin: str, split: str | None
+    supervision: _Supervision, recording: _Recording, begin: str, split: str | None
 ) -> dict[str, Any]:
     """Return one segment; its times are relative to `begin`, in seconds."""
-    relative = _number(found.start, "start")
-    duration = _number(found.duration, "duration")
+    relative = _number(supervision.start, "start")
+    duration = _number(supervision.duration, "duration")
     start = relative if begin == "0" else add_seconds(begin, relative)
-    custom = {key: msgspec.json.decode(value) for key, value in (found.custom or {}).items()}
+    custom = {key: msgspec.json.decode(value) for key, value in (supervision.custom or {}).items()}
     hypothesis = custom.get("asr_text")
     return {
         "name": _name(recording),
         "source_start": start,
         "source_end": add_seconds(start, duration),
-        "text": found.text,
+        "text": supervision.text,
         "asr_text": hypothesis if isinstance(hypothesis, str) else None,
-        "speaker_id": found.speaker,
-        "word_times": _word_times(found, float(relative)),
-        "segment_id": found.id,
+        "speaker_id": supervision.speaker,
+        "word_times": _word_times(supervision, float(relative)),
+        "segment_id": supervision.id,
         "source_recording": recording.id,
         "source_split": split,
-        "source_channel": _channel(found.channel, recording),
+        "source_channel": _channel(supervision.channel, recording),
         "source_duration": _declared_duration(recording),
-        "language": found.language,
-        "speaker_gender": found.gender,
-        "custom": msgspec.json.encode(found.custom).decode() if found.custom else None,
+        "language": supervision.language,
+        "speaker_gender": supervision.gender,
+        "custom": msgspec.json.encode(supervision.custom).decode() if supervision.custom else None,
     }
 
 
@@ -239,9 +239,9 @@ def _declared_duration(recording: _Recording) -> str | None:
     return None
 
 
-def _word_times(found: _Supervision, start: float) -> list[dict[str, float]] | None:
+def _word_times(supervision: _Supervision, start: float) -> list[dict[str, float]] | None:
     times = []
-    for word in (found.alignment or {}).get("word", []):
+    for word in (supervision.alignment or {}).get("word", []):
         match word:
             case [_, int() | float() as at, int() | float() as lasting, *_]:
                 times.append({"start": at - start, "end": at - start + lasting})
@@ -291,11 +291,9 @@ def _channel(channel: int | list[int], recording: _Recording) -> str | None:
             f"the recording has no channel {min(unknown)}; it has "
             f"{', '.join(map(str, available)) or 'none'}"
         )
-    return (
-        None
-        if set(numbers) == set(available)
-        else ",".join(str(available.index(number)) for number in numbers)
-    )
+    if set(numbers) == set(available):
+        return None
+    return ",".join(str(available.index(number)) for number in numbers)
 
 
 def _number(raw: msgspec.Raw, key: str) -> str:

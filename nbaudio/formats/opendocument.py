@@ -366,15 +366,15 @@ def _write_copy(archive: zipfile.ZipFile, out: IO[bytes]) -> None:
 def _whole_rows(content: IO[bytes]) -> Iterator[bytes]:
     """Yield parts of content.xml that end where a row of a sheet begins."""
     rest = b""
-    while data := content.read(_READ_BYTES):
-        before, tag, after = (rest + data).rpartition(b"<table:table-row")
+    while piece := content.read(_READ_BYTES):
+        before, tag, after = (rest + piece).rpartition(b"<table:table-row")
         yield before
         rest = tag + after
     yield rest
 
 
-def _as_text(found: re.Match[bytes]) -> bytes:
-    token = found[0]
+def _as_text(match: re.Match[bytes]) -> bytes:
+    token = match[0]
     if b'office:value-type="float"' in token:
         return _NUMBER.sub(b"", token).replace(b'type="float"', b'type="string"')
     if token.startswith(b"<table:table-cell"):

@@ -88,10 +88,12 @@ def read(source: Path, *, word_times: str = "yes") -> Transcripts:
         raise InputError(
             f"{source}: no ParlaSpeech transcripts (expected one JSON object per line); {reason}"
         )
-    found = pl.DataFrame(
+    unread_lines = pl.DataFrame(
         [(source.name, *problem) for problem in problems], schema=PROBLEMS, orient="row"
     )
-    return Transcripts(replace(rows, schema=pl.Schema({**TRANSCRIPTS, **rows.schema})), found)
+    return Transcripts(
+        replace(rows, schema=pl.Schema({**TRANSCRIPTS, **rows.schema})), unread_lines
+    )
 
 
 def blocks(
@@ -118,11 +120,9 @@ def blocks(
             (name, block.values.filter(value.is_null())["line"]) for name, value in _NEEDED.items()
         )
         incomplete = [(line, f"{name} is missing") for name, lines in missing for line in lines]
-        complete = (
-            block.values.filter(value.is_not_null() for value in _NEEDED.values())
-            if incomplete
-            else block.values
-        )
+        complete = block.values
+        if incomplete:
+            complete = complete.filter(value.is_not_null() for value in _NEEDED.values())
         yield (
             _transcripts(complete, composed=block.composed),
             sorted({*block.problems, *incomplete}),

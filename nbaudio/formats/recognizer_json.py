@@ -49,7 +49,7 @@ def read_parlaspeech(place: Place, row: Mapping[str, Any]) -> Iterator[Utterance
     start = row.get("start")
     ends = row.get("word_end_times") or [None] * len(starts)
     lists = [words.split() if isinstance(words, str) else words, starts, ends]
-    if not all(isinstance(each, list) and len(each) == len(starts) for each in lists):
+    if not all(isinstance(values, list) and len(values) == len(starts) for values in lists):
         reason = "words, word_start_times and word_end_times are not lists of one length"
         raise InputError(f"{place.where}: {reason}")
     offset = 0.0 if start is None else seconds(start)
@@ -107,10 +107,10 @@ def _words_or_tokens(fields: Mapping[str, Any]) -> object:
 
 def _check_start(utterance: Utterance) -> None:
     """Raise InputError if all words are in front of their segment: they count from its start."""
-    known = [token.end for token in utterance.tokens if token.end >= 0]
-    if known and max(known) < utterance.start - _MOST_BEFORE:
+    ends = [token.end for token in utterance.tokens if token.end >= 0]
+    if ends and max(ends) < utterance.start - _MOST_BEFORE:
         reason = (
-            f"its words end at {max(known):g} s, and it starts at {utterance.start:g} s: "
+            f"its words end at {max(ends):g} s, and it starts at {utterance.start:g} s: "
             "times of words have to count from the start of the recording"
         )
         raise InputError(f"{utterance.place.where}: {reason}")

@@ -76,7 +76,7 @@ def read_google(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
         side = numbered_side(tag, first_channel=1) if isinstance(tag, str) and tag else NO_SIDE
         by_side.setdefault(side, []).append(result)
     for side, results in by_side.items():
-        further = sum(max(0, len(objects(each.get("alternatives"))) - 1) for each in results)
+        further = sum(max(0, len(objects(result.get("alternatives"))) - 1) for result in results)
         if further:
             yield Utterance(place, left_out={ALTERNATIVES: further})
         for spoken in _without_repeats(results):
@@ -127,15 +127,15 @@ def _words_or_none(place: Place, words: Any, texts: Iterable[object], service: s
 
 
 def _of_side(utterances: Sequence[Utterance], side: Side) -> Iterator[Utterance]:
-    for each in utterances:
+    for utterance in utterances:
         yield Utterance(
-            each.place,
-            each.tokens,
-            each.start,
-            each.end,
+            utterance.place,
+            utterance.tokens,
+            utterance.start,
+            utterance.end,
             side,
-            left_out=each.left_out,
-            has_unit=each.has_unit,
+            left_out=utterance.left_out,
+            has_unit=utterance.has_unit,
         )
 
 
@@ -191,7 +191,7 @@ def read_aws(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
     labels = results.get("channel_labels")
     channels = objects(labels.get("channels")) if isinstance(labels, dict) else []
     if not channels:
-        texts = (each.get("transcript") for each in objects(results.get("transcripts")))
+        texts = (transcript.get("transcript") for transcript in objects(results.get("transcripts")))
         items = _words_or_none(place, results.get("items"), texts, "AWS")
         yield from read_words(place, items, first_channel=0)
     for channel in channels:
@@ -325,8 +325,8 @@ def read_gladia(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
 
 def _gladia_utterances(value: Mapping[str, Any]) -> list[Any] | None:
     answer = value.get("result")
-    result = answer if isinstance(answer, dict) else value
-    transcription = result.get("transcription")
+    body = answer if isinstance(answer, dict) else value
+    transcription = body.get("transcription")
     utterances = transcription.get("utterances") if isinstance(transcription, dict) else None
     return utterances if isinstance(utterances, list) else None
 
@@ -357,7 +357,7 @@ def read_assemblyai(place: Place, value: Mapping[str, Any]) -> Iterator[Utteranc
 
 def is_elevenlabs_channels(value: Mapping[str, Any]) -> bool:
     """Return whether an object has a transcript for each channel, as ElevenLabs writes them."""
-    return any("channel_index" in each for each in objects(value.get("transcripts")))
+    return any("channel_index" in transcript for transcript in objects(value.get("transcripts")))
 
 
 def read_elevenlabs_channels(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:

@@ -121,11 +121,12 @@ def has_any_value(path: Path, leaf: str) -> bool:
     metadata = pq.read_metadata(path)
     groups = map(metadata.row_group, range(metadata.num_row_groups))
     chunks = (group.column(number) for group in groups for number in range(group.num_columns))
-    known = [
+    chunk_statistics = [
         (chunk.statistics, chunk.num_values) for chunk in chunks if chunk.path_in_schema == leaf
     ]
     return any(
-        each is None or not each.has_null_count or each.null_count < count for each, count in known
+        statistics is None or not statistics.has_null_count or statistics.null_count < count
+        for statistics, count in chunk_statistics
     )
 
 
@@ -170,15 +171,13 @@ def _longest_values(
     with pq.ParquetFile(path, metadata=file.metadata, read_dictionary=texts) as as_dictionaries:
         for number in range(file.num_row_groups):
             # The first row brings the dictionary that all others refer to.
-            first = (
-                next(
-                    as_dictionaries.iter_batches(batch_size=1, row_groups=[number], columns=texts),
-                    None,
+            arrays: list[pa.Array] = []
+            if texts:
+                batches = as_dictionaries.iter_batches(
+                    batch_size=1, row_groups=[number], columns=texts
                 )
-                if texts
-                else None
-            )
-            arrays = first.columns if first else []
+                first = next(batches, None)
+                arrays = first.columns if first else []
             in_lists = sum(_longest(column) for column in arrays if hasattr(column, "values"))
             group = file.metadata.row_group(number)
             values = max(
@@ -230,10 +229,10 @@ def _is_compressed(metadata: bytes) -> bool:
         return position + int(struct.unpack_from("<I", metadata, position)[0])
 
     def field(table: int, number: int) -> int:
-        known = table - struct.unpack_from("<i", metadata, table)[0]
-        size = struct.unpack_from("<H", metadata, known)[0]
+        vtable = table - struct.unpack_from("<i", metadata, table)[0]
+        size = struct.unpack_from("<H", metadata, vtable)[0]
         place = 4 + 2 * number
-        return int(struct.unpack_from("<H", metadata, known + place)[0]) if place < size else 0
+        return int(struct.unpack_from("<H", metadata, vtable + place)[0]) if place < size else 0
 
     message = pointed(0)
     return field(pointed(message + field(message, _HEADER)), _COMPRESSION) > 0

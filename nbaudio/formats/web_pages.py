@@ -133,10 +133,15 @@ def _line_ends(markups: list[re.Match[str]], length: int) -> Iterator[tuple[int,
     The last one is the end of the page, of some `length`.
     """
     for markup in markups:
-        name = (markup[2] or "").lower()
-        line_end = "" if _INLINE.fullmatch(name) else "\n" if name == "br" else "\n\n"
-        yield markup.start(), markup.end(), line_end
+        yield markup.start(), markup.end(), _line_end((markup[2] or "").lower())
     yield length, length, ""
+
+
+def _line_end(name: str) -> str:
+    """Return the line ends that a tag stands for: none in a line, two between paragraphs."""
+    if _INLINE.fullmatch(name):
+        return ""
+    return "\n" if name == "br" else "\n\n"
 
 
 def _elements_left_out(markups: list[re.Match[str]]) -> Iterator[_Element]:
@@ -164,10 +169,10 @@ def _closed(opened: list[_Opened] | None, end: int) -> Iterator[_Element]:
 
 def _reason(name: str, attributes: str) -> str | None:
     """Return what an element is, if it is left out."""
-    said = attributes[:_MOST_ATTRIBUTES]
-    if _HIDDEN_BY_VALUE.search(said) or _HIDDEN_BY_NAME.search(_VALUE.sub("", said)):
+    inspected = attributes[:_MOST_ATTRIBUTES]
+    if _HIDDEN_BY_VALUE.search(inspected) or _HIDDEN_BY_NAME.search(_VALUE.sub("", inspected)):
         return HIDDEN
-    if _NAVIGATION_ROLE.search(said):
+    if _NAVIGATION_ROLE.search(inspected):
         return NAVIGATION
     return _LEFT_OUT.get(name)
 

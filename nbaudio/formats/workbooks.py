@@ -154,8 +154,8 @@ def count_formulas_without_value(path: Path) -> int:
 def _whole_cells(sheet: IO[bytes]) -> Iterator[bytes]:
     """Yield parts of a sheet's XML that end where a cell does."""
     rest = b""
-    while data := sheet.read(_READ_BYTES):
-        before, end, rest = (rest + data).rpartition(b"</c>")
+    while piece := sheet.read(_READ_BYTES):
+        before, end, rest = (rest + piece).rpartition(b"</c>")
         yield before + end
     yield rest
 
@@ -244,7 +244,7 @@ def _xlsx_marks(path: Path, member: str) -> SheetMarks:
         for part in _whole_cells(sheet):
             numbers = (int(row[1]) for row in _HIDDEN_ROW.finditer(part))
             hidden += [range(number, number + 1) for number in numbers]
-            merged += [_merged_cells(*found.groups()) for found in _MERGED.finditer(part)]
+            merged += [_merged_cells(*match.groups()) for match in _MERGED.finditer(part)]
     return SheetMarks(hidden, merged)
 
 
@@ -351,8 +351,8 @@ def _ods_rows(book: Any, name: str) -> Iterator[list[Any]]:
 
 def _duration(value: Any) -> Any:
     """Return a duration of a day or more, which calamine gives as a text, as what it is."""
-    found = _ISO_DURATION.fullmatch(value) if isinstance(value, str) else None
-    if not found:
+    match = _ISO_DURATION.fullmatch(value) if isinstance(value, str) else None
+    if not match:
         return value
-    sign = -1 if found[1] else 1
-    return sign * dt.timedelta(hours=int(found[2]), minutes=int(found[3]), seconds=float(found[4]))
+    sign = -1 if match[1] else 1
+    return sign * dt.timedelta(hours=int(match[2]), minutes=int(match[3]), seconds=float(match[4]))

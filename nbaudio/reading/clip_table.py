@@ -195,7 +195,7 @@ class ClipTable:
     @cached_property
     def _source(self) -> Any:
         if content := getattr(self._place, "content", None):
-            return pa.BufferReader(content.data)
+            return pa.BufferReader(content.file_bytes)
         with self._place.fetched() as path:
             return pa.OSFile(str(path))  # stays readable where a fetched copy is removed
 

@@ -240,7 +240,7 @@ def _run_workers(
     with scratch_folder(workspace.path) as scratch:
         planned = plan_cut(workspace, missing.lazy(), facts, folder=scratch)
         with worker_pool(workers.site) as run_tasks:
-            results = cut_all(
+            task_results = cut_all(
                 run_tasks,
                 "recognize",
                 workers.function,
@@ -248,10 +248,10 @@ def _run_workers(
                 planned.tasks,
                 show=workers.show,
             )
-            for result in results:
-                ledger.append(result.values)
-                texts |= result.values
-                failures |= result.failures
+            for task_result in task_results:
+                ledger.append(task_result.values)
+                texts |= task_result.values
+                failures |= task_result.failures
     return _Run({}, texts, failures, planned.amount.seconds)
 
 

@@ -123,7 +123,7 @@ def align(
         ('0', '7.8', 'Poštovane kolegice i kolege! Otvaram sjednicu Hrvatskoga sabora.')
     """
     _check_arguments(transcripts, min_duration, max_duration)
-    chosen = option_texts("align", options or {}, known=(TRACK, CLOCK))
+    chosen = option_texts("align", options or {}, allowed=(TRACK, CLOCK))
     job = _Job(
         transcripts=Path(transcripts).absolute(),
         pairs=Path(pairs).absolute() if pairs is not None else None,

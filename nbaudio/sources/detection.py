@@ -117,12 +117,13 @@ def _several_text(source: Path, layouts: Sequence[Layout]) -> str:
     if len(fitting) > _MOST_NAMED:
         fitting[_MOST_NAMED:] = [f"{len(fitting) - _MOST_NAMED:,} others"]
     formats = {layout.format for layout in layouts}
-    choice = (
-        f"choose with --set format={layouts[0].format}"
-        if len(formats) == len(layouts)
-        else f"name one of them, such as {layouts[0].source}, and bring in others with "
-        "'nbaudio ingest --add'"
-    )
+    if len(formats) == len(layouts):
+        choice = f"choose with --set format={layouts[0].format}"
+    else:
+        choice = (
+            f"name one of them, such as {layouts[0].source}, and bring in others with "
+            "'nbaudio ingest --add'"
+        )
     return f"{source}: looks like {list_words(fitting, 'and like')}; {choice}"
 
 

@@ -202,10 +202,11 @@ def _problems(placed: Placed) -> dict[str, pl.DataFrame]:
     resolved = placed.resolved
     recordings = placed.recordings
     line = pl.coalesce(pl.format("line {}", "line"), pl.lit("as a whole"))
+    names = pl.DataFrame(schema=_PROBLEMS)
+    if placed.audio:
+        names = name_problems(source, resolved)
     return {
-        "names": name_problems(source, resolved)
-        if placed.audio
-        else pl.DataFrame(schema=_PROBLEMS),
+        "names": names,
         "files": pl.DataFrame(
             [(path, path, reason) for path, reason in resolved.rejected],
             schema=_PROBLEMS,

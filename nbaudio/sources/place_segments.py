@@ -36,13 +36,7 @@ def with_known_times(
     See `fill_times` and `fill_ends`. Times that are `in_samples` become seconds.
     """
     if in_samples:
-        rows = rows.map(
-            lambda frame: (
-                seconds_of_samples(frame, _lengths(frame, audit, recordings)["rate"])
-                if "source_start" in frame.columns
-                else frame
-            )
-        )
+        rows = rows.map(lambda frame: _samples_as_seconds(frame, audit, recordings))
     ending = rows.map(lambda frame: fill_ends(frame, audit, recordings))
     has_whole = any(
         batch.select(segment_rules.whole_recording().any()).item() for batch in rows.batches(TIMES)
@@ -50,6 +44,15 @@ def with_known_times(
     if not has_whole:
         return ending
     return ending.map(lambda frame: fill_times(frame, audit, recordings, windows))
+
+
+def _samples_as_seconds(
+    frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame
+) -> pl.DataFrame:
+    """Convert the times of a frame from samples to seconds, where it has times."""
+    if "source_start" not in frame.columns:
+        return frame
+    return seconds_of_samples(frame, _lengths(frame, audit, recordings)["rate"])
 
 
 def fill_times(
@@ -159,7 +162,9 @@ def _place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -
     starts = joined["source_start"]
     ends = joined["source_end"]
     samples = joined.with_columns(
-        name_matching.segment_keys(joined["recording_id"], starts, ends, own=joined["segment_id"]),
+        name_matching.segment_keys(
+            joined["recording_id"], starts, ends, source_keys=joined["segment_id"]
+        ),
         times.to_samples_column(starts, rate).alias("start_sample"),
         times.to_samples_column(ends, rate).alias("end_sample"),
     )

@@ -122,11 +122,9 @@ def redact_names(
         with_urls = [
             name for name in texts if renamed[name].str.contains("://", literal=True).any()
         ]
-        return (
-            renamed.with_columns(pl.col(with_urls).str.replace_all(SIGNED, "${1}..."))
-            if with_urls
-            else renamed
-        )
+        if not with_urls:
+            return renamed
+        return renamed.with_columns(pl.col(with_urls).str.replace_all(SIGNED, "${1}..."))
 
     if problems["reason"].str.contains("://", literal=True).any():
         problems = problems.with_columns(
@@ -153,11 +151,10 @@ def source_ids(mapping: Mapping[str, str], audit: pl.DataFrame, rows: Rows) -> p
     """
     by_name = dict(audit.select("name", "recording_id").iter_rows())
     by_path = dict(audit.drop_nulls("path").select("path", "recording_id").iter_rows())
-    paths = (
-        dict(resolve(list(mapping.values()), list(by_path)).select("name", "path").iter_rows())
-        if mapping
-        else {}
-    )
+    paths: dict[str, str | None] = {}
+    if mapping:
+        resolved = resolve(list(mapping.values()), list(by_path))
+        paths = dict(resolved.select("name", "path").iter_rows())
     recording_ids = set(by_name.values())
     pairs: list[tuple[str, str]] = []
     for key, value in mapping.items():

@@ -189,8 +189,8 @@ class _Unpacked(io.RawIOBase):
         """
         has_more = False
         try:
-            while data := self.read(_PIECE_BYTES):
-                has_more = has_more or bool(data.strip(b"\0"))
+            while piece := self.read(_PIECE_BYTES):
+                has_more = has_more or bool(piece.strip(b"\0"))
                 if has_more and self._is_plain:
                     break
         except AlteredArchiveError as error:

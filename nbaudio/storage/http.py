@@ -249,7 +249,8 @@ def _connection_error(error: BaseException) -> ConnectionError:
     """Return the cause of a failed connection, without memory addresses."""
     while isinstance(
         inner := next(
-            (one for one in reversed(error.args) if isinstance(one, BaseException)), None
+            (argument for argument in reversed(error.args) if isinstance(argument, BaseException)),
+            None,
         ),
         BaseException,
     ):
@@ -257,12 +258,10 @@ def _connection_error(error: BaseException) -> ConnectionError:
     if isinstance(error, SlowError | RedirectError):
         return error
     # Of urllib3's IncompleteRead
-    held, missing = (
-        getattr(error, "partial", None),
-        getattr(error, "expected", None),
-    )
-    if isinstance(held, int) and isinstance(missing, int):
-        return ConnectionError(f"{held:,} of {held + missing:,} bytes came")
+    num_received = getattr(error, "partial", None)
+    num_missing = getattr(error, "expected", None)
+    if isinstance(num_received, int) and isinstance(num_missing, int):
+        return ConnectionError(f"{num_received:,} of {num_received + num_missing:,} bytes came")
     text = re.sub(r"<[^>]*>:? ?|\w+\(host=.*?\): ?", "", str(error)) or type(error).__name__
     return (ConnectionResetError if isinstance(error, ConnectionResetError) else ConnectionError)(
         text
@@ -305,9 +304,9 @@ def body_pieces(response: "urllib3.BaseHTTPResponse", size: int, timeout: float)
     pace = _Pace(2 * timeout)
     pending = bytearray()
     try:
-        while data := response.read1(size, decode_content=False):
-            pending += data
-            pace.count(len(data))
+        while piece := response.read1(size, decode_content=False):
+            pending += piece
+            pace.count(len(piece))
             if len(pending) >= size:
                 yield bytes(pending)
                 pending.clear()
@@ -372,10 +371,10 @@ def _authorization(url: str) -> dict[str, str]:
     """
     with suppress(OSError, netrc.NetrcParseError, RuntimeError):  # a user without a home
         path = Path(os.environ.get("NETRC") or Path.home() / ".netrc")
-        if found := netrc.netrc(path).authenticators(urlsplit(url).hostname or ""):
+        if credentials := netrc.netrc(path).authenticators(urlsplit(url).hostname or ""):
             import urllib3
 
-            return urllib3.make_headers(basic_auth=f"{found[0]}:{found[2]}")
+            return urllib3.make_headers(basic_auth=f"{credentials[0]}:{credentials[2]}")
     return {}
 
 
@@ -396,20 +395,20 @@ class HttpFiles:
         """
         try:
             with suppress(ConnectionResetError), self._request("HEAD", url) as response:
-                found = _file_info(response.headers, url)
+                file_facts = _file_info(response.headers, url)
                 response.drain_conn()
-                if found["size"] is not None:
-                    return found
+                if file_facts["size"] is not None:
+                    return file_facts
         except HttpStatusError as error:  # some servers allow only GET
             if error.status in RETRYABLE or (
                 error.status >= 500 and error.status != HTTPStatus.NOT_IMPLEMENTED
             ):
                 raise
         with self._request("GET", url) as response:
-            found = _file_info(response.headers, url)
-            if is_chunked(response.headers) and found["coding"] is None:
-                found["size"] = self._count_bytes(response, url)
-            return found
+            file_facts = _file_info(response.headers, url)
+            if is_chunked(response.headers) and file_facts["coding"] is None:
+                file_facts["size"] = self._count_bytes(response, url)
+            return file_facts
 
     def _count_bytes(self, response: "urllib3.BaseHTTPResponse", url: str) -> int:
         """Return the length of a body in chunks, which must be complete."""
@@ -462,12 +461,12 @@ class HttpFiles:
         self, response: "urllib3.BaseHTTPResponse", url: str, most: int
     ) -> bytes | None:
         """Return a body in chunks; None if it has more than `most` bytes."""
-        data = bytearray()
+        body = bytearray()
         for piece in self._chunks(response, url, MAX_UNKNOWN_LENGTH, "that are fetched"):
-            data += piece
-            if len(data) > most:
+            body += piece
+            if len(body) > most:
                 return None
-        return bytes(data)
+        return bytes(body)
 
     def get_file(self, url: str, path: str, *, num_bytes: int) -> None:
         """Write a file to a local path.
@@ -486,18 +485,16 @@ class HttpFiles:
         top = f"{url.rstrip('/')}/"
         with self._request("GET", url) as response:
             is_page = _mimetype(response.headers) in ("text/html", "")
-            page = (
-                b"".join(
+            page = b""
+            if is_page:
+                page = b"".join(
                     self._chunks(response, url, input_guards.MAX_TEXT_BYTES, "that were requested")
                 )
-                if is_page
-                else b""
-            )
-        found = {
+        linked_urls = {
             urljoin(top, link or text)
             for link, text in _LINK.findall(page.decode("utf8", "ignore"))
         }
-        return sorted(address for address in found if address.startswith(top))
+        return sorted(address for address in linked_urls if address.startswith(top))
 
     def open(self, url: str) -> BinaryIO:
         """Open a file that reads ranges, for archives."""
@@ -582,5 +579,5 @@ def _mimetype(headers: Mapping[str, str]) -> str:
 def _file_info(headers: Mapping[str, str], url: str) -> dict[str, Any]:
     coding = content_coding(headers, url)
     size = None if coding else content_length(headers)
-    info = {"type": "file", "size": size, "coding": coding, "mimetype": _mimetype(headers)}
-    return info | _versions(headers)
+    facts = {"type": "file", "size": size, "coding": coding, "mimetype": _mimetype(headers)}
+    return facts | _versions(headers)

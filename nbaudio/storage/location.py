@@ -74,10 +74,10 @@ class LocalPath:
         """Return the bytes [start, stop); raise an error unless all of them can be read."""
         with self.local.open("rb") as file:
             file.seek(start)
-            data = file.read(stop - start)
-        if len(data) != stop - start:
+            content = file.read(stop - start)
+        if len(content) != stop - start:
             raise AudioError(f"{self}: ends before byte {stop:,}")
-        return data
+        return content
 
     def loaded(self, _most: int) -> "LocalPath":
         """Return the file itself; see `Remote.loaded`."""

@@ -82,7 +82,7 @@ _VERSIONS = (
 class Content(NamedTuple):
     """Bytes of a file that were read with others, and its version."""
 
-    data: bytes
+    file_bytes: bytes
     version: str | None
 
 
@@ -117,13 +117,13 @@ class Remote:
         return f"{inside}{'' if inside.endswith('/') else '/'}{path}{chain}{outside}"
 
     def __getstate__(self) -> dict[str, Any]:  # without cached properties
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def name(self) -> str:
-        own = self.root.partition("::")[0].partition("://")[2]
+        root_path = self.root.partition("::")[0].partition("://")[2]
         return PurePosixPath(
-            self.path or (unquote(own) if urlsplit(self.root).scheme in WEB else own)
+            self.path or (unquote(root_path) if urlsplit(self.root).scheme in WEB else root_path)
         ).name
 
     @property
@@ -153,19 +153,19 @@ class Remote:
         Raise AudioError if the file cannot be read or its length is unknown.
         """
         if self.content is not None:
-            return FileStatus(len(self.content.data), self.content.version)
-        info = self._info()
-        if info.get("type") == "directory":
+            return FileStatus(len(self.content.file_bytes), self.content.version)
+        file_facts = self._info()
+        if file_facts.get("type") == "directory":
             raise AudioError(f"{self}: a folder, not a file")
-        if info.get("size") is None:
-            coding = info.get("coding")
+        if file_facts.get("size") is None:
+            coding = file_facts.get("coding")
             raise AudioError(f"{self}: {compressed_message(coding) if coding else NO_LENGTH}")
         with convert_error(InputError, RemoteRefusedError):
-            if info.get("compress_size") is not None:  # of a zip's members
-                check_expansion(self, info["compress_size"], info["size"])
-            self.network.check_size(self, int(info["size"]))
-        version = next((info[name] for name in _VERSIONS if info.get(name)), None)
-        return FileStatus(int(info["size"]), None if version is None else str(version))
+            if file_facts.get("compress_size") is not None:  # of a zip's members
+                check_expansion(self, file_facts["compress_size"], file_facts["size"])
+            self.network.check_size(self, int(file_facts["size"]))
+        version = next((file_facts[name] for name in _VERSIONS if file_facts.get(name)), None)
+        return FileStatus(int(file_facts["size"]), None if version is None else str(version))
 
     def loaded(self, most: int) -> "Remote":
         """Return the file with its content, fetched in one request on the web.
@@ -174,13 +174,11 @@ class Remote:
         """
         if not self._is_on_web:
             size = self.status().num_bytes
-            return (
-                self
-                if size > most
-                else replace(self, content=Content(self.read(0, size) if size else b"", None))
-            )
-        data = with_retries(self, lambda: self.located.fs.cat_whole(self.located.path, most))
-        return self if data is None else replace(self, content=Content(data, None))
+            if size > most:
+                return self
+            return replace(self, content=Content(self.read(0, size) if size else b"", None))
+        content = with_retries(self, lambda: self.located.fs.cat_whole(self.located.path, most))
+        return self if content is None else replace(self, content=Content(content, None))
 
     def connect(self, number: int) -> None:
         """Open connections for later requests, if the address is on the web."""
@@ -193,13 +191,13 @@ class Remote:
 
         Errors within the context name the address instead of the copy.
         """
-        found = status or self.status()
+        current = status or self.status()
 
         def fetch(partial: Path) -> None:
             if self.content is not None:
-                partial.write_bytes(self.content.data)
+                partial.write_bytes(self.content.file_bytes)
             else:
-                self.download(partial, found)
+                self.download(partial, current)
             if self.sha256 is not None and sha256_file(partial) != self.sha256:
                 raise AudioError(f"{self}: {CHANGED_MESSAGE}")
 
@@ -212,7 +210,7 @@ class Remote:
                     fetch(partial)
             else:
                 path = stack.enter_context(
-                    self.cache.held(self._identity(found), found.num_bytes, fetch)
+                    self.cache.pinned(self._identity(current), current.num_bytes, fetch)
                 )
             try:
                 yield path
@@ -236,13 +234,13 @@ class Remote:
         return with_retries(self, lambda: self._range(start, stop))
 
     def is_folder(self) -> bool:
-        info = self._info()
+        file_facts = self._info()
         is_page = (
             self._is_on_web
-            and info.get("mimetype") == "text/html"
+            and file_facts.get("mimetype") == "text/html"
             and not self.name.endswith((".html", ".htm"))
         )
-        return info.get("type") == "directory" or is_page
+        return file_facts.get("type") == "directory" or is_page
 
     def ranges(self, windows: int, share: float) -> tuple[FileStatus, RangeFile | None]:
         """See `LocalPath.ranges`.
@@ -278,12 +276,12 @@ class Remote:
         if self.is_scheme:
             return None
         try:
-            found = with_retries(self, self._names)
+            names = with_retries(self, self._names)
         except AudioError as error:
             if self._is_on_web and isinstance(error, RemoteRefusedError):
                 return None
             raise InputError(str(error)) from error
-        paths, refused = filter_names(found, wanted)
+        paths, refused = filter_names(names, wanted)
         if damage := damage_of(self.located):
             refused.append((self.root.rpartition("/")[2], damage))
         return None if self._is_on_web and not paths and not refused else (paths, refused)
@@ -315,13 +313,13 @@ class Remote:
             self._write(
                 lambda fs, path, options: fs.put_file(str(source), path, **options), "written"
             )
-            found = self.status()
-        if found.num_bytes != source.stat().st_size:
+            status = self.status()
+        if status.num_bytes != source.stat().st_size:
             raise NbaudioError(
-                f"{self}: {found.num_bytes:,} of {source.stat().st_size:,} bytes are "
+                f"{self}: {status.num_bytes:,} of {source.stat().st_size:,} bytes are "
                 "there after the upload"
             )
-        return found
+        return status
 
     def create(self, source: Path) -> None:
         """Upload a small local file unless there is one of this name.
@@ -439,35 +437,34 @@ class Remote:
     def _identity(self, status: FileStatus) -> str:
         return f"{self}\n{status.num_bytes}\n{status.version}"
 
-    def _download(self, partial: Path, found: FileStatus) -> None:
+    def _download(self, partial: Path, status: FileStatus) -> None:
         """Fetch the whole file; on the web, resume with the missing bytes.
 
         Files from the Hub are fetched in ranges, as its library shows bars.
         """
-        held = size_of(partial)
+        num_fetched = size_of(partial)
         (fs, path, scheme) = self.located
-        if found.version and (scheme == "hf" or (self._is_on_web and 0 < held < found.num_bytes)):
+        if status.version and (
+            scheme == "hf" or (self._is_on_web and 0 < num_fetched < status.num_bytes)
+        ):
             # By a server without ranges
             with (
                 suppress(RemoteRefusedError),
                 partial.open("ab") as file,
             ):
-                for start in range(held, found.num_bytes, _PIECE_BYTES):
-                    file.write(self._range(start, min(start + _PIECE_BYTES, found.num_bytes)))
+                for start in range(num_fetched, status.num_bytes, _PIECE_BYTES):
+                    file.write(self._range(start, min(start + _PIECE_BYTES, status.num_bytes)))
                     on_message(self.host)
-                self._check_unchanged(found)
+                self._check_unchanged(status)
                 return
-        # S3: one part in memory at a time.
-        options = (
-            {"num_bytes": found.num_bytes}
-            if scheme in WEB
-            else {"max_concurrency": 1}
-            if scheme == "s3"
-            else {}
-        )
+        options: dict[str, int] = {}
+        if scheme in WEB:
+            options = {"num_bytes": status.num_bytes}
+        elif scheme == "s3":
+            options = {"max_concurrency": 1}  # one part in memory at a time
         fs.get_file(path, str(partial), **options)
-        if (held := partial.stat().st_size) != found.num_bytes:
-            raise ConnectionError(f"{held:,} of {found.num_bytes:,} bytes came")
+        if (num_fetched := partial.stat().st_size) != status.num_bytes:
+            raise ConnectionError(f"{num_fetched:,} of {status.num_bytes:,} bytes came")
 
     def _check_unchanged(self, status: FileStatus) -> None:
         if self.status() != status:
@@ -477,10 +474,10 @@ class Remote:
         fs, path, scheme = self.located
         # The Hub's filesystem would read ahead.
         options = {"cache_type": "none", "size": stop} if scheme == "hf" else {}
-        data: bytes = fs.cat_file(path, start=start, end=stop, **options)
-        if len(data) != stop - start:
-            raise ConnectionError(f"{len(data):,} of {stop - start:,} bytes came")
-        return data
+        content: bytes = fs.cat_file(path, start=start, end=stop, **options)
+        if len(content) != stop - start:
+            raise ConnectionError(f"{len(content):,} of {stop - start:,} bytes came")
+        return content
 
     @property
     def is_scheme(self) -> bool:

@@ -152,8 +152,10 @@ class Transfer:
 
     def _is_rest(self, headers: Mapping[str, str]) -> bool:
         """Return whether a range is the rest of the same file."""
-        is_etag = (self.validator or "").startswith('"')
-        version = {"ETag" if is_etag else "Last-Modified": self.validator} if self.validator else {}
+        version: dict[str, str] = {}
+        if self.validator:
+            is_etag = self.validator.startswith('"')
+            version = {"ETag" if is_etag else "Last-Modified": self.validator}
         length = r"\d+" if self.num_bytes is None else self.num_bytes
         pattern = rf"\s*bytes {self.start}-\d+/({length}|\*)\s*"
         return (

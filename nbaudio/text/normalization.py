@@ -43,14 +43,14 @@ def punctuation(text: str) -> str:
     )
     if not marks:
         return text
-    apostrophe, hyphen, gone = _patterns(marks)
+    apostrophe, hyphen, removed_marks = _patterns(marks)
     text = hyphen.sub("-", apostrophe.sub("'", text))
-    return gone.sub(_gap, text)
+    return removed_marks.sub(_gap, text)
 
 
-def _gap(gone: re.Match[str]) -> str:
-    before = gone.string[max(gone.start() - 1, 0) : gone.start()]
-    after = gone.string[gone.end() : gone.end() + 1]
+def _gap(marks: re.Match[str]) -> str:
+    before = marks.string[max(marks.start() - 1, 0) : marks.start()]
+    after = marks.string[marks.end() : marks.end() + 1]
     return " " if before.strip() and after.strip() else ""
 
 
@@ -67,11 +67,11 @@ def _patterns(marks: str) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[
     other = f"[^\\s{re.escape(marks)}]"
     # The class comes first, so that the search runs from mark to mark; marks to keep are recognized
     # from the position after them.
-    kept = rf"(?<={other}['-])(?={other})|(?<=\d\.)(?!\.)"
+    inner_mark = rf"(?<={other}['-])(?={other})|(?<=\d\.)(?!\.)"
     apostrophe, hyphen = (
-        re.compile(f"{each}(?<={other}.)(?={other})") for each in ("['’＇]", "[-‐‑]")
+        re.compile(f"{joiner}(?<={other}.)(?={other})") for joiner in ("['’＇]", "[-‐‑]")
     )
-    return apostrophe, hyphen, re.compile(f"(?:{mark}(?!{kept}))++")
+    return apostrophe, hyphen, re.compile(f"(?:{mark}(?!{inner_mark}))++")
 
 
 def blanks(text: str) -> str:

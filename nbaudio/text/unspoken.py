@@ -136,9 +136,9 @@ def _unpaired_asides(pairs: WordPairs, asides: Asides) -> Flags:
     groups = asides.group[pairs.left]
     paired = np.bincount(groups[groups >= 0], minlength=count)
     is_unpaired = paired <= _MOST_PAIRED * sizes
-    found = np.zeros(len(asides.group), np.bool_)
-    found[inside] = is_unpaired[asides.group[inside]]
-    return found
+    is_flagged = np.zeros(len(asides.group), np.bool_)
+    is_flagged[inside] = is_unpaired[asides.group[inside]]
+    return is_flagged
 
 
 def _gaps(pairs: WordPairs, words: Sequence[str], letters: Ints, heard: Heard) -> list[_Gap]:
@@ -172,11 +172,11 @@ def _gaps(pairs: WordPairs, words: Sequence[str], letters: Ints, heard: Heard) -
 def _rates(pairs: WordPairs, letters: Ints, heard: Heard) -> Seconds:
     """Return for each pair the seconds a letter of the words around it."""
     seconds = np.clip(heard.end - heard.start, 0, _LONGEST_WORD)[pairs.right]
-    sums = [np.concatenate(([0.0], np.cumsum(each))) for each in (seconds, letters[pairs.left])]
+    sums = [np.concatenate(([0.0], np.cumsum(values))) for values in (seconds, letters[pairs.left])]
     places = np.arange(len(pairs.left))
     first = np.maximum(places - _RATE_PAIRS, 0)
     last = np.minimum(places + _RATE_PAIRS + 1, len(places))
-    (time, size) = (each[last] - each[first] for each in sums)
+    (time, size) = (values[last] - values[first] for values in sums)
     return np.asarray(time / np.maximum(size, 1), np.float64)
 
 
@@ -229,7 +229,7 @@ def _count_paired(
 
 def _in_heads(gap: _Gap, words: Sequence[str], heads: frozenset[tuple[str, ...]]) -> Flags:
     """Return for each word of a gap whether it is part of a running head, or a number in it."""
-    found = np.zeros(len(gap.words), np.bool_)
+    is_in_head = np.zeros(len(gap.words), np.bool_)
     missing = _head(gap, words)
     places = [
         place for place, number in enumerate(gap.words) if not any(map(str.isdigit, words[number]))
@@ -238,8 +238,8 @@ def _in_heads(gap: _Gap, words: Sequence[str], heads: frozenset[tuple[str, ...]]
     for size in sizes:
         for start in range(len(missing) - size + 1):
             if missing[start : start + size] in heads:
-                found[places[start] : places[start + size - 1] + 1] = True
-    return found
+                is_in_head[places[start] : places[start + size - 1] + 1] = True
+    return is_in_head
 
 
 def _has_room(gap: _Gap, letters: Ints) -> bool:

@@ -65,15 +65,17 @@ class _WordCounter:
         """Count the words of the transcripts of a part, and collect occurrences for examples."""
         normal = _encode_normal_words(pl.concat([pairs["text"], pairs["heard"].alias("text")]))
         ends = normal.ends[: len(pairs) + 1]
-        said = normal.codes[: ends[-1]]
+        reference_codes = normal.codes[: ends[-1]]
         rows = np.repeat(np.arange(len(pairs)), np.diff(ends))
         right = ~_wrong_words(normal)
         numbers = self._number(normal.words)
-        self._collect_examples(numbers[said], rows, right)
+        self._collect_examples(numbers[reference_codes], rows, right)
         num_words = len(normal.words)
-        in_rows = pl.Series(rows * num_words + said).unique().to_numpy() % max(num_words, 1)
-        self._counts[numbers] += np.bincount(said, minlength=num_words)
-        self._right_counts[numbers] += np.bincount(said[right], minlength=num_words)
+        in_rows = pl.Series(rows * num_words + reference_codes).unique().to_numpy() % max(
+            num_words, 1
+        )
+        self._counts[numbers] += np.bincount(reference_codes, minlength=num_words)
+        self._right_counts[numbers] += np.bincount(reference_codes[right], minlength=num_words)
         self._segments[numbers] += np.bincount(in_rows, minlength=num_words)
         self._segment_ids.append(pairs["segment_id"])
         self._num_rows += len(pairs)
@@ -110,8 +112,8 @@ class _WordCounter:
                 "segments": self._segments,
             }
         )
-        said = counted.filter(pl.col("count") > 0).join(self._examples(), on="number")
-        return said.sort("count", "word", descending=[True, False]).drop("number")
+        reference_words = counted.filter(pl.col("count") > 0).join(self._examples(), on="number")
+        return reference_words.sort("count", "word", descending=[True, False]).drop("number")
 
     def _examples(self) -> pl.DataFrame:
         """Return up to three segments of each word, first those with an error, in their order."""
