@@ -63,7 +63,8 @@ from nbaudio.core.threads import ordered_map
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-_BATCH = 16  # tasks per worker, for backends that return no result before all of a batch are done
+# Tasks per worker at once, for backends that return results only when all of a batch are done.
+_BATCH = 16
 # What joblib, Dask and Ray raise when a worker dies, by name, as their packages may not be
 # installed.
 _WORKER_LOST = frozenset(
@@ -78,11 +79,12 @@ _SPARK_LOST = re.compile(
 # pipeline itself may say then.
 _BEAM_LOST = re.compile(r"Worker subprocess exited")
 _CHANNEL_LOST = re.compile(r"Channel closed prematurely|StatusCode\.(?:UNAVAILABLE|CANCELLED)")
-_HOOK_S = 1.0  # for the thread of a lost worker, after the error of its pipeline
+# Seconds for the thread of a lost worker, which knows more than the error of its pipeline.
+_HOOK_S = 1.0
 _IDLE_ENDS = 5  # pipelines in a row that may end without a result
-_STALL_S = 120.0  # without a task in work, a pipeline of this machine stands still
+_STALL_S = 120.0  # seconds without a task in work after which a local pipeline counts as stopped
 _STALL_CHECK_S = 10.0
-_ATTEMPTS = 3  # starts of a task whose worker dies
+_ATTEMPTS = 3  # most starts of a task whose worker dies
 _LOST = (
     f"workers were lost {_ATTEMPTS} times over the same tasks (killed, short of memory, "
     "a decoder's crash); "
@@ -125,6 +127,7 @@ class EngineLocation:
     beam_options: str = ""  # further options of Beam, as on a command line
 
     def __post_init__(self) -> None:
+        """Raise InputError for an unknown engine, or an option that it does not take."""
         if self.engine is not None:
             get_by_name(ENGINES, self.engine, "engine")
         if self.jobs is not None and self.jobs < 1:
@@ -142,6 +145,7 @@ class EngineLocation:
 
 @contextmanager
 def _loky(site: EngineLocation) -> Iterator[RunTasks]:
+    """Run tasks in processes of this machine."""
     resource_tracker.ensure_running()  # its start would end `interrupts_blocked`
     with joblib.parallel_config(
         backend="loky",
@@ -161,6 +165,7 @@ def _threading(site: EngineLocation) -> AbstractContextManager[RunTasks]:
 
 @contextmanager
 def _dask(site: EngineLocation) -> Iterator[RunTasks]:
+    """Run tasks on a Dask cluster: that of an address, or one that this process starts."""
     with requires_extra("dask"):
         import distributed
     with ExitStack() as stack:
@@ -209,6 +214,7 @@ def _ray_connection(site: EngineLocation) -> AbstractContextManager[Any]:
 
 @contextmanager
 def _ray(site: EngineLocation) -> Iterator[RunTasks]:
+    """Run tasks on Ray: the cluster of an address, a running one, or one that is started."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no usage statistics
     # Workers start with their first task: where one that has none is killed while Ray starts, Ray
     # may wait for it forever.
@@ -283,6 +289,7 @@ def _with_absolute_folder(flag: str) -> str:
 
 @contextmanager
 def _beam(site: EngineLocation) -> Iterator[RunTasks]:
+    """Run tasks in pipelines of Beam, by DirectRunner unless the options name a runner."""
     with requires_extra("beam"):
         import apache_beam  # noqa: F401 - whether it is installed
     flags = [_with_absolute_folder(flag) for flag in shlex.split(site.beam_options)]
@@ -369,6 +376,7 @@ def _engine_errors(engine: str | None, task_errors: Collection[Exception] = ()) 
 
 
 def _attempt(function: Callable[[Task], Result], task: Task) -> tuple[Any, Exception | None]:
+    """Run a task in a worker; return its result, or None and an error that can be pickled."""
     try:
         return function(task), None
     except Exception as error:  # noqa: BLE001 - the driver raises it again
@@ -441,6 +449,7 @@ def _numbered(function: Callable[[Task], Result], numbered: tuple[int, Task]) ->
 def _parallel(
     function: Callable[[Task], Result], tasks: Iterable[Task], jobs: int | None
 ) -> Generator[Result]:
+    """Yield the results of tasks as they come, or batch by batch where joblib returns lists."""
     options = {"n_jobs": jobs, "batch_size": 1, "pre_dispatch": "2*n_jobs"}
     try:
         parallel = joblib.Parallel(return_as="generator_unordered", **options)

@@ -50,6 +50,7 @@ class Encoding(NamedTuple):
 def _write_pcm(
     samples: NDArray[np.int16], rate: int, *, container: str, subtype: str = "PCM_16"
 ) -> bytes:
+    """Return a clip as a file that libsndfile writes; the container is ``WAV`` or ``FLAC``."""
     import soundfile as sf
 
     file = io.BytesIO()
@@ -58,6 +59,7 @@ def _write_pcm(
 
 
 def _decode_pcm(encoded: bytes | memoryview) -> tuple[NDArray[np.int16], int | None]:
+    """Decode WAV or FLAC; raise AudioError for a damaged file."""
     if encoded[:4] == b"fLaC" and (decoded := _decode_flac(encoded)):
         return decoded
     import soundfile as sf
@@ -105,6 +107,7 @@ def _dr_flac() -> tuple[Any, Any]:
 
 
 def _encode_opus(samples: NDArray[np.int16], rate: int) -> bytes:
+    """Return a clip as an Ogg file with Opus; equal samples give equal bytes."""
     import av
 
     file = io.BytesIO()

@@ -1,6 +1,6 @@
 """Recordings read by FFmpeg (PyAV).
 
-It reads formats that libsndfile cannot read, or reads slowly or inexactly; see `recordings`.
+It reads formats that libsndfile cannot read, or reads slowly or inexactly; see `recording_reader`.
 """
 
 import sys
@@ -61,7 +61,8 @@ _BLOCK_S = 5.0
 # Seconds of a recording decoded from its beginning that stay in memory, since segments may overlap
 _KEPT_S = 30
 _TAIL_S = 5.0  # seconds that are decoded to find the end of a recording
-_TAIL_PACKETS_SAMPLES = 8192  # the same, of codecs whose packets count their samples
+# Samples that are decoded for the same, where packets count their samples.
+_TAIL_PACKETS_SAMPLES = 8192
 # Sound that starts later than this after the picture starts later on purpose
 _LATE_S = Fraction(1, 10)
 _END_TOLERANCE_S = 0.5  # the last picture may last longer than its packet says
@@ -230,6 +231,10 @@ class AvRecording:
             return self._decode_window(start, stop)
 
     def _decode_window(self, start: int, stop: int) -> _Decoded:
+        """Decode samples [start, stop), or fewer at the end of the recording.
+
+        Ranges between decoded frames are zeros and are listed as holes.
+        """
         parts = [np.empty((self.num_channels, 0), np.float32)]
         holes = []
         end = start
@@ -370,6 +375,10 @@ class AvRecording:
         return int(_RUN_UP_S[self.codec] * self.sampling_rate)
 
     def _open(self) -> None:
+        """Open the file with FFmpeg and choose the audio stream of this track.
+
+        Raise AudioError, with the reason, if FFmpeg cannot read the file or it has no such stream.
+        """
         self._file.seek(0)
         # Opened by descriptor: the content decides on the format, and no part of the name is parsed
         # as a protocol.
@@ -399,6 +408,7 @@ class AvRecording:
 
     @cached_property
     def _index(self) -> PacketIndex:
+        """Index the packets of the stream; see `index_packets`."""
         header = self._stream.codec_context.extradata or b""
         container = self._container.format.name
         misread = "matroska" in container or ("mov" in container and self._ticks != 1)
@@ -611,6 +621,7 @@ class AvRecording:
     def _samples(
         self, frame: av.AudioFrame, to_packed: AudioResampler
     ) -> list[NDArray[np.float32]]:
+        """Return the samples of a decoded frame in parts, each of shape (channels, samples)."""
         # PyAV reads past the planes of a frame that has eight or more (`AudioFrame.planes`, seen in
         # 18.1).
         if frame.format.name == "fltp" and self.num_channels < 8:

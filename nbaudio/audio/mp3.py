@@ -43,6 +43,10 @@ class _Tag(NamedTuple):
 
 
 def _find_tag(descriptor: int) -> _Tag | None:
+    """Return the Xing or LAME tag of an open MP3.
+
+    Return None if there is none, or if it lacks the number of frames or of bytes.
+    """
     start = 0
     head = os.pread(descriptor, 10, 0)
     if head.startswith(b"ID3") and len(head) == 10:
@@ -65,6 +69,10 @@ def _find_tag(descriptor: int) -> _Tag | None:
 
 @lru_cache(maxsize=1000)  # a recording is opened many times
 def _look_through(descriptor: int, size: int, _identity: tuple[int, ...]) -> bool:
+    """Return whether the tag is right; see `is_consistent`.
+
+    `_identity` is the version of the file. It is only part of the key of the cache.
+    """
     if not (tag := _find_tag(descriptor)):
         return False
     end, counted = _last_frame(descriptor, tag.at, size, kind=tag.header)

@@ -197,6 +197,7 @@ class _Spelling(NamedTuple):
 
 
 def _spell(name: str) -> _Spelling:
+    """Return the forms of a name that the comparisons use."""
     exact = tuple(part for part in PurePosixPath(name).parts if part not in ("/", "..")) or ("",)
     *folders, base = (unicodedata.normalize("NFC", part) for part in exact)
     stem, extension = _split_extension(base)
@@ -231,6 +232,7 @@ def _finder(paths: Iterable[str]) -> Callable[[str], tuple[str, list[str]]]:
             alike[f"[{spelling.id}]"].add(path)
 
     def find(name: str) -> tuple[str, list[str]]:
+        """Return the decision on a name, as in `AUDIT`, and its candidates."""
         if name in files:
             return "exact", [name]
         spelling = _spell(name)

@@ -30,17 +30,19 @@ from nbaudio.storage.location import LocationLike, location
 
 _Read = Callable[[int, int], Window]
 
-_TAIL_SAMPLES = 4096  # enough to make a decoder read the last frames
-_BEGINNING_S = 2.0  # seconds that are decoded twice
-_WINDOWS = 3  # that are decoded the second time
+# Samples of a window that is long enough to make a decoder read the last frames.
+_TAIL_SAMPLES = 4096
+_BEGINNING_S = 2.0  # seconds that are decoded as a whole and again in windows
+_WINDOWS = 3  # windows of the beginning that are compared with the whole
 _SEEKS = 16  # windows that are read where the beginning cannot be decoded
-_MOST_WINDOWS = 300  # of a damaged recording
+# The same for a damaged recording, and for codecs whose packets may be damaged singly.
+_MOST_WINDOWS = 300
 # Tolerance between windows and a decode of the whole, full scale being 1; see docs/audio.md. Other
 # codecs must be equal.
 _TOLERANCE = {"amrnb": 0.001, "opus": 0.001}
-_MIXED_WINDOWS = 4  # between windows that are checked for channels that cancel
+_MIXED_WINDOWS = 4  # windows, less one, in which channels that cancel are looked for
 _MIXED_WINDOW_S = 0.2
-_LOUD_SHARE = 0.5  # of the RMS of the loudest channel
+_LOUD_SHARE = 0.5  # a channel with this share of the RMS of the loudest one can stand for all
 _CANCELLED = (
     "its channels cancel in their mix (one is the inverse of the other): "
     "only its {channel} channel is used"
@@ -50,7 +52,7 @@ _WRAPPED = "its length of more than 4 GiB does not fit its header"
 # Bits of a sample in names of codecs by libsndfile and FFmpeg, such as pcm_16 and pcm_s24le
 _PCM_BITS = re.compile(r"pcm_[suf]?(8|16|24|32|64)(le|be)?")
 _SAMPLE_BYTES = {"ulaw": 1, "alaw": 1, "float": 4, "double": 8, "pcm_mulaw": 1, "pcm_alaw": 1}
-_COUNT_BLOCK = 1 << 20  # samples over all channels
+_COUNT_BLOCK = 1 << 20  # samples, over all channels, that are decoded at once to count them
 
 
 @dataclass(frozen=True)

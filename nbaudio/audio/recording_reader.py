@@ -117,6 +117,10 @@ def _open_ranges(place: Location, file: RangeFile) -> "OpenRecording | None":
 
 
 def _open(path: Path) -> "OpenRecording":
+    """Open a recording of this machine by libsndfile, or by FFmpeg where that is more exact.
+
+    Raise AudioError, with file and reason, if neither can read it.
+    """
     try:
         file = path.open("rb")
         if not file.seek(0, 2):
@@ -439,6 +443,7 @@ def _one_channel(window: Window, channel: str) -> tuple[Window, float]:
 
 
 def _to_int16(mono: Window, scale: float) -> NDArray[np.int16]:
+    """Scale samples to int16 and clip them; raise AudioError for NaN."""
     if mono.dtype == np.int16:
         return np.ascontiguousarray(mono)
     with np.errstate(invalid="ignore", over="ignore"):

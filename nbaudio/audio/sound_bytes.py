@@ -30,7 +30,8 @@ _KNOWN_CHUNKS = {
     *(b"afsp", b"_PMX", b"axml", b"chna", b"acid", b"inst", b"MARK", b"COMT", b"NAME", b"AUTH"),
     *(b"(c) ", b"ANNO", b"APPL", b"INST", b"MIDI", b"AESD", b"info", b"free", b"uuid", b"strg"),
 }
-_GUID_TAIL = bytes.fromhex("f3acd3118cd100c04f8edb8a")  # of the chunks of Wave64
+# Last bytes of the names of chunks in Wave64.
+_GUID_TAIL = bytes.fromhex("f3acd3118cd100c04f8edb8a")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""What killed steps left in a workspace: it is removed by the next command.
+"""Remove files that killed steps left in a workspace. The next command does so.
 
 A step holds the lock ``.WHAT.running`` of what it writes, and the system releases the lock when the
-process ends, however it ends. So what belongs to a lock that nobody holds is of a dead process.
+process ends, however it ends. Files whose lock no process holds were left by a process that died.
 """
 
 import os

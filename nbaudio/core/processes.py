@@ -10,7 +10,7 @@ from tempfile import TemporaryFile
 from threading import RLock, Thread
 from typing import IO
 
-_DRIVER_CHECK_S = 0.2  # between checks that the driver is alive
+_DRIVER_CHECK_S = 0.2  # seconds between checks that the driver is alive
 _STDERR = 2
 _STDERR_LOCK = RLock()
 _COPY_BYTES = 1 << 16

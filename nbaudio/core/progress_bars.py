@@ -41,6 +41,7 @@ class TerminalBar(StateText, tqdm):  # type: ignore[misc]
     """Bar on standard error, which is a terminal."""
 
     def __init__(self, what: str, total: float, unit: str) -> None:
+        """Show a bar for `total` of a unit, named `what`."""
         self.work_unit = unit
         super().__init__(
             total=total,

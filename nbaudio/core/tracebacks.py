@@ -54,6 +54,7 @@ def interruptible(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function; mark an interrupt as stopped and raise it again."""
         try:
             return function(*args, **kwargs)
         except KeyboardInterrupt as interrupt:

@@ -109,6 +109,7 @@ def _tables_not_read(source: Path) -> Iterator[NotRead]:
 def _items(
     source: Path, tables: Mapping[str, DelimitedTable], others: Sequence[str]
 ) -> Iterator[dict[str, Any] | Problem]:
+    """Yield the rows of clips, each in the first table that has it, and problems."""
     if escapes_folder(source / "clips", trusted_root(source)):
         yield Problem(
             "clips",

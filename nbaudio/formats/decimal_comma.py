@@ -111,6 +111,7 @@ def decimal_comma_columns(rows: Rows) -> list[str]:
 
 
 def _has_only_numbers(rows: Rows, column: str) -> bool:
+    """Return whether all values of a column of texts are numbers or blank."""
     for batch in rows.batches([column]):
         texts = batch[column].str.strip_chars().drop_nulls()
         texts = texts.filter(texts != "")

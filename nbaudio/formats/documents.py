@@ -68,7 +68,7 @@ _REFUSED = {
     b"%PDF-": f"a PDF, which is not read; {_SAVE}",
     b"{\\rtf": f"an RTF file, which is not read; {_SAVE}",
 }
-_END_OF_FILE = "\x1a"  # as programs of DOS write it
+_END_OF_FILE = "\x1a"  # character that programs of DOS write at the end of a file
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
 _PARAGRAPH = re.compile(r"\S[^\n]*(?:\n[^\S\n]*\S[^\n]*)*")
 _JSON = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*[\]{])")
@@ -101,7 +101,7 @@ _SIGNS = {"lb": " "}
 # The same of Word documents.
 _WORD_SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _DELETED = {"del", "moveFrom"}
-_LONGEST_NAME = 80  # letters
+_LONGEST_NAME = 80  # letters of the longest name of a speaker
 _STRUCK_OUT = ("strike", "dstrike")
 _NOT_READ_OF_WORD = {
     "footnoteReference": "footnotes of Word documents",
@@ -176,6 +176,7 @@ def read_documents(path: Path) -> Iterator[Document]:
 
 
 def _documents(path: Path, content: bytes) -> Iterable[Document]:
+    """Return the documents of a file's content; raise InputError for a refused format."""
     for start, reason in _REFUSED.items():
         if content.startswith(start):
             raise InputError(f"{path}: {reason}")
@@ -257,6 +258,7 @@ def _document(
 
 
 def _read_json(path: Path) -> Iterable[Document]:
+    """Read JSON objects, grouped by recording; raise InputError for one without a text."""
     recordings: dict[str | None, list[_Spoken]] = {}
     for where, item in json_values(path):
         if not isinstance(item, dict) or not any(field in item for field in _TEXT_FIELDS):

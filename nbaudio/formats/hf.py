@@ -302,6 +302,10 @@ def _saved(state: Path) -> list[tuple[Path, str | None]]:
 
 
 def _part(path: Path, relative: Path, split: str | None, audio: str | None) -> _Part:
+    """Return a file of a dataset.
+
+    Raise InputError if its name is not Unicode, or unless it has one Audio column to choose.
+    """
     stem = relative.with_suffix("").as_posix()
     if input_guards.escape_surrogates(stem) != stem:
         raise InputError(input_guards.NOT_UNICODE)
@@ -323,6 +327,10 @@ def _part(path: Path, relative: Path, split: str | None, audio: str | None) -> _
 def _rows(
     part: _Part, choices: Mapping[str, Sequence[str | None]], *, embeds: bool
 ) -> Iterator[dict[str, Any] | Problem]:
+    """Yield the rows of a file, and a problem for each row without audio.
+
+    `embeds` says whether the dataset holds the bytes of its recordings.
+    """
     names = schema_of(part.path).names
     columns = {field: _place(names, choice) for field, choice in choices.items()}
     read_columns = dict.fromkeys(place[0] for place in columns.values() if place)

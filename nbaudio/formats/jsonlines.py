@@ -98,7 +98,7 @@ def _slow_floats(raw: bytes) -> list[float | None] | None:
     return [None if value is None else float(value) for value in values]
 
 
-TEXT = Kind(pl.String(), pa.string(), _slow_text)  # a string; a number keeps its characters
+TEXT = Kind(pl.String(), pa.string(), _slow_text)  # a string, or a number with its characters
 #: A number in the source's own characters; a string stands for its content, null and NaN stay as
 #: they are.
 NUMBER = Kind(pl.String(), pa.float64(), _slow_number, _fast_number)
@@ -189,6 +189,7 @@ def _plain(
 def _one_by_one(
     first: int, text: bytes, kinds: Mapping[str, Kind]
 ) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
+    """Read lines, numbered from `first`, by one Python object each; return rows and problems."""
     problems: list[tuple[int, str]] = []
     rows = []
     for number, line in enumerate(BytesIO(text), first):
@@ -232,6 +233,7 @@ def _tolerant(line: bytes, fields: Iterable[str]) -> dict[str, msgspec.Raw]:
 
 
 def _reason(error: Exception) -> str:
+    """Return why a line cannot be read."""
     match error:
         case json.JSONDecodeError():
             return f"not JSON: {error.msg} (character {error.pos + 1})"

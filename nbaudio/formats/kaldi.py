@@ -156,6 +156,7 @@ class _Folder:
 
 
 def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
+    """Yield the rows of utterances, and the problems of the tables."""
     problems: list[Problem] = []
     folder = _read_folder(source, asr, problems)
     yield from problems
@@ -275,6 +276,7 @@ def split_pairs(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str, st
 
 
 def _segments(path: Path) -> Iterator[_Utterance | Problem]:
+    """Yield the utterances of ``segments``, and a problem for each line that is none."""
     for number, key, rest in split_pairs(numbered_lines(path)):
         match re.split("[ \t]+", rest):
             case [recording, start, end]:
@@ -322,6 +324,7 @@ def _files(out: Path, split: str | None) -> list[Path]:
 def _write(
     parts: Parts, recordings: pl.DataFrame, out: Path, split: str | None
 ) -> tuple[list[Path], list[str]]:
+    """Write the files of a data folder; return them, and notes on what they cannot express."""
     files = _files(out, split)
     scp, segments, text, utt2spk, spk2utt, reco2dur = files
     _write_recordings(recordings, scp, reco2dur)

@@ -142,6 +142,7 @@ def read(source: Path) -> Transcripts:
 
 
 def _sets(source: Path) -> dict[str | None, dict[str, Path]]:
+    """Return the manifests of each split by their kind; raise InputError if none is complete."""
     if source.is_file():
         match = _MANIFEST.fullmatch(source.name)
         return {
@@ -166,6 +167,7 @@ def _sets(source: Path) -> dict[str | None, dict[str, Path]]:
 
 
 def _items(split: str | None, files: Mapping[str, Path]) -> Iterator[dict[str, Any] | Problem]:
+    """Yield the rows and problems of the manifests of a split."""
     recordings: dict[str, _Recording] = {}
 
     def note(recording: _Recording) -> Iterable[dict[str, Any]]:
@@ -240,6 +242,10 @@ def _declared_duration(recording: _Recording) -> str | None:
 
 
 def _word_times(supervision: _Supervision, start: float) -> list[dict[str, float]] | None:
+    """Return start and end of each word in seconds, from the start of the segment.
+
+    Return None without an alignment, and raise ValueError for one of another form.
+    """
     times = []
     for word in (supervision.alignment or {}).get("word", []):
         match word:
@@ -359,6 +365,7 @@ def _files(out: Path, split: str | None) -> list[Path]:
 def _write(
     segments: Parts, recordings: pl.DataFrame, out: Path, split: str | None
 ) -> tuple[list[Path], list[str]]:
+    """Write recordings, supervisions and cuts of a split; return the files and no notes."""
     written = {
         row["recording_id"]: _recording_line(row) for row in recordings.iter_rows(named=True)
     }
@@ -376,6 +383,7 @@ def _write(
 
 
 def _recording_line(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a recording as Lhotse's manifests have it."""
     channels = list(range(row["num_channels"]))
     return {
         "id": row["recording_id"],
@@ -394,6 +402,7 @@ def _recording_line(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _supervision_line(row: dict[str, Any], start: Any) -> dict[str, Any]:
+    """Return a segment as a supervision that begins at `start`, in seconds."""
     custom = drop_none(asr_text=row["asr_text"], similarity=row["similarity"])
     return drop_none(
         id=row["segment_id"],
@@ -408,6 +417,7 @@ def _supervision_line(row: dict[str, Any], start: Any) -> dict[str, Any]:
 
 
 def _cut_line(row: dict[str, Any], recording: dict[str, Any]) -> dict[str, Any]:
+    """Return a segment as a cut of a recording, with one supervision."""
     supervision = _supervision_line(row, 0)
     return {
         "id": row["segment_id"],

@@ -26,7 +26,7 @@ _EXPECTED = "a LibriSpeech tree: split/speaker/chapter/*.trans.txt"
 _SPEAKERS = "SPEAKERS.TXT"
 _TRANSCRIPTS = ".trans.txt"
 _LINE = re.compile(r"(\S+)(?:[ \t]+(.*))?")
-_JOBS = 16  # chapters at once
+_JOBS = 16  # chapters that are fetched at once
 
 # The path of a file in the tree, and its bytes if it is text; or why it cannot be read.
 _File = tuple[str, bytes | None] | Problem
@@ -173,6 +173,7 @@ def _items_of_chapter(
 
 
 def _lines(path: str, content: bytes, top: str) -> Iterator[dict[str, Any] | Problem]:
+    """Yield the row of each line of a transcript; `top` is the name of the source."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -219,6 +220,7 @@ def _in_folder(source: Location) -> tuple[Location, Iterator[_File]]:
             return Problem(path, None, str(error))
 
     def files() -> Iterator[_File]:
+        """Yield the files, fetched chapter by chapter."""
         yield from (Problem(path, None, reason) for path, reason in refused)
         if _SPEAKERS not in paths and (source.local or "/" in str(source).partition("://")[2]):
             # The file about all splits lies beside a single one.

@@ -28,7 +28,8 @@ SHARD = "shard_id"
 
 _TAR = re.compile(r".*?(\d+)\.(?:tar|tar\.gz|tgz|tar\.bz2|tbz2|tar\.xz|txz)")
 _SHARD_MANIFEST = re.compile(r"manifest_(\d+)")
-_SHARD_FOLDER = "sharded_manifests"  # of NeMo, beside the tars
+# Folder beside the tars in which NeMo writes a manifest for each tar.
+_SHARD_FOLDER = "sharded_manifests"
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _MAX_FILES = 100_000
 _SUBSEGMENT = re.compile(r"-sub\d+$")

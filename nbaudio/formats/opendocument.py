@@ -211,6 +211,7 @@ class _MarksScan:
             self._take_cell(attributes)
 
     def _take_cell(self, attributes: dict[str, str]) -> None:
+        """Move on by one cell or repeated cells; note the range of merged ones."""
         height = _repeated(attributes, "table:number-rows-spanned", _MOST_ROWS)
         width = _repeated(attributes, "table:number-columns-spanned", _MOST_COLUMNS)
         if height > 1 or width > 1:
@@ -233,6 +234,7 @@ class _Scan:
     """
 
     def __init__(self, path: Path) -> None:
+        """Take the path of a workbook, whose size sets the limits."""
         self.needs_copy = False
         self._path = path
         self._bytes = input_guards.check_regular(path).st_size
@@ -263,6 +265,8 @@ class _Scan:
         workbook_guard.check_span(self._path, self._bytes, self._spanned, self._filled)
 
     def _refuse(self, what: str) -> Any:
+        """Return a handler that raises InputError for something in content.xml."""
+
         def refuse(*_: object) -> None:
             raise InputError(
                 f"{self._path}: {_CONTENT} has {what}, which is not read: "
@@ -272,6 +276,7 @@ class _Scan:
         return refuse
 
     def _start_element(self, name: str, attributes: dict[str, str]) -> None:
+        """Count an element; raise InputError for too many."""
         self._elements += 1
         if self._elements > self._most_elements:
             workbook_guard.check_elements(self._path, self._bytes, self._elements)
@@ -309,6 +314,7 @@ class _Scan:
         self._row_characters = 0
 
     def _begin_cell(self, attributes: dict[str, str]) -> None:
+        """Begin to count what a cell holds."""
         self._columns_repeated = _repeated(
             attributes, "table:number-columns-repeated", _MOST_COLUMNS
         )

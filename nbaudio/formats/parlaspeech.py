@@ -40,7 +40,7 @@ _NEEDED = {
     **{name: pl.col(name) for name in ("start", "end", "words")},
 }
 
-_HOPELESS_LINES = 1000  # before any readable one: give up the file
+_HOPELESS_LINES = 1000  # unreadable lines at the start after which reading ends
 
 
 def detect(files: SourceFiles) -> list[Layout]:
@@ -73,6 +73,7 @@ def read(source: Path, *, word_times: str = "yes") -> Transcripts:
     problems: list[tuple[int, str]] = []
 
     def frames() -> Iterator[pl.DataFrame]:
+        """Yield rows; stop where none of the first lines could be read."""
         is_hopeless = True
         for frame, unread in blocks(source, word_times=word_times):
             problems.extend(unread)

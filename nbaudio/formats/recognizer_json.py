@@ -28,7 +28,7 @@ PARTS = ("segments", "utterances", "sentences", "paragraphs", "word_segments")
 # Of whisper.cpp, such as [_BEG_] and <|endoftext|>
 _CONTROL_TOKEN = re.compile(r"\s*(?:\[_\w+\]|<\|[^|<>]*\|>)\s*")
 _WORD_TIER = re.compile(r"(?:.* - )?words?", re.IGNORECASE)
-_MOST_BEFORE = 1.0  # seconds by which the words of a segment may end before it starts
+_MOST_BEFORE = 1.0  # seconds by which the words of a segment may end before the segment starts
 _EXPECTED = (
     "expected CTM, JSON of a recognizer with words and their times, word-timed SRT or WebVTT, "
     "or ParlaSpeech JSON lines"
@@ -82,6 +82,7 @@ def read_whisper(place: Place, value: object) -> Iterator[Utterance]:
 
 
 def _read_part(place: Place, part: object) -> Iterator[Utterance]:
+    """Yield the words of a segment, or of a word itself; raise InputError if there are none."""
     fields = part if isinstance(part, dict) else {}
     words = _words_or_tokens(fields)
     if isinstance(words, list):
@@ -134,6 +135,7 @@ def read_whisper_cpp(place: Place, value: Mapping[str, Any]) -> Iterator[Utteran
 
 
 def _whisper_cpp_token(place: Place, item: Mapping[str, Any]) -> Token:
+    """Return a token, whose times are milliseconds or clocks."""
     offsets = item.get("offsets")
     if isinstance(offsets, dict):
         start, end = (seconds(offsets.get(name), MILLISECONDS) for name in ("from", "to"))

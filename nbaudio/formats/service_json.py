@@ -127,6 +127,7 @@ def _words_or_none(place: Place, words: Any, texts: Iterable[object], service: s
 
 
 def _of_side(utterances: Sequence[Utterance], side: Side) -> Iterator[Utterance]:
+    """Yield copies of utterances with another side."""
     for utterance in utterances:
         yield Utterance(
             utterance.place,
@@ -241,6 +242,7 @@ def read_azure(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
 
 
 def _read_phrase(place: Place, phrase: Mapping[str, Any]) -> Iterator[Utterance]:
+    """Yield the words of the first alternative of a phrase."""
     channel = phrase.get("channel", phrase.get("Channel"))
     side = numbered_side(channel, first_channel=0) if isinstance(channel, str) else NO_SIDE
     alternatives = objects(phrase.get("nBest", phrase.get("NBest"))) or [dict(phrase)]
@@ -404,6 +406,7 @@ def _check_single_words(place: Place, events: Sequence[Mapping[str, Any]]) -> No
 
 
 def _event_tokens(event: Mapping[str, Any], start: float, end: float) -> list[Token]:
+    """Return the words of an event from `start` to `end`, in seconds."""
     parts = objects(event["segs"])
     offsets = [seconds(part.get("tOffsetMs"), MILLISECONDS) for part in parts]
     offsets[0] = seconds(parts[0].get("tOffsetMs", "0"), MILLISECONDS)

@@ -68,9 +68,9 @@ UNITS = (SECONDS, MILLISECONDS, SAMPLES)
 _SAID_SECONDS = re.compile(r"[\W_](?:s|secs?|seconds?)[\W_]*$", re.IGNORECASE)
 _SAID_SAMPLES = re.compile(r"(?:[\W_]samples?|Samples?)[\W_]*$")
 _MILLISECONDS = re.compile(r"(?:[\W_](?:ms|msecs?|millis|milliseconds?)|Ms|Millis)[\W_]*$")
-ARROW = ".arrow"  # streams, as Hugging Face's save_to_disk writes them
-NONE = "none"  # the value of an option that leaves a column out
-_BATCH_BYTES = 64 << 20  # that a batch may unpack to
+ARROW = ".arrow"  # ending of Arrow streams, as Hugging Face's save_to_disk writes them
+NONE = "none"  # value of an option that leaves a column out
+_BATCH_BYTES = 64 << 20  # most bytes of an unpacked batch
 # Fields of Arrow's flatbuffers: the header of a message, and how the body of a batch is compressed.
 _HEADER = 2
 _COMPRESSION = 3
@@ -131,6 +131,7 @@ def has_any_value(path: Path, leaf: str) -> bool:
 
 
 def _parquet(path: Path, columns: Sequence[str] | None, rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield batches of a Parquet file, within the limits of its size; see `batches`."""
     size = check_regular(path).st_size
     total = 0
     with pq.ParquetFile(path) as file:
@@ -198,6 +199,10 @@ def _longest(array: pa.Array) -> int:
 
 @contextmanager
 def _stream(path: Path) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    """Yield the schema of an Arrow stream, and its batches, within the limits of its size.
+
+    Raise pa.ArrowInvalid if the file does not begin as a stream.
+    """
     check_regular(path)
     with pa.memory_map(str(path)) as source:
         try:

@@ -25,7 +25,7 @@ _SOUND = re.compile(r"\[[^\[\]]*\]|\([^()]*\)|\*[^*]+\*|[♪♫♬][^♪♫♬]*
 _NAME = re.compile(
     r"(>+|[-–—])?\s*([^\W\d_][\w.]*(?:[ .]+[^\W\d_][\w.]*){0,4})(?: ?\([^()]{1,30}\))?:(?=\s|$)"
 )
-_CHANGE = re.compile(r"(?:>>|[-–—]\s?)\s*\w")  # of speakers, at the start of a line
+_CHANGE = re.compile(r"(?:>>|[-–—]\s?)\s*\w")  # mark of another speaker at the start of a line
 _SAVE = "save them as .srt or .vtt, such as by ffmpeg"
 
 

@@ -72,9 +72,10 @@ _OURS = frozenset(
         "duration_s",
     )
 )
-# Columns that a table is recognized by, and those that are told to the person.
+# Fields by whose columns a table is recognized.
 _DETECTED = ("name", "start", "end", "duration", "text", "asr_text", "speaker_id", "split")
-_BY_NAME = ("name", "text", "speaker_id")  # those that `read` does not choose by their values too
+# Those of them that become options of `read`, which would also look at the values of columns.
+_BY_NAME = ("name", "text", "speaker_id")
 # Parameters of `read` that are not columns.
 _NOT_COLUMNS = frozenset(
     ("source", "times", "header", "separator", "quotes", "sheet", "encoding", "decimal")
@@ -448,6 +449,7 @@ def _joined(rows: Iterator[_Row]) -> Cells:
     problems = list[Problem]()
 
     def frames() -> Iterator[pl.DataFrame]:
+        """Yield the rows in batches; collect the numbers of their lines, and problems."""
         while batch := list(islice(rows, BATCH_ROWS)):
             problems.extend(row for row in batch if isinstance(row, Problem))
             read = [row for row in batch if not isinstance(row, Problem)]
@@ -461,6 +463,7 @@ def _joined(rows: Iterator[_Row]) -> Cells:
 
 
 def _json_lines(source: Path) -> Iterator[_Row]:
+    """Yield the line and the fields of each JSON object, and lines that are none as problems."""
     with source.open("rb") as file:
         for number, line in enumerate(input_guards.lines(file, source), 1):
             if not line.strip():

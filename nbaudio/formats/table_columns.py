@@ -35,8 +35,8 @@ _OFFSETS = frozenset(
 _OTHER_UNIT = re.compile(r"[\W_](frames?|us|ns)[\W_]*$", re.IGNORECASE)
 _READ_AS = {MILLISECONDS: "milliseconds", SAMPLES: "samples of the recording"}
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
-# Times that are not read: of a clock, numbers with blanks or apostrophes between thousands, numbers
-# with a unit, and durations of ISO 8601
+# Times that are not read: clock times, numbers with blanks or apostrophes between thousands,
+# numbers with a unit, and durations of ISO 8601.
 _UNREAD_TIME = (
     r"^(\d+ days?,? )?\d+:\d+(:\d+)?([.,]\d+)?$"
     r"|^\d{1,3}([ \u{a0}\u{202f}'’]\d{3})+([.,]\d+)?$"
@@ -47,7 +47,7 @@ _UNREAD_TIME = (
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _START_WORDS = frozenset(("start", "starts", "begin", "beg", "onset", "starttime", "begintime"))
 _END_WORDS = frozenset(("end", "ends", "stop", "finish", "offset", "endtime", "stoptime"))
-_IDS_OF_TEN = 9  # values of a column of ids that must differ
+_IDS_OF_TEN = 9  # of ten values in a column of ids, so many must be different
 
 # By field: the column that an option names, ``none`` for no column, or None to find it.
 _Chosen = Mapping[str, str | None]

@@ -77,6 +77,7 @@ class _Grid:
 
     @property
     def starts_at_zero(self) -> bool:
+        """Whether the grid begins at 0 seconds."""
         return Decimal(self.start) == 0
 
     def from_start(self, seconds: str) -> str:
@@ -136,6 +137,7 @@ def _intervals(
     place = 0
 
     def take(kind: str) -> str:
+        """Return the next token, of this kind; raise ValueError for another one."""
         nonlocal place
         token = next(tokens, None)
         place = token.start() if token else len(text)

@@ -47,7 +47,7 @@ _SECONDS_A_CHARACTER = 0.07
 _LONGEST_WORD = 10.0
 _SHORTEST_IN_MILLISECONDS = 60.0
 _LONGEST_IN_MILLISECONDS = 2000.0
-# Of so many words or more, at most half may last beyond the start of the word after the next one.
+# With this many words, times are wrong if most words last beyond the start of the next but one.
 _FEWEST_TO_OVERLAP = 8
 _ENDING = re.compile(
     r"(?<=[^/])(?:\.ana)?\.(?:jsonl?|json3|ctm|srt|vtt|txt|md|xml|docx|html?)$", re.IGNORECASE
@@ -231,6 +231,7 @@ def _is_side(words: TimedWords, wanted: str) -> bool:
 
 
 def _mixed(sides: Sequence[TimedWords]) -> TimedWords:
+    """Return the words of all sides together, in the order of their starts."""
     words = [word for side in sides for word in side.words]
     starts = np.concatenate([side.starts for side in sides])
     ends = np.concatenate([side.ends for side in sides])
@@ -310,6 +311,10 @@ def _split(utterance: Utterance) -> Words:
 
 
 def _sorted_words(name: str, side: Side, words: _SideWords) -> TimedWords:
+    """Return the words of a side in the order of their starts, in seconds.
+
+    Raise InputError if no time of a word is usable.
+    """
     if words.words and not words.has_times:
         reason = f"{name}: the times of {words.words[0]!r} and of all other words are unusable"
         raise InputError(f"{words.where}: {NEEDED} ({reason})")
@@ -368,6 +373,10 @@ def _interpolate(words: list[str], edges: npt.NDArray[np.float64]) -> npt.NDArra
 
 
 def _utterances(path: Path) -> Iterator[Utterance]:
+    """Yield the utterances of a file, whose first lines tell its format.
+
+    Raise InputError if no format fits.
+    """
     input_guards.check_regular(path)
     with path.open("rb") as file:
         head = decode_text(file.read(1 << 16), errors="replace")

@@ -48,7 +48,7 @@ END_OF_RECORDING = "end"
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 _NO_BLANK = re.compile(r"[^ \t\r\n]")
 
-BATCH_ROWS = 10_000  # that are Python objects at once; as columns they take a tenth of the memory
+BATCH_ROWS = 10_000  # rows that are Python objects at once; columns take a tenth of their memory
 
 
 class Problem(NamedTuple):
@@ -164,6 +164,7 @@ def collect_rows(
                 yield item
 
     def frames() -> Iterator[pl.DataFrame]:
+        """Yield the rows as frames, texts in NFC, without optional columns that are all null."""
         for frame in frames_of_rows(only_rows(), schema):
             composed = frame.with_columns(pl.col("text", "asr_text").str.normalize("NFC"))
             yield composed.select(
@@ -406,6 +407,7 @@ def read_sidecars(
         files = sorted(path for path in named if path.is_file())
 
     def items() -> Iterator[dict[str, Any] | Problem]:
+        """Yield the rows of each file, and the problems of files and lines."""
         for file in files:
             path = file.relative_to(root).as_posix()
             if escape_surrogates(path) != path:

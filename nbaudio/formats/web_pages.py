@@ -58,7 +58,8 @@ _BOLD_NAME = re.compile(
     r"(?:</?a\b[^<>]{0,200}>|[^<>]){1,80}(?:</\2>(?=\s)|\s</\2>))(?=\s?[^\s<])"
 )
 _RAISED_DIGITS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-_MOST_ATTRIBUTES = 2000  # characters; longer ones are data of scripts
+# Characters of attributes that are looked at; longer ones are data of scripts.
+_MOST_ATTRIBUTES = 2000
 
 
 @dataclass(frozen=True)

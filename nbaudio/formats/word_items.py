@@ -19,8 +19,8 @@ from nbaudio.formats.timed_tokens import (
     seconds,
 )
 
-MILLISECONDS = 1e3  # in a second
-TICKS = 1e7  # of 100 ns, in a second
+MILLISECONDS = 1e3  # milliseconds in a second
+TICKS = 1e7  # units of 100 ns in a second
 
 
 @dataclass(frozen=True)
@@ -201,6 +201,7 @@ def _time_fields(fields: Mapping[str, Any]) -> TimeFields:
 
 
 def _token(place: Place, fields: Mapping[str, Any], times: TimeFields) -> Token:
+    """Return the word of an object; raise InputError if it has no text."""
     text = text_of(fields)
     if fields.keys().isdisjoint((*_TEXT_FIELDS, "alternatives")):
         names = ", ".join(map(str, fields)) or "none"

@@ -220,6 +220,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _open_xlsx(path: Path, *, formulas: bool) -> Iterator[Workbook]:
+    """Open an .xlsx workbook; see `open_workbook`."""
     from nbaudio.formats.xlsx_reader import load_sheets
 
     workbook_guard.check_parts(path)
@@ -313,6 +314,7 @@ def unescape_excel(text: str) -> str:
 
 
 def _resolve_escapes(escapes: re.Match[str]) -> str:
+    """Return the characters of some escapes in a row; the escapes where they are none."""
     units = b"".join(
         int(code, 16).to_bytes(2, "little")
         for code in re.findall("_x([0-9A-Fa-f]{4})_", escapes[0])
@@ -325,6 +327,7 @@ def _resolve_escapes(escapes: re.Match[str]) -> str:
 
 @contextmanager
 def _open_ods(path: Path) -> Iterator[Workbook]:
+    """Open an .ods workbook; see `open_workbook`."""
     from python_calamine import SheetVisibleEnum
 
     with open_opendocument(path) as book:

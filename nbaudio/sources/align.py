@@ -136,6 +136,7 @@ def align(
     counts: dict[str, int] = {}
 
     def read(source: Path) -> Transcripts:
+        """Align the recordings of the source; return their segments as transcripts."""
         pairs = _pair(job, source)
         results = _align_all(pairs.tasks, job.stored, site, show_progress=show_progress)
         if not add:

@@ -580,6 +580,7 @@ def _write_embedded(embedded: Iterable[tuple[str, bytes]], root: Path) -> None:
 def _resolve_names(
     transcripts: Transcripts, mapping: Mapping[str, str], root: Location | None
 ) -> Resolved:
+    """Find the recording of each name in transcripts; a missing `root` has none."""
     transcripts, mapping = redact_names(
         transcripts, mapping, fetches=root is not None and root.is_scheme
     )

@@ -33,8 +33,8 @@ _NARROW = (
 _PROBLEMS = pl.Schema({"file": pl.String, "item": pl.String, "reason": pl.String})
 _RATE = 16_000
 _BYTES_PER_SAMPLE = 2
-_SAME_SECONDS = 0.1  # sources round durations, and codecs pad
-_FLAC_SHARE = 0.57  # of the size of speech at 16 kHz, about
+_SAME_SECONDS = 0.1  # durations that differ by less are equal: sources round them, and codecs pad
+_FLAC_SHARE = 0.57  # size of speech in FLAC at 16 kHz, about, as a share of that in WAV
 
 
 @dataclass(frozen=True)

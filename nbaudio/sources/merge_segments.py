@@ -48,7 +48,8 @@ _ROW = "\0row"
 _SOURCE_ROW = "\0source_row"
 _ADDED = (*_FLAGS, _ROW)
 _REPLACED = ("text", "times", "audio")
-_HASHED = ("text", "times", "raw", "hypothesis", "metadata")  # hashes of what is compared
+# Columns with hashes of what is compared.
+_HASHED = ("text", "times", "raw", "hypothesis", "metadata")
 
 
 def is_(*kinds: str) -> pl.Expr:

@@ -20,7 +20,7 @@ from nbaudio.tables.tombstones import is_withdrawn
 
 # Units of the times of whole recordings: below 1 MHz, each is exactly the sample it is from
 _MICRO = 1_000_000
-_SLIGHTLY_OVER = 20  # a second divided by the 50 ms that an end may be past its recording's
+_SLIGHTLY_OVER = 20  # 1 s / 50 ms: ends may be so much past the end of their recording
 
 
 def with_known_times(

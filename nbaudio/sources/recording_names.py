@@ -59,6 +59,10 @@ def read_mapping(path: Path) -> dict[str, str]:
 
 
 def _scp_pairs(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Yield the line, key and file name of each line of a ``wav.scp``.
+
+    Raise InputError for a line without a file name, or with a command.
+    """
     content = input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES)
     refuse_archive(path, content)
     text = content.decode("utf-8-sig")
@@ -113,6 +117,7 @@ def redact_names(
     stored = stored_names([*urls, *mapping, *mapping.values()], always=fetches)
 
     def redacted(frame: pl.DataFrame) -> pl.DataFrame:
+        """Return rows with redacted names, and without signatures in URLs of other columns."""
         renamed = frame.with_columns(pl.col("name").replace(stored)) if stored else frame
         texts = [
             name

@@ -154,6 +154,7 @@ class Probes:
         before: pl.DataFrame | None = None,
         track: str | None = None,
     ) -> None:
+        """Read the results in a folder, and those of `before`, for files of this track."""
         self.path = folder / "probes.jsonl"
         self.track = track
         self._facts = list(schema)
@@ -284,6 +285,7 @@ def _remote_places(root: Location, paths: Paths) -> Iterator[tuple[str, Location
 def _probe_bundle(
     items: Iterable[tuple[str, Location]], amount: float, probes: Probes
 ) -> tuple[list[dict[str, Any]], float]:
+    """Probe some recordings and store new facts; return their rows and the amount of work."""
     rows = []
     new = []
     for path, place in items:

@@ -23,8 +23,8 @@ _TOO_SLOW = 0.2
 # Characters a second of speech, with its pauses; a label outside is reported.
 _SLOWEST = 1.0
 _FASTEST = 40.0
-_SHORT_S = 3.0  # shorter labels may have long pauses
-_SHORT_TEXT = 10  # characters
+_SHORT_S = 3.0  # seconds; shorter labels may have long pauses
+_SHORT_TEXT = 10  # characters of a short text
 
 
 def seconds_of_samples(frame: pl.DataFrame, rates: pl.Series) -> pl.DataFrame:
@@ -71,6 +71,7 @@ class _Seconds:
     last: float = 0.0
 
     def __add__(self, other: "_Seconds") -> "_Seconds":
+        """Return the sums over both, and the later end."""
         return _Seconds(
             self.segments + other.segments,
             self.placed + other.placed,

@@ -56,19 +56,19 @@ _CONJUNCTIONS = frozenset(
         "та",
     )
 )
-_SENTENCE_END = re.compile(r"[.!?…:;。؟।)\]][\"'”’»«)\]]*$")  # or that of a remark
+_SENTENCE_END = re.compile(r"[.!?…:;。؟।)\]][\"'”’»«)\]]*$")  # end of a sentence, or of a remark
 # Marks that belong to the word before them, after a blank as well.
 _MARKS = re.compile(r"[.!?…:;。؟।,،%\"'”’»)\]]+")
 # Marks behind a bracket or the number of a footnote, which end what is before the bracket.
 _MARKS_BEHIND = re.compile(r"(?:[)\]}⁰¹²³⁴-⁹]|\A\^?\d{1,3})([.!?…:;,。؟।،]+[\"'”’»]*)$")
-# The same of a remark that follows in the same line.
+# Marks behind a remark that follows in the same line.
 _MARKS_OF_NEXT = re.compile(
     r"[^\S\n]*(?:[(\[{][^()\[\]{}]*[)\]}]|[⁰¹²³⁴-⁹]+|(?<=\w)\^?\d{1,3})"
     r"([.!?…:;,。؟।،]+[\"'”’»]*)"
 )
 _HAS_MARK = re.compile(r"[.!?…:;,。؟।،]$")
 _FIRST_WORD = re.compile(r"\w+")
-_ENDING = 9  # characters of a word in which the end of a sentence is looked for
+_ENDING = 9  # characters at the end of a word in which the end of a sentence is looked for
 
 
 @dataclass(frozen=True)

@@ -192,6 +192,7 @@ class Folder:
 
     @contextmanager
     def _upload(self, name: str) -> Iterator[Path]:
+        """Yield a path in the desk to write to; upload it when the context succeeds."""
         if self.desk is None:
             raise NbaudioError(f"{self}: was opened for reading")
         written = self.desk / "new" / name
@@ -248,6 +249,7 @@ class Folder:
         return None
 
     def _copy_on_server(self, name: str, source: Location, sha256: str | None) -> None:
+        """Let the server copy a file, unless this version was sent before; record its hash."""
         target = cast(Remote, self._place(name))
         with suppress(RemoteNotFoundError):
             if self._sent(name, target.status()):

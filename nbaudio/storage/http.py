@@ -85,6 +85,10 @@ class HttpClient:
     """
 
     def __init__(self, *, connections: int, timeout: float) -> None:
+        """Set up pools of connections for direct requests, redirects and proxies.
+
+        Raise InputError for a proxy of the environment that cannot be used.
+        """
         import urllib3
 
         from nbaudio.storage.timed_connections import limit_headers, refuse_private_peers
@@ -526,7 +530,7 @@ class HttpFiles:
             yield response
 
     def _body(self, response: "urllib3.BaseHTTPResponse", url: str, most: int, what: str) -> bytes:
-        """Return a body of at most `most` bytes (of `what`)."""
+        """Return a body of at most `most` bytes; see `_chunks` for errors."""
         return b"".join(self._chunks(response, url, most, what))
 
     def _chunks(
@@ -534,7 +538,8 @@ class HttpFiles:
     ) -> Iterator[bytes]:
         """Yield the chunks of a body.
 
-        Raise RemoteRefusedError if it is compressed, or has more than `most` bytes (of `what`).
+        Raise RemoteRefusedError if it is compressed, or has more than `most` bytes. The message
+        describes these bytes by `what`, such as ``that were requested``.
         """
         if coding := content_coding(response.headers, url):
             raise RemoteRefusedError(f"{url}: {compressed_message(coding)}")

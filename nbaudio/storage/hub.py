@@ -23,7 +23,7 @@ from nbaudio.storage.network import Network, Place, with_retries
 
 Result = TypeVar("Result")
 
-# A commit takes the Hub longer than other responses: so many timeouts.
+# Timeouts that a commit may take: the Hub needs longer for it than for other responses.
 _COMMIT_TIMEOUTS = 4
 _limits = {"timeout": 15.0}
 
@@ -110,6 +110,7 @@ class HubDataset:
     """
 
     def __init__(self, place: Place) -> None:
+        """Prepare requests to the dataset of a place; nothing is requested yet."""
         with requires_extra("hub"):
             from huggingface_hub import HfApi
 
@@ -169,6 +170,7 @@ class HubDataset:
         tries = 0
 
         def send() -> None:
+            """Commit once; a further try first looks at what the last one may have done."""
             nonlocal tries
             tries += 1
             missing = uploads
@@ -202,6 +204,7 @@ class HubDataset:
             self._send(send, done="written")
 
     def _list(self) -> None:
+        """Set `files`, `exists`, `private` and `head` to the state of the dataset."""
         from huggingface_hub import RepoFile
 
         repository = self._api.repo_info(self._name, repo_type="dataset")
@@ -217,6 +220,7 @@ class HubDataset:
         """Call the library with retries beyond its own."""
 
         def once() -> Result:
+            """Send the request once, and raise the error of the response itself."""
             # Another session may have replaced it
             _prepare(_COMMIT_TIMEOUTS * self._place.network.timeout)
             try:

@@ -53,13 +53,16 @@ class LocalPath:
 
     @property
     def name(self) -> str:
+        """Last part of the path."""
         return self.local.name
 
     @property
     def parent(self) -> "LocalPath":
+        """Folder that holds this file or folder."""
         return LocalPath(self.local.parent)
 
     def status(self) -> FileStatus:
+        """Return size and version; raise OSError if there is no such file."""
         status = self.local.stat()
         return FileStatus(status.st_size, status.st_mtime_ns)
 
@@ -167,6 +170,7 @@ class LocalPath:
         return atomic_write(self.local, sync=False)
 
     def remove(self) -> None:
+        """Remove the file if it exists."""
         self.local.unlink(missing_ok=True)
 
     def forget(self, _num_bytes: int | None, _version: str | None) -> None:

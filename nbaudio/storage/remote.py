@@ -42,7 +42,7 @@ from nbaudio.storage.urls import ARCHIVES, WEB, check_url, is_url
 
 CHANGED_MESSAGE = "the file changed since it was ingested; run ingest again"
 
-# Ranges are read if they are at most this share of the file, with so many bytes per window; smaller
+# Ranges are read if windows, of this many bytes each, are at most this share of the file. Other
 # files are fetched whole.
 _MAX_SHARE = 0.25
 _WINDOW_BYTES = 1 << 20
@@ -60,8 +60,9 @@ _OBJECT_STORES: Mapping[str, Mapping[str, Any]] = {
     "abfs": {"max_concurrency": 1},
 }
 _PARTIAL = ".partial"
-_BEGAN = re.compile(rf"\.([0-9a-f]{{8}})-\w+\{_PARTIAL}$")  # the Unix time in the name of an upload
-_OLD_S = 86_400  # an upload that began earlier is of a killed run
+# The Unix time at which an upload began, in the name of its file.
+_BEGAN = re.compile(rf"\.([0-9a-f]{{8}})-\w+\{_PARTIAL}$")
+_OLD_S = 86_400  # seconds after which an upload is that of a killed run
 
 # Names of filesystems for what changes with the content, the most reliable first.
 _VERSIONS = (
@@ -121,6 +122,7 @@ class Remote:
 
     @property
     def name(self) -> str:
+        """Last part of the path, or of the address."""
         root_path = self.root.partition("::")[0].partition("://")[2]
         return PurePosixPath(
             self.path or (unquote(root_path) if urlsplit(self.root).scheme in WEB else root_path)
@@ -128,6 +130,7 @@ class Remote:
 
     @property
     def parent(self) -> "Remote":
+        """Folder that holds this file or folder."""
         if self.path:
             return replace(self, path=self.path.rpartition("/")[0], sha256=None, content=None)
         inside, chain, outside = self.root.partition("::")
@@ -231,9 +234,11 @@ class Remote:
         with_retries(self, lambda: self._download(target, status), received=lambda: size_of(target))
 
     def read(self, start: int, stop: int) -> bytes:
+        """See `LocalPath.read`."""
         return with_retries(self, lambda: self._range(start, stop))
 
     def is_folder(self) -> bool:
+        """See `LocalPath.is_folder`."""
         file_facts = self._info()
         is_page = (
             self._is_on_web
@@ -273,6 +278,10 @@ class Remote:
     def listing(
         self, wanted: Callable[[str], bool]
     ) -> tuple[list[str], list[tuple[str, str]]] | None:
+        """See `LocalPath.listing`; None also for a web server that refuses to list.
+
+        Raise InputError if the folder cannot be listed.
+        """
         if self.is_scheme:
             return None
         try:
@@ -287,10 +296,12 @@ class Remote:
         return None if self._is_on_web and not paths and not refused else (paths, refused)
 
     def files(self) -> Iterator[str]:
+        """See `LocalPath.files`."""
         with convert_error(AudioError, NbaudioError), suppress(RemoteNotFoundError):
             yield from sorted(with_retries(self, self._names))
 
     def names(self) -> Iterator[str]:
+        """See `LocalPath.names`; there are none on the web and on the Hub."""
         if self._is_on_web or self.is_scheme or self.located.scheme == "hf":
             return
         fs, top, _ = self.located
@@ -302,6 +313,7 @@ class Remote:
 
     @contextmanager
     def new(self) -> Iterator[Path]:
+        """Yield a local path to write to; upload the file when the context succeeds."""
         with tempfile.TemporaryDirectory(prefix="nbaudio-") as folder:
             with atomic_write(Path(folder) / self.name, sync=False) as partial:
                 yield partial
@@ -355,6 +367,7 @@ class Remote:
         writer = f"{int(time.time()):x}-{os.urandom(4).hex()}"
 
         def publish() -> None:
+            """Write the file under its name, or beside it and move it."""
             fs, path, scheme = self.located
             if new and fs.exists(path):
                 return
@@ -378,6 +391,7 @@ class Remote:
         with_retries(self, publish, done=done)
 
     def forget(self, num_bytes: int | None, version: str | None) -> None:
+        """See `LocalPath.forget`."""
         if self.cache is not None and num_bytes is not None:
             self.cache.forget(self._identity(FileStatus(num_bytes, version)))
 
@@ -402,6 +416,7 @@ class Remote:
                 )
 
     def remove(self) -> None:
+        """See `LocalPath.remove`; raise NbaudioError if it cannot be removed."""
         fs, path, _ = self.located
         with convert_error(AudioError, NbaudioError), suppress(RemoteNotFoundError):
             with_retries(self, lambda: fs.rm_file(path), done="removed")
@@ -416,6 +431,7 @@ class Remote:
         yield
 
     def with_sha256(self, sha256: str | None) -> "Remote":
+        """See `LocalPath.with_sha256`."""
         return replace(self, sha256=sha256)
 
     def _info(self) -> dict[str, Any]:
@@ -471,6 +487,7 @@ class Remote:
             raise AudioError(f"{self}: the file changed while it was read")
 
     def _range(self, start: int, stop: int) -> bytes:
+        """Return the bytes [start, stop) by one request; raise ConnectionError for fewer."""
         fs, path, scheme = self.located
         # The Hub's filesystem would read ahead.
         options = {"cache_type": "none", "size": stop} if scheme == "hf" else {}
@@ -481,6 +498,7 @@ class Remote:
 
     @property
     def is_scheme(self) -> bool:
+        """Whether the address is a bare scheme such as ``s3://``, which stands for all its URLs."""
         return self.root.endswith("://") and "::" not in self.root
 
     @property

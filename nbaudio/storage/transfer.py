@@ -38,7 +38,7 @@ _CHUNK_BYTES = 1 << 16
 _PAGES = ("text/html", "application/xhtml+xml")
 _PAGE_START = re.compile(rb"[\xef\xbb\xbf \t\r\n]*(<!doctype html|<html)", re.IGNORECASE)
 _PAGE_NAMES = ("", ".htm", ".html", ".xhtml")  # suffixes of files that may be web pages
-_START_BYTES = 1000  # in which a web page shows that it is one
+_START_BYTES = 1000  # bytes at the start of a body in which a web page is recognized
 _MESSAGES = ("application/json", "application/problem+json", "application/xml", "text/xml")
 # Bytes of a body of unannounced length before its length is requested.
 _UNANNOUNCED_BYTES = 16 << 20

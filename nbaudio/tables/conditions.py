@@ -251,6 +251,10 @@ def _problem(where: str) -> str | None:
 
 
 def _token_problem(kind: str, value: str, before: str) -> str | None:
+    """Return which limit a token of a condition exceeds; None if it is within the limits.
+
+    `kind` and `value` are those of the token, `before` is the text of the token before it.
+    """
     if kind == "text":
         if before in _STRING_KINDS:
             return _NOT_UNDERSTOOD
@@ -284,6 +288,7 @@ def _short(where: str) -> str:
 
 
 def _reason(error: pl.exceptions.PolarsError, columns: Sequence[str]) -> str:
+    """Return what is wrong with a condition by the error of polars, for messages."""
     if isinstance(error, pl.exceptions.ColumnNotFoundError) and (
         match := re.search(r'column "([^"]*)"', str(error))
     ):

@@ -111,6 +111,7 @@ def as_ids(ids: Any, what: str = "segment_ids") -> list[str]:
 
 
 def _column(name: str, values: "pd.Series[Any]") -> pl.Series:
+    """Convert a column of pandas; objects and types that polars lacks become text."""
     import pandas as pd
 
     try:

@@ -90,6 +90,7 @@ def row_hashes(segments: pl.LazyFrame) -> RowHashes:
     ids = segments.select("segment_id")
 
     def hashes(rows: pl.Series, salt: str) -> pl.Series:
+        """Return the hashes of the ids of rows, given by ascending numbers."""
         size = int(rows[-1]) + 1 if len(rows) else 0
         wanted = pl.repeat(value=False, n=size, eager=True).scatter(rows, values=True)
         hash_of_id = pl.col("segment_id").map_batches(

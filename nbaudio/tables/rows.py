@@ -18,7 +18,7 @@ from nbaudio.core import atomic
 _Batch = TypeVar("_Batch", bound=Sized)
 
 _FOLDER = ".rows.partial"
-_PART_BYTES = 32 << 20  # of a batch; fewer rows than that stay in memory
+_PART_BYTES = 32 << 20  # bytes of a part on disk; rows of fewer bytes stay in memory
 _numbers = count()
 _folder: ContextVar[Path | None] = ContextVar("_folder", default=None)
 

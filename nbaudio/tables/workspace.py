@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_LOCK_WAIT_S = 10.0  # for a step that writes to the same tables
+_LOCK_WAIT_S = 10.0  # seconds to wait for a step that writes to the same tables
 _locked: ContextVar[frozenset[Path]] = ContextVar("locked", default=frozenset())  # by this thread
 # Folders of files that get their names together: while they are written, and when they are
 # complete.
@@ -338,9 +338,12 @@ def locks_workspace(
     """
 
     def locking(function: Callable[P, R]) -> Callable[P, R]:
+        """Return the function, called under the lock of its workspace."""
+
         @interruptible
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            """Call the function, with the lock if its argument is a local workspace."""
             first = None if new or not args else args[0]
             folder = _local_folder(kwargs.get(new or "workspace", first))
             # Nothing is written to what is no workspace; the function raises an error.

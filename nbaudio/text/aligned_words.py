@@ -98,6 +98,7 @@ def word_diff(
 
 
 def _kind(group: Group, keys: Sequence[Sequence[str]]) -> Kind:
+    """Return the kind of a group of aligned words; `keys` are the normal forms of both sides."""
     left, right = group.numbers
     if group.edits and left and right:
         return "replace"

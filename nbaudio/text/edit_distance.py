@@ -173,6 +173,7 @@ def edit_counts(
 
 
 def _block_counts(pairs: pl.DataFrame, measures: Sequence[Measure]) -> pl.DataFrame:
+    """Return the columns of `edit_counts` for a block of pairs, `text` and `asr_text`."""
     is_complete = pairs["text"].is_not_null() & pairs["asr_text"].is_not_null()
     texts = (pairs["text"].fill_null(""), pairs["asr_text"].fill_null(""))
     differ = texts[0] != texts[1]

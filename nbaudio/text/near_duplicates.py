@@ -23,7 +23,7 @@ Flags = NDArray[np.bool_]
 
 NEAR = pl.Schema({"sentence": pl.UInt32, "text": pl.UInt32, "edits": pl.Int64})
 
-_PART = 10  # near means at most one edit in so many characters
+_PART = 10  # texts are near with at most one edit in so many characters
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, with bits everywhere: neighbors spread over all 64
 _PLACE_FACTOR = np.uint64(0xC2B2AE3D27D4EB4F)
 # Characters of texts, and candidate pairs, that are processed together: some 25 and 50 MB.
@@ -48,6 +48,7 @@ def sentences(texts: pl.Expr) -> pl.Expr:
 
 
 def _folded(texts: pl.Series) -> pl.Series:
+    """Return the folded texts; see `sentences`."""
     text = pl.col("text")
     is_odd = texts.str.contains(f"[^{_PLAIN}]").fill_null(value=False)
     # Upper and then lower case folds ß and the two small sigmas; it decomposes some letters.
@@ -87,10 +88,12 @@ class _Texts:
 
 @dataclass(frozen=True)
 class _Pieces:
-    """The pieces of all sentences that allow an edit, of each sentence one more than edits.
+    """The pieces of all sentences that are long enough to allow an edit.
 
-    As many edits as its number lie before a piece at most, or else an earlier piece is intact as
-    well. Likewise, at most `edits_after` lie in it and after it.
+    A sentence that allows e edits is divided into e + 1 pieces, so that at least one is intact in a
+    near text. A near text is searched for a piece only where at most as many edits as the piece's
+    number lie before it, and at most `edits_after` behind its start: with more edits on one side,
+    the text has another intact piece, which finds it.
 
     Attributes:
         sentence: number of the sentence.
@@ -147,6 +150,7 @@ class NearIndex:
     """Index of folded sentences, each once and without nulls, to search in any number of texts."""
 
     def __init__(self, sentences: Sequence[str] | pl.Series) -> None:
+        """Index the pieces of folded sentences."""
         self.sentences = pl.Series(sentences, dtype=pl.String)
         texts = _texts(self.sentences)
         self._lengths = texts.lengths
@@ -260,7 +264,7 @@ class NearIndex:
 
 
 def _divided(lengths: Integers) -> _Pieces:
-    """Divide sentences of these lengths into pieces, of each one more than its edits."""
+    """Divide each sentence into one piece more than the edits that its length allows."""
     edits = lengths // _PART
     # Shorter sentences allow no edit, so that they can only be equal.
     can_change = np.flatnonzero(edits)

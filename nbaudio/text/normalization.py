@@ -15,7 +15,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.tables.dataframes import Column, as_series
 from nbaudio.text.edit_distance import decode_words, encode_words
 
-_ROWS_AT_ONCE = 1 << 17  # of a column, whose distinct words are normalized once
+_ROWS_AT_ONCE = 1 << 17  # rows of a column whose distinct words are normalized together
 
 
 def nfc(text: str) -> str:
@@ -147,6 +147,7 @@ def normalize_words(words: pl.Series, steps: Sequence[str] = DEFAULT_STEPS) -> p
 
 
 def _apply_step(words: list[str], step: str) -> list[str]:
+    """Return the forms of words after one step."""
     if step == "blanks":
         return [blanks(word) for word in words]
     if step != "punctuation":

@@ -22,10 +22,10 @@ from nbaudio.text.edit_distance import edit_counts, error_rates
 from nbaudio.text.formatting import Formatting, spoken_counts
 from nbaudio.text.normalization import normalize_column
 
-_COUNT = re.compile(r" ([\d,]+)$")  # at the end of a line of words or characters
+_COUNT = re.compile(r" ([\d,]+)$")  # the count at the end of a line about words or characters
 _SHOWN = 8
 _TABLE = "formatting.tsv"
-_SIMILAR = 0.8  # of the counts of similar segments in the report
+_SIMILAR = 0.8  # the report counts the segments above this similarity
 
 
 class Pair(NamedTuple):
@@ -491,6 +491,7 @@ class _Tally:
         self._note_hypotheses(segments)
 
     def _count_agreement(self, segments: pl.DataFrame) -> None:
+        """Add up the agreement of hypotheses, where segments have it."""
         if "text_disputed" not in segments.columns:
             return
         self.has_agreement = True
