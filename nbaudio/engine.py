@@ -457,8 +457,8 @@ def _parallel(
         with joblib.Parallel(**options) as parallel:
             waiting = iter(tasks)
             size = _BATCH * joblib.effective_n_jobs(jobs)
-            while some := list(islice(waiting, size)):
-                yield from parallel(joblib.delayed(function)(task) for task in some)
+            while batch := list(islice(waiting, size)):
+                yield from parallel(joblib.delayed(function)(task) for task in batch)
     else:
         with interrupts_blocked():  # loky starts its processes
             outcomes = parallel(joblib.delayed(function)(task) for task in tasks)

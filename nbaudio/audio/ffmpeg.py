@@ -191,7 +191,9 @@ class AvRecording:
     def _declared_samples(self, container: str) -> int:
         """Return the length that a file of this container declares; 0 where it declares none."""
         if container in _BARE:
-            return mp3.declared_samples(self._file.fileno()) if container == "mp3" else 0
+            if container == "mp3":
+                return mp3.declared_samples(self._file.fileno())
+            return 0
         if self._stream.duration:
             return int(self._stream.duration * self._ticks)
         return (self._container.duration or 0) * self.sampling_rate // av.time_base
@@ -324,12 +326,12 @@ class AvRecording:
                 break
         return end
 
-    def _end_of_counted(self, counted: int) -> int:
+    def _end_of_counted(self, num_counted: int) -> int:
         """Return where decoding ends, of samples that the packets count.
 
         Only the last packets are decoded, unless none of them can be.
         """
-        for start in (max(0, counted - _TAIL_PACKETS_SAMPLES), 0):
+        for start in (max(0, num_counted - _TAIL_PACKETS_SAMPLES), 0):
             packets = self._packets_from(start if start else -sys.maxsize)
             end = 0
             with suppress(_WrongPacketError):
@@ -337,7 +339,7 @@ class AvRecording:
                     end = position + samples.shape[1]
             if end > 0:
                 break
-        return min(counted, end)
+        return min(num_counted, end)
 
     def track(self, number: int) -> "AvRecording":
         """Return the recording of an audio track, from 1; closed with this one.

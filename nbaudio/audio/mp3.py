@@ -75,10 +75,10 @@ def _look_through(descriptor: int, size: int, _identity: tuple[int, ...]) -> boo
     """
     if not (tag := _find_tag(descriptor)):
         return False
-    end, counted = _last_frame(descriptor, tag.at, size, kind=tag.header)
+    end, num_frames = _last_frame(descriptor, tag.at, size, kind=tag.header)
     # The tag may count its own frame. ID3v1, Lyrics3 and APE tags may follow the last frame.
     rest = os.pread(descriptor, 8, end)
-    return counted - 1 <= tag.frames <= counted and (
+    return num_frames - 1 <= tag.frames <= num_frames and (
         not rest.strip(b"\0") or rest.startswith((b"TAG", b"APETAGEX", b"LYRICS"))
     )
 

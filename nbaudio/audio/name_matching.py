@@ -98,14 +98,14 @@ def resolve(
         if decision == "ambiguous" and name not in mapping:
             # A single mapped value of that spelling settles which file is meant.
             spelling = _spell(name)
-            meant = [
+            mapped_values = [
                 value
                 for value in values[spelling.blanks[-1]]
                 if _agree(_spell(value).blanks, spelling.blanks)
             ]
-            if len(meant) == 1 and len(settled := find(meant[0])[1]) == 1:
-                decision = _level(spelling, _spell(settled[0])) or "id"
-                candidates = settled
+            if len(mapped_values) == 1 and len(mapped_candidates := find(mapped_values[0])[1]) == 1:
+                decision = _level(spelling, _spell(mapped_candidates[0])) or "id"
+                candidates = mapped_candidates
         rows.append((name, decision, candidates[0] if len(candidates) == 1 else None, candidates))
     ids = _recording_ids({name: path for name, _, path, _ in rows}, mapping)
     return pl.DataFrame([(*row, ids[row[0]]) for row in rows], schema=AUDIT, orient="row")
@@ -169,7 +169,9 @@ def segment_ids(keys: pl.Series) -> pl.Series:
         pl.when(count == 1).then("segment_id").otherwise(pl.format("{}#{}", "segment_id", count))
     )
     unique = keys.alias("segment_id").to_frame().select(numbered).to_series()
-    return unique if unique.n_unique() == len(unique) else _number_repeats(keys).alias("segment_id")
+    if unique.n_unique() == len(unique):
+        return unique
+    return _number_repeats(keys).alias("segment_id")
 
 
 def _number_repeats(keys: pl.Series) -> pl.Series:

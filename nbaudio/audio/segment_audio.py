@@ -400,7 +400,9 @@ def _divergence_db(bands: Samples, noise: Samples) -> Numbers:
 
 def _pairs_of(channels: int) -> list[tuple[int, int]]:
     """Return pairs of channels, in the order of their products; none for a single channel."""
-    return [(a, b) for a in range(channels) for b in range(a + 1)] if channels > 1 else []
+    if channels > 1:
+        return [(a, b) for a in range(channels) for b in range(a + 1)]
+    return []
 
 
 def runs_of(where: Bools) -> Ints:

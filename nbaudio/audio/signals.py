@@ -84,8 +84,8 @@ def _at_rail(x: Samples) -> int:
     runs = runs_of(at)
     runs = runs[runs[:, 1] - runs[:, 0] >= 2]
     step = min(max(rail - float(x[~at].max(initial=-rail)), EQUAL), _MOST_STEP * rail)
-    # What a parabola that stays within one step over the run falls at most, half a run away from
-    # it.
+    # A round peak is a parabola. If it stays within one step over the run, it falls by at most the
+    # amount below until half a run away from it; clipped runs fall more.
     half = (runs[:, 1] - runs[:, 0] - 1) / 2
     away = (half + 1).astype(np.int64)
     sides = np.clip(np.stack([runs[:, 0] - away, runs[:, 1] - 1 + away]), 0, len(x) - 1)

@@ -20,7 +20,7 @@ _WAITING_LINE_S = 10.0
 
 
 class StateText:
-    """Part of a `tqdm` bar: what its layout calls `state` is in words.
+    """Mixin for bars of `tqdm`: fills `state` in their layout with a text on the work.
 
     A class that derives from it and from a class of `tqdm` sets `work_unit` first.
     """

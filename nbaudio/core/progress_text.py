@@ -83,7 +83,9 @@ def amount_text(unit: str, done: float, total: float | None = None) -> str:
     else:
         amounts = [f"{amount:,.0f}" for amount in (done, most)]
         noun = f" {unit}"
-    return f"{amounts[0]}{noun}" if total is None else f"{amounts[0]} of {amounts[1]}{noun}"
+    if total is None:
+        return f"{amounts[0]}{noun}"
+    return f"{amounts[0]} of {amounts[1]}{noun}"
 
 
 def speed_text(unit: str, rate: float) -> str:
@@ -119,7 +121,9 @@ def time_left_text(seconds: float) -> str:
         return f"{max(1, math.ceil(seconds))} s"
     if seconds < 99.5 * 60:
         return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:,.1f} h" if seconds < 36_000 else f"{seconds / 3600:,.0f} h"
+    if seconds < 36_000:
+        return f"{seconds / 3600:,.1f} h"
+    return f"{seconds / 3600:,.0f} h"
 
 
 def number_text(value: float) -> str:

@@ -87,7 +87,9 @@ def add_seconds(start: str, duration: str) -> str:
         values = Decimal(start), Decimal(duration)
     except InvalidOperation:
         return "NaN"
-    return str(_SUMS.add(*values)) if all(value.is_finite() for value in values) else "NaN"
+    if all(value.is_finite() for value in values):
+        return str(_SUMS.add(*values))
+    return "NaN"
 
 
 def seconds_of_milliseconds(milliseconds: str) -> str:

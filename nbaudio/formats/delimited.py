@@ -448,7 +448,9 @@ class _Sample:
         first = 1 if self.marked_separator() else 0
         filled = [line for line in self.lines[first:] if line.text.strip(_BLANK)]
         count = sum(line.line < header.line for line in filled)
-        return [NotRead(f"lines above the header of {self.path.name}", count)] if count else []
+        if count:
+            return [NotRead(f"lines above the header of {self.path.name}", count)]
+        return []
 
     def choose_separator(self, usual: str, *, has_options: bool) -> str:
         """Return the separator of the file; ask for it where there is an option for it."""

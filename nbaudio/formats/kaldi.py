@@ -340,7 +340,18 @@ def _write(
     for empty in [file for file in (segments, text) if not file.stat().st_size]:
         empty.unlink()
         files.remove(empty)
-    num_mixed, num_collapsed = counts.row(0)
+    notes = [*_notes_on_segments(*counts.row(0), is_sorted=is_sorted), *_notes_on_files(recordings)]
+    return files, notes
+
+
+def _notes_on_segments(num_mixed: int, num_collapsed: int, *, is_sorted: bool) -> list[str]:
+    """Return notes on what Kaldi's files cannot express of segments.
+
+    Args:
+        num_mixed: segments on several, but not all, channels of their recording.
+        num_collapsed: texts whose spaces were collapsed.
+        is_sorted: whether the order of utterances is also that of speakers.
+    """
     notes = {
         (
             f"{count(num_mixed, 'segments', 'are')} on several of more channels, "
@@ -355,7 +366,7 @@ def _write(
             "run utils/fix_data_dir.sh"
         ): not is_sorted,
     }
-    return files, [note for note, holds in notes.items() if holds] + _notes_on_files(recordings)
+    return [note for note, holds in notes.items() if holds]
 
 
 @contextmanager
@@ -483,9 +494,14 @@ def _key(text: str, pattern: re.Pattern[str] = _BLANKS) -> str:
 
 
 def _rejects(file: str) -> str | None:
-    """Kaldi runs a file name that ends in a bar, and its lists have one line per file."""
+    """Return why a file name cannot be in Kaldi's lists; None if it can.
+
+    Kaldi runs a name that ends in a bar as a command, and its lists have one line per file.
+    """
     misread = file.strip() != file or file.endswith("|") or re.search(r"[\x00-\x1f\x7f]", file)
-    return f"Kaldi would misread the file name {file!r}" if misread else None
+    if misread:
+        return f"Kaldi would misread the file name {file!r}"
+    return None
 
 
 WRITER = Writer(_files, _write, _rejects)

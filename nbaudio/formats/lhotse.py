@@ -145,9 +145,9 @@ def _sets(source: Path) -> dict[str | None, dict[str, Path]]:
     """Return the manifests of each split by their kind; raise InputError if none is complete."""
     if source.is_file():
         match = _MANIFEST.fullmatch(source.name)
-        return {
-            match[2] if match and split_names.split_role(match[2] or "") else None: {"cuts": source}
-        }
+        name = match[2] if match else None
+        split = name if split_names.split_role(name or "") else None
+        return {split: {"cuts": source}}
     sets: dict[str | None, dict[str, Path]] = {}
     for path in list_manifests(source, _ENDINGS):
         if match := _MANIFEST.fullmatch(path.name):

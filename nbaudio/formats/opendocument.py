@@ -85,9 +85,9 @@ def time_of_last_save(path: Path) -> dt.datetime | None:
     LibreOffice writes the local time without its zone, which is taken for UTC.
     """
     with zipfile.ZipFile(path) as archive:
-        noted = _SAVED.search(_start(archive, _META))
+        match = _SAVED.search(_start(archive, _META))
     try:
-        time = dt.datetime.fromisoformat(noted[1].decode()) if noted else None
+        time = dt.datetime.fromisoformat(match[1].decode()) if match else None
     except ValueError:
         return None
     return time and (time if time.tzinfo else time.replace(tzinfo=dt.UTC)).astimezone(dt.UTC)
@@ -352,7 +352,9 @@ class _Scan:
 def _repeated(attributes: dict[str, str], name: str, most: int) -> int:
     """Return how often a row or cell is repeated, at most as often as calamine repeats it."""
     number = attributes.get(name, "1")
-    return min(int(number), most) if number.isdecimal() and len(number) < 20 else most
+    if number.isdecimal() and len(number) < 20:
+        return min(int(number), most)
+    return most
 
 
 def _write_copy(archive: zipfile.ZipFile, out: IO[bytes]) -> None:

@@ -103,7 +103,9 @@ def _words_or_tokens(fields: Mapping[str, Any]) -> object:
     words = fields.get("words")
     tokens = objects(fields.get("tokens"))
     is_timed = any(not token.keys().isdisjoint({"start", "start_ms"}) for token in tokens)
-    return tokens if is_timed and not isinstance(words, list) else words
+    if is_timed and not isinstance(words, list):
+        return tokens
+    return words
 
 
 def _check_start(utterance: Utterance) -> None:

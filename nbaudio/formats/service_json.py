@@ -60,7 +60,9 @@ def google_results(value: Mapping[str, Any]) -> list[dict[str, Any]]:
         response = file.get("transcript") if isinstance(file, dict) else None
     results = objects(response.get("results") if isinstance(response, dict) else None)
     results = results or objects(value.get("results"))
-    return results if any("alternatives" in result for result in results) else []
+    if any("alternatives" in result for result in results):
+        return results
+    return []
 
 
 def read_google(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:

@@ -237,7 +237,9 @@ def _is_compressed(metadata: bytes) -> bool:
         vtable = table - struct.unpack_from("<i", metadata, table)[0]
         size = struct.unpack_from("<H", metadata, vtable)[0]
         place = 4 + 2 * number
-        return int(struct.unpack_from("<H", metadata, vtable + place)[0]) if place < size else 0
+        if place < size:
+            return int(struct.unpack_from("<H", metadata, vtable + place)[0])
+        return 0
 
     message = pointed(0)
     return field(pointed(message + field(message, _HEADER)), _COMPRESSION) > 0

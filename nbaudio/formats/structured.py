@@ -123,7 +123,9 @@ def own_column(name: str | None, available: Sequence[str]) -> str | None:
 
 def fields_of(kind: pl.DataType) -> list[str]:
     """Return the names of the fields of a struct; none for other types."""
-    return [field.name for field in kind.fields] if isinstance(kind, pl.Struct) else []
+    if isinstance(kind, pl.Struct):
+        return [field.name for field in kind.fields]
+    return []
 
 
 def value_at(value: Any, path: Sequence[str]) -> Any:

@@ -178,7 +178,9 @@ def _first_line(lines: Sequence[str], arrow: int, style: _Style) -> int:
         is_number = style.is_numbered or (head == arrow - 1 and _is_first_of_block(lines, head))
         return head if is_number else arrow
     is_name = head == arrow - 1 and _is_first_of_block(lines, head)
-    return head if is_name and (style.is_vtt or style.is_named) else arrow
+    if is_name and (style.is_vtt or style.is_named):
+        return head
+    return arrow
 
 
 def _header_problems(blocks: Iterator[_Block], style: _Style) -> Iterator[tuple[int, str]]:

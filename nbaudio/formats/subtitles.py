@@ -90,8 +90,8 @@ def read(source: Path, *, language: str | None = None, encoding: str | None = No
         expected=f"subtitles that end in {' or '.join(endings)}{_others(source)}",
     )
     notes = [*transcripts.notes, *_notes(counts), *_speaker_notes(counts)]
-    noted = replace(transcripts, notes=notes, on_picture_clock=True)
-    return with_not_read(noted, *_not_read(source, endings))
+    transcripts = replace(transcripts, notes=notes, on_picture_clock=True)
+    return with_not_read(transcripts, *_not_read(source, endings))
 
 
 def _segments(text: str, *, counts: Counter[str]) -> Iterator[dict[str, Any] | tuple[int, str]]:

@@ -151,7 +151,9 @@ def _misfit(key: str, rows: Rows, column: str) -> str | None:
     if not _has_cells(rows.schema[column]):
         return "has neither texts nor numbers"
     if key in _TIMES:
-        return None if _has_number(rows, column) or _unread_time(rows, column) else "has no numbers"
+        if _has_number(rows, column) or _unread_time(rows, column):
+            return None
+        return "has no numbers"
     if key == "split":
         unknown = [value for value in _values(rows, column) if split_role(value) is None]
         return f"has values that name no split, such as {unknown[0]!r}," if unknown else None

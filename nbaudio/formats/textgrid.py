@@ -95,9 +95,9 @@ def read(
 ) -> Transcripts:
     """Read a folder of recordings with TextGrids, or one file.
 
-    `tier` may be omitted where a file has only one tier of intervals. A recording begins where its
-    grid does, which then is ``zero``; with `start` ``keep`` the times of the grid are those of the
-    recording.
+    `tier` may be omitted where a file has only one tier of intervals. With `start` ``zero``, times
+    count from the start of the grid, where the recording begins; with ``keep``, the times of the
+    grid are those of the recording.
     """
     if start not in _STARTS:
         raise InputError(f"option start={start!r}: must be {' or '.join(_STARTS)}")

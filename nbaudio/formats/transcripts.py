@@ -203,7 +203,9 @@ def clean_columns(rows: Rows) -> Rows:
     def cleaned(frame: pl.DataFrame) -> pl.DataFrame:
         renamed = frame.rename(names, strict=False)
         spoken = pl.when(pl.col("speaker_id").str.contains(r"\S")).then("speaker_id")
-        return renamed.with_columns(spoken) if "speaker_id" in renamed.columns else renamed
+        if "speaker_id" in renamed.columns:
+            return renamed.with_columns(spoken)
+        return renamed
 
     return rows.map(cleaned)
 

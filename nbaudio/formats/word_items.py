@@ -163,7 +163,9 @@ def numbered_side(label: str, first_channel: int | None) -> Side:
 
 def objects(value: object) -> list[dict[str, Any]]:
     """Return the objects of a list; none if the value is no list."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    if isinstance(value, list):
+        return [item for item in value if isinstance(item, dict)]
+    return []
 
 
 def has_words(value: object) -> bool:

@@ -192,7 +192,9 @@ def _time_text(time: dt.date | dt.time | dt.timedelta) -> str:
     if isinstance(time, dt.time):
         hours = dt.timedelta(hours=time.hour, minutes=time.minute, seconds=time.second)
         return _clock_text(hours + dt.timedelta(microseconds=time.microsecond))
-    return _clock_text(time) if isinstance(time, dt.timedelta) else time.isoformat()
+    if isinstance(time, dt.timedelta):
+        return _clock_text(time)
+    return time.isoformat()
 
 
 def _clock_text(duration: dt.timedelta) -> str:
@@ -233,8 +235,8 @@ def _open_xlsx(path: Path, *, formulas: bool) -> Iterator[Workbook]:
             values = partial(_xlsx_rows, sheet, has_escapes=has_escapes)
             marks = partial(_xlsx_marks, path, sheet._worksheet_path.lstrip("/"))
             sheets[sheet.title] = Worksheet(sheet.sheet_state != "visible", values, marks, path)
-        noted = book.properties.modified
-        yield Workbook(sheets, noted and noted.replace(tzinfo=dt.UTC))
+        last_save = book.properties.modified
+        yield Workbook(sheets, last_save and last_save.replace(tzinfo=dt.UTC))
 
 
 def _xlsx_marks(path: Path, member: str) -> SheetMarks:

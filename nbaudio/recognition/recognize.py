@@ -269,7 +269,9 @@ def _outcomes(segments: pl.DataFrame, run: _Run) -> pl.DataFrame:
 
 def _program_name(program: str | Function) -> str:
     """Return the name of a recognizer without arguments, which may hold secrets."""
-    return program.split()[0] if isinstance(program, str) else getattr(program, "__name__", "")
+    if isinstance(program, str):
+        return program.split()[0]
+    return getattr(program, "__name__", "")
 
 
 def _save_failures(workspace: Workspace, name: str, outcomes: pl.DataFrame) -> list[str]:

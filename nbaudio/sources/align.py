@@ -424,8 +424,8 @@ def _notes(sparse: Sequence[str]) -> list[str]:
     """Return what to report about recordings of which little is in segments."""
     if not sparse:
         return []
-    some = ", ".join(sparse[:3]) + ", ..." * (len(sparse) > 3)
-    return [f"less than half of what was heard is in segments of {some}"]
+    names = ", ".join(sparse[:3]) + ", ..." * (len(sparse) > 3)
+    return [f"less than half of what was heard is in segments of {names}"]
 
 
 def _not_read(left_out: Sequence[pl.DataFrame]) -> list[NotRead]:

@@ -140,7 +140,9 @@ def _hypothesis(item: Item, side: str | None) -> TimedWords:
 
 
 def _documents(item: Item) -> Iterable[Document]:
-    return [item.content] if isinstance(item.content, Document) else read_documents(item.path)
+    if isinstance(item.content, Document):
+        return [item.content]
+    return read_documents(item.path)
 
 
 def _align(

@@ -110,7 +110,9 @@ def _reason_not_to_read(place: Location, texts: str) -> str | None:
     """Return why text files are left unread, or None if they are read."""
     if texts == "no":
         return "texts=no"
-    return "unpack the archive, whose recordings alone are read" if is_in_archive(place) else None
+    if is_in_archive(place):
+        return "unpack the archive, whose recordings alone are read"
+    return None
 
 
 def _rows(recordings: pl.Series) -> Iterator[Row | Problem]:

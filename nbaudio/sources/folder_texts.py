@@ -204,7 +204,9 @@ def _plain_content(text: str) -> Content:
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if not lines:
         return Content("empty", "the file is empty")
-    return Content("labels") if _are_labels(lines) else Content("text", _one_line(lines))
+    if _are_labels(lines):
+        return Content("labels")
+    return Content("text", _one_line(lines))
 
 
 def _one_line(lines: Sequence[str]) -> str:
@@ -253,7 +255,9 @@ def _object_content(value: Mapping[str, Any]) -> Content:
         return Content("broken", f"it has different texts, {' and '.join(texts)}; keep one")
     text = next(iter(texts.values()))
     fields = tuple(name for name in value if name not in texts)
-    return Content("text", text, fields) if text else Content("empty", "its text is empty")
+    if text:
+        return Content("text", text, fields)
+    return Content("empty", "its text is empty")
 
 
 def _has_parts(value: Mapping[str, Any]) -> bool:

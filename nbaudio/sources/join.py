@@ -501,7 +501,9 @@ def _converter(source: Path, rows: Rows, name: str, kind: str) -> Callable[[pl.S
     recognized = None
     if dtype in (pl.String, pl.List(pl.String)):
         recognized = _recognized_type(plain(batch[name]) for batch in rows.batches([name]))
-    return plain if recognized is None else lambda column: _parsed(plain(column), recognized)
+    if recognized is None:
+        return plain
+    return lambda column: _parsed(plain(column), recognized)
 
 
 def _composed_texts(source: Path, column: pl.Series) -> pl.Series:
@@ -562,4 +564,6 @@ def _joined(words: str) -> str:
         items = msgspec.json.decode(words, type=list[str])
     except msgspec.MsgspecError:
         return words
-    return words if any(len(item.split()) > 1 for item in items) else " ".join(items)
+    if any(len(item.split()) > 1 for item in items):
+        return words
+    return " ".join(items)

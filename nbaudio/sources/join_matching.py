@@ -227,7 +227,9 @@ def decimal(text: str | None) -> Decimal | None:
         value = Decimal((text or "").strip())
     except InvalidOperation:
         return None
-    return value if value.is_finite() and -30 <= value.adjusted() <= 9 else None
+    if value.is_finite() and -30 <= value.adjusted() <= 9:
+        return value
+    return None
 
 
 def _recording_names(workspace: Workspace) -> dict[str, str | int]:

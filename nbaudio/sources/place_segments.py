@@ -18,7 +18,7 @@ from nbaudio.tables.schemas import SEGMENTS, conform
 from nbaudio.tables.segment_rules import segment_failures, with_recordings
 from nbaudio.tables.tombstones import is_withdrawn
 
-# Units of the times of whole recordings: below 1 MHz, each is exactly the sample it is from
+# Times of whole recordings are in microseconds. Below 1 MHz, each is the time of one sample only.
 _MICRO = 1_000_000
 _SLIGHTLY_OVER = 20  # 1 s / 50 ms: ends may be so much past the end of their recording
 
@@ -326,10 +326,12 @@ class PlacedSegments:
         for start, frame in with_starts(self.rows.batches(columns)):
             placed = _place(frame, self.audit, self.recordings)
             end = start + len(frame)
-            some = self.ids[
+            numbered_ids = self.ids[
                 self.ids["row"].search_sorted(start) : self.ids["row"].search_sorted(end)
             ]
-            ids = placed["segment_id"].scatter(some["row"] - start, some["segment_id"])
+            ids = placed["segment_id"].scatter(
+                numbered_ids["row"] - start, numbered_ids["segment_id"]
+            )
             yield frame, placed.with_columns(ids, row=pl.int_range(start, end, dtype=pl.UInt32))
 
 

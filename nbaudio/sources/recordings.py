@@ -175,8 +175,8 @@ class Probes:
         usable = pl.col("error").is_null() & (pl.col("sha256").is_not_null() | pl.lit(not sha256))
         # A frame and a row number for each file: as objects, rows would take several times the
         # memory.
-        self._known = probes.unique("file", keep="last", maintain_order=True).filter(usable)
-        self._numbers = {file: number for number, file in enumerate(self._known["file"])}
+        self._stored = probes.unique("file", keep="last", maintain_order=True).filter(usable)
+        self._numbers = {file: number for number, file in enumerate(self._stored["file"])}
 
     def get(self, file: object, **now: object) -> dict[str, Any] | None:
         """Return the known facts of a file, or None if it may have changed.
@@ -187,7 +187,7 @@ class Probes:
         number = self._numbers.get(self._key(file))
         if number is None or None in now.values():
             return None
-        row = self._known.row(number, named=True)
+        row = self._stored.row(number, named=True)
         if any(row[name] != value for name, value in now.items()):
             return None
         facts = {name: row[name] for name in self._facts}
@@ -205,7 +205,9 @@ class Probes:
             )
 
     def _key(self, file: object) -> str:
-        return str(file) if self.track is None else f"{file} (track {self.track})"
+        if self.track is None:
+            return str(file)
+        return f"{file} (track {self.track})"
 
 
 def probe_recordings(

@@ -91,8 +91,9 @@ def check_time_units(
 ) -> None:
     """Raise InputError for times that cannot be seconds, if the source does not say their unit.
 
-    All of them are whole numbers then, and most end far beyond their recordings, or leave less than
-    a character a second for each five. Raise it also for samples of recordings without audio.
+    They cannot be seconds if all of them are whole numbers, and most segments either end far beyond
+    their recordings or have less than one character in five seconds. Raise InputError also for
+    samples where no recording has audio.
     """
     if transcripts.in_samples and recordings["sampling_rate"].null_count() == len(recordings):
         raise InputError(

@@ -328,10 +328,14 @@ def _marks_behind(text: str, words: TranscriptWords, number: int, numbers: Seque
     following = numbers[bisect_right(numbers, number)]
     remark = text[words.spans[number].end : words.spans[following - 1].end]
     marks = _MARKS_BEHIND.search(remark)
-    return marks[1] if marks and not _HAS_MARK.search(words.texts[number]) else ""
+    if marks and not _HAS_MARK.search(words.texts[number]):
+        return marks[1]
+    return ""
 
 
 def _marks_of_next_remark(text: str, words: TranscriptWords, number: int) -> str:
     """Return the marks behind a remark that follows a word, if the word has none."""
     marks = _MARKS_OF_NEXT.match(text, words.spans[number].end)
-    return marks[1] if marks and not _HAS_MARK.search(words.texts[number]) else ""
+    if marks and not _HAS_MARK.search(words.texts[number]):
+        return marks[1]
+    return ""

@@ -58,7 +58,9 @@ class Member(NamedTuple):
     def read(self) -> bytes:
         """Return its bytes."""
         file = self.archive.extractfile(self.entry)
-        return b"".join(iter(partial(file.read, _PIECE_BYTES), b"")) if file else b""
+        if file:
+            return b"".join(iter(partial(file.read, _PIECE_BYTES), b""))
+        return b""
 
 
 def is_in_archive(place: location.Location) -> TypeGuard[Remote]:

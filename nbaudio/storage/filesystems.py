@@ -176,7 +176,9 @@ def _read_past_damage(fs: Any) -> None:
 
 def damage_of(place: FilesystemPath) -> str | None:
     """Return what is wrong with the archive of a filesystem, if that is known."""
-    return getattr(place.fs, "damage", None) if place.scheme == "tar" else None
+    if place.scheme == "tar":
+        return getattr(place.fs, "damage", None)
+    return None
 
 
 def filter_names(

@@ -42,7 +42,9 @@ class Folder:
     def new(self, name: str) -> AbstractContextManager[Path]:
         """Yield a local path to write to; publish it under `name` when the context succeeds."""
         place = self._place(name)
-        return self._upload(name) if place.local is None else atomic.atomic_write(place.local)
+        if place.local is None:
+            return self._upload(name)
+        return atomic.atomic_write(place.local)
 
     @contextmanager
     def local(self, name: str) -> Iterator[Path]:

@@ -207,7 +207,9 @@ class HttpClient:
 
     def _pools(self, url: str) -> "urllib3.PoolManager":
         bypass = not self._proxies or _is_direct(urlsplit(url).hostname or "", _environment())
-        return self._direct if bypass else self._proxies.get(urlsplit(url).scheme, self._direct)
+        if bypass:
+            return self._direct
+        return self._proxies.get(urlsplit(url).scheme, self._direct)
 
     def _pools_of_redirect(self, named: str, url: str) -> "urllib3.PoolManager":
         """Return the pools for a URL to which a named one has redirected.
@@ -285,7 +287,9 @@ def content_length(headers: Mapping[str, str]) -> int | None:
     if is_chunked(headers):
         return None
     text = headers.get("Content-Length", "")
-    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else None
+    if text.isdecimal() and len(text) <= _MAX_DIGITS:
+        return int(text)
+    return None
 
 
 def content_coding(headers: Mapping[str, str], name: str) -> str | None:
@@ -459,7 +463,9 @@ class HttpFiles:
                 return self._chunks_up_to(response, url, most)
             if size is None:
                 raise RemoteRefusedError(f"{url}: {range_file.NO_LENGTH}")
-            return None if size > most else self._body(response, url, size, "that it announced")
+            if size > most:
+                return None
+            return self._body(response, url, size, "that it announced")
 
     def _chunks_up_to(
         self, response: "urllib3.BaseHTTPResponse", url: str, most: int

@@ -248,7 +248,9 @@ def _reason_against_file(entry: "os.DirEntry[str]", path: str) -> str | None:
         return NOT_UNICODE
     if _is(entry.is_file):
         return None
-    return "a broken link" if entry.is_symlink() else "a pipe, socket or device, not a file"
+    if entry.is_symlink():
+        return "a broken link"
+    return "a pipe, socket or device, not a file"
 
 
 def _is(check: Callable[[], bool]) -> bool:
@@ -273,7 +275,9 @@ def location(place: LocationLike, cache: Cache | None = None) -> Location:
     if isinstance(place, str):
         if place.startswith("file://"):
             return LocalPath(Path(url2pathname(urlsplit(place).path)))
-        return remote(place, cache) if is_url(place) else LocalPath(Path(place), cache)
+        if is_url(place):
+            return remote(place, cache)
+        return LocalPath(Path(place), cache)
     return LocalPath(place, cache) if isinstance(place, Path) else place
 
 

@@ -181,7 +181,9 @@ class Remote:
                 return self
             return replace(self, content=Content(self.read(0, size) if size else b"", None))
         content = with_retries(self, lambda: self.located.fs.cat_whole(self.located.path, most))
-        return self if content is None else replace(self, content=Content(content, None))
+        if content is None:
+            return self
+        return replace(self, content=Content(content, None))
 
     def connect(self, number: int) -> None:
         """Open connections for later requests, if the address is on the web."""
@@ -293,7 +295,9 @@ class Remote:
         paths, refused = filter_names(names, wanted)
         if damage := damage_of(self.located):
             refused.append((self.root.rpartition("/")[2], damage))
-        return None if self._is_on_web and not paths and not refused else (paths, refused)
+        if self._is_on_web and not paths and not refused:
+            return None
+        return paths, refused
 
     def files(self) -> Iterator[str]:
         """See `LocalPath.files`."""
@@ -448,7 +452,9 @@ class Remote:
         prefix = f"{top.rstrip('/')}/" if top.strip("/") else ""
         names = {name.removeprefix(prefix) for name in list_files(fs, top, levels=1)}
         # Archives may hold absolute names, which are reported and refused.
-        return names if scheme in ARCHIVES else {name.removeprefix("/") for name in names}
+        if scheme in ARCHIVES:
+            return names
+        return {name.removeprefix("/") for name in names}
 
     def _identity(self, status: FileStatus) -> str:
         return f"{self}\n{status.num_bytes}\n{status.version}"

@@ -199,7 +199,9 @@ class Transfer:
         elif kind in _MESSAGES and self.file.is_recording:
             other = f"{kind} instead of a recording;"
         is_wrong = other and not self.file.checksum
-        return f"the server sends {other} give a checksum if it is right" if is_wrong else None
+        if is_wrong:
+            return f"the server sends {other} give a checksum if it is right"
+        return None
 
     def _write(self, response: BaseHTTPResponse, file: BinaryIO) -> None:
         """Append a body to the partial file, up to the length of the whole file."""

@@ -116,9 +116,9 @@ def in_order(rows: pl.LazyFrame, column: str, *, folder: Path) -> Iterator[pl.Da
 
     Buckets in a new `folder` have about equally many rows, as some texts tell.
     """
-    some = rows.select(column).gather_every(_SAMPLED).collect(**STREAMED).to_series().sort()
-    count = bucket_count(len(some) * _SAMPLED)
-    bounds = some.gather([len(some) * number // count for number in range(1, count)])
+    sample = rows.select(column).gather_every(_SAMPLED).collect(**STREAMED).to_series().sort()
+    count = bucket_count(len(sample) * _SAMPLED)
+    bounds = sample.gather([len(sample) * number // count for number in range(1, count)])
     bucket = pl.col(column).map_batches(
         partial(bounds.search_sorted, side="right"), return_dtype=pl.UInt32, is_elementwise=True
     )

@@ -179,7 +179,9 @@ def rows_that_meet(condition: Condition, rows: pl.DataFrame | pl.LazyFrame) -> p
             met = rows.with_columns(where=condition.expression).select("where")
             return met.collect(**STREAMED).to_series()
         met_now = rows.select(where=condition.expression).to_series()
-        return met_now if len(met_now) == len(rows) else met_now.new_from_index(0, len(rows))
+        if len(met_now) == len(rows):
+            return met_now
+        return met_now.new_from_index(0, len(rows))
 
 
 def error_line(text: str, error: Exception, columns: Iterable[str] = ()) -> str:

@@ -96,7 +96,7 @@ def row_hashes(segments: pl.LazyFrame) -> RowHashes:
         hash_of_id = pl.col("segment_id").map_batches(
             partial(hashing.hash_column, salt=salt), return_dtype=pl.UInt64, is_elementwise=True
         )
-        some = with_values(ids.head(size), [wanted.alias("wanted")]).filter("wanted")
-        return some.select(hash=hash_of_id).collect(**STREAMED).to_series()
+        wanted_rows = with_values(ids.head(size), [wanted.alias("wanted")]).filter("wanted")
+        return wanted_rows.select(hash=hash_of_id).collect(**STREAMED).to_series()
 
     return hashes

@@ -136,8 +136,8 @@ class StoredFrame:
         parts.clear()
         values = values if len(numbers) == len(self) else values.gather(numbers)
         places = []
-        for some in _sorted_by_ranges(values, descending=descending):
-            places.append(some)
+        for sorted_part in _sorted_by_ranges(values, descending=descending):
+            places.append(sorted_part)
             yield 1 / 2
         yield numbers[pl.concat(places).to_numpy()]
 
@@ -217,14 +217,14 @@ def _sorted_by_ranges(values: pl.Series, *, descending: bool) -> Iterator[pl.Ser
     Numbers of one range at a time are sorted, so that nothing takes long. The first results are
     empty: the range of each number is not known yet.
     """
-    drawn = values.drop_nulls().gather_every(_DRAWN).sort()
-    edges = drawn.gather_every(_SORTED_AT_ONCE // _DRAWN)[1:].unique(maintain_order=True)
+    sample = values.drop_nulls().gather_every(_DRAWN).sort()
+    edges = sample.gather_every(_SORTED_AT_ONCE // _DRAWN)[1:].unique(maintain_order=True)
     last = len(edges) + 1
 
     def ranges_from(start: int) -> pl.Series:
-        some = values.slice(start, _SORTED_AT_ONCE)
-        numbers = edges.search_sorted(some, side="right").cast(pl.UInt16)
-        return numbers.set(some.is_null(), last)
+        part_values = values.slice(start, _SORTED_AT_ONCE)
+        numbers = edges.search_sorted(part_values, side="right").cast(pl.UInt16)
+        return numbers.set(part_values.is_null(), last)
 
     parts = []
     for part in in_threads(ranges_from, range(0, max(1, len(values)), _SORTED_AT_ONCE)):

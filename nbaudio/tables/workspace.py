@@ -158,7 +158,9 @@ class Workspace:
             return None
         cache = Cache(self.path / "fetched", settings.get("cache", LIMIT))
         root = location(audio, cache)
-        return root if root.local is None else location(root.local.absolute(), cache)
+        if root.local is None:
+            return root
+        return location(root.local.absolute(), cache)
 
     @property
     def audio_root(self) -> Path | Location | None:

@@ -195,7 +195,9 @@ def _end_of_name(text: str, start: int) -> int:
     behind = names[len(capitals)][1] if len(capitals) < len(names) else following
     is_other = any(map(str.islower, behind))
     is_initial = bool(capitals) and len(capitals[0][1].strip(".")) < 2  # such as "I"
-    return capitals[-1].end() if letters >= _CAPITAL_LETTERS and is_other and not is_initial else 0
+    if letters >= _CAPITAL_LETTERS and is_other and not is_initial:
+        return capitals[-1].end()
+    return 0
 
 
 def _between_marks(text: str) -> Iterator[_Span]:

@@ -216,12 +216,12 @@ def _word_distances(
 
     Tidy texts have only single spaces, between words.
     """
-    both = pl.concat([reference.alias("text"), hypothesis.alias("text")])
-    codes, lengths, distinct = encode_words(both)
+    texts = pl.concat([reference.alias("text"), hypothesis.alias("text")])
+    codes, lengths, distinct = encode_words(texts)
     # Searching blanks in the few distinct words is faster than in the texts.
     tidy = not distinct.str.contains(f"^ |[{_ODD_BLANKS}]").any()
     if not tidy:
-        codes, lengths, _ = encode_words(tidy_blanks(both))
+        codes, lengths, _ = encode_words(tidy_blanks(texts))
     half = len(reference)
     letters = letters_of_words(codes)
     ends = np.cumsum(lengths)

@@ -456,7 +456,9 @@ def fold(word: str) -> str:
     It is composed and in lower case, without ligatures, punctuation and hyphens.
     """
     plain = unicodedata.normalize("NFKC", word).casefold().translate(_LIGATURES)
-    return plain if plain.isalnum() else "".join(filter(_is_compared, plain))
+    if plain.isalnum():
+        return plain
+    return "".join(filter(_is_compared, plain))
 
 
 def _is_compared(character: str) -> bool:

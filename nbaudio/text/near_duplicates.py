@@ -57,18 +57,20 @@ def _folded(texts: pl.Series) -> pl.Series:
     odd = texts.filter(is_odd).alias("text").to_frame().select(lower)["text"]
     # One pass is six times as fast, and most texts are plain.
     plain = texts.alias("text").to_frame().select(text.str.to_lowercase())["text"]
-    both = plain.scatter(is_odd.arg_true(), odd) if len(odd) else plain
+    folded = plain.scatter(is_odd.arg_true(), odd) if len(odd) else plain
     words = text.str.replace_all(r"[^\p{L}\p{M}\p{N}]+", " ").str.strip_chars(" ")
     # Replacing takes ten times as long as the check whether there is anything but letters and
     # single blanks.
-    marked = both.str.contains(r"[^\p{L}\p{M}\p{N} ]|  |^ | $|^$").fill_null(value=False)
-    tidy = (
-        both.filter(marked)
+    has_marks = folded.str.contains(r"[^\p{L}\p{M}\p{N} ]|  |^ | $|^$").fill_null(value=False)
+    stripped = (
+        folded.filter(has_marks)
         .alias("text")
         .to_frame()
         .select(pl.when(words != "").then(words))["text"]
     )
-    return (both.scatter(marked.arg_true(), tidy) if len(tidy) else both).alias(texts.name)
+    if len(stripped):
+        folded = folded.scatter(has_marks.arg_true(), stripped)
+    return folded.alias(texts.name)
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,16 @@ class _Pieces:
     size: Integers
     rest: Integers
     edits_after: Integers
+
+    def can_begin(self, piece: Integers, characters_before: Integers) -> Flags:
+        """Return which pieces a near text can have behind so many of its characters."""
+        is_possible: Flags = np.abs(characters_before - self.start[piece]) <= self.number[piece]
+        return is_possible
+
+    def can_end(self, piece: Integers, rest: Integers) -> Flags:
+        """Return which pieces a near text can have where the rest of it has so many characters."""
+        is_possible: Flags = np.abs(rest - self.rest[piece]) <= self.edits_after[piece]
+        return is_possible
 
 
 @dataclass(frozen=True)
@@ -253,12 +265,10 @@ class NearIndex:
             repeated, step = _expanded(entries[part])
             window = part[repeated]
             piece = table.pieces[first_entry[window] + step]
-            shift_before = np.abs(characters_before[window] - self._pieces.start[piece])
-            can_begin = shift_before <= self._pieces.number[piece]
+            can_begin = self._pieces.can_begin(piece, characters_before[window])
             window = window[can_begin]
             piece = piece[can_begin]
-            shift_after = np.abs(rest[window] - self._pieces.rest[piece])
-            can_end = shift_after <= self._pieces.edits_after[piece]
+            can_end = self._pieces.can_end(piece, rest[window])
             sentence = self._pieces.sentence[piece[can_end]]
             yield sentence * len(texts.lengths) + text[window[can_end]]
 

@@ -51,7 +51,9 @@ def punctuation(text: str) -> str:
 def _gap(marks: re.Match[str]) -> str:
     before = marks.string[max(marks.start() - 1, 0) : marks.start()]
     after = marks.string[marks.end() : marks.end() + 1]
-    return " " if before.strip() and after.strip() else ""
+    if before.strip() and after.strip():
+        return " "
+    return ""
 
 
 _NO_WORD = re.compile(r"[^\w\s]|_")

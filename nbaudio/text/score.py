@@ -232,8 +232,8 @@ def _save_report(workspace: Workspace, step: str, report: Report) -> None:
 
     A corpus without hypotheses is no problem of `nbaudio run`, which scores any corpus.
     """
-    noted = replace(report, warnings=[*report.problems, *report.warnings], problems=[])
-    workspace.save_report(step, noted.to_dict())
+    with_note = replace(report, warnings=[*report.problems, *report.warnings], problems=[])
+    workspace.save_report(step, with_note.to_dict())
 
 
 def _together(reports: Mapping[str, Report]) -> Report:
@@ -443,7 +443,9 @@ def _agreeing(segments: pl.DataFrame | pl.LazyFrame, scored: Iterable[Pair]) -> 
     used = {
         name: similarity_columns.get(name, "") for name in hypothesis_columns if counts[name].item()
     }
-    return used if len(used) > 1 and all(used.values()) else {}
+    if len(used) > 1 and all(used.values()):
+        return used
+    return {}
 
 
 class _Tally:

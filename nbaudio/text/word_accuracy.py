@@ -142,22 +142,19 @@ def _encode_normal_words(texts: pl.Series) -> _NormalWords:
     encoded = pieces.drop_nulls().explode().to_arrow().dictionary_encode()
     piece_codes = encoded.indices.to_numpy()
     text_ends = np.concatenate(([0], np.cumsum(lengths)))
-    # A word has as many normal words as its form has pieces, which begin at `first`.
-    counts = pieces.list.len().fill_null(0).cast(pl.Int32).to_numpy()
-    first = np.cumsum(counts, dtype=np.int32) - counts
-    if (counts == 1).all():
-        normal_codes = piece_codes[codes]
-        normal_ends = text_ends
-    else:
-        repeated = counts[codes]
-        word_ends = np.concatenate(([0], np.cumsum(repeated)))
-        places = np.repeat(first[codes], repeated)
-        for number in range(1, counts.max()):
-            places[word_ends[:-1][repeated > number] + number] += number
-        normal_codes = piece_codes[places]
-        normal_ends = word_ends[text_ends]
     words = pl.Series(pl.from_arrow(encoded.dictionary)).cast(pl.String)
-    return _NormalWords(normal_codes, normal_ends, words)
+    # A word has as many normal words as its form has pieces, which begin at `first_pieces`.
+    counts = pieces.list.len().fill_null(0).cast(pl.Int32).to_numpy()
+    if (counts == 1).all():
+        return _NormalWords(piece_codes[codes], text_ends, words)
+    first_pieces = np.cumsum(counts, dtype=np.int32) - counts
+    normal_counts = counts[codes]
+    word_ends = np.concatenate(([0], np.cumsum(normal_counts)))
+    # The pieces of each word, one after the other.
+    places = np.repeat(first_pieces[codes], normal_counts)
+    for number in range(1, counts.max()):
+        places[word_ends[:-1][normal_counts > number] + number] += number
+    return _NormalWords(piece_codes[places], word_ends[text_ends], words)
 
 
 def _wrong_words(normal: _NormalWords) -> Bools:
