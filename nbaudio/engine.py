@@ -63,7 +63,8 @@ from nbaudio.core.threads import ordered_map
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-_BATCH = 16  # tasks per worker, for backends that return no result before all of a batch are done
+# Tasks per worker at once, for backends that return results only when all of a batch are done.
+_BATCH = 16
 # What joblib, Dask and Ray raise when a worker dies, by name, as their packages may not be
 # installed.
 _WORKER_LOST = frozenset(
@@ -78,11 +79,12 @@ _SPARK_LOST = re.compile(
 # pipeline itself may say then.
 _BEAM_LOST = re.compile(r"Worker subprocess exited")
 _CHANNEL_LOST = re.compile(r"Channel closed prematurely|StatusCode\.(?:UNAVAILABLE|CANCELLED)")
-_HOOK_S = 1.0  # for the thread of a lost worker, after the error of its pipeline
+# Seconds for the thread of a lost worker, which knows more than the error of its pipeline.
+_HOOK_S = 1.0
 _IDLE_ENDS = 5  # pipelines in a row that may end without a result
-_STALL_S = 120.0  # without a task in work, a pipeline of this machine stands still
+_STALL_S = 120.0  # seconds without a task in work after which a local pipeline counts as stopped
 _STALL_CHECK_S = 10.0
-_ATTEMPTS = 3  # starts of a task whose worker dies
+_ATTEMPTS = 3  # most starts of a task whose worker dies
 _LOST = (
     f"workers were lost {_ATTEMPTS} times over the same tasks (killed, short of memory, "
     "a decoder's crash); "
@@ -125,6 +127,7 @@ class EngineLocation:
     beam_options: str = ""  # further options of Beam, as on a command line
 
     def __post_init__(self) -> None:
+        """Raise InputError for an unknown engine, or an option that it does not take."""
         if self.engine is not None:
             get_by_name(ENGINES, self.engine, "engine")
         if self.jobs is not None and self.jobs < 1:
@@ -142,6 +145,7 @@ class EngineLocation:
 
 @contextmanager
 def _loky(site: EngineLocation) -> Iterator[RunTasks]:
+    """Run tasks in processes of this machine."""
     resource_tracker.ensure_running()  # its start would end `interrupts_blocked`
     with joblib.parallel_config(
         backend="loky",
@@ -161,6 +165,7 @@ def _threading(site: EngineLocation) -> AbstractContextManager[RunTasks]:
 
 @contextmanager
 def _dask(site: EngineLocation) -> Iterator[RunTasks]:
+    """Run tasks on a Dask cluster: that of an address, or one that this process starts."""
     with requires_extra("dask"):
         import distributed
     with ExitStack() as stack:
@@ -209,6 +214,7 @@ def _ray_connection(site: EngineLocation) -> AbstractContextManager[Any]:
 
 @contextmanager
 def _ray(site: EngineLocation) -> Iterator[RunTasks]:
+    """Run tasks on Ray: the cluster of an address, a running one, or one that is started."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no usage statistics
     # Workers start with their first task: where one that has none is killed while Ray starts, Ray
     # may wait for it forever.
@@ -273,18 +279,20 @@ def _spark(site: EngineLocation) -> Iterator[RunTasks]:
             ) from error
 
 
+def _with_absolute_folder(flag: str) -> str:
+    """Make the local folder of a flag of Beam absolute, such as that of --temp_location=tmp."""
+    name, equals, value = flag.partition("=")
+    if name.endswith("_location") and equals and "://" not in value:
+        return f"{name}={Path(value).absolute()}"
+    return flag
+
+
 @contextmanager
 def _beam(site: EngineLocation) -> Iterator[RunTasks]:
+    """Run tasks in pipelines of Beam, by DirectRunner unless the options name a runner."""
     with requires_extra("beam"):
         import apache_beam  # noqa: F401 - whether it is installed
-    # Local folders become absolute, such as that of --temp_location=tmp.
-    flags = [
-        f"{name}={Path(value).absolute()}"
-        if name.endswith("_location") and equals and "://" not in value
-        else flag
-        for flag in shlex.split(site.beam_options)
-        for name, equals, value in [flag.partition("=")]
-    ]
+    flags = [_with_absolute_folder(flag) for flag in shlex.split(site.beam_options)]
     is_local = not any(flag.partition("=")[0] == "--runner" for flag in flags)
     if is_local:
         local = [
@@ -315,14 +323,14 @@ _CLUSTERS = ("dask", "ray", "spark")
 @contextmanager
 def worker_pool(site: EngineLocation) -> Iterator[RunTasks]:
     """Start or connect to workers for as long as the context lasts."""
-    config = (
-        nullcontext(partial(_run_joblib, jobs=site.jobs))
-        if site.engine is None
-        else ENGINES[site.engine](site)
-    )
+    engine: AbstractContextManager[RunTasks]
+    if site.engine is None:
+        engine = nullcontext(partial(_run_joblib, jobs=site.jobs))
+    else:
+        engine = ENGINES[site.engine](site)
     with ExitStack() as stack:
         with _engine_errors(site.engine):
-            run = stack.enter_context(config)
+            run = stack.enter_context(engine)
         yield partial(_run, site.engine, run)
 
 
@@ -333,34 +341,34 @@ def _run(
 
     Some engines convert exceptions to text, and some retry.
     """
-    own: list[Exception] = []
+    task_errors: list[Exception] = []
 
     def planned() -> Iterator[Task]:
         try:
             # `chain` does not close a generator: the rest is run after a worker is lost.
             yield from chain(tasks)
         except Exception as error:
-            own.append(error)
+            task_errors.append(error)
             raise
 
-    with _engine_errors(engine, own):
-        for result, error in run(partial(_attempt, function), planned()):
+    with _engine_errors(engine, task_errors):
+        for outcome, error in run(partial(_attempt, function), planned()):
             if error is not None:
-                own.append(error)
+                task_errors.append(error)
                 raise error
-            yield result
+            yield outcome
 
 
 @contextmanager
-def _engine_errors(engine: str | None, own: Collection[Exception] = ()) -> Iterator[None]:
+def _engine_errors(engine: str | None, task_errors: Collection[Exception] = ()) -> Iterator[None]:
     """Convert errors of an engine to an `EngineError` of one line.
 
-    Raise nbaudio's errors, and those in `own`, unchanged.
+    Raise nbaudio's errors, and those in `task_errors`, unchanged.
     """
     try:
         yield
     except Exception as error:
-        if error in own or isinstance(error, NbaudioError):
+        if error in task_errors or isinstance(error, NbaudioError):
             raise
         raise EngineError(
             f"engine {engine or 'of joblib.parallel_config'}: {root_cause(error)}"
@@ -368,6 +376,7 @@ def _engine_errors(engine: str | None, own: Collection[Exception] = ()) -> Itera
 
 
 def _attempt(function: Callable[[Task], Result], task: Task) -> tuple[Any, Exception | None]:
+    """Run a task in a worker; return its result, or None and an error that can be pickled."""
     try:
         return function(task), None
     except Exception as error:  # noqa: BLE001 - the driver raises it again
@@ -418,9 +427,9 @@ def _remove_finished(
 ) -> Iterator[Result]:
     """Yield results as they come, and remove their tasks; close the results in any case."""
     with closing(numbered_results):
-        for number, result in numbered_results:
+        for number, outcome in numbered_results:
             del underway[number]
-            yield result
+            yield outcome
 
 
 def _is_worker_lost(error: BaseException | None) -> bool:
@@ -440,6 +449,7 @@ def _numbered(function: Callable[[Task], Result], numbered: tuple[int, Task]) ->
 def _parallel(
     function: Callable[[Task], Result], tasks: Iterable[Task], jobs: int | None
 ) -> Generator[Result]:
+    """Yield the results of tasks as they come, or batch by batch where joblib returns lists."""
     options = {"n_jobs": jobs, "batch_size": 1, "pre_dispatch": "2*n_jobs"}
     try:
         parallel = joblib.Parallel(return_as="generator_unordered", **options)
@@ -447,21 +457,21 @@ def _parallel(
         with joblib.Parallel(**options) as parallel:
             waiting = iter(tasks)
             size = _BATCH * joblib.effective_n_jobs(jobs)
-            while some := list(islice(waiting, size)):
-                yield from parallel(joblib.delayed(function)(task) for task in some)
+            while batch := list(islice(waiting, size)):
+                yield from parallel(joblib.delayed(function)(task) for task in batch)
     else:
         with interrupts_blocked():  # loky starts its processes
-            results = parallel(joblib.delayed(function)(task) for task in tasks)
+            outcomes = parallel(joblib.delayed(function)(task) for task in tasks)
         try:
-            for result in results:  # noqa: UP028 - `yield from` would close it outside the filter
-                yield result
+            for outcome in outcomes:  # noqa: UP028 - `yield from` would close it outside the filter
+                yield outcome
         finally:
             with warnings.catch_warnings():
                 # A caller that stops early, by an error or on purpose, knows that tasks are left.
                 warnings.filterwarnings(
                     "ignore", ".* tasks which were still being processed", UserWarning
                 )
-                results.close()
+                outcomes.close()
 
 
 def _run_spark(

@@ -335,7 +335,9 @@ def test_plain_names_resolve_as_all_others_do(wanted, others):
 
 def test_own_ids_go_before_times_and_are_numbered_too():
     one = pl.Series(["r"] * 3)
-    assert segment_ids(segment_keys(one, one, one, own=pl.Series(["u", "u", None]))).to_list() == [
+    assert segment_ids(
+        segment_keys(one, one, one, source_keys=pl.Series(["u", "u", None]))
+    ).to_list() == [
         "u",
         "u#2",
         "r_r-r",

@@ -415,10 +415,10 @@ def test_cache_stays_in_its_bound_and_keeps_what_is_used(tmp_path):
     cache = Cache(tmp_path, limit=1000)
 
     def fetched(name):
-        with cache.held(name, 300, lambda path: path.write_bytes(name.encode() * 300)) as path:
+        with cache.pinned(name, 300, lambda path: path.write_bytes(name.encode() * 300)) as path:
             return path.read_bytes()[:1].decode()
 
-    with cache.held("z", 300, lambda path: path.write_bytes(b"z" * 300)) as in_use:
+    with cache.pinned("z", 300, lambda path: path.write_bytes(b"z" * 300)) as in_use:
         for name in "abcdabce":
             assert fetched(name) == name
             assert sum(path.stat().st_size for path in tmp_path.glob("*/*")) <= 1000
@@ -433,7 +433,7 @@ def test_one_fetches_and_the_others_wait(tmp_path):
         path.write_bytes(b"x")
 
     def use():
-        with cache.held("same", 1, fetch) as path:
+        with cache.pinned("same", 1, fetch) as path:
             seen.append(path.read_bytes())
 
     threads = [threading.Thread(target=use) for _ in range(8)]
@@ -449,7 +449,7 @@ def _use_many(folder, number, failures):
     cache = Cache(Path(folder), limit=5_000)
     for key in rng.integers(0, 12, 150):
         data = bytes([key]) * 1000
-        with cache.held(str(key), 1000, lambda path, data=data: path.write_bytes(data)) as path:
+        with cache.pinned(str(key), 1000, lambda path, data=data: path.write_bytes(data)) as path:
             if path.read_bytes() != data or path.read_bytes() != data:
                 failures.value += 1
 
@@ -475,7 +475,7 @@ def test_failed_fetch_leaves_nothing(tmp_path):
         path.write_bytes(b"half")
         raise AudioError("broken")
 
-    with pytest.raises(AudioError), Cache(tmp_path).held("a", 4, fail):
+    with pytest.raises(AudioError), Cache(tmp_path).pinned("a", 4, fail):
         pass
     assert not list(tmp_path.glob("*/*"))
 

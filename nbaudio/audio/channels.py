@@ -48,13 +48,10 @@ def channel_numbers(channel: str, num_channels: int) -> list[int]:
     _, channel = split_track(channel)
     if channel == "mix":
         return list(range(num_channels))
-    numbers = (
-        [0]
-        if channel == "left"
-        else [1]
-        if channel == "right"
-        else list(dict.fromkeys(map(int, channel.split(","))))
-    )
+    named_numbers = {"left": [0], "right": [1]}
+    numbers = named_numbers.get(channel)
+    if numbers is None:
+        numbers = list(dict.fromkeys(map(int, channel.split(","))))
     if max(numbers) >= num_channels:
         has = "one channel" if num_channels == 1 else f"{num_channels} channels"
         raise AudioError(f"channel {channel} does not exist, the recording has {has}")

@@ -53,10 +53,10 @@ def unknown_format_reason(path: Path) -> str:
         return _SHORTENED
     if head[4:8] == b"ftyp":
         return "an MP4 file without its index; it is truncated, or still being written"
-    if found := next(
+    if problem_reason := next(
         (problem for start, problem in _DAMAGED.items() if head.startswith(start)), None
     ):
-        return found
+        return problem_reason
     if not head.strip(b"\0"):
         return "not audio: it begins with nothing but zeros; was it written to its end?"
     try:
@@ -65,15 +65,17 @@ def unknown_format_reason(path: Path) -> str:
         text = "\0"
     if not all(letter.isprintable() or letter.isspace() for letter in text):
         return f"not a known audio format; it begins with the bytes {head[:8].hex(' ')}"
-    page = head.lstrip()[:9].lower().startswith((b"<!doctype", b"<html"))
-    return "not audio but a web page; did a download fail?" if page else "not audio but text"
+    is_page = head.lstrip()[:9].lower().startswith((b"<!doctype", b"<html"))
+    return "not audio but a web page; did a download fail?" if is_page else "not audio but text"
 
 
 def no_samples_reason(path: Path) -> str:
     """Return why a file with a readable header has no samples."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
-    return _SHORTENED if _is_shortened(head) else "a header without any sample that can be decoded"
+    if _is_shortened(head):
+        return _SHORTENED
+    return "a header without any sample that can be decoded"
 
 
 def _is_shortened(head: bytes) -> bool:

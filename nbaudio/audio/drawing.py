@@ -19,10 +19,10 @@ def peaks(samples: NDArray[np.int16], columns: int) -> NDArray[np.int8]:
     """
     # With fewer samples than columns, some samples are in several columns.
     starts = np.arange(columns) * len(samples) // columns
-    both = np.stack(
+    extremes = np.stack(
         [np.minimum.reduceat(samples, starts), np.maximum.reduceat(samples, starts)], axis=1
     )
-    return (both >> 8).astype(np.int8)
+    return (extremes >> 8).astype(np.int8)
 
 
 def spectrogram(

@@ -50,6 +50,7 @@ class Encoding(NamedTuple):
 def _write_pcm(
     samples: NDArray[np.int16], rate: int, *, container: str, subtype: str = "PCM_16"
 ) -> bytes:
+    """Return a clip as a file that libsndfile writes; the container is ``WAV`` or ``FLAC``."""
     import soundfile as sf
 
     file = io.BytesIO()
@@ -57,27 +58,28 @@ def _write_pcm(
     return file.getvalue()
 
 
-def _decode_pcm(data: bytes | memoryview) -> tuple[NDArray[np.int16], int | None]:
-    if data[:4] == b"fLaC" and (found := _decode_flac(data)):
-        return found
+def _decode_pcm(encoded: bytes | memoryview) -> tuple[NDArray[np.int16], int | None]:
+    """Decode WAV or FLAC; raise AudioError for a damaged file."""
+    if encoded[:4] == b"fLaC" and (decoded := _decode_flac(encoded)):
+        return decoded
     import soundfile as sf
 
     try:
-        samples, rate = sf.read(io.BytesIO(data), dtype="int16")
+        samples, rate = sf.read(io.BytesIO(encoded), dtype="int16")
     except (sf.LibsndfileError, MemoryError) as error:
         raise AudioError(
-            f"an encoded clip of {len(data)} bytes cannot be decoded ({error})"
+            f"an encoded clip of {len(encoded)} bytes cannot be decoded ({error})"
         ) from error
     return samples, rate
 
 
-def _decode_flac(data: bytes | memoryview) -> tuple[NDArray[np.int16], int] | None:
+def _decode_flac(encoded: bytes | memoryview) -> tuple[NDArray[np.int16], int] | None:
     """Decode FLAC of one channel and 16 bits by dr_flac, twice as fast as libsndfile.
 
     Return None for any other FLAC, and for a damaged one.
     """
     ffi, lib = _dr_flac()
-    flac = lib.ma_dr_flac_open_memory(ffi.from_buffer(data), len(data), ffi.NULL)
+    flac = lib.ma_dr_flac_open_memory(ffi.from_buffer(encoded), len(encoded), ffi.NULL)
     if not flac:
         return None
     try:
@@ -105,6 +107,7 @@ def _dr_flac() -> tuple[Any, Any]:
 
 
 def _encode_opus(samples: NDArray[np.int16], rate: int) -> bytes:
+    """Return a clip as an Ogg file with Opus; equal samples give equal bytes."""
     import av
 
     file = io.BytesIO()
@@ -145,8 +148,10 @@ def decode_levels(data: bytes | memoryview) -> NDArray[np.uint8]:
     return levels
 
 
-def _decode_levels(data: bytes | memoryview, *, law: str) -> tuple[NDArray[np.int16], int | None]:
-    return dequantize(decode_levels(data), law), None
+def _decode_levels(
+    encoded: bytes | memoryview, *, law: str
+) -> tuple[NDArray[np.int16], int | None]:
+    return dequantize(decode_levels(encoded), law), None
 
 
 ENCODERS: Mapping[str, Encoding] = MappingProxyType(

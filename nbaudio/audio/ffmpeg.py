@@ -1,6 +1,6 @@
 """Recordings read by FFmpeg (PyAV).
 
-It reads formats that libsndfile cannot read, or reads slowly or inexactly; see `recordings`.
+It reads formats that libsndfile cannot read, or reads slowly or inexactly; see `recording_reader`.
 """
 
 import sys
@@ -61,7 +61,8 @@ _BLOCK_S = 5.0
 # Seconds of a recording decoded from its beginning that stay in memory, since segments may overlap
 _KEPT_S = 30
 _TAIL_S = 5.0  # seconds that are decoded to find the end of a recording
-_TAIL_PACKETS_SAMPLES = 8192  # the same, of codecs whose packets count their samples
+# Samples that are decoded for the same, where packets count their samples.
+_TAIL_PACKETS_SAMPLES = 8192
 # Sound that starts later than this after the picture starts later on purpose
 _LATE_S = Fraction(1, 10)
 _END_TOLERANCE_S = 0.5  # the last picture may last longer than its packet says
@@ -190,7 +191,9 @@ class AvRecording:
     def _declared_samples(self, container: str) -> int:
         """Return the length that a file of this container declares; 0 where it declares none."""
         if container in _BARE:
-            return mp3.declared_samples(self._file.fileno()) if container == "mp3" else 0
+            if container == "mp3":
+                return mp3.declared_samples(self._file.fileno())
+            return 0
         if self._stream.duration:
             return int(self._stream.duration * self._ticks)
         return (self._container.duration or 0) * self.sampling_rate // av.time_base
@@ -230,6 +233,10 @@ class AvRecording:
             return self._decode_window(start, stop)
 
     def _decode_window(self, start: int, stop: int) -> _Decoded:
+        """Decode samples [start, stop), or fewer at the end of the recording.
+
+        Ranges between decoded frames are zeros and are listed as holes.
+        """
         parts = [np.empty((self.num_channels, 0), np.float32)]
         holes = []
         end = start
@@ -319,12 +326,12 @@ class AvRecording:
                 break
         return end
 
-    def _end_of_counted(self, counted: int) -> int:
+    def _end_of_counted(self, num_counted: int) -> int:
         """Return where decoding ends, of samples that the packets count.
 
         Only the last packets are decoded, unless none of them can be.
         """
-        for start in (max(0, counted - _TAIL_PACKETS_SAMPLES), 0):
+        for start in (max(0, num_counted - _TAIL_PACKETS_SAMPLES), 0):
             packets = self._packets_from(start if start else -sys.maxsize)
             end = 0
             with suppress(_WrongPacketError):
@@ -332,7 +339,7 @@ class AvRecording:
                     end = position + samples.shape[1]
             if end > 0:
                 break
-        return min(counted, end)
+        return min(num_counted, end)
 
     def track(self, number: int) -> "AvRecording":
         """Return the recording of an audio track, from 1; closed with this one.
@@ -365,13 +372,15 @@ class AvRecording:
             # FFmpeg only gets FLAC that libsndfile cannot open; seeks may find nothing after a
             # damaged header.
             return sys.maxsize
-        return (
-            int(_RUN_UP_S[self.codec] * self.sampling_rate)
-            if self.codec in _RUN_UP_S
-            else sys.maxsize
-        )
+        if self.codec not in _RUN_UP_S:
+            return sys.maxsize
+        return int(_RUN_UP_S[self.codec] * self.sampling_rate)
 
     def _open(self) -> None:
+        """Open the file with FFmpeg and choose the audio stream of this track.
+
+        Raise AudioError, with the reason, if FFmpeg cannot read the file or it has no such stream.
+        """
         self._file.seek(0)
         # Opened by descriptor: the content decides on the format, and no part of the name is parsed
         # as a protocol.
@@ -401,6 +410,7 @@ class AvRecording:
 
     @cached_property
     def _index(self) -> PacketIndex:
+        """Index the packets of the stream; see `index_packets`."""
         header = self._stream.codec_context.extradata or b""
         container = self._container.format.name
         misread = "matroska" in container or ("mov" in container and self._ticks != 1)
@@ -467,10 +477,10 @@ class AvRecording:
         if self._ogg:
             self._stream.codec_context.flush_buffers()
             for number in range(first_packet(self._ogg.ends, target), len(self._ogg.ends)):
-                data = self._ogg.packet(self._file, number)
+                payload = self._ogg.packet(self._file, number)
                 # Decoders read its zero padding; `av.Packet(data)` has none.
-                packet = cast(AudioPacket, av.Packet(len(data)))
-                packet.update(data)
+                packet = cast(AudioPacket, av.Packet(len(payload)))
+                packet.update(payload)
                 yield packet, int(self._ogg.ends[number])
             return
         if self._clock_tells:
@@ -613,6 +623,7 @@ class AvRecording:
     def _samples(
         self, frame: av.AudioFrame, to_packed: AudioResampler
     ) -> list[NDArray[np.float32]]:
+        """Return the samples of a decoded frame in parts, each of shape (channels, samples)."""
         # PyAV reads past the planes of a frame that has eight or more (`AudioFrame.planes`, seen in
         # 18.1).
         if frame.format.name == "fltp" and self.num_channels < 8:

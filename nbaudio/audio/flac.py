@@ -6,7 +6,8 @@ from typing import BinaryIO
 _MAGIC = b"fLaC"
 _LAST_BLOCK = 0x80  # flag in the type of a block of metadata
 _MOST_BLOCKS = 1000
-_SYNC = b"\xff\xf8"  # of frames whose number of samples is fixed
+# Begins each frame of a file in which all frames have the same number of samples.
+_SYNC = b"\xff\xf8"
 _FRAME_BYTES = 7
 # Samples per channel by the code of four bits in the header of a frame (section 9.1.1)
 _SIZES = {

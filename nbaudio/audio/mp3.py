@@ -21,14 +21,19 @@ def is_consistent(descriptor: int) -> bool:
 
     Without such a tag libmpg123 guesses lengths.
     """
-    found = os.fstat(descriptor)
-    return _look_through(descriptor, found.st_size, (found.st_dev, found.st_ino, found.st_mtime_ns))
+    status = os.fstat(descriptor)
+    return _look_through(
+        descriptor, status.st_size, (status.st_dev, status.st_ino, status.st_mtime_ns)
+    )
 
 
 def declared_samples(descriptor: int) -> int:
     """Return the samples that the tag of an open MP3 declares; 0 without a tag."""
     tag = _find_tag(descriptor)
-    return tag.frames * (1152 if tag.header[1] >> 3 & 3 == 3 else 576) if tag else 0
+    if tag is None:
+        return 0
+    is_mpeg_1 = tag.header[1] >> 3 & 3 == 3
+    return tag.frames * (1152 if is_mpeg_1 else 576)
 
 
 class _Tag(NamedTuple):
@@ -38,17 +43,21 @@ class _Tag(NamedTuple):
 
 
 def _find_tag(descriptor: int) -> _Tag | None:
+    """Return the Xing or LAME tag of an open MP3.
+
+    Return None if there is none, or if it lacks the number of frames or of bytes.
+    """
     start = 0
     head = os.pread(descriptor, 10, 0)
     if head.startswith(b"ID3") and len(head) == 10:
         start = reduce(lambda size, byte: size << 7 | byte & 0x7F, head[6:], 0) + (
             20 if head[5] & 0x10 else 10
         )
-    data = os.pread(descriptor, _SEARCHED, start)
-    at = next((i for i in range(len(data) - 3) if _frame_bytes(data[i : i + 4])), None)
+    piece = os.pread(descriptor, _SEARCHED, start)
+    at = next((i for i in range(len(piece) - 3) if _frame_bytes(piece[i : i + 4])), None)
     if at is None:
         return None
-    first = data[at : at + 64]
+    first = piece[at : at + 64]
     tag = max(first.find(b"Xing"), first.find(b"Info"))
     if (
         tag < 0
@@ -60,12 +69,16 @@ def _find_tag(descriptor: int) -> _Tag | None:
 
 @lru_cache(maxsize=1000)  # a recording is opened many times
 def _look_through(descriptor: int, size: int, _identity: tuple[int, ...]) -> bool:
+    """Return whether the tag is right; see `is_consistent`.
+
+    `_identity` is the version of the file. It is only part of the key of the cache.
+    """
     if not (tag := _find_tag(descriptor)):
         return False
-    end, counted = _last_frame(descriptor, tag.at, size, kind=tag.header)
+    end, num_frames = _last_frame(descriptor, tag.at, size, kind=tag.header)
     # The tag may count its own frame. ID3v1, Lyrics3 and APE tags may follow the last frame.
     rest = os.pread(descriptor, 8, end)
-    return counted - 1 <= tag.frames <= counted and (
+    return num_frames - 1 <= tag.frames <= num_frames and (
         not rest.strip(b"\0") or rest.startswith((b"TAG", b"APETAGEX", b"LYRICS"))
     )
 
@@ -82,19 +95,17 @@ def _last_frame(descriptor: int, at: int, size: int, kind: bytes) -> tuple[int, 
         if bits & 0x0C == rate
     }
     count = 0
-    data = b""
+    piece = b""
     begin = at
     while at + 4 <= size:
-        if at + 4 > begin + len(data):
+        if at + 4 > begin + len(piece):
             begin = at
-            data = os.pread(descriptor, _PIECE, at)
+            piece = os.pread(descriptor, _PIECE, at)
         header = at - begin
-        length = (
-            lengths.get(data[header + 2], 0)
-            if data[header] == 0xFF and data[header + 1] & 0xFE == version_and_layer
-            else 0
-        )
-        if not length or at + length > size or (data[header + 3] >> 6 == 3) != mono:
+        length = 0
+        if piece[header] == 0xFF and piece[header + 1] & 0xFE == version_and_layer:
+            length = lengths.get(piece[header + 2], 0)
+        if not length or at + length > size or (piece[header + 3] >> 6 == 3) != mono:
             break
         at += length
         count += 1

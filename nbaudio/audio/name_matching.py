@@ -58,8 +58,8 @@ def composed(name: str) -> str:
 
 def youtube_id(name: str) -> str | None:
     """Return the 11-character id in square brackets that ends a name, before its extension."""
-    found = _ID.search(_tidy(_split_extension(name)[0]))
-    return found[1] if found else None
+    match = _ID.search(_tidy(_split_extension(name)[0]))
+    return match[1] if match else None
 
 
 def recording_id(name: str) -> str:
@@ -98,14 +98,14 @@ def resolve(
         if decision == "ambiguous" and name not in mapping:
             # A single mapped value of that spelling settles which file is meant.
             spelling = _spell(name)
-            meant = [
+            mapped_values = [
                 value
                 for value in values[spelling.blanks[-1]]
                 if _agree(_spell(value).blanks, spelling.blanks)
             ]
-            if len(meant) == 1 and len(settled := find(meant[0])[1]) == 1:
-                decision = _level(spelling, _spell(settled[0])) or "id"
-                candidates = settled
+            if len(mapped_values) == 1 and len(mapped_candidates := find(mapped_values[0])[1]) == 1:
+                decision = _level(spelling, _spell(mapped_candidates[0])) or "id"
+                candidates = mapped_candidates
         rows.append((name, decision, candidates[0] if len(candidates) == 1 else None, candidates))
     ids = _recording_ids({name: path for name, _, path, _ in rows}, mapping)
     return pl.DataFrame([(*row, ids[row[0]]) for row in rows], schema=AUDIT, orient="row")
@@ -119,32 +119,39 @@ def _resolve_plain(
     It is possible where all names are plain, ids are unique, and all files exist or there are none.
     """
     names = pl.DataFrame({"name": pl.Series(wanted, dtype=pl.String).unique().sort()})
-    found = names.select("name", id=pl.col("name").str.extract(_PLAIN, 1))
-    there = names["name"].is_in(pl.Series(available, dtype=pl.String).implode())
+    ids = names.select("name", id=pl.col("name").str.extract(_PLAIN, 1))
+    is_available = names["name"].is_in(pl.Series(available, dtype=pl.String).implode())
     if (
-        found["id"].null_count()
-        or found["id"].is_duplicated().any()
-        or not (there.all() or not len(available))
+        ids["id"].null_count()
+        or ids["id"].is_duplicated().any()
+        or not (is_available.all() or not len(available))
     ):
         return None
     path = pl.when(pl.lit(len(available) > 0)).then("name")
     decision = pl.lit("exact" if len(available) else "missing").cast(AUDIT["decision"])
     candidates = pl.concat_list(path).list.drop_nulls()
-    return found.select(
+    return ids.select(
         "name", decision=decision, path=path, candidates=candidates, recording_id="id"
     )
 
 
 def segment_keys(
-    recording_ids: pl.Series, starts: pl.Series, ends: pl.Series, *, own: pl.Series | None = None
+    recording_ids: pl.Series,
+    starts: pl.Series,
+    ends: pl.Series,
+    *,
+    source_keys: pl.Series | None = None,
 ) -> pl.Series:
-    """Return `own` keys, where empty ``<recording_id>_<start>-<end>`` with the source's seconds."""
+    """Return a key for each segment: that of `source_keys`, where it is not empty.
+
+    Other keys are ``<recording_id>_<start>-<end>``, with the seconds as the source writes them.
+    """
     parts = pl.DataFrame({"recording": recording_ids, "start": starts, "end": ends})
     keys = parts.select(
         key=pl.format("{}_{}-{}", *(pl.col(part).fill_null("") for part in parts.columns))
     )
-    if own is not None:
-        keys = keys.select(key=pl.coalesce(own.replace("", None), "key"))
+    if source_keys is not None:
+        keys = keys.select(key=pl.coalesce(source_keys.replace("", None), "key"))
     return keys["key"].alias("segment_id")
 
 
@@ -162,7 +169,9 @@ def segment_ids(keys: pl.Series) -> pl.Series:
         pl.when(count == 1).then("segment_id").otherwise(pl.format("{}#{}", "segment_id", count))
     )
     unique = keys.alias("segment_id").to_frame().select(numbered).to_series()
-    return unique if unique.n_unique() == len(unique) else _number_repeats(keys).alias("segment_id")
+    if unique.n_unique() == len(unique):
+        return unique
+    return _number_repeats(keys).alias("segment_id")
 
 
 def _number_repeats(keys: pl.Series) -> pl.Series:
@@ -190,6 +199,7 @@ class _Spelling(NamedTuple):
 
 
 def _spell(name: str) -> _Spelling:
+    """Return the forms of a name that the comparisons use."""
     exact = tuple(part for part in PurePosixPath(name).parts if part not in ("/", "..")) or ("",)
     *folders, base = (unicodedata.normalize("NFC", part) for part in exact)
     stem, extension = _split_extension(base)
@@ -224,6 +234,7 @@ def _finder(paths: Iterable[str]) -> Callable[[str], tuple[str, list[str]]]:
             alike[f"[{spelling.id}]"].add(path)
 
     def find(name: str) -> tuple[str, list[str]]:
+        """Return the decision on a name, as in `AUDIT`, and its candidates."""
         if name in files:
             return "exact", [name]
         spelling = _spell(name)
@@ -295,8 +306,6 @@ def _tidy(text: str) -> str:
 
 def _folders(name: str) -> tuple[str, ...]:
     path = PurePosixPath(name)
-    return (
-        ()
-        if path.is_absolute() or "://" in name
-        else tuple(_tidy(part) for part in path.parent.parts if part != "..")
-    )
+    if path.is_absolute() or "://" in name:
+        return ()
+    return tuple(_tidy(part) for part in path.parent.parts if part != "..")

@@ -21,16 +21,17 @@ from nbaudio.audio.decode_errors import CHAINED
 # checksum, count of lacing values.
 _HEADER = struct.Struct("<4sBBqIIIB")
 _CAPTURE = b"OggS"  # begins each page
-_MOST_SEGMENTS = 255  # of a page
+_MOST_SEGMENTS = 255  # most segments of a page
 _MOST_SEGMENT_BYTES = 255
-_CHECKSUM = slice(22, 26)  # of a page, which is zero where the checksum is computed
-_BEGINS_STREAM = 0x02  # flags
+# Place of the checksum in a page; its bytes count as zeros when it is computed.
+_CHECKSUM = slice(22, 26)
+_BEGINS_STREAM = 0x02  # flag of a page
 _ENDS_STREAM = 0x04
 _MIRRORED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 # The first bytes of the first packet of each codec.
 _MAGIC = {"opus": b"OpusHead", "vorbis": b"\x01vorbis"}
-_HEADER_PACKETS = {"opus": 2, "vorbis": 3}  # before the audio
-_IDENTIFICATION_BYTES = 64  # enough of the first packet for its fields
+_HEADER_PACKETS = {"opus": 2, "vorbis": 3}  # number of packets before the audio
+_IDENTIFICATION_BYTES = 64  # bytes of the first packet that hold its fields
 # Samples at 48 kHz in one frame of an Opus packet, by the five bits of its configuration (RFC 6716,
 # section 3.1).
 _OPUS_FRAME = np.array(

@@ -91,7 +91,9 @@ class _Timeline:
     @property
     def num_samples(self) -> int:
         """The samples of the stream."""
-        return max(0, int(self.ends[-1]) - self.trimmed) if len(self.ends) else 0
+        if len(self.ends):
+            return max(0, int(self.ends[-1]) - self.trimmed)
+        return 0
 
 
 def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> PacketIndex:

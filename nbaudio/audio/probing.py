@@ -30,17 +30,19 @@ from nbaudio.storage.location import LocationLike, location
 
 _Read = Callable[[int, int], Window]
 
-_TAIL_SAMPLES = 4096  # enough to make a decoder read the last frames
-_BEGINNING_S = 2.0  # seconds that are decoded twice
-_WINDOWS = 3  # that are decoded the second time
+# Samples of a window that is long enough to make a decoder read the last frames.
+_TAIL_SAMPLES = 4096
+_BEGINNING_S = 2.0  # seconds that are decoded as a whole and again in windows
+_WINDOWS = 3  # windows of the beginning that are compared with the whole
 _SEEKS = 16  # windows that are read where the beginning cannot be decoded
-_MOST_WINDOWS = 300  # of a damaged recording
+# The same for a damaged recording, and for codecs whose packets may be damaged singly.
+_MOST_WINDOWS = 300
 # Tolerance between windows and a decode of the whole, full scale being 1; see docs/audio.md. Other
 # codecs must be equal.
 _TOLERANCE = {"amrnb": 0.001, "opus": 0.001}
-_MIXED_WINDOWS = 4  # between windows that are checked for channels that cancel
+_MIXED_WINDOWS = 4  # windows, less one, in which channels that cancel are looked for
 _MIXED_WINDOW_S = 0.2
-_LOUD_SHARE = 0.5  # of the RMS of the loudest channel
+_LOUD_SHARE = 0.5  # a channel with this share of the RMS of the loudest one can stand for all
 _CANCELLED = (
     "its channels cancel in their mix (one is the inverse of the other): "
     "only its {channel} channel is used"
@@ -50,7 +52,7 @@ _WRAPPED = "its length of more than 4 GiB does not fit its header"
 # Bits of a sample in names of codecs by libsndfile and FFmpeg, such as pcm_16 and pcm_s24le
 _PCM_BITS = re.compile(r"pcm_[suf]?(8|16|24|32|64)(le|be)?")
 _SAMPLE_BYTES = {"ulaw": 1, "alaw": 1, "float": 4, "double": 8, "pcm_mulaw": 1, "pcm_alaw": 1}
-_COUNT_BLOCK = 1 << 20  # samples over all channels
+_COUNT_BLOCK = 1 << 20  # samples, over all channels, that are decoded at once to count them
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,9 @@ def probe(path: LocationLike, *, track: str | None = None) -> Probe:
             # Perhaps it is Ogg; other files have no pages.
             num_samples, container = recording.count_samples(), "OGG"
             _check_last_sample(recording, file, num_samples)
-            warning = _short(recording.declared_samples, num_samples, recording.sampling_rate)
+            warning = _length_difference(
+                recording.declared_samples, num_samples, recording.sampling_rate
+            )
             if warning and recording.is_complete(num_samples):
                 warning = None
             warning = _length_warning(recording, num_samples, file, warning)
@@ -131,13 +135,13 @@ def probe(path: LocationLike, *, track: str | None = None) -> Probe:
             raise AudioError(f"{file}: {no_samples_reason(file)}")
         channel = _channel_of_cancelled_mix(recording, num_samples)
         if channel:
-            warning = _joined(warning, _CANCELLED.format(channel=channel))
+            warning = _joined_warnings(warning, _CANCELLED.format(channel=channel))
         return Probe(
             recording.sampling_rate,
             recording.num_channels,
             num_samples,
             recording.codec,
-            _joined(warning, _late_sound(recording)),
+            _joined_warnings(warning, _late_sound(recording)),
             choice.number,
             recording.sound_start,
             choice.others,
@@ -197,7 +201,7 @@ def _late_sound(recording: OpenRecording) -> str | None:
     )
 
 
-def _joined(*warnings: str | None) -> str | None:
+def _joined_warnings(*warnings: str | None) -> str | None:
     """Return warnings as one; None where there is none."""
     return "; ".join(filter(None, warnings)) or None
 
@@ -365,10 +369,12 @@ def _check_end(recording: SoundfileRecording, path: Path) -> tuple[int, str | No
     declared = recording.declared_samples
     if not _decodes(recording.read, max(0, declared - _TAIL_SAMPLES), declared):
         decoded = _count(path, recording.num_channels)
-        return decoded, _short(declared, decoded, recording.sampling_rate)
+        return decoded, _length_difference(declared, decoded, recording.sampling_rate)
     if "Seems to be a truncated file" in recording.log:
         return declared, f"truncated: {declared / recording.sampling_rate:.1f} s can be decoded"
-    return declared, _short(_promised(recording, path), declared, recording.sampling_rate)
+    return declared, _length_difference(
+        _declared_samples(recording, path), declared, recording.sampling_rate
+    )
 
 
 def _length_warning(
@@ -389,10 +395,10 @@ def _length_warning(
     frame = _sample_bytes(recording.codec) * recording.num_channels
     if not frame:
         behind = f"{sound.behind:,} bytes behind the end of the sound in its header are not read"
-        return _joined(warning, behind if sound.behind else None)
+        return _joined_warnings(warning, behind if sound.behind else None)
     declared = sound.declared // frame
     if sound.behind < frame:
-        return warning or _short(declared, num_samples, recording.sampling_rate)
+        return warning or _length_difference(declared, num_samples, recording.sampling_rate)
     seconds = [samples / recording.sampling_rate for samples in (declared, sound.behind // frame)]
     behind = "behind that are read, too" if num_samples > declared else BEHIND_HEADER
     return f"its header declares {seconds[0]:.1f} s; {seconds[1]:.1f} s {behind}"
@@ -404,7 +410,7 @@ def _sample_bytes(codec: str) -> int:
     return int(pcm[1]) // 8 if pcm else _SAMPLE_BYTES.get(codec, 0)
 
 
-def _promised(recording: SoundfileRecording, path: Path) -> int:
+def _declared_samples(recording: SoundfileRecording, path: Path) -> int:
     """Return the number of samples that the header declares.
 
     Libsndfile replaces that number by the actual one, and at best logs it.
@@ -448,7 +454,7 @@ def _block_lengths(path: Path, start: int, block: int) -> Iterator[int]:
             yield length
 
 
-def _short(declared: int, decoded: int, rate: int) -> str | None:
+def _length_difference(declared: int, decoded: int, rate: int) -> str | None:
     """Return the warning on samples that the header declares and that cannot be decoded."""
     # Smaller differences come from estimates by bit rate, encoder delay or a last frame.
     if declared - decoded < max(rate / 10, _TAIL_SAMPLES):

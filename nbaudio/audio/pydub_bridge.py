@@ -25,8 +25,8 @@ class PlayableSegment(AudioSegment):  # type: ignore[misc]
     def _repr_html_(self) -> str:
         """Return an audio element with 16-bit FLAC; pydub's own needs ffmpeg to encode an MP3."""
         samples = np.frombuffer(self.set_sample_width(2).raw_data, "<i2").reshape(-1, self.channels)
-        data = b64encode(encode_clip(samples, self.frame_rate, "flac")).decode("ascii")
-        return f'<audio controls src="data:audio/flac;base64,{data}"></audio>'
+        encoded = b64encode(encode_clip(samples, self.frame_rate, "flac")).decode("ascii")
+        return f'<audio controls src="data:audio/flac;base64,{encoded}"></audio>'
 
 
 def to_audiosegment(samples: NDArray[np.int16], rate: int) -> PlayableSegment:

@@ -117,6 +117,10 @@ def _open_ranges(place: Location, file: RangeFile) -> "OpenRecording | None":
 
 
 def _open(path: Path) -> "OpenRecording":
+    """Open a recording of this machine by libsndfile, or by FFmpeg where that is more exact.
+
+    Raise AudioError, with file and reason, if neither can read it.
+    """
     try:
         file = path.open("rb")
         if not file.seek(0, 2):
@@ -365,29 +369,29 @@ def _resampled(
     channel: str,
 ) -> NDArray[np.int16]:
     """See `resample_window`; `channel` is one of this track."""
-    own = recording.sampling_rate
-    new = rate or recording.sampling_rate
-    first = rescale(start, own, new)
-    last = rescale(stop, own, new)
+    old_rate = recording.sampling_rate
+    new_rate = rate or recording.sampling_rate
+    first = rescale(start, old_rate, new_rate)
+    last = rescale(stop, old_rate, new_rate)
     if first >= last:
-        raise AudioError(f"samples {start} to {stop} are less than one sample at {new:,} Hz")
+        raise AudioError(f"samples {start} to {stop} are less than one sample at {new_rate:,} Hz")
     begin = start
     end = stop
     offset = 0
-    if new != own:
-        # Blocks of `own_block` samples become whole blocks of `new_block` samples: cutting at
+    if new_rate != old_rate:
+        # Blocks of `old_block` samples become whole blocks of `new_block` samples: cutting at
         # blocks keeps the output grid.
-        own_block = own // gcd(own, new)
-        new_block = new // gcd(own, new)
-        context = int(CONTEXT_S * own) + own_block
-        first_block = max(0, start - context) // own_block
-        begin = first_block * own_block
+        old_block = old_rate // gcd(old_rate, new_rate)
+        new_block = new_rate // gcd(old_rate, new_rate)
+        context = int(CONTEXT_S * old_rate) + old_block
+        first_block = max(0, start - context) // old_block
+        begin = first_block * old_block
         offset = first_block * new_block
         end = stop + context if num_samples is None else min(num_samples, stop + context)
     window = read_around(recording, start, stop, begin, end)
     mono, scale = _one_channel(window, channel)
-    if new != own:
-        mono = soxr.resample(mono.astype(np.float32, copy=False), own, new, quality="HQ")[
+    if new_rate != old_rate:
+        mono = soxr.resample(mono.astype(np.float32, copy=False), old_rate, new_rate, quality="HQ")[
             first - offset : last - offset
         ]
     return _to_int16(mono, scale)
@@ -439,6 +443,7 @@ def _one_channel(window: Window, channel: str) -> tuple[Window, float]:
 
 
 def _to_int16(mono: Window, scale: float) -> NDArray[np.int16]:
+    """Scale samples to int16 and clip them; raise AudioError for NaN."""
     if mono.dtype == np.int16:
         return np.ascontiguousarray(mono)
     with np.errstate(invalid="ignore", over="ignore"):

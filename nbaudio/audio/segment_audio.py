@@ -20,16 +20,17 @@ Ints = NDArray[np.int64]
 _Value = TypeVar("_Value", np.float32, np.complex64)
 
 _HOP_S = 0.01
-_SPEECH_RATE = 8000  # at least, and less than twice as much: the rate at which speech is decided on
-_SPEECH_FRAME = 128  # samples at this rate
+_SPEECH_RATE = 8000  # Hz; speech is decided on samples at this rate, or at less than twice of it
+_SPEECH_FRAME = 128  # samples of a frame, at that rate
 _BANDS_HZ = (100, 200, 300, 420, 560, 720, 920, 1150, 1430, 1770, 2180, 2680, 3290, 3900)
-_DIVERGENCE_DB = 3.5  # of speech from noise, mean over the bands
-_SPEECH_DB = 35.0  # speech is at most so much below the loudest frame
-LOUD_DB = 30.0  # the same for frames that count for SNR and bandwidth
-QUIET_PART = 10  # one of so many frames is the noise floor
+_DIVERGENCE_DB = 3.5  # least distance of speech from noise, as a mean over the bands
+_SPEECH_DB = 35.0  # speech is at most this far below the loudest frame
+LOUD_DB = 30.0  # frames that count for SNR and bandwidth are at most this far below the loudest
+QUIET_PART = 10  # the quietest tenth of the frames is the noise floor
 _SHORTEST_SPEECH, _LONGEST_GAP = 4, 10  # hops
-_SHORTEST_PAUSE = 7  # hops; at the ends of a segment, where shorter ones are often weak speech
-EQUAL = 1e-6  # of full scale, -120 dBFS: samples that differ less are equal
+# Hops; speech is often weak at the ends of a segment, where shorter pauses appear.
+_SHORTEST_PAUSE = 7
+EQUAL = 1e-6  # share of full scale (-120 dBFS) below which samples count as equal
 _SHORTEST_SILENCE = 2  # hops
 NOTHING = 1e-12  # the least power, -120 dBFS
 _BLOCK = 1 << 16  # samples that are summed at once
@@ -399,7 +400,9 @@ def _divergence_db(bands: Samples, noise: Samples) -> Numbers:
 
 def _pairs_of(channels: int) -> list[tuple[int, int]]:
     """Return pairs of channels, in the order of their products; none for a single channel."""
-    return [(a, b) for a in range(channels) for b in range(a + 1)] if channels > 1 else []
+    if channels > 1:
+        return [(a, b) for a in range(channels) for b in range(a + 1)]
+    return []
 
 
 def runs_of(where: Bools) -> Ints:

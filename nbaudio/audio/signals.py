@@ -29,11 +29,12 @@ Value = float | bool | None
 VERSION = 2
 """Changed whenever the same segment would get other values."""
 
-_CONTEXT_S = 0.2  # seconds that are read before and after a segment, where the recording has them
-_MOST_STEP = 0.04  # of the rail: the largest quantization step, that of 8-bit codes
-_FEWEST_CLIPPED = 6  # samples at a rail
-_CUT_HOPS = 2  # on each side of a boundary that speech runs through
-_ABRUPT_DB = 20.0  # below the loudest frame: speech that begins or ends so loud is cut off
+_CONTEXT_S = 0.2  # seconds that are read on each side of a segment, where the recording has them
+_MOST_STEP = 0.04  # largest quantization step, as a share of the rail: that of 8-bit codes
+_FEWEST_CLIPPED = 6  # fewer samples at a rail are not clipping
+_CUT_HOPS = 2  # hops on each side of a boundary that are speech where speech is cut
+# Speech at the edge of a recording is cut if it is at most this far below the loudest hop.
+_ABRUPT_DB = 20.0
 _DEAD_POWER = 1e-8  # -80 dBFS
 _BAND_HZ = 100.0
 _EDGE_HZ = 400.0
@@ -83,8 +84,8 @@ def _at_rail(x: Samples) -> int:
     runs = runs_of(at)
     runs = runs[runs[:, 1] - runs[:, 0] >= 2]
     step = min(max(rail - float(x[~at].max(initial=-rail)), EQUAL), _MOST_STEP * rail)
-    # What a parabola that stays within one step over the run falls at most, half a run away from
-    # it.
+    # A round peak is a parabola. If it stays within one step over the run, it falls by at most the
+    # amount below until half a run away from it; clipped runs fall more.
     half = (runs[:, 1] - runs[:, 0] - 1) / 2
     away = (half + 1).astype(np.int64)
     sides = np.clip(np.stack([runs[:, 0] - away, runs[:, 1] - 1 + away]), 0, len(x) - 1)

@@ -34,7 +34,9 @@ def silence_reason(
             f"{NO_SIGNAL}: the channels cancel in their mix (one is the inverse of the other); "
             "cut one of them, such as by --channel left"
         )
-    return f"{NO_SIGNAL}: all samples are equal (digital silence)" if highest == lowest else None
+    if highest == lowest:
+        return f"{NO_SIGNAL}: all samples are equal (digital silence)"
+    return None
 
 
 def is_cancelled(window: Window) -> bool:

@@ -30,7 +30,8 @@ _KNOWN_CHUNKS = {
     *(b"afsp", b"_PMX", b"axml", b"chna", b"acid", b"inst", b"MARK", b"COMT", b"NAME", b"AUTH"),
     *(b"(c) ", b"ANNO", b"APPL", b"INST", b"MIDI", b"AESD", b"info", b"free", b"uuid", b"strg"),
 }
-_GUID_TAIL = bytes.fromhex("f3acd3118cd100c04f8edb8a")  # of the chunks of Wave64
+# Last bytes of the names of chunks in Wave64.
+_GUID_TAIL = bytes.fromhex("f3acd3118cd100c04f8edb8a")
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def find_sound_bytes(file: BinaryIO) -> SoundBytes | None:
     if name not in _CHUNKED:
         return None
     layout, first, chunk = _CHUNKED[name]
-    return _in_chunks(file, layout, first, chunk, own_length=_length_of_ds64(file))
+    return _in_chunks(file, layout, first, chunk, length=_length_of_ds64(file))
 
 
 def _length_of_ds64(file: BinaryIO) -> int | None:
@@ -158,13 +159,16 @@ def _length_of_ds64(file: BinaryIO) -> int | None:
 
 
 def _in_chunks(
-    file: BinaryIO, layout: _Layout, first: int, name: bytes, *, own_length: int | None = None
+    file: BinaryIO, layout: _Layout, first: int, name: bytes, *, length: int | None = None
 ) -> SoundBytes | None:
-    """Return where the sound is that a chunk of a name has; `own_length` is its length."""
-    for position, found, size in _chunks(file, layout, first):
-        if found == name:
+    """Return where the sound is that a chunk of a name has.
+
+    `length` is that of the chunk where its header does not have it.
+    """
+    for position, chunk_name, size in _chunks(file, layout, first):
+        if chunk_name == name:
             start = position + layout.header.size
-            declared = layout.content(size) if own_length is None else own_length
+            declared = layout.content(size) if length is None else length
             before = _bytes_before(file, start, name, layout)
             if declared >= before:
                 declared -= before

@@ -144,10 +144,10 @@ class JsonRows(list[dict[str, Any]]):
         return self._frame.iter_rows(named=True)
 
 
-def write_bytes(target: Path, data: bytes, *, sync: bool = True) -> None:
+def write_bytes(target: Path, content: bytes, *, sync: bool = True) -> None:
     """Write a file atomically (see `atomic_write`)."""
     with atomic_write(target, sync=sync) as partial:
-        partial.write_bytes(data)
+        partial.write_bytes(content)
 
 
 def write_json(target: Path, value: Any, *, sync: bool = True) -> None:
@@ -186,9 +186,9 @@ def write_lines(file: BinaryIO, lines: Iterable[bytes], *, sync: bool = True) ->
         # has reported as written.
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)
-    data = b"".join(line + b"\n" for line in lines)
-    while data:
-        data = data[file.write(data) :]
+    pending = b"".join(line + b"\n" for line in lines)
+    while pending:
+        pending = pending[file.write(pending) :]
     if sync:
         os.fsync(file.fileno())
 
@@ -212,10 +212,10 @@ def read_lines(target: Path, decode: Callable[[bytes], _Line], what: str) -> lis
 
 
 def parse_lines(
-    data: bytes | Iterable[bytes], decode: Callable[[bytes], Any] = json.loads
+    log: bytes | Iterable[bytes], decode: Callable[[bytes], Any] = json.loads
 ) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects among the lines of a log; skip damaged lines and other values."""
-    for line in data.splitlines() if isinstance(data, bytes) else data:
+    for line in log.splitlines() if isinstance(log, bytes) else log:
         with suppress(msgspec.MsgspecError, ValueError, RecursionError):
             if isinstance(value := decode(line), dict):
                 yield value

@@ -26,13 +26,13 @@ def bundled(name: str) -> Path:
         if (top / name).exists():
             return top / name
         if (top / folder).is_dir():
-            held = sorted(
+            file_names = sorted(
                 path.name
                 for path in (top / folder).iterdir()
                 if not path.name.startswith((".", "__"))
             )
             raise InputError(
-                f"{name}: is not bundled with nbaudio; {folder} holds {', '.join(held)}"
+                f"{name}: is not bundled with nbaudio; {folder} holds {', '.join(file_names)}"
             )
     raise InputError(
         f"{name}: this installation of nbaudio lacks its {folder}; install the wheel, "

@@ -17,7 +17,9 @@ _QUERY = re.compile(
 
 def strip_queries(text: str) -> str:
     """Redact user, query and fragment of all URLs in a text, since they may hold secrets."""
-    return _QUERY.sub(r"\1?...", _USER.sub(r"\1", text)) if "://" in text else text
+    if "://" in text:
+        return _QUERY.sub(r"\1?...", _USER.sub(r"\1", text))
+    return text
 
 
 class NbaudioError(Exception):

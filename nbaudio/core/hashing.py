@@ -25,9 +25,9 @@ def hash_column(keys: pl.Series, salt: str) -> pl.Series:
     start = hashlib.blake2b(digest_size=8, key=hashlib.sha256(salt.encode()).digest())
     hashes = bytearray()
     for key in keys.fill_null(""):
-        one = start.copy()
-        one.update(key.encode())
-        hashes += one.digest()
+        hasher = start.copy()
+        hasher.update(key.encode())
+        hashes += hasher.digest()
     return pl.Series("hash", np.frombuffer(bytes(hashes), dtype="<u8"))
 
 

@@ -66,11 +66,11 @@ def parse_size(text: str | int) -> int:
     if isinstance(text, int) and not isinstance(text, bool):
         size = text
     else:
-        found = _SIZE.fullmatch(text) if isinstance(text, str) else None
-        if not found or (found[3] and not found[2]):
+        match = _SIZE.fullmatch(text) if isinstance(text, str) else None
+        if not match or (match[3] and not match[2]):
             raise InputError(f"{text!r} is not a size; {allowed}")
-        base = 1024 if found[3] else 1000
-        size = int(Decimal(found[1]) * base ** _POWERS[found[2].lower()])
+        base = 1024 if match[3] else 1000
+        size = int(Decimal(match[1]) * base ** _POWERS[match[2].lower()])
     if size < 1:
         raise InputError(f"{text!r} is less than one byte; {allowed}")
     return size
@@ -97,10 +97,10 @@ def read_all(path: Path, *, most: int = MAX_TEXT_BYTES) -> bytes:
     """Read a regular file of at most `most` bytes; raise InputError for a larger one."""
     check_regular(path)
     with path.open("rb") as file:
-        data = file.read(most + 1)
-    if len(data) > most:
+        content = file.read(most + 1)
+    if len(content) > most:
         raise InputError(f"{path}: larger than {most >> 20} MB, which is not read")
-    return data
+    return content
 
 
 def lines(file: IO[AnyStr], path: Path) -> Iterator[AnyStr]:

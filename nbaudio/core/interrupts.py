@@ -1,4 +1,4 @@
-"""Ctrl-C, where it must come later."""
+"""Delay or block Ctrl-C while code runs that an interrupt would break."""
 
 import signal
 import threading

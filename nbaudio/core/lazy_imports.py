@@ -20,13 +20,14 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]],
     tree = ast.parse(inspect.getsource(sys.modules[package]))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     exports = {
-        each.asname: node.module
+        alias.asname: node.module
         for node in imports
-        for each in node.names
-        if each.asname and node.module
+        for alias in node.names
+        if alias.asname and node.module
     }
 
     def getattr_(name: str) -> Any:
+        """Import an exported name or a submodule, and keep it in the package."""
         if exports.get(name, package) != package:
             value = getattr(import_module(exports[name]), name)
         elif not name.startswith("_") and find_spec(f"{package}.{name}"):
@@ -59,14 +60,17 @@ class _AliasImporter(MetaPathFinder, Loader):
         path: Sequence[str] | None,  # noqa: ARG002
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
+        """Return a spec for an alias or a module below it, None for other modules."""
         for name, module in self._aliases.items():
             if fullname == name or fullname.startswith(f"{name}."):
                 return spec_from_loader(fullname, self, origin=module + fullname[len(name) :])
         return None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return the module that the alias stands for."""
         return import_module(str(spec.origin))
 
     def exec_module(self, module: ModuleType) -> None:
+        """Give the module its own spec again; it has been executed already."""
         # The import system has replaced it by the spec of the alias.
         module.__spec__ = spec_from_loader(module.__name__, module.__loader__)

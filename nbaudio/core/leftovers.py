@@ -1,7 +1,7 @@
-"""What killed steps left in a workspace: it is removed by the next command.
+"""Remove files that killed steps left in a workspace. The next command does so.
 
 A step holds the lock ``.WHAT.running`` of what it writes, and the system releases the lock when the
-process ends, however it ends. So what belongs to a lock that nobody holds is of a dead process.
+process ends, however it ends. Files whose lock no process holds were left by a process that died.
 """
 
 import os
@@ -40,15 +40,15 @@ def scratch_folder(workspace: Path) -> Iterator[Path]:
                 return
 
 
-def remove_leftovers(workspace: Path, *, held: Collection[Path] = ()) -> None:
+def remove_leftovers(workspace: Path, *, own_locks: Collection[Path] = ()) -> None:
     """Remove what dead processes left in a workspace; keep what living ones write.
 
-    Nothing is removed where the filesystem has no locks or does not let us write. `held` are the
-    files of the locks that this thread holds.
+    Nothing is removed where the filesystem has no locks or does not let us write. `own_locks` are
+    the files of the locks that this thread holds.
     """
     for what in LOCKS:
         marker = _marker(workspace, what)
-        if marker in held:
+        if marker in own_locks:
             continue
         if marker.exists() or any(_partials(workspace, what)):
             with suppress(OSError):

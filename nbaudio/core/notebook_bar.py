@@ -20,6 +20,7 @@ class NotebookBar(StateText, tqdm):  # type: ignore[misc]
     """
 
     def __init__(self, what: str, total: float, unit: str, shell: Any) -> None:
+        """Display the bar in the current cell."""
         self.work_unit = unit
         self._what = what.strip()
         self._shell = shell

@@ -10,7 +10,7 @@ from tempfile import TemporaryFile
 from threading import RLock, Thread
 from typing import IO
 
-_DRIVER_CHECK_S = 0.2  # between checks that the driver is alive
+_DRIVER_CHECK_S = 0.2  # seconds between checks that the driver is alive
 _STDERR = 2
 _STDERR_LOCK = RLock()
 _COPY_BYTES = 1 << 16
@@ -29,10 +29,10 @@ def stderr_to(log: IO[bytes]) -> Iterator[None]:
 
 @contextmanager
 def panics_are_silent() -> Iterator[None]:
-    """Keep Rust's report of a panic, which it writes itself, from the standard error.
+    """Hide the report that Rust writes to the standard error when it panics.
 
-    What else was written meanwhile follows at the end, or is left out after a panic. The
-    standard error is that of all threads, so that one thread at a time does this.
+    Other output to it is written at the end of the context, but not after an error. All threads
+    share the standard error, so one thread at a time is in this context.
     """
     with _STDERR_LOCK, TemporaryFile() as log:
         try:

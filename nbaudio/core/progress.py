@@ -165,6 +165,7 @@ class FileBytes:
     """
 
     def __init__(self, bar: Any, num_files: int) -> None:
+        """Take the bar on which the bytes of `num_files` files are shown."""
         self._bar = bar
         self._num_files = num_files
         self._num_finished = 0

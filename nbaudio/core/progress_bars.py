@@ -20,7 +20,7 @@ _WAITING_LINE_S = 10.0
 
 
 class StateText:
-    """Part of a `tqdm` bar: what its layout calls `state` is in words.
+    """Mixin for bars of `tqdm`: fills `state` in their layout with a text on the work.
 
     A class that derives from it and from a class of `tqdm` sets `work_unit` first.
     """
@@ -41,6 +41,7 @@ class TerminalBar(StateText, tqdm):  # type: ignore[misc]
     """Bar on standard error, which is a terminal."""
 
     def __init__(self, what: str, total: float, unit: str) -> None:
+        """Show a bar for `total` of a unit, named `what`."""
         self.work_unit = unit
         super().__init__(
             total=total,

@@ -83,7 +83,9 @@ def amount_text(unit: str, done: float, total: float | None = None) -> str:
     else:
         amounts = [f"{amount:,.0f}" for amount in (done, most)]
         noun = f" {unit}"
-    return f"{amounts[0]}{noun}" if total is None else f"{amounts[0]} of {amounts[1]}{noun}"
+    if total is None:
+        return f"{amounts[0]}{noun}"
+    return f"{amounts[0]} of {amounts[1]}{noun}"
 
 
 def speed_text(unit: str, rate: float) -> str:
@@ -119,7 +121,9 @@ def time_left_text(seconds: float) -> str:
         return f"{max(1, math.ceil(seconds))} s"
     if seconds < 99.5 * 60:
         return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:,.1f} h" if seconds < 36_000 else f"{seconds / 3600:,.0f} h"
+    if seconds < 36_000:
+        return f"{seconds / 3600:,.1f} h"
+    return f"{seconds / 3600:,.0f} h"
 
 
 def number_text(value: float) -> str:
@@ -129,9 +133,11 @@ def number_text(value: float) -> str:
         >>> [number_text(value) for value in (0.0123, 1.5, 12.34, 411.8, 1800)]
         ['0.01', '1.5', '12.3', '412', '1,800']
     """
-    decimals = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
+    if value >= 99.95:
+        return f"{value:,.0f}"
+    decimals = 1 if value >= 9.995 else 2
     text = f"{value:,.{decimals}f}"
-    return text.rstrip("0").rstrip(".") if decimals else text
+    return text.rstrip("0").rstrip(".")
 
 
 def _is_whole(done: float, total: float) -> bool:

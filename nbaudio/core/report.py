@@ -162,17 +162,19 @@ def _flat(facts: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any
 
 def escape_control(text: str) -> str:
     """Escape the characters that control a terminal or hide in it, as Python writes them."""
-    return (
-        text
-        if text.isprintable()
-        else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else ascii(character)[1:-1] for character in text
     )
 
 
 def first_lines(lines: list[str], more_in: str, most: int = 20) -> list[str]:
     """Return the first `most` lines, and where the rest is."""
     rest = len(lines) - most
-    return lines if rest <= 0 else [*lines[:most], f"and {rest:,} more: see {more_in}"]
+    if rest <= 0:
+        return lines
+    return [*lines[:most], f"and {rest:,} more: see {more_in}"]
 
 
 def fact_label(name: str) -> str:
@@ -319,7 +321,9 @@ def size(num_bytes: float) -> str:
         num_bytes /= 1000
         if num_bytes < 999.5 or unit == "TB":
             break
-    return f"{num_bytes:,.0f} {unit}" if num_bytes >= 10 else f"{num_bytes:.2g} {unit}"
+    if num_bytes >= 10:
+        return f"{num_bytes:,.0f} {unit}"
+    return f"{num_bytes:.2g} {unit}"
 
 
 _NEARLY = 1e-6

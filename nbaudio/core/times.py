@@ -14,7 +14,7 @@ _PLAIN_DECIMAL = r"^[0-9]{1,7}(?:\.[0-9]{1,6})?$"
 # More digits than any source writes: sums are exact, and an exponent such as 1e-999999 allocates no
 # memory.
 _SUMS = Context(prec=100)
-_MOST_DIGITS = 30  # before or behind the point of milliseconds
+_MOST_DIGITS = 30  # digits of milliseconds before or behind the point
 
 # Decimal places: 1/4096 s and its multiples are exact, and one sample is far longer than the last
 # place.
@@ -87,7 +87,9 @@ def add_seconds(start: str, duration: str) -> str:
         values = Decimal(start), Decimal(duration)
     except InvalidOperation:
         return "NaN"
-    return str(_SUMS.add(*values)) if all(value.is_finite() for value in values) else "NaN"
+    if all(value.is_finite() for value in values):
+        return str(_SUMS.add(*values))
+    return "NaN"
 
 
 def seconds_of_milliseconds(milliseconds: str) -> str:

@@ -26,7 +26,9 @@ def render_traceback(error: BaseException, line: str | None = None) -> list[str]
     That is `line`, or type and message of the error. If either fails, it is the type.
     """
     try:
-        return _whole_traceback(error) if _is_asked_for() else [line or error_line(error)]
+        if _is_asked_for():
+            return _whole_traceback(error)
+        return [line or error_line(error)]
     except Exception:  # noqa: BLE001 - IPython would show the traceback of this one
         return [type(error).__name__]
 
@@ -54,6 +56,7 @@ def interruptible(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function; mark an interrupt as stopped and raise it again."""
         try:
             return function(*args, **kwargs)
         except KeyboardInterrupt as interrupt:

@@ -198,7 +198,7 @@ def _tar_cut_tasks(
         frame = ordered.slice(*rows_of[place.path])
         source = _source_of(frame, audio_root)
         sources.append(replace(source, path=place.with_sha256(source.sha256)))
-        size += len(place.content.data) if place.content else 0
+        size += len(place.content.file_bytes) if place.content else 0
         seconds += _seconds(frame)
         if size >= _TAR_TASK_BYTES:
             yield named_task(sources, packs, seconds)

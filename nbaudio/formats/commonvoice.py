@@ -53,9 +53,8 @@ def detect(files: SourceFiles) -> list[Layout]:
         Layout(
             "commonvoice",
             files.path(folder),
-            f"{list_words(names)} have the columns client_id, path and sentence"
-            if len(names) > 1
-            else f"{names[0]} has the columns client_id, path and sentence",
+            f"{list_words(names)} {'have' if len(names) > 1 else 'has'} the columns client_id, "
+            "path and sentence",
             frozenset(name for name in files.below(folder) if name.endswith(".tsv")),
         )
         for folder, names in tables.items()
@@ -110,6 +109,7 @@ def _tables_not_read(source: Path) -> Iterator[NotRead]:
 def _items(
     source: Path, tables: Mapping[str, DelimitedTable], others: Sequence[str]
 ) -> Iterator[dict[str, Any] | Problem]:
+    """Yield the rows of clips, each in the first table that has it, and problems."""
     if escapes_folder(source / "clips", trusted_root(source)):
         yield Problem(
             "clips",

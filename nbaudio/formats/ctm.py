@@ -60,6 +60,7 @@ def read_ctm(path: Path) -> Iterator[Utterance]:
 
 
 def _utterance(path: Path, row: Sequence[str | None], *, is_further: bool) -> Utterance:
+    """Return the word of a line; `is_further` says that it is a further alternative."""
     recording, label, start, duration, word, kind = row
     place = Place(recording, f"{path}, {recording}")
     text = (word or "").replace(_BLANK, " ")

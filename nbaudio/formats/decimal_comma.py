@@ -111,6 +111,7 @@ def decimal_comma_columns(rows: Rows) -> list[str]:
 
 
 def _has_only_numbers(rows: Rows, column: str) -> bool:
+    """Return whether all values of a column of texts are numbers or blank."""
     for batch in rows.batches([column]):
         texts = batch[column].str.strip_chars().drop_nulls()
         texts = texts.filter(texts != "")
@@ -154,11 +155,9 @@ def _decimal_sign(source: Path, commas: _Commas, *, has_options: bool) -> str:
         return "," if commas.decimal else "."
     examples = [commas.decimal, commas.thousands, commas.either]
     shown = " and ".join(example for example in examples if example)
-    remedy = (
-        "say which by --option decimal=, or --option decimal=."
-        if has_options
-        else "write them with decimal points"
-    )
+    remedy = "write them with decimal points"
+    if has_options:
+        remedy = "say which by --option decimal=, or --option decimal=."
     raise InputError(
         f"{source}: times such as {shown} can be read with a decimal comma or with commas between "
         f"thousands: {remedy}"

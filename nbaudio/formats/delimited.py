@@ -28,12 +28,13 @@ USUAL_SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
 #: separators are quoted where the file shows it.
 _QUOTED_SEPARATORS = ",;"
 _BLANK = "\r\n " + "".join(SEPARATORS)
-HEADER_LINES = 50  # people write a line or two above the header
+HEADER_LINES = 50  # lines in which the header is looked for, as people write titles above it
 _SAMPLE_LINES = 1000
 _SAMPLE_CHARACTERS = 1 << 20
 _MOST_LINES_OF_CELL = 1000
-_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?', re.IGNORECASE)  # Excel reads and writes it
-_ARCHIVE = b"PK\x03\x04"  # begins .xlsx, .ods and .zip files
+# The first line in which Excel names the separator.
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
+_ARCHIVE = b"PK\x03\x04"  # first bytes of .xlsx, .ods and .zip files
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF16_LE: "utf-16",
@@ -181,6 +182,7 @@ class _Patterns:
 
 @cache
 def _patterns(separator: str) -> _Patterns:
+    """Return the expressions for the lines of a file with this separator."""
     end = re.escape(separator)
     inner = r'(?:[^"]|"")*+'
     cell = rf'(?:"{inner}"|(?:[^"{end}][^{end}]*+)?)'
@@ -446,7 +448,9 @@ class _Sample:
         first = 1 if self.marked_separator() else 0
         filled = [line for line in self.lines[first:] if line.text.strip(_BLANK)]
         count = sum(line.line < header.line for line in filled)
-        return [NotRead(f"lines above the header of {self.path.name}", count)] if count else []
+        if count:
+            return [NotRead(f"lines above the header of {self.path.name}", count)]
+        return []
 
     def choose_separator(self, usual: str, *, has_options: bool) -> str:
         """Return the separator of the file; ask for it where there is an option for it."""
@@ -589,6 +593,7 @@ class _Assembler:
             yield from self._give_up("nothing closes the quote of a cell")
 
     def _begin(self, record: _Record) -> Iterator[_Record | Problem]:
+        """Take the first line of a row; yield it if the row is complete, or a stray quote."""
         text = _without_end(record.text)
         if not text.strip(" "):
             return
@@ -601,6 +606,7 @@ class _Assembler:
             yield self._stray(record, "a cell goes on behind the quote that closes it")
 
     def _continue(self, record: _Record) -> Iterator[_Record | Problem]:
+        """Take a further line of an open row; yield the row, or give it up as a stray quote."""
         patterns = _patterns(self.layout.separator)
         text = _without_end(record.text)
         if not self.layout.trusts_quotes and self.layout.is_row(text):

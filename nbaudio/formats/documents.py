@@ -68,7 +68,7 @@ _REFUSED = {
     b"%PDF-": f"a PDF, which is not read; {_SAVE}",
     b"{\\rtf": f"an RTF file, which is not read; {_SAVE}",
 }
-_END_OF_FILE = "\x1a"  # as programs of DOS write it
+_END_OF_FILE = "\x1a"  # character that programs of DOS write at the end of a file
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
 _PARAGRAPH = re.compile(r"\S[^\n]*(?:\n[^\S\n]*\S[^\n]*)*")
 _JSON = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*[\]{])")
@@ -101,7 +101,7 @@ _SIGNS = {"lb": " "}
 # The same of Word documents.
 _WORD_SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _DELETED = {"del", "moveFrom"}
-_LONGEST_NAME = 80  # letters
+_LONGEST_NAME = 80  # letters of the longest name of a speaker
 _STRUCK_OUT = ("strike", "dstrike")
 _NOT_READ_OF_WORD = {
     "footnoteReference": "footnotes of Word documents",
@@ -140,7 +140,7 @@ def read_documents(path: Path) -> Iterator[Document]:
         >>> path = Path(tempfile.mkdtemp(), "a.txt")
         >>> _ = path.write_text("Dobar dan\nsvima.\n\nHvala.\n")
         >>> [document] = read_documents(path)
-        >>> [document.text[each.start : each.end] for each in document.utterances]
+        >>> [document.text[part.start : part.end] for part in document.utterances]
         ['Dobar dan\nsvima.', 'Hvala.']
     """
     try:
@@ -168,36 +168,37 @@ def read_documents(path: Path) -> Iterator[Document]:
     if not documents:
         raise InputError(f"{path}: empty, it has no words")
     for document in documents:
-        if found := _CONTROL.search(document.text):
+        if match := _CONTROL.search(document.text):
             raise InputError(
-                f"{path}: not text; it has the control character 0x{ord(found[0]):02x}"
+                f"{path}: not text; it has the control character 0x{ord(match[0]):02x}"
             )
         yield document
 
 
-def _documents(path: Path, data: bytes) -> Iterable[Document]:
+def _documents(path: Path, content: bytes) -> Iterable[Document]:
+    """Return the documents of a file's content; raise InputError for a refused format."""
     for start, reason in _REFUSED.items():
-        if data.startswith(start):
+        if content.startswith(start):
             raise InputError(f"{path}: {reason}")
-    is_marked = data.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    head = decode_text(data[:4096], errors="replace")
-    if data.startswith(b"PK\3\4"):
-        return [_read_word(path, data)]
-    if b"\0" in data and not is_marked:
+    is_marked = content.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    head = decode_text(content[:4096], errors="replace")
+    if content.startswith(b"PK\3\4"):
+        return [_read_word(path, content)]
+    if b"\0" in content and not is_marked:
         raise InputError(f"{path}: binary data, not text")
     if PAGE.match(head):
         declared = _CHARSET.search(head.lower())
         name = declared[1] if declared and not is_marked else None
         # Browsers read Latin-1 as cp1252.
-        return [_read_html(decode_text(data, "cp1252" if name == "iso-8859-1" else name))]
+        return [_read_html(decode_text(content, "cp1252" if name == "iso-8859-1" else name))]
     if timed_text := find_timed_text(head):
         reason = f"{timed_text.name}, not read as a transcript; {timed_text.remedy}"
         raise InputError(f"{path}: {reason}")
     if _XML.match(head):
-        return [_read_xml(path, data)]
+        return [_read_xml(path, content)]
     if _JSON.match(head):
         return _read_json(path)
-    text = decode_text(data).rstrip(_END_OF_FILE)
+    text = decode_text(content).rstrip(_END_OF_FILE)
     if head.startswith("WEBVTT") or TIMES.search(head):
         return [_read_subtitles(text)]
     return [_read_text(text)]
@@ -209,7 +210,8 @@ def _read_text(text: str) -> Document:
         paragraph for paragraph in _PARAGRAPH.finditer(text) if re.search(r"\w", paragraph[0])
     )
     utterances = [
-        Utterance(each.start(), each.start() + len(each[0].rstrip())) for each in paragraphs
+        Utterance(paragraph.start(), paragraph.start() + len(paragraph[0].rstrip()))
+        for paragraph in paragraphs
     ]
     return Document(None, text, utterances)
 
@@ -256,19 +258,22 @@ def _document(
 
 
 def _read_json(path: Path) -> Iterable[Document]:
+    """Read JSON objects, grouped by recording; raise InputError for one without a text."""
     recordings: dict[str | None, list[_Spoken]] = {}
     for where, item in json_values(path):
         if not isinstance(item, dict) or not any(field in item for field in _TEXT_FIELDS):
             raise InputError(f"{where}: expected an object with one of {', '.join(_TEXT_FIELDS)}")
         if isinstance(words := item.get("words"), list):
             item["words"] = " ".join(word for word in words if isinstance(word, str))
-        known = (
+        strings_by_field = (
             (item[field] for field in fields if isinstance(item.get(field), str))
             for fields in _FIELDS
         )
-        text, recording, speaker, own = (next(strings, None) for strings in known)
-        recordings.setdefault(recording, []).append((text or "", speaker, own))
-    return (_document(said, recording) for recording, said in recordings.items())
+        text, recording, speaker, utterance_id = (
+            next(strings, None) for strings in strings_by_field
+        )
+        recordings.setdefault(recording, []).append((text or "", speaker, utterance_id))
+    return (_document(spoken, recording) for recording, spoken in recordings.items())
 
 
 def _read_html(text: str) -> Document:
@@ -278,9 +283,9 @@ def _read_html(text: str) -> Document:
     return _document(((paragraph, None, None) for paragraph in paragraphs), left_out=left_out)
 
 
-def _read_word(path: Path, data: bytes) -> Document:
+def _read_word(path: Path, content: bytes) -> Document:
     """Read the paragraphs of a Word document, without hidden and deleted text."""
-    with zipfile.ZipFile(BytesIO(data)) as book:
+    with zipfile.ZipFile(BytesIO(content)) as book:
         if _WORD_DOCUMENT not in book.namelist():
             raise InputError(f"{path}: a zip file without {_WORD_DOCUMENT}, so no .docx; {_SAVE}")
         text = _unpack(path, book, _WORD_DOCUMENT)
@@ -292,11 +297,11 @@ def _read_word(path: Path, data: bytes) -> Document:
     return _document(_word_paragraphs(text, hidden_styles, left_out), left_out=left_out)
 
 
-def _has_words(data: bytes) -> bool:
+def _has_words(xml: bytes) -> bool:
     """Return whether a part of a Word document shows words."""
     texts = (
         element.text or ""
-        for _, element in iterparse(BytesIO(data))  # noqa: S314  # no entities
+        for _, element in iterparse(BytesIO(xml))  # noqa: S314  # no entities
         if _word_name(element) == "t"
     )
     return any(re.search(r"\w", text) for text in texts)
@@ -319,9 +324,9 @@ def _unpack(path: Path, book: zipfile.ZipFile, name: str) -> bytes:
     return content
 
 
-def _check_document_type(path: Path, data: bytes) -> None:
+def _check_document_type(path: Path, xml: bytes) -> None:
     """Raise InputError for XML with a document type, which may define entities."""
-    if b"<!DOCTYPE" in data.replace(b"\0", b""):  # in UTF-16 as well
+    if b"<!DOCTYPE" in xml.replace(b"\0", b""):  # in UTF-16 as well
         raise InputError(
             f"{path}: XML with a document type or entities, which are not read; "
             "remove <!DOCTYPE ...>"
@@ -332,10 +337,10 @@ def _local_name(element: Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
-def _hidden_styles(data: bytes) -> set[str]:
+def _hidden_styles(xml: bytes) -> set[str]:
     """Return the ids of the styles of a Word document whose text is hidden."""
     hidden = set[str]()
-    for _, element in iterparse(BytesIO(data)):  # noqa: S314  # no entities
+    for _, element in iterparse(BytesIO(xml)):  # noqa: S314  # no entities
         if _local_name(element) == "style" and _is_hidden(element, set()):
             hidden |= {value for name, value in element.items() if name.endswith("}styleId")}
     return hidden
@@ -346,10 +351,12 @@ def _is_hidden(element: Element, hidden_styles: set[str]) -> bool:
     for properties in element:
         if _local_name(properties) not in {"rPr", "pPr"}:
             continue
-        for each in properties:
-            value = next((text for name, text in each.items() if name.endswith("}val")), "")
-            is_vanish = _local_name(each) == "vanish" and value not in _FALSE
-            if is_vanish or (_local_name(each) in {"rStyle", "pStyle"} and value in hidden_styles):
+        for setting in properties:
+            value = next((text for name, text in setting.items() if name.endswith("}val")), "")
+            is_vanish = _local_name(setting) == "vanish" and value not in _FALSE
+            if is_vanish or (
+                _local_name(setting) in {"rStyle", "pStyle"} and value in hidden_styles
+            ):
                 return True
     return False
 
@@ -360,14 +367,14 @@ def _word_name(element: Element) -> str:
 
 
 def _word_paragraphs(
-    data: bytes, hidden_styles: set[str], left_out: Counter[str]
+    xml: bytes, hidden_styles: set[str], left_out: Counter[str]
 ) -> Iterator[_Spoken]:
     """Yield the paragraphs of a Word document; what is read is removed from the tree.
 
     Runs of hidden and deleted text, and references to notes, are counted in `left_out`.
     """
     depth = 0
-    for event, element in iterparse(BytesIO(data), ("start", "end")):  # noqa: S314  # no entities
+    for event, element in iterparse(BytesIO(xml), ("start", "end")):  # noqa: S314  # no entities
         name = _word_name(element)
         is_apart = name in _DELETED or _local_name(element) == "Fallback"
         if event == "start":
@@ -384,7 +391,7 @@ def _word_paragraphs(
                 left_out[_HIDDEN_TEXT] += 1
             else:
                 _set_name_apart(element)
-                yield "".join(each.text or "" for each in element.iter()), None, None
+                yield "".join(child.text or "" for child in element.iter()), None, None
             del element[:]
         elif is_apart:
             del element[:]
@@ -409,10 +416,12 @@ def _set_name_apart(paragraph: Element) -> None:
 def _properties(run: Element) -> dict[str, str]:
     """Return the properties of a run with their values, empty where they have none."""
     return {
-        _local_name(each): next((text for name, text in each.items() if name.endswith("}val")), "")
-        for rules in run
-        if _local_name(rules) == "rPr"
-        for each in rules
+        _local_name(setting): next(
+            (text for name, text in setting.items() if name.endswith("}val")), ""
+        )
+        for properties in run
+        if _local_name(properties) == "rPr"
+        for setting in properties
     }
 
 
@@ -426,31 +435,31 @@ def _clear_run(run: Element, hidden_styles: set[str], left_out: Counter[str]) ->
         left_out[_DELETED_TEXT] += 1
         del run[:]
     elif properties.get("vertAlign") == "superscript":
-        for each in run:
-            if (each.text or "").strip().isdigit():
-                each.text = raised_digits(each.text or "")
+        for child in run:
+            if (child.text or "").strip().isdigit():
+                child.text = raised_digits(child.text or "")
 
 
-def _read_xml(path: Path, data: bytes) -> Document:
+def _read_xml(path: Path, xml: bytes) -> Document:
     """Read TEI, or the text of a Word document that is no package."""
-    _check_document_type(path, data)
-    (_, root) = next(iter(iterparse(BytesIO(data), ("start",))))  # noqa: S314  # no entities
+    _check_document_type(path, xml)
+    (_, root) = next(iter(iterparse(BytesIO(xml), ("start",))))  # noqa: S314  # no entities
     left_out = Counter[str]()
     if "wordprocessingml" in root.tag and _local_name(root) == "document":
-        return _document(_word_paragraphs(data, set(), left_out), left_out=left_out)
+        return _document(_word_paragraphs(xml, set(), left_out), left_out=left_out)
     if _local_name(root) not in _ROOTS:
         raise InputError(f"{path}: XML that is not TEI; its root is <{_local_name(root)}>")
-    return _document(_tei_utterances(data, left_out), left_out=left_out)
+    return _document(_tei_utterances(xml, left_out), left_out=left_out)
 
 
-def _tei_utterances(data: bytes, left_out: Counter[str]) -> Iterator[_Spoken]:
+def _tei_utterances(xml: bytes, left_out: Counter[str]) -> Iterator[_Spoken]:
     """Yield the paragraphs of TEI with speaker and id; what is read is removed from the tree.
 
     Notes, incidents and gaps are counted in `left_out`.
     """
     depth = 0
     turn = dict[str, str]()
-    for event, element in iterparse(BytesIO(data), ("start", "end")):  # noqa: S314  # no entities
+    for event, element in iterparse(BytesIO(xml), ("start", "end")):  # noqa: S314  # no entities
         name = _local_name(element)
         if event == "start":
             depth += name in _LEFT_OUT

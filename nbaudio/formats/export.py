@@ -42,7 +42,8 @@ _WRITTEN = (
     "split",
     "decision",
 )
-_MARK = ".nbaudio-export.json"  # in a folder that an export wrote and may replace
+# File that marks a folder as an export, which another export may replace.
+_MARK = ".nbaudio-export.json"
 
 
 @interruptible

@@ -152,11 +152,11 @@ def read(
             except (pa.ArrowException, OSError, UnicodeDecodeError, InputError) as error:
                 yield Problem(part.path.name, None, f"cannot be read on: {one_line(error)}")
 
-    found = collect_rows(
+    transcripts = collect_rows(
         source, items(), further=("source_split", "source_duration"), expected=_EXPECTED
     )
     recordings: dict[str, Any] = {"embedded": _embedded(parts)} if embeds else {"audio_root": root}
-    transcripts = replace(found, columns=columns.chosen, notes=columns.notes, **recordings)
+    transcripts = replace(transcripts, columns=columns.chosen, notes=columns.notes, **recordings)
     return with_not_read(transcripts, _columns_not_read(parts, columns))
 
 
@@ -249,8 +249,8 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 def _files(source: Path) -> list[tuple[Path, str | None]]:
     """List the files of a dataset with their splits; Arrow files where there is no Parquet."""
-    if found := [source] if source.is_file() else _visible(source, "*.parquet"):
-        return [(path, _split_of(path, source)) for path in found]
+    if tables := [source] if source.is_file() else _visible(source, "*.parquet"):
+        return [(path, _split_of(path, source)) for path in tables]
     if states := _visible(source, "state.json"):
         return [file for state in states for file in _saved(state)]
     return [
@@ -269,10 +269,10 @@ def _split_of(path: Path, source: Path) -> str | None:
 
 
 def _visible(source: Path, pattern: str) -> list[Path]:
-    found = sorted(source.rglob(pattern))
+    paths = sorted(source.rglob(pattern))
     return [
         path
-        for path in found
+        for path in paths
         if not any(part.startswith(".") for part in path.relative_to(source).parts)
     ]
 
@@ -302,6 +302,10 @@ def _saved(state: Path) -> list[tuple[Path, str | None]]:
 
 
 def _part(path: Path, relative: Path, split: str | None, audio: str | None) -> _Part:
+    """Return a file of a dataset.
+
+    Raise InputError if its name is not Unicode, or unless it has one Audio column to choose.
+    """
     stem = relative.with_suffix("").as_posix()
     if input_guards.escape_surrogates(stem) != stem:
         raise InputError(input_guards.NOT_UNICODE)
@@ -323,6 +327,10 @@ def _part(path: Path, relative: Path, split: str | None, audio: str | None) -> _
 def _rows(
     part: _Part, choices: Mapping[str, Sequence[str | None]], *, embeds: bool
 ) -> Iterator[dict[str, Any] | Problem]:
+    """Yield the rows of a file, and a problem for each row without audio.
+
+    `embeds` says whether the dataset holds the bytes of its recordings.
+    """
     names = schema_of(part.path).names
     columns = {field: _place(names, choice) for field, choice in choices.items()}
     read_columns = dict.fromkeys(place[0] for place in columns.values() if place)
@@ -337,13 +345,13 @@ def _rows(
                 for field, place in columns.items()
                 if place
             }
-            found = {
+            fields = {
                 field: None if text in (None, "") else str(text) for field, text in texts.items()
             }
             yield {
                 "name": _name(part, row, path) if embeds else path,
                 "source_split": part.split,
-                **found,
+                **fields,
             }
         else:
             yield Problem(part.path.name, row + 1, "neither bytes nor a path")

@@ -74,10 +74,10 @@ def _fast_number(name: str, values: pa.Array, lines: pl.Series) -> pl.Series:
     # Null is told apart from absent.
     if values.null_count and lines.str.contains(f'"{name}"', literal=True).any():
         raise _OddError
-    found = lines.str.extract(f'"{name}"' + r"\s*:\s*(-?[0-9][-+.0-9eE]*)").alias(name)
-    if not found.cast(pl.Float64, strict=False).eq_missing(pl.Series(values)).all():
+    numbers = lines.str.extract(f'"{name}"' + r"\s*:\s*(-?[0-9][-+.0-9eE]*)").alias(name)
+    if not numbers.cast(pl.Float64, strict=False).eq_missing(pl.Series(values)).all():
         raise _OddError
-    return found
+    return numbers
 
 
 def _slow_words(raw: bytes) -> str | None:
@@ -93,10 +93,12 @@ def _fast_words(name: str, values: pa.Array, _: pl.Series) -> pl.Series:
 
 def _slow_floats(raw: bytes) -> list[float | None] | None:
     values = msgspec.json.decode(raw, type=list[float | str | None] | None)
-    return None if values is None else [None if value is None else float(value) for value in values]
+    if values is None:
+        return None
+    return [None if value is None else float(value) for value in values]
 
 
-TEXT = Kind(pl.String(), pa.string(), _slow_text)  # a string; a number keeps its characters
+TEXT = Kind(pl.String(), pa.string(), _slow_text)  # a string, or a number with its characters
 #: A number in the source's own characters; a string stands for its content, null and NaN stay as
 #: they are.
 NUMBER = Kind(pl.String(), pa.float64(), _slow_number, _fast_number)
@@ -112,11 +114,9 @@ def struct_fields(*names: str) -> Kind:
 
     def slow(raw: bytes) -> dict[str, str | None] | None:
         value = decode(raw)
-        return (
-            None
-            if value is None
-            else {name: _slow_text(bytes(value.get(name, absent))) for name in names}
-        )
+        if value is None:
+            return None
+        return {name: _slow_text(bytes(value.get(name, absent))) for name in names}
 
     return Kind(
         pl.Struct(dict.fromkeys(names, pl.String)),
@@ -189,6 +189,7 @@ def _plain(
 def _one_by_one(
     first: int, text: bytes, kinds: Mapping[str, Kind]
 ) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
+    """Read lines, numbered from `first`, by one Python object each; return rows and problems."""
     problems: list[tuple[int, str]] = []
     rows = []
     for number, line in enumerate(BytesIO(text), first):
@@ -232,6 +233,7 @@ def _tolerant(line: bytes, fields: Iterable[str]) -> dict[str, msgspec.Raw]:
 
 
 def _reason(error: Exception) -> str:
+    """Return why a line cannot be read."""
     match error:
         case json.JSONDecodeError():
             return f"not JSON: {error.msg} (character {error.pos + 1})"

@@ -156,6 +156,7 @@ class _Folder:
 
 
 def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
+    """Yield the rows of utterances, and the problems of the tables."""
     problems: list[Problem] = []
     folder = _read_folder(source, asr, problems)
     yield from problems
@@ -258,9 +259,9 @@ def _add_speakers(speakers: dict[str, str], path: Path) -> Iterator[Problem]:
         return
     for number, speaker, rest in split_pairs(numbered_lines(path)):
         for key in re.split("[ \t]+", rest) if rest else ():
-            known = speakers.setdefault(composed(key), speaker)
-            if composed(known) != composed(speaker):
-                reason = f"{key!r} was of speaker {known!r} before, which is kept"
+            first_speaker = speakers.setdefault(composed(key), speaker)
+            if composed(first_speaker) != composed(speaker):
+                reason = f"{key!r} was of speaker {first_speaker!r} before, which is kept"
                 yield Problem(path.name, number, reason)
 
 
@@ -270,11 +271,12 @@ def split_pairs(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str, st
     Only spaces and tabs are blanks here; others belong to names and texts.
     """
     for number, line in lines:
-        if found := _LINE.fullmatch(line):
-            yield number, found[1], found[2] or ""
+        if match := _LINE.fullmatch(line):
+            yield number, match[1], match[2] or ""
 
 
 def _segments(path: Path) -> Iterator[_Utterance | Problem]:
+    """Yield the utterances of ``segments``, and a problem for each line that is none."""
     for number, key, rest in split_pairs(numbered_lines(path)):
         match re.split("[ \t]+", rest):
             case [recording, start, end]:
@@ -322,6 +324,7 @@ def _files(out: Path, split: str | None) -> list[Path]:
 def _write(
     parts: Parts, recordings: pl.DataFrame, out: Path, split: str | None
 ) -> tuple[list[Path], list[str]]:
+    """Write the files of a data folder; return them, and notes on what they cannot express."""
     files = _files(out, split)
     scp, segments, text, utt2spk, spk2utt, reco2dur = files
     _write_recordings(recordings, scp, reco2dur)
@@ -337,7 +340,18 @@ def _write(
     for empty in [file for file in (segments, text) if not file.stat().st_size]:
         empty.unlink()
         files.remove(empty)
-    num_mixed, num_collapsed = counts.row(0)
+    notes = [*_notes_on_segments(*counts.row(0), is_sorted=is_sorted), *_notes_on_files(recordings)]
+    return files, notes
+
+
+def _notes_on_segments(num_mixed: int, num_collapsed: int, *, is_sorted: bool) -> list[str]:
+    """Return notes on what Kaldi's files cannot express of segments.
+
+    Args:
+        num_mixed: segments on several, but not all, channels of their recording.
+        num_collapsed: texts whose spaces were collapsed.
+        is_sorted: whether the order of utterances is also that of speakers.
+    """
     notes = {
         (
             f"{count(num_mixed, 'segments', 'are')} on several of more channels, "
@@ -352,7 +366,7 @@ def _write(
             "run utils/fix_data_dir.sh"
         ): not is_sorted,
     }
-    return files, [note for note, holds in notes.items() if holds] + _notes_on_files(recordings)
+    return [note for note, holds in notes.items() if holds]
 
 
 @contextmanager
@@ -476,13 +490,18 @@ def _notes_on_files(recordings: pl.DataFrame) -> list[str]:
 
 
 def _key(text: str, pattern: re.Pattern[str] = _BLANKS) -> str:
-    return pattern.sub(lambda found: "".join(f"={byte:02X}" for byte in found[0].encode()), text)
+    return pattern.sub(lambda match: "".join(f"={byte:02X}" for byte in match[0].encode()), text)
 
 
 def _rejects(file: str) -> str | None:
-    """Kaldi runs a file name that ends in a bar, and its lists have one line per file."""
+    """Return why a file name cannot be in Kaldi's lists; None if it can.
+
+    Kaldi runs a name that ends in a bar as a command, and its lists have one line per file.
+    """
     misread = file.strip() != file or file.endswith("|") or re.search(r"[\x00-\x1f\x7f]", file)
-    return f"Kaldi would misread the file name {file!r}" if misread else None
+    if misread:
+        return f"Kaldi would misread the file name {file!r}"
+    return None
 
 
 WRITER = Writer(_files, _write, _rejects)

@@ -124,7 +124,7 @@ def read(source: Path) -> Transcripts:
 
     Of a folder, recordings and supervisions are read, or cuts where one of these is missing.
     """
-    found = collect_rows(
+    transcripts = collect_rows(
         source,
         (item for split, files in _sets(source).items() for item in _items(split, files)),
         further=(
@@ -138,25 +138,26 @@ def read(source: Path) -> Transcripts:
         ),
         expected="Lhotse's recordings.jsonl.gz with supervisions.jsonl.gz, or its cuts",
     )
-    return with_audio_root(found, source if source.is_dir() else source.parent)
+    return with_audio_root(transcripts, source if source.is_dir() else source.parent)
 
 
 def _sets(source: Path) -> dict[str | None, dict[str, Path]]:
+    """Return the manifests of each split by their kind; raise InputError if none is complete."""
     if source.is_file():
-        found = _MANIFEST.fullmatch(source.name)
-        return {
-            found[2] if found and split_names.split_role(found[2] or "") else None: {"cuts": source}
-        }
+        match = _MANIFEST.fullmatch(source.name)
+        name = match[2] if match else None
+        split = name if split_names.split_role(name or "") else None
+        return {split: {"cuts": source}}
     sets: dict[str | None, dict[str, Path]] = {}
     for path in list_manifests(source, _ENDINGS):
-        if found := _MANIFEST.fullmatch(path.name):
-            files = sets.setdefault(found[2], {})
-            if found[1] in files:
+        if match := _MANIFEST.fullmatch(path.name):
+            files = sets.setdefault(match[2], {})
+            if match[1] in files:
                 raise InputError(
-                    f"{source}: {path.name} and {files[found[1]].name} are the same; "
+                    f"{source}: {path.name} and {files[match[1]].name} are the same; "
                     "keep one of them"
                 )
-            files[found[1]] = path
+            files[match[1]] = path
     if not any("cuts" in files or len(files) > 1 for files in sets.values()):
         raise InputError(
             f"{source}: expected recordings.jsonl.gz and supervisions.jsonl.gz of one "
@@ -166,6 +167,7 @@ def _sets(source: Path) -> dict[str | None, dict[str, Path]]:
 
 
 def _items(split: str | None, files: Mapping[str, Path]) -> Iterator[dict[str, Any] | Problem]:
+    """Yield the rows and problems of the manifests of a split."""
     recordings: dict[str, _Recording] = {}
 
     def note(recording: _Recording) -> Iterable[dict[str, Any]]:
@@ -203,30 +205,30 @@ def _of_cut(cut: _Cut, *, split: str | None) -> Iterable[dict[str, Any]]:
 
 
 def _row(
-    found: _Supervision, recording: _Recording, begin: str, split: str | None
+    supervision: _Supervision, recording: _Recording, begin: str, split: str | None
 ) -> dict[str, Any]:
     """Return one segment; its times are relative to `begin`, in seconds."""
-    relative = _number(found.start, "start")
-    duration = _number(found.duration, "duration")
+    relative = _number(supervision.start, "start")
+    duration = _number(supervision.duration, "duration")
     start = relative if begin == "0" else add_seconds(begin, relative)
-    custom = {key: msgspec.json.decode(value) for key, value in (found.custom or {}).items()}
+    custom = {key: msgspec.json.decode(value) for key, value in (supervision.custom or {}).items()}
     hypothesis = custom.get("asr_text")
     return {
         "name": _name(recording),
         "source_start": start,
         "source_end": add_seconds(start, duration),
-        "text": found.text,
+        "text": supervision.text,
         "asr_text": hypothesis if isinstance(hypothesis, str) else None,
-        "speaker_id": found.speaker,
-        "word_times": _word_times(found, float(relative)),
-        "segment_id": found.id,
+        "speaker_id": supervision.speaker,
+        "word_times": _word_times(supervision, float(relative)),
+        "segment_id": supervision.id,
         "source_recording": recording.id,
         "source_split": split,
-        "source_channel": _channel(found.channel, recording),
+        "source_channel": _channel(supervision.channel, recording),
         "source_duration": _declared_duration(recording),
-        "language": found.language,
-        "speaker_gender": found.gender,
-        "custom": msgspec.json.encode(found.custom).decode() if found.custom else None,
+        "language": supervision.language,
+        "speaker_gender": supervision.gender,
+        "custom": msgspec.json.encode(supervision.custom).decode() if supervision.custom else None,
     }
 
 
@@ -239,9 +241,13 @@ def _declared_duration(recording: _Recording) -> str | None:
     return None
 
 
-def _word_times(found: _Supervision, start: float) -> list[dict[str, float]] | None:
+def _word_times(supervision: _Supervision, start: float) -> list[dict[str, float]] | None:
+    """Return start and end of each word in seconds, from the start of the segment.
+
+    Return None without an alignment, and raise ValueError for one of another form.
+    """
     times = []
-    for word in (found.alignment or {}).get("word", []):
+    for word in (supervision.alignment or {}).get("word", []):
         match word:
             case [_, int() | float() as at, int() | float() as lasting, *_]:
                 times.append({"start": at - start, "end": at - start + lasting})
@@ -291,11 +297,9 @@ def _channel(channel: int | list[int], recording: _Recording) -> str | None:
             f"the recording has no channel {min(unknown)}; it has "
             f"{', '.join(map(str, available)) or 'none'}"
         )
-    return (
-        None
-        if set(numbers) == set(available)
-        else ",".join(str(available.index(number)) for number in numbers)
-    )
+    if set(numbers) == set(available):
+        return None
+    return ",".join(str(available.index(number)) for number in numbers)
 
 
 def _number(raw: msgspec.Raw, key: str) -> str:
@@ -361,6 +365,7 @@ def _files(out: Path, split: str | None) -> list[Path]:
 def _write(
     segments: Parts, recordings: pl.DataFrame, out: Path, split: str | None
 ) -> tuple[list[Path], list[str]]:
+    """Write recordings, supervisions and cuts of a split; return the files and no notes."""
     written = {
         row["recording_id"]: _recording_line(row) for row in recordings.iter_rows(named=True)
     }
@@ -378,6 +383,7 @@ def _write(
 
 
 def _recording_line(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a recording as Lhotse's manifests have it."""
     channels = list(range(row["num_channels"]))
     return {
         "id": row["recording_id"],
@@ -396,6 +402,7 @@ def _recording_line(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _supervision_line(row: dict[str, Any], start: Any) -> dict[str, Any]:
+    """Return a segment as a supervision that begins at `start`, in seconds."""
     custom = drop_none(asr_text=row["asr_text"], similarity=row["similarity"])
     return drop_none(
         id=row["segment_id"],
@@ -410,6 +417,7 @@ def _supervision_line(row: dict[str, Any], start: Any) -> dict[str, Any]:
 
 
 def _cut_line(row: dict[str, Any], recording: dict[str, Any]) -> dict[str, Any]:
+    """Return a segment as a cut of a recording, with one supervision."""
     supervision = _supervision_line(row, 0)
     return {
         "id": row["segment_id"],

@@ -26,7 +26,7 @@ _EXPECTED = "a LibriSpeech tree: split/speaker/chapter/*.trans.txt"
 _SPEAKERS = "SPEAKERS.TXT"
 _TRANSCRIPTS = ".trans.txt"
 _LINE = re.compile(r"(\S+)(?:[ \t]+(.*))?")
-_JOBS = 16  # chapters at once
+_JOBS = 16  # chapters that are fetched at once
 
 # The path of a file in the tree, and its bytes if it is text; or why it cannot be read.
 _File = tuple[str, bytes | None] | Problem
@@ -172,9 +172,10 @@ def _items_of_chapter(
         yield item
 
 
-def _lines(path: str, data: bytes, top: str) -> Iterator[dict[str, Any] | Problem]:
+def _lines(path: str, content: bytes, top: str) -> Iterator[dict[str, Any] | Problem]:
+    """Yield the row of each line of a transcript; `top` is the name of the source."""
     try:
-        text = data.decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         yield Problem(path, None, "not UTF-8 text")
         return
@@ -184,15 +185,15 @@ def _lines(path: str, data: bytes, top: str) -> Iterator[dict[str, Any] | Proble
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
-        found = _LINE.fullmatch(line.rstrip("\r"))
-        if not found or "/" in found[1]:
+        match = _LINE.fullmatch(line.rstrip("\r"))
+        if not match or "/" in match[1]:
             yield Problem(path, number, f"expected an id and a text, not {line.strip()[:80]!r}")
             continue
         yield {
-            "name": "/".join((*folders, f"{found[1]}.flac")),
-            "text": found[2] or "",
+            "name": "/".join((*folders, f"{match[1]}.flac")),
+            "text": match[2] or "",
             "speaker_id": speaker or None,
-            "segment_id": found[1],
+            "segment_id": match[1],
             "source_split": split or None,
         }
 
@@ -211,14 +212,15 @@ def _in_folder(source: Location) -> tuple[Location, Iterator[_File]]:
         return _in_folder(source / "LibriSpeech")
 
     def fetch(path: str) -> _File:
+        if path.endswith(".flac"):
+            return path, None
         try:
-            return path, None if path.endswith(".flac") else read_whole(
-                source / path, input_guards.MAX_TEXT_BYTES
-            )
+            return path, read_whole(source / path, input_guards.MAX_TEXT_BYTES)
         except (AudioError, OSError) as error:
             return Problem(path, None, str(error))
 
     def files() -> Iterator[_File]:
+        """Yield the files, fetched chapter by chapter."""
         yield from (Problem(path, None, reason) for path, reason in refused)
         if _SPEAKERS not in paths and (source.local or "/" in str(source).partition("://")[2]):
             # The file about all splits lies beside a single one.

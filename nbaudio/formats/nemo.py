@@ -152,6 +152,7 @@ def _manifests(source: Path) -> list[Path]:
 
 
 def _items(file: Path, source: Path) -> Iterator[dict[str, Any] | Problem]:
+    """Yield the rows and problems of a manifest."""
     number = nemo_tars.number_of_tar_beside(file)
     split = _split_of(file, source)
     for block in read_blocks(file, _KINDS):
@@ -198,9 +199,11 @@ def _files(out: Path, split: str | None) -> list[Path]:
 def _write(
     parts: Parts, recordings: pl.DataFrame, out: Path, split: str | None
 ) -> tuple[list[Path], list[str]]:
+    """Write the manifest of a split; return it, and notes on what it cannot express."""
     partly = 0
 
     def lines() -> Iterator[dict[str, Any]]:
+        """Yield the lines of the segments, and count those on some channels only."""
         nonlocal partly
         for row in timed_segments(parts, recordings):
             partly += row["partly"]

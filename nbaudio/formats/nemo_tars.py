@@ -28,7 +28,8 @@ SHARD = "shard_id"
 
 _TAR = re.compile(r".*?(\d+)\.(?:tar|tar\.gz|tgz|tar\.bz2|tbz2|tar\.xz|txz)")
 _SHARD_MANIFEST = re.compile(r"manifest_(\d+)")
-_SHARD_FOLDER = "sharded_manifests"  # of NeMo, beside the tars
+# Folder beside the tars in which NeMo writes a manifest for each tar.
+_SHARD_FOLDER = "sharded_manifests"
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _MAX_FILES = 100_000
 _SUBSEGMENT = re.compile(r"-sub\d+$")
@@ -276,7 +277,7 @@ def _recording_paths(clips: Iterable[TarClip]) -> dict[TarClip, str]:
     for clip in sorted(clips, key=lambda clip: (str(clip.tar), clip.member)):
         by_name[clip.base].append(clip)
     repeated = [clip for same in by_name.values() if len(same) > 1 for clip in same]
-    hashes = {clip: hashlib.sha256(data).digest() for clip, data in _contents(repeated)}
+    hashes = {clip: hashlib.sha256(content).digest() for clip, content in _contents(repeated)}
     paths: dict[TarClip, str] = {}
     for base, same in by_name.items():
         are_equal = len({hashes.get(clip) for clip in same}) == 1
@@ -290,8 +291,8 @@ def _recording_paths(clips: Iterable[TarClip]) -> dict[TarClip, str]:
 def _clip_bytes(paths: dict[TarClip, str]) -> Iterator[tuple[str, bytes]]:
     """Yield the paths and bytes of clips, each path once; those that are damaged are missing."""
     first = {path: clip for clip, path in reversed(paths.items())}
-    for clip, data in _contents(first.values()):
-        yield paths[clip], data
+    for clip, content in _contents(first.values()):
+        yield paths[clip], content
 
 
 def _contents(clips: Iterable[TarClip]) -> Iterator[tuple[TarClip, bytes]]:

@@ -85,9 +85,9 @@ def time_of_last_save(path: Path) -> dt.datetime | None:
     LibreOffice writes the local time without its zone, which is taken for UTC.
     """
     with zipfile.ZipFile(path) as archive:
-        noted = _SAVED.search(_start(archive, _META))
+        match = _SAVED.search(_start(archive, _META))
     try:
-        time = dt.datetime.fromisoformat(noted[1].decode()) if noted else None
+        time = dt.datetime.fromisoformat(match[1].decode()) if match else None
     except ValueError:
         return None
     return time and (time if time.tzinfo else time.replace(tzinfo=dt.UTC)).astimezone(dt.UTC)
@@ -211,6 +211,7 @@ class _MarksScan:
             self._take_cell(attributes)
 
     def _take_cell(self, attributes: dict[str, str]) -> None:
+        """Move on by one cell or repeated cells; note the range of merged ones."""
         height = _repeated(attributes, "table:number-rows-spanned", _MOST_ROWS)
         width = _repeated(attributes, "table:number-columns-spanned", _MOST_COLUMNS)
         if height > 1 or width > 1:
@@ -233,6 +234,7 @@ class _Scan:
     """
 
     def __init__(self, path: Path) -> None:
+        """Take the path of a workbook, whose size sets the limits."""
         self.needs_copy = False
         self._path = path
         self._bytes = input_guards.check_regular(path).st_size
@@ -263,6 +265,8 @@ class _Scan:
         workbook_guard.check_span(self._path, self._bytes, self._spanned, self._filled)
 
     def _refuse(self, what: str) -> Any:
+        """Return a handler that raises InputError for something in content.xml."""
+
         def refuse(*_: object) -> None:
             raise InputError(
                 f"{self._path}: {_CONTENT} has {what}, which is not read: "
@@ -272,6 +276,7 @@ class _Scan:
         return refuse
 
     def _start_element(self, name: str, attributes: dict[str, str]) -> None:
+        """Count an element; raise InputError for too many."""
         self._elements += 1
         if self._elements > self._most_elements:
             workbook_guard.check_elements(self._path, self._bytes, self._elements)
@@ -309,6 +314,7 @@ class _Scan:
         self._row_characters = 0
 
     def _begin_cell(self, attributes: dict[str, str]) -> None:
+        """Begin to count what a cell holds."""
         self._columns_repeated = _repeated(
             attributes, "table:number-columns-repeated", _MOST_COLUMNS
         )
@@ -346,7 +352,9 @@ class _Scan:
 def _repeated(attributes: dict[str, str], name: str, most: int) -> int:
     """Return how often a row or cell is repeated, at most as often as calamine repeats it."""
     number = attributes.get(name, "1")
-    return min(int(number), most) if number.isdecimal() and len(number) < 20 else most
+    if number.isdecimal() and len(number) < 20:
+        return min(int(number), most)
+    return most
 
 
 def _write_copy(archive: zipfile.ZipFile, out: IO[bytes]) -> None:
@@ -366,15 +374,15 @@ def _write_copy(archive: zipfile.ZipFile, out: IO[bytes]) -> None:
 def _whole_rows(content: IO[bytes]) -> Iterator[bytes]:
     """Yield parts of content.xml that end where a row of a sheet begins."""
     rest = b""
-    while data := content.read(_READ_BYTES):
-        before, tag, after = (rest + data).rpartition(b"<table:table-row")
+    while piece := content.read(_READ_BYTES):
+        before, tag, after = (rest + piece).rpartition(b"<table:table-row")
         yield before
         rest = tag + after
     yield rest
 
 
-def _as_text(found: re.Match[bytes]) -> bytes:
-    token = found[0]
+def _as_text(match: re.Match[bytes]) -> bytes:
+    token = match[0]
     if b'office:value-type="float"' in token:
         return _NUMBER.sub(b"", token).replace(b'type="float"', b'type="string"')
     if token.startswith(b"<table:table-cell"):

@@ -40,7 +40,7 @@ _NEEDED = {
     **{name: pl.col(name) for name in ("start", "end", "words")},
 }
 
-_HOPELESS_LINES = 1000  # before any readable one: give up the file
+_HOPELESS_LINES = 1000  # unreadable lines at the start after which reading ends
 
 
 def detect(files: SourceFiles) -> list[Layout]:
@@ -73,6 +73,7 @@ def read(source: Path, *, word_times: str = "yes") -> Transcripts:
     problems: list[tuple[int, str]] = []
 
     def frames() -> Iterator[pl.DataFrame]:
+        """Yield rows; stop where none of the first lines could be read."""
         is_hopeless = True
         for frame, unread in blocks(source, word_times=word_times):
             problems.extend(unread)
@@ -88,10 +89,12 @@ def read(source: Path, *, word_times: str = "yes") -> Transcripts:
         raise InputError(
             f"{source}: no ParlaSpeech transcripts (expected one JSON object per line); {reason}"
         )
-    found = pl.DataFrame(
+    unread_lines = pl.DataFrame(
         [(source.name, *problem) for problem in problems], schema=PROBLEMS, orient="row"
     )
-    return Transcripts(replace(rows, schema=pl.Schema({**TRANSCRIPTS, **rows.schema})), found)
+    return Transcripts(
+        replace(rows, schema=pl.Schema({**TRANSCRIPTS, **rows.schema})), unread_lines
+    )
 
 
 def blocks(
@@ -118,11 +121,9 @@ def blocks(
             (name, block.values.filter(value.is_null())["line"]) for name, value in _NEEDED.items()
         )
         incomplete = [(line, f"{name} is missing") for name, lines in missing for line in lines]
-        complete = (
-            block.values.filter(value.is_not_null() for value in _NEEDED.values())
-            if incomplete
-            else block.values
-        )
+        complete = block.values
+        if incomplete:
+            complete = complete.filter(value.is_not_null() for value in _NEEDED.values())
         yield (
             _transcripts(complete, composed=block.composed),
             sorted({*block.problems, *incomplete}),

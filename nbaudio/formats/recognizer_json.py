@@ -28,7 +28,7 @@ PARTS = ("segments", "utterances", "sentences", "paragraphs", "word_segments")
 # Of whisper.cpp, such as [_BEG_] and <|endoftext|>
 _CONTROL_TOKEN = re.compile(r"\s*(?:\[_\w+\]|<\|[^|<>]*\|>)\s*")
 _WORD_TIER = re.compile(r"(?:.* - )?words?", re.IGNORECASE)
-_MOST_BEFORE = 1.0  # seconds by which the words of a segment may end before it starts
+_MOST_BEFORE = 1.0  # seconds by which the words of a segment may end before the segment starts
 _EXPECTED = (
     "expected CTM, JSON of a recognizer with words and their times, word-timed SRT or WebVTT, "
     "or ParlaSpeech JSON lines"
@@ -49,7 +49,7 @@ def read_parlaspeech(place: Place, row: Mapping[str, Any]) -> Iterator[Utterance
     start = row.get("start")
     ends = row.get("word_end_times") or [None] * len(starts)
     lists = [words.split() if isinstance(words, str) else words, starts, ends]
-    if not all(isinstance(each, list) and len(each) == len(starts) for each in lists):
+    if not all(isinstance(values, list) and len(values) == len(starts) for values in lists):
         reason = "words, word_start_times and word_end_times are not lists of one length"
         raise InputError(f"{place.where}: {reason}")
     offset = 0.0 if start is None else seconds(start)
@@ -82,6 +82,7 @@ def read_whisper(place: Place, value: object) -> Iterator[Utterance]:
 
 
 def _read_part(place: Place, part: object) -> Iterator[Utterance]:
+    """Yield the words of a segment, or of a word itself; raise InputError if there are none."""
     fields = part if isinstance(part, dict) else {}
     words = _words_or_tokens(fields)
     if isinstance(words, list):
@@ -102,15 +103,17 @@ def _words_or_tokens(fields: Mapping[str, Any]) -> object:
     words = fields.get("words")
     tokens = objects(fields.get("tokens"))
     is_timed = any(not token.keys().isdisjoint({"start", "start_ms"}) for token in tokens)
-    return tokens if is_timed and not isinstance(words, list) else words
+    if is_timed and not isinstance(words, list):
+        return tokens
+    return words
 
 
 def _check_start(utterance: Utterance) -> None:
     """Raise InputError if all words are in front of their segment: they count from its start."""
-    known = [token.end for token in utterance.tokens if token.end >= 0]
-    if known and max(known) < utterance.start - _MOST_BEFORE:
+    ends = [token.end for token in utterance.tokens if token.end >= 0]
+    if ends and max(ends) < utterance.start - _MOST_BEFORE:
         reason = (
-            f"its words end at {max(known):g} s, and it starts at {utterance.start:g} s: "
+            f"its words end at {max(ends):g} s, and it starts at {utterance.start:g} s: "
             "times of words have to count from the start of the recording"
         )
         raise InputError(f"{utterance.place.where}: {reason}")
@@ -134,6 +137,7 @@ def read_whisper_cpp(place: Place, value: Mapping[str, Any]) -> Iterator[Utteran
 
 
 def _whisper_cpp_token(place: Place, item: Mapping[str, Any]) -> Token:
+    """Return a token, whose times are milliseconds or clocks."""
     offsets = item.get("offsets")
     if isinstance(offsets, dict):
         start, end = (seconds(offsets.get(name), MILLISECONDS) for name in ("from", "to"))

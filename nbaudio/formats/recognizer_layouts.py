@@ -120,11 +120,11 @@ def _in_order(utterances: Iterator[Utterance], latest: dict[Side, float]) -> Ite
     """
     starts: dict[Side, list[float]] = {}
     for utterance in utterances:
-        known = [token.start for token in utterance.tokens if token.start >= 0]
-        if len(known) > 1 and utterance.side not in starts:
-            _check_order(utterance.place, known[0], latest.get(utterance.side, 0.0))
-        if known:
-            starts.setdefault(utterance.side, []).append(max(known))
+        token_starts = [token.start for token in utterance.tokens if token.start >= 0]
+        if len(token_starts) > 1 and utterance.side not in starts:
+            _check_order(utterance.place, token_starts[0], latest.get(utterance.side, 0.0))
+        if token_starts:
+            starts.setdefault(utterance.side, []).append(max(token_starts))
         yield utterance
     latest |= {side: max(times) for side, times in starts.items()}
 

@@ -13,8 +13,9 @@ from typing import Any
 
 from nbaudio.formats.subtitle_cues import TAG, cue_text
 
-_NEAR = Decimal("0.1")  # seconds between two cues that follow each other without a pause
-_LEAST_OVERLAPS = 5  # cues: where half of all overlap, and so many do, the ends are of the display
+_NEAR = Decimal("0.1")  # seconds between cues that count as following each other at once
+# Overlaps from which on, if half of all cues overlap, ends are those of the display.
+_LEAST_OVERLAPS = 5
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ def show_once(rows: Sequence[dict[str, Any]]) -> Captions:
 
 
 def _read(row: dict[str, Any]) -> _Cue:
+    """Return the row of a cue with its shown lines; lines of tags alone are left out."""
     shown = {line: cue_text([line])["text"] or "" for line in row["lines"]}
     lines = tuple(line for line in row["lines"] if shown[line])
     return _Cue(

@@ -60,7 +60,9 @@ def google_results(value: Mapping[str, Any]) -> list[dict[str, Any]]:
         response = file.get("transcript") if isinstance(file, dict) else None
     results = objects(response.get("results") if isinstance(response, dict) else None)
     results = results or objects(value.get("results"))
-    return results if any("alternatives" in result for result in results) else []
+    if any("alternatives" in result for result in results):
+        return results
+    return []
 
 
 def read_google(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
@@ -76,7 +78,7 @@ def read_google(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
         side = numbered_side(tag, first_channel=1) if isinstance(tag, str) and tag else NO_SIDE
         by_side.setdefault(side, []).append(result)
     for side, results in by_side.items():
-        further = sum(max(0, len(objects(each.get("alternatives"))) - 1) for each in results)
+        further = sum(max(0, len(objects(result.get("alternatives"))) - 1) for result in results)
         if further:
             yield Utterance(place, left_out={ALTERNATIVES: further})
         for spoken in _without_repeats(results):
@@ -127,15 +129,16 @@ def _words_or_none(place: Place, words: Any, texts: Iterable[object], service: s
 
 
 def _of_side(utterances: Sequence[Utterance], side: Side) -> Iterator[Utterance]:
-    for each in utterances:
+    """Yield copies of utterances with another side."""
+    for utterance in utterances:
         yield Utterance(
-            each.place,
-            each.tokens,
-            each.start,
-            each.end,
+            utterance.place,
+            utterance.tokens,
+            utterance.start,
+            utterance.end,
             side,
-            left_out=each.left_out,
-            has_unit=each.has_unit,
+            left_out=utterance.left_out,
+            has_unit=utterance.has_unit,
         )
 
 
@@ -191,7 +194,7 @@ def read_aws(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
     labels = results.get("channel_labels")
     channels = objects(labels.get("channels")) if isinstance(labels, dict) else []
     if not channels:
-        texts = (each.get("transcript") for each in objects(results.get("transcripts")))
+        texts = (transcript.get("transcript") for transcript in objects(results.get("transcripts")))
         items = _words_or_none(place, results.get("items"), texts, "AWS")
         yield from read_words(place, items, first_channel=0)
     for channel in channels:
@@ -241,6 +244,7 @@ def read_azure(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
 
 
 def _read_phrase(place: Place, phrase: Mapping[str, Any]) -> Iterator[Utterance]:
+    """Yield the words of the first alternative of a phrase."""
     channel = phrase.get("channel", phrase.get("Channel"))
     side = numbered_side(channel, first_channel=0) if isinstance(channel, str) else NO_SIDE
     alternatives = objects(phrase.get("nBest", phrase.get("NBest"))) or [dict(phrase)]
@@ -325,8 +329,8 @@ def read_gladia(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
 
 def _gladia_utterances(value: Mapping[str, Any]) -> list[Any] | None:
     answer = value.get("result")
-    result = answer if isinstance(answer, dict) else value
-    transcription = result.get("transcription")
+    body = answer if isinstance(answer, dict) else value
+    transcription = body.get("transcription")
     utterances = transcription.get("utterances") if isinstance(transcription, dict) else None
     return utterances if isinstance(utterances, list) else None
 
@@ -357,7 +361,7 @@ def read_assemblyai(place: Place, value: Mapping[str, Any]) -> Iterator[Utteranc
 
 def is_elevenlabs_channels(value: Mapping[str, Any]) -> bool:
     """Return whether an object has a transcript for each channel, as ElevenLabs writes them."""
-    return any("channel_index" in each for each in objects(value.get("transcripts")))
+    return any("channel_index" in transcript for transcript in objects(value.get("transcripts")))
 
 
 def read_elevenlabs_channels(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
@@ -404,6 +408,7 @@ def _check_single_words(place: Place, events: Sequence[Mapping[str, Any]]) -> No
 
 
 def _event_tokens(event: Mapping[str, Any], start: float, end: float) -> list[Token]:
+    """Return the words of an event from `start` to `end`, in seconds."""
     parts = objects(event["segs"])
     offsets = [seconds(part.get("tOffsetMs"), MILLISECONDS) for part in parts]
     offsets[0] = seconds(parts[0].get("tOffsetMs", "0"), MILLISECONDS)

@@ -68,9 +68,9 @@ UNITS = (SECONDS, MILLISECONDS, SAMPLES)
 _SAID_SECONDS = re.compile(r"[\W_](?:s|secs?|seconds?)[\W_]*$", re.IGNORECASE)
 _SAID_SAMPLES = re.compile(r"(?:[\W_]samples?|Samples?)[\W_]*$")
 _MILLISECONDS = re.compile(r"(?:[\W_](?:ms|msecs?|millis|milliseconds?)|Ms|Millis)[\W_]*$")
-ARROW = ".arrow"  # streams, as Hugging Face's save_to_disk writes them
-NONE = "none"  # the value of an option that leaves a column out
-_BATCH_BYTES = 64 << 20  # that a batch may unpack to
+ARROW = ".arrow"  # ending of Arrow streams, as Hugging Face's save_to_disk writes them
+NONE = "none"  # value of an option that leaves a column out
+_BATCH_BYTES = 64 << 20  # most bytes of an unpacked batch
 # Fields of Arrow's flatbuffers: the header of a message, and how the body of a batch is compressed.
 _HEADER = 2
 _COMPRESSION = 3
@@ -121,15 +121,17 @@ def has_any_value(path: Path, leaf: str) -> bool:
     metadata = pq.read_metadata(path)
     groups = map(metadata.row_group, range(metadata.num_row_groups))
     chunks = (group.column(number) for group in groups for number in range(group.num_columns))
-    known = [
+    chunk_statistics = [
         (chunk.statistics, chunk.num_values) for chunk in chunks if chunk.path_in_schema == leaf
     ]
     return any(
-        each is None or not each.has_null_count or each.null_count < count for each, count in known
+        statistics is None or not statistics.has_null_count or statistics.null_count < count
+        for statistics, count in chunk_statistics
     )
 
 
 def _parquet(path: Path, columns: Sequence[str] | None, rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield batches of a Parquet file, within the limits of its size; see `batches`."""
     size = check_regular(path).st_size
     total = 0
     with pq.ParquetFile(path) as file:
@@ -170,15 +172,13 @@ def _longest_values(
     with pq.ParquetFile(path, metadata=file.metadata, read_dictionary=texts) as as_dictionaries:
         for number in range(file.num_row_groups):
             # The first row brings the dictionary that all others refer to.
-            first = (
-                next(
-                    as_dictionaries.iter_batches(batch_size=1, row_groups=[number], columns=texts),
-                    None,
+            arrays: list[pa.Array] = []
+            if texts:
+                batches = as_dictionaries.iter_batches(
+                    batch_size=1, row_groups=[number], columns=texts
                 )
-                if texts
-                else None
-            )
-            arrays = first.columns if first else []
+                first = next(batches, None)
+                arrays = first.columns if first else []
             in_lists = sum(_longest(column) for column in arrays if hasattr(column, "values"))
             group = file.metadata.row_group(number)
             values = max(
@@ -199,6 +199,10 @@ def _longest(array: pa.Array) -> int:
 
 @contextmanager
 def _stream(path: Path) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    """Yield the schema of an Arrow stream, and its batches, within the limits of its size.
+
+    Raise pa.ArrowInvalid if the file does not begin as a stream.
+    """
     check_regular(path)
     with pa.memory_map(str(path)) as source:
         try:
@@ -230,10 +234,12 @@ def _is_compressed(metadata: bytes) -> bool:
         return position + int(struct.unpack_from("<I", metadata, position)[0])
 
     def field(table: int, number: int) -> int:
-        known = table - struct.unpack_from("<i", metadata, table)[0]
-        size = struct.unpack_from("<H", metadata, known)[0]
+        vtable = table - struct.unpack_from("<i", metadata, table)[0]
+        size = struct.unpack_from("<H", metadata, vtable)[0]
         place = 4 + 2 * number
-        return int(struct.unpack_from("<H", metadata, known + place)[0]) if place < size else 0
+        if place < size:
+            return int(struct.unpack_from("<H", metadata, vtable + place)[0])
+        return 0
 
     message = pointed(0)
     return field(pointed(message + field(message, _HEADER)), _COMPRESSION) > 0

@@ -35,7 +35,9 @@ class SourceFiles:
     @property
     def source(self) -> Path:
         """What was listed: the folder, or the single file."""
-        return self.folder / self.names[0] if self.is_single_file else self.folder
+        if self.is_single_file:
+            return self.folder / self.names[0]
+        return self.folder
 
     def ending(self, *endings: str) -> list[str]:
         """Return the files with one of some endings, in any case."""
@@ -134,7 +136,9 @@ def list_source_files(source: Path, *, skip: Iterable[Path] = ()) -> SourceFiles
 def common_folder(names: Iterable[str]) -> str:
     """Return the innermost folder that holds all files; ``.`` for the folder of all."""
     folders = {os.path.dirname(name) for name in names}  # noqa: PTH120  # of POSIX paths
-    return os.path.commonpath(folders) if folders and "" not in folders else "."
+    if folders and "" not in folders:
+        return os.path.commonpath(folders)
+    return "."
 
 
 def list_words(words: Iterable[str], last: str = "and") -> str:

@@ -20,8 +20,8 @@ from nbaudio.tables.rows import Rows
 # Fields of `Transcripts` that hold texts, and which no list or object is read as.
 _FIELDS = ("text", "asr_text", "speaker_id", "segment_id", "name")
 _BRACKETS = r"(?s)^\s*(\[.*\]|\{.*\})\s*$"
-_MOST_CHARACTERS = 100_000  # of a text that is parsed
-_SHOWN_CHARACTERS = 60  # of a value in a message
+_MOST_CHARACTERS = 100_000  # characters of the longest text that is parsed
+_SHOWN_CHARACTERS = 60  # characters of a value that a message shows
 
 
 def structure(text: str) -> list[Any] | dict[str, Any] | None:
@@ -123,7 +123,9 @@ def own_column(name: str | None, available: Sequence[str]) -> str | None:
 
 def fields_of(kind: pl.DataType) -> list[str]:
     """Return the names of the fields of a struct; none for other types."""
-    return [field.name for field in kind.fields] if isinstance(kind, pl.Struct) else []
+    if isinstance(kind, pl.Struct):
+        return [field.name for field in kind.fields]
+    return []
 
 
 def value_at(value: Any, path: Sequence[str]) -> Any:

@@ -30,7 +30,8 @@ TAG = re.compile(
     re.IGNORECASE,
 )
 _LINE_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
-_RUBY = re.compile(r"<r[tp]\b[^<>]*>[^<>]*(?:</r[tp]>|(?=<))", re.IGNORECASE)  # how it is read
+# The small letters beside a word that say how it is read.
+_RUBY = re.compile(r"<r[tp]\b[^<>]*>[^<>]*(?:</r[tp]>|(?=<))", re.IGNORECASE)
 # Marks of the direction of writing, and of bytes.
 _INVISIBLE = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 # Tags that a converter escaped, and line ends and blanks of SubStation Alpha that it left.
@@ -40,7 +41,7 @@ _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>]+)>")
 _HEADER = "WEBVTT"
 _COMMENTS = ("NOTE", "STYLE", "REGION")
 _NUMBER = re.compile(r"\s*\d{1,9}\s*", re.ASCII)
-_SHOWN_CHARACTERS = 60  # of a line that is shown in a problem
+_SHOWN_CHARACTERS = 60  # characters of a line that a problem shows
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,7 @@ def without_tags(text: str) -> str:
 
 
 def _style(lines: Sequence[str], arrows: Sequence[int]) -> _Style:
+    """Return how a file is written, by the lines before its times; `arrows` are their numbers."""
     heads = {head for arrow in arrows if (head := _head(lines, arrow)) is not None}
     numbers = {head for head in heads if _NUMBER.fullmatch(lines[head])}
     others = heads - numbers
@@ -176,7 +178,9 @@ def _first_line(lines: Sequence[str], arrow: int, style: _Style) -> int:
         is_number = style.is_numbered or (head == arrow - 1 and _is_first_of_block(lines, head))
         return head if is_number else arrow
     is_name = head == arrow - 1 and _is_first_of_block(lines, head)
-    return head if is_name and (style.is_vtt or style.is_named) else arrow
+    if is_name and (style.is_vtt or style.is_named):
+        return head
+    return arrow
 
 
 def _header_problems(blocks: Iterator[_Block], style: _Style) -> Iterator[tuple[int, str]]:

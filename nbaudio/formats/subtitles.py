@@ -25,7 +25,7 @@ _SOUND = re.compile(r"\[[^\[\]]*\]|\([^()]*\)|\*[^*]+\*|[♪♫♬][^♪♫♬]*
 _NAME = re.compile(
     r"(>+|[-–—])?\s*([^\W\d_][\w.]*(?:[ .]+[^\W\d_][\w.]*){0,4})(?: ?\([^()]{1,30}\))?:(?=\s|$)"
 )
-_CHANGE = re.compile(r"(?:>>|[-–—]\s?)\s*\w")  # of speakers, at the start of a line
+_CHANGE = re.compile(r"(?:>>|[-–—]\s?)\s*\w")  # mark of another speaker at the start of a line
 _SAVE = "save them as .srt or .vtt, such as by ffmpeg"
 
 
@@ -90,8 +90,8 @@ def read(source: Path, *, language: str | None = None, encoding: str | None = No
         expected=f"subtitles that end in {' or '.join(endings)}{_others(source)}",
     )
     notes = [*transcripts.notes, *_notes(counts), *_speaker_notes(counts)]
-    noted = replace(transcripts, notes=notes, on_picture_clock=True)
-    return with_not_read(noted, *_not_read(source, endings))
+    transcripts = replace(transcripts, notes=notes, on_picture_clock=True)
+    return with_not_read(transcripts, *_not_read(source, endings))
 
 
 def _segments(text: str, *, counts: Counter[str]) -> Iterator[dict[str, Any] | tuple[int, str]]:

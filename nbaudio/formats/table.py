@@ -72,9 +72,10 @@ _OURS = frozenset(
         "duration_s",
     )
 )
-# Columns that a table is recognized by, and those that are told to the person.
+# Fields by whose columns a table is recognized.
 _DETECTED = ("name", "start", "end", "duration", "text", "asr_text", "speaker_id", "split")
-_BY_NAME = ("name", "text", "speaker_id")  # those that `read` does not choose by their values too
+# Those of them that become options of `read`, which would also look at the values of columns.
+_BY_NAME = ("name", "text", "speaker_id")
 # Parameters of `read` that are not columns.
 _NOT_COLUMNS = frozenset(
     ("source", "times", "header", "separator", "quotes", "sheet", "encoding", "decimal")
@@ -332,30 +333,33 @@ def cell_texts(source: Path, column: pl.Series, *, empty: bool) -> pl.Series:
     return pl.select(pl.when(tidy != "").then(texts).alias(column.name)).to_series()
 
 
-def _timed(given: dict[str, pl.Series]) -> list[pl.Series]:
+def _timed(columns: dict[str, pl.Series]) -> list[pl.Series]:
     """Rename columns as in `Transcripts`.
 
     A duration gives the end of a segment, or becomes the duration of whole recordings if there are
     no starts.
     """
     names = {"start": "source_start", "end": "source_end", "split": "source_split"}
-    given |= {
-        key: given[key].str.strip_chars() for key in ("start", "end", "duration") if key in given
+    columns |= {
+        key: columns[key].str.strip_chars()
+        for key in ("start", "end", "duration")
+        if key in columns
     }
-    ours = {names.get(key, key): values for key, values in given.items() if key != "duration"}
-    duration = given.get("duration")
-    if duration is not None and "start" not in given:
-        ours["source_duration"] = duration
-    elif duration is not None and "end" not in given:
-        pairs = zip(given["start"], duration, strict=True)
-        ends = [
-            None
-            if start is None and lasting is None
-            else add_seconds(start or "0", lasting or "NaN")
-            for start, lasting in pairs
-        ]
-        ours["source_end"] = pl.Series(ends, dtype=pl.String)
-    return [values.alias(key) for key, values in ours.items()]
+    renamed = {names.get(key, key): values for key, values in columns.items() if key != "duration"}
+    duration = columns.get("duration")
+    if duration is not None and "start" not in columns:
+        renamed["source_duration"] = duration
+    elif duration is not None and "end" not in columns:
+        ends = [_end_of(*times) for times in zip(columns["start"], duration, strict=True)]
+        renamed["source_end"] = pl.Series(ends, dtype=pl.String)
+    return [values.alias(key) for key, values in renamed.items()]
+
+
+def _end_of(start: str | None, duration: str | None) -> str | None:
+    """Return the end of a segment in seconds; ``NaN`` where the duration is missing."""
+    if start is None and duration is None:
+        return None
+    return add_seconds(start or "0", duration or "NaN")
 
 
 def read_cells(
@@ -445,6 +449,7 @@ def _joined(rows: Iterator[_Row]) -> Cells:
     problems = list[Problem]()
 
     def frames() -> Iterator[pl.DataFrame]:
+        """Yield the rows in batches; collect the numbers of their lines, and problems."""
         while batch := list(islice(rows, BATCH_ROWS)):
             problems.extend(row for row in batch if isinstance(row, Problem))
             read = [row for row in batch if not isinstance(row, Problem)]
@@ -458,6 +463,7 @@ def _joined(rows: Iterator[_Row]) -> Cells:
 
 
 def _json_lines(source: Path) -> Iterator[_Row]:
+    """Yield the line and the fields of each JSON object, and lines that are none as problems."""
     with source.open("rb") as file:
         for number, line in enumerate(input_guards.lines(file, source), 1):
             if not line.strip():
@@ -630,14 +636,16 @@ def _other_sheets(
 ) -> Iterator[NotRead]:
     """Yield the sheets that are not read, with how many rows they have."""
     for other, sheet in book.sheets.items():
-        if other != name:
-            yield NotRead(
-                f"rows of the sheet {other!r} of {source.name} (read is {name!r})",
-                sum(1 for row in sheet.rows() if "".join(row).strip()),
-                f"--option {shlex.quote(f'sheet={other}')}"
-                if has_options
-                else "save it as a file of its own",
-            )
+        if other == name:
+            continue
+        remedy = "save it as a file of its own"
+        if has_options:
+            remedy = f"--option {shlex.quote(f'sheet={other}')}"
+        yield NotRead(
+            f"rows of the sheet {other!r} of {source.name} (read is {name!r})",
+            sum(1 for row in sheet.rows() if "".join(row).strip()),
+            remedy,
+        )
 
 
 def _formulas_without_value(source: Path) -> NotRead:

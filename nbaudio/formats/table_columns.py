@@ -35,8 +35,8 @@ _OFFSETS = frozenset(
 _OTHER_UNIT = re.compile(r"[\W_](frames?|us|ns)[\W_]*$", re.IGNORECASE)
 _READ_AS = {MILLISECONDS: "milliseconds", SAMPLES: "samples of the recording"}
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
-# Times that are not read: of a clock, numbers with blanks or apostrophes between thousands, numbers
-# with a unit, and durations of ISO 8601
+# Times that are not read: clock times, numbers with blanks or apostrophes between thousands,
+# numbers with a unit, and durations of ISO 8601.
 _UNREAD_TIME = (
     r"^(\d+ days?,? )?\d+:\d+(:\d+)?([.,]\d+)?$"
     r"|^\d{1,3}([ \u{a0}\u{202f}'’]\d{3})+([.,]\d+)?$"
@@ -47,7 +47,7 @@ _UNREAD_TIME = (
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _START_WORDS = frozenset(("start", "starts", "begin", "beg", "onset", "starttime", "begintime"))
 _END_WORDS = frozenset(("end", "ends", "stop", "finish", "offset", "endtime", "stoptime"))
-_IDS_OF_TEN = 9  # values of a column of ids that must differ
+_IDS_OF_TEN = 9  # of ten values in a column of ids, so many must be different
 
 # By field: the column that an option names, ``none`` for no column, or None to find it.
 _Chosen = Mapping[str, str | None]
@@ -121,13 +121,13 @@ def choose_columns(
         dropped.add("duration")
     settled = {**chosen, **dict.fromkeys(dropped, NONE)}
     columns, notes = choose(source, available, settled, names, unfit)
-    found = TableColumns(columns, notes, unit)
-    _check_columns(source, rows, found, chosen)
+    table_columns = TableColumns(columns, notes, unit)
+    _check_columns(source, rows, table_columns, chosen)
     notes += [misfit.note() for misfit in (*misfits, *useless)]
-    notes += _notes_on_units(found)
+    notes += _notes_on_units(table_columns)
     notes += _notes_on_unread_times(rows, columns)
     notes += _notes_on_unused(available, columns)
-    return found
+    return table_columns
 
 
 def _misfits(rows: Rows, chosen: _Chosen) -> list[_Misfit]:
@@ -151,7 +151,9 @@ def _misfit(key: str, rows: Rows, column: str) -> str | None:
     if not _has_cells(rows.schema[column]):
         return "has neither texts nor numbers"
     if key in _TIMES:
-        return None if _has_number(rows, column) or _unread_time(rows, column) else "has no numbers"
+        if _has_number(rows, column) or _unread_time(rows, column):
+            return None
+        return "has no numbers"
     if key == "split":
         unknown = [value for value in _values(rows, column) if split_role(value) is None]
         return f"has values that name no split, such as {unknown[0]!r}," if unknown else None
@@ -288,13 +290,13 @@ def _check_unit(unit: str | None) -> None:
         raise InputError(f"option times={unit!r}: must be {', '.join(UNITS[:-1])} or {UNITS[-1]}")
 
 
-def _check_columns(source: Path, rows: Rows, found: TableColumns, chosen: _Chosen) -> None:
+def _check_columns(source: Path, rows: Rows, table_columns: TableColumns, chosen: _Chosen) -> None:
     """Raise InputError where the columns of a table are not enough, or not clear."""
-    _check_needed(source, rows, found.columns, chosen)
-    _check_times(source, rows, found.columns, chosen, found.unit)
-    _check_pairs(source, rows, found.columns)
-    _check_unread_times(source, rows, found.columns, chosen)
-    _check_units(source, found)
+    _check_needed(source, rows, table_columns.columns, chosen)
+    _check_times(source, rows, table_columns.columns, chosen, table_columns.unit)
+    _check_pairs(source, rows, table_columns.columns)
+    _check_unread_times(source, rows, table_columns.columns, chosen)
+    _check_units(source, table_columns)
 
 
 def _check_needed(source: Path, rows: Rows, columns: Mapping[str, str], chosen: _Chosen) -> None:
@@ -367,14 +369,14 @@ def _check_pairs(source: Path, rows: Rows, columns: Mapping[str, str]) -> None:
         raise InputError(f"{source}: an end needs a start; {has}")
 
 
-def _check_units(source: Path, found: TableColumns) -> None:
+def _check_units(source: Path, table_columns: TableColumns) -> None:
     """Raise InputError where some times are samples and others are not."""
-    units = found.units()
+    units = table_columns.units()
     if "start" not in units or SAMPLES not in units.values():
         return
-    others = [found.columns[key] for key, unit in units.items() if unit != SAMPLES]
+    others = [table_columns.columns[key] for key, unit in units.items() if unit != SAMPLES]
     if others:
-        samples = next(found.columns[key] for key, unit in units.items() if unit == SAMPLES)
+        samples = next(table_columns.columns[key] for key, unit in units.items() if unit == SAMPLES)
         raise InputError(
             f"{source}: column {samples!r} is in samples, and {others[0]!r} is not: name columns "
             "of one unit by the options start, end and duration, and say it by --option "
@@ -425,11 +427,15 @@ def _in_other_unit(rows: Rows, key: str) -> dict[str, str]:
     return {}
 
 
-def _notes_on_units(found: TableColumns) -> Iterator[str]:
+def _notes_on_units(table_columns: TableColumns) -> Iterator[str]:
     """Yield a line on the columns of each unit that is not seconds."""
-    why = "as --option times says" if found.unit else "as the name says"
+    why = "as --option times says" if table_columns.unit else "as the name says"
     for unit, words in _READ_AS.items():
-        columns = [found.columns[key] for key, said in found.units().items() if said == unit]
+        columns = [
+            table_columns.columns[key]
+            for key, column_unit in table_columns.units().items()
+            if column_unit == unit
+        ]
         if columns:
             yield f"{' and '.join(map(repr, columns))}: read as {words}, {why}"
 

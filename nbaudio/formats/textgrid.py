@@ -42,12 +42,12 @@ def detect(files: SourceFiles) -> list[Layout]:
     if not grids:
         return []
     names = _tier_names(files, grids[0])
-    question = (
-        f"{grids[0]} has the tiers {list_words(names)}: choose the one whose intervals are "
-        f"segments, such as --set 'options={{tier: {names[0]}}}'"
-        if len(names) > 1
-        else None
-    )
+    question = None
+    if len(names) > 1:
+        question = (
+            f"{grids[0]} has the tiers {list_words(names)}: choose the one whose intervals are "
+            f"segments, such as --set 'options={{tier: {names[0]}}}'"
+        )
     return [
         Layout(
             "textgrid",
@@ -77,6 +77,7 @@ class _Grid:
 
     @property
     def starts_at_zero(self) -> bool:
+        """Whether the grid begins at 0 seconds."""
         return Decimal(self.start) == 0
 
     def from_start(self, seconds: str) -> str:
@@ -94,9 +95,9 @@ def read(
 ) -> Transcripts:
     """Read a folder of recordings with TextGrids, or one file.
 
-    `tier` may be omitted where a file has only one tier of intervals. A recording begins where its
-    grid does, which then is ``zero``; with `start` ``keep`` the times of the grid are those of the
-    recording.
+    `tier` may be omitted where a file has only one tier of intervals. With `start` ``zero``, times
+    count from the start of the grid, where the recording begins; with ``keep``, the times of the
+    grid are those of the recording.
     """
     if start not in _STARTS:
         raise InputError(f"option start={start!r}: must be {' or '.join(_STARTS)}")
@@ -132,18 +133,19 @@ def _intervals(
     if text.startswith("ooBinaryFile"):
         yield None, "a binary TextGrid; save it as a text file in Praat"
         return
-    tokens = (found for found in _TOKEN.finditer(text) if found.lastgroup)
+    tokens = (token for token in _TOKEN.finditer(text) if token.lastgroup)
     place = 0
 
     def take(kind: str) -> str:
+        """Return the next token, of this kind; raise ValueError for another one."""
         nonlocal place
-        found = next(tokens, None)
-        place = found.start() if found else len(text)
-        if not found or found.lastgroup != kind:
+        token = next(tokens, None)
+        place = token.start() if token else len(text)
+        if not token or token.lastgroup != kind:
             raise ValueError(
-                f"expected a {kind}, not {found[0][:40] if found else 'the end of the file'}"
+                f"expected a {kind}, not {token[0][:40] if token else 'the end of the file'}"
             )
-        return found[kind].replace('""', '"')
+        return token[kind].replace('""', '"')
 
     try:
         grid = _grid(take)
@@ -166,15 +168,13 @@ def _intervals(
 def _tier_question(tiers: Sequence[tuple[str, object]], tier: str | None) -> str:
     """Return why there is not one tier to read, and the names to choose from."""
     names = ", ".join(repr(name) for name, _ in tiers) or "none"
-    wrong = (
-        "there are several tiers of intervals"
-        if tier is None
-        else f"there is not one tier of intervals called {tier!r}"
-    )
-    return (
-        f"{wrong if tiers else 'there is no tier of intervals'}; it has {names}: "
-        "choose one by the option tier"
-    )
+    if not tiers:
+        wrong = "there is no tier of intervals"
+    elif tier is None:
+        wrong = "there are several tiers of intervals"
+    else:
+        wrong = f"there is not one tier of intervals called {tier!r}"
+    return f"{wrong}; it has {names}: choose one by the option tier"
 
 
 def _grid(take: Callable[[str], str]) -> _Grid:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 _AS_SUBTITLES = "save them as .srt"
 _AS_TABLE = "read it with 'nbaudio ingest', or save its texts alone"
-_LEAST_LINES = 2  # of a layout that is recognized by its lines
+_LEAST_LINES = 2  # least lines of a layout that is recognized by its lines
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ NOT_FOUND = "words of hypotheses that were not found in the audio"
 TRANSLATIONS = "translations in hypotheses"
 ALTERNATIVES = "further alternatives of hypotheses"
 
-_LATEST = 1e8  # seconds; later times are no times
+_LATEST = 1e8  # seconds; a later time counts as unknown
 _SLIGHTLY = 0.1  # seconds by which a word may end before it starts, as recognizers round times
 _DURATION = re.compile(r"PT(?:([\d.]+)H)?(?:([\d.]+)M)?(?:([\d.]+)S)?")
-_MOST_WORDS_OF_SOUND = 6  # in brackets
+_MOST_WORDS_OF_SOUND = 6  # most words of a sound in brackets
 _UNKNOWN_WORDS = ("[unk]", "<unk>")
 
 

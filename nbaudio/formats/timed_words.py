@@ -47,7 +47,7 @@ _SECONDS_A_CHARACTER = 0.07
 _LONGEST_WORD = 10.0
 _SHORTEST_IN_MILLISECONDS = 60.0
 _LONGEST_IN_MILLISECONDS = 2000.0
-# Of so many words or more, at most half may last beyond the start of the word after the next one.
+# With this many words, times are wrong if most words last beyond the start of the next but one.
 _FEWEST_TO_OVERLAP = 8
 _ENDING = re.compile(
     r"(?<=[^/])(?:\.ana)?\.(?:jsonl?|json3|ctm|srt|vtt|txt|md|xml|docx|html?)$", re.IGNORECASE
@@ -151,7 +151,7 @@ def _has_timed_words(files: SourceFiles, name: str) -> bool:
         return False
     layout = find_layout(first)
     head = files.head(name)
-    return layout is not None or any(each.search(head) for each in _HEADS)
+    return layout is not None or any(pattern.search(head) for pattern in _HEADS)
 
 
 def read_timed_words(path: Path, name: str) -> Iterator[TimedWords]:
@@ -177,14 +177,14 @@ def read_timed_words(path: Path, name: str) -> Iterator[TimedWords]:
     recordings: dict[str, _Recording] = {}
     try:
         for utterance in _utterances(path):
-            own = utterance.place.recording or name
-            recordings.setdefault(own, _Recording()).add(utterance)
+            recording_name = utterance.place.recording or name
+            recordings.setdefault(recording_name, _Recording()).add(utterance)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not {error.encoding} text (byte {error.start + 1})") from error
-    for own, recording in (recordings or {name: _Recording()}).items():
-        yield from recording.timed_words(own)
+    for recording_name, recording in (recordings or {name: _Recording()}).items():
+        yield from recording.timed_words(recording_name)
 
 
 def choose_side(sides: Sequence[TimedWords], wanted: str | None) -> TimedWords:
@@ -198,7 +198,7 @@ def choose_side(sides: Sequence[TimedWords], wanted: str | None) -> TimedWords:
     Raises:
         InputError: there are several sides and none is wanted, or there is no such side.
     """
-    listed = " and ".join(f"{each.side} ({len(each.words):,} words)" for each in sides)
+    listed = " and ".join(f"{side.side} ({len(side.words):,} words)" for side in sides)
     if wanted == MIX:
         return _mixed(sides)
     if wanted is None:
@@ -209,14 +209,14 @@ def choose_side(sides: Sequence[TimedWords], wanted: str | None) -> TimedWords:
         return sides[0]._replace(channel=None)
     if len(sides) == 1 and not sides[0].side:
         return sides[0]
-    is_wanted = [_is_side(each, wanted) for each in sides]
+    is_wanted = [_is_side(side, wanted) for side in sides]
     if not any(is_wanted):
         raise InputError(f"no words of side {wanted!r}; there are {listed}")
     chosen = sides[is_wanted.index(True)]
     others = tuple(
-        LeftOut(f"words of side {each.side} in hypotheses", len(each.words), f"--side {each.side}")
-        for each in sides
-        if each is not chosen
+        LeftOut(f"words of side {side.side} in hypotheses", len(side.words), f"--side {side.side}")
+        for side in sides
+        if side is not chosen
     )
     if others and chosen.channel is None:
         what = f"channel of side {chosen.side}, which hypotheses do not say"
@@ -231,11 +231,12 @@ def _is_side(words: TimedWords, wanted: str) -> bool:
 
 
 def _mixed(sides: Sequence[TimedWords]) -> TimedWords:
-    words = [word for each in sides for word in each.words]
-    starts = np.concatenate([each.starts for each in sides])
-    ends = np.concatenate([each.ends for each in sides])
+    """Return the words of all sides together, in the order of their starts."""
+    words = [word for side in sides for word in side.words]
+    starts = np.concatenate([side.starts for side in sides])
+    ends = np.concatenate([side.ends for side in sides])
     order = np.argsort(starts, kind="stable")
-    left_out = tuple(part for each in sides for part in each.left_out)
+    left_out = tuple(part for side in sides for part in side.left_out)
     name = sides[0].name
     mixed = [words[row] for row in order]
     return TimedWords(name, mixed, starts[order], ends[order], left_out=left_out)
@@ -310,6 +311,10 @@ def _split(utterance: Utterance) -> Words:
 
 
 def _sorted_words(name: str, side: Side, words: _SideWords) -> TimedWords:
+    """Return the words of a side in the order of their starts, in seconds.
+
+    Raise InputError if no time of a word is usable.
+    """
     if words.words and not words.has_times:
         reason = f"{name}: the times of {words.words[0]!r} and of all other words are unusable"
         raise InputError(f"{words.where}: {NEEDED} ({reason})")
@@ -352,20 +357,26 @@ def _interpolate(words: list[str], edges: npt.NDArray[np.float64]) -> npt.NDArra
 
     The times are in proportion to characters.
     """
-    known = np.flatnonzero(~np.isnan(edges))
-    if len(known) == len(edges):
+    known_edges = np.flatnonzero(~np.isnan(edges))
+    if len(known_edges) == len(edges):
         return edges
     places = np.repeat(np.cumsum([0, *map(len, words)]), 2)[1:-1]
-    low, high = edges[known[[0, -1]]] + _SECONDS_A_CHARACTER * (
-        places[[0, -1]] - places[known[[0, -1]]]
+    low, high = edges[known_edges[[0, -1]]] + _SECONDS_A_CHARACTER * (
+        places[[0, -1]] - places[known_edges[[0, -1]]]
     )
     times = np.interp(
-        places, np.r_[0, places[known], places[-1]], np.r_[max(0, low), edges[known], high]
+        places,
+        np.r_[0, places[known_edges], places[-1]],
+        np.r_[max(0, low), edges[known_edges], high],
     )
     return np.where(np.isnan(edges), times, edges)
 
 
 def _utterances(path: Path) -> Iterator[Utterance]:
+    """Yield the utterances of a file, whose first lines tell its format.
+
+    Raise InputError if no format fits.
+    """
     input_guards.check_regular(path)
     with path.open("rb") as file:
         head = decode_text(file.read(1 << 16), errors="replace")

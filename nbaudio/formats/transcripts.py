@@ -48,7 +48,7 @@ END_OF_RECORDING = "end"
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 _NO_BLANK = re.compile(r"[^ \t\r\n]")
 
-BATCH_ROWS = 10_000  # that are Python objects at once; as columns they take a tenth of the memory
+BATCH_ROWS = 10_000  # rows that are Python objects at once; columns take a tenth of their memory
 
 
 class Problem(NamedTuple):
@@ -164,6 +164,7 @@ def collect_rows(
                 yield item
 
     def frames() -> Iterator[pl.DataFrame]:
+        """Yield the rows as frames, texts in NFC, without optional columns that are all null."""
         for frame in frames_of_rows(only_rows(), schema):
             composed = frame.with_columns(pl.col("text", "asr_text").str.normalize("NFC"))
             yield composed.select(
@@ -200,9 +201,11 @@ def clean_columns(rows: Rows) -> Rows:
     # All segments of a blank speaker would count as one person.
 
     def cleaned(frame: pl.DataFrame) -> pl.DataFrame:
-        known = frame.rename(names, strict=False)
+        renamed = frame.rename(names, strict=False)
         spoken = pl.when(pl.col("speaker_id").str.contains(r"\S")).then("speaker_id")
-        return known.with_columns(spoken) if "speaker_id" in known.columns else known
+        if "speaker_id" in renamed.columns:
+            return renamed.with_columns(spoken)
+        return renamed
 
     return rows.map(cleaned)
 
@@ -257,14 +260,16 @@ def _lines(path: Path) -> Iterator[bytes]:
         yield from input_guards.lines(file, path)
 
 
-def decode_text(data: bytes, encoding: str | None = None, *, errors: str = "strict") -> str:
+def decode_text(content: bytes, encoding: str | None = None, *, errors: str = "strict") -> str:
     """Decode a text file, by default as UTF-8 or as UTF-16 with a byte order mark.
 
     The text has no byte order mark, and its lines end in line feeds. Raise UnicodeDecodeError if
     the bytes are no such text.
     """
-    utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    text = data.decode(encoding or ("utf-16" if utf16 else "utf-8"), errors).removeprefix("\ufeff")
+    utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    text = content.decode(encoding or ("utf-16" if utf16 else "utf-8"), errors).removeprefix(
+        "\ufeff"
+    )
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -284,7 +289,7 @@ def unescape(text: str) -> str:
 
     Numbers that are too long for `html.unescape` stay as they are.
     """
-    return re.sub(r"&#?\w{1,40}\b;?", lambda found: html.unescape(found[0]), text)
+    return re.sub(r"&#?\w{1,40}\b;?", lambda match: html.unescape(match[0]), text)
 
 
 def json_values(path: Path, *, errors: str = "strict") -> Iterator[tuple[str, Any]]:
@@ -366,15 +371,19 @@ def list_manifests(source: Path, endings: tuple[str, ...]) -> list[Path]:
     return files
 
 
-def with_audio_root(found: Transcripts, folder: Path) -> Transcripts:
+def with_audio_root(transcripts: Transcripts, folder: Path) -> Transcripts:
     """Set `audio_root` to the innermost folder that holds all existing recordings.
 
     Names of recordings are absolute, or relative to `folder`.
     """
-    paths = (os.path.normpath(folder / name) for name in found.rows.unique("name")["name"])
+    paths = (os.path.normpath(folder / name) for name in transcripts.rows.unique("name")["name"])
     folders = {os.path.dirname(path) for path in paths if os.path.isfile(path)}  # noqa: PTH113, PTH120  # accepts any name
     root = Path(os.path.commonpath(folders)) if folders else None
-    return found if root is None or root == Path(root.anchor) else replace(found, audio_root=root)
+    return (
+        transcripts
+        if root is None or root == Path(root.anchor)
+        else replace(transcripts, audio_root=root)
+    )
 
 
 def read_sidecars(
@@ -400,6 +409,7 @@ def read_sidecars(
         files = sorted(path for path in named if path.is_file())
 
     def items() -> Iterator[dict[str, Any] | Problem]:
+        """Yield the rows of each file, and the problems of files and lines."""
         for file in files:
             path = file.relative_to(root).as_posix()
             if escape_surrogates(path) != path:

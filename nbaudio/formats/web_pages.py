@@ -58,7 +58,8 @@ _BOLD_NAME = re.compile(
     r"(?:</?a\b[^<>]{0,200}>|[^<>]){1,80}(?:</\2>(?=\s)|\s</\2>))(?=\s?[^\s<])"
 )
 _RAISED_DIGITS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-_MOST_ATTRIBUTES = 2000  # characters; longer ones are data of scripts
+# Characters of attributes that are looked at; longer ones are data of scripts.
+_MOST_ATTRIBUTES = 2000
 
 
 @dataclass(frozen=True)
@@ -133,10 +134,15 @@ def _line_ends(markups: list[re.Match[str]], length: int) -> Iterator[tuple[int,
     The last one is the end of the page, of some `length`.
     """
     for markup in markups:
-        name = (markup[2] or "").lower()
-        line_end = "" if _INLINE.fullmatch(name) else "\n" if name == "br" else "\n\n"
-        yield markup.start(), markup.end(), line_end
+        yield markup.start(), markup.end(), _line_end((markup[2] or "").lower())
     yield length, length, ""
+
+
+def _line_end(name: str) -> str:
+    """Return the line ends that a tag stands for: none in a line, two between paragraphs."""
+    if _INLINE.fullmatch(name):
+        return ""
+    return "\n" if name == "br" else "\n\n"
 
 
 def _elements_left_out(markups: list[re.Match[str]]) -> Iterator[_Element]:
@@ -164,10 +170,10 @@ def _closed(opened: list[_Opened] | None, end: int) -> Iterator[_Element]:
 
 def _reason(name: str, attributes: str) -> str | None:
     """Return what an element is, if it is left out."""
-    said = attributes[:_MOST_ATTRIBUTES]
-    if _HIDDEN_BY_VALUE.search(said) or _HIDDEN_BY_NAME.search(_VALUE.sub("", said)):
+    inspected = attributes[:_MOST_ATTRIBUTES]
+    if _HIDDEN_BY_VALUE.search(inspected) or _HIDDEN_BY_NAME.search(_VALUE.sub("", inspected)):
         return HIDDEN
-    if _NAVIGATION_ROLE.search(said):
+    if _NAVIGATION_ROLE.search(inspected):
         return NAVIGATION
     return _LEFT_OUT.get(name)
 

@@ -19,8 +19,8 @@ from nbaudio.formats.timed_tokens import (
     seconds,
 )
 
-MILLISECONDS = 1e3  # in a second
-TICKS = 1e7  # of 100 ns, in a second
+MILLISECONDS = 1e3  # milliseconds in a second
+TICKS = 1e7  # units of 100 ns in a second
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,9 @@ def numbered_side(label: str, first_channel: int | None) -> Side:
 
 def objects(value: object) -> list[dict[str, Any]]:
     """Return the objects of a list; none if the value is no list."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    if isinstance(value, list):
+        return [item for item in value if isinstance(item, dict)]
+    return []
 
 
 def has_words(value: object) -> bool:
@@ -201,6 +203,7 @@ def _time_fields(fields: Mapping[str, Any]) -> TimeFields:
 
 
 def _token(place: Place, fields: Mapping[str, Any], times: TimeFields) -> Token:
+    """Return the word of an object; raise InputError if it has no text."""
     text = text_of(fields)
     if fields.keys().isdisjoint((*_TEXT_FIELDS, "alternatives")):
         names = ", ".join(map(str, fields)) or "none"

@@ -141,6 +141,7 @@ class _PartChecker:
     """Counts what the parts of one workbook hold, while they are parsed."""
 
     def __init__(self, path: Path, size: int) -> None:
+        """Take a workbook and its size in bytes, which sets the limits."""
         self._path = path
         self._size = size
         self._elements = 0
@@ -175,6 +176,7 @@ class _PartChecker:
         check_span(self._path, self._size, self._spanned, self._cells)
 
     def _begin_part(self, parser: expat.XMLParserType) -> None:
+        """Reset what is counted for each part."""
         self._parser = parser
         self._row = 0
         self._last_row = 0  # the last one with a cell
@@ -191,6 +193,7 @@ class _PartChecker:
         )
 
     def _start_element(self, name: str, attributes: dict[str, str]) -> None:
+        """Count an element, and check its attributes; raise InputError over a limit."""
         self._elements += 1
         if self._elements > self._most_elements:
             check_elements(self._path, self._size, self._elements)
@@ -227,6 +230,7 @@ class _PartChecker:
         self._width = max(self._width, self._column)
 
     def _add_formula(self, attributes: Mapping[str, str]) -> None:
+        """Count the characters of a shared formula in a cell; raise InputError over the limit."""
         if attributes.get("t") != "shared":
             return
         self._formula_work += self._longest_formula
@@ -244,6 +248,7 @@ class _PartChecker:
         self._longest_formula = max(self._longest_formula, self._formula_characters)
 
     def _check_attributes(self, kind: str, attributes: Mapping[str, str]) -> None:
+        """Raise InputError for an attribute that is too long, or a range that is too large."""
         if kind == "numFmt":
             self._check_length(kind, attributes.get("formatCode", ""), MOST_FORMAT_CHARACTERS)
         elif kind == "Relationship":

@@ -154,8 +154,8 @@ def count_formulas_without_value(path: Path) -> int:
 def _whole_cells(sheet: IO[bytes]) -> Iterator[bytes]:
     """Yield parts of a sheet's XML that end where a cell does."""
     rest = b""
-    while data := sheet.read(_READ_BYTES):
-        before, end, rest = (rest + data).rpartition(b"</c>")
+    while piece := sheet.read(_READ_BYTES):
+        before, end, rest = (rest + piece).rpartition(b"</c>")
         yield before + end
     yield rest
 
@@ -192,7 +192,9 @@ def _time_text(time: dt.date | dt.time | dt.timedelta) -> str:
     if isinstance(time, dt.time):
         hours = dt.timedelta(hours=time.hour, minutes=time.minute, seconds=time.second)
         return _clock_text(hours + dt.timedelta(microseconds=time.microsecond))
-    return _clock_text(time) if isinstance(time, dt.timedelta) else time.isoformat()
+    if isinstance(time, dt.timedelta):
+        return _clock_text(time)
+    return time.isoformat()
 
 
 def _clock_text(duration: dt.timedelta) -> str:
@@ -220,6 +222,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _open_xlsx(path: Path, *, formulas: bool) -> Iterator[Workbook]:
+    """Open an .xlsx workbook; see `open_workbook`."""
     from nbaudio.formats.xlsx_reader import load_sheets
 
     workbook_guard.check_parts(path)
@@ -232,8 +235,8 @@ def _open_xlsx(path: Path, *, formulas: bool) -> Iterator[Workbook]:
             values = partial(_xlsx_rows, sheet, has_escapes=has_escapes)
             marks = partial(_xlsx_marks, path, sheet._worksheet_path.lstrip("/"))
             sheets[sheet.title] = Worksheet(sheet.sheet_state != "visible", values, marks, path)
-        noted = book.properties.modified
-        yield Workbook(sheets, noted and noted.replace(tzinfo=dt.UTC))
+        last_save = book.properties.modified
+        yield Workbook(sheets, last_save and last_save.replace(tzinfo=dt.UTC))
 
 
 def _xlsx_marks(path: Path, member: str) -> SheetMarks:
@@ -244,7 +247,7 @@ def _xlsx_marks(path: Path, member: str) -> SheetMarks:
         for part in _whole_cells(sheet):
             numbers = (int(row[1]) for row in _HIDDEN_ROW.finditer(part))
             hidden += [range(number, number + 1) for number in numbers]
-            merged += [_merged_cells(*found.groups()) for found in _MERGED.finditer(part)]
+            merged += [_merged_cells(*match.groups()) for match in _MERGED.finditer(part)]
     return SheetMarks(hidden, merged)
 
 
@@ -313,6 +316,7 @@ def unescape_excel(text: str) -> str:
 
 
 def _resolve_escapes(escapes: re.Match[str]) -> str:
+    """Return the characters of some escapes in a row; the escapes where they are none."""
     units = b"".join(
         int(code, 16).to_bytes(2, "little")
         for code in re.findall("_x([0-9A-Fa-f]{4})_", escapes[0])
@@ -325,6 +329,7 @@ def _resolve_escapes(escapes: re.Match[str]) -> str:
 
 @contextmanager
 def _open_ods(path: Path) -> Iterator[Workbook]:
+    """Open an .ods workbook; see `open_workbook`."""
     from python_calamine import SheetVisibleEnum
 
     with open_opendocument(path) as book:
@@ -351,8 +356,8 @@ def _ods_rows(book: Any, name: str) -> Iterator[list[Any]]:
 
 def _duration(value: Any) -> Any:
     """Return a duration of a day or more, which calamine gives as a text, as what it is."""
-    found = _ISO_DURATION.fullmatch(value) if isinstance(value, str) else None
-    if not found:
+    match = _ISO_DURATION.fullmatch(value) if isinstance(value, str) else None
+    if not match:
         return value
-    sign = -1 if found[1] else 1
-    return sign * dt.timedelta(hours=int(found[2]), minutes=int(found[3]), seconds=float(found[4]))
+    sign = -1 if match[1] else 1
+    return sign * dt.timedelta(hours=int(match[2]), minutes=int(match[3]), seconds=float(match[4]))

@@ -14,10 +14,12 @@ class _SheetsReader(ExcelReader):  # type: ignore[misc]
     """
 
     def read_workbook(self) -> None:
+        """Read the list of sheets, and drop the names of ranges."""
         super().read_workbook()
         self.parser.defined_names = DefinedNameList()
 
     def read_chartsheet(self, sheet: Any, rel: Any) -> None:
+        """Add a chart sheet without its drawing."""
         del rel
         self.wb._sheets.append(Chartsheet(parent=self.wb, title=sheet.name))
 

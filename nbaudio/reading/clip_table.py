@@ -197,7 +197,7 @@ class ClipTable:
     def _source(self) -> Any:
         """The bytes in memory or the open file that readers of the table use."""
         if content := getattr(self._place, "content", None):
-            return pa.BufferReader(content.data)
+            return pa.BufferReader(content.file_bytes)
         with self._place.fetched() as path:
             return pa.OSFile(str(path))  # stays readable where a fetched copy is removed
 

@@ -289,7 +289,7 @@ class Corpus:
             def fetch(path: Path, first: int = first, end: int = end) -> None:
                 path.write_bytes(self.folder.read(name, first, end))
 
-            with cache.held(identity, end - first, fetch) as path, path.open("rb") as file:
+            with cache.pinned(identity, end - first, fetch) as path, path.open("rb") as file:
                 file.seek(max(0, start - first))
                 pieces.append(file.read(min(stop, end) - max(start, first)))
         return b"".join(pieces)

@@ -240,7 +240,7 @@ def _run_workers(
     with scratch_folder(workspace.path) as scratch:
         planned = plan_cut(workspace, missing.lazy(), facts, folder=scratch)
         with worker_pool(workers.site) as run_tasks:
-            results = cut_all(
+            task_results = cut_all(
                 run_tasks,
                 "recognize",
                 workers.function,
@@ -248,10 +248,10 @@ def _run_workers(
                 planned.tasks,
                 show=workers.show,
             )
-            for result in results:
-                ledger.append(result.values)
-                texts |= result.values
-                failures |= result.failures
+            for task_result in task_results:
+                ledger.append(task_result.values)
+                texts |= task_result.values
+                failures |= task_result.failures
     return _Run({}, texts, failures, planned.amount.seconds)
 
 
@@ -269,7 +269,9 @@ def _outcomes(segments: pl.DataFrame, run: _Run) -> pl.DataFrame:
 
 def _program_name(program: str | Function) -> str:
     """Return the name of a recognizer without arguments, which may hold secrets."""
-    return program.split()[0] if isinstance(program, str) else getattr(program, "__name__", "")
+    if isinstance(program, str):
+        return program.split()[0]
+    return getattr(program, "__name__", "")
 
 
 def _save_failures(workspace: Workspace, name: str, outcomes: pl.DataFrame) -> list[str]:

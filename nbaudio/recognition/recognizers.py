@@ -33,9 +33,9 @@ Function = Callable[[list[NDArray[np.float32]]], Sequence[str]]
 
 RATE = 16000
 _DOTTED = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
-# A file of at most so many bytes that a command names, such as a script, is part of its version.
+# Most bytes of a file, such as a script, that is part of the version of the command that names it.
 _HASHED_BYTES = 1 << 20
-_RUNS = 32  # of a command that crashes, in one task, to find the clips that make it crash
+_RUNS = 32  # runs of a command in one task to find the clips that make it crash
 
 
 class Failure(NamedTuple):

@@ -123,7 +123,7 @@ def align(
         ('0', '7.8', 'Poštovane kolegice i kolege! Otvaram sjednicu Hrvatskoga sabora.')
     """
     _check_arguments(transcripts, min_duration, max_duration)
-    chosen = option_texts("align", options or {}, known=(TRACK, CLOCK))
+    chosen = option_texts("align", options or {}, allowed=(TRACK, CLOCK))
     job = _Job(
         transcripts=Path(transcripts).absolute(),
         pairs=Path(pairs).absolute() if pairs is not None else None,
@@ -136,6 +136,7 @@ def align(
     counts: dict[str, int] = {}
 
     def read(source: Path) -> Transcripts:
+        """Align the recordings of the source; return their segments as transcripts."""
         pairs = _pair(job, source)
         results = _align_all(pairs.tasks, job.stored, site, show_progress=show_progress)
         if not add:
@@ -423,8 +424,8 @@ def _notes(sparse: Sequence[str]) -> list[str]:
     """Return what to report about recordings of which little is in segments."""
     if not sparse:
         return []
-    some = ", ".join(sparse[:3]) + ", ..." * (len(sparse) > 3)
-    return [f"less than half of what was heard is in segments of {some}"]
+    names = ", ".join(sparse[:3]) + ", ..." * (len(sparse) > 3)
+    return [f"less than half of what was heard is in segments of {names}"]
 
 
 def _not_read(left_out: Sequence[pl.DataFrame]) -> list[NotRead]:

@@ -27,7 +27,7 @@ from nbaudio.text.segmentation import Heard, Segments, cut_segments
 from nbaudio.text.unspoken import Spoken, find_unspoken
 from nbaudio.text.word_pairs import WordPairs, pair_words
 
-VERSION = 4  # of the method: stored results of another one are not used
+VERSION = 4  # version of the method; stored results of other versions are not used
 
 _FURTHER = (
     "kind",
@@ -140,12 +140,15 @@ def _hypothesis(item: Item, side: str | None) -> TimedWords:
 
 
 def _documents(item: Item) -> Iterable[Document]:
-    return [item.content] if isinstance(item.content, Document) else read_documents(item.path)
+    if isinstance(item.content, Document):
+        return [item.content]
+    return read_documents(item.path)
 
 
 def _align(
     task: Task, heard: TimedWords, documents: Sequence[tuple[str, Document]]
 ) -> list[dict[str, Any]]:
+    """Align a hypothesis with its transcripts; return rows of `ALIGNED`."""
     words = split_documents([document for _, document in documents])
     heard, heard_words = _heard_words(heard)
     pairs = pair_words(words.words, heard_words.words)
@@ -204,6 +207,7 @@ def _heard_words(heard: TimedWords) -> tuple[TimedWords, Heard]:
 
 
 def _segments(aligned: _Alignment) -> Iterator[dict[str, Any]]:
+    """Yield the row of each segment, as in `ALIGNED`."""
     words = aligned.words
     times = _times_of_words(aligned)
     segments = aligned.segments
@@ -303,6 +307,7 @@ def _word_times(segment_label: Label, times: npt.NDArray[np.float64]) -> list[di
 
 
 def _typed_only(aligned: _Alignment) -> Iterator[dict[str, Any]]:
+    """Yield the rows of runs of typed words that are in no segment."""
     words = aligned.words
     covered = np.zeros(len(words.words), np.bool_)
     for start, end in aligned.segments.typed:
@@ -324,6 +329,7 @@ def _typed_only(aligned: _Alignment) -> Iterator[dict[str, Any]]:
 
 
 def _heard_only(aligned: _Alignment) -> Iterator[dict[str, Any]]:
+    """Yield the rows of runs of words of the hypothesis that are in no segment."""
     heard = aligned.heard
     covered = np.zeros(len(heard.words), np.bool_)
     for start, end in aligned.segments.heard:

@@ -28,7 +28,7 @@ _DETECTORS: Mapping[str, _Detect] = MappingProxyType(
 # Formats whose readers take the recordings from the source, and those that never find them.
 _BRING_AUDIO = frozenset({"librispeech", "commonvoice", "hf", "subtitles", "textgrid", "folder"})
 _NEED_AUDIO = frozenset({"parlaspeech", "align"})
-_MOST_NAMED = 4  # of several layouts
+_MOST_NAMED = 4  # layouts that a message names
 
 
 @dataclass(frozen=True)
@@ -113,16 +113,18 @@ def _none_text(source: Path, files: SourceFiles, format: str | None) -> str:
 
 
 def _several_text(source: Path, layouts: Sequence[Layout]) -> str:
+    """Return the message on a source that several formats could read."""
     fitting = [f"{layout.format} ({layout.reason})" for layout in layouts]
     if len(fitting) > _MOST_NAMED:
         fitting[_MOST_NAMED:] = [f"{len(fitting) - _MOST_NAMED:,} others"]
     formats = {layout.format for layout in layouts}
-    choice = (
-        f"choose with --set format={layouts[0].format}"
-        if len(formats) == len(layouts)
-        else f"name one of them, such as {layouts[0].source}, and bring in others with "
-        "'nbaudio ingest --add'"
-    )
+    if len(formats) == len(layouts):
+        choice = f"choose with --set format={layouts[0].format}"
+    else:
+        choice = (
+            f"name one of them, such as {layouts[0].source}, and bring in others with "
+            "'nbaudio ingest --add'"
+        )
     return f"{source}: looks like {list_words(fitting, 'and like')}; {choice}"
 
 

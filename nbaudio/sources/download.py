@@ -155,6 +155,7 @@ class _Files:
                 raise
 
     def _fetch_queue(self, queue: Iterator[WebFile], shown: progress.FileBytes) -> None:
+        """Fetch the files of a queue one after the other; failures go to the ledger."""
         for file in queue:
             try:
                 self._fetch_file(file, shown)
@@ -200,6 +201,7 @@ class _Files:
         return False
 
     def _fetch_file(self, file: WebFile, shown: progress.FileBytes) -> None:
+        """Fetch a file, or the rest of it; record it as done and give it its name."""
         path = self._partial_path(file)
         begin = partial(self._begin, shown)
         transfer = Transfer(self.client, file, path, begin, partial(shown.advance, file.name))
@@ -237,6 +239,7 @@ def _wait_for(futures: set[Future[None]]) -> None:
 
 
 def _report(listed: DownloadList, ledger: Ledger, missing: list[WebFile]) -> Report:
+    """Return the report of a download; `missing` are the files that were not there before."""
     rows = {file: row for file in listed.wanted if (row := ledger.row(file))}
     done = {file: row for file, row in rows.items() if row.state == "done"}
     failed = [row for row in rows.values() if row.state == "failed"] + listed.refused

@@ -29,7 +29,7 @@ from nbaudio.storage.archives import is_in_archive
 from nbaudio.storage.location import Location, LocationLike, location
 from nbaudio.tables.split_names import split_of_folder
 
-_SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")  # the precision of segment times
+_SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")  # seconds with the precision of segment times
 
 
 def detect(files: SourceFiles) -> list[Layout]:
@@ -94,6 +94,7 @@ def read(
 
 
 def _check_options(window: str | None, partial: str, texts: str) -> None:
+    """Raise InputError for a value that an option cannot have."""
     if window is not None and (not _SECONDS.fullmatch(window) or not Decimal(window)):
         raise InputError(
             f"option window={window!r}: expected seconds above 0 with at most six "
@@ -109,7 +110,9 @@ def _reason_not_to_read(place: Location, texts: str) -> str | None:
     """Return why text files are left unread, or None if they are read."""
     if texts == "no":
         return "texts=no"
-    return "unpack the archive, whose recordings alone are read" if is_in_archive(place) else None
+    if is_in_archive(place):
+        return "unpack the archive, whose recordings alone are read"
+    return None
 
 
 def _rows(recordings: pl.Series) -> Iterator[Row | Problem]:

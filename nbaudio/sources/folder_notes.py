@@ -72,6 +72,7 @@ def notes_on_texts(tally: Tally, recordings: int) -> Iterator[str]:
 
 
 def _notes_on_unread(tally: Tally) -> Iterator[str]:
+    """Yield a line for each kind of text files, and of JSON fields, that were not read."""
     for what, (kind, reason) in _UNREAD.items():
         if number := tally.counts[what]:
             yield f"{count(number, 'files')} {kind}, such as {tally.first[what]}: {reason}"

@@ -34,8 +34,8 @@ FURTHER_TEXTS: Mapping[str, str] = {"txt": "text_txt", "lab": "text_lab", "json"
 _FILE = rf"(?is)^(.*?)\.({'|'.join(re.escape(kind) for kind in KINDS)})$"
 # A line of labels: start, end and what is labelled, in seconds, or as HTK has it in 100 ns.
 _LABEL = re.compile(r"(\d+(?:\.\d+)?)[ \t]+(\d+(?:\.\d+)?)(?:[ \t]+\S.*)?")
-_END_OF_HEADER = "#"  # of Festival's labels
-_MOST_SPOKEN = 1000  # numbers in a single line that may be words: "2 3 four"
+_END_OF_HEADER = "#"  # line that ends the header of Festival's labels
+_MOST_SPOKEN = 1000  # numbers up to this one may be words in a line alone: "2 3 four"
 # Lists in what recognizers write, beside the text of the whole.
 _PARTS = ("segments", "words", "chunks", "result", "results", "monologues", "word_start_times")
 _JOBS = 16  # remote files that are fetched at once
@@ -184,6 +184,7 @@ def _read_row(
 
 
 def _read_file(place: Location, name: str, kind: str, encoding: str | None) -> Content:
+    """Read a text file; content that cannot be read has the reason."""
     try:
         content = read_whole(place / name, input_guards.MAX_TEXT_BYTES)
     except (AudioError, OSError) as error:
@@ -203,7 +204,9 @@ def _plain_content(text: str) -> Content:
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if not lines:
         return Content("empty", "the file is empty")
-    return Content("labels") if _are_labels(lines) else Content("text", _one_line(lines))
+    if _are_labels(lines):
+        return Content("labels")
+    return Content("text", _one_line(lines))
 
 
 def _one_line(lines: Sequence[str]) -> str:
@@ -237,6 +240,7 @@ def _json_content(text: str) -> Content:
 
 
 def _object_content(value: Mapping[str, Any]) -> Content:
+    """Return the text of a JSON object, or why it has none; see `Content`."""
     texts = {
         name: _one_line(value[name].split("\n"))
         for name in USUAL_NAMES["text"]
@@ -251,7 +255,9 @@ def _object_content(value: Mapping[str, Any]) -> Content:
         return Content("broken", f"it has different texts, {' and '.join(texts)}; keep one")
     text = next(iter(texts.values()))
     fields = tuple(name for name in value if name not in texts)
-    return Content("text", text, fields) if text else Content("empty", "its text is empty")
+    if text:
+        return Content("text", text, fields)
+    return Content("empty", "its text is empty")
 
 
 def _has_parts(value: Mapping[str, Any]) -> bool:

@@ -65,7 +65,9 @@ class Before:
     def audio(self) -> str | None:
         """The audio folder that the source had, if it is still there."""
         folder: str | None = self.sources[self.number].get("audio")
-        return folder if folder and (is_url(folder) or Path(folder).is_dir()) else None
+        if folder and (is_url(folder) or Path(folder).is_dir()):
+            return folder
+        return None
 
     def has_moved(self, folder: Location) -> bool:
         """Return whether this audio folder, which does not exist any more, was that of the source.
@@ -431,22 +433,30 @@ def keep_splits(workspace: Workspace) -> pl.LazyFrame | None:
 
 
 def with_earlier(workspace: Workspace, now: pl.LazyFrame) -> pl.LazyFrame | None:
-    """Return the table of earlier splits with those of a further version; None if that is empty."""
+    """Return the table of earlier splits with those of a further version; None if that is empty.
+
+    Rows of held-out splits stay. A segment that has such a row gets another one only where the
+    further version holds it out otherwise. Of all other segments, the latest row stays.
+    """
     splits = now.select(pl.col("split").unique()).collect(**STREAMED)["split"]
     if splits.is_empty() or not table_path(workspace, EARLIER_SPLITS).exists():
         return None if splits.is_empty() else now
-    was = workspace_tables.scan(workspace, table=EARLIER_SPLITS)
-    earlier = was.select(pl.col("split").unique()).collect(**STREAMED)["split"]
-    names = pl.concat([earlier, splits]).drop_nulls().unique()
+    earlier_table = workspace_tables.scan(workspace, table=EARLIER_SPLITS)
+    earlier_names = earlier_table.select(pl.col("split").unique()).collect(**STREAMED)["split"]
+    names = pl.concat([earlier_names, splits]).drop_nulls().unique()
     held_out = pl.col("split").is_in([name for name in names if split_names.is_held_out(name)])
-    before = was.filter(held_out).collect(**STREAMED)
-    of_before = pl.col("segment_id").is_in(before["segment_id"].implode())
-    both = pl.concat([before, now.filter(held_out, of_before).collect(**STREAMED)], how="diagonal")
-    same = both.filter(both.is_duplicated())["segment_id"]
-    now = now.filter(~pl.col("segment_id").is_in(same.implode()), held_out | ~of_before)
+    held_out_rows = earlier_table.filter(held_out).collect(**STREAMED)
+    is_held_out_row = pl.col("segment_id").is_in(held_out_rows["segment_id"].implode())
+    all_held_out_rows = pl.concat(
+        [held_out_rows, now.filter(held_out, is_held_out_row).collect(**STREAMED)], how="diagonal"
+    )
+    unchanged_ids = all_held_out_rows.filter(all_held_out_rows.is_duplicated())["segment_id"]
+    now = now.filter(
+        ~pl.col("segment_id").is_in(unchanged_ids.implode()), held_out | ~is_held_out_row
+    )
     hashes = now.select(pl.col("segment_id").hash()).collect(**STREAMED).to_series()
-    others = was.filter(~held_out, ~pl.col("segment_id").hash().is_in(hashes.implode()))
-    return pl.concat([before.lazy(), others, now], how="diagonal")
+    others = earlier_table.filter(~held_out, ~pl.col("segment_id").hash().is_in(hashes.implode()))
+    return pl.concat([held_out_rows.lazy(), others, now], how="diagonal")
 
 
 def grown_settings(

@@ -460,20 +460,20 @@ def format_options(format: str, options: Mapping[str, object]) -> dict[str, str]
         for name, parameter in signature(READERS[format]).parameters.items()
         if parameter.kind is Parameter.KEYWORD_ONLY
     ]
-    return option_texts(format, options, known=(*of_format, *_COMMON_OPTIONS))
+    return option_texts(format, options, allowed=(*of_format, *_COMMON_OPTIONS))
 
 
 def option_texts(
-    format: str, options: Mapping[str, object], *, known: Sequence[str]
+    format: str, options: Mapping[str, object], *, allowed: Sequence[str]
 ) -> dict[str, str]:
     """Convert options to text: YAML reads yes and no as booleans, and null leaves an option out.
 
-    Raise InputError for an option that is not `known`.
+    Raise InputError for an option that is not `allowed`.
     """
     for name in options:
-        if name not in known:
+        if name not in allowed:
             raise InputError(
-                f"option {name!r} is unknown to {format}; known are {', '.join(known) or 'none'}"
+                f"option {name!r} is unknown to {format}; known are {', '.join(allowed) or 'none'}"
             )
     texts = {
         name: ("no", "yes")[value] if isinstance(value, bool) else str(value)
@@ -505,11 +505,9 @@ def _check_free(out: Path, format: str, source: Location, *, add: bool) -> Befor
     if (out / "workspace.json").is_file():
         workspace = Workspace.open(out)
         if add:
-            return (
-                Before.load(workspace, format, str(source))
-                if workspace_tables.table_path(out).is_file()
-                else None
-            )
+            if not workspace_tables.table_path(out).is_file():
+                return None
+            return Before.load(workspace, format, str(source))
         others = [
             settings["source"]
             for settings in sources_of(workspace)
@@ -546,6 +544,7 @@ def _write_embedded(embedded: Iterable[tuple[str, bytes]], root: Path) -> None:
 def _resolve_names(
     transcripts: Transcripts, mapping: Mapping[str, str], root: Location | None
 ) -> Resolved:
+    """Find the recording of each name in transcripts; a missing `root` has none."""
     transcripts, mapping = redact_names(
         transcripts, mapping, fetches=root is not None and root.is_scheme
     )

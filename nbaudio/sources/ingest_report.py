@@ -33,8 +33,8 @@ _NARROW = (
 _PROBLEMS = pl.Schema({"file": pl.String, "item": pl.String, "reason": pl.String})
 _RATE = 16_000
 _BYTES_PER_SAMPLE = 2
-_SAME_SECONDS = 0.1  # sources round durations, and codecs pad
-_FLAC_SHARE = 0.57  # of the size of speech at 16 kHz, about
+_SAME_SECONDS = 0.1  # durations that differ by less are equal: sources round them, and codecs pad
+_FLAC_SHARE = 0.57  # size of speech in FLAC at 16 kHz, about, as a share of that in WAV
 
 
 @dataclass(frozen=True)
@@ -202,10 +202,11 @@ def _problems(placed: Placed) -> dict[str, pl.DataFrame]:
     resolved = placed.resolved
     recordings = placed.recordings
     line = pl.coalesce(pl.format("line {}", "line"), pl.lit("as a whole"))
+    names = pl.DataFrame(schema=_PROBLEMS)
+    if placed.audio:
+        names = name_problems(source, resolved)
     return {
-        "names": name_problems(source, resolved)
-        if placed.audio
-        else pl.DataFrame(schema=_PROBLEMS),
+        "names": names,
         "files": pl.DataFrame(
             [(path, path, reason) for path, reason in resolved.rejected],
             schema=_PROBLEMS,

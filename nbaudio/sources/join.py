@@ -250,12 +250,7 @@ def _join_rows(
 
     Raise InputError if no row has one.
     """
-    keys = _keys(source.cells, columns)
-    matches = (
-        match_ids(workspace, keys, folder / "matching")
-        if BY_ID[0] in columns.keys
-        else match_times(workspace, keys, tolerance, folder / "matching")
-    )
+    matches = _matches(workspace, source, columns, tolerance, folder / "matching")
     values = _values(source.cells, columns)
     first = next(values)
     rows = store(chain([first], values), folder / "values", first.schema)
@@ -281,6 +276,16 @@ def _join_rows(
         )
     values_of_segments = outcomes.filter(has_value).select("row", "value")
     return _Joined(values_of_segments, problems, _Counts(*counts.row(0)))
+
+
+def _matches(
+    workspace: Workspace, source: _Source, columns: _Columns, tolerance: Decimal, folder: Path
+) -> pl.LazyFrame:
+    """Match the rows of a table with segments, by id or by recording and times."""
+    keys = _keys(source.cells, columns)
+    if BY_ID[0] in columns.keys:
+        return match_ids(workspace, keys, folder)
+    return match_times(workspace, keys, tolerance, folder)
 
 
 def _beside_matches(
@@ -310,11 +315,9 @@ def _values(cells: Cells, columns: _Columns) -> Iterator[pl.DataFrame]:
     used = (columns.values, *columns.keys.values())
     for start, batch in with_starts(cells.rows.batches(used)):
         values = columns.convert(batch[columns.values])
-        is_blank = (
-            values.fill_null("").str.strip_chars() == ""
-            if values.dtype == pl.String
-            else values.is_null()
-        )
+        is_blank = values.is_null()
+        if values.dtype == pl.String:
+            is_blank = values.fill_null("").str.strip_chars() == ""
         key = pl.concat_str(pl.all(), separator=" ", ignore_nulls=True)
         keys = _key_texts(batch, columns).select(key=key)
         yield keys.with_columns(values.alias("value"), is_blank.alias("is_blank")).with_row_index(
@@ -498,7 +501,9 @@ def _converter(source: Path, rows: Rows, name: str, kind: str) -> Callable[[pl.S
     recognized = None
     if dtype in (pl.String, pl.List(pl.String)):
         recognized = _recognized_type(plain(batch[name]) for batch in rows.batches([name]))
-    return plain if recognized is None else lambda column: _parsed(plain(column), recognized)
+    if recognized is None:
+        return plain
+    return lambda column: _parsed(plain(column), recognized)
 
 
 def _composed_texts(source: Path, column: pl.Series) -> pl.Series:
@@ -559,4 +564,6 @@ def _joined(words: str) -> str:
         items = msgspec.json.decode(words, type=list[str])
     except msgspec.MsgspecError:
         return words
-    return words if any(len(item.split()) > 1 for item in items) else " ".join(items)
+    if any(len(item.split()) > 1 for item in items):
+        return words
+    return " ".join(items)

@@ -163,14 +163,13 @@ def _one_for_each_row(matched: pl.DataFrame) -> pl.DataFrame:
 def _located(part: pl.DataFrame, names: Mapping[str, str | int]) -> pl.DataFrame:
     """Return the recording and the times of rows of the table, as `_BY_TIMES`."""
     start = _nanoseconds(part["start"])
-    end = (
-        _nanoseconds(part["end"])
-        if "end" in part.columns
-        else start + _nanoseconds(part["duration"])
-    )
+    if "end" in part.columns:
+        end = _nanoseconds(part["end"])
+    else:
+        end = start + _nanoseconds(part["duration"])
     recordings = [_recording_of(name, names) for name in part["file"]]
     reasons = [
-        SEVERAL_RECORDINGS if isinstance(recording, int) else NO_RECORDING if name else NO_KEY
+        _reason_without_recording(name, recording)
         for name, recording in zip(part["file"], recordings, strict=True)
     ]
     ids = [recording if isinstance(recording, str) else None for recording in recordings]
@@ -192,6 +191,13 @@ def _located(part: pl.DataFrame, names: Mapping[str, str | int]) -> pl.DataFrame
 def _recording_of(name: str | None, names: Mapping[str, str | int]) -> str | int | None:
     """Return the recording of a name, or the number of recordings that share it."""
     return next((names[key] for key in _spellings(name or "") if key in names), None)
+
+
+def _reason_without_recording(name: str | None, recording: str | int | None) -> str:
+    """Return why a name has no recording; `recording` is as `_recording_of` returns it."""
+    if isinstance(recording, int):
+        return SEVERAL_RECORDINGS
+    return NO_RECORDING if name else NO_KEY
 
 
 def _segment_times(workspace: Workspace) -> Iterator[pl.DataFrame]:
@@ -221,7 +227,9 @@ def decimal(text: str | None) -> Decimal | None:
         value = Decimal((text or "").strip())
     except InvalidOperation:
         return None
-    return value if value.is_finite() and -30 <= value.adjusted() <= 9 else None
+    if value.is_finite() and -30 <= value.adjusted() <= 9:
+        return value
+    return None
 
 
 def _recording_names(workspace: Workspace) -> dict[str, str | int]:

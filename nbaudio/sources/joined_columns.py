@@ -112,12 +112,12 @@ def _count_changes(workspace: Workspace, by_row: Buckets, column: str | None) ->
     dtype = by_row.schema["value"]
     for part, new in _beside(workspace, by_row, [column] if column else ["segment_id"]):
         old = part[column] if column else pl.Series([None] * len(new), dtype=dtype)
-        same = new.eq_missing(old) if dtype == old.dtype else new.is_null() & old.is_null()
-        both = old.is_not_null() & new.is_not_null()
+        is_same = new.eq_missing(old) if dtype == old.dtype else new.is_null() & old.is_null()
+        has_both = old.is_not_null() & new.is_not_null()
         kinds["new"] += int((old.is_null() & new.is_not_null()).sum())
-        kinds["changed"] += int((both & ~same).sum())
+        kinds["changed"] += int((has_both & ~is_same).sum())
         kinds["gone"] += int((old.is_not_null() & new.is_null()).sum())
-        kinds["unchanged"] += int((same & new.is_not_null()).sum())
+        kinds["unchanged"] += int((is_same & new.is_not_null()).sum())
     return kinds
 
 

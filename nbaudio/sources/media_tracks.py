@@ -1,4 +1,4 @@
-"""Recordings with pictures, several tracks, or channels that cancel: what is read, and since when.
+"""What is read of recordings with pictures, several tracks, or channels that cancel.
 
 The tracks are those of `nbaudio.audio.probe`. `source_channel` of segments names one other than the
 first, and the channel that is used where the mix of all has no signal (see

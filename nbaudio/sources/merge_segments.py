@@ -48,7 +48,8 @@ _ROW = "\0row"
 _SOURCE_ROW = "\0source_row"
 _ADDED = (*_FLAGS, _ROW)
 _REPLACED = ("text", "times", "audio")
-_HASHED = ("text", "times", "raw", "hypothesis", "metadata")  # hashes of what is compared
+# Columns with hashes of what is compared.
+_HASHED = ("text", "times", "raw", "hypothesis", "metadata")
 
 
 def is_(*kinds: str) -> pl.Expr:
@@ -153,7 +154,9 @@ class Merge:
 
 def _is_set(column: str, schema: pl.Schema) -> pl.Expr:
     """Return whether a row has a value in a column; false if there is no such column."""
-    return pl.col(column).is_not_null() if column in schema else pl.lit(value=False)
+    if column in schema:
+        return pl.col(column).is_not_null()
+    return pl.lit(value=False)
 
 
 def merge_segments(

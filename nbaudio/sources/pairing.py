@@ -154,11 +154,13 @@ def _match(names: Sequence[str], others: Sequence[str]) -> dict[int, list[int]]:
     for number, other in enumerate(others):
         numbers[f"{other}.wav"].append(number)
     audit = name_matching.resolve(names, list(numbers)).select("name", "candidates")
-    meant = {
+    numbers_by_name = {
         name: sorted(place for path in paths for place in numbers[path])
         for name, paths in audit.iter_rows()
     }
-    return {number: meant[name] for number, name in enumerate(names) if meant[name]}
+    return {
+        number: numbers_by_name[name] for number, name in enumerate(names) if numbers_by_name[name]
+    }
 
 
 def _read_pairs(path: Path, *sides: Sequence[Item]) -> dict[int, list[int]]:
@@ -180,12 +182,12 @@ def _read_pairs(path: Path, *sides: Sequence[Item]) -> dict[int, list[int]]:
         _find([names[side] for _, names in table], items) for side, items in enumerate(sides)
     ]
     pairs: dict[int, list[int]] = defaultdict(list)
-    for (line, names), *both in zip(table, *numbers_of_sides, strict=True):
-        for column, name, numbers in zip(columns, names, both, strict=True):
+    for (line, names), *item_numbers in zip(table, *numbers_of_sides, strict=True):
+        for column, name, numbers in zip(columns, names, item_numbers, strict=True):
             if not numbers:
                 raise InputError(f"{path}, line {line}: there is no {column} {name!r}")
-        for number in both[0]:
-            pairs[number] = sorted({*pairs[number], *both[1]})
+        for number in item_numbers[0]:
+            pairs[number] = sorted({*pairs[number], *item_numbers[1]})
     return pairs
 
 

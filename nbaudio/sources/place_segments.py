@@ -18,9 +18,9 @@ from nbaudio.tables.schemas import SEGMENTS, conform
 from nbaudio.tables.segment_rules import segment_failures, with_recordings
 from nbaudio.tables.tombstones import is_withdrawn
 
-# Units of the times of whole recordings: below 1 MHz, each is exactly the sample it is from
+# Times of whole recordings are in microseconds. Below 1 MHz, each is the time of one sample only.
 _MICRO = 1_000_000
-_SLIGHTLY_OVER = 20  # a second divided by the 50 ms that an end may be past its recording's
+_SLIGHTLY_OVER = 20  # 1 s / 50 ms: ends may be so much past the end of their recording
 
 
 def with_known_times(
@@ -36,13 +36,7 @@ def with_known_times(
     See `fill_times` and `fill_ends`. Times that are `in_samples` become seconds.
     """
     if in_samples:
-        rows = rows.map(
-            lambda frame: (
-                seconds_of_samples(frame, _lengths(frame, audit, recordings)["rate"])
-                if "source_start" in frame.columns
-                else frame
-            )
-        )
+        rows = rows.map(lambda frame: _samples_as_seconds(frame, audit, recordings))
     ending = rows.map(lambda frame: fill_ends(frame, audit, recordings))
     has_whole = any(
         batch.select(segment_rules.whole_recording().any()).item() for batch in rows.batches(TIMES)
@@ -50,6 +44,15 @@ def with_known_times(
     if not has_whole:
         return ending
     return ending.map(lambda frame: fill_times(frame, audit, recordings, windows))
+
+
+def _samples_as_seconds(
+    frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame
+) -> pl.DataFrame:
+    """Convert the times of a frame from samples to seconds, where it has times."""
+    if "source_start" not in frame.columns:
+        return frame
+    return seconds_of_samples(frame, _lengths(frame, audit, recordings)["rate"])
 
 
 def fill_times(
@@ -159,7 +162,9 @@ def _place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -
     starts = joined["source_start"]
     ends = joined["source_end"]
     samples = joined.with_columns(
-        name_matching.segment_keys(joined["recording_id"], starts, ends, own=joined["segment_id"]),
+        name_matching.segment_keys(
+            joined["recording_id"], starts, ends, source_keys=joined["segment_id"]
+        ),
         times.to_samples_column(starts, rate).alias("start_sample"),
         times.to_samples_column(ends, rate).alias("end_sample"),
     )
@@ -321,10 +326,12 @@ class PlacedSegments:
         for start, frame in with_starts(self.rows.batches(columns)):
             placed = _place(frame, self.audit, self.recordings)
             end = start + len(frame)
-            some = self.ids[
+            numbered_ids = self.ids[
                 self.ids["row"].search_sorted(start) : self.ids["row"].search_sorted(end)
             ]
-            ids = placed["segment_id"].scatter(some["row"] - start, some["segment_id"])
+            ids = placed["segment_id"].scatter(
+                numbered_ids["row"] - start, numbered_ids["segment_id"]
+            )
             yield frame, placed.with_columns(ids, row=pl.int_range(start, end, dtype=pl.UInt32))
 
 

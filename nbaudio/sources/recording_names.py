@@ -59,6 +59,10 @@ def read_mapping(path: Path) -> dict[str, str]:
 
 
 def _scp_pairs(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Yield the line, key and file name of each line of a ``wav.scp``.
+
+    Raise InputError for a line without a file name, or with a command.
+    """
     content = input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES)
     refuse_archive(path, content)
     text = content.decode("utf-8-sig")
@@ -113,6 +117,7 @@ def redact_names(
     stored = stored_names([*urls, *mapping, *mapping.values()], always=fetches)
 
     def redacted(frame: pl.DataFrame) -> pl.DataFrame:
+        """Return rows with redacted names, and without signatures in URLs of other columns."""
         renamed = frame.with_columns(pl.col("name").replace(stored)) if stored else frame
         texts = [
             name
@@ -122,11 +127,9 @@ def redact_names(
         with_urls = [
             name for name in texts if renamed[name].str.contains("://", literal=True).any()
         ]
-        return (
-            renamed.with_columns(pl.col(with_urls).str.replace_all(SIGNED, "${1}..."))
-            if with_urls
-            else renamed
-        )
+        if not with_urls:
+            return renamed
+        return renamed.with_columns(pl.col(with_urls).str.replace_all(SIGNED, "${1}..."))
 
     if problems["reason"].str.contains("://", literal=True).any():
         problems = problems.with_columns(
@@ -153,11 +156,10 @@ def source_ids(mapping: Mapping[str, str], audit: pl.DataFrame, rows: Rows) -> p
     """
     by_name = dict(audit.select("name", "recording_id").iter_rows())
     by_path = dict(audit.drop_nulls("path").select("path", "recording_id").iter_rows())
-    paths = (
-        dict(resolve(list(mapping.values()), list(by_path)).select("name", "path").iter_rows())
-        if mapping
-        else {}
-    )
+    paths: dict[str, str | None] = {}
+    if mapping:
+        resolved = resolve(list(mapping.values()), list(by_path))
+        paths = dict(resolved.select("name", "path").iter_rows())
     recording_ids = set(by_name.values())
     pairs: list[tuple[str, str]] = []
     for key, value in mapping.items():

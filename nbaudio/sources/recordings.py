@@ -4,7 +4,7 @@ A cache of results serves interrupted runs.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,11 +68,7 @@ def list_audio(
     Files are sorted. If a server lists none, they are those of `names`.
     """
     place = location(root)
-    listed = (
-        archives.listing(place, is_audio)
-        if archives.is_in_archive(place)
-        else place.listing(is_audio)
-    )
+    listed = _listing(place, is_audio)
     if listed is not None:
         return pl.Series("path", listed[0], dtype=pl.String), listed[1]
     scheme = str(place) if place.is_scheme else None
@@ -91,6 +87,18 @@ def list_audio(
     return pl.Series("path", paths, dtype=pl.String), rejected
 
 
+def _listing(
+    place: Location, wanted: Callable[[str], bool]
+) -> tuple[Collection[str], list[tuple[str, str]]] | None:
+    """List the wanted files below a folder or in an archive.
+
+    Return their paths, and the refused ones with reasons; None if a server lists no files.
+    """
+    if archives.is_in_archive(place):
+        return archives.listing(place, wanted)
+    return place.listing(wanted)
+
+
 @dataclass(frozen=True)
 class FolderFiles:
     """The files below a folder, as paths relative to it, and the refused ones with reasons."""
@@ -103,11 +111,7 @@ class FolderFiles:
 
 def list_folder(place: Location) -> FolderFiles:
     """List all files below a folder that are not hidden; there are none if a server lists none."""
-    listed = (
-        archives.listing(place, _is_any)
-        if archives.is_in_archive(place)
-        else place.listing(_is_any)
-    )
+    listed = _listing(place, _is_any)
     paths, refused = listed or ((), [])
     names = pl.Series("path", paths, dtype=pl.String)
     are_audio = pl.Series([is_audio(name) for name in names], dtype=pl.Boolean)
@@ -150,6 +154,7 @@ class Probes:
         before: pl.DataFrame | None = None,
         track: str | None = None,
     ) -> None:
+        """Read the results in a folder, and those of `before`, for files of this track."""
         self.path = folder / "probes.jsonl"
         self.track = track
         self._facts = list(schema)
@@ -170,8 +175,8 @@ class Probes:
         usable = pl.col("error").is_null() & (pl.col("sha256").is_not_null() | pl.lit(not sha256))
         # A frame and a row number for each file: as objects, rows would take several times the
         # memory.
-        self._known = probes.unique("file", keep="last", maintain_order=True).filter(usable)
-        self._numbers = {file: number for number, file in enumerate(self._known["file"])}
+        self._stored = probes.unique("file", keep="last", maintain_order=True).filter(usable)
+        self._numbers = {file: number for number, file in enumerate(self._stored["file"])}
 
     def get(self, file: object, **now: object) -> dict[str, Any] | None:
         """Return the known facts of a file, or None if it may have changed.
@@ -182,7 +187,7 @@ class Probes:
         number = self._numbers.get(self._key(file))
         if number is None or None in now.values():
             return None
-        row = self._known.row(number, named=True)
+        row = self._stored.row(number, named=True)
         if any(row[name] != value for name, value in now.items()):
             return None
         facts = {name: row[name] for name in self._facts}
@@ -200,7 +205,9 @@ class Probes:
             )
 
     def _key(self, file: object) -> str:
-        return str(file) if self.track is None else f"{file} (track {self.track})"
+        if self.track is None:
+            return str(file)
+        return f"{file} (track {self.track})"
 
 
 def probe_recordings(
@@ -231,13 +238,7 @@ def probe_recordings(
         workers = cores if total > _SMALL_GB * len(paths) else 1
         shown = progress("probe", total, "GB of recordings", show=total > 1)
     else:
-        is_archive = archives.is_in_archive(place)
-        items = (
-            ((member.path, member) for member in archives.all_in_order(place, paths))
-            if is_archive
-            else _places(place, paths)
-        )
-        bundles = (([item], 1) for item in items)
+        bundles = (([item], 1) for item in _remote_places(place, paths))
         workers = 2 * cores  # threads that wait for the network leave the processor to others
         shown = progress("fetch", len(paths), "recordings")
     with shown as advance:
@@ -276,9 +277,17 @@ def _places(root: Location, paths: Paths) -> Iterator[tuple[str, Location]]:
     return ((path, root / path) for path in paths)
 
 
+def _remote_places(root: Location, paths: Paths) -> Iterator[tuple[str, Location]]:
+    """Yield the paths with their locations; members of archives in the order of the archive."""
+    if archives.is_in_archive(root):
+        return ((member.path, member) for member in archives.all_in_order(root, paths))
+    return _places(root, paths)
+
+
 def _probe_bundle(
     items: Iterable[tuple[str, Location]], amount: float, probes: Probes
 ) -> tuple[list[dict[str, Any]], float]:
+    """Probe some recordings and store new facts; return their rows and the amount of work."""
     rows = []
     new = []
     for path, place in items:

@@ -26,7 +26,7 @@ from nbaudio.storage.remote import Remote, remote
 REMOTE_FORMATS = frozenset({"librispeech", "folder"})
 _FETCHED = ".fetched.jsonl"
 _JOBS = 8
-_MOST_NAME_BYTES = 230  # file systems allow 255, and `.name.pid.partial` must fit
+_MOST_NAME_BYTES = 230  # file systems allow 255 bytes, and `.name.pid.partial` must fit
 
 
 def resolve_source(source: str | Path, cache: Cache) -> LocalPath | Remote:
@@ -119,6 +119,7 @@ def _fetch(folder: Path, places: Mapping[str, Remote]) -> None:
     fetched = {line.get("name"): (line.get("num_bytes"), line.get("version")) for line in lines}
 
     def fetch(name: str) -> None:
+        """Fetch a file unless its current version is there; log its version."""
         status = places[name].status()
         target = folder / name
         is_current = (

@@ -23,8 +23,8 @@ _TOO_SLOW = 0.2
 # Characters a second of speech, with its pauses; a label outside is reported.
 _SLOWEST = 1.0
 _FASTEST = 40.0
-_SHORT_S = 3.0  # shorter labels may have long pauses
-_SHORT_TEXT = 10  # characters
+_SHORT_S = 3.0  # seconds; shorter labels may have long pauses
+_SHORT_TEXT = 10  # characters of a short text
 
 
 def seconds_of_samples(frame: pl.DataFrame, rates: pl.Series) -> pl.DataFrame:
@@ -71,6 +71,7 @@ class _Seconds:
     last: float = 0.0
 
     def __add__(self, other: "_Seconds") -> "_Seconds":
+        """Return the sums over both, and the later end."""
         return _Seconds(
             self.segments + other.segments,
             self.placed + other.placed,
@@ -90,8 +91,9 @@ def check_time_units(
 ) -> None:
     """Raise InputError for times that cannot be seconds, if the source does not say their unit.
 
-    All of them are whole numbers then, and most end far beyond their recordings, or leave less than
-    a character a second for each five. Raise it also for samples of recordings without audio.
+    They cannot be seconds if all of them are whole numbers, and most segments either end far beyond
+    their recordings or have less than one character in five seconds. Raise InputError also for
+    samples where no recording has audio.
     """
     if transcripts.in_samples and recordings["sampling_rate"].null_count() == len(recordings):
         raise InputError(

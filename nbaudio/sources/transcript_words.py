@@ -56,19 +56,19 @@ _CONJUNCTIONS = frozenset(
         "та",
     )
 )
-_SENTENCE_END = re.compile(r"[.!?…:;。؟।)\]][\"'”’»«)\]]*$")  # or that of a remark
+_SENTENCE_END = re.compile(r"[.!?…:;。؟।)\]][\"'”’»«)\]]*$")  # end of a sentence, or of a remark
 # Marks that belong to the word before them, after a blank as well.
 _MARKS = re.compile(r"[.!?…:;。؟।,،%\"'”’»)\]]+")
 # Marks behind a bracket or the number of a footnote, which end what is before the bracket.
 _MARKS_BEHIND = re.compile(r"(?:[)\]}⁰¹²³⁴-⁹]|\A\^?\d{1,3})([.!?…:;,。؟।،]+[\"'”’»]*)$")
-# The same of a remark that follows in the same line.
+# Marks behind a remark that follows in the same line.
 _MARKS_OF_NEXT = re.compile(
     r"[^\S\n]*(?:[(\[{][^()\[\]{}]*[)\]}]|[⁰¹²³⁴-⁹]+|(?<=\w)\^?\d{1,3})"
     r"([.!?…:;,。؟।،]+[\"'”’»]*)"
 )
 _HAS_MARK = re.compile(r"[.!?…:;,。؟।،]$")
 _FIRST_WORD = re.compile(r"\w+")
-_ENDING = 9  # characters of a word in which the end of a sentence is looked for
+_ENDING = 9  # characters at the end of a word in which the end of a sentence is looked for
 
 
 @dataclass(frozen=True)
@@ -328,10 +328,14 @@ def _marks_behind(text: str, words: TranscriptWords, number: int, numbers: Seque
     following = numbers[bisect_right(numbers, number)]
     remark = text[words.spans[number].end : words.spans[following - 1].end]
     marks = _MARKS_BEHIND.search(remark)
-    return marks[1] if marks and not _HAS_MARK.search(words.texts[number]) else ""
+    if marks and not _HAS_MARK.search(words.texts[number]):
+        return marks[1]
+    return ""
 
 
 def _marks_of_next_remark(text: str, words: TranscriptWords, number: int) -> str:
     """Return the marks behind a remark that follows a word, if the word has none."""
     marks = _MARKS_OF_NEXT.match(text, words.spans[number].end)
-    return marks[1] if marks and not _HAS_MARK.search(words.texts[number]) else ""
+    if marks and not _HAS_MARK.search(words.texts[number]):
+        return marks[1]
+    return ""

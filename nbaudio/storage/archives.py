@@ -1,4 +1,4 @@
-"""Compressed tars, which cannot be sought in.
+"""Compressed tars, which cannot be read at any position.
 
 They are read once, in the order of their files, with their bytes (`Remote.content`).
 """
@@ -58,7 +58,9 @@ class Member(NamedTuple):
     def read(self) -> bytes:
         """Return its bytes."""
         file = self.archive.extractfile(self.entry)
-        return b"".join(iter(partial(file.read, _PIECE_BYTES), b"")) if file else b""
+        if file:
+            return b"".join(iter(partial(file.read, _PIECE_BYTES), b""))
+        return b""
 
 
 def is_in_archive(place: location.Location) -> TypeGuard[Remote]:
@@ -91,6 +93,7 @@ class TarContents:
         self.has_more = False
 
     def __iter__(self) -> Iterator[Member]:
+        """Yield the regular files in the order of the archive."""
         with (
             _Unpacked(self.archive) as file,
             tarfile.open(fileobj=file, mode="r:", encoding="utf8") as opened,
@@ -152,6 +155,7 @@ class _Unpacked(io.RawIOBase):
     _file: Any = None  # nothing to close if the archive cannot be opened
 
     def __init__(self, archive: Path) -> None:
+        """Open an archive; its first bytes say how it is compressed."""
         self.last_read = b""
         with network.convert_error(InputError, tarfile.ReadError):
             self._archive = archive
@@ -163,6 +167,7 @@ class _Unpacked(io.RawIOBase):
         self._file = opener(archive, "rb")
 
     def read(self, size: int = -1, /) -> bytes:
+        """Read decompressed bytes; raise tarfile.ReadError for a header too large to be one."""
         if size > _PIECE_BYTES:  # a long header of a header; files are read in pieces
             raise tarfile.ReadError(f"{self._archive}: a header of {size:,} bytes, a bomb")
         with self._altered():
@@ -171,6 +176,7 @@ class _Unpacked(io.RawIOBase):
         return self.last_read
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Move to an offset of the decompressed bytes, and return the new position."""
         with self._altered():
             self._file.seek(offset, whence)
         self.check(self.tell())
@@ -189,8 +195,8 @@ class _Unpacked(io.RawIOBase):
         """
         has_more = False
         try:
-            while data := self.read(_PIECE_BYTES):
-                has_more = has_more or bool(data.strip(b"\0"))
+            while piece := self.read(_PIECE_BYTES):
+                has_more = has_more or bool(piece.strip(b"\0"))
                 if has_more and self._is_plain:
                     break
         except AlteredArchiveError as error:
@@ -212,9 +218,11 @@ class _Unpacked(io.RawIOBase):
             raise AlteredArchiveError(str(error)) from error
 
     def tell(self) -> int:
+        """Return the position in the decompressed bytes."""
         return int(self._file.tell())
 
     def close(self) -> None:
+        """Close the archive."""
         if self._file:
             self._file.close()
         super().close()

@@ -31,10 +31,13 @@ class Cache:
     limit: int = LIMIT
 
     @contextmanager
-    def held(self, identity: str, num_bytes: int, fetch: Callable[[Path], None]) -> Iterator[Path]:
-        """Yield the file of an identity, not evicted meanwhile.
+    def pinned(
+        self, identity: str, num_bytes: int, fetch: Callable[[Path], None]
+    ) -> Iterator[Path]:
+        """Yield the cached file of an identity, which is not evicted within the context.
 
-        If it is missing, one process calls `fetch`, others wait.
+        If it is missing, one process calls `fetch` with the path to write to; others wait for it.
+        `num_bytes` is the size of the file, for which room is made first.
         """
         path = self._path(identity)
         is_new = False

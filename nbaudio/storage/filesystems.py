@@ -23,8 +23,8 @@ from nbaudio.storage.urls import ARCHIVES, WEB, stays_inside
 _PACKAGES = {"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gs"), "abfs": ("adlfs", "azure")}
 # s3fs retries inside a request of ours, because it sends large files in parts.
 _S3_TRIES = 2
-# A large file is many requests: one that fails at once is sent again by itself, so often and so
-# long after it began. Requests without a response are not: they have had their time.
+# A large file takes many requests. One that fails at once is repeated, at most so many times and in
+# so many seconds. One that times out is not repeated, as it has taken its time already.
 _S3_REQUEST_TRIES = 8
 _S3_REQUEST_S = 5.0
 _S3_FIRST_PAUSE_S = 0.1
@@ -107,6 +107,10 @@ def s3_retry_seconds(
 
 
 def _open_filesystem(address: str, scheme: str, network: Network) -> tuple[Any, str]:
+    """Return the filesystem of fsspec for a URL, and the path in it.
+
+    Raise MissingExtraError if its package is not installed, InputError if it cannot be used.
+    """
     archive = address.rpartition("::")[2]
     try:
         from fsspec.config import conf
@@ -172,7 +176,9 @@ def _read_past_damage(fs: Any) -> None:
 
 def damage_of(place: FilesystemPath) -> str | None:
     """Return what is wrong with the archive of a filesystem, if that is known."""
-    return getattr(place.fs, "damage", None) if place.scheme == "tar" else None
+    if place.scheme == "tar":
+        return getattr(place.fs, "damage", None)
+    return None
 
 
 def filter_names(

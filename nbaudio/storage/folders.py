@@ -42,7 +42,9 @@ class Folder:
     def new(self, name: str) -> AbstractContextManager[Path]:
         """Yield a local path to write to; publish it under `name` when the context succeeds."""
         place = self._place(name)
-        return self._upload(name) if place.local is None else atomic.atomic_write(place.local)
+        if place.local is None:
+            return self._upload(name)
+        return atomic.atomic_write(place.local)
 
     @contextmanager
     def local(self, name: str) -> Iterator[Path]:
@@ -138,8 +140,11 @@ class Folder:
             for part in parts:
                 self._copy_on_server(part, other._place(part), sha256 if part == name else None)
             return
-        if source.local is not None and (found := atomic.size_of(source.local)) != num_bytes:
-            expected = f"{found:,} bytes, not the {num_bytes:,} that were written"
+        if (
+            source.local is not None
+            and (num_bytes_stored := atomic.size_of(source.local)) != num_bytes
+        ):
+            expected = f"{num_bytes_stored:,} bytes, not the {num_bytes:,} that were written"
             raise InputError(f"{source}: {expected}; 'nbaudio verify {other}' lists all damage")
         if (
             source.local is not None
@@ -189,6 +194,7 @@ class Folder:
 
     @contextmanager
     def _upload(self, name: str) -> Iterator[Path]:
+        """Yield a path in the desk to write to; upload it when the context succeeds."""
         if self.desk is None:
             raise NbaudioError(f"{self}: was opened for reading")
         written = self.desk / "new" / name
@@ -226,25 +232,26 @@ class Folder:
 
         The file is not fetched if the version in the store is still the uploaded one.
         """
-        found = self._place(name).status()
-        if sent := self._sent(name, found):
+        status = self._place(name).status()
+        if sent := self._sent(name, status):
             return sent
-        with self._place(name).fetched(found) as path:
+        with self._place(name).fetched(status) as path:
             return atomic.sha256_file(path)
 
-    def _sent(self, name: str, found: range_file.FileStatus) -> str | None:
+    def _sent(self, name: str, status: range_file.FileStatus) -> str | None:
         """Return the hash of an uploaded file whose version in the store is still the same."""
         if (
             self.desk is not None
-            and found.version is not None
+            and status.version is not None
             and (note := self.desk / "sent" / f"{name}.json").is_file()
         ):
             sent = atomic.read_json(note)
-            if (sent["num_bytes"], sent["version"]) == found:
+            if (sent["num_bytes"], sent["version"]) == status:
                 return str(sent["sha256"])
         return None
 
     def _copy_on_server(self, name: str, source: Location, sha256: str | None) -> None:
+        """Let the server copy a file, unless this version was sent before; record its hash."""
         target = cast(Remote, self._place(name))
         with suppress(RemoteNotFoundError):
             if self._sent(name, target.status()):

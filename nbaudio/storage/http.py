@@ -85,6 +85,10 @@ class HttpClient:
     """
 
     def __init__(self, *, connections: int, timeout: float) -> None:
+        """Set up pools of connections for direct requests, redirects and proxies.
+
+        Raise InputError for a proxy of the environment that cannot be used.
+        """
         import urllib3
 
         from nbaudio.storage.timed_connections import limit_headers, refuse_private_peers
@@ -203,7 +207,9 @@ class HttpClient:
 
     def _pools(self, url: str) -> "urllib3.PoolManager":
         bypass = not self._proxies or _is_direct(urlsplit(url).hostname or "", _environment())
-        return self._direct if bypass else self._proxies.get(urlsplit(url).scheme, self._direct)
+        if bypass:
+            return self._direct
+        return self._proxies.get(urlsplit(url).scheme, self._direct)
 
     def _pools_of_redirect(self, named: str, url: str) -> "urllib3.PoolManager":
         """Return the pools for a URL to which a named one has redirected.
@@ -249,7 +255,8 @@ def _connection_error(error: BaseException) -> ConnectionError:
     """Return the cause of a failed connection, without memory addresses."""
     while isinstance(
         inner := next(
-            (one for one in reversed(error.args) if isinstance(one, BaseException)), None
+            (argument for argument in reversed(error.args) if isinstance(argument, BaseException)),
+            None,
         ),
         BaseException,
     ):
@@ -257,12 +264,10 @@ def _connection_error(error: BaseException) -> ConnectionError:
     if isinstance(error, SlowError | RedirectError):
         return error
     # Of urllib3's IncompleteRead
-    held, missing = (
-        getattr(error, "partial", None),
-        getattr(error, "expected", None),
-    )
-    if isinstance(held, int) and isinstance(missing, int):
-        return ConnectionError(f"{held:,} of {held + missing:,} bytes came")
+    num_received = getattr(error, "partial", None)
+    num_missing = getattr(error, "expected", None)
+    if isinstance(num_received, int) and isinstance(num_missing, int):
+        return ConnectionError(f"{num_received:,} of {num_received + num_missing:,} bytes came")
     text = re.sub(r"<[^>]*>:? ?|\w+\(host=.*?\): ?", "", str(error)) or type(error).__name__
     return (ConnectionResetError if isinstance(error, ConnectionResetError) else ConnectionError)(
         text
@@ -282,7 +287,9 @@ def content_length(headers: Mapping[str, str]) -> int | None:
     if is_chunked(headers):
         return None
     text = headers.get("Content-Length", "")
-    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else None
+    if text.isdecimal() and len(text) <= _MAX_DIGITS:
+        return int(text)
+    return None
 
 
 def content_coding(headers: Mapping[str, str], name: str) -> str | None:
@@ -305,9 +312,9 @@ def body_pieces(response: "urllib3.BaseHTTPResponse", size: int, timeout: float)
     pace = _Pace(2 * timeout)
     pending = bytearray()
     try:
-        while data := response.read1(size, decode_content=False):
-            pending += data
-            pace.count(len(data))
+        while piece := response.read1(size, decode_content=False):
+            pending += piece
+            pace.count(len(piece))
             if len(pending) >= size:
                 yield bytes(pending)
                 pending.clear()
@@ -372,10 +379,10 @@ def _authorization(url: str) -> dict[str, str]:
     """
     with suppress(OSError, netrc.NetrcParseError, RuntimeError):  # a user without a home
         path = Path(os.environ.get("NETRC") or Path.home() / ".netrc")
-        if found := netrc.netrc(path).authenticators(urlsplit(url).hostname or ""):
+        if credentials := netrc.netrc(path).authenticators(urlsplit(url).hostname or ""):
             import urllib3
 
-            return urllib3.make_headers(basic_auth=f"{found[0]}:{found[2]}")
+            return urllib3.make_headers(basic_auth=f"{credentials[0]}:{credentials[2]}")
     return {}
 
 
@@ -396,20 +403,20 @@ class HttpFiles:
         """
         try:
             with suppress(ConnectionResetError), self._request("HEAD", url) as response:
-                found = _file_info(response.headers, url)
+                file_facts = _file_info(response.headers, url)
                 response.drain_conn()
-                if found["size"] is not None:
-                    return found
+                if file_facts["size"] is not None:
+                    return file_facts
         except HttpStatusError as error:  # some servers allow only GET
             if error.status in RETRYABLE or (
                 error.status >= 500 and error.status != HTTPStatus.NOT_IMPLEMENTED
             ):
                 raise
         with self._request("GET", url) as response:
-            found = _file_info(response.headers, url)
-            if is_chunked(response.headers) and found["coding"] is None:
-                found["size"] = self._count_bytes(response, url)
-            return found
+            file_facts = _file_info(response.headers, url)
+            if is_chunked(response.headers) and file_facts["coding"] is None:
+                file_facts["size"] = self._count_bytes(response, url)
+            return file_facts
 
     def _count_bytes(self, response: "urllib3.BaseHTTPResponse", url: str) -> int:
         """Return the length of a body in chunks, which must be complete."""
@@ -456,18 +463,20 @@ class HttpFiles:
                 return self._chunks_up_to(response, url, most)
             if size is None:
                 raise RemoteRefusedError(f"{url}: {range_file.NO_LENGTH}")
-            return None if size > most else self._body(response, url, size, "that it announced")
+            if size > most:
+                return None
+            return self._body(response, url, size, "that it announced")
 
     def _chunks_up_to(
         self, response: "urllib3.BaseHTTPResponse", url: str, most: int
     ) -> bytes | None:
         """Return a body in chunks; None if it has more than `most` bytes."""
-        data = bytearray()
+        body = bytearray()
         for piece in self._chunks(response, url, MAX_UNKNOWN_LENGTH, "that are fetched"):
-            data += piece
-            if len(data) > most:
+            body += piece
+            if len(body) > most:
                 return None
-        return bytes(data)
+        return bytes(body)
 
     def get_file(self, url: str, path: str, *, num_bytes: int) -> None:
         """Write a file to a local path.
@@ -486,18 +495,16 @@ class HttpFiles:
         top = f"{url.rstrip('/')}/"
         with self._request("GET", url) as response:
             is_page = _mimetype(response.headers) in ("text/html", "")
-            page = (
-                b"".join(
+            page = b""
+            if is_page:
+                page = b"".join(
                     self._chunks(response, url, input_guards.MAX_TEXT_BYTES, "that were requested")
                 )
-                if is_page
-                else b""
-            )
-        found = {
+        linked_urls = {
             urljoin(top, link or text)
             for link, text in _LINK.findall(page.decode("utf8", "ignore"))
         }
-        return sorted(address for address in found if address.startswith(top))
+        return sorted(address for address in linked_urls if address.startswith(top))
 
     def open(self, url: str) -> BinaryIO:
         """Open a file that reads ranges, for archives."""
@@ -529,7 +536,7 @@ class HttpFiles:
             yield response
 
     def _body(self, response: "urllib3.BaseHTTPResponse", url: str, most: int, what: str) -> bytes:
-        """Return a body of at most `most` bytes (of `what`)."""
+        """Return a body of at most `most` bytes; see `_chunks` for errors."""
         return b"".join(self._chunks(response, url, most, what))
 
     def _chunks(
@@ -537,7 +544,8 @@ class HttpFiles:
     ) -> Iterator[bytes]:
         """Yield the chunks of a body.
 
-        Raise RemoteRefusedError if it is compressed, or has more than `most` bytes (of `what`).
+        Raise RemoteRefusedError if it is compressed, or has more than `most` bytes. The message
+        describes these bytes by `what`, such as ``that were requested``.
         """
         if coding := content_coding(response.headers, url):
             raise RemoteRefusedError(f"{url}: {compressed_message(coding)}")
@@ -582,5 +590,5 @@ def _mimetype(headers: Mapping[str, str]) -> str:
 def _file_info(headers: Mapping[str, str], url: str) -> dict[str, Any]:
     coding = content_coding(headers, url)
     size = None if coding else content_length(headers)
-    info = {"type": "file", "size": size, "coding": coding, "mimetype": _mimetype(headers)}
-    return info | _versions(headers)
+    facts = {"type": "file", "size": size, "coding": coding, "mimetype": _mimetype(headers)}
+    return facts | _versions(headers)

@@ -23,7 +23,7 @@ from nbaudio.storage.network import Network, Place, with_retries
 
 Result = TypeVar("Result")
 
-# A commit takes the Hub longer than other responses: so many timeouts.
+# Timeouts that a commit may take: the Hub needs longer for it than for other responses.
 _COMMIT_TIMEOUTS = 4
 _limits = {"timeout": 15.0}
 
@@ -43,9 +43,9 @@ def _prepare(seconds: float) -> None:
 
 
 def _limit_request(request: Any) -> None:
-    found = request.extensions.get("timeout", {})
+    timeouts = request.extensions.get("timeout", {})
     request.extensions["timeout"] = {
-        name: _limits["timeout"] if value is None else value for name, value in found.items()
+        name: _limits["timeout"] if value is None else value for name, value in timeouts.items()
     }
 
 
@@ -88,16 +88,18 @@ class Upload:
     num_bytes: int
     sha256: str | None = None
 
-    def equals(self, there: Any) -> bool:
+    def equals(self, hub_file: Any) -> bool:
         """Return whether a file on the Hub, a RepoFile, has the same bytes."""
-        if there.size != self.num_bytes:
+        if hub_file.size != self.num_bytes:
             return False
-        if there.lfs:
-            return bool(there.lfs.sha256 == (self.sha256 or sha256_file(self.path)))
-        data = self.path.read_bytes()  # small, as it is in git itself
+        if hub_file.lfs:
+            return bool(hub_file.lfs.sha256 == (self.sha256 or sha256_file(self.path)))
+        content = self.path.read_bytes()  # small, as it is in git itself
         return bool(
-            there.blob_id
-            == hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+            hub_file.blob_id
+            == hashlib.sha1(
+                b"blob %d\0" % len(content) + content, usedforsecurity=False
+            ).hexdigest()
         )
 
 
@@ -108,6 +110,7 @@ class HubDataset:
     """
 
     def __init__(self, place: Place) -> None:
+        """Prepare requests to the dataset of a place; nothing is requested yet."""
         with requires_extra("hub"):
             from huggingface_hub import HfApi
 
@@ -129,9 +132,9 @@ class HubDataset:
     def changed(self, uploads: Mapping[str, Upload]) -> dict[str, Upload]:
         """Return the files that the dataset does not have, or has with other bytes."""
         return {
-            name: each
-            for name, each in uploads.items()
-            if name not in self.files or not each.equals(self.files[name])
+            name: upload
+            for name, upload in uploads.items()
+            if name not in self.files or not upload.equals(self.files[name])
         }
 
     def create(self, *, private: bool) -> None:
@@ -167,6 +170,7 @@ class HubDataset:
         tries = 0
 
         def send() -> None:
+            """Commit once; a further try first looks at what the last one may have done."""
             nonlocal tries
             tries += 1
             missing = uploads
@@ -200,21 +204,23 @@ class HubDataset:
             self._send(send, done="written")
 
     def _list(self) -> None:
+        """Set `files`, `exists`, `private` and `head` to the state of the dataset."""
         from huggingface_hub import RepoFile
 
-        found = self._api.repo_info(self._name, repo_type="dataset")
+        repository = self._api.repo_info(self._name, repo_type="dataset")
         tree = self._api.list_repo_tree(
-            self._name, recursive=True, revision=found.sha, repo_type="dataset"
+            self._name, recursive=True, revision=repository.sha, repo_type="dataset"
         )
-        self.files = {each.path: each for each in tree if isinstance(each, RepoFile)}
+        self.files = {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
         self.exists = True
-        self.private = bool(found.private)
-        self.head = str(found.sha)
+        self.private = bool(repository.private)
+        self.head = str(repository.sha)
 
     def _send(self, request: Callable[[], Result], *, done: str = "read") -> Result:
         """Call the library with retries beyond its own."""
 
         def once() -> Result:
+            """Send the request once, and raise the error of the response itself."""
             # Another session may have replaced it
             _prepare(_COMMIT_TIMEOUTS * self._place.network.timeout)
             try:

@@ -53,13 +53,16 @@ class LocalPath:
 
     @property
     def name(self) -> str:
+        """Last part of the path."""
         return self.local.name
 
     @property
     def parent(self) -> "LocalPath":
+        """Folder that holds this file or folder."""
         return LocalPath(self.local.parent)
 
     def status(self) -> FileStatus:
+        """Return size and version; raise OSError if there is no such file."""
         status = self.local.stat()
         return FileStatus(status.st_size, status.st_mtime_ns)
 
@@ -74,10 +77,10 @@ class LocalPath:
         """Return the bytes [start, stop); raise an error unless all of them can be read."""
         with self.local.open("rb") as file:
             file.seek(start)
-            data = file.read(stop - start)
-        if len(data) != stop - start:
+            content = file.read(stop - start)
+        if len(content) != stop - start:
             raise AudioError(f"{self}: ends before byte {stop:,}")
-        return data
+        return content
 
     def loaded(self, _most: int) -> "LocalPath":
         """Return the file itself; see `Remote.loaded`."""
@@ -167,6 +170,7 @@ class LocalPath:
         return atomic_write(self.local, sync=False)
 
     def remove(self) -> None:
+        """Remove the file if it exists."""
         self.local.unlink(missing_ok=True)
 
     def forget(self, _num_bytes: int | None, _version: str | None) -> None:
@@ -244,7 +248,9 @@ def _reason_against_file(entry: "os.DirEntry[str]", path: str) -> str | None:
         return NOT_UNICODE
     if _is(entry.is_file):
         return None
-    return "a broken link" if entry.is_symlink() else "a pipe, socket or device, not a file"
+    if entry.is_symlink():
+        return "a broken link"
+    return "a pipe, socket or device, not a file"
 
 
 def _is(check: Callable[[], bool]) -> bool:
@@ -269,7 +275,9 @@ def location(place: LocationLike, cache: Cache | None = None) -> Location:
     if isinstance(place, str):
         if place.startswith("file://"):
             return LocalPath(Path(url2pathname(urlsplit(place).path)))
-        return remote(place, cache) if is_url(place) else LocalPath(Path(place), cache)
+        if is_url(place):
+            return remote(place, cache)
+        return LocalPath(Path(place), cache)
     return LocalPath(place, cache) if isinstance(place, Path) else place
 
 

@@ -176,7 +176,7 @@ Result = TypeVar("Result")
 #: Seconds before the first retry; doubled before each further one.
 FIRST_PAUSE_S = 0.5
 _MAX_PAUSE_S = 60.0
-_MAX_REASON = 300  # characters
+_MAX_REASON = 300  # characters of a reason in a message
 #: Statuses below 500 that a retry may resolve.
 RETRYABLE = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
 _REFUSALS: Mapping[int, str] = {

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from nbaudio.core.errors import AudioError
 
 _BLOCK_BYTES = 1 << 18
-# At least two blocks are kept, and at most so many bytes.
+# Most bytes of the cached blocks, of which there are at least two.
 _CACHED_BYTES = 4 << 20
 
 NO_LENGTH = (
@@ -29,6 +29,11 @@ class RangeFile(io.RawIOBase):
         size: int,
         block_bytes: int = _BLOCK_BYTES,
     ) -> None:
+        """Take the functions `read` and `check` of a file of `size` bytes.
+
+        `check` raises AudioError if the file has another version than before. Blocks of
+        `block_bytes` are read and cached.
+        """
         super().__init__()
         self._check = check
         self._size = size
@@ -52,20 +57,25 @@ class RangeFile(io.RawIOBase):
             self._num_checked = num_read
 
     def readable(self) -> bool:
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
+        """Return True."""
         return True
 
     def tell(self) -> int:
+        """Return the position."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to an offset, and return the new position; nothing is requested."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         self._position = max(0, start + offset)
         return self._position
 
     def readinto(self, buffer: memoryview | bytearray) -> int:  # type: ignore[override]
+        """Read into a buffer, and return the number of bytes; errors are kept for `settle`."""
         done = 0
         wanted = min(len(buffer), max(0, self._size - self._position))
         try:

@@ -27,6 +27,7 @@ class LimitedClient(HttpClient):
     """
 
     def __init__(self, network: Network, *, per_host: int, per_second: float) -> None:
+        """Limit requests to `per_host` at once and `per_second` for each host."""
         super().__init__(connections=per_host, timeout=network.timeout)
         self.network = network
         self.stopped = threading.Event()

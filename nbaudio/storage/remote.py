@@ -42,7 +42,7 @@ from nbaudio.storage.urls import ARCHIVES, WEB, check_url, is_url
 
 CHANGED_MESSAGE = "the file changed since it was ingested; run ingest again"
 
-# Ranges are read if they are at most this share of the file, with so many bytes per window; smaller
+# Ranges are read if windows, of this many bytes each, are at most this share of the file. Other
 # files are fetched whole.
 _MAX_SHARE = 0.25
 _WINDOW_BYTES = 1 << 20
@@ -60,8 +60,9 @@ _OBJECT_STORES: Mapping[str, Mapping[str, Any]] = {
     "abfs": {"max_concurrency": 1},
 }
 _PARTIAL = ".partial"
-_BEGAN = re.compile(rf"\.([0-9a-f]{{8}})-\w+\{_PARTIAL}$")  # the Unix time in the name of an upload
-_OLD_S = 86_400  # an upload that began earlier is of a killed run
+# The Unix time at which an upload began, in the name of its file.
+_BEGAN = re.compile(rf"\.([0-9a-f]{{8}})-\w+\{_PARTIAL}$")
+_OLD_S = 86_400  # seconds after which an upload is that of a killed run
 
 # Names of filesystems for what changes with the content, the most reliable first.
 _VERSIONS = (
@@ -82,7 +83,7 @@ _VERSIONS = (
 class Content(NamedTuple):
     """Bytes of a file that were read with others, and its version."""
 
-    data: bytes
+    file_bytes: bytes
     version: str | None
 
 
@@ -117,17 +118,19 @@ class Remote:
         return f"{inside}{'' if inside.endswith('/') else '/'}{path}{chain}{outside}"
 
     def __getstate__(self) -> dict[str, Any]:  # without cached properties
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def name(self) -> str:
-        own = self.root.partition("::")[0].partition("://")[2]
+        """Last part of the path, or of the address."""
+        root_path = self.root.partition("::")[0].partition("://")[2]
         return PurePosixPath(
-            self.path or (unquote(own) if urlsplit(self.root).scheme in WEB else own)
+            self.path or (unquote(root_path) if urlsplit(self.root).scheme in WEB else root_path)
         ).name
 
     @property
     def parent(self) -> "Remote":
+        """Folder that holds this file or folder."""
         if self.path:
             return replace(self, path=self.path.rpartition("/")[0], sha256=None, content=None)
         inside, chain, outside = self.root.partition("::")
@@ -153,19 +156,19 @@ class Remote:
         Raise AudioError if the file cannot be read or its length is unknown.
         """
         if self.content is not None:
-            return FileStatus(len(self.content.data), self.content.version)
-        info = self._info()
-        if info.get("type") == "directory":
+            return FileStatus(len(self.content.file_bytes), self.content.version)
+        file_facts = self._info()
+        if file_facts.get("type") == "directory":
             raise AudioError(f"{self}: a folder, not a file")
-        if info.get("size") is None:
-            coding = info.get("coding")
+        if file_facts.get("size") is None:
+            coding = file_facts.get("coding")
             raise AudioError(f"{self}: {compressed_message(coding) if coding else NO_LENGTH}")
         with convert_error(InputError, RemoteRefusedError):
-            if info.get("compress_size") is not None:  # of a zip's members
-                check_expansion(self, info["compress_size"], info["size"])
-            self.network.check_size(self, int(info["size"]))
-        version = next((info[name] for name in _VERSIONS if info.get(name)), None)
-        return FileStatus(int(info["size"]), None if version is None else str(version))
+            if file_facts.get("compress_size") is not None:  # of a zip's members
+                check_expansion(self, file_facts["compress_size"], file_facts["size"])
+            self.network.check_size(self, int(file_facts["size"]))
+        version = next((file_facts[name] for name in _VERSIONS if file_facts.get(name)), None)
+        return FileStatus(int(file_facts["size"]), None if version is None else str(version))
 
     def loaded(self, most: int) -> "Remote":
         """Return the file with its content, fetched in one request on the web.
@@ -174,13 +177,13 @@ class Remote:
         """
         if not self._is_on_web:
             size = self.status().num_bytes
-            return (
-                self
-                if size > most
-                else replace(self, content=Content(self.read(0, size) if size else b"", None))
-            )
-        data = with_retries(self, lambda: self.located.fs.cat_whole(self.located.path, most))
-        return self if data is None else replace(self, content=Content(data, None))
+            if size > most:
+                return self
+            return replace(self, content=Content(self.read(0, size) if size else b"", None))
+        content = with_retries(self, lambda: self.located.fs.cat_whole(self.located.path, most))
+        if content is None:
+            return self
+        return replace(self, content=Content(content, None))
 
     def connect(self, number: int) -> None:
         """Open connections for later requests, if the address is on the web."""
@@ -193,13 +196,13 @@ class Remote:
 
         Errors within the context name the address instead of the copy.
         """
-        found = status or self.status()
+        current = status or self.status()
 
         def fetch(partial: Path) -> None:
             if self.content is not None:
-                partial.write_bytes(self.content.data)
+                partial.write_bytes(self.content.file_bytes)
             else:
-                self.download(partial, found)
+                self.download(partial, current)
             if self.sha256 is not None and sha256_file(partial) != self.sha256:
                 raise AudioError(f"{self}: {CHANGED_MESSAGE}")
 
@@ -212,7 +215,7 @@ class Remote:
                     fetch(partial)
             else:
                 path = stack.enter_context(
-                    self.cache.held(self._identity(found), found.num_bytes, fetch)
+                    self.cache.pinned(self._identity(current), current.num_bytes, fetch)
                 )
             try:
                 yield path
@@ -233,16 +236,18 @@ class Remote:
         with_retries(self, lambda: self._download(target, status), received=lambda: size_of(target))
 
     def read(self, start: int, stop: int) -> bytes:
+        """See `LocalPath.read`."""
         return with_retries(self, lambda: self._range(start, stop))
 
     def is_folder(self) -> bool:
-        info = self._info()
+        """See `LocalPath.is_folder`."""
+        file_facts = self._info()
         is_page = (
             self._is_on_web
-            and info.get("mimetype") == "text/html"
+            and file_facts.get("mimetype") == "text/html"
             and not self.name.endswith((".html", ".htm"))
         )
-        return info.get("type") == "directory" or is_page
+        return file_facts.get("type") == "directory" or is_page
 
     def ranges(self, windows: int, share: float) -> tuple[FileStatus, RangeFile | None]:
         """See `LocalPath.ranges`.
@@ -275,24 +280,32 @@ class Remote:
     def listing(
         self, wanted: Callable[[str], bool]
     ) -> tuple[list[str], list[tuple[str, str]]] | None:
+        """See `LocalPath.listing`; None also for a web server that refuses to list.
+
+        Raise InputError if the folder cannot be listed.
+        """
         if self.is_scheme:
             return None
         try:
-            found = with_retries(self, self._names)
+            names = with_retries(self, self._names)
         except AudioError as error:
             if self._is_on_web and isinstance(error, RemoteRefusedError):
                 return None
             raise InputError(str(error)) from error
-        paths, refused = filter_names(found, wanted)
+        paths, refused = filter_names(names, wanted)
         if damage := damage_of(self.located):
             refused.append((self.root.rpartition("/")[2], damage))
-        return None if self._is_on_web and not paths and not refused else (paths, refused)
+        if self._is_on_web and not paths and not refused:
+            return None
+        return paths, refused
 
     def files(self) -> Iterator[str]:
+        """See `LocalPath.files`."""
         with convert_error(AudioError, NbaudioError), suppress(RemoteNotFoundError):
             yield from sorted(with_retries(self, self._names))
 
     def names(self) -> Iterator[str]:
+        """See `LocalPath.names`; there are none on the web and on the Hub."""
         if self._is_on_web or self.is_scheme or self.located.scheme == "hf":
             return
         fs, top, _ = self.located
@@ -304,6 +317,7 @@ class Remote:
 
     @contextmanager
     def new(self) -> Iterator[Path]:
+        """Yield a local path to write to; upload the file when the context succeeds."""
         with tempfile.TemporaryDirectory(prefix="nbaudio-") as folder:
             with atomic_write(Path(folder) / self.name, sync=False) as partial:
                 yield partial
@@ -315,13 +329,13 @@ class Remote:
             self._write(
                 lambda fs, path, options: fs.put_file(str(source), path, **options), "written"
             )
-            found = self.status()
-        if found.num_bytes != source.stat().st_size:
+            status = self.status()
+        if status.num_bytes != source.stat().st_size:
             raise NbaudioError(
-                f"{self}: {found.num_bytes:,} of {source.stat().st_size:,} bytes are "
+                f"{self}: {status.num_bytes:,} of {source.stat().st_size:,} bytes are "
                 "there after the upload"
             )
-        return found
+        return status
 
     def create(self, source: Path) -> None:
         """Upload a small local file unless there is one of this name.
@@ -357,6 +371,7 @@ class Remote:
         writer = f"{int(time.time()):x}-{os.urandom(4).hex()}"
 
         def publish() -> None:
+            """Write the file under its name, or beside it and move it."""
             fs, path, scheme = self.located
             if new and fs.exists(path):
                 return
@@ -380,6 +395,7 @@ class Remote:
         with_retries(self, publish, done=done)
 
     def forget(self, num_bytes: int | None, version: str | None) -> None:
+        """See `LocalPath.forget`."""
         if self.cache is not None and num_bytes is not None:
             self.cache.forget(self._identity(FileStatus(num_bytes, version)))
 
@@ -404,6 +420,7 @@ class Remote:
                 )
 
     def remove(self) -> None:
+        """See `LocalPath.remove`; raise NbaudioError if it cannot be removed."""
         fs, path, _ = self.located
         with convert_error(AudioError, NbaudioError), suppress(RemoteNotFoundError):
             with_retries(self, lambda: fs.rm_file(path), done="removed")
@@ -418,6 +435,7 @@ class Remote:
         yield
 
     def with_sha256(self, sha256: str | None) -> "Remote":
+        """See `LocalPath.with_sha256`."""
         return replace(self, sha256=sha256)
 
     def _info(self) -> dict[str, Any]:
@@ -434,56 +452,59 @@ class Remote:
         prefix = f"{top.rstrip('/')}/" if top.strip("/") else ""
         names = {name.removeprefix(prefix) for name in list_files(fs, top, levels=1)}
         # Archives may hold absolute names, which are reported and refused.
-        return names if scheme in ARCHIVES else {name.removeprefix("/") for name in names}
+        if scheme in ARCHIVES:
+            return names
+        return {name.removeprefix("/") for name in names}
 
     def _identity(self, status: FileStatus) -> str:
         return f"{self}\n{status.num_bytes}\n{status.version}"
 
-    def _download(self, partial: Path, found: FileStatus) -> None:
+    def _download(self, partial: Path, status: FileStatus) -> None:
         """Fetch the whole file; on the web, resume with the missing bytes.
 
         Files from the Hub are fetched in ranges, as its library shows bars.
         """
-        held = size_of(partial)
+        num_fetched = size_of(partial)
         (fs, path, scheme) = self.located
-        if found.version and (scheme == "hf" or (self._is_on_web and 0 < held < found.num_bytes)):
+        if status.version and (
+            scheme == "hf" or (self._is_on_web and 0 < num_fetched < status.num_bytes)
+        ):
             # By a server without ranges
             with (
                 suppress(RemoteRefusedError),
                 partial.open("ab") as file,
             ):
-                for start in range(held, found.num_bytes, _PIECE_BYTES):
-                    file.write(self._range(start, min(start + _PIECE_BYTES, found.num_bytes)))
+                for start in range(num_fetched, status.num_bytes, _PIECE_BYTES):
+                    file.write(self._range(start, min(start + _PIECE_BYTES, status.num_bytes)))
                     on_message(self.host)
-                self._check_unchanged(found)
+                self._check_unchanged(status)
                 return
-        # S3: one part in memory at a time.
-        options = (
-            {"num_bytes": found.num_bytes}
-            if scheme in WEB
-            else {"max_concurrency": 1}
-            if scheme == "s3"
-            else {}
-        )
+        options: dict[str, int] = {}
+        if scheme in WEB:
+            options = {"num_bytes": status.num_bytes}
+        elif scheme == "s3":
+            options = {"max_concurrency": 1}  # one part in memory at a time
         fs.get_file(path, str(partial), **options)
-        if (held := partial.stat().st_size) != found.num_bytes:
-            raise ConnectionError(f"{held:,} of {found.num_bytes:,} bytes came")
+        if (num_fetched := partial.stat().st_size) != status.num_bytes:
+            raise ConnectionError(f"{num_fetched:,} of {status.num_bytes:,} bytes came")
 
     def _check_unchanged(self, status: FileStatus) -> None:
         if self.status() != status:
             raise AudioError(f"{self}: the file changed while it was read")
 
     def _range(self, start: int, stop: int) -> bytes:
+        """Return the bytes [start, stop) by one request; raise ConnectionError for fewer."""
         fs, path, scheme = self.located
         # The Hub's filesystem would read ahead.
         options = {"cache_type": "none", "size": stop} if scheme == "hf" else {}
-        data: bytes = fs.cat_file(path, start=start, end=stop, **options)
-        if len(data) != stop - start:
-            raise ConnectionError(f"{len(data):,} of {stop - start:,} bytes came")
-        return data
+        content: bytes = fs.cat_file(path, start=start, end=stop, **options)
+        if len(content) != stop - start:
+            raise ConnectionError(f"{len(content):,} of {stop - start:,} bytes came")
+        return content
 
     @property
     def is_scheme(self) -> bool:
+        """Whether the address is a bare scheme such as ``s3://``, which stands for all its URLs."""
         return self.root.endswith("://") and "::" not in self.root
 
     @property

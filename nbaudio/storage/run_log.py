@@ -49,15 +49,18 @@ class _LogWriter:
         self._began = self._last = time.monotonic()
 
     def write(self, event: str, **facts: Any) -> None:
+        """Append a line with the time and an event."""
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         text = json.dumps({"at": at, "event": event, **facts}, ensure_ascii=False, default=str)
         with suppress(OSError):
             write_lines(self._file, [text.encode("utf8", "replace")], sync=False)
 
     def begin(self, step: str, **facts: Any) -> None:
+        """Write that a step began, and which process runs it."""
         self.write("began", step=step, pid=os.getpid(), host=socket.gethostname(), **facts)
 
     def stage(self, what: str, total: float, unit: str) -> None:
+        """Write that a stage began, with its total amount of work."""
         self._total = total
         self._done = 0.0
         self._logged = 0.0
@@ -65,6 +68,7 @@ class _LogWriter:
         self.write("stage", stage=what, total=total, unit=unit)
 
     def advance(self, amount: float) -> None:
+        """Add a finished amount; write a line if enough work and time passed since the last one."""
         self._done = min(self._total, self._done + amount)
         now = time.monotonic()
         is_due = (
@@ -81,6 +85,7 @@ class _LogWriter:
             )
 
     def note(self, line: str) -> None:
+        """Count a failure, and write its detail unless there were too many."""
         self._failures += 1
         if self._failures <= _MAX_FAILURES:
             self.write("failure", detail=redact_log(line))

@@ -38,7 +38,7 @@ _CHUNK_BYTES = 1 << 16
 _PAGES = ("text/html", "application/xhtml+xml")
 _PAGE_START = re.compile(rb"[\xef\xbb\xbf \t\r\n]*(<!doctype html|<html)", re.IGNORECASE)
 _PAGE_NAMES = ("", ".htm", ".html", ".xhtml")  # suffixes of files that may be web pages
-_START_BYTES = 1000  # in which a web page shows that it is one
+_START_BYTES = 1000  # bytes at the start of a body in which a web page is recognized
 _MESSAGES = ("application/json", "application/problem+json", "application/xml", "text/xml")
 # Bytes of a body of unannounced length before its length is requested.
 _UNANNOUNCED_BYTES = 16 << 20
@@ -152,8 +152,10 @@ class Transfer:
 
     def _is_rest(self, headers: Mapping[str, str]) -> bool:
         """Return whether a range is the rest of the same file."""
-        is_etag = (self.validator or "").startswith('"')
-        version = {"ETag" if is_etag else "Last-Modified": self.validator} if self.validator else {}
+        version: dict[str, str] = {}
+        if self.validator:
+            is_etag = self.validator.startswith('"')
+            version = {"ETag" if is_etag else "Last-Modified": self.validator}
         length = r"\d+" if self.num_bytes is None else self.num_bytes
         pattern = rf"\s*bytes {self.start}-\d+/({length}|\*)\s*"
         return (
@@ -197,7 +199,9 @@ class Transfer:
         elif kind in _MESSAGES and self.file.is_recording:
             other = f"{kind} instead of a recording;"
         is_wrong = other and not self.file.checksum
-        return f"the server sends {other} give a checksum if it is right" if is_wrong else None
+        if is_wrong:
+            return f"the server sends {other} give a checksum if it is right"
+        return None
 
     def _write(self, response: BaseHTTPResponse, file: BinaryIO) -> None:
         """Append a body to the partial file, up to the length of the whole file."""

@@ -73,10 +73,11 @@ def check_writable(address: str) -> None:
     """Raise InputError for an address that nothing can be written to."""
     scheme, _, path = address.partition("://")
     if scheme not in WRITABLE or "::" in address or not path.strip("/"):
-        known = ", ".join(f"{name}://" for name in WRITABLE[:-1])
+        schemes = ", ".join(f"{name}://" for name in WRITABLE[:-1])
         hint = "; 'nbaudio publish' uploads a finished corpus there" if scheme == "hf" else ""
         raise InputError(
-            f"{address}: cannot be written; give a folder, or {known} with bucket and folder{hint}"
+            f"{address}: cannot be written; give a folder, or {schemes} with bucket and "
+            f"folder{hint}"
         )
 
 
@@ -148,7 +149,7 @@ def redact(text: str, *addresses: str) -> str:
         except ValueError:
             values = [address]
         for value in sorted(
-            {value for each in values for value in (each, quote(each))}, key=len, reverse=True
+            {value for secret in values for value in (secret, quote(secret))}, key=len, reverse=True
         ):
             if len(value) >= _MIN_SECRET_CHARACTERS:
                 text = text.replace(value, "...")

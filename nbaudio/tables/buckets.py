@@ -21,12 +21,12 @@ BUCKET_ROWS = 1 << 16
 PART_ROWS = 1 << 16
 """Consecutive rows of a table that are read together, by `write_row_buckets`."""
 
-_MAX_BUCKETS = 64  # each has a row group in memory while the table is divided
+_MAX_BUCKETS = 64  # each bucket has a row group in memory while the table is divided
 _ROW_GROUP = 4096
 _PART_BYTES = 64 << 20
 _MOST_ROWS_A_PART = 1 << 17
 _ROWS_A_PART_GROUP = 1 << 14  # rows of a part that are read at once
-_SAMPLED = 16  # every 16th text is looked at for the bounds of buckets
+_SAMPLED = 16  # every 16th text is read to find the bounds of buckets
 _BUCKET = "bucket"
 
 
@@ -116,9 +116,9 @@ def in_order(rows: pl.LazyFrame, column: str, *, folder: Path) -> Iterator[pl.Da
 
     Buckets in a new `folder` have about equally many rows, as some texts tell.
     """
-    some = rows.select(column).gather_every(_SAMPLED).collect(**STREAMED).to_series().sort()
-    count = bucket_count(len(some) * _SAMPLED)
-    bounds = some.gather([len(some) * number // count for number in range(1, count)])
+    sample = rows.select(column).gather_every(_SAMPLED).collect(**STREAMED).to_series().sort()
+    count = bucket_count(len(sample) * _SAMPLED)
+    bounds = sample.gather([len(sample) * number // count for number in range(1, count)])
     bucket = pl.col(column).map_batches(
         partial(bounds.search_sorted, side="right"), return_dtype=pl.UInt32, is_elementwise=True
     )
@@ -130,6 +130,7 @@ class PartWriter:
     """Write a table part by part into a new folder; `scan` reads it."""
 
     def __init__(self, folder: Path, schema: pl.Schema) -> None:
+        """Take a folder, which must not exist yet, and the columns of the table."""
         folder.mkdir(parents=True)
         self._folder = folder
         self._schema = schema
@@ -147,6 +148,7 @@ class PartWriter:
             self._write()
 
     def _write(self) -> None:
+        """Write the rows that wait as the next file."""
         path = self._folder / f"{self._num_files:06d}.parquet"
         with atomic.raise_disk_full(path):
             pl.concat(self._waiting).write_parquet(

@@ -144,20 +144,20 @@ def parse_condition(text: str, schema: Mapping[str, pl.DataType]) -> Condition:
             if computed["where"].dtype not in (pl.Null, dtype):
                 raise TypeError(f"{dtype} was expected")
     if dtype not in (pl.Boolean, pl.Null):
-        kind = (
-            "a text"
-            if dtype == pl.String
-            else "a number"
-            if dtype.is_numeric()
-            else "something else"
-        )
         raise InputError(
             f"filter {_short(text)}: must be a condition such as similarity < 0.5; "
-            f"this gives {kind}"
+            f"this gives {_kind_of_value(dtype)}"
         )
     if dtype == pl.Null:  # null whatever the row, but of any type once it is computed
         return Condition(text, pl.lit(value=False), columns)
     return Condition(text, expression.fill_null(value=False), columns)
+
+
+def _kind_of_value(dtype: pl.DataType) -> str:
+    """Return a name for the type of an expression's value, for messages."""
+    if dtype == pl.String:
+        return "a text"
+    return "a number" if dtype.is_numeric() else "something else"
 
 
 def condition_columns(text: str) -> tuple[str, ...]:
@@ -179,7 +179,9 @@ def rows_that_meet(condition: Condition, rows: pl.DataFrame | pl.LazyFrame) -> p
             met = rows.with_columns(where=condition.expression).select("where")
             return met.collect(**STREAMED).to_series()
         met_now = rows.select(where=condition.expression).to_series()
-        return met_now if len(met_now) == len(rows) else met_now.new_from_index(0, len(rows))
+        if len(met_now) == len(rows):
+            return met_now
+        return met_now.new_from_index(0, len(rows))
 
 
 def error_line(text: str, error: Exception, columns: Iterable[str] = ()) -> str:
@@ -251,6 +253,10 @@ def _problem(where: str) -> str | None:
 
 
 def _token_problem(kind: str, value: str, before: str) -> str | None:
+    """Return which limit a token of a condition exceeds; None if it is within the limits.
+
+    `kind` and `value` are those of the token, `before` is the text of the token before it.
+    """
     if kind == "text":
         if before in _STRING_KINDS:
             return _NOT_UNDERSTOOD
@@ -284,10 +290,11 @@ def _short(where: str) -> str:
 
 
 def _reason(error: pl.exceptions.PolarsError, columns: Sequence[str]) -> str:
+    """Return what is wrong with a condition by the error of polars, for messages."""
     if isinstance(error, pl.exceptions.ColumnNotFoundError) and (
-        found := re.search(r'column "([^"]*)"', str(error))
+        match := re.search(r'column "([^"]*)"', str(error))
     ):
-        name = found[1]
+        name = match[1]
         if near := get_close_matches(name, columns, n=3):
             return f"there is no column {name}; did you mean {' or '.join(near)}?"
         return (

@@ -100,21 +100,22 @@ def as_ids(ids: Any, what: str = "segment_ids") -> list[str]:
             )
         ids = frame["segment_id"]
     try:
-        found = list(ids)
+        segment_ids = list(ids)
     except TypeError as error:
         raise InputError(
             f"{what}: must be ids or a table with a column segment_id, not {type(ids).__name__}"
         ) from error
-    if odd := [one for one in found if not isinstance(one, str)]:
+    if odd := [value for value in segment_ids if not isinstance(value, str)]:
         raise InputError(f"{what}: an id is a text, not {odd[0]!r}")
-    return found
+    return segment_ids
 
 
 def _column(name: str, values: "pd.Series[Any]") -> pl.Series:
+    """Convert a column of pandas; objects and types that polars lacks become text."""
     import pandas as pd
 
     try:
-        found: pl.Series = pl.from_pandas(values)
+        column: pl.Series = pl.from_pandas(values)
     except (
         pl.exceptions.PolarsError,
         ArithmeticError,
@@ -122,13 +123,13 @@ def _column(name: str, values: "pd.Series[Any]") -> pl.Series:
         TypeError,
         ValueError,
     ):  # bases of Arrow's errors
-        found = pl.Series(dtype=pl.Object)
-    if found.dtype == pl.Object or isinstance(found.dtype, pl.BaseExtension):
-        known = (
+        column = pl.Series(dtype=pl.Object)
+    if column.dtype == pl.Object or isinstance(column.dtype, pl.BaseExtension):
+        texts = (
             None if pd.api.types.is_scalar(value) and pd.isna(value) else str(value)
             for value in values
         )
-        found = pl.Series(known, dtype=pl.String)
-    elif isinstance(found.dtype, pl.Categorical | pl.Enum):
-        found = found.cast(pl.String)
-    return found.alias(name)
+        column = pl.Series(texts, dtype=pl.String)
+    elif isinstance(column.dtype, pl.Categorical | pl.Enum):
+        column = column.cast(pl.String)
+    return column.alias(name)

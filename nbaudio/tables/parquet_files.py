@@ -110,8 +110,8 @@ def parquet_slices(
     length = num_rows(path)
     with reading_parquet(path, checked=True):
         if columns is not None:
-            held = table.collect_schema()
-            table = table.select([name for name in columns if name in held] or held.names()[:1])
+            schema = table.collect_schema()
+            table = table.select([name for name in columns if name in schema] or schema.names()[:1])
     stop = length if stop is None else min(length, stop)
     for first in range(start, max(stop, start + 1), rows):
         with reading_parquet(path, checked=True):

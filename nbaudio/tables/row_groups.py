@@ -46,9 +46,11 @@ class RowGroups:
     def gather(self, numbers: NDArray[Any], columns: Sequence[str]) -> pl.DataFrame:
         """Return rows by their ascending numbers."""
 
-        def read(some: NDArray[Any]) -> pl.DataFrame:
-            first = int(some[0])
-            return self.read(range(first, int(some[-1]) + 1), columns)[some - first]
+        def read(group_numbers: NDArray[Any]) -> pl.DataFrame:
+            first = int(group_numbers[0])
+            return self.read(range(first, int(group_numbers[-1]) + 1), columns)[
+                group_numbers - first
+            ]
 
         groups = np.searchsorted(self.starts, numbers, side="right")
         ends = np.flatnonzero(np.diff(groups)) + 1

@@ -30,14 +30,14 @@ def with_values(segments: pl.LazyFrame, values: Iterable[pl.Series]) -> pl.LazyF
     Polars' own concat may read far ahead on one side.
     """
 
-    def at(held: pl.Series) -> pl.Expr:
+    def at_row(column: pl.Series) -> pl.Expr:
         return (
             pl.col(ROW)
-            .map_batches(held.gather, return_dtype=held.dtype, is_elementwise=True)
-            .alias(held.name)
+            .map_batches(column.gather, return_dtype=column.dtype, is_elementwise=True)
+            .alias(column.name)
         )
 
-    return segments.with_row_index(ROW).with_columns(at(held) for held in values).drop(ROW)
+    return segments.with_row_index(ROW).with_columns(at_row(column) for column in values).drop(ROW)
 
 
 def with_rows(workspace: workspace_tables.WorkspacePath, new: pl.DataFrame) -> pl.LazyFrame:
@@ -70,17 +70,19 @@ def slices(values: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 def counts(numbers: NDArray[np.signedinteger[Any]], size: int) -> NDArray[np.int64]:
     """Return how often each number from 0 to `size` - 1 occurs; negative ones are not counted."""
-    found = (np.bincount(part[part >= 0], minlength=size) for part in slices(numbers))
-    return sum(found, start=np.zeros(size, dtype=np.int64))
+    part_counts = (np.bincount(part[part >= 0], minlength=size) for part in slices(numbers))
+    return sum(part_counts, start=np.zeros(size, dtype=np.int64))
 
 
 def first_occurrences(hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Return which hashes do not occur before."""
     values = pl.Series(hashes)
-    found = np.ones(len(values), dtype=np.bool_)
-    some = values.is_in(repeated(values).implode())
-    found[some.arg_true().to_numpy()] = values.filter(some).is_first_distinct().to_numpy()
-    return found
+    is_first = np.ones(len(values), dtype=np.bool_)
+    is_repeated = values.is_in(repeated(values).implode())
+    is_first[is_repeated.arg_true().to_numpy()] = (
+        values.filter(is_repeated).is_first_distinct().to_numpy()
+    )
+    return is_first
 
 
 def row_hashes(segments: pl.LazyFrame) -> RowHashes:
@@ -88,12 +90,13 @@ def row_hashes(segments: pl.LazyFrame) -> RowHashes:
     ids = segments.select("segment_id")
 
     def hashes(rows: pl.Series, salt: str) -> pl.Series:
+        """Return the hashes of the ids of rows, given by ascending numbers."""
         size = int(rows[-1]) + 1 if len(rows) else 0
         wanted = pl.repeat(value=False, n=size, eager=True).scatter(rows, values=True)
         hash_of_id = pl.col("segment_id").map_batches(
             partial(hashing.hash_column, salt=salt), return_dtype=pl.UInt64, is_elementwise=True
         )
-        some = with_values(ids.head(size), [wanted.alias("wanted")]).filter("wanted")
-        return some.select(hash=hash_of_id).collect(**STREAMED).to_series()
+        wanted_rows = with_values(ids.head(size), [wanted.alias("wanted")]).filter("wanted")
+        return wanted_rows.select(hash=hash_of_id).collect(**STREAMED).to_series()
 
     return hashes

@@ -18,7 +18,7 @@ from nbaudio.core import atomic
 _Batch = TypeVar("_Batch", bound=Sized)
 
 _FOLDER = ".rows.partial"
-_PART_BYTES = 32 << 20  # of a batch; fewer rows than that stay in memory
+_PART_BYTES = 32 << 20  # bytes of a part on disk; rows of fewer bytes stay in memory
 _numbers = count()
 _folder: ContextVar[Path | None] = ContextVar("_folder", default=None)
 
@@ -82,20 +82,20 @@ class Rows:
         folder = _folder.get()
         parts: list[pl.DataFrame | Path] = []
         dtypes: dict[str, pl.DataType] = {}
-        held: list[pl.DataFrame] = []
+        pending: list[pl.DataFrame] = []
         size = 0.0
         for frame in frames:
             dtypes = {
                 **dtypes,
                 **{name: dtype for name, dtype in frame.schema.items() if name not in dtypes},
             }
-            held.append(frame)
+            pending.append(frame)
             size += frame.estimated_size()
             if folder is not None and size > _PART_BYTES:
-                parts.append(_write(folder, pl.concat(held, how="diagonal")))
-                held = []
+                parts.append(_write(folder, pl.concat(pending, how="diagonal")))
+                pending = []
                 size = 0.0
-        parts += [pl.concat(held, how="diagonal", rechunk=True)] if held else []
+        parts += [pl.concat(pending, how="diagonal", rechunk=True)] if pending else []
         order = dict.fromkeys((*(name for name in first if name in dtypes), *dtypes))
         return cls(tuple(parts), pl.Schema({name: dtypes[name] for name in order}))
 
@@ -118,16 +118,18 @@ class Rows:
             name: dtype for name, dtype in self.schema.items() if columns is None or name in columns
         }
         for part in self.parts or [pl.DataFrame()]:
-            there = part.schema if isinstance(part, pl.DataFrame) else pl.read_ipc_schema(part)
+            part_schema = (
+                part.schema if isinstance(part, pl.DataFrame) else pl.read_ipc_schema(part)
+            )
             # The first column gives the number of rows.
-            names = [name for name in schema if name in there] or list(there)[:1]
-            found = part if isinstance(part, pl.DataFrame) else pl.read_ipc(part, columns=names)
+            names = [name for name in schema if name in part_schema] or list(part_schema)[:1]
+            rows = part if isinstance(part, pl.DataFrame) else pl.read_ipc(part, columns=names)
             absent = (
                 pl.lit(None, dtype).alias(name)
                 for name, dtype in schema.items()
-                if name not in there
+                if name not in part_schema
             )
-            batch = found.with_columns(absent).select(*schema)
+            batch = rows.with_columns(absent).select(*schema)
             for function in self.functions:
                 batch = function(batch)
             yield batch
@@ -138,11 +140,11 @@ class Rows:
 
     def unique(self, *columns: str) -> pl.DataFrame:
         """Return the different rows of some columns, in the order in which they come first."""
-        found = pl.DataFrame()
+        distinct = pl.DataFrame()
         for batch in self.batches(columns):
-            found = pl.concat(
-                [found, batch.select(name for name in columns if name in batch.columns)],
+            distinct = pl.concat(
+                [distinct, batch.select(name for name in columns if name in batch.columns)],
                 how="diagonal",
             )
-            found = found.unique(maintain_order=True)
-        return found
+            distinct = distinct.unique(maintain_order=True)
+        return distinct

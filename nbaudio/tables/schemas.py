@@ -175,8 +175,8 @@ def hypothesis_names(columns: Iterable[str]) -> dict[str, str]:
     The source's `asr_text` comes first as `asr`, then each `asr_text_NAME` as NAME.
     """
     columns = list(columns)
-    own = {"asr": "asr_text"} if "asr_text" in columns else {}
-    return own | {
+    source_hypothesis = {"asr": "asr_text"} if "asr_text" in columns else {}
+    return source_hypothesis | {
         name[9:]: name
         for name in columns
         if name.startswith("asr_text_") and name not in _NO_HYPOTHESES
@@ -185,8 +185,6 @@ def hypothesis_names(columns: Iterable[str]) -> dict[str, str]:
 
 def text_column(frame: pl.DataFrame, name: str) -> pl.Series:
     """Return a text column; all null where the table lacks it."""
-    return (
-        frame[name]
-        if name in frame.columns
-        else pl.Series(name, [None] * len(frame), dtype=pl.String)
-    )
+    if name in frame.columns:
+        return frame[name]
+    return pl.Series(name, [None] * len(frame), dtype=pl.String)

@@ -61,9 +61,9 @@ def segment_failures(recordings: pl.DataFrame) -> dict[str, pl.Expr]:
     """
     start = pl.col("source_start").cast(pl.Float64, strict=False)
     end = pl.col("source_end").cast(pl.Float64, strict=False)
-    known = pl.Series(recordings["recording_id"]).implode()
+    recording_ids = pl.Series(recordings["recording_id"]).implode()
     return {
-        "unknown_recording": ~pl.col("recording_id").is_in(known)
+        "unknown_recording": ~pl.col("recording_id").is_in(recording_ids)
         | pl.col("recording_id").is_null(),
         "no_times": ~whole_recording()
         & (start.is_null() | end.is_null() | ~start.is_finite() | ~end.is_finite()),
@@ -94,8 +94,8 @@ def source_channel(segments: pl.DataFrame) -> pl.Expr:
 
     It is null where a segment, or the whole table, has none.
     """
-    held = pl.col("source_channel") if "source_channel" in segments.columns else pl.lit(None)
-    return held.cast(pl.String).alias("source_channel")
+    channel = pl.col("source_channel") if "source_channel" in segments.columns else pl.lit(None)
+    return channel.cast(pl.String).alias("source_channel")
 
 
 def has_unknown_channel() -> pl.Expr:

@@ -35,8 +35,8 @@ def split_role(name: str) -> Role | None:
     if whole := _WHOLE_NAMES.get(name.casefold()):
         return whole
     for place, word in enumerate(words):
-        if (found := _HELD_OUT.fullmatch(word)) and not (place and words[place - 1] in _WITHOUT):
-            return "dev" if found["dev"] else "test"
+        if (match := _HELD_OUT.fullmatch(word)) and not (place and words[place - 1] in _WITHOUT):
+            return "dev" if match["dev"] else "test"
     return "train" if any(map(_TRAIN.fullmatch, words)) else None
 
 
@@ -83,8 +83,8 @@ def listed_splits(names: Iterable[str | None]) -> list[str]:
 
     They are those of `names`, or all of train, dev and test where there are no others.
     """
-    found = ordered_splits(names)
-    return found if set(found) - {*_ROLES} else list(_ROLES)
+    splits = ordered_splits(names)
+    return splits if set(splits) - {*_ROLES} else list(_ROLES)
 
 
 def split_of_folder(path: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Rows of a large Parquet file that stay there.
+"""Rows of a large Parquet file, which are read when they are needed.
 
 A column is read when it is needed, a page by the row groups of its rows.
 """
@@ -17,11 +17,12 @@ from nbaudio.tables.amounts import seconds_column
 from nbaudio.tables.parquet_files import open_parquet
 from nbaudio.tables.schemas import conform
 
-_ROWS_AT_ONCE = 1 << 16  # read for a condition or an order
-_PREFIX = 16  # bytes of a text that order it; UTF-8 has the order of code points
+_ROWS_AT_ONCE = 1 << 16  # rows that are read at once for a condition or an order
+_PREFIX = 16  # first bytes of a text, which give its order; UTF-8 orders as code points do
 _TIMES = ("recording_id", "start_sample", "end_sample")
-_DECIMALS = ("source_start", "source_end")  # of durations that have no samples
-_SORTED_AT_ONCE = 1 << 18  # about so many rows, of which each 64th is drawn
+# Columns that give the duration where there are no samples.
+_DECIMALS = ("source_start", "source_end")
+_SORTED_AT_ONCE = 1 << 18  # rows of a range, about; every 64th row is drawn to find the ranges
 _DRAWN = 64
 
 Order = NDArray[np.uint32]  # numbers of rows
@@ -41,6 +42,10 @@ class StoredFrame:
         schema: pl.Schema | None = None,
         recordings: pl.DataFrame | None = None,
     ) -> None:
+        """Open a Parquet file, with some of its columns in the given order.
+
+        `schema` has types that replace those of the file; `recordings` are joined by their ids.
+        """
         self._path = path
         self._file = open_parquet(path)
         self._file_columns = self._file.file.collect_schema().names()
@@ -131,8 +136,8 @@ class StoredFrame:
         parts.clear()
         values = values if len(numbers) == len(self) else values.gather(numbers)
         places = []
-        for some in _sorted_by_ranges(values, descending=descending):
-            places.append(some)
+        for sorted_part in _sorted_by_ranges(values, descending=descending):
+            places.append(sorted_part)
             yield 1 / 2
         yield numbers[pl.concat(places).to_numpy()]
 
@@ -212,14 +217,14 @@ def _sorted_by_ranges(values: pl.Series, *, descending: bool) -> Iterator[pl.Ser
     Numbers of one range at a time are sorted, so that nothing takes long. The first results are
     empty: the range of each number is not known yet.
     """
-    drawn = values.drop_nulls().gather_every(_DRAWN).sort()
-    edges = drawn.gather_every(_SORTED_AT_ONCE // _DRAWN)[1:].unique(maintain_order=True)
+    sample = values.drop_nulls().gather_every(_DRAWN).sort()
+    edges = sample.gather_every(_SORTED_AT_ONCE // _DRAWN)[1:].unique(maintain_order=True)
     last = len(edges) + 1
 
     def ranges_from(start: int) -> pl.Series:
-        some = values.slice(start, _SORTED_AT_ONCE)
-        numbers = edges.search_sorted(some, side="right").cast(pl.UInt16)
-        return numbers.set(some.is_null(), last)
+        part_values = values.slice(start, _SORTED_AT_ONCE)
+        numbers = edges.search_sorted(part_values, side="right").cast(pl.UInt16)
+        return numbers.set(part_values.is_null(), last)
 
     parts = []
     for part in in_threads(ranges_from, range(0, max(1, len(values)), _SORTED_AT_ONCE)):
@@ -228,6 +233,7 @@ def _sorted_by_ranges(values: pl.Series, *, descending: bool) -> Iterator[pl.Ser
     ranges = pl.concat(parts)
 
     def sorted_places(number: int) -> pl.Series:
+        """Return the places of the values of one range, in their order."""
         places = (ranges == number).arg_true().alias("place")
         rows = pl.DataFrame([values.gather(places).alias("value"), places])
         return rows.sort(

@@ -55,5 +55,7 @@ def reasons(kind: str, ids: pl.Series, withdrawn: pl.DataFrame) -> pl.Series:
         .select("sha256", pl.col("reason").fill_null(""))
         .iter_rows()
     )
-    found = {key: why.get(tombstone(kind, key)) for key in ids.drop_nulls().unique()} if why else {}
-    return ids.replace_strict(found, default=None, return_dtype=pl.String)
+    reasons_by_id = (
+        {key: why.get(tombstone(kind, key)) for key in ids.drop_nulls().unique()} if why else {}
+    )
+    return ids.replace_strict(reasons_by_id, default=None, return_dtype=pl.String)

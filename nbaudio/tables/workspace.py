@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_LOCK_WAIT_S = 10.0  # for a step that writes to the same tables
+_LOCK_WAIT_S = 10.0  # seconds to wait for a step that writes to the same tables
 _locked: ContextVar[frozenset[Path]] = ContextVar("locked", default=frozenset())  # by this thread
 # Folders of files that get their names together: while they are written, and when they are
 # complete.
@@ -72,7 +72,7 @@ class Workspace:
     def open(cls, path: "str | Path | Workspace") -> "Workspace":
         """Return the workspace at `path`; raise InputError if the folder is not a workspace."""
         if isinstance(path, Workspace):
-            leftovers.remove_leftovers(path.path, held=_locked.get())
+            leftovers.remove_leftovers(path.path, own_locks=_locked.get())
             path._finish_saving()
             return path
         workspace = cls(Path(path))
@@ -81,7 +81,7 @@ class Workspace:
         except (FileNotFoundError, NotADirectoryError) as error:
             remedy = f"make one with 'nbaudio ingest FORMAT SOURCE --out {path}'"
             raise InputError(f"{path}: not a workspace (no workspace.json); {remedy}") from error
-        leftovers.remove_leftovers(workspace.path, held=_locked.get())
+        leftovers.remove_leftovers(workspace.path, own_locks=_locked.get())
         workspace._finish_saving()
         return workspace
 
@@ -106,8 +106,8 @@ class Workspace:
         for number, key in enumerate(chain.from_iterable(part["segment_id"] for part in parts)):
             hashed.update(f"{', ' * bool(number)}{json.dumps(key)}".encode())
         hashed.update(b"]")
-        own = hashed.hexdigest()[:16]
-        return own if self.generation == 1 else f"{own} {self.generation}"
+        digest = hashed.hexdigest()[:16]
+        return digest if self.generation == 1 else f"{digest} {self.generation}"
 
     def known_states(self, current: str | None = None) -> list[str]:
         """Return the known fingerprints of the segments table.
@@ -158,7 +158,9 @@ class Workspace:
             return None
         cache = Cache(self.path / "fetched", settings.get("cache", LIMIT))
         root = location(audio, cache)
-        return root if root.local is None else location(root.local.absolute(), cache)
+        if root.local is None:
+            return root
+        return location(root.local.absolute(), cache)
 
     @property
     def audio_root(self) -> Path | Location | None:
@@ -237,12 +239,12 @@ class Workspace:
             >>> float(workspace.to_pandas()["similarity"].mean())
             0.5
         """
-        found = self.table(table)
-        if "split" in found.columns:
-            found = found.with_columns(
-                pl.col("split").cast(pl.Enum(split_names.listed_splits(found["split"].unique())))
+        frame = self.table(table)
+        if "split" in frame.columns:
+            frame = frame.with_columns(
+                pl.col("split").cast(pl.Enum(split_names.listed_splits(frame["split"].unique())))
             )
-        return found.to_pandas()
+        return frame.to_pandas()
 
     def save(self, **named: dataframes.Frame | pl.LazyFrame | Iterator[pl.DataFrame]) -> None:
         """Write pandas or polars tables, or iterators of frames, by name, each atomically."""
@@ -295,17 +297,17 @@ class Workspace:
 
     def reviewed(self) -> dict[str, set[str]]:
         """Return the segments of each review by its name."""
-        given: dict[str, set[str]] = {}
+        reviewed_segments: dict[str, set[str]] = {}
         for path in sorted((self.path / "reviews").glob("*.json")):
             try:
-                given[path.stem] = set(
+                reviewed_segments[path.stem] = set(
                     msgspec.convert(atomic.read_json(path).get("segment_ids"), list[str])
                 )
             except msgspec.ValidationError as error:
                 raise InputError(
                     f"{path}: not the record of a review: segment_ids: {error}"
                 ) from error
-        return given
+        return reviewed_segments
 
     def reviewed_ids(self) -> set[str]:
         """Return the segments of all reviews."""
@@ -318,6 +320,17 @@ def _rows_of(table: Any, name: str) -> Any:
     )
 
 
+def _local_folder(argument: Any) -> Path | None:
+    """Return the folder of a workspace, of an object that has one, or of a path.
+
+    Return None for a URL and for anything else.
+    """
+    path = getattr(getattr(argument, "workspace", argument), "path", argument)
+    if not isinstance(path, str | Path) or is_url(str(path)):
+        return None
+    return Path(path).absolute()
+
+
 def locks_workspace(
     step: str, what: str = "tables", *, new: str = ""
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -327,16 +340,14 @@ def locks_workspace(
     """
 
     def locking(function: Callable[P, R]) -> Callable[P, R]:
+        """Return the function, called under the lock of its workspace."""
+
         @interruptible
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            given: Any = kwargs.get(new or "workspace", None if new or not args else args[0])
-            given = getattr(getattr(given, "workspace", given), "path", given)
-            folder = (
-                Path(given).absolute()
-                if isinstance(given, str | Path) and not is_url(str(given))
-                else None
-            )
+            """Call the function, with the lock if its argument is a local workspace."""
+            first = None if new or not args else args[0]
+            folder = _local_folder(kwargs.get(new or "workspace", first))
             # Nothing is written to what is no workspace; the function raises an error.
             if folder is None or not (
                 (folder / "workspace.json").is_file() or (new and _is_free(folder))
@@ -345,7 +356,7 @@ def locks_workspace(
             # Calls within a call share its lock; readers need none
             if (mark := folder / f".{what}.running") in _locked.get():
                 return function(*args, **kwargs)
-            leftovers.remove_leftovers(folder, held=_locked.get())
+            leftovers.remove_leftovers(folder, own_locks=_locked.get())
             token = _locked.set(_locked.get() | {mark})
             try:
                 with step_lock(mark, step, of=folder, wait_s=_LOCK_WAIT_S):

@@ -32,11 +32,13 @@ def table_schema(workspace: WorkspacePath, table: str = "segments") -> pl.Schema
     """
     path = table_path(workspace, table)
     with parquet_files.reading_parquet(path):
-        held = pl.scan_parquet(path, glob=False).collect_schema()
+        file_schema = pl.scan_parquet(path, glob=False).collect_schema()
     key, _ = _KEYS.get(table, ("", None))
-    if held and key and key not in held:
-        raise InputError(f"{path}: the key column {key} is missing; columns are {', '.join(held)}")
-    return held
+    if file_schema and key and key not in file_schema:
+        raise InputError(
+            f"{path}: the key column {key} is missing; columns are {', '.join(file_schema)}"
+        )
+    return file_schema
 
 
 def scan(
@@ -46,13 +48,15 @@ def scan(
 
     Names that nothing has are left out.
     """
-    held = table_schema(workspace, table)
-    expected = _expected(held, columns, table)
+    file_schema = table_schema(workspace, table)
+    expected = _expected(file_schema, columns, table)
     absent = [
-        pl.lit(None, dtype).alias(name) for name, dtype in expected.items() if name not in held
+        pl.lit(None, dtype).alias(name)
+        for name, dtype in expected.items()
+        if name not in file_schema
     ]
     other = pl.Schema(
-        {name: dtype for name, dtype in expected.items() if dtype != held.get(name, dtype)}
+        {name: dtype for name, dtype in expected.items() if dtype != file_schema.get(name, dtype)}
     )
     return (
         pl.scan_parquet(table_path(workspace, table), glob=False)
@@ -74,12 +78,14 @@ def read(
 
     `where` filters by columns of the file.
     """
-    held = table_schema(workspace, table)
+    file_schema = table_schema(workspace, table)
     path = table_path(workspace, table)
     number = row or "\0row"
-    expected = _expected(held, columns, table)
+    expected = _expected(file_schema, columns, table)
     # The first gives the length
-    names = list(dict.fromkeys((*list(held)[:1], *(name for name in expected if name in held))))
+    names = list(
+        dict.fromkeys((*list(file_schema)[:1], *(name for name in expected if name in file_schema)))
+    )
     with parquet_files.reading_parquet(path, checked=True):
         rows = pl.scan_parquet(path, glob=False, row_index_name=number)
         if where is None:
@@ -89,13 +95,13 @@ def read(
             # them.
             before = path.stat()
             file = parquet_files.open_parquet(path)
-            found = rows.filter(where).select(number).collect(**STREAMED)
+            row_numbers = rows.filter(where).select(number).collect(**STREAMED)
             # Replaced meanwhile
             if (
                 now := path.stat()
             ).st_ino != before.st_ino or now.st_mtime_ns != before.st_mtime_ns:
                 return read(workspace, columns, where=where, table=table, row=row)
-            frame = found.hstack(file.gather(found.to_series().to_numpy(), names))
+            frame = row_numbers.hstack(file.gather(row_numbers.to_series().to_numpy(), names))
     return conform(frame, expected, str(path)).select(*([row] if row else []), *expected)
 
 
@@ -104,11 +110,11 @@ def has_id(ids: pl.Series) -> pl.Expr:
     return pl.col("segment_id").cast(pl.String).is_in(ids.implode())
 
 
-def _expected(held: pl.Schema, columns: Iterable[str] | None, table: str) -> pl.Schema:
+def _expected(file_schema: pl.Schema, columns: Iterable[str] | None, table: str) -> pl.Schema:
     """Return the columns to read and their types, those of the table's schema where it has them."""
     _, schema = _KEYS.get(table, ("", pl.Schema()))
-    whole = {**held, **schema}
-    order = (*schema, *held) if columns is None else columns
+    whole = {**file_schema, **schema}
+    order = (*schema, *file_schema) if columns is None else columns
     return pl.Schema({name: whole[name] for name in order if name in whole})
 
 
@@ -124,11 +130,10 @@ def write(
     """
     path = table_path(workspace, table)
     failed = list[Exception]()
-    rows = (
-        batches.lazy()
-        if isinstance(batches, pl.DataFrame | pl.LazyFrame)
-        else _stream(iter(batches), failed)
-    )
+    if isinstance(batches, pl.DataFrame | pl.LazyFrame):
+        rows = batches.lazy()
+    else:
+        rows = _stream(iter(batches), failed)
     with atomic_write(path) as partial:
         try:
             with partial.open("wb") as file:  # by its path, polars might create it after an error
@@ -166,10 +171,12 @@ def replace_columns(workspace: WorkspacePath, columns: pl.DataFrame) -> None:
 
     The table is rewritten in batches.
     """
-    held = table_schema(workspace)
-    order = dict.fromkeys((*SEGMENTS, *held, *columns.columns))
+    file_schema = table_schema(workspace)
+    order = dict.fromkeys((*SEGMENTS, *file_schema, *columns.columns))
     parts = with_starts(
-        read_batches(workspace, columns=[name for name in held if name not in columns.columns])
+        read_batches(
+            workspace, columns=[name for name in file_schema if name not in columns.columns]
+        )
     )
     new = (part.with_columns(columns[start : start + len(part)]) for start, part in parts)
     write(workspace, (conform(part, SEGMENTS, "segments").select(*order) for part in new))

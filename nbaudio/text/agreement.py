@@ -22,20 +22,27 @@ def with_agreement(
     They are null without a text or two of the `hypotheses`, a mapping of their columns to those
     with their similarity.
     """
-    between = [
-        similarity_column(segments[one], segments[other])
-        for one, other in combinations(hypotheses, 2)
+    pair_similarities = [
+        similarity_column(segments[first], segments[second])
+        for first, second in combinations(hypotheses, 2)
     ]
     alike = [
         segments[name.replace("similarity", "spoken_wer", 1)] == 0 for name in hypotheses.values()
     ]
     rows = segments.select("text", *hypotheses, alike=pl.any_horizontal(alike)).iter_rows()
     disputes = [
-        _dispute(text, [said for said in heard if said is not None], formatting, agrees=agrees)
+        _dispute(
+            text,
+            [hypothesis for hypothesis in heard if hypothesis is not None],
+            formatting,
+            agrees=agrees,
+        )
         for text, *heard, agrees in rows
     ]
     columns = [
-        pl.DataFrame([each.alias(str(number)) for number, each in enumerate(between)])
+        pl.DataFrame(
+            [similarity.alias(str(number)) for number, similarity in enumerate(pair_similarities)]
+        )
         .mean_horizontal()
         .alias("agreement"),
         segments.select(*hypotheses.values()).mean_horizontal().alias("agreement_text"),
@@ -45,35 +52,37 @@ def with_agreement(
             orient="row",
         ),
     ]
-    known = columns[0].is_not_null() & columns[2].is_not_null()
+    is_complete = columns[0].is_not_null() & columns[2].is_not_null()
     return segments.with_columns(
-        pl.when(known).then(column).alias(column.name) for column in columns
+        pl.when(is_complete).then(column).alias(column.name) for column in columns
     )
 
 
 def _dispute(
-    text: str | None, heard: list[str], formatting: Formatting, *, agrees: bool | None
+    text: str | None, hypotheses: list[str], formatting: Formatting, *, agrees: bool | None
 ) -> tuple[bool | None, str | None]:
     """Return whether the hypotheses dispute a text, and where.
 
     They do if all have the same words, but not those of the text. The places are those where all
     differ from the text in the same way.
     """
-    if text is None or len(heard) < 2:
+    if text is None or len(hypotheses) < 2:
         return None, None
     if agrees:  # one of them with the text
         return False, None
-    first, *others = dict.fromkeys(heard)
-    found = same = formatting.differences(text, first)
-    for said in others:
-        differences = formatting.differences(text, said)
-        found = found | differences
-        same = same & differences
-        if not same:
+    first, *others = dict.fromkeys(hypotheses)
+    all_differences = formatting.differences(text, first)
+    shared_differences = all_differences
+    for hypothesis in others:
+        differences = formatting.differences(text, hypothesis)
+        all_differences = all_differences | differences
+        shared_differences = shared_differences & differences
+        if not shared_differences:
             return False, None
     reference = words(text)
     lines = [
-        f"{' '.join(reference[start:stop]) or _NONE} → {' '.join(said) or _NONE}"
-        for start, stop, said in sorted(same)
+        f"{' '.join(reference[start:stop]) or _NONE} → {' '.join(heard_words) or _NONE}"
+        for start, stop, heard_words in sorted(shared_differences)
     ]
-    return bool(same) and same == found, "; ".join(lines) or None
+    is_disputed = bool(shared_differences) and shared_differences == all_differences
+    return is_disputed, "; ".join(lines) or None

@@ -89,7 +89,7 @@ def word_diff(
             DiffPart(
                 kind,
                 *(
-                    tuple(side[number] for each in numbers for number in each)
+                    tuple(side[number] for group_numbers in numbers for number in group_numbers)
                     for side, numbers in chosen
                 ),
             )
@@ -98,9 +98,12 @@ def word_diff(
 
 
 def _kind(group: Group, keys: Sequence[Sequence[str]]) -> Kind:
+    """Return the kind of a group of aligned words; `keys` are the normal forms of both sides."""
     left, right = group.numbers
+    if group.edits and left and right:
+        return "replace"
     if group.edits:
-        return "replace" if left and right else "delete" if left else "insert"
+        return "delete" if left else "insert"
     same = not (left and right) or [keys[0][number] for number in left] == [
         keys[1][number] for number in right
     ]

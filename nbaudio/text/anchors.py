@@ -18,13 +18,15 @@ Flags = npt.NDArray[np.bool_]
 Scores = npt.NDArray[np.float64]
 
 _NGRAM = 3
-# Of an n-gram, in the transcript times in the hypothesis: a phrase of every speech is no anchor
+# Occurrences of an n-gram in the transcript times those in the hypothesis: a phrase that is in
+# every speech is no anchor.
 _MOST_PLACES = 16
-_MOST_GAP = 120  # words of either side between two runs of a chain
-_LOOK_BACK = 64  # runs that may precede a run in its chain
-_GAP_COST = 0.02  # of a word that is between two runs, and
-_SHIFT_COST = 0.04  # of a word that only one side has there, in words that match
-_LEAST_WORDS = 8  # that a chain matches: shorter formulas are said and typed in several places
+_MOST_GAP = 120  # words of either text between two runs of a chain
+_LOOK_BACK = 64  # runs before a run that may precede it in its chain
+# Costs of a gap between two runs of a chain, in words that match.
+_GAP_COST = 0.02  # of each word in the gap
+_SHIFT_COST = 0.04  # of each word by which the gap is longer in one text
+_LEAST_WORDS = 8  # least words in a chain: shorter phrases occur in several places
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ Flags = npt.NDArray[np.bool_]
 
 _CLOSING = {"(": ")", "[": "]", "{": "}", "（": "）", "【": "】", "［": "］"}
 _BRACKET = re.compile(rf"[{re.escape(''.join([*_CLOSING, *_CLOSING.values()]))}]|\n[^\S\n]*\n")
-_MOST_CHARACTERS = 1000  # of a remark in brackets
+_MOST_CHARACTERS = 1000  # longest remark in brackets
 # Remarks between other marks: "*applause*", "/laughter/", "<laughter>", "<i>Laughter</i>", and
 # behind a sentence "– applause –".
 _MARKED = re.compile(
@@ -40,8 +40,8 @@ _LABELS = (
 )
 _LINE = re.compile(rf"{_LEAD}(?=[^\W\d_])")
 _TOKEN = re.compile(r"[^\S\n]*(\S+)")
-_MOST_NAMES = 6  # words of a name of a speaker that no colon ends
-_CAPITAL_LETTERS = 4  # of a name in capital letters
+_MOST_NAMES = 6  # most words in the name of a speaker that no colon ends
+_CAPITAL_LETTERS = 4  # least letters of a name in capital letters
 _PARTICLES = frozenset(("da", "de", "del", "den", "der", "di", "la", "le", "of", "van", "von"))
 _DASHES = frozenset("-–—")
 _SENTENCE_MARKS = (".", "!", "?", "…", "۔", "。")
@@ -195,7 +195,9 @@ def _end_of_name(text: str, start: int) -> int:
     behind = names[len(capitals)][1] if len(capitals) < len(names) else following
     is_other = any(map(str.islower, behind))
     is_initial = bool(capitals) and len(capitals[0][1].strip(".")) < 2  # such as "I"
-    return capitals[-1].end() if letters >= _CAPITAL_LETTERS and is_other and not is_initial else 0
+    if letters >= _CAPITAL_LETTERS and is_other and not is_initial:
+        return capitals[-1].end()
+    return 0
 
 
 def _between_marks(text: str) -> Iterator[_Span]:

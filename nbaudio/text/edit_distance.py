@@ -173,7 +173,8 @@ def edit_counts(
 
 
 def _block_counts(pairs: pl.DataFrame, measures: Sequence[Measure]) -> pl.DataFrame:
-    known = pairs["text"].is_not_null() & pairs["asr_text"].is_not_null()
+    """Return the columns of `edit_counts` for a block of pairs, `text` and `asr_text`."""
+    is_complete = pairs["text"].is_not_null() & pairs["asr_text"].is_not_null()
     texts = (pairs["text"].fill_null(""), pairs["asr_text"].fill_null(""))
     differ = texts[0] != texts[1]
     counts: dict[str, pl.Series | npt.NDArray[np.int64]] = {}
@@ -191,7 +192,7 @@ def _block_counts(pairs: pl.DataFrame, measures: Sequence[Measure]) -> pl.DataFr
         pairs_inside = (side.filter(differ).to_list() for side in inner)
         counts["inner_edits"] = counts["edits"] if as_is else _distances(differ, *pairs_inside)
         counts["inner_length"] = inner[0].str.len_chars()
-    return pl.DataFrame(counts).select(pl.when(known).then(pl.all().cast(pl.Int64)))
+    return pl.DataFrame(counts).select(pl.when(is_complete).then(pl.all().cast(pl.Int64)))
 
 
 def _distances(
@@ -201,11 +202,11 @@ def _distances(
 
     Equal pairs are frequent.
     """
-    found = np.zeros(len(differ), dtype=np.int64)
-    found[differ.to_numpy()] = cpdist(
+    edits = np.zeros(len(differ), dtype=np.int64)
+    edits[differ.to_numpy()] = cpdist(
         left, right, scorer=Levenshtein.distance, dtype=np.int64, workers=1
     )
-    return found
+    return edits
 
 
 def _word_distances(
@@ -215,12 +216,12 @@ def _word_distances(
 
     Tidy texts have only single spaces, between words.
     """
-    both = pl.concat([reference.alias("text"), hypothesis.alias("text")])
-    codes, lengths, distinct = encode_words(both)
+    texts = pl.concat([reference.alias("text"), hypothesis.alias("text")])
+    codes, lengths, distinct = encode_words(texts)
     # Searching blanks in the few distinct words is faster than in the texts.
     tidy = not distinct.str.contains(f"^ |[{_ODD_BLANKS}]").any()
     if not tidy:
-        codes, lengths, _ = encode_words(tidy_blanks(both))
+        codes, lengths, _ = encode_words(tidy_blanks(texts))
     half = len(reference)
     letters = letters_of_words(codes)
     ends = np.cumsum(lengths)
@@ -263,13 +264,13 @@ def encode_words(
     full = texts != ""
     # Each word includes the space after it, so that the buffer of the texts, split at spaces, is
     # the array of words.
-    _, bounds, data = (
+    _, bounds, spelled = (
         (texts.filter(full) + " ").to_arrow(compat_level=pl.CompatLevel.oldest()).buffers()
     )
     stops = np.frombuffer(bounds, np.int64)[: full.sum() + 1]
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8)[: stops[-1]] == ord(" ")) + 1
+    ends = np.flatnonzero(np.frombuffer(spelled, np.uint8)[: stops[-1]] == ord(" ")) + 1
     spoken = pa.LargeStringArray.from_buffers(
-        len(ends), pa.py_buffer(np.concatenate(([0], ends))), data
+        len(ends), pa.py_buffer(np.concatenate(([0], ends))), spelled
     ).dictionary_encode()
     lengths = np.zeros(len(texts), dtype=np.int64)
     lengths[full.to_numpy()] = np.diff(np.searchsorted(ends, stops, side="right"))
@@ -293,7 +294,7 @@ def decode_words(
     bounds = np.concatenate(([0], np.cumsum(is_left)))[np.concatenate(([0], np.cumsum(lengths)))]
     spaced = (distinct.fill_null("") + " ").to_arrow(compat_level=pl.CompatLevel.oldest())
     # The bytes of all words, one after the other, are those of all texts.
-    _, ends, data = spaced.take(pa.array(codes[is_left])).buffers()
+    _, ends, spelled = spaced.take(pa.array(codes[is_left])).buffers()
     stops = np.frombuffer(ends, np.int64)[bounds]
-    texts = pa.LargeStringArray.from_buffers(len(lengths), pa.py_buffer(stops), data)
+    texts = pa.LargeStringArray.from_buffers(len(lengths), pa.py_buffer(stops), spelled)
     return pl.Series(pl.from_arrow(texts)).str.strip_suffix(" ")

@@ -38,15 +38,15 @@ _THOUSANDS = re.compile(r"\d{1,3}(?:[.,]?\d{3})+")
 _BLANK_THOUSANDS = re.compile(r"\d{1,3}( \d{3})+")
 _SEPARATED = re.compile(r"\d+(?:[./:–-]\d+)+\.?")
 _UNCOVERED = re.compile(r"\d|[½¼¾⅓⅔]")
-_MAYBE_UNCOVERED = r"[\d½¼¾⅓⅔]|\p{L}\."  # texts that may have any, searched fast
+_MAYBE_UNCOVERED = r"[\d½¼¾⅓⅔]|\p{L}\."  # fast search for texts that may have words without a rule
 _ABBREVIATION = re.compile(r"[^\W\d_]{1,4}\.")
 _QUOTES_AND_STOPS = "\"'()[]{}„“”‘’«»,;:!?…"
 _JOINED = re.compile(r"[-‐‑–/]")
 _MOST_DIGITS = 12
 _MOST_READINGS = 24
-_BETWEEN = 3  # equal words between two differences that are compared together
-# Costs of a word too many and of another word: of alignments with as few edits, the one with more
-# equal words.
+_BETWEEN = 3  # differences with at most so many equal words between them are compared together
+# Costs of an alignment. A pair of different words costs a little more than a word that only one
+# text has, so that of alignments with equally many edits the one with more equal words is taken.
 _EDIT = 1000
 _OTHER = 1001
 
@@ -98,6 +98,10 @@ class Formatting:
     """
 
     def __init__(self, language: str | None = None, table: str | Path | None = None) -> None:
+        """Read the rules of a language, and those of a further table.
+
+        Raise InputError if the table cannot be read.
+        """
         self.language = language.split(",")[0].strip() if language else None
         self._numerals = False  # whether num2words reads numbers
         self._endings: dict[str, list[str]] = {}
@@ -452,7 +456,9 @@ def fold(word: str) -> str:
     It is composed and in lower case, without ligatures, punctuation and hyphens.
     """
     plain = unicodedata.normalize("NFKC", word).casefold().translate(_LIGATURES)
-    return plain if plain.isalnum() else "".join(filter(_is_compared, plain))
+    if plain.isalnum():
+        return plain
+    return "".join(filter(_is_compared, plain))
 
 
 def _is_compared(character: str) -> bool:

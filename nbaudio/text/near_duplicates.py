@@ -23,7 +23,7 @@ Flags = NDArray[np.bool_]
 
 NEAR = pl.Schema({"sentence": pl.UInt32, "text": pl.UInt32, "edits": pl.Int64})
 
-_PART = 10  # near means at most one edit in so many characters
+_PART = 10  # texts are near with at most one edit in so many characters
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, with bits everywhere: neighbors spread over all 64
 _PLACE_FACTOR = np.uint64(0xC2B2AE3D27D4EB4F)
 # Characters of texts, and candidate pairs, that are processed together: some 25 and 50 MB.
@@ -48,6 +48,7 @@ def sentences(texts: pl.Expr) -> pl.Expr:
 
 
 def _folded(texts: pl.Series) -> pl.Series:
+    """Return the folded texts; see `sentences`."""
     text = pl.col("text")
     is_odd = texts.str.contains(f"[^{_PLAIN}]").fill_null(value=False)
     # Upper and then lower case folds ß and the two small sigmas; it decomposes some letters.
@@ -56,18 +57,20 @@ def _folded(texts: pl.Series) -> pl.Series:
     odd = texts.filter(is_odd).alias("text").to_frame().select(lower)["text"]
     # One pass is six times as fast, and most texts are plain.
     plain = texts.alias("text").to_frame().select(text.str.to_lowercase())["text"]
-    both = plain.scatter(is_odd.arg_true(), odd) if len(odd) else plain
+    folded = plain.scatter(is_odd.arg_true(), odd) if len(odd) else plain
     words = text.str.replace_all(r"[^\p{L}\p{M}\p{N}]+", " ").str.strip_chars(" ")
     # Replacing takes ten times as long as the check whether there is anything but letters and
     # single blanks.
-    marked = both.str.contains(r"[^\p{L}\p{M}\p{N} ]|  |^ | $|^$").fill_null(value=False)
-    tidy = (
-        both.filter(marked)
+    has_marks = folded.str.contains(r"[^\p{L}\p{M}\p{N} ]|  |^ | $|^$").fill_null(value=False)
+    stripped = (
+        folded.filter(has_marks)
         .alias("text")
         .to_frame()
         .select(pl.when(words != "").then(words))["text"]
     )
-    return (both.scatter(marked.arg_true(), tidy) if len(tidy) else both).alias(texts.name)
+    if len(stripped):
+        folded = folded.scatter(has_marks.arg_true(), stripped)
+    return folded.alias(texts.name)
 
 
 @dataclass(frozen=True)
@@ -87,10 +90,12 @@ class _Texts:
 
 @dataclass(frozen=True)
 class _Pieces:
-    """The pieces of all sentences that allow an edit, of each sentence one more than edits.
+    """The pieces of all sentences that are long enough to allow an edit.
 
-    As many edits as its number lie before a piece at most, or else an earlier piece is intact as
-    well. Likewise, at most `edits_after` lie in it and after it.
+    A sentence that allows e edits is divided into e + 1 pieces, so that at least one is intact in a
+    near text. A near text is searched for a piece only where at most as many edits as the piece's
+    number lie before it, and at most `edits_after` behind its start: with more edits on one side,
+    the text has another intact piece, which finds it.
 
     Attributes:
         sentence: number of the sentence.
@@ -107,6 +112,16 @@ class _Pieces:
     size: Integers
     rest: Integers
     edits_after: Integers
+
+    def can_begin(self, piece: Integers, characters_before: Integers) -> Flags:
+        """Return which pieces a near text can have behind so many of its characters."""
+        is_possible: Flags = np.abs(characters_before - self.start[piece]) <= self.number[piece]
+        return is_possible
+
+    def can_end(self, piece: Integers, rest: Integers) -> Flags:
+        """Return which pieces a near text can have where the rest of it has so many characters."""
+        is_possible: Flags = np.abs(rest - self.rest[piece]) <= self.edits_after[piece]
+        return is_possible
 
 
 @dataclass(frozen=True)
@@ -147,6 +162,7 @@ class NearIndex:
     """Index of folded sentences, each once and without nulls, to search in any number of texts."""
 
     def __init__(self, sentences: Sequence[str] | pl.Series) -> None:
+        """Index the pieces of folded sentences."""
         self.sentences = pl.Series(sentences, dtype=pl.String)
         texts = _texts(self.sentences)
         self._lengths = texts.lengths
@@ -249,18 +265,16 @@ class NearIndex:
             repeated, step = _expanded(entries[part])
             window = part[repeated]
             piece = table.pieces[first_entry[window] + step]
-            shift_before = np.abs(characters_before[window] - self._pieces.start[piece])
-            can_begin = shift_before <= self._pieces.number[piece]
+            can_begin = self._pieces.can_begin(piece, characters_before[window])
             window = window[can_begin]
             piece = piece[can_begin]
-            shift_after = np.abs(rest[window] - self._pieces.rest[piece])
-            can_end = shift_after <= self._pieces.edits_after[piece]
+            can_end = self._pieces.can_end(piece, rest[window])
             sentence = self._pieces.sentence[piece[can_end]]
             yield sentence * len(texts.lengths) + text[window[can_end]]
 
 
 def _divided(lengths: Integers) -> _Pieces:
-    """Divide sentences of these lengths into pieces, of each one more than its edits."""
+    """Divide each sentence into one piece more than the edits that its length allows."""
     edits = lengths // _PART
     # Shorter sentences allow no edit, so that they can only be equal.
     can_change = np.flatnonzero(edits)

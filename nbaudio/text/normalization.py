@@ -15,7 +15,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.tables.dataframes import Column, as_series
 from nbaudio.text.edit_distance import decode_words, encode_words
 
-_ROWS_AT_ONCE = 1 << 17  # of a column, whose distinct words are normalized once
+_ROWS_AT_ONCE = 1 << 17  # rows of a column whose distinct words are normalized together
 
 
 def nfc(text: str) -> str:
@@ -43,15 +43,17 @@ def punctuation(text: str) -> str:
     )
     if not marks:
         return text
-    apostrophe, hyphen, gone = _patterns(marks)
+    apostrophe, hyphen, removed_marks = _patterns(marks)
     text = hyphen.sub("-", apostrophe.sub("'", text))
-    return gone.sub(_gap, text)
+    return removed_marks.sub(_gap, text)
 
 
-def _gap(gone: re.Match[str]) -> str:
-    before = gone.string[max(gone.start() - 1, 0) : gone.start()]
-    after = gone.string[gone.end() : gone.end() + 1]
-    return " " if before.strip() and after.strip() else ""
+def _gap(marks: re.Match[str]) -> str:
+    before = marks.string[max(marks.start() - 1, 0) : marks.start()]
+    after = marks.string[marks.end() : marks.end() + 1]
+    if before.strip() and after.strip():
+        return " "
+    return ""
 
 
 _NO_WORD = re.compile(r"[^\w\s]|_")
@@ -67,11 +69,11 @@ def _patterns(marks: str) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[
     other = f"[^\\s{re.escape(marks)}]"
     # The class comes first, so that the search runs from mark to mark; marks to keep are recognized
     # from the position after them.
-    kept = rf"(?<={other}['-])(?={other})|(?<=\d\.)(?!\.)"
+    inner_mark = rf"(?<={other}['-])(?={other})|(?<=\d\.)(?!\.)"
     apostrophe, hyphen = (
-        re.compile(f"{each}(?<={other}.)(?={other})") for each in ("['’＇]", "[-‐‑]")
+        re.compile(f"{joiner}(?<={other}.)(?={other})") for joiner in ("['’＇]", "[-‐‑]")
     )
-    return apostrophe, hyphen, re.compile(f"(?:{mark}(?!{kept}))++")
+    return apostrophe, hyphen, re.compile(f"(?:{mark}(?!{inner_mark}))++")
 
 
 def blanks(text: str) -> str:
@@ -147,6 +149,7 @@ def normalize_words(words: pl.Series, steps: Sequence[str] = DEFAULT_STEPS) -> p
 
 
 def _apply_step(words: list[str], step: str) -> list[str]:
+    """Return the forms of words after one step."""
     if step == "blanks":
         return [blanks(word) for word in words]
     if step != "punctuation":

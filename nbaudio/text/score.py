@@ -22,10 +22,10 @@ from nbaudio.text.edit_distance import edit_counts, error_rates
 from nbaudio.text.formatting import Formatting, spoken_counts
 from nbaudio.text.normalization import normalize_column
 
-_COUNT = re.compile(r" ([\d,]+)$")  # at the end of a line of words or characters
+_COUNT = re.compile(r" ([\d,]+)$")  # the count at the end of a line about words or characters
 _SHOWN = 8
 _TABLE = "formatting.tsv"
-_SIMILAR = 0.8  # of the counts of similar segments in the report
+_SIMILAR = 0.8  # the report counts the segments above this similarity
 
 
 class Pair(NamedTuple):
@@ -232,8 +232,8 @@ def _save_report(workspace: Workspace, step: str, report: Report) -> None:
 
     A corpus without hypotheses is no problem of `nbaudio run`, which scores any corpus.
     """
-    noted = replace(report, warnings=[*report.problems, *report.warnings], problems=[])
-    workspace.save_report(step, noted.to_dict())
+    with_note = replace(report, warnings=[*report.problems, *report.warnings], problems=[])
+    workspace.save_report(step, with_note.to_dict())
 
 
 def _together(reports: Mapping[str, Report]) -> Report:
@@ -279,19 +279,24 @@ def _pair(
     if not workspace.has_raw_texts:
         del texts["raw"]
     hypotheses = {"asr": "asr_text", **schemas.hypothesis_names(columns)}
-    for kind, name, known in (("text", text, texts), ("hypothesis", hypothesis, hypotheses)):
-        if name is not None and known.get(name) not in columns:
-            there = ", ".join(one for one, column in known.items() if column in columns)
+    for kind, name, columns_by_name in (
+        ("text", text, texts),
+        ("hypothesis", hypothesis, hypotheses),
+    ):
+        if name is not None and columns_by_name.get(name) not in columns:
+            available_names = ", ".join(
+                available for available, column in columns_by_name.items() if column in columns
+            )
             raise InputError(
-                f"{workspace.path}: no {kind} {name!r}; there are {there}; "
+                f"{workspace.path}: no {kind} {name!r}; there are {available_names}; "
                 "'nbaudio join' brings in others"
             )
-    own = (f"_{name}" for name in (text, hypothesis) if name not in (None, "text", "asr"))
+    suffixes = (f"_{name}" for name in (text, hypothesis) if name not in (None, "text", "asr"))
     column = texts[text or "text"]
     pair = Pair(
         column,
         hypotheses[hypothesis or "asr"],
-        "".join(own),
+        "".join(suffixes),
         transcript=workspace.transcript(column),
     )
     before = scored.get(pair.suffix)
@@ -313,13 +318,13 @@ def _pairs(workspace: Workspace) -> dict[str, Pair]:
     scored: dict[str, dict[str, Any]] = workspace.settings.get("scored", {})
     return {
         suffix: Pair(
-            one["pair"][0],
-            one["pair"][1],
+            stored_pair["pair"][0],
+            stored_pair["pair"][1],
             suffix,
-            one["normalize"],
-            workspace.transcript(one["pair"][0]),
+            stored_pair["normalize"],
+            workspace.transcript(stored_pair["pair"][0]),
         )
-        for suffix, one in scored.items()
+        for suffix, stored_pair in scored.items()
     }
 
 
@@ -428,13 +433,19 @@ def _agreeing(segments: pl.DataFrame | pl.LazyFrame, scored: Iterable[Pair]) -> 
     There are none unless several exist and all are scored.
     """
     schema = segments.collect_schema()
-    there = [
+    hypothesis_columns = [
         name for name in schemas.hypothesis_names(schema).values() if schema[name] == pl.String
     ]
-    counts = segments.lazy().select(pl.col(there).count()).collect(**STREAMED)
-    known = {pair.hypothesis: f"similarity{pair.suffix}" for pair in scored if pair.text == "text"}
-    used = {name: known.get(name, "") for name in there if counts[name].item()}
-    return used if len(used) > 1 and all(used.values()) else {}
+    counts = segments.lazy().select(pl.col(hypothesis_columns).count()).collect(**STREAMED)
+    similarity_columns = {
+        pair.hypothesis: f"similarity{pair.suffix}" for pair in scored if pair.text == "text"
+    }
+    used = {
+        name: similarity_columns.get(name, "") for name in hypothesis_columns if counts[name].item()
+    }
+    if len(used) > 1 and all(used.values()):
+        return used
+    return {}
 
 
 class _Tally:
@@ -482,6 +493,7 @@ class _Tally:
         self._note_hypotheses(segments)
 
     def _count_agreement(self, segments: pl.DataFrame) -> None:
+        """Add up the agreement of hypotheses, where segments have it."""
         if "text_disputed" not in segments.columns:
             return
         self.has_agreement = True
@@ -570,11 +582,9 @@ class _Tally:
         if self.counts["hypotheses"]:
             return f"no segment has both {text} and {hypothesis}: nothing was scored"
         others = ", ".join(f"--hypothesis {name}" for name in self.other_hypotheses)
-        remedy = (
-            f"there are others: {others}"
-            if others
-            else "join one with 'nbaudio join --hypothesis', or make one with 'nbaudio recognize'"
-        )
+        remedy = "join one with 'nbaudio join --hypothesis', or make one with 'nbaudio recognize'"
+        if others:
+            remedy = f"there are others: {others}"
         return f"no segment has {hypothesis}: nothing was scored; {remedy}"
 
 

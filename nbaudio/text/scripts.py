@@ -8,7 +8,7 @@ from itertools import islice
 #: Scripts whose words no blanks separate, by the first words of the names of their characters.
 WITHOUT_BLANKS = frozenset(("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR"))
 
-_MOST_LETTERS = 10_000  # that are looked at
+_MOST_LETTERS = 10_000  # letters that are looked at
 
 
 def script_of(words: Iterable[str]) -> str:

@@ -18,31 +18,31 @@ Seconds = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 _Number = TypeVar("_Number", np.int64, np.float64)
 
-_LEAST_CONFIDENCE = 0.8  # of the pairs at both edges of a segment
-_MOST_ROOM = 0.5  # seconds between a word and the boundary of its segment
-# The same where the pause may hold a word that was not recognized: what is left of it, in seconds.
+_LEAST_CONFIDENCE = 0.8  # least probability of the pairs at both edges of a segment
+_MOST_ROOM = 0.5  # most seconds between a word and the boundary of its segment
+# Least and most seconds of the same where the silence may hold a word that was not recognized.
 _UNHEARD_ROOM = (0.03, 0.1)
-_FASTEST, _USUAL = 0.04, 0.08  # seconds per character of such a word
+# Seconds per character of such a word: fewest possible, and usual ones.
+_FASTEST, _USUAL = 0.04, 0.08
 
-_TOLERANCE = 1e-9  # seconds, of sums of decimals
+_TOLERANCE = 1e-9  # seconds by which sums of decimals may be off
 
-# Costs of the segmentation, in words that are lost: of a segment, so little below zero that what a
-# clear pause between sentences divides is in two; of an edge within a sentence, at an edge without
-# a pause, next to a word that has no pair, and for a probability of 0 of its pair; of each word
-# without a pair inside a segment.
+# Costs of the segmentation. The unit is the cost of a pair that is in no segment.
+# Of a segment: a little below zero, so that a clear pause between sentences makes two segments.
 _SEGMENT = -0.05
-_IN_SENTENCE = 0.8
-_NO_PAUSE = 0.4
-_NEXT_UNPAIRED = 2.0
-_UNSURE = 10.0
-_UNPAIRED = 0.15
+_IN_SENTENCE = 0.8  # of an edge within a sentence
+_NO_PAUSE = 0.4  # of an edge without a pause
+_NEXT_UNPAIRED = 2.0  # of an edge next to a word without a pair
+_UNSURE = 10.0  # of an edge, times the probability that its pair is wrong
+_UNPAIRED = 0.15  # of each word without a pair inside a segment
 _PAUSE = 0.4  # seconds of a pause that costs nothing
 
-# A segment may span so many words without a pair, one more for each digit (numbers are spoken in
-# several words), or any number of words whose characters are as similar as this.
+# A segment may span this many words without a pair, and one more for each digit, since numbers are
+# spoken in several words.
 _SPAN_WORDS = 3
+# It may span any number of them if typed and heard ones are this similar.
 _SPAN_SIMILARITY = 0.2
-_SHORTEST_CHARACTER = 0.01  # seconds: what has more characters than a segment can have is in none
+_SHORTEST_CHARACTER = 0.01  # seconds per character, which limit the characters of a segment
 
 
 class Typed(NamedTuple):

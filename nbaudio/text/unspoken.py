@@ -20,17 +20,20 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Seconds = npt.NDArray[np.float64]
 
-_LETTERS_A_DIGIT = 3  # of spoken numbers: "five" for 5, "two thousand nineteen" for 2019
-_RATE_PAIRS = 20  # pairs on both sides of a gap whose words give the local speaking rate
-_LONGEST_WORD = 1.5  # seconds: longer times have silence in them
-_USUAL_SHARE = 0.8  # of the time at the local rate, which a word takes at least
-_LEAST_SHARE = 0.5  # of the time at the local rate, which words in a gap need
-_NUMBER_SHARE = 0.6  # the same for numbers beside words that were heard and not typed
-_SHORT_LETTERS = 3  # so few letters in a gap may always have been spoken
-_LEAST_SIMILARITY = 0.2  # of a remark to words that were heard in its place
-_MOST_PAIRED = 1 / 3  # of the words of an aside: of more, it was spoken
-_HEAD_TIMES = 3  # gaps in which the same words are missing: they are a running head,
-_HEAD_WORDS, _HEAD_LETTERS = 2, 6  # with so many words and letters, numbers included
+_LETTERS_A_DIGIT = 3  # letters of a spoken digit: "five" for 5, "two thousand nineteen" for 2019
+_RATE_PAIRS = 20  # pairs on each side of a gap whose words give the local speaking rate
+_LONGEST_WORD = 1.5  # seconds; a word that lasts longer has silence in it
+_USUAL_SHARE = 0.8  # least time of a paired word, as a share of its time at the local speaking rate
+# Least time of spoken words in a gap, as a share of their time at the local speaking rate.
+_LEAST_SHARE = 0.5
+_NUMBER_SHARE = 0.6  # the same for numbers where other words were heard in the gap
+_SHORT_LETTERS = 3  # a gap with at most so many letters may always have been spoken
+# A remark this similar to the words that were heard in its place was spoken.
+_LEAST_SIMILARITY = 0.2
+_MOST_PAIRED = 1 / 3  # an aside with a greater share of paired words was spoken
+# A running head is missing in this many gaps, and has this many words and letters with its numbers.
+_HEAD_TIMES = 3
+_HEAD_WORDS, _HEAD_LETTERS = 2, 6
 
 
 @dataclass(frozen=True)
@@ -81,10 +84,10 @@ def find_unspoken(pairs: WordPairs, words: Sequence[str], asides: Asides, heard:
     Words in a gap where nothing else was heard are unspoken if there is less than half of the time
     that they need at the local speaking rate. Asides are unspoken also where there is time, and so
     are words that are missing in three gaps or more, and more often than they are paired (running
-    heads). Where something else was
-    heard, remarks are spoken if they are similar to it, and numbers if there is time. An aside of
-    which more than a third has pairs was spoken. No segment spans a gap without time for what is
-    left of its words, nor one with words left beside unspoken ones.
+    heads). Where something else was heard, remarks are spoken if they are similar to it, and
+    numbers if there is time. An aside of which more than a third has pairs was spoken. No segment
+    spans a gap without time for what is left of its words, nor one with words left beside unspoken
+    ones.
 
     Args:
         pairs: of the words of the transcript and of the hypothesis.
@@ -136,9 +139,9 @@ def _unpaired_asides(pairs: WordPairs, asides: Asides) -> Flags:
     groups = asides.group[pairs.left]
     paired = np.bincount(groups[groups >= 0], minlength=count)
     is_unpaired = paired <= _MOST_PAIRED * sizes
-    found = np.zeros(len(asides.group), np.bool_)
-    found[inside] = is_unpaired[asides.group[inside]]
-    return found
+    is_flagged = np.zeros(len(asides.group), np.bool_)
+    is_flagged[inside] = is_unpaired[asides.group[inside]]
+    return is_flagged
 
 
 def _gaps(pairs: WordPairs, words: Sequence[str], letters: Ints, heard: Heard) -> list[_Gap]:
@@ -170,13 +173,13 @@ def _gaps(pairs: WordPairs, words: Sequence[str], letters: Ints, heard: Heard) -
 
 
 def _rates(pairs: WordPairs, letters: Ints, heard: Heard) -> Seconds:
-    """Return for each pair the seconds a letter of the words around it."""
+    """Return for each pair the seconds per letter of the words around it."""
     seconds = np.clip(heard.end - heard.start, 0, _LONGEST_WORD)[pairs.right]
-    sums = [np.concatenate(([0.0], np.cumsum(each))) for each in (seconds, letters[pairs.left])]
+    sums = [np.concatenate(([0.0], np.cumsum(values))) for values in (seconds, letters[pairs.left])]
     places = np.arange(len(pairs.left))
     first = np.maximum(places - _RATE_PAIRS, 0)
     last = np.minimum(places + _RATE_PAIRS + 1, len(places))
-    (time, size) = (each[last] - each[first] for each in sums)
+    (time, size) = (values[last] - values[first] for values in sums)
     return np.asarray(time / np.maximum(size, 1), np.float64)
 
 
@@ -229,7 +232,7 @@ def _count_paired(
 
 def _in_heads(gap: _Gap, words: Sequence[str], heads: frozenset[tuple[str, ...]]) -> Flags:
     """Return for each word of a gap whether it is part of a running head, or a number in it."""
-    found = np.zeros(len(gap.words), np.bool_)
+    is_in_head = np.zeros(len(gap.words), np.bool_)
     missing = _head(gap, words)
     places = [
         place for place, number in enumerate(gap.words) if not any(map(str.isdigit, words[number]))
@@ -238,8 +241,8 @@ def _in_heads(gap: _Gap, words: Sequence[str], heads: frozenset[tuple[str, ...]]
     for size in sizes:
         for start in range(len(missing) - size + 1):
             if missing[start : start + size] in heads:
-                found[places[start] : places[start + size - 1] + 1] = True
-    return found
+                is_in_head[places[start] : places[start + size - 1] + 1] = True
+    return is_in_head
 
 
 def _has_room(gap: _Gap, letters: Ints) -> bool:

@@ -65,15 +65,17 @@ class _WordCounter:
         """Count the words of the transcripts of a part, and collect occurrences for examples."""
         normal = _encode_normal_words(pl.concat([pairs["text"], pairs["heard"].alias("text")]))
         ends = normal.ends[: len(pairs) + 1]
-        said = normal.codes[: ends[-1]]
+        reference_codes = normal.codes[: ends[-1]]
         rows = np.repeat(np.arange(len(pairs)), np.diff(ends))
         right = ~_wrong_words(normal)
         numbers = self._number(normal.words)
-        self._collect_examples(numbers[said], rows, right)
+        self._collect_examples(numbers[reference_codes], rows, right)
         num_words = len(normal.words)
-        in_rows = pl.Series(rows * num_words + said).unique().to_numpy() % max(num_words, 1)
-        self._counts[numbers] += np.bincount(said, minlength=num_words)
-        self._right_counts[numbers] += np.bincount(said[right], minlength=num_words)
+        in_rows = pl.Series(rows * num_words + reference_codes).unique().to_numpy() % max(
+            num_words, 1
+        )
+        self._counts[numbers] += np.bincount(reference_codes, minlength=num_words)
+        self._right_counts[numbers] += np.bincount(reference_codes[right], minlength=num_words)
         self._segments[numbers] += np.bincount(in_rows, minlength=num_words)
         self._segment_ids.append(pairs["segment_id"])
         self._num_rows += len(pairs)
@@ -110,8 +112,8 @@ class _WordCounter:
                 "segments": self._segments,
             }
         )
-        said = counted.filter(pl.col("count") > 0).join(self._examples(), on="number")
-        return said.sort("count", "word", descending=[True, False]).drop("number")
+        reference_words = counted.filter(pl.col("count") > 0).join(self._examples(), on="number")
+        return reference_words.sort("count", "word", descending=[True, False]).drop("number")
 
     def _examples(self) -> pl.DataFrame:
         """Return up to three segments of each word, first those with an error, in their order."""
@@ -140,22 +142,19 @@ def _encode_normal_words(texts: pl.Series) -> _NormalWords:
     encoded = pieces.drop_nulls().explode().to_arrow().dictionary_encode()
     piece_codes = encoded.indices.to_numpy()
     text_ends = np.concatenate(([0], np.cumsum(lengths)))
-    # A word has as many normal words as its form has pieces, which begin at `first`.
-    counts = pieces.list.len().fill_null(0).cast(pl.Int32).to_numpy()
-    first = np.cumsum(counts, dtype=np.int32) - counts
-    if (counts == 1).all():
-        normal_codes = piece_codes[codes]
-        normal_ends = text_ends
-    else:
-        repeated = counts[codes]
-        word_ends = np.concatenate(([0], np.cumsum(repeated)))
-        places = np.repeat(first[codes], repeated)
-        for number in range(1, counts.max()):
-            places[word_ends[:-1][repeated > number] + number] += number
-        normal_codes = piece_codes[places]
-        normal_ends = word_ends[text_ends]
     words = pl.Series(pl.from_arrow(encoded.dictionary)).cast(pl.String)
-    return _NormalWords(normal_codes, normal_ends, words)
+    # A word has as many normal words as its form has pieces, which begin at `first_pieces`.
+    counts = pieces.list.len().fill_null(0).cast(pl.Int32).to_numpy()
+    if (counts == 1).all():
+        return _NormalWords(piece_codes[codes], text_ends, words)
+    first_pieces = np.cumsum(counts, dtype=np.int32) - counts
+    normal_counts = counts[codes]
+    word_ends = np.concatenate(([0], np.cumsum(normal_counts)))
+    # The pieces of each word, one after the other.
+    places = np.repeat(first_pieces[codes], normal_counts)
+    for number in range(1, counts.max()):
+        places[word_ends[:-1][normal_counts > number] + number] += number
+    return _NormalWords(piece_codes[places], word_ends[text_ends], words)
 
 
 def _wrong_words(normal: _NormalWords) -> Bools:

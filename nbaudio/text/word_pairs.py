@@ -17,28 +17,29 @@ from nbaudio.text.anchors import Ints, Pairs, find_anchors
 
 Floats = npt.NDArray[np.float32]
 
-_LEAST_SIMILARITY = 0.5  # of the characters of two words that may be the same word
-_MOST_CELLS = 40_000  # words of one text times those of the other that are aligned without anchors
-# Of a word that are compared with those of another: text without blanks is one long word
+_LEAST_SIMILARITY = 0.5  # two words may be the same word from this share of equal characters on
+# Words of one text times those of the other, up to which they are aligned without anchors.
+_MOST_CELLS = 40_000
+# First characters of a word that are compared: a text without blanks is one long word.
 _MOST_CHARACTERS = 100
-_LOOP = 15  # words that are repeated: recognizers repeat what was said once
-_LONGEST_LOOP = 30  # words of the phrase that is repeated
-_NEAR = 60  # words at both ends of a larger gap that are aligned
-_LEAST_PROBABILITY = 0.5  # of a pair that is kept
+_LOOP = 15  # words: a phrase repeated at once for so long was said only once
+_LONGEST_LOOP = 30  # words of the longest phrase whose repetition is looked for
+_NEAR = 60  # words at each end of a large gap that are aligned
+_LEAST_PROBABILITY = 0.5  # pairs below this probability are dropped
 
-# Odds that two words are the same: equal words (divided by the frequency of the word), similar
-# ones, others; and the odds of a gap in the alignment, of each word in it, and of words of both
-# texts in it.
-_EQUAL = 0.8
-_CLOSE = 60.0
-_SIMILAR = 4.0
-_OTHER = 0.05
+# Odds that two words are the same.
+_EQUAL = 0.8  # of equal words, to be divided by the frequency of the word
+_CLOSE = 60.0  # of words with a similarity of at least `_CLOSE_SIMILARITY`
+_SIMILAR = 4.0  # of words with a similarity of at least `_LEAST_SIMILARITY`
+_OTHER = 0.05  # of other words
 _CLOSE_SIMILARITY = 0.75
-_PRIOR_WORDS = 1000  # that frequencies have in addition, as those of a short text say little
-_GAP = 0.03
-_GAP_WORD = 0.5
-_BOTH_SIDES = 0.5
-# That two words of one text are one word of the other, over the frequency of that word
+# Words that are added to those of a text, as frequencies in a short text are unreliable.
+_PRIOR_WORDS = 1000
+# Odds of the parts of an alignment.
+_GAP = 0.03  # that a gap begins
+_GAP_WORD = 0.5  # that a word is in a gap
+_BOTH_SIDES = 0.5  # that a gap has words of both texts
+# That two words of one text are one word of the other, to be divided by the frequency of that word.
 _JOINED = 0.02
 _CONTEXT = 5  # words on both sides of a pair
 _WIDTH = 2 * _CONTEXT + 1
