@@ -208,7 +208,7 @@ def test_an_ogg_file_is_read_up_to_where_it_breaks(tmp_path: Path, subtype: str,
     )
 
 
-def test_a_flac_may_leave_its_length_open(tmp_path: Path) -> None:
+def test_a_flac_without_a_declared_length_is_read_whole(tmp_path: Path) -> None:
     path = tmp_path / "a.flac"
     sf.write(path, sweeps(4, RATE, channels=1), RATE)
     whole, clip = probe(path), read_clip(path, RATE, 4 * RATE)
@@ -217,7 +217,7 @@ def test_a_flac_may_leave_its_length_open(tmp_path: Path) -> None:
     assert np.array_equal(read_clip(path, RATE, 4 * RATE), clip)
 
 
-def test_what_may_not_be_read_is_reported_as_such(open_folder: Path) -> None:
+def test_files_without_read_permission_are_reported_as_such(open_folder: Path) -> None:
     folder = open_folder
     (folder / "audio/closed").mkdir(parents=True)
     (folder / "mine").mkdir()
@@ -271,7 +271,7 @@ def test_a_recording_that_breaks_after_ingest_is_rejected_by_name(
     )
 
 
-def test_values_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+def test_a_window_with_nan_samples_is_refused(tmp_path: Path) -> None:
     samples = sweeps(1, RATE, channels=1)
     samples[8000] = np.nan
     sf.write(tmp_path / "a.wav", samples, RATE, subtype="FLOAT")
@@ -280,7 +280,7 @@ def test_values_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
         read_clip(tmp_path / "a.wav", 7000, 9000)
 
 
-def test_a_playlist_is_not_followed(tmp_path: Path) -> None:
+def test_a_playlist_named_as_audio_is_refused_and_not_followed(tmp_path: Path) -> None:
     _wav(tmp_path)
     (tmp_path / "a.mp3").write_text(f"ffconcat version 1.0\nfile '{tmp_path}/whole.wav'\n")
     (tmp_path / "b.mp3").write_text(
@@ -345,7 +345,7 @@ def test_damaged_headers_neither_crash_nor_hang_nor_eat_memory(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("rate", [16000, 48000])
-def test_a_window_that_cannot_be_decoded_spoils_no_other_window(rate: int, tmp_path: Path) -> None:
+def test_windows_can_be_read_after_one_that_cannot_be_decoded(rate: int, tmp_path: Path) -> None:
     """libsndfile refuses to seek after an error."""
     x = np.random.default_rng(0).normal(0, 3000, (8 * rate, 2)).astype(np.int16)
     sf.write(tmp_path / "a.flac", x, rate)

@@ -53,7 +53,7 @@ def test_gsm_with_a_wrong_byte_rate_is_read(tmp_path: Path, byte_rate: int) -> N
 
 
 @pytest.mark.parametrize("name", ["PCM 16 in NUT", "FLAC in NUT"])
-def test_nut_is_read_over_a_gap(tmp_path: Path, name: str) -> None:
+def test_a_nut_file_is_read_past_a_damaged_stretch(tmp_path: Path, name: str) -> None:
     path = _made(name, tmp_path)
     size = path.stat().st_size
     _replace(path, size // 3, bytes(size // 5))
@@ -62,7 +62,7 @@ def test_nut_is_read_over_a_gap(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["Opus in Matroska, 5.1", "Opus in WebM"])
-def test_opus_ends_before_a_last_packet_that_is_broken(tmp_path: Path, name: str) -> None:
+def test_an_opus_file_ends_before_its_damaged_last_packet(tmp_path: Path, name: str) -> None:
     path = _made(name, tmp_path)
     expected = probe(path).num_samples
     with av.open(str(path)) as file:
@@ -77,9 +77,7 @@ def test_opus_ends_before_a_last_packet_that_is_broken(tmp_path: Path, name: str
 
 @pytest.mark.parametrize("size", [4, 100, 4096])
 @pytest.mark.parametrize("share", [0.5, 0.9, 1.0])
-def test_flv_is_read_over_bytes_that_are_there_twice(
-    tmp_path: Path, size: int, share: float
-) -> None:
+def test_an_flv_file_with_duplicated_bytes_is_read(tmp_path: Path, size: int, share: float) -> None:
     path = _made("MP3 in FLV", tmp_path)
     content = path.read_bytes()
     end = int(len(content) * share)
