@@ -48,7 +48,7 @@ IN = ("accept", None)
 @pytest.mark.parametrize(
     "form", ["whole", "part", "without split", "id as index", "polars", "categories"]
 )
-def test_an_edited_table_is_taken_by_its_differences(workspace, form):
+def test_only_changed_decisions_of_an_edited_table_are_imported(workspace, form):
     table = workspace.to_pandas()
     table.loc[table["segment_id"] == "x0000", "decision"] = "accept"
     table.loc[table["segment_id"] == "x0005", ["decision", "reason"]] = "reject", "applause"
@@ -91,7 +91,7 @@ def as_frame(table):
     return pl.from_pandas(table.drop(columns="word_times"))
 
 
-def test_decisions_hold_for_every_later_selection_until_they_are_taken_back(workspace):
+def test_decisions_apply_to_later_selections_until_they_are_withdrawn(workspace):
     bad = pd.DataFrame({"segment_id": ["x0000", "x0002"], "decision": "reject"})
     good = pd.DataFrame({"segment_id": ["x0001", "x0003"], "decision": "accept"}, index=[7, 7])
     for table in (bad, good):
@@ -143,7 +143,7 @@ def test_decisions_hold_for_every_later_selection_until_they_are_taken_back(work
         ([("x0000", "accept")], "must be a pandas or polars DataFrame, not list"),
     ],
 )
-def test_what_cannot_be_taken_is_refused_in_one_line_and_nothing_changes(workspace, table, message):
+def test_an_invalid_table_of_decisions_is_refused_and_changes_nothing(workspace, table, message):
     before = workspace.segments
     with pytest.raises(InputError, match=message) as raised:
         review.import_decisions(workspace, table)
@@ -152,7 +152,7 @@ def test_what_cannot_be_taken_is_refused_in_one_line_and_nothing_changes(workspa
     assert review.decisions(workspace).is_empty()
 
 
-def test_rows_without_a_decision_and_rows_given_twice_alike_do_no_harm(workspace):
+def test_rows_without_a_decision_and_equal_repeated_rows_are_accepted(workspace):
     ids = ["x0005", "x0005", "x0004", "x0003"]
     table = pd.DataFrame(
         {"segment_id": ids, "decision": ["reject", "reject", np.nan, None], "reason": np.nan}
@@ -163,7 +163,7 @@ def test_rows_without_a_decision_and_rows_given_twice_alike_do_no_harm(workspace
     assert held(workspace) == {"x0005": ("reject", "by_hand")}
 
 
-def test_accepted_segments_pass_filters_but_not_what_cannot_be_cut(tmp_path):
+def test_accepted_segments_pass_filters_but_not_checks_of_usable_audio(tmp_path):
     broken = {"text": ""}, {"recording": "elsewhere"}, {"start_sample": 5, "end_sample": 10**12}
     rows = [
         segment(0, length=30),
@@ -180,7 +180,7 @@ def test_accepted_segments_pass_filters_but_not_what_cannot_be_cut(tmp_path):
     assert any("accepted by hand stay out: 1 empty_text" in warning for warning in report.warnings)
 
 
-def test_leakage_goes_before_an_accepted_segment(tmp_path):
+def test_an_accepted_segment_is_rejected_if_it_would_leak_between_splits(tmp_path):
     # One speaker of two recordings, of which one is held out.
     rows = corpus(speakers=12, recordings=6, each=3)
     workspace = make(tmp_path, rows.drop("start", "end"))
@@ -220,7 +220,7 @@ def test_what_was_accepted_below_the_threshold_is_reported(workspace):
     )
 
 
-def test_an_accepted_segment_that_reviewers_saw_stays_out_of_train(workspace):
+def test_an_accepted_segment_that_was_reviewed_stays_out_of_train(workspace):
     (workspace.path / "reviews").mkdir()
     (workspace.path / "reviews" / "sheet.json").write_text('{"segment_ids": ["x0003"]}')
     review.import_decisions(
