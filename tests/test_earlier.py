@@ -111,7 +111,7 @@ def samples_of(corpus):
     }
 
 
-def test_the_corpora_are_of_all_containers(unpacked, expected):
+def test_the_earlier_corpora_cover_all_containers(unpacked, expected):
     assert set(expected["corpora"]) == set(CORPORA)
     containers = {open_corpus(unpacked / name).info["parameters"]["container"] for name in CORPORA}
     assert containers == {*CONTAINERS, "mds"}
@@ -154,7 +154,7 @@ def test_a_workspace_opens_with_its_tables(unpacked, expected):
     assert (bounds["start_sample"], bounds["end_sample"]) == (20000, 23600)
 
 
-def test_evidence_and_verdicts_are_as_they_were(made, expected):
+def test_evidence_and_verdicts_of_an_earlier_version_are_unchanged(made, expected):
     assert (
         json.loads(json.dumps(review.verdicts("w").to_dicts(), default=str))
         == (expected["verdicts"])
@@ -167,7 +167,7 @@ def test_evidence_and_verdicts_are_as_they_were(made, expected):
     assert facts["by_part"][0]["at_least"] == 0.218
 
 
-def test_a_begun_sheet_goes_on_and_the_next_round_begins_with_rows_taken_back(made, expected):
+def test_a_partly_judged_sheet_of_an_earlier_version_is_continued(made, expected):
     sheet = made / "two-ben.xlsx"
     rows = list(openpyxl.load_workbook(sheet).worksheets[0].iter_rows(values_only=True))
     ids = [row[rows[0].index("segment_id")] for row in rows[1:]]
@@ -193,7 +193,7 @@ def test_a_begun_sheet_goes_on_and_the_next_round_begins_with_rows_taken_back(ma
     assert reviewed["wrong"] == expected["evidence"]["reviewed"]["wrong"] + 1
 
 
-def test_a_sheet_that_was_imported_is_known(made, expected):
+def test_a_sheet_imported_by_an_earlier_version_adds_no_verdicts(made, expected):
     for name in ("one-ana", "one-ben"):
         os.utime(f"{name}.csv", (TIME + name.endswith("ben"), TIME + name.endswith("ben")))
     report = review.import_("w", ["one-ana.csv", "one-ben.csv"])
@@ -222,7 +222,7 @@ def test_evidence_is_equal_in_any_order_of_rows_and_with_any_number_of_threads(m
     assert claims(4) == facts
 
 
-def test_a_selection_is_repeated(made, expected):
+def test_select_repeats_the_selection_of_an_earlier_version(made, expected):
     was = {key: tuple(row[:3]) for key, row in expected["segments"].items()}
     report = command("select", "w", "--dev", 6, "--test", 6, "--group-by", "speaker_id", "--gold")
     rows = Workspace.open("w").segments.select("segment_id", "split", "decision", "reason")
@@ -350,7 +350,7 @@ def test_an_unfinished_recognition_is_finished(made):
     assert Workspace.open("begun").segments["asr_text_count"].to_list() == ["6400 samples"] * 48
 
 
-def test_what_is_withdrawn_leaves_the_next_version(made):
+def test_withdrawn_segments_are_not_in_the_next_version(made):
     command("withdraw", "w", "--speaker", "goga", "--why", "asked for it")
     select("w", **SELECTION)
     report = materialize("w", out="next", base="second", **QUICK)
@@ -363,7 +363,7 @@ def test_what_is_withdrawn_leaves_the_next_version(made):
     command("verify", "next", "--jobs", 1, "--engine", "threading")
 
 
-def test_versions_and_workspaces_are_compared_and_counted(made, expected):
+def test_diff_and_stats_read_corpora_of_an_earlier_version(made, expected):
     facts = command("diff", "webdataset", "second")["facts"]
     first, second = (expected["corpora"][name] for name in ("webdataset", "second"))
     added = len(second["samples"].keys() - first["samples"].keys())
