@@ -82,9 +82,7 @@ class Meanwhile:
 # recordings
 
 
-def test_recordings_that_vanish_or_change_in_the_middle_are_ledgered_and_the_rest_is_processed(
-    workspace, tmp_path
-):
+def test_recordings_that_vanish_or_change_are_rejected_and_others_are_cut(workspace, tmp_path):
     audio = workspace.audio_root
     kept_bytes = (audio / NAMES[4]).read_bytes()
 
@@ -140,7 +138,7 @@ def test_a_recording_that_changes_while_it_is_cut_leaves_none_of_its_clips(
     assert len(list(packs.read_clips(held))) == len(kept) == 4 * 8
 
 
-def test_read_errors_of_a_disk_are_ledgered_and_mended_by_the_next_run(
+def test_recordings_with_disk_read_errors_are_rejected_and_cut_in_the_next_run(
     workspace, tmp_path, monkeypatch
 ):
     read = recording_reader.SoundfileRecording.read
@@ -162,7 +160,9 @@ def test_read_errors_of_a_disk_are_ledgered_and_mended_by_the_next_run(
 
 
 @pytest.mark.slow
-def test_servers_that_fail_while_cutting(workspace, tmp_path, monkeypatch):
+def test_recordings_of_a_failing_server_are_rejected_and_cut_in_the_next_run(
+    workspace, tmp_path, monkeypatch
+):
     monkeypatch.setattr(network, "FIRST_PAUSE_S", 0.001)
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.3")
     made(workspace, tmp_path / "quiet")
@@ -199,7 +199,7 @@ def test_servers_that_fail_while_cutting(workspace, tmp_path, monkeypatch):
     assert tars[0] == tars[1]
 
 
-def test_a_recording_that_kills_whoever_decodes_it_is_ledgered_and_the_rest_is_cut(
+def test_a_recording_that_kills_its_worker_is_rejected_and_others_are_cut(
     workspace, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(plan, "_TASK_SECONDS", 30.0)  # several recordings in a task
@@ -233,7 +233,7 @@ def little_room():
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_disk_that_is_full_while_tables_are_written(tmp_path, little_room):
+def test_a_full_disk_while_a_table_is_written_leaves_no_file(tmp_path, little_room):
     table = pl.DataFrame({"a": list(range(100_000))})
     little_room(10_000)
     with (
@@ -244,7 +244,7 @@ def test_a_disk_that_is_full_while_tables_are_written(tmp_path, little_room):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_disk_that_fails_when_a_file_is_synced_tells_it_once(tmp_path, monkeypatch):
+def test_a_disk_error_on_fsync_is_raised_and_leaves_no_file(tmp_path, monkeypatch):
     sync, failed = os.fsync, Event()
 
     def failing(descriptor):
@@ -264,7 +264,7 @@ def test_a_disk_that_fails_when_a_file_is_synced_tells_it_once(tmp_path, monkeyp
     assert not list(tmp_path.iterdir())
 
 
-def test_a_disk_without_room_for_a_folder(tmp_path, monkeypatch):
+def test_a_disk_without_room_for_a_folder_is_reported_with_the_remedy(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -276,7 +276,7 @@ def test_a_disk_without_room_for_a_folder(tmp_path, monkeypatch):
         pass
 
 
-def test_a_disk_that_is_full_while_publishing(workspace, tmp_path, little_room):
+def test_a_run_continues_after_the_disk_was_full_while_publishing(workspace, tmp_path, little_room):
     made(workspace, tmp_path / "quiet")
     watcher = Meanwhile("", lambda: None)
     watcher.stage = lambda what, total, unit: little_room(5_000) if what == "publish" else None
@@ -298,7 +298,7 @@ def test_a_disk_that_is_full_while_publishing(workspace, tmp_path, little_room):
     assert contents(tmp_path / "c") == contents(tmp_path / "quiet")
 
 
-def test_only_what_is_damaged_is_rewritten(workspace, tmp_path):
+def test_only_damaged_shards_and_packs_are_rewritten(workspace, tmp_path):
     made(workspace, tmp_path / "c")
     wanted = contents(tmp_path / "c")
     shard = sorted((tmp_path / "c/train").iterdir())[1]
@@ -340,7 +340,7 @@ def flip(path, at):
     path.write_bytes(data)
 
 
-def test_clocks_and_dates_mean_nothing(workspace, tmp_path, monkeypatch):
+def test_file_times_do_not_change_what_is_reused(workspace, tmp_path, monkeypatch):
     made(workspace, tmp_path / "c")
     wanted = contents(tmp_path / "c")
     files = [
@@ -366,7 +366,7 @@ def test_clocks_and_dates_mean_nothing(workspace, tmp_path, monkeypatch):
     assert contents(tmp_path / "again") == wanted
 
 
-def test_a_corpus_that_is_moved_elsewhere_is_complete(workspace, tmp_path):
+def test_a_corpus_that_was_moved_still_verifies(workspace, tmp_path):
     made(workspace, tmp_path / "c")
     (tmp_path / "another disk").mkdir()
     shutil.copytree(tmp_path / "c", tmp_path / "another disk/č c", copy_function=shutil.copyfile)
@@ -396,7 +396,7 @@ def test_an_interrupted_run_leaves_nothing_incomplete_and_is_finished_by_the_nex
     assert contents(tmp_path / "c") == contents(tmp_path / "whole")
 
 
-def test_two_runs_into_one_folder(workspace, tmp_path):
+def test_a_second_run_into_one_folder_is_refused(workspace, tmp_path):
     def meet():
         with pytest.raises(
             ExistsError,
@@ -418,7 +418,7 @@ def test_two_runs_into_one_folder(workspace, tmp_path):
     assert status(tmp_path / "c").facts["state"] == "finished"
 
 
-def test_two_conversions_into_one_folder(workspace, tmp_path):
+def test_a_second_conversion_into_one_folder_is_refused(workspace, tmp_path):
     made(workspace, tmp_path / "c")
     again = partial(
         convert, tmp_path / "c", container="zip", out=tmp_path / "z", jobs=1, show_progress=False
@@ -480,7 +480,7 @@ def test_a_log_that_cannot_be_written_stops_nothing(tmp_path, little_room):
 # status
 
 
-def test_status_of_a_run_that_goes_on_and_of_what_becomes_of_it(workspace, tmp_path, monkeypatch):
+def test_status_shows_a_running_and_a_finished_run(workspace, tmp_path, monkeypatch):
     corpus, seen = tmp_path / "č c", []
     (workspace.audio_root / NAMES[1]).unlink()
     monkeypatch.setattr(run_log, "_INTERVAL_S", 0.0)
@@ -563,14 +563,14 @@ def test_rate_and_time_left_come_from_the_log(tmp_path):
         ],
     ],
 )
-def test_a_log_that_is_none_is_reported_in_one_line(tmp_path, lines):
+def test_status_refuses_a_file_that_is_no_run_log(tmp_path, lines):
     (tmp_path / ".work").mkdir()
     (tmp_path / ".work/log.jsonl").write_text("\n".join(lines))
     with pytest.raises(InputError, match="not the log of a run"):
         status(tmp_path)
 
 
-def test_status_of_places(workspace, tmp_path):
+def test_status_reads_local_web_and_store_locations(workspace, tmp_path):
     with pytest.raises(InputError, match="not a corpus"):
         status(tmp_path)
     made(workspace, tmp_path / "c")

@@ -70,7 +70,7 @@ def test_a_text_file_beside_each_recording_is_its_transcript(talks, tmp_path):
     ) in report["warnings"]
 
 
-def test_without_any_text_nothing_is_said_of_texts(talks, tmp_path):
+def test_a_folder_without_texts_gives_no_message_about_texts(talks, tmp_path):
     report, found = taken(talks, tmp_path / "W")
     assert found["text"].to_list() == [None, None]
     assert found["decision"].to_list() == ["pending", "pending"]
@@ -93,7 +93,7 @@ def test_without_any_text_nothing_is_said_of_texts(talks, tmp_path):
         ("a.wav", "a.original.txt"),
     ],
 )
-def test_names_are_compared_as_those_of_recordings(tmp_path, recording, file):
+def test_text_files_are_matched_by_the_rules_for_recording_names(tmp_path, recording, file):
     tone(tmp_path / "talks" / recording, 1)
     lines(tmp_path / "talks" / file, '{"text": "da"}' if file.endswith("JSON") else "da")
     report, found = taken(tmp_path / "talks", tmp_path / "W")
@@ -118,7 +118,7 @@ def test_a_text_is_of_the_recordings_in_its_folder(tmp_path):
     )
 
 
-def test_names_that_fit_several_recordings_are_a_problem(tmp_path):
+def test_a_text_file_that_matches_several_recordings_is_a_problem(tmp_path):
     for name in ("one two.wav", "one  two.wav"):
         tone(tmp_path / "talks" / name, 1)
     lines(tmp_path / "talks/one   two.txt", "da")
@@ -164,7 +164,7 @@ def test_texts_of_several_files_that_differ_are_all_kept(talks, tmp_path):
     )
 
 
-def test_of_libritts_the_normalized_text_is_read_and_the_original_one_kept(talks, tmp_path):
+def test_for_libritts_text_is_normalized_and_text_raw_original(talks, tmp_path):
     lines(talks / "a.normalized.txt", "Mister Twenty")
     lines(talks / "a.original.txt", "Mr. 20")
     lines(talks / "b.normalized.txt", "Yes.")
@@ -191,7 +191,7 @@ AUDACITY = "0.000000\t1.500000\tdobar dan\n"
         ("a.txt", "0.5 1.5\n1.5 2 da\n"),
     ],
 )
-def test_labels_with_times_are_named_and_not_read_as_words(talks, tmp_path, file, content):
+def test_label_files_with_times_are_reported_and_not_read_as_text(talks, tmp_path, file, content):
     (talks / file).write_text(content, encoding="utf8")
     report, found = taken(talks, tmp_path / "W")
     assert found["text"].to_list() == [None, None]
@@ -207,7 +207,7 @@ def test_labels_with_times_are_named_and_not_read_as_words(talks, tmp_path, file
     "content",
     ["2 3 four", "1 2", "20 30 godina", "dobar\ndan", "3 2 1\n1 2 3", "1984.", "10.30 sati"],
 )
-def test_numbers_that_are_spoken_are_words(talks, tmp_path, content):
+def test_a_text_of_numbers_is_read_as_text(talks, tmp_path, content):
     (talks / "a.txt").write_text(content, encoding="utf8")
     assert texts(talks, tmp_path / "W")["a"] == content.replace("\n", " ")
 
@@ -226,7 +226,7 @@ def test_the_output_of_a_recognizer_is_named_with_the_command_that_reads_it(talk
     )
 
 
-def test_a_text_that_a_recognizer_wrote_too_is_named(talks, tmp_path):
+def test_a_text_equal_to_the_output_of_a_recognizer_is_reported(talks, tmp_path):
     (talks / "a.json").write_text(whisper("Dobar", "dan"))
     lines(talks / "a.txt", "Dobar", "dan")
     (talks / "b.json").write_text(whisper("blic"))
@@ -258,7 +258,7 @@ def test_json_that_has_no_single_text_is_a_problem(talks, tmp_path, content, rea
     assert problem.startswith(f"a.json as a whole: {reason}")
 
 
-def test_json_of_other_things_and_its_other_fields_are_named(talks, tmp_path):
+def test_json_files_without_text_and_unread_json_fields_are_reported(talks, tmp_path):
     (talks / "a.json").write_text('{"text": "da", "text_id": 7, "speaker": "ana"}')
     (talks / "b.json").write_text('{"title": "da"}')
     report, found = taken(talks, tmp_path / "W")
@@ -267,7 +267,7 @@ def test_json_of_other_things_and_its_other_fields_are_named(talks, tmp_path):
     assert told(report, "fields of .json files that are not read: speaker, text_id")
 
 
-def test_encodings_are_those_of_other_formats(talks, tmp_path):
+def test_text_files_are_utf8_utf16_or_in_the_encoding_option(talks, tmp_path):
     (talks / "a.txt").write_bytes("točno".encode("cp1250"))
     (talks / "b.txt").write_bytes("točno".encode("utf-16"))
     report, found = taken(talks, tmp_path / "W")
@@ -298,7 +298,7 @@ def test_an_empty_file_and_a_link_outside_are_problems(talks, tmp_path):
 # --- windows, and texts that are not wanted
 
 
-def test_windows_have_no_text_of_the_whole(talks, tmp_path):
+def test_option_window_refuses_texts_of_whole_recordings(talks, tmp_path):
     lines(talks / "b.txt", "da")
     lines(talks / "README.txt", "about")
     done = CliRunner().invoke(
@@ -374,7 +374,7 @@ def test_texts_in_an_archive_are_read_or_counted(talks, tmp_path, ending):
         assert told(report, "1 text file beside the recordings: not read, unpack the archive")
 
 
-def test_texts_that_change_later_are_brought_in_by_add(talks, tmp_path):
+def test_ingest_add_takes_in_texts_that_changed(talks, tmp_path):
     lines(talks / "a.txt", "da")
     ingest("folder", talks, out=tmp_path / "W", add=True)
     lines(talks / "b.txt", "ne")
