@@ -52,7 +52,7 @@ def test_the_documentation_has_the_figures_of_the_rounds(second_act):
         assert f"| {reviewed} | {wrong} | {statement} |" in page
 
 
-def test_what_is_said_of_the_clips_that_ship_is_true(second_act, made):
+def test_the_proven_share_of_the_demo_pairs_is_true(second_act, made):
     out, _ = second_act
     is_right = {pair.segment_id: pair.transcript == pair.spoken for pair in made}
     segments = pl.read_parquet(out / "workspace" / "segments.parquet")
@@ -75,13 +75,13 @@ def test_the_returned_sheets_have_the_verdicts_of_the_drawn_rows(second_act, mad
         ]
 
 
-def test_the_pairs_are_those_that_the_script_makes(made, tmp_path):
+def test_the_stored_pairs_equal_the_output_of_the_script(made, tmp_path):
     script = runpy.run_path(str(MADE_PAIRS / "make_pairs.py"))
     script["write_pairs"](tmp_path / "pairs.csv", made)
     assert (tmp_path / "pairs.csv").read_bytes() == (MADE_PAIRS / "pairs.csv").read_bytes()
 
 
-def test_a_second_run_makes_nothing_anew_until_a_file_changes(second_act, tmp_path):
+def test_made_pairs_are_proven_again_only_if_a_file_changed(second_act, tmp_path):
     out, report = second_act
     copy = tmp_path / "made_pairs"
     shutil.copytree(MADE_PAIRS, copy)
@@ -96,11 +96,11 @@ def test_a_second_run_makes_nothing_anew_until_a_file_changes(second_act, tmp_pa
     assert changed.facts["target_proven"].startswith("no")
 
 
-def test_own_data_has_no_second_act(tmp_path):
+def test_data_other_than_the_demo_has_no_made_pairs(tmp_path):
     assert prove_made_pairs(None, tmp_path / "made-pairs") is None
     assert not (tmp_path / "made-pairs").exists()
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_a_missing_file_of_made_pairs_is_reported(tmp_path):
     with pytest.raises(InputError, match=r"pairs\.csv: there is no such file of made pairs"):
         prove_made_pairs(tmp_path, tmp_path / "made-pairs")

@@ -64,7 +64,7 @@ def test_all_columns_have_the_types_of_the_schema_and_other_columns_stay(
     assert floats.select(pl.all().drop_nulls().is_finite().all()).row(0) == (True,) * floats.width
 
 
-def test_the_troubles_of_the_demo_are_caught_and_nothing_else(whole: Path) -> None:
+def test_measure_finds_exactly_the_planted_faults_of_the_demo(whole: Path) -> None:
     table = Workspace.open(whole).segments
     found = {
         "clipped": table.filter(pl.col("clipped_share") > 0),
@@ -142,7 +142,7 @@ def test_a_second_run_decodes_nothing_and_changes_nothing(
     assert {path: path.read_bytes() for path in workspace.path.glob("*.parquet")} == before
 
 
-def test_growth_and_another_text_are_brought_in(whole: Path, tmp_path: Path) -> None:
+def test_measure_covers_new_segments_and_changed_texts(whole: Path, tmp_path: Path) -> None:
     lines = (DEMO / "transcripts.jsonl").read_text(encoding="utf8").splitlines()
     grown = tmp_path / "transcripts.jsonl"
     grown.write_text("\n".join(lines[:40]) + "\n", encoding="utf8")
@@ -218,7 +218,7 @@ def test_a_recording_that_cannot_be_read_is_listed_and_the_others_are_measured(
     assert table.filter(pl.col("recording_id") == "eX_5gPd1JtM")["rms_dbfs"].count() == 27
 
 
-def test_damage_beside_a_segment_does_not_spoil_it(tmp_path: Path) -> None:
+def test_a_segment_beside_damaged_audio_is_measured(tmp_path: Path) -> None:
     """What is around a segment is read as well, but only the segment must be readable."""
     x = np.random.default_rng(0).normal(0, 3000, 8 * 16000).astype(np.int16)
     sf.write(tmp_path / "a.flac", x, 16000)
@@ -237,7 +237,7 @@ def test_damage_beside_a_segment_does_not_spoil_it(tmp_path: Path) -> None:
     assert values(tmp_path / "w")["rms_dbfs"].is_null().to_list() == [False, True]
 
 
-def test_a_source_keeps_its_column(tmp_path: Path) -> None:
+def test_a_signal_column_of_the_source_is_not_replaced(tmp_path: Path) -> None:
     sf.write(tmp_path / "a.wav", np.zeros(16000, np.int16), 16000)
     pl.DataFrame({"name": "a.wav", "start": 0, "end": 1, "text": "da", "snr_db": 99}).write_csv(
         tmp_path / "t.csv"
@@ -266,7 +266,7 @@ def test_without_audio_it_says_what_is_missing(tmp_path: Path) -> None:
         nbaudio.measure(tmp_path / "w", channel="centre")
 
 
-def test_another_channel_is_measured_anew(whole: Path, tmp_path: Path) -> None:
+def test_measuring_another_channel_replaces_the_values(whole: Path, tmp_path: Path) -> None:
     workspace = copy(whole, tmp_path / "w")
     right = measured(workspace, channel="right", jobs=2).join(
         workspace.segments.select("segment_id", "recording_id"), on="segment_id"
@@ -357,7 +357,7 @@ def test_corrected_boundaries_are_measured_anew(whole: Path, tmp_path: Path) -> 
     assert views.cut_or_clipped(workspace)["segment_id"].to_list() == [clipped]
 
 
-def test_nothing_is_cut_or_clipped_before_it_is_measured(tmp_path: Path) -> None:
+def test_without_signals_no_segment_counts_as_cut_or_clipped(tmp_path: Path) -> None:
     assert views.cut_or_clipped(demo(tmp_path / "w")).is_empty()
 
 

@@ -128,7 +128,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_that_needs_audio_answers_with_the_remedy(made, tmp_path, command):
+def test_a_command_without_its_audio_folder_names_the_ingest_call(made, tmp_path, command):
     (tmp_path / "my audio").rename(tmp_path / "moved")
     tables = {path.name: path.read_bytes() for path in made.path.glob("*.parquet")}
     line = line_of(lambda: COMMANDS[command](made, tmp_path))
@@ -141,7 +141,7 @@ def test_a_command_that_needs_audio_answers_with_the_remedy(made, tmp_path, comm
     COMMANDS[command](made, tmp_path)
 
 
-def test_nothing_is_lost_by_the_remedy(made, tmp_path):
+def test_ingest_of_a_moved_audio_folder_loses_no_work(made, tmp_path):
     segments, recordings = made.segments, made.recordings
     verdicts = nbaudio.review.verdicts(made)
     settings = made.settings
@@ -162,7 +162,7 @@ def test_nothing_is_lost_by_the_remedy(made, tmp_path):
     assert contents(tmp_path / "kept") == contents(tmp_path / "before")
 
 
-def test_a_command_that_finds_its_clips_cut_needs_no_audio(made, tmp_path):
+def test_a_command_whose_clips_are_cut_needs_no_audio(made, tmp_path):
     measure(made)
     (tmp_path / "my audio").rename(tmp_path / "moved")
     cut(made, tmp_path / "other")
@@ -204,7 +204,7 @@ def test_ingest_without_the_folder_names_the_remedy_and_loses_nothing(made, tmp_
     assert made.recordings.equals(recordings)
 
 
-def test_widgets_answer_with_the_remedy(made, tmp_path):
+def test_widgets_without_audio_show_the_ingest_call(made, tmp_path):
     player = widgets.Player(made, made.segments["segment_id"].head(3))
     assert "note" not in player._calls["clip"](number=0).result
     (tmp_path / "my audio").rename(tmp_path / "moved")
@@ -229,7 +229,7 @@ def test_the_page_of_statistics_names_no_folder_but_the_report_does(made, tmp_pa
     assert nbaudio.stats(made.path, out=tmp_path / "page.html", audio=False).warnings == []
 
 
-def test_of_several_sources_the_line_names_the_one(tmp_path):
+def test_of_several_sources_the_message_names_the_moved_one(tmp_path):
     for seed, name in enumerate(("one/a.wav", "two/b.wav")):
         record(tmp_path / name, seed)
     for name, audio in (("a", "one"), ("b", "two")):
@@ -271,7 +271,7 @@ def test_sources_of_one_folder_are_brought_back_one_after_the_other(tmp_path):
     assert workspace.recordings["path"].to_list() == ["a.wav", "b.wav"]
 
 
-def test_the_remedy_of_an_aligned_workspace_is_align(tmp_path):
+def test_an_aligned_workspace_with_moved_audio_names_align(tmp_path):
     text = "Poštovane kolegice i kolege! Otvaram sjednicu Hrvatskoga sabora."
     words = enumerate(text.lower().replace("!", "").replace(".", "").split())
     heard = "\n".join(f"day1 1 {second} 0.8 {word}" for second, word in words)
@@ -321,7 +321,7 @@ def test_a_line_has_no_secret_and_no_line_break(made, tmp_path):
     assert "\n" not in shown
 
 
-def test_a_workspace_that_no_command_made(make_workspace):
+def test_the_message_for_a_handmade_workspace_names_format_as_placeholder(make_workspace):
     workspace = make_workspace({"a.wav": (6.0, 16000)})
     audio = workspace.audio_root
     shutil.rmtree(audio)
