@@ -300,7 +300,7 @@ def test_a_killed_second_publication_leaves_the_first_version(hub, workspace, co
 @pytest.mark.parametrize(
     "part", ["create", "info", "tree", "preupload", "batch", "put", "verify", "commit", "validate"]
 )
-def test_a_hub_that_is_busy_is_asked_again(hub, corpus, part):
+def test_uploads_to_a_busy_hub_are_retried(hub, corpus, part):
     hub.busy[part] = 2
     put(corpus)
     assert published(hub) == contents(corpus)
@@ -309,7 +309,7 @@ def test_a_hub_that_is_busy_is_asked_again(hub, corpus, part):
 
 
 @pytest.mark.parametrize("part", ["info", "tree", "resolve", "storage"])
-def test_a_hub_that_is_busy_is_read_again(hub, corpus, part):
+def test_reads_from_a_busy_hub_are_retried(hub, corpus, part):
     put(corpus)
     hub.busy[part] = 2
     assert verify(URL, jobs=1, engine="threading", show_progress=False).problems == []
@@ -317,7 +317,7 @@ def test_a_hub_that_is_busy_is_read_again(hub, corpus, part):
 
 
 @pytest.mark.parametrize("part", ["create", "commit"])
-def test_a_lost_response_does_not_repeat_what_was_done(hub, corpus, part):
+def test_a_lost_response_of_the_hub_does_not_repeat_the_commit(hub, corpus, part):
     hub.lost[part] = 1
     report = put(corpus)
     assert published(hub) == contents(corpus)
@@ -354,7 +354,7 @@ SAID = {
 
 
 @pytest.mark.parametrize("part", SAID)
-def test_refusals_are_said_in_one_line_without_token_or_signed_url(
+def test_refusals_of_the_hub_are_one_line_without_token_or_signed_url(
     hub, corpus, part, capfd, caplog
 ):
     hub.says[part], message = SAID[part]
@@ -368,7 +368,7 @@ def test_refusals_are_said_in_one_line_without_token_or_signed_url(
     assert part != "put" or "/storage/" in said  # the library logged that URL
 
 
-def test_a_hub_that_is_silent_is_given_up(hub, corpus, monkeypatch):
+def test_publish_stops_at_the_timeout_of_a_silent_hub(hub, corpus, monkeypatch):
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.25")
     monkeypatch.setenv("NBAUDIO_TRIES", "1")
     hub.hangs = {"commit"}
@@ -377,7 +377,7 @@ def test_a_hub_that_is_silent_is_given_up(hub, corpus, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_hub_that_is_silent_is_read_in_bounded_time(hub, corpus, monkeypatch):
+def test_reading_from_a_silent_hub_ends_in_bounded_time(hub, corpus, monkeypatch):
     put(corpus)
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.3")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DOWNLOAD_TIMEOUT", 0.06)
@@ -414,7 +414,7 @@ def test_folders_on_the_hub_are_listed_as_those_of_other_stores(hub, corpus):
     assert len(versions) == len(names[0])
 
 
-def test_wrong_and_missing_tokens(hub, corpus, monkeypatch, tmp_path):
+def test_wrong_and_missing_tokens_are_refused_with_the_reason(hub, corpus, monkeypatch, tmp_path):
     monkeypatch.setenv("HF_TOKEN", "hf_falsch")
     with pytest.raises(
         NbaudioError, match=r"may not be read with the credentials of this environment \(HF_TOKEN"
@@ -432,7 +432,7 @@ def test_wrong_and_missing_tokens(hub, corpus, monkeypatch, tmp_path):
         open_corpus(URL)
 
 
-def test_the_token_is_nowhere(hub, corpus, tmp_path):
+def test_the_token_is_not_in_the_output_of_publish(hub, corpus, tmp_path):
     command = [sys.executable, "-m", "nbaudio", "publish", corpus, URL, "--consent", CONSENT]
     hub.busy["put"] = 1
     run = subprocess.run(
@@ -546,7 +546,7 @@ SPOILED = {
 
 
 @pytest.mark.parametrize("name", SPOILED)
-def test_spoiled_corpora_are_refused(hub, corpus, name):
+def test_damaged_corpora_are_not_published(hub, corpus, name):
     spoil, message = SPOILED[name]
     spoil(corpus)
     with pytest.raises(InputError, match=message):
@@ -604,7 +604,7 @@ def test_a_dry_run_changes_nothing(hub, workspace, corpus, tmp_path, monkeypatch
     assert "what the dataset holds is unknown" in report.warnings[0]
 
 
-def test_other_datasets_are_not_touched(hub, corpus):
+def test_a_dataset_with_other_files_is_not_overwritten(hub, corpus):
     hub.datasets[NAME] = dataset = stand_in.Dataset()
     dataset.add({"README.md": ("git", b"---\n---\n"), "data/train.csv": ("git", b"a,b")})
     with pytest.raises(
@@ -639,7 +639,7 @@ def test_other_datasets_are_not_touched(hub, corpus):
         ("hf://datasets/ana/govor?token=geheim", "expected hf://"),
     ],
 )
-def test_other_urls_are_refused(corpus, url, message):
+def test_invalid_dataset_urls_are_refused(corpus, url, message):
     with pytest.raises(InputError, match=message) as error:
         publish(corpus, url, consent=CONSENT)
     assert "geheim" not in str(error.value)

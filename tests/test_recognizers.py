@@ -631,7 +631,7 @@ RECOGNIZERS = {
 
 
 @pytest.mark.parametrize("recognizer", RECOGNIZERS)
-def test_words_and_times(recognizer: str, tmp_path: Path) -> None:
+def test_output_of_every_recognizer_gives_words_and_times(recognizer: str, tmp_path: Path) -> None:
     assert read(tmp_path, RECOGNIZERS[recognizer]) == WORDS
 
 
@@ -654,7 +654,7 @@ NOT_FOUND = "words of hypotheses that were not found in the audio"
 ALTERNATIVES = "further alternatives of hypotheses"
 
 
-def test_words_that_gentle_did_not_find_were_not_heard(tmp_path: Path) -> None:
+def test_words_that_gentle_did_not_find_are_left_out_and_counted(tmp_path: Path) -> None:
     missing = {"case": "not-found-in-audio", "word": "svima", "startOffset": 1, "endOffset": 6}
     typed_only = {"case": "not-found-in-transcript", "alignedWord": "x", "start": 1.5, "end": 1.6}
     further = {**typed_only, "word": "ovaj"}
@@ -678,7 +678,7 @@ def test_sounds_and_silences_are_counted(content: object, number: int, tmp_path:
     assert left_out(words) == ({SOUNDS: number} if number else {})
 
 
-def test_sounds_in_brackets_may_have_several_tokens(tmp_path: Path) -> None:
+def test_bracketed_sounds_of_several_tokens_are_left_out(tmp_path: Path) -> None:
     tokens = ["Dobar", "[zvuk", "grla]", "[unk]", "[x", "dan,", "šest", "kuća.", "a", "b", "c", "d"]
     words = [{"word": word, "start": row, "end": row + 1} for row, word in enumerate(tokens)]
     (found,) = heard(tmp_path, {"words": words})
@@ -699,7 +699,7 @@ def test_translations_and_hesitations_are_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("service", ["Deepgram", "Gladia"])
-def test_channels_of_utterances_are_sides(service: str, tmp_path: Path) -> None:
+def test_channels_of_utterances_become_sides(service: str, tmp_path: Path) -> None:
     utterances = [
         {"channel": number % 2, "words": [{"word": w, "start": s, "end": e}]}
         for number, (w, s, e) in enumerate(WORDS)
@@ -735,19 +735,19 @@ def test_the_first_alternative_is_read_and_others_are_counted(
 
 
 @pytest.mark.parametrize("kind", ["event", "noise", "silence"])
-def test_items_of_other_types_are_sounds(kind: str, tmp_path: Path) -> None:
+def test_items_that_are_no_words_are_counted_as_sounds(kind: str, tmp_path: Path) -> None:
     items = [*DEEPGRAM_WORDS[:2], {"text": "x", "start": 1.5, "end": 1.9, "type": kind}]
     (words,) = heard(tmp_path, {"words": items})
     assert rows(words) == WORDS[:2]
     assert left_out(words) == {SOUNDS: 1}
 
 
-def test_a_file_that_looks_like_none_is_refused_with_its_fields(tmp_path: Path) -> None:
+def test_a_file_of_no_known_recognizer_is_refused_with_its_fields(tmp_path: Path) -> None:
     message = refused(tmp_path, {"metadata": {}, "speech": []})
     assert message.endswith("; its fields are metadata, speech")
 
 
-def test_whisper_cpp_with_clocks_alone(tmp_path: Path) -> None:
+def test_whisper_cpp_output_without_offsets_is_read_by_timestamps(tmp_path: Path) -> None:
     content = json.loads(json.dumps(CPP_WORDS))
     for segment in content["transcription"]:
         del segment["offsets"]
@@ -757,7 +757,7 @@ def test_whisper_cpp_with_clocks_alone(tmp_path: Path) -> None:
 # Characters and tokens
 
 
-def test_a_character_that_whisper_cpp_splits_into_two_tokens(tmp_path: Path) -> None:
+def test_a_character_split_by_whisper_cpp_is_joined(tmp_path: Path) -> None:
     content = json.dumps(CPP_FULL, ensure_ascii=False, indent="\t").encode()
     first, second = "š".encode()[:1], "š".encode()[1:]
     whole = '"text": " šest",'.encode()
@@ -793,7 +793,7 @@ def test_punctuation_keeps_the_time_of_its_word(tmp_path: Path) -> None:
     assert read(tmp_path, content)[1] == ("dan,.", 0.75, 1.25)
 
 
-def test_words_of_youtube_without_offsets_lie_between_others(tmp_path: Path) -> None:
+def test_youtube_words_without_offsets_are_spread_between_others(tmp_path: Path) -> None:
     parts = [{"utf8": "a"}, {"utf8": " b"}, {"utf8": " c", "tOffsetMs": 800}]
     event = {"tStartMs": 1000, "dDurationMs": 2000, "segs": parts}
     assert read(tmp_path, {"events": [event]}) == [
@@ -806,14 +806,14 @@ def test_words_of_youtube_without_offsets_lie_between_others(tmp_path: Path) -> 
 # Times
 
 
-def test_words_of_minutes_are_in_milliseconds(tmp_path: Path) -> None:
+def test_times_in_milliseconds_are_recognized_over_minutes(tmp_path: Path) -> None:
     content = {"words": [{"word": w, "start": ms(s), "end": ms(e)} for w, s, e in WORDS]}
     assert read(tmp_path, content) == WORDS
     ctm = "".join(f"a 1 {ms(s)} {ms(e - s)} {w}\n" for w, s, e in WORDS)
     assert read(tmp_path, ctm) == WORDS
 
 
-def test_long_words_in_seconds_stay(tmp_path: Path) -> None:
+def test_a_long_word_does_not_change_the_unit_from_seconds(tmp_path: Path) -> None:
     words = [{"word": "a", "start": 0, "end": 9}, {"word": "b", "start": 9, "end": 500}]
     words.append({"word": "c", "start": 500, "end": 501})
     assert read(tmp_path, {"words": words})[1] == ("b", 9.0, 500.0)
@@ -830,7 +830,7 @@ def test_times_in_other_units_are_refused(per_second: int, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("first", [0, 1000])
-def test_ends_that_are_no_durations_are_refused(first: float, tmp_path: Path) -> None:
+def test_a_ctm_with_ends_in_place_of_durations_is_refused(first: float, tmp_path: Path) -> None:
     times = [(first + row / 2, first + row / 2 + 0.4) for row in range(20)]
     message = refused(tmp_path, "".join(f"a 1 {start} {end} da\n" for start, end in times))
     assert message == (
@@ -910,7 +910,9 @@ def test_results_of_several_recordings_without_names_are_refused(tmp_path: Path)
         ),
     ],
 )
-def test_what_is_missing_is_named(content: object, reason: str, tmp_path: Path) -> None:
+def test_missing_fields_are_named_in_the_refusal(
+    content: object, reason: str, tmp_path: Path
+) -> None:
     assert refused(tmp_path, content).removeprefix(", line 1").lstrip(":, ").startswith(reason)
 
 
@@ -931,14 +933,14 @@ def test_what_is_missing_is_named(content: object, reason: str, tmp_path: Path) 
         {"monologues": [{"elements": []}]},
     ],
 )
-def test_a_recording_without_words(content: object, tmp_path: Path) -> None:
+def test_output_without_words_gives_no_words(content: object, tmp_path: Path) -> None:
     assert read(tmp_path, content) == []
 
 
 # CTM
 
 
-def test_marks_of_kaldi_are_no_words(tmp_path: Path) -> None:
+def test_kaldi_marks_such_as_silence_are_not_read_as_words(tmp_path: Path) -> None:
     marks = ["<eps>", "[noise]", "!SIL", "<unk>", "da", "<s>"]
     content = ";; comment\n" + "".join(f"a 1 {row} 0.5 {mark}\n" for row, mark in enumerate(marks))
     (words,) = heard(tmp_path, content)
@@ -946,7 +948,7 @@ def test_marks_of_kaldi_are_no_words(tmp_path: Path) -> None:
     assert left_out(words) == {SOUNDS: 4}
 
 
-def test_types_and_alternatives_of_nist(tmp_path: Path) -> None:
+def test_nist_ctm_types_and_alternatives_are_read(tmp_path: Path) -> None:
     content = """;; NIST
 a 1 0.0 0.5 da 0.9 lex spk1
 a 1 0.5 0.5 dah 0.9 non-lex spk1
@@ -1099,7 +1101,7 @@ CALLS: dict[str, tuple[object, str, str]] = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_sides_of_a_call_are_apart(call: str, tmp_path: Path) -> None:
+def test_sides_of_a_call_are_separated_by_channel(call: str, tmp_path: Path) -> None:
     content, first, second = CALLS[call]
     sides = heard(tmp_path, content)
     assert [words.side for words in sides] == [first, second]
@@ -1133,7 +1135,7 @@ def test_agent_and_customer_are_sides(tmp_path: Path) -> None:
     }
 
 
-def test_a_side_without_words_is_none(tmp_path: Path) -> None:
+def test_a_side_without_words_is_ignored(tmp_path: Path) -> None:
     channels = [deepgram_channel(DEEPGRAM_WORDS), {"alternatives": [{"words": []}]}]
     sides = heard(tmp_path, {"results": {"channels": channels}})
     assert rows(choose_side(sides, None)) == WORDS
@@ -1171,7 +1173,7 @@ def call(folder: Path, channels: int = 2) -> tuple[Path, Path, Path]:
     return folder / "h", folder / "t", folder / "audio"
 
 
-def test_align_asks_for_a_side(tmp_path: Path) -> None:
+def test_align_refuses_a_call_without_option_side(tmp_path: Path) -> None:
     hypotheses, transcripts, audio = call(tmp_path)
     reason = (
         r"a\.ctm#a: words of 2 sides of a call, A \(46 words\) and B \(16 words\): "
@@ -1241,7 +1243,7 @@ OBJECTS = [
 
 @pytest.mark.parametrize("indent", [None, 2])
 @pytest.mark.parametrize("recognizer", OBJECTS)
-def test_a_folder_of_hypotheses_and_documents_is_found_out(
+def test_a_folder_of_hypotheses_and_documents_is_detected_for_align(
     recognizer: str, indent: int | None, tmp_path: Path
 ) -> None:
     for name in ("h", "t"):

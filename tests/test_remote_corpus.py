@@ -78,7 +78,7 @@ def test_corpus_in_a_store_is_the_local_one(workspace, local, store, tmp_path, a
 
 # Shards that are folders, and files beside shards; the others are one file a shard, as the default.
 @pytest.mark.parametrize("container", ["files", "lhotse"])
-def test_other_containers_can_be_in_a_store(workspace, store, tmp_path, container):
+def test_every_container_can_be_written_to_a_store(workspace, store, tmp_path, container):
     made(workspace, tmp_path / "local", container=container)
     made(workspace, "gs://bucket/corpus", container=container)
     local = contents(tmp_path / "local")
@@ -106,7 +106,7 @@ def test_other_containers_can_be_in_a_store(workspace, store, tmp_path, containe
     ]
 
 
-def test_memory_of_this_process_is_a_store_too(workspace, local):
+def test_a_corpus_can_be_written_to_a_memory_filesystem(workspace, local):
     fs = fsspec.filesystem("memory")
     made(workspace, "memory://place/corpus")
     assert {
@@ -138,7 +138,7 @@ def test_corpora_on_web_servers_are_verified_and_read(workspace, local, tmp_path
 # again
 
 
-def test_what_is_there_is_known_by_its_record_and_not_sent_again(workspace, local, store):
+def test_uploaded_shards_with_a_record_are_not_sent_again(workspace, local, store):
     made(workspace, "gs://bucket/corpus")
     Bucket.sent.clear()
     Bucket.fetched.clear()
@@ -149,7 +149,7 @@ def test_what_is_there_is_known_by_its_record_and_not_sent_again(workspace, loca
 
 
 @pytest.mark.parametrize("lost", ["sent", "sent and work"])
-def test_without_records_the_bytes_are_looked_at(workspace, local, store, lost):
+def test_without_records_uploaded_shards_are_checked_by_their_bytes(workspace, local, store, lost):
     made(workspace, "gs://bucket/corpus")
     for note in (workspace.path / "publishing").rglob("*.json"):
         note.unlink()
@@ -184,7 +184,7 @@ def test_shards_that_changed_in_the_store_are_found_and_rewritten(workspace, loc
     assert contents(store / "bucket/corpus") == local
 
 
-def test_nothing_else_is_overwritten(workspace, store):
+def test_other_content_of_a_store_is_not_overwritten(workspace, store):
     (store / "bucket/other").mkdir(parents=True)
     (store / "bucket/other/thesis.txt").write_text("x")
     with pytest.raises(ExistsError, match="not empty and not a corpus"):
@@ -229,7 +229,7 @@ def test_a_store_that_stays_broken_stops_the_run_and_the_next_one_continues(
     assert contents(store / "bucket/corpus") == local
 
 
-def test_a_store_that_keeps_less_than_it_was_sent_is_noticed(workspace, store, monkeypatch):
+def test_an_incomplete_upload_is_an_error(workspace, store, monkeypatch):
     whole = Bucket.info
     monkeypatch.setattr(
         Bucket,
@@ -240,7 +240,7 @@ def test_a_store_that_keeps_less_than_it_was_sent_is_noticed(workspace, store, m
         made(workspace, "gs://bucket/corpus")
 
 
-def test_few_shards_are_on_this_disk_at_once(workspace, store, monkeypatch):
+def test_at_most_two_shards_are_on_the_local_disk_at_once(workspace, store, monkeypatch):
     here, put = [], Bucket.put_file
 
     def counted(self, lpath, rpath, **options):
@@ -272,7 +272,9 @@ def test_few_shards_are_on_this_disk_at_once(workspace, store, monkeypatch):
         ("abfs://container@account.dfs.core.windows.net/a", MissingExtraError, r"nbaudio\[azure\]"),
     ],
 )
-def test_places_that_cannot_be_written(workspace, monkeypatch, address, error, said):
+def test_a_url_that_cannot_be_written_is_refused_without_secrets(
+    workspace, monkeypatch, address, error, said
+):
     for package in ("s3fs", "adlfs"):
         monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setattr(sys.modules["fsspec.registry"], "_registry", {})
@@ -281,9 +283,7 @@ def test_places_that_cannot_be_written(workspace, monkeypatch, address, error, s
     assert "geheim" not in str(caught.value)
 
 
-def test_places_that_hold_no_corpus_are_distinguished_from_those_that_cannot_be_read(
-    store, monkeypatch
-):
+def test_a_url_without_a_corpus_differs_from_one_without_permission(store, monkeypatch):
     for look in (verify, stats, open_corpus):
         with pytest.raises(InputError, match="corpus"):
             look("gs://bucket/nothing")
@@ -299,7 +299,7 @@ def test_places_that_hold_no_corpus_are_distinguished_from_those_that_cannot_be_
     assert "geheim" not in str(caught.value)
 
 
-def test_names_of_a_folder_never_point_outside(store, tmp_path):
+def test_names_in_a_remote_folder_never_point_outside(store, tmp_path):
     (store / "secret").write_bytes(b"x")
     (store / "bucket").mkdir()
     for folder in (folders.folder_at("gs://bucket"), folders.folder_at(store / "bucket")):

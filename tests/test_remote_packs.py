@@ -58,7 +58,7 @@ def contents(folder):
 
 
 @pytest.mark.slow
-def test_the_corpus_is_that_of_local_packs(workspace, store, tmp_path):
+def test_remote_packs_give_the_corpus_of_local_packs(workspace, store, tmp_path):
     made(workspace, tmp_path / "local")
     report = made(workspace, tmp_path / "C", packs=PACKS)
     assert contents(tmp_path / "C") == contents(tmp_path / "local")
@@ -70,14 +70,14 @@ def test_the_corpus_is_that_of_local_packs(workspace, store, tmp_path):
     assert contents(tmp_path / "again") == contents(tmp_path / "local")
 
 
-def test_workers_keep_no_recordings(workspace, tmp_path):
+def test_workers_leave_no_fetched_recordings_and_packs(workspace, tmp_path):
     made(workspace, tmp_path / "C", packs=PACKS)
     assert not (workspace.path / "fetched").exists()
     assert not (workspace.path / "packs").exists()
 
 
 @pytest.mark.slow
-def test_damage_is_found_and_cut_again(workspace, store, tmp_path):
+def test_clips_of_a_damaged_remote_pack_are_cut_again(workspace, store, tmp_path):
     made(workspace, tmp_path / "whole", packs=PACKS)
     pack = next((store / "packs").iterdir())
     data = bytearray(pack.read_bytes())
@@ -103,13 +103,13 @@ def test_a_pack_that_cannot_be_sent_stops_the_run_and_nothing_is_left_of_it(
     assert not list((store / "packs").iterdir())
 
 
-def test_another_local_folder(workspace, tmp_path):
+def test_packs_can_be_in_another_local_folder(workspace, tmp_path):
     made(workspace, tmp_path / "C", packs=tmp_path / "scratch/packs")
     assert list((tmp_path / "scratch/packs").glob("*.pack"))
     assert not (workspace.path / "packs").exists()
 
 
-def test_recordings_of_this_disk_are_no_use_to_who_shares_none(make_workspace, tmp_path):
+def test_remote_packs_are_refused_for_local_recordings(make_workspace, tmp_path):
     local = make_workspace({"r.flac": (10.0, 16000)})
     with pytest.raises(InputError, match="ingest with --audio at a URL"):
         made(local, tmp_path / "C", packs=PACKS)
