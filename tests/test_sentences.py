@@ -56,7 +56,7 @@ def pair(one, other):
 
 
 @every
-def test_every_use_agrees_on_what_the_same_sentence_is(one, other, same):
+def test_duplicates_leakage_and_verdicts_compare_sentences_alike(one, other, same):
     first, second = folded(one, other)
     assert (first == second) == same
     table = pair(one, other)
@@ -70,7 +70,7 @@ def test_every_use_agrees_on_what_the_same_sentence_is(one, other, same):
 
 
 @every
-def test_the_proof_of_a_corpus_and_verify_agree_too(make_workspace, tmp_path, one, other, same):
+def test_corpus_json_and_verify_compare_sentences_alike(make_workspace, tmp_path, one, other, same):
     workspace = make_workspace({"one.wav": (6.0, 16000), "two.wav": (6.0, 16000)}, channels=1)
     segments = workspace.segments.with_row_index("row").with_columns(
         split=pl.when(pl.col("recording_id") == "one")
