@@ -220,7 +220,7 @@ CASES: dict[str, dict[str, Iterable[Damage]]] = {
 }
 
 
-def test_every_command_has_its_cases() -> None:
+def test_every_command_that_reads_files_is_tested() -> None:
     def names(group: click.Group) -> set[str]:
         own = {name for name, each in group.commands.items() if not hasattr(each, "commands")}
         return own | {
@@ -238,7 +238,7 @@ def test_every_command_has_its_cases() -> None:
 
 
 @pytest.mark.parametrize("command", CASES)
-def test_a_file_of_no_use_is_one_line_that_names_it(
+def test_a_damaged_file_is_a_one_line_error_that_names_it(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     for name, damages in CASES[command].items():
@@ -263,7 +263,7 @@ def test_a_file_of_no_use_is_one_line_that_names_it(
             shutil.rmtree(place)
 
 
-def test_a_link_to_a_regular_file_is_a_file(made: Path, tmp_path: Path) -> None:
+def test_a_link_to_a_regular_file_is_accepted(made: Path, tmp_path: Path) -> None:
     shutil.copytree(made / "W", tmp_path / "W")
     for name in ("segments.parquet", "workspace.json"):
         (tmp_path / "W" / name).rename(tmp_path / name)
@@ -272,7 +272,7 @@ def test_a_link_to_a_regular_file_is_a_file(made: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", NO_FILES)
-def test_a_shard_or_recording_that_is_no_file_is_ledgered(
+def test_a_shard_or_recording_that_is_no_regular_file_is_a_problem(
     made: Path, tmp_path: Path, damage: Damage
 ) -> None:
     shutil.copytree(made, tmp_path / "m")
@@ -306,7 +306,9 @@ def test_a_workbook_is_of_limited_size(
             read()
 
 
-def test_want_of_memory_is_one_line(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_out_of_memory_is_a_one_line_error(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def greedy(*_: object, **__: object) -> None:
         raise MemoryError
 
