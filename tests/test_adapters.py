@@ -27,7 +27,7 @@ def make(make_workspace, tmp_path):
         ).drop("n")
     )
 
-    def made(**options):
+    def make_corpus(**options):
         materialize(
             workspace,
             out=tmp_path / "c",
@@ -39,7 +39,7 @@ def make(make_workspace, tmp_path):
         )
         return open_corpus(tmp_path / "c")
 
-    return made
+    return make_corpus
 
 
 @pytest.mark.parametrize("steps", [{}, {"batch_s": 3.0}, {"consecutive": 3}], ids=str)

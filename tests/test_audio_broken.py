@@ -118,7 +118,7 @@ def _job(folder: Path, out: Path) -> dict[str, Any]:
     return report
 
 
-def _said(workspace: Path, name: str) -> str:
+def _ledger_text(workspace: Path, name: str) -> str:
     """All that the ledger says of a recording."""
     problems = pl.read_parquet(workspace / "problems.parquet")
     return " | ".join(
@@ -141,7 +141,7 @@ def test_every_broken_specimen_is_in_the_ledger_with_its_reason(tmp_path: Path) 
         "shorten.sph": "compressed with shorten",
     }
     for name, reason in expected.items():
-        assert reason in _said(tmp_path / "w", name)
+        assert reason in _ledger_text(tmp_path / "w", name)
     warned = "\n".join(report["warnings"])
     for name in ("halfwav.wav", "halfflac.flac", "hugeflac.flac"):
         assert f"{name}: truncated: the header declares" in warned
@@ -235,10 +235,10 @@ def test_files_without_read_permission_are_reported_as_such(open_folder: Path) -
     workspace = folder / "mine/w"
     assert (
         "locked.wav: may not be read by this user (Permission denied); change its permissions"
-        in _said(workspace, "locked.wav")
+        in _ledger_text(workspace, "locked.wav")
     )
-    assert _said(workspace, "closed") == "the folder cannot be read: Permission denied"
-    assert _said(workspace, "closed/a.wav") == "no such recording"
+    assert _ledger_text(workspace, "closed") == "the folder cannot be read: Permission denied"
+    assert _ledger_text(workspace, "closed/a.wav") == "no such recording"
     corpus = pl.read_parquet(folder / "mine/corpus/segments.parquet")
     assert set(corpus["recording_id"]) == {"good"}
 

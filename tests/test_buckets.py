@@ -83,7 +83,7 @@ def test_parts_are_stored_in_order_and_have_the_types_of_the_schema(tmp_path, ti
     ],
 )
 def test_corpora_made_in_many_buckets_have_the_bytes_of_one(workspace, tmp_path, tiny, options):
-    def made(name):
+    def make_corpora(name):
         same = {"jobs": 1, "show_progress": False}
         materialize(
             workspace,
@@ -124,13 +124,13 @@ def test_corpora_made_in_many_buckets_have_the_bytes_of_one(workspace, tmp_path,
             report["by_split"],
         )
 
-    ordinary = made("c")
+    ordinary = make_corpora("c")
     second = contents(tmp_path / "c-v2")
     assert ordinary[1]["segments"] == ordinary[1]["text"] > 0
     for suffix in ("", "-zip", "-v2"):
         (tmp_path / f"c{suffix}").rename(tmp_path / f"was{suffix}")
     tiny()
-    assert made("c") == ordinary
+    assert make_corpora("c") == ordinary
     assert contents(tmp_path / "c-v2") == second
 
 

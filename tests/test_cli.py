@@ -328,7 +328,7 @@ def test_the_version_option_prints_the_version(
 def test_each_shell_gets_a_script_that_completes(
     monkeypatch: pytest.MonkeyPatch, shell: str
 ) -> None:
-    def told(**variables: str) -> str:
+    def completion_script(**variables: str) -> str:
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
         run = "import sys; sys.argv[0] = 'nbaudio'; from nbaudio.cli import main; main()"
@@ -336,11 +336,11 @@ def test_each_shell_gets_a_script_that_completes(
             [sys.executable, "-c", run], capture_output=True, text=True, check=True
         ).stdout
 
-    assert "_NBAUDIO_COMPLETE=complete_" in told(_NBAUDIO_COMPLETE=f"source_{shell}")
+    assert "_NBAUDIO_COMPLETE=complete_" in completion_script(_NBAUDIO_COMPLETE=f"source_{shell}")
     asked = {"_TYPER_COMPLETE_ARGS": "nbaudio mat", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     if shell == "bash":
         asked = {"COMP_WORDS": "nbaudio mat", "COMP_CWORD": "1"}
-    assert "materialize" in told(_NBAUDIO_COMPLETE=f"complete_{shell}", **asked)
+    assert "materialize" in completion_script(_NBAUDIO_COMPLETE=f"complete_{shell}", **asked)
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")

@@ -132,7 +132,7 @@ def test_a_duration_beside_start_and_end_is_kept(tmp_path):
     assert segments.select("source_end", "duration").rows() == [("1", "1.5"), ("2", "2")]
 
 
-def told(report, start):
+def notes_that_start_with(report, start):
     """The notes that start with some words."""
     return [line for line in report.warnings if line.startswith(start)]
 
@@ -232,7 +232,7 @@ def test_tables_are_read_as_the_tools_that_write_them_name_their_columns(tmp_pat
     assert found.rows() == [expected]
     for row in report.facts["columns"]:
         guess = f"{row['name']} is taken from column {row['column']!r}"
-        assert bool(told(report, guess)) == (row["name"] != row["column"])
+        assert bool(notes_that_start_with(report, guess)) == (row["name"] != row["column"])
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "xlsx"])
@@ -254,7 +254,9 @@ def test_columns_named_as_milliseconds_are_converted_exactly(tmp_path, ending, o
         ("1.001", "1.001125"),
         ("33.333", "33.333001"),
     ]
-    assert told(report, "'start_ms' and 'duration_ms': read as milliseconds, as the name says")
+    assert notes_that_start_with(
+        report, "'start_ms' and 'duration_ms': read as milliseconds, as the name says"
+    )
 
 
 @pytest.mark.parametrize(
@@ -295,7 +297,7 @@ def test_an_option_makes_an_offset_column_the_end(tmp_path):
     )
     report, segments = taken(source, tmp_path / "w", end="offset")
     assert segments.select("source_start", "source_end").rows() == [("1", "2")]
-    assert not told(report, "columns of the source that are kept")
+    assert not notes_that_start_with(report, "columns of the source that are kept")
 
 
 def test_an_offset_beside_start_and_end_or_duration_is_kept(tmp_path):
@@ -305,7 +307,9 @@ def test_an_offset_beside_start_and_end_or_duration_is_kept(tmp_path):
         report, segments = taken(source, tmp_path / "w")
         found = segments.select("source_start", "source_end", "source_offset")
         assert found.rows() == [("1", "2", "7")]
-        assert told(report, "columns of the source that are kept, but not used: offset")
+        assert notes_that_start_with(
+            report, "columns of the source that are kept, but not used: offset"
+        )
 
 
 @pytest.mark.parametrize(
@@ -329,7 +333,7 @@ def test_a_column_is_the_split_if_its_values_are_split_names(tmp_path, column, v
     assert (segments["source_split"].to_list() if has_splits else None) == splits
     if splits is None:
         assert segments[column].to_list() == values
-        assert told(
+        assert notes_that_start_with(
             report,
             f"column {column!r} has values that name no split, such as {values[0]!r}, and is not "
             f"used as split: --option split={column} uses it",
@@ -342,7 +346,9 @@ def test_of_several_candidate_columns_the_one_with_split_names_is_used(tmp_path)
     further = {"set": ["a", "b"], "subset": ["clean", "other"], "partition": ["train", "test"]}
     report, segments = taken(write_table(tmp_path / "t.csv", PLAIN | further), tmp_path / "w")
     assert segments["source_split"].to_list() == ["train", "test"]
-    assert told(report, "columns of the source that are kept, but not used: set, subset")
+    assert notes_that_start_with(
+        report, "columns of the source that are kept, but not used: set, subset"
+    )
 
 
 @pytest.mark.parametrize(
@@ -363,8 +369,10 @@ def test_a_column_whose_values_do_not_fit_its_field_is_reported(tmp_path, column
     assert segments.select("source_start", "source_end", "asr_text", kept).rows() == [
         (None, None, None, value) for value in values
     ]
-    assert told(report, f"column {column!r} {reason}")
-    assert told(report, f"columns of the source that are kept, but not used: {column}")
+    assert notes_that_start_with(report, f"column {column!r} {reason}")
+    assert notes_that_start_with(
+        report, f"columns of the source that are kept, but not used: {column}"
+    )
 
 
 def test_columns_of_dates_and_lists_are_not_used_as_times_or_texts(tmp_path):
@@ -381,7 +389,9 @@ def test_columns_of_dates_and_lists_are_not_used_as_times_or_texts(tmp_path):
     report, segments = taken(tmp_path / "t.parquet", tmp_path / "w")
     assert segments.select("source_start", "source_end", "asr_text").rows() == [(None, None, None)]
     for column in ("start_time", "end_time", "hypothesis"):
-        assert told(report, f"column {column!r} has neither texts nor numbers and is not used")
+        assert notes_that_start_with(
+            report, f"column {column!r} has neither texts nor numbers and is not used"
+        )
 
 
 def test_a_column_assigned_by_an_option_is_used_for_no_other_field(tmp_path):
@@ -398,7 +408,7 @@ def test_every_column_that_is_not_used_is_named(tmp_path):
     report, segments = taken(
         write_table(tmp_path / "t.csv", PLAIN | {"end": ["1", "2"]} | further), tmp_path / "w"
     )
-    [line] = told(report, "columns of the source that are kept")
+    [line] = notes_that_start_with(report, "columns of the source that are kept")
     assert line == (
         "columns of the source that are kept, but not used: duration, snr, decision, narrator"
     )
@@ -409,7 +419,7 @@ def test_every_column_that_is_not_used_is_named(tmp_path):
         "eva",
     )
     report, _ = taken(write_table(tmp_path / "u.csv", PLAIN), tmp_path / "v")
-    assert not told(report, "columns of the source that are kept")
+    assert not notes_that_start_with(report, "columns of the source that are kept")
 
 
 def test_a_table_of_recordings_in_parquet_names_the_format_that_reads_it(tmp_path):

@@ -98,7 +98,8 @@ def encoding_of(container):
     return "mulaw" if CONTAINERS[container].levels_only else "flac"
 
 
-def made(workspace, out, *, container="webdataset", **options):
+def make_corpus(workspace, out, *, container="webdataset", **options):
+    """Materialize a small corpus in a container, in the encoding that it stores."""
     usual = {
         "jobs": 1,
         "engine": "threading",
@@ -136,7 +137,7 @@ def corpora(tmp_path_factory):
     segments = [(key, i, i + 0.75, "test" if i % 4 == 1 else "train") for i, key in enumerate(ids)]
     workspace = build(folder, segments)
     for encoding in {encoding_of(container) for container in CONTAINERS}:
-        made(workspace, folder / encoding, encoding=encoding)
+        make_corpus(workspace, folder / encoding, encoding=encoding)
     return workspace, {path.name: path for path in folder.iterdir()}
 
 
@@ -150,7 +151,7 @@ def base(corpora, request):
 @some_containers
 def test_conversion_and_back_keeps_clips_metadata_and_bytes(base, tmp_path, container):
     workspace, corpus = base
-    made(workspace, tmp_path / "made", container=container, jobs=2)
+    make_corpus(workspace, tmp_path / "made", container=container, jobs=2)
     converted(corpus, tmp_path / "converted", container, jobs=2)
     assert contents(tmp_path / "made") == contents(tmp_path / "converted")
     check(tmp_path / "made")
@@ -229,7 +230,7 @@ def test_single_clips_and_clips_larger_than_a_shard_are_stored(tmp_path, contain
         ("b", 13, 13.5, "train"),
     ]
     workspace = build(tmp_path, segments)
-    made(workspace, tmp_path / "c", container=container, shard_size="20kB")
+    make_corpus(workspace, tmp_path / "c", container=container, shard_size="20kB")
     check(tmp_path / "c")
     clips = open_corpus(tmp_path / "c").segments
     manifest = json.loads((tmp_path / "c/corpus.json").read_text())
@@ -240,7 +241,7 @@ def test_single_clips_and_clips_larger_than_a_shard_are_stored(tmp_path, contain
             for index in range(len(names))
         ]
     assert clips.filter(pl.col("segment_id") == "large")["length"].item() > 100_000
-    made(workspace, tmp_path / "single", container=container, shard_count=1)
+    make_corpus(workspace, tmp_path / "single", container=container, shard_count=1)
     assert len(json.loads((tmp_path / "single/corpus.json").read_text())["shards"]) == 2
 
 
@@ -288,7 +289,7 @@ def test_verify_finds_damage_to_every_kind_of_file_and_unlisted_shards(base, tmp
 @pytest.mark.parametrize("container", ["webdataset", "tfrecord"])
 def test_segments_of_a_window_are_stored_in_order_within_one_recording(base, tmp_path, container):
     workspace, corpus = base
-    made(workspace, tmp_path / "made", container=container, window=4)
+    make_corpus(workspace, tmp_path / "made", container=container, window=4)
     converted(corpus, tmp_path / "c", container, window=4)
     assert contents(tmp_path / "made") == contents(tmp_path / "c")
     check(tmp_path / "c")
@@ -337,7 +338,7 @@ def test_convert_refuses_missing_or_damaged_corpora_and_existing_outputs(base, t
 @some_containers
 def test_levels_are_numpy_files_in_every_container(base, tmp_path, container):
     workspace, _ = base
-    made(workspace, tmp_path / "c", container=container, encoding="mulaw")
+    make_corpus(workspace, tmp_path / "c", container=container, encoding="mulaw")
     check(tmp_path / "c")
     clips = open_corpus(tmp_path / "c").segments
     for data, samples in zip(
@@ -353,7 +354,7 @@ def test_levels_are_numpy_files_in_every_container(base, tmp_path, container):
 
 def test_arrow_shards_are_memory_mapped_and_hold_levels_only(base, tmp_path):
     workspace, corpus = base
-    made(workspace, tmp_path / "c", container="arrow", encoding="linear")
+    make_corpus(workspace, tmp_path / "c", container="arrow", encoding="linear")
     clips = open_corpus(tmp_path / "c").segments
     shards = [
         pa.ipc.open_file(pa.memory_map(str(tmp_path / "c" / name))).read_all()
@@ -369,7 +370,7 @@ def test_arrow_shards_are_memory_mapped_and_hold_levels_only(base, tmp_path):
             name: clip.metadata[name] for name in ("text", "word_times")
         }
     for refused in (
-        lambda: made(workspace, tmp_path / "d", container="arrow", encoding="flac"),
+        lambda: make_corpus(workspace, tmp_path / "d", container="arrow", encoding="flac"),
         lambda: converted(corpus, tmp_path / "d", "arrow"),
     ):
         with pytest.raises(

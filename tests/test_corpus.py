@@ -519,14 +519,14 @@ def test_verify_reports_edited_cards_and_unlisted_files(
     make(workspace, tmp_path / "c")
     card = tmp_path / "c/README.md"
 
-    def told() -> Any:
+    def verify_corpus() -> Any:
         return verify(tmp_path / "c", jobs=1, engine="threading", show_progress=False)
 
-    assert (told().facts["data_card"], told().warnings) == ("as written", [])
+    assert (verify_corpus().facts["data_card"], verify_corpus().warnings) == ("as written", [])
     card.write_text(card.read_text() + "\nOurs.\n")
-    assert (told().facts["data_card"], told().problems) == ("edited", [])
-    assert "README.md" in told().warnings[0]
+    assert (verify_corpus().facts["data_card"], verify_corpus().problems) == ("edited", [])
+    assert "README.md" in verify_corpus().warnings[0]
     (tmp_path / "c/notes.txt").write_text("ours")
-    assert "notes.txt" in told().warnings[1]
+    assert "notes.txt" in verify_corpus().warnings[1]
     card.unlink()
-    assert told().problems == ["README.md: missing"]
+    assert verify_corpus().problems == ["README.md: missing"]

@@ -35,7 +35,7 @@ def now(workspace):
     return {key: (decision, reason) for key, decision, reason in rows}
 
 
-def held(workspace):
+def imported_decisions(workspace):
     return {
         key: (decision, reason) for key, decision, reason in review.decisions(workspace).iter_rows()
     }
@@ -75,7 +75,7 @@ def test_only_changed_decisions_of_an_edited_table_are_imported(workspace, form)
         "x0004": ("reject", "by_hand"),
         "x0005": ("reject", "applause"),
     }
-    assert held(workspace) == expected
+    assert imported_decisions(workspace) == expected
     # What is accepted has no split before the next select.
     assert now(workspace) == dict.fromkeys(("x0002", "x0003"), IN) | expected | {
         "x0000": ("pending", None),
@@ -84,7 +84,11 @@ def test_only_changed_decisions_of_an_edited_table_are_imported(workspace, form)
     assert nbaudio.select(workspace, **ALL).facts["by_hand"] == {"accept": 1, "reject": 2}
     assert now(workspace) == dict.fromkeys(("x0002", "x0003"), IN) | expected | {"x0001": RULE}
     again = review.import_decisions(workspace, workspace.to_pandas())
-    assert (again.facts["unchanged"], again.warnings, held(workspace)) == (6, [], expected)
+    assert (again.facts["unchanged"], again.warnings, imported_decisions(workspace)) == (
+        6,
+        [],
+        expected,
+    )
 
 
 def as_frame(table):
@@ -105,7 +109,10 @@ def test_decisions_apply_to_later_selections_until_they_are_withdrawn(workspace)
     back = pl.DataFrame({"segment_id": ["x0001", "x0002"], "decision": ["pending", "pending"]})
     review.import_decisions(workspace, back)
     nbaudio.select(workspace, **ALL)
-    assert held(workspace) == {"x0000": ("reject", "by_hand"), "x0003": ("accept", None)}
+    assert imported_decisions(workspace) == {
+        "x0000": ("reject", "by_hand"),
+        "x0003": ("accept", None),
+    }
     assert (now(workspace)["x0001"], now(workspace)["x0002"]) == (RULE, IN)
 
 
@@ -158,9 +165,9 @@ def test_rows_without_a_decision_and_equal_repeated_rows_are_accepted(workspace)
         {"segment_id": ids, "decision": ["reject", "reject", np.nan, None], "reason": np.nan}
     )
     review.import_decisions(workspace, table.astype({"decision": object}))
-    assert held(workspace) == {"x0005": ("reject", "by_hand")}
+    assert imported_decisions(workspace) == {"x0005": ("reject", "by_hand")}
     assert review.import_decisions(workspace, table.iloc[:0]).facts["rejected"] == 0
-    assert held(workspace) == {"x0005": ("reject", "by_hand")}
+    assert imported_decisions(workspace) == {"x0005": ("reject", "by_hand")}
 
 
 def test_accepted_segments_pass_filters_but_not_checks_of_usable_audio(tmp_path):

@@ -45,13 +45,15 @@ def workspace(make_workspace):
     return make_workspace(dict.fromkeys(NAMES, (16.0, 16000)), every=2.0, length=1.5)
 
 
-def made(workspace, out, **options):
+def make_corpus(workspace, out, **options):
+    """Materialize a corpus of small shards with one job."""
     return materialize(
         workspace, out=out, show_progress=False, **{"jobs": 1, "shard_size": SIZE} | options
     )
 
 
-def whole(corpus):
+def is_complete(corpus):
+    """Whether `verify` finds no problem in a corpus."""
     return verify(corpus, jobs=1, engine="threading", show_progress=False).problems == []
 
 
@@ -95,8 +97,8 @@ def test_recordings_that_vanish_or_change_are_rejected_and_others_are_cut(worksp
     known = pl.when(pl.col("path") == NAMES[4]).then(pl.lit(hashlib.sha256(kept_bytes).hexdigest()))
     workspace.save(recordings=workspace.recordings.with_columns(sha256=known))
     with listen_to_progress(Meanwhile("cut", harm)):
-        report = made(workspace, tmp_path / "c")
-    assert whole(tmp_path / "c")
+        report = make_corpus(workspace, tmp_path / "c")
+    assert is_complete(tmp_path / "c")
     assert rejected(tmp_path / "c") == {
         "r1": ["r1.flac: the file has disappeared since it was ingested"],
         "r2": ["r2.flac: the file changed since it was ingested; run ingest again"],
@@ -109,7 +111,7 @@ def test_recordings_that_vanish_or_change_are_rejected_and_others_are_cut(worksp
 def test_a_recording_that_changes_while_it_is_cut_leaves_none_of_its_clips(
     workspace, tmp_path, monkeypatch
 ):
-    made(workspace, tmp_path / "whole")
+    make_corpus(workspace, tmp_path / "whole")
     shutil.rmtree(workspace.path / "packs")
     path, encode, seen = workspace.audio_root / NAMES[0], packs.encode_clip, []
 
@@ -120,11 +122,11 @@ def test_a_recording_that_changes_while_it_is_cut_leaves_none_of_its_clips(
         return encode(*some)
 
     monkeypatch.setattr(packs, "encode_clip", encode_and_change)
-    made(workspace, tmp_path / "c")
+    make_corpus(workspace, tmp_path / "c")
     assert rejected(tmp_path / "c") == {
         "r0": ["r0.flac: the file changed since it was ingested; run ingest again"]
     }
-    assert whole(tmp_path / "c")
+    assert is_complete(tmp_path / "c")
     sounds = dict(
         pl.read_parquet(tmp_path / "whole/segments.parquet")
         .select("segment_id", "audio_sha256")
@@ -149,13 +151,13 @@ def test_recordings_with_disk_read_errors_are_rejected_and_cut_in_the_next_run(
         return read(self, start, stop)
 
     monkeypatch.setattr(recording_reader.SoundfileRecording, "read", failing)
-    report = made(workspace, tmp_path / "c")
+    report = make_corpus(workspace, tmp_path / "c")
     assert rejected(tmp_path / "c") == {"r1": ["r1.flac: [Errno 5] Input/output error"]}
-    assert whole(tmp_path / "c")
+    assert is_complete(tmp_path / "c")
     assert status(tmp_path / "c").facts["failures"] == len(report.problems) == 4
     monkeypatch.undo()
-    assert made(workspace, tmp_path / "c").facts["clips_cut_now"] == 4
-    made(workspace, tmp_path / "quiet")
+    assert make_corpus(workspace, tmp_path / "c").facts["clips_cut_now"] == 4
+    make_corpus(workspace, tmp_path / "quiet")
     assert contents(tmp_path / "c") == contents(tmp_path / "quiet")
 
 
@@ -165,7 +167,7 @@ def test_recordings_of_a_failing_server_are_rejected_and_cut_in_the_next_run(
 ):
     monkeypatch.setattr(network, "FIRST_PAUSE_S", 0.001)
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.3")
-    made(workspace, tmp_path / "quiet")
+    make_corpus(workspace, tmp_path / "quiet")
     with serving(workspace.audio_root) as web:
         versions = [remote(f"{web.url}/{name}").status().version for name in NAMES]
         there = Workspace.create(tmp_path / "there", source="made", audio=web.url)
@@ -181,17 +183,17 @@ def test_recordings_of_a_failing_server_are_rejected_and_cut_in_the_next_run(
             web.busy[NAMES[4]], web.cut[NAMES[4]] = 2, 1
 
         with listen_to_progress(Meanwhile("cut", turn)):
-            made(there, tmp_path / "c")
+            make_corpus(there, tmp_path / "c")
         found = rejected(tmp_path / "c")
         assert set(found) == {"r1", "r2", "r3"}
         assert "the server responded with 500" in found["r1"][0]
         assert "in 3 tries" in found["r2"][0]
         assert re.search(r"in 3 tries \([0-9,]+ of [0-9,]+ bytes came\)", found["r3"][0])
-        assert whole(tmp_path / "c")
+        assert is_complete(tmp_path / "c")
         web.says.clear()
         web.hangs.clear()
         web.cut.clear()
-        assert made(there, tmp_path / "c").facts["clips_cut_now"] == 3 * 8
+        assert make_corpus(there, tmp_path / "c").facts["clips_cut_now"] == 3 * 8
     tars = [
         {name: data for name, data in contents(tmp_path / each).items() if name.endswith(".tar")}
         for each in ("c", "quiet")
@@ -213,12 +215,12 @@ def test_a_recording_that_kills_its_worker_is_rejected_and_others_are_cut(
             yield from run_joblib(function, [task], **options)
 
     monkeypatch.setattr(engine, "_run_joblib", dying)
-    made(workspace, tmp_path / "c")
+    make_corpus(workspace, tmp_path / "c")
     [[detail]] = rejected(tmp_path / "c").values()
     assert detail.startswith("r2.flac: the worker that decodes it is killed")
     assert [len(task.sources) > 1 for task in lost] == [True, False]
     assert pl.read_parquet(tmp_path / "c/segments.parquet").height == 4 * 8
-    assert whole(tmp_path / "c")
+    assert is_complete(tmp_path / "c")
 
 
 # disks
@@ -277,14 +279,14 @@ def test_a_disk_without_room_for_a_folder_is_reported_with_the_remedy(tmp_path, 
 
 
 def test_a_run_continues_after_the_disk_was_full_while_publishing(workspace, tmp_path, little_room):
-    made(workspace, tmp_path / "quiet")
+    make_corpus(workspace, tmp_path / "quiet")
     watcher = Meanwhile("", lambda: None)
     watcher.stage = lambda what, total, unit: little_room(5_000) if what == "publish" else None
     with (
         listen_to_progress(watcher),
         pytest.raises(DiskFullError, match=r"segments\.parquet: File too large"),
     ):
-        made(workspace, tmp_path / "c")
+        make_corpus(workspace, tmp_path / "c")
     told = status(tmp_path / "c")
     assert (told.facts["state"], told.facts["stage"], told.facts["alive"]) == (
         "failed",
@@ -293,13 +295,13 @@ def test_a_run_continues_after_the_disk_was_full_while_publishing(workspace, tmp
     )
     assert "DiskFullError" in told.problems[0]
     little_room(resource.RLIM_INFINITY)
-    report = made(workspace, tmp_path / "c")
+    report = make_corpus(workspace, tmp_path / "c")
     assert report.facts["shards_kept_from_before"] == report.facts["shards"]
     assert contents(tmp_path / "c") == contents(tmp_path / "quiet")
 
 
 def test_only_damaged_shards_and_packs_are_rewritten(workspace, tmp_path):
-    made(workspace, tmp_path / "c")
+    make_corpus(workspace, tmp_path / "c")
     wanted = contents(tmp_path / "c")
     shard = sorted((tmp_path / "c/train").iterdir())[1]
     table = pl.read_parquet(tmp_path / "c/segments.parquet")
@@ -327,7 +329,7 @@ def test_only_damaged_shards_and_packs_are_rewritten(workspace, tmp_path):
         if path.suffix in (".tar", ".pack") and path not in (shard, Path(place["pack"]))
     ]
     before = {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in good}
-    report = made(workspace, tmp_path / "c")
+    report = make_corpus(workspace, tmp_path / "c")
     assert contents(tmp_path / "c") == wanted
     assert {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in good} == before
     assert len(before) > 8
@@ -341,7 +343,7 @@ def flip(path, at):
 
 
 def test_file_times_do_not_change_what_is_reused(workspace, tmp_path, monkeypatch):
-    made(workspace, tmp_path / "c")
+    make_corpus(workspace, tmp_path / "c")
     wanted = contents(tmp_path / "c")
     files = [
         path
@@ -355,24 +357,24 @@ def test_file_times_do_not_change_what_is_reused(workspace, tmp_path, monkeypatc
     backwards = iter(range(2_000_000_000, 0, -1000))
     monkeypatch.setattr("time.time", lambda: float(next(backwards)))
     next((tmp_path / "c/train").iterdir()).unlink()
-    report = made(workspace, tmp_path / "c")
+    report = make_corpus(workspace, tmp_path / "c")
     assert (report.facts["clips_cut_now"], report.facts["shards_kept_from_before"]) == (
         0,
         report.facts["shards"] - 1,
     )
     assert contents(tmp_path / "c") == wanted
     shutil.rmtree(workspace.path / "packs")
-    made(workspace, tmp_path / "again")
+    make_corpus(workspace, tmp_path / "again")
     assert contents(tmp_path / "again") == wanted
 
 
 def test_a_corpus_that_was_moved_still_verifies(workspace, tmp_path):
-    made(workspace, tmp_path / "c")
+    make_corpus(workspace, tmp_path / "c")
     (tmp_path / "another disk").mkdir()
     shutil.copytree(tmp_path / "c", tmp_path / "another disk/č c", copy_function=shutil.copyfile)
     shutil.rmtree(tmp_path / "c")
     shutil.rmtree(workspace.path)
-    assert whole(tmp_path / "another disk/č c")
+    assert is_complete(tmp_path / "another disk/č c")
 
 
 # runs
@@ -385,13 +387,13 @@ def test_an_interrupted_run_leaves_nothing_incomplete_and_is_finished_by_the_nex
     def interrupt():
         raise KeyboardInterrupt
 
-    made(workspace, tmp_path / "whole")
+    make_corpus(workspace, tmp_path / "whole")
     shutil.rmtree(workspace.path / "packs")
     with listen_to_progress(Meanwhile(stage, interrupt)), pytest.raises(KeyboardInterrupt):
-        made(workspace, tmp_path / "c")
+        make_corpus(workspace, tmp_path / "c")
     assert status(tmp_path / "c").facts["state"] == "stopped"
     assert contents(tmp_path / "c").items() <= contents(tmp_path / "whole").items()
-    report = made(workspace, tmp_path / "c")
+    report = make_corpus(workspace, tmp_path / "c")
     assert report.facts["clips_already_cut"] == (8 if stage == "cut" else 40)
     assert contents(tmp_path / "c") == contents(tmp_path / "whole")
 
@@ -402,24 +404,24 @@ def test_a_second_run_into_one_folder_is_refused(workspace, tmp_path):
             ExistsError,
             match=rf"c: another run is active there \(process {os.getpid()} on .*, since 20",
         ):
-            made(workspace, tmp_path / "c")
+            make_corpus(workspace, tmp_path / "c")
         told = status(tmp_path / "c")
         assert (told.facts["state"], told.facts["stage"], told.problems) == ("running", "cut", [])
         partial = next((workspace.path / "packs").glob("*.pack")).rename(
             workspace.path / "packs/.x.pack.1.partial"
         )
-        made(workspace, tmp_path / "other")  # another corpus of the same workspace
+        make_corpus(workspace, tmp_path / "other")  # another corpus of the same workspace
         assert partial.exists()  # it could be of the run that goes on
 
     with listen_to_progress(Meanwhile("cut", meet)):
-        made(workspace, tmp_path / "c")
+        make_corpus(workspace, tmp_path / "c")
     assert contents(tmp_path / "c") == contents(tmp_path / "other")
     assert not list((workspace.path / "packs").glob(".*"))
     assert status(tmp_path / "c").facts["state"] == "finished"
 
 
 def test_a_second_conversion_into_one_folder_is_refused(workspace, tmp_path):
-    made(workspace, tmp_path / "c")
+    make_corpus(workspace, tmp_path / "c")
     again = partial(
         convert, tmp_path / "c", container="zip", out=tmp_path / "z", jobs=1, show_progress=False
     )
@@ -430,7 +432,7 @@ def test_a_second_conversion_into_one_folder_is_refused(workspace, tmp_path):
 
     with listen_to_progress(Meanwhile("pack", meet)):
         again()
-    assert whole(tmp_path / "z")
+    assert is_complete(tmp_path / "z")
     assert not (tmp_path / "z/.work").exists()
 
 
@@ -485,7 +487,7 @@ def test_status_shows_a_running_and_a_finished_run(workspace, tmp_path, monkeypa
     (workspace.audio_root / NAMES[1]).unlink()
     monkeypatch.setattr(run_log, "_INTERVAL_S", 0.0)
     with listen_to_progress(Meanwhile("pack", lambda: seen.append(status(corpus)))):
-        report = made(workspace, corpus)
+        report = make_corpus(workspace, corpus)
     [running] = seen
     facts = running.facts
     assert (facts["state"], facts["alive"], facts["stage"], facts["unit"], facts["step"]) == (
@@ -573,16 +575,16 @@ def test_status_refuses_a_file_that_is_no_run_log(tmp_path, lines):
 def test_status_reads_local_web_and_store_locations(workspace, tmp_path):
     with pytest.raises(InputError, match="not a corpus"):
         status(tmp_path)
-    made(workspace, tmp_path / "c")
+    make_corpus(workspace, tmp_path / "c")
     with serving(tmp_path / "c") as web:
         assert status(web.url).facts["kept"] == 40
     fs = fsspec.filesystem("memory")
     try:
         with listen_to_progress(Meanwhile("pack", lambda: 1 / 0)), pytest.raises(ZeroDivisionError):
-            made(workspace, "memory://bucket/c")
+            make_corpus(workspace, "memory://bucket/c")
         assert status("memory://bucket/c").facts["state"] == "not finished"
         assert status("memory://bucket/c", workspace=workspace.path).facts["state"] == "failed"
-        made(workspace, "memory://bucket/c")
+        make_corpus(workspace, "memory://bucket/c")
         assert status("memory://bucket/c").facts["state"] == "finished"
     finally:
         fs.rm("/bucket", recursive=True)

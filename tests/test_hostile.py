@@ -379,7 +379,7 @@ def full(tmp_path_factory):
     return Workspace.open(folder / "W")
 
 
-def kept(workspace):
+def accepted_texts(workspace):
     """Id and text of all that is accepted."""
     return dict(
         workspace.segments.filter(pl.col("decision") == "accept")
@@ -389,7 +389,7 @@ def kept(workspace):
 
 
 def test_hostile_file_names_are_stored_as_names(full):
-    assert len(kept(full)) == len(SAID)
+    assert len(accepted_texts(full)) == len(SAID)
     assert full.segments["text"].to_list() == [unicodedata.normalize("NFC", text) for text in SAID]
     assert full.recordings["num_samples"].to_list() == [8000] * len(full.recordings)
 
@@ -446,10 +446,10 @@ def test_containers_hold_ids_and_texts_as_they_are(full, tmp_path, container):
             show_progress=False,
         )
     corpus = nbaudio.open_corpus(tmp_path / "C")
-    assert dict(corpus.segments.select("segment_id", "text").iter_rows()) == kept(full)
+    assert dict(corpus.segments.select("segment_id", "text").iter_rows()) == accepted_texts(full)
     assert {
         unicodedata.normalize("NFC", text) for text in stored(tmp_path / "C", container)
-    } == set(kept(full).values())
+    } == set(accepted_texts(full).values())
     for path in tmp_path.rglob("*"):
         assert path.name.isascii()
         assert len(path.name) < 200

@@ -219,7 +219,7 @@ def test_rows_are_collected_in_batches_of_10000(tmp_path):
 # whole recordings and windows
 
 
-def whole(tmp_path, seconds, rate, **options):
+def segments_of_recording(tmp_path, seconds, rate, **options):
     """Segments of a folder with one recording."""
     tone(tmp_path / "audio/a.wav", seconds, rate=rate)
     nbaudio.ingest("folder", tmp_path / "audio", out=tmp_path / "W", options=options)
@@ -272,17 +272,22 @@ def test_windows_cover_a_recording_without_gap_or_overlap(tenths, rate, seconds,
 
 
 def test_option_window_divides_recordings_into_windows(tmp_path):
-    assert whole(tmp_path, 2.5, 8000, window="1")["segment_id"].to_list() == [
+    assert segments_of_recording(tmp_path, 2.5, 8000, window="1")["segment_id"].to_list() == [
         "a_0-1",
         "a_1-2",
         "a_2-2.5",
     ]
-    assert whole(tmp_path, 2.5, 8000, window=1, partial="drop")["segment_id"].to_list() == [
+    assert segments_of_recording(tmp_path, 2.5, 8000, window=1, partial="drop")[
+        "segment_id"
+    ].to_list() == [
         "a_0-1",
         "a_1-2",
     ]
-    assert whole(tmp_path, 3, 8000, window="1.50")["source_end"].to_list() == ["1.5", "3"]
-    assert whole(tmp_path, 3, 8000, window="0.1", partial="drop").height == 30
+    assert segments_of_recording(tmp_path, 3, 8000, window="1.50")["source_end"].to_list() == [
+        "1.5",
+        "3",
+    ]
+    assert segments_of_recording(tmp_path, 3, 8000, window="0.1", partial="drop").height == 30
 
 
 @pytest.mark.parametrize(

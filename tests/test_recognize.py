@@ -411,13 +411,13 @@ for line in reversed(lines):
 def command(workspace, monkeypatch):
     monkeypatch.chdir(workspace.path)
 
-    def made(each="", code=COMMAND):
+    def write_command(each="", code=COMMAND):
         (workspace.path / "recognizer with blanks.py").write_text(
             code.replace("EACH", each), "utf8"
         )
         return f"{shlex.quote(sys.executable)} 'recognizer with blanks.py' '$(touch x); `touch x`'"
 
-    return made
+    return write_command
 
 
 def test_a_command_gets_files_and_writes_lines_in_any_order(workspace, command):

@@ -57,7 +57,8 @@ def ms(time: float) -> int:
     return round(time * 1000)
 
 
-def each(write: Callable[[str, float, float], Any]) -> list[Any]:
+def written_words(write: Callable[[str, float, float], Any]) -> list[Any]:
+    """Each of `WORDS` as `write` writes it."""
     return [write(*word) for word in WORDS]
 
 
@@ -102,11 +103,11 @@ CPP_FULL = whisper_cpp(
         cpp(" kuća.", 2.5, 3.0, tokens=[cpp(" kuća", 2.5, 2.9), cpp(".", 2.9, 3.0)]),
     ]
 )
-CPP_WORDS = whisper_cpp([cpp("", 0, 0.5), *each(lambda w, s, e: cpp(f" {w}", s, e))])
+CPP_WORDS = whisper_cpp([cpp("", 0, 0.5), *written_words(lambda w, s, e: cpp(f" {w}", s, e))])
 
 # Others on one's own machine
 
-NEMO_WORDS = each(
+NEMO_WORDS = written_words(
     lambda w, s, e: {
         "word": w,
         "start_offset": int(s / 0.08),
@@ -131,7 +132,7 @@ MFA = [
     [2, 2.5, "šest"],
     [2.5, 3, "kuća."],
 ]
-GENTLE = each(
+GENTLE = written_words(
     lambda w, s, e: {
         "alignedWord": w.lower(),
         "case": "success",
@@ -157,10 +158,13 @@ def google_duration(time: float) -> dict[str, Any]:
 
 
 GOOGLE = [
-    {"alternatives": [{"transcript": "x", "words": each(google_word)[:2]}], "languageCode": "hr"},
-    {"alternatives": [{"transcript": "y", "words": each(google_word)[2:]}]},
+    {
+        "alternatives": [{"transcript": "x", "words": written_words(google_word)[:2]}],
+        "languageCode": "hr",
+    },
+    {"alternatives": [{"transcript": "y", "words": written_words(google_word)[2:]}]},
 ]
-SPOKEN_BY = [{**word, "speakerTag": 1} for word in each(google_word)]
+SPOKEN_BY = [{**word, "speakerTag": 1} for word in written_words(google_word)]
 AWS = [
     {
         "start_time": "0.5",
@@ -229,16 +233,16 @@ def azure(*phrases: dict[str, Any]) -> dict[str, Any]:
 
 AZURE_WITHOUT_TICKS = [
     {name: value for name, value in word.items() if not name.endswith("Ticks")}
-    for word in each(azure_word)
+    for word in written_words(azure_word)
 ]
-DISPLAY_WORDS = [{"displayText": word.pop("word"), **word} for word in each(azure_word)]
+DISPLAY_WORDS = [{"displayText": word.pop("word"), **word} for word in written_words(azure_word)]
 
 
 def deepgram_channel(words: list[Any]) -> dict[str, Any]:
     return {"alternatives": [{"transcript": TEXT, "confidence": 0.9, "words": words}]}
 
 
-DEEPGRAM_WORDS = each(
+DEEPGRAM_WORDS = written_words(
     lambda w, s, e: {
         "word": w.strip(",.").lower(),
         "start": s,
@@ -271,7 +275,7 @@ def assemblyai(words: list[Any], **fields: Any) -> dict[str, Any]:
     }
 
 
-ASSEMBLYAI = each(
+ASSEMBLYAI = written_words(
     lambda w, s, e: {"text": w, "start": ms(s), "end": ms(e), "confidence": 0.9, "speaker": None}
 )
 
@@ -327,10 +331,12 @@ RECOGNIZERS = {
     "whisper.cpp, indented": json.dumps(CPP_FULL, indent="\t", ensure_ascii=False),
     "transformers": {
         "text": TEXT,
-        "chunks": each(lambda w, s, e: {"text": f" {w}", "timestamp": [s, e]}),
+        "chunks": written_words(lambda w, s, e: {"text": f" {w}", "timestamp": [s, e]}),
     },
     "faster-whisper, named tuples": {
-        "segments": [{"start": 0, "end": 3, "words": each(lambda w, s, e: [s, e, f" {w}", 0.9])}]
+        "segments": [
+            {"start": 0, "end": 3, "words": written_words(lambda w, s, e: [s, e, f" {w}", 0.9])}
+        ]
     },
     "NeMo manifest": {"audio_filepath": "a", "pred_text": TEXT, "timestamps_word": NEMO_WORDS},
     "NeMo hypothesis": {"text": TEXT, "timestamp": {"char": [], "word": NEMO_WORDS}},
@@ -363,7 +369,7 @@ RECOGNIZERS = {
                 "speaker": {"id": "unknown", "name": None},
                 "start": 0.5,
                 "end": 3.0,
-                "terms": each(
+                "terms": written_words(
                     lambda w, s, e: {
                         "confidence": 1,
                         "start": s,
@@ -380,7 +386,7 @@ RECOGNIZERS = {
         "transcripts": [
             {
                 "confidence": -9.1,
-                "words": each(
+                "words": written_words(
                     lambda w, s, e: {"word": w, "start_time": s, "duration": round(e - s, 2)}
                 ),
             }
@@ -411,7 +417,7 @@ RECOGNIZERS = {
             {
                 "alternatives": [
                     {
-                        "words": each(
+                        "words": written_words(
                             lambda w, s, e: {
                                 "word": w,
                                 "start_time": google_duration(s),
@@ -429,7 +435,7 @@ RECOGNIZERS = {
                 "alternatives": [
                     {
                         "transcript": TEXT,
-                        "words": each(
+                        "words": written_words(
                             lambda w, s, e: {
                                 "startOffset": f"{s}s",
                                 "endOffset": f"{e}s",
@@ -462,7 +468,7 @@ RECOGNIZERS = {
         "Transcript": [
             {
                 "ParticipantRole": "AGENT",
-                "Items": each(
+                "Items": written_words(
                     lambda w, s, e: {
                         "Content": w,
                         "BeginOffsetMillis": ms(s),
@@ -475,9 +481,9 @@ RECOGNIZERS = {
     },
     "Speechmatics": {"format": "2.9", "results": AWS},
     "Azure batch": azure(
-        azure_phrase(each(azure_word)[:2]),
+        azure_phrase(written_words(azure_word)[:2]),
         {"recognitionStatus": "NoMatch", "channel": 0},
-        azure_phrase(each(azure_word)[2:]),
+        azure_phrase(written_words(azure_word)[2:]),
     ),
     "Azure batch, durations": azure(azure_phrase(AZURE_WITHOUT_TICKS)),
     "Azure batch, display words": azure(azure_phrase(DISPLAY_WORDS, name="displayWords")),
@@ -488,7 +494,7 @@ RECOGNIZERS = {
             {
                 "offsetMilliseconds": 500,
                 "text": TEXT,
-                "words": each(
+                "words": written_words(
                     lambda w, s, e: {
                         "text": w,
                         "offsetMilliseconds": ms(s),
@@ -509,7 +515,7 @@ RECOGNIZERS = {
                     {
                         "Lexical": "x",
                         "Display": TEXT,
-                        "Words": each(
+                        "Words": written_words(
                             lambda w, s, e: {
                                 "Word": w,
                                 "Offset": int(s * 1e7),
@@ -560,7 +566,9 @@ RECOGNIZERS = {
                         "start": 0.5,
                         "end": 3.0,
                         "channel": 0,
-                        "words": each(lambda w, s, e: {"word": f" {w}", "start": s, "end": e}),
+                        "words": written_words(
+                            lambda w, s, e: {"word": f" {w}", "start": s, "end": e}
+                        ),
                     }
                 ],
             },
@@ -582,7 +590,9 @@ RECOGNIZERS = {
         "results": [
             {
                 "final": True,
-                "alternatives": [{"transcript": TEXT, "timestamps": each(lambda *word: [*word])}],
+                "alternatives": [
+                    {"transcript": TEXT, "timestamps": written_words(lambda *word: [*word])}
+                ],
             },
             {"final": False, "alternatives": [{"transcript": "ne", "timestamps": []}]},
         ],
@@ -604,7 +614,7 @@ RECOGNIZERS = {
                 {
                     "channel": 0,
                     "transcript": TEXT,
-                    "words": each(
+                    "words": written_words(
                         lambda w, s, e: {"word": "x", "punctuated_word": w, "start": s, "end": e}
                     ),
                 }
@@ -612,20 +622,20 @@ RECOGNIZERS = {
         }
     },
     "Riva, milliseconds": {
-        "words": each(lambda w, s, e: {"word": w, "start_time": ms(s), "end_time": ms(e)}),
+        "words": written_words(lambda w, s, e: {"word": w, "start_time": ms(s), "end_time": ms(e)}),
     },
     "Parakeet, tokens of sentences": {
         "sentences": [
             {
                 "text": TEXT,
                 "start": 0.5,
-                "tokens": each(lambda w, s, e: {"text": f" {w}", "start": s, "end": e}),
+                "tokens": written_words(lambda w, s, e: {"text": f" {w}", "start": s, "end": e}),
             }
         ]
     },
     "times in ms by name": {
         "tokens": [],
-        "words": each(lambda w, s, e: {"text": w, "start_ms": ms(s), "end_ms": ms(e)}),
+        "words": written_words(lambda w, s, e: {"text": w, "start_ms": ms(s), "end_ms": ms(e)}),
     },
 }
 
@@ -639,7 +649,7 @@ def test_output_of_every_recognizer_gives_words_and_times(recognizer: str, tmp_p
 
 
 def test_control_tokens_of_whisper_cpp_are_no_words(tmp_path: Path) -> None:
-    tokens = each(lambda w, s, e: cpp(f" {w}", s, e))
+    tokens = written_words(lambda w, s, e: cpp(f" {w}", s, e))
     control = [cpp(text, 3.0, 3.0) for text in ("<|endoftext|>", "[_TT_150]")]
     content = whisper_cpp([cpp(TEXT, 0.5, 3.0, tokens=[cpp("<|hr|>", 0, 0), *tokens, *control])])
     assert read(tmp_path, content) == WORDS
@@ -688,11 +698,11 @@ def test_bracketed_sounds_of_several_tokens_are_left_out(tmp_path: Path) -> None
 
 def test_translations_and_hesitations_are_counted(tmp_path: Path) -> None:
     token = {"text": " Good", "start_ms": 500, "end_ms": 700, "translation_status": "translation"}
-    own = each(lambda w, s, e: {"text": f" {w}", "start_ms": ms(s), "end_ms": ms(e)})
+    own = written_words(lambda w, s, e: {"text": f" {w}", "start_ms": ms(s), "end_ms": ms(e)})
     (words,) = heard(tmp_path, {"tokens": [*own, token]})
     assert rows(words) == WORDS
     assert left_out(words) == {"translations in hypotheses": 1}
-    times = [*each(lambda *word: [*word]), ["%HESITATION", 3.1, 3.3]]
+    times = [*written_words(lambda *word: [*word]), ["%HESITATION", 3.1, 3.3]]
     (words,) = heard(tmp_path, {"results": [{"alternatives": [{"timestamps": times}]}]})
     assert rows(words) == WORDS
     assert left_out(words) == {"sounds and silences in hypotheses": 1}
@@ -717,7 +727,12 @@ def test_channels_of_utterances_become_sides(service: str, tmp_path: Path) -> No
     [
         {"results": [{"alternatives": [*GOOGLE[0]["alternatives"], {"transcript": "z"}]}]},
         {"alternatives": [{"result": VOSK[:2]}, {"result": VOSK}]},
-        azure({**azure_phrase([]), "nBest": [{"words": each(azure_word)[:2]}, {"display": "Z"}]}),
+        azure(
+            {
+                **azure_phrase([]),
+                "nBest": [{"words": written_words(azure_word)[:2]}, {"display": "Z"}],
+            }
+        ),
         {
             "results": {
                 "channels": [{"alternatives": [{"words": DEEPGRAM_WORDS[:2]}, {"transcript": "z"}]}]

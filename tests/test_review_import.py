@@ -44,7 +44,7 @@ def sheet(workspace, tmp_path):
     return tmp_path / "sheet.xlsx"
 
 
-def held(workspace):
+def current_verdicts(workspace):
     """Verdicts that hold, by segment."""
     return dict(review.verdicts(workspace).select("segment_id", "verdict").iter_rows())
 
@@ -82,7 +82,7 @@ def test_imported_verdicts_have_reviewer_time_and_sheet(workspace, sheet):
         "review": "sheet",
         "blind": False,
     }
-    assert held(workspace) == {"s0": "ok", "s1": "wrong words", "s2": "cut off"}
+    assert current_verdicts(workspace) == {"s0": "ok", "s1": "wrong words", "s2": "cut off"}
     names = ("rows", "left_empty", "new", "known_already", "by_reviewer", "corrected_texts")
     assert [report.facts[name] for name in names] == [4, 1, 3, 0, said_by({"ana": 3}), 1]
     assert (
@@ -99,7 +99,7 @@ def test_a_sheet_may_be_imported_again_and_add_what_is_new(workspace, sheet):
     fill_in(sheet, {"s1": "noise"}, saved="2001-01-02T00:00:00+00:00")
     report = review.import_(workspace, sheet)
     assert (report.facts["new"], report.facts["known_already"]) == (1, 1)
-    assert held(workspace) == {"s0": "ok", "s1": "noise"}
+    assert current_verdicts(workspace) == {"s0": "ok", "s1": "noise"}
 
 
 def sort_rows(table, columns):
@@ -174,7 +174,7 @@ def test_verdicts_stay_with_their_segments_after_edits_of_the_sheet(
     fill_in(sheet, said, reviewer="ana")
     report = review.import_(workspace, change(sheet, edit, to=tmp_path / "sheet (1) kopija.xlsx"))
     assert report.problems == []
-    assert held(workspace) == {"s0": "ok", "s1": "noise", "s3": "unsure"}
+    assert current_verdicts(workspace) == {"s0": "ok", "s1": "noise", "s3": "unsure"}
     assert set(review.verdicts(workspace)["reviewer"]) == {"ana"}
     assert (
         dict(review.verdicts(workspace).select("segment_id", "comment").iter_rows())["s1"] == "psst"
@@ -313,7 +313,7 @@ def test_rows_in_doubt_are_reported_and_not_taken(workspace, sheet, edit, says, 
     report = review.import_(workspace, change(filled(sheet), edit))
     assert [line for line in report.problems if says in line]
     assert all("sheet.xlsx row " in line for line in report.problems)
-    assert report.facts["new"] == taken == len(held(workspace))
+    assert report.facts["new"] == taken == len(current_verdicts(workspace))
 
 
 def test_a_remark_without_a_verdict_is_reported_and_not_taken(workspace, sheet):
@@ -322,7 +322,7 @@ def test_a_remark_without_a_verdict_is_reported_and_not_taken(workspace, sheet):
     assert [line.split(": ", 1)[1] for line in report.problems] == [
         "a comment or a corrected text, but no verdict: not imported"
     ] * 2
-    assert held(workspace) == {"s2": "ok"}
+    assert current_verdicts(workspace) == {"s2": "ok"}
 
 
 def test_ok_with_a_corrected_text_is_reported_and_not_taken(workspace, sheet):
@@ -337,7 +337,7 @@ def test_ok_with_a_corrected_text_is_reported_and_not_taken(workspace, sheet):
     assert [line.split(": ", 1)[1] for line in report.problems] == [
         "'ok' says that the transcript is right, but there is a corrected text: not imported"
     ]
-    assert held(workspace) == {"s1": "ok"}
+    assert current_verdicts(workspace) == {"s1": "ok"}
 
 
 def test_the_same_row_twice_is_one_verdict(workspace, sheet):
@@ -428,7 +428,7 @@ def test_a_sheet_of_another_corpus_is_refused(workspace, sheet, tmp_path):
     assert report.problems == [
         "sheet.xlsx: made from another corpus: none of its 4 rows is imported"
     ]
-    assert held(workspace) == {}
+    assert current_verdicts(workspace) == {}
     nameless = make_workspace(tmp_path / "third", ["prvi", "drugi", "treći", "četvrti", "peti"])
     review.export(nameless, out=tmp_path / "third.xlsx", n=5)
     assert (
@@ -467,7 +467,7 @@ def test_files_that_are_no_review_sheet_are_refused(workspace, sheet, tmp_path, 
         (tmp_path / name).write_bytes(data)
     with pytest.raises(InputError, match=says):
         review.import_(workspace, [filled(sheet), tmp_path / name])
-    assert held(workspace) == {}
+    assert current_verdicts(workspace) == {}
 
 
 def test_importing_without_returned_sheets_is_a_warning(workspace, tmp_path):
@@ -541,7 +541,7 @@ def test_an_unreadable_sheet_does_not_stop_the_import_of_others(workspace, sheet
     (folder / "ben.xlsx").write_bytes(sheet.read_bytes()[:2000])
     (folder / "prices.csv").write_text("item,price\nbread,2\n")
     report = review.import_(workspace, folder)
-    assert held(workspace) == {"s0": "ok"}
+    assert current_verdicts(workspace) == {"s0": "ok"}
     damaged, other = report.problems
     assert damaged.startswith(f"{folder / 'ben.xlsx'}: cannot be read as a workbook (")
     assert damaged.endswith("): not imported")
@@ -595,7 +595,7 @@ def test_the_verdict_of_the_later_saved_sheet_applies_in_any_order(workspace, sh
         saved="2001-01-02T00:00:00+00:00",
     )
     report = review.import_(workspace, [late, early])
-    assert (report.facts["new"], report.facts["changed"], held(workspace)) == (
+    assert (report.facts["new"], report.facts["changed"], current_verdicts(workspace)) == (
         2,
         1,
         {"s0": "noise", "s1": "ok"},
@@ -605,7 +605,7 @@ def test_the_verdict_of_the_later_saved_sheet_applies_in_any_order(workspace, sh
     assert report.problems == [
         "s0: ana said 'noise' later than a.xlsx was saved, which says 'ok': not imported"
     ]
-    assert held(workspace) == {"s0": "noise", "s1": "ok"}
+    assert current_verdicts(workspace) == {"s0": "noise", "s1": "ok"}
     assert len(review.verdict_log(workspace)) == 3
 
 
@@ -614,7 +614,7 @@ def test_an_emptied_verdict_cell_keeps_the_imported_verdict(workspace, sheet):
     review.import_(workspace, sheet)
     fill_in(sheet, {"s0": {"verdict": None}})
     assert review.import_(workspace, sheet).facts["left_empty"] == 4
-    assert held(workspace) == {"s0": "ok"}
+    assert current_verdicts(workspace) == {"s0": "ok"}
 
 
 def test_a_later_verdict_of_the_panel_is_kept(workspace, sheet):
@@ -634,7 +634,7 @@ def test_a_later_verdict_of_the_panel_is_kept(workspace, sheet):
         ],
     )
     assert review.import_(workspace, sheet).facts["outdated"] == 1
-    assert held(workspace) == {first: "noise"}
+    assert current_verdicts(workspace) == {first: "noise"}
 
 
 def test_several_reviewers_and_their_agreement(tmp_path):
@@ -1176,7 +1176,7 @@ def test_a_second_verdict_is_joined_in_the_order_of_the_list(workspace, sheet, c
     fill_in(sheet, {"s0": cells, "s1": "noise"}, reviewer="ana")
     report = review.import_(workspace, sheet)
     assert report.warnings == report.problems == []
-    assert held(workspace) == {"s0": verdict, "s1": "noise"}
+    assert current_verdicts(workspace) == {"s0": verdict, "s1": "noise"}
     counts = {row["verdict"]: row["count"] for row in report.facts["by_word"]}
     assert counts == {word: 1 + (word == "noise") for word in {*verdict.split(", "), "noise"}}
     assert not gold_ids(workspace, workspace.segments)
@@ -1207,7 +1207,7 @@ def test_a_second_verdict_beside_ok_or_unsure_is_one_problem(workspace, sheet, c
     fill_in(sheet, {"s0": cells, "s1": "ok"})
     [line] = review.import_(workspace, sheet, reviewer="ana").problems
     assert f", s0: {problem}" in line
-    assert held(workspace) == {"s1": "ok"}
+    assert current_verdicts(workspace) == {"s1": "ok"}
 
 
 def test_rows_with_an_unknown_word_are_one_problem_with_the_nearest_verdict(
@@ -1236,7 +1236,7 @@ def test_rows_with_an_unknown_word_are_one_problem_with_the_nearest_verdict(
             "does it mean 'noise'? --map nois=noise takes it"
         ),
     ]
-    assert held(workspace) == {"s3": "cut off"}
+    assert current_verdicts(workspace) == {"s3": "cut off"}
 
 
 def test_many_rows_with_an_unknown_word_are_counted(tmp_path):
@@ -1253,7 +1253,12 @@ def test_an_option_maps_a_word_to_a_verdict(workspace, sheet):
     meanings = {"Dobro": "OK", "šum": "noise", "loše": "wrong words"}
     report = review.import_(workspace, sheet, reviewer="ana", verdict_map=meanings)
     assert report.problems == []
-    assert held(workspace) == {"s0": "ok", "s1": "cut off, noise", "s2": "noise", "s3": "ok"}
+    assert current_verdicts(workspace) == {
+        "s0": "ok",
+        "s1": "cut off, noise",
+        "s2": "noise",
+        "s3": "ok",
+    }
     assert report.facts["mapped"] == [
         {"word": "dobro", "verdict": "ok", "rows": 1},
         {"word": "šum", "verdict": "noise", "rows": 2},
@@ -1274,12 +1279,12 @@ def test_words_are_mapped_from_the_command_line(workspace, sheet):
         "verdict 'Šum / loše'",
         "verdict 'šum'",
     }
-    assert held(workspace) == {"s0": "ok"}
+    assert current_verdicts(workspace) == {"s0": "ok"}
     meanings = ["--map", "DOBRO=ok", "--map", "šum=noise", "--map", "loše=wrong words"]
     done = CliRunner().invoke(app, [*command, *meanings])
     assert done.exit_code == 0, done.output
     assert json.loads(done.output)["facts"]["new"] == 2
-    assert held(workspace) == {"s0": "ok", "s1": "wrong words, noise", "s2": "noise"}
+    assert current_verdicts(workspace) == {"s0": "ok", "s1": "wrong words, noise", "s2": "noise"}
     for setting in ("dobro", "noise=ok", "dobro=fine"):
         done = CliRunner().invoke(app, [*command, "--map", setting])
         assert (done.exit_code, len(done.output.splitlines())) == (2, 1), done.output
@@ -1311,14 +1316,14 @@ def test_a_word_that_cannot_stand_for_a_verdict_is_one_error(workspace, sheet, m
     fill_in(sheet, {"s0": "ok"})
     with pytest.raises(InputError, match=says):
         review.import_(workspace, sheet, verdict_map=meanings)
-    assert held(workspace) == {}
+    assert current_verdicts(workspace) == {}
 
 
 def test_a_word_of_the_list_with_a_slash_is_one_word(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "s.xlsx", n=4, verdicts=["ok", "b/d", "d", "x"])
     fill_in(tmp_path / "s.xlsx", {"s0": "b/d, x", "s1": "x/d", "s2": "B/D"})
     assert review.import_(workspace, tmp_path / "s.xlsx", reviewer="ana").problems == []
-    assert held(workspace) == {"s0": "b/d, x", "s1": "d, x", "s2": "b/d"}
+    assert current_verdicts(workspace) == {"s0": "b/d, x", "s1": "d, x", "s2": "b/d"}
 
 
 def test_a_sheet_of_an_earlier_version_has_no_second_verdict(workspace, sheet):
@@ -1326,7 +1331,7 @@ def test_a_sheet_of_an_earlier_version_has_no_second_verdict(workspace, sheet):
     fill_in(sheet, {"s0": "noise"}, reviewer="ana")
     report = review.import_(workspace, sheet)
     assert report.warnings == report.problems == []
-    assert held(workspace) == {"s0": "noise"}
+    assert current_verdicts(workspace) == {"s0": "noise"}
 
 
 @pytest.mark.parametrize("kind", ["xlsx", "csv"])
@@ -1348,7 +1353,7 @@ def test_a_blind_sheet_comes_back_without_a_warning_and_its_verdicts_say_so(
         sheet.write_bytes(pl.DataFrame(said).write_csv().encode())
     report = review.import_(workspace, sheet, reviewer="ana")
     assert report.warnings == report.problems == []
-    assert held(workspace) == {"s0": "ok", "s1": "noise"}
+    assert current_verdicts(workspace) == {"s0": "ok", "s1": "noise"}
     log = review.verdict_log(workspace)
     assert log["blind"].to_list() == [True, True]
     segments = workspace.segments.filter(pl.col("segment_id").is_in(log["segment_id"].implode()))

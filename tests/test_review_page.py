@@ -80,7 +80,8 @@ def verdict_file(
     return path
 
 
-def held(workspace):
+def current_verdicts(workspace):
+    """Verdicts by segment."""
     return dict(review.verdicts(workspace).select("segment_id", "verdict").iter_rows())
 
 
@@ -299,9 +300,9 @@ def test_a_later_verdict_file_replaces_verdicts_of_an_earlier_one(workspace, pag
     )
     (tmp_path / "back/other.json").write_text("{}")
     review.import_(workspace, first)
-    assert held(workspace) == {"s0": "ok", "s1": "noise"}
+    assert current_verdicts(workspace) == {"s0": "ok", "s1": "noise"}
     review.import_(workspace, tmp_path / "back")
-    assert held(workspace) == {"s0": "cut off", "s1": "noise"}
+    assert current_verdicts(workspace) == {"s0": "cut off", "s1": "noise"}
     log = (workspace.path / "reviews/verdicts.jsonl").read_bytes()
     assert "later than a.json was saved" in review.import_(workspace, [first, second]).problems[0]
     report = review.import_(workspace, second)
@@ -320,7 +321,7 @@ def test_verdicts_with_a_future_time_are_replaced_by_later_ones(workspace, page)
     )
     assert set(review.verdicts(workspace)["time"]) == {"2001-01-01T00:00:00Z"}
     review.import_(workspace, verdict_file(page, {"s0": "ok"}, saved="2001-01-03T00:00:00.000Z"))
-    assert held(workspace)["s0"] == "ok"
+    assert current_verdicts(workspace)["s0"] == "ok"
 
 
 @pytest.mark.parametrize(
@@ -338,7 +339,7 @@ def test_verdicts_with_a_future_time_are_replaced_by_later_ones(workspace, page)
 def test_invalid_rows_of_a_verdict_file_are_problems(workspace, page, said, changes, problem):
     report = review.import_(workspace, verdict_file(page, said, **changes))
     assert any(problem in line for line in report.problems)
-    assert held(workspace) == {}
+    assert current_verdicts(workspace) == {}
 
 
 def test_rows_of_a_file_that_contradict_each_other_are_not_taken(workspace, page):
@@ -349,14 +350,14 @@ def test_rows_of_a_file_that_contradict_each_other_are_not_taken(workspace, page
         json.dumps({**file, "verdicts": [*file["verdicts"], {**row, "verdict": "noise"}]})
     )
     assert "contradict" in review.import_(workspace, path).problems[0]
-    assert held(workspace) == {}
+    assert current_verdicts(workspace) == {}
 
 
 def test_a_verdict_file_that_an_editor_saved_with_a_byte_order_mark_is_read(workspace, page):
     path = verdict_file(page, {"s0": "ok"})
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     assert review.import_(workspace, path).problems == []
-    assert held(workspace) == {"s0": "ok"}
+    assert current_verdicts(workspace) == {"s0": "ok"}
 
 
 def test_files_that_are_no_verdict_files_are_refused(workspace, page, tmp_path, monkeypatch):
@@ -383,7 +384,7 @@ def test_files_that_are_no_verdict_files_are_refused(workspace, page, tmp_path, 
     monkeypatch.setattr(input_guards.read_all, "__kwdefaults__", {"most": 100})
     with pytest.raises(InputError, match="larger than"):
         review.import_(workspace, path)
-    assert held(workspace) == {}
+    assert current_verdicts(workspace) == {}
 
 
 def test_an_unchanged_text_of_any_content_is_no_correction(tmp_path):

@@ -19,7 +19,7 @@ from nbaudio.tables.workspace import Workspace
 COUNT, RECORDINGS = 3000, 30
 
 
-def made(path, *, shift=10.0, seed=0, wrong=None, **columns):
+def make_segments(path, *, shift=10.0, seed=0, wrong=None, **columns):
     """Segments of which one in ten is wrong, and noisier by `shift` dB if it is."""
     rng = np.random.default_rng(seed)
     wrong = rng.random(COUNT) < 0.1 if wrong is None else wrong
@@ -49,7 +49,8 @@ def made(path, *, shift=10.0, seed=0, wrong=None, **columns):
     return workspace, wrong
 
 
-def said(key, content, wrong, name):
+def verdict_of(key, content, wrong, name):
+    """The verdict of a reviewer on a segment, from the truth `wrong`."""
     return Verdict(
         key,
         content,
@@ -68,7 +69,7 @@ def judge(workspace, wrong, numbers):
     append_verdicts(
         workspace,
         [
-            said(*row, wrong, "panel")
+            verdict_of(*row, wrong, "panel")
             for row in zip(rows["segment_id"], content_hashes(rows), strict=True)
         ],
     )
@@ -79,7 +80,10 @@ def answer(workspace, wrong, name):
     record = ReviewState.load(workspace).records[name]
     append_verdicts(
         workspace,
-        [said(*row, wrong, name) for row in zip(record.segment_ids, record.contents, strict=True)],
+        [
+            verdict_of(*row, wrong, name)
+            for row in zip(record.segment_ids, record.contents, strict=True)
+        ],
     )
 
 
@@ -120,7 +124,7 @@ def test_the_interval_of_the_auc_has_the_stated_coverage():
 
 
 def test_import_learns_a_risk_that_finds_noisy_segments(tmp_path):
-    workspace, wrong = made(tmp_path / "w")
+    workspace, wrong = make_segments(tmp_path / "w")
     state, before = workspace.fingerprint(), content_hashes(workspace.segments)
     assert (
         "so far 0 right and 0 wrong, of 0 recordings"
@@ -148,7 +152,7 @@ def test_import_learns_a_risk_that_finds_noisy_segments(tmp_path):
 def test_without_informative_columns_risk_stays_near_the_base_rate(tmp_path):
     areas = []
     for seed in range(4):
-        workspace, wrong = made(tmp_path / str(seed), shift=0.0, seed=seed)
+        workspace, wrong = make_segments(tmp_path / str(seed), shift=0.0, seed=seed)
         judge(workspace, wrong, some(300, seed))
         found = refresh(workspace)
         areas.append(found["auc"])
@@ -166,7 +170,7 @@ def test_risk_of_a_segment_does_not_use_verdicts_on_its_recording(tmp_path):
     bad = np.isin(
         np.arange(COUNT) % RECORDINGS, np.random.default_rng(4).permutation(RECORDINGS)[:10]
     )
-    workspace, wrong = made(
+    workspace, wrong = make_segments(
         tmp_path / "w", shift=0.0, wrong=bad, speech_rate=np.arange(COUNT) % RECORDINGS * 1.0
     )
     judge(workspace, wrong, some(600))
@@ -184,7 +188,7 @@ def test_risk_of_a_segment_does_not_use_verdicts_on_its_recording(tmp_path):
 def test_the_risk_does_not_depend_on_the_order_of_rows_and_verdicts(tmp_path):
     found = []
     for name in ("a", "b"):
-        workspace, wrong = made(tmp_path / name)
+        workspace, wrong = make_segments(tmp_path / name)
         judged = some(300)
         if name == "b":
             workspace.save(segments=workspace.segments.sample(fraction=1.0, shuffle=True, seed=3))
@@ -198,7 +202,7 @@ def test_the_risk_does_not_depend_on_the_order_of_rows_and_verdicts(tmp_path):
 
 
 def test_risk_is_learned_again_only_if_verdicts_or_columns_change(tmp_path):
-    workspace, wrong = made(tmp_path / "w")
+    workspace, wrong = make_segments(tmp_path / "w")
     judge(workspace, wrong, some(200))
     one = refresh(workspace)
     assert refresh(workspace) == one
@@ -215,7 +219,7 @@ def test_risk_is_learned_again_only_if_verdicts_or_columns_change(tmp_path):
 
 
 def test_too_few_verdicts_give_no_risk_and_remove_an_earlier_one(tmp_path):
-    workspace, wrong = made(tmp_path / "w")
+    workspace, wrong = make_segments(tmp_path / "w")
     judge(workspace, wrong, np.flatnonzero(~wrong)[:50])
     with pytest.raises(
         InputError,
@@ -235,7 +239,7 @@ def test_too_few_verdicts_give_no_risk_and_remove_an_earlier_one(tmp_path):
 
 
 def test_the_ranking_names_the_columns_that_make_a_segment_suspicious(tmp_path):
-    workspace, wrong = made(tmp_path / "w")
+    workspace, wrong = make_segments(tmp_path / "w")
     judged = some(400)
     judge(workspace, wrong, judged)
     refresh(workspace)
@@ -250,7 +254,7 @@ def test_the_ranking_names_the_columns_that_make_a_segment_suspicious(tmp_path):
 
 
 def test_the_risk_model_stores_speakers_without_their_names(tmp_path):
-    workspace, wrong = made(tmp_path / "w")
+    workspace, wrong = make_segments(tmp_path / "w")
     judge(workspace, wrong, some(300))
     speakers = refresh(workspace)["speakers"]
     assert len(speakers) == 7
@@ -261,7 +265,7 @@ def test_the_risk_model_stores_speakers_without_their_names(tmp_path):
 
 
 def test_a_selection_by_risk_freezes_the_model_until_one_without_it(tmp_path):
-    workspace, wrong = made(tmp_path / "w")
+    workspace, wrong = make_segments(tmp_path / "w")
     review.export(workspace, out=tmp_path / "one.csv", n=300)
     answer(workspace, wrong, "one")
     assert evidence(workspace).facts["selection"]["reviewed"] > 200
@@ -294,7 +298,7 @@ def test_a_selection_by_risk_freezes_the_model_until_one_without_it(tmp_path):
 
 
 def test_a_frozen_model_gives_a_risk_to_segments_that_came_later(tmp_path):
-    workspace, wrong = made(tmp_path / "w")
+    workspace, wrong = make_segments(tmp_path / "w")
     judge(workspace, wrong, some(300))
     model = refresh(workspace)
     select(workspace, where='"risk" < 0.5', dev=0, test=0)
@@ -309,7 +313,7 @@ def test_a_frozen_model_gives_a_risk_to_segments_that_came_later(tmp_path):
 
 
 def test_a_selection_by_risk_without_its_stored_model_is_refused(tmp_path):
-    workspace, wrong = made(tmp_path / "w")
+    workspace, wrong = make_segments(tmp_path / "w")
     judge(workspace, wrong, some(300))
     refresh(workspace)
     (workspace.path / risk.RECORD).unlink()
@@ -320,7 +324,7 @@ def test_a_selection_by_risk_without_its_stored_model_is_refused(tmp_path):
 
 
 def test_the_report_advises_risk_if_it_saves_reviews(tmp_path):
-    workspace, wrong = made(
+    workspace, wrong = make_segments(
         tmp_path / "w", shift=25.0, wrong=np.random.default_rng(5).random(COUNT) < 0.02
     )
     review.export(workspace, out=tmp_path / "one.csv", n=400)
@@ -336,7 +340,7 @@ def test_the_report_advises_risk_if_it_saves_reviews(tmp_path):
 
 
 def test_a_target_that_reviews_cannot_prove_is_not_within_reach(tmp_path):
-    workspace, wrong = made(tmp_path / "w", shift=0.0)
+    workspace, wrong = make_segments(tmp_path / "w", shift=0.0)
     review.export(workspace, out=tmp_path / "one.csv", n=1000)
     answer(workspace, wrong, "one")
     facts = evidence(workspace, precision=0.93).facts["risk"]

@@ -45,7 +45,8 @@ def folded(*texts):
     return pl.DataFrame({"text": texts}).select(sentences(pl.col("text"))).to_series().to_list()
 
 
-def pair(one, other):
+def two_segments(one, other):
+    """Two segments with a text each, in train and in test."""
     facts = {
         "segment_id": ["a", "b"],
         "recording_id": ["r", "r"],
@@ -59,7 +60,7 @@ def pair(one, other):
 def test_duplicates_leakage_and_verdicts_compare_sentences_alike(one, other, same):
     first, second = folded(one, other)
     assert (first == second) == same
-    table = pair(one, other)
+    table = two_segments(one, other)
     facts = anomaly_facts(conform(table.drop("source_start", "source_end"), SEGMENTS, "segments"))
     duplicates = anomaly_reasons(facts)["reason"].to_list()
     assert (duplicates == ["duplicate text", "duplicate text"]) == same

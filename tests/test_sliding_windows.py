@@ -170,7 +170,7 @@ def make(make_workspace, tmp_path):
     """Clips of 0.3 s from recordings of 2, 14 and 23 s at three rates, of which one is read at its
     own."""
 
-    def made(**options):
+    def make_corpus(**options):
         workspace = make_workspace(
             {"z.wav": (2.0, 8000), "b.flac": (14.0, 22050), "a.wav": (23.0, 44100)},
             every=0.5,
@@ -183,7 +183,7 @@ def make(make_workspace, tmp_path):
         )
         return open_corpus(tmp_path / "c")
 
-    return made
+    return make_corpus
 
 
 class Held(np.ndarray):

@@ -34,14 +34,14 @@ def rows_of(*groups, start=0, **more):
 
 @pytest.fixture
 def workspace_of(tmp_path):
-    def made(rows, name="w"):
+    def make_workspace(rows, name="w"):
         workspace = Workspace.create(tmp_path / name, source="asr.json", audio=None)
         segments = segments_table(rows)
         ids = segments["recording_id"].unique(maintain_order=True)
         workspace.save(recordings=recordings_table(ids), segments=segments)
         return workspace
 
-    return made
+    return make_workspace
 
 
 def command(workspace, *options):

@@ -50,7 +50,8 @@ def at_once(*calls):
         return list(pool.map(outcome, calls))
 
 
-def made(workspace, out):
+def materializer(workspace, out):
+    """A function that materializes a workspace into `out`."""
     return lambda: materialize(
         workspace, out=out, jobs=1, engine="threading", shard_size="40kB", show_progress=False
     )
@@ -65,7 +66,9 @@ def lines_of(outcomes):
 @pytest.mark.parametrize("same", [True, False], ids=["one workspace", "two workspaces"])
 def test_of_threads_that_write_to_one_folder_one_finishes_the_corpus(twins, tmp_path, same):
     lost = lines_of(
-        at_once(*(made(twins[0 if same else number % 2], tmp_path / "c") for number in range(3)))
+        at_once(
+            *(materializer(twins[0 if same else number % 2], tmp_path / "c") for number in range(3))
+        )
     )
     assert all("another run is active there" in line for line in lost)
     assert len(lost) < 3
@@ -112,7 +115,11 @@ def address(request, tmp_path):
 
 def test_of_threads_that_write_to_one_url_one_finishes_the_corpus(twins, address):
     lost = lines_of(
-        at_once(made(twins[0], address), made(twins[1], address), made(twins[0], address))
+        at_once(
+            materializer(twins[0], address),
+            materializer(twins[1], address),
+            materializer(twins[0], address),
+        )
     )
     assert len(lost) < 3
     assert all(
@@ -298,7 +305,7 @@ def test_a_step_that_waits_too_long_names_the_other_and_readers_do_not_wait(
             ):
                 step(workspace)
         assert len(Workspace.open(workspace.path).segments)
-        made(workspace, tmp_path / "c")()  # reads the tables only
+        materializer(workspace, tmp_path / "c")()  # reads the tables only
     select(workspace, dev=1, test=1)
     assert not list(workspace.path.glob(".*"))
 

@@ -63,12 +63,12 @@ def make(make_workspace: Callable[..., Workspace], tmp_path: Path) -> Make:
         segments=segments.with_columns(end_sample=segments["end_sample"] - shorter).drop("n")
     )
 
-    def made(**options: Any) -> Corpus:
+    def make_corpus(**options: Any) -> Corpus:
         wanted = {"rate": 8000, "shard_count": 7, "jobs": 1, "show_progress": False} | options
         materialize(workspace, out=tmp_path / "c", **wanted)
         return open_corpus(tmp_path / "c")
 
-    return made
+    return make_corpus
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ def environment():
     }
 
 
-def made(workspace, out, *options, python=sys.executable):
+def materialize_by_command(workspace, out, *options, python=sys.executable):
     """The bytes of a corpus that the command line has made."""
     command = [
         python,
@@ -81,7 +81,7 @@ def made(workspace, out, *options, python=sys.executable):
 
 @pytest.fixture
 def expected(workspace, tmp_path):
-    one = made(workspace, tmp_path / "one", "--jobs", "1")
+    one = materialize_by_command(workspace, tmp_path / "one", "--jobs", "1")
     assert len([name for name in one if name.endswith(".tar")]) > 6
     return one
 
@@ -133,24 +133,38 @@ def test_the_worker_environment_imports_nbaudio_from_the_wheel():
 
 def test_loky_gives_the_same_bytes_with_two_and_three_jobs(workspace, expected, tmp_path):
     for jobs in ("2", "3"):
-        assert made(workspace, tmp_path / jobs, "--jobs", jobs) == expected
+        assert materialize_by_command(workspace, tmp_path / jobs, "--jobs", jobs) == expected
 
 
 def test_dask_gives_the_expected_bytes_by_address_and_by_jobs(workspace, expected, tmp_path):
     with dask_cluster(tmp_path) as address:
-        assert made(workspace, tmp_path / "c", "--engine", "dask", "--address", address) == expected
-    assert made(workspace, tmp_path / "own", "--engine", "dask", "--jobs", "2") == expected
+        assert (
+            materialize_by_command(
+                workspace, tmp_path / "c", "--engine", "dask", "--address", address
+            )
+            == expected
+        )
+    assert (
+        materialize_by_command(workspace, tmp_path / "own", "--engine", "dask", "--jobs", "2")
+        == expected
+    )
 
 
 def test_a_corpus_made_on_ray_has_the_expected_bytes(workspace, expected, tmp_path):
-    assert made(workspace, tmp_path / "c", "--engine", "ray", "--jobs", "2") == expected
+    assert (
+        materialize_by_command(workspace, tmp_path / "c", "--engine", "ray", "--jobs", "2")
+        == expected
+    )
 
 
 def test_spark_executors_that_have_only_the_wheel_give_the_expected_bytes(
     workspace, expected, tmp_path
 ):
     assert (
-        made(workspace, tmp_path / "c", "--engine", "spark", "--address", SPARK_CLUSTER) == expected
+        materialize_by_command(
+            workspace, tmp_path / "c", "--engine", "spark", "--address", SPARK_CLUSTER
+        )
+        == expected
     )
 
 
@@ -224,10 +238,10 @@ def test_beam_gives_the_expected_bytes_with_two_processes_and_passed_options(
 ):
     # Beam wants an older Arrow, which writes its version into tables: they are compared with those
     # of its own environment.
-    own = made(workspace, tmp_path / "own", "--jobs", "2", python=WORKER)
+    own = materialize_by_command(workspace, tmp_path / "own", "--jobs", "2", python=WORKER)
     options = f"--job_name=corpus --temp_location={tmp_path / 'shared'}"
     (tmp_path / "shared").mkdir()
-    beam = made(
+    beam = materialize_by_command(
         workspace,
         tmp_path / "c",
         "--engine",
@@ -459,7 +473,7 @@ def test_a_corpus_made_on_a_running_ray_cluster_has_the_expected_bytes(
         assert line.startswith(f"nbaudio: engine ray at {address}: ")
         assert "RAY_AUTH_MODE=token" in line
         monkeypatch.setenv("RAY_AUTH_MODE", "token")
-        assert made(workspace, tmp_path / "c", *arguments) == expected
+        assert materialize_by_command(workspace, tmp_path / "c", *arguments) == expected
         for moment in ("in", "after"):
             folder = tmp_path / moment
             folder.mkdir()

@@ -322,7 +322,7 @@ def test_of_two_workspaces_that_write_to_one_url_the_second_is_refused(selected,
     )
     address, ready = "s3://corpora/both", threading.Barrier(2)
 
-    def made(workspace):
+    def materialize_or_message(workspace):
         ready.wait()
         try:
             materialize(workspace, out=address, jobs=1, engine="threading", **OPTIONS)
@@ -331,7 +331,7 @@ def test_of_two_workspaces_that_write_to_one_url_the_second_is_refused(selected,
         return ""
 
     with ThreadPoolExecutor(2) as pool:
-        told = sorted(pool.map(made, (selected, twin)))
+        told = sorted(pool.map(materialize_or_message, (selected, twin)))
     assert told[0] == ""
     assert told[1] == "" or "is making a corpus there; wait for it" in told[1]
     assert verify(address, jobs=1, show_progress=False).problems == []

@@ -42,10 +42,10 @@ STEPS = {
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """A folder with a workspace and the table of a corpus for each number of segments."""
-    return [_made(tmp_path_factory.mktemp("tables"), size) for size in (FEW, MANY)]
+    return [_make_workspace(tmp_path_factory.mktemp("tables"), size) for size in (FEW, MANY)]
 
 
-def _made(place: Path, size: int) -> Path:
+def _make_workspace(place: Path, size: int) -> Path:
     number = pl.int_range(size, eager=True)
     said = pl.select(
         pl.concat_str(
