@@ -60,6 +60,7 @@ def with_soundfile(
     subtype: str,
     compression: float | None = None,
 ) -> None:
+    """Write samples with libsndfile, in a container and sample format."""
     with sf.SoundFile(
         path,
         "w",
@@ -118,10 +119,12 @@ def rewrapped(path: Path, samples: np.ndarray, rate: int, *, made: Write, suffix
 
 
 def _sf(container: str, subtype: str, compression: float | None = None) -> Write:
+    """A writer that calls `with_soundfile` with these options."""
     return partial(with_soundfile, container=container, subtype=subtype, compression=compression)
 
 
 def _av(codec: str, container: str | None = None, bit_rate: int | None = None) -> Write:
+    """A writer that calls `with_av` with these options."""
     return partial(with_av, codec=codec, container=container, bit_rate=bit_rate)
 
 
@@ -327,6 +330,7 @@ def with_ffmpeg(path: Path, samples: np.ndarray, rate: int, *, options: tuple[st
 
 
 def _ffmpeg(*options: str) -> Write:
+    """A writer that calls `with_ffmpeg` with these options."""
     return partial(with_ffmpeg, options=options)
 
 
@@ -348,6 +352,7 @@ FFMPEG_KINDS = (
 
 @cache
 def _sweeps(seconds: float, rate: int, channels: int) -> np.ndarray:
+    """Sweeps of a length, in samples x channels."""
     return sweeps(seconds, rate, channels=channels)
 
 

@@ -40,6 +40,7 @@ def pytest_collection() -> None:
 
 
 def pytest_collection_finish() -> None:
+    """Exempt what collection has made from garbage collection, and enable it again."""
     gc.freeze()
     gc.enable()
 

@@ -65,6 +65,7 @@ def rows_of(numbers) -> list[dict[str, object]]:
 
 
 def table(path: str, rows: list[dict[str, object]]) -> str:
+    """Write rows as a CSV file with a fixed file time; return its path."""
     with Path(path).open("w", encoding="utf8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
@@ -74,6 +75,7 @@ def table(path: str, rows: list[dict[str, object]]) -> str:
 
 
 def without(rows, *names):
+    """Copies of rows that lack some columns."""
     return [{key: value for key, value in row.items() if key not in names} for row in rows]
 
 

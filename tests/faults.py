@@ -54,6 +54,7 @@ def started(workspace: Path, out: Path, *, jobs: int = 2, engine: str = "loky") 
 
 
 def _has_begun(lines: list[dict], pid: int) -> bool:
+    """Whether the run of a process has entered its first stage, by the lines of its log."""
     began = next(
         (number for number, line in enumerate(lines) if line.get("pid") == pid), len(lines)
     )
@@ -158,6 +159,7 @@ def die_once(path: Path) -> str:
 
 
 def die_unless(what: str) -> str:
+    """A task that kills its worker, unless its argument is "good"."""
     if what != "good":
         os.kill(os.getpid(), signal.SIGKILL)
     return what

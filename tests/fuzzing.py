@@ -62,38 +62,46 @@ def mutated(data: bytes, rng: np.random.Generator, within: int) -> bytes:
 
 
 def another_byte(out: bytearray, at: int, rng: np.random.Generator) -> None:
+    """Replace one byte by a random one."""
     out[at] = int(rng.integers(0, 256))
 
 
 def flipped_bits(out: bytearray, at: int, rng: np.random.Generator) -> None:
+    """Flip a bit of every seventh byte in a stretch."""
     for place in range(at, min(at + int(rng.integers(1, 200)), len(out)), 7):
         out[place] ^= 1 << int(rng.integers(0, 8))
 
 
 def extreme_field(out: bytearray, at: int, rng: np.random.Generator) -> None:
+    """Replace a number of 2, 4 or 8 bytes by an extreme value, in either byte order."""
     size = int(rng.choice([2, 4, 8]))
     value = int(FIELDS[rng.integers(0, len(FIELDS))]) % (1 << 8 * size)
     out[at : at + size] = value.to_bytes(size, ("little", "big")[rng.integers(0, 2)])
 
 
 def another_name(out: bytearray, at: int, rng: np.random.Generator) -> None:
+    """Replace a name of four bytes, such as that of a chunk, by another one."""
     at -= at % 4
     out[at : at + 4] = NAMES[rng.integers(0, len(NAMES))]
 
 
 def removed(out: bytearray, at: int, rng: np.random.Generator) -> None:
+    """Remove a stretch of bytes."""
     del out[at : at + int(rng.choice([1, 2, 40, 500]))]
 
 
 def doubled(out: bytearray, at: int, rng: np.random.Generator) -> None:
+    """Repeat a stretch of bytes."""
     out[at:at] = out[at : at + int(rng.choice([1, 40, 4096]))]
 
 
 def inserted(out: bytearray, at: int, rng: np.random.Generator) -> None:
+    """Insert random bytes."""
     out[at:at] = rng.bytes(int(rng.choice([1, 7, 3000])))
 
 
 def zeroed(out: bytearray, at: int, rng: np.random.Generator) -> None:
+    """Set a stretch of bytes to zero."""
     stop = min(len(out), at + int(rng.choice([16, 1000, 10_000])))
     out[at:stop] = bytes(stop - at)
 
@@ -110,6 +118,7 @@ def swapped(out: bytearray, at: int, rng: np.random.Generator) -> None:
 
 
 def cut_off(out: bytearray, at: int, rng: np.random.Generator) -> None:
+    """Remove all bytes from a place on."""
     del out[max(1, at) :]
 
 
@@ -183,6 +192,7 @@ def window_of(
 
 
 def main(specimens: Path, scratch: Path, mutations: int, seed: int) -> None:
+    """Read damaged copies of the specimens; print each case and, at the end, the counts."""
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
     files = sorted(path for path in specimens.iterdir() if path.is_file())
     count = {"read": 0, "read in parts": 0, "refused": 0}

@@ -204,10 +204,12 @@ _PIECE = 1 << 20
 
 
 def _pieces(size: int, piece: bytes):
+    """So many bytes as copies of one piece, generated one by one."""
     return (piece for _ in range(size // len(piece)))
 
 
 def _holes(path: Path, size: int, head: bytes = b"") -> Path:
+    """Write a sparse file of a size that begins with `head`; its other bytes are zeros."""
     path.write_bytes(head)
     with path.open("r+b") as file:
         file.truncate(size)
@@ -215,32 +217,39 @@ def _holes(path: Path, size: int, head: bytes = b"") -> Path:
 
 
 def parlaspeech_one_line(folder: Path, size: int) -> Path:
+    """Transcripts of ParlaSpeech that are one line of zeros."""
     return _holes(folder / "asr.json", size)
 
 
 def table_one_line(folder: Path, size: int) -> Path:
+    """A CSV table with a header and one line of zeros."""
     return _holes(folder / "a.csv", size, b"name,text\n")
 
 
 def kaldi_one_line(folder: Path, size: int) -> Path:
+    """A Kaldi folder whose `wav.scp` is one line."""
     return _holes(folder / "wav.scp", size, b"a ").parent
 
 
 def subtitles_one_file(folder: Path, size: int) -> Path:
+    """A folder with subtitles of zeros."""
     return _holes(folder / "a.srt", size).parent
 
 
 def textgrid_one_file(folder: Path, size: int) -> Path:
+    """A folder with a TextGrid of zeros."""
     return _holes(folder / "a.TextGrid", size).parent
 
 
 def lhotse_gzip(folder: Path, size: int) -> Path:
+    """Compressed cuts of Lhotse that grow to many blank lines."""
     with gzip.open(folder / "cuts.jsonl.gz", "wb") as file:
         file.writelines(_pieces(size, b" " * 1023 + b"\n"))
     return folder
 
 
 def lhotse_gzip_one_line(folder: Path, size: int) -> Path:
+    """Compressed cuts of Lhotse that grow to one line of zeros."""
     with gzip.open(folder / "cuts.jsonl.gz", "wb") as file:
         file.writelines(_pieces(size, bytes(_PIECE)))
     return folder
@@ -260,6 +269,7 @@ def table_repeated(folder: Path, size: int) -> Path:
 
 
 def table_repeated_in_a_list(folder: Path, size: int) -> Path:
+    """A Parquet table with one text that a list repeats a thousand times."""
     texts = pa.DictionaryArray.from_arrays(
         pa.array([0] * 1000, pa.int32()), pa.array(["a" * (size // 1000)])
     )
@@ -273,6 +283,7 @@ def table_repeated_in_a_list(folder: Path, size: int) -> Path:
 
 
 def table_zeros(folder: Path, size: int) -> Path:
+    """A Parquet table with texts of zeros that compress well."""
     schema = pa.schema({"name": pa.string(), "text": pa.string()})
     with pq.ParquetWriter(
         folder / "a.parquet", schema, compression="zstd", use_dictionary=False
@@ -283,6 +294,7 @@ def table_zeros(folder: Path, size: int) -> Path:
 
 
 def _dataset(rows: int, data: bytes) -> pa.Table:
+    """A table of a Hugging Face dataset with the same audio in each row."""
     audio = pa.array(
         [{"bytes": data, "path": "a.wav"}], pa.struct({"bytes": pa.binary(), "path": pa.string()})
     )
@@ -290,6 +302,7 @@ def _dataset(rows: int, data: bytes) -> pa.Table:
 
 
 def hf_repeated(folder: Path, size: int) -> Path:
+    """A dataset in Parquet whose rows repeat one large recording."""
     rows = 100
     pq.write_table(
         _dataset(rows, bytes(size // rows)),
@@ -301,6 +314,7 @@ def hf_repeated(folder: Path, size: int) -> Path:
 
 
 def hf_arrow(folder: Path, size: int) -> Path:
+    """A dataset in Arrow with compressed recordings of zeros."""
     table = _dataset(1, bytes(_PIECE))
     with pa.ipc.new_stream(
         folder / "a.arrow", table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")
@@ -320,6 +334,7 @@ def table_span(folder: Path, size: int) -> Path:
 
 
 def table_workbook(folder: Path, size: int) -> Path:
+    """A workbook with a sheet of blanks that compress well."""
     table_span(folder, size)
     with (
         zipfile.ZipFile(folder / "a.xlsx", "a", zipfile.ZIP_DEFLATED) as book,
@@ -350,6 +365,7 @@ def table_entities_of_libreoffice(folder: Path, size: int) -> Path:
 
 
 def nemo_zip(folder: Path, size: int) -> str:
+    """A NeMo manifest of blanks in a zip; return its URL."""
     with (
         zipfile.ZipFile(folder / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive,
         archive.open("train.json", "w", force_zip64=True) as file,
@@ -361,6 +377,7 @@ def nemo_zip(folder: Path, size: int) -> str:
 def librispeech_tar(
     folder: Path, size: int, *, name: str = "dev/1/2/1-2-0000.flac", kind: bytes = tarfile.REGTYPE
 ) -> Path:
+    """A compressed LibriSpeech tar with one large member of zeros."""
     with gzip.open(folder / "a.tar.gz", "wb", 1) as file:
         entry = tarfile.TarInfo(name)
         entry.size, entry.type = size // _PIECE * _PIECE, kind

@@ -28,6 +28,7 @@ _PAGE = 3
 
 
 def blob_id(data: bytes) -> str:
+    """The id of a small file on the Hub: the hash that git gives it."""
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()  # noqa: S324 - as git does
 
 
@@ -103,6 +104,8 @@ _STORAGE = {"put", "storage"}
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
+    """Responds to the requests of a client, or fails as the `Hub` says."""
+
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = -1
@@ -389,6 +392,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 class _Server(http.server.ThreadingHTTPServer):
+    """A server with a thread for each request."""
+
     daemon_threads = True
 
     def handle_error(self, *args) -> None:

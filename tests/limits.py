@@ -105,6 +105,7 @@ def _enclosing(
 
 
 def _ruff_findings() -> list[dict[str, object]]:
+    """Ruff's findings of the rules on limits in nbaudio, also those that a `noqa` silences."""
     command = [sys.executable, "-m", "ruff", "check", "nbaudio", "--select", ",".join(RULES)]
     command += ["--ignore-noqa", "--output-format", "json", "--exit-zero"]
     done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=True)
@@ -112,6 +113,7 @@ def _ruff_findings() -> list[dict[str, object]]:
 
 
 def _relative(path: Path) -> str:
+    """A path relative to the top of the repository."""
     return path.relative_to(TOP).as_posix()
 
 

@@ -226,6 +226,7 @@ def pack(folder: Path) -> None:
 
 
 def main(name: str) -> None:
+    """Make the folder `name` with corpora, workspaces and reviews, and pack it."""
     # Of that version; a later one may have them elsewhere.
     from nbaudio.corpus.containers.registry import CONTAINERS
     from nbaudio.review.state import Correction, append_corrections

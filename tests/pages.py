@@ -29,6 +29,7 @@ class Block(NamedTuple):
 
 
 def text(path: Path) -> str:
+    """The text of a page."""
     return path.read_text(encoding="utf8")
 
 

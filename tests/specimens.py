@@ -97,12 +97,14 @@ def tone(path: Path, seconds: float, *, rate: int = RATE, seed: int = 0, channel
 
 
 def lines(path: Path, *rows: str) -> Path:
+    """Write a text file of lines, with its folders; return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{row}\n" for row in rows), encoding="utf8")
     return path
 
 
 def gzipped(path: Path, *rows: str) -> Path:
+    """Write lines as a gzip file, with its folders; return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress("".join(f"{row}\n" for row in rows).encode()))
     return path
@@ -134,6 +136,7 @@ def call(folder: Path, channels: int = 2) -> Path:
 
 @layout
 def parlaspeech(folder: Path) -> Made:
+    """Transcripts of ParlaSpeech with a missing recording and a broken line."""
     tone(folder / "audio/a.wav", 3)
     lines(
         folder / "asr.json",
@@ -152,6 +155,7 @@ def parlaspeech(folder: Path) -> Made:
 
 @from_rows
 def parlaspeech_rows(folder, rows):
+    """Transcripts of ParlaSpeech with a segment for each row of name and text."""
     return lines(
         folder / "asr.json",
         *(
@@ -166,6 +170,7 @@ def parlaspeech_rows(folder, rows):
 
 @layout
 def nemo(folder: Path) -> Made:
+    """A NeMo manifest beside its clips."""
     source = folder / "manifests"
     tone(source / "clips/one two.wav", 3)
     tone(source / "clips/b.flac", 2)
@@ -214,6 +219,7 @@ def nemo(folder: Path) -> Made:
 
 @from_rows
 def nemo_rows(folder, rows):
+    """A NeMo manifest with a segment for each row of name and text."""
     return lines(
         folder / "train.json",
         *(
@@ -228,6 +234,7 @@ def nemo_rows(folder, rows):
 
 @layout
 def lhotse(folder: Path) -> Made:
+    """Lhotse manifests of recordings and supervisions."""
     source = folder / "manifests"
     tone(folder / "clips/one two.wav", 3)
     tone(folder / "clips/b.flac", 2)
@@ -300,6 +307,7 @@ def lhotse(folder: Path) -> Made:
 
 @from_rows
 def lhotse_rows(folder, rows):
+    """Lhotse manifests with a segment for each row of name and text."""
     recordings = [
         json.dumps({"id": f"r{n}", "sources": [{"type": "file", "channels": [0], "source": name}]})
         for n, (name, _) in enumerate(rows)
@@ -316,6 +324,7 @@ def lhotse_rows(folder, rows):
 
 @call_layout
 def lhotse_call(folder: Path) -> Made:
+    """Lhotse manifests of a call whose channels have numbers of their own."""
     call(folder)
     # Channels as the recording names them, not as they are counted.
     recording = {
@@ -342,6 +351,7 @@ def lhotse_call(folder: Path) -> Made:
 
 @layout
 def kaldi(folder: Path) -> Made:
+    """A Kaldi folder with `segments`, with a path of another machine and a command."""
     tone(folder / "audio/one two.wav", 3)
     tone(folder / "audio/b.flac", 2)
     data = folder / "data"
@@ -387,6 +397,7 @@ def kaldi(folder: Path) -> Made:
 
 @from_rows
 def kaldi_rows(folder, rows):
+    """A Kaldi folder with a segment for each row of name and text."""
     lines(folder / "wav.scp", *(f"r{n} {name}" for n, (name, _) in enumerate(rows)))
     lines(folder / "segments", *(f"u{n} r{n} {n} {n + 0.5}" for n in range(len(rows))))
     return lines(folder / "text", *(f"u{n} {text}" for n, (_, text) in enumerate(rows))).parent
@@ -394,6 +405,7 @@ def kaldi_rows(folder, rows):
 
 @call_layout
 def kaldi_call(folder: Path) -> Made:
+    """A Kaldi folder of a call with the channel in the last field of `segments`."""
     call(folder)
     lines(folder / "wav.scp", f"r {CALL}")
     windows = (
@@ -423,6 +435,7 @@ def kaldi_call(folder: Path) -> Made:
 
 @call_layout
 def kaldi_sides(folder: Path) -> Made:
+    """A Kaldi folder of a call with `reco2file_and_channel`."""
     call(folder)
     lines(folder / "wav.scp", f"r-A {CALL}", f"r-B {CALL}", f"r {CALL}")
     lines(
@@ -438,6 +451,7 @@ def kaldi_sides(folder: Path) -> Made:
 
 @layout
 def librispeech(folder: Path) -> Made:
+    """A LibriSpeech folder of two splits."""
     root = folder / "LibriSpeech"
     chapter = root / "dev-clean/84/121123"
     for number, seconds in enumerate((1, 1.5, 1)):
@@ -493,6 +507,7 @@ def librispeech_archive(folder: Path, *, mode: str = "w:gz") -> Path:
 
 @from_rows
 def librispeech_rows(folder, rows):
+    """A LibriSpeech folder with a segment for each row of name and text."""
     return lines(
         folder / "dev/1/2/1-2.trans.txt",
         *(f"{name.removesuffix('.wav')} {text}" for name, text in rows),
@@ -519,6 +534,7 @@ def librispeech_tree(
 
 @layout
 def commonvoice(folder: Path) -> Made:
+    """A folder of Common Voice with quotes in sentences."""
     source = folder / "hr"
     for number in range(3):
         tone(source / f"clips/common_voice_hr_{number}.mp3", 1 + number, rate=16000, seed=number)
@@ -562,6 +578,7 @@ def commonvoice(folder: Path) -> Made:
 
 @from_rows
 def commonvoice_rows(folder, rows):
+    """A folder of Common Voice with a segment for each row of name and text."""
     return lines(
         folder / "train.tsv",
         "client_id\tpath\tsentence",
@@ -574,6 +591,7 @@ def commonvoice_rows(folder, rows):
 
 @layout
 def folder(folder: Path) -> Made:
+    """A folder of recordings without transcripts, divided into windows."""
     source = folder / "music"
     tone(source / "000/a, =1+1.mp3", 2.5)
     tone(source / "b.wav", 1.00103, rate=44100)
@@ -591,6 +609,7 @@ def folder(folder: Path) -> Made:
 
 @layout
 def folder_texts(folder: Path) -> Made:
+    """A folder of recordings with texts in files beside them."""
     source = folder / "talks"
     for name in ("a/one two.wav", "b.flac", "c.WAV", "d.wav", "e.wav", "f.wav", "g.wav"):
         tone(source / name, 1.5, seed=len(name))
@@ -627,6 +646,7 @@ def folder_texts(folder: Path) -> Made:
 
 @from_rows
 def folder_rows(folder, rows):
+    """A folder with a file for each name; texts are ignored."""
     for number, (name, _) in enumerate(rows):
         put(folder, name.encode("utf8"), str(number).encode())
     return folder
@@ -658,6 +678,7 @@ def hf_table(folder: Path) -> pa.Table:
 
 @layout
 def hf(folder: Path) -> Made:
+    """A dataset of the Hugging Face Hub in Parquet files, one of which is broken."""
     source = folder / "dataset"
     (source / "data").mkdir(parents=True)
     pq.write_table(hf_table(folder), source / "data/train-00000-of-00002.parquet", row_group_size=2)
@@ -667,6 +688,7 @@ def hf(folder: Path) -> Made:
 
 @layout
 def hf_saved(folder: Path) -> Made:
+    """A dataset as `save_to_disk` of the library datasets writes it."""
     source = folder / "dataset"
     table = hf_table(folder)
     lines(source / "dataset_dict.json", '{"splits": ["train"]}')
@@ -681,6 +703,7 @@ def hf_saved(folder: Path) -> Made:
 
 
 def hf_made(source: Path, stem: str, broken: str) -> Made:
+    """What ingest makes of `hf_table`; `stem` and `broken` are names in its messages."""
     segments = {
         "one": (f"{stem}/00000000.flac", 0, 8000, COMPOSED, "7"),
         "../two": (f"{stem}/00000001.wav", 0, 12000, "dobar dan", "8"),
@@ -697,6 +720,7 @@ def hf_made(source: Path, stem: str, broken: str) -> Made:
 
 @from_rows
 def hf_rows(folder, rows):
+    """A dataset in Parquet with a segment for each row of name and text."""
     kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
     audio = pa.array([{"bytes": b"RIFF", "path": name} for name, _ in rows], kind)
     folder.mkdir(parents=True)
@@ -711,6 +735,7 @@ def hf_rows(folder, rows):
 
 @layout
 def table(folder: Path) -> Made:
+    """A CSV table with column names of its own, and its recordings."""
     tone(folder / "corpus/audio/one two.wav", 3)
     tone(folder / "corpus/audio/b.flac", 2)
     hostile = HOSTILE.replace('"', '""')
@@ -756,6 +781,7 @@ def table(folder: Path) -> Made:
 
 @from_rows
 def table_rows(folder, rows):
+    """A CSV table with a segment for each row of name and text."""
     folder.mkdir()
     with (folder / "a.csv").open("w", encoding="utf8", newline="") as file:
         csv.writer(file).writerows(
@@ -769,6 +795,7 @@ def table_rows(folder, rows):
 
 @call_layout
 def table_call(folder: Path) -> Made:
+    """A CSV table of a call with a column of channels."""
     call(folder)
     rows = ("ana,left", "ivo,1", "both,", "twin,1", "nobody,2", "none,ear")
     source = lines(
@@ -811,6 +838,7 @@ def write_table(path, columns):
 
 @layout
 def subtitles(folder: Path) -> Made:
+    """A folder with subtitles beside recordings."""
     source = folder / "films"
     tone(source / "2018/one two.wav", 3)
     tone(source / "b.flac", 2)
@@ -841,6 +869,7 @@ def subtitles(folder: Path) -> Made:
 
 @from_rows
 def subtitles_rows(folder, rows):
+    """A folder of subtitles with a segment for each row of name and text."""
     for name, texts in by_name(rows):
         cues = "".join(
             f"{n}\n00:00:0{n // 1000},{n % 1000:03} --> "
@@ -856,6 +885,7 @@ def subtitles_rows(folder, rows):
 
 @layout
 def textgrid(folder: Path) -> Made:
+    """A folder with TextGrids in the long and the short form."""
     source = folder / "grids"
     for name in ("one two.wav", "b.flac", "c.wav"):
         tone(source / "x" / name, 3)
@@ -919,6 +949,7 @@ xmin = 7"
 
 @from_rows
 def textgrid_rows(folder, rows):
+    """A folder of TextGrids with a segment for each row of name and text."""
     for name, texts in by_name(rows):
         intervals = "".join(f"{n / 100:f} {n / 100 + 0.01:f} {quoted(text)}\n" for n, text in texts)
         head = f'"ooTextFile" "TextGrid" 0 99 <exists> 1 "IntervalTier" "words" 0 99 {len(texts)}'
@@ -968,6 +999,7 @@ def by_name(rows):
 
 
 def quoted(text):
+    """A text in quotes as Praat writes it: quotes in it are doubled."""
     doubled = text.replace('"', '""')
     return f'"{doubled}"'
 

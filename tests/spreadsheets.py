@@ -123,6 +123,7 @@ def write_table_ods(path, rows, name="Sheet1"):
 
 
 def _table_of(rows, name, *, hidden=False):
+    """A sheet of rows; equal rows in sequence are one repeated row."""
     parts = []
     for row, repeats in groupby(list(row) for row in rows):
         count = len(list(repeats))

@@ -102,6 +102,8 @@ class Bucket(AbstractFileSystem):
 
 
 class Cluster(Bucket):
+    """A store that shows files while they are written and whose rename replaces nothing."""
+
     protocol = "hdfs"
 
     def put_file(self, lpath, rpath, **_):
@@ -130,5 +132,6 @@ def register(root: Path, *, deadly: tuple[str, str] | None = None) -> None:
 
 
 def unregister() -> None:
+    """Remove the stores of this module from the registry of fsspec."""
     for store in (Bucket, Cluster):
         sys.modules["fsspec.registry"]._registry.pop(store.protocol, None)

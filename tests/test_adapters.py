@@ -27,7 +27,7 @@ def make(make_workspace, tmp_path):
         ).drop("n")
     )
 
-    def made(**options):
+    def make_corpus(**options):
         materialize(
             workspace,
             out=tmp_path / "c",
@@ -39,13 +39,13 @@ def make(make_workspace, tmp_path):
         )
         return open_corpus(tmp_path / "c")
 
-    return made
+    return make_corpus
 
 
 @pytest.mark.parametrize("steps", [{}, {"batch_s": 3.0}, {"consecutive": 3}], ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "int16"])
 @pytest.mark.parametrize("multiple", [1, 1000])
-def test_batches_hold_each_clip_once_and_silence_behind_it(make, steps, dtype, multiple):
+def test_batches_hold_each_clip_once_padded_with_silence(make, steps, dtype, multiple):
     corpus = make()
     wanted = {
         clip.segment_id: clip
@@ -70,7 +70,7 @@ def test_batches_hold_each_clip_once_and_silence_behind_it(make, steps, dtype, m
     assert not wanted
 
 
-def test_silence_of_levels_is_128(make):
+def test_mu_law_batches_are_padded_with_level_128(make):
     corpus = make(encoding="mulaw")
     [batch] = batches(corpus.stream("train", give="levels"), size=1000)
     assert batch["samples"].dtype == np.uint8
@@ -79,7 +79,7 @@ def test_silence_of_levels_is_128(make):
 
 
 @pytest.mark.parametrize("steps", [{}, {"batch_s": 3.0}], ids=str)
-def test_batches_go_on_where_the_stream_was(make, steps):
+def test_batches_resume_from_the_state_of_the_stream(make, steps):
     corpus = make()
     whole = [batch["segment_id"] for batch in batches(corpus.stream("train", **steps), size=6)]
     for stop in range(len(whole) + 1):
@@ -100,13 +100,13 @@ def test_batches_go_on_where_the_stream_was(make, steps):
         ({"give": "encoded"}, {}, "the stream yields encoded clips: create it with give='samples'"),
     ],
 )
-def test_wrong_use_of_batches(make, stream, options, message):
+def test_invalid_options_of_batches_are_refused(make, stream, options, message):
     corpus = make()
     with pytest.raises(InputError, match=message):
         next(batches(corpus.stream("train", **stream), **options))
 
 
-def test_a_worker_has_no_workers():
+def test_a_partition_of_a_worker_cannot_be_divided_again():
     assert Partition(1, 2).part(2, 3) == Partition(1, 2, 2, 3)
     with pytest.raises(InputError, match="worker 0 of 2 has no workers"):
         Partition(0, 1, 0, 2).part(0, 2)

@@ -107,7 +107,7 @@ def test_segments_have_the_words_that_are_spoken_in_them(tmp_path, made, least, 
     assert wrong <= most
 
 
-def test_the_judge_of_these_tests_sees_wrong_edges():
+def test_the_check_of_segment_edges_in_these_tests_detects_wrong_edges():
     sitting = make_sitting(1, 20)
     shifted = pl.DataFrame(
         {"text": [" ".join(sitting.words[5:20])], "source_start": ["0"], "source_end": ["9"]}
@@ -124,7 +124,7 @@ def test_every_word_is_in_a_segment_or_in_unmatched(tmp_path):
     assert set(unmatched["kind"]) == {"text", "audio"}
 
 
-def test_columns_and_texts_as_typed(tmp_path):
+def test_segments_keep_texts_as_typed_with_their_document_offsets(tmp_path):
     sitting = make_sitting(3, 80)
     report, segments, unmatched = run(write(tmp_path, sitting))
     check_tables(Workspace.open(tmp_path / "W").recordings, segments)
@@ -190,7 +190,7 @@ def test_boundaries_are_in_silence_and_never_in_a_word(tmp_path, shortest, longe
     assert (starts[1:, 0] >= starts[:-1, 1] - 1e-6).all()
 
 
-def test_sentences_come_first(tmp_path):
+def test_segments_are_whole_sentences_where_possible(tmp_path):
     sitting = make_sitting(5, 150, not_typed=0, not_spoken=0, errors=0)
     _, segments, _ = run(write(tmp_path, sitting))
     whole = segments.filter(pl.col("text").str.contains(r"^[A-ZČŠ].*\.$"))
@@ -220,7 +220,7 @@ def test_speakers_and_ids_of_tei_are_kept_apart(tmp_path):
     assert not unmatched["text"].str.contains("APPLAUSE").any()
 
 
-def test_digits_that_are_spoken_in_several_words_do_not_end_a_segment(tmp_path):
+def test_a_number_typed_in_digits_and_spoken_in_words_is_in_a_segment(tmp_path):
     sitting = make_sitting(7, 30, not_typed=0, not_spoken=0, errors=0)
     heard, times = sitting.heard, sitting.heard_times
     middle = len(heard) // 2
@@ -237,7 +237,7 @@ def test_digits_that_are_spoken_in_several_words_do_not_end_a_segment(tmp_path):
 
 
 @pytest.mark.parametrize("size", [5, 200])
-def test_a_wrong_transcript_gives_no_segments_and_says_so(tmp_path, size):
+def test_a_transcript_of_another_recording_gives_no_segments_and_a_problem(tmp_path, size):
     folder = write(tmp_path, make_sitting(8, 150))
     (folder / "t" / "day 1.txt").write_text(make_sitting(9, size).text, "utf8")
     report, segments, unmatched = run(folder)
@@ -249,7 +249,7 @@ def test_a_wrong_transcript_gives_no_segments_and_says_so(tmp_path, size):
     assert set(unmatched["kind"]) == {"text", "audio"}
 
 
-def test_formulas_of_every_speech_are_no_match(tmp_path):
+def test_a_shared_formula_alone_does_not_match_a_transcript(tmp_path):
     sitting, other = make_sitting(10, 150), make_sitting(11, 150)
     folder = write(tmp_path, sitting)
     formula = " ".join(sitting.words[40:52])
@@ -275,7 +275,7 @@ def test_words_in_moved_blocks_are_used_once(tmp_path):
 # what belongs together
 
 
-def test_several_transcripts_of_several_recordings(tmp_path):
+def test_transcripts_are_paired_with_recordings_by_their_names(tmp_path):
     first, second = make_sitting(13, 80), make_sitting(14, 80)
     write(tmp_path, first, f"Sitting one  [{ID}]")
     write(tmp_path, second, "two")
@@ -300,7 +300,7 @@ def test_several_transcripts_of_several_recordings(tmp_path):
     ]
 
 
-def test_pairs_of_a_table_and_a_document_of_two_recordings(tmp_path):
+def test_a_table_of_pairs_assigns_one_document_to_two_recordings(tmp_path):
     sitting = make_sitting(15, 160, not_typed=0)
     half = len(sitting.heard) // 2
     (tmp_path / "h").mkdir()
@@ -336,7 +336,7 @@ def test_pairs_of_a_table_and_a_document_of_two_recordings(tmp_path):
         ("", "no readable rows"),
     ],
 )
-def test_bad_tables_of_pairs(tmp_path, table, message):
+def test_invalid_tables_of_pairs_are_refused(tmp_path, table, message):
     folder = write(tmp_path, make_sitting(16, 20))
     (folder / "pairs.csv").write_text(table, "utf8")
     with pytest.raises(InputError, match=message):
@@ -344,7 +344,7 @@ def test_bad_tables_of_pairs(tmp_path, table, message):
     assert not (folder / "W").exists()
 
 
-def test_hypotheses_of_several_recordings_in_one_file(tmp_path):
+def test_one_file_may_hold_hypotheses_of_several_recordings(tmp_path):
     sittings = {f"day {number}": make_sitting(17 + number, 60) for number in range(3)}
     for name, sitting in sittings.items():
         write(tmp_path, sitting, name)
@@ -374,7 +374,7 @@ def test_hypotheses_of_several_recordings_in_one_file(tmp_path):
 # the workspace
 
 
-def test_the_workspace_goes_on_to_a_corpus(tmp_path):
+def test_an_aligned_workspace_becomes_a_corpus(tmp_path):
     sitting = make_sitting(21, 40)
     folder = write(tmp_path, sitting)
     rate = 8000
@@ -413,7 +413,7 @@ def test_a_second_run_aligns_what_is_new_or_changed(tmp_path):
     assert segments.filter(recording_id="a")["text"].str.contains("^[^a-z]+$").all()
 
 
-def test_stored_results_are_removed_with_their_files_and_damage_is_one_line(tmp_path):
+def test_stored_alignments_of_changed_files_are_removed_and_damaged_ones_refused(tmp_path):
     write(tmp_path, make_sitting(24, 30))
     run(tmp_path)
     (tmp_path / "t" / "day 1.txt").write_text(make_sitting(24, 30).text.upper(), "utf8")
@@ -434,7 +434,7 @@ def test_a_workspace_of_the_same_source_in_another_format_is_not_replaced(tmp_pa
         nbaudio.ingest("folder", folder / "h", out=folder / "W")
 
 
-def test_order_jobs_and_engine_change_nothing(tmp_path):
+def test_align_gives_the_same_tables_for_any_jobs_and_engine(tmp_path):
     for number in range(4):
         write(tmp_path, make_sitting(30 + number, 40), f"day {number}")
     run(tmp_path)
@@ -454,7 +454,7 @@ def test_order_jobs_and_engine_change_nothing(tmp_path):
 # bad input
 
 
-def test_what_cannot_be_read_is_a_problem_and_the_rest_is_aligned(tmp_path):
+def test_unreadable_files_are_problems_and_the_rest_is_aligned(tmp_path):
     sitting = make_sitting(40, 60)
     for name in ("good", "bad", "worse"):
         write(tmp_path, sitting, name)
@@ -502,14 +502,14 @@ def test_a_single_bad_transcript_is_an_error_of_one_line(tmp_path, content, mess
         ({"transcripts": "absent"}, "there is no such file"),
     ],
 )
-def test_wrong_use(tmp_path, options, message):
+def test_invalid_options_of_align_are_refused(tmp_path, options, message):
     folder = write(tmp_path, make_sitting(42, 10))
     with pytest.raises(InputError, match=message):
         run(folder, **options)
     assert not (folder / "W").exists()
 
 
-def test_a_folder_that_is_something_else_stays(tmp_path):
+def test_an_output_folder_that_is_no_workspace_is_left_unchanged(tmp_path):
     folder = write(tmp_path, make_sitting(43, 10))
     (folder / "W").mkdir()
     (folder / "W" / "notes.txt").write_text("mine")

@@ -151,7 +151,7 @@ def odd_times(rng: np.random.Generator, kind: str, count: int) -> tuple[np.ndarr
     st.sampled_from([3, 30, 300]),
     st.sampled_from([(2, 20), (0.5, 5), (1e-9, 1e9), (3, 3.0001)]),
 )
-def test_every_word_is_in_one_place_and_no_boundary_in_a_word(seed, kind, vocabulary, durations):
+def test_each_word_is_in_one_segment_and_no_boundary_cuts_a_word(seed, kind, vocabulary, durations):
     rng = np.random.default_rng(seed)
     known = lexicon(rng, vocabulary)[0]
     spoken = [known[number] for number in rng.integers(0, vocabulary, int(rng.integers(1, 150)))]
@@ -212,7 +212,7 @@ def test_no_segment_ends_in_a_word_that_began_before_its_last_word():
         assert not ((start < edge) & (edge < end)).any()
 
 
-def test_empty_words_change_no_pair():
+def test_an_empty_word_in_the_hypothesis_changes_no_pair():
     words = random_words(30, 5)
     words[15] = "sjednicama"
     heard = [*words[:15], "sjednicame", *words[16:]]
@@ -245,7 +245,7 @@ def plain_segments(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_signs_that_nobody_hears_change_nothing(tmp_path, plain_segments, name):
+def test_punctuation_and_typography_do_not_change_the_alignment(tmp_path, plain_segments, name):
     sitting, expected = make_sitting(50, 30, errors=0.03), plain_segments
     sitting.heard = (
         [word.replace("ti", "fi") for word in sitting.heard]
@@ -275,7 +275,7 @@ def test_signs_that_nobody_hears_change_nothing(tmp_path, plain_segments, name):
 @pytest.mark.parametrize(
     "label", ["PREDSJEDNIK HORVAT: {}", "HORVAT, IVAN (KLUB)\n{}", "[00:01:12] {}", "(Pljesak.) {}"]
 )
-def test_names_and_remarks_that_nobody_speaks_are_in_no_segment(tmp_path, label):
+def test_unspoken_names_and_remarks_are_in_no_segment(tmp_path, label):
     sitting = make_sitting(51, 40, not_spoken=0)
     folder = write(tmp_path, sitting)
     lines = [
@@ -306,7 +306,7 @@ def test_texts_without_a_word_in_common_give_no_segment(tmp_path, text, reason):
 
 
 @pytest.mark.parametrize("words", [[], ["..."], ["–", "?", "–"], ["a"], ["♪"]])
-def test_hypotheses_of_hardly_any_word(words):
+def test_hypotheses_of_very_few_words_are_aligned_without_errors(words):
     heard = TimedWords("r", words, np.arange(len(words)) * 1.0, np.arange(len(words)) + 0.5)
     rows = align_one(heard, [document(["a"])], 0.1, 5)
     assert set(rows["kind"]) >= {"text", "unmatched"}
@@ -316,7 +316,7 @@ def test_hypotheses_of_hardly_any_word(words):
 
 
 @pytest.mark.parametrize("period", [3, 20])
-def test_loops_of_a_recognizer_cause_no_wrong_edges(tmp_path, period):
+def test_phrases_repeated_by_a_recognizer_cause_no_wrong_edges(tmp_path, period):
     sitting = make_sitting(3, 100, errors=0.05)
     heard, times, until = [], [], -1.0
     for number, (word, (start, end)) in enumerate(
@@ -343,7 +343,7 @@ def test_loops_of_a_recognizer_cause_no_wrong_edges(tmp_path, period):
     [{"errors": 0.4}, {"not_spoken": 4, "not_typed": 0.5}, {"not_typed": 0.9}],
     ids=["40 % errors", "90 % not spoken", "90 % not typed"],
 )
-def test_nothing_is_forced(tmp_path, made):
+def test_text_without_a_spoken_counterpart_stays_out_of_segments(tmp_path, made):
     sitting = make_sitting(4, 150, **made)
     _, segments, _ = run(write(tmp_path, sitting))
     found, wrong = judge(sitting, segments)
@@ -351,7 +351,7 @@ def test_nothing_is_forced(tmp_path, made):
     assert wrong <= 0.02
 
 
-def test_the_same_minutes_twice_are_used_once(tmp_path):
+def test_minutes_that_are_given_twice_are_aligned_once(tmp_path):
     sitting = make_sitting(53, 40)
     folder = write(tmp_path, sitting)
     (folder / "t" / "day 1.txt").write_text(f"{sitting.text}\n\n{sitting.text}", "utf8")
@@ -367,14 +367,14 @@ def test_the_same_minutes_twice_are_used_once(tmp_path):
 # files
 
 
-def test_a_maximum_without_a_bound_is_refused(tmp_path):
+def test_an_infinite_maximum_duration_is_refused(tmp_path):
     folder = write(tmp_path, make_sitting(56, 5))
     with pytest.raises(InputError, match="below max_duration"):
         run(folder, max_duration=float("inf"))
     assert not (folder / "W").exists()
 
 
-def test_a_hypothesis_is_no_transcript_of_itself(tmp_path):
+def test_a_hypothesis_is_not_used_as_its_own_transcript(tmp_path):
     sitting = make_sitting(54, 20)
     folder = write(tmp_path, sitting)
     whisper = json.dumps(sitting.whisper() | {"text": " ".join(sitting.heard)})
@@ -394,7 +394,7 @@ def test_a_hypothesis_is_no_transcript_of_itself(tmp_path):
         )
 
 
-def test_one_hypothesis_of_a_recording_is_used(tmp_path):
+def test_of_two_hypotheses_of_a_recording_one_is_used_and_one_reported(tmp_path):
     sitting = make_sitting(55, 20)
     folder = write(tmp_path, sitting)
     other = Sitting(
@@ -419,7 +419,7 @@ def test_one_hypothesis_of_a_recording_is_used(tmp_path):
         ("recording,transcript\nc\u2028d,t\n", None),
     ],
 )
-def test_odd_tables_of_pairs(tmp_path, content, message):
+def test_a_table_of_pairs_takes_names_with_line_breaks(tmp_path, content, message):
     hypotheses = [
         Item(name, f"{name}.json", Path(f"/h/{name}.json")) for name in ("a\nb", "c\u2028d")
     ]
@@ -461,7 +461,7 @@ def blocks() -> tuple[list[str], list[str]]:
     ],
     ids=["equal words", "refrain", "long word", "moved blocks"],
 )
-def test_long_texts_that_are_hard(texts, least, most):
+def test_long_repetitive_texts_are_paired_and_cut(texts, least, most):
     left, right = texts()
     starts = np.arange(len(right)) * 0.4
     typed = Typed(left, np.zeros(len(left), np.bool_), np.zeros(len(left), np.int64))
@@ -472,7 +472,7 @@ def test_long_texts_that_are_hard(texts, least, most):
     assert 0.7 * len(pairs.left) <= inside <= len(pairs.left)
 
 
-def test_a_long_table_of_pairs(tmp_path):
+def test_a_table_of_600_pairs_is_read(tmp_path):
     numbers = range(600)
     hypotheses = [
         Item(f"h/recording {n}", f"h/recording {n}.json", Path(f"/h/recording {n}.json"))

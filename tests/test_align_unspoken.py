@@ -57,7 +57,7 @@ def words(text: str) -> list[str]:
     return re.findall(r"\w+", text.lower())
 
 
-def test_what_is_spoken_is_in_labels(tmp_path):
+def test_a_fully_spoken_text_is_in_labels_as_a_whole(tmp_path):
     segments, unmatched = run(tmp_path, SPOKEN, timed(SPOKEN))
     assert words(" ".join(segments["text"])) == words(SPOKEN)
     assert not len(unmatched)
@@ -93,7 +93,7 @@ def test_sentences_with_a_pause_between_them_are_segments(tmp_path, pause, count
         ("questions", "\nMinutes of the sitting 114\n"),
     ],
 )
-def test_what_nobody_speaks_is_in_no_label(tmp_path, before, unspoken):
+def test_unspoken_words_are_in_unmatched_with_reason_not_heard(tmp_path, before, unspoken):
     assert f" {before} " in SPOKEN
     typed = SPOKEN.replace(f" {before} ", f" {unspoken} {before} ", 1)
     segments, unmatched = run(tmp_path, typed, timed(SPOKEN))
@@ -105,7 +105,7 @@ def test_what_nobody_speaks_is_in_no_label(tmp_path, before, unspoken):
     ]
 
 
-def test_the_times_of_words_around_what_is_left_out(tmp_path):
+def test_words_around_omitted_text_keep_their_times(tmp_path):
     heard = timed(SPOKEN)
     segments, _ = run(tmp_path, SPOKEN.replace("hear the", "hear (page 12 of 13) the"), heard)
     row = segments.filter(pl.col("text").str.contains("hear the report")).row(0, named=True)
@@ -128,14 +128,14 @@ def test_the_times_of_words_around_what_is_left_out(tmp_path):
         ("of last[3] year.", "of last year."),
     ],
 )
-def test_marks_behind_what_is_left_out_stay(tmp_path, typed, label):
+def test_punctuation_after_omitted_text_stays_in_the_label(tmp_path, typed, label):
     segments, _ = run(tmp_path, SPOKEN.replace("of last year.", typed), timed(SPOKEN))
     text = " ".join(segments["text"])
     assert f"{label} After" in text
     assert words(text) == words(SPOKEN)
 
 
-def test_marks_of_numbers_and_heads_in_every_sentence(tmp_path):
+def test_page_numbers_and_running_heads_in_every_sentence_are_omitted(tmp_path):
     parts = SPOKEN.split()
     typed = " ".join(
         f"{'The Committee on Budgets, page ' if n % 2 else ''}{n} {word}" if n % 8 == 5 else word
@@ -145,7 +145,7 @@ def test_marks_of_numbers_and_heads_in_every_sentence(tmp_path):
     assert words(" ".join(segments["text"])) == words(SPOKEN)
 
 
-def test_a_running_head_in_pauses(tmp_path):
+def test_a_running_head_typed_where_speakers_pause_is_omitted(tmp_path):
     heard = timed(SPOKEN, {"the": 1.5})
     typed = SPOKEN.replace(" the ", " the Budget committee 114 ")
     segments, unmatched = run(tmp_path, typed, heard)
@@ -154,7 +154,7 @@ def test_a_running_head_in_pauses(tmp_path):
     assert len(unmatched) > 3
 
 
-def test_a_word_that_was_missed_stays_where_there_is_time(tmp_path):
+def test_a_word_missed_by_the_recognizer_stays_if_time_remains_for_it(tmp_path):
     heard = [word for word in timed(SPOKEN) if word["word"] not in (" questions", " minister")]
     segments, unmatched = run(tmp_path, SPOKEN, heard)
     assert words(" ".join(segments["text"])) == words(SPOKEN)
@@ -162,7 +162,7 @@ def test_a_word_that_was_missed_stays_where_there_is_time(tmp_path):
     assert segments["inner_confidence"].min() > 0.9
 
 
-def test_a_word_that_was_missed_is_left_out_where_there_is_none(tmp_path):
+def test_a_word_missed_by_the_recognizer_is_omitted_if_no_time_remains(tmp_path):
     heard = timed(SPOKEN.replace("questions ", ""))
     segments, unmatched = run(tmp_path, SPOKEN, heard)
     assert words(" ".join(segments["text"])) == words(SPOKEN.replace("questions ", ""))
@@ -180,7 +180,7 @@ def test_a_word_that_was_missed_is_left_out_where_there_is_none(tmp_path):
         ("members 12 %", "members twelve percent"),
     ],
 )
-def test_numbers_and_remarks_that_are_spoken_stay(tmp_path, typed, heard):
+def test_spoken_numbers_and_remarks_stay_in_labels(tmp_path, typed, heard):
     segments, unmatched = run(
         tmp_path,
         SPOKEN.replace("the members", typed),
@@ -198,7 +198,7 @@ def test_no_segment_spans_speakers_whose_names_are_left_out(tmp_path):
     assert {"After", "Please"} <= set(starts)
 
 
-def test_less_silence_makes_what_is_left_out_surer(tmp_path):
+def test_inner_confidence_falls_with_the_pause_where_text_is_omitted(tmp_path):
     confidence = []
     for number, pause in enumerate((0.0, 0.3, 0.9)):
         folder = tmp_path / str(number)
@@ -214,7 +214,7 @@ def test_less_silence_makes_what_is_left_out_surer(tmp_path):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_sitting_full_of_what_nobody_speaks(tmp_path, seed):
+def test_labels_of_a_sitting_with_much_unspoken_text_are_clean(tmp_path, seed):
     plain = make_sitting(seed, 120, not_spoken=0)
     for name in ("plain", "full"):
         (tmp_path / name).mkdir()
@@ -248,7 +248,7 @@ def cue(number: int, part: list[dict[str, object]]) -> str:
 
 
 @pytest.mark.parametrize(("name", "between"), [("a.srt", "\n"), ("a.vtt", "\n"), ("a.srt", "")])
-def test_subtitles_are_transcripts(tmp_path, name, between):
+def test_align_takes_subtitles_as_transcripts(tmp_path, name, between):
     heard = timed(SPOKEN)
     cues = [cue(n // 7 + 1, heard[n : n + 7]) for n in range(0, len(heard), 7)]
     text = ("WEBVTT\n\n" if name == "a.vtt" else "") + between.join(cues)
@@ -259,7 +259,7 @@ def test_subtitles_are_transcripts(tmp_path, name, between):
     assert segments["text"].str.ends_with(".").all()
 
 
-def test_what_is_not_read_of_transcripts_is_in_the_report(tmp_path):
+def test_parts_of_a_transcript_that_are_not_read_are_reported(tmp_path):
     sentences = "".join(f"<seg>{part}.</seg>" for part in SPOKEN.rstrip(".").split(". "))
     text = f'<TEI><text><u who="#A"><note>(Noise.)</note>{sentences}<gap/></u></text></TEI>'
     run(tmp_path, text, timed(SPOKEN), "a.xml")
@@ -295,7 +295,7 @@ EVERYWHERE = {
 
 @pytest.mark.parametrize("typed", EVERYWHERE.values(), ids=EVERYWHERE)
 @pytest.mark.parametrize("shape", ["pauses", "no pauses", "equal words"])
-def test_what_nobody_speaks_is_nowhere_in_labels(tmp_path, typed, shape):
+def test_unspoken_text_is_omitted_from_labels_for_any_word_timing(tmp_path, typed, shape):
     heard = timed(SPOKEN)
     if shape != "pauses":
         now = 0.5
@@ -331,14 +331,14 @@ def in_labels(folder: Path, typed: str) -> str:
      "— —", "<i> </i>"],
 )  # fmt: skip
 @pytest.mark.parametrize("end", [" ", "\n"])
-def test_remarks_between_marks_are_in_no_label(tmp_path, marks, end):
+def test_remarks_in_brackets_or_other_marks_are_in_no_label(tmp_path, marks, end):
     before, behind = marks.split()
     typed = between_sentences(lambda remark: f"{before}{remark}{behind}{end}", REMARKS)
     assert in_labels(tmp_path, typed) == SPOKEN
 
 
 @pytest.mark.parametrize("mark", ["", "."])
-def test_no_segment_spans_a_line_of_its_own_that_nobody_spoke(tmp_path, mark):
+def test_no_segment_spans_an_unspoken_line(tmp_path, mark):
     typed = between_sentences(lambda remark: f"\n{remark}{mark}\n", REMARKS)
     assert not {*words(in_labels(tmp_path, typed))} & {"applause", "laughter", "shouts", "noise"}
 
@@ -357,7 +357,7 @@ def test_names_in_capital_letters_are_in_no_label(tmp_path):
     assert in_labels(tmp_path, typed) == SPOKEN
 
 
-def test_marks_around_words_that_were_spoken_stay(tmp_path):
+def test_marks_around_spoken_words_stay_in_labels(tmp_path):
     typed = SPOKEN.replace("the minister about", "*the minister* <about>").replace("on", "_on_")
     assert in_labels(tmp_path, typed) == typed
 
@@ -367,7 +367,7 @@ def test_marks_around_words_that_were_spoken_stay(tmp_path):
     [("year", "year12"), ("year.", "year.12"), ("year.", "year.¹²"), ("to", "to¹²"),
      ("year", "year^3"), ("to", "to^12"), ("noon.", "noon.⁷")],
 )  # fmt: skip
-def test_numbers_of_footnotes_behind_words_are_in_no_label(tmp_path, written, number):
+def test_footnote_numbers_after_words_are_in_no_label(tmp_path, written, number):
     assert in_labels(tmp_path, SPOKEN.replace(written, number, 1)) == SPOKEN
 
 
@@ -387,7 +387,7 @@ def test_words_that_line_ends_divide_are_joined(tmp_path, hyphen):
     assert unmatched["text"].to_list() == ["No-\nbody."]
 
 
-def test_hyphens_that_are_no_divisions_stay(tmp_path):
+def test_hyphens_at_line_ends_that_are_part_of_a_word_stay(tmp_path):
     spoken = SPOKEN.replace("session", "pre- and session").replace("minister", "Smith-Jones", 1)
     typed = spoken.replace("pre- ", "pre-\n").replace("Smith-", "Smith-\n")
     segments, _ = run(tmp_path, typed, timed(spoken))
@@ -402,7 +402,7 @@ def test_hyphens_that_are_no_divisions_stay(tmp_path):
         ("Something else was said on quite another day.", "is this the transcript"),
     ],
 )
-def test_what_no_word_pairs_with_has_a_reason(tmp_path, typed, reason):
+def test_a_transcript_that_pairs_with_no_word_is_reported_with_the_reason(tmp_path, typed, reason):
     heard = timed("Dobro jutro svima ovdje danas kolegice kolege.")
     run(tmp_path, typed, heard)
     report = json.loads((tmp_path / "W/reports/align.json").read_text("utf8"))

@@ -77,7 +77,7 @@ def written(folder, ending, tar):
 
 
 @pytest.mark.parametrize("ending", COMPRESS)
-def test_a_whole_archive_has_no_damage(tmp_path, clip, ending):
+def test_an_intact_archive_is_ingested_without_problems(tmp_path, clip, ending):
     archive = written(tmp_path, ending, tar_of(chapters_of(clip)))
     report = nbaudio.ingest("librispeech", archive, out=tmp_path / "W")
     assert len(segment_ids(tmp_path / "W")) == CHAPTERS
@@ -87,7 +87,7 @@ def test_a_whole_archive_has_no_damage(tmp_path, clip, ending):
 
 
 @pytest.mark.parametrize("ending", COMPRESS)
-def test_what_follows_a_damaged_header_is_read_and_the_lost_file_is_counted(tmp_path, clip, ending):
+def test_files_after_a_damaged_tar_header_are_read_and_lost_ones_counted(tmp_path, clip, ending):
     tar = with_damaged_header(tar_of(chapters_of(clip)), "L/dev-clean/2/1/2-1.trans.txt")
     archive = written(tmp_path, ending, tar)
     report = nbaudio.ingest("librispeech", archive, out=tmp_path / "W")
@@ -99,7 +99,7 @@ def test_what_follows_a_damaged_header_is_read_and_the_lost_file_is_counted(tmp_
     assert (lost["what"], lost["count"]) == (f"files of x.{ending} with a damaged header", 1)
 
 
-def test_silence_in_a_lost_file_is_no_end_marker(tmp_path, clip):
+def test_zeros_in_a_lost_file_are_not_taken_for_the_end_marker(tmp_path, clip):
     members = {"L/dev-clean/0/1/silence.bin": bytes(10_000), **chapters_of(clip)}
     members = {"L/a.bin": b"a", **members}
     tar = with_damaged_header(tar_of(members), "L/dev-clean/0/1/silence.bin")
@@ -109,7 +109,7 @@ def test_silence_in_a_lost_file_is_no_end_marker(tmp_path, clip):
 
 
 @pytest.mark.parametrize("ending", COMPRESSED)
-def test_an_altered_byte_of_compressed_text_is_never_read(tmp_path, clip, ending):
+def test_a_compressed_archive_with_an_altered_byte_is_refused(tmp_path, clip, ending):
     packed = bytearray(COMPRESS[ending](tar_of(chapters_of(clip))))
     for place in range(len(packed) // 8, len(packed) - 40, len(packed) // 8):
         altered = bytes(packed[:place]) + bytes([packed[place] ^ 16]) + bytes(packed[place + 1 :])
@@ -128,9 +128,7 @@ def test_the_checksum_of_a_gzip_is_verified(tmp_path, clip):
 
 
 @pytest.mark.parametrize("ending", ["tar", "tar.gz"])
-def test_archives_joined_by_cat_are_read_to_the_first_end_and_the_rest_is_named(
-    tmp_path, clip, ending
-):
+def test_of_concatenated_archives_the_first_is_read_and_the_rest_reported(tmp_path, clip, ending):
     chapters = list(chapters_of(clip).items())
     parts = [tar_of(dict(chapters[:4])), tar_of(dict(chapters[4:]))]
     archive = tmp_path / f"x.{ending}"
@@ -142,7 +140,7 @@ def test_archives_joined_by_cat_are_read_to_the_first_end_and_the_rest_is_named(
     assert "--ignore-zeros" in rest["option"]
 
 
-def test_bytes_behind_a_gzip_are_named_and_cost_nothing(tmp_path, clip):
+def test_bytes_after_the_end_of_a_gzip_are_reported_as_not_read(tmp_path, clip):
     packed = gzip.compress(tar_of(chapters_of(clip)), mtime=0)
     (tmp_path / "x.tar.gz").write_bytes(packed + b"signature")
     report = nbaudio.ingest("librispeech", tmp_path / "x.tar.gz", out=tmp_path / "W")
@@ -246,7 +244,7 @@ def test_a_compressed_manifest_with_altered_bytes_is_never_read(tmp_path):
         (lambda packed: packed + b"signature", 30),
     ],
 )
-def test_a_compressed_manifest_is_read_up_to_where_it_ends(tmp_path, change, number):
+def test_a_truncated_compressed_manifest_is_read_up_to_the_break(tmp_path, change, number):
     packed = gzip.compress(cuts_of(tmp_path), mtime=0)
     (tmp_path / "cuts.jsonl.gz").write_bytes(change(packed))
     report = nbaudio.ingest("lhotse", tmp_path / "cuts.jsonl.gz", out=tmp_path / "W")

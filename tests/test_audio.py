@@ -151,7 +151,7 @@ def test_a_window_equals_the_same_window_of_a_full_decode(recordings: Path, name
 
 
 @pytest.mark.parametrize(("name", "bound"), [("a.m4a", 0.05), ("a.opus", 1e-4), ("a.mka", 1e-4)])
-def test_windows_of_other_lossy_codecs_stay_within_their_bound_and_never_depend_on_history(
+def test_lossy_windows_stay_within_tolerance_and_do_not_depend_on_earlier_reads(
     recordings: Path, name: str, bound: float
 ) -> None:
     found = probe(recordings / name)
@@ -166,7 +166,9 @@ def test_windows_of_other_lossy_codecs_stay_within_their_bound_and_never_depend_
 
 
 @pytest.mark.parametrize("name", ["a.m4a", "a.opus", "vbr.mp3", "a.mka"])
-def test_sample_zero_is_the_first_that_was_recorded(recordings: Path, name: str) -> None:
+def test_sample_zero_is_the_first_recorded_sample_without_encoder_delay(
+    recordings: Path, name: str
+) -> None:
     source = sweeps(SECONDS, RATE)[:, 0]
     with open_recording(recordings / name) as recording:
         decoded = recording.read(0, 4 * RATE)[:, 0]
@@ -208,7 +210,7 @@ def test_without_resampling_samples_are_copied_exactly(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("encoding", ["flac", "wav"])
 @given(samples=st.lists(st.integers(-32768, 32767), min_size=1, max_size=300))
-def test_encoded_clips_come_back_as_they_were(encoding: str, samples: list[int]) -> None:
+def test_lossless_clips_decode_to_the_encoded_samples(encoding: str, samples: list[int]) -> None:
     clip = np.array(samples, dtype=np.int16)
     data = encode_clip(clip, 16000, encoding)
     assert data == encode_clip(clip, 16000, encoding)
@@ -257,7 +259,7 @@ def test_a_wav_that_declares_two_gigabytes_is_as_long_as_its_bytes(
     [(b"", "empty"), (b"RIFF" + bytes(40), "a.wav"), (b"this is a text", "a.wav"), (None, "a.wav")],
     ids=["empty", "44 bytes", "text", "folder"],
 )
-def test_what_is_no_audio_gets_one_clear_error(
+def test_a_file_that_is_no_audio_is_refused_with_the_reason(
     tmp_path: Path, content: bytes | None, says: str
 ) -> None:
     path = tmp_path / "a.wav"

@@ -118,7 +118,7 @@ def _job(folder: Path, out: Path) -> dict[str, Any]:
     return report
 
 
-def _said(workspace: Path, name: str) -> str:
+def _ledger_text(workspace: Path, name: str) -> str:
     """All that the ledger says of a recording."""
     problems = pl.read_parquet(workspace / "problems.parquet")
     return " | ".join(
@@ -141,7 +141,7 @@ def test_every_broken_specimen_is_in_the_ledger_with_its_reason(tmp_path: Path) 
         "shorten.sph": "compressed with shorten",
     }
     for name, reason in expected.items():
-        assert reason in _said(tmp_path / "w", name)
+        assert reason in _ledger_text(tmp_path / "w", name)
     warned = "\n".join(report["warnings"])
     for name in ("halfwav.wav", "halfflac.flac", "hugeflac.flac"):
         assert f"{name}: truncated: the header declares" in warned
@@ -208,7 +208,7 @@ def test_an_ogg_file_is_read_up_to_where_it_breaks(tmp_path: Path, subtype: str,
     )
 
 
-def test_a_flac_may_leave_its_length_open(tmp_path: Path) -> None:
+def test_a_flac_without_a_declared_length_is_read_whole(tmp_path: Path) -> None:
     path = tmp_path / "a.flac"
     sf.write(path, sweeps(4, RATE, channels=1), RATE)
     whole, clip = probe(path), read_clip(path, RATE, 4 * RATE)
@@ -217,7 +217,7 @@ def test_a_flac_may_leave_its_length_open(tmp_path: Path) -> None:
     assert np.array_equal(read_clip(path, RATE, 4 * RATE), clip)
 
 
-def test_what_may_not_be_read_is_reported_as_such(open_folder: Path) -> None:
+def test_files_without_read_permission_are_reported_as_such(open_folder: Path) -> None:
     folder = open_folder
     (folder / "audio/closed").mkdir(parents=True)
     (folder / "mine").mkdir()
@@ -235,10 +235,10 @@ def test_what_may_not_be_read_is_reported_as_such(open_folder: Path) -> None:
     workspace = folder / "mine/w"
     assert (
         "locked.wav: may not be read by this user (Permission denied); change its permissions"
-        in _said(workspace, "locked.wav")
+        in _ledger_text(workspace, "locked.wav")
     )
-    assert _said(workspace, "closed") == "the folder cannot be read: Permission denied"
-    assert _said(workspace, "closed/a.wav") == "no such recording"
+    assert _ledger_text(workspace, "closed") == "the folder cannot be read: Permission denied"
+    assert _ledger_text(workspace, "closed/a.wav") == "no such recording"
     corpus = pl.read_parquet(folder / "mine/corpus/segments.parquet")
     assert set(corpus["recording_id"]) == {"good"}
 
@@ -271,7 +271,7 @@ def test_a_recording_that_breaks_after_ingest_is_rejected_by_name(
     )
 
 
-def test_values_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+def test_a_window_with_nan_samples_is_refused(tmp_path: Path) -> None:
     samples = sweeps(1, RATE, channels=1)
     samples[8000] = np.nan
     sf.write(tmp_path / "a.wav", samples, RATE, subtype="FLOAT")
@@ -280,7 +280,7 @@ def test_values_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
         read_clip(tmp_path / "a.wav", 7000, 9000)
 
 
-def test_a_playlist_is_not_followed(tmp_path: Path) -> None:
+def test_a_playlist_named_as_audio_is_refused_and_not_followed(tmp_path: Path) -> None:
     _wav(tmp_path)
     (tmp_path / "a.mp3").write_text(f"ffconcat version 1.0\nfile '{tmp_path}/whole.wav'\n")
     (tmp_path / "b.mp3").write_text(
@@ -345,7 +345,7 @@ def test_damaged_headers_neither_crash_nor_hang_nor_eat_memory(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("rate", [16000, 48000])
-def test_a_window_that_cannot_be_decoded_spoils_no_other_window(rate: int, tmp_path: Path) -> None:
+def test_windows_can_be_read_after_one_that_cannot_be_decoded(rate: int, tmp_path: Path) -> None:
     """libsndfile refuses to seek after an error."""
     x = np.random.default_rng(0).normal(0, 3000, (8 * rate, 2)).astype(np.int16)
     sf.write(tmp_path / "a.flac", x, rate)

@@ -15,7 +15,8 @@ BLOCK_LENGTHS = 8  # offset of the shortest and longest block of a FLAC, 16 bits
 BYTE_RATE = 28  # offset of the bytes a second of a WAV
 
 
-def _made(name: str, folder: Path) -> Path:
+def _make_specimen(name: str, folder: Path) -> Path:
+    """A recording of three seconds of the kind with this name."""
     [kind] = [kind for kind in (*KINDS, *DAMAGED_KINDS) if kind.name == name]
     return make(kind, folder, 3.0)
 
@@ -45,7 +46,7 @@ def _assert_windows_equal_the_whole(path: Path, tolerance: float = 0.0) -> None:
 
 @pytest.mark.parametrize("byte_rate", [0, 1, 1600, 520_000])
 def test_gsm_with_a_wrong_byte_rate_is_read(tmp_path: Path, byte_rate: int) -> None:
-    path = _made("WAV, GSM 06.10", tmp_path)
+    path = _make_specimen("WAV, GSM 06.10", tmp_path)
     expected = probe(path).num_samples
     _replace(path, BYTE_RATE, byte_rate.to_bytes(4, "little"))
     assert probe(path).num_samples == expected
@@ -53,8 +54,8 @@ def test_gsm_with_a_wrong_byte_rate_is_read(tmp_path: Path, byte_rate: int) -> N
 
 
 @pytest.mark.parametrize("name", ["PCM 16 in NUT", "FLAC in NUT"])
-def test_nut_is_read_over_a_gap(tmp_path: Path, name: str) -> None:
-    path = _made(name, tmp_path)
+def test_a_nut_file_is_read_past_a_damaged_stretch(tmp_path: Path, name: str) -> None:
+    path = _make_specimen(name, tmp_path)
     size = path.stat().st_size
     _replace(path, size // 3, bytes(size // 5))
     assert "truncated" in str(probe(path).warning)
@@ -62,8 +63,8 @@ def test_nut_is_read_over_a_gap(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["Opus in Matroska, 5.1", "Opus in WebM"])
-def test_opus_ends_before_a_last_packet_that_is_broken(tmp_path: Path, name: str) -> None:
-    path = _made(name, tmp_path)
+def test_an_opus_file_ends_before_its_damaged_last_packet(tmp_path: Path, name: str) -> None:
+    path = _make_specimen(name, tmp_path)
     expected = probe(path).num_samples
     with av.open(str(path)) as file:
         last = [bytes(packet) for packet in file.demux(audio=0) if packet.size][-1]
@@ -77,10 +78,8 @@ def test_opus_ends_before_a_last_packet_that_is_broken(tmp_path: Path, name: str
 
 @pytest.mark.parametrize("size", [4, 100, 4096])
 @pytest.mark.parametrize("share", [0.5, 0.9, 1.0])
-def test_flv_is_read_over_bytes_that_are_there_twice(
-    tmp_path: Path, size: int, share: float
-) -> None:
-    path = _made("MP3 in FLV", tmp_path)
+def test_an_flv_file_with_duplicated_bytes_is_read(tmp_path: Path, size: int, share: float) -> None:
+    path = _make_specimen("MP3 in FLV", tmp_path)
     content = path.read_bytes()
     end = int(len(content) * share)
     path.write_bytes(content[:end] + content[end - size :])
@@ -101,7 +100,7 @@ def test_flac_that_declares_wrong_blocks_is_refused(
 
 
 def test_alac_whose_last_packets_are_swapped_is_refused(tmp_path: Path) -> None:
-    path = _made("CAF, ALAC, 24 bits, 5.1", tmp_path)
+    path = _make_specimen("CAF, ALAC, 24 bits, 5.1", tmp_path)
     content = path.read_bytes()
     # Sizes of packets, which libsndfile writes as numbers of three bytes, end the table.
     table = content.index(b"pakt")

@@ -91,7 +91,7 @@ def test_the_extension_of_every_kind_is_known() -> None:
 
 
 @every_kind
-def test_a_kind_is_what_was_written_and_its_windows_keep_the_stated_bound(
+def test_each_kind_is_probed_correctly_and_its_windows_keep_the_tolerance(
     specimens: dict[str, Path], kind: Kind
 ) -> None:
     check_kind(specimens[kind.name], kind)
@@ -161,7 +161,9 @@ QUICK_VARIANTS = [
     QUICK_VARIANTS,
     ids=lambda variant: f"{variant.kind.name} {variant.rate} {variant.low}",
 )
-def test_windows_at_other_rates_and_low_bit_rates(variant: Variant, tmp_path: Path) -> None:
+def test_windows_keep_the_tolerance_at_other_rates_and_low_bit_rates(
+    variant: Variant, tmp_path: Path
+) -> None:
     check_variant(make_variant(variant, tmp_path), variant, windows=40)
 
 
@@ -196,7 +198,7 @@ def test_ogg_windows_do_not_depend_on_what_is_in_memory_behind_a_packet(
 
 
 @pytest.mark.parametrize("name", ["AAC in MP4", "AC-3, bare"])
-def test_windows_of_loud_noise_are_those_of_the_whole(tmp_path: Path, name: str) -> None:
+def test_windows_of_loud_noise_equal_the_full_decode(tmp_path: Path, name: str) -> None:
     # The decoders fill bands with noise of their own, which is loudest here: 0.2 to 1 from another
     # start.
     kind = next(kind for kind in KINDS if kind.name == name)
@@ -257,7 +259,7 @@ def test_the_first_samples_of_mp4_overlap_with_the_packet_before_them(
             )
 
 
-def test_windows_in_rising_order_cost_one_pass(
+def test_windows_in_rising_order_are_read_in_one_pass(
     specimens: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_recording(specimens["WMA"]) as recording:
@@ -268,7 +270,7 @@ def test_windows_in_rising_order_cost_one_pass(
             assert len(recording.read(start, start + 5000)) == 5000
 
 
-def test_the_end_is_found_where_a_seek_finds_other_packets(tmp_path: Path) -> None:
+def test_samples_are_counted_to_the_end_if_a_seek_lands_on_other_packets(tmp_path: Path) -> None:
     kind = next(kind for kind in KINDS if kind.name == "AAC in FLV")
     with open_recording(make(kind, tmp_path, 12.0)) as recording:
         assert isinstance(recording, AvRecording)
@@ -340,7 +342,7 @@ def test_every_kind_is_cut_and_verified(specimens: dict[str, Path], tmp_path: Pa
         "AC-3, bare",
     ],
 )
-def test_the_content_decides_what_a_file_is_and_its_name_nothing(
+def test_the_audio_format_is_detected_from_content_whatever_the_name(
     specimens: dict[str, Path], tmp_path: Path, name: str
 ) -> None:
     known = probe(specimens[name])
@@ -411,7 +413,7 @@ def _moved(source: Path, target: Path, samples: int) -> Path:
 
 @pytest.mark.parametrize("name", ["AAC in MP4", "MP3 in MP4"])
 @pytest.mark.parametrize("samples", [-1088, -500, 22050])
-def test_sound_that_begins_later_or_within_a_packet_moves_no_window(
+def test_windows_do_not_shift_if_sound_begins_late_or_within_a_packet(
     specimens: dict[str, Path], tmp_path: Path, name: str, samples: int
 ) -> None:
     path = _moved(specimens[name], tmp_path / "a.mp4", samples)
@@ -436,7 +438,7 @@ def test_sound_that_begins_later_or_within_a_packet_moves_no_window(
             )
 
 
-def test_a_file_whose_packets_cannot_be_sought_is_read_all_the_same(
+def test_a_file_without_keyframes_to_seek_to_is_read(
     specimens: dict[str, Path], tmp_path: Path
 ) -> None:
     path = tmp_path / "a.mka"
@@ -456,7 +458,7 @@ def test_a_file_whose_packets_cannot_be_sought_is_read_all_the_same(
 @pytest.mark.parametrize(
     "name", ["AC-3 in MPEG-PS", "AC-3 in MPEG-TS", "FLAC in Ogg", "MP3 in AVI", "AAC, bare (ADTS)"]
 )
-def test_an_index_is_made_once_and_no_window_is_looked_for_from_the_beginning(
+def test_windows_are_read_by_the_index_without_decoding_from_the_start(
     specimens: dict[str, Path], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_recording(specimens[name]) as recording:
@@ -532,7 +534,7 @@ def _repaged(data: bytes, segments: int) -> bytes:
 
 
 @pytest.mark.parametrize("segments", [1, 3, 255])
-def test_ogg_packets_may_go_on_in_another_page(tmp_path: Path, segments: int) -> None:
+def test_ogg_packets_that_continue_in_another_page_are_read(tmp_path: Path, segments: int) -> None:
     kind = next(kind for kind in KINDS if kind.name == "Opus in Ogg")
     path = make(
         kind._replace(write=partial(with_av, codec="libopus", bit_rate=128_000)), tmp_path, 3.0
@@ -548,7 +550,7 @@ def test_ogg_packets_may_go_on_in_another_page(tmp_path: Path, segments: int) ->
 
 
 @pytest.mark.parametrize("name", ["AAC in Matroska", "AAC in MP4", "Vorbis in WebM"])
-def test_a_broken_packet_spoils_the_windows_that_touch_it_and_no_other(
+def test_only_windows_that_touch_a_broken_packet_are_refused(
     specimens: dict[str, Path], tmp_path: Path, name: str
 ) -> None:
     path = tmp_path / f"a{specimens[name].suffix}"

@@ -90,7 +90,9 @@ def check_equal(whole: Path, damaged: Path) -> None:
 
 @pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "FLOAT", "ULAW"])
 @pytest.mark.parametrize("name", CONTAINERS)
-def test_a_length_of_zero_is_read_to_the_end(tmp_path: Path, name: str, subtype: str) -> None:
+def test_a_header_with_length_zero_is_read_to_the_end(
+    tmp_path: Path, name: str, subtype: str
+) -> None:
     whole = tmp_path / "whole"
     content = write_whole(whole, name, subtype)
     set_length(content, name, 0)
@@ -117,7 +119,7 @@ def test_a_length_of_zero_is_read_to_the_end(tmp_path: Path, name: str, subtype:
         ("caf", -1, None),
     ],
 )
-def test_placeholders_of_pipes_are_no_truncation(
+def test_placeholder_lengths_of_piped_files_are_no_truncation(
     tmp_path: Path, name: str, placeholder: int, warning: str | None
 ) -> None:
     whole = tmp_path / "whole"
@@ -130,7 +132,7 @@ def test_placeholders_of_pipes_are_no_truncation(
 
 
 @pytest.mark.parametrize("name", CONTAINERS)
-def test_a_longer_length_is_a_truncation(tmp_path: Path, name: str) -> None:
+def test_a_header_longer_than_the_data_is_reported_as_truncation(tmp_path: Path, name: str) -> None:
     content = write_whole(tmp_path / "whole", name, "PCM_16")
     set_length(content, name, 10 * RATE * 4)
     (tmp_path / "long").write_bytes(content)
@@ -141,7 +143,7 @@ def test_a_longer_length_is_a_truncation(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CONTAINERS)
-def test_a_second_file_behind_the_first_is_warned_of(tmp_path: Path, name: str) -> None:
+def test_a_second_file_appended_to_a_recording_gives_a_warning(tmp_path: Path, name: str) -> None:
     path = tmp_path / "a"
     content = write_whole(path, name, "PCM_16")
     path.write_bytes(content + content)
@@ -149,7 +151,7 @@ def test_a_second_file_behind_the_first_is_warned_of(tmp_path: Path, name: str) 
 
 
 @pytest.mark.parametrize("name", CONTAINERS)
-def test_sound_behind_the_declared_end_is_warned_of(tmp_path: Path, name: str) -> None:
+def test_sound_after_the_declared_end_gives_a_warning(tmp_path: Path, name: str) -> None:
     content = write_whole(tmp_path / "whole", name, "PCM_16")
     set_length(content, name, RATE * 4)
     (tmp_path / "short").write_bytes(content)
@@ -179,7 +181,7 @@ def chunk(name: bytes, content: bytes) -> bytes:
     ],
     ids=["chunks", "unknown", "cut", "zeros_behind", "id3v1", "id3v2", "ape", "zeros", "short"],
 )
-def test_chunks_tags_and_zeros_behind_the_sound_are_no_sound(
+def test_chunks_tags_and_zeros_after_the_sound_are_not_read_as_sound(
     tmp_path: Path, trailer: bytes
 ) -> None:
     whole = tmp_path / "whole"
@@ -190,7 +192,7 @@ def test_chunks_tags_and_zeros_behind_the_sound_are_no_sound(
     check_equal(whole, tmp_path / "with_trailer")
 
 
-def test_a_header_without_sound_but_with_chunks_has_no_sample(tmp_path: Path) -> None:
+def test_a_file_with_a_header_and_chunks_alone_is_refused(tmp_path: Path) -> None:
     sf.write(tmp_path / "a.wav", np.zeros(0), RATE)
     content = (tmp_path / "a.wav").read_bytes()
     (tmp_path / "a.wav").write_bytes(content + chunk(b"LIST", b"INFO"))
@@ -216,7 +218,7 @@ def wrapped(path: Path, name: str, trailer: bytes) -> np.ndarray:
     ("name", "trailer"),
     [("wav", b""), ("wav", chunk(b"LIST", b"INFO")), ("rifx", b""), ("au", b"")],
 )
-def test_a_length_that_wrapped_at_4_gib_is_read_whole(
+def test_a_file_whose_length_wrapped_at_4_gib_is_read_whole(
     tmp_path: Path, name: str, trailer: bytes
 ) -> None:
     path = tmp_path / "long"
@@ -242,7 +244,7 @@ def test_a_file_of_more_than_4_gib_that_is_cut_short_is_a_truncation(tmp_path: P
     path.unlink()
 
 
-def test_ingest_reads_and_reports_lengths(tmp_path: Path) -> None:
+def test_ingest_reports_recordings_longer_than_their_header_says(tmp_path: Path) -> None:
     folder = tmp_path / "audio"
     folder.mkdir()
     for name, length in (("zero", 0), ("short", RATE * 4)):

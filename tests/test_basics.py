@@ -14,7 +14,7 @@ from nbaudio.core.threads import ordered_map
 from nbaudio.tables import split_names
 
 
-def test_an_error_names_what_is_known_and_what_to_install():
+def test_errors_name_the_known_values_and_the_package_to_install():
     assert errors.get_by_name({"flac": 1}, "flac", "encoding") == 1
     with pytest.raises(errors.InputError, match="encoding 'x' is unknown; known are flac, wav"):
         errors.get_by_name({"flac": 1, "wav": 2}, "x", "encoding")
@@ -55,7 +55,7 @@ def test_errors_redact_what_may_be_secret_in_urls():
     assert str(error) == "https://host/a.wav?...: missing (see 'http://host/?...')"
 
 
-def test_only_regular_files_of_a_usable_size_are_read(tmp_path: Path):
+def test_only_regular_files_within_the_size_limit_are_read(tmp_path: Path):
     with pytest.raises(errors.InputError, match="/dev/zero: a device, not a regular file"):
         input_guards.check_regular(Path("/dev/zero"))
     path = tmp_path / "a"
@@ -71,7 +71,7 @@ def test_only_regular_files_of_a_usable_size_are_read(tmp_path: Path):
     input_guards.escape_surrogates("sjednica č.wav")
 
 
-def test_hashes_depend_on_keys_and_salt():
+def test_hashes_depend_on_the_salt():
     keys = pl.Series(["a", None])
     assert hash_column(keys, "seed 42").to_list() == hash_column(keys, "seed 42").to_list()
     assert hash_column(keys, "seed 42").to_list() != hash_column(keys, "seed 43").to_list()
@@ -86,7 +86,7 @@ def test_bundled_files_are_found_or_listed():
         bundled("data_manifests/demo.yml")
 
 
-def test_splits_are_found_in_paths():
+def test_splits_are_recognized_in_names_and_paths():
     names = {
         "train-clean-100": "train",
         "validation": "dev",
@@ -119,12 +119,12 @@ with getattr(threading, "_shutdown_locks_lock", contextlib.nullcontext()):  # of
 """
 
 
-def test_results_may_be_closed_in_the_middle_of_the_start_of_a_thread():
+def test_results_can_be_closed_while_a_thread_starts():
     """As the garbage collector may do; a thread that starts holds a lock that a join needs."""
     subprocess.run([sys.executable, "-c", CLOSED_WHILE_A_THREAD_STARTS], check=True, timeout=60)
 
 
-def test_samples_and_seconds_are_exact():
+def test_conversions_between_samples_and_seconds_are_exact():
     assert (times.rescale(44100, 44100, 16000), times.rescale(1, 48000, 24000)) == (16000, 1)
     assert [
         times.add_seconds(*both) for both in (("3207.70", "19.84"), ("0.1", "0.2"), ("NaN", "1"))
@@ -138,7 +138,7 @@ def test_samples_and_seconds_are_exact():
     ).to_list() == [8000, 16, None]
 
 
-def test_labels_of_facts():
+def test_facts_have_keys_and_labels_and_long_lists_are_shortened():
     assert report.first_lines(["a", "b", "c"], "problems.parquet", most=2) == [
         "a",
         "b",
@@ -151,7 +151,7 @@ def test_labels_of_facts():
     ]
 
 
-def test_facts_are_shown_for_people():
+def test_facts_are_formatted_for_people():
     assert report.escape_control("a\nb \x1b[31m č") == "a\\nb \\x1b[31m č"
     assert report.show(447542) == "447,542"
     assert report.show({"train": 3, "dev": 1, "share": 0.25}) == "3 train, 1 dev, 25 %"

@@ -44,7 +44,7 @@ def contents(folder):
     }
 
 
-def test_each_row_is_in_the_bucket_of_its_number(tmp_path):
+def test_each_row_is_written_to_the_bucket_of_its_key(tmp_path):
     rows = pl.LazyFrame({"n": range(100), "name": [f"é{n}" for n in range(100)]})
     divided = buckets.write_buckets(rows, pl.col("n") % 3, count=4, folder=tmp_path / "b")
     assert [sorted(bucket["n"]) for bucket in divided] == [
@@ -82,8 +82,8 @@ def test_parts_are_stored_in_order_and_have_the_types_of_the_schema(tmp_path, ti
         {"shard_count": 2, "rate": None},
     ],
 )
-def test_the_bytes_are_those_of_one_bucket(workspace, tmp_path, tiny, options):
-    def made(name):
+def test_corpora_made_in_many_buckets_have_the_bytes_of_one(workspace, tmp_path, tiny, options):
+    def make_corpora(name):
         same = {"jobs": 1, "show_progress": False}
         materialize(
             workspace,
@@ -124,17 +124,17 @@ def test_the_bytes_are_those_of_one_bucket(workspace, tmp_path, tiny, options):
             report["by_split"],
         )
 
-    ordinary = made("c")
+    ordinary = make_corpora("c")
     second = contents(tmp_path / "c-v2")
     assert ordinary[1]["segments"] == ordinary[1]["text"] > 0
     for suffix in ("", "-zip", "-v2"):
         (tmp_path / f"c{suffix}").rename(tmp_path / f"was{suffix}")
     tiny()
-    assert made("c") == ordinary
+    assert make_corpora("c") == ordinary
     assert contents(tmp_path / "c-v2") == second
 
 
-def test_signals_come_to_their_rows(workspace, tiny):
+def test_measure_stores_signals_in_the_right_rows_with_many_buckets(workspace, tiny):
     measure(workspace, jobs=1, show_progress=False)
     ordinary = workspace.segments
     workspace.save(segments=ordinary.drop(SIGNALS.names()))
@@ -153,7 +153,7 @@ JOINS = {
 
 
 @pytest.mark.parametrize("how", JOINS)
-def test_values_are_joined_to_their_segments(workspace, tiny, how):
+def test_join_matches_the_right_segments_with_many_buckets(workspace, tiny, how):
     on, tolerance = JOINS[how]
     segments = workspace.segments
     moved = pl.col("source_start").cast(pl.Float64) + 0.01 * (pl.int_range(pl.len()) % 3)
@@ -216,7 +216,7 @@ def test_the_bytes_do_not_depend_on_the_number_of_threads(workspace, tmp_path):
     assert contents(tmp_path / "1") == contents(tmp_path / "4")
 
 
-def test_a_source_grows_the_table(tmp_path, tiny):
+def test_ingest_add_gives_the_same_tables_with_many_buckets(tmp_path, tiny):
     def grown(name):
         source = tmp_path / name / "source.jsonl"
         out = tmp_path / name / "W"
@@ -259,7 +259,7 @@ def test_a_source_grows_the_table(tmp_path, tiny):
 
 
 @pytest.mark.parametrize("number", [0, 1, 3, 200])
-def test_texts_come_in_order(tmp_path, tiny, number):
+def test_texts_are_sorted_across_buckets(tmp_path, tiny, number):
     tiny()
     texts = [f"{n * 7919 % 1000:03d} č"[n % 2 :] for n in range(number)]
     rows = pl.LazyFrame({"text": texts, "row": range(number)}, schema_overrides={"text": pl.String})
@@ -268,7 +268,7 @@ def test_texts_come_in_order(tmp_path, tiny, number):
     assert len(parts) > number // 100
 
 
-def test_a_folder_of_kaldi_is_exported(workspace, tmp_path, tiny):
+def test_a_kaldi_export_has_the_same_files_with_many_buckets(workspace, tmp_path, tiny):
     export(workspace, "kaldi", out=tmp_path / "one")
     tiny()
     export(workspace, "kaldi", out=tmp_path / "several")

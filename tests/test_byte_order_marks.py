@@ -118,7 +118,9 @@ WITHOUT_SPEAKERS = (_subtitles, _webvtt, _textgrid, _text_file)
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_marks_and_line_ends_are_no_part_of_a_text(tmp_path: Path, kind: str) -> None:
+def test_byte_order_marks_and_windows_line_ends_are_not_read_as_text(
+    tmp_path: Path, kind: str
+) -> None:
     write: Callable[[Path], Path] = SOURCES[kind]
     folder = tmp_path / "s"
     _recording(folder / "a.wav")

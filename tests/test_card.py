@@ -103,7 +103,7 @@ def test_the_first_code_of_the_card_runs_without_torchcodec(
         )
 
 
-def test_the_header_says_what_is_known(workspace, tmp_path):
+def test_the_header_has_title_language_license_and_size(workspace, tmp_path):
     make(workspace, tmp_path / "c", title="Naslov", language="hr, en", license="cc-by-4.0")
     # The key of the first corpora.
     about = {"title": "Naslov", "language": "hr, en", "licence": "cc-by-4.0"}
@@ -122,7 +122,7 @@ def test_the_header_says_what_is_known(workspace, tmp_path):
     assert "# Naslov" in text
 
 
-def test_what_is_not_known_is_not_said(workspace, tmp_path):
+def test_unknown_facts_are_left_out_of_the_card(workspace, tmp_path):
     workspace.save(segments=workspace.segments.with_columns(text=pl.lit(None, dtype=pl.String)))
     make(workspace, tmp_path / "c")
     text = (tmp_path / "c" / CARD).read_text(encoding="utf8")
@@ -131,7 +131,7 @@ def test_what_is_not_known_is_not_said(workspace, tmp_path):
     assert "nobody has judged" in text
 
 
-def test_rounds_that_were_taken_back_are_counted(workspace, tmp_path):
+def test_the_card_counts_review_rounds_that_were_taken_back(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=1)
     review.export(workspace, undo="one")
     make(workspace, tmp_path / "a")
@@ -166,7 +166,7 @@ def judge(workspace, name, words=None):
     )
 
 
-def test_signals_of_what_ships_are_on_the_card_if_they_were_measured(workspace, tmp_path):
+def test_the_card_has_signals_of_the_corpus_if_they_were_measured(workspace, tmp_path):
     make(workspace, tmp_path / "a")
     assert "signals" not in json.loads((tmp_path / "a/corpus.json").read_text(encoding="utf8"))
     assert "Audio signals" not in (tmp_path / "a" / CARD).read_text(encoding="utf8")
@@ -208,7 +208,7 @@ def test_equal_corpora_have_equal_cards_and_no_path_or_sentence_is_in_them(works
     assert "rečenica".encode() not in first
 
 
-def test_a_card_that_somebody_edited_stays_and_any_other_is_renewed(workspace, tmp_path):
+def test_an_edited_card_is_kept_and_an_unedited_one_is_rewritten(workspace, tmp_path):
     path = tmp_path / "c" / CARD
     make(workspace, tmp_path / "c")
     assert make(workspace, tmp_path / "c", title="Drugi").warnings == []
@@ -225,7 +225,7 @@ def test_a_card_that_somebody_edited_stays_and_any_other_is_renewed(workspace, t
 
 
 @pytest.mark.parametrize("text", MARKUP)
-def test_what_people_supply_is_shown_as_it_is(workspace, tmp_path, text):
+def test_markup_in_titles_and_parameters_is_escaped(workspace, tmp_path, text):
     make(workspace, tmp_path / "c")
     manifest = json.loads((tmp_path / "c/corpus.json").read_text(encoding="utf8"))
     manifest["about"] = {"title": text, "licence": text}
@@ -246,19 +246,19 @@ def test_what_people_supply_is_shown_as_it_is(workspace, tmp_path, text):
     ]
 
 
-def test_norwegian_is_not_no_language(workspace, tmp_path):
+def test_a_language_that_yaml_reads_as_false_is_refused(workspace, tmp_path):
     with pytest.raises(InputError, match="language False: must be text; in YAML, quote it"):
         make(workspace, tmp_path / "c", language=yaml.safe_load("no"))
 
 
 @pytest.mark.parametrize("language", ["Croatian", "hr_HR", "hr,,en", " "])
-def test_a_language_is_a_code(workspace, tmp_path, language):
+def test_a_language_that_is_no_code_is_refused(workspace, tmp_path, language):
     with pytest.raises(InputError, match="is not a language code"):
         make(workspace, tmp_path / "c", language=language)
     assert not (tmp_path / "c").exists()
 
 
-def test_a_quantile_of_zeros_has_no_sign():
+def test_the_median_of_signed_zeros_is_shown_without_a_sign():
     for zeros in ([-0.0, 0.0, 0.0], [0.0, -0.0, -0.0], [-0.0, -0.0, -0.0]):
         ranges = signal_ranges(pl.LazyFrame({"dc_offset": zeros}))
         assert str(ranges["median"].item()) == "0.0"

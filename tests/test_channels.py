@@ -80,7 +80,7 @@ def test_a_clip_is_cut_from_its_own_channel(ingested, tmp_path, channel, rate):
         )
 
 
-def test_reviewers_and_players_hear_the_same(ingested, tmp_path):
+def test_review_clips_and_players_use_the_channel_of_the_segment(ingested, tmp_path):
     _, workspace = ingested
     nbaudio.review.export(workspace, out=tmp_path / "sheet.xlsx", n=10)
     for clip in Player(workspace, ["ana", "ivo", "both"]).clips.clips:
@@ -109,14 +109,14 @@ def test_exported_segments_come_back_with_their_channel(ingested, tmp_path, form
     assert found == {"ana": "0", "ivo": "1", "both": None}
 
 
-def test_what_cannot_say_a_channel_says_so(ingested, tmp_path):
+def test_export_warns_if_its_format_cannot_store_channels(ingested, tmp_path):
     _, workspace = ingested
     assert "train: 2 segments are on some channels" in "\n".join(
         nbaudio.export(workspace, "nemo", out=tmp_path).warnings
     )
 
 
-def test_a_mean_of_some_channels(tmp_path):
+def test_a_clip_can_be_the_mean_of_some_channels(tmp_path):
     path = call(tmp_path, channels=4)
     pcm = sf.read(path, dtype="int16")[0].astype(float)
     some = read_clip(path, 100, 4100, channel="3,1,3")
@@ -128,7 +128,7 @@ def test_a_mean_of_some_channels(tmp_path):
         read_clip(path, 100, 4100, channel="1,4")
 
 
-def test_where_no_channel_is_named_keys_and_tables_are_as_they_were(make_workspace, tmp_path):
+def test_without_source_channels_keys_and_tables_have_no_channel(make_workspace, tmp_path):
     known = {
         "recording_id": ["r"],
         "path": ["a.wav"],

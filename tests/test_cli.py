@@ -83,7 +83,7 @@ def keys(value: object) -> list[str]:
     return [key for item in value for key in keys(item)] if isinstance(value, list) else []
 
 
-def test_from_ingest_to_verify_without_a_hand(
+def test_commands_run_from_ingest_to_verify_unattended(
     source: Path, nbaudio: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     steps = [
@@ -144,7 +144,7 @@ def test_unusable_input_is_one_line_and_exit_code_2(
     assert says in json.loads(as_json.stdout)["error"]
 
 
-def test_what_cannot_be_written_is_one_line_and_exit_code_2(
+def test_output_that_cannot_be_written_is_one_line_and_exit_code_2(
     source: Path, nbaudio: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     (source / "f").write_text("a file")
@@ -238,7 +238,7 @@ def test_wrong_use_is_exit_code_2(
     assert json.loads(as_json.stdout)["error"]
 
 
-def test_nothing_requested_is_the_help(tmp_path: Path) -> None:
+def test_a_call_without_arguments_shows_the_help(tmp_path: Path) -> None:
     for words, heading in (((), "Make a corpus:"), (("review",), "Commands:")):
         command = [sys.executable, "-m", "nbaudio", *words]
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
@@ -317,7 +317,9 @@ def test_options_of_requests_and_of_engines_have_panels_of_their_own(
     assert set().union(*PANELS.values()) <= seen
 
 
-def test_version(nbaudio: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+def test_the_version_option_prints_the_version(
+    nbaudio: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
     done = nbaudio("--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"nbaudio {__version__}\n", "")
 
@@ -326,7 +328,7 @@ def test_version(nbaudio: Callable[..., subprocess.CompletedProcess[str]]) -> No
 def test_each_shell_gets_a_script_that_completes(
     monkeypatch: pytest.MonkeyPatch, shell: str
 ) -> None:
-    def told(**variables: str) -> str:
+    def completion_script(**variables: str) -> str:
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
         run = "import sys; sys.argv[0] = 'nbaudio'; from nbaudio.cli import main; main()"
@@ -334,15 +336,15 @@ def test_each_shell_gets_a_script_that_completes(
             [sys.executable, "-c", run], capture_output=True, text=True, check=True
         ).stdout
 
-    assert "_NBAUDIO_COMPLETE=complete_" in told(_NBAUDIO_COMPLETE=f"source_{shell}")
+    assert "_NBAUDIO_COMPLETE=complete_" in completion_script(_NBAUDIO_COMPLETE=f"source_{shell}")
     asked = {"_TYPER_COMPLETE_ARGS": "nbaudio mat", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     if shell == "bash":
         asked = {"COMP_WORDS": "nbaudio mat", "COMP_CWORD": "1"}
-    assert "materialize" in told(_NBAUDIO_COMPLETE=f"complete_{shell}", **asked)
+    assert "materialize" in completion_script(_NBAUDIO_COMPLETE=f"complete_{shell}", **asked)
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
-def test_completion_installs_itself(tmp_path: Path) -> None:
+def test_shell_completion_can_be_shown_and_installed(tmp_path: Path) -> None:
     run = "import sys; sys.argv[0] = 'nbaudio'; from nbaudio.cli import main; main()"
     command = f'"{sys.executable}" -c "{run}" "$@"; exit $?'
     for option in ("--show-completion", "--install-completion"):

@@ -41,7 +41,7 @@ def test_a_clip_is_what_materialize_cuts(workspace, tmp_path, rate, channel):
     assert {clip.rate for clip in cut} == ({44100, 16000} if rate is None else {rate})
 
 
-def test_the_channel_of_a_segment_goes_first(workspace):
+def test_the_channel_of_a_segment_overrides_the_channel_option(workspace):
     segments = workspace.segments
     key = segments["segment_id"][0]
     left = nbaudio.clip(workspace, key, channel="left").samples
@@ -51,7 +51,7 @@ def test_the_channel_of_a_segment_goes_first(workspace):
     np.testing.assert_array_equal(own, nbaudio.clip(workspace, key, channel="1").samples)
 
 
-def test_what_cannot_be_cut_says_why(workspace):
+def test_a_clip_that_cannot_be_cut_is_refused_with_the_reason(workspace):
     key = workspace.segments["segment_id"][0]
     for segment_id, options, error, message in (
         ("none", {}, InputError, "no segment 'none'"),
@@ -71,7 +71,7 @@ def test_what_cannot_be_cut_says_why(workspace):
         nbaudio.clip(workspace, key)
 
 
-def test_pydub_gets_the_samples_and_plays_them_wherever_it_takes_them(workspace):
+def test_pydub_segments_have_the_samples_and_play_after_edits_and_pickling(workspace):
     clip = nbaudio.clip(workspace, workspace.segments["segment_id"][0])
     segment = clip.to_pydub()
     from pydub import AudioSegment  # pydub warns at its first import, which nbaudio silences
@@ -123,7 +123,7 @@ def test_a_clip_is_saved_in_the_format_of_its_suffix(workspace, tmp_path, suffix
     assert os.listdir(path.parent) == [path.name]  # noqa: PTH208
 
 
-def test_what_cannot_be_saved_says_what_can(workspace, tmp_path):
+def test_an_unknown_suffix_or_rate_for_saving_is_refused(workspace, tmp_path):
     clip = nbaudio.clip(workspace, workspace.segments["segment_id"][0], rate=None)
     with pytest.raises(
         InputError, match=r"'.m4a' is unknown; known are .wav, .flac, .mp3, .ogg, .opus"
@@ -134,7 +134,7 @@ def test_what_cannot_be_saved_says_what_can(workspace, tmp_path):
     assert not list(tmp_path.glob("clip*"))
 
 
-def test_clips_of_a_corpus_play_too_unless_they_hold_no_samples(workspace, tmp_path):
+def test_clips_of_a_corpus_play_unless_read_as_levels_or_bytes(workspace, tmp_path):
     nbaudio.materialize(
         workspace, out=tmp_path / "corpus", encoding="mulaw", jobs=1, show_progress=False
     )

@@ -34,7 +34,7 @@ def taken(source, out, **options):
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "xlsx"])
-def test_plainly_called_columns_are_known_without_an_option(tmp_path, ending):
+def test_columns_with_usual_names_are_recognized_without_options(tmp_path, ending):
     report, segments = taken(write_table(tmp_path / f"t.{ending}", PLAIN), tmp_path / "w")
     found = segments.select(
         "segment_id", "recording_id", "speaker_id", "source_start", "source_end", "text"
@@ -64,7 +64,7 @@ def test_the_guesses_are_reported_as_text_and_as_json(tmp_path):
     assert columns_of(json.loads(as_json.stdout)["facts"])["speaker_id"] == "speaker"
 
 
-def test_a_guess_can_be_overruled_by_another_column_and_by_none(tmp_path):
+def test_an_option_replaces_a_guessed_column_or_leaves_the_field_out(tmp_path):
     columns = PLAIN | {"who": ["eva", "eva"]}
     report, segments = taken(
         write_table(tmp_path / "t.csv", columns),
@@ -84,9 +84,7 @@ def test_a_guess_can_be_overruled_by_another_column_and_by_none(tmp_path):
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_of_several_columns_the_same_is_taken_whatever_their_order_and_the_others_are_named(
-    tmp_path, order
-):
+def test_the_choice_among_candidate_columns_does_not_depend_on_their_order(tmp_path, order):
     further = {"path": ["c.wav", "d.wav"], "transcript": ["ne", "ni"], "text": ["da", "do"]}
     columns = dict([*PLAIN.items(), *further.items()][::order])
     report, segments = taken(write_table(tmp_path / "t.csv", columns), tmp_path / "w")
@@ -100,7 +98,7 @@ def test_of_several_columns_the_same_is_taken_whatever_their_order_and_the_other
     assert [line for line in report.warnings if line.startswith(said)]
 
 
-def test_upper_case_and_blanks_in_a_header_do_not_count(tmp_path):
+def test_case_and_blanks_in_a_header_are_ignored(tmp_path):
     columns = {name.upper() if name != "id" else " Id ": values for name, values in PLAIN.items()}
     _, segments = taken(write_table(tmp_path / "t.jsonl", columns), tmp_path / "w")
     assert segments.select("segment_id", "speaker_id", "text", "source_end").row(0) == (
@@ -112,7 +110,7 @@ def test_upper_case_and_blanks_in_a_header_do_not_count(tmp_path):
 
 
 @pytest.mark.parametrize("ids", [["r1", "r1"], ["r1", ""]])
-def test_an_id_that_does_not_tell_segments_apart_is_not_theirs(tmp_path, ids):
+def test_an_id_column_with_repeated_values_is_not_the_segment_id(tmp_path, ids):
     report, segments = taken(write_table(tmp_path / "t.csv", PLAIN | {"id": ids}), tmp_path / "w")
     assert segments["segment_id"].to_list() == ["a_0-1.5", "b_1-3"]
     assert segments["id"].to_list() == ids
@@ -134,7 +132,7 @@ def test_a_duration_beside_start_and_end_is_kept(tmp_path):
     assert segments.select("source_end", "duration").rows() == [("1", "1.5"), ("2", "2")]
 
 
-def told(report, start):
+def notes_that_start_with(report, start):
     """The notes that start with some words."""
     return [line for line in report.warnings if line.startswith(start)]
 
@@ -234,12 +232,12 @@ def test_tables_are_read_as_the_tools_that_write_them_name_their_columns(tmp_pat
     assert found.rows() == [expected]
     for row in report.facts["columns"]:
         guess = f"{row['name']} is taken from column {row['column']!r}"
-        assert bool(told(report, guess)) == (row["name"] != row["column"])
+        assert bool(notes_that_start_with(report, guess)) == (row["name"] != row["column"])
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "xlsx"])
 @pytest.mark.parametrize("option", [{}, {"start": "start_ms", "duration": "duration_ms"}])
-def test_milliseconds_are_converted_exactly_where_the_name_says_so(tmp_path, ending, option):
+def test_columns_named_as_milliseconds_are_converted_exactly(tmp_path, ending, option):
     columns = {
         "file": ["a.wav", "a.wav", "b.wav"],
         "text": ["da", "ne", "evo"],
@@ -256,7 +254,9 @@ def test_milliseconds_are_converted_exactly_where_the_name_says_so(tmp_path, end
         ("1.001", "1.001125"),
         ("33.333", "33.333001"),
     ]
-    assert told(report, "'start_ms' and 'duration_ms': read as milliseconds, as the name says")
+    assert notes_that_start_with(
+        report, "'start_ms' and 'duration_ms': read as milliseconds, as the name says"
+    )
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_milliseconds_are_converted_exactly_where_the_name_says_so(tmp_path, end
         ),
     ],
 )
-def test_times_that_can_be_read_in_several_ways_are_asked_for_in_one_line(tmp_path, columns, said):
+def test_ambiguous_columns_of_times_are_refused_with_the_options_to_choose(tmp_path, columns, said):
     table = {"file": ["a.wav"], "text": ["da"], **columns}
     source = write_table(tmp_path / "t.csv", table)
     done = CliRunner().invoke(
@@ -291,13 +291,13 @@ def test_times_that_can_be_read_in_several_ways_are_asked_for_in_one_line(tmp_pa
     assert segments.select("source_start", "source_end").rows() == [(None, None)]
 
 
-def test_an_offset_is_what_an_option_says(tmp_path):
+def test_an_option_makes_an_offset_column_the_end(tmp_path):
     source = write_table(
         tmp_path / "t.csv", {"file": ["a.wav"], "text": ["da"], "begin": ["1"], "offset": ["2"]}
     )
     report, segments = taken(source, tmp_path / "w", end="offset")
     assert segments.select("source_start", "source_end").rows() == [("1", "2")]
-    assert not told(report, "columns of the source that are kept")
+    assert not notes_that_start_with(report, "columns of the source that are kept")
 
 
 def test_an_offset_beside_start_and_end_or_duration_is_kept(tmp_path):
@@ -307,7 +307,9 @@ def test_an_offset_beside_start_and_end_or_duration_is_kept(tmp_path):
         report, segments = taken(source, tmp_path / "w")
         found = segments.select("source_start", "source_end", "source_offset")
         assert found.rows() == [("1", "2", "7")]
-        assert told(report, "columns of the source that are kept, but not used: offset")
+        assert notes_that_start_with(
+            report, "columns of the source that are kept, but not used: offset"
+        )
 
 
 @pytest.mark.parametrize(
@@ -323,7 +325,7 @@ def test_an_offset_beside_start_and_end_or_duration_is_kept(tmp_path):
         ("set", ["", ""], [None, None]),
     ],
 )
-def test_a_column_has_the_splits_if_its_values_name_some(tmp_path, column, values, splits):
+def test_a_column_is_the_split_if_its_values_are_split_names(tmp_path, column, values, splits):
     report, segments = taken(
         write_table(tmp_path / "t.csv", PLAIN | {column: values}), tmp_path / "w"
     )
@@ -331,7 +333,7 @@ def test_a_column_has_the_splits_if_its_values_name_some(tmp_path, column, value
     assert (segments["source_split"].to_list() if has_splits else None) == splits
     if splits is None:
         assert segments[column].to_list() == values
-        assert told(
+        assert notes_that_start_with(
             report,
             f"column {column!r} has values that name no split, such as {values[0]!r}, and is not "
             f"used as split: --option split={column} uses it",
@@ -340,11 +342,13 @@ def test_a_column_has_the_splits_if_its_values_name_some(tmp_path, column, value
         assert segments["source_split"].to_list() == values
 
 
-def test_of_several_columns_that_may_have_the_splits_the_one_that_has_them_is_taken(tmp_path):
+def test_of_several_candidate_columns_the_one_with_split_names_is_used(tmp_path):
     further = {"set": ["a", "b"], "subset": ["clean", "other"], "partition": ["train", "test"]}
     report, segments = taken(write_table(tmp_path / "t.csv", PLAIN | further), tmp_path / "w")
     assert segments["source_split"].to_list() == ["train", "test"]
-    assert told(report, "columns of the source that are kept, but not used: set, subset")
+    assert notes_that_start_with(
+        report, "columns of the source that are kept, but not used: set, subset"
+    )
 
 
 @pytest.mark.parametrize(
@@ -358,20 +362,20 @@ def test_of_several_columns_that_may_have_the_splits_the_one_that_has_them_is_ta
         ("length", ["long", "short"], "has no numbers and is not used as duration"),
     ],
 )
-def test_a_column_without_values_of_a_field_is_named_with_the_reason(
-    tmp_path, column, values, reason
-):
+def test_a_column_whose_values_do_not_fit_its_field_is_reported(tmp_path, column, values, reason):
     table = {"file": ["a.wav", "b.wav"], "text": ["da", "ne"], column: values}
     report, segments = taken(write_table(tmp_path / "t.csv", table), tmp_path / "w")
     kept = column if column in segments.columns else f"source_{column}"
     assert segments.select("source_start", "source_end", "asr_text", kept).rows() == [
         (None, None, None, value) for value in values
     ]
-    assert told(report, f"column {column!r} {reason}")
-    assert told(report, f"columns of the source that are kept, but not used: {column}")
+    assert notes_that_start_with(report, f"column {column!r} {reason}")
+    assert notes_that_start_with(
+        report, f"columns of the source that are kept, but not used: {column}"
+    )
 
 
-def test_dates_and_lists_are_no_times_and_no_texts(tmp_path):
+def test_columns_of_dates_and_lists_are_not_used_as_times_or_texts(tmp_path):
     frame = pl.DataFrame(
         {
             "file": ["a.wav"],
@@ -385,10 +389,12 @@ def test_dates_and_lists_are_no_times_and_no_texts(tmp_path):
     report, segments = taken(tmp_path / "t.parquet", tmp_path / "w")
     assert segments.select("source_start", "source_end", "asr_text").rows() == [(None, None, None)]
     for column in ("start_time", "end_time", "hypothesis"):
-        assert told(report, f"column {column!r} has neither texts nor numbers and is not used")
+        assert notes_that_start_with(
+            report, f"column {column!r} has neither texts nor numbers and is not used"
+        )
 
 
-def test_a_column_that_an_option_names_is_not_taken_for_another_field_too(tmp_path):
+def test_a_column_assigned_by_an_option_is_used_for_no_other_field(tmp_path):
     table = {"file": ["a.wav"], "prediction": ["da"], "id": ["u1"]}
     source = write_table(tmp_path / "t.csv", table)
     _, segments = taken(source, tmp_path / "w", text="prediction", speaker_id="file")
@@ -402,7 +408,7 @@ def test_every_column_that_is_not_used_is_named(tmp_path):
     report, segments = taken(
         write_table(tmp_path / "t.csv", PLAIN | {"end": ["1", "2"]} | further), tmp_path / "w"
     )
-    [line] = told(report, "columns of the source that are kept")
+    [line] = notes_that_start_with(report, "columns of the source that are kept")
     assert line == (
         "columns of the source that are kept, but not used: duration, snr, decision, narrator"
     )
@@ -413,7 +419,7 @@ def test_every_column_that_is_not_used_is_named(tmp_path):
         "eva",
     )
     report, _ = taken(write_table(tmp_path / "u.csv", PLAIN), tmp_path / "v")
-    assert not told(report, "columns of the source that are kept")
+    assert not notes_that_start_with(report, "columns of the source that are kept")
 
 
 def test_a_table_of_recordings_in_parquet_names_the_format_that_reads_it(tmp_path):
@@ -423,7 +429,7 @@ def test_a_table_of_recordings_in_parquet_names_the_format_that_reads_it(tmp_pat
         taken(tmp_path / "t.parquet", tmp_path / "w")
 
 
-def test_ids_of_which_few_repeat_are_ids(tmp_path):
+def test_an_id_column_with_few_repeats_is_used_and_repeats_are_numbered(tmp_path):
     columns = {
         "id": [f"u{n // 2 if n == 1 else n}" for n in range(20)],
         "file": ["a.wav"] * 20,
@@ -486,7 +492,7 @@ def test_ids_of_a_wav_scp_are_kept(tmp_path, recorded, said, with_audio):
     ]
 
 
-def test_names_of_a_table_are_no_ids(tmp_path):
+def test_names_in_a_names_file_are_not_stored_as_recording_ids(tmp_path):
     (tmp_path / "asr.json").write_text(
         '{"file": "x", "start": 0, "end": 1, "words": ["da"]}', encoding="utf8"
     )

@@ -56,7 +56,7 @@ def calls(function):
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_no_call_of_a_function_panics(capfd, function):
+def test_a_condition_with_any_function_prints_no_panic(capfd, function):
     for where in calls(function):
         evaluate(where)
     assert capfd.readouterr().err == ""
@@ -65,7 +65,7 @@ def test_no_call_of_a_function_panics(capfd, function):
 @pytest.mark.parametrize(
     "operator", ["+", "-", "*", "/", "//", "%", "=", "and", "or", "like", "in", "is", "~", "<=>"]
 )
-def test_no_operator_panics(capfd, operator):
+def test_a_condition_with_any_operator_prints_no_panic(capfd, operator):
     for first, second in itertools.product(VALUES, repeat=2):
         evaluate(f"{first} {operator} {second}")
         evaluate(f"({first} {operator} {second}) > 1")
@@ -74,7 +74,7 @@ def test_no_operator_panics(capfd, operator):
 
 
 @pytest.mark.parametrize("kind", ["int", "double", "text", "json", "timestamp", "decimal(99, 9)"])
-def test_no_cast_panics(capfd, kind):
+def test_a_condition_with_any_cast_prints_no_panic(capfd, kind):
     for value in VALUES:
         evaluate(f"cast({value} as {kind}) = 'a'")
         evaluate(f"try_cast({value} as {kind}) > 1")
@@ -99,7 +99,7 @@ def test_no_cast_panics(capfd, kind):
         "",
     ],
 )
-def test_what_cannot_be_evaluated_is_one_line(capfd, where):
+def test_a_condition_that_cannot_be_evaluated_is_a_one_line_error(capfd, where):
     assert evaluate(where) is not None
     assert capfd.readouterr().err == ""
 
@@ -115,7 +115,7 @@ def test_what_cannot_be_evaluated_is_one_line(capfd, where):
         ("greatest(share, count) >= 1", [True, False, True]),
     ],
 )
-def test_conditions_that_can_be_evaluated_are(where, expected):
+def test_valid_conditions_select_the_expected_rows(where, expected):
     if expected is None:
         assert "cannot be converted" in evaluate(where)
     else:
@@ -124,7 +124,7 @@ def test_conditions_that_can_be_evaluated_are(where, expected):
 
 
 @pytest.mark.parametrize("where", ["greatest() > 1", "flag_a + null and flag_a"])
-def test_commands_print_one_line(tmp_path, where):
+def test_select_prints_one_line_for_a_condition_that_fails(tmp_path, where):
     workspace = make_workspace(tmp_path / "w")
     segments = workspace.segments.with_columns(flag_a=pl.lit(value=True))
     workspace.save(segments=segments)
@@ -136,14 +136,14 @@ def test_commands_print_one_line(tmp_path, where):
     assert where in done.stderr
 
 
-def test_what_other_threads_print_meanwhile_follows(capfd):
+def test_output_of_other_threads_is_printed_after_a_silenced_panic(capfd):
     with panics_are_silent():
         os.write(2, b"of another thread\n")
         assert capfd.readouterr().err == ""
     assert capfd.readouterr().err == "of another thread\n"
 
 
-def test_conditions_of_many_threads_leave_the_standard_error_as_it_was(capfd):
+def test_standard_error_is_restored_after_conditions_in_many_threads(capfd):
     before = os.fstat(2)
     threads = [Thread(target=evaluate, args=("greatest() > 1",)) for _ in range(20)]
     for thread in threads:

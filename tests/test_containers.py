@@ -99,7 +99,8 @@ def encoding_of(container):
     return "mulaw" if CONTAINERS[container].levels_only else "flac"
 
 
-def made(workspace, out, *, container="webdataset", **options):
+def make_corpus(workspace, out, *, container="webdataset", **options):
+    """Materialize a small corpus in a container, in the encoding that it stores."""
     usual = {
         "jobs": 1,
         "engine": "threading",
@@ -137,7 +138,7 @@ def corpora(tmp_path_factory):
     segments = [(key, i, i + 0.75, "test" if i % 4 == 1 else "train") for i, key in enumerate(ids)]
     workspace = build(folder, segments)
     for encoding in {encoding_of(container) for container in CONTAINERS}:
-        made(workspace, folder / encoding, encoding=encoding)
+        make_corpus(workspace, folder / encoding, encoding=encoding)
     return workspace, {path.name: path for path in folder.iterdir()}
 
 
@@ -149,9 +150,9 @@ def base(corpora, request):
 
 
 @some_containers
-def test_clips_and_metadata_come_back_and_so_does_every_byte(base, tmp_path, container):
+def test_conversion_and_back_keeps_clips_metadata_and_bytes(base, tmp_path, container):
     workspace, corpus = base
-    made(workspace, tmp_path / "made", container=container, jobs=2)
+    make_corpus(workspace, tmp_path / "made", container=container, jobs=2)
     converted(corpus, tmp_path / "converted", container, jobs=2)
     assert contents(tmp_path / "made") == contents(tmp_path / "converted")
     check(tmp_path / "made")
@@ -212,7 +213,7 @@ def killed(corpora, tmp_path_factory):
 
 
 @some_containers
-def test_killed_midway_it_continues(base, killed, tmp_path, container):
+def test_a_killed_conversion_is_finished_with_the_same_bytes(base, killed, tmp_path, container):
     assert list((killed / container).rglob(".*.partial"))
     assert not (killed / container / "corpus.json").exists()
     report = converted(base[1], killed / container, container)
@@ -222,7 +223,7 @@ def test_killed_midway_it_continues(base, killed, tmp_path, container):
 
 
 @some_containers
-def test_one_clip_and_a_clip_larger_than_a_shard(tmp_path, container):
+def test_single_clips_and_clips_larger_than_a_shard_are_stored(tmp_path, container):
     segments = [
         ("one", 0, 0.5, "dev"),
         ("a", 1, 1.5, "train"),
@@ -230,7 +231,7 @@ def test_one_clip_and_a_clip_larger_than_a_shard(tmp_path, container):
         ("b", 13, 13.5, "train"),
     ]
     workspace = build(tmp_path, segments)
-    made(workspace, tmp_path / "c", container=container, shard_size="20kB")
+    make_corpus(workspace, tmp_path / "c", container=container, shard_size="20kB")
     check(tmp_path / "c")
     clips = open_corpus(tmp_path / "c").segments
     manifest = json.loads((tmp_path / "c/corpus.json").read_text())
@@ -241,7 +242,7 @@ def test_one_clip_and_a_clip_larger_than_a_shard(tmp_path, container):
             for index in range(len(names))
         ]
     assert clips.filter(pl.col("segment_id") == "large")["length"].item() > 100_000
-    made(workspace, tmp_path / "single", container=container, shard_count=1)
+    make_corpus(workspace, tmp_path / "single", container=container, shard_count=1)
     assert len(json.loads((tmp_path / "single/corpus.json").read_text())["shards"]) == 2
 
 
@@ -263,7 +264,7 @@ def problems_of(corpus):
 
 
 @some_containers
-def test_harm_to_any_sort_of_file_and_further_shards_are_found(base, tmp_path, container):
+def test_verify_finds_damage_to_every_kind_of_file_and_unlisted_shards(base, tmp_path, container):
     corpus = tmp_path / "c"
     converted(base[1], corpus, container)
     files = [
@@ -287,9 +288,9 @@ def test_harm_to_any_sort_of_file_and_further_shards_are_found(base, tmp_path, c
 
 
 @pytest.mark.parametrize("container", ["webdataset", "tfrecord"])
-def test_windows_are_stored_together_in_order_and_cross_no_recording(base, tmp_path, container):
+def test_segments_of_a_window_are_stored_in_order_within_one_recording(base, tmp_path, container):
     workspace, corpus = base
-    made(workspace, tmp_path / "made", container=container, window=4)
+    make_corpus(workspace, tmp_path / "made", container=container, window=4)
     converted(corpus, tmp_path / "c", container, window=4)
     assert contents(tmp_path / "made") == contents(tmp_path / "c")
     check(tmp_path / "c")
@@ -313,7 +314,7 @@ def test_windows_are_stored_together_in_order_and_cross_no_recording(base, tmp_p
     assert encoded(tmp_path / "c", clips["segment_id"]) == encoded(corpus, clips["segment_id"])
 
 
-def test_convert_refuses_what_is_no_corpus_damaged_or_taken(base, tmp_path):
+def test_convert_refuses_missing_or_damaged_corpora_and_existing_outputs(base, tmp_path):
     _, corpus = base
     with pytest.raises(InputError, match="missing"):
         converted(tmp_path, tmp_path / "c", "zip")
@@ -338,7 +339,7 @@ def test_convert_refuses_what_is_no_corpus_damaged_or_taken(base, tmp_path):
 @some_containers
 def test_levels_are_numpy_files_in_every_container(base, tmp_path, container):
     workspace, _ = base
-    made(workspace, tmp_path / "c", container=container, encoding="mulaw")
+    make_corpus(workspace, tmp_path / "c", container=container, encoding="mulaw")
     check(tmp_path / "c")
     clips = open_corpus(tmp_path / "c").segments
     for data, samples in zip(
@@ -352,9 +353,9 @@ def test_levels_are_numpy_files_in_every_container(base, tmp_path, container):
         )
 
 
-def test_arrow_is_mapped_and_refuses_other_encodings(base, tmp_path):
+def test_arrow_shards_are_memory_mapped_and_hold_levels_only(base, tmp_path):
     workspace, corpus = base
-    made(workspace, tmp_path / "c", container="arrow", encoding="linear")
+    make_corpus(workspace, tmp_path / "c", container="arrow", encoding="linear")
     clips = open_corpus(tmp_path / "c").segments
     shards = [
         pa.ipc.open_file(pa.memory_map(str(tmp_path / "c" / name))).read_all()
@@ -370,7 +371,7 @@ def test_arrow_is_mapped_and_refuses_other_encodings(base, tmp_path):
             name: clip.metadata[name] for name in ("text", "word_times")
         }
     for refused in (
-        lambda: made(workspace, tmp_path / "d", container="arrow", encoding="flac"),
+        lambda: make_corpus(workspace, tmp_path / "d", container="arrow", encoding="flac"),
         lambda: converted(corpus, tmp_path / "d", "arrow"),
     ):
         with pytest.raises(
@@ -398,7 +399,7 @@ def test_tarfile_reads_what_is_written_at_the_offsets_returned(tmp_path, key):
     }
 
 
-def test_equal_metadata_are_equal_bytes_and_no_number_is_beyond_json():
+def test_metadata_is_valid_json_with_null_for_infinite_numbers():
     assert as_json({"text": "čaša", "cer": None}).decode() == '{"cer":null,"text":"čaša"}'
     assert (
         as_json({"snr": float("nan"), "all": [1.5, float("-inf")]}).decode()
@@ -406,7 +407,7 @@ def test_equal_metadata_are_equal_bytes_and_no_number_is_beyond_json():
     )
 
 
-def test_members_of_a_zip_are_named_safely_in_folders(tmp_path):
+def test_zip_members_have_safe_names_in_hashed_folders(tmp_path):
     metadata = pl.DataFrame({"segment_id": ["HlauTe_NK6U_3207.7-3227.54", "../x"]})
     CONTAINERS["zip"].write(
         tmp_path / "shard.zip", metadata, [b"1", b"2"], extension="flac", rate=None
@@ -418,7 +419,7 @@ def test_members_of_a_zip_are_named_safely_in_folders(tmp_path):
         ]
 
 
-def test_protocol_buffers_are_as_specified():
+def test_protocol_buffers_are_encoded_as_the_specification_says():
     assert (_varint(300).hex(), len(_varint(-1)), _field(1, b"ab").hex()) == (
         "ac02",
         10,
@@ -446,7 +447,7 @@ def test_the_hash_of_a_table_does_not_depend_on_its_parts():
     assert digest([pl.concat(parts)]) == digest(parts)
 
 
-def test_advice_on_the_number_of_shards():
+def test_the_advice_on_shards_names_suitable_numbers_of_readers():
     assert shard_advice([Shard("", "train", 1, 480_000_000, "", "", Path())] * 12) == (
         "12 shards are enough for 3 readers at once (a reader is one worker of one training "
         "process); 2 or 4 readers get equally many shards; for 8 readers take --shard-count 32 "
@@ -469,7 +470,7 @@ def test_advice_on_the_number_of_shards():
 @example(name="a" * 100, size=8**11 - 1)
 @example(name="a" * 101, size=8**11)
 @example(name="a/b", size=0)
-def test_a_tar_header_is_what_tarfile_makes_of_it(name, size):
+def test_a_tar_header_equals_that_of_tarfile(name, size):
     info = tarfile.TarInfo(name)
     info.size = size
     assert header(name, size) == info.tobuf(tarfile.PAX_FORMAT)

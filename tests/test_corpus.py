@@ -124,7 +124,7 @@ def test_a_tar_has_fixed_headers_escaped_keys_and_plain_metadata(
     "key",
     ["a.b", "../../etc/passwd", "C:\\x", "č ž/š", "x" * 300, "a%2Eb", "\u202eexe", "a\0b", "~"],
 )
-def test_keys_are_plain_ascii_and_come_back(key: str) -> None:
+def test_escaped_keys_are_ascii_and_can_be_unescaped(key: str) -> None:
     escaped = escape_key(key)
     assert escaped.isascii()
     assert not set(escaped) & set("./\\\0 ~")
@@ -150,7 +150,7 @@ def test_jobs_engine_and_order_do_not_change_a_byte(
         assert contents(tmp_path / f"b{number}") == wanted
 
 
-def test_nothing_vanishes_and_every_rejected_segment_has_its_reason(
+def test_every_segment_is_in_the_corpus_or_rejected_with_its_reason(
     workspace: Workspace, tmp_path: Path
 ) -> None:
     (workspace.audio_root / "two.mp3").write_bytes(b"no longer audio")
@@ -202,7 +202,7 @@ def test_recordings_spread_over_all_shards_and_shards_are_even(
     assert max(sizes) <= 1_100_000  # noise takes more bytes than speech
 
 
-def test_another_threshold_split_or_container_cuts_nothing_again(
+def test_another_split_or_container_reuses_all_clips_that_are_cut(
     workspace: Workspace, tmp_path: Path
 ) -> None:
     assert make(workspace, tmp_path / "a").facts["clips_already_cut"] == 0
@@ -230,7 +230,7 @@ def test_a_recording_is_opened_once_for_all_of_its_windows(
     assert {name: opened[name] for name in RECORDINGS} == dict.fromkeys(RECORDINGS, 1)
 
 
-def test_a_folder_that_holds_something_else_is_refused_and_left_alone(
+def test_an_output_folder_with_other_content_is_refused_and_left_unchanged(
     workspace: Workspace, tmp_path: Path
 ) -> None:
     make(workspace, tmp_path / "c")
@@ -248,7 +248,7 @@ def test_a_folder_that_holds_something_else_is_refused_and_left_alone(
     assert contents(tmp_path / "mine").keys() == {"notes.txt"}
 
 
-def test_the_same_call_again_repairs_what_is_bad_and_keeps_the_rest(
+def test_the_same_call_repairs_damaged_shards_and_keeps_the_others(
     workspace: Workspace, tmp_path: Path
 ) -> None:
     make(workspace, tmp_path / "c")
@@ -323,7 +323,7 @@ HARMS: list[tuple[Callable[[Path], Any], str]] = [
 ]
 
 
-def test_verify_finds_what_was_changed(workspace: Workspace, tmp_path: Path) -> None:
+def test_verify_finds_every_change_to_a_corpus(workspace: Workspace, tmp_path: Path) -> None:
     workspace.save(
         segments=workspace.segments.with_columns(
             decision=pl.when(pl.int_range(pl.len()) == 0)
@@ -341,7 +341,9 @@ def test_verify_finds_what_was_changed(workspace: Workspace, tmp_path: Path) -> 
         assert any(says in problem for problem in found), (says, found)
 
 
-def test_what_looks_like_a_pattern_in_a_path_is_none(workspace: Workspace, tmp_path: Path) -> None:
+def test_glob_characters_in_a_path_are_taken_literally(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     shutil.copytree(workspace.path, tmp_path / "W [v*]")
     make(workspace, tmp_path / "run1", encoding="wav")
     make(Workspace.open(tmp_path / "W [v*]"), tmp_path / "run[1]")
@@ -359,7 +361,7 @@ def test_what_looks_like_a_pattern_in_a_path_is_none(workspace: Workspace, tmp_p
 @pytest.mark.parametrize(
     ("name", "value"), [("audio", "x"), ("file_name", "x"), ("shard", "x"), ("blob", b"\0")]
 )
-def test_columns_that_a_corpus_cannot_have_are_refused(
+def test_segment_columns_that_cannot_be_stored_are_refused(
     workspace: Workspace, tmp_path: Path, name: str, value: object
 ) -> None:
     workspace.save(segments=workspace.segments.with_columns(pl.lit(value).alias(name)))
@@ -368,13 +370,13 @@ def test_columns_that_a_corpus_cannot_have_are_refused(
     assert not (tmp_path / "c").exists()
 
 
-def test_a_channel_may_be_a_number(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_channel_may_be_given_as_a_number_or_text(workspace: Workspace, tmp_path: Path) -> None:
     make(workspace, tmp_path / "a", channel=0)
     make(workspace, tmp_path / "b", channel="0")
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
 
-def test_verify_says_which_folder_is_no_corpus_or_unfinished(tmp_path: Path) -> None:
+def test_verify_refuses_a_folder_without_a_corpus_or_with_an_unfinished_one(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a corpus"):
         verify(tmp_path)
     (tmp_path / ".work").mkdir()
@@ -383,7 +385,7 @@ def test_verify_says_which_folder_is_no_corpus_or_unfinished(tmp_path: Path) -> 
         verify(tmp_path)
 
 
-def test_a_full_disk_stops_cleanly_and_the_rest_is_done_later(
+def test_a_run_stopped_by_a_full_disk_is_finished_later(
     workspace: Workspace, tmp_path: Path
 ) -> None:
     make(workspace, tmp_path / "a")
@@ -424,7 +426,7 @@ def test_a_wrong_parameter_is_named_with_what_is_allowed(
         make(workspace, tmp_path / "c", **options)
 
 
-def test_who_reviews_what_is_in_train_already_is_reported(
+def test_clips_of_train_that_were_drawn_for_review_give_a_warning(
     workspace: Workspace, tmp_path: Path
 ) -> None:
     train = workspace.segments.filter(pl.col("split") == "train")
@@ -448,7 +450,7 @@ def test_who_reviews_what_is_in_train_already_is_reported(
     )
 
 
-def test_what_is_not_ready_is_refused_with_the_step_that_is_missing(
+def test_a_workspace_that_is_not_ready_is_refused_with_the_missing_step(
     workspace: Workspace, tmp_path: Path
 ) -> None:
     segments = workspace.segments
@@ -497,7 +499,7 @@ def test_verify_compares_sizes_before_it_hashes(workspace: Workspace, tmp_path: 
     assert shard.stat().st_size == sizes[shard]
 
 
-def test_verify_fetches_no_shard_of_another_size(workspace: Workspace) -> None:
+def test_verify_does_not_fetch_a_shard_whose_size_differs(workspace: Workspace) -> None:
     import fsspec
 
     make(workspace, "memory://verify-sizes/c")  # type: ignore[arg-type]
@@ -511,18 +513,20 @@ def test_verify_fetches_no_shard_of_another_size(workspace: Workspace) -> None:
     store.rm("/verify-sizes", recursive=True)
 
 
-def test_verify_says_what_it_covers(workspace: Workspace, tmp_path: Path) -> None:
+def test_verify_reports_edited_cards_and_unlisted_files(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     make(workspace, tmp_path / "c")
     card = tmp_path / "c/README.md"
 
-    def told() -> Any:
+    def verify_corpus() -> Any:
         return verify(tmp_path / "c", jobs=1, engine="threading", show_progress=False)
 
-    assert (told().facts["data_card"], told().warnings) == ("as written", [])
+    assert (verify_corpus().facts["data_card"], verify_corpus().warnings) == ("as written", [])
     card.write_text(card.read_text() + "\nOurs.\n")
-    assert (told().facts["data_card"], told().problems) == ("edited", [])
-    assert "README.md" in told().warnings[0]
+    assert (verify_corpus().facts["data_card"], verify_corpus().problems) == ("edited", [])
+    assert "README.md" in verify_corpus().warnings[0]
     (tmp_path / "c/notes.txt").write_text("ours")
-    assert "notes.txt" in told().warnings[1]
+    assert "notes.txt" in verify_corpus().warnings[1]
     card.unlink()
-    assert told().problems == ["README.md: missing"]
+    assert verify_corpus().problems == ["README.md: missing"]

@@ -28,7 +28,7 @@ def bounds(workspace):
     return workspace.segments.select("start_sample", "end_sample").rows()
 
 
-def test_the_last_line_holds_and_nothing_is_changed_before_it_is_requested(workspace):
+def test_the_last_correction_applies_when_correct_bounds_is_called(workspace):
     ids, before = workspace.segments["segment_id"], bounds(workspace)
     (start, end), rate = before[1], 44100
     append_corrections(workspace, [Correction(ids[1], start - rate, end, start, end, "ana", WHEN)])
@@ -72,7 +72,7 @@ def test_word_times_move_with_the_start(workspace):
     assert [round(value, 4) for value in moved[2][0].values()] == [1.1, 2.1]
 
 
-def test_a_verdict_is_about_the_bounds_that_were_played_and_the_first_ones_stay_known(workspace):
+def test_a_verdict_applies_to_the_bounds_that_were_played(workspace):
     whole = workspace.segments
     segment = whole.row(2, named=True)
     key, start, end = segment["segment_id"], segment["start_sample"], segment["end_sample"]
@@ -107,7 +107,7 @@ def test_bounds_that_are_no_longer_those_of_the_table_are_reported(workspace):
     assert bounds(workspace) == before
 
 
-def test_half_a_line_is_dropped_and_a_foreign_one_is_an_error(workspace):
+def test_an_incomplete_line_of_the_log_is_dropped_and_an_invalid_one_refused(workspace):
     log = workspace.path / "reviews" / "corrections.jsonl"
     log.parent.mkdir()
     log.write_bytes(b'{"segment_id": "a_0')

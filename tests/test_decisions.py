@@ -35,7 +35,7 @@ def now(workspace):
     return {key: (decision, reason) for key, decision, reason in rows}
 
 
-def held(workspace):
+def imported_decisions(workspace):
     return {
         key: (decision, reason) for key, decision, reason in review.decisions(workspace).iter_rows()
     }
@@ -48,7 +48,7 @@ IN = ("accept", None)
 @pytest.mark.parametrize(
     "form", ["whole", "part", "without split", "id as index", "polars", "categories"]
 )
-def test_an_edited_table_is_taken_by_its_differences(workspace, form):
+def test_only_changed_decisions_of_an_edited_table_are_imported(workspace, form):
     table = workspace.to_pandas()
     table.loc[table["segment_id"] == "x0000", "decision"] = "accept"
     table.loc[table["segment_id"] == "x0005", ["decision", "reason"]] = "reject", "applause"
@@ -75,7 +75,7 @@ def test_an_edited_table_is_taken_by_its_differences(workspace, form):
         "x0004": ("reject", "by_hand"),
         "x0005": ("reject", "applause"),
     }
-    assert held(workspace) == expected
+    assert imported_decisions(workspace) == expected
     # What is accepted has no split before the next select.
     assert now(workspace) == dict.fromkeys(("x0002", "x0003"), IN) | expected | {
         "x0000": ("pending", None),
@@ -84,14 +84,18 @@ def test_an_edited_table_is_taken_by_its_differences(workspace, form):
     assert nbaudio.select(workspace, **ALL).facts["by_hand"] == {"accept": 1, "reject": 2}
     assert now(workspace) == dict.fromkeys(("x0002", "x0003"), IN) | expected | {"x0001": RULE}
     again = review.import_decisions(workspace, workspace.to_pandas())
-    assert (again.facts["unchanged"], again.warnings, held(workspace)) == (6, [], expected)
+    assert (again.facts["unchanged"], again.warnings, imported_decisions(workspace)) == (
+        6,
+        [],
+        expected,
+    )
 
 
 def as_frame(table):
     return pl.from_pandas(table.drop(columns="word_times"))
 
 
-def test_decisions_hold_for_every_later_selection_until_they_are_taken_back(workspace):
+def test_decisions_apply_to_later_selections_until_they_are_withdrawn(workspace):
     bad = pd.DataFrame({"segment_id": ["x0000", "x0002"], "decision": "reject"})
     good = pd.DataFrame({"segment_id": ["x0001", "x0003"], "decision": "accept"}, index=[7, 7])
     for table in (bad, good):
@@ -105,7 +109,10 @@ def test_decisions_hold_for_every_later_selection_until_they_are_taken_back(work
     back = pl.DataFrame({"segment_id": ["x0001", "x0002"], "decision": ["pending", "pending"]})
     review.import_decisions(workspace, back)
     nbaudio.select(workspace, **ALL)
-    assert held(workspace) == {"x0000": ("reject", "by_hand"), "x0003": ("accept", None)}
+    assert imported_decisions(workspace) == {
+        "x0000": ("reject", "by_hand"),
+        "x0003": ("accept", None),
+    }
     assert (now(workspace)["x0001"], now(workspace)["x0002"]) == (RULE, IN)
 
 
@@ -143,7 +150,7 @@ def test_decisions_hold_for_every_later_selection_until_they_are_taken_back(work
         ([("x0000", "accept")], "must be a pandas or polars DataFrame, not list"),
     ],
 )
-def test_what_cannot_be_taken_is_refused_in_one_line_and_nothing_changes(workspace, table, message):
+def test_an_invalid_table_of_decisions_is_refused_and_changes_nothing(workspace, table, message):
     before = workspace.segments
     with pytest.raises(InputError, match=message) as raised:
         review.import_decisions(workspace, table)
@@ -152,18 +159,18 @@ def test_what_cannot_be_taken_is_refused_in_one_line_and_nothing_changes(workspa
     assert review.decisions(workspace).is_empty()
 
 
-def test_rows_without_a_decision_and_rows_given_twice_alike_do_no_harm(workspace):
+def test_rows_without_a_decision_and_equal_repeated_rows_are_accepted(workspace):
     ids = ["x0005", "x0005", "x0004", "x0003"]
     table = pd.DataFrame(
         {"segment_id": ids, "decision": ["reject", "reject", np.nan, None], "reason": np.nan}
     )
     review.import_decisions(workspace, table.astype({"decision": object}))
-    assert held(workspace) == {"x0005": ("reject", "by_hand")}
+    assert imported_decisions(workspace) == {"x0005": ("reject", "by_hand")}
     assert review.import_decisions(workspace, table.iloc[:0]).facts["rejected"] == 0
-    assert held(workspace) == {"x0005": ("reject", "by_hand")}
+    assert imported_decisions(workspace) == {"x0005": ("reject", "by_hand")}
 
 
-def test_accepted_segments_pass_filters_but_not_what_cannot_be_cut(tmp_path):
+def test_accepted_segments_pass_filters_but_not_checks_of_usable_audio(tmp_path):
     broken = {"text": ""}, {"recording": "elsewhere"}, {"start_sample": 5, "end_sample": 10**12}
     rows = [
         segment(0, length=30),
@@ -180,7 +187,7 @@ def test_accepted_segments_pass_filters_but_not_what_cannot_be_cut(tmp_path):
     assert any("accepted by hand stay out: 1 empty_text" in warning for warning in report.warnings)
 
 
-def test_leakage_goes_before_an_accepted_segment(tmp_path):
+def test_an_accepted_segment_is_rejected_if_it_would_leak_between_splits(tmp_path):
     # One speaker of two recordings, of which one is held out.
     rows = corpus(speakers=12, recordings=6, each=3)
     workspace = make(tmp_path, rows.drop("start", "end"))
@@ -220,7 +227,7 @@ def test_what_was_accepted_below_the_threshold_is_reported(workspace):
     )
 
 
-def test_an_accepted_segment_that_reviewers_saw_stays_out_of_train(workspace):
+def test_an_accepted_segment_that_was_reviewed_stays_out_of_train(workspace):
     (workspace.path / "reviews").mkdir()
     (workspace.path / "reviews" / "sheet.json").write_text('{"segment_ids": ["x0003"]}')
     review.import_decisions(

@@ -74,7 +74,7 @@ def test_the_separator_is_found_and_reported(tmp_path, name, separator):
     assert len(notes) == (separator != usual)
 
 
-def test_a_separator_of_the_header_that_is_not_that_of_the_rows_is_asked_for(tmp_path):
+def test_different_separators_of_header_and_rows_are_refused_with_the_option(tmp_path):
     text = "name;start;end;text\na.wav;0,5;1,25;da\na.wav;1,25;2,5;ne\n"
     source = written(tmp_path / "t.csv", text, "utf-8-sig")
     result = CliRunner().invoke(app, ["ingest", "table", str(source), "--out", str(tmp_path / "W")])
@@ -87,7 +87,7 @@ def test_a_separator_of_the_header_that_is_not_that_of_the_rows_is_asked_for(tmp
     assert rows["source_end"].to_list() == ["1.25", "2.5"]
 
 
-def test_a_separator_at_the_end_of_each_row_makes_no_names_of_rows(tmp_path):
+def test_a_separator_at_the_end_of_each_row_adds_no_column(tmp_path):
     source = written(tmp_path / "t.csv", "name;text;speaker\na.wav;eins;s1;\nb.wav;zwei;s2;\n")
     assert texts_of(source) == {"a.wav": "eins", "b.wav": "zwei"}
     with_names = written(tmp_path / "r.csv", "name;text;note\n1;a.wav;eins;\n2;b.wav;zwei;x\n")
@@ -97,7 +97,7 @@ def test_a_separator_at_the_end_of_each_row_makes_no_names_of_rows(tmp_path):
 @pytest.mark.parametrize(
     "time", ["1 000", "1\u00a0000", "3'000.5", "2s", "0.5 sec", "PT1.5S", "1:02"]
 )
-def test_times_that_are_not_read_are_refused(tmp_path, time):
+def test_a_column_of_unreadable_times_is_refused(tmp_path, time):
     source = written(tmp_path / "t.csv", f"name;start;end;text\na.wav;{time};{time};eins\n")
     line = f"column 'start' has times such as {time!r}"
     with pytest.raises(InputError, match=re.escape(line)):
@@ -107,7 +107,7 @@ def test_times_that_are_not_read_are_refused(tmp_path, time):
     assert any(f"{line} in some rows" in warning for warning in report.warnings)
 
 
-def test_texts_of_missing_values_stay_and_are_counted(tmp_path):
+def test_texts_that_pandas_writes_for_missing_values_are_kept_and_counted(tmp_path):
     source = written(
         tmp_path / "t.csv", "name,text\na.wav,nan\nb.wav,eins\nc.wav,nan\nd.wav,NULL\n"
     )
@@ -131,14 +131,14 @@ def test_quoted_cells_tell_separators_apart(tmp_path):
     ]
 
 
-def test_a_line_of_excel_names_the_separator_and_is_no_row(tmp_path):
+def test_the_sep_line_of_excel_sets_the_separator(tmp_path):
     source = written(tmp_path / "t.csv", "sep=|\r\nname|text\r\na.wav|da, ne\r\n", "utf-8-sig")
     found = table.read(source)
     assert found.frame["text"].to_list() == ["da, ne"]
     assert found.not_read == []
 
 
-def test_every_command_finds_semicolons(workspace, tmp_path):
+def test_every_command_detects_semicolons_as_separator(workspace, tmp_path):
     rows = "segment_id;text\ns0;eins, zwei\ns2;drei\n"
     nbaudio.join(workspace, written(tmp_path / "t.csv", rows), text="other")
     assert workspace.segments["text_other"].to_list() == ["eins, zwei", None, "drei"]
@@ -195,7 +195,7 @@ def test_marked_encodings_and_all_ends_of_lines_are_read(tmp_path, encoding, end
 
 
 @pytest.mark.parametrize("encoding", ["cp1250", "cp1252", "utf-16-le"])
-def test_other_encodings_are_options_that_the_message_names(tmp_path, encoding):
+def test_a_table_that_is_not_utf8_is_refused_with_the_encoding_option(tmp_path, encoding):
     source = written(tmp_path / "t.csv", "name,text\na.wav,ö, ž\n".replace(", ", " "), encoding)
     with pytest.raises(InputError, match=r"line [12]: not UTF-8 text.*--option encoding="):
         table.read(source)
@@ -210,7 +210,7 @@ def test_other_encodings_are_options_that_the_message_names(tmp_path, encoding):
 @pytest.mark.parametrize(
     "title", ["Sitting of May\n\n", "Sitting;;\n", ";;\nSitting;;\n", "Round 1, Ana, 3 May;\n"]
 )
-def test_lines_above_the_header_are_named(tmp_path, title):
+def test_lines_above_the_header_are_skipped_and_reported(tmp_path, title):
     source = written(tmp_path / "t.csv", f"{title}name;text;note\na.wav;da;\nb.wav;ne, ni;x\n")
     report = ingest(source)
     assert report.facts["not_read"] == [
@@ -254,12 +254,12 @@ def test_a_table_without_a_header_names_the_option(tmp_path):
         ingest(lines, header="name,text")
 
 
-def test_a_name_of_a_column_may_go_over_lines(tmp_path):
+def test_a_column_name_may_have_line_breaks(tmp_path):
     source = written(tmp_path / "t.csv", 'name,text,"loudness\n(dB)"\na.wav,da,2\n')
     assert table.read(source).frame["loudness\n(dB)"].to_list() == ["2"]
 
 
-def test_names_of_rows_of_r_are_a_column_of_their_own(tmp_path):
+def test_row_names_written_by_r_become_a_separate_column(tmp_path):
     source = written(tmp_path / "t.tsv", '"name"\t"text"\n"1"\t"a.wav"\t"da"\n"2"\t"b.wav"\t"ne"\n')
     assert texts_of(source) == {"a.wav": "da", "b.wav": "ne"}
     assert table.read(source).frame["column A"].to_list() == ["1", "2"]
@@ -294,14 +294,14 @@ def test_tables_of_pandas_come_back_as_they_were(tmp_path, separator, quoting, e
 )
 @example(['"'], "\t")
 @example(['""'], "\t")
-def test_every_text_that_pandas_writes_is_read(tmp_path_factory, texts, separator):
+def test_every_text_written_by_pandas_is_read_unchanged(tmp_path_factory, texts, separator):
     path = tmp_path_factory.mktemp("pandas") / f"t{'.csv' if separator == ',' else '.tsv'}"
     frame = pd.DataFrame({"name": [f"a{n}.wav" for n in range(len(texts))], "text": texts})
     frame.to_csv(path, sep=separator, index=False, quoting=csv.QUOTE_ALL)
     assert table.read(path).frame["text"].to_list() == texts
 
 
-def test_quotes_of_texts_stay_where_no_cell_is_quoted(tmp_path):
+def test_quotes_in_texts_are_kept_if_cells_are_not_quoted(tmp_path):
     lines = [
         "name\ttext",
         'a.wav\t"Da", rekla je.',
@@ -314,14 +314,14 @@ def test_quotes_of_texts_stay_where_no_cell_is_quoted(tmp_path):
     assert texts_of(source, quotes="yes")["b.wav"] == "Ne"
 
 
-def test_cells_with_commas_are_quoted_by_excel_with_any_separator(tmp_path):
+def test_cells_that_excel_quoted_for_their_commas_are_unquoted(tmp_path):
     rows = 'name\ttext\r\na.wav\t"Grüße, Äpfel"\r\nb.wav\tBirnen\r\n'
     report = ingest(written(tmp_path / "t.tsv", rows, "utf-16"))
     assert Workspace.open(tmp_path / "t.W").segments["text"].to_list() == ["Grüße, Äpfel", "Birnen"]
     assert [note for note in report.warnings if "quotes around cells are those of the file" in note]
 
 
-def test_what_is_quoted_by_chance_is_noted(tmp_path):
+def test_quotes_that_may_be_those_of_the_file_are_noted(tmp_path):
     lines = ['a.wav\t"Ja" sagte er', 'b.wav\t"Ja"" und"', 'c.wav\tnein "', 'd.wav\t"und']
     report = ingest(written(tmp_path / "t.tsv", "\n".join(["name\ttext", *lines])))
     texts = Workspace.open(tmp_path / "t.W").segments["text"].to_list()
@@ -342,7 +342,7 @@ def test_what_is_quoted_by_chance_is_noted(tmp_path):
         (['a0.wav,"eins', 'und zwei, ja"', "a1.wav,drei"], [], ["eins\nund zwei, ja", "drei"]),
     ],
 )
-def test_a_stray_quote_takes_no_further_line_with_it(tmp_path, lines, lost, texts):
+def test_a_stray_quote_affects_only_its_own_line(tmp_path, lines, lost, texts):
     source = written(tmp_path / "t.csv", "\n".join(["name,text", *lines, "a8.wav,x", "a9.wav,y"]))
     found = table.read(source)
     assert found.problems["line"].to_list() == lost
@@ -352,7 +352,7 @@ def test_a_stray_quote_takes_no_further_line_with_it(tmp_path, lines, lost, text
         assert lines[line - 2] in reason or "fields" in reason
 
 
-def test_a_cell_that_holds_rows_is_one_where_the_option_says_that_quotes_are_right(tmp_path):
+def test_option_quotes_yes_reads_a_quoted_cell_over_several_lines(tmp_path):
     source = written(tmp_path / "t.csv", 'name,text\na.wav,"da\nb.wav,ne"\nc.wav,ni\n')
     assert texts_of(source) == {"b.wav": 'ne"', "c.wav": "ni"}
     assert texts_of(source, quotes="yes") == {"a.wav": "da\nb.wav,ne", "c.wav": "ni"}
@@ -371,7 +371,7 @@ def test_a_cell_that_holds_rows_is_one_where_the_option_says_that_quotes_are_rig
         (["1,250.5", "1,260"], ["1,260", "1,270"], ["1250.5", "1260"]),
     ],
 )
-def test_commas_of_times_are_decimal_or_between_thousands(tmp_path, starts, ends, found):
+def test_commas_in_times_are_read_as_decimal_or_thousands_separators(tmp_path, starts, ends, found):
     frame = pd.DataFrame({"name": "a.wav", "start_time": starts, "end_time": ends, "text": "da"})
     frame.to_csv(tmp_path / "t.tsv", sep="\t", index=False)
     frame.to_parquet(tmp_path / "t.parquet")
@@ -382,7 +382,7 @@ def test_commas_of_times_are_decimal_or_between_thousands(tmp_path, starts, ends
         assert [note for note in read.notes if "numbers such as" in note and "comma" in note]
 
 
-def test_commas_that_may_be_both_are_asked_for(tmp_path):
+def test_ambiguous_commas_in_times_are_refused_with_the_decimal_option(tmp_path):
     source = written(tmp_path / "t.tsv", "name\tstart\tend\ttext\na.wav\t1,250\t2,500\tda\n")
     with pytest.raises(InputError, match=r"times such as 1,250 can be read.*--option decimal=,"):
         table.read(source)
@@ -392,12 +392,12 @@ def test_commas_that_may_be_both_are_asked_for(tmp_path):
         table.read(source, decimal="x")
 
 
-def test_texts_keep_their_commas(tmp_path):
+def test_decimal_commas_are_replaced_in_times_but_not_in_texts(tmp_path):
     source = written(tmp_path / "t.tsv", "name\tstart\tend\ttext\na.wav\t0,5\t2\t3,5\n")
     assert texts_of(source) == {"a.wav": "3,5"}
 
 
-def test_joined_times_have_decimal_commas_too(tmp_path):
+def test_join_reads_times_with_decimal_commas(tmp_path):
     (tmp_path / "audio").mkdir()
     soundfile.write(tmp_path / "audio/a.wav", np.zeros(3 * RATE), RATE)
     text = "name,start,end,text\na.wav,0.5,1.25,da\na.wav,1.25,2.5,ne\n"
@@ -467,7 +467,7 @@ def test_clips_of_common_voice_that_listeners_did_not_accept_are_counted(tmp_pat
     assert "clips of other.tsv" in str(report)
 
 
-def test_texts_with_returns_stay_in_one_row(tmp_path):
+def test_a_text_with_a_carriage_return_stays_in_one_row(tmp_path):
     source = written(tmp_path / "t.tsv", "name\ttext\na.wav\tda\rne\nb.wav\tni\n")
     assert texts_of(source) == {"a.wav": "da\rne", "b.wav": "ni"}
 

@@ -60,7 +60,7 @@ def out_of(workspace, recording, reason):
     ]
 
 
-def test_every_decision_about_names_is_there(workspace):
+def test_the_demo_has_every_kind_of_name_decision(workspace):
     decisions = {
         youtube_id(row["name"]): row["decision"]
         for row in workspace.table("names").iter_rows(named=True)
@@ -104,11 +104,11 @@ def test_every_line_is_a_segment_or_a_problem(reports_and_workspace):
         ("finance_committee", "below_similarity", [5, 15]),
     ],
 )
-def test_problem_is_caught(workspace, recording, reason, sentences):
+def test_each_problem_is_rejected_by_the_documented_rule(workspace, recording, reason, sentences):
     assert out_of(workspace, recording, reason) == sentences
 
 
-def test_nothing_else_is_wrong(workspace):
+def test_no_other_segments_of_the_demo_are_rejected(workspace):
     reasons = Counter(workspace.segments["reason"].drop_nulls())
     troubles = {
         "no_audio": 8,

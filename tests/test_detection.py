@@ -39,7 +39,7 @@ def ingest_assumed(data, out, **settings):
 
 # Of a table, the columns must have usual names; its specimen has others.
 @pytest.mark.parametrize("name", [name for name in LAYOUTS if name != "table"])
-def test_every_format_is_found_out_from_its_folder(name, tmp_path):
+def test_every_format_is_detected_from_its_folder(name, tmp_path):
     made = LAYOUTS[name](tmp_path / "archive")
     settings = {"options": made.options} if name in ("folder", "textgrid") else {}
     values, workspace = ingest_assumed(tmp_path / "archive", tmp_path / "R", **settings)
@@ -51,18 +51,18 @@ def test_every_format_is_found_out_from_its_folder(name, tmp_path):
     )
 
 
-def test_every_format_is_found_out_or_refuses_to_guess():
+def test_every_reader_has_a_layout_in_these_tests():
     assert {*READERS} <= {format_of(name) for name in LAYOUTS}
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_channels_do_not_change_what_is_found_out(name, tmp_path):
+def test_a_source_with_channels_is_detected_as_its_format(name, tmp_path):
     CALLS[name](tmp_path)
     expected = "table" if name == "table_call" else name.split("_", maxsplit=1)[0]
     assert detect_source(tmp_path).layout.format == expected
 
 
-def test_a_table_is_found_out_by_its_columns(tmp_path):
+def test_a_table_of_segments_is_detected_by_its_columns(tmp_path):
     tone(tmp_path / "audio/a.wav", 3)
     lines(tmp_path / "speakers.csv", "speaker,gender", "ana,f")
     lines(tmp_path / "list.csv", "file;start;end;sentence", "a.wav;0;1.5;dobar, dan")
@@ -74,7 +74,7 @@ def test_a_table_is_found_out_by_its_columns(tmp_path):
     assert unread == "1 .docx (notes.docx) and 1 .csv (speakers.csv)"
 
 
-def test_columns_that_their_values_decide_are_left_to_the_reader(tmp_path):
+def test_columns_that_depend_on_values_are_left_to_the_table_reader(tmp_path):
     tone(tmp_path / "a.wav", 3)
     lines(tmp_path / "list.csv", "wav,ref,begin,prediction,spk", "a.wav,da,7,0.93,ana")
     values, workspace = ingest_assumed(tmp_path, tmp_path / "R")
@@ -83,7 +83,7 @@ def test_columns_that_their_values_decide_are_left_to_the_reader(tmp_path):
     assert found.rows() == [("da", None, "ana", 24000)]
 
 
-def test_a_sheet_is_found_out_by_its_columns(tmp_path):
+def test_a_workbook_is_detected_by_its_columns(tmp_path):
     tone(tmp_path / "a.wav", 3)
     book = Workbook()
     book.active.append(["path", "start", "end", "text"])
@@ -93,7 +93,7 @@ def test_a_sheet_is_found_out_by_its_columns(tmp_path):
     assert workspace.segments["end_sample"].to_list() == [16000]
 
 
-def test_the_demo_is_found_out_and_told_in_ten_lines(tmp_path, capsys):
+def test_the_demo_is_detected_and_described_in_ten_lines(tmp_path, capsys):
     shutil.copytree(bundled("data_manifests/demo"), tmp_path / "demo")
     own = manifest_of_data(tmp_path / "demo", tmp_path / "R", {})
     assert len(own.lines) <= 10
@@ -110,7 +110,7 @@ def test_the_demo_is_found_out_and_told_in_ten_lines(tmp_path, capsys):
         assert fact in told
 
 
-def test_an_archive_of_librispeech_is_found_out(tmp_path):
+def test_a_librispeech_archive_is_detected_and_other_archives_are_refused(tmp_path):
     archive = librispeech_archive(tmp_path / "made")
     shutil.move(archive, tmp_path / "x.tar.gz")
     assert detect_source(tmp_path / "x.tar.gz").layout.format == "librispeech"
@@ -143,7 +143,7 @@ def test_two_sources_of_one_format_are_both_named(tmp_path):
     assert detect_source(tmp_path / "b.csv").layout.source == tmp_path / "b.csv"
 
 
-def test_tiers_and_languages_are_asked_for(tmp_path):
+def test_several_tiers_or_languages_are_refused_with_the_option_to_choose(tmp_path):
     LAYOUTS["textgrid"](tmp_path / "grids")
     with pytest.raises(InputError, match=r"tiers words and phones: .*options=\{tier: words\}"):
         manifest_of_data(tmp_path / "grids", tmp_path / "R", {})
@@ -172,7 +172,7 @@ def test_subtitles_with_the_names_of_their_recordings_need_no_language(tmp_path)
     assert dict(detect_source(tmp_path / "films").layout.options) == {}
 
 
-def test_a_folder_with_a_single_file_is_a_folder_which_may_grow(tmp_path):
+def test_a_folder_with_one_file_is_detected_as_a_folder(tmp_path):
     tone(tmp_path / "songs/a.wav", 1)
     detected = detect_source(tmp_path / "songs")
     assert (detected.layout.format, detected.layout.source) == ("folder", tmp_path / "songs")
@@ -182,14 +182,14 @@ def test_a_folder_with_a_single_file_is_a_folder_which_may_grow(tmp_path):
     assert detect_source(file).layout.source == file
 
 
-def test_many_candidates_are_counted(tmp_path):
+def test_the_message_counts_further_candidate_tables(tmp_path):
     for number in range(7):
         lines(tmp_path / f"{number}.csv", "file,text", "a.wav,da")
     with pytest.raises(InputError, match=r"table \(3\.csv .* and like 3 others; name one of them"):
         detect_source(tmp_path)
 
 
-def test_a_recognizers_own_text_is_no_transcript(tmp_path):
+def test_text_that_a_recognizer_wrote_is_not_detected_as_transcript(tmp_path):
     word = {"word": "da", "start": 0.0, "end": 0.5}
     heard = {"segments": [{"start": 0, "end": 1, "text": "da", "words": [word]}]}
     tone(tmp_path / "a.wav", 2)
@@ -215,13 +215,13 @@ def test_a_recognizers_own_text_is_no_transcript(tmp_path):
         (lambda folder: lines(folder / "a.json", "[" * 9000), "no format is recognized"),
     ],
 )
-def test_what_is_no_source_is_one_line(make, message, tmp_path):
+def test_a_path_without_a_known_format_is_refused_in_one_line(make, message, tmp_path):
     with pytest.raises(InputError, match=message) as error:
         detect_source(make(tmp_path))
     assert "\n" not in str(error.value)
 
 
-def test_a_manifest_that_is_there_is_used_and_that_of_other_data_is_not(tmp_path):
+def test_an_existing_manifest_is_reused_only_for_the_same_data(tmp_path):
     made = LAYOUTS["kaldi"](tmp_path / "mine")
     out = tmp_path / "R"
     own = manifest_of_data(tmp_path / "mine", out, {})
@@ -239,7 +239,7 @@ def test_a_manifest_that_is_there_is_used_and_that_of_other_data_is_not(tmp_path
         manifest_of_data(tmp_path / "other", out, {})
 
 
-def test_what_nbaudio_made_is_no_source(tmp_path):
+def test_workspaces_and_runs_are_not_detected_as_sources(tmp_path):
     made = LAYOUTS["parlaspeech"](tmp_path)
     nbaudio.ingest("parlaspeech", made.source, audio=made.audio, out=tmp_path / "W", jobs=1)
     assert detect_source(tmp_path).layout.source == made.source
@@ -305,7 +305,7 @@ NAMES = (
 
 
 @pytest.mark.parametrize("content", CONTENTS)
-def test_files_of_any_contents_are_found_out_or_refused_in_one_line(content, tmp_path):
+def test_files_of_any_content_are_detected_or_refused_in_one_line(content, tmp_path):
     names = [name for name in NAMES if name != "a.wav" or content]
     for number, name in enumerate(names):
         folder = tmp_path / f"{number}"

@@ -40,7 +40,7 @@ def history(tmp_path):
     return workspace
 
 
-def test_two_versions_of_a_corpus(tmp_path):
+def test_diff_counts_segments_that_were_added_removed_and_changed(tmp_path):
     history(tmp_path)
     facts = diff(tmp_path / "c1", tmp_path / "c2").facts
     assert facts["added"]["segments"] == CLIPS
@@ -101,7 +101,7 @@ def test_equal_corpora_in_other_containers_have_no_differences(tmp_path):
     )
 
 
-def test_workspaces_compare_as_their_corpora_do(tmp_path):
+def test_diff_of_workspaces_has_the_facts_of_their_corpora(tmp_path):
     workspace = history(tmp_path)
     names = ("added", "removed", "moved", "changed", "removed_because", "speakers")
     corpora, workspaces = (
@@ -133,7 +133,7 @@ def test_clips_show_changed_audio_where_recordings_have_no_hash(tmp_path):
     assert (changed["segments"], changed["audio"]) == (CLIPS, CLIPS)
 
 
-def test_a_workspace_without_a_selection_counts_what_is_not_rejected(tmp_path):
+def test_without_a_selection_diff_counts_segments_that_are_not_rejected(tmp_path):
     workspace, recordings, segments = start(tmp_path)
     pending = [
         row | {"decision": "pending" if clip else "reject", "split": None}
@@ -143,7 +143,7 @@ def test_a_workspace_without_a_selection_counts_what_is_not_rejected(tmp_path):
     assert diff(workspace.path, workspace.path).facts["after"]["segments"] == len(segments) - 1
 
 
-def test_the_report_reads_as_text_and_json(tmp_path):
+def test_the_diff_report_can_be_text_and_json(tmp_path):
     history(tmp_path)
     text = str(nbaudio.diff(tmp_path / "c1", tmp_path / "c2"))
     assert "withdrawn: consent withdrawn" in text

@@ -85,7 +85,7 @@ def test_the_index_links_every_page_once():
     ]
 
 
-def test_every_picture_is_shown_and_small():
+def test_every_picture_is_linked_from_a_page_and_below_300_kb():
     shown = {(page.parent / target).resolve() for page in PAGES for target in links(page)}
     pictures = set((TOP / "docs/img").iterdir())
     assert pictures - shown == set()
@@ -379,7 +379,7 @@ def test_the_code_of_readme_is_ten_lines():
 COPIES = sorted((TOP / "docs/notebooks").glob("*.ipynb"))
 
 
-def test_executed_notebooks_are_those_that_there_are():
+def test_every_notebook_has_an_executed_copy():
     assert [path.name for path in COPIES] == sorted(
         path.name for path in (TOP / "notebooks").glob("*.ipynb")
     )

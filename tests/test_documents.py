@@ -90,7 +90,7 @@ def test_text_without_blank_lines_is_one_utterance(tmp_path):
         "PK je kratica",
     ],
 )
-def test_text_with_signs_of_other_formats_is_plain(text, tmp_path):
+def test_text_that_resembles_another_format_is_read_as_plain_text(text, tmp_path):
     assert read(tmp_path, text) == [text]
 
 
@@ -103,7 +103,7 @@ TEI = """<?xml version="1.0" encoding="UTF-8"?>
 </TEI>"""
 
 
-def test_turns_of_tei(tmp_path):
+def test_utterances_of_tei_have_texts_speakers_and_ids(tmp_path):
     turns = """
       <u who="#Horvat.Ana" xml:id="u1" ana="#chair">
         <seg xml:id="u1.s1">Poštovane   kolege,
@@ -130,7 +130,7 @@ def test_turns_of_tei(tmp_path):
     ]
 
 
-def test_tokens_of_tei(tmp_path):
+def test_tokens_of_tei_are_joined_to_words(tmp_path):
     tokens = """<u who="#A"><seg xml:id="s1"><s xml:id="s1.1">
         <w xml:id="w1" lemma="da" msd="UPosTag=PART" join="right">Da</w><pc xml:id="w2">,</pc>
         <name type="PER"><w>Ana</w>
@@ -171,7 +171,7 @@ def test_tei_without_turns_has_paragraphs(tmp_path):
 
 
 @pytest.mark.parametrize("tag", ["p", "note"])
-def test_depth_is_harmless(tag, tmp_path):
+def test_deeply_nested_tei_is_read(tag, tmp_path):
     deep = f"<u><seg>Da {f'<{tag}>' * 100_000}{f'</{tag}>' * 100_000}</seg></u>"
     assert read(tmp_path, TEI % deep) == ["Da"]
 
@@ -207,7 +207,7 @@ def docx(body: str, *, namespace: str = NAMESPACE, name: str = "word/document.xm
 
 
 @pytest.mark.parametrize("namespace", [NAMESPACE, STRICT])
-def test_paragraphs_of_word(namespace, tmp_path):
+def test_paragraphs_of_a_word_document_are_read(namespace, tmp_path):
     body = f"""
       <w:p><w:pPr><w:tabs><w:tab w:val="left"
         w:pos="720"/></w:tabs></w:pPr>{run("Poštovane ")}{run("kolege")}
@@ -264,7 +264,7 @@ def test_encrypted_and_damaged_members_are_refused(tmp_path):
     assert refused(tmp_path, bytes(unknown)).startswith(": a damaged .docx (")
 
 
-def test_bombs_are_refused_before_and_while_they_grow(tmp_path, monkeypatch):
+def test_decompression_bombs_are_refused_also_if_their_header_lies(tmp_path, monkeypatch):
     monkeypatch.setattr(input_guards, "FREE_BYTES", 1 << 16)
     bomb = docx(f"<w:p>{run('a' * (1 << 20))}</w:p>")
     assert "that grow to more than" in refused(tmp_path, bomb)
@@ -301,13 +301,13 @@ SAID = [
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "windows-1250", "ISO-8859-2"])
-def test_paragraphs_of_a_page(encoding, tmp_path):
+def test_paragraphs_of_an_html_page_are_read_in_its_encoding(encoding, tmp_path):
     assert read(tmp_path, (PAGE % encoding).encode(encoding)) == SAID
     assert read(tmp_path, b"\xef\xbb\xbf" + (PAGE % encoding).encode()) == SAID
     assert read(tmp_path, (PAGE % encoding).replace("\n", "\r\n").encode("utf-16")) == SAID
 
 
-def test_fragments_and_old_pages(tmp_path):
+def test_html_fragments_and_old_doctypes_are_read(tmp_path):
     assert read(tmp_path, "<p>Jedan<p>dva") == ["Jedan", "dva"]
     assert read(
         tmp_path,
@@ -386,7 +386,7 @@ HIDDEN = "hidden texts of web pages"
         ("<script>tajno</script><style>p{display:none}</style>", None),
     ],
 )
-def test_navigation_and_hidden_text_of_pages(tmp_path, markup, what):
+def test_navigation_and_hidden_text_of_html_are_omitted_and_counted(tmp_path, markup, what):
     [document] = documents(tmp_path, f"<html><body>{markup}<p>Dobar dan.</p></body></html>")
     assert document.text.split("\n")[-1] == "Dobar dan."
     assert document.text.removeprefix("Da.").strip() == "Dobar dan."
@@ -403,7 +403,7 @@ def test_navigation_and_hidden_text_of_pages(tmp_path, markup, what):
         "<p>Dobar d<del></del>an.</p>",
     ],
 )
-def test_text_of_pages_that_is_shown_stays(tmp_path, markup):
+def test_visible_text_of_html_is_kept(tmp_path, markup):
     [document] = documents(tmp_path, f"<html><body>{markup}")
     assert document.text == "Dobar dan."
     assert document.left_out == ()
@@ -418,7 +418,7 @@ def test_hidden_elements_take_linear_time(piece, tmp_path):
 # JSON lines
 
 
-def test_objects_are_grouped_by_recording(tmp_path):
+def test_json_objects_are_grouped_by_recording(tmp_path):
     rows = [
         {
             "text": " Dobar dan. ",
@@ -528,7 +528,7 @@ def test_objects_are_grouped_by_recording(tmp_path):
         ('{"x":' + "[" * 100_000, ", line 1: JSON that is nested too deeply"),
     ],
 )
-def test_bad_files_have_one_reason(content, reason, tmp_path):
+def test_an_unreadable_document_is_refused_with_one_reason(content, reason, tmp_path):
     assert refused(tmp_path, content).startswith(reason)
 
 
@@ -553,7 +553,7 @@ def test_document_types_are_refused(subset, encoding, tmp_path):
     assert refused(tmp_path, file.getvalue()) == reason
 
 
-def test_what_is_no_file_or_too_large_is_refused(tmp_path, monkeypatch):
+def test_missing_special_and_too_large_files_are_refused(tmp_path, monkeypatch):
     path = tmp_path / "a"
     with pytest.raises(InputError, match="No such file"):
         next(read_documents(path))
@@ -577,7 +577,7 @@ def test_subtitles_are_read_as_cues(tmp_path):
     assert read(tmp_path, text) == ["Dobar\ndan & hvala.\nIdemo."]
 
 
-def test_speakers_of_subtitles_and_rolling_lines(tmp_path):
+def test_subtitles_give_speakers_and_repeated_lines_once(tmp_path):
     cues = ["<v Ana>Da.", "<v Ana>Da.\n<v Ana>Ne.", "<v Ana>Ne.\n<v Ivo>Tko?", "Svi."]
     text = "WEBVTT\n\nNOTE x\n\n" + "\n".join(
         f"00:0{n}.000 --> 00:0{n + 1}.000\n{cue}\n" for n, cue in enumerate(cues)
@@ -596,7 +596,7 @@ def test_cues_without_times_are_counted(tmp_path):
     assert document.left_out == (("cues without readable times", 1),)
 
 
-def test_minutes_that_quote_a_cue_are_text(tmp_path):
+def test_minutes_that_quote_a_cue_are_read_as_plain_text(tmp_path):
     minutes = "Da. " * 2000 + "\n00:00:01,000 --> 00:00:02,000\nNe."
     [document] = documents(tmp_path, minutes)
     assert document.text == minutes
@@ -626,7 +626,7 @@ def test_minutes_that_quote_a_cue_are_text(tmp_path):
         ("LaTeX", "\\documentclass{article}\n\\begin{document}\nda\n\\end{document}\n"),
     ],
 )
-def test_texts_with_times_of_their_own_are_refused_with_their_name(tmp_path, name, content):
+def test_timed_formats_are_refused_as_transcripts_by_name(tmp_path, name, content):
     reason = refused(tmp_path, content)
     assert name in reason
     assert "not read as a transcript; " in reason
@@ -636,11 +636,11 @@ def test_texts_with_times_of_their_own_are_refused_with_their_name(tmp_path, nam
     "text",
     ["[00:12] Ana: da\n[00:15] Ben: ne", "12.5 da\n13.5 ne", "We start, end and stop.", "{1} da"],
 )
-def test_texts_with_times_in_them_are_plain(tmp_path, text):
+def test_text_that_mentions_times_is_read_as_plain_text(tmp_path, text):
     assert read(tmp_path, text) == [text]
 
 
-def test_the_end_of_a_file_of_dos_is_no_text(tmp_path):
+def test_the_dos_end_of_file_character_is_not_read_as_text(tmp_path):
     assert read(tmp_path, "Dobar dan.\r\n\x1a") == ["Dobar dan."]
 
 
@@ -675,7 +675,7 @@ def test_hidden_text_of_word_is_left_out_and_counted(tmp_path, hidden, number):
 
 
 @pytest.mark.parametrize("mark", ["<w:strike/>", '<w:dstrike w:val="1"/>'])
-def test_text_of_word_that_is_struck_out_is_left_out_and_counted(tmp_path, mark):
+def test_struck_out_text_of_word_is_left_out_and_counted(tmp_path, mark):
     struck = f"<w:r><w:rPr><w:b/>{mark}</w:rPr><w:t>ne </w:t></w:r>"
     plain = '<w:r><w:rPr><w:strike w:val="0"/></w:rPr><w:t>dan.</w:t></w:r>'
     [document] = documents(tmp_path, docx(f"<w:p>{run('Dobar ')}{struck}{plain}</w:p>"))
@@ -691,7 +691,7 @@ def test_raised_numbers_are_those_of_footnotes(tmp_path):
     assert read(tmp_path, page) == ["Dan¹², m², 1st³"]
 
 
-def test_names_in_bold_letters_are_apart(tmp_path):
+def test_a_bold_name_at_the_start_of_a_paragraph_is_separated(tmp_path):
     bold = '<w:r><w:rPr><w:b/></w:rPr><w:t xml:space="preserve">{}</w:t></w:r>'
     body = f"<w:p>{bold.format('Ana ')}{bold.format('Kos ')}{run('Dobar dan.')}</w:p>"
     body += f"<w:p>{bold.format('Sve')}</w:p><w:p>{bold.format('D')}{run('obar dan.')}</w:p>"
@@ -709,7 +709,7 @@ def test_stage_directions_of_tei_are_left_out_and_counted(tmp_path):
     assert counts["stage directions of TEI"] == counts["headers and footers of TEI"] == 1
 
 
-def test_a_page_whose_encoding_is_that_of_its_xml(tmp_path):
+def test_an_html_page_uses_the_encoding_of_its_xml_declaration(tmp_path):
     page = '<?xml version="1.0" encoding="windows-1250"?><html><p>Šest kuća.</p></html>'
     assert read(tmp_path, page.encode("cp1250")) == ["Šest kuća."]
 
@@ -726,7 +726,7 @@ def test_headers_and_footers_of_word_are_counted(tmp_path):
     assert document.left_out == (("headers and footers of Word documents", 2),)
 
 
-def test_text_that_only_says_that_it_is_not_hidden_stays(tmp_path):
+def test_word_text_explicitly_marked_as_visible_is_kept(tmp_path):
     shown = '<w:r><w:rPr><w:vanish w:val="0"/></w:rPr><w:t>javno</w:t></w:r>'
     mark = "<w:pPr><w:rPr><w:vanish/></w:rPr></w:pPr>"
     [document] = documents(tmp_path, docx(f"<w:p>{mark}{shown}</w:p>"))

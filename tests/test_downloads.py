@@ -219,7 +219,7 @@ def left_behind(out):
     )
 
 
-def test_fetches_a_table_of_addresses_and_checks_it(web, tmp_path, out):
+def test_files_of_a_table_of_urls_are_fetched_and_checked(web, tmp_path, out):
     web.files = {f"/{name}.wav": BODY + name.encode() for name in "abc"}
     sums = [f"sha256:{hashlib.sha256(BODY + b'a').hexdigest()}", md5(BODY + b"b").upper(), ""]
     lines = [
@@ -246,7 +246,7 @@ def test_fetches_a_table_of_addresses_and_checks_it(web, tmp_path, out):
 
 
 @pytest.mark.parametrize("kind", ["sha256", "md5"])
-def test_checksums_may_have_a_column_of_their_kind(web, get, out, kind):
+def test_a_column_named_after_a_hash_holds_checksums(web, get, out, kind):
     web.files = {"/a.wav": BODY, "/b.wav": BODY}
     right = hashlib.new(kind, BODY).hexdigest()
     report = get(
@@ -257,7 +257,7 @@ def test_checksums_may_have_a_column_of_their_kind(web, get, out, kind):
     assert left_behind(out) == ["a.wav"]
 
 
-def test_a_second_run_asks_for_nothing_but_what_changed(web, get, out):
+def test_a_second_run_requests_only_changed_files(web, get, out):
     web.files = {f"/{name}": BODY + name.encode() for name in "abc"}
     get("/a", "/b", "/c")
     (out / "a").write_bytes(BODY + b"x")  # of the same length
@@ -285,7 +285,9 @@ def test_continues_where_a_connection_broke(web, get, out):
 
 @pytest.mark.parametrize("checksum", [True, False])
 @pytest.mark.parametrize("known", ["etag", "weak", "date", "nothing"])
-def test_a_part_is_continued_only_when_it_can_be_proven(web, get, out, known, checksum):
+def test_a_partial_file_is_continued_only_with_etag_date_or_checksum(
+    web, get, out, known, checksum
+):
     weak, date = {"ETag": 'W/"1"'}, {"Last_Modified": "Fri, 01 May 2026 10:00:00 GMT"}
     headers = {"etag": {}, "weak": weak, "date": weak | date, "nothing": {"ETag": ""}}[known]
     web.files = {"/a": BODY}
@@ -330,7 +332,7 @@ def test_a_part_of_another_url_is_never_continued(web, get, out):
     assert (out / "a").read_bytes() == BODY
 
 
-def test_a_part_under_the_name_of_a_finished_file_is_not_taken_for_it(web, get, out):
+def test_a_partial_file_of_another_url_is_not_used(web, get, out):
     """The first URL was finished and removed; the part is of the second one."""
     web.files = {"/one/a": BODY, "/two/a": bytes(reversed(BODY))}
     assert get("/one/a").problems == []
@@ -345,7 +347,7 @@ def test_a_part_under_the_name_of_a_finished_file_is_not_taken_for_it(web, get, 
     assert (out / "a").read_bytes() == BODY
 
 
-def test_a_folder_in_the_place_of_a_finished_file_is_a_failure_of_it_alone(web, get, out):
+def test_a_folder_in_place_of_a_file_fails_only_that_file(web, get, out):
     web.files = {"/a": BODY, "/b": BODY}
     assert get("/a").problems == []
     (out / "a").unlink()
@@ -354,7 +356,7 @@ def test_a_folder_in_the_place_of_a_finished_file_is_a_failure_of_it_alone(web, 
     assert (out / "b").read_bytes() == BODY
 
 
-def test_a_length_is_requested_while_the_body_comes_and_a_host_takes_one_request(web, get, out):
+def test_a_large_chunked_file_is_fetched_with_one_request_per_host(web, get, out):
     web.files = {"/a": bytes(20_000_000)}
     web.tricks["/a"] = [chunked]
     assert get("/a", per_host=1).problems == []
@@ -373,7 +375,7 @@ def test_a_failed_part_is_kept_for_the_next_run(web, get, out):
     assert ledger(out)["a"]["reason"] is None
 
 
-def test_a_pause_that_the_server_asks_for_is_kept_by_all_requests_to_it(web, get):
+def test_retry_after_delays_all_requests_to_the_host(web, get):
     web.files = {"/a": BODY, "/b": BODY, "/c": BODY}
     web.tricks["/a"] = [busy(429, Retry_After="1")]
     assert get("/a", "/b", "/c", connections=1).problems == []
@@ -381,7 +383,7 @@ def test_a_pause_that_the_server_asks_for_is_kept_by_all_requests_to_it(web, get
     assert web.log[1][3] - web.log[0][3] >= 0.95
 
 
-def test_pauses_as_seconds_and_dates():
+def test_retry_after_is_read_as_seconds_or_a_date():
     def pause(**headers):
         return retry_after(
             urllib3.HTTPHeaderDict(
@@ -404,9 +406,7 @@ def test_pauses_as_seconds_and_dates():
 
 @pytest.mark.parametrize("connections", [1, 4])
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_wait_of_a_day_fails_its_item_and_no_other_of_the_host(
-    status, connections, web, get, out
-):
+def test_a_retry_after_beyond_max_wait_fails_only_that_file(status, connections, web, get, out):
     web.files = {f"/{name}": BODY for name in "abcd"}
     web.tricks["/a"] = [busy(status, Retry_After="86400")]
     web.tricks["/c"] = [busy(status, Retry_After="1"), busy(status, Retry_After="61")]
@@ -437,7 +437,7 @@ def test_transient_failures_are_retried_and_permanent_ones_reported(web, get, ou
     assert report.facts["failed"] == 3
 
 
-def test_pauses_grow_and_differ():
+def test_backoff_grows_with_jitter_up_to_a_minute():
     assert all(
         network.backoff_seconds(n) < 1.001 * network.backoff_seconds(n + 1) for n in range(1, 7)
     )
@@ -445,7 +445,7 @@ def test_pauses_grow_and_differ():
     assert network.backoff_seconds(1000) <= 60
 
 
-def test_nobody_answers(tmp_path, out):
+def test_a_refused_connection_is_one_problem_after_all_tries(tmp_path, out):
     (tmp_path / "list.jsonl").write_text('{"url": "http://127.0.0.1:9/a"}\n')
     report = download(tmp_path / "list.jsonl", out=out, tries=2, per_second=1000)
     assert len(report.problems) == 1
@@ -456,7 +456,7 @@ def test_nobody_answers(tmp_path, out):
 
 @pytest.mark.parametrize("checksum", [True, False])
 @pytest.mark.parametrize("trick", [too_long_a_length, no_length, chunked])
-def test_what_cannot_be_known_to_be_complete_gets_no_final_name(web, get, out, trick, checksum):
+def test_a_file_not_known_to_be_complete_gets_no_final_name(web, get, out, trick, checksum):
     web.files = {"/a": BODY}
     web.tricks["/a"] = [trick] * 9
     report = get(
@@ -471,7 +471,7 @@ def test_what_cannot_be_known_to_be_complete_gets_no_final_name(web, get, out, t
         assert ledger(out)["a"]["state"] == "failed"
 
 
-def test_broken_chunks_are_noticed(web, get, out):
+def test_a_truncated_chunked_body_is_fetched_again(web, get, out):
     web.files = {"/a": BODY}
     web.tricks["/a"] = [lambda self, body: chunked(self, body, whole=False)]
     assert get("/a").problems == []
@@ -492,7 +492,7 @@ def test_a_wrong_checksum_is_in_the_ledger_and_leaves_nothing(web, get, out):
     assert len(web.log) == 2
 
 
-def test_compressed_against_our_wish(web, get, out):
+def test_a_body_with_unrequested_compression_is_refused(web, get, out):
     web.files = {"/a.wav": BODY, "/b.tar.gz": BODY}
     for path in web.files:
         web.tricks[path] = [cut(None, Content_Encoding="x-gzip")]
@@ -512,7 +512,7 @@ def test_a_web_page_is_no_recording(web, get, out):
     assert get(row).problems == []
 
 
-def test_redirects_are_followed_to_web_addresses_and_not_for_ever(web, get, out):
+def test_redirects_are_followed_to_http_urls_within_a_limit(web, get, out):
     web.files = {"/there/x": BODY}
     web.tricks |= {
         "/a": [moved("/a2", 301)], "/a2": [moved(f"{web.other_name}/there/x", 307)],
@@ -533,7 +533,7 @@ def test_redirects_are_followed_to_web_addresses_and_not_for_ever(web, get, out)
     assert len(report.problems) == 4
 
 
-def test_a_broken_redirect_target_is_continued_there(web, get, out):
+def test_a_transfer_broken_after_a_redirect_is_continued(web, get, out):
     web.files = {"/x": BODY}
     web.tricks |= {"/a": [moved("/x")] * 2, "/x": [cut(100_000)]}
     assert get("/a").problems == []
@@ -559,7 +559,7 @@ RAW = [
 ]  # fmt: skip
 
 
-def test_answers_that_are_none_stop_nothing(web, get, out):
+def test_invalid_http_responses_fail_only_their_files(web, get, out):
     def raw(answer):
         def trick(self, _):
             self.wfile.write(answer)
@@ -592,7 +592,7 @@ def test_a_proxy_of_the_environment_is_used(web, get, out, monkeypatch):
 # politeness
 
 
-def test_no_more_connections_and_requests_than_wanted(web, get):
+def test_connections_and_requests_stay_within_the_limits(web, get):
     paths = [f"/{i}" for i in range(8)]
     web.files = dict.fromkeys(paths, b"x")
     web.tricks |= {path: [slow] for path in paths}
@@ -609,7 +609,7 @@ def test_no_more_connections_and_requests_than_wanted(web, get):
     assert arrived[-1] - arrived[0] >= 7 / 20 - 0.03
 
 
-def test_a_host_that_rests_holds_up_no_other(web, get):
+def test_a_host_that_waits_does_not_delay_other_hosts(web, get):
     names = [f"/{i}" for i in range(4)]
     web.files = dict.fromkeys(names, BODY)
     web.tricks["/0"] = [busy(503, Retry_After="2")]
@@ -623,7 +623,7 @@ def test_a_host_that_rests_holds_up_no_other(web, get):
 # the list
 
 
-def test_names_and_checksums_of_a_list_are_decoded(tmp_path):
+def test_percent_encoded_names_and_any_checksum_notation_are_decoded(tmp_path):
     url = "https://example.org/audio/1%20a%20%5BHlauTe_NK6U%5D.wav?key=1"
     (tmp_path / "list.csv").write_text(f"url,checksum\n{url},42E2234BA48799C1F50F24A7926300A1\n")
     item = WebFile(
@@ -641,7 +641,7 @@ def test_names_and_checksums_of_a_list_are_decoded(tmp_path):
         ("list.tsv", "Files of May\t\nurl\tname\n\nhttps://x/a,1.wav\ta.wav\n", "utf8"),
     ],
 )
-def test_lists_are_read_as_other_tables(tmp_path, name, text, encoding):
+def test_lists_of_urls_are_read_with_any_separator_and_encoding(tmp_path, name, text, encoding):
     (tmp_path / name).write_bytes(text.encode(encoding))
     listed = read_list(tmp_path / name)
     assert listed.wanted == [WebFile("https://x/a,1.wav", "a.wav", is_recording=True)]
@@ -672,7 +672,7 @@ BAD_NAMES += ["CON", "nul.wav", "a.", "a ", "downloads.jsonl", "x" * 241]
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
-def test_names_never_point_outside_the_folder(web, get, out, tmp_path, name):
+def test_names_of_a_list_never_point_outside_the_folder(web, get, out, tmp_path, name):
     web.files = {"/a": BODY}
     report = get({"url": f"{web.address}/a", "name": name})
     assert len(report.problems) == 1
@@ -682,7 +682,7 @@ def test_names_never_point_outside_the_folder(web, get, out, tmp_path, name):
 
 
 @pytest.mark.parametrize("end", ["/..%2f..%2fa", "/", "/%00", "/a%5Cb", "/.%2e"])
-def test_names_in_addresses_neither(web, get, out, end):
+def test_names_taken_from_urls_never_point_outside_the_folder(web, get, out, end):
     assert len(get(end).problems) == 1
     assert left_behind(out) == []
 
@@ -709,7 +709,7 @@ def test_names_in_addresses_neither(web, get, out, end):
         ({"url": 5}, "is not a string"),
     ],
 )
-def test_rows_of_no_use_are_refused_with_their_reason(get, out, row, says):
+def test_invalid_rows_of_a_list_are_refused_with_their_reason(get, out, row, says):
     report = get(row)
     assert len(report.problems) == 1
     assert says in report.problems[0]
@@ -719,7 +719,7 @@ def test_rows_of_no_use_are_refused_with_their_reason(get, out, row, says):
     assert says in told["reason"]
 
 
-def test_a_mended_list_clears_its_refusals(web, get, out):
+def test_refusals_leave_the_ledger_once_the_list_is_corrected(web, get, out):
     web.files = {"/a": BODY}
     get({"url": f"{web.address}/a", "name": "../a"}, {"name": "x"})
     assert get("/a").problems == []
@@ -742,7 +742,7 @@ def test_two_urls_of_one_name_are_distinguished(web, get, out):
     }
 
 
-def test_a_second_line_of_a_finished_file_changes_nothing_of_it(web, get, out):
+def test_a_repeated_url_with_another_checksum_leaves_the_finished_file(web, get, out):
     web.files = {"/a": BODY}
     row = {"url": f"{web.address}/a", "name": "a"}
     get(row)
@@ -752,7 +752,7 @@ def test_a_second_line_of_a_finished_file_changes_nothing_of_it(web, get, out):
     assert get(row).facts["there_before"] == 1
 
 
-def test_what_was_there_is_taken_by_its_checksum_or_left_alone(web, get, out):
+def test_existing_files_are_accepted_by_checksum_and_never_overwritten(web, get, out):
     web.files = {"/a": BODY, "/b": BODY}
     out.mkdir()
     (out / "a").write_bytes(BODY)
@@ -779,7 +779,7 @@ def test_what_was_there_is_taken_by_its_checksum_or_left_alone(web, get, out):
         ("openslr:librispeech:dev", None, "librispeech holds dev-clean, dev-other"),
     ],
 )
-def test_unreadable_lists_are_errors(tmp_path, out, name, text, says):
+def test_unreadable_lists_of_urls_are_refused(tmp_path, out, name, text, says):
     source = name if ":" in name else tmp_path / name
     if text is not None:
         (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -798,12 +798,12 @@ def test_unreadable_lists_are_errors(tmp_path, out, name, text, says):
         {"per_second": float("nan")},
     ],
 )
-def test_parameters_that_cannot_be(get, options):
+def test_invalid_parameters_of_download_are_refused(get, options):
     with pytest.raises(InputError):
         get(**options)
 
 
-def test_archives_by_name():
+def test_openslr_archives_are_listed_by_name_with_checksums():
     parts = (
         "dev-clean,dev-other,test-clean,test-other,train-clean-100,train-clean-360,"
         "train-other-500,intro-disclaimers"
@@ -821,7 +821,7 @@ def test_archives_by_name():
 # the folder
 
 
-def test_one_download_at_a_time(web, get, out):
+def test_a_second_download_into_a_folder_is_refused(web, get, out):
     web.files = {"/a": BODY}
     refused = []
 
@@ -839,7 +839,7 @@ def test_one_download_at_a_time(web, get, out):
     ]
 
 
-def test_a_ledger_that_a_power_cut_cut_off(web, get, out):
+def test_a_truncated_ledger_is_read_and_completed(web, get, out):
     web.files = {"/a": BODY, "/b": BODY}
     get("/a", "/b")
     path = out / "downloads.jsonl"
@@ -927,7 +927,7 @@ def test_a_full_disk_stops_it_and_the_same_call_continues(web, get, out):
     assert (out / "a").read_bytes() == BODY
 
 
-def test_what_cannot_be_written_stops_nothing_else(web, get, out):
+def test_a_file_that_cannot_be_written_fails_alone(web, get, out):
     web.files = {"/a": BODY, "/b": BODY}
     (out / ".a.partial").mkdir(parents=True)
     report = get("/a", "/b")
@@ -942,7 +942,7 @@ def command(*words):
     return [sys.executable, "-m", "nbaudio", "download", *map(str, words), "--per-second", "1000"]
 
 
-def test_killed_and_run_again_asks_for_the_rest_only(web, tmp_path, out):
+def test_a_killed_download_requests_only_the_rest(web, tmp_path, out):
     big = BODY * 4
     web.files = {"/a": BODY, "/big": big}
     released = threading.Event()
@@ -976,7 +976,7 @@ def test_killed_and_run_again_asks_for_the_rest_only(web, tmp_path, out):
     assert left_behind(out) == ["a", "big"]
 
 
-def test_exit_codes_and_progress(web, tmp_path, out):
+def test_download_exits_with_0_1_or_2_and_shows_progress(web, tmp_path, out):
     web.files = {"/a": BODY}
     path = tmp_path / "list.jsonl"
     path.write_text(

@@ -67,7 +67,7 @@ def copy(unpacked, folder):
 
 
 @pytest.fixture
-def made(unpacked, tmp_path, monkeypatch):
+def earlier_copy(unpacked, tmp_path, monkeypatch):
     """A copy of all that the earlier version made; the working directory."""
     copy(unpacked, tmp_path / "made")
     monkeypatch.chdir(tmp_path / "made")
@@ -111,7 +111,7 @@ def samples_of(corpus):
     }
 
 
-def test_the_corpora_are_of_all_containers(unpacked, expected):
+def test_the_earlier_corpora_cover_all_containers(unpacked, expected):
     assert set(expected["corpora"]) == set(CORPORA)
     containers = {open_corpus(unpacked / name).info["parameters"]["container"] for name in CORPORA}
     assert containers == {*CONTAINERS, "mds"}
@@ -154,7 +154,7 @@ def test_a_workspace_opens_with_its_tables(unpacked, expected):
     assert (bounds["start_sample"], bounds["end_sample"]) == (20000, 23600)
 
 
-def test_evidence_and_verdicts_are_as_they_were(made, expected):
+def test_evidence_and_verdicts_of_an_earlier_version_are_unchanged(earlier_copy, expected):
     assert (
         json.loads(json.dumps(review.verdicts("w").to_dicts(), default=str))
         == (expected["verdicts"])
@@ -162,13 +162,13 @@ def test_evidence_and_verdicts_are_as_they_were(made, expected):
     facts, was = command("evidence", "w")["facts"], expected["evidence"]
     for key in ("target_proven", "how_right", "by_part", "reviewed", "rounds", "lowest_proven"):
         assert facts[key] == nearly(was[key]), key
-    assert evidence_of(made) == nearly(was)
+    assert evidence_of(earlier_copy) == nearly(was)
     assert facts["reviewed"] == {"right": 13, "wrong": 1, "unsure": 2}
     assert facts["by_part"][0]["at_least"] == 0.218
 
 
-def test_a_begun_sheet_goes_on_and_the_next_round_begins_with_rows_taken_back(made, expected):
-    sheet = made / "two-ben.xlsx"
+def test_a_partly_judged_sheet_of_an_earlier_version_is_continued(earlier_copy, expected):
+    sheet = earlier_copy / "two-ben.xlsx"
     rows = list(openpyxl.load_workbook(sheet).worksheets[0].iter_rows(values_only=True))
     ids = [row[rows[0].index("segment_id")] for row in rows[1:]]
     was = {row["segment_id"]: row["verdict"] for row in expected["verdicts"]}
@@ -193,7 +193,7 @@ def test_a_begun_sheet_goes_on_and_the_next_round_begins_with_rows_taken_back(ma
     assert reviewed["wrong"] == expected["evidence"]["reviewed"]["wrong"] + 1
 
 
-def test_a_sheet_that_was_imported_is_known(made, expected):
+def test_a_sheet_imported_by_an_earlier_version_adds_no_verdicts(earlier_copy, expected):
     for name in ("one-ana", "one-ben"):
         os.utime(f"{name}.csv", (TIME + name.endswith("ben"), TIME + name.endswith("ben")))
     report = review.import_("w", ["one-ana.csv", "one-ben.csv"])
@@ -203,10 +203,10 @@ def test_a_sheet_that_was_imported_is_known(made, expected):
     assert len(report.problems) == 2
     assert report.facts["adjudicators"] == "cy"
     assert review.disagreements("w").height == 0
-    assert evidence_of(made) == nearly(expected["evidence"])
+    assert evidence_of(earlier_copy) == nearly(expected["evidence"])
 
 
-def test_evidence_is_equal_in_any_order_of_rows_and_with_any_number_of_threads(made):
+def test_evidence_is_equal_in_any_order_of_rows_and_with_any_number_of_threads(earlier_copy):
     def claims(threads):
         run = [sys.executable, "-m", "nbaudio", "evidence", "w", "--json"]
         environment = os.environ | {"POLARS_MAX_THREADS": str(threads)}
@@ -222,7 +222,7 @@ def test_evidence_is_equal_in_any_order_of_rows_and_with_any_number_of_threads(m
     assert claims(4) == facts
 
 
-def test_a_selection_is_repeated(made, expected):
+def test_select_repeats_the_selection_of_an_earlier_version(earlier_copy, expected):
     was = {key: tuple(row[:3]) for key, row in expected["segments"].items()}
     report = command("select", "w", "--dev", 6, "--test", 6, "--group-by", "speaker_id", "--gold")
     rows = Workspace.open("w").segments.select("segment_id", "split", "decision", "reason")
@@ -230,7 +230,7 @@ def test_a_selection_is_repeated(made, expected):
     assert report["facts"]["train"]["segments"] == 20
 
 
-def test_splits_of_a_source_are_selected_again(made, expected):
+def test_splits_of_a_source_are_selected_again(earlier_copy, expected):
     select("begun", splits="source", min_similarity=-1)
     assert splits_of(Workspace.open("begun").segments) == expected["begun"]
 
@@ -304,7 +304,7 @@ def test_a_new_version_keeps_shards_and_what_is_held_out(
 
 
 @pytest.mark.parametrize(("name", "container"), [("mds", "webdataset"), ("webdataset", "zip")])
-def test_a_corpus_is_converted(made, expected, name, container):
+def test_a_corpus_is_converted(earlier_copy, expected, name, container):
     report = command("convert", name, "--container", container, "--out", "other", "--jobs", 1)
     assert report["problems"] == []
     now, was = clips_of("other"), expected["corpora"][name]
@@ -313,7 +313,7 @@ def test_a_corpus_is_converted(made, expected, name, container):
     assert samples_of("other") == samples_of(name)
 
 
-def test_an_unfinished_corpus_is_finished(made, expected):
+def test_an_unfinished_corpus_is_finished(earlier_copy, expected):
     assert len(list(Path("killed").glob("*/*.tar"))) == 3
     assert not Path("killed/corpus.json").exists()
     assert status("killed").facts["state"] == "killed"
@@ -329,7 +329,7 @@ def test_an_unfinished_corpus_is_finished(made, expected):
     assert not list(Path("killed").rglob("*.partial"))
 
 
-def test_an_unfinished_measurement_is_finished(made):
+def test_an_unfinished_measurement_is_finished(earlier_copy):
     measure("begun", jobs=1, engine="threading", show_progress=False)
     columns = ["segment_id", "rms_dbfs", "peak_dbfs", "snr_db", "bandwidth_hz", "cut_end"]
     measured, whole = (Workspace.open(name).segments.select(columns) for name in ("begun", "w"))
@@ -341,7 +341,7 @@ def test_an_unfinished_measurement_is_finished(made):
     assert measured["rms_dbfs"].null_count() == 0
 
 
-def test_an_unfinished_recognition_is_finished(made):
+def test_an_unfinished_recognition_is_finished(earlier_copy):
     report = recognize(
         "begun", with_=transcribe, as_="count", engine="threading", show_progress=False
     )
@@ -350,7 +350,7 @@ def test_an_unfinished_recognition_is_finished(made):
     assert Workspace.open("begun").segments["asr_text_count"].to_list() == ["6400 samples"] * 48
 
 
-def test_what_is_withdrawn_leaves_the_next_version(made):
+def test_withdrawn_segments_are_not_in_the_next_version(earlier_copy):
     command("withdraw", "w", "--speaker", "goga", "--why", "asked for it")
     select("w", **SELECTION)
     report = materialize("w", out="next", base="second", **QUICK)
@@ -363,7 +363,7 @@ def test_what_is_withdrawn_leaves_the_next_version(made):
     command("verify", "next", "--jobs", 1, "--engine", "threading")
 
 
-def test_versions_and_workspaces_are_compared_and_counted(made, expected):
+def test_diff_and_stats_read_corpora_of_an_earlier_version(earlier_copy, expected):
     facts = command("diff", "webdataset", "second")["facts"]
     first, second = (expected["corpora"][name] for name in ("webdataset", "second"))
     added = len(second["samples"].keys() - first["samples"].keys())
@@ -374,6 +374,6 @@ def test_versions_and_workspaces_are_compared_and_counted(made, expected):
     assert {key: now[key] for key in COUNTED} == {key: expected["stats"][key] for key in COUNTED}
 
 
-def test_windows_of_a_corpus_are_converted_into_clips(made):
+def test_windows_of_a_corpus_are_converted_into_clips(earlier_copy):
     convert("tfrecord", container="parquet", out="other", jobs=1, show_progress=False)
     assert samples_of("other") == samples_of("tfrecord")

@@ -87,7 +87,7 @@ def outcome(workspace):
     }
 
 
-def test_what_was_held_out_and_trained_on_stays_where_it_was(workspace):
+def test_segments_keep_the_splits_of_the_earlier_version(workspace):
     select(workspace, dev=12, test=6, seed=1)
     before = outcome(workspace)
     grow(workspace, rows_of([f"n{n}" for n in range(10)], start=200, text="more"))
@@ -210,7 +210,7 @@ def test_given_splits_that_contradict_earlier_ones_are_refused(workspace, now, b
     assert select(workspace, splits=both).facts["kept"] == 120
 
 
-def test_a_changed_text_moves_nothing_and_the_old_one_is_still_not_trained_on(workspace):
+def test_held_out_segments_with_changed_text_stay_and_keep_their_sentence_out(workspace):
     select(workspace, dev=6, test=6)
     dev = workspace.segments.filter(pl.col("split") == "dev").row(0, named=True)
     train = workspace.segments.filter(pl.col("split") == "train")["segment_id"][0]
@@ -344,7 +344,7 @@ def check_guarantee(chosen, columns, versions):
     st.lists(st.tuples(some_rows, parameters, st.integers(0, 3)), min_size=2, max_size=4), st.data()
 )
 @settings(max_examples=40, deadline=None)
-def test_guarantees_hold_after_any_history(history, data):
+def test_splits_share_no_group_after_any_history_of_versions(history, data):
     segments, earlier, versions = None, None, []
     for step, (rows, changes, number) in enumerate(history):
         new = table(rows, start=100 * step)

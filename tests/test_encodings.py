@@ -28,7 +28,7 @@ def speech(samples, rate):
 
 @pytest.mark.parametrize("encoding", LOSSY)
 @pytest.mark.parametrize("samples", [1, 2, 100, 1151, 5000, 37777])
-def test_every_length_at_every_rate_comes_back_without_delay(encoding, samples):
+def test_lossy_clips_decode_with_exact_length_and_without_delay(encoding, samples):
     for rate in ENCODERS[encoding].rates:
         clip = speech(samples, rate)
         found, own_rate = decode_clip(encode_clip(clip, rate, encoding), encoding)
@@ -57,7 +57,7 @@ def test_the_same_samples_give_the_same_bytes_in_another_process(encoding):
 
 
 @pytest.mark.parametrize("encoding", LOSSY)
-def test_a_corpus_of_them_is_complete_and_small(make_workspace, tmp_path, encoding):
+def test_a_corpus_of_lossy_clips_verifies_and_is_small(make_workspace, tmp_path, encoding):
     workspace = make_workspace({"a.wav": (12.0, 48000)}, channels=1)
     sizes = {}
     for name in (encoding, "flac"):
@@ -77,9 +77,7 @@ def test_a_corpus_of_them_is_complete_and_small(make_workspace, tmp_path, encodi
     assert sizes[encoding] < sizes["flac"] / 2
 
 
-def test_a_rate_that_an_encoding_has_not_is_refused_before_anything_is_cut(
-    make_workspace, tmp_path
-):
+def test_an_unsupported_rate_is_refused_before_clips_are_cut(make_workspace, tmp_path):
     workspace = make_workspace({"a.wav": (6.0, 16000)}, channels=1)
     for encoding, rate in (("opus", 22050), ("mp3", 96000)):
         with pytest.raises(InputError, match=rf"{encoding} has no rate of {rate} Hz; it has 8000"):
@@ -112,7 +110,7 @@ def test_lossless_clips_decode_as_libsndfile_decodes_them(container, subtype, ch
 
 
 @pytest.mark.parametrize("encoding", ["flac", "wav"])
-def test_a_lossless_clip_that_is_cut_off_is_no_clip_or_a_shorter_one(encoding):
+def test_a_truncated_lossless_clip_is_refused_or_decodes_shorter(encoding):
     data = encode_clip(speech(20_000, 16000), 16000, encoding)
     for length in (3, 30, 41, 43, len(data) // 2, len(data) - 1):
         try:

@@ -31,7 +31,7 @@ def run_tasks(function, tasks, *, engine, **options):
         ("ray", {"jobs": 0}, "jobs must be 1 or more"),
     ],
 )
-def test_sites_that_an_engine_does_not_have_are_refused(engine, site, said):
+def test_addresses_and_options_that_an_engine_lacks_are_refused(engine, site, said):
     with pytest.raises(InputError, match=said):
         list(run_tasks(abs, [1], engine=engine, **site))
 
@@ -52,7 +52,7 @@ def test_missing_package_is_named_with_its_extra(monkeypatch, engine, module):
 
 @pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize("engine", ["loky", "threading"])
-def test_errors_come_home_as_they_were_raised(engine, jobs):
+def test_engines_raise_the_errors_of_tasks_unchanged(engine, jobs):
     with pytest.raises(InputError, match="'a lot' is not a size"):
         list(run_tasks(parse_size, ["1kB", "a lot", "2kB"], engine=engine, jobs=jobs))
 
@@ -63,7 +63,7 @@ class ListsOnly(joblib._parallel_backends.ThreadingBackend):
     supports_return_generator = False
 
 
-def test_backends_that_give_lists_only_are_given_few_tasks_at_once(monkeypatch):
+def test_backends_that_return_lists_get_few_tasks_at_once(monkeypatch):
     joblib.register_parallel_backend("ordered", ListsOnly)
     taken = []
     with (
@@ -92,7 +92,7 @@ def test_few_results_wait_for_a_slow_caller(engine):
     assert used == taken == 400
 
 
-def test_no_thread_is_left_at_work_behind_an_error():
+def test_no_thread_keeps_working_after_a_task_error():
     at_work = []
 
     def work(what):
@@ -129,7 +129,9 @@ def elsewhere(monkeypatch, tmp_path):
     monkeypatch.setattr(engines, "ENGINES", dict.fromkeys(ENGINES, workers))
 
 
-def test_relative_paths_are_those_of_the_driver(elsewhere, make_workspace, tmp_path, monkeypatch):
+def test_workers_resolve_relative_paths_in_the_folder_of_the_driver(
+    elsewhere, make_workspace, tmp_path, monkeypatch
+):
     audio = make_workspace({"r.wav": (18.0, 8000)}, channels=1).audio_root
     monkeypatch.chdir(tmp_path)
     shutil.move(audio, "audio")
@@ -159,7 +161,7 @@ def test_relative_paths_are_those_of_the_driver(elsewhere, make_workspace, tmp_p
     assert list((tmp_path / "worker").iterdir()) == []
 
 
-def test_what_is_opened_stays_where_it_is_when_the_process_goes_elsewhere(
+def test_opened_workspaces_and_corpora_survive_a_change_of_directory(
     make_workspace, tmp_path, monkeypatch
 ):
     made = make_workspace({"r.wav": (18.0, 8000)}, channels=1)
@@ -221,7 +223,7 @@ def boom(kind):
 
 
 @pytest.mark.parametrize("engine", ["loky", "threading"])
-def test_an_error_of_a_task_is_no_error_of_the_engine(engine):
+def test_task_errors_are_not_reported_as_engine_errors(engine):
     with pytest.raises(KeyError, match="own words") as told:
         list(run_tasks(boom, [KeyError], engine=engine, jobs=1))
     assert "in boom" in "".join(told.value.__notes__)

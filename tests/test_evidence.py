@@ -83,7 +83,7 @@ def random_draws(rng, strata, weights, count):
 )
 @pytest.mark.parametrize("upper", [True, False])
 @pytest.mark.parametrize("less", [pytest.param(0.0, marks=pytest.mark.slow), 0.7])
-def test_over_all_orders_the_capital_of_a_true_null_is_one_at_most(case, upper, less):
+def test_expected_capital_under_a_true_null_is_at_most_one(case, upper, less):
     strata, weights, wrong, value = case
     strata, value = np.array(strata), np.array(value)
     frame = frame_of(strata, weights)
@@ -114,7 +114,7 @@ TURNS = [(0, 0, 1, 1), (1, 1, 0, 0), (1, 0, 1, 0)]
 @pytest.mark.parametrize(
     "turns", [(0, 1, 0, 1), *(pytest.param(turns, marks=pytest.mark.slow) for turns in TURNS)]
 )
-def test_the_capital_of_a_true_null_is_one_at_most_with_two_sheets_of_other_strata_side_by_side(
+def test_expected_capital_is_at_most_one_with_two_interleaved_stratified_sheets(
     turns,
 ):
     """Each sheet is a random order of its own; what one has reached, the other passes over."""
@@ -151,7 +151,7 @@ SLOW = pytest.mark.slow
         pytest.param("hours", marks=SLOW),
     ],
 )
-def test_looking_after_every_verdict_proves_what_is_false_in_few_corpora(name):
+def test_false_proofs_are_rare_if_evidence_is_read_after_every_verdict(name):
     """The least favourable case: one wrong segment more than is allowed."""
     rng, false, corpora, count = np.random.default_rng(5), 0, 150, 2000
     strata = (
@@ -175,7 +175,7 @@ def test_looking_after_every_verdict_proves_what_is_false_in_few_corpora(name):
     assert false / corpora <= 0.17
 
 
-def test_sums_of_items_that_nobody_judged_give_the_bounds_of_an_array():
+def test_unjudged_items_given_as_sums_or_arrays_have_the_same_bounds():
     rng = np.random.default_rng(4)
     strata, value = rng.integers(-1, 3, 100), rng.integers(0, 9, 100) / 4
     weights = [0.2, 0.5, 0.3]
@@ -209,7 +209,7 @@ def test_sums_of_items_that_nobody_judged_give_the_bounds_of_an_array():
 
 @settings(max_examples=40, deadline=None)
 @given(data=st.data(), count=st.integers(1, 60))
-def test_bounds_enclose_what_was_seen_and_never_widen_with_right_verdicts(data, count):
+def test_bounds_enclose_the_seen_faults_and_right_verdicts_never_widen_them(data, count):
     wrong = data.draw(st.sets(st.integers(0, count - 1), max_size=6))
     order = data.draw(st.permutations(range(count)))
     strata = np.array(data.draw(st.lists(st.integers(0, 2), min_size=count, max_size=count)))
@@ -237,7 +237,7 @@ def test_right_verdicts_never_take_a_proof_away():
     assert peaks[-1] > math.log(20)
 
 
-def test_what_no_draw_could_reach_counts_against_the_claim_until_it_is_judged():
+def test_segments_outside_the_frame_count_as_wrong_until_they_are_judged():
     count, seen = 400, 300
     strata = np.where(np.arange(count) < 380, 0, -1)
     order = np.arange(seen)
@@ -259,7 +259,7 @@ def test_unsure_is_wrong_in_upper_bounds_and_right_in_lower_ones():
     assert unsure.faulty_share(value)[0] == pytest.approx(0.2)
 
 
-def test_an_item_that_changed_after_its_draw_stands_for_others_as_a_fault():
+def test_a_drawn_item_that_changed_counts_as_a_fault():
     order = np.random.default_rng(1).permutation(1000)[:300]
     value, changed = np.ones(1000), set(order[:15].tolist())
     frame = frame_of(np.zeros(1000, dtype=np.int64))
@@ -272,7 +272,7 @@ def test_an_item_that_changed_after_its_draw_stands_for_others_as_a_fault():
     assert fewest(mended, value, 0.05) == 0
 
 
-def test_weights_give_an_estimate_of_the_share():
+def test_weighted_draws_estimate_the_share_of_faults():
     rng, count = np.random.default_rng(3), 4000
     strata = (np.arange(count) < 400).astype(np.int64)
     wrong = set(range(0, 400, 2))
@@ -296,7 +296,7 @@ def test_without_a_fault_a_precision_takes_the_rule_of_three():
 @pytest.mark.parametrize(
     "options", [{"precision": 1}, {"precision": 0}, {"confidence": 1.0}, {"confidence": True}]
 )
-def test_shares_that_are_none_are_refused(options, workspace):
+def test_a_precision_or_confidence_outside_0_to_1_is_refused(options, workspace):
     name = next(iter(options))
     with pytest.raises(InputError, match=f"{name} must be between 0 and 1, not"):
         evidence(workspace, **options)
@@ -424,9 +424,7 @@ def test_rounds_of_several_kinds_prove_a_threshold_that_holds(workspace, tmp_pat
         ("fay ok, ana noise, ben noise", "wrong", "wrong"),
     ],
 )
-def test_the_label_is_what_most_reviewers_say_or_the_last_word_of_an_adjudicator(
-    said, label, adjudicated
-):
+def test_the_label_is_the_majority_verdict_or_that_of_the_adjudicator(said, label, adjudicated):
     words = [one.split(" ", 1) for one in said.split(", ")]
     votes = pl.DataFrame(
         {
@@ -483,7 +481,7 @@ def test_rows_after_the_last_judged_one_have_not_been_reached_and_rows_before_it
     assert "100 % of the rows before them, 90 % of all rows" in warning
 
 
-def test_skipped_rows_are_told_also_if_another_one_is_gone(workspace, tmp_path):
+def test_skipped_rows_give_a_warning_also_if_another_row_was_removed(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=20)
     drawn = ReviewState.load(workspace).records["one"].segment_ids
     say(workspace, "one", lambda key: None if key in (drawn[1], drawn[3]) else "ok", rows=10)
@@ -493,7 +491,7 @@ def test_skipped_rows_are_told_also_if_another_one_is_gone(workspace, tmp_path):
     assert "100 % of the rows before them, 88.9 % of all rows" in warning
 
 
-def test_of_two_reviewers_each_has_reached_the_beginning_of_their_own_rows(workspace, tmp_path):
+def test_each_reviewer_has_a_separate_place_in_their_rows(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=20, reviewers=["ana", "ben"], overlap=4)
     own = ReviewState.load(workspace).records["one"].shares()["ben"]
     say(workspace, "one", lambda key: "ok" if key in own[:5] else None, reviewer="ben")
@@ -504,9 +502,7 @@ def test_of_two_reviewers_each_has_reached_the_beginning_of_their_own_rows(works
     assert one.rows["verdict"].null_count() == 14
 
 
-def test_whatever_name_reviewers_write_their_sheet_tells_how_far_they_have_come(
-    workspace, tmp_path
-):
+def test_progress_is_known_by_sheet_under_any_reviewer_name(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=20, reviewers=["ana", "ben"], overlap=4)
     shares = ReviewState.load(workspace).records["one"].shares()
     say(workspace, "one", lambda key: "ok" if key in shares["ana"] else None, reviewer="Ana K.")
@@ -522,7 +518,7 @@ def test_whatever_name_reviewers_write_their_sheet_tells_how_far_they_have_come(
     assert judged.count("right") == len({*shares["ana"], *shares["ben"][:6]})
 
 
-def test_a_review_may_be_called_as_the_panel_calls_what_is_in_no_review(workspace, tmp_path):
+def test_a_review_named_panel_is_not_mixed_with_verdicts_outside_reviews(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "panel.csv", n=20)
     drawn = ReviewState.load(workspace).records["panel"].segment_ids
     [other] = workspace.segments.filter(~pl.col("segment_id").is_in(drawn))["segment_id"].head(1)
@@ -536,7 +532,7 @@ def test_a_review_may_be_called_as_the_panel_calls_what_is_in_no_review(workspac
     assert verdicts_of(workspace) == ["unsure", "right", *[None] * 18]
 
 
-def test_what_was_said_elsewhere_does_not_tell_how_far_a_review_has_come(workspace, tmp_path):
+def test_verdicts_from_elsewhere_do_not_advance_a_round(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=20)
     record = ReviewState.load(workspace).records["one"]
     say(workspace, "one", lambda _: "ok", rows=5)
@@ -555,7 +551,7 @@ def test_what_was_said_elsewhere_does_not_tell_how_far_a_review_has_come(workspa
     )
 
 
-def test_what_has_other_words_now_is_unsure_until_it_is_judged_anew(workspace, tmp_path):
+def test_a_segment_whose_words_changed_is_unsure_until_judged_again(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=5)
     say(workspace, "one", lambda _: "ok")
     as_it_was = workspace.segments
@@ -630,7 +626,7 @@ def grown(workspace, count, first=0):
     )
 
 
-def test_blind_and_other_reviews_are_compared(workspace, tmp_path):
+def test_blind_and_open_reviews_are_compared(workspace, tmp_path):
     bad = set(workspace.segments["segment_id"].to_list()[::4])
     review.export(workspace, out=tmp_path / "one.csv", n=200)
     say(workspace, "one", lambda key: "noise" if key in bad else "ok")
@@ -653,7 +649,7 @@ def test_blind_and_other_reviews_are_compared(workspace, tmp_path):
 
 
 @pytest.mark.slow
-def test_mended_and_removed_faults_do_not_become_a_proof(workspace, tmp_path):
+def test_correcting_or_removing_reviewed_faults_proves_nothing(workspace, tmp_path):
     """Every tenth segment is wrong; what reviewers find wrong is mended, or leaves the source."""
     bad = set(workspace.segments["segment_id"].to_list()[::10])
     review.export(workspace, out=tmp_path / "one.csv", n=600)
@@ -676,7 +672,7 @@ def test_mended_and_removed_faults_do_not_become_a_proof(workspace, tmp_path):
     assert after["low"] == pytest.approx(before["low"], abs=0.03)
 
 
-def test_growth_and_removal_lose_no_verdict(workspace, tmp_path):
+def test_verdicts_count_after_segments_are_added_or_removed(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=500)
     say(workspace, "one", lambda _: "ok")
     before = evidence(workspace).facts["selection"]
@@ -697,7 +693,7 @@ def test_growth_and_removal_lose_no_verdict(workspace, tmp_path):
     assert fewer["reviewed"] in (before["reviewed"], before["reviewed"] - 1)
 
 
-def test_a_tenth_more_is_wrong_in_lower_bounds_until_it_is_sampled(workspace, tmp_path):
+def test_added_segments_count_as_wrong_in_lower_bounds_until_sampled(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=500)
     say(workspace, "one", lambda _: "ok")
     before = len(workspace.segments)
@@ -711,7 +707,7 @@ def test_a_tenth_more_is_wrong_in_lower_bounds_until_it_is_sampled(workspace, tm
     assert evidence(workspace).facts["selection"]["proven"]
 
 
-def test_a_stratified_round_of_which_all_rows_above_the_threshold_are_judged(workspace, tmp_path):
+def test_bounds_are_valid_if_all_rows_above_the_threshold_are_judged(workspace, tmp_path):
     few = workspace.segments.head(60).with_columns(similarity=pl.int_range(60) / 60)
     workspace.save(segments=few)
     review.export(workspace, out=tmp_path / "one.csv", n=1)
@@ -727,7 +723,7 @@ def test_a_stratified_round_of_which_all_rows_above_the_threshold_are_judged(wor
 @pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
-def test_shares_lie_between_0_and_1_whatever_was_edited(data, tmp_path_factory):
+def test_estimates_and_bounds_lie_between_0_and_1_after_any_edits(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("history")
     made = Workspace.create(folder / "w", audio=None)
     rows = {
@@ -801,7 +797,7 @@ def test_the_curve_is_about_the_durations_that_select_takes(workspace):
     assert evidence(workspace).facts["curve"][0]["segments"] == 1999
 
 
-def test_a_claim_is_about_what_ships_and_of_the_verdicts_there_are_now(workspace, tmp_path):
+def test_a_claim_is_about_the_selected_segments_and_current_verdicts(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=300)
     say(workspace, "one", lambda _: "ok")
     evidence(workspace, precision=0.95)
@@ -823,7 +819,7 @@ def test_a_claim_is_about_what_ships_and_of_the_verdicts_there_are_now(workspace
     assert selection_claim(workspace, without=without)["selection"]["segments"] == kept - 10
 
 
-def test_a_budget_that_favours_bad_speakers_gets_no_claim_from_good_ones(tmp_path):
+def test_reviews_of_all_segments_prove_nothing_of_a_biased_selection(tmp_path):
     """Eight large clean speakers, 150 small ones with 30 % wrong; 1,000 random reviews; four hours,
     spread over speakers."""
     rng = np.random.default_rng(0)
@@ -870,7 +866,7 @@ def test_a_budget_that_favours_bad_speakers_gets_no_claim_from_good_ones(tmp_pat
     assert evidence(made).facts["curve"][0]["precision"] > 0.9
 
 
-def test_a_proof_says_since_when_and_a_missing_one_how_many_reviews_it_takes(workspace, tmp_path):
+def test_evidence_gives_the_date_of_a_proof_or_the_missing_reviews(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=700)
     say(workspace, "one", lambda _: "ok", rows=100)
     progress = evidence(workspace).facts["selection"]["progress"]
@@ -882,7 +878,7 @@ def test_a_proof_says_since_when_and_a_missing_one_how_many_reviews_it_takes(wor
     assert claim["progress"]["since"] == "2026-11-21T03:00:00Z"
 
 
-def test_a_threshold_keeps_what_has_just_its_similarity_and_nothing_below_it(tmp_path):
+def test_a_threshold_keeps_segments_at_and_above_its_similarity(tmp_path):
     made = Workspace.create(tmp_path / "w", audio=None)
     number = pl.int_range(11, eager=True)
     segments = pl.select(
@@ -918,7 +914,7 @@ def test_curve_between_the_thresholds_that_are_computed_is_cautious(workspace, t
     assert kept == few["segments"][0]
 
 
-def test_command_line(workspace, tmp_path):
+def test_evidence_on_the_command_line_prints_the_facts_as_json(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=400)
     say(workspace, "one", judge(workspace))
     done = CliRunner().invoke(

@@ -24,7 +24,7 @@ def outcomes_of(case):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_claims_of_a_case_are_not_false(case):
+def test_the_benchmark_cases_make_no_false_claims(case):
     for strategy, outcomes in outcomes_of(case).items():
         row = row_of(outcomes)
         assert row["corpora"] == CORPORA
@@ -33,7 +33,7 @@ def test_claims_of_a_case_are_not_false(case):
 
 
 @pytest.mark.parametrize("case", [*CURVES, *WITH_RISK])
-def test_a_proof_is_seen_and_its_reviews_are_counted(case):
+def test_the_benchmark_counts_the_reviews_until_a_proof(case):
     for strategy, outcomes in outcomes_of(case).items():
         row = row_of(outcomes)
         assert row["proven"] in {0, 0.5, 1}, strategy
@@ -41,11 +41,11 @@ def test_a_proof_is_seen_and_its_reviews_are_counted(case):
         assert all(one.reviews == math.inf or 0 < one.reviews <= most for one in outcomes)
 
 
-def test_all_cases_are_among_those_that_run():
+def test_every_case_of_the_benchmark_is_tested():
     assert set(EVERY) == {*CASES, *CURVES, *WITH_RISK}
 
 
-def test_versions_are_compared_by_the_same_corpora(tmp_path):
+def test_the_benchmark_compares_versions_on_the_same_corpora(tmp_path):
     for name, factor in (("earlier", 1.0), ("now", 1.1)):
         lines = [
             f'{{"case": "flat", "strategy": "random", "corpus": {number}, '

@@ -29,7 +29,7 @@ RATES = (8000, 11025, 16000, 22050, 44100, 48000, 192000)
 @example(48000, 1, 1)
 @example(1023, 10**10, 1)
 @settings(deadline=None)
-def test_written_seconds_are_the_samples_again(rate, start, length):
+def test_written_seconds_convert_back_to_the_same_samples(rate, start, length):
     first, last = decimal_seconds(start, rate), decimal_seconds(start + length, rate)
     end = add_seconds(f"{first:f}", f"{last - first:f}")
     assert (to_samples(f"{first:f}", rate), to_samples(end, rate)) == (start, start + length)
@@ -117,7 +117,7 @@ def test_an_export_read_again_has_the_same_samples(format, workspace, tmp_path):
 
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("paths", ["absolute", "relative"])
-def test_paths_lead_to_the_recordings(format, paths, workspace, tmp_path):
+def test_exported_paths_lead_to_the_recordings(format, paths, workspace, tmp_path):
     out = tmp_path / "some/where"
     nbaudio.export(workspace, format, out=out, paths=paths)
     match format:
@@ -152,7 +152,7 @@ def test_the_same_workspace_gives_the_same_bytes(format, workspace, tmp_path):
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_an_earlier_export_is_replaced_and_nothing_else_is(format, workspace, tmp_path):
+def test_an_earlier_export_is_replaced_and_other_files_are_kept(format, workspace, tmp_path):
     out = tmp_path / "out"
     report = nbaudio.export(workspace, format, out=out)
     assert sorted(report.facts["files"]) == sorted(set(content(out)) - {".nbaudio-export.json"})
@@ -183,20 +183,20 @@ def test_recordings_without_transcripts_are_exported_without(format, workspace, 
     assert after["text"].null_count() == after["decision"].to_list().count("pending") == 3
 
 
-def test_what_a_killed_export_left_is_removed(workspace, tmp_path):
+def test_partial_files_of_a_killed_export_are_removed(workspace, tmp_path):
     nbaudio.export(workspace, "nemo", out=tmp_path / "out")
     (tmp_path / "out/.train.jsonl.1.partial").write_text("{")
     nbaudio.export(workspace, "nemo", out=tmp_path / "out")
     assert not list((tmp_path / "out").glob("*.partial"))
 
 
-def test_a_mark_that_is_not_ours_is_left_alone(workspace, tmp_path):
+def test_a_folder_marked_by_another_program_is_refused(workspace, tmp_path):
     (tmp_path / ".nbaudio-export.json").write_text('{"format": "other"}')
     with pytest.raises(ExistsError, match="not written by an export"):
         nbaudio.export(workspace, "nemo", out=tmp_path)
 
 
-def test_all_that_is_not_rejected_while_nothing_is_selected(workspace, tmp_path):
+def test_without_a_selection_all_segments_not_rejected_are_exported(workspace, tmp_path):
     states = pl.Series(["reject", "reject", *["pending"] * (len(workspace.segments) - 2)])
     workspace.save(segments=workspace.segments.with_columns(decision=states, split=None))
     report = nbaudio.export(workspace, "nemo", out=tmp_path / "out")
@@ -209,7 +209,7 @@ def test_all_that_is_not_rejected_while_nothing_is_selected(workspace, tmp_path)
     assert not (tmp_path / "none").exists()
 
 
-def test_what_has_no_audio_is_reported_and_left_out(workspace, tmp_path):
+def test_segments_without_audio_are_reported_and_left_out(workspace, tmp_path):
     gone = pl.when(pl.col("recording_id") != "a").then("num_samples").alias("num_samples")
     workspace.save(recordings=workspace.recordings.with_columns(gone))
     report = nbaudio.export(workspace, "lhotse", out=tmp_path / "out")
@@ -225,7 +225,9 @@ def test_what_has_no_audio_is_reported_and_left_out(workspace, tmp_path):
     ("format", "paths", "said"),
     [("nemmo", "absolute", "nemo, lhotse, kaldi"), ("nemo", "rel", "relative")],
 )
-def test_unknown_choices_name_the_known_ones(format, paths, said, workspace, tmp_path):
+def test_an_unknown_format_or_path_option_is_refused_with_the_known_ones(
+    format, paths, said, workspace, tmp_path
+):
     with pytest.raises(InputError, match=said):
         nbaudio.export(workspace, format, out=tmp_path / "out", paths=paths)
 
@@ -259,7 +261,7 @@ def kaldi(workspace, folder, **columns):
     )
 )
 @settings(deadline=None, max_examples=25)
-def test_kaldi_keys_are_words_that_sort_by_speaker_and_never_meet(tmp_path_factory, pairs):
+def test_kaldi_keys_are_unique_without_blanks_and_sort_by_speaker(tmp_path_factory, pairs):
     out = tmp_path_factory.mktemp("kaldi")
     speakers, keys = zip(*pairs, strict=True)
     segments = pl.DataFrame(
@@ -310,7 +312,7 @@ def test_kaldi_takes_ids_that_begin_with_their_speaker_as_they_are(workspace, tm
     assert tables["spk2utt"] == {speaker: key for key, speaker in tables["utt2spk"].items()}
 
 
-def test_kaldi_is_given_no_name_that_it_would_run(workspace, tmp_path, recorded):
+def test_kaldi_export_writes_no_name_that_kaldi_would_execute(workspace, tmp_path, recorded):
     for name in ("|touch PWNED.wav", "line\nfeed.wav", "blank.wav ", "x |.wav"):
         (workspace.audio_root / name).write_bytes(recorded(".wav", 20.0, 16000).read_bytes())
     names = ["|touch PWNED.wav", "line\nfeed.wav", "blank.wav ", "x |.wav"]
@@ -352,7 +354,7 @@ def test_lines_of_nemo_hold_numbers_with_all_their_digits(workspace, tmp_path):
     }
 
 
-def test_recordings_of_several_channels_are_cuts_of_several(make_workspace, tmp_path):
+def test_stereo_recordings_are_exported_as_multicuts(make_workspace, tmp_path):
     workspace = make_workspace({"s.wav": (7.0, 8000)}, channels=2, name="stereo")
     nbaudio.export(workspace, "lhotse", out=tmp_path / "out")
     [line, *_] = gzip.decompress((tmp_path / "out/cuts_train.jsonl.gz").read_bytes()).splitlines()
@@ -365,7 +367,7 @@ def test_recordings_of_several_channels_are_cuts_of_several(make_workspace, tmp_
     assert cut["recording"]["channel_ids"] == cut["recording"]["sources"][0]["channels"] == [0, 1]
 
 
-def test_cuts_alone_come_back_too(workspace, tmp_path):
+def test_lhotse_cuts_without_manifests_are_ingested(workspace, tmp_path):
     nbaudio.export(workspace, "lhotse", out=tmp_path / "out")
     for kind in ("recordings", "supervisions"):
         for path in (tmp_path / "out").glob(f"{kind}*"):
@@ -391,7 +393,7 @@ def elsewhere(workspace, tmp_path):
 
 @pytest.mark.parametrize("paths", ["absolute", "relative"])
 @pytest.mark.parametrize("name", FORMATS)
-def test_recordings_elsewhere_are_named_by_their_urls(workspace, elsewhere, tmp_path, name, paths):
+def test_remote_recordings_are_exported_by_their_urls(workspace, elsewhere, tmp_path, name, paths):
     report = nbaudio.export(workspace, name, out=tmp_path / "out", paths=paths)
     assert report.problems == []
     written = b"".join(
@@ -406,7 +408,7 @@ def test_recordings_elsewhere_are_named_by_their_urls(workspace, elsewhere, tmp_
 
 
 @pytest.mark.parametrize("name", ["nemo", "lhotse"])
-def test_addresses_in_manifests_are_read_back_to_the_sample(workspace, elsewhere, tmp_path, name):
+def test_exported_urls_are_ingested_sample_exactly(workspace, elsewhere, tmp_path, name):
     nbaudio.export(workspace, name, out=tmp_path / "out")
     report = nbaudio.ingest(name, tmp_path / "out", audio="http://", out=tmp_path / "again")
     assert report.problems == []

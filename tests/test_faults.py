@@ -45,13 +45,15 @@ def workspace(make_workspace):
     return make_workspace(dict.fromkeys(NAMES, (16.0, 16000)), every=2.0, length=1.5)
 
 
-def made(workspace, out, **options):
+def make_corpus(workspace, out, **options):
+    """Materialize a corpus of small shards with one job."""
     return materialize(
         workspace, out=out, show_progress=False, **{"jobs": 1, "shard_size": SIZE} | options
     )
 
 
-def whole(corpus):
+def is_complete(corpus):
+    """Whether `verify` finds no problem in a corpus."""
     return verify(corpus, jobs=1, engine="threading", show_progress=False).problems == []
 
 
@@ -82,9 +84,7 @@ class Meanwhile:
 # recordings
 
 
-def test_recordings_that_vanish_or_change_in_the_middle_are_ledgered_and_the_rest_is_processed(
-    workspace, tmp_path
-):
+def test_recordings_that_vanish_or_change_are_rejected_and_others_are_cut(workspace, tmp_path):
     audio = workspace.audio_root
     kept_bytes = (audio / NAMES[4]).read_bytes()
 
@@ -97,8 +97,8 @@ def test_recordings_that_vanish_or_change_in_the_middle_are_ledgered_and_the_res
     known = pl.when(pl.col("path") == NAMES[4]).then(pl.lit(hashlib.sha256(kept_bytes).hexdigest()))
     workspace.save(recordings=workspace.recordings.with_columns(sha256=known))
     with listen_to_progress(Meanwhile("cut", harm)):
-        report = made(workspace, tmp_path / "c")
-    assert whole(tmp_path / "c")
+        report = make_corpus(workspace, tmp_path / "c")
+    assert is_complete(tmp_path / "c")
     assert rejected(tmp_path / "c") == {
         "r1": ["r1.flac: the file has disappeared since it was ingested"],
         "r2": ["r2.flac: the file changed since it was ingested; run ingest again"],
@@ -111,7 +111,7 @@ def test_recordings_that_vanish_or_change_in_the_middle_are_ledgered_and_the_res
 def test_a_recording_that_changes_while_it_is_cut_leaves_none_of_its_clips(
     workspace, tmp_path, monkeypatch
 ):
-    made(workspace, tmp_path / "whole")
+    make_corpus(workspace, tmp_path / "whole")
     shutil.rmtree(workspace.path / "packs")
     path, encode, seen = workspace.audio_root / NAMES[0], packs.encode_clip, []
 
@@ -122,11 +122,11 @@ def test_a_recording_that_changes_while_it_is_cut_leaves_none_of_its_clips(
         return encode(*some)
 
     monkeypatch.setattr(packs, "encode_clip", encode_and_change)
-    made(workspace, tmp_path / "c")
+    make_corpus(workspace, tmp_path / "c")
     assert rejected(tmp_path / "c") == {
         "r0": ["r0.flac: the file changed since it was ingested; run ingest again"]
     }
-    assert whole(tmp_path / "c")
+    assert is_complete(tmp_path / "c")
     sounds = dict(
         pl.read_parquet(tmp_path / "whole/segments.parquet")
         .select("segment_id", "audio_sha256")
@@ -140,7 +140,7 @@ def test_a_recording_that_changes_while_it_is_cut_leaves_none_of_its_clips(
     assert len(list(packs.read_clips(held))) == len(kept) == 4 * 8
 
 
-def test_read_errors_of_a_disk_are_ledgered_and_mended_by_the_next_run(
+def test_recordings_with_disk_read_errors_are_rejected_and_cut_in_the_next_run(
     workspace, tmp_path, monkeypatch
 ):
     read = recording_reader.SoundfileRecording.read
@@ -151,21 +151,23 @@ def test_read_errors_of_a_disk_are_ledgered_and_mended_by_the_next_run(
         return read(self, start, stop)
 
     monkeypatch.setattr(recording_reader.SoundfileRecording, "read", failing)
-    report = made(workspace, tmp_path / "c")
+    report = make_corpus(workspace, tmp_path / "c")
     assert rejected(tmp_path / "c") == {"r1": ["r1.flac: [Errno 5] Input/output error"]}
-    assert whole(tmp_path / "c")
+    assert is_complete(tmp_path / "c")
     assert status(tmp_path / "c").facts["failures"] == len(report.problems) == 4
     monkeypatch.undo()
-    assert made(workspace, tmp_path / "c").facts["clips_cut_now"] == 4
-    made(workspace, tmp_path / "quiet")
+    assert make_corpus(workspace, tmp_path / "c").facts["clips_cut_now"] == 4
+    make_corpus(workspace, tmp_path / "quiet")
     assert contents(tmp_path / "c") == contents(tmp_path / "quiet")
 
 
 @pytest.mark.slow
-def test_servers_that_fail_while_cutting(workspace, tmp_path, monkeypatch):
+def test_recordings_of_a_failing_server_are_rejected_and_cut_in_the_next_run(
+    workspace, tmp_path, monkeypatch
+):
     monkeypatch.setattr(network, "FIRST_PAUSE_S", 0.001)
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.3")
-    made(workspace, tmp_path / "quiet")
+    make_corpus(workspace, tmp_path / "quiet")
     with serving(workspace.audio_root) as web:
         versions = [remote(f"{web.url}/{name}").status().version for name in NAMES]
         there = Workspace.create(tmp_path / "there", source="made", audio=web.url)
@@ -181,17 +183,17 @@ def test_servers_that_fail_while_cutting(workspace, tmp_path, monkeypatch):
             web.busy[NAMES[4]], web.cut[NAMES[4]] = 2, 1
 
         with listen_to_progress(Meanwhile("cut", turn)):
-            made(there, tmp_path / "c")
+            make_corpus(there, tmp_path / "c")
         found = rejected(tmp_path / "c")
         assert set(found) == {"r1", "r2", "r3"}
         assert "the server responded with 500" in found["r1"][0]
         assert "in 3 tries" in found["r2"][0]
         assert re.search(r"in 3 tries \([0-9,]+ of [0-9,]+ bytes came\)", found["r3"][0])
-        assert whole(tmp_path / "c")
+        assert is_complete(tmp_path / "c")
         web.says.clear()
         web.hangs.clear()
         web.cut.clear()
-        assert made(there, tmp_path / "c").facts["clips_cut_now"] == 3 * 8
+        assert make_corpus(there, tmp_path / "c").facts["clips_cut_now"] == 3 * 8
     tars = [
         {name: data for name, data in contents(tmp_path / each).items() if name.endswith(".tar")}
         for each in ("c", "quiet")
@@ -199,7 +201,7 @@ def test_servers_that_fail_while_cutting(workspace, tmp_path, monkeypatch):
     assert tars[0] == tars[1]
 
 
-def test_a_recording_that_kills_whoever_decodes_it_is_ledgered_and_the_rest_is_cut(
+def test_a_recording_that_kills_its_worker_is_rejected_and_others_are_cut(
     workspace, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(plan, "_TASK_SECONDS", 30.0)  # several recordings in a task
@@ -213,12 +215,12 @@ def test_a_recording_that_kills_whoever_decodes_it_is_ledgered_and_the_rest_is_c
             yield from run_joblib(function, [task], **options)
 
     monkeypatch.setattr(engine, "_run_joblib", dying)
-    made(workspace, tmp_path / "c")
+    make_corpus(workspace, tmp_path / "c")
     [[detail]] = rejected(tmp_path / "c").values()
     assert detail.startswith("r2.flac: the worker that decodes it is killed")
     assert [len(task.sources) > 1 for task in lost] == [True, False]
     assert pl.read_parquet(tmp_path / "c/segments.parquet").height == 4 * 8
-    assert whole(tmp_path / "c")
+    assert is_complete(tmp_path / "c")
 
 
 # disks
@@ -233,7 +235,7 @@ def little_room():
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_disk_that_is_full_while_tables_are_written(tmp_path, little_room):
+def test_a_full_disk_while_a_table_is_written_leaves_no_file(tmp_path, little_room):
     table = pl.DataFrame({"a": list(range(100_000))})
     little_room(10_000)
     with (
@@ -244,7 +246,7 @@ def test_a_disk_that_is_full_while_tables_are_written(tmp_path, little_room):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_disk_that_fails_when_a_file_is_synced_tells_it_once(tmp_path, monkeypatch):
+def test_a_disk_error_on_fsync_is_raised_and_leaves_no_file(tmp_path, monkeypatch):
     sync, failed = os.fsync, Event()
 
     def failing(descriptor):
@@ -264,7 +266,7 @@ def test_a_disk_that_fails_when_a_file_is_synced_tells_it_once(tmp_path, monkeyp
     assert not list(tmp_path.iterdir())
 
 
-def test_a_disk_without_room_for_a_folder(tmp_path, monkeypatch):
+def test_a_disk_without_room_for_a_folder_is_reported_with_the_remedy(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -276,15 +278,15 @@ def test_a_disk_without_room_for_a_folder(tmp_path, monkeypatch):
         pass
 
 
-def test_a_disk_that_is_full_while_publishing(workspace, tmp_path, little_room):
-    made(workspace, tmp_path / "quiet")
+def test_a_run_continues_after_the_disk_was_full_while_publishing(workspace, tmp_path, little_room):
+    make_corpus(workspace, tmp_path / "quiet")
     watcher = Meanwhile("", lambda: None)
     watcher.stage = lambda what, total, unit: little_room(5_000) if what == "publish" else None
     with (
         listen_to_progress(watcher),
         pytest.raises(DiskFullError, match=r"segments\.parquet: File too large"),
     ):
-        made(workspace, tmp_path / "c")
+        make_corpus(workspace, tmp_path / "c")
     told = status(tmp_path / "c")
     assert (told.facts["state"], told.facts["stage"], told.facts["alive"]) == (
         "failed",
@@ -293,13 +295,13 @@ def test_a_disk_that_is_full_while_publishing(workspace, tmp_path, little_room):
     )
     assert "DiskFullError" in told.problems[0]
     little_room(resource.RLIM_INFINITY)
-    report = made(workspace, tmp_path / "c")
+    report = make_corpus(workspace, tmp_path / "c")
     assert report.facts["shards_kept_from_before"] == report.facts["shards"]
     assert contents(tmp_path / "c") == contents(tmp_path / "quiet")
 
 
-def test_only_what_is_damaged_is_rewritten(workspace, tmp_path):
-    made(workspace, tmp_path / "c")
+def test_only_damaged_shards_and_packs_are_rewritten(workspace, tmp_path):
+    make_corpus(workspace, tmp_path / "c")
     wanted = contents(tmp_path / "c")
     shard = sorted((tmp_path / "c/train").iterdir())[1]
     table = pl.read_parquet(tmp_path / "c/segments.parquet")
@@ -327,7 +329,7 @@ def test_only_what_is_damaged_is_rewritten(workspace, tmp_path):
         if path.suffix in (".tar", ".pack") and path not in (shard, Path(place["pack"]))
     ]
     before = {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in good}
-    report = made(workspace, tmp_path / "c")
+    report = make_corpus(workspace, tmp_path / "c")
     assert contents(tmp_path / "c") == wanted
     assert {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in good} == before
     assert len(before) > 8
@@ -340,8 +342,8 @@ def flip(path, at):
     path.write_bytes(data)
 
 
-def test_clocks_and_dates_mean_nothing(workspace, tmp_path, monkeypatch):
-    made(workspace, tmp_path / "c")
+def test_file_times_do_not_change_what_is_reused(workspace, tmp_path, monkeypatch):
+    make_corpus(workspace, tmp_path / "c")
     wanted = contents(tmp_path / "c")
     files = [
         path
@@ -355,24 +357,24 @@ def test_clocks_and_dates_mean_nothing(workspace, tmp_path, monkeypatch):
     backwards = iter(range(2_000_000_000, 0, -1000))
     monkeypatch.setattr("time.time", lambda: float(next(backwards)))
     next((tmp_path / "c/train").iterdir()).unlink()
-    report = made(workspace, tmp_path / "c")
+    report = make_corpus(workspace, tmp_path / "c")
     assert (report.facts["clips_cut_now"], report.facts["shards_kept_from_before"]) == (
         0,
         report.facts["shards"] - 1,
     )
     assert contents(tmp_path / "c") == wanted
     shutil.rmtree(workspace.path / "packs")
-    made(workspace, tmp_path / "again")
+    make_corpus(workspace, tmp_path / "again")
     assert contents(tmp_path / "again") == wanted
 
 
-def test_a_corpus_that_is_moved_elsewhere_is_complete(workspace, tmp_path):
-    made(workspace, tmp_path / "c")
+def test_a_corpus_that_was_moved_still_verifies(workspace, tmp_path):
+    make_corpus(workspace, tmp_path / "c")
     (tmp_path / "another disk").mkdir()
     shutil.copytree(tmp_path / "c", tmp_path / "another disk/č c", copy_function=shutil.copyfile)
     shutil.rmtree(tmp_path / "c")
     shutil.rmtree(workspace.path)
-    assert whole(tmp_path / "another disk/č c")
+    assert is_complete(tmp_path / "another disk/č c")
 
 
 # runs
@@ -385,41 +387,41 @@ def test_an_interrupted_run_leaves_nothing_incomplete_and_is_finished_by_the_nex
     def interrupt():
         raise KeyboardInterrupt
 
-    made(workspace, tmp_path / "whole")
+    make_corpus(workspace, tmp_path / "whole")
     shutil.rmtree(workspace.path / "packs")
     with listen_to_progress(Meanwhile(stage, interrupt)), pytest.raises(KeyboardInterrupt):
-        made(workspace, tmp_path / "c")
+        make_corpus(workspace, tmp_path / "c")
     assert status(tmp_path / "c").facts["state"] == "stopped"
     assert contents(tmp_path / "c").items() <= contents(tmp_path / "whole").items()
-    report = made(workspace, tmp_path / "c")
+    report = make_corpus(workspace, tmp_path / "c")
     assert report.facts["clips_already_cut"] == (8 if stage == "cut" else 40)
     assert contents(tmp_path / "c") == contents(tmp_path / "whole")
 
 
-def test_two_runs_into_one_folder(workspace, tmp_path):
+def test_a_second_run_into_one_folder_is_refused(workspace, tmp_path):
     def meet():
         with pytest.raises(
             ExistsError,
             match=rf"c: another run is active there \(process {os.getpid()} on .*, since 20",
         ):
-            made(workspace, tmp_path / "c")
+            make_corpus(workspace, tmp_path / "c")
         told = status(tmp_path / "c")
         assert (told.facts["state"], told.facts["stage"], told.problems) == ("running", "cut", [])
         partial = next((workspace.path / "packs").glob("*.pack")).rename(
             workspace.path / "packs/.x.pack.1.partial"
         )
-        made(workspace, tmp_path / "other")  # another corpus of the same workspace
+        make_corpus(workspace, tmp_path / "other")  # another corpus of the same workspace
         assert partial.exists()  # it could be of the run that goes on
 
     with listen_to_progress(Meanwhile("cut", meet)):
-        made(workspace, tmp_path / "c")
+        make_corpus(workspace, tmp_path / "c")
     assert contents(tmp_path / "c") == contents(tmp_path / "other")
     assert not list((workspace.path / "packs").glob(".*"))
     assert status(tmp_path / "c").facts["state"] == "finished"
 
 
-def test_two_conversions_into_one_folder(workspace, tmp_path):
-    made(workspace, tmp_path / "c")
+def test_a_second_conversion_into_one_folder_is_refused(workspace, tmp_path):
+    make_corpus(workspace, tmp_path / "c")
     again = partial(
         convert, tmp_path / "c", container="zip", out=tmp_path / "z", jobs=1, show_progress=False
     )
@@ -430,7 +432,7 @@ def test_two_conversions_into_one_folder(workspace, tmp_path):
 
     with listen_to_progress(Meanwhile("pack", meet)):
         again()
-    assert whole(tmp_path / "z")
+    assert is_complete(tmp_path / "z")
     assert not (tmp_path / "z/.work").exists()
 
 
@@ -480,12 +482,12 @@ def test_a_log_that_cannot_be_written_stops_nothing(tmp_path, little_room):
 # status
 
 
-def test_status_of_a_run_that_goes_on_and_of_what_becomes_of_it(workspace, tmp_path, monkeypatch):
+def test_status_shows_a_running_and_a_finished_run(workspace, tmp_path, monkeypatch):
     corpus, seen = tmp_path / "č c", []
     (workspace.audio_root / NAMES[1]).unlink()
     monkeypatch.setattr(run_log, "_INTERVAL_S", 0.0)
     with listen_to_progress(Meanwhile("pack", lambda: seen.append(status(corpus)))):
-        report = made(workspace, corpus)
+        report = make_corpus(workspace, corpus)
     [running] = seen
     facts = running.facts
     assert (facts["state"], facts["alive"], facts["stage"], facts["unit"], facts["step"]) == (
@@ -563,26 +565,26 @@ def test_rate_and_time_left_come_from_the_log(tmp_path):
         ],
     ],
 )
-def test_a_log_that_is_none_is_reported_in_one_line(tmp_path, lines):
+def test_status_refuses_a_file_that_is_no_run_log(tmp_path, lines):
     (tmp_path / ".work").mkdir()
     (tmp_path / ".work/log.jsonl").write_text("\n".join(lines))
     with pytest.raises(InputError, match="not the log of a run"):
         status(tmp_path)
 
 
-def test_status_of_places(workspace, tmp_path):
+def test_status_reads_local_web_and_store_locations(workspace, tmp_path):
     with pytest.raises(InputError, match="not a corpus"):
         status(tmp_path)
-    made(workspace, tmp_path / "c")
+    make_corpus(workspace, tmp_path / "c")
     with serving(tmp_path / "c") as web:
         assert status(web.url).facts["kept"] == 40
     fs = fsspec.filesystem("memory")
     try:
         with listen_to_progress(Meanwhile("pack", lambda: 1 / 0)), pytest.raises(ZeroDivisionError):
-            made(workspace, "memory://bucket/c")
+            make_corpus(workspace, "memory://bucket/c")
         assert status("memory://bucket/c").facts["state"] == "not finished"
         assert status("memory://bucket/c", workspace=workspace.path).facts["state"] == "failed"
-        made(workspace, "memory://bucket/c")
+        make_corpus(workspace, "memory://bucket/c")
         assert status("memory://bucket/c").facts["state"] == "finished"
     finally:
         fs.rm("/bucket", recursive=True)

@@ -90,7 +90,7 @@ def not_in(column, values):
     return f"{column} not in ({', '.join(repr(value) for value in values)})"
 
 
-def test_a_rule_that_ships_as_it_was_fixed_keeps_its_whole_error(archive):
+def test_an_unchanged_selection_is_bounded_with_the_whole_error_of_its_rule(archive):
     workspace, wrong = archive
     take(workspace)
     review(workspace, wrong, "one", 200)
@@ -105,7 +105,7 @@ def test_a_rule_that_ships_as_it_was_fixed_keeps_its_whole_error(archive):
     assert "chosen since" not in str(nbaudio.evidence(workspace))
 
 
-def test_speakers_left_out_after_hearing_them_count_against_what_ships(archive):
+def test_speakers_left_out_after_verdicts_lower_the_bound_of_the_selection(archive):
     workspace, wrong = archive
     take(workspace)
     review(workspace, wrong, "one", 200)
@@ -141,7 +141,7 @@ def test_only_the_selection_by_segments_and_the_curve_are_called_proven(archive)
 
 
 @pytest.mark.parametrize("door", ["where", "joined", "by_hand", "splits", "threshold"])
-def test_outside_is_outside_by_any_door(archive, tmp_path, door):
+def test_segments_left_out_after_verdicts_count_by_whatever_way_they_left(archive, tmp_path, door):
     workspace, wrong = archive
     take(workspace)
     review(workspace, wrong, "one", 200)
@@ -192,7 +192,7 @@ def test_withdrawn_segments_stay_in_the_rule(archive):
 
 
 @pytest.mark.parametrize("rows", [None, "to the last fault"])
-def test_withdrawn_faults_stay_faults_of_the_rule(archive, rows):
+def test_withdrawn_segments_judged_wrong_stay_faults_of_the_rule(archive, rows):
     """Their verdicts are gone with them, but others like them may be among what is left."""
     workspace, wrong = archive
     take(workspace)
@@ -213,7 +213,7 @@ def test_withdrawn_faults_stay_faults_of_the_rule(archive, rows):
         assert not set(pl.read_parquet(path)["segment_id"]) & set(faults)
 
 
-def test_segments_that_are_added_after_looking_count_as_wrong_until_a_new_round(archive):
+def test_segments_added_after_verdicts_count_as_wrong_until_a_new_round(archive):
     workspace, wrong = archive
     narrow = "speaker_id in ('p0', 'p4', 'p5', 'p6')"
     take(workspace, narrow)
@@ -231,7 +231,7 @@ def test_segments_that_are_added_after_looking_count_as_wrong_until_a_new_round(
     assert added["low"] < fresh["low"] <= share_right(workspace, wrong)
 
 
-def test_a_second_export_of_the_same_review_fixes_nothing_anew(archive):
+def test_a_second_export_of_a_review_fixes_no_new_rule(archive):
     workspace, wrong = archive
     take(workspace)
     review(workspace, wrong, "one", 50)
@@ -241,7 +241,7 @@ def test_a_second_export_of_the_same_review_fixes_nothing_anew(archive):
     assert [rule.number for rule in fixed_rules(ReviewState.load(workspace))] == [1]
 
 
-def test_the_third_place_is_that_of_all_segments(archive):
+def test_rule_number_three_is_reserved_for_all_segments(archive):
     workspace, wrong = archive
     for number, least in enumerate((0.8, 0.93, 0.96), 1):
         take(workspace, min_similarity=least)
@@ -254,7 +254,7 @@ def test_the_third_place_is_that_of_all_segments(archive):
     assert state.about_all_segments().rule.number == ALL_SEGMENTS == 3
 
 
-def test_without_a_fixed_rule_all_segments_are_the_rule(archive):
+def test_without_a_fixed_rule_the_claim_is_about_all_segments(archive):
     """A round of an earlier version has fixed none."""
     workspace, wrong = archive
     review(workspace, wrong, "one", 300)
@@ -300,7 +300,7 @@ def test_the_next_row_of_a_sheet_that_ended_counts_as_unsure_until_it_is_judged(
     assert claim(workspace)["sheets_ended"] == 0
 
 
-def test_a_later_round_begins_with_rows_that_a_sheet_has_left_over(archive):
+def test_a_later_round_begins_with_unjudged_rows_of_an_earlier_sheet(archive):
     workspace, wrong = archive
     take(workspace)
     review(workspace, wrong, "one", 120, rows=50)
@@ -319,7 +319,7 @@ def test_a_later_round_begins_with_rows_that_a_sheet_has_left_over(archive):
     assert len(rows) == 100
 
 
-def test_rows_left_over_prove_what_they_would_have_proven_on_their_own_sheet(archive):
+def test_rows_moved_to_a_later_round_prove_as_much_as_on_their_sheet(archive):
     workspace, wrong = archive
     take(workspace)
     review(workspace, wrong, "one", 120, rows=50)
@@ -331,7 +331,7 @@ def test_rows_left_over_prove_what_they_would_have_proven_on_their_own_sheet(arc
     assert claim(workspace) == claim(there)
 
 
-def test_rows_left_over_twice_begin_the_round_after(archive):
+def test_rows_left_over_twice_begin_the_next_round(archive):
     """Those of a sheet that nobody has begun stay there."""
     workspace, wrong = archive
     take(workspace)
@@ -351,7 +351,7 @@ def test_rows_left_over_twice_begin_the_round_after(archive):
     assert [row["rows"] for row in fifth.facts["begins_with"]] == [5, 20]
 
 
-def test_shares_that_nobody_has_begun_stay_with_their_reviewers(archive):
+def test_unstarted_shares_of_a_round_stay_with_their_reviewers(archive):
     workspace, wrong = archive
     take(workspace)
     sheet = workspace.path.parent / "one.csv"
@@ -384,7 +384,7 @@ def test_a_row_that_was_left_over_and_skipped_again_is_unsure(archive):
 
 
 @pytest.mark.parametrize("strategy", ["random", "stratified"])
-def test_a_row_that_a_sheet_has_left_is_known_once_a_later_round_has_judged_it(archive, strategy):
+def test_a_row_left_over_has_the_verdict_of_the_later_round(archive, strategy):
     workspace, wrong = archive
     take(workspace)
     review(workspace, wrong, "one", 120, rows=60)
@@ -407,7 +407,7 @@ def begins_with(report):
     return line
 
 
-def test_a_verdict_that_is_given_again_does_not_hide_where_its_sheet_ended(archive):
+def test_a_repeated_verdict_does_not_change_where_its_sheet_ended(archive):
     workspace, wrong = archive
     take(workspace)
     two_sheets(workspace, wrong, rows=60)
@@ -419,7 +419,7 @@ def test_a_verdict_that_is_given_again_does_not_hide_where_its_sheet_ended(archi
     assert again["low"] == before["low"]
 
 
-def test_the_first_row_of_a_sheet_that_stays_out_counts_as_unsure(archive):
+def test_the_first_row_of_an_unreturned_sheet_counts_as_unsure(archive):
     workspace, wrong = archive
     take(workspace)
     sheets = [workspace.path.parent / f"{name}.csv" for name in ("one", "two", "three")]
@@ -464,7 +464,7 @@ def test_the_first_row_of_a_round_that_was_taken_back_counts_as_unsure(archive):
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
-def test_the_order_in_which_sheets_return_counts_for_nothing(archive, order):
+def test_the_bound_does_not_depend_on_the_order_of_returned_sheets(archive, order):
     workspace, wrong = archive
     take(workspace)
     sheets = [workspace.path.parent / f"{name}.csv" for name in ("one", "two", "three")]
@@ -483,9 +483,7 @@ def curve_at(workspace, threshold):
 
 
 @pytest.mark.parametrize("door", ["score", "withdraw", "duration"])
-def test_whoever_changes_what_is_above_a_threshold_after_looking_gains_nothing(
-    archive, tmp_path, door
-):
+def test_changing_scores_after_verdicts_does_not_raise_the_bound(archive, tmp_path, door):
     workspace, wrong = archive
     take(workspace)
     review(workspace, wrong, "one", 250)
@@ -516,7 +514,7 @@ def test_whoever_changes_what_is_above_a_threshold_after_looking_gains_nothing(
     assert after["low"] < forgetful["low"] - 0.02
 
 
-def test_a_workspace_made_anew_draws_other_rows_for_another_rule(archive, tmp_path):
+def test_a_new_workspace_draws_other_rows_for_another_rule(archive, tmp_path):
     """Otherwise one could choose a rule knowing which rows its first round draws."""
     workspace, _ = archive
     drawn = []
@@ -562,7 +560,7 @@ def test_a_sheet_that_has_not_come_back_is_named(archive):
     ],
     ids=["all judged", "ended twice", "fewer rows than are left"],
 )
-def test_the_benchmark_computes_what_the_command_says(archive, rounds):
+def test_the_benchmark_computes_the_bounds_of_the_command(archive, rounds):
     workspace, wrong = archive
     take(workspace)
     for name, n, judged in rounds:
@@ -598,7 +596,7 @@ def test_the_benchmark_computes_what_the_command_says(archive, rounds):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", choosing.SCENARIOS)
-def test_no_bound_of_a_few_corpora_is_false_whatever_people_do(scenario):
+def test_at_most_one_of_eight_simulated_bounds_is_false_per_scenario(scenario):
     """A quick version of the benchmark, with fixed seeds: at most one of eight bounds is false.
 
     Where bets are about what ships, and not about a fixed rule, half of them are in some scenarios.
@@ -607,7 +605,7 @@ def test_no_bound_of_a_few_corpora_is_false_whatever_people_do(scenario):
     assert sum(choosing.outcome(task).is_false for task in tasks) <= 1
 
 
-def test_a_speaker_with_most_segments_leaves_no_bin_of_the_bets_empty(tmp_path):
+def test_bets_by_speaker_work_if_one_speaker_has_most_segments(tmp_path):
     """By speaker, one stratum is drawn more often than several bins of the others together."""
     speaker = ["p0"] * 900 + [f"p{1 + number % 40}" for number in range(360)]
     workspace = Workspace.create(tmp_path / "w", audio=None)

@@ -34,7 +34,8 @@ def texts(source, out, **options):
     return dict(taken(source, out, **options)[1].select("segment_id", "text").iter_rows())
 
 
-def told(report, part):
+def warnings_with(report, part):
+    """The warnings of a report that contain a text."""
     return [line for line in report.warnings if part in line]
 
 
@@ -70,12 +71,12 @@ def test_a_text_file_beside_each_recording_is_its_transcript(talks, tmp_path):
     ) in report["warnings"]
 
 
-def test_without_any_text_nothing_is_said_of_texts(talks, tmp_path):
+def test_a_folder_without_texts_gives_no_message_about_texts(talks, tmp_path):
     report, found = taken(talks, tmp_path / "W")
     assert found["text"].to_list() == [None, None]
     assert found["decision"].to_list() == ["pending", "pending"]
-    assert not told(report, "text")
-    assert not told(report, "not read")
+    assert not warnings_with(report, "text")
+    assert not warnings_with(report, "not read")
 
 
 @pytest.mark.parametrize(
@@ -93,13 +94,13 @@ def test_without_any_text_nothing_is_said_of_texts(talks, tmp_path):
         ("a.wav", "a.original.txt"),
     ],
 )
-def test_names_are_compared_as_those_of_recordings(tmp_path, recording, file):
+def test_text_files_are_matched_by_the_rules_for_recording_names(tmp_path, recording, file):
     tone(tmp_path / "talks" / recording, 1)
     lines(tmp_path / "talks" / file, '{"text": "da"}' if file.endswith("JSON") else "da")
     report, found = taken(tmp_path / "talks", tmp_path / "W")
     assert found["text"].to_list() == ["da"]
     assert refused(report) == []
-    assert not told(report, "not read")
+    assert not warnings_with(report, "not read")
 
 
 def test_a_text_is_of_the_recordings_in_its_folder(tmp_path):
@@ -111,14 +112,14 @@ def test_a_text_is_of_the_recordings_in_its_folder(tmp_path):
     paths = Workspace.open(tmp_path / "W").recordings.select("recording_id", "path")
     by_path = dict(found.join(paths, on="recording_id").select("path", "text").iter_rows())
     assert by_path == {"a.wav": None, "x/a.wav": "da", "x/a.mp3": "da", "y/a.wav": None}
-    assert told(report, "2 of 4 recordings have no text beside them, such as a.wav")
-    assert told(
+    assert warnings_with(report, "2 of 4 recordings have no text beside them, such as a.wav")
+    assert warnings_with(
         report,
         "1 .txt file has no recording of that name beside it: not read, such as z/a.txt",
     )
 
 
-def test_names_that_fit_several_recordings_are_a_problem(tmp_path):
+def test_a_text_file_that_matches_several_recordings_is_a_problem(tmp_path):
     for name in ("one two.wav", "one  two.wav"):
         tone(tmp_path / "talks" / name, 1)
     lines(tmp_path / "talks/one   two.txt", "da")
@@ -157,21 +158,21 @@ def test_texts_of_several_files_that_differ_are_all_kept(talks, tmp_path):
         ("da", None),
     ]
     assert "text_json" not in found.columns
-    assert told(
+    assert warnings_with(
         report,
         "1 .lab file has another text than the one that is read, such as a.lab: it is kept as "
         "text_lab",
     )
 
 
-def test_of_libritts_the_normalized_text_is_read_and_the_original_one_kept(talks, tmp_path):
+def test_for_libritts_text_is_normalized_and_text_raw_original(talks, tmp_path):
     lines(talks / "a.normalized.txt", "Mister Twenty")
     lines(talks / "a.original.txt", "Mr. 20")
     lines(talks / "b.normalized.txt", "Yes.")
     lines(talks / "b.original.txt", "Yes.")
     report, found = taken(talks, tmp_path / "W")
     assert found.select("text", "text_raw").rows() == [("Mister Twenty", "Mr. 20"), ("Yes.", None)]
-    assert told(report, "2 .normalized.txt: --option texts=no")
+    assert warnings_with(report, "2 .normalized.txt: --option texts=no")
 
 
 # --- files that are no plain texts
@@ -191,11 +192,11 @@ AUDACITY = "0.000000\t1.500000\tdobar dan\n"
         ("a.txt", "0.5 1.5\n1.5 2 da\n"),
     ],
 )
-def test_labels_with_times_are_named_and_not_read_as_words(talks, tmp_path, file, content):
+def test_label_files_with_times_are_reported_and_not_read_as_text(talks, tmp_path, file, content):
     (talks / file).write_text(content, encoding="utf8")
     report, found = taken(talks, tmp_path / "W")
     assert found["text"].to_list() == [None, None]
-    assert told(
+    assert warnings_with(
         report, f"1 file with times, as labels of Audacity, HTK or Festival, such as {file}: "
     )
     # A text beside it is read.
@@ -207,7 +208,7 @@ def test_labels_with_times_are_named_and_not_read_as_words(talks, tmp_path, file
     "content",
     ["2 3 four", "1 2", "20 30 godina", "dobar\ndan", "3 2 1\n1 2 3", "1984.", "10.30 sati"],
 )
-def test_numbers_that_are_spoken_are_words(talks, tmp_path, content):
+def test_a_text_of_numbers_is_read_as_text(talks, tmp_path, content):
     (talks / "a.txt").write_text(content, encoding="utf8")
     assert texts(talks, tmp_path / "W")["a"] == content.replace("\n", " ")
 
@@ -219,21 +220,21 @@ def test_the_output_of_a_recognizer_is_named_with_the_command_that_reads_it(talk
     )
     report, found = taken(talks, tmp_path / "W")
     assert found["text"].to_list() == [None, None]
-    assert told(
+    assert warnings_with(
         report,
         "2 files with the words of a recognizer and their times, such as a.json: not read; "
         "'nbaudio align' reads them as hypotheses",
     )
 
 
-def test_a_text_that_a_recognizer_wrote_too_is_named(talks, tmp_path):
+def test_a_text_equal_to_the_output_of_a_recognizer_is_reported(talks, tmp_path):
     (talks / "a.json").write_text(whisper("Dobar", "dan"))
     lines(talks / "a.txt", "Dobar", "dan")
     (talks / "b.json").write_text(whisper("blic"))
     lines(talks / "b.txt", "Blitz")
     report, found = taken(talks, tmp_path / "W")
     assert found["text"].to_list() == ["Dobar dan", "Blitz"]
-    assert told(
+    assert warnings_with(
         report, "1 file with the same text as a recognizer's .json beside them, such as a.txt"
     )
 
@@ -258,16 +259,16 @@ def test_json_that_has_no_single_text_is_a_problem(talks, tmp_path, content, rea
     assert problem.startswith(f"a.json as a whole: {reason}")
 
 
-def test_json_of_other_things_and_its_other_fields_are_named(talks, tmp_path):
+def test_json_files_without_text_and_unread_json_fields_are_reported(talks, tmp_path):
     (talks / "a.json").write_text('{"text": "da", "text_id": 7, "speaker": "ana"}')
     (talks / "b.json").write_text('{"title": "da"}')
     report, found = taken(talks, tmp_path / "W")
     assert found["text"].to_list() == ["da", None]
-    assert told(report, "1 file without text, such as b.json: not read")
-    assert told(report, "fields of .json files that are not read: speaker, text_id")
+    assert warnings_with(report, "1 file without text, such as b.json: not read")
+    assert warnings_with(report, "fields of .json files that are not read: speaker, text_id")
 
 
-def test_encodings_are_those_of_other_formats(talks, tmp_path):
+def test_text_files_are_utf8_utf16_or_in_the_encoding_option(talks, tmp_path):
     (talks / "a.txt").write_bytes("točno".encode("cp1250"))
     (talks / "b.txt").write_bytes("točno".encode("utf-16"))
     report, found = taken(talks, tmp_path / "W")
@@ -298,7 +299,7 @@ def test_an_empty_file_and_a_link_outside_are_problems(talks, tmp_path):
 # --- windows, and texts that are not wanted
 
 
-def test_windows_have_no_text_of_the_whole(talks, tmp_path):
+def test_option_window_refuses_texts_of_whole_recordings(talks, tmp_path):
     lines(talks / "b.txt", "da")
     lines(talks / "README.txt", "about")
     done = CliRunner().invoke(
@@ -312,7 +313,7 @@ def test_windows_have_no_text_of_the_whole(talks, tmp_path):
     ]
     report, found = taken(talks, tmp_path / "W", window="0.5", texts=False)
     assert found["text"].to_list() == [None] * 4
-    assert told(report, "1 text file beside the recordings: not read, texts=no")
+    assert warnings_with(report, "1 text file beside the recordings: not read, texts=no")
     (talks / "b.txt").unlink()
     assert len(taken(talks, tmp_path / "W", window="0.5")[1]) == 4
     with pytest.raises(InputError, match="option texts='maybe': must be yes or no"):
@@ -340,7 +341,7 @@ def test_other_files_are_named_with_the_format_that_reads_them(talks, tmp_path, 
     lines(talks / name, "da")
     lines(talks / ".hidden.jpg", "da")
     report, _ = taken(talks, tmp_path / "W")
-    [line] = told(report, "not read")
+    [line] = warnings_with(report, "not read")
     assert line.startswith(OTHERS[name])
 
 
@@ -371,10 +372,12 @@ def test_texts_in_an_archive_are_read_or_counted(talks, tmp_path, ending):
         assert found["text"].to_list() == ["da", None]
     else:
         assert found["text"].to_list() == [None, None]
-        assert told(report, "1 text file beside the recordings: not read, unpack the archive")
+        assert warnings_with(
+            report, "1 text file beside the recordings: not read, unpack the archive"
+        )
 
 
-def test_texts_that_change_later_are_brought_in_by_add(talks, tmp_path):
+def test_ingest_add_takes_in_texts_that_changed(talks, tmp_path):
     lines(talks / "a.txt", "da")
     ingest("folder", talks, out=tmp_path / "W", add=True)
     lines(talks / "b.txt", "ne")

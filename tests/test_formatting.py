@@ -59,7 +59,7 @@ DIFFERENT = [
 
 
 @pytest.mark.parametrize(("language", "one", "other"), EQUAL)
-def test_what_is_read_alike_is_equal(language, one, other):
+def test_texts_that_are_read_aloud_alike_count_as_equal(language, one, other):
     rules = Formatting(language)
     assert rules.edits(one, other) == 0
     assert rules.edits(other, one) == 0
@@ -70,13 +70,13 @@ def test_what_is_read_alike_is_equal(language, one, other):
 
 
 @pytest.mark.parametrize(("language", "one", "other", "edits"), DIFFERENT)
-def test_what_is_read_otherwise_is_an_error(language, one, other, edits):
+def test_texts_that_are_read_aloud_differently_count_as_errors(language, one, other, edits):
     rules = Formatting(language)
     assert rules.edits(one, other) == edits
     assert rules.edits(other, one) == edits
 
 
-def test_every_croatian_number_is_read_as_it_is_said():
+def test_croatian_numbers_equal_their_spoken_forms():
     rules = Formatting("hr")
     said = {
         0: "nula",
@@ -114,7 +114,7 @@ def test_numbers_that_num2words_cannot_say_in_a_language_are_left_out():
     assert Formatting("sr").edits("5:6", "pet") > 0
 
 
-def test_words_are_only_equal_to_their_own_number():
+def test_spoken_numbers_equal_only_their_own_digits():
     rules = Formatting("hr")
     spoken = {
         number: " ".join(min(words) for words in rules.alternatives(str(number))[0])
@@ -211,20 +211,20 @@ def test_a_table_of_the_user_extends_the_rules(tmp_path):
         Formatting("hr", tmp_path / "gone.tsv")
 
 
-def test_what_no_rule_covers_is_counted():
+def test_tokens_that_no_formatting_rule_covers_are_counted():
     texts = ["u 12 h A4 i 20-ak", "po čl. 5. st. 2. abc. i A4", None, "kraj."]
     assert dict(Formatting("hr").uncovered(pl.Series(texts))) == {"A4": 2, "20-ak": 1, "abc.": 1}
     assert "12" in Formatting().uncovered(pl.Series(texts))
 
 
-def test_a_language_without_numbers_is_told():
+def test_a_language_without_spoken_numbers_is_recognized():
     assert not Formatting("xx").has_numbers
     assert Formatting("hr,en").language == "hr"
     assert Formatting("en").has_numbers
     assert not Formatting().has_numbers
 
 
-def test_columns_with_nulls_keep_them():
+def test_counts_of_null_texts_are_null():
     frame = pl.DataFrame({"text": ["25", None, "da"], "asr_text": ["dvadeset pet", "da", None]})
     plain = edit_counts(frame["text"], frame["asr_text"])
     assert spoken_counts(frame["text"], frame["asr_text"], Formatting("hr"), plain)[

@@ -73,7 +73,7 @@ def speakers(workspace):
 OTHERS = " ".join(f"s{n}" for n in range(4, 20))
 
 
-def test_two_held_out_sets_of_a_kind_keep_their_names_and_one_becomes_the_role(workspace):
+def test_two_held_out_splits_of_one_role_keep_their_names(workspace):
     of_source(
         workspace,
         dev_clean="s0",
@@ -98,13 +98,13 @@ def test_two_held_out_sets_of_a_kind_keep_their_names_and_one_becomes_the_role(w
     assert report.warnings == []
 
 
-def test_without_the_option_the_remedy_is_named(workspace):
+def test_without_splits_source_the_report_names_the_option(workspace):
     of_source(workspace, validation="s0 s1 s2 s3", train=OTHERS)
     (line,) = [line for line in select(workspace).warnings if "holds out" in line]
     assert "; --splits source, without --dev and --test, keeps the source's splits" in line
 
 
-def test_names_that_are_not_known_are_divided_as_usual_around_the_others(workspace):
+def test_segments_of_unknown_split_names_are_divided_as_usual(workspace):
     of_source(
         workspace, test="s0 s1", validated="s2 s3 s4", other=" ".join(f"s{n}" for n in range(5, 20))
     )
@@ -151,7 +151,7 @@ def test_a_table_gives_splits_by_any_key(workspace, tmp_path, ending, key):
     assert report.facts["parameters"]["splits"] == f"splits{ending}"
 
 
-def test_a_second_sheet_of_a_table_is_named(workspace, tmp_path):
+def test_an_unread_second_sheet_of_a_splits_workbook_is_reported(workspace, tmp_path):
     book = openpyxl.Workbook()
     for row in (("speaker_id", "split"), ("s3", "test")):
         book.active.append(row)
@@ -208,7 +208,7 @@ def test_a_table_at_a_url_gives_splits(workspace):
         (["speaker_id,split"], "splits.csv: no readable rows"),
     ],
 )
-def test_what_is_wrong_with_a_table_is_named(workspace, tmp_path, rows, message):
+def test_an_invalid_splits_table_is_refused_with_the_reason(workspace, tmp_path, rows, message):
     path = lines(tmp_path / "splits.csv", *rows)
     with pytest.raises(InputError) as error:
         select(workspace, splits=path)
@@ -239,7 +239,7 @@ def test_an_equal_row_may_be_repeated_and_unknown_keys_are_counted(workspace, tm
     assert speakers(workspace)["test"] == {"s1"}
 
 
-def test_filters_reject_given_segments_too(workspace, tmp_path):
+def test_filters_also_reject_segments_with_a_given_split(workspace, tmp_path):
     low = pl.when(pl.col("segment_id") == "x0006").then(0.1).otherwise("similarity")
     workspace.save(segments=workspace.segments.with_columns(similarity=low))
     lines(workspace.path / "reviews/sheet.json", json.dumps({"segment_ids": ["x0012", "x0006"]}))
@@ -295,7 +295,7 @@ def test_given_splits_that_share_a_speaker_stay_as_they_are_and_are_reported(wor
     assert "speaker_id: dev and test 1; speaker_id: train and test 1" in line
 
 
-def test_a_split_of_its_own_name_is_closed_and_a_given_test_is_not_added_to(workspace):
+def test_splits_that_a_table_gives_get_no_further_segments(workspace):
     given = pl.DataFrame({"segment_id": ["x0000", "x0006"], "split": ["challenge", "test"]})
     select(workspace, splits=given, dev=0)
     rows = workspace.segments
@@ -316,7 +316,7 @@ def test_a_split_of_its_own_name_is_closed_and_a_given_test_is_not_added_to(work
 @pytest.mark.parametrize(
     ("test", "size"), [(None, 6), (6, 6), (2, 6), (20, 20), ("0.01h", 7), (0, 6)]
 )
-def test_a_requested_size_counts_what_is_given(workspace, test, size):
+def test_a_requested_size_includes_given_segments(workspace, test, size):
     given = pl.DataFrame({"speaker_id": ["s1"], "split": ["test_clean"]})
     report = select(workspace, splits=given, test=test, dev=0)
     kept = workspace.segments.drop_nulls("split")
@@ -332,7 +332,7 @@ def test_a_requested_size_counts_what_is_given(workspace, test, size):
 
 
 @pytest.mark.parametrize(("dev", "requested"), [(7, "7 segments"), ("0.1h", "0.100 hours")])
-def test_of_a_size_as_much_is_filled_as_given_segments_leave(workspace, dev, requested):
+def test_given_splits_limit_the_size_that_dev_can_reach(workspace, dev, requested):
     given = pl.DataFrame({"speaker_id": [f"s{n}" for n in range(19)], "split": ["train"] * 19})
     report = select(workspace, splits=given, dev=dev, test=0)
     assert report.facts["dev"]["segments"] == 6
@@ -380,13 +380,13 @@ def test_a_stricter_threshold_with_the_splits_of_the_corpus_and_the_sizes_of_the
         assert kept & set(after.filter(split=split)["segment_id"])
 
 
-def test_gold_and_a_given_test_are_refused_together(workspace):
+def test_gold_is_refused_if_a_table_gives_the_test_split(workspace):
     given = pl.DataFrame({"speaker_id": ["s1"], "split": ["test"]})
     with pytest.raises(InputError, match="gold: test is given by splits=table"):
         select(workspace, splits=given, gold=True)
 
 
-def test_an_earlier_test_that_is_not_gold_stays_beside_gold(workspace):
+def test_earlier_test_segments_stay_beside_new_gold_ones(workspace):
     select(workspace, dev=0, test=6)
     grow(workspace, workspace.segments.head(0))
     test = workspace.segments.filter(pl.col("split") == "test")["segment_id"].to_list()
@@ -464,7 +464,7 @@ def test_splits_of_a_source_ship_under_their_names(librispeech, tmp_path, contai
     }
 
 
-def test_an_earlier_corpus_gives_its_splits_and_bars_its_sentences(librispeech, tmp_path):
+def test_splits_from_a_corpus_keep_its_held_out_sentences_out_of_train(librispeech, tmp_path):
     old, new, out = tmp_path / "old", tmp_path / "new", tmp_path / "corpus"
     nbaudio.ingest("librispeech", librispeech, out=old)
     nbaudio.select(old, splits="source")
@@ -517,7 +517,7 @@ def test_the_sets_of_a_grown_source_keep_the_name_of_the_earlier_version(workspa
     ),
 )
 @settings(max_examples=40, deadline=None)
-def test_given_segments_stay_and_others_keep_away_from_them(rows, changes, names):
+def test_given_splits_stay_and_others_share_no_group_with_them(rows, changes, names):
     segments, keys = table(rows), changes["group_by"]
     fixed = fixed_splits(
         segments, given_split=pl.Series("given", names[: len(rows)], dtype=pl.String)

@@ -127,7 +127,7 @@ def probed(monkeypatch):
 # --- the same source, grown or changed
 
 
-def test_new_segments_come_behind_the_old_ones_which_keep_everything(sittings, chosen, bring):
+def test_new_segments_are_appended_and_old_rows_stay_unchanged(sittings, chosen, bring):
     before = chosen.segments
     write(
         sittings / "asr.json",
@@ -156,7 +156,7 @@ def test_new_segments_come_behind_the_old_ones_which_keep_everything(sittings, c
     assert chosen.recordings["recording_id"].to_list() == ["s0", "s1", "s2"]
 
 
-def test_the_selection_before_is_kept(sittings, chosen, bring):
+def test_ingest_add_stores_the_splits_of_the_earlier_selection(sittings, chosen, bring):
     before = chosen.segments.filter(pl.col("split").is_not_null())
     write(
         sittings / "asr.json",
@@ -251,7 +251,7 @@ def test_unchanged_recordings_are_not_read_again(sittings, bring, probed):
     assert probed == []
 
 
-def test_without_hashes_the_time_tells_what_changed(sittings, bring, probed):
+def test_without_hashes_changed_recordings_are_found_by_file_time(sittings, bring, probed):
     bring(sha256=False)
     probed.clear()
     bring(sha256=False)
@@ -361,7 +361,7 @@ def test_the_audio_folder_of_a_source_may_be_left_out(sittings, chosen, bring):
     )
 
 
-def test_audio_that_was_replaced_changes_its_segments_also_those_that_the_source_no_longer_has(
+def test_replaced_audio_updates_segments_also_those_removed_from_the_source(
     sittings, chosen, bring
 ):
     before = chosen.segments
@@ -394,7 +394,7 @@ def test_audio_of_another_rate_and_length_moves_and_rejects_segments(sittings, c
     assert by_id(chosen, "end_sample", "reason")["s1_4-5"] == (40000, "past_the_end")
 
 
-def test_what_the_source_no_longer_has_is_listed_and_kept(sittings, chosen, bring):
+def test_segments_removed_from_the_source_are_listed_and_kept(sittings, chosen, bring):
     before = chosen.segments
     write(sittings / "asr.json", sentences("s0.wav", 4))
     report = bring()
@@ -415,9 +415,7 @@ def test_what_the_source_no_longer_has_is_listed_and_kept(sittings, chosen, brin
     ]
 
 
-def test_recordings_that_are_not_found_or_broken_keep_what_is_known_of_them(
-    sittings, chosen, bring
-):
+def test_missing_or_broken_recordings_keep_their_earlier_rows(sittings, chosen, bring):
     before = chosen.segments
     facts = chosen.recordings
     (sittings / "audio/s0.wav").unlink()
@@ -442,7 +440,7 @@ def test_a_new_row_with_the_times_of_an_old_one_is_a_duplicate(sittings, chosen,
     assert by_id(chosen, "decision")["s0_0-1"] == "accept"
 
 
-def test_audio_may_arrive_later(sittings, bring):
+def test_audio_can_be_added_after_the_transcripts(sittings, bring):
     bring(audio=None)
     workspace = Workspace.open(sittings / "W")
     score(workspace)
@@ -465,7 +463,7 @@ def test_audio_may_arrive_later(sittings, bring):
     assert workspace.recordings.equals(once.recordings)
 
 
-def test_ids_stay_when_a_later_file_has_the_same_name(sittings, bring):
+def test_recording_ids_stay_when_a_later_file_has_the_same_name(sittings, bring):
     bring()
     tone(sittings / "audio/s0.flac", 3, rate=16000)
     write(
@@ -495,7 +493,7 @@ def test_a_moved_audio_folder_and_another_names_file_are_recorded(sittings, chos
     assert chosen.recordings["path"].to_list() == ["s0.wav", "s1.wav"]
 
 
-def test_windows_of_a_folder_grow_with_it(tmp_path):
+def test_new_recordings_of_a_folder_add_windows(tmp_path):
     tone(tmp_path / "a/x.wav", 2.5)
     options = {"out": tmp_path / "W", "options": {"window": 1}, "add": True}
     ingest("folder", tmp_path / "a", **options)
@@ -512,7 +510,7 @@ def test_windows_of_a_folder_grow_with_it(tmp_path):
     ]
 
 
-def test_kaldi_and_librispeech_grow(tmp_path):
+def test_kaldi_and_librispeech_sources_can_grow(tmp_path):
     tone(tmp_path / "k/a.wav", 3)
     lines(tmp_path / "k/wav.scp", "a a.wav")
     lines(tmp_path / "k/segments", "u1 a 0 1", "u2 a 1 2")
@@ -563,7 +561,7 @@ def move_bounds(workspace, segment_id, start, end):
     correct_bounds(workspace)
 
 
-def test_corrections_hold_while_the_source_says_what_it_said(sittings, chosen, bring):
+def test_corrections_stay_while_the_source_text_is_unchanged(sittings, chosen, bring):
     correct(chosen, "s0_0-1", "ispravljeno")
     correct(chosen, "s0_1-2", "i ovo")
     move_bounds(chosen, "s0_1-2", 8100, 15900)
@@ -601,7 +599,7 @@ def test_corrections_hold_while_the_source_says_what_it_said(sittings, chosen, b
     assert by_id(chosen, "similarity")["s0_0-1"] < 1
 
 
-def test_other_audio_voids_corrections_and_verdicts(sittings, chosen, bring):
+def test_replaced_audio_voids_corrections_and_verdicts(sittings, chosen, bring):
     correct(chosen, "s1_0-1", "ispravljeno")
     move_bounds(chosen, "s1_2-3", 32100, 47900)
     for key in ("s0_0-1", "s1_1-2"):
@@ -630,9 +628,7 @@ def test_other_audio_voids_corrections_and_verdicts(sittings, chosen, bring):
     assert gold_ids(chosen, chosen.segments) == {"s0_0-1", "s1_1-2"}
 
 
-def test_a_sheet_that_returns_after_the_audio_was_replaced_says_nothing_about_the_new_audio(
-    sittings, chosen, bring
-):
+def test_verdicts_on_replaced_audio_do_not_apply_to_the_new_audio(sittings, chosen, bring):
     review.export(chosen, out=sittings / "one.csv", n=10)
     record = ReviewState.load(chosen).records["one"]
     said = [
@@ -646,7 +642,7 @@ def test_a_sheet_that_returns_after_the_audio_was_replaced_says_nothing_about_th
     assert evidence(chosen).facts["reviewed"] == {"right": 5, "wrong": 0, "unsure": 5}
 
 
-def test_columns_of_other_types_are_one_clear_error(sittings, chosen, bring):
+def test_a_column_with_another_type_is_refused_and_changes_nothing(sittings, chosen, bring):
     chosen.save(segments=chosen.segments.with_columns(speaker_note=pl.lit([1], pl.List(pl.Int64))))
     rows = lines(sittings / "t.csv", "file,start,end,text,speaker_note", "s2.wav,0,1,da,x")
     before = contents(chosen)
@@ -662,7 +658,7 @@ def test_columns_of_other_types_are_one_clear_error(sittings, chosen, bring):
     assert not (chosen.path / "saving").exists()
 
 
-def test_decisions_and_the_threshold_stay(sittings, chosen, bring):
+def test_decisions_and_the_chosen_threshold_are_kept(sittings, chosen, bring):
     import_decisions(
         chosen,
         pl.DataFrame({"segment_id": ["s0_3-4"], "decision": ["reject"], "reason": ["aplauz"]}),
@@ -737,7 +733,7 @@ def test_verdicts_prove_after_growth_what_they_proved_of_the_segments_that_could
     assert least(workspace)[0]["low"] == pytest.approx(alone["low"] * 200 / 260)
 
 
-def test_a_round_after_growth_covers_all_and_joins_the_earlier_one(reviewed, tmp_path):
+def test_a_round_after_growth_covers_all_segments_and_adds_to_evidence(reviewed, tmp_path):
     workspace, rows, _ = reviewed
     grow(workspace, [*rows, *(seg("b.wav", n, n + 1, f"nova {n}") for n in range(50))])
     review.export(workspace, out=tmp_path / "two.csv", n=60)
@@ -763,9 +759,7 @@ def test_a_round_after_growth_covers_all_and_joins_the_earlier_one(reviewed, tmp
         assert review.export(workspace, out=tmp_path / f"{name}.csv", n=n).facts["drawn"] == n
 
 
-def test_what_changed_after_the_draw_counts_as_wrong_whatever_is_said_of_it_later(
-    reviewed, tmp_path
-):
+def test_segments_that_changed_after_the_draw_count_as_wrong(reviewed, tmp_path):
     workspace, rows, record = reviewed
     drawn, spared = (
         next(n for n in range(200) if (f"a_{n}-{n + 1}" in record.segment_ids) is wanted)
@@ -907,7 +901,9 @@ def test_sources_of_several_layouts_share_a_workspace(tmp_path):
     assert not materialize(workspace, out=tmp_path / "C", jobs=1, show_progress=False).problems
 
 
-def test_remote_and_local_folders_together(sittings, chosen, bring, probed, tmp_path):
+def test_a_workspace_can_have_remote_and_local_audio_folders(
+    sittings, chosen, bring, probed, tmp_path
+):
     other = write(sittings / "other.json", sentences("m.wav", 3, words="druga"))
     tone(tmp_path / "www/far/m.wav", 4, rate=11025)
     with serving(tmp_path / "www") as web:
@@ -946,7 +942,7 @@ def test_remote_and_local_folders_together(sittings, chosen, bring, probed, tmp_
         assert nbaudio.clip(workspace, "n_1-2", rate=None).samples.shape == (8000,)
 
 
-def test_a_remote_source_grows(sittings, tmp_path, probed):
+def test_a_remote_source_can_grow(sittings, tmp_path, probed):
     store = tmp_path / "store"
     shutil.copytree(sittings / "audio", store / "b/audio")
     write(store / "b/asr.json", sentences("s0.wav", 2))
@@ -1024,9 +1020,7 @@ def test_a_source_is_the_same_however_its_path_is_spelled(sittings, monkeypatch,
     assert len(workspace.settings.get("sources", [1])) == 1
 
 
-def test_names_that_an_earlier_version_listed_twice_are_listed_once_again(
-    sittings, bring, monkeypatch
-):
+def test_duplicate_rows_in_names_of_an_earlier_version_are_merged(sittings, bring, monkeypatch):
     with (sittings / "asr.json").open("a") as file:
         file.write("not JSON\n")
     bring()
@@ -1052,7 +1046,7 @@ def test_names_that_an_earlier_version_listed_twice_are_listed_once_again(
 
 
 @pytest.mark.parametrize("add", [True, False])
-def test_what_was_withdrawn_does_not_come_back(sittings, bring, probed, add):
+def test_withdrawn_segments_are_not_ingested_again(sittings, bring, probed, add):
     write(
         sittings / "asr.json",
         [
@@ -1210,7 +1204,7 @@ def test_a_step_after_a_kill_finishes_what_was_saved(sittings, chosen, bring, ki
 # --- the command line
 
 
-def test_the_command_adds_and_says_what_is_new(sittings):
+def test_ingest_add_on_the_command_line_reports_new_segments(sittings):
     runner = CliRunner()
     call = [
         "ingest",

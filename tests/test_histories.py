@@ -604,7 +604,7 @@ def run_history(steps: list[tuple[str, int]], **options) -> int:
 @pytest.mark.parametrize(
     ("given_splits", "kills"), [pytest.param(False, False, marks=pytest.mark.slow), (True, True)]
 )
-def test_a_history_of_all_steps(given_splits, kills):
+def test_versions_keep_their_guarantees_over_a_history_of_all_steps(given_splits, kills):
     steps = [
         "review",
         "withdraw",
@@ -628,7 +628,7 @@ def test_a_history_of_all_steps(given_splits, kills):
     st.booleans(),
     st.integers(0, 99),
 )
-def test_random_histories(steps, given_splits, kills, number):
+def test_versions_keep_their_guarantees_over_random_histories(steps, given_splits, kills, number):
     assert run_history(steps, given_splits=given_splits, kills=kills, number=number)
 
 
@@ -737,19 +737,23 @@ def grow_and_withdraw(
     ("way", "further", "again"),
     [pytest.param("source", False, False, marks=pytest.mark.slow), ("table", True, True)],
 )
-def test_growing_and_withdrawing_the_same_recordings_changes_nothing(tmp_path, way, further, again):
+def test_adding_and_withdrawing_recordings_leaves_the_selection_unchanged(
+    tmp_path, way, further, again
+):
     grow_and_withdraw(tmp_path, Random(3), way=way, further=further, again=again)
 
 
 @pytest.mark.slow
 @settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(st.integers(0, 2**20), st.sampled_from(["source", "table"]), st.booleans(), st.booleans())
-def test_growing_and_withdrawing_any_recordings_changes_nothing(number, way, further, again):
+def test_adding_and_withdrawing_random_recordings_leaves_the_selection_unchanged(
+    number, way, further, again
+):
     with TemporaryDirectory() as folder:
         grow_and_withdraw(Path(folder), Random(number), way=way, further=further, again=again)
 
 
-def test_what_a_version_before_the_base_held_out_and_the_base_lost_is_not_in_train(tmp_path):
+def test_segments_held_out_before_the_base_stay_out_of_train(tmp_path):
     archive = Archive(tmp_path)
     for number in range(4):
         archive.add(Random(number))

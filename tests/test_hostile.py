@@ -151,12 +151,12 @@ def place(tmp_path):
     return inside
 
 
-def test_every_reader_meets_what_means_harm():
+def test_every_reader_has_a_hostile_source():
     assert set(SOURCES) == set(READERS)
 
 
 @every_format
-def test_names_stay_below_the_audio_folder(place, format):
+def test_names_that_point_outside_the_audio_folder_are_not_used(place, format):
     source = SOURCES[format](place / "source", [(f"{name}.wav", "da") for name in NAMES])
     with kept_inside(place.parents[2], place / "source", place / "audio", place / "W"):
         nbaudio.ingest(format, source, audio=place / "audio", out=place / "W", jobs=1)
@@ -175,7 +175,7 @@ def test_names_stay_below_the_audio_folder(place, format):
 
 
 @every_format
-def test_texts_come_back_as_they_are_or_are_reported(place, format):
+def test_every_reader_keeps_or_reports_hostile_texts(place, format):
     source = SOURCES[format](place / "source", [("a.wav", text) for text in TEXTS])
     with kept_inside(place.parents[2], place / "source", place / "audio", place / "W"):
         report = nbaudio.ingest(format, source, audio=place / "audio", out=place / "W", jobs=1)
@@ -192,7 +192,7 @@ def test_texts_come_back_as_they_are_or_are_reported(place, format):
 
 
 @every_format
-def test_names_in_archives_stay_in_them(place, format):
+def test_zip_members_that_point_outside_are_not_extracted(place, format):
     """A source in a zip, among members that would lie elsewhere, and links."""
     source = SOURCES[format](place / "source", [("a.wav", "da"), ("b.wav", "ne")])
     root = source if source.is_dir() else source.parent
@@ -221,7 +221,7 @@ def test_names_in_archives_stay_in_them(place, format):
 
 @pytest.mark.parametrize("name", ["s.tar", "s.gz"])
 @pytest.mark.parametrize("elsewhere", [f"../{PWNED}.wav", f"/{PWNED}.wav"])
-def test_members_links_and_devices_of_a_tar_stay_in_it(place, name, elsewhere):
+def test_tar_members_links_and_devices_write_nothing_outside(place, name, elsewhere):
     data = (place / "audio/a.wav").read_bytes()
     harm = {f"{each}.wav": data for each in NAMES if "\0" not in each}
     archive = tar_of(place / name, {"a.wav": data} | harm, links=elsewhere).rename(
@@ -284,7 +284,7 @@ PIPES = {
 
 
 @pytest.mark.parametrize(("format", "name"), PIPES.items())
-def test_nobody_waits_for_a_pipe(place, format, name):
+def test_ingest_reports_a_named_pipe_without_waiting(place, format, name):
     SOURCES[format](place / "source", [("a.wav", "da")])
     pipe = place / "source" / name
     pipe.parent.mkdir(parents=True, exist_ok=True)
@@ -299,7 +299,7 @@ def test_nobody_waits_for_a_pipe(place, format, name):
     assert format == "subtitles" or [line for line in told if "a pipe" in line]
 
 
-def test_recordings_that_a_link_brings_are_not_taken_unless_they_are_named(place):
+def test_a_linked_audio_folder_is_used_only_if_given_with_audio(place):
     source = SOURCES["commonvoice"](place / "source", [("a.wav", "da")])
     (source / "clips").symlink_to(place / "audio")
     report = nbaudio.ingest("commonvoice", source, out=place / "W")
@@ -325,7 +325,7 @@ def test_a_snapshot_of_hugging_faces_cache_is_read(place):
 
 
 @pytest.mark.parametrize("format", ["nemo", "lhotse", "kaldi", "table"])
-def test_a_list_may_name_recordings_anywhere(place, format):
+def test_a_manifest_may_name_recordings_in_any_folder(place, format):
     """Whoever writes the list chooses its recordings; they are looked at as audio, and nothing
     else."""
     (place.parent / "secret.txt").write_text(PWNED)
@@ -379,7 +379,7 @@ def full(tmp_path_factory):
     return Workspace.open(folder / "W")
 
 
-def kept(workspace):
+def accepted_texts(workspace):
     """Id and text of all that is accepted."""
     return dict(
         workspace.segments.filter(pl.col("decision") == "accept")
@@ -388,8 +388,8 @@ def kept(workspace):
     )
 
 
-def test_names_on_the_disk_are_names_and_nothing_else(full):
-    assert len(kept(full)) == len(SAID)
+def test_hostile_file_names_are_stored_as_names(full):
+    assert len(accepted_texts(full)) == len(SAID)
     assert full.segments["text"].to_list() == [unicodedata.normalize("NFC", text) for text in SAID]
     assert full.recordings["num_samples"].to_list() == [8000] * len(full.recordings)
 
@@ -446,10 +446,10 @@ def test_containers_hold_ids_and_texts_as_they_are(full, tmp_path, container):
             show_progress=False,
         )
     corpus = nbaudio.open_corpus(tmp_path / "C")
-    assert dict(corpus.segments.select("segment_id", "text").iter_rows()) == kept(full)
+    assert dict(corpus.segments.select("segment_id", "text").iter_rows()) == accepted_texts(full)
     assert {
         unicodedata.normalize("NFC", text) for text in stored(tmp_path / "C", container)
-    } == set(kept(full).values())
+    } == set(accepted_texts(full).values())
     for path in tmp_path.rglob("*"):
         assert path.name.isascii()
         assert len(path.name) < 200
@@ -466,7 +466,7 @@ def test_containers_hold_ids_and_texts_as_they_are(full, tmp_path, container):
 
 
 @pytest.mark.parametrize("format", sorted(WRITERS))
-def test_manifests_come_back_as_they_went(full, tmp_path, format):
+def test_exported_hostile_texts_are_ingested_unchanged(full, tmp_path, format):
     with kept_inside(full.path.parent, full.path, full.path.parent / "audio"):
         report = export(full, format, out=tmp_path / "out")
     texts = {}
@@ -490,7 +490,7 @@ def test_manifests_come_back_as_they_went(full, tmp_path, format):
         assert texts == dict(zip(rows["segment_id"], wanted, strict=True))
 
 
-def test_sheets_hold_strings_and_come_back(full, tmp_path):
+def test_review_sheets_store_hostile_texts_as_strings(full, tmp_path):
     workspace = Workspace.create(tmp_path / "W", audio=None)
     workspace.save(
         segments=full.segments.with_columns(start_sample=None, end_sample=None),
@@ -546,14 +546,14 @@ class Page(HTMLParser):
 
 
 @pytest.mark.slow
-def test_pages_show_it_and_do_nothing(full, tmp_path):
+def test_html_pages_show_hostile_texts_without_running_them(full, tmp_path):
     nbaudio.stats(full.path, out=tmp_path / "p.html")
     Page((tmp_path / "p.html").read_text(encoding="utf8")).check_harmless()
     nbaudio.stats(full.path.parent / "C", out=tmp_path / "c.html")
     Page((tmp_path / "c.html").read_text(encoding="utf8")).check_harmless()
 
 
-def test_cards_quote_what_people_supply(full):
+def test_the_data_card_escapes_hostile_texts(full):
     manifest = read_json(full.path.parent / "C/corpus.json")
     for text in SAID:
         manifest |= {
@@ -568,7 +568,7 @@ def test_cards_quote_what_people_supply(full):
 
 
 @pytest.mark.parametrize("name", widgets.__all__)
-def test_widgets_hold_it_as_text(full, name):
+def test_widgets_show_hostile_texts_without_running_them(full, name):
     corpus, ids = full.path.parent / "C", full.segments["segment_id"].to_list()
     make = {
         "Clips": lambda: widgets.Player(full, ids).clips,
@@ -594,7 +594,7 @@ def test_widgets_hold_it_as_text(full, name):
 
 @pytest.mark.parametrize("shard", ["../../PWNED", "/PWNED", "train/../../PWNED", "a\0b"])
 @pytest.mark.parametrize("split", ["train", "../../PWNED"])
-def test_a_corpus_that_names_places_elsewhere_is_refused(full, tmp_path, shard, split):
+def test_a_corpus_whose_shards_point_outside_is_refused(full, tmp_path, shard, split):
     corpus = tmp_path / "C"
     corpus.mkdir()
     (tmp_path / PWNED).write_bytes(b"x" * 1000)
@@ -631,7 +631,7 @@ def test_a_corpus_that_names_places_elsewhere_is_refused(full, tmp_path, shard, 
     ["parameters", "shards", "splits", "tables", "identity", "selection", "leakage", "rejected"],
 )
 @pytest.mark.parametrize("value", [None, 1, "x", [1]])
-def test_a_corpus_without_info_is_one_error(full, tmp_path, key, value):
+def test_a_corpus_without_corpus_json_is_refused(full, tmp_path, key, value):
     corpus = tmp_path / "C"
     corpus.mkdir()
     for name in ("segments.parquet", "rejected.parquet", "vocab.json"):
@@ -647,7 +647,7 @@ def test_a_corpus_without_info_is_one_error(full, tmp_path, key, value):
 
 
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "a\0", ""])
-def test_a_folder_publishes_nothing_elsewhere(tmp_path, name):
+def test_a_corpus_folder_refuses_names_that_point_outside(tmp_path, name):
     folder = folder_at(tmp_path / "folder")
     for use in (
         folder.exists,
@@ -664,7 +664,7 @@ def test_a_folder_publishes_nothing_elsewhere(tmp_path, name):
 
 
 @pytest.mark.parametrize("kind", sorted(MANIFESTS))
-def test_a_manifest_is_plain_values(tmp_path, kind):
+def test_a_yaml_manifest_with_tags_or_aliases_is_refused(tmp_path, kind):
     path = tmp_path / "m.yaml"
     path.write_bytes(MANIFESTS[kind].encode("utf8", "surrogateescape"))
     with kept_inside(tmp_path, path), pytest.raises(InputError, match=r"m\.yaml") as raised:
@@ -676,20 +676,20 @@ def test_a_manifest_is_plain_values(tmp_path, kind):
             parse_settings([f"{name}={value}"])
 
 
-def test_values_of_a_manifest_are_values_in_notebooks():
+def test_hostile_manifest_values_stay_literals_in_notebooks():
     for text in TEXTS:
         source = PythonTranslator.codify({"title": text, "normalise": [text]})
         titles, steps = ast.parse(source).body
         assert (ast.literal_eval(titles.value), ast.literal_eval(steps.value)) == (text, [text])
 
 
-def test_reports_steer_no_terminal():
+def test_reports_print_no_control_characters():
     told = str(Report(TEXTS[0], {text: text for text in SAID}, SAID, SAID))
     assert all(line.isprintable() for line in told.split("\n"))
     assert len(told.split("\n")) == 1 + 3 * len(SAID) - (len(SAID) - len(set(SAID)))
 
 
-def test_no_module_unpickles_runs_or_evaluates():
+def test_only_the_engine_and_recognizers_run_code_from_outside():
     """But for the engine, which hands its own tasks to workers, and the command of a recognizer,
     which the caller names."""
     modules, names = (
@@ -718,7 +718,7 @@ def test_no_module_unpickles_runs_or_evaluates():
 
 
 @pytest.mark.parametrize("bomb", BOMBS, ids=lambda bomb: bomb.__name__)
-def test_a_bomb_is_one_error(tmp_path, monkeypatch, bomb):
+def test_a_decompression_bomb_is_a_one_line_error(tmp_path, monkeypatch, bomb):
     for limit in ("MAX_TEXT_BYTES", "FREE_BYTES"):
         monkeypatch.setattr(input_guards, limit, 1 << 20)
     monkeypatch.setattr(input_guards, "MOST_TIMES", 2)
@@ -729,7 +729,7 @@ def test_a_bomb_is_one_error(tmp_path, monkeypatch, bomb):
     assert "\n" not in str(raised.value)
 
 
-def test_a_sheet_that_comes_back_is_no_bomb(tmp_path):
+def test_a_returned_sheet_that_is_a_bomb_is_refused(tmp_path):
     with pytest.raises(InputError, match="a bomb"):
         read_sheet(table_span(tmp_path, 0))
 
@@ -749,7 +749,7 @@ def read_rows(path):
         ('</sheetData><mergeCells><mergeCell ref="A1:XFD1048576"/></mergeCells><sheetData>', True),
     ],
 )
-def test_sheets_span_what_they_hold(tmp_path, rows, bomb):
+def test_a_sheet_that_spans_far_more_cells_than_it_has_is_refused(tmp_path, rows, bomb):
     book = openpyxl.Workbook()
     book.active.append(["name", "text"])
     book.save(tmp_path / "a.xlsx")
@@ -766,7 +766,7 @@ def test_sheets_span_what_they_hold(tmp_path, rows, bomb):
         read_rows(changed)
 
 
-def test_a_clip_is_no_longer_than_memory_holds(place, monkeypatch):
+def test_a_clip_with_too_many_samples_is_refused(place, monkeypatch):
     monkeypatch.setattr("nbaudio.audio.recording_reader.MOST_SAMPLES", 1000)
     with open_recording(place / "audio/a.wav") as recording:
         assert len(resample_window(recording, 0, 1000, rate=None)) == 1000

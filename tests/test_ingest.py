@@ -61,7 +61,7 @@ def tone(path, seconds, rate=16000, channels=1):
 # the reader
 
 
-def test_shape_with_file(tmp_path):
+def test_parlaspeech_lines_with_a_file_field_are_read(tmp_path):
     times = {"word_start_times": [0, 0.5], "word_end_times": [0.5, 1], "speaker": "spk07"}
     [row] = read(tmp_path, LINE | times).frame.rows(named=True)
     assert row == {
@@ -77,7 +77,7 @@ def test_shape_with_file(tmp_path):
     }
 
 
-def test_shape_of_v1_0(tmp_path):
+def test_parlaspeech_lines_of_version_1_0_are_read(tmp_path):
     speaker = {
         "Speaker_role": "Regular",
         "Speaker_name": "Maras, Gordan",
@@ -121,7 +121,7 @@ def test_shape_of_v1_0(tmp_path):
     assert (many["speaker_id"], many["source_split"], many["speaker_gender"]) == (None, None, None)
 
 
-def test_a_file_may_mix_both_shapes(tmp_path):
+def test_a_file_may_mix_both_parlaspeech_versions(tmp_path):
     other = {
         "orig_file": "b.wav",
         "start": 1,
@@ -150,7 +150,7 @@ def test_times_keep_the_characters_of_the_source(tmp_path, written):
     )
 
 
-def test_nan_and_null_are_segments_not_lost_lines(tmp_path):
+def test_times_that_are_nan_or_null_keep_their_segments(tmp_path):
     line = (
         '{"file": "a.wav", "start": NaN, "end": null, "words": ["č", "b"], "asr": ["a"], '
         '"word_start_times": [NaN, 3.20]}'
@@ -165,14 +165,14 @@ def test_nan_and_null_are_segments_not_lost_lines(tmp_path):
     )
 
 
-def test_no_hypothesis_is_not_an_empty_one(tmp_path):
+def test_a_missing_hypothesis_is_null_and_an_empty_one_is_empty(tmp_path):
     without = {key: value for key, value in LINE.items() if key != "asr"}
     assert read(tmp_path, without, LINE | {"asr": []}, LINE | {"asr": None}).frame[
         "asr_text"
     ].to_list() == [None, "", None]
 
 
-def test_text_is_composed(tmp_path):
+def test_texts_are_composed_and_the_original_is_kept_as_text_raw(tmp_path):
     lines = [
         LINE | {"words": ["c\u030cas"], "asr": ["s\u030cto"]},
         json.dumps(LINE | {"words": ["c\u030c"]}, ensure_ascii=False),
@@ -240,13 +240,13 @@ def test_line_numbers_hold_across_blocks(tmp_path, monkeypatch):
         ([b"\xff\xfe{\x00"], "line 1: not UTF-8"),
     ],
 )
-def test_what_is_no_file_of_transcripts_is_one_error(tmp_path, lines, reason):
+def test_a_file_without_transcripts_is_refused_with_the_reason(tmp_path, lines, reason):
     with pytest.raises(InputError, match=reason) as raised:
         read(tmp_path, *lines)
     assert "asr.json" in str(raised.value)
 
 
-def test_reader_wants_a_file(tmp_path):
+def test_the_parlaspeech_reader_refuses_folders_and_missing_files(tmp_path):
     with pytest.raises(InputError, match="there is no such file"):
         parlaspeech.read(tmp_path / "none.json")
     with pytest.raises(InputError, match="a folder"):
@@ -314,7 +314,7 @@ def plainly(record):
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(RECORDS, WRITERS), min_size=1, max_size=12))
-def test_columns_equal_one_record_at_a_time(tmp_path_factory, written):
+def test_reading_by_column_equals_reading_record_by_record(tmp_path_factory, written):
     path = tmp_path_factory.mktemp("property")
     found = read(path, *(json.dumps(record, **writer) for record, writer in written))
     assert found.problems.is_empty()
@@ -349,7 +349,7 @@ def test_scp_keeps_the_blanks_of_names(tmp_path):
         ("names.csv", b"PK\x03\x04", "a workbook or another archive.*save its sheet as .csv"),
     ],
 )
-def test_unusable_lists_of_names(tmp_path, name, text, message):
+def test_invalid_names_files_are_refused(tmp_path, name, text, message):
     with pytest.raises(InputError, match=message) as raised:
         read_mapping(write(tmp_path / name, text))
     assert name in str(raised.value)
@@ -357,7 +357,7 @@ def test_unusable_lists_of_names(tmp_path, name, text, message):
         read_mapping(tmp_path / f"no {name}")
 
 
-def test_tables_of_names(tmp_path):
+def test_names_files_of_csv_and_tsv_are_read(tmp_path):
     assert read_mapping(write(tmp_path / "a.csv", 'path,name,why\n"b, c.wav",a.wav,x\n')) == {
         "a.wav": "b, c.wav"
     }
@@ -384,7 +384,7 @@ def test_audio_files_are_listed_by_relative_path(tmp_path):
     assert (paths.to_list(), refused) == (["a/x  y.flac", "a/x.MP3", "b.wav"], [])
 
 
-def test_what_is_not_taken_from_the_audio_folder_is_reported(tmp_path):
+def test_links_and_special_files_of_the_audio_folder_are_reported(tmp_path):
     root = tmp_path / "audio"
     (root / "inside").mkdir(parents=True)
     (tmp_path / "outside").mkdir()
@@ -409,7 +409,7 @@ def test_what_is_not_taken_from_the_audio_folder_is_reported(tmp_path):
     }
 
 
-def test_a_blank_speaker_is_no_speaker():
+def test_clean_columns_makes_blank_speakers_null():
     frame = clean_columns(
         Rows.collect([pl.DataFrame({"speaker_id": ["ana", " "], "audio": ["x", "y"]})])
     ).frame()
@@ -419,7 +419,7 @@ def test_a_blank_speaker_is_no_speaker():
     }
 
 
-def test_look_at_keeps_going_past_what_is_no_audio(tmp_path):
+def test_probing_continues_past_files_that_are_no_audio(tmp_path):
     tone(tmp_path / "a.wav", 1.0, rate=22050, channels=2)
     (tmp_path / "b.wav").write_bytes(b"RIFF")
     (tmp_path / "c.wav").touch()
@@ -440,7 +440,7 @@ def test_look_at_keeps_going_past_what_is_no_audio(tmp_path):
     assert "gone.wav" in probe_recordings(tmp_path, ["gone.wav"], keep=tmp_path)["error"].item()
 
 
-def test_many_recordings_are_looked_at_in_order(tmp_path):
+def test_many_recordings_are_probed_in_order(tmp_path):
     for number in range(600):
         (tmp_path / f"{number}.wav").write_bytes(b"text")
     tone(tmp_path / "599.wav", 1)
@@ -546,7 +546,7 @@ def test_every_line_becomes_a_segment_or_a_problem(archive, tmp_path):
     assert report.facts["hours"] == pytest.approx((1 + 1 + 1 + 1.75 + 3) / 3600, abs=1e-3)
 
 
-def test_nothing_in_the_tables_breaks_a_rule_but_what_is_rejected(archive, tmp_path):
+def test_only_rejected_segments_fail_the_table_checks(archive, tmp_path):
     ingest("parlaspeech", archive, audio=tmp_path / "audio", out=tmp_path / "W")
     workspace = Workspace.open(tmp_path / "W")
     failures = check_tables(workspace.recordings, workspace.segments)
@@ -586,7 +586,7 @@ def test_an_end_that_was_rounded_past_the_recording_means_its_end(
     assert row["source_end"] == end
 
 
-def test_the_size_to_come_is_reported_up_front(tmp_path):
+def test_ingest_estimates_the_size_of_the_corpus(tmp_path):
     tone(tmp_path / "audio/a.wav", 30, rate=48000, channels=2)
     tone(tmp_path / "audio/b.wav", 3, rate=16000)
     source = write(tmp_path / "asr.json", segment(0, 25), segment(0, 2, file="b.wav"))
@@ -599,13 +599,13 @@ def test_the_size_to_come_is_reported_up_front(tmp_path):
     assert "4.9 MB as they are, 864 kB as 16,000 Hz mono WAV, about 492 kB as FLAC" in warning
 
 
-def test_a_speaker_without_a_name_is_not_known(tmp_path):
+def test_a_blank_speaker_name_becomes_null(tmp_path):
     rows = [segment(n, n + 1, speaker=name) for n, name in enumerate(["", " ", "ana"])]
     ingest("parlaspeech", write(tmp_path / "asr.json", *rows), out=tmp_path / "W")
     assert Workspace.open(tmp_path / "W").segments["speaker_id"].to_list() == [None, None, "ana"]
 
 
-def test_columns_that_corpora_have_of_their_own_are_kept_under_another_name(tmp_path):
+def test_source_columns_with_reserved_names_are_prefixed(tmp_path):
     source = tmp_path / "t.csv"
     source.write_text("name,start,end,text,audio,source_audio,shard,snr\na.wav,0,1,da,x,y,z,3\n")
     ingest("table", source, out=tmp_path / "W")
@@ -633,7 +633,7 @@ def test_a_wrong_header_is_a_warning(tmp_path):
     assert Workspace.open(tmp_path / "W").segments["reason"].to_list() == [None, "past_the_end"]
 
 
-def test_transcripts_come_before_the_audio(archive, tmp_path):
+def test_transcripts_can_be_ingested_before_their_audio(archive, tmp_path):
     report = ingest("parlaspeech", archive, out=tmp_path / "W")
     workspace = Workspace.open(tmp_path / "W")
     before = workspace.segments
@@ -681,7 +681,7 @@ def test_two_ingests_give_the_same_tables(archive, tmp_path):
         ).read_bytes()
 
 
-def test_many_problems_are_cut_short(tmp_path):
+def test_the_report_lists_20_problems_and_counts_the_rest(tmp_path):
     source = write(tmp_path / "asr.json", LINE, *["broken"] * 30)
     report = ingest("parlaspeech", source, out=tmp_path / "W")
     assert len(report.problems) == 21
@@ -689,7 +689,7 @@ def test_many_problems_are_cut_short(tmp_path):
     assert len(Workspace.open(tmp_path / "W").table("problems")) == 30
 
 
-def test_the_workspace_of_another_source_is_left_alone(archive, tmp_path):
+def test_a_workspace_of_another_source_is_left_unchanged(archive, tmp_path):
     other = write(tmp_path / "other.json", LINE)
     ingest("parlaspeech", archive, out=tmp_path / "W")
     with pytest.raises(ExistsError, match=r"asr\.json; choose another --out"):
@@ -697,7 +697,7 @@ def test_the_workspace_of_another_source_is_left_alone(archive, tmp_path):
     assert len(Workspace.open(tmp_path / "W").segments) == 14
 
 
-def test_out_that_is_something_else_is_left_alone(archive, tmp_path):
+def test_an_output_folder_that_is_no_workspace_is_refused(archive, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full/thesis.txt").touch()
     for out in ("full", "asr.json"):
@@ -707,7 +707,7 @@ def test_out_that_is_something_else_is_left_alone(archive, tmp_path):
     ingest("parlaspeech", archive, out=tmp_path / "empty")
 
 
-def test_unusable_input_is_one_clear_error(archive, tmp_path):
+def test_an_unusable_source_is_refused_with_the_reason(archive, tmp_path):
     out = tmp_path / "W"
     with pytest.raises(InputError, match="'parlspeech' is unknown; known are parlaspeech"):
         ingest("parlspeech", archive, out=out)
@@ -724,6 +724,6 @@ def test_unusable_input_is_one_clear_error(archive, tmp_path):
     assert not out.exists()
 
 
-def test_readers_are_a_read_only_table():
+def test_the_mapping_of_readers_is_read_only():
     with pytest.raises(TypeError):
         READERS["mine"] = parlaspeech.read

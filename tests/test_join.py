@@ -94,7 +94,7 @@ def test_a_table_of_any_kind_is_joined_by_id(workspace, tmp_path, ending):
         ["first", "raw\\second.flac"],
     ],
 )
-def test_times_match_as_decimals_in_any_writing(workspace, names):
+def test_times_match_as_exact_decimals_in_any_notation(workspace, names):
     rows = [
         (names[0], "1.5", "3.20", "dobar dan"),
         (names[1], "0", "2.000", "da"),
@@ -111,7 +111,7 @@ def test_times_match_as_decimals_in_any_writing(workspace, names):
     assert listed.select("line", "reason", "value").rows() == [(4, "matches no segment", "no")]
 
 
-def test_floats_and_durations_match_too(workspace):
+def test_times_as_floats_and_durations_match(workspace):
     frame = pd.DataFrame(
         {
             "audio_filepath": ["one", "two"],
@@ -195,7 +195,7 @@ def test_a_column_of_ids_is_named_on_the_command_line(workspace, tmp_path):
         assert said in json.loads(wrong.stdout)["error"]
 
 
-def test_a_tolerance_never_chooses_between_two(workspace):
+def test_a_row_within_tolerance_of_two_segments_is_not_joined(workspace):
     near = pl.DataFrame(
         {
             "file": ["one", "two", "two"],
@@ -297,7 +297,7 @@ def test_joining_again_replaces_and_says_what_changed(workspace):
         ({"text": "a", "on": "file,start,end"}, "no column file \\(or file, path"),
     ],
 )
-def test_what_cannot_be_joined_is_refused_in_one_line(workspace, given, message):
+def test_an_invalid_join_is_refused_and_changes_nothing(workspace, given, message):
     before = workspace.segments
     frame = pl.DataFrame({"segment_id": ["s1"], "text": ["x"], "more": ["y"]})
     with pytest.raises(InputError, match=message) as caught:
@@ -352,7 +352,7 @@ def test_empty_texts_are_listed_and_empty_hypotheses_are_kept(workspace, tmp_pat
     assert workspace.segments["asr_text_h"].to_list() == ["", "dobar", None, None]
 
 
-def test_values_of_a_column_keep_their_kind(workspace, tmp_path):
+def test_joined_columns_get_numeric_boolean_or_text_types(workspace, tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(
         "segment_id,snr,ok,ward,count\ns1,3.5,True,007,1\ns2,,false,012,2\n", encoding="utf8"
@@ -373,7 +373,7 @@ def test_lists_of_words_are_joined(workspace, tmp_path):
     assert workspace.segments["text_t"].to_list() == ["Evo čaj", "[a", None, None]
 
 
-def test_a_source_keeps_its_own_hypothesis_column_which_can_be_scored(workspace):
+def test_a_hypothesis_column_of_the_source_is_kept_and_can_be_scored(workspace):
     workspace.save(segments=workspace.segments.with_columns(asr_text_theirs=pl.lit("da")))
     with pytest.raises(InputError, match="the source has a column asr_text_theirs, which stays"):
         nbaudio.join(
@@ -419,7 +419,7 @@ def test_scores_of_pairs_and_agreement(workspace):
         nbaudio.score(workspace, text="c")
 
 
-def test_scores_that_were_dropped_are_not_missed(workspace):
+def test_score_computes_agreement_again_after_scores_were_dropped(workspace):
     rows = pl.DataFrame({"segment_id": ["s1", "s2"], "text": ["evo blitz", "dobar dan"]})
     nbaudio.join(workspace, rows, hypothesis="a")
     nbaudio.score(workspace, hypothesis=["asr", "a"])
@@ -458,7 +458,7 @@ def test_a_score_never_replaces_a_column_of_the_source_or_of_another_pair(worksp
         nbaudio.score(workspace, text="x_y", hypothesis="z")
 
 
-def test_the_command_joins_scores_and_lists(workspace, tmp_path):
+def test_join_and_score_work_on_the_command_line(workspace, tmp_path):
     path = write(
         tmp_path / "t.csv", pl.DataFrame({"segment_id": ["s1", "q"], "text": ["evo 2", "x"]})
     )

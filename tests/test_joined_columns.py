@@ -59,7 +59,7 @@ def test_a_column_may_get_another_type(workspace):
     assert workspace.segments["age"].to_list() == [1, None, None, None]
 
 
-def test_a_column_of_the_source_stays(workspace):
+def test_a_column_of_the_source_is_not_replaced(workspace):
     before = workspace.segments
     with pytest.raises(
         InputError, match=r"the source has a column asr_text_big, which stays.*such as big_2"
@@ -69,7 +69,7 @@ def test_a_column_of_the_source_stays(workspace):
     assert "joined" not in workspace.settings
 
 
-def test_scores_of_changed_values_are_dropped_with_those_of_no_other_text(workspace):
+def test_scores_of_a_changed_column_are_dropped_and_others_kept(workspace):
     store_column(workspace, "asr_text_x", values(a="1"), {"step": "join"})
     measures = ("similarity", "wer", "cer", "spoken_similarity")
     own = [f"{measure}_{pair}" for measure in measures for pair in ("x", "verbatim_x")]
@@ -89,7 +89,7 @@ def test_scores_of_changed_values_are_dropped_with_those_of_no_other_text(worksp
     assert set(workspace.segments.columns) - set(left) == {"text_y", "wer_y_z"}
 
 
-def test_names(workspace):
+def test_names_of_joined_columns_are_checked(workspace):
     assert check_name(workspace, "hypothesis", "x_2") == "asr_text_x_2"
     assert check_name(workspace, "text", "x") == "text_x"
     assert check_name(workspace, "column", "age") == "age"

@@ -62,7 +62,7 @@ def _room(module: str) -> str:
     return module.split(".")[1]
 
 
-def test_there_are_few_rooms() -> None:
+def test_the_package_has_the_documented_top_level_modules() -> None:
     names = {
         path.stem
         for path in PACKAGE.iterdir()
@@ -72,7 +72,7 @@ def test_there_are_few_rooms() -> None:
     assert len(ROOMS) <= MOST_ROOMS
 
 
-def test_imports_between_rooms_go_downward() -> None:
+def test_imports_between_top_level_packages_follow_the_layers() -> None:
     upward = [
         f"{module} imports {name}"
         for module in MODULES
@@ -110,7 +110,7 @@ def test_modules_do_not_import_each_other_in_a_circle() -> None:
         pytest.fail(" -> ".join(error.args[1]))
 
 
-def test_imports_on_demand_and_for_typing_make_no_circle_either() -> None:
+def test_imports_in_functions_and_for_typing_make_no_circle() -> None:
     graph = {
         module: {name for name in _imports(module) if name in MODULES} - {module}
         for module in MODULES
@@ -196,7 +196,7 @@ SHADOWS = {
 
 
 @pytest.mark.parametrize("name", SHADOWS)
-def test_a_shadowed_submodule_is_noticed(
+def test_the_check_for_shadowed_submodules_detects_them(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, is_shadowed = SHADOWS[name]
@@ -228,7 +228,7 @@ MAY_OPEN_PARQUET = {
 }
 
 
-def test_tables_of_workspaces_and_corpora_are_opened_in_one_room() -> None:
+def test_only_the_tables_package_opens_tables() -> None:
     paths, calls = [], []
     for module, path in MODULES.items():
         if module == "nbaudio":

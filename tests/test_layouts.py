@@ -65,7 +65,7 @@ def test_every_reader_has_a_source_to_be_tested_with():
 
 
 @pytest.mark.parametrize("name", sorted(LAYOUTS))
-def test_segments_are_there_to_the_sample(ingested, name):
+def test_every_layout_gives_segments_sample_exactly(ingested, name):
     made, _, workspace = ingested(name)
     segments = workspace.segments.join(
         workspace.recordings.select("recording_id", "path"), on="recording_id", how="left"
@@ -80,7 +80,7 @@ def test_segments_are_there_to_the_sample(ingested, name):
 
 
 @pytest.mark.parametrize("name", sorted(LAYOUTS))
-def test_problems_are_reported_and_stop_nothing(ingested, name):
+def test_every_layout_reports_problems_and_reads_the_rest(ingested, name):
     made, report, workspace = ingested(name)
     problems = workspace.table("problems").select("item", "reason").rows()
     for item, reason in made.problems:
@@ -92,7 +92,7 @@ def test_problems_are_reported_and_stop_nothing(ingested, name):
 
 
 @pytest.mark.parametrize("name", sorted(LAYOUTS))
-def test_tables_keep_their_rules(ingested, name):
+def test_tables_of_every_layout_pass_the_table_checks(ingested, name):
     _, _, workspace = ingested(name)
     segments = workspace.segments
     assert segments["segment_id"].is_unique().all()
@@ -108,7 +108,7 @@ def test_tables_keep_their_rules(ingested, name):
 
 
 @pytest.mark.parametrize("name", sorted(LAYOUTS))
-def test_a_corpus_comes_out_of_it(ingested, name, tmp_path):
+def test_every_layout_becomes_a_verified_corpus(ingested, name, tmp_path):
     made, _, workspace = ingested(name)
     scored = nbaudio.score(workspace)
     assert workspace.segments["similarity"].null_count() == len(workspace.segments)
@@ -133,7 +133,7 @@ def test_a_corpus_comes_out_of_it(ingested, name, tmp_path):
 
 
 @pytest.mark.parametrize("name", sorted(LAYOUTS))
-def test_nothing_leaves_its_place(ingested, name):
+def test_ingest_writes_nothing_outside_the_workspace(ingested, name):
     _, _, workspace = ingested(name)
     fill_times = workspace.path.parent
     assert list(Path(fill_times).parent.iterdir()) == [fill_times]
@@ -164,7 +164,7 @@ def test_ingest_twice_gives_the_same_tables(ingested, name, tmp_path):
 
 
 @pytest.mark.parametrize("name", sorted(LAYOUTS))
-def test_readers_give_the_columns_of_transcripts(name, tmp_path):
+def test_every_reader_gives_the_transcript_columns_with_their_types(name, tmp_path):
     made = LAYOUTS[name](tmp_path)
     found = READERS[format_of(name)](made.source, **made.options)
     assert dict(list(found.frame.schema.items())[: len(TRANSCRIPTS)]) == dict(TRANSCRIPTS)
@@ -172,7 +172,7 @@ def test_readers_give_the_columns_of_transcripts(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_what_is_not_the_layout_is_one_clear_error(name, tmp_path):
+def test_a_source_of_another_layout_is_refused(name, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_bytes(b"\x00\xff of something else")
     for source in ("none", "empty", "file"):
@@ -204,7 +204,7 @@ class CountedRow(dict):
         CountedRow.alive -= 1
 
 
-def test_few_rows_are_objects_at_once(tmp_path):
+def test_rows_are_collected_in_batches_of_10000(tmp_path):
     rows = (
         CountedRow(name=f"{number}.wav", text="c\u030c", source_split="x")
         for number in range(35_000)
@@ -219,7 +219,7 @@ def test_few_rows_are_objects_at_once(tmp_path):
 # whole recordings and windows
 
 
-def whole(tmp_path, seconds, rate, **options):
+def segments_of_recording(tmp_path, seconds, rate, **options):
     """Segments of a folder with one recording."""
     tone(tmp_path / "audio/a.wav", seconds, rate=rate)
     nbaudio.ingest("folder", tmp_path / "audio", out=tmp_path / "W", options=options)
@@ -271,32 +271,37 @@ def test_windows_cover_a_recording_without_gap_or_overlap(tenths, rate, seconds,
     assert found == expected
 
 
-def test_windows_of_a_folder(tmp_path):
-    assert whole(tmp_path, 2.5, 8000, window="1")["segment_id"].to_list() == [
+def test_option_window_divides_recordings_into_windows(tmp_path):
+    assert segments_of_recording(tmp_path, 2.5, 8000, window="1")["segment_id"].to_list() == [
         "a_0-1",
         "a_1-2",
         "a_2-2.5",
     ]
-    assert whole(tmp_path, 2.5, 8000, window=1, partial="drop")["segment_id"].to_list() == [
+    assert segments_of_recording(tmp_path, 2.5, 8000, window=1, partial="drop")[
+        "segment_id"
+    ].to_list() == [
         "a_0-1",
         "a_1-2",
     ]
-    assert whole(tmp_path, 3, 8000, window="1.50")["source_end"].to_list() == ["1.5", "3"]
-    assert whole(tmp_path, 3, 8000, window="0.1", partial="drop").height == 30
+    assert segments_of_recording(tmp_path, 3, 8000, window="1.50")["source_end"].to_list() == [
+        "1.5",
+        "3",
+    ]
+    assert segments_of_recording(tmp_path, 3, 8000, window="0.1", partial="drop").height == 30
 
 
 @pytest.mark.parametrize(
     "options",
     [{"window": "0"}, {"window": "1e1"}, {"window": "-1"}, {"window": "ten"}, {"partial": "no"}],
 )
-def test_unusable_options_of_a_folder(tmp_path, options):
+def test_invalid_options_of_the_folder_format_are_refused(tmp_path, options):
     tone(tmp_path / "a.wav", 1)
     [name] = options
     with pytest.raises(InputError, match=f"option {name}="):
         nbaudio.ingest("folder", tmp_path, out=tmp_path / "W", options=options)
 
 
-def test_whole_recordings_before_their_audio(tmp_path):
+def test_whole_recordings_can_be_ingested_before_their_audio(tmp_path):
     made = LAYOUTS["librispeech"](tmp_path)
     source = tmp_path / "transcripts.tar.gz"
     with tarfile.open(source, "w:gz") as archive:
@@ -323,7 +328,7 @@ def test_whole_recordings_before_their_audio(tmp_path):
 # librispeech
 
 
-def test_a_line_that_is_there_twice_is_a_duplicate_and_has_its_recording(tmp_path):
+def test_a_repeated_line_of_librispeech_is_rejected_as_duplicate(tmp_path):
     tone(tmp_path / "L/dev-clean/1/2/1-2-0000.flac", 1)
     lines(tmp_path / "L/dev-clean/1/2/1-2.trans.txt", "1-2-0000 DA", "1-2-0000 NE")
     report = nbaudio.ingest("librispeech", tmp_path / "L", out=tmp_path / "W")
@@ -332,7 +337,7 @@ def test_a_line_that_is_there_twice_is_a_duplicate_and_has_its_recording(tmp_pat
 
 
 @pytest.mark.parametrize("mode", ["w:gz", "w", "w:xz"])
-def test_an_archive_gives_what_the_folder_gives(tmp_path, mode):
+def test_an_archive_gives_the_segments_of_its_folder(tmp_path, mode):
     source = librispeech_archive(tmp_path, mode=mode)
     nbaudio.ingest("librispeech", source, audio=tmp_path / "LibriSpeech", out=tmp_path / "W")
     nbaudio.ingest("librispeech", tmp_path / "LibriSpeech", out=tmp_path / "V")
@@ -341,7 +346,7 @@ def test_an_archive_gives_what_the_folder_gives(tmp_path, mode):
     assert not list((tmp_path / "W").rglob("*.flac"))
 
 
-def test_the_folder_around_and_a_single_split(tmp_path):
+def test_librispeech_is_read_from_its_parent_folder_or_one_split(tmp_path):
     root = LAYOUTS["librispeech"](tmp_path).source
     around, split = READERS["librispeech"](tmp_path), READERS["librispeech"](root / "dev-clean")
     assert around.audio_root == root
@@ -459,7 +464,7 @@ def test_clips_of_an_archive_are_played(tmp_path):
         )
 
 
-def test_an_archive_that_breaks_off_gives_what_comes_before(tmp_path):
+def test_a_truncated_archive_gives_the_segments_before_the_break(tmp_path):
     source = librispeech_archive(tmp_path, mode="w")
     source.write_bytes(source.read_bytes()[:70_000])
     found = READERS["librispeech"](source)
@@ -467,7 +472,7 @@ def test_an_archive_that_breaks_off_gives_what_comes_before(tmp_path):
     assert [reason for reason in found.problems["reason"] if "truncated" in reason]
 
 
-def test_an_archive_with_names_that_lead_out_writes_nothing(tmp_path):
+def test_archive_members_that_point_outside_write_nothing(tmp_path):
     with tarfile.open(tmp_path / "x.tar.gz", "w:gz") as archive:
         for name in ("../../../dev/1/2/1-2.trans.txt", "/dev/1/2/1-2.trans.txt"):
             data = b"1-2-0000 HELLO\n"
@@ -519,7 +524,7 @@ def test_a_line_that_is_no_unicode_is_named(tmp_path):
 # kaldi
 
 
-def test_kaldi_without_segments_has_an_utterance_a_recording(tmp_path):
+def test_kaldi_without_segments_has_one_segment_per_recording(tmp_path):
     tone(tmp_path / "audio/a.wav", 1)
     tone(tmp_path / "audio/b.wav", 2)
     lines(tmp_path / "data/wav.scp", "u1 a.wav", "u2 b.wav")
@@ -559,7 +564,7 @@ def test_kaldi_finds_its_recordings_by_their_paths(tmp_path, above):
     assert report.problems == [f"{named}/gone.wav: no such recording"]
 
 
-def test_an_id_that_is_there_twice_is_reported_and_its_first_text_is_taken(tmp_path):
+def test_a_repeated_kaldi_id_is_reported_and_keeps_the_first_text(tmp_path):
     tone(tmp_path / "data/a.wav", 4)
     lines(tmp_path / "data/wav.scp", "r a.wav")
     lines(tmp_path / "data/segments", "u r 0 1", "u r 2 3")
@@ -575,7 +580,7 @@ def test_an_id_that_is_there_twice_is_reported_and_its_first_text_is_taken(tmp_p
     ]
 
 
-def test_kaldi_with_commands_alone_says_so(tmp_path):
+def test_kaldi_commands_in_wav_scp_are_refused(tmp_path):
     lines(tmp_path / "data/wav.scp", f"u1 touch {tmp_path}/PWNED |")
     with pytest.raises(
         InputError, match=r"wav\.scp, line 1: 'u1' is a command; commands are not executed"
@@ -587,7 +592,7 @@ def test_kaldi_with_commands_alone_says_so(tmp_path):
 # subtitles
 
 
-def test_a_cue_of_two_voices_is_nobodys(tmp_path):
+def test_a_cue_of_two_voices_has_no_speaker(tmp_path):
     tone(tmp_path / "a/a.wav", 9)
     cues = [
         "<v Ana>Da.",
@@ -611,7 +616,7 @@ def test_a_cue_of_two_voices_is_nobodys(tmp_path):
 # commonvoice
 
 
-def test_a_table_without_a_needed_column(tmp_path):
+def test_commonvoice_without_a_sentence_column_is_refused(tmp_path):
     lines(tmp_path / "train.tsv", "client_id\tpath", "c\ta.mp3")
     with pytest.raises(
         InputError, match=r"train\.tsv: the column sentence is missing; it has client_id, path"
@@ -667,7 +672,7 @@ def test_columns_of_a_dataset_are_requested_by_name(tmp_path):
         nbaudio.ingest("hf", source, out=tmp_path / "W", options={"audio": "sound"})
 
 
-def test_embedded_recordings_that_are_there_are_left_as_they_are(tmp_path):
+def test_embedded_recordings_are_not_written_again(tmp_path):
     data = tone(tmp_path / "a.wav", 1).read_bytes()
     source = parquet(tmp_path / "x.parquet", [{"bytes": data, "path": "a.wav"}], text=["da"])
     nbaudio.ingest("hf", source, out=tmp_path / "W")
@@ -680,7 +685,7 @@ def test_embedded_recordings_that_are_there_are_left_as_they_are(tmp_path):
     assert written.read_bytes() == data
 
 
-def test_what_datasets_writes_is_read(tmp_path):
+def test_parquet_and_saved_datasets_written_by_datasets_are_read(tmp_path):
     tone(tmp_path / "a.wav", 1)
     dataset = datasets.Dataset.from_dict(
         {"audio": [str(tmp_path / "a.wav")] * 2, "text": ["da", "ne"]}
@@ -720,7 +725,7 @@ def saved(folder):
     return folder / "dict"
 
 
-def test_what_datasets_saved_to_disk_is_read(tmp_path):
+def test_datasets_saved_to_disk_are_read(tmp_path):
     source = saved(tmp_path / "x")
     nbaudio.ingest("hf", source, out=tmp_path / "W")
     workspace = Workspace.open(tmp_path / "W")
@@ -744,7 +749,7 @@ def test_what_datasets_saved_to_disk_is_read(tmp_path):
     assert Workspace.open(tmp_path / "V").segments["source_split"].unique().to_list() == ["train"]
 
 
-def test_saved_datasets_that_cannot_be_read(tmp_path):
+def test_damaged_saved_datasets_are_reported_or_refused(tmp_path):
     source = saved(tmp_path / "x")
     test = source / "test/data-00000-of-00001.arrow"
     test.write_bytes(test.read_bytes()[:200])
@@ -777,7 +782,7 @@ def test_arrow_and_parquet_of_a_dataset_give_the_same(tmp_path):
 # options
 
 
-def test_options_as_yaml_reads_them(tmp_path):
+def test_reader_options_accept_yaml_booleans(tmp_path):
     source, times = tmp_path / "asr.json", '"word_start_times": [0.1], "word_end_times": [0.4]'
     source.write_text(
         f'{{"file": "a.wav", "start": 0, "end": 1, "words": ["da"], "asr": ["da"], {times}}}'
@@ -791,7 +796,7 @@ def test_options_as_yaml_reads_them(tmp_path):
         nbaudio.ingest("parlaspeech", source, out=tmp_path / "W", options={"word_times": "maybe"})
 
 
-def test_options_on_the_command_line(tmp_path):
+def test_reader_options_can_be_given_on_the_command_line(tmp_path):
     tone(tmp_path / "audio/a.wav", 2)
     call = ["ingest", "folder", str(tmp_path / "audio"), "--out", str(tmp_path / "W"), "--json"]
     done = CliRunner().invoke(app, [*call, "--option", "window=0.5", "--option", "partial=drop"])

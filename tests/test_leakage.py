@@ -76,7 +76,7 @@ def folded(text):
     return " ".join(letters.split()) or None
 
 
-def test_every_character_is_folded_alike_beside_plain_and_other_letters():
+def test_fast_and_general_folding_agree_on_every_character():
     # Texts of plain letters are folded in a faster way, which the ligature rules out.
     letters = [chr(code) for code in range(0x2000)]
     texts = pl.DataFrame(
@@ -121,7 +121,7 @@ def slow(segments):
 @pytest.mark.slow
 @given(rows)
 @settings(max_examples=80, deadline=None)
-def test_leakage_is_what_comparing_each_with_each_finds(rows):
+def test_leakage_equals_that_of_an_exhaustive_comparison(rows):
     segments = table(rows)
     wanted = slow(segments)
     found = exceptions(segments)
@@ -149,7 +149,7 @@ def test_leakage_is_what_comparing_each_with_each_finds(rows):
 @pytest.mark.slow
 @given(rows, st.randoms(use_true_random=False), st.integers(1, 9))
 @settings(max_examples=25, deadline=None)
-def test_order_and_slices_change_nothing(rows, random, size):
+def test_leakage_does_not_depend_on_row_order_and_batch_size(rows, random, size):
     segments = table(rows)
     order = list(range(len(rows)))
     random.shuffle(order)
@@ -214,7 +214,7 @@ def test_the_partner_that_is_reported_is_the_nearest_then_train_then_by_id():
     assert partners[NEAR_SENTENCE, "dev"] == "s000"
 
 
-def test_keys_must_be_columns():
+def test_a_leakage_key_that_is_no_column_is_refused():
     with pytest.raises(InputError, match="'chamber'"):
         leakage(
             pl.DataFrame({"segment_id": ["a"], "text": ["da"], "split": ["train"]}),
@@ -222,7 +222,7 @@ def test_keys_must_be_columns():
         )
 
 
-def test_without_audio_none_is_compared():
+def test_without_audio_hashes_leakage_of_audio_is_not_checked():
     segments = table([("a", "r", "da", None, "train")]).drop("audio_sha256")
     assert leakage(segments)["check"].to_list() == [*KEYS, SENTENCE, NEAR_SENTENCE]
 
@@ -262,7 +262,7 @@ def checked(corpus):
     return verify(corpus, jobs=1, engine="threading", show_progress=False)
 
 
-def test_a_corpus_carries_its_proof_and_verify_finds_the_same_anew(corpus):
+def test_verify_computes_the_leakage_that_corpus_json_has(corpus):
     told = json.loads((corpus / "corpus.json").read_text(encoding="utf8"))["leakage"]
     clips = pl.read_parquet(corpus / "segments.parquet")
     assert told == json.loads(json.dumps(leakage_record(clips)))
@@ -282,7 +282,7 @@ def test_a_corpus_carries_its_proof_and_verify_finds_the_same_anew(corpus):
 
 
 @pytest.mark.parametrize("check", [AUDIO, SENTENCE, "speaker_id"])
-def test_verify_believes_no_count(corpus, check):
+def test_verify_reports_a_wrong_leakage_count_in_corpus_json(corpus, check):
     manifest = json.loads((corpus / "corpus.json").read_text(encoding="utf8"))
     manifest["leakage"][check]["segments"] += 1
     (corpus / "corpus.json").write_text(json.dumps(manifest), encoding="utf8")

@@ -70,7 +70,7 @@ def check(workspace):
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_what_a_killed_command_left_is_removed_by_the_next_one(workspace, command):
+def test_files_of_a_killed_command_are_removed_by_the_next(workspace, command):
     run = start(workspace, command)
     kill(run)
     assert any(name.startswith(".scratch.") for name in partials(workspace))
@@ -79,7 +79,7 @@ def test_what_a_killed_command_left_is_removed_by_the_next_one(workspace, comman
     assert partials(workspace) == []
 
 
-def test_what_a_living_command_writes_stays(workspace):
+def test_files_of_a_running_command_are_kept(workspace):
     dead = start(workspace, COMMANDS["measure"])
     kill(dead)
     left = {path.name for path in workspace.path.glob(".scratch.*")}
@@ -116,7 +116,7 @@ step(Workspace.open(sys.argv[1]))
 """
 
 
-def test_half_a_table_stays_while_its_step_lives(workspace):
+def test_a_partly_written_table_is_kept_while_its_step_runs(workspace):
     run = subprocess.Popen(
         [sys.executable, "-c", HALF_WRITTEN, str(workspace.path)],
         stdin=subprocess.PIPE,

@@ -20,7 +20,7 @@ def test_functions_over_a_limit_are_on_the_list_with_their_figures() -> None:
     assert listed == measured, "these functions are simpler now: run python tests/limits.py"
 
 
-def test_the_list_is_sorted() -> None:
+def test_the_list_of_offenders_is_sorted() -> None:
     lines = OFFENDERS.read_text(encoding="utf8").splitlines()
     assert lines == sorted(lines)
     assert len({line.split()[1] + line.split()[0] for line in lines}) == len(lines)
@@ -35,7 +35,7 @@ def test_the_list_is_sorted() -> None:
         ("def f():\n    def g():\n        return 1\n", 4),
     ],
 )
-def test_nodes_are_those_of_the_body(source: str, nodes: int) -> None:
+def test_the_count_of_syntax_nodes_covers_the_function_body(source: str, nodes: int) -> None:
     (function,) = ast.parse(source).body
     assert isinstance(function, ast.FunctionDef)
     assert count_nodes(function) == nodes

@@ -88,7 +88,7 @@ def test_a_corpus_is_the_same_under_the_posix_locale(tmp_path, recorded, monkeyp
     assert "segments.parquet" in one
 
 
-def test_what_cannot_be_used_is_reported_with_its_name(tmp_path, recorded):
+def test_unusable_files_are_reported_with_their_utf8_names(tmp_path, recorded):
     make(tmp_path, recorded)
     (tmp_path / "zvuk č" / NAMES[0]).write_bytes(b"no audio")
     for extra in ([], ["--json"]):
@@ -104,7 +104,7 @@ def test_what_cannot_be_used_is_reported_with_its_name(tmp_path, recorded):
 
 
 @pytest.mark.slow
-def test_an_output_that_takes_only_ascii_stops_no_report(tmp_path):
+def test_reports_can_be_printed_to_ascii_output(tmp_path):
     (tmp_path / "č.jsonl").write_text(
         '{"file": "č.wav", "start": 0, "end": 1, "words": ["da"]}\nčč\n', encoding="utf8"
     )
@@ -117,7 +117,7 @@ def test_an_output_that_takes_only_ascii_stops_no_report(tmp_path):
     assert problem.startswith("č.jsonl line 2")
 
 
-def test_beside_files_and_manifests_are_found_under_the_posix_locale(tmp_path):
+def test_subtitles_with_utf8_names_are_found_under_the_posix_locale(tmp_path):
     (tmp_path / "titlovi č").mkdir()
     text = "1\n00:00:00,000 --> 00:00:01,000\nDobar dan č\n"
     (tmp_path / "titlovi č" / "सभा.srt").write_text(text, encoding="utf8")
@@ -128,7 +128,7 @@ def test_beside_files_and_manifests_are_found_under_the_posix_locale(tmp_path):
     assert segments.select("recording_id", "text").rows() == [("सभा", "Dobar dan č")]
 
 
-def test_a_program_with_another_encoding_gets_a_remedy(tmp_path, recorded):
+def test_a_python_program_with_ascii_file_names_is_refused_with_the_remedy(tmp_path, recorded):
     make(tmp_path, recorded)
     program = (
         "import os, sys, nbaudio; nbaudio.ingest('parlaspeech', os.fsdecode('s.jsonl'), "

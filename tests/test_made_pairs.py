@@ -24,7 +24,7 @@ def second_act(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def made():
+def pairs():
     """What `make_pairs.py` makes, before it is written."""
     script = runpy.run_path(str(MADE_PAIRS / "make_pairs.py"))
     return script["make_all_pairs"]()
@@ -52,9 +52,9 @@ def test_the_documentation_has_the_figures_of_the_rounds(second_act):
         assert f"| {reviewed} | {wrong} | {statement} |" in page
 
 
-def test_what_is_said_of_the_clips_that_ship_is_true(second_act, made):
+def test_the_proven_share_of_the_demo_pairs_is_true(second_act, pairs):
     out, _ = second_act
-    is_right = {pair.segment_id: pair.transcript == pair.spoken for pair in made}
+    is_right = {pair.segment_id: pair.transcript == pair.spoken for pair in pairs}
     segments = pl.read_parquet(out / "workspace" / "segments.parquet")
     shipped = segments.filter(pl.col("decision") == "accept")["segment_id"].to_list()
     share = sum(is_right[segment_id] for segment_id in shipped) / len(shipped)
@@ -63,9 +63,9 @@ def test_what_is_said_of_the_clips_that_ship_is_true(second_act, made):
     assert 0.98 <= proof["selection"]["low"] <= share < 1
 
 
-def test_the_returned_sheets_have_the_verdicts_of_the_drawn_rows(second_act, made):
+def test_the_returned_sheets_have_the_verdicts_of_the_drawn_rows(second_act, pairs):
     out, _ = second_act
-    is_right = {pair.segment_id: pair.transcript == pair.spoken for pair in made}
+    is_right = {pair.segment_id: pair.transcript == pair.spoken for pair in pairs}
     for name in ("round-1.csv", "round-2.csv"):
         returned = pl.read_csv(MADE_PAIRS / name)
         drawn = pl.read_csv(out / "sheets" / name)
@@ -75,13 +75,13 @@ def test_the_returned_sheets_have_the_verdicts_of_the_drawn_rows(second_act, mad
         ]
 
 
-def test_the_pairs_are_those_that_the_script_makes(made, tmp_path):
+def test_the_stored_pairs_equal_the_output_of_the_script(pairs, tmp_path):
     script = runpy.run_path(str(MADE_PAIRS / "make_pairs.py"))
-    script["write_pairs"](tmp_path / "pairs.csv", made)
+    script["write_pairs"](tmp_path / "pairs.csv", pairs)
     assert (tmp_path / "pairs.csv").read_bytes() == (MADE_PAIRS / "pairs.csv").read_bytes()
 
 
-def test_a_second_run_makes_nothing_anew_until_a_file_changes(second_act, tmp_path):
+def test_made_pairs_are_proven_again_only_if_a_file_changed(second_act, tmp_path):
     out, report = second_act
     copy = tmp_path / "made_pairs"
     shutil.copytree(MADE_PAIRS, copy)
@@ -96,11 +96,11 @@ def test_a_second_run_makes_nothing_anew_until_a_file_changes(second_act, tmp_pa
     assert changed.facts["target_proven"].startswith("no")
 
 
-def test_own_data_has_no_second_act(tmp_path):
+def test_data_other_than_the_demo_has_no_made_pairs(tmp_path):
     assert prove_made_pairs(None, tmp_path / "made-pairs") is None
     assert not (tmp_path / "made-pairs").exists()
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_a_missing_file_of_made_pairs_is_reported(tmp_path):
     with pytest.raises(InputError, match=r"pairs\.csv: there is no such file of made pairs"):
         prove_made_pairs(tmp_path, tmp_path / "made-pairs")

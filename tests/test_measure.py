@@ -40,7 +40,7 @@ def measured(workspace: Workspace, **options: Any) -> pl.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def measured_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo, measured by one job."""
     folder = tmp_path_factory.mktemp("whole") / "w"
     measured(demo(folder))
@@ -53,9 +53,9 @@ def copy(workspace: Path, folder: Path) -> Workspace:
 
 
 def test_all_columns_have_the_types_of_the_schema_and_other_columns_stay(
-    whole: Path, tmp_path: Path
+    measured_demo: Path, tmp_path: Path
 ) -> None:
-    table = Workspace.open(whole).segments
+    table = Workspace.open(measured_demo).segments
     assert {name: table.schema[name] for name in SIGNALS} == dict(SIGNALS)
     assert table.drop(*SIGNALS).equals(demo(tmp_path / "w").segments)
     with_audio = table.filter(pl.col("end_sample").is_not_null() & pl.col("rms_dbfs").is_not_null())
@@ -64,8 +64,8 @@ def test_all_columns_have_the_types_of_the_schema_and_other_columns_stay(
     assert floats.select(pl.all().drop_nulls().is_finite().all()).row(0) == (True,) * floats.width
 
 
-def test_the_troubles_of_the_demo_are_caught_and_nothing_else(whole: Path) -> None:
-    table = Workspace.open(whole).segments
+def test_measure_finds_exactly_the_planted_faults_of_the_demo(measured_demo: Path) -> None:
+    table = Workspace.open(measured_demo).segments
     found = {
         "clipped": table.filter(pl.col("clipped_share") > 0),
         "cut": table.filter(pl.col("cut_start") | pl.col("cut_end")),
@@ -84,25 +84,29 @@ def test_the_troubles_of_the_demo_are_caught_and_nothing_else(whole: Path) -> No
 
 @pytest.mark.parametrize("options", [{"jobs": 2}, {"jobs": 3, "engine": "threading"}])
 def test_values_do_not_depend_on_jobs_and_engine(
-    options: dict[str, Any], whole: Path, tmp_path: Path
+    options: dict[str, Any], measured_demo: Path, tmp_path: Path
 ) -> None:
     workspace = demo(tmp_path / "w")
     shuffled = workspace.segments.sample(fraction=1, shuffle=True, seed=3)
     workspace.save(segments=shuffled)
     assert (
-        measured(workspace, **options).sort("segment_id").equals(values(whole).sort("segment_id"))
+        measured(workspace, **options)
+        .sort("segment_id")
+        .equals(values(measured_demo).sort("segment_id"))
     )
 
 
-def test_values_do_not_depend_on_the_other_segments(whole: Path, tmp_path: Path) -> None:
+def test_values_do_not_depend_on_the_other_segments(measured_demo: Path, tmp_path: Path) -> None:
     workspace = demo(tmp_path / "w")
     workspace.save(segments=workspace.segments.gather_every(3))
     found = measured(workspace)
-    assert found.equals(values(whole).join(found.select("segment_id"), on="segment_id", how="semi"))
+    assert found.equals(
+        values(measured_demo).join(found.select("segment_id"), on="segment_id", how="semi")
+    )
 
 
 def test_a_killed_run_continues(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    measured_demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace, done = demo(tmp_path / "w"), []
     log = step.log_signals
@@ -123,14 +127,14 @@ def test_a_killed_run_continues(
     report = nbaudio.measure(workspace, jobs=1, show_progress=False)
     assert 0 < report.facts["already_measured"] < 106
     assert report.facts["already_measured"] + report.facts["measured_now"] == 106
-    assert values(workspace).equals(values(whole))
+    assert values(workspace).equals(values(measured_demo))
     assert not (workspace.path / step.LOG).exists()
 
 
 def test_a_second_run_decodes_nothing_and_changes_nothing(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    measured_demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspace = copy(whole, tmp_path / "w")
+    workspace = copy(measured_demo, tmp_path / "w")
     before = {path: path.read_bytes() for path in workspace.path.glob("*.parquet")}
     monkeypatch.setattr(step, "measure_windows", lambda _: pytest.fail("decoded again"))
     report = nbaudio.measure(workspace, jobs=1, show_progress=False)
@@ -142,7 +146,7 @@ def test_a_second_run_decodes_nothing_and_changes_nothing(
     assert {path: path.read_bytes() for path in workspace.path.glob("*.parquet")} == before
 
 
-def test_growth_and_another_text_are_brought_in(whole: Path, tmp_path: Path) -> None:
+def test_measure_covers_new_segments_and_changed_texts(measured_demo: Path, tmp_path: Path) -> None:
     lines = (DEMO / "transcripts.jsonl").read_text(encoding="utf8").splitlines()
     grown = tmp_path / "transcripts.jsonl"
     grown.write_text("\n".join(lines[:40]) + "\n", encoding="utf8")
@@ -162,7 +166,7 @@ def test_growth_and_another_text_are_brought_in(whole: Path, tmp_path: Path) -> 
         before,
         106 - before,
     )
-    assert values(workspace).sort("segment_id").equals(values(whole).sort("segment_id"))
+    assert values(workspace).sort("segment_id").equals(values(measured_demo).sort("segment_id"))
     text = (
         pl.when(pl.col("segment_id") == "Qm4vT-8_xLp_7.2-12.28")
         .then(pl.lit(" ab "))
@@ -171,16 +175,18 @@ def test_growth_and_another_text_are_brought_in(whole: Path, tmp_path: Path) -> 
     )
     workspace.save(segments=workspace.segments.with_columns(text))
     changed = measured(workspace).sort("segment_id")
-    assert changed.drop("speech_rate").equals(values(whole).sort("segment_id").drop("speech_rate"))
+    assert changed.drop("speech_rate").equals(
+        values(measured_demo).sort("segment_id").drop("speech_rate")
+    )
     [row] = changed.filter(segment_id="Qm4vT-8_xLp_7.2-12.28").rows(named=True)
     assert row["speech_rate"] == pytest.approx(2 / (5.08 * row["speech_share"]), abs=0.01)
 
 
-def test_speech_rate_is_characters_per_second_of_speech(whole: Path) -> None:
-    table = Workspace.open(whole).segments.filter(pl.col("speech_share") > 0)
+def test_speech_rate_is_characters_per_second_of_speech(measured_demo: Path) -> None:
+    table = Workspace.open(measured_demo).segments.filter(pl.col("speech_share") > 0)
     rates = {
         row["recording_id"]: row["sampling_rate"]
-        for row in Workspace.open(whole).recordings.iter_rows(named=True)
+        for row in Workspace.open(measured_demo).recordings.iter_rows(named=True)
     }
     for row in table.iter_rows(named=True):
         seconds = (
@@ -218,7 +224,7 @@ def test_a_recording_that_cannot_be_read_is_listed_and_the_others_are_measured(
     assert table.filter(pl.col("recording_id") == "eX_5gPd1JtM")["rms_dbfs"].count() == 27
 
 
-def test_damage_beside_a_segment_does_not_spoil_it(tmp_path: Path) -> None:
+def test_a_segment_beside_damaged_audio_is_measured(tmp_path: Path) -> None:
     """What is around a segment is read as well, but only the segment must be readable."""
     x = np.random.default_rng(0).normal(0, 3000, 8 * 16000).astype(np.int16)
     sf.write(tmp_path / "a.flac", x, 16000)
@@ -237,7 +243,7 @@ def test_damage_beside_a_segment_does_not_spoil_it(tmp_path: Path) -> None:
     assert values(tmp_path / "w")["rms_dbfs"].is_null().to_list() == [False, True]
 
 
-def test_a_source_keeps_its_column(tmp_path: Path) -> None:
+def test_a_signal_column_of_the_source_is_not_replaced(tmp_path: Path) -> None:
     sf.write(tmp_path / "a.wav", np.zeros(16000, np.int16), 16000)
     pl.DataFrame({"name": "a.wav", "start": 0, "end": 1, "text": "da", "snr_db": 99}).write_csv(
         tmp_path / "t.csv"
@@ -266,8 +272,8 @@ def test_without_audio_it_says_what_is_missing(tmp_path: Path) -> None:
         nbaudio.measure(tmp_path / "w", channel="centre")
 
 
-def test_another_channel_is_measured_anew(whole: Path, tmp_path: Path) -> None:
-    workspace = copy(whole, tmp_path / "w")
+def test_measuring_another_channel_replaces_the_values(measured_demo: Path, tmp_path: Path) -> None:
+    workspace = copy(measured_demo, tmp_path / "w")
     right = measured(workspace, channel="right", jobs=2).join(
         workspace.segments.select("segment_id", "recording_id"), on="segment_id"
     )
@@ -276,10 +282,10 @@ def test_another_channel_is_measured_anew(whole: Path, tmp_path: Path) -> None:
     assert dead["snr_db"].null_count() == len(dead)
     # A mono recording has no right channel.
     assert right.filter(pl.col("recording_id") == "Qm4vT-8_xLp")["silence_share"].null_count() == 18
-    assert measured(workspace).equals(values(whole))
+    assert measured(workspace).equals(values(measured_demo))
 
 
-def test_materialize_measures_in_the_same_pass(whole: Path, tmp_path: Path) -> None:
+def test_materialize_measures_in_the_same_pass(measured_demo: Path, tmp_path: Path) -> None:
     workspace = demo(tmp_path / "w")
     nbaudio.score(workspace)
     nbaudio.select(workspace, dev=5, test=5)
@@ -291,7 +297,7 @@ def test_materialize_measures_in_the_same_pass(whole: Path, tmp_path: Path) -> N
     accepted = workspace.segments.filter(pl.col("decision") == "accept").select(
         "segment_id", *SIGNALS
     )
-    expected = values(whole).join(
+    expected = values(measured_demo).join(
         accepted.select("segment_id"), on="segment_id", how="semi", maintain_order="left"
     )
     assert accepted.equals(expected)
@@ -315,8 +321,8 @@ def test_materialize_measures_in_the_same_pass(whole: Path, tmp_path: Path) -> N
     )
 
 
-def test_conditions_over_signals_select(whole: Path, tmp_path: Path) -> None:
-    workspace = copy(whole, tmp_path / "w")
+def test_conditions_over_signals_select(measured_demo: Path, tmp_path: Path) -> None:
+    workspace = copy(measured_demo, tmp_path / "w")
     nbaudio.score(workspace)
     conditions = ["snr_db > 10 or snr_db is null", "not cut_end", "clipped_share < 0.001"]
     report = nbaudio.select(workspace, dev=0, test=0, where=conditions)
@@ -329,8 +335,8 @@ def test_conditions_over_signals_select(whole: Path, tmp_path: Path) -> None:
         nbaudio.select(workspace, where="snr > 10")
 
 
-def test_corrected_boundaries_are_measured_anew(whole: Path, tmp_path: Path) -> None:
-    workspace = copy(whole, tmp_path / "w")
+def test_corrected_boundaries_are_measured_anew(measured_demo: Path, tmp_path: Path) -> None:
+    workspace = copy(measured_demo, tmp_path / "w")
     key = "Qm4vT-8_xLp_45.55-48.57"
     clipped = "Qm4vT-8_xLp_7.2-12.28"
     assert set(views.cut_or_clipped(workspace)["segment_id"]) == {key, clipped}
@@ -339,7 +345,7 @@ def test_corrected_boundaries_are_measured_anew(whole: Path, tmp_path: Path) -> 
     start, end = segment["start_sample"], segment["end_sample"]
     silence = end + 3371  # 50 ms of the nearest silence after it
     append_corrections(workspace, [Correction(key, start, silence, start, end, "ana", TIME)])
-    assert values(workspace).equals(values(whole))  # nothing is applied yet
+    assert values(workspace).equals(values(measured_demo))  # nothing is applied yet
     nbaudio.review.correct_bounds(workspace)
     assert values(workspace).filter(segment_id=key).select(pl.all().null_count()).row(0)[1:] == (
         1,
@@ -347,7 +353,7 @@ def test_corrected_boundaries_are_measured_anew(whole: Path, tmp_path: Path) -> 
     assert (
         values(workspace)
         .filter(pl.col("segment_id") != key)
-        .equals(values(whole).filter(pl.col("segment_id") != key))
+        .equals(values(measured_demo).filter(pl.col("segment_id") != key))
     )
     report = nbaudio.measure(workspace, jobs=1, show_progress=False)
     assert (report.facts["measured_now"], report.facts["already_measured"]) == (1, 105)
@@ -357,7 +363,7 @@ def test_corrected_boundaries_are_measured_anew(whole: Path, tmp_path: Path) -> 
     assert views.cut_or_clipped(workspace)["segment_id"].to_list() == [clipped]
 
 
-def test_nothing_is_cut_or_clipped_before_it_is_measured(tmp_path: Path) -> None:
+def test_without_signals_no_segment_counts_as_cut_or_clipped(tmp_path: Path) -> None:
     assert views.cut_or_clipped(demo(tmp_path / "w")).is_empty()
 
 

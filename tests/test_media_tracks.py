@@ -201,7 +201,9 @@ def test_windows_of_a_second_track_equal_its_full_decode(tmp_path: Path, codec: 
         ("a.mkv", "libopus"),
     ],
 )
-def test_subtitles_count_from_the_picture(tmp_path: Path, name: str, codec: str) -> None:
+def test_times_of_subtitles_count_from_the_start_of_the_picture(
+    tmp_path: Path, name: str, codec: str
+) -> None:
     folder = tmp_path / "d"
     folder.mkdir()
     write_container(folder / name, Track(300, start=Fraction(2)), codec=codec)
@@ -223,7 +225,7 @@ def test_subtitles_count_from_the_picture(tmp_path: Path, name: str, codec: str)
     assert segments["start_sample"].to_list()[:2] == [3 * RATE, RATE]
 
 
-def test_other_times_count_from_the_sound_unless_an_option_says_otherwise(tmp_path: Path) -> None:
+def test_times_of_tables_count_from_the_sound_unless_option_clock_is_given(tmp_path: Path) -> None:
     write_container(tmp_path / "a.mkv", Track(300, start=Fraction(2)))
     (tmp_path / "t.csv").write_text("name,start,end,text\na.mkv,3,4,word\n")
     nbaudio.ingest("table", tmp_path / "t.csv", out=tmp_path / "W", jobs=1)
@@ -267,7 +269,7 @@ def test_align_counts_times_from_the_picture_with_an_option(tmp_path: Path) -> N
     assert clip_tone(tmp_path / "W2", align(tmp_path, "W2", "--option", "clock=picture")) == 300
 
 
-def test_align_knows_no_other_options(tmp_path: Path) -> None:
+def test_align_refuses_unknown_options(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="option 'encoding' is unknown to align; known are track"):
         nbaudio.align(tmp_path, tmp_path, out=tmp_path / "W", options={"encoding": "utf8"})
 
@@ -310,7 +312,7 @@ def test_a_container_that_is_cut_short_is_a_truncation(tmp_path: Path, codec: st
     assert "truncated" in str(probe(path).warning)
 
 
-def test_tables_without_tracks_and_pictures_have_no_columns_for_them(tmp_path: Path) -> None:
+def test_recordings_with_one_track_and_no_picture_get_no_track_columns(tmp_path: Path) -> None:
     folder = tmp_path / "audio"
     folder.mkdir()
     write_container(folder / "a.mkv", Track(300), picture_s=0)
@@ -322,7 +324,7 @@ def test_tables_without_tracks_and_pictures_have_no_columns_for_them(tmp_path: P
 
 
 @pytest.mark.parametrize(("name", "codec"), [("a.oga", "flac"), ("a.opus", "libopus")])
-def test_of_joined_ogg_files_the_first_one_is_read(tmp_path: Path, name: str, codec: str) -> None:
+def test_of_concatenated_ogg_files_the_first_is_read(tmp_path: Path, name: str, codec: str) -> None:
     folder = tmp_path / "audio"
     folder.mkdir()
     first = write_container(tmp_path / f"first_{name}", FLOOR, codec=codec, picture_s=0)

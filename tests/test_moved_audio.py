@@ -44,7 +44,7 @@ OPTIONS = {"text": "said", "asr_text": "heard"}
 
 
 @pytest.fixture
-def made(tmp_path):
+def reviewed_workspace(tmp_path):
     """A scored, selected and reviewed workspace of options that a source needs, and a corpus."""
     for seed, name in enumerate("abc"):
         record(tmp_path / f"my audio/{name}.wav", seed)
@@ -128,108 +128,117 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_that_needs_audio_answers_with_the_remedy(made, tmp_path, command):
+def test_a_command_without_its_audio_folder_names_the_ingest_call(
+    reviewed_workspace, tmp_path, command
+):
     (tmp_path / "my audio").rename(tmp_path / "moved")
-    tables = {path.name: path.read_bytes() for path in made.path.glob("*.parquet")}
-    line = line_of(lambda: COMMANDS[command](made, tmp_path))
+    tables = {path.name: path.read_bytes() for path in reviewed_workspace.path.glob("*.parquet")}
+    line = line_of(lambda: COMMANDS[command](reviewed_workspace, tmp_path))
     options = "--option asr_text=heard --option text=said"
     ingest = f"ingest table '{tmp_path}/a source.tsv' {options}"
-    assert line == expected(made, tmp_path / "my audio", ingest)
-    assert {path.name: path.read_bytes() for path in made.path.glob("*.parquet")} == tables
-    assert made.reviewed_ids() == set()  # no round was drawn
+    assert line == expected(reviewed_workspace, tmp_path / "my audio", ingest)
+    assert {
+        path.name: path.read_bytes() for path in reviewed_workspace.path.glob("*.parquet")
+    } == tables
+    assert reviewed_workspace.reviewed_ids() == set()  # no round was drawn
     follow(line, tmp_path / "moved")
-    COMMANDS[command](made, tmp_path)
+    COMMANDS[command](reviewed_workspace, tmp_path)
 
 
-def test_nothing_is_lost_by_the_remedy(made, tmp_path):
-    segments, recordings = made.segments, made.recordings
-    verdicts = nbaudio.review.verdicts(made)
-    settings = made.settings
+def test_ingest_of_a_moved_audio_folder_loses_no_work(reviewed_workspace, tmp_path):
+    segments, recordings = reviewed_workspace.segments, reviewed_workspace.recordings
+    verdicts = nbaudio.review.verdicts(reviewed_workspace)
+    settings = reviewed_workspace.settings
     (tmp_path / "my audio").rename(tmp_path / "moved")
-    follow(line_of(lambda: measure(made)), tmp_path / "moved")
-    assert made.segments.equals(segments)
+    follow(line_of(lambda: measure(reviewed_workspace)), tmp_path / "moved")
+    assert reviewed_workspace.segments.equals(segments)
     assert segments["similarity"].null_count() == 0
     assert set(segments["split"].drop_nulls()) == {"train", "dev", "test"}
-    assert made.recordings.equals(recordings)  # no path of this machine
-    assert nbaudio.review.verdicts(made).equals(verdicts)
+    assert reviewed_workspace.recordings.equals(recordings)  # no path of this machine
+    assert nbaudio.review.verdicts(reviewed_workspace).equals(verdicts)
     moved = settings | {"audio": str(tmp_path / "moved")}
-    assert {name: made.settings[name] for name in moved} == moved
-    report = cut(made, tmp_path / "kept")
+    assert {name: reviewed_workspace.settings[name] for name in moved} == moved
+    report = cut(reviewed_workspace, tmp_path / "kept")
     assert report.facts["clips_cut_now"] == 0
-    shutil.rmtree(made.path / "packs")
-    assert cut(made, tmp_path / "again").facts["clips_cut_now"] == report.facts["kept"]
+    shutil.rmtree(reviewed_workspace.path / "packs")
+    assert (
+        cut(reviewed_workspace, tmp_path / "again").facts["clips_cut_now"] == report.facts["kept"]
+    )
     assert contents(tmp_path / "again") == contents(tmp_path / "before")
     assert contents(tmp_path / "kept") == contents(tmp_path / "before")
 
 
-def test_a_command_that_finds_its_clips_cut_needs_no_audio(made, tmp_path):
-    measure(made)
+def test_a_command_whose_clips_are_cut_needs_no_audio(reviewed_workspace, tmp_path):
+    measure(reviewed_workspace)
     (tmp_path / "my audio").rename(tmp_path / "moved")
-    cut(made, tmp_path / "other")
+    cut(reviewed_workspace, tmp_path / "other")
     assert contents(tmp_path / "other").keys() == contents(tmp_path / "before").keys()
-    assert measure(made).facts["measured_now"] == 0
-    assert nbaudio.evidence(made).problems == []
+    assert measure(reviewed_workspace).facts["measured_now"] == 0
+    assert nbaudio.evidence(reviewed_workspace).problems == []
 
 
-def test_single_files_that_are_missing_stay_in_the_ledger(made, tmp_path):
+def test_single_files_that_are_missing_stay_in_the_ledger(reviewed_workspace, tmp_path):
     (tmp_path / "my audio/b.wav").unlink()
-    shutil.rmtree(made.path / "packs")
-    report = measure(made)
+    shutil.rmtree(reviewed_workspace.path / "packs")
+    report = measure(reviewed_workspace)
     assert report.facts["failed"] == ROWS
     reason = "b.wav: the file has disappeared since it was ingested"
     assert report.problems == [f"b_{2 * n}-{2 * n + 1.5}: {reason}" for n in range(ROWS)]
     with pytest.raises(AudioError, match=r"b\.wav: No such file"):
-        nbaudio.clip(made, "b_2-3.5")
+        nbaudio.clip(reviewed_workspace, "b_2-3.5")
 
 
-def test_recordings_that_the_new_folder_lacks_stay_in_the_ledger(made, tmp_path):
+def test_recordings_that_the_new_folder_lacks_stay_in_the_ledger(reviewed_workspace, tmp_path):
     (tmp_path / "my audio").rename(tmp_path / "moved")
-    line = line_of(lambda: measure(made))
+    line = line_of(lambda: measure(reviewed_workspace))
     (tmp_path / "moved/b.wav").unlink()
     run = run_command(line, tmp_path / "moved")
     assert run.exit_code == 1
     assert "problem: b.wav: no such recording" in run.output
-    assert made.recordings["path"].to_list() == ["a.wav", "b.wav", "c.wav"]
-    assert measure(made).facts["failed"] == ROWS
+    assert reviewed_workspace.recordings["path"].to_list() == ["a.wav", "b.wav", "c.wav"]
+    assert measure(reviewed_workspace).facts["failed"] == ROWS
 
 
-def test_ingest_without_the_folder_names_the_remedy_and_loses_nothing(made, tmp_path):
-    segments, recordings = made.segments, made.recordings
+def test_ingest_without_the_folder_names_the_remedy_and_loses_nothing(reviewed_workspace, tmp_path):
+    segments, recordings = reviewed_workspace.segments, reviewed_workspace.recordings
     (tmp_path / "my audio").rename(tmp_path / "moved")
-    options = {"options": OPTIONS, "out": made.path, "add": True, "jobs": 1}
+    options = {"options": OPTIONS, "out": reviewed_workspace.path, "add": True, "jobs": 1}
     report = nbaudio.ingest("table", tmp_path / "a source.tsv", **options)
     [line] = [line for line in report.warnings if "is not there" in line]
     follow(line, tmp_path / "moved")
-    assert made.segments.equals(segments)
-    assert made.recordings.equals(recordings)
+    assert reviewed_workspace.segments.equals(segments)
+    assert reviewed_workspace.recordings.equals(recordings)
 
 
-def test_widgets_answer_with_the_remedy(made, tmp_path):
-    player = widgets.Player(made, made.segments["segment_id"].head(3))
+def test_widgets_without_audio_show_the_ingest_call(reviewed_workspace, tmp_path):
+    player = widgets.Player(reviewed_workspace, reviewed_workspace.segments["segment_id"].head(3))
     assert "note" not in player._calls["clip"](number=0).answer
     (tmp_path / "my audio").rename(tmp_path / "moved")
-    line = line_of(lambda: measure(made))
+    line = line_of(lambda: measure(reviewed_workspace))
     assert player._calls["clip"](number=1).answer == {"note": line}
     saved = player.static_html()
     assert saved.count("the audio folder of") == 1
     assert saved.count("no sound: its audio folder is not there") == 3
     follow(line, tmp_path / "moved")
-    player = widgets.Player(made, made.segments["segment_id"].head(3))
+    player = widgets.Player(reviewed_workspace, reviewed_workspace.segments["segment_id"].head(3))
     assert "note" not in player._calls["clip"](number=1).answer
     assert "no sound" not in player.static_html()
 
 
-def test_the_page_of_statistics_names_no_folder_but_the_report_does(made, tmp_path):
+def test_the_page_of_statistics_names_no_folder_but_the_report_does(reviewed_workspace, tmp_path):
     (tmp_path / "my audio").rename(tmp_path / "moved")
-    report = nbaudio.stats(made.path, out=tmp_path / "page.html")
-    assert report.warnings == [line_of(lambda: measure(made))]
+    report = nbaudio.stats(reviewed_workspace.path, out=tmp_path / "page.html")
+    assert report.warnings == [line_of(lambda: measure(reviewed_workspace))]
     page = (tmp_path / "page.html").read_text()
     assert "no sound: its audio folder is not there" in page
     assert str(tmp_path) not in page
-    assert nbaudio.stats(made.path, out=tmp_path / "page.html", audio=False).warnings == []
+    assert (
+        nbaudio.stats(reviewed_workspace.path, out=tmp_path / "page.html", audio=False).warnings
+        == []
+    )
 
 
-def test_of_several_sources_the_line_names_the_one(tmp_path):
+def test_of_several_sources_the_message_names_the_moved_one(tmp_path):
     for seed, name in enumerate(("one/a.wav", "two/b.wav")):
         record(tmp_path / name, seed)
     for name, audio in (("a", "one"), ("b", "two")):
@@ -271,7 +280,7 @@ def test_sources_of_one_folder_are_brought_back_one_after_the_other(tmp_path):
     assert workspace.recordings["path"].to_list() == ["a.wav", "b.wav"]
 
 
-def test_the_remedy_of_an_aligned_workspace_is_align(tmp_path):
+def test_an_aligned_workspace_with_moved_audio_names_align(tmp_path):
     text = "Poštovane kolegice i kolege! Otvaram sjednicu Hrvatskoga sabora."
     words = enumerate(text.lower().replace("!", "").replace(".", "").split())
     heard = "\n".join(f"day1 1 {second} 0.8 {word}" for second, word in words)
@@ -305,15 +314,15 @@ def test_the_remedy_of_an_aligned_workspace_is_align(tmp_path):
     assert nbaudio.clip(workspace, measured["segment_id"][0]).samples.shape == (16000 * 78 // 10,)
 
 
-def test_a_line_has_no_secret_and_no_line_break(made, tmp_path):
-    settings = made.settings | {
+def test_a_line_has_no_secret_and_no_line_break(reviewed_workspace, tmp_path):
+    settings = reviewed_workspace.settings | {
         "source": "https://me:pa55@host/x.tsv?token=hunter2",
         "names": "a\nb",
     }
-    (made.path / "workspace.json").write_text(json.dumps(settings))
+    (reviewed_workspace.path / "workspace.json").write_text(json.dumps(settings))
     shutil.rmtree(tmp_path / "my audio")
     with pytest.raises(InputError) as caught:
-        measure(made)
+        measure(reviewed_workspace)
     [shown] = caught.value._render_traceback_()
     assert "hunter2" not in shown
     assert "pa55" not in shown
@@ -321,7 +330,7 @@ def test_a_line_has_no_secret_and_no_line_break(made, tmp_path):
     assert "\n" not in shown
 
 
-def test_a_workspace_that_no_command_made(make_workspace):
+def test_the_message_for_a_handmade_workspace_names_format_as_placeholder(make_workspace):
     workspace = make_workspace({"a.wav": (6.0, 16000)})
     audio = workspace.audio_root
     shutil.rmtree(audio)

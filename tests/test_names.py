@@ -57,7 +57,7 @@ def decide(wanted, available, **options):
         (f"sjednica [{ID}] .wav", f"{'x' * 9} [{ID}].wav", "id"),
     ],
 )
-def test_decision_is_the_strictest_comparison_that_agrees(wanted, on_disk, decision):
+def test_the_name_decision_is_the_strictest_comparison_that_matches(wanted, on_disk, decision):
     assert decide(wanted, [on_disk, "another one.wav", "another [abcdefghijk].wav"]) == (
         decision,
         on_disk,
@@ -79,7 +79,7 @@ def test_decision_is_the_strictest_comparison_that_agrees(wanted, on_disk, decis
         ("..", "a.wav"),
     ],
 )
-def test_what_only_looks_alike_is_missing(wanted, on_disk):
+def test_a_name_that_is_only_similar_to_a_file_is_missing(wanted, on_disk):
     assert decide(wanted, [on_disk]) == ("missing", None)
 
 
@@ -94,18 +94,18 @@ def test_what_only_looks_alike_is_missing(wanted, on_disk):
         (f"a [{ID}].wav", [f"a [{ID}].mp3", f"b [{ID}].wav"]),
     ],
 )
-def test_two_files_that_could_be_meant_are_never_guessed(wanted, on_disk):
+def test_a_name_that_matches_two_files_is_ambiguous(wanted, on_disk):
     audit = resolve([wanted], on_disk)
     assert audit.row(0)[:4] == (wanted, "ambiguous", None, on_disk)
 
 
-def test_byte_exact_match_wins():
+def test_a_byte_exact_match_is_preferred():
     files = ["a b.wav", "a  b.wav", "a b.mp3", "x/a b.wav"]
     assert decide("a b.wav", files) == ("exact", "a b.wav")
     assert resolve(["a b.wav"], files)["candidates"].to_list() == [["a b.wav"]]
 
 
-def test_kaldi_key_means_its_value():
+def test_a_key_of_wav_scp_resolves_to_its_path():
     mapping = {"reco000": "10 5 2019 -  12. sjednica [WoEEFk8lcDA].wav"}
     audit = resolve(
         ["reco000", "10 5 2019 - 12. sjednica [WoEEFk8lcDA].wav"],
@@ -117,14 +117,14 @@ def test_kaldi_key_means_its_value():
     assert audit["recording_id"].to_list() == ["WoEEFk8lcDA", "WoEEFk8lcDA"]
 
 
-def test_override_settles_an_ambiguity():
+def test_a_names_file_settles_an_ambiguous_name():
     files = ["a.flac", "a.mp3"]
     assert decide("a.wav", files)[0] == "ambiguous"
     assert decide("a.wav", files, mapping={"a.wav": "a.mp3"}) == ("exact", "a.mp3")
     assert decide("a.wav", files, mapping={"a.wav": "b.mp3"}) == ("missing", None)
 
 
-def test_value_of_a_list_settles_which_blanks_are_meant():
+def test_a_names_file_decides_between_files_that_differ_in_blanks():
     files = ["a b.wav", "a  b.wav"]
     assert decide("a   b.wav", files, mapping={"reco1": "a  b.wav"}) == ("blanks", "a  b.wav")
     assert (
@@ -133,7 +133,7 @@ def test_value_of_a_list_settles_which_blanks_are_meant():
     )
 
 
-def test_each_distinct_name_once_and_sorted():
+def test_resolve_lists_each_name_once_in_sorted_order():
     assert resolve(["b.wav", "a.wav", "b.wav"], ["a.wav"])["name"].to_list() == ["a.wav", "b.wav"]
     assert resolve([], ["a.wav"]).is_empty()
 
@@ -152,12 +152,12 @@ def test_each_distinct_name_once_and_sorted():
         ("v1.0", "v1.0"),
     ],
 )
-def test_recording_id(name, expected):
+def test_recording_ids_are_youtube_ids_or_file_stems(name, expected):
     assert recording_id(name) == expected
     assert resolve([name], [])["recording_id"].to_list() == [expected]
 
 
-def test_ids_of_different_files_differ():
+def test_recording_ids_of_different_files_differ():
     names = [
         "a.wav",
         "a.mp3",
@@ -178,7 +178,7 @@ def test_ids_of_different_files_differ():
     )
 
 
-def test_ids_stay_when_the_audio_arrives():
+def test_recording_ids_stay_when_the_audio_arrives():
     names = ["a.wav", "b  c.wav", f"x [{ID}].wav"]
     files = ["a.mp3", "b c.flac", f"y [{ID}].m4a"]
     assert (
@@ -252,7 +252,7 @@ NAMES = st.builds(lambda *parts: "".join(parts), FOLDERS, STEMS, EXTENSIONS)
 
 @settings(deadline=None)
 @given(st.sets(NAMES, max_size=6), st.sets(NAMES, max_size=8))
-def test_resolve_equals_comparing_everything_with_everything(wanted, available):
+def test_resolve_equals_an_exhaustive_comparison(wanted, available):
     files = {path for path in available if is_audio(path)}
     audit = resolve(sorted(wanted), sorted(available))
     assert {
@@ -281,7 +281,7 @@ def test_names_share_an_id_exactly_when_they_share_a_file(wanted, available):
 # segments
 
 
-def test_segment_ids_are_what_the_field_writes():
+def test_segment_ids_have_recording_id_start_and_end_as_in_the_source():
     keys = segment_keys(
         pl.Series([ID, "a b"]),
         pl.Series(["3207.70", "0"]),
@@ -326,14 +326,14 @@ PLAIN_NAMES = st.builds(
 
 @settings(deadline=None)
 @given(st.sets(PLAIN_NAMES, min_size=1, max_size=5), st.sets(PLAIN_NAMES, max_size=3))
-def test_plain_names_resolve_as_all_others_do(wanted, others):
+def test_plain_names_resolve_equally_by_the_fast_and_general_path(wanted, others):
     for available in (sorted(wanted | others), []):
         # A mapping that says nothing takes the way of all others.
         slow = resolve(sorted(wanted), available, mapping={"no such name": "none.wav"})
         assert resolve(sorted(wanted), available).equals(slow)
 
 
-def test_own_ids_go_before_times_and_are_numbered_too():
+def test_ids_of_the_source_are_preferred_and_numbered_if_repeated():
     one = pl.Series(["r"] * 3)
     assert segment_ids(
         segment_keys(one, one, one, source_keys=pl.Series(["u", "u", None]))

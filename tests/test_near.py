@@ -43,7 +43,7 @@ lines = st.text(alphabet="ab č", min_size=0, max_size=70).map(lambda text: text
 
 @given(st.lists(lines, min_size=0, max_size=8), st.lists(lines, max_size=4), st.data())
 @settings(max_examples=300, deadline=None)
-def test_what_is_near_is_what_comparing_each_with_each_finds(left, more, data):
+def test_near_pairs_equal_those_of_an_exhaustive_comparison(left, more, data):
     def draw(low, high):
         return data.draw(st.integers(low, high))
 
@@ -51,7 +51,7 @@ def test_what_is_near_is_what_comparing_each_with_each_finds(left, more, data):
     assert NearIndex(left).among(right).rows() == slow(left, right)
 
 
-def test_none_of_ten_thousand_pairs_is_missed():
+def test_none_of_ten_thousand_near_pairs_is_missed():
     # Recall is 1 by proof; here it is counted, at every number of edits that counts as near, over
     # real lengths.
     rng = random.Random(5)
@@ -73,7 +73,7 @@ def test_none_of_ten_thousand_pairs_is_missed():
     assert len(wanted) > 5000
 
 
-def test_texts_in_blocks_and_places_in_parts_give_the_same(monkeypatch):
+def test_near_pairs_do_not_depend_on_the_block_size(monkeypatch):
     rng = random.Random(2)
     base = ["hvala vam lijepa " * 3 + "".join(rng.choices("abc", k=12)) for _ in range(40)]
     right = [changed(text, 3, rng.randint) for text in base * 3]
@@ -85,12 +85,12 @@ def test_texts_in_blocks_and_places_in_parts_give_the_same(monkeypatch):
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["a"], ["aaaaaaaaa"]])
-def test_nothing_is_near_to_what_is_too_short_to_change(texts):
+def test_very_short_texts_have_no_near_pairs(texts):
     assert NearIndex(texts).among(["", "a", "aaaaaaaa", *texts]).is_empty()
     assert NearIndex(["dobar dan svima"]).among(texts).is_empty()
 
 
-def test_a_sentence_is_what_is_said_without_case_and_punctuation():
+def test_sentences_are_folded_without_case_and_punctuation():
     texts = ["„Straße,  d’accord…“", "STRASSE d'accord", " \n–?!", "", None, "e\u0301n 5.", "=1+1"]
     folded = pl.DataFrame({"text": texts}).select(sentences(pl.col("text"))).to_series().to_list()
     assert folded == ["strasse d accord", "strasse d accord", None, None, None, "én 5", "1 1"]

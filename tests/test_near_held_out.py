@@ -86,7 +86,7 @@ def test_more_than_half_of_train_is_a_warning_that_names_the_option(
     assert not any("near-held-out" in line for line in report.warnings)
 
 
-def test_one_turns_it_off(tmp_path):
+def test_near_held_out_1_disables_the_check(tmp_path):
     workspace = make(tmp_path / "w", NEAR.values())
     arguments = ["select", str(workspace.path), "--splits", "source", "--dev", "0"]
     done = CliRunner().invoke(app, [*arguments, "--near-held-out", "1"])
@@ -96,13 +96,13 @@ def test_one_turns_it_off(tmp_path):
         nbaudio.select(workspace, near_held_out=0.5)
 
 
-def test_the_threshold_decides_on_letters(tmp_path):
+def test_near_held_out_compares_letters_with_the_threshold(tmp_path):
     workspace = make(tmp_path / "w", [NEAR["one letter"], NEAR["case"]])
     nbaudio.select(workspace, splits="source", dev=0, near_held_out=0.99)
     assert reasons(workspace) == [None, "near_held_out"]
 
 
-def test_given_splits_stay_as_they_are(tmp_path):
+def test_given_splits_are_not_changed_by_near_held_out(tmp_path):
     workspace = make(tmp_path / "w", NEAR.values(), split_of="train")
     nbaudio.select(workspace, splits="source", dev=0)
     assert reasons(workspace) == [None] * len(NEAR)

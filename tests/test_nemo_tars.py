@@ -100,7 +100,7 @@ def test_clips_are_read_from_the_tars_beside_a_manifest(tmp_path, audio, source)
         assert (tmp_path / "W/audio" / name).read_bytes() == data
 
 
-def test_manifests_of_single_tars_without_shard_id(tmp_path, audio):
+def test_a_manifest_of_one_tar_without_shard_id_is_read(tmp_path, audio):
     write_tar(tmp_path / "audio_7.tar", {"a.wav": audio["a.wav"]})
     manifest = write_manifest(tmp_path / "sharded_manifests/manifest_7.json", row("a.wav"))
     nbaudio.ingest("nemo", manifest, out=tmp_path / "W")
@@ -126,7 +126,7 @@ def test_a_tar_that_an_option_names_and_that_is_missing_is_refused(tmp_path, aud
             nbaudio.ingest("nemo", manifest, out=tmp_path / "W", options={"tars": option})
 
 
-def test_a_manifest_without_its_tars_says_so(tmp_path, audio):
+def test_a_manifest_without_its_tars_names_the_option(tmp_path, audio):
     manifest = as_nemo_writes(tmp_path / "tarred", audio).rename(tmp_path / "m.json")
     report = nbaudio.ingest("nemo", manifest, out=tmp_path / "W")
     assert any("--option tars=" in note for note in report.warnings)
@@ -137,7 +137,7 @@ def test_a_manifest_without_its_tars_says_so(tmp_path, audio):
     assert placed(tmp_path / "W") == PLACED  # unpacked: b-sub1.wav is b.wav
 
 
-def test_of_a_manifest_at_a_url_the_folder_is_to_be_named(tmp_path, audio):
+def test_a_manifest_at_a_url_asks_for_the_folder_url(tmp_path, audio):
     as_nemo_writes(tmp_path / "www/tarred", audio)
     with serving(tmp_path / "www") as web:
         manifest = f"{web.url}/tarred/tarred_audio_manifest.json"
@@ -149,7 +149,7 @@ def test_of_a_manifest_at_a_url_the_folder_is_to_be_named(tmp_path, audio):
     assert placed(tmp_path / "W2") == PLACED
 
 
-def test_clips_that_were_unpacked_beside_the_manifest(tmp_path, audio):
+def test_unpacked_clips_beside_a_tarred_manifest_are_read(tmp_path, audio):
     manifest = as_nemo_writes(tmp_path / "tarred", audio).rename(tmp_path / "m.json")
     for name, data in audio.items():
         (tmp_path / name).write_bytes(data)
@@ -165,14 +165,14 @@ def test_tars_are_read_also_where_some_clips_are_unpacked(tmp_path, audio):
     assert placed(tmp_path / "W") == PLACED
 
 
-def test_a_suffix_of_a_clip_of_its_own_belongs_to_its_name(tmp_path, audio):
+def test_a_clip_whose_own_name_ends_in_sub_number_is_found(tmp_path, audio):
     write_tar(tmp_path / "audio_0.tar", {"b.wav": audio["b.wav"], "b-sub1.wav": audio["a.wav"]})
     rows = [row("b.wav", 0), row("b-sub1.wav", 0)]
     nbaudio.ingest("nemo", write_manifest(tmp_path / "m.json", *rows), out=tmp_path / "W")
     assert {place[0] for place in placed(tmp_path / "W").values()} == {"b", "b-sub1"}
 
 
-def test_an_ending_that_differs_as_clips_were_encoded_for_the_tar(tmp_path, audio):
+def test_a_clip_in_the_tar_may_have_another_extension_than_the_manifest(tmp_path, audio):
     write_tar(tmp_path / "audio_0.tar", {"c.flac": audio["c.flac"]})
     manifest = write_manifest(tmp_path / "m.json", row("c.wav", 0))
     nbaudio.ingest("nemo", manifest, out=tmp_path / "W")
@@ -237,7 +237,7 @@ def test_a_truncated_tar_gives_what_comes_before(tmp_path, audio):
 
 
 @pytest.mark.parametrize("member", ["../../{}", "/{}", "x/../../{}"])
-def test_members_with_paths_that_lead_out_are_written_by_their_names(tmp_path, audio, member):
+def test_tar_members_that_point_outside_are_stored_by_file_name(tmp_path, audio, member):
     write_tar(tmp_path / "t/audio_0.tar", {member.format("a.wav"): audio["a.wav"]})
     manifest = write_manifest(tmp_path / "t/m.json", row(member.format("a.wav"), 0))
     nbaudio.ingest("nemo", manifest, out=tmp_path / "W")

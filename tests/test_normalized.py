@@ -42,7 +42,7 @@ def test_normalized_words_of_parlaspeech_survive_scoring(tmp_path):
         assert segments["asr_text"].to_list() == [None, "DA"]
 
 
-def test_columns_of_a_source_are_not_taken_for_those_of_a_step(tmp_path):
+def test_source_columns_named_like_those_of_steps_are_prefixed(tmp_path):
     names = (
         "text_normalized",
         "asr_text_normalized",
@@ -118,7 +118,7 @@ def test_a_corpus_can_ship_the_normal_forms(workspace, tmp_path, container):
         materialize(workspace, out=tmp_path / "c", container=container, **QUIET)
 
 
-def test_a_transcript_that_is_not_there_is_refused(workspace, tmp_path):
+def test_materialize_refuses_a_missing_or_empty_transcript(workspace, tmp_path):
     with pytest.raises(InputError, match=r"no column text_human; there are normalized, raw"):
         materialize(workspace, out=tmp_path / "c", text="human", **QUIET)
     workspace.save(segments=workspace.segments.with_columns(text_normalized=pl.lit("")))
@@ -130,7 +130,7 @@ def test_a_transcript_that_is_not_there_is_refused(workspace, tmp_path):
     assert not (tmp_path / "c" / "corpus.json").exists()
 
 
-def test_what_reviewers_said_is_not_said_of_other_words(workspace, tmp_path):
+def test_materialize_refuses_to_ship_a_text_that_verdicts_are_not_about(workspace, tmp_path):
     content_of = dict(
         zip(workspace.segments["segment_id"], content_hashes(workspace.segments), strict=True)
     )
@@ -147,7 +147,7 @@ def test_what_reviewers_said_is_not_said_of_other_words(workspace, tmp_path):
     assert materialize(workspace, out=tmp_path / "c", text="normalized", **QUIET).problems == []
 
 
-def test_a_text_of_which_nothing_is_left_is_empty(workspace):
+def test_a_text_that_is_empty_after_normalization_is_rejected(workspace):
     first = pl.col("segment_id") == workspace.segments["segment_id"][0]
     workspace.save(
         segments=workspace.segments.with_columns(

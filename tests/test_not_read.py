@@ -30,7 +30,7 @@ def write_dataset(path: Path, **columns: list[object]) -> None:
     pq.write_table(pa.table({"audio": cells, **columns}), path)
 
 
-def test_columns_of_a_dataset(tmp_path: Path) -> None:
+def test_unread_columns_of_a_dataset_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "data/train-00000-of-00001.parquet"
     write_dataset(path, sentence=["eins"], normalized=["EINS"], start=[0.5], speaker=[{"id": "s"}])
     assert not_read("hf", tmp_path / "data") == [
@@ -42,13 +42,13 @@ def test_columns_of_a_dataset(tmp_path: Path) -> None:
     ]
 
 
-def test_a_dataset_that_is_read_as_a_whole(tmp_path: Path) -> None:
+def test_a_fully_read_dataset_reports_no_unread_columns(tmp_path: Path) -> None:
     path = tmp_path / "data/train-00000-of-00001.parquet"
     write_dataset(path, text=[{"de": "eins"}], duration=[1.0], speaker_id=["s"])
     assert not_read("hf", tmp_path / "data", text="text.de") == []
 
 
-def test_fields_of_a_nemo_manifest(tmp_path: Path) -> None:
+def test_unread_fields_of_a_nemo_manifest_are_reported(tmp_path: Path) -> None:
     line = {"audio_filepath": "a.wav", "duration": 1, "text": "eins"}
     plain = tmp_path / "plain.json"
     plain.write_text(json.dumps(line) + "\n")
@@ -61,7 +61,7 @@ def test_fields_of_a_nemo_manifest(tmp_path: Path) -> None:
     ]
 
 
-def test_files_of_a_kaldi_folder(tmp_path: Path) -> None:
+def test_unread_files_of_a_kaldi_folder_are_reported(tmp_path: Path) -> None:
     folder = tmp_path / "k"
     folder.mkdir()
     (folder / "wav.scp").write_text("u1 a.wav\nu2 b.wav\n")

@@ -199,7 +199,7 @@ def use_hub(patch: pytest.MonkeyPatch, servers: ExitStack) -> None:
 
 
 @pytest.mark.parametrize("line", LINES.strip().split("\n"))
-def test_the_line_succeeds(results, line: str) -> None:
+def test_each_command_line_succeeds(results, line: str) -> None:
     code, output = results[line]
     assert code == 0, output
     if line.endswith("--json"):
@@ -208,7 +208,7 @@ def test_the_line_succeeds(results, line: str) -> None:
         assert report["facts"]
 
 
-def test_each_option_of_each_command_is_used() -> None:
+def test_each_option_of_each_command_has_a_test_line() -> None:
     used = {
         option
         for line in LINES.strip().split("\n")

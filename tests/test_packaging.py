@@ -493,7 +493,7 @@ def _modules():
         yield path.relative_to(TOP), part, ast.parse(path.read_text(encoding="utf8"))
 
 
-def test_import_reader_sees_nested_and_aliased_imports():
+def test_the_import_check_sees_nested_and_aliased_imports():
     tree = ast.parse(
         "import a.b as c\nfrom . import d\ndef f():\n    from e.g import h\nclass K:\n    "
         "import m\n"
@@ -506,7 +506,7 @@ def test_import_reader_sees_nested_and_aliased_imports():
 
 
 @pytest.mark.parametrize(("library", "doors"), DOORS.items())
-def test_library_is_imported_behind_its_door_alone(library, doors):
+def test_each_library_is_imported_only_in_its_assigned_modules(library, doors):
     found = [
         f"{path}:{line}"
         for path, part, names in imported()

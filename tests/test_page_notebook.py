@@ -37,12 +37,12 @@ def shown_text(text):
         ("n = max(\n    1,\n    2,\n)", "n = max(\n    1,\n    2,\n)"),
     ],
 )
-def test_values_stand_where_the_defaults_were(source, filled):
+def test_run_values_replace_the_defaults_of_parameters(source, filled):
     values = {"n": 8, "where": "a = 'b'", "names": ["asr", "large"]}
     assert fill_in(source, values).replace("'asr', 'large'", '"asr", "large"') == filled
 
 
-def test_paths_are_short_in_sources_texts_and_html(tmp_path):
+def test_paths_are_shortened_in_sources_texts_and_html(tmp_path):
     out = tmp_path / 'a "quoted" & odd run'
     audio = tmp_path / "archive" / "sittings 2024" / "audio"
     values = {"workspace": str(out / "workspace"), "audio": str(audio)}
@@ -73,7 +73,7 @@ def test_paths_are_short_in_sources_texts_and_html(tmp_path):
     assert unescape("".join(second["data"]["text/html"])) == f"<td>{out.name}/x</td>"
 
 
-def test_the_home_folder_and_urls(tmp_path, monkeypatch):
+def test_short_paths_abbreviates_the_home_folder_and_keeps_urls(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", "/home/somebody")
     values = {"audio": "https://example.org/audio", "splits": "source", "source": "/data/a.json"}
     assert short_paths(values, tmp_path) == {
@@ -83,7 +83,7 @@ def test_the_home_folder_and_urls(tmp_path, monkeypatch):
     }
 
 
-def test_users_without_a_home_need_none(tmp_path, monkeypatch):
+def test_paths_are_shortened_for_users_without_a_home_folder(tmp_path, monkeypatch):
     monkeypatch.delenv("HOME")
     monkeypatch.setattr("pwd.getpwuid", lambda number: {}[number])
     assert short_paths({"source": "/data/a.json"}, tmp_path) == {
@@ -92,7 +92,7 @@ def test_users_without_a_home_need_none(tmp_path, monkeypatch):
     }
 
 
-def test_a_page_of_a_run_has_its_parameters_once_and_no_path_of_the_machine(tmp_path):
+def test_a_run_page_shows_parameters_once_and_no_absolute_paths(tmp_path):
     out = tmp_path / "out"
     run(bundled("data_manifests/demo.yaml"), out=out, only="1")
     page = (out / "html" / "01_ingest.html").read_text("utf8")

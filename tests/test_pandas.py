@@ -78,7 +78,7 @@ def test_columns_keep_their_values_and_what_is_missing_is_null(column, expected)
     assert as_polars(frame.iloc[:0]).columns == ["key", "value"]
 
 
-def test_the_index_is_a_column_where_it_says_something():
+def test_a_named_or_grouped_index_becomes_columns():
     frame = pd.DataFrame(
         {"speaker": ["a", "b", "a"], "part": [1, 1, 2], "similarity": [0.5, 1.0, 0.7]}
     )
@@ -103,7 +103,7 @@ def test_the_index_is_a_column_where_it_says_something():
     assert as_polars(pd.DataFrame()).shape == (0, 0)
 
 
-def test_what_is_no_table_is_refused_in_one_line():
+def test_an_argument_that_is_no_table_is_refused_in_one_line():
     for table, message in (
         (["a"], "must be a pandas or polars DataFrame, not list"),
         ({"a": [1]}, "not dict"),
@@ -127,7 +127,7 @@ def test_what_is_no_table_is_refused_in_one_line():
         pd.DataFrame({"wer": [0.1]}, index=pd.Index(["b"], name="segment_id")),
     ],
 )
-def test_ids_come_in_many_kinds(ids):
+def test_ids_are_accepted_as_lists_series_arrays_and_frames(ids):
     assert as_ids(ids) == ["b"]
 
 
@@ -141,7 +141,7 @@ def test_ids_come_in_many_kinds(ids):
         (7, "must be ids or a table with a column segment_id, not int"),
     ],
 )
-def test_what_are_no_ids_is_refused(ids, message):
+def test_values_that_are_no_ids_are_refused(ids, message):
     with pytest.raises(InputError, match=message):
         as_ids(ids)
 
@@ -207,7 +207,7 @@ def test_columns_of_text_are_scored(kind):
     assert text.vocabulary(frame["text"]).odd["character"].to_list() == ["–"]
 
 
-def test_a_workspace_gives_and_takes_pandas(workspace, kind):
+def test_a_workspace_reads_and_saves_pandas_tables(workspace, kind):
     assert (
         workspace.to_pandas("recordings")["recording_id"].tolist()
         == workspace.recordings["recording_id"].to_list()

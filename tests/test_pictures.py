@@ -27,7 +27,7 @@ FRONT_ENDS = {
 }
 
 
-def test_every_picture_is_newer_than_what_it_shows():
+def test_every_picture_is_newer_than_its_sources():
     outdated = pictures.outdated_pictures()
     assert outdated == [], (
         f"{', '.join(outdated)}: what they show has changed since they were taken. Retake all "
@@ -79,7 +79,7 @@ def test_only_what_can_change_a_picture_makes_it_outdated(module, old, new, chan
     assert (pictures.source_hash(picture) != before) == changes
 
 
-def test_a_source_that_is_not_there_is_named(module):
+def test_a_missing_source_of_a_picture_is_an_error(module):
     with pytest.raises(LookupError, match=r"plot\.py::paint: no function or class"):
         pictures.source_hash(pictures.Picture("plot.png", ("plot.py::paint",)))
 

@@ -73,7 +73,7 @@ def test_a_clip_that_cannot_be_cut_is_named_with_its_reason_while_the_run_works(
     assert finished.select("reason", "clips").rows() == [("unreadable_audio", len(report.problems))]
 
 
-def test_without_a_plan_one_line_says_so(tmp_path):
+def test_reading_a_missing_plan_is_a_one_line_error(tmp_path):
     with pytest.raises(InputError, match=r"no corpus\.json, and no run has planned one there"):
         views.plan(tmp_path)
 

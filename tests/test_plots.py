@@ -65,7 +65,7 @@ def segment(number, *, seconds=10, recording="r", **further):
 # views
 
 
-def test_examples_by_similarity(workspace_of):
+def test_examples_are_ordered_by_similarity_or_random(workspace_of):
     scores = [0.9, -1.0, 0.8, None, 0.79, 0.2, 1.0]
     workspace = workspace_of([segment(i, similarity=score) for i, score in enumerate(scores)])
 
@@ -131,7 +131,7 @@ def test_threshold_curve_counts_what_select_would_keep(scores, length, tmp_path_
         assert hours == pytest.approx(kept * length / 3600, abs=1e-12)
 
 
-def test_times_that_are_none_are_no_hours(workspace_of):
+def test_invalid_times_add_no_hours(workspace_of):
     times = [("0", "Infinity"), ("NaN", "5"), ("9", "2"), ("0", "3600")]
     rows = [
         {
@@ -149,7 +149,7 @@ def test_times_that_are_none_are_no_hours(workspace_of):
     assert views.recordings(workspace)["transcribed_s"].to_list() == [3600.0]
 
 
-def test_speakers_by_split(workspace_of):
+def test_hours_of_speakers_are_counted_by_split(workspace_of):
     rows = [
         segment(0, seconds=3600, speaker_id="a", split="train"),
         segment(1, seconds=1800, speaker_id="a"),
@@ -162,7 +162,7 @@ def test_speakers_by_split(workspace_of):
     ]
 
 
-def test_names_that_need_a_look_come_first(workspace_of):
+def test_missing_and_ambiguous_names_come_first(workspace_of):
     workspace = workspace_of([segment(0)])
     decisions = pl.Enum(["exact", "blanks", "ambiguous", "missing"])
     audit = {
@@ -262,7 +262,7 @@ def test_many_recordings_become_histograms_of_lengths_and_transcribed_shares(wor
 
 
 @pytest.mark.parametrize("number", [5, 742])
-def test_recordings_without_audio_say_so(workspace_of, number):
+def test_the_plot_of_recordings_says_that_there_is_no_audio(workspace_of, number):
     plot = plots.recordings(workspace_of(*archive(number, audio=False)))
     (axes,) = plot.axes
     assert plot.get_suptitle().startswith("There is no audio in this workspace")
@@ -285,7 +285,7 @@ def test_a_truncated_recording_is_named_at_its_bar(workspace_of):
     assert views.recordings(workspace_of(*archive(4, truncated=(2,))))["past_the_end"].sum() == 1
 
 
-def test_many_recordings_of_one_length_are_a_sentence(workspace_of):
+def test_recordings_of_equal_length_are_a_sentence_instead_of_a_histogram(workspace_of):
     _, recordings = archive(30)
     same = [row | {"num_samples": row["sampling_rate"] * 600} for row in recordings]
     lengths, _ = plots.recordings(workspace_of([segment(0)], same)).axes
@@ -319,7 +319,7 @@ def test_an_axis_of_similarity_begins_where_the_data_is_and_says_so(workspace_of
         ([], 0.8, -1.0, 0),
     ],
 )
-def test_where_an_axis_of_similarity_begins(values, threshold, least, below):
+def test_the_similarity_axis_covers_the_values_and_the_threshold(values, threshold, least, below):
     axis = similarity_axis(np.array(values), threshold=threshold)
     assert (axis.least, axis.below) == (least, below)
     assert (axis.edges[0], axis.edges[-1]) == (least, 1)
@@ -350,7 +350,7 @@ def test_threshold_parts_the_histogram_and_marks_the_curve(workspace_of):
     assert "75% of all" in right.texts[0].get_text()
 
 
-def test_scores_show_every_segment(workspace_of):
+def test_the_plot_of_scores_counts_every_segment(workspace_of):
     rows = [
         segment(i, similarity=i / 9, wer=wer, seconds=i + 1)
         for i, wer in enumerate([0.0, 0.5, 7.0, float("nan")])
@@ -359,7 +359,7 @@ def test_scores_show_every_segment(workspace_of):
     assert [sum(heights(axes.containers[0])) for axes in drawn] == [4, 3, 4]
 
 
-def test_values_that_do_not_differ_are_a_sentence(workspace_of, tmp_path):
+def test_equal_values_are_a_sentence_instead_of_a_histogram(workspace_of, tmp_path):
     rows = [
         {
             "segment_id": f"s{start}",
@@ -393,7 +393,7 @@ def test_values_that_do_not_differ_are_a_sentence(workspace_of, tmp_path):
 # signals
 
 
-def test_every_panel_of_signals_has_its_words_unit_and_counts(workspace_of):
+def test_every_panel_of_signals_has_title_unit_and_counts(workspace_of):
     names = [name for name, dtype in SIGNALS.items() if dtype != pl.Boolean]
     rows = [
         segment(i, **dict.fromkeys(names, 0.01 * i), cut_start=i == 3, cut_end=i % 2 == 0)
@@ -439,7 +439,7 @@ def texts_of(axes):
     return [axes._left_title, axes.xaxis.label, axes.yaxis.label, *labels]
 
 
-def test_signals_of_equal_values_are_sentences(workspace_of):
+def test_signals_with_equal_values_are_sentences_instead_of_histograms(workspace_of):
     rows = [
         segment(
             i,
@@ -480,7 +480,7 @@ def test_signals_of_equal_values_are_sentences(workspace_of):
         ([-1.7e308, 1.7e308], 24),
     ],
 )
-def test_a_histogram_has_one_bin_where_values_have_no_span(values, bars):
+def test_equal_or_denormal_values_get_a_histogram_of_one_bin(values, bars):
     counts = distribution(pl.Series(values, dtype=pl.Float64), np.arange(len(values))).get("counts")
     assert counts is None or (len(counts), sum(counts)) == (bars, len(values))
     edges = equal_width_edges(np.array(values), 24)
@@ -519,7 +519,7 @@ def test_sizes_of_splits_are_those_requested_or_five_percent(workspace_of):
     assert sizes(dev=30, test=31).height == 3
 
 
-def test_splits_add_up(workspace_of):
+def test_the_plot_of_splits_counts_every_segment(workspace_of):
     rows = [
         segment(i, speaker_id=f"s{i % 3}", split=["train", "dev", "test"][i % 3]) for i in range(9)
     ]
@@ -538,7 +538,7 @@ def test_splits_add_up(workspace_of):
 
 
 @pytest.mark.parametrize("count", [3, 200])
-def test_shards_by_size(monkeypatch, count):
+def test_shards_are_drawn_as_bars_or_a_histogram_of_sizes(monkeypatch, count):
     listed = [
         {
             "name": f"train/{n}.tar",
@@ -562,7 +562,7 @@ def test_shards_by_size(monkeypatch, count):
     assert axes.get_xlabel() == "size [MB]"
 
 
-def test_shards_of_what_is_no_corpus(tmp_path):
+def test_the_plot_of_shards_refuses_a_folder_without_a_corpus(tmp_path):
     with pytest.raises(InputError, match=r"is .* a corpus"):
         plots.shards(tmp_path)
 
@@ -621,7 +621,7 @@ def test_a_drawing_has_the_colors_of_the_page_and_no_ids_of_others(workspace_of)
         assert set(re.findall(r'(?:url\(|href=")#([^")]*)', svg)) == known
 
 
-def test_names_from_outside_are_drawn_as_they_are(workspace_of):
+def test_plots_draw_hostile_names_as_text(workspace_of):
     rows = [
         segment(
             i, recording=name, speaker_id=name, reason=name, similarity=0.5, wer=0.1, split="train"
@@ -642,7 +642,7 @@ def test_names_from_outside_are_drawn_as_they_are(workspace_of):
 
 
 @pytest.mark.slow
-def test_a_workspace_without_segments_or_scores(workspace_of):
+def test_plots_of_an_empty_or_unscored_workspace_are_drawn(workspace_of):
     empty = [dict.fromkeys(SEGMENTS)][:0]
     workspace = workspace_of(empty, [{"recording_id": "r"}])
     for draw in (plots.recordings, plots.scores, plots.threshold, plots.splits):

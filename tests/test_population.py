@@ -105,7 +105,7 @@ def test_draws_and_claims_are_the_same_whatever_the_size_of_a_batch(
         assert same, name
 
 
-def test_of_an_id_that_is_given_twice_the_first_segment_counts(workspace):
+def test_of_segments_with_one_id_the_first_is_used(workspace):
     segments = workspace.segments
     twice = pl.concat(
         [
@@ -121,7 +121,7 @@ def test_of_an_id_that_is_given_twice_the_first_segment_counts(workspace):
     assert known.read(["s1", "nobody"])["text"].to_list() == [segments["text"][1]]
 
 
-def test_first_occurrences():
+def test_first_occurrences_marks_the_first_of_equal_values():
     values = np.array([3, 1, 3, 2, 1, 3], dtype=np.uint64)
     assert first_occurrences(values).tolist() == [True, True, False, True, False, False]
 

@@ -121,7 +121,7 @@ def test_a_terminal_without_a_size_has_the_lines_of_a_log(columns, rows):
         assert lines() == ["verify: 3 shards in 0 s"]
 
 
-def test_a_log_has_lines_and_no_bar(capsys, monkeypatch):
+def test_progress_in_a_log_is_printed_as_lines(capsys, monkeypatch):
     monkeypatch.setattr(progress_bars, "_LINE_S", 0.6)
     with progress("verify", 30, "shards") as advance:
         advance(3)
@@ -174,16 +174,16 @@ def test_a_log_says_where_the_work_has_stopped_and_which_host_it_waits_for(capsy
         ("recordings", 7, 7, 840, "7 recordings in 14 min, 30 recordings an hour"),
     ],
 )
-def test_the_state_of_work_in_words(unit, done, total, seconds, text):
+def test_the_state_text_has_amount_rate_and_time_left(unit, done, total, seconds, text):
     assert state_text(unit, done, total, seconds) == text
 
 
-def test_things_that_take_long_are_counted_by_the_minute_or_hour():
+def test_slow_rates_are_given_per_minute_or_hour():
     speeds = [speed_text("shards", rate) for rate in (2.0, 0.35, 1 / 3600)]
     assert speeds == ["2 shards/s", "21 shards a minute", "1 shards an hour"]
 
 
-def test_words_of_a_name_are_no_markup(monkeypatch):
+def test_names_in_a_progress_bar_are_escaped(monkeypatch):
     shown = []
 
     class Kernel:
@@ -211,6 +211,8 @@ def test_words_of_a_name_are_no_markup(monkeypatch):
         (1, 0.0, 3, (None, None)),
     ],
 )
-def test_rate_and_time_left(done, seconds, remaining, expected):
+def test_rate_and_time_left_are_computed_from_amount_and_seconds(
+    done, seconds, remaining, expected
+):
     rate, left_s = rate_and_time_left(done, seconds, remaining)
     assert (rate, left_s) == pytest.approx(expected)

@@ -59,22 +59,23 @@ def workspace(make_workspace):
     return make_workspace({"a.flac": (20.0, 16000), "b.wav": (17.0, 8000)}, channels=1)
 
 
-def made(workspace, out, **options):
+def make_corpus(workspace, out, **options):
+    """Materialize a corpus with a license and a language; return its folder."""
     wanted = {"license": "cc-by-4.0", "language": "hr", "shard_size": "40kB"} | options
     materialize(workspace, out=out, jobs=1, show_progress=False, **wanted)
     return out
 
 
 @pytest.fixture(scope="module")
-def made_once(tmp_path_factory):
+def corpus_made_once(tmp_path_factory):
     return tmp_path_factory.mktemp("publish") / "corpus"
 
 
 @pytest.fixture
-def corpus(made_once, request, tmp_path):
-    if not made_once.exists():
-        made(request.getfixturevalue("workspace"), made_once)
-    return Path(shutil.copytree(made_once, tmp_path / "corpus"))
+def corpus(corpus_made_once, request, tmp_path):
+    if not corpus_made_once.exists():
+        make_corpus(request.getfixturevalue("workspace"), corpus_made_once)
+    return Path(shutil.copytree(corpus_made_once, tmp_path / "corpus"))
 
 
 def contents(folder):
@@ -94,7 +95,7 @@ def published(hub):
     return {name: data for name, data in files.items() if name != ".gitattributes"}
 
 
-def whole(files):
+def has_listed_files(files):
     """Whether a commit with a corpus.json has the files that it lists."""
     if "corpus.json" not in files:
         return True
@@ -163,7 +164,7 @@ def test_a_changed_corpus_replaces_files_in_one_commit(hub, workspace, corpus, t
     before, sent = published(hub), set(hub.received)
     segments = workspace.segments
     workspace.save(segments=segments.with_columns(split=segments["split"].replace({"dev": "test"})))
-    other = made(workspace, tmp_path / "other", shard_size="60kB")
+    other = make_corpus(workspace, tmp_path / "other", shard_size="60kB")
     report = put(other)
     assert published(hub) == contents(other)
     new, old = contents(other), before
@@ -176,7 +177,7 @@ def test_a_changed_corpus_replaces_files_in_one_commit(hub, workspace, corpus, t
     # Each object once.
     assert set(hub.received.values()) <= {len(data) for data in (*new.values(), *old.values())}
     assert len(hub.datasets[NAME].commits) == 4
-    assert [whole(files) for _, files in hub.datasets[NAME].commits] == [True] * 4
+    assert [has_listed_files(files) for _, files in hub.datasets[NAME].commits] == [True] * 4
     assert verify(URL, jobs=1, show_progress=False).problems == []
     # The earlier version stays where it was.
     first = f"{URL}@{hub.datasets[NAME].commits[-2][0]}"
@@ -186,7 +187,7 @@ def test_a_changed_corpus_replaces_files_in_one_commit(hub, workspace, corpus, t
 
 @pytest.mark.parametrize("container", ["files", "parquet", "lhotse"])
 def test_other_containers_are_published_and_read(hub, workspace, tmp_path, container):
-    corpus = made(workspace, tmp_path / "corpus", container=container)
+    corpus = make_corpus(workspace, tmp_path / "corpus", container=container)
     put(corpus)
     assert published(hub) == contents(corpus)
     assert verify(URL, jobs=1, show_progress=False).problems == []
@@ -227,7 +228,7 @@ def test_a_new_listing_is_taken_for_each_corpus_that_is_opened(hub, workspace, c
             decision=np.where(np.arange(len(segments)) < 5, "accept", "reject")
         )
     )
-    other = made(workspace, tmp_path / "other", shard_size="200kB")
+    other = make_corpus(workspace, tmp_path / "other", shard_size="200kB")
     put(other)
     assert open_corpus(URL).segments.height == open_corpus(other).segments.height == 5
 
@@ -271,14 +272,14 @@ def test_a_killed_publication_is_resumed(hub, corpus, tmp_path, uploads):
     put(corpus)
     assert published(hub) == contents(corpus)
     assert all(hub.received[oid] == sent[oid] for oid in sent)
-    assert all(whole(files) for _, files in hub.datasets[NAME].commits)
+    assert all(has_listed_files(files) for _, files in hub.datasets[NAME].commits)
     assert verify(URL, jobs=1, show_progress=False).problems == []
 
 
 def test_a_killed_second_publication_leaves_the_first_version(hub, workspace, corpus, tmp_path):
     put(corpus)
     before = published(hub)
-    other = made(workspace, tmp_path / "other", encoding="wav", shard_size="200kB")
+    other = make_corpus(workspace, tmp_path / "other", encoding="wav", shard_size="200kB")
     hub.hold_after = hub.asked["put"] + 1
     run = subprocess.Popen(
         [sys.executable, "-c", PUBLISH, other],
@@ -294,13 +295,13 @@ def test_a_killed_second_publication_leaves_the_first_version(hub, workspace, co
     put(other)
     assert published(hub) == contents(other)
     assert all(hub.received[oid] == sent[oid] for oid in sent)
-    assert all(whole(files) for _, files in hub.datasets[NAME].commits)
+    assert all(has_listed_files(files) for _, files in hub.datasets[NAME].commits)
 
 
 @pytest.mark.parametrize(
     "part", ["create", "info", "tree", "preupload", "batch", "put", "verify", "commit", "validate"]
 )
-def test_a_hub_that_is_busy_is_asked_again(hub, corpus, part):
+def test_uploads_to_a_busy_hub_are_retried(hub, corpus, part):
     hub.busy[part] = 2
     put(corpus)
     assert published(hub) == contents(corpus)
@@ -309,7 +310,7 @@ def test_a_hub_that_is_busy_is_asked_again(hub, corpus, part):
 
 
 @pytest.mark.parametrize("part", ["info", "tree", "resolve", "storage"])
-def test_a_hub_that_is_busy_is_read_again(hub, corpus, part):
+def test_reads_from_a_busy_hub_are_retried(hub, corpus, part):
     put(corpus)
     hub.busy[part] = 2
     assert verify(URL, jobs=1, engine="threading", show_progress=False).problems == []
@@ -317,7 +318,7 @@ def test_a_hub_that_is_busy_is_read_again(hub, corpus, part):
 
 
 @pytest.mark.parametrize("part", ["create", "commit"])
-def test_a_lost_response_does_not_repeat_what_was_done(hub, corpus, part):
+def test_a_lost_response_of_the_hub_does_not_repeat_the_commit(hub, corpus, part):
     hub.lost[part] = 1
     report = put(corpus)
     assert published(hub) == contents(corpus)
@@ -354,7 +355,7 @@ SAID = {
 
 
 @pytest.mark.parametrize("part", SAID)
-def test_refusals_are_said_in_one_line_without_token_or_signed_url(
+def test_refusals_of_the_hub_are_one_line_without_token_or_signed_url(
     hub, corpus, part, capfd, caplog
 ):
     hub.says[part], message = SAID[part]
@@ -368,7 +369,7 @@ def test_refusals_are_said_in_one_line_without_token_or_signed_url(
     assert part != "put" or "/storage/" in said  # the library logged that URL
 
 
-def test_a_hub_that_is_silent_is_given_up(hub, corpus, monkeypatch):
+def test_publish_stops_at_the_timeout_of_a_silent_hub(hub, corpus, monkeypatch):
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.25")
     monkeypatch.setenv("NBAUDIO_TRIES", "1")
     hub.hangs = {"commit"}
@@ -377,7 +378,7 @@ def test_a_hub_that_is_silent_is_given_up(hub, corpus, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_hub_that_is_silent_is_read_in_bounded_time(hub, corpus, monkeypatch):
+def test_reading_from_a_silent_hub_ends_in_bounded_time(hub, corpus, monkeypatch):
     put(corpus)
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.3")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DOWNLOAD_TIMEOUT", 0.06)
@@ -414,7 +415,7 @@ def test_folders_on_the_hub_are_listed_as_those_of_other_stores(hub, corpus):
     assert len(versions) == len(names[0])
 
 
-def test_wrong_and_missing_tokens(hub, corpus, monkeypatch, tmp_path):
+def test_wrong_and_missing_tokens_are_refused_with_the_reason(hub, corpus, monkeypatch, tmp_path):
     monkeypatch.setenv("HF_TOKEN", "hf_falsch")
     with pytest.raises(
         NbaudioError, match=r"may not be read with the credentials of this environment \(HF_TOKEN"
@@ -432,7 +433,7 @@ def test_wrong_and_missing_tokens(hub, corpus, monkeypatch, tmp_path):
         open_corpus(URL)
 
 
-def test_the_token_is_nowhere(hub, corpus, tmp_path):
+def test_the_token_is_not_in_the_output_of_publish(hub, corpus, tmp_path):
     command = [sys.executable, "-m", "nbaudio", "publish", corpus, URL, "--consent", CONSENT]
     hub.busy["put"] = 1
     run = subprocess.run(
@@ -546,7 +547,7 @@ SPOILED = {
 
 
 @pytest.mark.parametrize("name", SPOILED)
-def test_spoiled_corpora_are_refused(hub, corpus, name):
+def test_damaged_corpora_are_not_published(hub, corpus, name):
     spoil, message = SPOILED[name]
     spoil(corpus)
     with pytest.raises(InputError, match=message):
@@ -555,7 +556,7 @@ def test_spoiled_corpora_are_refused(hub, corpus, name):
 
 
 def test_license_and_consent_are_needed(hub, workspace, corpus, tmp_path):
-    unlicensed = made(workspace, tmp_path / "unlicensed", license=None)
+    unlicensed = make_corpus(workspace, tmp_path / "unlicensed", license=None)
     with pytest.raises(
         InputError,
         match=r"unlicensed/corpus.json: has no license; run materialize again with --license",
@@ -569,13 +570,13 @@ def test_license_and_consent_are_needed(hub, workspace, corpus, tmp_path):
             put(corpus, consent=consent, private=True)
     assert hub.asked.total() == 0
     # The remedy of the first message works, and no clip is cut again.
-    made(workspace, unlicensed)
+    make_corpus(workspace, unlicensed)
     put(unlicensed)
     assert published(hub) == contents(corpus)
 
 
 def test_a_dry_run_changes_nothing(hub, workspace, corpus, tmp_path, monkeypatch):
-    unlicensed = made(workspace, tmp_path / "unlicensed", license=None)
+    unlicensed = make_corpus(workspace, tmp_path / "unlicensed", license=None)
     report = put(unlicensed, dry_run=True, consent=None)
     assert hub.datasets == {}
     assert {row["file"]: row["bytes"] for row in report.facts["uploads"]} == {
@@ -604,7 +605,7 @@ def test_a_dry_run_changes_nothing(hub, workspace, corpus, tmp_path, monkeypatch
     assert "what the dataset holds is unknown" in report.warnings[0]
 
 
-def test_other_datasets_are_not_touched(hub, corpus):
+def test_a_dataset_with_other_files_is_not_overwritten(hub, corpus):
     hub.datasets[NAME] = dataset = stand_in.Dataset()
     dataset.add({"README.md": ("git", b"---\n---\n"), "data/train.csv": ("git", b"a,b")})
     with pytest.raises(
@@ -639,7 +640,7 @@ def test_other_datasets_are_not_touched(hub, corpus):
         ("hf://datasets/ana/govor?token=geheim", "expected hf://"),
     ],
 )
-def test_other_urls_are_refused(corpus, url, message):
+def test_invalid_dataset_urls_are_refused(corpus, url, message):
     with pytest.raises(InputError, match=message) as error:
         publish(corpus, url, consent=CONSENT)
     assert "geheim" not in str(error.value)
@@ -667,7 +668,7 @@ def test_a_corpus_is_not_made_on_the_hub_and_only_local_ones_are_published(works
     with pytest.raises(
         InputError, match=r"cannot be written.*'nbaudio publish' uploads a finished corpus there"
     ):
-        made(workspace, URL)
+        make_corpus(workspace, URL)
     put(corpus)
     with pytest.raises(
         InputError, match="is not on this machine; only a local corpus can be published"

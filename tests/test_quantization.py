@@ -41,7 +41,7 @@ def test_levels_are_those_of_the_formula(law: str, samples: list[int]) -> None:
 
 
 @every_law
-def test_every_level_comes_back_to_itself_in_order(law: str) -> None:
+def test_every_level_is_unchanged_by_dequantizing_and_quantizing(law: str) -> None:
     levels = np.arange(256, dtype=np.uint8)
     samples = dequantize(levels, law)
     np.testing.assert_array_equal(quantize(samples, law), levels)
@@ -122,7 +122,7 @@ def test_a_corpus_of_levels_is_complete_and_holds_uint8(
         assert b'"_type": "Audio"' not in features
 
 
-def test_a_whole_song_and_its_windows_are_segments(tmp_path: Path) -> None:
+def test_whole_songs_and_their_windows_are_quantized_alike(tmp_path: Path) -> None:
     seconds, rate = 180, 44100
     audio = tmp_path / "audio"
     audio.mkdir()

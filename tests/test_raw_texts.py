@@ -113,7 +113,7 @@ def test_raw_texts_of_a_source_are_not_replaced(bring):
         nbaudio.join(workspace, table, text="raw")
 
 
-def test_without_raw_texts_the_name_is_unknown(bring, tmp_path):
+def test_without_raw_texts_score_and_materialize_refuse_text_raw(bring, tmp_path):
     workspace = bring(PLAIN)
     with pytest.raises(InputError, match="no text 'raw'; there are text;"):
         nbaudio.score(workspace, text="raw")

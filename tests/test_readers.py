@@ -54,7 +54,7 @@ TIMES = ["name", "source_start", "source_end"]
         ("parlaspeech", "asr.json", "", "test"),
     ],
 )
-def test_every_reader_keeps_the_split_that_a_source_says(tmp_path, format_, source, file, split):
+def test_every_reader_keeps_the_split_of_the_source(tmp_path, format_, source, file, split):
     one_segment(format_, tmp_path / source / file)
     frame = READERS[format_](tmp_path / source).frame
     assert (frame["source_split"].to_list() if "source_split" in frame.columns else [None]) == [
@@ -82,7 +82,7 @@ def test_nemo_ends_are_exact_sums(tmp_path_factory, times):
     ]
 
 
-def test_nemo_fields(tmp_path):
+def test_fields_of_nemo_manifests_are_read(tmp_path):
     row = {
         "audio_filepath": "a.wav",
         "duration": 1.5,
@@ -105,7 +105,7 @@ def test_nemo_fields(tmp_path):
     ]
 
 
-def test_recordings_are_where_a_manifest_says(tmp_path):
+def test_the_audio_root_is_derived_from_manifest_paths(tmp_path):
     for name in ("x/a.wav", "x/y/b.wav", "m/c.wav"):
         lines(tmp_path / name)
     there, row = tmp_path / "x/a.wav", '{"audio_filepath": "%s", "duration": 1, "text": "da"}'
@@ -148,7 +148,7 @@ def of_lhotse(folder, *supervisions, name="recordings.jsonl"):
     return lhotse.read(folder)
 
 
-def test_lhotse_alignment_and_hypothesis(tmp_path):
+def test_lhotse_alignments_and_hypotheses_are_read(tmp_path):
     words = {"word": [["dobar", 10.5, 1, 0.9], ["dan", 12.0, 0.5]], "phone": [["d", 10.5, 0.1]]}
     more = {"alignment": words, "custom": {"asr_text": "dobar don", "n": 1}}
     [row] = of_lhotse(tmp_path, SUPERVISION | more).frame.rows(named=True)
@@ -168,14 +168,14 @@ def test_lhotse_alignment_and_hypothesis(tmp_path):
         ({"alignment": {"word": [["a"]]}}, "alignment: expected a word"),
     ],
 )
-def test_lhotse_problems_of_a_line(tmp_path, change, reason):
+def test_invalid_lhotse_supervisions_are_problems(tmp_path, change, reason):
     found = of_lhotse(tmp_path, SUPERVISION | change, SUPERVISION)
     assert len(found.frame) == 1
     assert found.problems.select("file", "line").rows() == [("supervisions.jsonl", 1)]
     assert reason in found.problems["reason"][0]
 
 
-def test_lhotse_archive_that_was_cut_off(tmp_path):
+def test_a_truncated_lhotse_manifest_is_read_up_to_the_break(tmp_path):
     rows = "".join(
         json.dumps(SUPERVISION | {"id": str(number), "text": os.urandom(30).hex()}) + "\n"
         for number in range(2000)
@@ -193,7 +193,7 @@ def test_lhotse_archive_that_was_cut_off(tmp_path):
     assert "cannot be read on" in found.problems["reason"][0]
 
 
-def test_lhotse_wants_one_of_each(tmp_path):
+def test_lhotse_needs_one_manifest_of_each_kind_per_split(tmp_path):
     with pytest.raises(InputError, match="of one split"):
         of_lhotse(tmp_path / "a", SUPERVISION, name="x_recordings_train.jsonl")
     lines(tmp_path / "b/my_recordings.jsonl")
@@ -206,7 +206,7 @@ def test_lhotse_wants_one_of_each(tmp_path):
         lhotse.read(lines(tmp_path / "c/x.txt").parent)
 
 
-def test_lhotse_says_what_has_no_counterpart(tmp_path):
+def test_lhotse_manifests_without_counterpart_are_reported(tmp_path):
     lines(tmp_path / "recordings_dev.jsonl", json.dumps(RECORDING))
     found = of_lhotse(tmp_path, SUPERVISION)
     assert len(found.frame) == 1
@@ -293,7 +293,7 @@ def test_json_lines_keep_characters_and_may_differ_in_keys(tmp_path):
     assert found.problems["line"].to_list() == [3]
 
 
-def test_lines_of_a_csv_that_are_none(tmp_path):
+def test_invalid_lines_of_a_csv_are_problems(tmp_path):
     good = b"a,0,1,da\n"
     bad = {2: b"\xff,0,1,da\n", 3: b"a,0,1\n", 5: b'a,0,1,"da" x\n', 7: b'a,0,1,"da\n'}
     rows = [bad.get(number, good) for number in range(2, 8)]
@@ -309,7 +309,7 @@ def test_lines_of_a_csv_that_are_none(tmp_path):
         assert said in reason
 
 
-def test_separators_and_quotes_are_options(tmp_path):
+def test_separator_and_quotes_can_be_set_by_options(tmp_path):
     source = lines(tmp_path / "t.csv", "name;start;end;text", 'a;0;1;"da;ne"')
     assert table.read(source, separator=";").frame["text"].to_list() == ["da;ne"]
     source = lines(tmp_path / "tabs.csv", "name\tstart\tend\ttext", "a\t0\t1\tda")
@@ -320,7 +320,7 @@ def test_separators_and_quotes_are_options(tmp_path):
     assert table.read(source, quotes="yes").frame["text"].to_list() == ["d\ta"]
 
 
-def test_a_sheet_is_an_option(tmp_path):
+def test_a_sheet_of_a_workbook_is_chosen_by_option(tmp_path):
     book = Workbook()
     book.active.append(["other"])
     sheet = book.create_sheet("segments")
@@ -360,7 +360,7 @@ def test_whole_recordings_are_checked_against_a_duration(tmp_path):
         ("name,start,end,text", {"quotes": "maybe"}, "option quotes='maybe': must be yes or no"),
     ],
 )
-def test_columns_that_are_not_clear_are_one_error(tmp_path, header, options, said):
+def test_ambiguous_or_missing_columns_are_refused(tmp_path, header, options, said):
     source = lines(tmp_path / "t.csv", header, "a,0,1,da")
     with pytest.raises(InputError, match=said):
         table.read(source, **options)
@@ -368,7 +368,7 @@ def test_columns_that_are_not_clear_are_one_error(tmp_path, header, options, sai
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.jsonl", "t.parquet", "t.xlsx", "t.ods"])
 @pytest.mark.parametrize("data", [b"", b"\x00\xff\xfe PK\x03\x04", b"name,start,end,text\n"])
-def test_what_is_no_table_is_one_error(tmp_path, name, data):
+def test_a_file_that_is_no_table_is_refused(tmp_path, name, data):
     (tmp_path / name).write_bytes(data)
     with pytest.raises(InputError, match=name):
         table.read(tmp_path / name)
@@ -415,7 +415,7 @@ CUES = "1\n00:00:00,500 --> 00:00:01,500\nšto\n"
     ],
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
-def test_subtitles_in_every_spelling(tmp_path, text, encoding):
+def test_subtitles_are_read_in_every_notation(tmp_path, text, encoding):
     (tmp_path / "a.SRT").write_bytes(text.encode(encoding))
     found = subtitles.read(tmp_path)
     assert found.frame.select(*TIMES, "text", "text_raw").rows() == [
@@ -425,7 +425,7 @@ def test_subtitles_in_every_spelling(tmp_path, text, encoding):
     assert found.audio_root == tmp_path
 
 
-def test_subtitles_of_a_language_and_an_encoding(tmp_path):
+def test_options_choose_language_and_encoding_of_subtitles(tmp_path):
     for name, word in (("a.srt", "uvijek"), ("a.hr.srt", "što"), ("a.b.HR.vtt", "šta")):
         (tmp_path / name).write_bytes(CUES.replace("što", word).encode("cp1250"))
     found = subtitles.read(tmp_path, language="hr", encoding="cp1250").frame
@@ -449,7 +449,7 @@ def test_subtitles_of_a_language_and_an_encoding(tmp_path):
         ("a &amp; b", "a & b"),
     ],
 )
-def test_tags_of_subtitles(tmp_path, written, text):
+def test_tags_are_removed_from_subtitles_and_kept_in_text_raw(tmp_path, written, text):
     found = subtitles.read(lines(tmp_path / "a.srt", CUES.replace("što", written))).frame
     assert found.select("text", "text_raw").row(0) == (text, written if written != text else None)
 
@@ -471,7 +471,7 @@ TIERS = st.lists(
     st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
     st.sampled_from(["\n", "\r\n"]),
 )
-def test_textgrids_in_every_spelling(tmp_path_factory, tiers, long, encoding, end):
+def test_textgrids_are_read_in_every_notation(tmp_path_factory, tiers, long, encoding, end):
     source = tmp_path_factory.mktemp("grid") / "a.TextGrid"
     source.write_bytes(praat_textgrid(tiers, long=long).replace("\n", end).encode(encoding))
     wanted = [("a", start, "100.0", text) for start, text in tiers[0]]
@@ -498,7 +498,7 @@ def test_textgrids_in_every_spelling(tmp_path_factory, tiers, long, encoding, en
         (("intervals: size = 1", "intervals: size = 999999999999"), "expected a number, not"),
     ],
 )
-def test_textgrids_that_are_none(tmp_path, change, said):
+def test_invalid_textgrids_are_refused(tmp_path, change, said):
     text = praat_textgrid([[("0.5", "da")]], long=True)
     assert change[0] in text
     source = lines(tmp_path / "a.TextGrid", text.replace(*change))

@@ -116,7 +116,7 @@ def flat(steps):
 @pytest.mark.parametrize(
     "container", [name for name, container in CONTAINERS.items() if not container.levels_only]
 )
-def test_any_clip_of_any_container(corpus, source, tmp_path, container):
+def test_any_clip_of_any_container_is_read_by_id(corpus, source, tmp_path, container):
     convert(corpus, container=container, out=tmp_path / "c", shard_size="60kB", **QUIET)
     opened = open_corpus(tmp_path / "c")
     wanted = ["c-7.5", "a-0.5", "c-7.5", *sorted(source)]
@@ -131,7 +131,7 @@ def test_any_clip_of_any_container(corpus, source, tmp_path, container):
 
 
 @pytest.mark.parametrize("container", ["webdataset", "arrow"])
-def test_levels_are_given_as_they_are(corpus, tmp_path, container):
+def test_levels_are_read_without_dequantizing(corpus, tmp_path, container):
     workspace = Workspace.open(corpus.parent / "w")
     materialize(
         workspace, out=tmp_path / "c", rate=RATE, encoding="mulaw", container=container, **QUIET
@@ -144,7 +144,7 @@ def test_levels_are_given_as_they_are(corpus, tmp_path, container):
         open_corpus(corpus).read("a-1.5", give="levels")
 
 
-def test_what_is_not_there_is_reported(corpus, tmp_path):
+def test_unknown_ids_splits_and_folders_are_refused(corpus, tmp_path):
     opened = open_corpus(corpus)
     with pytest.raises(InputError, match=r"no clip 'x' in its segments\.parquet"):
         opened.read_many(["a-1.5", "x"])
@@ -165,7 +165,7 @@ def test_what_is_not_there_is_reported(corpus, tmp_path):
         open_corpus(tmp_path)
 
 
-def test_damage_is_no_sample(corpus, tmp_path):
+def test_a_damaged_or_missing_clip_is_refused(corpus, tmp_path):
     opened = open_corpus(corpus)
     clip = opened.segments.filter(pl.col("segment_id") == "b-9.5").row(0, named=True)
     convert(corpus, container="webdataset", out=tmp_path / "c", shard_size="60kB", **QUIET)
@@ -192,7 +192,7 @@ def _read_in_a_child(opened, answers):
     )
 
 
-def test_an_opened_corpus_goes_to_other_processes(corpus, source):
+def test_an_opened_corpus_can_be_pickled_and_used_in_other_processes(corpus, source):
     opened = pickle.loads(pickle.dumps(open_corpus(corpus)))  # noqa: S301
     assert np.array_equal(opened.read("a-3.5").samples, source["a-3.5"])
     with serving(corpus) as web:
@@ -207,7 +207,7 @@ def test_an_opened_corpus_goes_to_other_processes(corpus, source):
             child.join()
 
 
-def test_clips_are_handed_to_other_processes_with_their_rows(corpus):
+def test_pickled_clips_keep_their_metadata(corpus):
     clip = open_corpus(corpus).read("a-3.5")
     again = pickle.loads(pickle.dumps(clip))  # noqa: S301
     assert np.array_equal(again.samples, clip.samples)
@@ -244,7 +244,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     sys.platform != "linux", reason="elsewhere nothing is forked unless it is asked for"
 )
 @pytest.mark.parametrize("before", ["nothing", "polars"])
-def test_a_fork_opens_and_reads_on_and_says_which_tables_it_cannot_read(corpus, before):
+def test_a_forked_process_reads_clips_and_names_tables_it_cannot_open(corpus, before):
     command = [sys.executable, "-c", FORKED, corpus, before]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     shards, clips = done.stdout.splitlines()
@@ -299,7 +299,7 @@ def left_to(epoch, share, done=()):
 
 
 @given(epochs, st.integers(1, 5), st.integers(1, 4))
-def test_each_clip_comes_once_whoever_shares(epoch, world_size, num_workers):
+def test_ranks_and_workers_together_yield_each_clip_once(epoch, world_size, num_workers):
     given_out = {share: left_to(epoch, share) for share in shares(world_size, num_workers)}
     clips = [clip for steps in given_out.values() for step in steps for clip in step]
     assert sorted(clips) == list(range(len(epoch.index)))
@@ -310,7 +310,7 @@ def test_each_clip_comes_once_whoever_shares(epoch, world_size, num_workers):
 
 
 @given(epochs, st.integers(1, 5), st.integers(1, 3))
-def test_padded_ranks_are_even_and_lose_nothing(epoch, world_size, num_workers):
+def test_padded_ranks_are_equally_long_and_lose_no_clip(epoch, world_size, num_workers):
     padded = replace(epoch, pad=True)
     ranks, clips = Counter(), set()
     for share in shares(world_size, num_workers):
@@ -323,7 +323,7 @@ def test_padded_ranks_are_even_and_lose_nothing(epoch, world_size, num_workers):
 
 
 @given(epochs, st.data())
-def test_what_is_left_is_parted_anew_without_loss_or_repeat(epoch, data):
+def test_the_rest_of_an_epoch_is_divided_again_without_loss_or_repeat(epoch, data):
     done, seen = [], []
     for _ in range(data.draw(st.integers(1, 3))):
         now = shares(data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3)))
@@ -355,13 +355,13 @@ def test_consecutive_clips_are_of_one_recording_and_in_order(index, size, shuffl
 
 
 @given(indices, st.floats(1.0, 90.0))
-def test_batches_keep_their_bound(index, most):
+def test_batches_stay_within_batch_s(index, most):
     durations = index["duration_s"].to_list()
     for step in left_to(Epoch(index, batch_s=most), Partition()):
         assert len(step) == 1 or len(step) * max(durations[clip] for clip in step) <= most
 
 
-def test_orders_depend_on_seed_and_epoch_alone(corpus):
+def test_the_order_depends_on_seed_and_epoch_alone(corpus):
     opened = open_corpus(corpus)
     orders = {
         (seed, epoch): flat(opened.stream("train", seed=seed, epoch=epoch))
@@ -457,12 +457,12 @@ def test_states_that_do_not_fit_are_refused(corpus, tmp_path):
 @pytest.mark.parametrize(
     "options", [{"consecutive": 2.5}, {"run": 0}, {"seed": "1"}, {"batch_s": 0.5}, {"threads": 0}]
 )
-def test_numbers_that_make_no_sense_are_refused(corpus, options):
+def test_invalid_options_of_streams_are_refused(corpus, options):
     with pytest.raises(InputError, match=f"{next(iter(options))} must be"):
         open_corpus(corpus).stream("train", **options)
 
 
-def test_numbers_of_numpy_are_numbers(corpus):
+def test_stream_options_accept_numpy_numbers(corpus):
     options = {
         "seed": np.int64(3),
         "rank": np.uint8(0),
@@ -473,7 +473,7 @@ def test_numbers_of_numpy_are_numbers(corpus):
     open_corpus(corpus).stream("train", seed=3, world_size=2, batch_s=4).load_state_dict(state)
 
 
-def test_padding_is_what_the_batches_need(corpus):
+def test_the_reported_padding_is_that_of_the_batches(corpus):
     opened = open_corpus(corpus)
     stream = opened.stream("train", batch_s=3.0)
     told, real, padded = stream.padding, 0, 0
@@ -486,7 +486,7 @@ def test_padding_is_what_the_batches_need(corpus):
     assert told < one.padding or one.padding == 0
 
 
-def test_leaving_early_fetches_little_more(corpus):
+def test_a_stream_that_is_left_early_fetches_little_ahead(corpus):
     with serving(corpus) as web:
         opened = open_corpus(web.url)
         web.sent = 0
@@ -494,7 +494,7 @@ def test_leaving_early_fetches_little_more(corpus):
         assert web.sent < opened.segments["length"].sum() / 2
 
 
-def test_the_order_of_the_file_of_the_table_does_not_matter(corpus, tmp_path):
+def test_streams_do_not_depend_on_the_row_order_of_the_table(corpus, tmp_path):
     convert(corpus, container="webdataset", out=tmp_path / "c", shard_size="60kB", **QUIET)
     whole = open_corpus(tmp_path / "c")
     table = whole.segments
@@ -562,7 +562,7 @@ def impatient(monkeypatch):
     monkeypatch.setattr(network, "FIRST_PAUSE_S", 0.001)
 
 
-def test_a_stream_from_afar_fetches_each_byte_once(corpus, source):
+def test_a_remote_stream_fetches_each_byte_once(corpus, source):
     with serving(corpus) as web:
         opened = open_corpus(web.url)
         payload = opened.segments.filter(pl.col("split") == "train")["length"].sum()
@@ -575,7 +575,7 @@ def test_a_stream_from_afar_fetches_each_byte_once(corpus, source):
 
 
 @pytest.mark.parametrize("trouble", ["busy", "cut"])
-def test_servers_that_fail_cost_tries_and_never_a_sample(corpus, source, impatient, trouble):
+def test_streams_from_failing_servers_lose_no_clip(corpus, source, impatient, trouble):
     with serving(corpus) as web:
         opened = open_corpus(web.url)
         getattr(web, trouble).update(
@@ -595,7 +595,7 @@ def test_servers_without_ranges_are_refused_before_they_send_all(corpus):
         assert web.sent < 1_000_000
 
 
-def test_servers_that_send_other_bytes_are_found_out(corpus, tmp_path):
+def test_clips_from_a_server_with_changed_bytes_are_refused(corpus, tmp_path):
     convert(corpus, container="zip", out=tmp_path / "c", shard_size="60kB", **QUIET)
     with serving(tmp_path / "c") as web:
         opened = open_corpus(web.url)
@@ -605,7 +605,7 @@ def test_servers_that_send_other_bytes_are_found_out(corpus, tmp_path):
             opened.read("c-20.5")
 
 
-def test_a_cache_whose_files_were_spoilt_is_not_believed(corpus, source, tmp_path):
+def test_damaged_cache_files_are_fetched_again(corpus, source, tmp_path):
     with serving(corpus) as web:
         opened = open_corpus(web.url, cache=tmp_path / "cache", cache_limit="1GB")
         opened.read("c-5.5")

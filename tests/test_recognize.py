@@ -151,7 +151,7 @@ def test_jobs_and_engines_give_the_same(workspace):
         assert (workspace.path / f"recognized/{name}.jsonl").read_bytes() == first
 
 
-def test_a_closure_runs_with_one_job_and_batches_are_full(workspace):
+def test_a_closure_runs_in_one_job_with_full_batches(workspace):
     counted = Counted()
     run(workspace, counted, batch=4)
     assert sorted(counted.calls) == [3, 4]
@@ -341,7 +341,9 @@ def test_modules_are_found_in_the_current_directory_by_workers_too(workspace, mo
     assert workspace.settings["joined"]["asr_text_tiny"]["with"] == "my_package.tiny:transcribe"
 
 
-def test_what_cannot_be_imported_is_said_before_any_audio_is_read(workspace, monkeypatch):
+def test_a_recognizer_that_cannot_be_imported_is_refused_before_audio_is_read(
+    workspace, monkeypatch
+):
     monkeypatch.chdir(workspace.path)
     (workspace.path / "broken_module.py").write_text("import no_such_library")
     (workspace.path / "other_module.py").write_text("transcribe = 3")
@@ -366,7 +368,9 @@ def test_what_cannot_be_imported_is_said_before_any_audio_is_read(workspace, mon
             run(workspace, given)
 
 
-def test_versions(workspace, monkeypatch, tmp_path):
+def test_the_version_of_a_recognizer_comes_from_attribute_module_or_source(
+    workspace, monkeypatch, tmp_path
+):
     from nbaudio.recognition.recognizers import Recognizer
 
     monkeypatch.chdir(tmp_path)
@@ -407,13 +411,13 @@ for line in reversed(lines):
 def command(workspace, monkeypatch):
     monkeypatch.chdir(workspace.path)
 
-    def made(each="", code=COMMAND):
+    def write_command(each="", code=COMMAND):
         (workspace.path / "recognizer with blanks.py").write_text(
             code.replace("EACH", each), "utf8"
         )
         return f"{shlex.quote(sys.executable)} 'recognizer with blanks.py' '$(touch x); `touch x`'"
 
-    return made
+    return write_command
 
 
 def test_a_command_gets_files_and_writes_lines_in_any_order(workspace, command):
@@ -442,7 +446,7 @@ def test_a_command_gets_files_and_writes_lines_in_any_order(workspace, command):
         ("if BAD: os.kill(os.getpid(), 9)", "exit code -9"),
     ],
 )
-def test_a_clip_on_which_a_command_fails_is_found(workspace, command, each, why):
+def test_the_clip_on_which_a_command_fails_is_reported(workspace, command, each, why):
     key = workspace.segments["segment_id"][5]
     first = nbaudio.clip(workspace, key, rate=16000).samples[:1600].astype("<i2").tobytes()
     report = run(workspace, command(each.replace("BAD", f"first == {first!r}")))
@@ -465,7 +469,7 @@ def test_a_command_that_always_crashes_is_not_run_for_each_of_many_clips(
     assert len((workspace.path / "runs").read_text()) <= 33
 
 
-def test_names(workspace):
+def test_names_of_hypotheses_are_checked_before_recognizing(workspace):
     workspace.save(
         segments=workspace.segments.with_columns(text_fine=pl.lit("a"), asr_text_theirs=pl.lit("b"))
     )
@@ -489,7 +493,7 @@ def test_names(workspace):
     assert workspace.settings["joined"]["asr_text_x"]["step"] == "recognize"
 
 
-def test_audio_is_needed(tmp_path):
+def test_recognize_refuses_a_workspace_without_audio(tmp_path):
     (tmp_path / "t.csv").write_text("file,start,end,text\na.wav,0,1,a\n")
     nbaudio.ingest("table", tmp_path / "t.csv", out=tmp_path / "w")
     with pytest.raises(
@@ -521,7 +525,7 @@ def test_withdrawn_clips_leave_the_ledger(workspace):
     assert workspace_tables.table_path(workspace, "recognized/x.problems").exists()
 
 
-def test_the_command_line(workspace, monkeypatch):
+def test_recognize_works_on_the_command_line(workspace, monkeypatch):
     monkeypatch.chdir(workspace.path)
     (workspace.path / "cli_recognizer.py").write_text(
         "def transcribe(clips): return ['a'] * len(clips)"
@@ -541,7 +545,7 @@ def test_the_command_line(workspace, monkeypatch):
     assert column(workspace, "cli_recognizer") == ["a"] * 7
 
 
-def test_pocketsphinx_hears_english(tmp_path, monkeypatch):
+def test_the_pocketsphinx_recipe_recognizes_english(tmp_path, monkeypatch):
     """A real recognizer, by its recipe, on a sentence of the demo."""
     pytest.importorskip("pocketsphinx")
     demo = TOP / "data_manifests/demo"

@@ -57,7 +57,8 @@ def ms(time: float) -> int:
     return round(time * 1000)
 
 
-def each(write: Callable[[str, float, float], Any]) -> list[Any]:
+def written_words(write: Callable[[str, float, float], Any]) -> list[Any]:
+    """Each of `WORDS` as `write` writes it."""
     return [write(*word) for word in WORDS]
 
 
@@ -102,11 +103,11 @@ CPP_FULL = whisper_cpp(
         cpp(" kuća.", 2.5, 3.0, tokens=[cpp(" kuća", 2.5, 2.9), cpp(".", 2.9, 3.0)]),
     ]
 )
-CPP_WORDS = whisper_cpp([cpp("", 0, 0.5), *each(lambda w, s, e: cpp(f" {w}", s, e))])
+CPP_WORDS = whisper_cpp([cpp("", 0, 0.5), *written_words(lambda w, s, e: cpp(f" {w}", s, e))])
 
 # Others on one's own machine
 
-NEMO_WORDS = each(
+NEMO_WORDS = written_words(
     lambda w, s, e: {
         "word": w,
         "start_offset": int(s / 0.08),
@@ -131,7 +132,7 @@ MFA = [
     [2, 2.5, "šest"],
     [2.5, 3, "kuća."],
 ]
-GENTLE = each(
+GENTLE = written_words(
     lambda w, s, e: {
         "alignedWord": w.lower(),
         "case": "success",
@@ -157,10 +158,13 @@ def google_duration(time: float) -> dict[str, Any]:
 
 
 GOOGLE = [
-    {"alternatives": [{"transcript": "x", "words": each(google_word)[:2]}], "languageCode": "hr"},
-    {"alternatives": [{"transcript": "y", "words": each(google_word)[2:]}]},
+    {
+        "alternatives": [{"transcript": "x", "words": written_words(google_word)[:2]}],
+        "languageCode": "hr",
+    },
+    {"alternatives": [{"transcript": "y", "words": written_words(google_word)[2:]}]},
 ]
-SPOKEN_BY = [{**word, "speakerTag": 1} for word in each(google_word)]
+SPOKEN_BY = [{**word, "speakerTag": 1} for word in written_words(google_word)]
 AWS = [
     {
         "start_time": "0.5",
@@ -229,16 +233,16 @@ def azure(*phrases: dict[str, Any]) -> dict[str, Any]:
 
 AZURE_WITHOUT_TICKS = [
     {name: value for name, value in word.items() if not name.endswith("Ticks")}
-    for word in each(azure_word)
+    for word in written_words(azure_word)
 ]
-DISPLAY_WORDS = [{"displayText": word.pop("word"), **word} for word in each(azure_word)]
+DISPLAY_WORDS = [{"displayText": word.pop("word"), **word} for word in written_words(azure_word)]
 
 
 def deepgram_channel(words: list[Any]) -> dict[str, Any]:
     return {"alternatives": [{"transcript": TEXT, "confidence": 0.9, "words": words}]}
 
 
-DEEPGRAM_WORDS = each(
+DEEPGRAM_WORDS = written_words(
     lambda w, s, e: {
         "word": w.strip(",.").lower(),
         "start": s,
@@ -271,7 +275,7 @@ def assemblyai(words: list[Any], **fields: Any) -> dict[str, Any]:
     }
 
 
-ASSEMBLYAI = each(
+ASSEMBLYAI = written_words(
     lambda w, s, e: {"text": w, "start": ms(s), "end": ms(e), "confidence": 0.9, "speaker": None}
 )
 
@@ -327,10 +331,12 @@ RECOGNIZERS = {
     "whisper.cpp, indented": json.dumps(CPP_FULL, indent="\t", ensure_ascii=False),
     "transformers": {
         "text": TEXT,
-        "chunks": each(lambda w, s, e: {"text": f" {w}", "timestamp": [s, e]}),
+        "chunks": written_words(lambda w, s, e: {"text": f" {w}", "timestamp": [s, e]}),
     },
     "faster-whisper, named tuples": {
-        "segments": [{"start": 0, "end": 3, "words": each(lambda w, s, e: [s, e, f" {w}", 0.9])}]
+        "segments": [
+            {"start": 0, "end": 3, "words": written_words(lambda w, s, e: [s, e, f" {w}", 0.9])}
+        ]
     },
     "NeMo manifest": {"audio_filepath": "a", "pred_text": TEXT, "timestamps_word": NEMO_WORDS},
     "NeMo hypothesis": {"text": TEXT, "timestamp": {"char": [], "word": NEMO_WORDS}},
@@ -363,7 +369,7 @@ RECOGNIZERS = {
                 "speaker": {"id": "unknown", "name": None},
                 "start": 0.5,
                 "end": 3.0,
-                "terms": each(
+                "terms": written_words(
                     lambda w, s, e: {
                         "confidence": 1,
                         "start": s,
@@ -380,7 +386,7 @@ RECOGNIZERS = {
         "transcripts": [
             {
                 "confidence": -9.1,
-                "words": each(
+                "words": written_words(
                     lambda w, s, e: {"word": w, "start_time": s, "duration": round(e - s, 2)}
                 ),
             }
@@ -411,7 +417,7 @@ RECOGNIZERS = {
             {
                 "alternatives": [
                     {
-                        "words": each(
+                        "words": written_words(
                             lambda w, s, e: {
                                 "word": w,
                                 "start_time": google_duration(s),
@@ -429,7 +435,7 @@ RECOGNIZERS = {
                 "alternatives": [
                     {
                         "transcript": TEXT,
-                        "words": each(
+                        "words": written_words(
                             lambda w, s, e: {
                                 "startOffset": f"{s}s",
                                 "endOffset": f"{e}s",
@@ -462,7 +468,7 @@ RECOGNIZERS = {
         "Transcript": [
             {
                 "ParticipantRole": "AGENT",
-                "Items": each(
+                "Items": written_words(
                     lambda w, s, e: {
                         "Content": w,
                         "BeginOffsetMillis": ms(s),
@@ -475,9 +481,9 @@ RECOGNIZERS = {
     },
     "Speechmatics": {"format": "2.9", "results": AWS},
     "Azure batch": azure(
-        azure_phrase(each(azure_word)[:2]),
+        azure_phrase(written_words(azure_word)[:2]),
         {"recognitionStatus": "NoMatch", "channel": 0},
-        azure_phrase(each(azure_word)[2:]),
+        azure_phrase(written_words(azure_word)[2:]),
     ),
     "Azure batch, durations": azure(azure_phrase(AZURE_WITHOUT_TICKS)),
     "Azure batch, display words": azure(azure_phrase(DISPLAY_WORDS, name="displayWords")),
@@ -488,7 +494,7 @@ RECOGNIZERS = {
             {
                 "offsetMilliseconds": 500,
                 "text": TEXT,
-                "words": each(
+                "words": written_words(
                     lambda w, s, e: {
                         "text": w,
                         "offsetMilliseconds": ms(s),
@@ -509,7 +515,7 @@ RECOGNIZERS = {
                     {
                         "Lexical": "x",
                         "Display": TEXT,
-                        "Words": each(
+                        "Words": written_words(
                             lambda w, s, e: {
                                 "Word": w,
                                 "Offset": int(s * 1e7),
@@ -560,7 +566,9 @@ RECOGNIZERS = {
                         "start": 0.5,
                         "end": 3.0,
                         "channel": 0,
-                        "words": each(lambda w, s, e: {"word": f" {w}", "start": s, "end": e}),
+                        "words": written_words(
+                            lambda w, s, e: {"word": f" {w}", "start": s, "end": e}
+                        ),
                     }
                 ],
             },
@@ -582,7 +590,9 @@ RECOGNIZERS = {
         "results": [
             {
                 "final": True,
-                "alternatives": [{"transcript": TEXT, "timestamps": each(lambda *word: [*word])}],
+                "alternatives": [
+                    {"transcript": TEXT, "timestamps": written_words(lambda *word: [*word])}
+                ],
             },
             {"final": False, "alternatives": [{"transcript": "ne", "timestamps": []}]},
         ],
@@ -604,7 +614,7 @@ RECOGNIZERS = {
                 {
                     "channel": 0,
                     "transcript": TEXT,
-                    "words": each(
+                    "words": written_words(
                         lambda w, s, e: {"word": "x", "punctuated_word": w, "start": s, "end": e}
                     ),
                 }
@@ -612,26 +622,26 @@ RECOGNIZERS = {
         }
     },
     "Riva, milliseconds": {
-        "words": each(lambda w, s, e: {"word": w, "start_time": ms(s), "end_time": ms(e)}),
+        "words": written_words(lambda w, s, e: {"word": w, "start_time": ms(s), "end_time": ms(e)}),
     },
     "Parakeet, tokens of sentences": {
         "sentences": [
             {
                 "text": TEXT,
                 "start": 0.5,
-                "tokens": each(lambda w, s, e: {"text": f" {w}", "start": s, "end": e}),
+                "tokens": written_words(lambda w, s, e: {"text": f" {w}", "start": s, "end": e}),
             }
         ]
     },
     "times in ms by name": {
         "tokens": [],
-        "words": each(lambda w, s, e: {"text": w, "start_ms": ms(s), "end_ms": ms(e)}),
+        "words": written_words(lambda w, s, e: {"text": w, "start_ms": ms(s), "end_ms": ms(e)}),
     },
 }
 
 
 @pytest.mark.parametrize("recognizer", RECOGNIZERS)
-def test_words_and_times(recognizer: str, tmp_path: Path) -> None:
+def test_output_of_every_recognizer_gives_words_and_times(recognizer: str, tmp_path: Path) -> None:
     assert read(tmp_path, RECOGNIZERS[recognizer]) == WORDS
 
 
@@ -639,7 +649,7 @@ def test_words_and_times(recognizer: str, tmp_path: Path) -> None:
 
 
 def test_control_tokens_of_whisper_cpp_are_no_words(tmp_path: Path) -> None:
-    tokens = each(lambda w, s, e: cpp(f" {w}", s, e))
+    tokens = written_words(lambda w, s, e: cpp(f" {w}", s, e))
     control = [cpp(text, 3.0, 3.0) for text in ("<|endoftext|>", "[_TT_150]")]
     content = whisper_cpp([cpp(TEXT, 0.5, 3.0, tokens=[cpp("<|hr|>", 0, 0), *tokens, *control])])
     assert read(tmp_path, content) == WORDS
@@ -654,7 +664,7 @@ NOT_FOUND = "words of hypotheses that were not found in the audio"
 ALTERNATIVES = "further alternatives of hypotheses"
 
 
-def test_words_that_gentle_did_not_find_were_not_heard(tmp_path: Path) -> None:
+def test_words_that_gentle_did_not_find_are_left_out_and_counted(tmp_path: Path) -> None:
     missing = {"case": "not-found-in-audio", "word": "svima", "startOffset": 1, "endOffset": 6}
     typed_only = {"case": "not-found-in-transcript", "alignedWord": "x", "start": 1.5, "end": 1.6}
     further = {**typed_only, "word": "ovaj"}
@@ -678,7 +688,7 @@ def test_sounds_and_silences_are_counted(content: object, number: int, tmp_path:
     assert left_out(words) == ({SOUNDS: number} if number else {})
 
 
-def test_sounds_in_brackets_may_have_several_tokens(tmp_path: Path) -> None:
+def test_bracketed_sounds_of_several_tokens_are_left_out(tmp_path: Path) -> None:
     tokens = ["Dobar", "[zvuk", "grla]", "[unk]", "[x", "dan,", "šest", "kuća.", "a", "b", "c", "d"]
     words = [{"word": word, "start": row, "end": row + 1} for row, word in enumerate(tokens)]
     (found,) = heard(tmp_path, {"words": words})
@@ -688,18 +698,18 @@ def test_sounds_in_brackets_may_have_several_tokens(tmp_path: Path) -> None:
 
 def test_translations_and_hesitations_are_counted(tmp_path: Path) -> None:
     token = {"text": " Good", "start_ms": 500, "end_ms": 700, "translation_status": "translation"}
-    own = each(lambda w, s, e: {"text": f" {w}", "start_ms": ms(s), "end_ms": ms(e)})
+    own = written_words(lambda w, s, e: {"text": f" {w}", "start_ms": ms(s), "end_ms": ms(e)})
     (words,) = heard(tmp_path, {"tokens": [*own, token]})
     assert rows(words) == WORDS
     assert left_out(words) == {"translations in hypotheses": 1}
-    times = [*each(lambda *word: [*word]), ["%HESITATION", 3.1, 3.3]]
+    times = [*written_words(lambda *word: [*word]), ["%HESITATION", 3.1, 3.3]]
     (words,) = heard(tmp_path, {"results": [{"alternatives": [{"timestamps": times}]}]})
     assert rows(words) == WORDS
     assert left_out(words) == {"sounds and silences in hypotheses": 1}
 
 
 @pytest.mark.parametrize("service", ["Deepgram", "Gladia"])
-def test_channels_of_utterances_are_sides(service: str, tmp_path: Path) -> None:
+def test_channels_of_utterances_become_sides(service: str, tmp_path: Path) -> None:
     utterances = [
         {"channel": number % 2, "words": [{"word": w, "start": s, "end": e}]}
         for number, (w, s, e) in enumerate(WORDS)
@@ -717,7 +727,12 @@ def test_channels_of_utterances_are_sides(service: str, tmp_path: Path) -> None:
     [
         {"results": [{"alternatives": [*GOOGLE[0]["alternatives"], {"transcript": "z"}]}]},
         {"alternatives": [{"result": VOSK[:2]}, {"result": VOSK}]},
-        azure({**azure_phrase([]), "nBest": [{"words": each(azure_word)[:2]}, {"display": "Z"}]}),
+        azure(
+            {
+                **azure_phrase([]),
+                "nBest": [{"words": written_words(azure_word)[:2]}, {"display": "Z"}],
+            }
+        ),
         {
             "results": {
                 "channels": [{"alternatives": [{"words": DEEPGRAM_WORDS[:2]}, {"transcript": "z"}]}]
@@ -735,19 +750,19 @@ def test_the_first_alternative_is_read_and_others_are_counted(
 
 
 @pytest.mark.parametrize("kind", ["event", "noise", "silence"])
-def test_items_of_other_types_are_sounds(kind: str, tmp_path: Path) -> None:
+def test_items_that_are_no_words_are_counted_as_sounds(kind: str, tmp_path: Path) -> None:
     items = [*DEEPGRAM_WORDS[:2], {"text": "x", "start": 1.5, "end": 1.9, "type": kind}]
     (words,) = heard(tmp_path, {"words": items})
     assert rows(words) == WORDS[:2]
     assert left_out(words) == {SOUNDS: 1}
 
 
-def test_a_file_that_looks_like_none_is_refused_with_its_fields(tmp_path: Path) -> None:
+def test_a_file_of_no_known_recognizer_is_refused_with_its_fields(tmp_path: Path) -> None:
     message = refused(tmp_path, {"metadata": {}, "speech": []})
     assert message.endswith("; its fields are metadata, speech")
 
 
-def test_whisper_cpp_with_clocks_alone(tmp_path: Path) -> None:
+def test_whisper_cpp_output_without_offsets_is_read_by_timestamps(tmp_path: Path) -> None:
     content = json.loads(json.dumps(CPP_WORDS))
     for segment in content["transcription"]:
         del segment["offsets"]
@@ -757,7 +772,7 @@ def test_whisper_cpp_with_clocks_alone(tmp_path: Path) -> None:
 # Characters and tokens
 
 
-def test_a_character_that_whisper_cpp_splits_into_two_tokens(tmp_path: Path) -> None:
+def test_a_character_split_by_whisper_cpp_is_joined(tmp_path: Path) -> None:
     content = json.dumps(CPP_FULL, ensure_ascii=False, indent="\t").encode()
     first, second = "š".encode()[:1], "š".encode()[1:]
     whole = '"text": " šest",'.encode()
@@ -793,7 +808,7 @@ def test_punctuation_keeps_the_time_of_its_word(tmp_path: Path) -> None:
     assert read(tmp_path, content)[1] == ("dan,.", 0.75, 1.25)
 
 
-def test_words_of_youtube_without_offsets_lie_between_others(tmp_path: Path) -> None:
+def test_youtube_words_without_offsets_are_spread_between_others(tmp_path: Path) -> None:
     parts = [{"utf8": "a"}, {"utf8": " b"}, {"utf8": " c", "tOffsetMs": 800}]
     event = {"tStartMs": 1000, "dDurationMs": 2000, "segs": parts}
     assert read(tmp_path, {"events": [event]}) == [
@@ -806,14 +821,14 @@ def test_words_of_youtube_without_offsets_lie_between_others(tmp_path: Path) -> 
 # Times
 
 
-def test_words_of_minutes_are_in_milliseconds(tmp_path: Path) -> None:
+def test_times_in_milliseconds_are_recognized_over_minutes(tmp_path: Path) -> None:
     content = {"words": [{"word": w, "start": ms(s), "end": ms(e)} for w, s, e in WORDS]}
     assert read(tmp_path, content) == WORDS
     ctm = "".join(f"a 1 {ms(s)} {ms(e - s)} {w}\n" for w, s, e in WORDS)
     assert read(tmp_path, ctm) == WORDS
 
 
-def test_long_words_in_seconds_stay(tmp_path: Path) -> None:
+def test_a_long_word_does_not_change_the_unit_from_seconds(tmp_path: Path) -> None:
     words = [{"word": "a", "start": 0, "end": 9}, {"word": "b", "start": 9, "end": 500}]
     words.append({"word": "c", "start": 500, "end": 501})
     assert read(tmp_path, {"words": words})[1] == ("b", 9.0, 500.0)
@@ -830,7 +845,7 @@ def test_times_in_other_units_are_refused(per_second: int, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("first", [0, 1000])
-def test_ends_that_are_no_durations_are_refused(first: float, tmp_path: Path) -> None:
+def test_a_ctm_with_ends_in_place_of_durations_is_refused(first: float, tmp_path: Path) -> None:
     times = [(first + row / 2, first + row / 2 + 0.4) for row in range(20)]
     message = refused(tmp_path, "".join(f"a 1 {start} {end} da\n" for start, end in times))
     assert message == (
@@ -910,7 +925,9 @@ def test_results_of_several_recordings_without_names_are_refused(tmp_path: Path)
         ),
     ],
 )
-def test_what_is_missing_is_named(content: object, reason: str, tmp_path: Path) -> None:
+def test_missing_fields_are_named_in_the_refusal(
+    content: object, reason: str, tmp_path: Path
+) -> None:
     assert refused(tmp_path, content).removeprefix(", line 1").lstrip(":, ").startswith(reason)
 
 
@@ -931,14 +948,14 @@ def test_what_is_missing_is_named(content: object, reason: str, tmp_path: Path) 
         {"monologues": [{"elements": []}]},
     ],
 )
-def test_a_recording_without_words(content: object, tmp_path: Path) -> None:
+def test_output_without_words_gives_no_words(content: object, tmp_path: Path) -> None:
     assert read(tmp_path, content) == []
 
 
 # CTM
 
 
-def test_marks_of_kaldi_are_no_words(tmp_path: Path) -> None:
+def test_kaldi_marks_such_as_silence_are_not_read_as_words(tmp_path: Path) -> None:
     marks = ["<eps>", "[noise]", "!SIL", "<unk>", "da", "<s>"]
     content = ";; comment\n" + "".join(f"a 1 {row} 0.5 {mark}\n" for row, mark in enumerate(marks))
     (words,) = heard(tmp_path, content)
@@ -946,7 +963,7 @@ def test_marks_of_kaldi_are_no_words(tmp_path: Path) -> None:
     assert left_out(words) == {SOUNDS: 4}
 
 
-def test_types_and_alternatives_of_nist(tmp_path: Path) -> None:
+def test_nist_ctm_types_and_alternatives_are_read(tmp_path: Path) -> None:
     content = """;; NIST
 a 1 0.0 0.5 da 0.9 lex spk1
 a 1 0.5 0.5 dah 0.9 non-lex spk1
@@ -1099,7 +1116,7 @@ CALLS: dict[str, tuple[object, str, str]] = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_sides_of_a_call_are_apart(call: str, tmp_path: Path) -> None:
+def test_sides_of_a_call_are_separated_by_channel(call: str, tmp_path: Path) -> None:
     content, first, second = CALLS[call]
     sides = heard(tmp_path, content)
     assert [words.side for words in sides] == [first, second]
@@ -1133,7 +1150,7 @@ def test_agent_and_customer_are_sides(tmp_path: Path) -> None:
     }
 
 
-def test_a_side_without_words_is_none(tmp_path: Path) -> None:
+def test_a_side_without_words_is_ignored(tmp_path: Path) -> None:
     channels = [deepgram_channel(DEEPGRAM_WORDS), {"alternatives": [{"words": []}]}]
     sides = heard(tmp_path, {"results": {"channels": channels}})
     assert rows(choose_side(sides, None)) == WORDS
@@ -1171,7 +1188,7 @@ def call(folder: Path, channels: int = 2) -> tuple[Path, Path, Path]:
     return folder / "h", folder / "t", folder / "audio"
 
 
-def test_align_asks_for_a_side(tmp_path: Path) -> None:
+def test_align_refuses_a_call_without_option_side(tmp_path: Path) -> None:
     hypotheses, transcripts, audio = call(tmp_path)
     reason = (
         r"a\.ctm#a: words of 2 sides of a call, A \(46 words\) and B \(16 words\): "
@@ -1241,7 +1258,7 @@ OBJECTS = [
 
 @pytest.mark.parametrize("indent", [None, 2])
 @pytest.mark.parametrize("recognizer", OBJECTS)
-def test_a_folder_of_hypotheses_and_documents_is_found_out(
+def test_a_folder_of_hypotheses_and_documents_is_detected_for_align(
     recognizer: str, indent: int | None, tmp_path: Path
 ) -> None:
     for name in ("h", "t"):

@@ -117,7 +117,7 @@ def test_private_hosts_are_recognized_however_they_are_written(
     assert not inside.ports
 
 
-def test_a_redirect_by_another_public_server_changes_nothing(public, inside, tmp_path):
+def test_a_second_public_redirect_does_not_allow_a_private_target(public, inside, tmp_path):
     redirect(public, "a.wav", f"{public.url}/b.wav")
     redirect(public, "b.wav", f"{inside.url}/a.wav")
     for door in (reason_of_download, reason_of_range):
@@ -136,7 +136,7 @@ def test_a_name_that_changes_its_address_after_the_check_gets_no_request(
 
 
 @pytest.mark.parametrize("door", [reason_of_download, reason_of_ingest, reason_of_range])
-def test_redirects_between_servers_of_one_kind_are_followed(
+def test_redirects_among_public_or_among_private_servers_are_followed(
     door, public, inside, tmp_path, recorded
 ):
     wav = recorded(".wav", 2, 8000, channels=1)
@@ -169,7 +169,7 @@ def test_behind_a_proxy_addresses_are_refused_and_names_left_to_it(public, tmp_p
     assert public.asked["GET", "b.wav"] == 1
 
 
-def test_requests_of_the_library_of_the_hub_are_checked(public, inside, monkeypatch):
+def test_redirects_of_huggingface_hub_requests_are_checked(public, inside, monkeypatch):
     constants = pytest.importorskip("huggingface_hub.constants")
     from huggingface_hub import get_session
 
@@ -196,7 +196,7 @@ PRIVATE += [
 PUBLIC_ADDRESSES = ["8.8.8.8", "2606:4700::1", "::ffff:8.8.8.8", "64:ff9b::808:808", "172.32.0.1"]
 
 
-def test_private_addresses():
+def test_private_ip_addresses_are_recognized():
     parse = ipaddress.ip_address
     assert {each: private_hosts.is_private(parse(each)) for each in PRIVATE} == dict.fromkeys(
         PRIVATE, True

@@ -41,7 +41,8 @@ def workspace(make_workspace):
     return make_workspace({f"r{i}.flac": (20.0, 16000) for i in range(2)})
 
 
-def made(workspace, out, **options):
+def make_corpus(workspace, out, **options):
+    """Materialize a corpus of small shards with one job."""
     return materialize(workspace, out=out, jobs=1, shard_size=SIZE, show_progress=False, **options)
 
 
@@ -57,13 +58,13 @@ def contents(folder):
 
 @pytest.fixture
 def local(workspace, tmp_path):
-    made(workspace, tmp_path / "local")
+    make_corpus(workspace, tmp_path / "local")
     return contents(tmp_path / "local")
 
 
 @pytest.mark.parametrize("address", ["gs://bucket/a/corpus", "hdfs://bucket/a/corpus/"])
 def test_corpus_in_a_store_is_the_local_one(workspace, local, store, tmp_path, address):
-    report = made(workspace, address)
+    report = make_corpus(workspace, address)
     assert report.facts["corpus"] == address.rstrip("/")
     assert contents(store) == {f"bucket/a/corpus/{name}": data for name, data in local.items()}
     assert len(local) > 8
@@ -78,9 +79,9 @@ def test_corpus_in_a_store_is_the_local_one(workspace, local, store, tmp_path, a
 
 # Shards that are folders, and files beside shards; the others are one file a shard, as the default.
 @pytest.mark.parametrize("container", ["files", "lhotse"])
-def test_other_containers_can_be_in_a_store(workspace, store, tmp_path, container):
-    made(workspace, tmp_path / "local", container=container)
-    made(workspace, "gs://bucket/corpus", container=container)
+def test_every_container_can_be_written_to_a_store(workspace, store, tmp_path, container):
+    make_corpus(workspace, tmp_path / "local", container=container)
+    make_corpus(workspace, "gs://bucket/corpus", container=container)
     local = contents(tmp_path / "local")
     assert contents(store / "bucket/corpus") == local
     assert verify("gs://bucket/corpus", jobs=1, show_progress=False).problems == []
@@ -97,7 +98,9 @@ def test_other_containers_can_be_in_a_store(workspace, store, tmp_path, containe
         == 1 + shard.is_dir()
     )
     assert (
-        made(workspace, "gs://bucket/corpus", container=container).facts["shards_kept_from_before"]
+        make_corpus(workspace, "gs://bucket/corpus", container=container).facts[
+            "shards_kept_from_before"
+        ]
         == len(shards) - 1
     )
     assert contents(store / "bucket/corpus") == local
@@ -106,9 +109,9 @@ def test_other_containers_can_be_in_a_store(workspace, store, tmp_path, containe
     ]
 
 
-def test_memory_of_this_process_is_a_store_too(workspace, local):
+def test_a_corpus_can_be_written_to_a_memory_filesystem(workspace, local):
     fs = fsspec.filesystem("memory")
-    made(workspace, "memory://place/corpus")
+    make_corpus(workspace, "memory://place/corpus")
     assert {
         name.removeprefix("/place/corpus/"): fs.cat_file(name) for name in fs.find("/place/corpus")
     } == local
@@ -116,7 +119,7 @@ def test_memory_of_this_process_is_a_store_too(workspace, local):
 
 
 def test_clips_are_read_back_by_ranges(workspace, local, store, tmp_path):
-    made(workspace, "gs://bucket/corpus")
+    make_corpus(workspace, "gs://bucket/corpus")
     ids = open_corpus(tmp_path / "local").segments["segment_id"].to_list()[::-1]
     Bucket.fetched.clear()
     assert encoded("gs://bucket/corpus", ids[:3]) == encoded(tmp_path / "local", ids[:3])
@@ -138,29 +141,29 @@ def test_corpora_on_web_servers_are_verified_and_read(workspace, local, tmp_path
 # again
 
 
-def test_what_is_there_is_known_by_its_record_and_not_sent_again(workspace, local, store):
-    made(workspace, "gs://bucket/corpus")
+def test_uploaded_shards_with_a_record_are_not_sent_again(workspace, local, store):
+    make_corpus(workspace, "gs://bucket/corpus")
     Bucket.sent.clear()
     Bucket.fetched.clear()
-    report = made(workspace, "gs://bucket/corpus/")
+    report = make_corpus(workspace, "gs://bucket/corpus/")
     assert report.facts["shards_kept_from_before"] == report.facts["shards"]
     assert not [name for name in [*Bucket.sent, *Bucket.fetched] if name.endswith(".tar")]
     assert contents(store / "bucket/corpus") == local
 
 
 @pytest.mark.parametrize("lost", ["sent", "sent and work"])
-def test_without_records_the_bytes_are_looked_at(workspace, local, store, lost):
-    made(workspace, "gs://bucket/corpus")
+def test_without_records_uploaded_shards_are_checked_by_their_bytes(workspace, local, store, lost):
+    make_corpus(workspace, "gs://bucket/corpus")
     for note in (workspace.path / "publishing").rglob("*.json"):
         note.unlink()
     if lost == "sent":
         # Unfinished, and nothing is known of it here
         (store / "bucket/corpus/corpus.json").unlink()
         with pytest.raises(ExistsError, match="not empty and not a corpus"):
-            made(workspace, "gs://bucket/corpus")
+            make_corpus(workspace, "gs://bucket/corpus")
         return
     Bucket.sent.clear()
-    assert made(workspace, "gs://bucket/corpus").facts["shards_kept_from_before"] == sum(
+    assert make_corpus(workspace, "gs://bucket/corpus").facts["shards_kept_from_before"] == sum(
         name.endswith(".tar") for name in local
     )
     assert not [name for name in Bucket.sent if name.endswith(".tar")]
@@ -168,7 +171,7 @@ def test_without_records_the_bytes_are_looked_at(workspace, local, store, lost):
 
 
 def test_shards_that_changed_in_the_store_are_found_and_rewritten(workspace, local, store):
-    made(workspace, "gs://bucket/corpus")
+    make_corpus(workspace, "gs://bucket/corpus")
     shards = sorted((store / "bucket/corpus/train").iterdir())
     data = bytearray(shards[0].read_bytes())
     data[len(data) // 2] ^= 1
@@ -179,19 +182,19 @@ def test_shards_that_changed_in_the_store_are_found_and_rewritten(workspace, loc
     assert f"{shards[0].name}: its bytes are not those" in problems
     assert f"{shards[1].name}: missing" in problems
     assert "train-00099-of-00100.tar: not listed" in problems
-    report = made(workspace, "gs://bucket/corpus")
+    report = make_corpus(workspace, "gs://bucket/corpus")
     assert report.facts["shards"] - report.facts["shards_kept_from_before"] == 2
     assert contents(store / "bucket/corpus") == local
 
 
-def test_nothing_else_is_overwritten(workspace, store):
+def test_other_content_of_a_store_is_not_overwritten(workspace, store):
     (store / "bucket/other").mkdir(parents=True)
     (store / "bucket/other/thesis.txt").write_text("x")
     with pytest.raises(ExistsError, match="not empty and not a corpus"):
-        made(workspace, "gs://bucket/other")
-    made(workspace, "gs://bucket/corpus")
+        make_corpus(workspace, "gs://bucket/other")
+    make_corpus(workspace, "gs://bucket/corpus")
     with pytest.raises(ExistsError, match="encoding is flac, not wav"):
-        made(workspace, "gs://bucket/corpus", encoding="wav")
+        make_corpus(workspace, "gs://bucket/corpus", encoding="wav")
 
 
 # stores with a temper
@@ -199,7 +202,7 @@ def test_nothing_else_is_overwritten(workspace, store):
 
 def test_broken_uploads_are_rewritten(workspace, local, store):
     Bucket.broken = 2
-    made(workspace, "gs://bucket/corpus")
+    make_corpus(workspace, "gs://bucket/corpus")
     assert Bucket.broken == 0
     assert contents(store / "bucket/corpus") == local
 
@@ -220,16 +223,16 @@ def test_a_store_that_stays_broken_stops_the_run_and_the_next_one_continues(
         with pytest.raises(
             NbaudioError, match=r"train-00002-of-\d+\.tar: could not be written in 3 tries"
         ) as caught:
-            made(workspace, "gs://bucket/corpus")
+            make_corpus(workspace, "gs://bucket/corpus")
     assert "geheim" not in str(caught.value)
     assert contents(store / "bucket/corpus").items() <= local.items()
     with pytest.raises(InputError, match="an unfinished run"):
         verify("gs://bucket/corpus")
-    assert made(workspace, "gs://bucket/corpus").facts["shards_kept_from_before"] > 0
+    assert make_corpus(workspace, "gs://bucket/corpus").facts["shards_kept_from_before"] > 0
     assert contents(store / "bucket/corpus") == local
 
 
-def test_a_store_that_keeps_less_than_it_was_sent_is_noticed(workspace, store, monkeypatch):
+def test_an_incomplete_upload_is_an_error(workspace, store, monkeypatch):
     whole = Bucket.info
     monkeypatch.setattr(
         Bucket,
@@ -237,10 +240,10 @@ def test_a_store_that_keeps_less_than_it_was_sent_is_noticed(workspace, store, m
         lambda self, path, **_: whole(self, path) | ({"size": 7} if path.endswith(".tar") else {}),
     )
     with pytest.raises(NbaudioError, match=r"7 of [\d,]+ bytes are there after the upload"):
-        made(workspace, "gs://bucket/corpus")
+        make_corpus(workspace, "gs://bucket/corpus")
 
 
-def test_few_shards_are_on_this_disk_at_once(workspace, store, monkeypatch):
+def test_at_most_two_shards_are_on_the_local_disk_at_once(workspace, store, monkeypatch):
     here, put = [], Bucket.put_file
 
     def counted(self, lpath, rpath, **options):
@@ -272,18 +275,18 @@ def test_few_shards_are_on_this_disk_at_once(workspace, store, monkeypatch):
         ("abfs://container@account.dfs.core.windows.net/a", MissingExtraError, r"nbaudio\[azure\]"),
     ],
 )
-def test_places_that_cannot_be_written(workspace, monkeypatch, address, error, said):
+def test_a_url_that_cannot_be_written_is_refused_without_secrets(
+    workspace, monkeypatch, address, error, said
+):
     for package in ("s3fs", "adlfs"):
         monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setattr(sys.modules["fsspec.registry"], "_registry", {})
     with pytest.raises(error, match=said) as caught:
-        made(workspace, address)
+        make_corpus(workspace, address)
     assert "geheim" not in str(caught.value)
 
 
-def test_places_that_hold_no_corpus_are_distinguished_from_those_that_cannot_be_read(
-    store, monkeypatch
-):
+def test_a_url_without_a_corpus_differs_from_one_without_permission(store, monkeypatch):
     for look in (verify, stats, open_corpus):
         with pytest.raises(InputError, match="corpus"):
             look("gs://bucket/nothing")
@@ -299,7 +302,7 @@ def test_places_that_hold_no_corpus_are_distinguished_from_those_that_cannot_be_
     assert "geheim" not in str(caught.value)
 
 
-def test_names_of_a_folder_never_point_outside(store, tmp_path):
+def test_names_in_a_remote_folder_never_point_outside(store, tmp_path):
     (store / "secret").write_bytes(b"x")
     (store / "bucket").mkdir()
     for folder in (folders.folder_at("gs://bucket"), folders.folder_at(store / "bucket")):
@@ -342,7 +345,7 @@ def test_a_killed_run_leaves_complete_files_and_is_finished_by_another(
     shards = sum(name.endswith(".tar") for name in left)
     assert shards > 0
 
-    report = made(workspace, f"{scheme}://bucket/corpus")
+    report = make_corpus(workspace, f"{scheme}://bucket/corpus")
     assert contents(corpus) == local
     assert report.facts["shards_kept_from_before"] == shards
     assert not list(store.rglob("*.partial"))

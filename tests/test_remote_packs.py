@@ -43,7 +43,8 @@ def workspace(make_workspace, store):
     return there
 
 
-def made(workspace, out, **options):
+def make_corpus(workspace, out, **options):
+    """Materialize a corpus of small shards with one job."""
     return materialize(
         workspace, **{"out": out, "jobs": 1, "shard_size": "40kB", "show_progress": False} | options
     )
@@ -58,37 +59,37 @@ def contents(folder):
 
 
 @pytest.mark.slow
-def test_the_corpus_is_that_of_local_packs(workspace, store, tmp_path):
-    made(workspace, tmp_path / "local")
-    report = made(workspace, tmp_path / "C", packs=PACKS)
+def test_remote_packs_give_the_corpus_of_local_packs(workspace, store, tmp_path):
+    make_corpus(workspace, tmp_path / "local")
+    report = make_corpus(workspace, tmp_path / "C", packs=PACKS)
     assert contents(tmp_path / "C") == contents(tmp_path / "local")
     assert report.problems == []
     assert report.facts["clips_cut_now"] == report.facts["kept"] > 0
     assert {path.suffix for path in (store / "packs").rglob("*") if path.is_file()} == {".pack"}
-    again = made(workspace, tmp_path / "again", packs=PACKS)
+    again = make_corpus(workspace, tmp_path / "again", packs=PACKS)
     assert again.facts["clips_cut_now"] == 0
     assert contents(tmp_path / "again") == contents(tmp_path / "local")
 
 
-def test_workers_keep_no_recordings(workspace, tmp_path):
-    made(workspace, tmp_path / "C", packs=PACKS)
+def test_workers_leave_no_fetched_recordings_and_packs(workspace, tmp_path):
+    make_corpus(workspace, tmp_path / "C", packs=PACKS)
     assert not (workspace.path / "fetched").exists()
     assert not (workspace.path / "packs").exists()
 
 
 @pytest.mark.slow
-def test_damage_is_found_and_cut_again(workspace, store, tmp_path):
-    made(workspace, tmp_path / "whole", packs=PACKS)
+def test_clips_of_a_damaged_remote_pack_are_cut_again(workspace, store, tmp_path):
+    make_corpus(workspace, tmp_path / "whole", packs=PACKS)
     pack = next((store / "packs").iterdir())
     data = bytearray(pack.read_bytes())
     data[100] ^= 1
     pack.write_bytes(data)
-    report = made(workspace, tmp_path / "C", packs=PACKS)
+    report = make_corpus(workspace, tmp_path / "C", packs=PACKS)
     assert 0 < report.facts["clips_cut_now"] < report.facts["kept"]  # of one pack
     assert contents(tmp_path / "C") == contents(tmp_path / "whole")
     pack.write_bytes(pack.read_bytes()[:20])
     assert (
-        made(workspace, tmp_path / "shorter", packs=PACKS).facts["clips_cut_now"]
+        make_corpus(workspace, tmp_path / "shorter", packs=PACKS).facts["clips_cut_now"]
         == report.facts["clips_cut_now"]
     )
 
@@ -98,23 +99,23 @@ def test_a_pack_that_cannot_be_sent_stops_the_run_and_nothing_is_left_of_it(
 ):
     monkeypatch.setattr(Bucket, "broken", 1000)
     with pytest.raises(Exception, match="packs") as caught:
-        made(workspace, tmp_path / "C", packs=PACKS)
+        make_corpus(workspace, tmp_path / "C", packs=PACKS)
     assert "geheim" not in str(caught.value)
     assert not list((store / "packs").iterdir())
 
 
-def test_another_local_folder(workspace, tmp_path):
-    made(workspace, tmp_path / "C", packs=tmp_path / "scratch/packs")
+def test_packs_can_be_in_another_local_folder(workspace, tmp_path):
+    make_corpus(workspace, tmp_path / "C", packs=tmp_path / "scratch/packs")
     assert list((tmp_path / "scratch/packs").glob("*.pack"))
     assert not (workspace.path / "packs").exists()
 
 
-def test_recordings_of_this_disk_are_no_use_to_who_shares_none(make_workspace, tmp_path):
+def test_remote_packs_are_refused_for_local_recordings(make_workspace, tmp_path):
     local = make_workspace({"r.flac": (10.0, 16000)})
     with pytest.raises(InputError, match="ingest with --audio at a URL"):
-        made(local, tmp_path / "C", packs=PACKS)
+        make_corpus(local, tmp_path / "C", packs=PACKS)
     with pytest.raises(InputError, match="cannot be written; give a folder"):
-        made(local, tmp_path / "C", packs="https://host/packs")
+        make_corpus(local, tmp_path / "C", packs="https://host/packs")
 
 
 @pytest.mark.parametrize("container", ["webdataset", "files"])
@@ -125,9 +126,9 @@ def test_workers_pack_a_corpus_at_an_address(workspace, store, tmp_path, monkeyp
         by_driver.extend([rpath] if threading.current_thread() is threading.main_thread() else [])
         return put(self, lpath, rpath, **options)
 
-    made(workspace, tmp_path / "local", container=container)
+    make_corpus(workspace, tmp_path / "local", container=container)
     monkeypatch.setattr(Bucket, "put_file", put_file)
-    report = made(
+    report = make_corpus(
         workspace, "gs://bucket/C", packs=PACKS, container=container, engine="threading", jobs=2
     )
     assert contents(store / "C") == contents(tmp_path / "local")
@@ -141,13 +142,13 @@ def test_workers_pack_a_corpus_at_an_address(workspace, store, tmp_path, monkeyp
 def test_an_interrupted_corpus_at_an_address_keeps_the_shards_of_workers(
     workspace, store, tmp_path, monkeypatch
 ):
-    made(workspace, tmp_path / "local")
+    make_corpus(workspace, tmp_path / "local")
     with monkeypatch.context() as patch:
         patch.setattr("nbaudio.corpus.materialize.publish", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            made(workspace, "gs://bucket/C", packs=PACKS)
+            make_corpus(workspace, "gs://bucket/C", packs=PACKS)
     [first, *_] = sorted((store / "C/train").glob("*.tar"))
     first.write_bytes(first.read_bytes()[:-1])
-    report = made(workspace, "gs://bucket/C", packs=PACKS)
+    report = make_corpus(workspace, "gs://bucket/C", packs=PACKS)
     assert report.facts["shards_kept_from_before"] == report.facts["shards"] - 1 > 0
     assert contents(store / "C") == contents(tmp_path / "local")

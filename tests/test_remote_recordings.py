@@ -94,7 +94,9 @@ def local(archive, tmp_path_factory):
     return make(archive, tmp_path_factory.mktemp("local"), archive / "audio")[2]
 
 
-def test_corpora_from_everywhere_have_the_bytes_of_the_local_one(archive, web, local, tmp_path):
+def test_corpora_of_remote_recordings_have_the_bytes_of_the_local_corpus(
+    archive, web, local, tmp_path
+):
     top = web.folder
     addresses = {
         "file": f"file://{top}/audio",
@@ -117,7 +119,7 @@ def test_corpora_from_everywhere_have_the_bytes_of_the_local_one(archive, web, l
             assert made == local, name
 
 
-def test_workers_of_their_own_fetch_too(archive, web, local, tmp_path):
+def test_worker_processes_fetch_remote_recordings(archive, web, local, tmp_path):
     ingest("parlaspeech", archive / "asr.json", audio=f"{web.url}/audio", out=tmp_path / "w")
     shutil.rmtree(tmp_path / "w/fetched")
     select(tmp_path / "w", dev=2, test=2, group_by=())
@@ -125,7 +127,9 @@ def test_workers_of_their_own_fetch_too(archive, web, local, tmp_path):
     assert contents(tmp_path / "c") == local
 
 
-def test_addresses_of_transcripts_are_taken_with_a_bare_scheme(archive, web, tmp_path):
+def test_urls_in_transcripts_are_used_if_plain_http_and_stored_without_secrets(
+    archive, web, tmp_path
+):
     line = {
         "file": f"{web.url}/audio/sub dir/{NAMES[0]}",
         "start": 1,
@@ -157,7 +161,7 @@ def test_addresses_of_transcripts_are_taken_with_a_bare_scheme(archive, web, tmp
 # servers with a temper
 
 
-def test_what_is_transient_is_retried_and_leaves_no_trace(archive, web, local, tmp_path):
+def test_transient_failures_are_retried_and_not_reported(archive, web, local, tmp_path):
     web.busy.update({NAMES[0]: 2, "audio": 2})
     web.cut[NAMES[1]] = 2
     first, report, made = make(archive, tmp_path, f"{web.url}/audio")
@@ -166,7 +170,7 @@ def test_what_is_transient_is_retried_and_leaves_no_trace(archive, web, local, t
     assert web.busy[NAMES[0]] == web.cut[NAMES[1]] == 0
 
 
-def test_pauses_that_a_server_asks_for_are_kept_to(archive, web, local, tmp_path, monkeypatch):
+def test_retry_after_of_a_server_is_kept(archive, web, local, tmp_path, monkeypatch):
     pauses = []
     monkeypatch.setattr(network.time, "sleep", pauses.append)
     monkeypatch.setenv("NBAUDIO_MAX_WAIT", "300")
@@ -184,9 +188,7 @@ def test_pauses_that_a_server_asks_for_are_kept_to(archive, web, local, tmp_path
     assert 90 < sorted(pauses)[2] <= 101
 
 
-def test_a_server_that_asks_for_too_long_a_pause_is_given_up_at_once(
-    archive, web, tmp_path, monkeypatch
-):
+def test_a_retry_after_beyond_max_wait_fails_at_once(archive, web, tmp_path, monkeypatch):
     monkeypatch.setattr(network.time, "sleep", lambda _: pytest.fail("waits"))
     web.busy[NAMES[0]] = 9
     web.after[NAMES[0]] = "90000"
@@ -224,7 +226,7 @@ def test_a_file_that_changes_while_a_broken_transfer_goes_on_is_refused(web, tmp
     assert not list((tmp_path / "cache").glob("*/*"))
 
 
-def test_what_is_permanent_is_in_the_ledger_and_the_rest_is_processed(
+def test_permanent_failures_are_reported_and_other_recordings_are_cut(
     archive, web, local, tmp_path
 ):
     web.lists = False
@@ -303,7 +305,7 @@ def test_server_that_cannot_be_reached_is_reported_in_one_line(archive, tmp_path
     assert not (tmp_path / "w").exists()
 
 
-def test_segments_are_played_and_reviewed_from_there(archive, web, tmp_path):
+def test_remote_segments_can_be_played_and_reviewed(archive, web, tmp_path):
     ingest("parlaspeech", archive / "asr.json", audio=f"{web.url}/audio", out=tmp_path / "w")
     ids = Workspace.open(tmp_path / "w").segments["segment_id"].to_list()
     assert all(clip.audio for clip in Player(tmp_path / "w", ids).clips.clips)
@@ -314,7 +316,7 @@ def test_segments_are_played_and_reviewed_from_there(archive, web, tmp_path):
     assert (silent.audio, "there is no such file" in silent.note) == (None, True)
 
 
-def test_a_local_folder_has_no_part_in_it(archive, tmp_path):
+def test_local_recordings_do_not_import_fsspec(archive, tmp_path):
     code = (
         "import sys, nbaudio; from nbaudio import *\n"
         f"ingest('parlaspeech', {str(archive / 'asr.json')!r}, "
@@ -342,7 +344,7 @@ def long(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["a.wav", "b.wav", "c.flac"])
-def test_few_windows_are_read_in_ranges_and_equal_the_local_ones(long, name, tmp_path):
+def test_few_windows_are_read_by_ranges_and_equal_local_ones(long, name, tmp_path):
     with serving(long) as web:
         place = remote(web.url, Cache(tmp_path / "cache")) / name
         for start in (0, 1_234_567, 48000 * 60 - 4000):
@@ -376,7 +378,9 @@ def test_ranges_are_retried_and_a_change_on_the_way_is_refused(long, tmp_path):
 
 
 @pytest.mark.parametrize(("share", "ranges"), [(0.01, False), (0.9, True)])
-def test_whole_file_where_there_are_no_ranges_or_much_is_wanted(long, share, ranges, tmp_path):
+def test_a_whole_file_is_fetched_without_range_support_or_for_large_shares(
+    long, share, ranges, tmp_path
+):
     with serving(long) as web:
         web.ranges = ranges
         place = remote(web.url, Cache(tmp_path / "cache")) / "a.wav"
@@ -393,7 +397,7 @@ def test_whole_file_where_there_are_no_ranges_or_much_is_wanted(long, share, ran
         )
 
 
-def test_ranged_file_reads_as_the_bytes_do():
+def test_a_range_file_reads_the_same_bytes():
     data = np.random.default_rng(2).bytes(3_000_000)
     file = RangeFile(lambda start, stop: data[start:stop], lambda: None, len(data))
     for start, length in (
@@ -411,7 +415,7 @@ def test_ranged_file_reads_as_the_bytes_do():
 # the cache
 
 
-def test_cache_stays_in_its_bound_and_keeps_what_is_used(tmp_path):
+def test_the_cache_stays_within_its_limit_and_keeps_files_in_use(tmp_path):
     cache = Cache(tmp_path, limit=1000)
 
     def fetched(name):
@@ -425,7 +429,7 @@ def test_cache_stays_in_its_bound_and_keeps_what_is_used(tmp_path):
             assert in_use.read_bytes() == b"z" * 300
 
 
-def test_one_fetches_and_the_others_wait(tmp_path):
+def test_concurrent_readers_of_a_cached_file_fetch_it_once(tmp_path):
     cache, fetches, seen = Cache(tmp_path), [], []
 
     def fetch(path):
@@ -470,7 +474,7 @@ def test_processes_share_a_small_cache(tmp_path):
     assert failures.value == 0
 
 
-def test_failed_fetch_leaves_nothing(tmp_path):
+def test_a_failed_fetch_leaves_no_cache_file(tmp_path):
     def fail(path):
         path.write_bytes(b"half")
         raise AudioError("broken")
@@ -496,7 +500,7 @@ def test_failed_fetch_leaves_nothing(tmp_path):
         ("zip://a.zip", "expected zip://FOLDER-INSIDE::ARCHIVE"),
     ],
 )
-def test_addresses_that_are_refused_without_telling_a_secret(address, said):
+def test_refused_urls_are_reported_without_secrets(address, said):
     with pytest.raises(InputError, match=said) as caught:
         check_url(address)
     assert "geheim" not in str(caught.value)
@@ -547,7 +551,7 @@ def test_member_names_never_escape(tmp_path):
         assert path.is_relative_to(tmp_path / "cache")
 
 
-def test_pages_that_point_elsewhere_are_not_followed(archive, tmp_path):
+def test_links_of_a_listing_that_point_elsewhere_are_ignored(archive, tmp_path):
     page = "".join(
         f'<a href="{link}">x</a>'
         for link in ("/", "../up.wav", "/other/b.wav", "?C=M;O=A", "a.wav", "http://h/c.wav")
@@ -562,7 +566,7 @@ def test_pages_that_point_elsewhere_are_not_followed(archive, tmp_path):
     assert refused == []
 
 
-def test_workspaces_are_folders(archive, tmp_path):
+def test_a_workspace_at_a_url_is_refused(archive, tmp_path):
     with pytest.raises(InputError, match="a folder on this machine"):
         ingest("parlaspeech", archive / "asr.json", out="s3://bucket/w")
     with pytest.raises(InputError, match="there is no such file"):

@@ -109,7 +109,7 @@ def test_evidence_gives_percentages_and_says_what_unsure_verdicts_count_as(tmp_p
     assert "rounds taken back" not in str(report)
 
 
-def test_what_was_left_out_since_the_round_is_said(tmp_path: Path) -> None:
+def test_evidence_reports_segments_left_out_since_the_round(tmp_path: Path) -> None:
     workspace = make_workspace(tmp_path / "w", 300)
     review_some(workspace, 50, 0)
     assert nbaudio.evidence(workspace).facts["chosen_since"] == ""
@@ -119,7 +119,7 @@ def test_what_was_left_out_since_the_round_is_said(tmp_path: Path) -> None:
     assert "A new round" in chosen_since
 
 
-def test_an_upper_bound_below_the_target_is_said(tmp_path: Path) -> None:
+def test_evidence_states_an_upper_bound_below_the_target(tmp_path: Path) -> None:
     report = evidence_of(tmp_path / "a", 200, reviewed=20, wrong=20)
     high = report.facts["selection"]["high"]
     assert 0.1 < high < 0.6
@@ -130,7 +130,7 @@ def test_an_upper_bound_below_the_target_is_said(tmp_path: Path) -> None:
     assert re.search(r"at least \S+ % and at most \S+ % are right", both.facts["how_right"])
 
 
-def test_new_segments_are_told_from_those_that_were_sampled(tmp_path: Path) -> None:
+def test_evidence_separates_new_segments_from_sampled_ones(tmp_path: Path) -> None:
     workspace = make_workspace(tmp_path / "w", 214)
     review_some(workspace, 60, 2)
     nbaudio.select(workspace, dev=0, test=0)
@@ -155,7 +155,7 @@ def test_new_segments_are_told_from_those_that_were_sampled(tmp_path: Path) -> N
     assert report.facts["chosen_since"].startswith("A new round")
 
 
-def test_reviews_that_are_left_are_never_more_than_clips(tmp_path: Path) -> None:
+def test_evidence_suggests_no_review_once_all_segments_are_drawn(tmp_path: Path) -> None:
     report = evidence_of(tmp_path, 20, reviewed=20, wrong=20)
     assert report.facts["how_right"].endswith("at most 0 % are right (95 % confidence).")
     assert read_facts(report)["review next"] == "nothing: all segments have been drawn"
@@ -180,7 +180,7 @@ def test_reviews_that_are_left_are_never_more_than_clips(tmp_path: Path) -> None
         ({"parameters": {"seed": 42, "dev": 0, "hours": None}}, ["parameters  seed=42, dev=0"]),
     ],
 )
-def test_a_report_leaves_out_what_is_zero_unless_that_is_the_news(
+def test_a_report_omits_zero_counts_except_informative_ones(
     facts: dict[str, Any], lines: list[str]
 ) -> None:
     report = Report("step", facts)
@@ -191,7 +191,7 @@ def test_a_report_leaves_out_what_is_zero_unless_that_is_the_news(
     assert report._repr_html_().count("<th") == len(lines)
 
 
-def test_sentences_replace_a_fact_for_people_only(tmp_path: Path) -> None:
+def test_sentences_replace_a_fact_in_text_and_html_but_not_in_json(tmp_path: Path) -> None:
     report = Report("step", {"rows": 7}, sentences={"rows": ["first <b>", "second"]})
     assert str(report).splitlines() == ["step", "  rows", "    first <b>", "    second"]
     assert "first &lt;b&gt;" in report._repr_html_()

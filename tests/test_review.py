@@ -110,7 +110,7 @@ def test_strategies_cannot_be_changed_from_outside():
         review.STRATEGIES["mine"] = review.STRATEGIES["random"]
 
 
-def test_what_breaks_a_rule_is_not_reviewed_and_what_select_left_out_is(workspace):
+def test_unusable_segments_are_not_reviewed_but_rejected_ones_are(workspace):
     ids = workspace.segments["segment_id"].to_list()
     key = pl.col("segment_id")
     change(
@@ -196,7 +196,7 @@ def choices(book, name):
     }
 
 
-def test_sheet_is_made_for_people(workspace, tmp_path):
+def test_a_review_sheet_has_headers_widths_lists_and_instructions(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "s.xlsx", n=4, blind=False)
     book = openpyxl.load_workbook(tmp_path / "s.xlsx")
     table = book["review"]
@@ -219,7 +219,7 @@ def test_sheet_is_made_for_people(workspace, tmp_path):
     assert [underlined for _, underlined in marks[1:]] == [None] * (len(marks) - 1)
 
 
-def test_origin_is_in_the_hidden_sheet(workspace, tmp_path):
+def test_the_hidden_sheet_stores_review_and_corpus(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "s.xlsx", n=4, seed=7, blind=False)
     origin = list(openpyxl.load_workbook(tmp_path / "s.xlsx")["nbaudio"].values)
     kept = json.loads((workspace.path / "reviews" / "s.json").read_text())
@@ -278,7 +278,7 @@ def test_sheets_have_the_name_of_the_recording_at_its_source(tmp_path):
     assert (report.facts["new"], report.problems) == (2, [])
 
 
-def test_the_same_call_gives_the_same_bytes_and_another_is_refused(workspace, tmp_path):
+def test_the_same_export_gives_the_same_bytes_and_other_parameters_are_refused(workspace, tmp_path):
     out = tmp_path / "s.xlsx"
     review.export(workspace, out=out, n=4)
     first, record = out.read_bytes(), (workspace.path / "reviews" / "s.json").read_bytes()
@@ -313,7 +313,7 @@ def test_a_sheet_that_was_filled_in_is_left_as_it_is(workspace, tmp_path):
     assert out.read_bytes() == filled
 
 
-def test_an_archive_that_was_packed_anew_is_left_as_it_is(workspace, tmp_path):
+def test_an_edited_zip_of_a_review_is_not_overwritten(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "s.xlsx", n=4, zip=True)
     with zipfile.ZipFile(tmp_path / "s.zip", "a") as archive:
         archive.writestr("s/letter.txt", "Dear Ana")
@@ -353,7 +353,7 @@ def test_a_clip_of_another_export_is_never_overwritten(workspace, tmp_path):
     assert not (tmp_path / "t.xlsx").exists()
 
 
-def test_what_has_been_put_into_train_before_is_reported(workspace, tmp_path):
+def test_export_warns_of_drawn_segments_that_are_in_train(workspace, tmp_path):
     train = pl.lit("train", dtype=SEGMENTS["split"])
     change(workspace, split=pl.when(pl.col("recording_id") == "a").then(train))
     report = review.export(workspace, out=tmp_path / "s.xlsx", n=10)
@@ -509,13 +509,13 @@ def test_without_audio_or_hypothesis_transcripts_are_still_reviewed(workspace, t
         ({"out": "s.xlsx", "strategy": "guess"}, "strategy 'guess' is unknown; known are random"),
     ],
 )
-def test_parameters_that_cannot_be_used(workspace, tmp_path, options, message):
+def test_invalid_parameters_of_export_are_refused(workspace, tmp_path, options, message):
     with pytest.raises(InputError, match=message):
         review.export(workspace, **(options | {"out": tmp_path / options["out"]}))
     assert workspace.reviewed_ids() == set()
 
 
-def test_nothing_to_review(workspace, tmp_path):
+def test_export_without_reviewable_segments_is_refused(workspace, tmp_path):
     change(workspace, text=pl.lit(""))
     with pytest.raises(InputError, match="none of its 15 segments can be reviewed"):
         review.export(workspace, out=tmp_path / "s.xlsx")
@@ -564,7 +564,7 @@ def record_of(count):
         ("da <r>_x0041_</r>", "<r>_x0041_</r> da"),
     ]
 )
-def test_texts_stay_themselves(tmp_path_factory, pairs):
+def test_random_texts_are_stored_in_sheets_as_strings(tmp_path_factory, pairs):
     path = tmp_path_factory.mktemp("hostile") / "s.xlsx"
     path.write_bytes(sheet_writer.write_sheet(rows_of(pairs), record_of(len(pairs))))
     found = strings_of(path)
@@ -588,7 +588,7 @@ def test_words_that_differ_after_normalization_alone_are_marked():
     assert cell_escaping.diff_fragments(said, heard)[0] == [(said, True)]
 
 
-def test_texts_that_look_like_something_are_strings(tmp_path):
+def test_texts_like_formulas_dates_and_links_are_stored_as_strings(tmp_path):
     (tmp_path / "s.xlsx").write_bytes(
         sheet_writer.write_sheet(rows_of([(text, "da") for text in CELLS[:6]]), record_of(6))
     )
@@ -640,7 +640,7 @@ def test_marked_fragments_make_up_the_texts_and_mark_the_words_that_differ(refer
         )
 
 
-def test_what_no_spreadsheet_holds_is_refused():
+def test_a_sheet_beyond_the_limits_of_excel_is_refused():
     sheet_writer.check_size(1_048_575, 65_530)
     with pytest.raises(InputError, match=r"1,048,575 rows, not 1,048,576"):
         sheet_writer.check_size(1_048_576, 0)
@@ -665,7 +665,7 @@ def test_clip_names_are_plain_and_tell_segments_apart_everywhere(ids):
         assert name == f"{key}.wav" or re.search(r"-[0-9a-f]{16}\.wav$", name)
 
 
-def test_common_ids_are_their_own_names():
+def test_clip_file_names_of_plain_ids_are_the_ids():
     assert clip_file_names(["HlauTe_NK6U_3207.7-3227.54", "-abc"]) == [
         "HlauTe_NK6U_3207.7-3227.54.wav",
         "-abc.wav",
@@ -673,7 +673,7 @@ def test_common_ids_are_their_own_names():
     assert len({name.casefold() for name in clip_file_names(["a", "A"])}) == 2
 
 
-def test_overlapping_segments_are_chosen_by_hash_and_the_others_dealt_out():
+def test_all_reviewers_get_the_overlap_and_share_the_other_segments():
     ids = ["a", "b", "c", "d"]
     record = ReviewRecord(
         "r", "random", 4, 42, "", ids, [1.0] * 4, [""] * 4, [], ["ana", "ben"], 2, words=[""] * 4
@@ -685,7 +685,7 @@ def test_overlapping_segments_are_chosen_by_hash_and_the_others_dealt_out():
 
 
 @pytest.mark.parametrize("strategy", ["random", "stratified", "near"])
-def test_nothing_in_a_blind_sheet_tells_of_hypothesis_and_similarity(workspace, tmp_path, strategy):
+def test_a_blind_sheet_reveals_neither_hypothesis_nor_similarity(workspace, tmp_path, strategy):
     heard = pl.format("čuo Zvrk{}", pl.col("source_start")) + pl.lit(" vrlo dugo" * 40)
     change(workspace, asr_text=heard, similarity=pl.lit(0.123456))
     drawn = {"n": 6, "strategy": strategy, "threshold": 0.654321, "blind": True}
@@ -746,7 +746,7 @@ def test_a_blind_sheet_depends_on_hypothesis_and_similarity_in_nothing_but_its_k
     assert written[0] == written[1]
 
 
-def test_another_export_of_a_review_must_be_as_blind(workspace, tmp_path):
+def test_a_second_export_of_a_review_cannot_change_blind(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "s.xlsx", n=4, blind=True)
     with pytest.raises(ExistsError, match="blind True; another blind needs another name"):
         review.export(workspace, out=tmp_path / "s.xlsx", n=4, blind=False)

@@ -36,7 +36,7 @@ def slow_alpha(ratings):
 
 
 @given(st.lists(st.lists(st.integers(-1, 3), min_size=3, max_size=3), min_size=1, max_size=8))
-def test_alpha_is_what_its_definition_says(ratings):
+def test_alpha_equals_its_definition(ratings):
     value = krippendorff_alpha(np.array(ratings))[0]
     words = {
         word
@@ -50,7 +50,7 @@ def test_alpha_is_what_its_definition_says(ratings):
         assert value == pytest.approx(slow_alpha(ratings))
 
 
-def test_alpha_is_the_published_one():
+def test_alpha_equals_a_published_example():
     assert krippendorff_alpha(np.array(PUBLISHED).T - 1)[0] == pytest.approx(0.743, abs=0.0005)
 
 
@@ -71,7 +71,7 @@ def test_kappa_is_agreement_beyond_chance_as_a_share_of_what_is_possible(pairs):
         assert high - low > 0.1
 
 
-def test_values_are_the_published_ones_and_intervals_somewhat_wider():
+def test_values_equal_published_examples_and_intervals_are_somewhat_wider():
     assert [round(value, 3) for value in share(8, 10)] == [0.8, 0.49, 0.943]
     # The formula of Fleiss, Cohen and Everitt (1969) gives 0.392 to 0.591.
     table = np.array([[88, 14, 18], [10, 40, 10], [2, 6, 12]])
@@ -87,7 +87,7 @@ def judged(segments, rng):
     return np.where(rng.random((segments, 2)) < 0.8, right, rng.integers(0, 3, (segments, 2)))
 
 
-def test_intervals_hold_the_true_value_where_faults_are_rare():
+def test_intervals_cover_the_true_value_if_faults_are_rare():
     rng = np.random.default_rng(1)
 
     def rare(segments):
@@ -106,7 +106,7 @@ def test_intervals_hold_the_true_value_where_faults_are_rare():
 
 
 @pytest.mark.slow
-def test_intervals_hold_the_true_value_nearly_as_often_as_they_say():
+def test_intervals_of_kappa_and_alpha_cover_the_true_value():
     rng = np.random.default_rng(1)
 
     def table(ratings):
@@ -121,7 +121,7 @@ def test_intervals_hold_the_true_value_nearly_as_often_as_they_say():
         assert np.mean([low <= true <= high for _, low, high in found]) >= 0.92
 
 
-def test_where_all_agree_the_interval_ends_at_1_and_where_nobody_overlaps_there_is_nothing(
+def test_full_agreement_has_an_interval_up_to_1(
     tmp_path,
 ):
     workspace = make_workspace(tmp_path / "w")
@@ -154,7 +154,7 @@ def test_where_all_agree_the_interval_ends_at_1_and_where_nobody_overlaps_there_
     assert all(row[4] < 0 for row in found[1:])
 
 
-def test_several_faults_agree_as_a_whole(tmp_path):
+def test_verdicts_with_several_faults_agree_only_if_all_are_equal(tmp_path):
     workspace = make_workspace(tmp_path / "w")
     both = {
         "ana": ["ok", "cut off, noise", "noise", "unsure"],

@@ -97,7 +97,7 @@ def test_the_draw_is_that_of_the_same_call_without_formats(workspace, tmp_path):
     assert first.shares() == second.shares()
 
 
-def test_all_formats_zip_clips_and_blind(workspace, tmp_path):
+def test_all_formats_can_be_exported_with_zip_clips_and_open_review(workspace, tmp_path):
     out = tmp_path / "all"
     reviewers = ["ana=xlsx", "ben=html", "cy=csv", "dan=tsv"]
     options = {"n": 8, "overlap": 2, "clips": "mp3", "zip": True, "blind": False}
@@ -125,7 +125,7 @@ def test_all_formats_zip_clips_and_blind(workspace, tmp_path):
     assert {path: path.read_bytes() for path in out.rglob("*.*")} == before
 
 
-def test_each_kind_has_its_usual_clips(workspace, tmp_path):
+def test_each_format_has_its_default_clip_encoding(workspace, tmp_path):
     out = tmp_path / "round"
     review.export(workspace, out=out, n=4, reviewers=["ana=html", "ben=csv"])
     assert data_of(out / "round-ana.html")["media"] == "audio/mpeg"
@@ -146,14 +146,18 @@ def test_each_kind_has_its_usual_clips(workspace, tmp_path):
         ("r", ["ana", "ben"], r"r: the file must end in \.xlsx, \.csv, \.tsv for a sheet, or in"),
     ],
 )
-def test_what_is_no_list_of_formats_is_refused(workspace, tmp_path, out, reviewers, message):
+def test_an_invalid_list_of_reviewer_formats_is_refused(
+    workspace, tmp_path, out, reviewers, message
+):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=message):
         review.export(workspace, out=tmp_path / out, n=4, reviewers=reviewers)
     assert workspace.reviewed() == {}
 
 
-def test_command_line(workspace, tmp_path, capsys, monkeypatch):
+def test_reviewer_formats_can_be_given_on_the_command_line(
+    workspace, tmp_path, capsys, monkeypatch
+):
     words = ("review", "export", workspace.path, "--n", 6, "--overlap", 2, "--json")
     out = tmp_path / "round"
     code, lines, _ = run(
@@ -171,7 +175,7 @@ def test_command_line(workspace, tmp_path, capsys, monkeypatch):
         assert json.loads(line)["error"]
 
 
-def test_such_a_round_is_taken_back_too(workspace, tmp_path):
+def test_a_round_with_several_formats_can_be_taken_back(workspace, tmp_path):
     out = tmp_path / "round"
     options = {"n": 6, "reviewers": ["ana=xlsx", "ben=html"]}
     review.export(workspace, out=out, **options)

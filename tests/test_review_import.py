@@ -44,7 +44,7 @@ def sheet(workspace, tmp_path):
     return tmp_path / "sheet.xlsx"
 
 
-def held(workspace):
+def current_verdicts(workspace):
     """Verdicts that hold, by segment."""
     return dict(review.verdicts(workspace).select("segment_id", "verdict").iter_rows())
 
@@ -60,7 +60,7 @@ def change(sheet, edit, to=None):
 # --- there and back
 
 
-def test_what_a_reviewer_fills_in_comes_back_with_who_when_and_where(workspace, sheet):
+def test_imported_verdicts_have_reviewer_time_and_sheet(workspace, sheet):
     said = {
         "s0": "ok",
         "s1": {"verdict": "wrong words", "comment": "-5", "corrected text": "=1+1 drugi"},
@@ -82,7 +82,7 @@ def test_what_a_reviewer_fills_in_comes_back_with_who_when_and_where(workspace, 
         "review": "sheet",
         "blind": False,
     }
-    assert held(workspace) == {"s0": "ok", "s1": "wrong words", "s2": "cut off"}
+    assert current_verdicts(workspace) == {"s0": "ok", "s1": "wrong words", "s2": "cut off"}
     names = ("rows", "left_empty", "new", "known_already", "by_reviewer", "corrected_texts")
     assert [report.facts[name] for name in names] == [4, 1, 3, 0, said_by({"ana": 3}), 1]
     assert (
@@ -99,7 +99,7 @@ def test_a_sheet_may_be_imported_again_and_add_what_is_new(workspace, sheet):
     fill_in(sheet, {"s1": "noise"}, saved="2001-01-02T00:00:00+00:00")
     report = review.import_(workspace, sheet)
     assert (report.facts["new"], report.facts["known_already"]) == (1, 1)
-    assert held(workspace) == {"s0": "ok", "s1": "noise"}
+    assert current_verdicts(workspace) == {"s0": "ok", "s1": "noise"}
 
 
 def sort_rows(table, columns):
@@ -167,14 +167,14 @@ def rename_the_sheet(table, columns):
         rename_the_sheet,
     ],
 )
-def test_whatever_is_done_to_a_sheet_verdicts_stay_with_their_segments(
+def test_verdicts_stay_with_their_segments_after_edits_of_the_sheet(
     workspace, sheet, tmp_path, edit
 ):
     said = {"s0": "ok", "s1": {"verdict": "noise", "comment": "psst"}, "s3": "unsure"}
     fill_in(sheet, said, reviewer="ana")
     report = review.import_(workspace, change(sheet, edit, to=tmp_path / "sheet (1) kopija.xlsx"))
     assert report.problems == []
-    assert held(workspace) == {"s0": "ok", "s1": "noise", "s3": "unsure"}
+    assert current_verdicts(workspace) == {"s0": "ok", "s1": "noise", "s3": "unsure"}
     assert set(review.verdicts(workspace)["reviewer"]) == {"ana"}
     assert (
         dict(review.verdicts(workspace).select("segment_id", "comment").iter_rows())["s1"] == "psst"
@@ -188,7 +188,7 @@ def test_whatever_is_done_to_a_sheet_verdicts_stay_with_their_segments(
 )
 @example([(text, "da") for text in CELLS], CELLS[:13] + CELLS[-6:])
 @example([("č" * 40_000, "😀" * 20_000)], ["č" * 32_766] * 4)  # and a ! behind
-def test_texts_come_back_as_they_went(tmp_path_factory, pairs, typed):
+def test_random_texts_are_imported_unchanged(tmp_path_factory, pairs, typed):
     folder = tmp_path_factory.mktemp("hostile")
     texts, heard = zip(*((f"x{text}", other) for text, other in pairs), strict=True)
     ids = [f"{number}{text}" for number, text in enumerate(texts)]
@@ -313,7 +313,7 @@ def test_rows_in_doubt_are_reported_and_not_taken(workspace, sheet, edit, says, 
     report = review.import_(workspace, change(filled(sheet), edit))
     assert [line for line in report.problems if says in line]
     assert all("sheet.xlsx row " in line for line in report.problems)
-    assert report.facts["new"] == taken == len(held(workspace))
+    assert report.facts["new"] == taken == len(current_verdicts(workspace))
 
 
 def test_a_remark_without_a_verdict_is_reported_and_not_taken(workspace, sheet):
@@ -322,7 +322,7 @@ def test_a_remark_without_a_verdict_is_reported_and_not_taken(workspace, sheet):
     assert [line.split(": ", 1)[1] for line in report.problems] == [
         "a comment or a corrected text, but no verdict: not imported"
     ] * 2
-    assert held(workspace) == {"s2": "ok"}
+    assert current_verdicts(workspace) == {"s2": "ok"}
 
 
 def test_ok_with_a_corrected_text_is_reported_and_not_taken(workspace, sheet):
@@ -337,7 +337,7 @@ def test_ok_with_a_corrected_text_is_reported_and_not_taken(workspace, sheet):
     assert [line.split(": ", 1)[1] for line in report.problems] == [
         "'ok' says that the transcript is right, but there is a corrected text: not imported"
     ]
-    assert held(workspace) == {"s1": "ok"}
+    assert current_verdicts(workspace) == {"s1": "ok"}
 
 
 def test_the_same_row_twice_is_one_verdict(workspace, sheet):
@@ -345,7 +345,7 @@ def test_the_same_row_twice_is_one_verdict(workspace, sheet):
     assert (report.problems, report.facts["rows"], report.facts["new"]) == ([], 5, 4)
 
 
-def test_rows_that_are_gone_are_counted(workspace, sheet):
+def test_removed_rows_of_a_sheet_are_counted(workspace, sheet):
     report = review.import_(
         workspace, change(filled(sheet), lambda table, columns: table.delete_rows(2, 2))
     )
@@ -353,7 +353,7 @@ def test_rows_that_are_gone_are_counted(workspace, sheet):
     assert [line for line in report.warnings if "2 of its rows are missing, such as s" in line]
 
 
-def test_a_column_of_somebody_elses_is_reported(workspace, sheet):
+def test_an_unknown_column_of_a_sheet_is_reported(workspace, sheet):
     def add(table, columns):
         table.cell(1, 14).value = "mood"
         table.cell(3, 14).value = "good"
@@ -372,7 +372,7 @@ def test_two_columns_of_one_name_are_refused(workspace, sheet):
 
 
 @pytest.mark.parametrize("name", ["Notes", "ID", "Text", "Duration", "Corrected"])
-def test_a_column_that_only_sounds_like_ours_is_somebody_elses(workspace, sheet, name):
+def test_a_column_with_a_similar_name_is_unknown(workspace, sheet, name):
     def add(table, columns):
         table.cell(1, 14).value = name
         table.cell(2, 14).value = "x"
@@ -396,7 +396,7 @@ def test_verdicts_in_another_tab_are_reported(workspace, sheet):
     ]
 
 
-def test_what_was_said_of_another_text_is_not_known_already(workspace, sheet, tmp_path):
+def test_a_verdict_on_another_text_does_not_make_an_import_known(workspace, sheet, tmp_path):
     [content] = content_hashes(
         workspace.segments.filter(pl.col("segment_id") == "s1").with_columns(text=pl.lit("nešto"))
     )
@@ -410,7 +410,7 @@ def test_what_was_said_of_another_text_is_not_known_already(workspace, sheet, tm
     assert len(review.disagreements(workspace)) == 0
 
 
-def test_what_the_panel_said_before_counts_for_the_sheet_once_it_says_so_too(workspace, sheet):
+def test_an_equal_verdict_of_the_panel_is_imported_once_for_the_sheet(workspace, sheet):
     [content] = content_hashes(workspace.segments.filter(pl.col("segment_id") == "s1"))
     review.append_verdicts(
         workspace,
@@ -421,14 +421,14 @@ def test_what_the_panel_said_before_counts_for_the_sheet_once_it_says_so_too(wor
     assert review.verdicts(workspace)["review"].to_list() == ["sheet"]
 
 
-def test_a_sheet_of_another_corpus_is_refused_whole(workspace, sheet, tmp_path):
+def test_a_sheet_of_another_corpus_is_refused(workspace, sheet, tmp_path):
     other = make_workspace(tmp_path / "other", ["jedan", "dva", "tri", "četiri"])
     review.export(other, out=tmp_path / "again" / "sheet.xlsx", n=4)
     report = review.import_(workspace, filled(tmp_path / "again" / "sheet.xlsx"))
     assert report.problems == [
         "sheet.xlsx: made from another corpus: none of its 4 rows is imported"
     ]
-    assert held(workspace) == {}
+    assert current_verdicts(workspace) == {}
     nameless = make_workspace(tmp_path / "third", ["prvi", "drugi", "treći", "četvrti", "peti"])
     review.export(nameless, out=tmp_path / "third.xlsx", n=5)
     assert (
@@ -462,15 +462,15 @@ def test_segments_that_have_changed_since_keep_the_verdict_on_what_they_were(wor
         ("a.csv", b"", "no review sheet"),
     ],
 )
-def test_files_that_are_no_sheet(workspace, sheet, tmp_path, name, data, says):  # noqa: PLR0917
+def test_files_that_are_no_review_sheet_are_refused(workspace, sheet, tmp_path, name, data, says):  # noqa: PLR0917
     if data is not None:
         (tmp_path / name).write_bytes(data)
     with pytest.raises(InputError, match=says):
         review.import_(workspace, [filled(sheet), tmp_path / name])
-    assert held(workspace) == {}
+    assert current_verdicts(workspace) == {}
 
 
-def test_no_sheet_has_come_back_yet(workspace, tmp_path):
+def test_importing_without_returned_sheets_is_a_warning(workspace, tmp_path):
     (tmp_path / "returned").mkdir()
     where = f"; {tmp_path / 'returned'} has no file that ends in .xlsx, .ods, .csv, .tsv or "
     for sheets, place in (
@@ -483,7 +483,7 @@ def test_no_sheet_has_come_back_yet(workspace, tmp_path):
         assert report.warnings == [f"no sheet has been returned yet{place}"]
 
 
-def test_a_folder_of_sheets_is_read_without_what_programs_leave_there(workspace, sheet, tmp_path):
+def test_a_folder_of_sheets_is_read_without_temporary_files(workspace, sheet, tmp_path):
     folder = tmp_path / "returned"
     (folder / "from ben/later").mkdir(parents=True)
     (folder / ".cache").mkdir()
@@ -534,14 +534,14 @@ def test_every_other_file_of_a_folder_is_named_with_the_reason(workspace, sheet,
     }
 
 
-def test_a_sheet_of_a_folder_that_cannot_be_read_keeps_no_other_back(workspace, sheet, tmp_path):
+def test_an_unreadable_sheet_does_not_stop_the_import_of_others(workspace, sheet, tmp_path):
     folder = tmp_path / "returned"
     folder.mkdir()
     fill_in(sheet, {"s0": "ok"}, to=folder / "ana.xlsx", reviewer="ana")
     (folder / "ben.xlsx").write_bytes(sheet.read_bytes()[:2000])
     (folder / "prices.csv").write_text("item,price\nbread,2\n")
     report = review.import_(workspace, folder)
-    assert held(workspace) == {"s0": "ok"}
+    assert current_verdicts(workspace) == {"s0": "ok"}
     damaged, other = report.problems
     assert damaged.startswith(f"{folder / 'ben.xlsx'}: cannot be read as a workbook (")
     assert damaged.endswith("): not imported")
@@ -563,7 +563,7 @@ def test_a_folder_whose_only_sheet_is_damaged_has_a_problem(workspace, tmp_path)
 # --- who said it, and who said it last
 
 
-def test_reviewer_is_whom_the_sheet_or_the_call_names(workspace, sheet):
+def test_the_reviewer_is_taken_from_the_sheet_or_the_call(workspace, sheet):
     report = review.import_(workspace, filled(sheet))
     assert report.facts["by_reviewer"] == said_by({"unnamed": 4})
     assert [line for line in report.warnings if "--reviewer NAME" in line]
@@ -571,7 +571,7 @@ def test_reviewer_is_whom_the_sheet_or_the_call_names(workspace, sheet):
     assert report.facts["by_reviewer"] == said_by({"cvita": 4, "unnamed": 4})
 
 
-def test_reviewers_have_names(workspace, sheet):
+def test_a_blank_reviewer_name_is_refused(workspace, sheet):
     fill_in(sheet, {"s1": "ok"})
     with pytest.raises(InputError, match="reviewer: a name is needed"):
         review.import_(workspace, sheet, reviewer=" ")
@@ -579,9 +579,7 @@ def test_reviewers_have_names(workspace, sheet):
     assert review.verdicts(workspace)["reviewer"].to_list() == ["ana"]
 
 
-def test_a_later_state_goes_before_an_earlier_one_in_whatever_order_they_come(
-    workspace, sheet, tmp_path
-):
+def test_the_verdict_of_the_later_saved_sheet_applies_in_any_order(workspace, sheet, tmp_path):
     early = fill_in(
         sheet,
         {"s0": "ok", "s1": "ok"},
@@ -597,7 +595,7 @@ def test_a_later_state_goes_before_an_earlier_one_in_whatever_order_they_come(
         saved="2001-01-02T00:00:00+00:00",
     )
     report = review.import_(workspace, [late, early])
-    assert (report.facts["new"], report.facts["changed"], held(workspace)) == (
+    assert (report.facts["new"], report.facts["changed"], current_verdicts(workspace)) == (
         2,
         1,
         {"s0": "noise", "s1": "ok"},
@@ -607,19 +605,19 @@ def test_a_later_state_goes_before_an_earlier_one_in_whatever_order_they_come(
     assert report.problems == [
         "s0: ana said 'noise' later than a.xlsx was saved, which says 'ok': not imported"
     ]
-    assert held(workspace) == {"s0": "noise", "s1": "ok"}
+    assert current_verdicts(workspace) == {"s0": "noise", "s1": "ok"}
     assert len(review.verdict_log(workspace)) == 3
 
 
-def test_a_cell_that_was_emptied_takes_nothing_back(workspace, sheet):
+def test_an_emptied_verdict_cell_keeps_the_imported_verdict(workspace, sheet):
     fill_in(sheet, {"s0": "ok"}, reviewer="ana", saved="2001-01-01T00:00:00+00:00")
     review.import_(workspace, sheet)
     fill_in(sheet, {"s0": {"verdict": None}})
     assert review.import_(workspace, sheet).facts["left_empty"] == 4
-    assert held(workspace) == {"s0": "ok"}
+    assert current_verdicts(workspace) == {"s0": "ok"}
 
 
-def test_what_the_panel_said_later_stays(workspace, sheet):
+def test_a_later_verdict_of_the_panel_is_kept(workspace, sheet):
     content = json.loads((workspace.path / "reviews/sheet.json").read_text())["contents"][0]
     [first] = [
         key
@@ -636,7 +634,7 @@ def test_what_the_panel_said_later_stays(workspace, sheet):
         ],
     )
     assert review.import_(workspace, sheet).facts["outdated"] == 1
-    assert held(workspace) == {first: "noise"}
+    assert current_verdicts(workspace) == {first: "noise"}
 
 
 def test_several_reviewers_and_their_agreement(tmp_path):
@@ -723,7 +721,7 @@ def test_segments_that_reviewers_left_undecided_are_a_review_of_their_own_and_an
     assert label(tie) == "right"
 
 
-def test_an_adjudicator_has_a_name_and_verdicts(workspace, sheet):
+def test_an_adjudicator_without_name_or_verdicts_is_refused(workspace, sheet):
     fill_in(sheet, {"s0": "ok"}, reviewer="ana")
     for blank in (" ", "ana\nben"):
         with pytest.raises(InputError, match="adjudicator: a name is needed, in one line"):
@@ -754,7 +752,9 @@ def write_csv(rows, separator=","):
         ("\t", "utf8", "a.tsv"),
     ],
 )
-def test_tables_come_back_from_other_programs(workspace, tmp_path, separator, encoding, name):
+def test_tables_saved_by_other_programs_are_imported(
+    workspace, tmp_path, separator, encoding, name
+):
     review.export(workspace, out=tmp_path / "s.csv", n=4, reviewers=["ana"])
     header, *rows = read_csv(tmp_path / "s-ana.csv")
     for row in rows:
@@ -791,7 +791,7 @@ FORMULAS = [
 @example("=1+1")
 @example("'=1")
 @example("''")
-def test_guarded_texts_are_computed_by_no_program_and_read_as_they_were(text):
+def test_escaped_formulas_are_not_computed_and_can_be_restored(text):
     guarded = cell_escaping.escape_formula(text)
     assert not guarded.startswith(DANGEROUS)
     assert not guarded.lstrip(" \n\t\r;,|").startswith(DANGEROUS)
@@ -861,7 +861,7 @@ def test_numbers_are_escaped_and_plain_words_are_not():
     ]
 
 
-def test_a_step_reads_each_log_once_and_an_import_once_more_after_it_has_written(
+def test_each_log_is_read_once_per_step_and_once_more_after_an_import(
     workspace, sheet, monkeypatch
 ):
     read = []
@@ -885,7 +885,7 @@ def test_a_step_reads_each_log_once_and_an_import_once_more_after_it_has_written
     assert read == ["verdicts.jsonl"]
 
 
-def test_a_state_keeps_what_it_has_read(workspace):
+def test_a_review_state_does_not_change_after_loading(workspace):
     before = state.ReviewState.load(workspace)
     assert before.verdicts.is_empty()
     said = review.Verdict("s0", "", "ok", "", None, "ana", "2026-11-21T03:00:00Z", "panel")
@@ -941,7 +941,7 @@ def test_a_corrected_text_goes_into_the_tables_and_the_original_stays(workspace,
     assert (workspace.path / "segments.parquet").read_bytes() == after
 
 
-def test_a_correction_that_only_repeats_the_transcript_is_none(workspace, sheet):
+def test_a_correction_equal_to_the_transcript_is_ignored(workspace, sheet):
     review.import_(workspace, correction(sheet, "drugi "))
     assert review.verdicts(workspace)["corrected_text"].to_list() == [None]
     assert "text_corrected" not in workspace.segments.columns
@@ -981,9 +981,7 @@ def test_a_correction_can_be_changed_and_taken_back(workspace, sheet, tmp_path):
         ),
     ],
 )
-def test_reviewers_who_contradict_each_other_change_nothing(
-    workspace, sheet, tmp_path, other, says
-):
+def test_contradicting_corrections_do_not_change_the_text(workspace, sheet, tmp_path, other, says):
     first = correction(sheet, "drugi kat", to=tmp_path / "1.xlsx")
     review.import_(workspace, first)
     report = review.import_(
@@ -994,7 +992,7 @@ def test_reviewers_who_contradict_each_other_change_nothing(
     assert len(review.verdicts(workspace)) == 2
 
 
-def test_whoever_calls_the_corrected_text_ok_does_not_contradict_it(workspace, sheet):
+def test_ok_on_a_corrected_text_does_not_contradict_the_correction(workspace, sheet):
     review.import_(workspace, correction(sheet, "drugi kat"))
     [content] = content_hashes(workspace.segments.filter(pl.col("segment_id") == "s1"))
     later = review.Verdict("s1", content, "ok", "", None, "ben", "2031-01-01T00:00:00Z", "panel")
@@ -1004,7 +1002,7 @@ def test_whoever_calls_the_corrected_text_ok_does_not_contradict_it(workspace, s
     assert gold_ids(workspace, workspace.segments) == {"s1"}
 
 
-def test_gold_follows_the_words_and_what_each_reviewer_said_of_them_last(workspace, sheet):
+def test_gold_depends_on_the_last_verdicts_on_the_current_words(workspace, sheet):
     review.import_(
         workspace, fill_in(sheet, {"s0": "noise", "s1": "ok", "s2": "ok"}, reviewer="ana")
     )
@@ -1056,7 +1054,7 @@ def test_a_correction_of_a_corrected_text_takes_its_place_and_can_be_taken_back(
     assert corrected(workspace)["text"] == "drugi kat"
 
 
-def test_reviewers_who_agree_share_the_origin(workspace, sheet, tmp_path):
+def test_an_equal_correction_by_two_reviewers_names_both(workspace, sheet, tmp_path):
     sheets = [
         correction(sheet, "drugi kat", name=name, to=tmp_path / f"{name}.xlsx")
         for name in ("ben", "ana")
@@ -1073,7 +1071,7 @@ def test_a_correction_of_what_has_changed_since_is_kept_but_not_applied(workspac
     assert review.verdicts(workspace)["corrected_text"].to_list() == ["drugi kat"]
 
 
-def test_scoring_anew_keeps_corrections(workspace, sheet):
+def test_scoring_again_keeps_corrections(workspace, sheet):
     review.import_(workspace, correction(sheet, "Drugi KAT."))
     score(workspace, normalize=["lower", "punctuation"])
     assert corrected(workspace) == {
@@ -1114,7 +1112,7 @@ def test_corrected_texts_are_scored_with_the_steps_of_the_last_score(
     assert_frame_equal(workspace.segments.select(names), never.select(names))
 
 
-def test_export_continues_after_corrections(workspace, sheet):
+def test_a_review_can_be_exported_again_after_corrections(workspace, sheet):
     fresh = sheet.read_bytes()
     returned = correction(sheet, "drugi kat", to=sheet.with_name("returned.xlsx"))
     review.import_(workspace, returned)
@@ -1122,7 +1120,7 @@ def test_export_continues_after_corrections(workspace, sheet):
     assert sheet.read_bytes() == fresh
 
 
-def test_a_kill_between_the_two_tables_loses_nothing(workspace, sheet, monkeypatch):
+def test_corrections_survive_a_kill_between_two_tables(workspace, sheet, monkeypatch):
     returned = correction(sheet, "drugi kat")
     save = Workspace.save
 
@@ -1144,9 +1142,7 @@ def test_a_kill_between_the_two_tables_loses_nothing(workspace, sheet, monkeypat
     assert review.uncorrected(workspace, workspace.segments)["text"].to_list()[1] == "drugi"
 
 
-def test_times_of_sheets_are_those_of_their_files_where_nothing_inside_says_otherwise(
-    workspace, tmp_path
-):
+def test_sheets_without_a_save_time_use_the_file_time(workspace, tmp_path):
     path = tmp_path / "s.csv"
     review.export(workspace, out=path, n=4)
     header, *rows = read_csv(path)
@@ -1180,7 +1176,7 @@ def test_a_second_verdict_is_joined_in_the_order_of_the_list(workspace, sheet, c
     fill_in(sheet, {"s0": cells, "s1": "noise"}, reviewer="ana")
     report = review.import_(workspace, sheet)
     assert report.warnings == report.problems == []
-    assert held(workspace) == {"s0": verdict, "s1": "noise"}
+    assert current_verdicts(workspace) == {"s0": verdict, "s1": "noise"}
     counts = {row["verdict"]: row["count"] for row in report.facts["by_word"]}
     assert counts == {word: 1 + (word == "noise") for word in {*verdict.split(", "), "noise"}}
     assert not gold_ids(workspace, workspace.segments)
@@ -1211,7 +1207,7 @@ def test_a_second_verdict_beside_ok_or_unsure_is_one_problem(workspace, sheet, c
     fill_in(sheet, {"s0": cells, "s1": "ok"})
     [line] = review.import_(workspace, sheet, reviewer="ana").problems
     assert f", s0: {problem}" in line
-    assert held(workspace) == {"s1": "ok"}
+    assert current_verdicts(workspace) == {"s1": "ok"}
 
 
 def test_rows_with_an_unknown_word_are_one_problem_with_the_nearest_verdict(
@@ -1240,7 +1236,7 @@ def test_rows_with_an_unknown_word_are_one_problem_with_the_nearest_verdict(
             "does it mean 'noise'? --map nois=noise takes it"
         ),
     ]
-    assert held(workspace) == {"s3": "cut off"}
+    assert current_verdicts(workspace) == {"s3": "cut off"}
 
 
 def test_many_rows_with_an_unknown_word_are_counted(tmp_path):
@@ -1252,12 +1248,17 @@ def test_many_rows_with_an_unknown_word_are_counted(tmp_path):
     assert "does it mean 'wrong words'? --map 'wrong word=wrong words' takes it" in line
 
 
-def test_a_word_can_stand_for_a_verdict(workspace, sheet):
+def test_an_option_maps_a_word_to_a_verdict(workspace, sheet):
     fill_in(sheet, {"s0": "dobro", "s1": "šum, Cut off", "s2": "ŠUM", "s3": "ok"})
     meanings = {"Dobro": "OK", "šum": "noise", "loše": "wrong words"}
     report = review.import_(workspace, sheet, reviewer="ana", verdict_map=meanings)
     assert report.problems == []
-    assert held(workspace) == {"s0": "ok", "s1": "cut off, noise", "s2": "noise", "s3": "ok"}
+    assert current_verdicts(workspace) == {
+        "s0": "ok",
+        "s1": "cut off, noise",
+        "s2": "noise",
+        "s3": "ok",
+    }
     assert report.facts["mapped"] == [
         {"word": "dobro", "verdict": "ok", "rows": 1},
         {"word": "šum", "verdict": "noise", "rows": 2},
@@ -1278,18 +1279,18 @@ def test_words_are_mapped_from_the_command_line(workspace, sheet):
         "verdict 'Šum / loše'",
         "verdict 'šum'",
     }
-    assert held(workspace) == {"s0": "ok"}
+    assert current_verdicts(workspace) == {"s0": "ok"}
     meanings = ["--map", "DOBRO=ok", "--map", "šum=noise", "--map", "loše=wrong words"]
     done = CliRunner().invoke(app, [*command, *meanings])
     assert done.exit_code == 0, done.output
     assert json.loads(done.output)["facts"]["new"] == 2
-    assert held(workspace) == {"s0": "ok", "s1": "wrong words, noise", "s2": "noise"}
+    assert current_verdicts(workspace) == {"s0": "ok", "s1": "wrong words, noise", "s2": "noise"}
     for setting in ("dobro", "noise=ok", "dobro=fine"):
         done = CliRunner().invoke(app, [*command, "--map", setting])
         assert (done.exit_code, len(done.output.splitlines())) == (2, 1), done.output
 
 
-def test_a_word_that_a_review_lists_keeps_its_meaning_there(workspace, tmp_path):
+def test_a_word_listed_by_a_review_cannot_be_mapped_otherwise(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "a.xlsx", n=2, verdicts=["ok", "loud", "noise"])
     review.export(workspace, out=tmp_path / "b.xlsx", n=2, verdicts=["ok", "noise"])
     for name in "ab":
@@ -1315,22 +1316,22 @@ def test_a_word_that_cannot_stand_for_a_verdict_is_one_error(workspace, sheet, m
     fill_in(sheet, {"s0": "ok"})
     with pytest.raises(InputError, match=says):
         review.import_(workspace, sheet, verdict_map=meanings)
-    assert held(workspace) == {}
+    assert current_verdicts(workspace) == {}
 
 
 def test_a_word_of_the_list_with_a_slash_is_one_word(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "s.xlsx", n=4, verdicts=["ok", "b/d", "d", "x"])
     fill_in(tmp_path / "s.xlsx", {"s0": "b/d, x", "s1": "x/d", "s2": "B/D"})
     assert review.import_(workspace, tmp_path / "s.xlsx", reviewer="ana").problems == []
-    assert held(workspace) == {"s0": "b/d, x", "s1": "d, x", "s2": "b/d"}
+    assert current_verdicts(workspace) == {"s0": "b/d, x", "s1": "d, x", "s2": "b/d"}
 
 
-def test_a_sheet_of_before_has_no_second_verdict(workspace, sheet):
+def test_a_sheet_of_an_earlier_version_has_no_second_verdict(workspace, sheet):
     change(sheet, lambda table, columns: table.delete_cols(columns["second verdict"]))
     fill_in(sheet, {"s0": "noise"}, reviewer="ana")
     report = review.import_(workspace, sheet)
     assert report.warnings == report.problems == []
-    assert held(workspace) == {"s0": "noise"}
+    assert current_verdicts(workspace) == {"s0": "noise"}
 
 
 @pytest.mark.parametrize("kind", ["xlsx", "csv"])
@@ -1352,7 +1353,7 @@ def test_a_blind_sheet_comes_back_without_a_warning_and_its_verdicts_say_so(
         sheet.write_bytes(pl.DataFrame(said).write_csv().encode())
     report = review.import_(workspace, sheet, reviewer="ana")
     assert report.warnings == report.problems == []
-    assert held(workspace) == {"s0": "ok", "s1": "noise"}
+    assert current_verdicts(workspace) == {"s0": "ok", "s1": "noise"}
     log = review.verdict_log(workspace)
     assert log["blind"].to_list() == [True, True]
     segments = workspace.segments.filter(pl.col("segment_id").is_in(log["segment_id"].implode()))
@@ -1374,9 +1375,7 @@ def test_a_row_of_a_blind_sheet_that_was_changed_is_reported(workspace, tmp_path
     assert "its transcript was changed" in first + second
 
 
-def test_a_name_that_is_not_on_the_list_is_named_with_those_that_are_and_nothing_is_lost(
-    workspace, tmp_path
-):
+def test_a_reviewer_name_not_on_the_list_is_reported_and_imported(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "s.xlsx", n=4, reviewers=["ana", "ben"], overlap=4)
     fill_in(tmp_path / "s-ana.xlsx", {"s0": "ok", "s1": "ok"}, reviewer="Ana K.")
     fill_in(tmp_path / "s-ben.xlsx", {"s0": "ok"})
@@ -1400,7 +1399,7 @@ def test_a_name_of_the_list_in_another_case_is_that_name(workspace, tmp_path):
     assert report.warnings == []
 
 
-def test_a_complete_review_says_what_comes_next(workspace, tmp_path):
+def test_a_fully_judged_review_names_the_next_step(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "s.xlsx", n=4, reviewers=["ana", "ben"], overlap=4)
     fill_in(tmp_path / "s-ana.xlsx", dict.fromkeys(("s0", "s1", "s2", "s3"), "ok"))
     assert "next" not in review.import_(workspace, tmp_path / "s-ana.xlsx").facts

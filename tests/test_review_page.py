@@ -80,7 +80,8 @@ def verdict_file(
     return path
 
 
-def held(workspace):
+def current_verdicts(workspace):
+    """Verdicts by segment."""
     return dict(review.verdicts(workspace).select("segment_id", "verdict").iter_rows())
 
 
@@ -98,7 +99,7 @@ def page(workspace, tmp_path):
 # --- the page
 
 
-def test_a_page_runs_nothing_but_its_own_script_and_fetches_nothing(page):
+def test_a_review_page_runs_only_its_own_script_and_fetches_nothing(page):
     found = elements(page)
     policy = dict(rule.strip().split(" ", 1) for rule in found.policy.split(";"))
     digests = {
@@ -128,9 +129,7 @@ def test_a_page_runs_nothing_but_its_own_script_and_fetches_nothing(page):
     assert not re.search(rb"https?:|//[a-z]+\.", page.read_bytes().replace(b"// ", b""))
 
 
-def test_the_same_export_gives_the_same_bytes_and_no_place_or_name_of_the_machine(
-    workspace, page, tmp_path
-):
+def test_a_page_has_the_same_bytes_each_time_and_no_local_paths(workspace, page, tmp_path):
     first = page.read_bytes()
     review.export(workspace, out=page, n=4)
     assert page.read_bytes() == first
@@ -187,7 +186,7 @@ def test_a_blind_page_holds_neither_hypotheses_nor_similarity(tmp_path):
     }
 
 
-def test_hostile_texts_stay_data(tmp_path):
+def test_hostile_texts_in_a_review_page_stay_data(tmp_path):
     texts = [*WORST, "</script><script>window.hurt = 1</script>", "<!-- <script> \u2028 \u2029"]
     workspace = make_workspace(
         tmp_path / "w", texts, texts[::-1], ids=[*NAMES[: len(texts) - 1], "</script>"]
@@ -262,7 +261,7 @@ def test_a_page_without_audio_says_so(tmp_path):
 # --- the verdict file
 
 
-def test_a_verdict_file_comes_back_with_who_when_and_where(workspace, page):
+def test_a_verdict_file_is_imported_with_reviewer_time_and_review(workspace, page):
     said = {
         "s0": "ok",
         "s1": {
@@ -290,7 +289,7 @@ def test_a_verdict_file_comes_back_with_who_when_and_where(workspace, page):
     assert dict(workspace.segments.select("segment_id", "text").iter_rows())["s1"] == "drugi čas"
 
 
-def test_a_verdict_file_may_be_imported_again_and_a_later_one_holds(workspace, page, tmp_path):
+def test_a_later_verdict_file_replaces_verdicts_of_an_earlier_one(workspace, page, tmp_path):
     first = verdict_file(page, {"s0": "ok", "s1": "noise"}, to=tmp_path / "a.json")
     (tmp_path / "back").mkdir()
     second = verdict_file(
@@ -301,9 +300,9 @@ def test_a_verdict_file_may_be_imported_again_and_a_later_one_holds(workspace, p
     )
     (tmp_path / "back/other.json").write_text("{}")
     review.import_(workspace, first)
-    assert held(workspace) == {"s0": "ok", "s1": "noise"}
+    assert current_verdicts(workspace) == {"s0": "ok", "s1": "noise"}
     review.import_(workspace, tmp_path / "back")
-    assert held(workspace) == {"s0": "cut off", "s1": "noise"}
+    assert current_verdicts(workspace) == {"s0": "cut off", "s1": "noise"}
     log = (workspace.path / "reviews/verdicts.jsonl").read_bytes()
     assert "later than a.json was saved" in review.import_(workspace, [first, second]).problems[0]
     report = review.import_(workspace, second)
@@ -315,14 +314,14 @@ def test_a_verdict_file_may_be_imported_again_and_a_later_one_holds(workspace, p
     assert (workspace.path / "reviews/verdicts.jsonl").read_bytes() == log
 
 
-def test_a_clock_of_the_future_does_not_outlast_later_verdicts(workspace, page):
+def test_verdicts_with_a_future_time_are_replaced_by_later_ones(workspace, page):
     never = {"verdict": "noise", "time": "9999-01-01T00:00:00Z"}
     review.import_(
         workspace, verdict_file(page, {"s0": never, "s1": {"verdict": "ok", "time": "yesterday"}})
     )
     assert set(review.verdicts(workspace)["time"]) == {"2001-01-01T00:00:00Z"}
     review.import_(workspace, verdict_file(page, {"s0": "ok"}, saved="2001-01-03T00:00:00.000Z"))
-    assert held(workspace)["s0"] == "ok"
+    assert current_verdicts(workspace)["s0"] == "ok"
 
 
 @pytest.mark.parametrize(
@@ -337,10 +336,10 @@ def test_a_clock_of_the_future_does_not_outlast_later_verdicts(workspace, page):
         ({"s0": "ok"}, {"review": "other"}, "made from another corpus"),
     ],
 )
-def test_rows_that_cannot_be_taken_are_listed(workspace, page, said, changes, problem):
+def test_invalid_rows_of_a_verdict_file_are_problems(workspace, page, said, changes, problem):
     report = review.import_(workspace, verdict_file(page, said, **changes))
     assert any(problem in line for line in report.problems)
-    assert held(workspace) == {}
+    assert current_verdicts(workspace) == {}
 
 
 def test_rows_of_a_file_that_contradict_each_other_are_not_taken(workspace, page):
@@ -351,14 +350,14 @@ def test_rows_of_a_file_that_contradict_each_other_are_not_taken(workspace, page
         json.dumps({**file, "verdicts": [*file["verdicts"], {**row, "verdict": "noise"}]})
     )
     assert "contradict" in review.import_(workspace, path).problems[0]
-    assert held(workspace) == {}
+    assert current_verdicts(workspace) == {}
 
 
 def test_a_verdict_file_that_an_editor_saved_with_a_byte_order_mark_is_read(workspace, page):
     path = verdict_file(page, {"s0": "ok"})
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     assert review.import_(workspace, path).problems == []
-    assert held(workspace) == {"s0": "ok"}
+    assert current_verdicts(workspace) == {"s0": "ok"}
 
 
 def test_files_that_are_no_verdict_files_are_refused(workspace, page, tmp_path, monkeypatch):
@@ -385,10 +384,10 @@ def test_files_that_are_no_verdict_files_are_refused(workspace, page, tmp_path, 
     monkeypatch.setattr(input_guards.read_all, "__kwdefaults__", {"most": 100})
     with pytest.raises(InputError, match="larger than"):
         review.import_(workspace, path)
-    assert held(workspace) == {}
+    assert current_verdicts(workspace) == {}
 
 
-def test_an_unchanged_text_corrects_nothing_whatever_it_holds(tmp_path):
+def test_an_unchanged_text_of_any_content_is_no_correction(tmp_path):
     text = "a\x00b _x0041_ " + "riječ " * 8_000
     workspace = make_workspace(tmp_path / "w", [text, "da"])
     review.export(workspace, out=tmp_path / "page.html", n=2)

@@ -38,9 +38,7 @@ def rows_of(frame):
 
 
 @given(st.lists(st.lists(said, max_size=4), max_size=4))
-def test_log_keeps_all_and_the_last_line_of_each_reviewer_on_each_segment_as_it_was_shown_holds(
-    tmp_path_factory, batches
-):
+def test_the_last_verdict_of_a_reviewer_on_a_segment_applies(tmp_path_factory, batches):
     workspace = Workspace.create(tmp_path_factory.mktemp("w"))
     for batch in batches:
         review.append_verdicts(workspace, batch)
@@ -54,7 +52,7 @@ def test_log_keeps_all_and_the_last_line_of_each_reviewer_on_each_segment_as_it_
     assert len(held) == len({about(row) for row in held})
 
 
-def test_log_of_before_is_read_and_a_line_without_blind_stays_as_it_was(tmp_path):
+def test_verdict_lines_without_the_blind_field_are_read(tmp_path):
     workspace = Workspace.create(tmp_path)
     review.append_verdicts(workspace, [OK])
     line = (
@@ -66,7 +64,7 @@ def test_log_of_before_is_read_and_a_line_without_blind_stays_as_it_was(tmp_path
     assert review.verdict_log(workspace)["blind"].to_list() == [None, True]
 
 
-def test_half_a_line_of_a_killed_program_is_left_out_and_mended(tmp_path):
+def test_an_incomplete_last_line_of_the_log_is_dropped(tmp_path):
     workspace = Workspace.create(tmp_path)
     review.append_verdicts(workspace, [OK, replace(OK, segment_id="s2")])
     log = tmp_path / "reviews/verdicts.jsonl"
@@ -87,7 +85,7 @@ def test_several_writers_do_not_mix_their_lines(tmp_path):
     assert sorted(rows_of(review.verdict_log(workspace)), key=str) == sorted(rows, key=str)
 
 
-def test_a_line_that_is_no_verdict_is_named(tmp_path):
+def test_an_invalid_line_of_the_log_is_refused_with_its_number(tmp_path):
     workspace = Workspace.create(tmp_path)
     review.append_verdicts(workspace, [OK])
     with (tmp_path / "reviews/verdicts.jsonl").open("a") as file:

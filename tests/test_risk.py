@@ -19,7 +19,7 @@ from nbaudio.tables.workspace import Workspace
 COUNT, RECORDINGS = 3000, 30
 
 
-def made(path, *, shift=10.0, seed=0, wrong=None, **columns):
+def make_segments(path, *, shift=10.0, seed=0, wrong=None, **columns):
     """Segments of which one in ten is wrong, and noisier by `shift` dB if it is."""
     rng = np.random.default_rng(seed)
     wrong = rng.random(COUNT) < 0.1 if wrong is None else wrong
@@ -49,7 +49,8 @@ def made(path, *, shift=10.0, seed=0, wrong=None, **columns):
     return workspace, wrong
 
 
-def said(key, content, wrong, name):
+def verdict_of(key, content, wrong, name):
+    """The verdict of a reviewer on a segment, from the truth `wrong`."""
     return Verdict(
         key,
         content,
@@ -68,7 +69,7 @@ def judge(workspace, wrong, numbers):
     append_verdicts(
         workspace,
         [
-            said(*row, wrong, "panel")
+            verdict_of(*row, wrong, "panel")
             for row in zip(rows["segment_id"], content_hashes(rows), strict=True)
         ],
     )
@@ -79,7 +80,10 @@ def answer(workspace, wrong, name):
     record = ReviewState.load(workspace).records[name]
     append_verdicts(
         workspace,
-        [said(*row, wrong, name) for row in zip(record.segment_ids, record.contents, strict=True)],
+        [
+            verdict_of(*row, wrong, name)
+            for row in zip(record.segment_ids, record.contents, strict=True)
+        ],
     )
 
 
@@ -93,7 +97,7 @@ def true_area(workspace, wrong):
     )[0]
 
 
-def test_the_area_under_the_curve_is_the_share_of_pairs_in_the_right_order():
+def test_the_auc_is_the_share_of_pairs_in_the_right_order():
     rng = np.random.default_rng(2)
     wrong, score = rng.random(300) < 0.2, rng.integers(0, 8, 300).astype(float)
     above = score[wrong][:, None] - score[~wrong]
@@ -107,7 +111,7 @@ def test_the_area_under_the_curve_is_the_share_of_pairs_in_the_right_order():
     assert again == pytest.approx((area, low, high), rel=1e-6)
 
 
-def test_the_interval_of_the_area_holds_the_truth_as_often_as_it_says():
+def test_the_interval_of_the_auc_has_the_stated_coverage():
     rng, held = np.random.default_rng(3), 0
     truth = 0.5 * (1 + math.erf(1 / 2))  # of normal scores one standard deviation apart
     for _ in range(200):
@@ -120,7 +124,7 @@ def test_the_interval_of_the_area_holds_the_truth_as_often_as_it_says():
 
 
 def test_import_learns_a_risk_that_finds_noisy_segments(tmp_path):
-    workspace, wrong = made(tmp_path / "w")
+    workspace, wrong = make_segments(tmp_path / "w")
     state, before = workspace.fingerprint(), content_hashes(workspace.segments)
     assert (
         "so far 0 right and 0 wrong, of 0 recordings"
@@ -145,10 +149,10 @@ def test_import_learns_a_risk_that_finds_noisy_segments(tmp_path):
     assert content_hashes(workspace.segments) == before
 
 
-def test_where_nothing_tells_wrong_from_right_the_risk_stays_near_the_base_rate(tmp_path):
+def test_without_informative_columns_risk_stays_near_the_base_rate(tmp_path):
     areas = []
     for seed in range(4):
-        workspace, wrong = made(tmp_path / str(seed), shift=0.0, seed=seed)
+        workspace, wrong = make_segments(tmp_path / str(seed), shift=0.0, seed=seed)
         judge(workspace, wrong, some(300, seed))
         found = refresh(workspace)
         areas.append(found["auc"])
@@ -160,13 +164,13 @@ def test_where_nothing_tells_wrong_from_right_the_risk_stays_near_the_base_rate(
     assert np.mean(areas) == pytest.approx(0.5, abs=0.08)
 
 
-def test_verdicts_on_a_recording_have_no_part_in_the_risk_of_its_segments(tmp_path):
+def test_risk_of_a_segment_does_not_use_verdicts_on_its_recording(tmp_path):
     """A column that names the recording predicts perfectly within recordings, and nothing across
     them."""
     bad = np.isin(
         np.arange(COUNT) % RECORDINGS, np.random.default_rng(4).permutation(RECORDINGS)[:10]
     )
-    workspace, wrong = made(
+    workspace, wrong = make_segments(
         tmp_path / "w", shift=0.0, wrong=bad, speech_rate=np.arange(COUNT) % RECORDINGS * 1.0
     )
     judge(workspace, wrong, some(600))
@@ -184,7 +188,7 @@ def test_verdicts_on_a_recording_have_no_part_in_the_risk_of_its_segments(tmp_pa
 def test_the_risk_does_not_depend_on_the_order_of_rows_and_verdicts(tmp_path):
     found = []
     for name in ("a", "b"):
-        workspace, wrong = made(tmp_path / name)
+        workspace, wrong = make_segments(tmp_path / name)
         judged = some(300)
         if name == "b":
             workspace.save(segments=workspace.segments.sample(fraction=1.0, shuffle=True, seed=3))
@@ -197,8 +201,8 @@ def test_the_risk_does_not_depend_on_the_order_of_rows_and_verdicts(tmp_path):
     assert (tmp_path / "a/risk.json").read_bytes() == (tmp_path / "b/risk.json").read_bytes()
 
 
-def test_it_is_learned_again_when_verdicts_or_columns_change_and_not_otherwise(tmp_path):
-    workspace, wrong = made(tmp_path / "w")
+def test_risk_is_learned_again_only_if_verdicts_or_columns_change(tmp_path):
+    workspace, wrong = make_segments(tmp_path / "w")
     judge(workspace, wrong, some(200))
     one = refresh(workspace)
     assert refresh(workspace) == one
@@ -214,8 +218,8 @@ def test_it_is_learned_again_when_verdicts_or_columns_change_and_not_otherwise(t
     assert not workspace.segments["risk"].has_nulls()
 
 
-def test_too_few_verdicts_give_no_risk_and_take_an_old_one_away(tmp_path):
-    workspace, wrong = made(tmp_path / "w")
+def test_too_few_verdicts_give_no_risk_and_remove_an_earlier_one(tmp_path):
+    workspace, wrong = make_segments(tmp_path / "w")
     judge(workspace, wrong, np.flatnonzero(~wrong)[:50])
     with pytest.raises(
         InputError,
@@ -235,7 +239,7 @@ def test_too_few_verdicts_give_no_risk_and_take_an_old_one_away(tmp_path):
 
 
 def test_the_ranking_names_the_columns_that_make_a_segment_suspicious(tmp_path):
-    workspace, wrong = made(tmp_path / "w")
+    workspace, wrong = make_segments(tmp_path / "w")
     judged = some(400)
     judge(workspace, wrong, judged)
     refresh(workspace)
@@ -249,8 +253,8 @@ def test_the_ranking_names_the_columns_that_make_a_segment_suspicious(tmp_path):
     assert f"snr_db {snr[first['segment_id']]:.3g}" in first["reason"]
 
 
-def test_speakers_are_stored_without_their_names(tmp_path):
-    workspace, wrong = made(tmp_path / "w")
+def test_the_risk_model_stores_speakers_without_their_names(tmp_path):
+    workspace, wrong = make_segments(tmp_path / "w")
     judge(workspace, wrong, some(300))
     speakers = refresh(workspace)["speakers"]
     assert len(speakers) == 7
@@ -260,8 +264,8 @@ def test_speakers_are_stored_without_their_names(tmp_path):
 # --- a threshold on risk
 
 
-def test_a_selection_by_risk_freezes_the_model_and_is_bounded_by_what_was_fixed_before(tmp_path):
-    workspace, wrong = made(tmp_path / "w")
+def test_a_selection_by_risk_freezes_the_model_until_one_without_it(tmp_path):
+    workspace, wrong = make_segments(tmp_path / "w")
     review.export(workspace, out=tmp_path / "one.csv", n=300)
     answer(workspace, wrong, "one")
     assert evidence(workspace).facts["selection"]["reviewed"] > 200
@@ -294,7 +298,7 @@ def test_a_selection_by_risk_freezes_the_model_and_is_bounded_by_what_was_fixed_
 
 
 def test_a_frozen_model_gives_a_risk_to_segments_that_came_later(tmp_path):
-    workspace, wrong = made(tmp_path / "w")
+    workspace, wrong = make_segments(tmp_path / "w")
     judge(workspace, wrong, some(300))
     model = refresh(workspace)
     select(workspace, where='"risk" < 0.5', dev=0, test=0)
@@ -308,8 +312,8 @@ def test_a_frozen_model_gives_a_risk_to_segments_that_came_later(tmp_path):
     assert workspace.segments["risk"].equals(before)
 
 
-def test_a_selection_by_risk_without_its_record_is_refused(tmp_path):
-    workspace, wrong = made(tmp_path / "w")
+def test_a_selection_by_risk_without_its_stored_model_is_refused(tmp_path):
+    workspace, wrong = make_segments(tmp_path / "w")
     judge(workspace, wrong, some(300))
     refresh(workspace)
     (workspace.path / risk.RECORD).unlink()
@@ -319,8 +323,8 @@ def test_a_selection_by_risk_without_its_record_is_refused(tmp_path):
         select(workspace, where="risk < 0.5", dev=0, test=0)
 
 
-def test_the_report_advises_risk_where_it_saves_reviews(tmp_path):
-    workspace, wrong = made(
+def test_the_report_advises_risk_if_it_saves_reviews(tmp_path):
+    workspace, wrong = make_segments(
         tmp_path / "w", shift=25.0, wrong=np.random.default_rng(5).random(COUNT) < 0.02
     )
     review.export(workspace, out=tmp_path / "one.csv", n=400)
@@ -335,8 +339,8 @@ def test_the_report_advises_risk_where_it_saves_reviews(tmp_path):
     assert "--strategy risk" in facts["review_next"]
 
 
-def test_reviews_that_cannot_prove_the_target_are_not_within_reach(tmp_path):
-    workspace, wrong = made(tmp_path / "w", shift=0.0)
+def test_a_target_that_reviews_cannot_prove_is_not_within_reach(tmp_path):
+    workspace, wrong = make_segments(tmp_path / "w", shift=0.0)
     review.export(workspace, out=tmp_path / "one.csv", n=1000)
     answer(workspace, wrong, "one")
     facts = evidence(workspace, precision=0.93).facts["risk"]

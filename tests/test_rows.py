@@ -29,7 +29,7 @@ def tables_of(workspace):
     return {name: workspace.table(name) for name in TABLES}
 
 
-def test_columns_of_parts_may_differ(tmp_path, small_parts):
+def test_parts_with_different_columns_are_combined(tmp_path, small_parts):
     small_parts(1)
     frames = [
         pl.DataFrame({"b": [1, 2]}),
@@ -48,7 +48,7 @@ def test_columns_of_parts_may_differ(tmp_path, small_parts):
 
 
 @pytest.mark.parametrize("name", sorted(LAYOUTS))
-def test_every_layout_gives_the_same_tables_in_parts(tmp_path, small_parts, name):
+def test_every_layout_gives_the_same_tables_with_small_parts(tmp_path, small_parts, name):
     made = LAYOUTS[name](tmp_path / "source")
     options = {"audio": made.audio, "options": made.options, "jobs": 1}
     whole = nbaudio.ingest(format_of(name), made.source, out=tmp_path / "whole", **options)
@@ -87,7 +87,7 @@ def source(path, numbers, **extra):
     return path
 
 
-def test_repeated_ids_windows_and_problems_do_not_depend_on_the_parts(tmp_path, small_parts):
+def test_duplicates_and_problems_do_not_depend_on_the_size_of_parts(tmp_path, small_parts):
     made = source(tmp_path / "t.jsonl", range(1, 200))
     options = {"options": {"segment_id": "id", "name": "file"}}
     whole = nbaudio.ingest("table", made, out=tmp_path / "whole", **options)
@@ -103,7 +103,7 @@ def test_repeated_ids_windows_and_problems_do_not_depend_on_the_parts(tmp_path, 
             assert Workspace.open(tmp_path / f"parts {size}").table(table).equals(expected), table
 
 
-def test_growth_does_not_depend_on_the_parts(tmp_path, small_parts):
+def test_ingest_add_does_not_depend_on_the_size_of_parts(tmp_path, small_parts):
     options = {"options": {"segment_id": "id", "name": "file"}, "add": True}
     steps = [
         ("first.jsonl", range(1, 60), {}),
@@ -139,7 +139,7 @@ def test_growth_does_not_depend_on_the_parts(tmp_path, small_parts):
     )
 
 
-def test_a_join_does_not_depend_on_the_parts(tmp_path, small_parts):
+def test_join_does_not_depend_on_the_size_of_parts(tmp_path, small_parts):
     made = source(tmp_path / "t.jsonl", range(1, 200))
     results = {}
     for size in (1 << 20, 1):

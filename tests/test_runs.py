@@ -76,7 +76,7 @@ def test_splits_are_those_of_the_source_or_a_path_that_is_relative_to_the_manife
     assert parameters(path, {})["splits"] == value.format(path.parent)
 
 
-def test_unknown_setting_is_an_error_too(manifest):
+def test_an_unknown_setting_is_refused_with_the_known_ones(manifest):
     with pytest.raises(
         InputError, match=r"setting: unknown parameter sead \(did you mean seed\?\); known are "
     ):
@@ -95,12 +95,12 @@ def test_unknown_setting_is_an_error_too(manifest):
         ("1: 2", "unknown parameter 1"),
     ],
 )
-def test_manifest_that_is_none(manifest, text, message):
+def test_an_invalid_manifest_is_refused(manifest, text, message):
     with pytest.raises(InputError, match=message):
         run(manifest(text))
 
 
-def test_manifest_that_is_not_there(tmp_path):
+def test_a_missing_manifest_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"nowhere\.yaml: No such file"):
         run(tmp_path / "nowhere.yaml")
 
@@ -123,7 +123,7 @@ def test_paths_of_a_manifest_are_relative_to_it_and_those_of_settings_to_the_cur
     }
 
 
-def test_settings_go_before_the_manifest(manifest):
+def test_settings_override_the_manifest(manifest):
     assert parameters(manifest("seed: 1\ndev: 5"), {"seed": 2}) == {"seed": 2, "dev": 5}
 
 
@@ -199,7 +199,7 @@ def test_the_bundled_manifest_txt_names_the_demo(monkeypatch):
         ("format: parlaspeech", "source: not given"),
     ],
 )
-def test_a_manifest_without_format_or_source_is_told_so(tmp_path, manifest, text, message):
+def test_a_manifest_without_format_or_source_is_refused(tmp_path, manifest, text, message):
     with pytest.raises(NbaudioError, match=message):
         run(manifest(text), out=tmp_path / "out", only="1")
 
@@ -221,12 +221,12 @@ def test_a_manifest_without_format_or_source_is_told_so(tmp_path, manifest, text
         (True, 0.8, True),
     ],
 )
-def test_values_take_the_type_of_the_default_where_that_is_plain(value, default, expected):
+def test_manifest_values_are_converted_to_the_type_of_the_default(value, default, expected):
     found = typed(value, default)
     assert (found, type(found)) == (expected, type(expected))
 
 
-def test_settings_are_yaml():
+def test_settings_are_parsed_as_yaml():
     assert parse_settings(["a=1", "b=x", "c=[x, y]", "d=null", "e= a=b"]) == {
         "a": 1,
         "b": "x",
@@ -237,7 +237,7 @@ def test_settings_are_yaml():
 
 
 @pytest.mark.parametrize("setting", ["seed", "=1", " =1"])
-def test_setting_without_a_name_or_value(setting):
+def test_a_setting_without_a_name_or_value_is_refused(setting):
     with pytest.raises(InputError, match="name=value"):
         parse_settings([setting])
 
@@ -252,12 +252,12 @@ def test_setting_without_a_name_or_value(setting):
         (None, [1, 2, 3, 4, 5, 6, 7]),
     ],
 )
-def test_only(only, expected):
+def test_option_only_selects_notebooks_by_number(only, expected):
     assert parse_only(only, 7) == expected
 
 
 @pytest.mark.parametrize("only", ["", "0", "8", "5-3", "1-", "a", "1;2", "-1", "1-9"])
-def test_only_that_names_no_notebook(only):
+def test_option_only_with_unknown_numbers_is_refused(only):
     with pytest.raises(InputError, match="numbers from 1 to 7"):
         parse_only(only, 7)
 
@@ -282,7 +282,7 @@ def cells(notebook, kind):
     ]
 
 
-def test_there_are_eight_in_order():
+def test_the_eight_notebooks_are_in_order():
     names = (
         "01_ingest 02_transcripts 03_listen 04_threshold 05_review_sheet 06_splits "
         "07_materialize 08_read_back"
@@ -308,7 +308,7 @@ def test_notebook_is_stripped_and_well_formed(notebook):
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_cells_hold_calls_and_no_logic(notebook):
+def test_notebook_cells_hold_calls_and_no_logic(notebook):
     allowed = (ast.Import, ast.ImportFrom, ast.Assign, ast.Expr, ast.Await, ast.With)
     inside = (
         ast.Call,
@@ -354,7 +354,7 @@ def test_no_default_names_a_file_or_value_of_the_demo():
     assert "demo" not in json.dumps(KNOWN)
 
 
-def test_a_name_has_the_same_default_in_every_notebook():
+def test_a_parameter_has_the_same_default_in_every_notebook():
     for notebook in NOTEBOOKS:
         assert {name: KNOWN[name] for name in defaults(notebook)} == defaults(notebook)
 
@@ -404,7 +404,7 @@ def list_items(index):
     ]
 
 
-def test_pages_are_linked_anew_when_some_are_added(tmp_path):
+def test_links_between_run_pages_are_updated_when_pages_are_added(tmp_path):
     for name in ("03_listen", "01_ingest"):
         page = tmp_path / "html" / f"{name}.html"
         page.parent.mkdir(exist_ok=True)
@@ -435,7 +435,7 @@ def outputs(notebook):
     return [output for cell in cells(notebook, "code") for output in cell["outputs"]]
 
 
-def test_run_of_some_notebooks(tmp_path, no_such_kernel, capsys):
+def test_a_run_of_some_notebooks_writes_only_their_pages(tmp_path, no_such_kernel, capsys):
     out = tmp_path / "out {braces}"
     report = run(
         bundled("data_manifests/demo.yaml"), out=out, only="1-2", settings={"normalize": "lower"}
@@ -522,7 +522,7 @@ def test_what_a_run_needs_is_checked_before_the_first_notebook(setting, message,
     assert not (tmp_path / "out").exists()
 
 
-def test_a_url_of_data_is_one_line_without_its_secret(tmp_path):
+def test_run_of_a_url_is_refused_without_its_secret(tmp_path):
     with pytest.raises(NbaudioError, match=r"https://host/x.*: is a URL; name its") as error:
         run("https://ana:secret@host/x?token=secret", out=tmp_path / "out")
     assert "secret" not in str(error.value)
@@ -534,13 +534,13 @@ def test_only_what_the_chosen_notebooks_need_is_checked(tmp_path):
         run(bundled("data_manifests/demo.yaml"), out=tmp_path / "out", settings=settings, only="4")
 
 
-def test_an_engine_without_its_package_is_told_by_its_extra(tmp_path, monkeypatch):
+def test_an_engine_without_its_package_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setattr("nbaudio.runs.preflight.find_spec", lambda package: None)
     with pytest.raises(NbaudioError, match=r"pyspark is not installed.*nbaudio\[spark\]"):
         run(bundled("data_manifests/demo.yaml"), out=tmp_path / "out", settings={"engine": "spark"})
 
 
-def test_failing_cell_is_named_and_what_ran_is_kept(tmp_path, manifest, capsys):
+def test_a_failing_cell_is_named_and_its_notebook_is_kept(tmp_path, manifest, capsys):
     out = tmp_path / "out"
     (tmp_path / "manifest folder").mkdir(exist_ok=True)
     (tmp_path / "manifest folder/nowhere.jsonl").touch()
@@ -619,7 +619,7 @@ def test_a_kernel_that_dies_is_named_and_its_notebook_is_kept(tmp_path):
     assert (tmp_path / "out/notebooks/dies.ipynb").exists()
 
 
-def test_out_that_is_a_file(tmp_path, manifest):
+def test_an_output_path_that_is_a_file_is_refused(tmp_path, manifest):
     (tmp_path / "out").touch()
     with pytest.raises(NbaudioError, match="out"):
         run(manifest("seed: 1"), out=tmp_path / "out", only="3")
@@ -739,7 +739,7 @@ def test_papermill_says_which_key_of_a_manifest_is_unknown_in_one_line(
     )
 
 
-def test_parameters_of_ones_own_notebook_and_of_the_command_line_go_through_papermill(
+def test_papermill_passes_parameters_of_own_notebooks_and_command_line(
     tmp_path, manifest, papermill
 ):
     own = nbformat.read(NOTEBOOKS[2], as_version=4)
@@ -796,7 +796,7 @@ def test_papermill_finds_the_handler_by_its_entry_point_and_executes(tmp_path):
     assert (tmp_path / "W" / "segments.parquet").is_file()
 
 
-def test_comments_of_parameters_list_what_there_is():
+def test_comments_of_notebook_parameters_list_the_allowed_values():
     known = {"container": CONTAINERS, "encoding": ENCODERS, "engine": ENGINES, "channel": CHANNELS}
     lines = [
         line

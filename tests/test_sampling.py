@@ -105,14 +105,14 @@ def test_stored_probabilities_are_those_with_which_segments_are_drawn_first(stra
 @EVERY
 @settings(max_examples=25)
 @given(count=st.integers(1, 30), n=st.integers(1, 40))
-def test_as_many_as_requested_or_all_that_there_are(strategy, count, n):
+def test_a_draw_has_the_requested_number_or_all_segments(strategy, count, n):
     drawn = draw(pool_of(count), strategy=strategy, n=n, seed=1)
     assert drawn["segment_id"].n_unique() == len(drawn) == min(n, count)
     assert drawn["probability"].is_between(0, 1, closed="right").all()
 
 
 @EVERY
-def test_later_rounds_draw_what_nobody_has_reached_in_earlier_ones(strategy):
+def test_later_rounds_draw_segments_not_reached_in_earlier_ones(strategy):
     pool = pool_of(60)
     rounds, seen = [], set()
     for number in range(3):
@@ -129,7 +129,7 @@ def test_later_rounds_draw_what_nobody_has_reached_in_earlier_ones(strategy):
 
 
 @pytest.mark.slow
-def test_a_sheet_that_is_never_finished_takes_nothing_from_a_later_sample():
+def test_an_unstarted_sheet_does_not_bias_a_later_draw():
     """It holds nearly all of a small stratum, and nobody has opened it."""
     pool, counts = pool_of(12).with_columns(similarity=pl.lit(0.9)), Counter()
     for seed in range(400):
@@ -148,7 +148,7 @@ def test_a_larger_random_sample_only_adds_rows(n, seed):
     assert more[: len(fewer)] == fewer
 
 
-def test_every_beginning_of_a_sheet_is_a_sample_of_the_same_kind():
+def test_the_first_rows_of_a_sheet_are_sampled_like_the_whole():
     drawn = draw(pool_of(3000), strategy="speaker", n=300, seed=1)
     whole, half = (Counter(part["stratum"]) for part in (drawn, drawn.head(150)))
     assert (
@@ -158,7 +158,7 @@ def test_every_beginning_of_a_sheet_is_a_sample_of_the_same_kind():
 
 
 @pytest.mark.parametrize("wrong_below", [0.9, 0.97])
-def test_stratified_looks_where_verdicts_say_that_errors_are(wrong_below):
+def test_stratified_draws_more_where_verdicts_found_errors(wrong_below):
     pool = pool_of(4000).with_columns(pl.col("similarity").fill_null(1.0))
     score = dict(zip(pool["segment_id"], pool["similarity"], strict=True))
     first = draw(pool, strategy="stratified", n=400, seed=1)
@@ -185,7 +185,7 @@ def test_stratified_draws_a_tenth_at_most_from_below_the_threshold():
         assert chance.min() > 0
 
 
-def test_what_near_and_suspicious_look_at_is_three_quarters_of_the_sample():
+def test_near_and_suspicious_draw_three_quarters_from_their_segments():
     pool = pool_of(4000)
     near = first_chances(pool, strategy="near", threshold=0.9)
     assert near.filter(
@@ -215,7 +215,7 @@ def test_what_near_and_suspicious_look_at_is_three_quarters_of_the_sample():
         ("text", "strategy 'text' is unknown"),
     ],
 )
-def test_an_unknown_strategy_names_those_that_are_known_or_near(name, said):
+def test_an_unknown_strategy_is_refused_with_known_or_similar_names(name, said):
     with pytest.raises(InputError, match=said):
         draw(pool_of(3), strategy=name, n=1, seed=1)
 
@@ -283,7 +283,7 @@ def test_a_risk_that_predicts_badly_loses_its_influence_on_the_draws():
     assert spread[1] < 1.15
 
 
-def test_without_a_risk_the_strategy_says_where_it_comes_from():
+def test_strategy_risk_without_the_column_names_the_step_that_makes_it():
     with pytest.raises(InputError, match="there is no column risk; review import learns it"):
         draw(pool_of(3).drop("risk"), strategy="risk", n=1, seed=1)
 
@@ -291,7 +291,7 @@ def test_without_a_risk_the_strategy_says_where_it_comes_from():
 # --- what looks wrong
 
 
-def test_each_reason_is_found_where_it_is_and_nowhere_else():
+def test_each_anomaly_is_found_in_its_segments_only():
     plain = [f"sasvim obična rečenica broj {number} bez ičega" for number in range(300)]
     texts = dict(enumerate(plain))
     texts |= {
@@ -331,7 +331,7 @@ def test_each_reason_is_found_where_it_is_and_nowhere_else():
     }
 
 
-def test_reasons_do_without_values_that_are_missing():
+def test_missing_values_have_no_anomalies():
     pool = pl.DataFrame(
         {
             "segment_id": ["a", "b"],

@@ -125,7 +125,9 @@ budgets = st.one_of(st.none(), st.floats(0, 0.1))
     st.integers(0, 3),
 )
 @settings(max_examples=150, deadline=None)
-def test_every_segment_is_in_or_out_and_the_lines_hold(segments, keys, hours, numbers, held_out):
+def test_every_segment_is_accepted_or_rejected_and_no_group_crosses_splits(
+    segments, keys, hours, numbers, held_out
+):
     reviewed = {f"x{number:04d}" for number in numbers}
     try:
         chosen = decide(
@@ -160,7 +162,9 @@ def test_every_segment_is_in_or_out_and_the_lines_hold(segments, keys, hours, nu
 @pytest.mark.slow
 @given(tables, budgets, st.sets(st.integers(0, 39)), st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
-def test_the_order_of_rows_and_earlier_decisions_change_nothing(segments, hours, numbers, random):
+def test_the_selection_does_not_depend_on_row_order_and_earlier_decisions(
+    segments, hours, numbers, random
+):
     reviewed = {f"x{number:04d}" for number in numbers}
     order = list(range(len(segments)))
     random.shuffle(order)
@@ -172,7 +176,7 @@ def test_the_order_of_rows_and_earlier_decisions_change_nothing(segments, hours,
     assert decide(chosen, reviewed, hours=hours).equals(chosen)
 
 
-def test_the_first_rule_that_hits_is_the_reason():
+def test_the_reason_is_the_first_rule_that_rejects():
     rows = [
         segment(0, recording="elsewhere", similarity=0.1),
         segment(1, length=-5),
@@ -205,7 +209,7 @@ def test_the_first_rule_that_hits_is_the_reason():
     assert reasons(segments_table(rows), recordings=recordings, min_duration=1, **ALONE) == expected
 
 
-def test_of_two_segments_with_one_window_one_stays():
+def test_of_two_segments_with_the_same_window_one_is_kept():
     twice = segments_table([segment(1), {**segment(1), "segment_id": "x0001b"}])
     assert reasons(twice, **ALONE) == [None, "duplicate"]
     assert reasons(twice[::-1], **ALONE) == ["duplicate", None]
@@ -221,7 +225,7 @@ def test_durations_are_compared_to_the_sample(samples, reason):
     assert reasons(segments_table([row]), max_duration=0.1, **ALONE) == [reason]
 
 
-def test_a_window_without_any_sample_is_too_short_whatever_is_asked():
+def test_a_segment_without_samples_is_too_short_for_any_minimum():
     row = segment(0, start_sample=80, end_sample=80, source_start="0.005", source_end="0.00501")
     assert reasons(segments_table([row]), min_duration=0, **ALONE) == ["too_short"]
 
@@ -249,7 +253,7 @@ def test_columns_with_names_of_what_select_computes_are_refused_as_groups(tmp_pa
 
 
 @pytest.mark.parametrize("end", ["NaN", "inf", "1e400", "soon", ""])
-def test_a_time_that_is_no_number_is_counted_and_changes_no_sum(tmp_path, end):
+def test_a_segment_with_invalid_times_is_rejected_and_adds_no_hours(tmp_path, end):
     rows = [
         segment(number, source_end=end if number == 3 else str(30 * number + 5))
         for number in range(9)
@@ -287,7 +291,7 @@ def test_without_any_audio_the_times_of_the_source_decide():
     ]
 
 
-def test_dev_and_test_are_as_large_as_asked():
+def test_dev_and_test_have_the_requested_sizes():
     chosen = decide(corpus(speakers=20, recordings=20, each=7), dev=10, test="0.02h")
     counts = dict(chosen.drop_nulls("split")["split"].value_counts().iter_rows())
     # 0.02 hours are 72 seconds: 14 segments of 5 seconds.
@@ -331,7 +335,7 @@ def test_a_budget_is_reached_but_never_passed(lengths, hours, seed):
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.integers(1, 60), st.integers(0, 5))
 @settings(deadline=None)
-def test_speakers_take_turns(speakers, room, seed):
+def test_a_budget_of_hours_is_spread_evenly_over_speakers(speakers, room, seed):
     segments = segments_table([segment(n, speaker=f"s{s}") for n, s in enumerate(speakers)])
     chosen = decide(segments, hours=room * 5 / 3600 + 1e-9, seed=seed, **ALONE)
     there = dict(segments.group_by("speaker_id").len().iter_rows())
@@ -397,7 +401,7 @@ def test_grouping_that_leaves_nothing_for_train_is_refused():
         ({"test": 41}, "test: 41 segments requested"),
     ],
 )
-def test_what_is_not_allowed_is_named(parameters, message):
+def test_invalid_parameters_of_select_are_refused(parameters, message):
     with pytest.raises(InputError, match=message):
         decide(corpus(speakers=10, each=4), **parameters)
 
@@ -410,7 +414,7 @@ def workspace(tmp_path):
     return workspace
 
 
-def test_select_saves_decisions_and_what_it_reports(workspace):
+def test_select_saves_decisions_and_its_report(workspace):
     report = select(workspace.path, min_similarity=0.5, dev=6, test=6, seed=7)
     saved = workspace.segments
     assert saved["decision"].to_list() == ["accept"] * 120
@@ -438,7 +442,7 @@ def test_select_saves_decisions_and_what_it_reports(workspace):
     assert report.warnings == []
 
 
-def test_what_is_rejected_adds_up_and_a_second_call_starts_anew(workspace):
+def test_rejections_are_counted_and_a_second_call_starts_anew(workspace):
     report = select(workspace, hours=0.05, max_duration=4.9, dev=0, test=0)
     assert report.facts["rejected"] == {"too_long": 120}
     report = select(workspace, hours=0.05, dev=0, test=0)
@@ -477,7 +481,7 @@ def judge(workspace, *said):
 @pytest.mark.parametrize(
     "key", ["segment_id", "split", "reason", "start_sample", "micros", "sentence", "earlier"]
 )
-def test_what_is_each_segments_own_groups_nothing(workspace, key):
+def test_columns_unique_to_each_segment_are_refused_as_groups(workspace, key):
     before = workspace.segments.with_columns(micros=pl.lit(1))
     workspace.save(segments=before)
     with pytest.raises(
@@ -489,7 +493,7 @@ def test_what_is_each_segments_own_groups_nothing(workspace, key):
     assert select(workspace, group_by=None).facts["parameters"]["group_by"] == []
 
 
-def test_gold_is_what_all_its_reviewers_call_right_as_it_is_now(workspace):
+def test_gold_segments_are_called_right_by_all_reviewers_in_their_current_form(workspace):
     judge(
         workspace,
         ("x0000", "ok", "a"),
@@ -542,7 +546,7 @@ def test_a_gold_test_set_is_gold_alone_and_takes_its_groups_out_of_train(workspa
         select(workspace, dev=6, test=4, gold=True)
 
 
-def test_gold_passes_the_filters_like_any_other_segment(workspace):
+def test_gold_segments_must_pass_the_filters(workspace):
     judge(workspace, ("x0000", "ok", "a"), ("x0006", "ok", "a"))
     low = pl.when(pl.col("segment_id") == "x0000").then(0.1).otherwise("similarity")
     workspace.save(segments=workspace.segments.with_columns(similarity=low))
@@ -554,7 +558,7 @@ def test_gold_passes_the_filters_like_any_other_segment(workspace):
         select(workspace, dev=0, gold=True, min_similarity=0.95)
 
 
-def test_what_was_judged_stays_out_of_train_though_no_sheet_held_it(workspace):
+def test_judged_segments_without_a_sheet_stay_out_of_train(workspace):
     judge(workspace, ("x0003", "noise", "a"))
     assert select(workspace, dev=0, test=0).facts["rejected"] == {"reviewed": 1}
 
@@ -590,7 +594,9 @@ def test_keys_may_be_given_as_one_string(workspace):
         ({}, {"hours": 3}, "the budget is not reached"),
     ],
 )
-def test_what_is_worth_knowing_is_reported(workspace, changes, parameters, warning):
+def test_select_warns_of_missing_columns_empty_splits_and_unreached_budgets(
+    workspace, changes, parameters, warning
+):
     workspace.save(
         segments=workspace.segments.with_columns(
             **{name: pl.lit(value) for name, value in changes.items()}
@@ -636,7 +642,7 @@ def test_segments_without_a_similarity_beside_others_are_counted(workspace):
     assert select(workspace).warnings == ["1 segment has no similarity and passed that filter"]
 
 
-def test_a_part_without_speakers_is_counted(workspace):
+def test_segments_without_a_speaker_are_counted(workspace):
     known = pl.when(pl.col("segment_id") != "x0000").then("speaker_id")
     workspace.save(segments=workspace.segments.with_columns(speaker_id=known))
     assert select(workspace).warnings == ["1 segment has no speaker_id: nothing groups by it there"]
@@ -656,7 +662,7 @@ def crossing(segments, key):
     return (values["split"] > 1).sum()
 
 
-def test_by_default_recurring_speakers_cost_little_and_are_in_one_split(sittings):
+def test_the_default_grouping_keeps_recurring_speakers_in_one_split_at_low_cost(sittings):
     report = select(sittings, dev=24, test=24)
     facts = report.facts
     assert facts["lost_to_grouping"]["share"] <= 0.05
@@ -674,7 +680,7 @@ def test_by_default_recurring_speakers_cost_little_and_are_in_one_split(sittings
     assert line.endswith("; --group-by speaker_id,recording_id keeps recordings apart as well")
 
 
-def test_a_costly_grouping_that_is_requested_is_kept_to_and_one_that_avoids_it_is_reported(
+def test_a_requested_costly_grouping_is_used_and_an_alternative_reported(
     sittings,
 ):
     sizes = {"dev": 20, "test": 24, "seed": 7}
@@ -774,14 +780,14 @@ def test_only_a_similarity_is_stored_as_threshold(workspace):
     assert workspace.threshold is None
 
 
-def test_where_both_keys_cost_little_both_are_taken_by_default(workspace):
+def test_by_default_speaker_and_recording_are_grouped_if_both_cost_little(workspace):
     report = select(workspace, dev=6, test=6)
     assert report.facts["parameters"]["group_by"] == ["speaker_id", "recording_id"]
     assert "grouping_alternatives" not in report.facts
     assert report.warnings == []
 
 
-def test_one_speaker_who_would_be_lost_is_reported_with_what_avoids_it(workspace):
+def test_a_costly_grouping_by_speaker_is_reported_with_alternatives(workspace):
     rows = [segment(n, recording=f"r{n % 20}", speaker=f"s{n % 3}") for n in range(300)]
     workspace.save(segments=segments_table(rows))
     report = select(workspace, dev=15, test=15)
@@ -792,7 +798,7 @@ def test_one_speaker_who_would_be_lost_is_reported_with_what_avoids_it(workspace
     assert not [line for line in by_recording.warnings if "loses" in line]
 
 
-def test_where_no_columns_help_other_sizes_are_proposed(workspace):
+def test_other_sizes_are_proposed_if_no_other_grouping_helps(workspace):
     def proposed(dev, test):
         warnings = select(
             workspace, dev=dev, test=test, group_by="speaker_id,recording_id"
@@ -811,7 +817,7 @@ def test_where_no_columns_help_other_sizes_are_proposed(workspace):
     assert line.endswith(", or smaller dev and test lose less")
 
 
-def test_a_budget_that_is_filled_all_the_same_loses_nothing_to_grouping(sittings):
+def test_grouping_costs_nothing_if_the_budget_is_still_filled(sittings):
     report = select(sittings, hours=0.2)
     assert report.facts["parameters"]["group_by"] == ["speaker_id", "recording_id"]
     assert report.facts["lost_to_grouping"]["share"] == 0
@@ -819,7 +825,7 @@ def test_a_budget_that_is_filled_all_the_same_loses_nothing_to_grouping(sittings
     assert not [line for line in report.warnings if "loses" in line or "grouped by" in line]
 
 
-def test_unknown_speakers_leave_the_recordings_to_group_by(sittings):
+def test_without_speakers_segments_are_grouped_by_recording(sittings):
     sittings.save(segments=sittings.segments.with_columns(speaker_id=pl.lit(None, dtype=pl.String)))
     report = select(sittings)
     assert report.facts["parameters"]["group_by"] == ["speaker_id", "recording_id"]
@@ -829,7 +835,7 @@ def test_unknown_speakers_leave_the_recordings_to_group_by(sittings):
 
 @given(tables, st.integers(1, 3))
 @settings(max_examples=60, deadline=None)
-def test_the_default_keeps_speakers_apart_whatever_it_takes(segments, held_out):
+def test_the_default_grouping_always_keeps_speakers_apart(segments, held_out):
     recordings = recordings_table([f"r{i}" for i in range(20)])
     try:
         chosen, grouping = with_decisions(
@@ -891,7 +897,7 @@ def test_held_out_segments_of_the_source_that_would_be_trained_on_are_reported(w
     "name",
     ["train-clean-360", "validated", "other", "tr_no_dev", "train_nodev", "training", "2018", ""],
 )
-def test_what_the_source_trains_on_is_no_held_out_split(workspace, name):
+def test_train_splits_of_the_source_are_not_taken_for_held_out(workspace, name):
     with_source_splits(workspace, name)
     report = select(workspace)
     assert report.facts["source_held_out_in_train"] == []
@@ -913,7 +919,7 @@ def review_record(workspace, name, numbers):
     (workspace.path / f"reviews/{name}.json").write_text(json.dumps(ids), encoding="utf8")
 
 
-def test_reviews_that_empty_train_are_named(workspace):
+def test_reviews_that_leave_train_empty_are_reported(workspace):
     review_record(workspace, "first", range(100))
     review_record(workspace, "second", range(100, 120))
     low = pl.when(pl.col("segment_id") == "x0110").then(0.1).otherwise("similarity")
@@ -929,7 +935,7 @@ def test_reviews_that_empty_train_are_named(workspace):
     assert line == f"train is empty; of 120 segments: {named}"
 
 
-def test_reviews_that_take_much_of_train_are_named(workspace):
+def test_reviews_that_take_many_segments_from_train_are_reported(workspace):
     review_record(workspace, "sheet", range(30))
     judge(workspace, *((f"x{number:04d}", "ok", "a") for number in range(25, 40)))
     report = select(workspace, dev=0, test=0)
@@ -978,12 +984,12 @@ def test_reviews_that_take_much_of_train_are_named(workspace):
         ({}, {"dev": "0.0001h"}, "dev is empty: 0.000 hours hold none"),
     ],
 )
-def test_what_empties_a_split_is_named(workspace, changes, parameters, warning):
+def test_a_split_that_is_empty_is_reported_with_its_cause(workspace, changes, parameters, warning):
     workspace.save(segments=workspace.segments.with_columns(**changes))
     assert [line for line in select(workspace, **parameters).warnings if line.startswith(warning)]
 
 
-def test_what_the_filters_left_of_too_large_splits_is_named(workspace):
+def test_a_split_larger_than_the_filtered_segments_is_refused_with_counts(workspace):
     low = pl.when(pl.col("segment_id") < "x0100").then(0.1).otherwise("similarity")
     workspace.save(segments=workspace.segments.with_columns(similarity=low))
     with pytest.raises(
@@ -996,7 +1002,7 @@ def test_what_the_filters_left_of_too_large_splits_is_named(workspace):
         select(workspace, test=30)
 
 
-def test_before_any_audio_a_preview_says_that_it_is_one(workspace):
+def test_select_before_audio_reports_that_it_is_a_preview(workspace):
     nothing = {
         name: pl.lit(None, dtype=RECORDINGS[name]) for name in ("sampling_rate", "num_samples")
     }
@@ -1033,7 +1039,7 @@ def test_disk_is_estimated_from_the_clips_themselves(tmp_path):
     assert len(chosen) * (2 * PCM + CLIP_OVERHEAD) > 600_000
 
 
-def test_reasons_are_counted_with_the_limits():
+def test_counts_of_reasons_are_shown_with_their_limits():
     told = reasons_of(
         count_reasons(pl.Series(["too_long", None, "reviewed", "too_long"])),
         Parameters(),
@@ -1042,11 +1048,11 @@ def test_reasons_are_counted_with_the_limits():
     assert told == "2 too_long (max_duration 20), 1 reviewed (sheet 1)"
 
 
-def test_a_budget_of_hours_counts_microseconds():
+def test_a_budget_of_hours_is_counted_in_microseconds():
     assert Parameters(hours=1.5).budget().total(pl.DataFrame({"micros": [10, 20]})) == 30
 
 
-def test_conditions_reject_what_does_not_meet_them_each_with_its_reason():
+def test_each_condition_rejects_segments_with_its_own_reason():
     rows = [
         segment(n, snr=snr, text=text)
         for n, (snr, text) in enumerate([(5.0, "a"), (None, "b"), (20.0, "c"), (20.0, "applause")])
@@ -1080,7 +1086,7 @@ def test_conditions_reject_what_does_not_meet_them_each_with_its_reason():
         ("pg_sleep(1) > 0", "there is no function pg_sleep"),
     ],
 )
-def test_a_condition_that_is_none_is_refused(where, message):
+def test_an_invalid_condition_is_refused(where, message):
     with pytest.raises(InputError, match=message):
         reasons(segments_table([segment(0, snr=1.0)]), where=(where,), **ALONE)
 

@@ -45,7 +45,8 @@ def folded(*texts):
     return pl.DataFrame({"text": texts}).select(sentences(pl.col("text"))).to_series().to_list()
 
 
-def pair(one, other):
+def two_segments(one, other):
+    """Two segments with a text each, in train and in test."""
     facts = {
         "segment_id": ["a", "b"],
         "recording_id": ["r", "r"],
@@ -56,10 +57,10 @@ def pair(one, other):
 
 
 @every
-def test_every_use_agrees_on_what_the_same_sentence_is(one, other, same):
+def test_duplicates_leakage_and_verdicts_compare_sentences_alike(one, other, same):
     first, second = folded(one, other)
     assert (first == second) == same
-    table = pair(one, other)
+    table = two_segments(one, other)
     facts = anomaly_facts(conform(table.drop("source_start", "source_end"), SEGMENTS, "segments"))
     duplicates = anomaly_reasons(facts)["reason"].to_list()
     assert (duplicates == ["duplicate text", "duplicate text"]) == same
@@ -70,7 +71,7 @@ def test_every_use_agrees_on_what_the_same_sentence_is(one, other, same):
 
 
 @every
-def test_the_proof_of_a_corpus_and_verify_agree_too(make_workspace, tmp_path, one, other, same):
+def test_corpus_json_and_verify_compare_sentences_alike(make_workspace, tmp_path, one, other, same):
     workspace = make_workspace({"one.wav": (6.0, 16000), "two.wav": (6.0, 16000)}, channels=1)
     segments = workspace.segments.with_row_index("row").with_columns(
         split=pl.when(pl.col("recording_id") == "one")

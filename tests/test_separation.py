@@ -51,7 +51,7 @@ def whole_recordings(rng, size=1500):
     return rng.normal(size=30)[recording], wrong, np.zeros(size, dtype=np.int64), recording
 
 
-def test_the_interval_of_the_auc_holds_in_the_least_favorable_cases_and_a_naive_one_does_not():
+def test_the_auc_interval_has_its_coverage_in_the_least_favorable_cases():
     # 5 % are allowed; three standard deviations of 150 corpora more would be 0.10.
     assert missed(two_sided, [0.6, 0.4], 150, 150) <= 0.10
     assert missed(two_sided, [0.6, 0.4], 150, 60, naive=True) > 0.15
@@ -72,7 +72,7 @@ def test_the_auc_counts_pairs_and_half_of_the_ties():
     ] == pytest.approx(1)
 
 
-def test_draws_stand_for_the_population_also_if_a_stratum_is_used_up():
+def test_weighted_draws_represent_the_population_if_a_stratum_is_exhausted():
     rng, strata = np.random.default_rng(0), (np.arange(600) < 60).astype(np.int64)
     shares = []
     for _ in range(200):
@@ -159,7 +159,7 @@ def wrong_of(workspace):
     ).to_series().to_numpy()
 
 
-def test_precision_by_value_covers_the_truth_of_every_group(workspace, tmp_path):
+def test_precision_bounds_by_value_contain_the_true_share_of_each_group(workspace, tmp_path):
     judge(workspace, tmp_path, strategy="stratified")
     found = views.precision_by(workspace, "snr_db")
     assert len(found) == 10
@@ -177,7 +177,7 @@ def test_precision_by_value_covers_the_truth_of_every_group(workspace, tmp_path)
     assert found["low"][-1] < 1
 
 
-def test_values_that_many_share_and_the_lack_of_one_are_groups(workspace, tmp_path):
+def test_frequent_values_and_missing_values_are_separate_groups(workspace, tmp_path):
     judge(workspace, tmp_path)
     # Without a fault: by the rule of three and a bit.
     best = views.precision_by(workspace, "snr_db").row(-1, named=True)
@@ -214,7 +214,7 @@ def test_segments_without_a_similarity_are_a_group(workspace):
     assert found.row(-1) == (None, None, 100)
 
 
-def test_without_verdicts_nothing_is_claimed_about_a_group(workspace):
+def test_without_verdicts_groups_have_no_precision_and_bounds_0_to_1(workspace):
     found = views.precision_by(workspace, "snr_db")
     assert found["reviewed"].sum() == 0
     assert found["precision"].null_count() == len(found)

@@ -122,7 +122,7 @@ def only_b_fails(fetch, web, tmp_path):
 
 
 @BOTH
-def test_a_body_without_end_ends_where_the_header_said(fetch, web, tmp_path):
+def test_an_endless_body_is_cut_off_at_the_announced_length(fetch, web, tmp_path):
     web.acts["HEAD b.wav"] = answers(200, Content_Length=96_044)
     web.acts["b.wav"] = answers(200, bytes(65536), pieces=ENDLESS)
     for _ in range(2):  # it is met again
@@ -149,7 +149,7 @@ def test_a_body_of_unknown_length_has_a_limit(web, tmp_path, monkeypatch):
 
 
 @BOTH
-def test_an_absurd_length_is_one_line_and_no_progress(fetch, web, tmp_path, capsys):
+def test_an_absurd_announced_length_is_refused_in_one_line(fetch, web, tmp_path, capsys):
     for method in ("b.wav", "HEAD b.wav"):
         web.acts[method] = answers(200, b"abc", Content_Length=ABSURD)
     assert f"announces {ABSURD:,} bytes; at most 1,000,000,000,000 are fetched" in only_b_fails(
@@ -160,13 +160,13 @@ def test_an_absurd_length_is_one_line_and_no_progress(fetch, web, tmp_path, caps
 
 
 @BOTH
-def test_what_has_no_space_on_the_disk_is_reported_as_such(fetch, web, tmp_path, monkeypatch):
+def test_a_file_larger_than_the_free_disk_space_is_refused(fetch, web, tmp_path, monkeypatch):
     for method in ("b.wav", "HEAD b.wav"):
         web.acts[method] = answers(200, b"abc", Content_Length=900_000_000_000)
     assert "no space for its 900,000,000,000 bytes" in only_b_fails(fetch, web, tmp_path)
 
 
-def test_a_full_disk_stops_ingest_and_is_reported_as_such(web, tmp_path):
+def test_a_full_disk_stops_ingest_with_the_remedy(web, tmp_path):
     (web.folder / "b.wav").write_bytes(bytes(3_000_000))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))
@@ -208,7 +208,7 @@ def test_compressed_bodies_are_not_unpacked(fetch, web, tmp_path):
         answers(200, bytes(65536), pieces=ENDLESS),
     ],
 )
-def test_ranges_are_no_more_and_no_others_than_requested(web, act):
+def test_a_response_with_another_range_than_requested_is_refused(web, act):
     web.acts["b.wav"] = act
     with pytest.raises(
         AudioError,
@@ -219,7 +219,7 @@ def test_ranges_are_no_more_and_no_others_than_requested(web, act):
     assert web.asked["GET", "b.wav"] == 1
 
 
-def test_a_part_that_is_continued_with_too_much_is_begun_anew(web, tmp_path):
+def test_a_continued_file_that_gets_too_many_bytes_is_fetched_anew(web, tmp_path):
     body = bytes(range(256)) * 400
     acts = [
         answers(200, body[:100], Content_Length=len(body), ETag='"1"'),
@@ -258,7 +258,7 @@ def test_recordings_that_go_bad_after_ingest_are_ledgered_while_cutting(web, tmp
     assert pl.read_parquet(tmp_path / "C/segments.parquet").height == 2
 
 
-def test_pages_without_end_are_no_list_of_files(web, tmp_path):
+def test_an_endless_listing_page_is_not_used(web, tmp_path):
     (tmp_path / "www/sub").mkdir()
     web.acts["sub"] = answers(
         200, b"<a href='x.wav'>x</a>" * 4000, pieces=ENDLESS, Content_Type="text/html"
@@ -270,7 +270,7 @@ def test_pages_without_end_are_no_list_of_files(web, tmp_path):
 # dead servers
 
 
-def test_defaults_keep_to_the_budget_by_arithmetic():
+def test_a_failing_host_costs_at_most_two_minutes_by_default():
     """One item at a time, on a clock of its own: what a host costs that is silent, refuses, or asks
     for pauses."""
     for each, asked in ((15.0, None), (0.01, None), (0.01, 10.0), (0.01, 40.0), (15.0, 20.0)):
@@ -301,7 +301,7 @@ def dead_hosts():
 
 @dead_hosts()
 @pytest.mark.parametrize("fetch", ["download", pytest.param("ingest", marks=pytest.mark.slow)])
-def test_a_host_that_only_fails_is_given_up_and_retried_in_the_next_run(
+def test_a_host_that_always_fails_is_skipped_until_the_next_run(
     fetch, dead, web, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.2")
@@ -386,7 +386,7 @@ def test_a_host_with_bad_files_is_not_given_up(web, tmp_path, monkeypatch):
         f"/b.wav?sig={SECRET}",
     ],
 )
-def test_redirects_to_nowhere_fail_at_once(fetch, target, web, tmp_path, monkeypatch):
+def test_invalid_redirects_fail_at_once(fetch, target, web, tmp_path, monkeypatch):
     monkeypatch.setattr(network, "FIRST_PAUSE_S", 60.0)
     for name in ("b.wav", "HEAD b.wav"):
         web.acts[name] = answers(302, Content_Length=0, Location=target)
@@ -397,7 +397,7 @@ def test_redirects_to_nowhere_fail_at_once(fetch, target, web, tmp_path, monkeyp
 
 
 @BOTH
-def test_pauses_are_kept_as_far_as_max_wait_goes(fetch, web, tmp_path, monkeypatch):
+def test_retry_after_is_kept_up_to_max_wait(fetch, web, tmp_path, monkeypatch):
     asked = [1]
 
     def busy(handler):
@@ -446,7 +446,7 @@ def test_progress_names_the_host_that_requested_a_pause(fetch, web, tmp_path, ca
 
 
 @pytest.mark.slow
-def test_archives_and_sources_on_dead_servers_are_one_line(tmp_path, monkeypatch):
+def test_archives_and_sources_on_silent_servers_fail_in_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.2")
     monkeypatch.setenv("NBAUDIO_TRIES", "2")
     source = transcripts(tmp_path / "asr.json", ["a.wav"])
@@ -499,7 +499,7 @@ def test_options_and_environment_set_the_limits(tmp_path, monkeypatch):
 # going on
 
 
-def test_a_killed_ingest_resumes(web, tmp_path):
+def test_a_killed_ingest_of_urls_resumes(web, tmp_path):
     for number in range(6):
         shutil.copy(web.folder / "a.wav", web.folder / f"{number}.wav")
     names = [f"{number}.wav" for number in range(6)]
@@ -704,7 +704,7 @@ def test_no_traceback_has_the_signature_of_a_redirect(web, tmp_path):
     assert SECRET not in fetch_by_download(web, tmp_path)[1]["b.wav"]
 
 
-def test_addresses_that_differ_in_their_query_alone_are_two(web, tmp_path):
+def test_urls_that_differ_only_in_their_query_are_two_recordings(web, tmp_path):
     def serve(handler):
         body = handler.path.partition("?")[2].encode()
         answers(200, body, Content_Length=len(body))(handler)
@@ -768,7 +768,7 @@ def without_last_chunk(data):
 
 
 @pytest.mark.parametrize("head", [answers(405, Content_Length=0), None])
-def test_recordings_in_chunks_are_whole_by_their_last_chunk(web, tmp_path, head):
+def test_a_chunked_recording_is_complete_with_its_last_chunk(web, tmp_path, head):
     data = (web.folder / "b.wav").read_bytes()
     web.acts["b.wav"] = sending(data)
     web.acts["HEAD b.wav"] = head or sending(data)
@@ -778,14 +778,14 @@ def test_recordings_in_chunks_are_whole_by_their_last_chunk(web, tmp_path, head)
 
 
 @BOTH
-def test_chunks_without_the_last_one_are_not_whole(fetch, web, tmp_path):
+def test_a_chunked_body_without_its_last_chunk_is_incomplete(fetch, web, tmp_path):
     data = (web.folder / "b.wav").read_bytes()
     web.acts["b.wav"] = web.acts["HEAD b.wav"] = without_last_chunk(data)
     assert "could not be read in 3 tries" in only_b_fails(fetch, web, tmp_path)
 
 
 @BOTH
-def test_a_length_beside_chunks_does_not_count(fetch, web, tmp_path):
+def test_content_length_is_ignored_for_chunked_bodies(fetch, web, tmp_path):
     data = (web.folder / "b.wav").read_bytes()
 
     def act(handler):
@@ -818,7 +818,7 @@ def test_ingest_names_the_compression_of_a_body(web, tmp_path, coding):
         shutil.rmtree(tmp_path / "W")
 
 
-def test_a_compressed_file_that_a_server_calls_compressed_is_the_file(web):
+def test_a_gz_file_with_content_encoding_gzip_is_stored_as_sent(web):
     data = gzip.compress(b"text", mtime=0)
     web.acts["x.jsonl.gz"] = web.acts["HEAD x.jsonl.gz"] = answers(
         200, data, Content_Encoding="x-gzip", Content_Length=len(data)
@@ -854,7 +854,7 @@ def test_a_compressed_range_is_not_appended(web, tmp_path):
         ("application/json", b'{"error": "expired"}'),
     ],
 )
-def test_a_page_or_a_message_with_status_200_is_no_recording(web, tmp_path, kind, body):
+def test_html_or_json_with_status_200_is_not_taken_for_a_recording(web, tmp_path, kind, body):
     web.acts["b.wav"] = answers(200, body, Content_Length=len(body), Content_Type=kind)
     reason = only_b_fails(fetch_by_download, web, tmp_path)
     assert "the server sends a web page instead" in reason or "sends application/json" in reason
@@ -940,9 +940,7 @@ def dripping(data, **headers):
 
 @BOTH
 @pytest.mark.parametrize("headers", [{}, {"ETag": '"1"'}])
-def test_a_server_that_is_slower_than_the_lowest_rate_is_given_up(
-    fetch, web, tmp_path, monkeypatch, headers
-):
+def test_a_server_below_the_minimum_rate_is_given_up(fetch, web, tmp_path, monkeypatch, headers):
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.3")
     web.acts["b.wav"] = dripping((web.folder / "b.wav").read_bytes(), **headers)
     reason = only_b_fails(fetch, web, tmp_path)
@@ -963,14 +961,14 @@ def dripping_header(handler):
 
 
 @BOTH
-def test_a_header_without_end_is_given_up(fetch, web, tmp_path, monkeypatch):
+def test_a_response_header_that_never_ends_is_given_up(fetch, web, tmp_path, monkeypatch):
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.3")
     web.acts["b.wav"] = web.acts["HEAD b.wav"] = dripping_header
     reason = only_b_fails(fetch, web, tmp_path)
     assert "header of its response did not come in" in reason or "only failed" in reason
 
 
-def test_a_slow_server_that_keeps_the_lowest_rate_is_waited_for(web, tmp_path, monkeypatch):
+def test_a_slow_server_above_the_minimum_rate_is_read(web, tmp_path, monkeypatch):
     monkeypatch.setattr("nbaudio.storage.http.MIN_BYTES_PER_S", 10)
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.1")
     data = bytes(range(60))
@@ -979,7 +977,7 @@ def test_a_slow_server_that_keeps_the_lowest_rate_is_waited_for(web, tmp_path, m
         assert path.read_bytes() == data
 
 
-def test_users_without_a_home_need_none(web, tmp_path, monkeypatch):
+def test_ingest_by_http_works_for_users_without_a_home_folder(web, tmp_path, monkeypatch):
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.delenv("NETRC", raising=False)
     monkeypatch.setattr("pwd.getpwuid", lambda number: {}[number])

@@ -167,7 +167,7 @@ def test_clipping_of_a_known_share_is_found_also_below_full_scale(
 
 @pytest.mark.parametrize("gain", [1.0, *LEVELS, 0.003])
 @pytest.mark.parametrize("rate", RATES)
-def test_what_is_not_clipped_has_no_clipped_samples(rate: int, gain: float) -> None:
+def test_loud_audio_without_clipping_has_clipped_share_0(rate: int, gain: float) -> None:
     time = np.arange(2 * rate) / rate
     for x in (
         speech(rate),
@@ -200,7 +200,9 @@ def test_speech_in_eight_bits_is_not_clipped() -> None:
     ],
 )
 @pytest.mark.parametrize("gain", [0.9, 0.1])
-def test_bandwidth_is_where_a_filter_ends(gain: float, rate: int, hertz: int) -> None:
+def test_bandwidth_equals_the_cutoff_of_a_low_pass_filter(
+    gain: float, rate: int, hertz: int
+) -> None:
     # Noise stands for a voice that fills the whole band.
     x = (
         gain
@@ -217,7 +219,7 @@ def test_bandwidth_is_where_a_filter_ends(gain: float, rate: int, hertz: int) ->
     assert of(x, rate)["bandwidth_hz"] > 0.9 * rate / 2
 
 
-def test_white_noise_fills_the_band_and_is_no_speech() -> None:
+def test_white_noise_has_full_bandwidth_and_no_speech() -> None:
     for rate in RATES:
         found = of(np.random.default_rng(rate).normal(0, 0.05, 3 * rate), rate)
         assert found["bandwidth_hz"] > 0.95 * rate / 2
@@ -262,7 +264,7 @@ def padded_length(x: Samples, rate: int) -> range:
 
 @pytest.mark.parametrize("milliseconds", [100, 250, 1000])
 @pytest.mark.parametrize("rate", RATES)
-def test_silence_of_known_length_around_speech(rate: int, milliseconds: int) -> None:
+def test_leading_and_trailing_silence_have_the_known_length(rate: int, milliseconds: int) -> None:
     """Room noise, not digital silence."""
     x = 0.4 * speech(rate)
     found, room = (
@@ -328,7 +330,9 @@ def loud_and_quiet(x: Samples, rate: int) -> tuple[list[int], list[int]]:
 
 @pytest.mark.parametrize("rate", [16000, 44100])
 @pytest.mark.parametrize("voice", VOICES)
-def test_cuts_through_speech_are_found_and_cuts_in_pauses_are_none(voice: str, rate: int) -> None:
+def test_cut_start_and_cut_end_are_true_in_speech_and_false_in_pauses(
+    voice: str, rate: int
+) -> None:
     x = 0.5 * speech(rate, voice)
     loud, quiet = loud_and_quiet(x, rate)
     assert len(loud) > 20
@@ -351,7 +355,7 @@ def test_cuts_through_speech_are_found_and_cuts_in_pauses_are_none(voice: str, r
             assert not cuts(x[:place], rate)[1]
 
 
-def test_correlation_of_channels() -> None:
+def test_channel_correlation_is_computed_and_null_for_mono_and_dead_channels() -> None:
     x, rng = 0.3 * speech(16000), np.random.default_rng(3)
     assert of(x, 16000)["channel_correlation"] is None
     for rows in ([x, x], [x, 0.1 * x]):
@@ -377,7 +381,7 @@ def test_correlation_of_channels() -> None:
         assert found["rms_dbfs"] == pytest.approx(of(x / 2, 16000)["rms_dbfs"], abs=0.1)
 
 
-def test_the_channel_decides() -> None:
+def test_signals_are_those_of_the_chosen_channel() -> None:
     x = 0.3 * speech(16000)
     pair = np.stack([x, np.clip(20 * x, -0.5, 0.5)], axis=1)
     assert of(pair, 16000, channel="left") | {"channel_correlation": None} == of(x, 16000)
@@ -466,9 +470,7 @@ def test_each_fault_is_caught_by_its_condition_alone(name: str) -> None:
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30])
 @pytest.mark.parametrize("channels", [1, 2])
-def test_what_is_no_number_or_far_beyond_full_scale_is_an_error_that_says_so(
-    value: float, channels: int, tmp_path: Path
-) -> None:
+def test_nan_and_extreme_samples_are_refused(value: float, channels: int, tmp_path: Path) -> None:
     x = np.repeat(0.5 * speech(16000)[:, None], channels, axis=1).astype(np.float32)
     x[9000] = value
     sf.write(tmp_path / "a.wav", x, 16000, subtype="FLOAT")

@@ -88,7 +88,7 @@ def test_clips_without_signal_are_rejected_with_their_reason(
     assert verified.problems == []
 
 
-def test_one_channel_of_those_that_cancel_is_a_clip(
+def test_a_single_channel_of_cancelling_channels_is_cut(
     workspace: nbaudio.Workspace, tmp_path: Path
 ) -> None:
     own = workspace.segments.drop_nulls("source_channel")
@@ -132,7 +132,7 @@ def test_a_channel_that_the_source_names_is_used_where_channels_cancel(tmp_path:
 
 
 @pytest.mark.parametrize("ending", ["flac", "mp3", "ogg", "opus", "m4a"])
-def test_channels_that_cancel_are_seen_behind_encoders(tmp_path: Path, ending: str) -> None:
+def test_cancelling_channels_are_found_in_every_encoding(tmp_path: Path, ending: str) -> None:
     samples = np.tile(stereo(TONE, -TONE), (4, 1)).astype(np.float32)
     path = tmp_path / f"a.{ending}"
     write_audio(path, samples, 48000)
@@ -149,7 +149,7 @@ def test_silence_at_the_beginning_does_not_hide_channels_that_cancel(tmp_path: P
     assert nbaudio.audio.probe(tmp_path / "b.wav").warning is None
 
 
-def test_where_no_clip_has_a_signal_the_reason_is_named(tmp_path: Path) -> None:
+def test_materialize_of_silent_clips_alone_is_refused_with_the_reason(tmp_path: Path) -> None:
     sf.write(tmp_path / "a.wav", SILENCE, RATE)
     (tmp_path / "t.csv").write_text("name,text\na.wav,eins\n")
     nbaudio.ingest("table", tmp_path / "t.csv", audio=tmp_path, out=tmp_path / "W", jobs=1)

@@ -25,7 +25,7 @@ from nbaudio.selection.size_budget import measure_clip_size
         (7, 7),
     ],
 )
-def test_sizes_are_read_as_people_write_them(text, size):
+def test_sizes_are_read_in_usual_notations(text, size):
     assert parse_size(text) == size
 
 
@@ -33,13 +33,13 @@ def test_sizes_are_read_as_people_write_them(text, size):
     "text",
     ["", "MB", "1.5.1GB", "-1GB", "1e9", "5 PB", "2iB", "0", "0.1B", 0, -5, True, 1.5, None, "nan"],
 )
-def test_what_is_no_size_is_refused_with_an_example(text):
+def test_an_invalid_size_is_refused_with_an_example(text):
     with pytest.raises(InputError, match="500MB"):
         parse_size(text)
 
 
 @given(st.integers(1, 10**15))
-def test_bytes_as_text_and_number_are_the_same(size):
+def test_sizes_in_bytes_are_read_from_text_and_numbers(size):
     assert parse_size(str(size)) == parse_size(size) == size
 
 
@@ -61,7 +61,7 @@ def recordings(tmp_path):
     )
 
 
-def test_the_measure_is_above_the_mean_of_what_was_encoded(recordings, tmp_path):
+def test_the_measured_clip_size_is_slightly_above_the_mean(recordings, tmp_path):
     sizes = [
         len(encode_clip(read_clip(tmp_path / "a.wav", start, start + 48000), 16000))
         for start in recordings["start_sample"]

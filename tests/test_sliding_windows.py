@@ -68,7 +68,7 @@ sliding = st.builds(
 
 
 @given(sliding)
-def test_all_windows_in_order_and_every_clip_in_one(epoch):
+def test_windows_cover_every_clip_and_are_in_order_without_shuffle(epoch):
     wanted = windows_by_hand(epoch.index, epoch.consecutive, epoch.step)
     found = [tuple(step) for step in left_to(epoch, Partition())]
     assert Counter(found) == Counter(wanted)
@@ -88,7 +88,7 @@ def test_without_a_step_or_with_the_whole_window_nothing_overlaps(epoch):
 
 
 @given(sliding, st.integers(1, 5), st.integers(1, 4), st.booleans())
-def test_each_window_comes_once_whoever_shares(epoch, world_size, num_workers, pad):
+def test_ranks_and_workers_together_yield_each_window_once(epoch, world_size, num_workers, pad):
     epoch = replace(epoch, pad=pad)
     found, ranks = Counter(), Counter()
     for share in shares(world_size, num_workers):
@@ -106,7 +106,7 @@ def test_each_window_comes_once_whoever_shares(epoch, world_size, num_workers, p
 
 
 @given(sliding, st.data())
-def test_what_is_left_is_parted_anew_window_by_window(epoch, data):
+def test_the_rest_of_an_epoch_of_windows_is_divided_again_without_loss(epoch, data):
     done, seen = [], []
     for _ in range(data.draw(st.integers(1, 3))):
         level = []
@@ -133,7 +133,7 @@ def test_blocks_hold_the_bytes_of_each_clip_once(epoch):
     ]
 
 
-def test_windows_are_shuffled_in_runs_and_singly_with_run_1():
+def test_windows_are_shuffled_in_runs_of_the_given_length():
     index = index_of([1] * 600, [0], [0, 1, 2])
     firsts = {}
     for run in (1, 16):
@@ -149,7 +149,7 @@ def test_windows_are_shuffled_in_runs_and_singly_with_run_1():
     assert together[16] > 0.9
 
 
-def test_orders_of_earlier_versions_stay():
+def test_stream_orders_equal_those_of_earlier_versions():
     index = index_of(list(range(1, 31)) * 4, [0, 3, 1], [0, 0, 1, 2])
     kinds = ({}, {"consecutive": 4}, {"batch_s": 40.0}, {"consecutive": 3, "shuffle": False})
     orders = [
@@ -170,7 +170,7 @@ def make(make_workspace, tmp_path):
     """Clips of 0.3 s from recordings of 2, 14 and 23 s at three rates, of which one is read at its
     own."""
 
-    def made(**options):
+    def make_corpus(**options):
         workspace = make_workspace(
             {"z.wav": (2.0, 8000), "b.flac": (14.0, 22050), "a.wav": (23.0, 44100)},
             every=0.5,
@@ -183,7 +183,7 @@ def make(make_workspace, tmp_path):
         )
         return open_corpus(tmp_path / "c")
 
-    return made
+    return make_corpus
 
 
 class Held(np.ndarray):
@@ -218,7 +218,7 @@ def work(monkeypatch):
     ("container", "rate"),
     [("webdataset", None), ("parquet", 8000), ("zip", 11025), ("files", 16000)],
 )
-def test_windows_of_real_clips(make, container, rate):
+def test_windows_have_the_samples_and_texts_of_their_clips(make, container, rate):
     corpus = make(container=container, rate=rate)
     wanted = {clip.segment_id: clip for clip in corpus.read_many(corpus.segments["segment_id"])}
     for split, size, step in (("train", 10, 1), ("train", 4, 3), ("dev", 5, 2)):
@@ -260,7 +260,7 @@ def test_a_clip_is_read_and_decoded_once_per_block(make, work):
 
 
 @pytest.mark.parametrize("options", [{}, {"consecutive": 4, "step": 1}], ids=str)
-def test_clips_that_no_further_window_has_are_let_go(make, monkeypatch, options):
+def test_clips_are_freed_after_their_last_window(make, monkeypatch, options):
     monkeypatch.setattr(streams, "_AT_ONCE", 1)
     decoded, alive, most = ClipReader.decoded, weakref.WeakSet(), 0
 
@@ -288,7 +288,7 @@ def test_arrays_that_windows_share_are_read_only(make):
         assert all(clip.encoded.startswith(b"fLaC") for clip in window)
 
 
-def test_batches_are_windows(make):
+def test_batches_of_a_windowed_stream_are_its_windows(make):
     corpus = make()
     found = list(
         batches(corpus.stream("train", consecutive=4, step=2, shuffle=False), dtype="int16")
@@ -313,7 +313,7 @@ def test_a_stream_continues_in_the_middle_of_a_block(make, buffer):
         assert before + ids(again) == whole
 
 
-def test_other_consumers_continue_without_loss_or_repeat(make):
+def test_another_number_of_workers_resumes_windows_without_loss_or_repeat(make):
     corpus = make()
     options = {"consecutive": 4, "step": 1, "buffer": 50_000}
     three = [corpus.stream("train", worker=worker, num_workers=3, **options) for worker in range(3)]
@@ -331,7 +331,7 @@ def test_other_consumers_continue_without_loss_or_repeat(make):
     assert sorted(seen + ids(one)) == sorted(ids_by_hand(corpus, "train", 4, 1))
 
 
-def test_states_of_another_step_are_refused_and_those_without_one_load(make):
+def test_a_state_of_another_step_is_refused_and_one_without_step_loads(make):
     corpus = make()
 
     def stream(**options):
@@ -361,7 +361,7 @@ def test_states_of_another_step_are_refused_and_those_without_one_load(make):
         ({"batch_s": 3.0, "step": 1}, "which must be 2 or more"),
     ],
 )
-def test_steps_that_make_no_sense_are_refused(make, options, says):
+def test_invalid_steps_are_refused(make, options, says):
     with pytest.raises(InputError, match=says):
         make().stream("train", **options)
 
@@ -370,7 +370,7 @@ def test_steps_that_make_no_sense_are_refused(make, options, says):
 
 
 @given(indices, st.integers(2, 9), st.sampled_from([["train"], ["train", "dev"], ["a", "b", "c"]]))
-def test_the_note_counts_recordings_and_windows(index, size, splits):
+def test_the_note_of_short_windows_counts_recordings_and_windows(index, size, splits):
     named = pl.Series("split", [splits[n % len(splits)] for n in range(len(index))])
     table = index.select(
         "recording_id",

@@ -42,7 +42,9 @@ def _has(report: Report, words: str) -> bool:
 
 @pytest.mark.parametrize("spellings", [(COMPOSED, DECOMPOSED), (DECOMPOSED, COMPOSED)])
 @pytest.mark.parametrize("has_segments", [True, False])
-def test_kaldi(tmp_path: Path, spellings: tuple[str, str], has_segments: bool) -> None:
+def test_kaldi_ids_match_in_any_unicode_composition(
+    tmp_path: Path, spellings: tuple[str, str], has_segments: bool
+) -> None:
     first, second = spellings
     source = tmp_path / "d"
     _recording(source / "a.wav")
@@ -59,7 +61,7 @@ def test_kaldi(tmp_path: Path, spellings: tuple[str, str], has_segments: bool) -
     assert _has(report, "a.wav: lasts 2.0 s, the source says 9 s")
 
 
-def test_lhotse(tmp_path: Path) -> None:
+def test_lhotse_ids_match_in_any_unicode_composition(tmp_path: Path) -> None:
     source = tmp_path / "l"
     _recording(source / "a.wav")
     files = [{"type": "file", "channels": [0], "source": "a.wav"}]
@@ -71,7 +73,7 @@ def test_lhotse(tmp_path: Path) -> None:
     assert segments["end_sample"].to_list() == [RATE]
 
 
-def test_common_voice(tmp_path: Path) -> None:
+def test_commonvoice_paths_match_in_any_unicode_composition(tmp_path: Path) -> None:
     source = tmp_path / "hr"
     _recording(source / "clips" / f"{DECOMPOSED}.wav")
     header = "client_id\tpath\tsentence"
@@ -85,7 +87,7 @@ def test_common_voice(tmp_path: Path) -> None:
     assert _has(report, "lasts 2.0 s, the source says 9 s")
 
 
-def test_librispeech(tmp_path: Path) -> None:
+def test_librispeech_ids_match_in_any_unicode_composition(tmp_path: Path) -> None:
     source = tmp_path / "libri"
     folder = source / "dev-clean/1/2"
     _recording(folder / f"1-2-{DECOMPOSED}.flac")
@@ -95,7 +97,7 @@ def test_librispeech(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "scp"])
-def test_names(tmp_path: Path, kind: str) -> None:
+def test_names_files_match_in_any_unicode_composition(tmp_path: Path, kind: str) -> None:
     _recording(tmp_path / "audio/b.wav")
     source = _write(tmp_path / "t.csv", "name,text", f"{COMPOSED},{TEXT}")
     lines = ["name,path", f"{DECOMPOSED},b.wav"] if kind == "csv" else [f"{DECOMPOSED} b.wav"]
@@ -104,7 +106,7 @@ def test_names(tmp_path: Path, kind: str) -> None:
     assert segments["end_sample"].to_list() == [2 * RATE]
 
 
-def test_join_and_splits_by_id(tmp_path: Path) -> None:
+def test_join_and_splits_match_ids_in_any_unicode_composition(tmp_path: Path) -> None:
     _recording(tmp_path / "a.wav")
     source = _write(tmp_path / "t.csv", "name,segment_id,text", f"a.wav,{COMPOSED},{TEXT}")
     _ingest("table", source)
@@ -126,7 +128,7 @@ def test_join_and_splits_by_id(tmp_path: Path) -> None:
         (("ab1", "ab2", "ab-1"), None),
     ],
 )
-def test_ids_that_differ_in_case_or_composition_only(
+def test_ids_that_differ_only_in_case_or_composition_give_a_warning(
     tmp_path: Path, ids: tuple[str, ...], alike: str | None
 ) -> None:
     for number in range(len(ids)):

@@ -59,7 +59,9 @@ def _has(lines: Sequence[str], words: str) -> bool:
 
 @pytest.mark.parametrize("end", ["-1", "-1.0", "-1.00"])
 @pytest.mark.parametrize("channel", ["", " 0"])
-def test_kaldi_end_of_the_recording(tmp_path: Path, end: str, channel: str) -> None:
+def test_kaldi_end_minus_one_means_the_end_of_the_recording(
+    tmp_path: Path, end: str, channel: str
+) -> None:
     source = _kaldi(tmp_path, f"rec1 0 2{channel}", f"rec1 2 {end}{channel}", f"rec2 0.5 {end}")
     _recording(source / "a.wav", 5)
     _recording(source / "b.wav", 3.0005)
@@ -68,7 +70,7 @@ def test_kaldi_end_of_the_recording(tmp_path: Path, end: str, channel: str) -> N
     assert segments["source_end"].to_list() == ["2", "5", "3.0005"]
 
 
-def test_kaldi_end_of_a_recording_that_arrives_later(tmp_path: Path) -> None:
+def test_kaldi_end_minus_one_is_resolved_when_the_recording_arrives(tmp_path: Path) -> None:
     source = _kaldi(tmp_path, "rec1 2 -1")
     _, segments = _ingest("kaldi", source)
     assert segments.select("source_end", "reason").row(0) == ("end", "no_times")
@@ -93,7 +95,7 @@ def test_other_negative_ends_are_rejected(tmp_path: Path) -> None:
         ({"start": "keep"}, (5, 15), [(40000, 56000), (56000, 76000)]),
     ],
 )
-def test_start_of_a_textgrid(
+def test_textgrid_times_count_from_xmin_or_zero_by_option(
     tmp_path: Path,
     options: Mapping[str, str],
     span: tuple[float, float],
@@ -109,14 +111,16 @@ def test_start_of_a_textgrid(
     ] == samples
 
 
-def test_start_option_of_textgrids(tmp_path: Path) -> None:
+def test_an_invalid_start_option_of_textgrids_is_refused(tmp_path: Path) -> None:
     grid = _grid(tmp_path / "t" / "a.TextGrid", 0, 2, [(0, 2, "eins")])
     with pytest.raises(InputError, match="option start='5': must be zero or keep"):
         _ingest("textgrid", grid.parent, start=5)
 
 
 @pytest.mark.parametrize(("end", "is_warned"), [(10, False), (10.05, False), (60, True), (4, True)])
-def test_length_of_a_textgrid(tmp_path: Path, end: float, is_warned: bool) -> None:
+def test_a_textgrid_longer_or_shorter_than_its_recording_gives_a_warning(
+    tmp_path: Path, end: float, is_warned: bool
+) -> None:
     grid = _grid(tmp_path / "t" / "a.TextGrid", 0, end, [(0, 2, "eins")])
     _recording(grid.with_suffix(".wav"), 10)
     report, _ = _ingest("textgrid", grid.parent)
@@ -133,7 +137,7 @@ def test_length_of_a_textgrid(tmp_path: Path, end: float, is_warned: bool) -> No
     ],
 )
 @pytest.mark.parametrize("format", ["table", "kaldi", "nemo"])
-def test_ends_slightly_past_the_recording(
+def test_an_end_less_than_50_ms_past_the_recording_means_its_end(
     tmp_path: Path, format: str, end: str, end_sample: int, reason: str | None
 ) -> None:
     source = _kaldi(tmp_path, f"rec1 2 {end}", "rec1 0 2")
@@ -166,7 +170,9 @@ def test_ends_slightly_past_the_recording(
         ("starttime,stoptime", (1.5, 3.25)),
     ],
 )
-def test_columns_of_times(tmp_path: Path, columns: str, times: tuple[float, float]) -> None:
+def test_times_are_read_from_columns_with_usual_names(
+    tmp_path: Path, columns: str, times: tuple[float, float]
+) -> None:
     _recording(tmp_path / "a.wav", 8)
     source = tmp_path / "t.csv"
     source.write_text(f"path,{columns},text\na.wav,{times[0]},{times[1]},eins\n")
@@ -184,7 +190,9 @@ def test_columns_of_times(tmp_path: Path, columns: str, times: tuple[float, floa
         ("word.onset", "word.offset"),
     ],
 )
-def test_columns_that_look_like_times_are_asked_for(tmp_path: Path, start: str, end: str) -> None:
+def test_columns_that_look_like_times_are_refused_with_the_options(
+    tmp_path: Path, start: str, end: str
+) -> None:
     _recording(tmp_path / "a.wav", 8)
     source = tmp_path / "t.csv"
     source.write_text(f"path,{start},{end},text\na.wav,1.5,3.25,eins\n")
@@ -196,7 +204,7 @@ def test_columns_that_look_like_times_are_asked_for(tmp_path: Path, start: str, 
     assert _samples(segments) == [(0, 64000)]
 
 
-def test_columns_of_other_facts_are_kept(tmp_path: Path) -> None:
+def test_columns_named_like_times_with_other_values_are_kept(tmp_path: Path) -> None:
     _recording(tmp_path / "a.wav", 8)
     source = tmp_path / "t.csv"
     source.write_text("path,start_place,end_place,text,starter,gender\na.wav,Wien,Graz,eins,1,2\n")
@@ -205,7 +213,9 @@ def test_columns_of_other_facts_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("offset", "is_warned"), [("", True), ('"offset": 0, ', False)])
-def test_declared_durations_of_nemo(tmp_path: Path, offset: str, is_warned: bool) -> None:
+def test_nemo_durations_that_differ_from_the_recording_give_a_warning(
+    tmp_path: Path, offset: str, is_warned: bool
+) -> None:
     _recording(tmp_path / "a.wav", 8)
     source = tmp_path / "t.jsonl"
     source.write_text(f'{{"audio_filepath": "a.wav", {offset}"duration": 2.5, "text": "eins"}}\n')
@@ -233,7 +243,7 @@ def _timed_table(folder: Path, columns: str, rows: Sequence[tuple[object, object
         "Start [samples],End [samples]",
     ],
 )
-def test_samples_by_the_name_of_the_column(tmp_path: Path, columns: str) -> None:
+def test_times_in_columns_named_samples_are_read_as_samples(tmp_path: Path, columns: str) -> None:
     rows = [(0, 12345, "guten tag"), ("12345.0", 26001, "danke schoen")]
     report, segments = _ingest("table", _timed_table(tmp_path, columns, rows))
     assert _samples(segments) == [(0, 12345), (12345, 26001)]
@@ -241,7 +251,7 @@ def test_samples_by_the_name_of_the_column(tmp_path: Path, columns: str) -> None
     assert _has(report.warnings, "read as samples of the recording, as the name says")
 
 
-def test_samples_at_the_rate_of_each_recording(tmp_path: Path) -> None:
+def test_times_in_samples_use_the_rate_of_each_recording(tmp_path: Path) -> None:
     sf.write(tmp_path / "b.wav", np.full(44100, 0.1), 44100)
     source = _timed_table(tmp_path, "offset_samples,duration_samples", [(8000, 4001, "eins zwei")])
     with source.open("a") as table:
@@ -250,13 +260,13 @@ def test_samples_at_the_rate_of_each_recording(tmp_path: Path) -> None:
     assert _samples(segments) == [(8000, 12001), (10001, 30004)]
 
 
-def test_samples_that_are_none_are_rejected(tmp_path: Path) -> None:
+def test_invalid_sample_numbers_are_rejected_as_no_times(tmp_path: Path) -> None:
     rows = [(0, "0.5", "eins"), (-5, 8000, "zwei"), ("", 9000, "drei"), (0, 9000, "vier")]
     _, segments = _ingest("table", _timed_table(tmp_path, "start_sample,end_sample", rows))
     assert segments["reason"].to_list() == ["no_times"] * 3 + [None]
 
 
-def test_samples_need_recordings(tmp_path: Path) -> None:
+def test_times_in_samples_without_audio_are_refused(tmp_path: Path) -> None:
     source = _timed_table(tmp_path, "start_sample,end_sample", [(0, 8000, "eins")])
     (tmp_path / "a.wav").unlink()
     with pytest.raises(InputError, match=r"t.csv: the times are samples, .* give --audio"):
@@ -268,7 +278,7 @@ LABELS = [(500, 2500, "das ist ein ganzer satz"), (2500, 4250, "und noch ein gan
 
 @pytest.mark.parametrize("columns", ["start,end", "begin,stop", "start_time,end_time"])
 @pytest.mark.parametrize("length", [8, 7200])
-def test_milliseconds_without_a_name_are_asked_for(
+def test_times_that_may_be_milliseconds_are_refused_with_the_option(
     tmp_path: Path, columns: str, length: int
 ) -> None:
     source = _timed_table(tmp_path, columns, LABELS)
@@ -287,7 +297,7 @@ def test_milliseconds_without_a_name_are_asked_for(
     assert _has(report.warnings, "read as milliseconds, as --option times says")
 
 
-def test_samples_without_a_name_are_asked_for(tmp_path: Path) -> None:
+def test_times_that_may_be_samples_are_refused_with_the_option(tmp_path: Path) -> None:
     rows = [(1000, 9000, "guten tag"), (9000, 40000, "danke schoen und auf wiedersehen")]
     source = _timed_table(tmp_path, "start,end", rows)
     with pytest.raises(InputError, match=r"2 of 2 segments end far beyond their recordings"):
@@ -298,7 +308,7 @@ def test_samples_without_a_name_are_asked_for(tmp_path: Path) -> None:
     assert segments["reason"].to_list() == ["past_the_end"] * 2
 
 
-def test_frames_are_asked_for(tmp_path: Path) -> None:
+def test_times_in_frames_are_refused_with_the_option(tmp_path: Path) -> None:
     source = _timed_table(tmp_path, "start_frame,end_frame", [(1000, 9000, "guten tag")])
     with pytest.raises(InputError, match=r"'start_frame' is in frame, .* --option times=samples"):
         _ingest("table", source)
@@ -306,7 +316,7 @@ def test_frames_are_asked_for(tmp_path: Path) -> None:
     assert _samples(segments) == [(1000, 9000)]
 
 
-def test_milliseconds_without_audio_are_asked_for(tmp_path: Path) -> None:
+def test_times_that_may_be_milliseconds_are_refused_without_audio_too(tmp_path: Path) -> None:
     source = _timed_table(tmp_path, "start,end", LABELS)
     (tmp_path / "a.wav").unlink()
     with pytest.raises(InputError, match="2 of 2 have less than a character in five seconds"):
@@ -321,14 +331,14 @@ def test_milliseconds_without_audio_are_asked_for(tmp_path: Path) -> None:
         [("0.5", "300.25", "eins"), (0, 3000, "zwei")],
     ],
 )
-def test_times_that_may_be_seconds_are_read_as_seconds(
+def test_plausible_times_are_read_as_seconds(
     tmp_path: Path, rows: list[tuple[object, object, str]]
 ) -> None:
     _, segments = _ingest("table", _timed_table(tmp_path, "start,end", rows))
     assert segments["source_end"].to_list() == [str(end) for _, end, _ in rows]
 
 
-def test_units_of_times_that_are_unknown_or_differ(tmp_path: Path) -> None:
+def test_unknown_or_different_units_of_times_are_refused(tmp_path: Path) -> None:
     source = _timed_table(tmp_path, "start_sample,end", [(0, 8000, "eins")])
     with pytest.raises(InputError, match="'start_sample' is in samples, and 'end' is not"):
         _ingest("table", source)
@@ -350,7 +360,7 @@ def test_units_of_times_that_are_unknown_or_differ(tmp_path: Path) -> None:
         (("das ist ein ganzer satz", "und noch ein ganzer satz"), None),
     ],
 )
-def test_labels_that_fill_a_small_part_of_their_time(
+def test_implausible_numbers_of_characters_per_second_give_a_warning(
     tmp_path: Path, texts: tuple[str, str], warned: str | None
 ) -> None:
     _recording(tmp_path / "a.wav", 8)
@@ -372,7 +382,7 @@ def test_labels_that_fill_a_small_part_of_their_time(
         ("duration_ms", [8000, 2500], []),
     ],
 )
-def test_declared_durations_of_datasets(
+def test_dataset_durations_that_differ_from_the_recording_give_a_warning(
     tmp_path: Path, column: str, values: list[object], said: list[str]
 ) -> None:
     source = tmp_path / "dataset"
@@ -399,7 +409,7 @@ def test_declared_durations_of_datasets(
     ],
 )
 @pytest.mark.parametrize("kind", ["recordings", "cuts"])
-def test_declared_durations_of_lhotse(
+def test_lhotse_durations_that_differ_from_the_recording_give_a_warning(
     tmp_path: Path, kind: str, declared: Mapping[str, float], said: str | None
 ) -> None:
     source = tmp_path / "l"

@@ -59,7 +59,7 @@ def test_every_layout_can_be_in_a_store(store, tmp_path, name):
     assert not [path for path in fetched if path.suffix in (".wav", ".flac", ".mp3")]
 
 
-def test_single_files_come_over_the_web(tmp_path):
+def test_a_single_transcript_file_is_read_by_http(tmp_path):
     made = LAYOUTS["parlaspeech"](tmp_path / "www")
     ingest("parlaspeech", made.source, audio=made.audio, out=tmp_path / "local")
     with serving(tmp_path / "www") as web:
@@ -90,7 +90,7 @@ def test_folders_on_the_web_are_recognized_by_their_page(tmp_path):
 
 
 @pytest.mark.parametrize("inside", ["LibriSpeech", "", "LibriSpeech/dev-clean"])
-def test_librispeech_out_of_a_bucket_is_the_corpus_of_its_folder(store, tmp_path, inside):
+def test_librispeech_in_a_bucket_gives_the_corpus_of_its_folder(store, tmp_path, inside):
     source = librispeech(tmp_path / "source").source.parent
     shutil.copytree(source, store / "bucket/top")
 
@@ -109,7 +109,7 @@ def test_librispeech_out_of_a_bucket_is_the_corpus_of_its_folder(store, tmp_path
     assert not (tmp_path / "bucket/W/source").exists()
 
 
-def test_librispeech_out_of_an_archive_on_the_web(tmp_path):
+def test_a_librispeech_archive_is_read_by_http(tmp_path):
     archive = librispeech_archive(tmp_path / "www")
     ingest("librispeech", archive, out=tmp_path / "local")
     with serving(tmp_path / "www") as web:
@@ -122,7 +122,7 @@ def test_librispeech_out_of_an_archive_on_the_web(tmp_path):
     )
 
 
-def test_a_store_is_listed_by_its_folders_and_texts_alone_are_read(store, tmp_path):
+def test_a_store_is_listed_folder_by_folder_and_only_texts_are_fetched(store, tmp_path):
     librispeech_tree(
         store / "bucket/L/dev", {f"{speaker}-1-0000": "HELLO" for speaker in range(3)}, seconds=0.2
     )
@@ -152,14 +152,14 @@ def test_a_store_is_listed_by_its_folders_and_texts_alone_are_read(store, tmp_pa
         ("ftp://host/asr.json", "scheme 'ftp' is unknown"),
     ],
 )
-def test_sources_that_are_not_usable_leave_no_workspace(store, tmp_path, source, said):
+def test_unusable_remote_sources_leave_no_workspace(store, tmp_path, source, said):
     with pytest.raises(InputError, match=said) as caught:
         ingest("parlaspeech", source, out=tmp_path / "W")
     assert "geheim" not in str(caught.value)
     assert not (tmp_path / "W").exists()
 
 
-def test_what_a_reader_can_do_nothing_with_is_recognized_by_its_name(store, tmp_path):
+def test_an_unusable_remote_source_is_named_in_the_error(store, tmp_path):
     (store / "bucket").mkdir(parents=True)
     (store / "bucket/asr.json").write_text("[]\n" * 3)
     with pytest.raises(InputError, match=r"asr\.json: no ParlaSpeech transcripts"):

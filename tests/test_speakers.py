@@ -43,7 +43,9 @@ def _warned(report: Report, words: str) -> list[str]:
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
-def test_blanks_and_composition(tmp_path: Path, ending: str) -> None:
+def test_spellings_that_differ_in_blanks_or_composition_are_one_speaker(
+    tmp_path: Path, ending: str
+) -> None:
     spellings = [
         NAME,
         f"{NAME} ",
@@ -60,7 +62,7 @@ def test_blanks_and_composition(tmp_path: Path, ending: str) -> None:
     assert len(_warned(report, "became the id of the same speaker")) == 1
 
 
-def test_ids_in_one_spelling_stay(tmp_path: Path) -> None:
+def test_speaker_ids_with_one_spelling_are_unchanged(tmp_path: Path) -> None:
     report, segments = _ingest(_table(tmp_path, ["007", "b 1", "Đuro", None]))
     assert segments["speaker_id"].to_list() == ["007", "b 1", "Đuro", None]
     assert "source_speaker" not in segments.columns
@@ -79,14 +81,14 @@ def test_ids_in_one_spelling_stay(tmp_path: Path) -> None:
         (["v1.0", "2.0"], ["v1.0", "2.0"]),
     ],
 )
-def test_whole_floats(
+def test_speaker_numbers_written_as_whole_floats_become_integers(
     tmp_path: Path, speakers: Sequence[object], ids: Iterable[str | None]
 ) -> None:
     _, segments = _ingest(_table(tmp_path, speakers))
     assert segments["speaker_id"].to_list() == ids
 
 
-def test_speakers_that_pandas_and_r_write_for_missing_ones_are_missing(tmp_path: Path) -> None:
+def test_values_that_pandas_and_r_write_for_missing_speakers_are_null(tmp_path: Path) -> None:
     report, segments = _ingest(
         _table(tmp_path, ["12.0", "nan", "NA", "None", r"\N", "7.0"], "t.csv")
     )
@@ -106,7 +108,7 @@ def test_a_speaker_called_na_is_named_in_the_table_of_speakers(tmp_path: Path) -
     assert len(_warned(report, "is read as a missing one")) == 1
 
 
-def test_look_alikes_of_two_sources_are_listed_and_merged(tmp_path: Path) -> None:
+def test_look_alikes_of_two_sources_are_reported_and_merged_by_a_table(tmp_path: Path) -> None:
     _ingest(_table(tmp_path, ["Žana Kos", "Ben"], "t1.parquet"))
     second = _table(tmp_path, ["zana-kos", "ben2"], "t2.parquet")
     out = tmp_path / "W"
@@ -131,7 +133,7 @@ def test_look_alikes_of_two_sources_are_listed_and_merged(tmp_path: Path) -> Non
         ("speaker_id,same_as\na,\n", "a speaker is empty"),
     ],
 )
-def test_unusable_tables_of_speakers(tmp_path: Path, lines: str, message: str) -> None:
+def test_invalid_tables_of_speakers_are_refused(tmp_path: Path, lines: str, message: str) -> None:
     source = _table(tmp_path, ["a", "b"])
     merged = tmp_path / "speakers.csv"
     merged.write_text(lines)
@@ -141,7 +143,7 @@ def test_unusable_tables_of_speakers(tmp_path: Path, lines: str, message: str) -
         _ingest(source, speakers=str(tmp_path / "absent.csv"))
 
 
-def test_look_alikes() -> None:
+def test_look_alikes_groups_similar_speaker_names() -> None:
     assert look_alikes(["Spk_A", "spk a", "spkB", "7", "07", "1-12", "11-2", "112", "?", "!"]) == [
         ["07", "7"],
         ["Spk_A", "spk a"],
@@ -166,12 +168,12 @@ def _kaldi(folder: Path, **files: str) -> pl.DataFrame:
     return nbaudio.Workspace.open(folder / "W").segments
 
 
-def test_kaldi_without_utt2spk(tmp_path: Path) -> None:
+def test_kaldi_speakers_are_read_from_spk2utt_without_utt2spk(tmp_path: Path) -> None:
     segments = _kaldi(tmp_path, spk2utt="s1 u0 u1\ns2\tu2  u3\n")
     assert segments["speaker_id"].to_list() == ["s1", "s1", "s2", "s2"]
 
 
-def test_kaldi_files_that_differ(tmp_path: Path) -> None:
+def test_contradictions_of_utt2spk_and_spk2utt_are_problems(tmp_path: Path) -> None:
     segments = _kaldi(tmp_path, utt2spk="u0 s1\nu1 s1\nu2 s2\n", spk2utt="s1 u0\ns2 u1 u2 u3\n")
     assert segments["speaker_id"].to_list() == ["s1", "s1", "s2", "s2"]
     problems = nbaudio.Workspace.open(tmp_path / "W").table("problems")
@@ -207,7 +209,7 @@ def test_select_keeps_look_alikes_in_one_split(tmp_path: Path) -> None:
     assert "look_alikes" not in report.facts["parameters"]
 
 
-def test_select_takes_look_alikes_apart_where_they_are_several(tmp_path: Path) -> None:
+def test_option_look_alikes_apart_allows_them_in_several_splits(tmp_path: Path) -> None:
     _ingest(_table(tmp_path, _spellings_of_20_speakers()))
     report = nbaudio.select(tmp_path / "W", dev=5, test=5, look_alikes="apart")
     [line] = _warned(report, "look alike")
@@ -239,7 +241,7 @@ def test_a_speaker_without_look_alikes_changes_no_selection(tmp_path: Path) -> N
     assert decisions[0] == decisions[1]
 
 
-def test_splits_of_a_table_are_those_of_other_spellings_too(tmp_path: Path) -> None:
+def test_splits_of_a_table_apply_to_other_spellings_of_a_speaker(tmp_path: Path) -> None:
     _ingest(_table(tmp_path, ["Ana Kos", "ana-kos", "Zoe\u0308", "12", "Ben", "ben"]))
     table = tmp_path / "splits.csv"
     lines = ("ANA  KOS,dev", "Zo\u00eb,test", "12.0,dev", "Ben,train", "ben,test", "Eve,dev")
@@ -254,7 +256,7 @@ def test_splits_of_a_table_are_those_of_other_spellings_too(tmp_path: Path) -> N
     assert segments["split"].to_list() == ["train", "train", "test", "train", "train", "test"]
 
 
-def test_a_base_with_an_old_spelling_holds_its_speaker_out(tmp_path: Path) -> None:
+def test_a_speaker_held_out_under_another_spelling_stays_out_of_train(tmp_path: Path) -> None:
     speakers = [f"Dr. S{number}" for number in range(30)]
     _ingest(_table(tmp_path, speakers, "t1.parquet"))
     nbaudio.select(tmp_path / "W", dev=5, test=5)

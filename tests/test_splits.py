@@ -55,7 +55,7 @@ def speakers_by_recordings(speakers, recordings, each):
     rows, st.sets(st.sampled_from(KEYS)), st.integers(0, 4), st.integers(0, 4), st.integers(0, 5)
 )
 @settings(max_examples=200, deadline=None)
-def test_no_value_crosses_splits_and_each_row_is_in_or_out(rows, keys, test, dev, seed):
+def test_no_group_crosses_splits_and_sizes_are_exact(rows, keys, test, dev, seed):
     segments = table(rows)
     targets = {"test": Target(test, "segments"), "dev": Target(dev, "segments")}
     try:
@@ -91,7 +91,7 @@ def test_a_gold_test_set_holds_gold_alone_and_no_value_crosses(rows, keys, sizes
     assert (divided["split"] == "dev").sum() == dev
 
 
-def test_gold_is_taken_where_it_costs_least():
+def test_gold_is_taken_from_groups_that_cost_least():
     # Two speakers with two gold segments each, one among nine, one among three; a recording of both
     # connects them.
     alone = [("s0", "r0", 1)] * 9 + [("s1", "r1", 1)] * 3
@@ -131,7 +131,7 @@ def test_the_order_of_rows_changes_nothing(rows, keys, seed, random):
 
 @given(st.lists(st.integers(1, 30), min_size=3, max_size=20), st.integers(0, 9), st.data())
 @settings(deadline=None)
-def test_with_one_key_every_size_up_to_the_whole_can_be_had(sizes, seed, data):
+def test_with_one_key_every_size_is_reached_exactly(sizes, seed, data):
     segments = table(
         [(f"s{number}", None, 1) for number, size in enumerate(sizes) for _ in range(size)]
     )
@@ -145,7 +145,7 @@ def test_with_one_key_every_size_up_to_the_whole_can_be_had(sizes, seed, data):
     assert divided["reason"].count() < max(sizes)
 
 
-def test_without_keys_nothing_is_lost():
+def test_without_keys_no_segment_is_lost():
     segments = table([("s", "r", number) for number in range(1, 200)])
     targets = {"test": Target(50, "segments"), "dev": Target(1000, "micros")}
     divided = assign_splits(segments, keys=[], targets=targets, seed=3)
@@ -155,7 +155,7 @@ def test_without_keys_nothing_is_lost():
     assert 1000 - 199 < dev <= 1000
 
 
-def test_hours_are_filled_up_to_the_limit_and_not_beyond():
+def test_a_split_in_hours_is_filled_up_to_its_limit():
     segments = speakers_by_recordings(range(20), [0], 9)
     divided = assign_splits(
         segments, keys=["speaker_id"], targets={"test": parse_target("0.5h", "test")}, seed=1
@@ -163,14 +163,14 @@ def test_hours_are_filled_up_to_the_limit_and_not_beyond():
     assert segments.filter(divided["split"] == "test")["micros"].sum() == 30 * MINUTE
 
 
-def test_rows_without_any_value_move_freely():
+def test_rows_without_key_values_fill_a_split_without_loss():
     segments = table([(None, None, 1)] * 30 + [("s", "r", 1)] * 30)
     divided = assign_splits(segments, keys=KEYS, targets={"test": Target(17, "segments")}, seed=1)
     assert divided["reason"].count() == 0
     assert (divided["split"] == "test").sum() == 17
 
 
-def test_separate_groups_are_taken_before_connected_ones_are_torn():
+def test_separate_groups_are_held_out_before_connected_ones_are_divided():
     crossed = speakers_by_recordings(range(6), range(6), 4)
     alone = table([(f"x{number}", f"y{number}", MINUTE) for number in range(10)])
     segments = pl.concat(
@@ -181,7 +181,7 @@ def test_separate_groups_are_taken_before_connected_ones_are_torn():
     assert divided["reason"].count() == 0
 
 
-def test_connected_groups_are_torn_where_it_costs_least():
+def test_connected_groups_are_divided_where_it_costs_least():
     # Two chambers share one speaker: to take the small one whole costs that speaker's three
     # segments in the large one.
     small = [(f"s{s}", f"r{r}", MINUTE) for s in range(5) for r in range(4)]
@@ -191,7 +191,7 @@ def test_connected_groups_are_torn_where_it_costs_least():
     assert divided["reason"].to_list() == [None] * 422 + ["crosses_splits"] * 3
 
 
-def test_another_seed_divides_otherwise():
+def test_another_seed_gives_another_division():
     segments = speakers_by_recordings(range(40), [0], 2)
     targets = {"test": Target(10, "segments")}
     divisions = {
@@ -205,7 +205,7 @@ def test_another_seed_divides_otherwise():
     assert len(divisions) == 5
 
 
-def test_more_than_there_is_says_how_much_there_is():
+def test_a_split_larger_than_the_segments_is_refused_with_the_available_amount():
     segments = table([("s", "r", MINUTE)] * 30)
     with pytest.raises(
         InputError, match=r"test: 31 segments requested.* 30 segments.*30 segments are available"
@@ -236,12 +236,12 @@ def test_a_size_of_a_split_is_a_count_or_hours(value):
         parse_target(value, "dev")
 
 
-def test_sizes_of_splits_are_read():
+def test_sizes_of_splits_are_read_as_counts_or_hours():
     assert parse_target("2000", "dev") == parse_target(2000, "dev") == Target(2000, "segments")
     assert parse_target(" 1.5 H", "dev") == Target(90 * MINUTE, "micros")
 
 
-def test_keys_are_checked_by_name():
+def test_unknown_or_unusable_grouping_columns_are_refused():
     segments = pl.DataFrame(
         {"a": ["x"], "b": [None], "words": [["x"]]}, schema_overrides={"b": pl.String}
     )

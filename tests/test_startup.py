@@ -48,7 +48,7 @@ for line in sys.argv[1:]:
 """
 
 
-def test_help_wrong_use_and_status_import_neither_tables_nor_audio(tmp_path: Path) -> None:
+def test_help_errors_and_status_import_neither_tables_nor_audio(tmp_path: Path) -> None:
     commands = ("demo", "download", "ingest", "select", "materialize", "verify", "wheel")
     lines = [
         "--help",
@@ -84,7 +84,7 @@ def test_schemas_are_imported_where_numpy_is_missing() -> None:
     )
 
 
-def test_exported_names_are_there_whatever_was_imported_before() -> None:
+def test_exported_names_exist_after_any_earlier_import() -> None:
     assert "nbaudio" in imported(EXPORTS)
 
 
@@ -123,7 +123,7 @@ assert not nbaudio.verify(sys.argv[3], jobs=2, engine="threading").problems
 
 
 @pytest.mark.slow
-def test_workers_do_without_what_their_requirements_leave_out(
+def test_workers_run_with_the_packages_of_their_requirements_alone(
     make_workspace, tmp_path: Path
 ) -> None:
     requirements = (

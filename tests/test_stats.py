@@ -76,7 +76,7 @@ def corpus(workspace, tmp_path):
     return tmp_path / "c"
 
 
-def test_a_page_needs_nothing_but_itself_and_runs_nothing(workspace, corpus, tmp_path):
+def test_a_statistics_page_is_self_contained_and_runs_no_script(workspace, corpus, tmp_path):
     for path in (workspace.path, corpus):
         assert stats(path, out=tmp_path / "p.html").facts["page"] == str(tmp_path / "p.html")
         found = read((tmp_path / "p.html").read_text(encoding="utf8"))
@@ -158,7 +158,7 @@ def test_only_the_columns_that_are_needed_are_read(workspace):
     assert read.where("1 = 1").read("segment_id")["segment_id"].equals(ids)
 
 
-def test_what_is_hostile_stands_on_the_page_as_it_is(workspace, tmp_path):
+def test_hostile_names_are_shown_as_text(workspace, tmp_path):
     stats(workspace.path, out=tmp_path / "p.html")
     texts = read((tmp_path / "p.html").read_text(encoding="utf8")).texts
     speakers = views.speakers(workspace)["speaker_id"].to_list()
@@ -167,7 +167,7 @@ def test_what_is_hostile_stands_on_the_page_as_it_is(workspace, tmp_path):
 
 
 @pytest.mark.slow
-def test_cells_are_typed(workspace, corpus, tmp_path):
+def test_cells_of_the_workbook_are_texts_or_numbers(workspace, corpus, tmp_path):
     for path in (workspace.path, corpus):
         stats(path, out=tmp_path / "p.xlsx")
         book = openpyxl.load_workbook(tmp_path / "p.xlsx")
@@ -213,7 +213,7 @@ def played(path, out, **options):
 
 
 @pytest.mark.slow
-def test_examples_of_each_finding_can_be_heard(workspace, corpus, tmp_path):
+def test_the_page_plays_examples_of_each_finding(workspace, corpus, tmp_path):
     clips, texts = played(workspace.path, tmp_path / "w.html")
     rejected = set(workspace.segments.filter(pl.col("decision") == "reject")["segment_id"])
     heard = {name for name, _ in clips}
@@ -236,9 +236,7 @@ def test_examples_of_each_finding_can_be_heard(workspace, corpus, tmp_path):
 
 
 @pytest.mark.slow
-def test_audio_that_is_absent_unwanted_or_too_much_leaves_the_words(
-    workspace, tmp_path, monkeypatch
-):
+def test_examples_without_audio_still_show_their_words(workspace, tmp_path, monkeypatch):
     assert played(workspace.path, tmp_path / "p.html", audio=False)[0] == []
     monkeypatch.setattr(examples, "LONGEST_S", 1)
     monkeypatch.setattr(static_html, "MOST_BYTES", 20_000)
@@ -313,7 +311,7 @@ def test_a_workspace_and_its_corpus_have_the_same_figures(workspace, corpus):
 
 
 @pytest.mark.slow
-def test_what_was_proven_of_the_labels_is_on_the_page(workspace, tmp_path):
+def test_the_page_shows_the_evidence_of_the_labels(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.xlsx", n=12, seed=1)
     drawn = ReviewState.load(workspace).records["one"]
     said = [
@@ -360,7 +358,7 @@ def test_what_was_proven_of_the_labels_is_on_the_page(workspace, tmp_path):
         ),
     ],
 )
-def test_a_page_can_be_had_of_what_is_half_done(workspace, tmp_path, missing):
+def test_a_page_of_an_unfinished_workspace_can_be_made(workspace, tmp_path, missing):
     empty = {
         name: pl.lit(None, dtype=workspace.segments.schema[name])
         for name in missing
@@ -379,7 +377,7 @@ def test_segments_without_a_decision_count_as_kept(workspace, tmp_path):
     assert (facts["segments_kept"], facts["segments_rejected"]) == (workspace.segments.height, 0)
 
 
-def test_a_page_of_no_segments(workspace, tmp_path):
+def test_a_page_of_an_empty_workspace_can_be_made(workspace, tmp_path):
     workspace.save(segments=workspace.segments.clear())
     assert stats(workspace.path, out=tmp_path / "p.html").facts["segments_kept"] == 0
 
@@ -391,7 +389,7 @@ def test_a_page_is_html_or_xlsx(workspace, tmp_path, name):
     assert not (tmp_path / name).exists()
 
 
-def test_titles_and_captions_are_texts_too():
+def test_markup_in_titles_and_captions_is_escaped():
     part = Section(
         "[x]: a/b*?" * 9, "<b>", {"<i>": pl.DataFrame({"<u>": ["<s>"], "n": [float("nan")]})}
     )
@@ -409,7 +407,7 @@ def test_titles_and_captions_are_texts_too():
 
 
 @pytest.mark.slow
-def test_model_against_label_in_report_and_page(workspace, tmp_path):
+def test_error_rates_of_hypotheses_are_in_report_and_page(workspace, tmp_path):
     assert [row["hypothesis"] for row in stats(workspace.path).facts["model_against_label"]] == [
         "asr",
         "asr",

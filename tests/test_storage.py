@@ -55,7 +55,7 @@ def test_the_hash_of_a_list_of_files_does_not_depend_on_their_order():
     assert sha256_listed({"b": "11", "a": "00"}) == sha256_listed({"a": "00", "b": "11"})
 
 
-def test_half_a_line_at_the_end_of_a_log_is_dropped(tmp_path):
+def test_an_incomplete_last_line_of_a_log_is_dropped(tmp_path):
     log = tmp_path / "a.jsonl"
     append_lines(log, [b'{"n": 1}'])
     with log.open("ab") as file:
@@ -92,7 +92,7 @@ def test_lines_that_a_full_disk_breaks_off_are_dropped_by_the_next_write(tmp_pat
     assert log.read_bytes() == b'{"n": 1}\n{"n": 3}\n{"n": 4}\n'
 
 
-def test_addresses_are_told_from_paths_and_stay_inside():
+def test_urls_are_distinguished_from_paths_and_checked():
     assert [is_url(text) for text in ("s3://bucket/a", "zip://::a.zip", "a/b c.wav")] == [
         True,
         True,
@@ -144,7 +144,7 @@ def test_secrets_are_redacted(hide, text, shown):
     assert hide(text) == shown
 
 
-def test_stored_names_have_no_secret_and_stay_apart():
+def test_stored_names_of_urls_are_distinct_and_without_secrets():
     names = ["a?b.wav", "https://host/a.wav?sig=0"]
     assert stored_names(names) == {names[1]: "https://host/a.wav"}
     assert sorted(stored_names(["https://host/get?id=1", "https://host/get?id=2"]).values()) == [
@@ -153,7 +153,7 @@ def test_stored_names_have_no_secret_and_stay_apart():
     ]
 
 
-def test_pauses_between_tries():
+def test_backoff_grows_and_retry_after_is_read():
     assert [network.backoff_seconds(failures) for failures in (1, 3, 50)] == pytest.approx(
         [0.5, 2.0, 60.0], rel=0.25
     )
@@ -165,7 +165,7 @@ def test_pauses_between_tries():
     ]
 
 
-def test_errors_of_libraries_and_of_the_disk_are_read():
+def test_http_status_and_disk_errors_are_read_from_exceptions():
     error = OSError("slow down")
     error.__cause__ = type(
         "ClientError", (Exception,), {"response": {"ResponseMetadata": {"HTTPStatusCode": 503}}}
@@ -179,7 +179,7 @@ def test_errors_of_libraries_and_of_the_disk_are_read():
     assert [disk_full_reason(each) for each in full] == ["No space left on device", None]
 
 
-def test_limits_are_given_or_of_the_environment():
+def test_network_limits_come_from_arguments_or_the_environment():
     assert Network.of(timeout=5, max_size="2GB").max_size == 2_000_000_000
     with pytest.raises(InputError, match=r"^tries is 0; it must be a whole number, 1 or more$"):
         Network.of(tries=0)
@@ -187,7 +187,7 @@ def test_limits_are_given_or_of_the_environment():
         assert Network.of().tries == 7
 
 
-def test_links_that_lead_out_of_a_folder(tmp_path):
+def test_symlinks_that_leave_a_folder_are_detected(tmp_path):
     home = trusted_root(tmp_path)
     (home / "inside").symlink_to(home / "a")
     (home / "outside").symlink_to("/etc")
@@ -239,7 +239,7 @@ def test_credentials_of_netrc_go_to_their_host_alone(served, tmp_path, monkeypat
     assert seen == [("127.0.0.1", "Basic bWU6d29yZA=="), ("localhost", None)]
 
 
-def test_links_of_a_page_below_it(served):
+def test_a_listing_takes_only_links_below_its_page(served):
     page = f"<A class='x' HREF='{served.url}/sub/b.wav'>b</A> {served.url}/sub/c.wav"
     page += " <a href='../'>up</a> <a href='/sub/d/'>d</a> <a href='/other'>o</a>"
     served.acts["sub"] = answers(
@@ -250,7 +250,7 @@ def test_links_of_a_page_below_it(served):
     ]
 
 
-def test_a_server_of_archives_needs_ranges(served, tmp_path):
+def test_an_archive_on_a_server_without_ranges_is_refused(served, tmp_path):
     with zipfile.ZipFile(served.folder / "all.zip", "w") as file:
         file.writestr("a/b.wav", b"wav" + bytes(5_000_000))
     place = remote(f"zip://a::{served.url}/all.zip") / "b.wav"

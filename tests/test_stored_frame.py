@@ -60,12 +60,12 @@ def stored(request, tmp_path, monkeypatch):
     ],
     ids=str,
 )
-def test_orders_are_those_of_the_frame(stored, how):
+def test_a_stored_frame_sorts_and_filters_as_in_memory(stored, how):
     frame, file = stored
     assert sort_and_filter(file, **how).tolist() == sort_and_filter(frame, **how).tolist()
 
 
-def test_rows_columns_and_cells_are_those_of_the_frame(stored):
+def test_a_stored_frame_has_the_rows_columns_and_cells_of_the_frame(stored):
     frame, file = stored
     numbers = np.array([999, 0, 500, 500, 3], dtype=np.uint32)
     assert file.rows(numbers).equals(frame[numbers])
@@ -76,7 +76,7 @@ def test_rows_columns_and_cells_are_those_of_the_frame(stored):
     assert file.row(7, named=True) == frame.row(7, named=True)
 
 
-def test_errors_are_those_of_the_frame(stored):
+def test_a_stored_frame_raises_the_errors_of_the_frame(stored):
     frame, file = stored
     for how in (
         {"where": "speaker = 'x'"},
@@ -99,7 +99,7 @@ def test_a_file_that_is_replaced_is_read_to_its_end(stored, tmp_path):
     assert file.rows(np.array([5])).equals(frame[5])
 
 
-def test_a_table_of_a_file_answers_as_one_of_its_frame(stored, tmp_path):
+def test_a_table_widget_of_a_file_equals_that_of_its_frame(stored, tmp_path):
     frame, _ = stored
     ours, theirs = SegmentTable(tmp_path / "t.parquet", sort="wer"), SegmentTable(frame, sort="wer")
     assert ours.shown.equals(theirs.shown)
@@ -155,7 +155,7 @@ def finish(table, size):
     ],
     ids=str,
 )
-def test_parts_end_as_the_arrangement_at_once(stored, in_parts, how):
+def test_searching_in_parts_gives_the_rows_of_one_search(stored, in_parts, how):
     frame, _ = stored
     sizes = finish(in_parts, arrange(in_parts, **how))
     expected = sort_and_filter(frame, **how)
@@ -177,7 +177,7 @@ def test_parts_end_as_the_arrangement_at_once(stored, in_parts, how):
 
 
 @pytest.mark.parametrize("stored", [7], indirect=True)
-def test_rows_that_are_found_stay_and_are_shown_while_the_search_goes_on(stored, in_parts):
+def test_rows_already_found_stay_visible_during_a_search(stored, in_parts):
     frame, _ = stored
     size = arrange(in_parts, find="ČENICA 7")
     page = {"call": "table.rows", "first": 0, "last": 5, "columns": ["segment_id"]}
@@ -192,7 +192,7 @@ def test_rows_that_are_found_stay_and_are_shown_while_the_search_goes_on(stored,
 
 
 @pytest.mark.parametrize("stored", [7], indirect=True)
-def test_a_new_arrangement_ends_a_search(stored, in_parts):
+def test_a_new_sort_or_filter_ends_a_running_search(stored, in_parts):
     frame, _ = stored
     old = arrange(in_parts, find="s1")
     new = arrange(in_parts, find="s7")
@@ -210,7 +210,7 @@ def test_a_new_arrangement_ends_a_search(stored, in_parts):
     assert "progress" not in ask(in_parts, "table.open")[0]
 
 
-def test_a_condition_that_fails_in_a_later_part_changes_nothing(tmp_path, monkeypatch):
+def test_a_condition_that_fails_in_a_later_part_keeps_the_earlier_rows(tmp_path, monkeypatch):
     monkeypatch.setattr("nbaudio.tables.stored_frame._ROWS_AT_ONCE", 5)
     monkeypatch.setattr("nbaudio.ui.widgets.table_view._PART_S", 0.0)
     frame = pl.DataFrame({"segment_id": [*map(str, range(40)), "x"]})
@@ -251,7 +251,7 @@ def test_columns_of_all_types_are_sorted_as_in_memory(tmp_path, monkeypatch, des
         assert sort_and_filter(file, **how).tolist() == sort_and_filter(frame, **how).tolist(), sort
 
 
-def test_functions_of_all_texts_are_refused(stored):
+def test_aggregates_over_all_texts_are_refused(stored):
     with pytest.raises(InputError, match="numbers only"):
         sort_and_filter(stored[1], where="text > max(text)")
 

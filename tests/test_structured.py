@@ -87,7 +87,7 @@ def test_a_dataset_refuses_lists_and_objects_and_reads_a_part(
     assert texts(tmp_path / "W2") == ["eins", "zwei", "drei"]
 
 
-def test_bytes_are_no_text(tmp_path: Path, audio: Path) -> None:
+def test_a_binary_text_column_is_refused(tmp_path: Path, audio: Path) -> None:
     source = write_dataset(tmp_path / "d.parquet", audio, text=pa.array([b"eins"] * 3))
     with pytest.raises(InputError, match="'text' is binary; expected texts or numbers"):
         nbaudio.ingest("hf", source, out=tmp_path / "W", jobs=1)
@@ -141,7 +141,7 @@ def test_join_refuses_objects_and_sentences_and_reads_a_part(tmp_path: Path, aud
     "text",
     ["[applause]", "[1]", "[]", "{}", "{laughter}", "[Beifall] danke", "['unfinished", "12", "a"],
 )
-def test_brackets_in_texts_are_no_structure(tmp_path: Path, audio: Path, text: str) -> None:
+def test_texts_with_brackets_are_read_as_plain_text(tmp_path: Path, audio: Path, text: str) -> None:
     assert structure(text) is None
     source = write_csv(tmp_path / "t.csv", [text] * 3)
     nbaudio.ingest("table", source, audio=audio, out=tmp_path / "W", jobs=1)

@@ -75,7 +75,7 @@ def test_each_line_of_rolling_captions_is_one_segment(tmp_path):
     assert "2 cues only repeat what another cue shows" in " ".join(report.warnings)
 
 
-def test_rolling_captions_that_were_saved_as_srt(tmp_path):
+def test_rolling_captions_saved_as_srt_give_each_line_once(tmp_path):
     ingest(
         tmp_path,
         cue(1, "00,500", "03,000", "welcome to us")
@@ -91,7 +91,7 @@ def test_rolling_captions_that_were_saved_as_srt(tmp_path):
     ]
 
 
-def test_rolling_captions_whose_lines_were_joined(tmp_path):
+def test_rolling_captions_with_joined_lines_give_each_line_once(tmp_path):
     ingest(
         tmp_path,
         cue(1, "00,500", "03,000", "welcome to us")
@@ -107,7 +107,7 @@ def test_rolling_captions_whose_lines_were_joined(tmp_path):
     ]
 
 
-def test_captions_that_roll_up_by_three_lines(tmp_path):
+def test_captions_rolling_up_by_three_lines_give_each_line_once(tmp_path):
     ingest(
         tmp_path,
         cue(1, "01,000", "02,000", "A")
@@ -123,7 +123,7 @@ def test_captions_that_roll_up_by_three_lines(tmp_path):
     ]
 
 
-def test_captions_that_grow_word_by_word(tmp_path):
+def test_captions_growing_word_by_word_give_one_segment_per_line(tmp_path):
     ingest(
         tmp_path,
         cue(1, "01,000", "01,500", "good")
@@ -138,7 +138,7 @@ def test_captions_that_grow_word_by_word(tmp_path):
     ]
 
 
-def test_what_is_said_twice_stays_twice(tmp_path):
+def test_a_sentence_said_twice_in_sequence_gives_two_segments(tmp_path):
     report = ingest(
         tmp_path,
         cue(1, "01,000", "02,000", "No.")
@@ -210,20 +210,20 @@ def test_a_cue_without_times_is_listed_and_not_text_of_the_cue_before(tmp_path):
         ("R&D; &unknown;", "R&D; &unknown;"),
     ],
 )
-def test_references_and_tags_of_srt(tmp_path, written, text):
+def test_character_references_and_tags_of_srt_are_decoded(tmp_path, written, text):
     ingest(tmp_path, cue(1, "00,5", "02,0", written))
     assert [found for _, _, found in rows(tmp_path)] == [text]
 
 
 @pytest.mark.parametrize("arrow", ["->", "=>", "—>", "–>", "--&gt;", "--->"])
-def test_other_arrows(tmp_path, arrow):
+def test_other_arrows_between_times_are_read(tmp_path, arrow):
     text = cue(1, "01", "02", "da") + cue(2, "02", "03", "a -> b")
     ingest(tmp_path, text.replace("-->", arrow))
     assert rows(tmp_path) == [("1", "2", "da"), ("2", "3", "a -> b")]
     assert [each.text for each in read_documents(tmp_path / "source/a.srt")] == ["da\na -> b"]
 
 
-def test_files_of_a_stream_one_after_the_other(tmp_path):
+def test_concatenated_webvtt_files_of_a_stream_are_read(tmp_path):
     head = "WEBVTT\nX-TIMESTAMP-MAP=MPEGTS:900000,LOCAL:00:00:00.000\n\n"
     text = f"{head}00:01.000 --> 00:02.000\nda\n\n{head}00:02.000 --> 00:03.000\nne\n"
     report = ingest(tmp_path, text, "a.vtt")
@@ -232,7 +232,7 @@ def test_files_of_a_stream_one_after_the_other(tmp_path):
     assert note in report.warnings
 
 
-def test_the_end_of_a_file_of_dos_is_no_text(tmp_path):
+def test_the_dos_end_of_file_character_is_not_read_as_text(tmp_path):
     ingest(tmp_path, cue(1, "01", "02", "da") + "\x1a")
     assert rows(tmp_path) == [("1", "2", "da")]
 
@@ -244,7 +244,7 @@ def test_a_folder_of_other_subtitles_alone_is_refused_with_their_number(tmp_path
         nbaudio.ingest("subtitles", tmp_path, out=tmp_path / "W")
 
 
-def test_cues_that_are_shown_until_the_one_after_the_next(tmp_path):
+def test_a_cue_that_overlaps_the_next_ends_where_the_next_begins(tmp_path):
     text = "".join(cue(n, f"0{n},000", f"0{n + 2},000", f"word {n}") for n in range(1, 8))
     report = ingest(tmp_path, text)
     found = Workspace.open(tmp_path / "W").segments.select(
@@ -263,7 +263,7 @@ def test_two_cues_that_overlap_are_counted(tmp_path):
     assert "1 cue begins before the end of the cue before" in " ".join(report.warnings)
 
 
-def test_hours_above_99(tmp_path):
+def test_cue_times_above_99_hours_are_read(tmp_path):
     report = ingest(tmp_path, "1\n100:00:01,000 --> 100:00:02,000\nlate\n")
     assert rows(tmp_path) == [("360001.000", "360002.000", "late")]
     assert "past_the_end" in " ".join(map(str, report.problems))
@@ -291,7 +291,7 @@ def test_other_subtitles_of_the_folder_are_named(tmp_path):
     assert rows(tmp_path) == [("1", "2", "yes")]
 
 
-def test_nothing_is_unread_where_all_was_read(tmp_path):
+def test_fully_read_subtitles_report_nothing_unread(tmp_path):
     assert "not_read" not in ingest(tmp_path, cue(1, "01", "02", "yes")).facts
 
 
@@ -327,7 +327,7 @@ Jedan, dva
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_subtitles_of_youtube(tmp_path, end, mark):
+def test_youtube_sbv_subtitles_are_read(tmp_path, end, mark):
     source = tmp_path / "talks"
     source.mkdir()
     (source / "a.sbv").write_bytes((mark + SBV.replace("\n", end)).encode())
@@ -340,7 +340,7 @@ def test_subtitles_of_youtube(tmp_path, end, mark):
     ]
 
 
-def test_subtitles_of_youtube_as_a_transcript(tmp_path):
+def test_youtube_sbv_subtitles_are_read_as_a_transcript(tmp_path):
     path = tmp_path / "a.sbv"
     path.write_text(SBV)
     [document] = read_documents(path)
@@ -348,7 +348,7 @@ def test_subtitles_of_youtube_as_a_transcript(tmp_path):
     assert words == ">> ANA: Dobar dan svima. i hvala lijepa Jedan, dva"
 
 
-def test_times_of_youtube_beside_arrows_are_text(tmp_path):
+def test_sbv_times_in_an_srt_file_are_text(tmp_path):
     text = "1\n00:00:00,000 --> 00:00:01,000\nda\n0:00:01.000,0:00:02.000\n"
     (tmp_path / "a.srt").write_text(text)
     nbaudio.ingest("subtitles", tmp_path / "a.srt", out=tmp_path / "W")
@@ -379,5 +379,5 @@ def test_cues_of_several_speakers_are_counted(tmp_path):
 @pytest.mark.parametrize(
     "text", ["Here it is: da", "at 10:30", "EU and UN", "Note: da", "-5: da", "Многи: да"]
 )
-def test_other_colons_are_no_names(tmp_path, text):
+def test_colons_that_follow_no_name_are_not_counted_as_speakers(tmp_path, text):
     assert not notes_on_speakers(tmp_path, text)

@@ -39,7 +39,7 @@ def failures(
     return found.select("key", "rule").rows()
 
 
-def test_tables_without_fault_give_no_rows() -> None:
+def test_valid_tables_give_no_failures() -> None:
     assert failures([RECORDING], [SEGMENT]) == []
 
 
@@ -69,7 +69,7 @@ def test_a_bad_segment_is_named_with_its_rule(change: dict[str, object], rule: s
     assert failures([RECORDING], [good, bad]) == [("bad", rule)]
 
 
-def test_a_window_that_is_there_twice_fails_once() -> None:
+def test_a_repeated_window_fails_once_per_repeat() -> None:
     again = SEGMENT | {"segment_id": "again", "source_start": "0.00", "source_end": "1.0"}
     assert failures([RECORDING], [SEGMENT, SEGMENT | {"segment_id": "twin"}, again]) == [
         ("twin", "duplicate"),
@@ -82,7 +82,7 @@ def test_a_window_that_is_there_twice_fails_once() -> None:
     ) == [("s", "no_times")]
 
 
-def test_keys_that_are_there_twice_fail_on_every_row() -> None:
+def test_repeated_ids_fail_on_every_row() -> None:
     other = SEGMENT | {"source_start": "0.5"}
     assert failures([RECORDING], [SEGMENT, other]) == [("s", "duplicate_id")] * 2
     assert ("r", "duplicate_id") in failures([RECORDING, RECORDING], [SEGMENT])
@@ -124,7 +124,7 @@ def test_conform_orders_casts_and_keeps_further_columns() -> None:
         conform(pl.DataFrame({"segment_id": ["s"], "decision": ["maybe"]}), SEGMENTS, "segments")
 
 
-def test_tables_come_back_from_the_disk_as_they_were(tmp_path: Path) -> None:
+def test_saved_tables_are_read_back_unchanged(tmp_path: Path) -> None:
     segments = conform(
         pl.DataFrame(
             [
@@ -148,7 +148,7 @@ def test_tables_come_back_from_the_disk_as_they_were(tmp_path: Path) -> None:
     assert Workspace.open(tmp_path / "w").audio_root is None
 
 
-def test_what_is_no_workspace_is_named_with_the_way_on(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_workspace_is_refused_with_the_ingest_call(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nbaudio ingest FORMAT SOURCE --out"):
         Workspace.open(tmp_path)
     workspace = Workspace.create(tmp_path)
@@ -163,7 +163,7 @@ def test_what_is_no_workspace_is_named_with_the_way_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", [0, 1, 40_000])
-def test_columns_are_replaced_as_if_the_whole_table_was_saved(tmp_path: Path, rows: int) -> None:
+def test_replacing_columns_equals_saving_the_whole_table(tmp_path: Path, rows: int) -> None:
     """Tables of earlier versions lack columns or hold them in other types; a source has further
     columns."""
     stored = pl.DataFrame(
@@ -189,7 +189,7 @@ def test_columns_are_replaced_as_if_the_whole_table_was_saved(tmp_path: Path, ro
     assert partly.table("segments").schema == whole.table("segments").schema
 
 
-def test_a_table_damaged_in_a_column_that_goes_over_unread_stays_and_is_named(
+def test_a_table_with_a_damaged_column_is_not_replaced(
     tmp_path: Path,
 ) -> None:
     workspace = Workspace.create(tmp_path / "w")
@@ -327,7 +327,7 @@ def test_rows_are_looked_up_with_columns_of_all_types_in_several_row_groups(tmp_
     ) == {"x": [98, 99]}
 
 
-def test_rows_are_those_that_were_found_if_the_table_is_replaced_meanwhile(tmp_path, monkeypatch):
+def test_rows_come_from_the_opened_table_if_it_is_replaced_meanwhile(tmp_path, monkeypatch):
     workspace, ids, opened = (
         Workspace.create(tmp_path / "W"),
         pl.Series([f"s{i}" for i in range(50)]),

@@ -42,7 +42,7 @@ def textbook_distance(a: str, b: str) -> int:
 
 
 @given(any_text | hostile, any_text | hostile)
-def test_similarity_is_the_formula(a, b):
+def test_similarity_equals_the_documented_formula(a, b):
     total = len(a) + len(b)
     expected = 1 - 2 * textbook_distance(a, b) / total if total else 1
     assert text.similarity(a, b) == expected
@@ -50,7 +50,7 @@ def test_similarity_is_the_formula(a, b):
     assert text.similarity(b, a) == expected
 
 
-def test_similarity_of_nothing():
+def test_similarity_of_empty_and_short_texts():
     assert text.similarity("", "") == 1
     assert text.similarity("a", "") == text.similarity("", "a") == -1
     # Levenshtein.ratio and 1 - edits / longest are 0 here, the next ones part them.
@@ -97,7 +97,7 @@ def test_columns_equal_the_plain_functions(rows):
     assert_frame_equal(alone, expected, check_exact=True)
 
 
-def test_columns_keep_the_order_over_blocks(monkeypatch):
+def test_column_scores_keep_the_order_across_blocks(monkeypatch):
     monkeypatch.setattr(edit_distance, "_BLOCK", 3)
     left = pl.Series([f"riječ {n} i {n % 7}" for n in range(50)])
     right = pl.Series([f"riječ {n // 2} {n % 5}" for n in range(50)])
@@ -109,7 +109,7 @@ def test_columns_keep_the_order_over_blocks(monkeypatch):
 
 
 @pytest.mark.parametrize("alphabet", [3, 70_000])
-def test_more_distinct_words_than_the_basic_plane_or_the_alphabet_has(monkeypatch, alphabet):
+def test_error_rates_are_exact_for_more_than_60000_distinct_words(monkeypatch, alphabet):
     monkeypatch.setattr(edit_distance, "_ALPHABET", alphabet)
     reference = " ".join(f"w{n}" for n in range(60_000))
     hypothesis = " ".join(f"w{n}" for n in range(3, 60_003))
@@ -118,7 +118,7 @@ def test_more_distinct_words_than_the_basic_plane_or_the_alphabet_has(monkeypatc
     )
 
 
-def test_columns_of_nulls_and_of_other_things():
+def test_score_columns_accepts_nulls_and_refuses_other_lengths_and_types():
     nothing = pl.Series([None, None])
     assert text.similarity_column(nothing, pl.Series(["a", "b"])).to_list() == [None, None]
     with pytest.raises(InputError, match="2 and 1 rows"):
@@ -158,7 +158,7 @@ def test_word_diff_tells_both_sides_and_as_many_edits_as_wer(reference, hypothes
 # --- normal forms
 
 
-def test_blanks_are_pythons():
+def test_blanks_are_the_whitespace_characters_of_python():
     assert set(edit_distance.BLANKS) == {chr(c) for c in range(0x110000) if chr(c).isspace()}
 
 
@@ -176,7 +176,7 @@ def test_blanks_are_pythons():
         ("a + b = 3 €", "a + b = 3 €"),
     ],
 )
-def test_punctuation_goes_and_belonging_marks_stay(given_text, expected):
+def test_punctuation_is_removed_and_marks_within_words_stay(given_text, expected):
     assert text.normalize(given_text, ["punctuation", "blanks"]) == expected
 
 
@@ -197,7 +197,7 @@ def test_steps_run_in_the_order_given():
 
 @given(any_text | st.text("aA5.,'’-–\u0301\u0323İ č", max_size=12))
 @example("İ\u0323")
-def test_the_default_form_is_settled_and_composed(given_text):
+def test_default_normalization_is_idempotent_and_composed(given_text):
     once = text.normalize(given_text)
     assert text.normalize(once) == once
     assert unicodedata.is_normalized("NFC", once)
@@ -247,7 +247,7 @@ def test_vocabulary_counts_every_character(rows):
         assert row["count"] == joined.count(row["character"])
 
 
-def test_odd_characters_are_named_with_an_example():
+def test_odd_characters_are_listed_with_name_count_and_example():
     found = text.vocabulary(pl.Series(["ne", "da – da", "„da“ – a|b"]), segment_ids=["x", "y", "z"])
     assert found.odd.rows() == [
         ("–", "U+2013", "EN DASH", 2, "y"),
@@ -279,7 +279,7 @@ def workspace(tmp_path):
     return made
 
 
-def test_score_writes_the_measures_and_keeps_the_rest(workspace):
+def test_score_writes_its_measures_and_keeps_other_columns(workspace):
     before = workspace.segments
     report = score(workspace)
     after = workspace.segments
@@ -325,7 +325,7 @@ any_steps = st.lists(st.sampled_from(sorted(text.NORMALIZERS)), max_size=4)
 @pytest.mark.slow
 @given(st.lists(any_steps, min_size=1, max_size=3))
 @settings(max_examples=30, deadline=None)
-def test_scoring_several_times_gives_what_the_last_time_gives(tmp_path_factory, several):
+def test_repeated_scoring_equals_the_last_scoring_alone(tmp_path_factory, several):
     rows = {
         "segment_id": ["a", "b"],
         "text": ["Dvadeset – „Č”", None],
@@ -402,6 +402,6 @@ def test_a_hypothesis_that_is_named_twice_is_scored_once(workspace):
     assert report.to_dict() == score(workspace).to_dict()
 
 
-def test_score_of_no_workspace(tmp_path):
+def test_score_refuses_a_folder_that_is_no_workspace(tmp_path):
     with pytest.raises(InputError, match="not a workspace"):
         score(tmp_path)

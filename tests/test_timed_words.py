@@ -141,7 +141,7 @@ def test_every_layout_gives_words_and_times(layout, tmp_path):
         *product(("indented", "srt", "vtt"), ("utf-16",)),
     ],
 )
-def test_encodings_and_line_ends(layout, encoding, tmp_path):
+def test_every_layout_is_read_in_any_encoding_and_line_end(layout, encoding, tmp_path):
     text = LAYOUTS[layout]
     data = text.replace("\n", "\r\n").encode() if encoding == "crlf" else text.encode(encoding)
     assert read(tmp_path, data) == {"file": WORDS}
@@ -167,7 +167,7 @@ def test_entries_of_several_recordings_may_alternate(tmp_path):
     ]
 
 
-def test_words_of_a_file_without_a_name_belong_to_the_given_one(tmp_path):
+def test_words_without_a_recording_name_get_the_given_name(tmp_path):
     assert list(read(tmp_path, cues(*WORDS), "2024/day 1")) == ["2024/day 1"]
     assert list(read(tmp_path, {"audio": "x.wav", "words": DICTS}, "y")) == ["x.wav"]
     assert list(
@@ -182,7 +182,7 @@ def test_a_recording_in_which_nothing_was_heard_has_no_words(content, tmp_path):
     assert read(tmp_path, content) == {"file": []}
 
 
-def test_stem():
+def test_stem_removes_extensions_of_audio_and_text_files():
     for ending in (
         ".json",
         ".CTM",
@@ -227,7 +227,7 @@ def test_a_word_with_unusable_times_lies_between_its_neighbors(start, tmp_path):
     assert read(tmp_path, {"words": words})["file"][1] == ("2024.", 0.75, 2.0)
 
 
-def test_unknown_times_are_shared_by_characters(tmp_path):
+def test_words_without_times_share_the_gap_by_characters(tmp_path):
     words = [{"word": "1"}, {"word": "222"}, dict(DICTS[2]), {"word": "3"}]
     segment = {"start": 1.0, "end": 3.0, "text": "1 222 šest 3", "words": words}
     expected = [("1", 1.0, 1.25), ("222", 1.25, 2.0), ("šest", 2.0, 2.5), ("3", 2.5, 3.0)]
@@ -245,7 +245,7 @@ def test_a_segment_that_whisperx_could_not_align_shares_its_times(tmp_path):
     assert "segment 1: word times are needed" in refused(tmp_path, {"segments": [digits]})
 
 
-def test_reversed_and_overlapping_times(tmp_path):
+def test_reversed_and_overlapping_word_times_are_repaired(tmp_path):
     text = "a 1 1.0 0.5 c\na 1 0.9 1 b\na 1 0.2 0.2 a\n"
     assert read(tmp_path, text) == {"a": [("a", 0.2, 0.4), ("b", 0.9, 1.9), ("c", 1.0, 1.5)]}
     words = [
@@ -257,7 +257,7 @@ def test_reversed_and_overlapping_times(tmp_path):
     assert read(tmp_path, {"words": words})["file"][1:3] == [("x", 0.9, 0.9), ("y", 0.9, 2.0)]
 
 
-def test_unusable_times_in_ctm(tmp_path):
+def test_unusable_times_in_ctm_are_interpolated_or_refused(tmp_path):
     text = "a 1 0 1 x\na 1 nan 0.3 y\na 1 3 -1 z\na 1 5 1 w\na 1 6 1\n"
     assert read(tmp_path, text) == {
         "a": [("x", 0.0, 1.0), ("y", 1.0, 3.0), ("z", 3.0, 5.0), ("w", 5.0, 6.0)]
@@ -267,7 +267,7 @@ def test_unusable_times_in_ctm(tmp_path):
     )
 
 
-def test_parlaspeech_without_ends_or_start(tmp_path):
+def test_parlaspeech_words_without_ends_or_start_get_times(tmp_path):
     row = {"file": "a", "words": ["x", "y"], "word_start_times": [0.5, 1]}
     assert read(tmp_path, row | {"start": 10, "end": 12})["a"] == [
         ("x", 10.5, 11.0),
@@ -353,7 +353,7 @@ kraj<00:00:09.500><c> kraj</c>
 """
 
 
-def test_rolling_captions_do_not_double_words(tmp_path):
+def test_rolling_captions_give_each_word_once(tmp_path):
     found = read(tmp_path, ROLLING)["file"]
     assert " ".join(word for word, _, _ in found) == "da da idemo to & to kraj kraj"
     assert found[:4] == [
@@ -378,7 +378,7 @@ def test_cues_with_the_same_word_are_several_words(tmp_path):
 
 
 @pytest.mark.parametrize("mark", [",", "."])
-def test_highlighted_words(mark, tmp_path):
+def test_underlined_words_of_cues_give_word_times(mark, tmp_path):
     items = [
         ("Dobar e-mail da", 0.0, 0.2),
         ("<u>Dobar</u> e-mail da", 0.2, 0.5),
@@ -424,7 +424,7 @@ EXPECTED = (
         "{\\rtf1",
     ],
 )
-def test_other_files_are_refused(content, tmp_path):
+def test_files_without_timed_words_are_refused(content, tmp_path):
     assert refused(tmp_path, content) == EXPECTED
 
 
@@ -480,11 +480,11 @@ def test_other_files_are_refused(content, tmp_path):
         (cues(*WORDS).encode("cp1250"), ": not utf-8 text (byte"),
     ],
 )
-def test_what_is_unusable_is_named(content, reason, tmp_path):
+def test_unusable_content_is_refused_with_the_reason(content, reason, tmp_path):
     assert refused(tmp_path, content).startswith(reason)
 
 
-def test_what_is_no_file_or_too_large_is_refused(tmp_path, monkeypatch):
+def test_missing_special_and_too_large_files_are_refused(tmp_path, monkeypatch):
     path = tmp_path / "a"
     with pytest.raises(InputError, match="No such file"):
         next(read_timed_words(path, "a"))
@@ -500,7 +500,7 @@ def test_what_is_no_file_or_too_large_is_refused(tmp_path, monkeypatch):
     assert "which is not read" in refused(tmp_path, LAYOUTS["whisper"])
 
 
-def test_a_name_of_numbers_is_no_line_of_ctm(tmp_path):
+def test_json_with_a_name_of_numbers_is_not_taken_for_ctm(tmp_path):
     row = {
         "file": "12 3 2024 - Harbour Bill.mp3",
         "start": 2,
@@ -514,7 +514,7 @@ def test_a_name_of_numbers_is_no_line_of_ctm(tmp_path):
 
 
 @pytest.mark.parametrize("further", ["", " 0.93", " NA lex spk1"])
-def test_ctm_of_a_name_with_blanks(tmp_path, further):
+def test_ctm_with_blanks_in_the_recording_name_is_read(tmp_path, further):
     name = "17 1 2018 - 2. dio, 7. sjednica [HlauTe_NK6U].wav"
     (tmp_path / "a.ctm").write_text(
         f"{name} 1 0.50 0.25 Dobar{further}\n{name} 1 0.75 0.50 dan{further}\n", "utf8"

@@ -55,12 +55,12 @@ ODD = st.sampled_from(
         ("later", 8000, None),
     ],
 )
-def test_known_times(seconds: str, rate: int, samples: int | None) -> None:
+def test_seconds_become_the_expected_samples(seconds: str, rate: int, samples: int | None) -> None:
     assert to_samples(seconds, rate) == samples
 
 
 @given(DECIMALS, RATES)
-def test_half_up_from_exact_decimals(seconds: str, rate: int) -> None:
+def test_seconds_are_rounded_half_up_from_exact_decimals(seconds: str, rate: int) -> None:
     exact = Decimal(seconds) * rate + Decimal("0.5") if len(seconds) < 20 else None
     if exact is not None:
         assert to_samples(seconds, rate) == int(exact.to_integral_value(ROUND_FLOOR))

@@ -87,7 +87,7 @@ def error_of(outputs):
     return error
 
 
-def test_a_wrong_path_is_one_line(outputs):
+def test_a_wrong_path_in_a_notebook_is_a_one_line_error(outputs):
     [error] = outputs["wrong path"]
     message = (
         "no/such: not a workspace (no workspace.json); "
@@ -106,7 +106,7 @@ def test_a_wrong_path_is_one_line(outputs):
         ("where it was", ["nbaudio.measure(", "measure.py", "raise_signal(", "KeyboardInterrupt"]),
     ],
 )
-def test_the_magic_tb_shows_all_of_it(outputs, cell, frames):
+def test_the_tb_magic_shows_the_full_traceback(outputs, cell, frames):
     shown = plain("\n".join(error_of(outputs[cell]).traceback))
     assert [frame for frame in frames if frame not in shown] == []
     assert len(shown.splitlines()) > 10
@@ -121,7 +121,7 @@ def test_a_nested_error_is_one_line_without_control_characters_or_secrets(output
     assert error.traceback == [r"NbaudioError: a\x1b[2Jb https://host/x?..."]
 
 
-def test_an_error_that_is_raised_again_is_one_line_and_one_of_python_is_not(outputs):
+def test_only_errors_of_nbaudio_are_one_line_also_when_raised_again(outputs):
     assert error_of(outputs["again"]).traceback == error_of(outputs["nested"]).traceback
     for cell, name in {
         "another error": "ZeroDivisionError",
@@ -169,7 +169,9 @@ def test_ipython_in_a_terminal_shows_the_same_line(tmp_path):
         (["--json"], ('{"error": "stopped; run the same command again to continue"}\n', "")),
     ],
 )
-def test_the_command_line_ends_with_a_line_and_130(make_workspace, options, printed):
+def test_an_interrupted_command_prints_one_line_and_exits_with_130(
+    make_workspace, options, printed
+):
     workspace = make_workspace({"a.wav": (3.0, 16000)})
     arguments = ["measure", str(workspace.path), "--engine", "threading", *options]
     run = subprocess.run(
@@ -191,11 +193,11 @@ def test_the_command_line_ends_with_a_line_and_130(make_workspace, options, prin
         (errors.NbaudioError("a", 2), "NbaudioError: ('a', 2)"),
     ],
 )
-def test_the_line_of_an_error(error, line):
+def test_an_error_is_rendered_as_one_line(error, line):
     assert error._render_traceback_() == [line]
 
 
-def test_the_line_of_an_error_that_cannot_be_written():
+def test_an_error_without_a_usable_message_shows_its_class():
     class UnwritableError(errors.NbaudioError):
         def __str__(self):
             raise RuntimeError
@@ -211,7 +213,7 @@ def wait(seconds: float, *, jobs: int = 1) -> float:
 waits = interruptible(wait)
 
 
-def test_an_interruptible_function_is_as_it_was():
+def test_an_interruptible_function_keeps_name_signature_and_pickling():
     assert waits(1.5, jobs=2) == 3.0
     assert (waits.__name__, waits.__doc__) == ("wait", "Wait.")
     assert inspect.signature(waits) == inspect.signature(wait)
@@ -219,7 +221,7 @@ def test_an_interruptible_function_is_as_it_was():
         assert pickle.loads(pickle.dumps(command)) is command  # noqa: S301
 
 
-def test_an_interrupt_stays_the_error_that_it_is():
+def test_an_interrupt_is_raised_as_the_same_keyboard_interrupt():
     raised = KeyboardInterrupt("x")
 
     @interruptible
@@ -280,7 +282,7 @@ def interrupt_itself(number: int) -> int:
     return number
 
 
-def test_workers_leave_an_interrupt_to_the_driver():
+def test_worker_processes_ignore_an_interrupt():
     with worker_pool(EngineLocation("loky", 2)) as run:
         assert sorted(run(interrupt_itself, range(4))) == [0, 1, 2, 3]
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == set()

@@ -88,7 +88,7 @@ def reviewed_by_select(workspace):
 # --- what is taken back
 
 
-def test_segments_may_be_trained_on_again_and_the_report_says_how_many(workspace, tmp_path):
+def test_undo_returns_segments_to_training_and_reports_their_number(workspace, tmp_path):
     report = review.export(workspace, out=tmp_path / "round.csv", n=40)
     assert report.facts["kept_out_of_training"] == (
         "40 segments of 200 from now on; "
@@ -112,7 +112,7 @@ def test_segments_may_be_trained_on_again_and_the_report_says_how_many(workspace
     assert reviewed_by_select(workspace) == set()
 
 
-def test_what_another_round_has_stays_out_of_training(workspace, tmp_path):
+def test_segments_of_another_round_stay_out_of_train_after_undo(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=100)
     review.export(workspace, out=tmp_path / "two.csv", n=100)
     one, two = (set(rows_of(workspace, name)) for name in ("one", "two"))
@@ -124,7 +124,7 @@ def test_what_another_round_has_stays_out_of_training(workspace, tmp_path):
     assert reviewed_by_select(workspace) == one
 
 
-def test_three_tries_take_nothing_for_good(workspace, tmp_path):
+def test_three_rounds_that_were_taken_back_leave_all_segments_for_training(workspace, tmp_path):
     sizes = {"one": 40, "two": 50, "three": 50}
     tries = {}
     for name, n in sizes.items():
@@ -172,7 +172,7 @@ def test_the_same_call_brings_back_the_same_rows(workspace, tmp_path, name):
         {"n": 200, "strategy": "similarity"},
     ],
 )
-def test_whatever_is_drawn_rows_that_were_taken_back_come_first(workspace, tmp_path, options):
+def test_a_new_round_begins_with_rows_taken_back_for_any_strategy(workspace, tmp_path, options):
     review.export(workspace, out=tmp_path / "round.csv", n=40)
     rows = rows_of(workspace, "round")
     review.export(workspace, undo="round")
@@ -185,7 +185,7 @@ def test_whatever_is_drawn_rows_that_were_taken_back_come_first(workspace, tmp_p
     ]
 
 
-def test_a_smaller_round_leaves_the_rest_to_the_one_after(workspace, tmp_path):
+def test_a_smaller_round_leaves_the_remaining_rows_to_the_next(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "round.csv", n=40)
     rows = rows_of(workspace, "round")
     review.export(workspace, undo="round")
@@ -207,7 +207,7 @@ def test_a_smaller_round_leaves_the_rest_to_the_one_after(workspace, tmp_path):
     }
 
 
-def test_a_round_of_both_kinds_is_taken_back_as_a_whole(workspace, tmp_path):
+def test_a_round_with_resumed_and_new_rows_is_taken_back_as_a_whole(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=20)
     review.export(workspace, undo="one")
     review.export(workspace, out=tmp_path / "two.csv", n=50, strategy="speaker")
@@ -218,9 +218,7 @@ def test_a_round_of_both_kinds_is_taken_back_as_a_whole(workspace, tmp_path):
     assert nbaudio.evidence(workspace).facts["rounds_taken_back"] == 2
 
 
-def test_rows_that_two_rounds_have_are_named_also_if_one_begins_with_rows_taken_back(
-    workspace, tmp_path
-):
+def test_rows_shared_by_two_rounds_are_reported_also_after_undo(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=100)
     review.export(workspace, undo="one")
     review.export(workspace, out=tmp_path / "two.csv", n=100)
@@ -232,7 +230,7 @@ def test_rows_that_two_rounds_have_are_named_also_if_one_begins_with_rows_taken_
     assert records["three"].after == ["taken_back/one", "two"]
 
 
-def test_a_picked_round_is_taken_back_and_leaves_no_rows(workspace, tmp_path):
+def test_a_round_of_picked_segments_leaves_no_rows_when_taken_back(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "picked.csv", segment_ids=["s3", "s1"])
     report = review.export(workspace, undo="picked")
     assert report.facts["back_for_training"] == 2
@@ -242,7 +240,7 @@ def test_a_picked_round_is_taken_back_and_leaves_no_rows(workspace, tmp_path):
     assert (record.resumes, record.new_ids, record.after) == ([], None, [])
 
 
-def test_picked_segments_are_reviewed_before_rows_that_are_owed(workspace, tmp_path):
+def test_picked_segments_are_drawn_before_rows_taken_back(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "round.csv", n=10)
     rows = rows_of(workspace, "round")
     review.export(workspace, undo="round")
@@ -252,7 +250,7 @@ def test_picked_segments_are_reviewed_before_rows_that_are_owed(workspace, tmp_p
     assert rows_of(workspace, "next") == rows
 
 
-def test_rows_that_cannot_be_reviewed_any_more_are_passed_over(workspace, tmp_path):
+def test_rows_that_can_no_longer_be_reviewed_are_skipped(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "round.csv", n=10)
     rows = rows_of(workspace, "round")
     review.export(workspace, undo="round")
@@ -303,7 +301,7 @@ def correct_bounds(workspace, _):
 @pytest.mark.parametrize(
     "judge", [judge_by_sheet, judge_by_page, judge_in_panel, judge_and_withdraw, correct_bounds]
 )
-def test_a_round_of_which_something_was_judged_stays(tmp_path, judge):
+def test_a_round_with_verdicts_cannot_be_taken_back(tmp_path, judge):
     workspace = make_workspace(tmp_path / "w", audio=tmp_path / "audio")
     review.export(workspace, out=tmp_path / "round.xlsx", n=4)
     judge(workspace, tmp_path)
@@ -363,7 +361,7 @@ def run(capsys, monkeypatch, *words):
     return int(end.value.code or 0), out.splitlines(), err.splitlines()
 
 
-def test_command_line(workspace, tmp_path, capsys, monkeypatch):
+def test_undo_works_on_the_command_line(workspace, tmp_path, capsys, monkeypatch):
     export = ("review", "export", workspace.path)
     out = tmp_path / "round.csv"
     code, lines, _ = run(capsys, monkeypatch, *export, "--out", out, "--n", 5)
@@ -405,7 +403,7 @@ def test_verdicts_of_a_round_that_was_taken_back_do_not_count_until_it_is_export
     assert (report.problems, report.facts["new"]) == ([], 3)
 
 
-def test_other_rows_of_the_same_file_are_imported(tmp_path):
+def test_rows_of_other_rounds_in_the_same_table_are_imported(tmp_path):
     workspace = make_workspace(tmp_path / "w")
     review.export(workspace, out=tmp_path / "a.csv", n=2)
     review.export(workspace, out=tmp_path / "b.csv", n=3)
@@ -418,7 +416,7 @@ def test_other_rows_of_the_same_file_are_imported(tmp_path):
     assert report.facts["new"] == 3
 
 
-def test_a_plain_table_of_verdicts_on_it_is_named_too(tmp_path):
+def test_a_plain_table_of_verdicts_on_a_taken_back_round_is_a_problem(tmp_path):
     workspace = make_workspace(tmp_path / "w")
     review.export(workspace, out=tmp_path / "a.csv", n=4)
     review.export(workspace, undo="a")
@@ -427,7 +425,7 @@ def test_a_plain_table_of_verdicts_on_it_is_named_too(tmp_path):
     assert "review a was taken back: its 2 rows are not imported" in report.problems[0]
 
 
-def test_an_open_panel_takes_no_verdict_on_it(tmp_path):
+def test_an_open_panel_refuses_verdicts_on_a_taken_back_round(tmp_path):
     workspace = make_workspace(tmp_path / "w", audio=tmp_path / "audio")
     review.export(workspace, out=tmp_path / "round.xlsx", n=4)
     panel = ReviewPanel(workspace, reviewer="ana", review="round")
@@ -470,7 +468,7 @@ def claim_of(workspace):
     return {key: value for key, value in claim.items() if key != "rounds_taken_back"}
 
 
-def test_evidence_counts_it_and_nothing_else(workspace, tmp_path):
+def test_undo_changes_only_the_count_of_rounds_in_evidence(workspace, tmp_path):
     report = nbaudio.evidence(workspace)
     assert report.facts["rounds_taken_back"] == 0
     assert "rounds taken back" not in str(report)
@@ -510,7 +508,7 @@ def test_a_round_that_was_taken_back_proves_what_it_would_have_proven(tmp_path):
     assert facts["selection"]["low"] > claim_of(there)["low"]
 
 
-def test_rows_of_one_draw_in_two_rounds_are_one_draw(tmp_path):
+def test_rows_of_one_draw_in_two_rounds_prove_as_one_draw(tmp_path):
     there, again = (make_segments(tmp_path / name, 400) for name in ("there", "again"))
     for workspace in (there, again):
         review.export(workspace, out=workspace.path / "round.csv", n=100, strategy="speaker")
@@ -525,7 +523,7 @@ def test_rows_of_one_draw_in_two_rounds_are_one_draw(tmp_path):
     assert (one.name, one.draw) == ("a, b", "taken_back/round")
 
 
-def test_what_a_draw_shares_with_rows_before_it_is_reached_with_its_next_row(workspace, tmp_path):
+def test_shared_rows_of_a_draw_are_reached_with_its_next_row(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=100)
     first = rows_of(workspace, "one")
     review.export(workspace, undo="one")
@@ -570,7 +568,7 @@ def test_a_round_without_its_frame_leaves_no_rows(workspace, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_capital_of_a_true_null_does_not_grow_with_rows_that_were_taken_back(tmp_path):
+def test_expected_capital_under_a_true_null_stays_one_after_undo(tmp_path):
     """Two rounds are taken back, and a third one of other strata begins with their rows."""
     wrong = {"s0", "s3", "s7"}
     found = []
@@ -621,7 +619,7 @@ def test_a_kill_leaves_the_round_in_force_or_taken_back(workspace, tmp_path, mon
     assert nbaudio.evidence(workspace).facts["reviewed"]["right"] == 20
 
 
-def test_two_writers_wait_for_each_other(workspace, tmp_path, monkeypatch):
+def test_undo_waits_for_a_running_export_and_then_fails(workspace, tmp_path, monkeypatch):
     review.export(workspace, out=tmp_path / "round.csv", n=20)
     monkeypatch.setattr(workspaces, "_LOCK_WAIT_S", 0.2)
     with (
@@ -635,7 +633,7 @@ def test_two_writers_wait_for_each_other(workspace, tmp_path, monkeypatch):
 # --- other steps
 
 
-def test_withdrawn_segments_are_forgotten_there_too(tmp_path):
+def test_withdrawn_segments_are_removed_from_taken_back_rounds(tmp_path):
     workspace = make_workspace(tmp_path / "w", audio=tmp_path / "audio")
     review.export(workspace, out=tmp_path / "round.xlsx", n=4)
     review.export(workspace, undo="round")
@@ -652,7 +650,7 @@ def test_withdrawn_segments_are_forgotten_there_too(tmp_path):
     assert rows_of(workspace, "next") == [key for key in rows if key != "s2"]
 
 
-def test_rounds_before_a_rule_do_not_count_for_it_under_any_name(workspace, tmp_path):
+def test_rounds_drawn_before_a_rule_never_count_for_it(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "learn.csv", n=60)
     say(workspace, "learn", wrong={f"s{number}" for number in range(0, 200, 3)})
     review.export(workspace, out=tmp_path / "round.csv", n=10)

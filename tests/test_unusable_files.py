@@ -85,7 +85,7 @@ FEW: tuple[Damage, ...] = (truncated, loop, pipe)
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sources_and_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with sources, a workspace `W` with a review and verdicts, and a corpus `C`."""
     top = tmp_path_factory.mktemp("made")
     rows = []
@@ -220,7 +220,7 @@ CASES: dict[str, dict[str, Iterable[Damage]]] = {
 }
 
 
-def test_every_command_has_its_cases() -> None:
+def test_every_command_that_reads_files_is_tested() -> None:
     def names(group: click.Group) -> set[str]:
         own = {name for name, each in group.commands.items() if not hasattr(each, "commands")}
         return own | {
@@ -238,16 +238,16 @@ def test_every_command_has_its_cases() -> None:
 
 
 @pytest.mark.parametrize("command", CASES)
-def test_a_file_of_no_use_is_one_line_that_names_it(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+def test_a_damaged_file_is_a_one_line_error_that_names_it(
+    sources_and_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     for name, damages in CASES[command].items():
         for number, damage in enumerate(damages):
             place = tmp_path / f"{name.replace('/', '_')}{number}"
-            shutil.copytree(made, place, copy_function=os.link)
+            shutil.copytree(sources_and_corpus, place, copy_function=os.link)
             spoiled = place / name
             # No hard link: the others keep theirs.
-            shutil.copy(made / name, copy := spoiled.with_name("copy"))
+            shutil.copy(sources_and_corpus / name, copy := spoiled.with_name("copy"))
             copy.replace(spoiled)
             damage(spoiled)
             monkeypatch.chdir(place)
@@ -263,8 +263,8 @@ def test_a_file_of_no_use_is_one_line_that_names_it(
             shutil.rmtree(place)
 
 
-def test_a_link_to_a_regular_file_is_a_file(made: Path, tmp_path: Path) -> None:
-    shutil.copytree(made / "W", tmp_path / "W")
+def test_a_link_to_a_regular_file_is_accepted(sources_and_corpus: Path, tmp_path: Path) -> None:
+    shutil.copytree(sources_and_corpus / "W", tmp_path / "W")
     for name in ("segments.parquet", "workspace.json"):
         (tmp_path / "W" / name).rename(tmp_path / name)
         (tmp_path / "W" / name).symlink_to(tmp_path / name)
@@ -272,10 +272,10 @@ def test_a_link_to_a_regular_file_is_a_file(made: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", NO_FILES)
-def test_a_shard_or_recording_that_is_no_file_is_ledgered(
-    made: Path, tmp_path: Path, damage: Damage
+def test_a_shard_or_recording_that_is_no_regular_file_is_a_problem(
+    sources_and_corpus: Path, tmp_path: Path, damage: Damage
 ) -> None:
-    shutil.copytree(made, tmp_path / "m")
+    shutil.copytree(sources_and_corpus, tmp_path / "m")
     shard = next((tmp_path / "m/C/train").glob("*.tar"))
     damage(shard)
     told = nbaudio.verify(tmp_path / "m/C", jobs=1, show_progress=False).problems
@@ -294,19 +294,21 @@ def test_a_shard_or_recording_that_is_no_file_is_ledgered(
 
 
 def test_a_workbook_is_of_limited_size(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sources_and_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copy(made / "sheet.xlsx", tmp_path)
+    shutil.copy(sources_and_corpus / "sheet.xlsx", tmp_path)
     monkeypatch.setattr(workbook_guard, "MOST_WORKBOOK_BYTES", 1 << 10)
     for read in (
-        lambda: nbaudio.review.import_(made / "W", tmp_path / "sheet.xlsx"),
+        lambda: nbaudio.review.import_(sources_and_corpus / "W", tmp_path / "sheet.xlsx"),
         lambda: nbaudio.ingest("table", tmp_path / "sheet.xlsx", out=tmp_path / "V"),
     ):
         with pytest.raises(InputError, match=r"sheet\.xlsx: [0-9,]+ bytes; a workbook of at most"):
             read()
 
 
-def test_want_of_memory_is_one_line(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_out_of_memory_is_a_one_line_error(
+    sources_and_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def greedy(*_: object, **__: object) -> None:
         raise MemoryError
 
@@ -315,7 +317,7 @@ def test_want_of_memory_is_one_line(made: Path, monkeypatch: pytest.MonkeyPatch)
         ("polars.scan_parquet", "segments.parquet: not enough memory"),
     ):
         monkeypatch.setattr(where, greedy)
-        done = CliRunner().invoke(app, ["score", str(made / "W")])
+        done = CliRunner().invoke(app, ["score", str(sources_and_corpus / "W")])
         assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
         assert said in done.stderr
         monkeypatch.undo()

@@ -67,7 +67,7 @@ def test_a_grown_archive_makes_versions_beside_each_other_and_an_unchanged_one_m
     ]
 
 
-def test_what_corpus_json_may_lack_is_no_error(archive, tmp_path):
+def test_optional_keys_of_corpus_json_may_be_missing(archive, tmp_path):
     archive.bring_up_to_date(tmp_path / "c")
     info = json.loads((tmp_path / "c/corpus.json").read_text(encoding="utf8"))
     kept = {
@@ -88,7 +88,7 @@ def test_what_corpus_json_may_lack_is_no_error(archive, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["recording_id", "split", "num_samples", "shard", "text", None])
-def test_a_base_with_an_odd_table_is_refused_in_one_line(archive, tmp_path, name):
+def test_a_base_with_a_damaged_segments_table_is_refused(archive, tmp_path, name):
     archive.bring_up_to_date(tmp_path / "c")
     archive.grow(3)
     table = tmp_path / "c/segments.parquet"
@@ -108,7 +108,7 @@ def test_a_base_with_an_odd_table_is_refused_in_one_line(archive, tmp_path, name
         convert(tmp_path / "c", out=tmp_path / "zip", container="zip", show_progress=False)
 
 
-def test_relative_paths(archive, tmp_path, monkeypatch):
+def test_versions_are_found_by_relative_paths(archive, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "audio")
     archive.bring_up_to_date("../c")
     archive.grow(3)
@@ -116,7 +116,7 @@ def test_relative_paths(archive, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("how", ["decision", "text", "audio", "window", "speaker"])
-def test_every_change_of_what_ships_is_a_change(archive, tmp_path, how):
+def test_every_change_of_shipped_content_makes_a_new_version(archive, tmp_path, how):
     archive.bring_up_to_date(tmp_path / "c")
     recordings, segments = archive.tables
     row = segments[5]
@@ -153,7 +153,7 @@ def test_another_transcript_that_ships_is_compared(archive, tmp_path):
 
 
 @pytest.mark.parametrize("grown_before", [False, True])
-def test_an_unfinished_run_is_continued(archive, tmp_path, monkeypatch, grown_before):
+def test_an_unfinished_version_is_continued(archive, tmp_path, monkeypatch, grown_before):
     corpus = tmp_path / "c"
     if grown_before:
         archive.bring_up_to_date(corpus)
@@ -198,7 +198,7 @@ def test_other_folders_beside_a_corpus_are_no_versions_of_it(archive, tmp_path):
         archive.bring_up_to_date(corpus)
 
 
-def test_other_parameters_are_named(archive, tmp_path):
+def test_parameters_that_differ_from_the_base_are_refused(archive, tmp_path):
     archive.bring_up_to_date(tmp_path / "c")
     archive.grow(3)
     with pytest.raises(InputError, match=r"rate is 16000 in the base .*c, not 8000"):
@@ -208,7 +208,7 @@ def test_other_parameters_are_named(archive, tmp_path):
 @pytest.mark.parametrize(
     "corpus", ["gs://bucket/corpus", pytest.param("hdfs://bucket/a/corpus", marks=pytest.mark.slow)]
 )
-def test_versions_in_a_store(archive, tmp_path, corpus):
+def test_versions_are_made_and_found_in_a_store(archive, tmp_path, corpus):
     stores.register(tmp_path / "store")
     try:
         for number, (out, base) in enumerate(
@@ -223,7 +223,7 @@ def test_versions_in_a_store(archive, tmp_path, corpus):
         stores.unregister()
 
 
-def test_what_is_new_is_shown_and_nothing_on_a_first_run(tmp_path):
+def test_views_show_new_segments_but_nothing_on_a_first_run(tmp_path):
     workspace = Workspace.create(tmp_path / "w", source="made", audio=None)
     workspace.save_report("ingest", {"facts": {"segments": 3, "withdrawn": 1}})
     workspace.save_report("select", {"facts": {"kept": 3}})

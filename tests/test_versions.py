@@ -266,7 +266,7 @@ def test_a_shard_without_clips_is_left_out(tmp_path):
     check(tmp_path / "c2")
 
 
-def test_parameters_are_those_of_the_base(tmp_path):
+def test_a_version_uses_the_parameters_of_its_base(tmp_path):
     workspace, *tables = start(tmp_path)
     options = {
         "container": "parquet",
@@ -296,7 +296,7 @@ def test_parameters_are_those_of_the_base(tmp_path):
     assert "## Versions" not in (tmp_path / "c1/README.md").read_text()
 
 
-def test_a_number_of_shards_stands_for_their_size_in_new_versions(tmp_path):
+def test_shard_count_of_the_base_limits_new_shards(tmp_path):
     workspace, *tables = start(tmp_path)
     first(workspace, tmp_path / "c1", shard_count=4)
     grown(tmp_path, workspace, *tables, 5)
@@ -304,7 +304,7 @@ def test_a_number_of_shards_stands_for_their_size_in_new_versions(tmp_path):
     assert len(shards(tmp_path / "c2").keys() - shards(tmp_path / "c1").keys()) <= 4
 
 
-def test_columns_are_those_of_the_base(tmp_path):
+def test_a_version_has_the_columns_of_its_base(tmp_path):
     workspace, recordings, segments = start(tmp_path)
     save(workspace, recordings, [row | {"party": "a"} for row in segments])
     first(workspace, tmp_path / "c1", container="parquet")
@@ -338,7 +338,7 @@ def test_windows_of_consecutive_segments_stay_in_new_versions(tmp_path):
     assert set(windows["recording_id"]) == {1}
 
 
-def test_what_the_base_holds_out_never_enters_train(tmp_path):
+def test_held_out_segments_of_the_base_never_enter_train(tmp_path):
     workspace, recordings, segments = start(tmp_path)
     workspace.save_report("select", {"facts": {"parameters": {"group_by": ["speaker_id"]}}})
     first(workspace, tmp_path / "c1")
@@ -459,7 +459,7 @@ def test_a_version_can_be_made_at_and_from_an_address(tmp_path):
     check(tmp_path / "c3")
 
 
-def test_a_copy_is_made_where_no_link_can_be(tmp_path, monkeypatch):
+def test_shards_are_copied_where_hard_links_fail(tmp_path, monkeypatch):
     def no_link(*_: object, **__: object) -> None:
         raise OSError(18, "Invalid cross-device link")
 

@@ -91,7 +91,7 @@ def test_speakers_of_equal_size_give_the_textbook_interval_of_a_mean():
     )
 
 
-def test_rates_are_those_of_the_whole_text():
+def test_error_rates_equal_those_of_the_concatenated_text():
     frame = table(list("aabb"), [1, 2, 3, 4])
     found = views.error_rates(frame).row(0, named=True)
     whole = [" ".join(frame[name]) for name in ("text", "asr_text")]
@@ -136,7 +136,7 @@ def test_the_difference_is_paired_over_segments_that_have_both():
     assert "wer_difference" not in views.error_rates(frame, ["big"]).columns
 
 
-def test_groups_in_their_order():
+def test_groups_of_error_rates_are_in_their_natural_order():
     frame = table(["a", "b", None, "b"], [0, 2, 9, 4]).with_columns(
         duration_s=pl.Series([25.0, 1.9, 2.0, None]),
         split=pl.Series(["test", "train", None, "dev"]),
@@ -164,7 +164,7 @@ def test_groups_in_their_order():
     assert views.error_rates(frame, where="split = 'x'").is_empty()
 
 
-def test_empty_texts_and_texts_without_words():
+def test_error_rates_of_empty_texts_are_null():
     frame = table(["a", "b"], [0, 0]).with_columns(
         text=pl.Series(["", None]), asr_text=pl.Series(["da ne", "x"])
     )
@@ -185,7 +185,7 @@ def test_empty_texts_and_texts_without_words():
         ({"confidence": 1.0}, "confidence=1.0: must be above 0 and below 1"),
     ],
 )
-def test_wrong_use_is_told_in_one_line(options, message):
+def test_invalid_options_of_error_rates_are_refused_in_one_line(options, message):
     with pytest.raises(InputError, match=message) as caught:
         views.error_rates(table(["a"], [1]), **options)
     assert "\n" not in str(caught.value)
@@ -239,7 +239,7 @@ def test_intervals_of_few_unequal_speakers_hold_the_true_rate(count, sizes, leas
 # words
 
 
-def test_words_are_counted_in_place_and_examples_have_an_error_first():
+def test_words_are_counted_by_position_with_erroneous_examples_first():
     frame = pl.DataFrame(
         {
             "segment_id": list("abcd"),
@@ -349,7 +349,7 @@ def large(counted, tmp_path):
     return Workspace.open(tmp_path / "w")
 
 
-def test_words_of_a_large_workspace_are_kept_until_a_text_changes(counted, large):
+def test_word_counts_of_a_large_workspace_are_cached_until_a_text_changes(counted, large):
     assert views.words(large).equals(counted[1])
     [first] = kept_words(large)
     # What is kept is what is returned.
@@ -366,7 +366,7 @@ def test_words_of_a_large_workspace_are_kept_until_a_text_changes(counted, large
     assert second != first
 
 
-def test_words_are_kept_for_each_hypothesis_and_condition(large):
+def test_word_counts_are_cached_by_hypothesis_and_condition(large):
     large.save(segments=large.segments.with_columns(asr_text_big=pl.col("text")))
     assert views.words(large, "big")["accuracy"].min() == 1
     assert len(kept_words(large)) == 2
@@ -375,12 +375,12 @@ def test_words_are_kept_for_each_hypothesis_and_condition(large):
     assert len(kept_words(large)) == 8
 
 
-def test_words_of_few_segments_are_not_kept(large):
+def test_word_counts_of_few_segments_are_not_cached(large):
     views.words(large, where="segment_id <> 's1'")
     assert len(kept_words(large)) == 1
 
 
-def test_damaged_words_are_counted_anew(counted, large):
+def test_a_damaged_cache_of_word_counts_is_replaced(counted, large):
     [path] = kept_words(large)
     path.write_bytes(path.read_bytes()[:1000])
     assert views.words(large).equals(counted[1])
@@ -389,14 +389,14 @@ def test_damaged_words_are_counted_anew(counted, large):
     assert views.words(large).equals(counted[1])
 
 
-def test_words_of_a_workspace_that_cannot_be_written_to(counted, large):
+def test_words_are_counted_if_the_workspace_is_not_writable(counted, large):
     shutil.rmtree(large.path / ".words")
     (large.path / ".words").write_text("not a folder")
     assert views.words(large).equals(counted[1])
     assert (large.path / ".words").read_text() == "not a folder"
 
 
-def test_words_are_counted_by_several_at_once(counted, large):
+def test_words_can_be_counted_by_several_threads_at_once(counted, large):
     shutil.rmtree(large.path / ".words")
     with ThreadPoolExecutor(3) as pool:
         results = list(pool.map(lambda _: views.words(large), range(3)))
@@ -432,7 +432,7 @@ def test_progress_is_shown_for_many_segments(view, what, capsys, monkeypatch):
     assert f"{what}" in capsys.readouterr().err
 
 
-def test_rates_of_no_hypothesis_are_a_table_without_rows():
+def test_without_a_hypothesis_error_rates_are_an_empty_table():
     frame = table(["a"], [1]).with_columns(group=pl.lit("all"), cluster=pl.lit("a"))
     assert clustered_rates([frame], "text", {}, 0.95).is_empty()
     assert views.error_rates(frame.drop("asr_text")).is_empty()

@@ -73,7 +73,9 @@ def signal_to_noise(samples: np.ndarray, again: np.ndarray) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("law", "least"), [("mulaw", 36), ("linear", 36)])
-def test_whole_songs(tmp_path: Path, law: str, least: float) -> None:
+def test_whole_mp3_songs_become_levels_of_the_documented_quality(
+    tmp_path: Path, law: str, least: float
+) -> None:
     source = songs(tmp_path / "songs", 12.0, 7.3)
     found = levels_of(source, tmp_path, law)
     assert [len(levels) for _, levels, _ in found] == [96_000, 58_400]
@@ -88,7 +90,7 @@ def test_whole_songs(tmp_path: Path, law: str, least: float) -> None:
         assert signal_to_noise(song, dequantize(levels, law)) >= least
 
 
-def test_windows_of_songs_are_stretches_of_the_whole(tmp_path: Path) -> None:
+def test_windows_of_songs_equal_the_same_samples_of_the_whole(tmp_path: Path) -> None:
     source = songs(tmp_path / "songs", 12.0, 7.3)
     found = levels_of(
         source, tmp_path, "mulaw", "--option", "window=2.5", "--option", "partial=drop"

@@ -34,14 +34,14 @@ def rows_of(*groups, start=0, **more):
 
 @pytest.fixture
 def workspace_of(tmp_path):
-    def made(rows, name="w"):
+    def make_workspace(rows, name="w"):
         workspace = Workspace.create(tmp_path / name, source="asr.json", audio=None)
         segments = segments_table(rows)
         ids = segments["recording_id"].unique(maintain_order=True)
         workspace.save(recordings=recordings_table(ids), segments=segments)
         return workspace
 
-    return made
+    return make_workspace
 
 
 def command(workspace, *options):
@@ -63,7 +63,7 @@ def split_of(segments, column="speaker_id"):
     return dict(found.select(column, pl.col("split").list.first()).iter_rows())
 
 
-def test_of_three_speakers_none_is_cut_and_the_report_says_what_to_do(workspace_of):
+def test_three_large_speakers_stay_in_train_and_the_report_names_options(workspace_of):
     workspace = workspace_of(rows_of(*((f"s{n}", f"r{n}", 20) for n in range(3))))
     facts, warnings = command(workspace)
     assert sizes(facts) == {"train": 60, "dev": 0, "test": 0}
@@ -108,7 +108,7 @@ def test_recordings_are_proposed_where_they_fill_dev_and_test(workspace_of):
     assert warnings == []
 
 
-def test_what_leaves_nothing_for_train_is_not_proposed(workspace_of):
+def test_options_that_leave_train_empty_are_not_proposed(workspace_of):
     two = workspace_of(rows_of(("s0", "r0", 20), ("s1", "r1", 20)), "two")
     facts, warnings = command(two)
     assert sizes(facts) == {"train": 40, "dev": 0, "test": 0}
@@ -156,7 +156,7 @@ def test_the_smallest_speakers_are_held_out_whole_until_the_goals_are_reached(wo
     assert len(drawn) == 4
 
 
-def test_who_has_more_than_three_times_the_goal_is_not_held_out(workspace_of):
+def test_a_speaker_with_more_than_three_times_the_goal_is_not_held_out(workspace_of):
     groups = (("a", "a", 16), ("b", "b", 15), ("c", "c", 69))  # goals of 5
     workspace = workspace_of(rows_of(*groups))
     facts, warnings = command(workspace)
@@ -167,7 +167,7 @@ def test_who_has_more_than_three_times_the_goal_is_not_held_out(workspace_of):
     )
 
 
-def test_a_chairman_in_every_recording_loses_little(workspace_of):
+def test_a_speaker_in_every_recording_costs_few_segments(workspace_of):
     groups = [group for n in range(20) for group in ((f"m{n}", f"r{n}", 50), ("chair", f"r{n}", 5))]
     workspace = workspace_of(rows_of(*groups))
     facts, warnings = command(workspace)
@@ -183,7 +183,7 @@ def test_a_chairman_in_every_recording_loses_little(workspace_of):
     }
 
 
-def test_guests_with_more_of_others_than_of_themselves_are_not_held_out(workspace_of):
+def test_speakers_who_would_cost_more_than_they_bring_are_not_held_out(workspace_of):
     # A guest with one segment in each recording would take 51 of others along.
     groups = [
         group
@@ -197,7 +197,7 @@ def test_guests_with_more_of_others_than_of_themselves_are_not_held_out(workspac
     assert held_out["speaker_id"].str.starts_with("m").all()
 
 
-def test_where_recordings_connect_everybody_speakers_alone_keep_splits_apart(workspace_of):
+def test_if_recordings_connect_all_speakers_only_speakers_are_grouped(workspace_of):
     rows = [segment(n, recording=f"r{n % 12}", speaker=f"s{n // 12 % 20}") for n in range(480)]
     rows += rows_of(("alone", "alone", 3), start=480)
     workspace = workspace_of(rows)
@@ -271,7 +271,7 @@ def test_a_requested_size_is_exact_beside_one_of_whole_speakers(workspace_of, ex
         nbaudio.select(workspace, **{exact: 211})
 
 
-def test_exact_sizes_cut_and_say_so_first(workspace_of):
+def test_segments_lost_to_exact_sizes_are_reported_first(workspace_of):
     workspace = workspace_of(rows_of(*((f"s{n}", f"r{n}", 20) for n in range(3))))
     facts, warnings = command(workspace, "--dev", "3", "--test", "3")
     assert sizes(facts) == {"train": 20, "dev": 3, "test": 3}
@@ -310,7 +310,7 @@ def test_long_segments_of_small_speakers_do_not_exceed_the_budget(workspace_of):
     assert sizes(facts) == {"train": 0, "dev": 0, "test": 0}
 
 
-def test_growth_takes_whole_speakers_for_what_is_missing(workspace_of):
+def test_after_growth_new_whole_speakers_fill_dev_and_test(workspace_of):
     workspace = workspace_of(rows_of(*((f"s{n}", f"r{n}", 6) for n in range(20))))
     facts, _ = command(workspace)  # goals of 6
     assert sizes(facts) == {"train": 108, "dev": 6, "test": 6}
@@ -369,7 +369,7 @@ def test_new_segments_of_held_out_speakers_count_for_what_is_missing(workspace_o
     assert not [line for line in workspace.report("select")["warnings"] if "lost to exact" in line]
 
 
-def test_train_of_an_earlier_version_is_left_for_train(workspace_of):
+def test_train_segments_of_an_earlier_version_stay_in_train(workspace_of):
     workspace = workspace_of(rows_of(*((f"s{n}", f"r{n}", 6) for n in range(20))))
     nbaudio.select(workspace, dev=0, test=0)
     grow(workspace)
@@ -413,7 +413,9 @@ rows = st.lists(st.tuples(values, values, st.just(1)), min_size=1, max_size=80)
     st.randoms(use_true_random=False),
 )
 @settings(max_examples=200, deadline=None)
-def test_nothing_is_cut_off_and_something_is_left_for_train(rows, keys, goals, most_lost, random):
+def test_whole_speakers_are_held_out_within_the_allowed_loss_and_train_remains(
+    rows, keys, goals, most_lost, random
+):
     segments = table(rows)
     targets = {split: Target(goal, "segments") for split, goal in zip(HELD_OUT, goals, strict=True)}
     whole = WholeSplits(HELD_OUT, largest=3 * max(goals), most_lost=most_lost)
@@ -465,7 +467,7 @@ def test_an_exact_size_is_the_same_with_and_without_a_goal_of_the_other(
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=30), st.integers(1, 20))
 @settings(deadline=None)
-def test_the_smallest_are_held_out(numbers, goal):
+def test_the_smallest_speakers_are_held_out(numbers, goal):
     segments = table([(f"s{n}", None, 1) for n, size in enumerate(numbers) for _ in range(size)])
     targets = {split: Target(goal, "segments") for split in HELD_OUT}
     whole = WholeSplits(HELD_OUT, 3 * goal)

@@ -139,7 +139,7 @@ def test_ranges_from_either_edge_have_the_rows_of_their_bars(dtype):
         ([None, None], "none", 0),
     ],
 )
-def test_a_column_with_one_value_is_a_word(many, values, constant, without):
+def test_a_column_with_one_value_is_a_text_instead_of_a_histogram(many, values, constant, without):
     dtype = pl.Float64 if values == [None, None] else None
     held = pl.Series("held", (values * 300)[:300], dtype=dtype)
     many.save(segments=many.segments.with_columns(held))
@@ -153,7 +153,7 @@ def test_a_column_with_one_value_is_a_word(many, values, constant, without):
 
 
 @pytest.mark.parametrize("values", NUMBERS.values(), ids=NUMBERS)
-def test_each_bin_has_the_rows_of_its_condition(values):
+def test_each_histogram_bin_counts_the_rows_of_its_condition(values):
     frame = pl.DataFrame({"x": pl.Series(values, dtype=pl.Float64)})
     found = number_bins(frame["x"])
     *counts, without = found.counts()
@@ -169,13 +169,13 @@ def test_each_bin_has_the_rows_of_its_condition(values):
         found.condition(0, bins)
 
 
-def test_a_few_outliers_do_not_hide_the_others():
+def test_a_few_outliers_do_not_squeeze_the_histogram():
     found = number_bins(pl.Series("x", NUMBERS["outlier"]))
     assert (np.array(found.counts()) > 0).sum() > 10
 
 
 @pytest.mark.parametrize("values", NAMES.values(), ids=NAMES)
-def test_each_value_has_the_rows_of_its_condition(values):
+def test_each_listed_value_counts_the_rows_of_its_condition(values):
     frame = pl.DataFrame({'odd "name"': values})
     found = value_counts(frame.to_series())
     counts = found.counts()
@@ -188,7 +188,7 @@ def test_each_value_has_the_rows_of_its_condition(values):
 
 
 @given(st.lists(st.text(alphabet="a'\"\\%_;-( \n\0", max_size=4), min_size=1, max_size=5))
-def test_a_picked_text_stands_for_itself(values):
+def test_a_picked_value_is_matched_literally(values):
     frame = pl.DataFrame({"x": values})
     found = value_counts(frame["x"])
     kept = sort_and_filter(frame, where=found.condition(values[0]))
@@ -203,7 +203,7 @@ def test_values_are_found_by_a_search_and_picked_ones_stay():
     assert found.search("none", 3)[0] == [100]
 
 
-def test_a_grid_has_every_row_with_two_numbers_once():
+def test_the_density_grid_counts_each_row_with_two_numbers_once():
     frame = pl.DataFrame({"x": [0.0, 1.0, None, 1.0, NAN], "y": [1, 2, 3, 2, 5]})
     found = density(frame["x"], frame["y"], (10, 10))
     assert (found.codes < found.cells).sum() == 3
@@ -219,7 +219,7 @@ def test_a_grid_has_every_row_with_two_numbers_once():
 
 
 @in_memory_or_in_the_file
-def test_choices_combine_count_what_passes_and_make_one_condition(many):
+def test_filters_combine_to_one_condition_and_counts_follow(many):
     explorer = Explorer(many, where="similarity < 0.9")
     histograms = explorer._histograms
     bins = item(explorer, "similarity")
@@ -292,7 +292,7 @@ def test_histograms_are_chosen_and_leave_no_filter_behind(many):
 
 
 @in_memory_or_in_the_file
-def test_a_box_narrows_and_a_point_shows_the_nearest_row(many):
+def test_a_scatter_box_filters_and_a_point_shows_the_nearest_row(many):
     explorer = Explorer(many)
     state, buffers = ask(explorer._scatter, "scatter.state")
     assert list(state["axes"]) == ["duration_s", "similarity"]
@@ -309,7 +309,7 @@ def test_a_box_narrows_and_a_point_shows_the_nearest_row(many):
 
 
 @pytest.mark.parametrize("n", [0, 1])
-def test_a_workspace_with_hardly_anything_opens(tmp_path, n):
+def test_the_explorer_opens_a_workspace_with_few_columns_and_rows(tmp_path, n):
     workspace = Workspace.create(tmp_path / "w")
     workspace.save(
         recordings=pl.DataFrame({"recording_id": ["r"]}),
@@ -378,7 +378,7 @@ def shown_columns(explorer):
 
 
 @in_memory_or_in_the_file
-def test_the_transcript_comes_second_and_verdicts_and_notes_once_there_are_any(many):
+def test_the_transcript_is_the_second_column_and_verdicts_appear_once_given(many):
     explorer = Explorer(many)
     first = ["segment_id", "text", "asr_text"]
     others = ["similarity", "duration_s", "speaker_id", "wer"]
@@ -420,7 +420,7 @@ def test_a_verdict_on_other_words_is_not_shown(many):
 
 
 @in_memory_or_in_the_file
-def test_notes_are_kept_as_said(many):
+def test_notes_are_stored_unchanged_and_can_be_removed(many):
     explorer = Explorer(many, reviewer="ana")
     assert explorer.note("<b>čuj</b>\n") == 1
     ask(explorer._table, "table.mark", first=1, last=3, on=True, version=explorer._rows.version)
@@ -436,7 +436,7 @@ def test_notes_are_kept_as_said(many):
     assert len((many.path / "reviews/notes.jsonl").read_text().splitlines()) == 5
 
 
-def test_a_rule_needs_a_condition_that_others_can_use(many):
+def test_making_a_rule_without_a_reusable_condition_is_refused(many):
     explorer = Explorer(many)
     with pytest.raises(InputError, match="no filter is set"):
         explorer.rule()

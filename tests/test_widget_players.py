@@ -43,7 +43,7 @@ def heard(buffer):
 # sound
 
 
-def test_only_the_window_is_sent_and_it_is_what_a_corpus_would_hold(workspace):
+def test_the_player_sends_only_the_window_as_a_corpus_would_store_it(workspace):
     player = Player(workspace, ["a_3.0-5.37", "b_0.0-2.37"])
     assert ask(player, "player.open")[0] == {"total": 2, "at": 0, "fixed": False, "linked": False}
     said, (drawn, bands, wav) = ask(player, "clip", number=0, **AS_RECORDED)
@@ -66,7 +66,7 @@ def test_context_is_bounded_by_the_recording_and_says_where_the_segment_is(works
     assert "must be from 0 to 30 s" in answer["error"]
 
 
-def test_channels_and_volume(workspace):
+def test_the_player_plays_the_chosen_channel_at_normalized_volume(workspace):
     segments = load_segments(workspace, ["a_3.0-5.37"])
     root, row = segments.audio_root, segments.row(0)
     left, right, mix = (
@@ -81,7 +81,7 @@ def test_channels_and_volume(workspace):
     np.testing.assert_array_equal(read_sound(root, owned, even=False).samples, right)
 
 
-def test_what_cannot_be_played_says_why_and_still_has_its_words(workspace):
+def test_a_segment_that_cannot_be_played_shows_the_reason_and_its_words(workspace):
     (workspace.audio_root / "b.flac").write_bytes(b"no audio")
     player = Player(workspace, ["b_0.0-2.37"])
     said, buffers = ask(player, "clip", number=0, **AS_RECORDED)
@@ -108,7 +108,7 @@ def test_what_cannot_be_played_says_why_and_still_has_its_words(workspace):
 
 
 @given(st.lists(st.integers(-32768, 32767), min_size=1, max_size=300), st.integers(1, 40))
-def test_peaks_are_those_of_each_stretch(values, columns):
+def test_peaks_are_minimum_and_maximum_of_each_stretch(values, columns):
     samples = np.array(values, dtype=np.int16)
     found = peaks(samples, columns)
     for i, (low, high) in enumerate(found):
@@ -117,7 +117,7 @@ def test_peaks_are_those_of_each_stretch(values, columns):
         assert (low, high) == (min(stretch) >> 8, max(stretch) >> 8)
 
 
-def test_spectrogram_shows_a_tone_where_it_is():
+def test_the_spectrogram_shows_a_tone_at_its_frequency():
     t = np.arange(2 * RATE) / RATE
     tone = (200 * np.sin(2 * np.pi * np.where(t < 1, 500, 3000) * t)).astype(np.int16)
     loudest = spectrogram(tone, 40).argmax(axis=1) * RATE / (2 * BANDS)
@@ -177,7 +177,7 @@ def test_pairs_hold_all_words_of_both_sides_and_times_of_the_transcripts(left, r
         assert all(pair.start <= pair.end for pair in pairs)
 
 
-def test_times_that_do_not_fit_the_words_are_left_out():
+def test_word_times_that_do_not_fit_the_words_are_ignored():
     assert all(pair.start is None for pair in align_words("da ne", "da", [(0.0, 1.0)]))
     assert [pair.hypothesis for pair in align_words("da ne", None)] == [None, None]
     assert align_words("", "") == []
@@ -194,7 +194,7 @@ def test_word_times_are_read_for_one_segment_at_a_time(workspace):
 
 
 @pytest.mark.parametrize("hostile", [*MARKUP, "riječ " * 20_000])
-def test_hostile_words_travel_as_text(hostile, tmp_path):
+def test_hostile_words_are_sent_to_the_front_end_as_text(hostile, tmp_path):
     workspace = Workspace.create(tmp_path / "w", source="made", audio=None)
     rows = {
         "segment_id": [hostile],
@@ -232,7 +232,7 @@ def test_facts_of_a_segment_are_short_and_similarity_near_1_has_more_decimals():
     ]
 
 
-def test_kept_bounds_are_undone_one_correction_at_a_time(workspace):
+def test_stored_bounds_are_undone_one_correction_at_a_time(workspace):
     player = Player(workspace, ["a_3.0-5.37"], reviewer="ana")
     assert ask(player, "undo_correction", number=0)[0] is None
     for start_ms in (-20, -40, -60):
@@ -251,7 +251,7 @@ def test_kept_bounds_are_undone_one_correction_at_a_time(workspace):
 # parts of a clip
 
 
-def test_a_part_is_drawn_as_the_whole_is_without_audio(workspace):
+def test_a_zoomed_part_is_drawn_without_sending_audio(workspace):
     player = Player(workspace, ["a_3.0-5.37"])
     _, (wave, bands, _) = ask(player, "clip", number=0, **AS_RECORDED)
     options = {**AS_RECORDED, "number": 0, "first": 0.79, "last": 1.58}
@@ -333,7 +333,7 @@ def test_the_vocabulary_plays_the_examples_of_the_word_under_the_cursor(workspac
         widgets.Vocabulary(workspace, "small")
 
 
-def test_a_vocabulary_without_words(workspace):
+def test_the_vocabulary_widget_shows_an_empty_list_without_hypotheses(workspace):
     workspace.save(segments=workspace.segments.with_columns(asr_text=pl.lit(None, pl.String)))
     found = widgets.Vocabulary(workspace)
     assert found.words.is_empty()

@@ -31,7 +31,7 @@ def lines(workspace):
     ]
 
 
-def test_a_verdict_is_a_line_of_the_log_when_the_answer_comes(workspace):
+def test_a_verdict_is_in_the_log_before_the_panel_answers(workspace):
     panel = ReviewPanel(workspace, reviewer=" ana ")
     opened, _ = ask(panel, "review.open")
     assert [word["word"] for word in opened["words"]] == list(VERDICTS)
@@ -72,14 +72,14 @@ def test_the_transcript_comes_second_and_verdicts_once_there_are_any(workspace):
     assert ask(panel, "table.columns")[0]["shown"][:3] == ["segment_id", "text", "verdict"]
 
 
-def test_words_that_are_none_of_the_list_are_refused(workspace):
+def test_verdicts_that_are_not_on_the_list_are_refused(workspace):
     panel = ReviewPanel(workspace, reviewer="ana")
     answer, _ = ask(panel, "review.give", number=0, verdict="fine", **GIVE)
     assert answer["error"].startswith("verdict 'fine' is unknown; known are ok, wrong words")
     assert len(verdict_log(workspace)) == 0
 
 
-def test_undo_withdraws_or_puts_back_what_was_said_before(workspace):
+def test_undo_withdraws_a_verdict_or_restores_the_earlier_one(workspace):
     panel = ReviewPanel(workspace, reviewer="ana")
     ask(panel, "review.give", number=1, verdict="ok", **GIVE)
     ask(panel, "review.give", number=1, verdict="noise", **GIVE)
@@ -139,7 +139,7 @@ def test_a_review_that_was_exported_is_reviewed_in_its_order(workspace, tmp_path
         ReviewPanel(workspace, drawn, review="round one", reviewer="ana")
 
 
-def test_whoever_judges_second_sees_what_the_first_one_saw(workspace, tmp_path):
+def test_a_second_reviewer_sees_the_text_before_corrections(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "sheet.xlsx", n=1)
     record = json.loads((workspace.path / "reviews/sheet.json").read_text())
     ana = ReviewPanel(workspace, review="sheet", reviewer="ana")
@@ -159,7 +159,7 @@ def test_whoever_judges_second_sees_what_the_first_one_saw(workspace, tmp_path):
     assert verdicts(workspace)["content"].to_list() == record["contents"] * 2
 
 
-def test_a_review_that_was_dealt_out_gives_each_reviewer_their_share(workspace, tmp_path):
+def test_the_panel_shows_each_reviewer_their_share_of_a_review(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "sheet.xlsx", n=5, reviewers=["ana", "ivo"], overlap=1)
     shares = [
         ReviewPanel(workspace, review="sheet", reviewer=name)._rows.frame["segment_id"]
@@ -174,7 +174,7 @@ def test_a_review_that_was_dealt_out_gives_each_reviewer_their_share(workspace, 
 
 
 @pytest.mark.parametrize("blank", ["", "  "])
-def test_a_correction_that_corrects_nothing_is_none(workspace, blank):
+def test_a_correction_equal_to_the_text_is_ignored(workspace, blank):
     panel = ReviewPanel(workspace, reviewer="ana")
     shown = ask(panel, "review.said", number=0)[0]["text"]
     for text in (blank, shown, f" {shown} "):
@@ -230,7 +230,7 @@ def test_rate_and_time_left_are_those_of_the_last_verdicts(workspace, monkeypatc
     assert panel.progress["left_s"] == pytest.approx(20)
 
 
-def test_saved_form_says_how_far_it_is_and_plays_what_is_open(workspace):
+def test_the_saved_panel_shows_progress_and_plays_open_segments(workspace):
     panel = ReviewPanel(workspace, reviewer="ana")
     ask(panel, "review.give", number=0, verdict="other speaker", **GIVE)
     html = panel.static_html()
@@ -244,7 +244,7 @@ def test_saved_form_says_how_far_it_is_and_plays_what_is_open(workspace):
     assert len(json.dumps(state)) < 2000
 
 
-def test_what_is_next_is_what_a_loop_would_find(workspace):
+def test_the_next_unjudged_segment_is_found_as_by_a_loop(workspace):
     panel = ReviewPanel(workspace, reviewer="ana")
     rng = np.random.default_rng(0)
     for number in rng.permutation(5):
@@ -256,7 +256,7 @@ def test_what_is_next_is_what_a_loop_would_find(workspace):
         ask(panel, "review.give", number=int(number), verdict="ok", **GIVE)
 
 
-def test_several_faults_are_one_verdict_and_count_for_each_word(workspace):
+def test_several_faults_are_one_verdict_and_are_counted_separately(workspace):
     panel = ReviewPanel(workspace, reviewer="ana")
     ask(panel, "review.give", number=0, verdict="noise", **GIVE)
     state, _ = ask(panel, "review.give", number=0, verdict="noise, cut off", **GIVE)
@@ -355,7 +355,7 @@ def test_a_blind_review_shows_neither_hypothesis_nor_similarity_and_logs_that(wo
     assert ReviewPanel(workspace, review="sheet", reviewer="ana").progress["done"] == 1
 
 
-def test_what_comes_next_is_said_when_all_is_judged(workspace, tmp_path):
+def test_a_fully_judged_review_names_the_next_step(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "sheet.xlsx", n=5, reviewers=["ana", "ivo"], overlap=3)
     ana, ivo = (ReviewPanel(workspace, review="sheet", reviewer=name) for name in ("ana", "ivo"))
     for number in range(4):

@@ -45,7 +45,7 @@ def ask(widget, call, **arguments):
 
 
 @pytest.mark.parametrize("near", [True, False])
-def test_small_answers_fill_a_packet_where_the_browser_is_near(near):
+def test_small_answers_are_padded_to_a_packet_for_local_browsers(near):
     table = SegmentTable(FRAME)
     sent = []
     table.send = lambda content, buffers=None: sent.append(
@@ -55,7 +55,7 @@ def test_small_answers_fill_a_packet_where_the_browser_is_near(near):
     assert sent == [(len(FRAME), 65536 if near else 0)]
 
 
-def test_equal_rows_keep_their_order_and_what_is_no_number_comes_last():
+def test_sorting_is_stable_with_missing_numbers_last():
     assert sort_and_filter(FRAME, sort="similarity").tolist() == [0, 4, 3, 1, 2]
     assert sort_and_filter(FRAME, sort="similarity", descending=True).tolist() == [3, 0, 4, 1, 2]
     assert sort_and_filter(FRAME).tolist() == [0, 1, 2, 3, 4]
@@ -73,7 +73,7 @@ def test_filters_by_condition_and_text():
 
 
 @given(st.text(alphabet="aAčČ.*+?()[]{}|^$\\#&-~ \n/<", min_size=1, max_size=5))
-def test_text_to_find_stands_for_itself(text):
+def test_the_search_text_is_matched_literally(text):
     frame = pl.DataFrame({"text": [f"x{text}y", "none of it", None]})
     expected = [
         i for i, value in enumerate(frame["text"]) if value and text.lower() in value.lower()
@@ -99,7 +99,7 @@ def test_text_to_find_stands_for_itself(text):
         ({"sort": "list"}, "holds lists"),
     ],
 )
-def test_what_cannot_be_asked_is_reported(asked, message):
+def test_invalid_filters_and_sorts_are_refused_in_one_line(asked, message):
     with pytest.raises(InputError) as caught:
         sort_and_filter(FRAME, **asked)
     assert message in str(caught.value)
@@ -149,11 +149,11 @@ def test_expensive_conditions_are_refused_with_a_short_reason(where, message):
         ("start_sample in (-1, 2)", [1]),
     ],
 )
-def test_what_people_write_is_within_the_limits(where, rows):
+def test_usual_conditions_are_within_the_complexity_limits(where, rows):
     assert sort_and_filter(FRAME, where=where).tolist() == rows
 
 
-def test_a_further_condition_narrows_the_typed_one():
+def test_narrow_adds_a_condition_to_the_typed_one():
     table = SegmentTable(FRAME, where="start_sample > 1", find="dan")
     table.narrow("similarity < 0.8")
     assert table.shown["segment_id"].to_list() == table.selected["segment_id"].to_list() == ["e"]
@@ -169,7 +169,7 @@ def test_a_further_condition_narrows_the_typed_one():
     assert (table.where, len(table.shown)) == ("", 5)
 
 
-def test_pages_are_plain_and_bounded():
+def test_pages_of_rows_hold_plain_values_of_limited_length():
     order = np.arange(5, dtype=np.uint32)[::-1].copy()
     assert row_page(FRAME, order, 1, 3, ["text", "similarity", "list"]) == [
         [3, "dan.*", 0.9, None],
@@ -243,7 +243,7 @@ def test_saved_form_and_state_are_small():
 @pytest.mark.parametrize(
     ("content", "message"), [(None, "missing"), (b"no table", "not a readable Parquet file")]
 )
-def test_a_workspace_whose_table_cannot_be_read(tmp_path, content, message):
+def test_a_table_widget_of_an_unreadable_workspace_is_refused(tmp_path, content, message):
     workspace = Workspace.create(tmp_path / "w", source="made", audio=None)
     if content:
         (workspace.path / "segments.parquet").write_bytes(content)
@@ -251,7 +251,7 @@ def test_a_workspace_whose_table_cannot_be_read(tmp_path, content, message):
         SegmentTable(workspace)
 
 
-def test_layout_of_columns_outlives_the_view():
+def test_the_layout_of_columns_is_kept_for_the_next_view():
     table = SegmentTable(FRAME)
     shown = ["text", "segment_id"]
     ask(table, "table.layout", shown=shown, widths={"text": 300}, wrap=True, charts=False)
@@ -265,7 +265,7 @@ def test_layout_of_columns_outlives_the_view():
     assert ask(table, "table.cell", number=1, column="text")[0] == "čuješ li (ovo)?"
 
 
-def test_values_of_enumerations_and_numbers_have_a_known_length():
+def test_columns_of_few_values_and_numbers_get_a_fitting_width():
     n = 500
     frame = pl.DataFrame(
         {

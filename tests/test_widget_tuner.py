@@ -60,7 +60,7 @@ def frame(rows):
     st.sampled_from(["similarity", "wer", "duration_s"]),
     st.integers(0, threshold_tuner.STEPS + 50),
 )
-def test_counts_of_each_position_are_those_of_filtering_by_it(rows, measure, position):
+def test_counts_of_each_threshold_equal_those_of_filtering(rows, measure, position):
     table = frame(rows)
     counts = ThresholdCounts(table, measure)
     position = min(position, len(counts.scale.grid) - 1)
@@ -100,7 +100,7 @@ def test_more_speakers_than_are_listed_are_still_counted(monkeypatch):
 
 
 @given(st.lists(st.floats(0, 1), max_size=30), st.floats(0, 1), st.booleans())
-def test_neighbors_are_the_nearest_on_both_sides(scores, value, least):
+def test_examples_are_the_nearest_segments_on_both_sides_of_the_threshold(scores, value, least):
     place = {
         "start_sample": [0] * len(scores),
         "end_sample": [5] * len(scores),
@@ -120,7 +120,7 @@ def test_neighbors_are_the_nearest_on_both_sides(scores, value, least):
         assert [distance[i] for i in found] == expected
 
 
-def test_the_curve_of_plots_and_the_tuner_agree(make_workspace):
+def test_the_threshold_curve_of_plots_equals_the_tuner(make_workspace):
     workspace = make_workspace({"a.wav": (30.0, 16000)})
     scores = np.linspace(-1, 1, len(workspace.segments)).round(2)
     workspace.save(segments=workspace.segments.with_columns(similarity=pl.Series(scores)))
@@ -175,7 +175,7 @@ def test_a_workspace_that_is_not_scored_has_a_tuner_all_the_same(tmp_path, colum
         widgets.ThresholdTuner(workspace, column="x")
 
 
-def test_bars_of_what_is_out_are_hollow_and_one_that_the_threshold_cuts_is_part_full():
+def test_bars_below_the_threshold_are_hollow_and_a_divided_bar_part_full():
     table = pl.DataFrame(
         {
             "speaker_id": ["a"] * 5,
@@ -247,7 +247,7 @@ def test_the_axes_of_the_saved_picture_are_named(make_workspace):
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("duration in seconds", "segments")
 
 
-def test_what_has_no_audio_is_an_example_where_nothing_can_be_played():
+def test_examples_without_audio_follow_those_with_audio():
     place = {
         "start_sample": [0, None, None, 0],
         "end_sample": [5, None, None, 5],
@@ -261,7 +261,7 @@ def test_what_has_no_audio_is_an_example_where_nothing_can_be_played():
     assert neighbors.around(scale, 0.8, 3) == ([0, 1], [3, 2])
 
 
-def test_a_workspace_of_texts_shows_texts_on_both_sides(tmp_path):
+def test_without_audio_the_tuner_shows_texts_on_both_sides(tmp_path):
     workspace = Workspace.create(tmp_path / "w", source="made", audio=None)
     segments = {
         "segment_id": ["a", "b"],
@@ -310,7 +310,7 @@ def test_the_threshold_links_to_a_number_field_of_ipywidgets(make_workspace):
 
 
 @given(ROWS, st.sampled_from(["similarity", "wer"]))
-def test_bins_hold_all_that_is_scored(rows, measure):
+def test_histogram_bins_count_every_scored_segment(rows, measure):
     counts = ThresholdCounts(frame(rows), measure)
     assert counts.bins.sum() == len(rows) - counts.unscored
     assert (counts.bins >= 0).all()

@@ -102,7 +102,7 @@ def test_differences_are_struck_through_and_underlined():
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
-def test_a_difference_holds_the_words_of_both_sides_and_no_tags_of_theirs(text, asr_text):
+def test_a_difference_shows_the_words_of_both_texts_escaped(text, asr_text):
     page = Page(static_html.diff_html(text, asr_text)).check_harmless()
     # The parser reads \r, \0 and surrogates its own way; all else must come back as it was.
     shown = " ".join(page.texts).split()
@@ -113,7 +113,7 @@ def test_a_difference_holds_the_words_of_both_sides_and_no_tags_of_theirs(text, 
 
 
 @pytest.mark.parametrize("hostile", MARKUP)
-def test_hostile_texts_do_nothing_but_show(hostile):
+def test_hostile_texts_are_shown_without_running(hostile):
     clip = static_html.StaticClip(
         hostile, (hostile,), hostile, hostile.replace("a", "b"), None, hostile
     )
@@ -123,7 +123,7 @@ def test_hostile_texts_do_nothing_but_show(hostile):
     assert hostile in Page(table).check_harmless().texts
 
 
-def test_texts_keep_their_direction_to_themselves():
+def test_right_to_left_texts_do_not_change_the_direction_around_them():
     html = static_html.clip_html(static_html.StaticClip("s", ("\u202espk",), "שלום", "שלום לכם"))
     attributes = dict(Page(html).tags)["p"]
     assert attributes["dir"] == "auto"
@@ -174,11 +174,11 @@ def test_player_shows_no_more_than_the_limit_and_says_how_many_there_are(workspa
     assert f"and {len(ids) - 2} more, not shown" in player._repr_html_()
 
 
-def test_player_of_nothing(workspace):
+def test_a_player_without_segments_says_so(workspace):
     assert "no segments" in widgets.Player(workspace, []).static_html()
 
 
-def test_segment_that_is_not_there(workspace):
+def test_a_player_of_an_unknown_segment_is_refused(workspace):
     with pytest.raises(InputError, match="no segment 'x'"):
         widgets.Player(workspace, ["x"])
 
@@ -197,7 +197,7 @@ def test_a_clip_is_no_longer_than_the_bound_and_a_page_no_larger(workspace, monk
     }
 
 
-def test_examples_are_of_the_segments_that_are_named(workspace):
+def test_examples_are_limited_to_the_given_segments(workspace):
     every = set(workspace.segments["segment_id"])
     some = sorted(every)[:3]
     assert set(views.examples(workspace, "random", n=100)["segment_id"]) == every
@@ -258,7 +258,7 @@ def test_clips_of_a_corpus_are_read_back_by_offset(workspace, tmp_path):
     assert len(widgets.corpus_player(tmp_path / "c").clips.clips) == 3
 
 
-def test_reading_a_corpus_notices_what_is_wrong(workspace, tmp_path):
+def test_reading_clips_of_a_damaged_corpus_is_refused(workspace, tmp_path):
     corpus = tmp_path / "c"
     materialize(workspace, out=corpus, jobs=1, show_progress=False)
     clips = open_corpus(corpus).segments

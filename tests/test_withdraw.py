@@ -144,7 +144,7 @@ def test_segments_of_a_list_or_a_table_are_withdrawn(tmp_path):
     assert workspace.withdrawn["kind"].to_list() == ["segment"] * 5
 
 
-def test_bad_input_withdraws_nothing(tmp_path):
+def test_invalid_input_withdraws_nothing(tmp_path):
     workspace, *_ = start(tmp_path)
     before = contents(workspace.path)
     (tmp_path / "empty.txt").write_text("\n")
@@ -183,7 +183,7 @@ def with_speakers(tmp_path, speakers):
 
 
 @pytest.mark.parametrize("case", SPELLINGS)
-def test_a_speaker_is_withdrawn_in_all_spellings_that_are_one(case, tmp_path):
+def test_a_speaker_is_withdrawn_in_all_spellings(case, tmp_path):
     speakers, named, num_segments = SPELLINGS[case]
     workspace = with_speakers(tmp_path, speakers)
     report = withdraw(workspace, speaker=named, why="consent withdrawn")
@@ -195,7 +195,7 @@ def test_a_speaker_is_withdrawn_in_all_spellings_that_are_one(case, tmp_path):
     assert named.encode() not in texts_in(workspace.path / "reports")
 
 
-def test_a_number_is_no_other_speaker_where_not_all_are_numbers(tmp_path):
+def test_number_spellings_match_only_if_all_speakers_are_numbers(tmp_path):
     workspace = with_speakers(tmp_path, ["12", "7", "ben"])
     with pytest.raises(InputError, match=r"no speaker '12.0' .*; spelled alike: '12': name each"):
         withdraw(workspace, speaker="12.0", why="consent withdrawn")
@@ -231,7 +231,7 @@ def test_speakers_that_stay_and_look_like_a_withdrawn_one_are_named_and_not_stor
     assert withdraw(workspace, speaker=["ana", "\u00c1na"], why="x").problems == []
 
 
-def test_segments_and_recordings_are_taken_by_the_form_of_unicode(tmp_path):
+def test_segment_ids_to_withdraw_match_in_any_unicode_composition(tmp_path):
     workspace, _, segments = start(tmp_path)
     rows = [
         row
@@ -289,7 +289,7 @@ def test_review_clips_are_removed_and_sheets_that_hold_them_are_named(tmp_path):
     assert sorted(named) == ["page.html", "sheet.xlsx", "sheet.zip"]
 
 
-def test_packs_keep_the_clips_that_are_wanted_byte_for_byte(tmp_path):
+def test_packs_keep_clips_that_are_not_withdrawn_byte_for_byte(tmp_path):
     workspace, *_ = start(tmp_path)
     first(workspace, tmp_path / "c1")
     packs = location(workspace.path / "packs")
@@ -403,7 +403,7 @@ def test_a_withdrawal_that_stops_at_any_write_is_finished_by_the_same_command(
     assert stops >= 6
 
 
-def test_a_sheet_that_returns_after_a_withdrawal_brings_nothing_of_it_back(tmp_path):
+def test_a_sheet_returned_after_a_withdrawal_restores_no_withdrawn_segment(tmp_path):
     workspace, *_ = start(tmp_path)
     nbaudio.review.export(workspace, out=tmp_path / "sheet.csv", n=30)
     rows = pl.read_csv(tmp_path / "sheet.csv", infer_schema=False)

@@ -65,7 +65,7 @@ def test_a_workbook_of_libreoffice_that_is_a_bomb_is_one_error(tmp_path, workspa
     refuse(write_ods(tmp_path / "t.ods", ods_table(rows)), workspace)
 
 
-def test_content_behind_the_size_that_the_archive_gives_is_not_read(tmp_path, workspace):
+def test_content_beyond_the_size_in_the_zip_directory_is_not_read(tmp_path, workspace):
     refuse(write_hidden_tables(tmp_path / "t.ods"), workspace)
 
 
@@ -129,7 +129,7 @@ def test_chart_sheets_names_and_links_are_left_out(tmp_path):
     assert texts_of(tmp_path / "t.xlsx") == [["name", "text"], ["a.wav", "=1+1"]]
 
 
-def test_far_cells_in_a_large_honest_sheet_are_read(tmp_path):
+def test_distant_cells_of_a_large_valid_sheet_are_read(tmp_path):
     rows = [ods_row(ods_cell("<text:p>a</text:p>")) for _ in range(100)]
     apart = '<table:table-row table:number-rows-repeated="50000"><table:table-cell/>'
     path = write_ods(tmp_path / "t.ods", ods_table(*rows, f"{apart}</table:table-row>", rows[0]))

@@ -360,7 +360,7 @@ def test_cells_are_read_as_the_sheet_shows_them_and_the_rest_is_counted(tmp_path
 
 
 @pytest.mark.parametrize("ending", [".xlsx", ".ods"])
-def test_merged_cells_have_the_value_of_the_first_one_downwards(tmp_path, ending):
+def test_vertically_merged_cells_repeat_the_first_value(tmp_path, ending):
     rows = [
         ["name", "text", "speaker_id", "room"],
         ["a.wav", "one", "Ana", "7"],
@@ -456,7 +456,7 @@ def test_problems_of_a_workbook_name_the_row_of_the_sheet(tmp_path, ending):
 
 
 @pytest.mark.parametrize("ending", [".xlsx", ".ods"])
-def test_cells_of_times_are_never_seconds(audio, tmp_path, ending):
+def test_cells_formatted_as_clock_times_are_not_read_as_seconds(audio, tmp_path, ending):
     clock = dt.time(0, 1, 30)
     path = written(tmp_path / f"t{ending}", [ROWS[0], ("a.wav", clock, clock, "da")])
     said = r"column 'start' has times such as '00:01:30', which are not read: add a column in sec"
@@ -470,7 +470,7 @@ def test_cells_of_times_are_never_seconds(audio, tmp_path, ending):
     assert [line for line in report.problems if line.startswith("no_times: 1 ")]
 
 
-def test_what_is_not_read_of_a_workbook_is_noted(audio, tmp_path):
+def test_unread_parts_of_a_workbook_are_reported(audio, tmp_path):
     rows = [*ROWS, ("a.wav", 4, 5, "#N/A"), ("a.wav", 5, 6, "=1+1")]
     path = write_xlsx(
         tmp_path / "t.xlsx", rows, more=[("a",), (None,), ("b",)], empty=[], x=[("y",)]
@@ -539,7 +539,7 @@ def test_join_splits_and_withdraw_read_workbooks_of_libreoffice(tmp_path):
     assert workspace.segments["segment_id"].to_list() == keys[:3]
 
 
-def test_a_list_of_ids_that_is_not_read_whole_withdraws_nothing(tmp_path):
+def test_a_partly_unreadable_list_of_ids_withdraws_nothing(tmp_path):
     workspace = make_workspace(tmp_path / "W")
     path = write_xlsx(
         tmp_path / "t.xlsx", [("segment_id",), ("s0",)], more=[("segment_id",), ("s1",)]
@@ -656,7 +656,7 @@ REPEATED = {
 
 
 @pytest.mark.parametrize("rows", REPEATED.values(), ids=REPEATED)
-def test_repetition_that_fills_memory_is_one_error(tmp_path, rows):
+def test_repeated_cells_that_would_fill_memory_are_refused_as_a_bomb(tmp_path, rows):
     path = write_ods(tmp_path / "t.ods", ods_table(*rows))
     with pytest.raises(InputError, match=r"t\.ods: .* a bomb") as raised:
         table.read(path)
@@ -665,7 +665,7 @@ def test_repetition_that_fills_memory_is_one_error(tmp_path, rows):
         review.import_(make_workspace(tmp_path / "w"), path)
 
 
-def test_many_sheets_that_span_a_bit_each_are_a_bomb(tmp_path, monkeypatch):
+def test_many_sheets_with_few_distant_cells_are_refused_as_a_bomb(tmp_path, monkeypatch):
     monkeypatch.setattr(workbook_guard, "FREE_CELLS", 5000)
     monkeypatch.setattr(workbook_guard, "CELLS_A_BYTE", 1)
     apart = '<table:table-cell table:number-columns-repeated="999"/>'
@@ -675,7 +675,7 @@ def test_many_sheets_that_span_a_bit_each_are_a_bomb(tmp_path, monkeypatch):
         texts_of(write_ods(tmp_path / "t.ods", *sheets))
 
 
-def test_a_large_workbook_of_much_white_is_read_fast(tmp_path):
+def test_a_large_workbook_with_much_white_space_is_read_fast(tmp_path):
     rows = [ods_row(ods_cell(p(f"{number}"))) for number in range(2000)]
     found = texts_of(write_ods(tmp_path / "t.ods", ods_table(*rows)))
     assert found == [[f"{number}"] for number in range(2000)]
@@ -741,7 +741,7 @@ def test_workbooks_with_a_password_are_one_error(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["t.ods", "t.xlsx"])
-def test_a_workbook_under_the_other_name_is_one_error(tmp_path, name):
+def test_a_workbook_with_the_extension_of_another_format_is_refused(tmp_path, name):
     other = {"t.ods": ".xlsx", "t.xlsx": ".ods"}[name]
     shutil.copy(written(tmp_path / f"other{other}", ROWS), tmp_path / name)
     with pytest.raises(InputError, match=rf"{name}: cannot be read as a workbook"):

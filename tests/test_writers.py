@@ -50,7 +50,8 @@ def at_once(*calls):
         return list(pool.map(outcome, calls))
 
 
-def made(workspace, out):
+def materializer(workspace, out):
+    """A function that materializes a workspace into `out`."""
     return lambda: materialize(
         workspace, out=out, jobs=1, engine="threading", shard_size="40kB", show_progress=False
     )
@@ -63,9 +64,11 @@ def lines_of(outcomes):
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["one workspace", "two workspaces"])
-def test_threads_that_write_to_one_folder(twins, tmp_path, same):
+def test_of_threads_that_write_to_one_folder_one_finishes_the_corpus(twins, tmp_path, same):
     lost = lines_of(
-        at_once(*(made(twins[0 if same else number % 2], tmp_path / "c") for number in range(3)))
+        at_once(
+            *(materializer(twins[0 if same else number % 2], tmp_path / "c") for number in range(3))
+        )
     )
     assert all("another run is active there" in line for line in lost)
     assert len(lost) < 3
@@ -75,7 +78,7 @@ def test_threads_that_write_to_one_folder(twins, tmp_path, same):
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["one workspace", "two workspaces"])
-def test_processes_that_write_to_one_folder(twins, tmp_path, same):
+def test_of_processes_that_write_to_one_folder_one_finishes_the_corpus(twins, tmp_path, same):
     words = [
         [str(twins[0 if same else number].path), "--out", str(tmp_path / "c"), "--jobs", "1"]
         for number in range(2)
@@ -110,9 +113,13 @@ def address(request, tmp_path):
         memory.rm("bucket", recursive=True)
 
 
-def test_threads_that_write_to_one_address(twins, address):
+def test_of_threads_that_write_to_one_url_one_finishes_the_corpus(twins, address):
     lost = lines_of(
-        at_once(made(twins[0], address), made(twins[1], address), made(twins[0], address))
+        at_once(
+            materializer(twins[0], address),
+            materializer(twins[1], address),
+            materializer(twins[0], address),
+        )
     )
     assert len(lost) < 3
     assert all(
@@ -156,7 +163,7 @@ def test_a_file_at_an_address_is_replaced(address, tmp_path):
 
 
 @pytest.mark.parametrize("scheme", ["gs", "hdfs"])
-def test_of_two_claims_in_one_moment_the_second_is_lost(tmp_path, monkeypatch, scheme):
+def test_of_two_claims_at_the_same_time_one_object_remains(tmp_path, monkeypatch, scheme):
     stores.register(tmp_path / "store")
     store = {"gs": stores.Bucket, "hdfs": stores.Cluster}[scheme]
     address = f"{scheme}://bucket/{tmp_path.name}"
@@ -206,7 +213,7 @@ def test_uploads_of_a_run_that_is_active_in_a_shared_folder_stay(address):
     assert list(place.files()) == []
 
 
-def test_threads_that_write_the_same_file(tmp_path):
+def test_threads_that_write_the_same_file_leave_one_complete_version(tmp_path):
     target = tmp_path / "f"
 
     def write(text):
@@ -220,7 +227,7 @@ def test_threads_that_write_the_same_file(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["f"]
 
 
-def test_threads_that_append_to_one_log(tmp_path):
+def test_threads_that_append_to_one_log_lose_no_line(tmp_path):
     log = tmp_path / "log"
     at_once(
         *(lambda n=n: [append_lines(log, [b"%d %d" % (n, i)]) for i in range(20)] for n in range(4))
@@ -249,7 +256,7 @@ def test_steps_wait_for_each_other(make_workspace, monkeypatch):
     assert not list(workspace.path.glob(".*"))
 
 
-def test_processes_that_add_to_one_workspace(make_workspace, tmp_path):
+def test_processes_that_add_to_one_workspace_wait_for_each_other_or_fail(make_workspace, tmp_path):
     workspace = make_workspace({"r.flac": (20.0, 16000)})
     runs = []
     for name in ("one", "two"):
@@ -298,12 +305,12 @@ def test_a_step_that_waits_too_long_names_the_other_and_readers_do_not_wait(
             ):
                 step(workspace)
         assert len(Workspace.open(workspace.path).segments)
-        made(workspace, tmp_path / "c")()  # reads the tables only
+        materializer(workspace, tmp_path / "c")()  # reads the tables only
     select(workspace, dev=1, test=1)
     assert not list(workspace.path.glob(".*"))
 
 
-def test_what_a_killed_step_left_is_no_lock(make_workspace):
+def test_a_lock_file_of_a_killed_step_does_not_block_the_next(make_workspace):
     workspace = make_workspace({"r.flac": (20.0, 16000)})
     (workspace.path / ".tables.running").write_text('{"event": "began", "step": "score"}\n{"half')
     select(workspace, dev=1, test=1)
@@ -321,7 +328,7 @@ def test_a_step_within_a_step_has_its_lock(make_workspace, monkeypatch):
     assert outer(workspace).facts
 
 
-def test_a_failed_ingest_leaves_nothing(tmp_path):
+def test_a_failed_ingest_leaves_no_workspace(tmp_path):
     with pytest.raises(NbaudioError):
         ingest("parlaspeech", tmp_path / "none.json", out=tmp_path / "w")
     assert not (tmp_path / "w").exists()

@@ -51,6 +51,8 @@ class Web:
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
+    """Serves the files of a folder, or fails as its `Web` says."""
+
     def __init__(self, *args, web: Web) -> None:
         self.web = web
         super().__init__(*args, directory=str(web.folder))
@@ -124,6 +126,8 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
 
 
 class _Server(http.server.ThreadingHTTPServer):
+    """A server with a thread for each request."""
+
     def handle_error(self, *args) -> None:
         """A client that goes away is no news."""
 

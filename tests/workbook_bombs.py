@@ -74,11 +74,13 @@ _FORMULA = "1+" * 20_000 + "1"
 
 
 def _in_utf16(xml, order):
+    """XML in UTF-16 with its byte order mark."""
     mark = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}[order]
     return mark + f'<?xml version="1.0" encoding="utf-16"?>{xml}'.encode(order)
 
 
 def _with_prefix(xml):
+    """XML of a worksheet with a namespace prefix at each element."""
     named = xml.replace(f'xmlns="{MAIN}"', f'xmlns:x="{MAIN}"')
     for name in ("worksheet", "sheetData", "row", "c", "v", "is", "t"):
         named = named.replace(f"<{name} ", f"<x:{name} ").replace(f"<{name}>", f"<x:{name}>")

@@ -81,6 +81,7 @@ def voila(notebook: Path, home: Path) -> Iterator[str]:
 
 @contextmanager
 def _jupyter(arguments: list[str], root: Path, home: Path) -> Iterator[str]:
+    """Start a server for a folder and yield its address; stop it in the end."""
     port = _free_port()
     settings = (
         home
@@ -110,6 +111,7 @@ def _jupyter(arguments: list[str], root: Path, home: Path) -> Iterator[str]:
 
 
 def _free_port() -> int:
+    """A TCP port that is free on this machine."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
@@ -154,6 +156,7 @@ def _server(
 
 
 def _wait_for(address: str, server: "subprocess.Popen[bytes]", log: Path) -> None:
+    """Wait until a server responds; raise with the end of its log if it does not start."""
     until = time.monotonic() + _STARTS_S
     while time.monotonic() < until and server.poll() is None:
         try:

@@ -20,6 +20,7 @@ from nbaudio.engine import EngineLocation, worker_pool
 
 
 def main(engine: str, address: str | None = None) -> None:
+    """Print the results of an engine on plain tasks as JSON."""
     found = {}
     with worker_pool(EngineLocation(engine, 2, address)) as run:
         found["values"] = sorted(run(parse_size, [f"{number}kB" for number in range(1, 41)]))

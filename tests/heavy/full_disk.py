@@ -24,6 +24,7 @@ STEPS = {"pack": 100_000, "publish": 32_768}
 
 
 def give(disk: Path, room: int, mode: str) -> None:
+    """Give the disk so many bytes of room: by its size, or by a limit on the length of files."""
     if mode == "mounted":
         subprocess.run(["mount", "-o", f"remount,size={room}", str(disk)], check=True)
     else:
@@ -31,6 +32,7 @@ def give(disk: Path, room: int, mode: str) -> None:
 
 
 def main(workspace: str, disk: str, mode: str) -> None:
+    """Make a corpus with more room after each failure; print as JSON how often it was full."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     plan._TASK_SECONDS = 8.0
     corpus, packs = Path(disk) / "corpus", Path(disk) / "packs"

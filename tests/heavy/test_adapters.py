@@ -63,12 +63,12 @@ def make(make_workspace: Callable[..., Workspace], tmp_path: Path) -> Make:
         segments=segments.with_columns(end_sample=segments["end_sample"] - shorter).drop("n")
     )
 
-    def made(**options: Any) -> Corpus:
+    def make_corpus(**options: Any) -> Corpus:
         wanted = {"rate": 8000, "shard_count": 7, "jobs": 1, "show_progress": False} | options
         materialize(workspace, out=tmp_path / "c", **wanted)
         return open_corpus(tmp_path / "c")
 
-    return made
+    return make_corpus
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_torch_gives_the_same_clips(corpus: Corpus, workers: int, start: str | N
 
 
 @pytest.mark.parametrize("start", ["fork", "spawn"])
-def test_torch_over_the_network(corpus: Corpus, start: str) -> None:
+def test_torch_workers_read_a_corpus_from_a_web_server(corpus: Corpus, start: str) -> None:
     with serving(Path(str(corpus.folder))) as web:
         there = open_corpus(web.url)
         there.read(there.segments["segment_id"][0])  # connections are there before the workers are
@@ -159,7 +159,7 @@ def test_torch_over_the_network(corpus: Corpus, start: str) -> None:
             same(apart(loader), corpus)
 
 
-def test_levels_are_padded_with_silence(make: Make) -> None:
+def test_torch_batches_of_levels_are_padded_with_silence(make: Make) -> None:
     corpus = make(encoding="mulaw")
     [batch] = DataLoader(
         stream_dataset(corpus.stream("train", give="levels")),
@@ -173,7 +173,7 @@ def test_levels_are_padded_with_silence(make: Make) -> None:
 
 @pytest.mark.parametrize("steps", STEPS)
 @pytest.mark.parametrize("workers", [0, 2])
-def test_another_epoch_has_another_order_in_workers_that_persist_too(
+def test_set_epoch_changes_the_order_also_in_persistent_workers(
     corpus: Corpus, steps: dict[str, Any], workers: int
 ) -> None:
     dataset = stream_dataset(corpus.stream("train", **steps))
@@ -222,7 +222,7 @@ def test_two_ranks_with_two_workers_give_each_clip_once(corpus: Corpus, tmp_path
 
 @pytest.mark.parametrize("steps", STEPS)
 @pytest.mark.parametrize("workers", [0, 1, 2])
-def test_stateful_loader_continues_exactly(
+def test_stateful_dataloader_resumes_at_the_next_clip(
     corpus: Corpus, steps: dict[str, Any], workers: int
 ) -> None:
     options = {"num_workers": workers} | (
@@ -247,7 +247,9 @@ def test_stateful_loader_continues_exactly(
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
-def test_continues_with_another_number_of_workers(corpus: Corpus, workers: int) -> None:
+def test_state_resumes_with_another_number_of_workers_without_repeats(
+    corpus: Corpus, workers: int
+) -> None:
     begun = StatefulDataLoader(
         stream_dataset(corpus.stream("train", epoch=3)), batch_size=None, num_workers=2
     )
@@ -258,7 +260,7 @@ def test_continues_with_another_number_of_workers(corpus: Corpus, workers: int) 
     assert once(got + rest, corpus)
 
 
-def test_states_that_are_none_are_refused(corpus: Corpus) -> None:
+def test_invalid_states_are_refused(corpus: Corpus) -> None:
     seldom = StatefulDataLoader(
         stream_dataset(corpus.stream("train")),
         batch_size=None,
@@ -363,7 +365,7 @@ def test_tensorflow_begins_where_the_stream_is(corpus: Corpus) -> None:
     assert rest == whole[4:]
 
 
-def test_tensorflow_takes_what_is_null_and_refuses_lists(corpus: Corpus) -> None:
+def test_tensorflow_reads_null_values_and_refuses_list_columns(corpus: Corpus) -> None:
     stream = corpus.stream("train")
     [row] = (
         tensorflow.dataset(stream, columns=["text_raw", "wer", "start_sample"])
@@ -403,7 +405,7 @@ def test_datasets_gives_the_same_clips(corpus: Corpus) -> None:
 @pytest.mark.parametrize(
     "adapt", [huggingface.dataset, stream_dataset, cuts], ids=["datasets", "torch", "lhotse"]
 )
-def test_a_stream_that_has_begun_is_not_begun_anew_unasked(corpus, adapt):
+def test_adapters_refuse_a_stream_that_has_started(corpus, adapt):
     stream = corpus.stream("train")
     next(iter(stream))
     with pytest.raises(InputError, match="the stream has started"):
@@ -456,7 +458,7 @@ def test_lhotse_loads_the_same_samples(make: Make, encoding: str) -> None:
     same(rows(), corpus)
 
 
-def test_lhotse_takes_bytes_as_they_are_and_no_levels(make: Make) -> None:
+def test_lhotse_refuses_a_stream_of_levels(make: Make) -> None:
     corpus = make(encoding="mulaw")
     with pytest.raises(InputError, match="the stream yields levels"):
         cuts(corpus.stream("train", give="levels"))
@@ -485,7 +487,7 @@ def test_lhotse_samplers_in_workers_give_each_clip_once(corpus: Corpus, workers:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_sliding_windows_come_once_and_whole(corpus: Corpus, workers: int) -> None:
+def test_adapters_yield_each_sliding_window_once(corpus: Corpus, workers: int) -> None:
     def stream() -> Any:
         return corpus.stream("train", consecutive=6, step=2)
 
@@ -521,7 +523,7 @@ def test_sliding_windows_come_once_and_whole(corpus: Corpus, workers: int) -> No
         ("08-16", r"^\(\d+, \d+\) \(\d+,\) "),
     ],
 )
-def test_cells_of_the_notebook_read_the_corpus(
+def test_cells_of_the_adapter_notebook_read_the_corpus(
     corpus: Corpus, cell: str, shown: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     cells = {

@@ -25,7 +25,7 @@ def _name(variant: Variant) -> str:
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=_name)
-def test_windows_of_a_variant_are_exact_and_where_another_decoder_has_them(
+def test_windows_of_a_variant_equal_those_of_a_second_decoder(
     variant: Variant, tmp_path: Path
 ) -> None:
     check_variant(make_variant(variant, tmp_path), variant, windows=100)

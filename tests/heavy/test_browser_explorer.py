@@ -169,7 +169,7 @@ def tables(page, width):
     return [list(table["widths"]) for table in both]
 
 
-def test_the_transcript_is_the_row_beside_the_file_browser(lab, workspace):
+def test_the_transcript_is_shown_beside_the_file_browser_at_every_width(lab, workspace):
     page = lab[2]
     panel = "widgets.ReviewPanel(W, reviewer='ben')"
     with notebook(lab, workspace, OPEN, panel, view="lab/tree"):
@@ -220,7 +220,7 @@ def test_the_transcript_is_the_row_beside_the_file_browser(lab, workspace):
         page.set_viewport_size({"width": 1280, "height": 1400})
 
 
-def test_a_range_that_begins_at_an_edge_keeps_what_was_dragged_over(lab, workspace):
+def test_a_range_that_is_dragged_from_an_edge_has_the_values_dragged_over(lab, workspace):
     page = lab[2]
     with notebook(lab, workspace, OPEN) as ask:
         shown(page, "200")
@@ -237,7 +237,7 @@ def test_a_range_that_begins_at_an_edge_keeps_what_was_dragged_over(lab, workspa
         shown(page, "60 of 200")
 
 
-def test_the_same_by_keys_alone_and_the_notebook_stays_as_it_is(lab, workspace):
+def test_a_researcher_filters_and_judges_by_keyboard_without_changing_the_notebook(lab, workspace):
     page = lab[2]
     with notebook(lab, workspace, OPEN) as ask:
         shown(page, "200")

@@ -192,7 +192,7 @@ def test_after_a_jump_the_next_segment_is_the_one_after_it(tmp_path, workspace):
         assert bad == []
 
 
-def test_controls_that_need_no_recording_are_there_and_no_others(tmp_path, workspace):
+def test_a_page_has_all_controls_that_work_without_the_recording(tmp_path, workspace):
     review.export(workspace, out=tmp_path / "round.html", n=8, blind=False)
     with browser(tmp_path) as (opened, bad):
         page = opened(tmp_path / "round.html")
@@ -218,7 +218,7 @@ def test_controls_that_need_no_recording_are_there_and_no_others(tmp_path, works
         assert bad == []
 
 
-def test_what_is_written_after_the_verdict_is_stored(tmp_path, workspace):
+def test_comments_and_corrections_after_the_verdict_are_stored(tmp_path, workspace):
     review.export(workspace, out=tmp_path / "round.html", n=8, blind=False, reviewers=["ana"])
     ids = json.loads((workspace.path / "reviews/round.json").read_text())["segment_ids"]
     with browser(tmp_path) as (opened, bad):
@@ -328,7 +328,7 @@ def test_pages_of_two_reviewers_with_clips_in_a_folder(tmp_path, workspace, monk
         )
 
 
-def test_hostile_texts_and_a_browser_that_keeps_nothing(tmp_path):
+def test_hostile_texts_run_nothing_in_a_browser_without_local_storage(tmp_path):
     texts = [*WORST, "</script><script>window.hurt = 3</script>", "<!-- <script>"]
     workspace = make_workspace(tmp_path / "w", texts, texts[::-1], audio=tmp_path / "audio")
     soundfile.write(tmp_path / "audio/r.wav", np.zeros(len(texts) * RATE), RATE)

@@ -59,7 +59,7 @@ def drag(page, start, stop, *, hold_until=None):
     page.mouse.up()
 
 
-def test_zoom_shows_more_of_less_and_sends_no_audio_again(lab, workspace):
+def test_zoom_enlarges_the_waveform_without_sending_audio_again(lab, workspace):
     page = lab[2]
     with player(lab, workspace) as ask:
         assert ruler(page) == "waveform and spectrogram of 2.0 seconds"

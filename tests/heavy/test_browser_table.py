@@ -25,7 +25,7 @@ def names(page):
     return [text.lstrip("↑↓ ") for text in page.locator(".nba-head button").all_inner_texts()]
 
 
-def test_a_row_plays_follows_python_and_is_copied(lab, workspace):  # noqa: F811
+def test_a_row_is_played_selected_from_python_and_copied(lab, workspace):  # noqa: F811
     page = lab[2]
     with notebook(lab, workspace, "table = widgets.SegmentTable(W)\ntable") as ask:
         before = cells(page)
@@ -76,7 +76,7 @@ def test_a_row_plays_follows_python_and_is_copied(lab, workspace):  # noqa: F811
         assert cells(page) == before
 
 
-def test_columns_keep_their_places_widths_and_wrapping_and_show_what_is_in_them(lab, workspace):  # noqa: F811
+def test_column_layout_is_kept_and_headers_show_distributions(lab, workspace):  # noqa: F811
     page = lab[2]
     with notebook(lab, workspace, "table = widgets.SegmentTable(W)\ntable") as ask:
         header = page.get_by_role("columnheader")
@@ -168,7 +168,7 @@ def test_filters_are_saved_for_other_notebooks(lab, workspace):  # noqa: F811
     assert list(json.loads((workspace.path / "filters.json").read_text())) == ["good ones"]
 
 
-def test_plain_frames_keep_the_ends_of_long_ids(lab, workspace):  # noqa: F811
+def test_a_table_of_a_plain_frame_shows_both_ends_of_long_ids(lab, workspace):  # noqa: F811
     page = lab[2]
     frame = pl.DataFrame(
         {

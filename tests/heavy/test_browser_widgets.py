@@ -208,7 +208,7 @@ SOUNDS = (
 
 
 @pytest.mark.parametrize("name", list(WIDGETS))
-def test_no_key_changes_the_notebook_and_hostile_words_only_show(lab, workspace, name):
+def test_keys_leave_the_notebook_unchanged_and_hostile_texts_are_only_shown(lab, workspace, name):
     page = lab[2]
     with notebook(lab, workspace, WIDGETS[name]) as ask:
         page.wait_for_timeout(500)
@@ -374,7 +374,7 @@ def across(page, box, value):
     return box["x"] + SIDE_PX + share * (box["width"] - SIDE_PX - EDGE_PX)
 
 
-def test_threshold_is_dragged_and_moved_and_python_knows(lab, workspace):
+def test_a_threshold_moved_by_mouse_or_keys_is_available_in_python(lab, workspace):
     page = lab[2]
     with notebook(lab, workspace, "tuner = widgets.ThresholdTuner(W, 0.5)\ntuner") as ask:
         page.wait_for_selector(".nba-example")
@@ -426,7 +426,7 @@ def test_threshold_is_dragged_and_moved_and_python_knows(lab, workspace):
         assert ask("tuner.where").startswith("'start_sample >= ")
 
 
-def test_threshold_is_typed_linked_and_stored_for_select(lab, workspace):
+def test_a_threshold_is_typed_linked_and_stored_for_select(lab, workspace):
     page = lab[2]
     link = (
         "import ipywidgets\nfield = ipywidgets.BoundedFloatText(value=tuner.value, min=-1, max=1)\n"
@@ -493,7 +493,7 @@ def test_the_axis_of_segments_is_logarithmic_by_a_key_that_is_shown(lab, workspa
         assert (pixels(page, ".nba-plot") == linear).all()
 
 
-def test_only_clips_of_the_present_threshold_are_played(lab, workspace):
+def test_only_clips_near_the_current_threshold_are_played(lab, workspace):
     page = lab[2]
     with notebook(lab, workspace, "tuner = widgets.ThresholdTuner(W, 0.5)\ntuner") as ask:
         page.wait_for_selector(".nba-example")
@@ -568,7 +568,7 @@ def test_progress_is_a_bar_that_ends_as_a_line(lab, workspace):
         assert page.locator("[data-mime-type='application/vnd.jupyter.stderr']").count() == 0
 
 
-def test_a_reviewer_without_a_mouse_and_another_kernel(lab, workspace):
+def test_a_review_by_keyboard_continues_in_another_kernel(lab, workspace):
     page = lab[2]
     shown = "(id) => document.querySelector('.nba-title code')?.innerText === id"
     with notebook(lab, workspace, "panel = widgets.ReviewPanel(W, reviewer='ana')\npanel") as ask:
@@ -597,7 +597,7 @@ def test_a_reviewer_without_a_mouse_and_another_kernel(lab, workspace):
         page.wait_for_function(shown, arg="s2")
 
 
-def test_right_words_are_kept_with_a_fault_and_never_with_ok(lab, workspace):
+def test_a_corrected_text_is_stored_with_a_fault_but_not_with_ok(lab, workspace):
     page = lab[2]
     shown = "(id) => document.querySelector('.nba-title code')?.innerText === id"
     with notebook(lab, workspace, "panel = widgets.ReviewPanel(W, reviewer='ana')\npanel"):
@@ -625,7 +625,7 @@ def test_right_words_are_kept_with_a_fault_and_never_with_ok(lab, workspace):
     ]
 
 
-def test_what_is_saved_holds_no_state_and_shows_without_a_kernel(lab, workspace):
+def test_saved_notebooks_hold_no_widget_state_and_show_without_a_kernel(lab, workspace):
     _, address, page = lab
     with notebook(lab, workspace, *WIDGETS.values()):
         page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")

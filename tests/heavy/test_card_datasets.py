@@ -26,7 +26,9 @@ def workspace(make_workspace):
     "container",
     [name for name, each in CONTAINERS.items() if each.for_datasets and not each.levels_only],
 )
-def test_the_code_that_decodes_gives_the_samples(workspace, tmp_path, monkeypatch, container):
+def test_the_decoding_code_of_the_data_card_gives_the_samples(
+    workspace, tmp_path, monkeypatch, container
+):
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))

@@ -40,7 +40,7 @@ def demo(tmp_path_factory):
     return out
 
 
-def test_contrast_is_measured_against_what_is_painted(browser):
+def test_contrast_is_measured_against_the_painted_background(browser):
     page = browser.new_page()
     page.set_content(FAINT)
     faint = {text["text"]: round(text["contrast"], 1) for text in faint_texts(page)}
@@ -68,7 +68,7 @@ def test_every_text_of_the_pages_of_the_demo_has_contrast(browser, demo, scheme)
     assert {name: texts for name, texts in faint.items() if texts} == {}
 
 
-def test_the_report_of_the_demo_is_short_and_paper_shows_all_of_it(browser, demo):
+def test_the_demo_report_is_short_on_screen_and_complete_in_print(browser, demo):
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     page.goto((demo / "report.html").as_uri())
     assert page.evaluate("() => document.documentElement.scrollHeight") < 5000

@@ -46,7 +46,7 @@ def contents(folder):
     }
 
 
-def test_every_problem_is_caught(demonstrated):
+def test_the_demo_run_catches_every_planted_problem(demonstrated):
     out, report = demonstrated
     assert report.problems == []
     assert set(NAMES) | set(SEGMENTS) < {row["trouble"] for row in report.facts["troubles"]}
@@ -109,7 +109,7 @@ def test_a_page_that_was_run_unattended_plays_offline(demonstrated):
         assert tried == []
 
 
-def test_running_it_again_cuts_nothing_and_changes_nothing(demonstrated):
+def test_a_second_demo_run_cuts_nothing_and_changes_no_file(demonstrated):
     out, _ = demonstrated
     before = contents(out / "corpus")
     report = run(MANIFEST, out=out, only="1,2,5-7")
@@ -117,7 +117,7 @@ def test_running_it_again_cuts_nothing_and_changes_nothing(demonstrated):
     assert contents(out / "corpus") == before
 
 
-def test_another_container_costs_no_cut(demonstrated):
+def test_another_container_reuses_all_clips_that_are_cut(demonstrated):
     out, _ = demonstrated
     report = run(
         MANIFEST,
@@ -131,14 +131,14 @@ def test_another_container_costs_no_cut(demonstrated):
     assert [path.suffix for path in sorted((out / "parquet/train").iterdir())] == [".parquet"] * 5
 
 
-def test_same_bytes_from_a_run_by_parts(demonstrated, tmp_path):
+def test_a_run_in_parts_gives_the_bytes_of_one_run(demonstrated, tmp_path):
     out, _ = demonstrated
     for part in ("1-3", "5,6", "7"):
         run(MANIFEST, out=tmp_path, only=part, settings={"jobs": 1, "engine": "threading"})
     assert contents(tmp_path / "corpus") == contents(out / "corpus")
 
 
-def test_what_is_not_caught_is_reported(demonstrated):
+def test_planted_problems_that_are_not_caught_are_reported(demonstrated):
     out, _ = demonstrated
     workspace = Workspace.open(out / "workspace")
     workspace.save(names=workspace.table("names").with_columns(decision=pl.lit("exact")))

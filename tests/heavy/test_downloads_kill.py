@@ -51,7 +51,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize("checksums", [True, False])
-def test_killed_anywhere_and_run_again(tmp_path, checksums):
+def test_a_download_killed_at_random_is_finished_by_the_next_runs(tmp_path, checksums):
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -50,7 +50,7 @@ def environment():
     }
 
 
-def made(workspace, out, *options, python=sys.executable):
+def materialize_by_command(workspace, out, *options, python=sys.executable):
     """The bytes of a corpus that the command line has made."""
     command = [
         python,
@@ -81,7 +81,7 @@ def made(workspace, out, *options, python=sys.executable):
 
 @pytest.fixture
 def expected(workspace, tmp_path):
-    one = made(workspace, tmp_path / "one", "--jobs", "1")
+    one = materialize_by_command(workspace, tmp_path / "one", "--jobs", "1")
     assert len([name for name in one if name.endswith(".tar")]) > 6
     return one
 
@@ -122,7 +122,7 @@ def dask_cluster(folder):
             process.wait(30)
 
 
-def test_the_worker_environment_is_made_of_the_wheel():
+def test_the_worker_environment_imports_nbaudio_from_the_wheel():
     code = "import nbaudio; print(nbaudio.__file__)"
     found = subprocess.run(
         [WORKER, "-c", code], env=environment(), capture_output=True, text=True, check=True, cwd="/"
@@ -131,24 +131,40 @@ def test_the_worker_environment_is_made_of_the_wheel():
     assert not Path(found.stdout).is_relative_to(TOP / "nbaudio")
 
 
-def test_loky_with_two_and_three_jobs(workspace, expected, tmp_path):
+def test_loky_gives_the_same_bytes_with_two_and_three_jobs(workspace, expected, tmp_path):
     for jobs in ("2", "3"):
-        assert made(workspace, tmp_path / jobs, "--jobs", jobs) == expected
+        assert materialize_by_command(workspace, tmp_path / jobs, "--jobs", jobs) == expected
 
 
-def test_dask_scheduler_with_two_workers(workspace, expected, tmp_path):
+def test_dask_gives_the_expected_bytes_by_address_and_by_jobs(workspace, expected, tmp_path):
     with dask_cluster(tmp_path) as address:
-        assert made(workspace, tmp_path / "c", "--engine", "dask", "--address", address) == expected
-    assert made(workspace, tmp_path / "own", "--engine", "dask", "--jobs", "2") == expected
-
-
-def test_ray(workspace, expected, tmp_path):
-    assert made(workspace, tmp_path / "c", "--engine", "ray", "--jobs", "2") == expected
-
-
-def test_spark_executors_with_the_wheel_alone(workspace, expected, tmp_path):
+        assert (
+            materialize_by_command(
+                workspace, tmp_path / "c", "--engine", "dask", "--address", address
+            )
+            == expected
+        )
     assert (
-        made(workspace, tmp_path / "c", "--engine", "spark", "--address", SPARK_CLUSTER) == expected
+        materialize_by_command(workspace, tmp_path / "own", "--engine", "dask", "--jobs", "2")
+        == expected
+    )
+
+
+def test_a_corpus_made_on_ray_has_the_expected_bytes(workspace, expected, tmp_path):
+    assert (
+        materialize_by_command(workspace, tmp_path / "c", "--engine", "ray", "--jobs", "2")
+        == expected
+    )
+
+
+def test_spark_executors_that_have_only_the_wheel_give_the_expected_bytes(
+    workspace, expected, tmp_path
+):
+    assert (
+        materialize_by_command(
+            workspace, tmp_path / "c", "--engine", "spark", "--address", SPARK_CLUSTER
+        )
+        == expected
     )
 
 
@@ -157,7 +173,9 @@ def test_spark_executors_with_the_wheel_alone(workspace, expected, tmp_path):
     [("spark", "--address", SPARK_CLUSTER), ("dask", "--jobs", "2"), ("ray", "--jobs", "2")],
     ids=lambda options: options[0],
 )
-def test_relative_paths_are_those_of_the_driver(workspace, expected, tmp_path, options):
+def test_workers_resolve_relative_paths_in_the_folder_of_the_driver(
+    workspace, expected, tmp_path, options
+):
     place = tmp_path / "here"
     place.mkdir()
     (place / "W").symlink_to(workspace)
@@ -194,7 +212,9 @@ def test_relative_paths_are_those_of_the_driver(workspace, expected, tmp_path, o
         ("ray", "127.0.0.1:1", "127.0.0.1:1"),
     ],
 )
-def test_an_engine_that_is_not_there_is_one_line(workspace, tmp_path, engine, address, said):
+def test_an_engine_that_cannot_be_reached_is_a_one_line_error(
+    workspace, tmp_path, engine, address, said
+):
     [line] = refused(workspace, tmp_path / "c", "--engine", engine, "--address", address)
     assert line.startswith(f"nbaudio: engine {engine}")
     assert said in line
@@ -213,13 +233,15 @@ def refused(workspace, out, *options):
     return done.stderr.splitlines()
 
 
-def test_beam_with_two_processes_and_options_passed_on(workspace, expected, tmp_path):
+def test_beam_gives_the_expected_bytes_with_two_processes_and_passed_options(
+    workspace, expected, tmp_path
+):
     # Beam wants an older Arrow, which writes its version into tables: they are compared with those
     # of its own environment.
-    own = made(workspace, tmp_path / "own", "--jobs", "2", python=WORKER)
+    own = materialize_by_command(workspace, tmp_path / "own", "--jobs", "2", python=WORKER)
     options = f"--job_name=corpus --temp_location={tmp_path / 'shared'}"
     (tmp_path / "shared").mkdir()
-    beam = made(
+    beam = materialize_by_command(
         workspace,
         tmp_path / "c",
         "--engine",
@@ -241,7 +263,7 @@ def test_beam_with_two_processes_and_options_passed_on(workspace, expected, tmp_
     [("dask",), ("ray",), ("spark", "--address", SPARK_CLUSTER), ("beam",)],
     ids=lambda options: options[0],
 )
-def test_sittings_are_aligned_alike_everywhere(tmp_path, options):
+def test_align_gives_the_same_tables_on_every_engine(tmp_path, options):
     for part in ("h", "t"):
         (tmp_path / part).mkdir()
     for number in range(5):
@@ -266,7 +288,7 @@ def test_sittings_are_aligned_alike_everywhere(tmp_path, options):
 
 
 @pytest.mark.parametrize("engine", ["loky", "threading", "dask", "ray", "spark"])
-def test_errors_come_home_and_tasks_are_taken_as_they_are_wanted(engine):
+def test_engines_reraise_task_errors_and_take_few_tasks_ahead(engine):
     found = probe(engine)
     assert found["values"] == [1000 * number for number in range(1, 41)]
     assert found["error"].startswith("InputError: 'a lot' is not a size")
@@ -274,7 +296,7 @@ def test_errors_come_home_and_tasks_are_taken_as_they_are_wanted(engine):
     assert found["results"] == 200
 
 
-def test_joblib_config_is_taken_where_no_engine_is_named(workspace, tmp_path):
+def test_without_an_engine_the_joblib_config_is_used(workspace, tmp_path):
     code = (
         "import sys, joblib, nbaudio, ray; from ray.util.joblib import register_ray; "
         "register_ray()\n"
@@ -298,7 +320,7 @@ def test_joblib_config_is_taken_where_no_engine_is_named(workspace, tmp_path):
     ],
     ids=["40,000 tiny recordings in bounded memory of the driver", "overhead of engines"],
 )
-def test_benchmarks(command):
+def test_the_engine_benchmarks_run(command):
     run = [sys.executable, str(TOP / "benchmarks" / command[0]), *command[1:]]
     done = subprocess.run(run, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
@@ -397,7 +419,7 @@ def test_a_worker_that_is_killed_at_any_moment_does_not_stop_a_run(engine, momen
 
 
 @pytest.mark.parametrize("moment", ["in", "after"])
-def test_a_worker_of_a_running_dask_cluster_is_killed(moment, tmp_path):
+def test_tasks_of_a_killed_dask_worker_are_run_again(moment, tmp_path):
     with dask_cluster(tmp_path) as address:
         assert killed_once("dask", tmp_path, moment, address) == [*range(8)]
 
@@ -442,14 +464,16 @@ def ray_cluster(folder):
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def test_a_running_ray_cluster(workspace, expected, tmp_path, monkeypatch):
+def test_a_corpus_made_on_a_running_ray_cluster_has_the_expected_bytes(
+    workspace, expected, tmp_path, monkeypatch
+):
     with ray_cluster(tmp_path) as address:
         arguments = ("--engine", "ray", "--address", address)
         [line] = refused(workspace, tmp_path / "refused", *arguments)
         assert line.startswith(f"nbaudio: engine ray at {address}: ")
         assert "RAY_AUTH_MODE=token" in line
         monkeypatch.setenv("RAY_AUTH_MODE", "token")
-        assert made(workspace, tmp_path / "c", *arguments) == expected
+        assert materialize_by_command(workspace, tmp_path / "c", *arguments) == expected
         for moment in ("in", "after"):
             folder = tmp_path / moment
             folder.mkdir()
@@ -457,14 +481,12 @@ def test_a_running_ray_cluster(workspace, expected, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("engine", ["spark", "beam"])
-def test_a_killed_worker_is_made_up_for(engine, tmp_path):
+def test_tasks_of_a_killed_worker_are_run_again(engine, tmp_path):
     assert lost(engine, tmp_path, 2) == {"results": [*range(8)], "lost": []}
     assert len((tmp_path / "deaths").read_text()) == 2
 
 
 @pytest.mark.parametrize("engine", ["spark", "beam"])
-def test_a_task_that_kills_its_workers_is_named_after_three_and_the_others_are_done(
-    engine, tmp_path
-):
+def test_a_task_that_kills_three_workers_is_named_and_the_others_finish(engine, tmp_path):
     assert lost(engine, tmp_path, 100) == {"results": [0, 1, 2, 4, 5, 6, 7], "lost": [3]}
     assert len((tmp_path / "deaths").read_text()) == 3

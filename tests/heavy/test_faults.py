@@ -54,7 +54,7 @@ def workspace(make_workspace):
     ).path
 
 
-def test_runs_that_are_killed_anywhere_end_with_the_same_bytes(workspace, tmp_path):
+def test_runs_killed_at_any_moment_end_with_the_same_bytes(workspace, tmp_path):
     kills = KILLS - 4 * KILLS_OF_A_STEP
     counts = soak(workspace, tmp_path, kills=kills, seed=SEED)
     print("materialize", dict(counts))
@@ -63,14 +63,14 @@ def test_runs_that_are_killed_anywhere_end_with_the_same_bytes(workspace, tmp_pa
 
 
 @pytest.mark.parametrize("step", [measure_step(), recognize_step()], ids=lambda step: step.name)
-def test_steps_that_are_killed_anywhere_end_with_the_same_tables(workspace, tmp_path, step):
+def test_steps_killed_at_any_moment_end_with_the_same_tables(workspace, tmp_path, step):
     counts = soak_step(step, workspace, tmp_path, kills=KILLS_OF_A_STEP, chance=random.Random(SEED))
     print(step.name, dict(counts))
     assert counts["kills"] == KILLS_OF_A_STEP
     assert counts["finished"] > 0
 
 
-def test_a_withdrawal_that_is_killed_anywhere_is_finished_by_the_same_call(workspace, tmp_path):
+def test_a_withdrawal_killed_at_any_moment_is_finished_by_the_same_call(workspace, tmp_path):
     measure(workspace, jobs=2, show_progress=False)
     materialize(workspace, out=tmp_path / "c", jobs=2, shard_size=SIZE, show_progress=False)
     counts = soak_step(
@@ -80,9 +80,7 @@ def test_a_withdrawal_that_is_killed_anywhere_is_finished_by_the_same_call(works
     assert counts["kills"] == KILLS_OF_A_STEP
 
 
-def test_a_corpus_in_a_store_that_is_killed_anywhere_has_the_same_objects(
-    workspace, tmp_path, store
-):
+def test_a_killed_run_into_a_store_ends_with_the_same_objects(workspace, tmp_path, store):
     counts = soak_step(
         s3_step(store, "soak"),
         workspace,
@@ -95,7 +93,7 @@ def test_a_corpus_in_a_store_that_is_killed_anywhere_has_the_same_objects(
     assert counts["kills"] == KILLS_OF_A_STEP
 
 
-def test_workers_of_a_cluster_that_are_killed_are_made_up_for(workspace, tmp_path):
+def test_tasks_of_killed_cluster_workers_are_run_again(workspace, tmp_path):
     counts = soak(workspace, tmp_path, kills=3, seed=SEED, engine="dask", victims=["worker"])
     assert counts["worker"] == 3
     assert counts["finished"] >= 3
@@ -115,7 +113,7 @@ def test_a_task_that_always_kills_its_worker_ends_the_run_in_one_line(tmp_path):
         list(run(die_unless, ["good", "bad", "good"]))
 
 
-def test_a_disk_that_is_full_at_any_point(workspace, tmp_path):
+def test_a_run_continues_after_the_disk_was_full_at_any_point(workspace, tmp_path):
     disk, quiet = tmp_path / "disk", tmp_path / "quiet"
     disk.mkdir()
     # Whoever may not mount anything, in a namespace of their own, limits the length of files
@@ -160,7 +158,7 @@ def test_a_disk_that_is_full_at_any_point(workspace, tmp_path):
     assert verify(out, jobs=1, show_progress=False).problems == []
 
 
-def test_workers_end_with_a_driver_that_is_killed(workspace, tmp_path):
+def test_workers_end_when_their_driver_is_killed(workspace, tmp_path):
     run = started(workspace, tmp_path / "c")
     wait_for(lambda: len(workers_of(run, "loky")) == 2)
     workers = workers_of(run, "loky")
@@ -185,7 +183,7 @@ def wait_for(condition, seconds=10.0):
         time.sleep(0.01)
 
 
-def test_a_recording_that_kills_its_worker_is_ledgered_and_the_rest_is_cut(
+def test_a_recording_that_kills_its_worker_is_rejected_and_others_are_cut(
     workspace, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("nbaudio.corpus.materialize.cut", cut_or_die)

@@ -54,7 +54,7 @@ def run(code, *arguments):
 
 
 @pytest.mark.parametrize("bomb", BOMBS, ids=lambda bomb: bomb.__name__)
-def test_a_bomb_is_one_error_and_takes_little_memory(tmp_path, bomb):
+def test_a_decompression_bomb_is_one_error_and_takes_little_memory(tmp_path, bomb):
     (tmp_path / "source").mkdir()
     source = bomb(tmp_path / "source", SIZE)
     found = run(INGEST, bomb.__name__.partition("_")[0], source, tmp_path / "W", "{}")
@@ -64,7 +64,7 @@ def test_a_bomb_is_one_error_and_takes_little_memory(tmp_path, bomb):
     assert found["MB"] < MOST_MB
 
 
-def test_a_sheet_that_comes_back_is_no_bomb(tmp_path):
+def test_a_returned_sheet_that_is_a_bomb_is_refused_in_little_memory(tmp_path):
     code = f"""
 import json, sys
 from memory import most_mb
@@ -81,7 +81,7 @@ except InputError as raised:
     assert found["MB"] < MOST_MB
 
 
-def test_days_of_silence_in_a_small_file_are_looked_at_and_not_cut_whole(tmp_path):
+def test_a_small_file_with_days_of_silence_is_probed_but_not_cut(tmp_path):
     """More samples than 31 bits tell, in some megabytes; the other clip is cut nevertheless."""
     silence = np.zeros(1 << 24, dtype=np.int16)
     (tmp_path / "audio").mkdir()

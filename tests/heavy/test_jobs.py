@@ -112,7 +112,7 @@ def fill_in(folder: Path) -> None:
         book.save(folder / f"round-{reviewer}.xlsx")
 
 
-def test_a_parliament_reviewed_in_excel(tmp_path):
+def test_the_parliament_job_runs_as_documented_with_review_in_excel(tmp_path):
     write_parliament(tmp_path, recordings=8, segments=200)
     manifest = yaml.safe_load(text(TOP / "data_manifests/parlaspeech.yaml"))
     manifest |= {"source": "asr.json", "audio": "audio", "names": None}
@@ -131,7 +131,7 @@ def test_a_parliament_reviewed_in_excel(tmp_path):
     assert len(batch["text"]) > 10
 
 
-def test_the_review_of_readme(tmp_path):
+def test_the_review_command_of_the_readme_makes_sheets_for_two_reviewers(tmp_path):
     write_parliament(tmp_path, recordings=2, segments=60)
     run("nbaudio ingest parlaspeech asr.json --audio audio --out W", tmp_path)
     run("nbaudio score W", tmp_path)
@@ -153,7 +153,7 @@ def write_openslr(folder: Path) -> dict[str, dict[str, dict[str, str]]]:
     return {part: f"{part}.tar.gz" for part in parts}
 
 
-def test_librispeech_to_tfrecord_on_beam(tmp_path, monkeypatch):
+def test_the_librispeech_to_tfrecord_job_runs_on_beam_as_documented(tmp_path, monkeypatch):
     served = tmp_path / "server"
     archives = write_openslr(served)
     work = tmp_path / "work"
@@ -183,7 +183,7 @@ def test_librispeech_to_tfrecord_on_beam(tmp_path, monkeypatch):
     run(command, work, python=WORKER)
 
 
-def test_zip_shards_streamed_over_http(tmp_path, monkeypatch):
+def test_the_job_that_streams_zip_shards_over_http_runs_as_documented(tmp_path, monkeypatch):
     select_parliament(tmp_path)
     job_blocks = job("ZIP shards streamed over HTTP")
     for command in commands(job_blocks):
@@ -198,7 +198,7 @@ def test_zip_shards_streamed_over_http(tmp_path, monkeypatch):
     run(command_of_readme("ZIP shards streamed over HTTP"), tmp_path)
 
 
-def test_songs_to_mu_law_on_spark(tmp_path):
+def test_the_job_from_songs_to_mu_law_runs_on_spark_as_documented(tmp_path):
     for number in range(4):
         tone(tmp_path / f"songs/{number}.mp3", 12, rate=48000, channels=2, seed=number)
     shutil.copytree(TOP / "data_manifests", tmp_path / "data_manifests")
@@ -218,7 +218,7 @@ def test_songs_to_mu_law_on_spark(tmp_path):
     ) in (commands(job("Songs to mu-law on Spark")))
 
 
-def test_shards_for_tf_data(tmp_path, monkeypatch):
+def test_the_job_of_shards_for_tf_data_runs_as_documented(tmp_path, monkeypatch):
     select_parliament(tmp_path)
     run("nbaudio materialize W --out CORPUS", tmp_path)
     job_blocks = job("Shards for tf.data")
@@ -233,7 +233,7 @@ def test_shards_for_tf_data(tmp_path, monkeypatch):
     run(command_of_readme("shards for tf.data"), tmp_path)
 
 
-def test_own_recordings_by_a_folder_and_by_three_lines_as_readme_says(tmp_path):
+def test_both_readme_ways_to_use_own_recordings_make_a_corpus(tmp_path):
     folder = tmp_path / "MY-FOLDER"
     write_parliament(folder, recordings=4, segments=96)
     (folder / "audio").rename(folder / "recordings")

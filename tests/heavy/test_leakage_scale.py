@@ -24,7 +24,7 @@ print(json.dumps({check: [one["shared"], one["segments"]] for check, one in foun
 """
 
 
-def test_planted_exceptions_are_found_among_half_a_million_segments(tmp_path: Path) -> None:
+def test_planted_leakage_is_found_among_half_a_million_segments(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     # Words as frequent as in speech, so that phrases recur; about 200 characters a sentence.
     lexicon = np.array(

@@ -32,7 +32,9 @@ def exported(make_workspace: Callable[..., Workspace], tmp_path: Path) -> tuple[
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_lhotse_cuts_the_same_samples(exported: tuple[Workspace, Path], split: str) -> None:
+def test_lhotse_loads_the_samples_of_exported_segments(
+    exported: tuple[Workspace, Path], split: str
+) -> None:
     workspace, folder = exported
     recordings = lhotse.RecordingSet.from_file(folder / f"recordings_{split}.jsonl.gz")
     supervisions = lhotse.SupervisionSet.from_file(folder / f"supervisions_{split}.jsonl.gz")
@@ -59,7 +61,7 @@ def test_lhotse_cuts_the_same_samples(exported: tuple[Workspace, Path], split: s
         np.testing.assert_array_equal(cut.load_audio(), samples.T)
 
 
-def test_what_lhotse_writes_is_read_to_the_sample(
+def test_cuts_written_by_lhotse_are_ingested_sample_exactly(
     exported: tuple[Workspace, Path], tmp_path: Path
 ) -> None:
     workspace, folder = exported

@@ -106,7 +106,7 @@ def test_corpus_from_a_bucket_has_the_bytes_of_the_local_one(store, archive, job
     assert held < (archive / "audio/large [HlauTe_NK6U].wav").stat().st_size
 
 
-def test_librispeech_out_of_a_bucket(store, tmp_path):
+def test_librispeech_in_a_bucket_gives_the_corpus_of_the_local_folder(store, tmp_path):
     texts = {
         f"8{number % 3}-{number % 5}-{number:04}": f"HELLO {number}" for number in range(1, 31)
     }
@@ -306,7 +306,7 @@ def test_a_run_that_is_killed_leaves_complete_objects_and_is_finished_by_another
 
 
 @pytest.mark.usefixtures("store")
-def test_bucket_that_is_not_there_is_reported_in_one_line(selected):
+def test_a_bucket_that_does_not_exist_is_a_one_line_error(selected):
     with pytest.raises(
         NbaudioError, match=r"s3://nowhere/c/\.work/identity\.json: there is no such location"
     ):
@@ -316,13 +316,13 @@ def test_bucket_that_is_not_there_is_reported_in_one_line(selected):
 
 
 @pytest.mark.usefixtures("store")
-def test_two_workspaces_that_write_to_one_address(selected, tmp_path):
+def test_of_two_workspaces_that_write_to_one_url_the_second_is_refused(selected, tmp_path):
     shutil.copytree(
         selected, twin := tmp_path / "twin", ignore=shutil.ignore_patterns("publishing")
     )
     address, ready = "s3://corpora/both", threading.Barrier(2)
 
-    def made(workspace):
+    def materialize_or_message(workspace):
         ready.wait()
         try:
             materialize(workspace, out=address, jobs=1, engine="threading", **OPTIONS)
@@ -331,13 +331,13 @@ def test_two_workspaces_that_write_to_one_address(selected, tmp_path):
         return ""
 
     with ThreadPoolExecutor(2) as pool:
-        told = sorted(pool.map(made, (selected, twin)))
+        told = sorted(pool.map(materialize_or_message, (selected, twin)))
     assert told[0] == ""
     assert told[1] == "" or "is making a corpus there; wait for it" in told[1]
     assert verify(address, jobs=1, show_progress=False).problems == []
 
 
-def test_one_of_many_writers_creates_an_object(store, tmp_path):
+def test_create_lets_only_one_of_many_writers_make_an_object(store, tmp_path):
     ready = threading.Barrier(8)
 
     def create(number):

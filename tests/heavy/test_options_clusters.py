@@ -35,7 +35,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_each_command_with_an_engine_is_here():
+def test_each_command_with_an_engine_option_has_a_test_line():
     names = {line.split()[0] for line in LINES.strip().split("\n")}
     for option in [each for each in ELSEWHERE if isinstance(each, str)]:
         there = {

@@ -69,7 +69,7 @@ def test_format_source_and_audio_run_all_notebooks_from_a_checkout(name, tmp_pat
     check_corpus(tmp_path / "mine-output/corpus", made)
 
 
-def test_plain_papermill_runs_a_manifest_of_three_keys(tmp_path, monkeypatch):
+def test_papermill_alone_runs_a_manifest_with_format_source_and_audio(tmp_path, monkeypatch):
     made = LAYOUTS["kaldi"](tmp_path / "archive")
     write_manifest(made, "kaldi", tmp_path / "mine.yaml")
     shutil.copytree(bundled("notebooks"), tmp_path / "notebooks")

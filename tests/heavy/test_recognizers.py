@@ -100,12 +100,16 @@ def whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_transformers(workspace: Workspace, whisper: Path) -> None:
+def test_the_transformers_recipe_recognizes_every_segment(
+    workspace: Workspace, whisper: Path
+) -> None:
     write_recipe(workspace.path, "hugging.py", MODEL=str(whisper))
     assert all(recognized(workspace, "hugging"))
 
 
-def test_faster_whisper(workspace: Workspace, whisper: Path, tmp_path: Path) -> None:
+def test_the_faster_whisper_recipe_recognizes_every_segment(
+    workspace: Workspace, whisper: Path, tmp_path: Path
+) -> None:
     from ctranslate2.converters import TransformersConverter
 
     files = ["tokenizer.json", "preprocessor_config.json"]
@@ -114,7 +118,7 @@ def test_faster_whisper(workspace: Workspace, whisper: Path, tmp_path: Path) -> 
     assert all(recognized(workspace, "faster"))
 
 
-def test_onnx_asr(workspace: Workspace, tmp_path: Path) -> None:
+def test_the_onnx_asr_recipe_recognizes_segments(workspace: Workspace, tmp_path: Path) -> None:
     """A model that averages 8 frames and takes the best of three random sums over the bands: a, b
     or blank."""
     import onnx

@@ -109,7 +109,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_texts_come_back_exactly(exported, tmp_path, way):
+def test_texts_saved_by_libreoffice_are_imported_unchanged(exported, tmp_path, way):
     workspace = Workspace.open(shutil.copytree(exported / "w", tmp_path / "w"))
     before = workspace.segments
     report = review.import_(
@@ -137,7 +137,7 @@ def test_texts_come_back_exactly(exported, tmp_path, way):
     )
 
 
-def test_links_live_on_in_a_copy_of_the_folder(exported, tmp_path):
+def test_links_to_clips_work_in_a_moved_copy_of_the_folder(exported, tmp_path):
     here = shutil.copytree(exported / "out", tmp_path / "here č")
     convert(here / "sheet.xlsx", "ods", here)
     there = here.rename(tmp_path / "there ž")
@@ -147,7 +147,7 @@ def test_links_live_on_in_a_copy_of_the_folder(exported, tmp_path):
         assert {(there / link).resolve() for link in links} == set((there / "clips").iterdir())
 
 
-def test_summary_counts_in_libreoffice(exported, tmp_path):
+def test_the_summary_counts_verdicts_in_libreoffice(exported, tmp_path):
     said = {
         **SAID,
         "s1": {"verdict": "fine"},
@@ -231,7 +231,7 @@ def choices(book, name):
     return found
 
 
-def test_lists_filters_marks_and_the_hidden_sheet_live_on(exported, tmp_path):
+def test_libreoffice_keeps_lists_filters_marks_and_the_hidden_sheet(exported, tmp_path):
     shutil.copytree(exported / "w", tmp_path / "w")
     (tmp_path / "w/reviews/sheet.json").unlink()
     review.export(
@@ -291,7 +291,7 @@ def sentence(text, count):
     return " ".join(words[(7 * at + at // 3) % len(words)] for at in range(count))
 
 
-def test_no_line_of_a_wrapped_text_is_cut(tmp_path):
+def test_rows_are_high_enough_for_their_wrapped_texts_in_libreoffice(tmp_path):
     """Rows are as high as LibreOffice makes them when it may, or higher, and not by much."""
     counts = (3, 9, 12, 16, 20, 25, 31, 40, 60)
     texts = [sentence(words, count) for words in (LATIN, CYRILLIC) for count in counts]

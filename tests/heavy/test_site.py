@@ -48,7 +48,7 @@ def window():
         browser.close()
 
 
-def test_pages_open_without_a_network(pages, window):
+def test_pages_of_the_site_open_from_disk_without_a_network(pages, window):
     page, wrong = window
     assert len(pages) > 40
     for path in pages:
@@ -85,7 +85,7 @@ def test_search_finds_a_page_from_disk(pages, window):
     assert wrong == []
 
 
-def test_notebooks_have_their_outputs_and_play(pages, window):
+def test_notebook_pages_show_outputs_and_play_audio(pages, window):
     page, wrong = window
     page.goto((SITE / "notebooks/03_listen.html").as_uri())
     player = page.locator(".notebook-output audio").first

@@ -42,10 +42,10 @@ STEPS = {
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """A folder with a workspace and the table of a corpus for each number of segments."""
-    return [_made(tmp_path_factory.mktemp("tables"), size) for size in (FEW, MANY)]
+    return [_make_workspace(tmp_path_factory.mktemp("tables"), size) for size in (FEW, MANY)]
 
 
-def _made(place: Path, size: int) -> Path:
+def _make_workspace(place: Path, size: int) -> Path:
     number = pl.int_range(size, eager=True)
     said = pl.select(
         pl.concat_str(
@@ -107,7 +107,7 @@ def _most_mb(place: Path, code: str) -> int:
     return int(subprocess.run(run, stdout=subprocess.PIPE, text=True, check=True).stdout)
 
 
-def test_rows_of_some_ids_are_read_without_the_word_times_between(tmp_path: Path) -> None:
+def test_looking_up_rows_by_id_does_not_load_word_times_between_them(tmp_path: Path) -> None:
     """Where word times were kept with those of rows beside them, 249 more row groups took 450 MB
     more."""
     number = pl.int_range(parquet_files.ROWS_A_GROUP, eager=True)
