@@ -42,6 +42,7 @@ def make(make_workspace, tmp_path):
     return make_corpus
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [{}, {"batch_s": 3.0}, {"consecutive": 3}], ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "int16"])
 @pytest.mark.parametrize("multiple", [1, 1000])
@@ -112,6 +113,7 @@ def test_a_partition_of_a_worker_cannot_be_divided_again():
         Partition(0, 1, 0, 2).part(0, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("adapt", "package", "extra"),
     [

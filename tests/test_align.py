@@ -88,6 +88,7 @@ def judge(sitting: Sitting, segments: pl.DataFrame) -> tuple[float, float]:
 # what it finds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("made", "least", "most"),
     [
@@ -163,6 +164,7 @@ def test_segments_keep_texts_as_typed_with_their_document_offsets(tmp_path):
     assert report.facts["heard_in_segments"] <= report.facts["heard_words"] == len(sitting.heard)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shortest", "longest"), [(2, 20), (1, 5), (8, 9.5), (0.5, 60)])
 def test_boundaries_are_in_silence_and_never_in_a_word(tmp_path, shortest, longest):
     sitting = make_sitting(4, 120)
@@ -374,6 +376,7 @@ def test_one_file_may_hold_hypotheses_of_several_recordings(tmp_path):
 # the workspace
 
 
+@pytest.mark.slow
 def test_an_aligned_workspace_becomes_a_corpus(tmp_path):
     sitting = make_sitting(21, 40)
     folder = write(tmp_path, sitting)
@@ -395,6 +398,7 @@ def test_an_aligned_workspace_becomes_a_corpus(tmp_path):
     assert {"edge_confidence", "room_before_s", "document", "document_start"} <= set(kept.columns)
 
 
+@pytest.mark.slow
 def test_a_second_run_aligns_what_is_new_or_changed(tmp_path):
     write(tmp_path, make_sitting(22, 60), "a")
     run(tmp_path)
@@ -434,6 +438,7 @@ def test_a_workspace_of_the_same_source_in_another_format_is_not_replaced(tmp_pa
         nbaudio.ingest("folder", folder / "h", out=folder / "W")
 
 
+@pytest.mark.slow
 def test_align_gives_the_same_tables_for_any_jobs_and_engine(tmp_path):
     for number in range(4):
         write(tmp_path, make_sitting(30 + number, 40), f"day {number}")

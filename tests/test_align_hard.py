@@ -244,6 +244,7 @@ def plain_segments(tmp_path_factory):
     return run(write(tmp_path_factory.mktemp("plain"), make_sitting(50, 30, errors=0.03)))[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGES)
 def test_punctuation_and_typography_do_not_change_the_alignment(tmp_path, plain_segments, name):
     sitting, expected = make_sitting(50, 30, errors=0.03), plain_segments
@@ -338,6 +339,7 @@ def test_phrases_repeated_by_a_recognizer_cause_no_wrong_edges(tmp_path, period)
     assert wrong <= 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "made",
     [{"errors": 0.4}, {"not_spoken": 4, "not_typed": 0.5}, {"not_typed": 0.9}],

@@ -213,6 +213,7 @@ def test_inner_confidence_falls_with_the_pause_where_text_is_omitted(tmp_path):
     assert confidence[2] < 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_labels_of_a_sitting_with_much_unspoken_text_are_clean(tmp_path, seed):
     plain = make_sitting(seed, 120, not_spoken=0)
@@ -293,6 +294,7 @@ EVERYWHERE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("typed", EVERYWHERE.values(), ids=EVERYWHERE)
 @pytest.mark.parametrize("shape", ["pauses", "no pauses", "equal words"])
 def test_unspoken_text_is_omitted_from_labels_for_any_word_timing(tmp_path, typed, shape):
@@ -325,6 +327,7 @@ def in_labels(folder: Path, typed: str) -> str:
     return " ".join(segments["text"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "marks",
     ["* *", "** **", "_ _", "/ /", "// //", "~ ~", "| |", "< >", "<< >>", "‹ ›", "（ ）", "【 】",
@@ -343,6 +346,7 @@ def test_no_segment_spans_an_unspoken_line(tmp_path, mark):
     assert not {*words(in_labels(tmp_path, typed))} & {"applause", "laughter", "shouts", "noise"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "layout",
     ["\n**{}:** ", "\n**{}**: ", "\n{}： ", "\n{}\t", "\n<{}> ", "\n[{}] ", "\n{} – ",

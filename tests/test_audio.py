@@ -61,6 +61,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [8000, 16000, 22050, 44100])
 @pytest.mark.parametrize("channels", [1, 2])
 @pytest.mark.parametrize("how", ["variable", "variable, no header", "lowest constant"])
@@ -150,6 +151,7 @@ def test_a_window_equals_the_same_window_of_a_full_decode(recordings: Path, name
     check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "bound"), [("a.m4a", 0.05), ("a.opus", 1e-4), ("a.mka", 1e-4)])
 def test_lossy_windows_stay_within_tolerance_and_do_not_depend_on_earlier_reads(
     recordings: Path, name: str, bound: float
@@ -165,6 +167,7 @@ def test_lossy_windows_stay_within_tolerance_and_do_not_depend_on_earlier_reads(
                 np.testing.assert_array_equal(fresh.read(start, start + 5000), window)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a.m4a", "a.opus", "vbr.mp3", "a.mka"])
 def test_sample_zero_is_the_first_recorded_sample_without_encoder_delay(
     recordings: Path, name: str
@@ -208,6 +211,7 @@ def test_without_resampling_samples_are_copied_exactly(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_clip(tmp_path / "a.wav", 100, 20100), pcm[100:20100, 0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["flac", "wav"])
 @given(samples=st.lists(st.integers(-32768, 32767), min_size=1, max_size=300))
 def test_lossless_clips_decode_to_the_encoded_samples(encoding: str, samples: list[int]) -> None:
@@ -219,6 +223,7 @@ def test_lossless_clips_decode_to_the_encoded_samples(encoding: str, samples: li
     assert rate == 16000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pcm16.wav", "a.flac", "vbr.mp3", "a.m4a", "a.opus", "a.ogg"])
 def test_a_truncated_file_is_as_long_as_what_decodes(
     recordings: Path, tmp_path: Path, name: str

@@ -76,6 +76,7 @@ def test_an_opus_file_ends_before_its_damaged_last_packet(tmp_path: Path, name: 
     _assert_windows_equal_the_whole(path, 0.001)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [4, 100, 4096])
 @pytest.mark.parametrize("share", [0.5, 0.9, 1.0])
 def test_an_flv_file_with_duplicated_bytes_is_read(tmp_path: Path, size: int, share: float) -> None:

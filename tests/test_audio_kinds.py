@@ -90,6 +90,7 @@ def test_the_extension_of_every_kind_is_known() -> None:
     assert {kind.suffix.removeprefix(".") for kind in (*KINDS, *FFMPEG_KINDS)} <= AUDIO_EXTENSIONS
 
 
+@pytest.mark.slow
 @every_kind
 def test_each_kind_is_probed_correctly_and_its_windows_keep_the_tolerance(
     specimens: dict[str, Path], kind: Kind
@@ -156,6 +157,7 @@ QUICK_VARIANTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "variant",
     QUICK_VARIANTS,
@@ -167,6 +169,7 @@ def test_windows_keep_the_tolerance_at_other_rates_and_low_bit_rates(
     check_variant(make_variant(variant, tmp_path), variant, windows=40)
 
 
+@pytest.mark.slow
 def test_vorbis_windows_are_right_in_files_of_many_pages(tmp_path: Path) -> None:
     # libsndfile is off by a block after some jumps: in 13 of 300 windows of such a file.
     kind = next(kind for kind in KINDS if kind.name == "Vorbis in Ogg")
@@ -197,6 +200,7 @@ def test_ogg_windows_do_not_depend_on_what_is_in_memory_behind_a_packet(
         assert np.array_equal(recording.read(0, num_samples), whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["AAC in MP4", "AC-3, bare"])
 def test_windows_of_loud_noise_equal_the_full_decode(tmp_path: Path, name: str) -> None:
     # The decoders fill bands with noise of their own, which is loudest here: 0.2 to 1 from another
@@ -231,6 +235,7 @@ def test_the_delay_of_opus_is_that_of_its_own_header(
         np.testing.assert_array_equal(recording.read(50_000, 60_000), whole[50_000:60_000])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [8000, 16000, 48000])
 def test_the_delay_of_opus_in_mp4_is_that_of_its_header_whatever_the_clock(
     tmp_path: Path, rate: int
@@ -249,6 +254,7 @@ def test_the_delay_of_opus_in_mp4_is_that_of_its_header_whatever_the_clock(
     np.testing.assert_allclose(found["Opus in MP4"][:144_000], found["Opus in Ogg"], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_first_samples_of_mp4_overlap_with_the_packet_before_them(
     specimens: dict[str, Path],
 ) -> None:
@@ -330,6 +336,7 @@ def test_every_kind_is_cut_and_verified(specimens: dict[str, Path], tmp_path: Pa
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -350,6 +357,7 @@ def test_the_audio_format_is_detected_from_content_whatever_the_name(
         assert probe(shutil.copy(specimens[name], tmp_path / wrong)) == known
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["Vorbis in WebM", "AAC in Matroska", "AAC, bare (ADTS)", "MP3 in Matroska"]
 )
@@ -411,6 +419,7 @@ def _moved(source: Path, target: Path, samples: int) -> Path:
     return target
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["AAC in MP4", "MP3 in MP4"])
 @pytest.mark.parametrize("samples", [-1088, -500, 22050])
 def test_windows_do_not_shift_if_sound_begins_late_or_within_a_packet(
@@ -533,6 +542,7 @@ def _repaged(data: bytes, segments: int) -> bytes:
     return b"".join(page for page, _ in pages)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("segments", [1, 3, 255])
 def test_ogg_packets_that_continue_in_another_page_are_read(tmp_path: Path, segments: int) -> None:
     kind = next(kind for kind in KINDS if kind.name == "Opus in Ogg")

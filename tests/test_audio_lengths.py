@@ -214,6 +214,7 @@ def wrapped(path: Path, name: str, trailer: bytes) -> np.ndarray:
     return end
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "trailer"),
     [("wav", b""), ("wav", chunk(b"LIST", b"INFO")), ("rifx", b""), ("au", b"")],

@@ -199,6 +199,7 @@ materialize(sys.argv[1], out=sys.argv[2], packs=sys.argv[3], jobs=1, show_progre
 """
 
 
+@pytest.mark.slow
 def test_the_bytes_do_not_depend_on_the_number_of_threads(workspace, tmp_path):
     for threads in ("1", "4"):
         subprocess.run(

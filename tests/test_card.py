@@ -45,6 +45,7 @@ def run_code(corpus, number):
     return names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "container", [name for name, container in CONTAINERS.items() if container.for_datasets]
 )
@@ -131,6 +132,7 @@ def test_unknown_facts_are_left_out_of_the_card(workspace, tmp_path):
     assert "nobody has judged" in text
 
 
+@pytest.mark.slow
 def test_the_card_counts_review_rounds_that_were_taken_back(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=1)
     review.export(workspace, undo="one")
@@ -208,6 +210,7 @@ def test_equal_corpora_have_equal_cards_and_no_path_or_sentence_is_in_them(works
     assert "rečenica".encode() not in first
 
 
+@pytest.mark.slow
 def test_an_edited_card_is_kept_and_an_unedited_one_is_rewritten(workspace, tmp_path):
     path = tmp_path / "c" / CARD
     make(workspace, tmp_path / "c")
@@ -224,6 +227,7 @@ def test_an_edited_card_is_kept_and_an_unedited_one_is_rewritten(workspace, tmp_
     assert "# Treći" in path.read_text(encoding="utf8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", MARKUP)
 def test_markup_in_titles_and_parameters_is_escaped(workspace, tmp_path, text):
     make(workspace, tmp_path / "c")

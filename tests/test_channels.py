@@ -40,6 +40,7 @@ def wanted(workspace, segment_id, *, whole="mix", rate=RATE):
     return read_clip(workspace.audio_root / CALL, RATE // 2, 2 * RATE, rate=rate, channel=channel)
 
 
+@pytest.mark.slow
 def test_the_same_window_of_two_channels_is_no_duplicate(ingested):
     made, workspace = ingested
     assert sorted(workspace.segments.filter(pl.col("decision") == "accept")["segment_id"]) == [
@@ -57,6 +58,7 @@ def test_the_same_window_of_two_channels_is_no_duplicate(ingested):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("channel", "rate"), [("mix", 16000), ("right", 8000)])
 def test_a_clip_is_cut_from_its_own_channel(ingested, tmp_path, channel, rate):
     _, workspace = ingested
@@ -80,6 +82,7 @@ def test_a_clip_is_cut_from_its_own_channel(ingested, tmp_path, channel, rate):
         )
 
 
+@pytest.mark.slow
 def test_review_clips_and_players_use_the_channel_of_the_segment(ingested, tmp_path):
     _, workspace = ingested
     nbaudio.review.export(workspace, out=tmp_path / "sheet.xlsx", n=10)
@@ -95,6 +98,7 @@ def test_review_clips_and_players_use_the_channel_of_the_segment(ingested, tmp_p
         np.testing.assert_array_equal(found, wanted(workspace, key))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["lhotse", "kaldi"])
 def test_exported_segments_come_back_with_their_channel(ingested, tmp_path, format):
     _, workspace = ingested

@@ -144,6 +144,7 @@ def test_unusable_input_is_one_line_and_exit_code_2(
     assert says in json.loads(as_json.stdout)["error"]
 
 
+@pytest.mark.slow
 def test_output_that_cannot_be_written_is_one_line_and_exit_code_2(
     source: Path, nbaudio: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
@@ -324,6 +325,7 @@ def test_the_version_option_prints_the_version(
     assert (done.returncode, done.stdout, done.stderr) == (0, f"nbaudio {__version__}\n", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_gets_a_script_that_completes(
     monkeypatch: pytest.MonkeyPatch, shell: str

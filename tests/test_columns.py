@@ -222,6 +222,7 @@ TOOLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", TOOLS)
 def test_tables_are_read_as_the_tools_that_write_them_name_their_columns(tmp_path, tool):
     columns, expected = TOOLS[tool]
@@ -235,6 +236,7 @@ def test_tables_are_read_as_the_tools_that_write_them_name_their_columns(tmp_pat
         assert bool(notes_that_start_with(report, guess)) == (row["name"] != row["column"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "xlsx"])
 @pytest.mark.parametrize("option", [{}, {"start": "start_ms", "duration": "duration_ms"}])
 def test_columns_named_as_milliseconds_are_converted_exactly(tmp_path, ending, option):
@@ -259,6 +261,7 @@ def test_columns_named_as_milliseconds_are_converted_exactly(tmp_path, ending, o
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
@@ -351,6 +354,7 @@ def test_of_several_candidate_columns_the_one_with_split_names_is_used(tmp_path)
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("column", "values", "reason"),
     [
@@ -466,6 +470,7 @@ def recordings(out):
     return Workspace.open(out).recordings.select("recording_id", "source_recording").rows()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_audio", [True, False])
 @pytest.mark.parametrize("said", [NAME, "7.  sjednica [HlauTe_NK6U]", "reco000"])
 def test_ids_of_a_wav_scp_are_kept(tmp_path, recorded, said, with_audio):

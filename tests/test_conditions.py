@@ -55,6 +55,7 @@ def calls(function):
             yield from (f"{call} > 1", f"{call} = 'a'", f"{call} = 1 and {call} is null")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_condition_with_any_function_prints_no_panic(capfd, function):
     for where in calls(function):
@@ -62,6 +63,7 @@ def test_a_condition_with_any_function_prints_no_panic(capfd, function):
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "operator", ["+", "-", "*", "/", "//", "%", "=", "and", "or", "like", "in", "is", "~", "<=>"]
 )
@@ -104,6 +106,7 @@ def test_a_condition_that_cannot_be_evaluated_is_a_one_line_error(capfd, where):
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
@@ -123,6 +126,7 @@ def test_valid_conditions_select_the_expected_rows(where, expected):
         assert rows_that_meet(condition, FRAME).to_list() == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["greatest() > 1", "flag_a + null and flag_a"])
 def test_select_prints_one_line_for_a_condition_that_fails(tmp_path, where):
     workspace = make_workspace(tmp_path / "w")

@@ -212,6 +212,7 @@ def killed(corpora, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @some_containers
 def test_a_killed_conversion_is_finished_with_the_same_bytes(base, killed, tmp_path, container):
     assert list((killed / container).rglob(".*.partial"))
@@ -222,6 +223,7 @@ def test_a_killed_conversion_is_finished_with_the_same_bytes(base, killed, tmp_p
     assert contents(killed / container) == contents(tmp_path / "whole")
 
 
+@pytest.mark.slow
 @some_containers
 def test_single_clips_and_clips_larger_than_a_shard_are_stored(tmp_path, container):
     segments = [
@@ -263,6 +265,7 @@ def problems_of(corpus):
         return [str(error)]
 
 
+@pytest.mark.slow
 @some_containers
 def test_verify_finds_damage_to_every_kind_of_file_and_unlisted_shards(base, tmp_path, container):
     corpus = tmp_path / "c"
@@ -287,6 +290,7 @@ def test_verify_finds_damage_to_every_kind_of_file_and_unlisted_shards(base, tmp
     check(corpus)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("container", ["webdataset", "tfrecord"])
 def test_segments_of_a_window_are_stored_in_order_within_one_recording(base, tmp_path, container):
     workspace, corpus = base
@@ -314,6 +318,7 @@ def test_segments_of_a_window_are_stored_in_order_within_one_recording(base, tmp
     assert encoded(tmp_path / "c", clips["segment_id"]) == encoded(corpus, clips["segment_id"])
 
 
+@pytest.mark.slow
 def test_convert_refuses_missing_or_damaged_corpora_and_existing_outputs(base, tmp_path):
     _, corpus = base
     with pytest.raises(InputError, match="missing"):
@@ -336,6 +341,7 @@ def test_convert_refuses_missing_or_damaged_corpora_and_existing_outputs(base, t
     assert not (tmp_path / "b/corpus.json").exists()
 
 
+@pytest.mark.slow
 @some_containers
 def test_levels_are_numpy_files_in_every_container(base, tmp_path, container):
     workspace, _ = base
@@ -353,6 +359,7 @@ def test_levels_are_numpy_files_in_every_container(base, tmp_path, container):
         )
 
 
+@pytest.mark.slow
 def test_arrow_shards_are_memory_mapped_and_hold_levels_only(base, tmp_path):
     workspace, corpus = base
     make_corpus(workspace, tmp_path / "c", container="arrow", encoding="linear")

@@ -266,6 +266,7 @@ def test_the_same_call_repairs_damaged_shards_and_keeps_the_others(
     assert report.facts["shards_kept_from_before"] == report.facts["shards"] - 2
 
 
+@pytest.mark.slow
 def test_a_damaged_pack_is_cut_again(workspace: Workspace, tmp_path: Path) -> None:
     make(workspace, tmp_path / "a")
     wanted = contents(tmp_path / "a")
@@ -323,6 +324,7 @@ HARMS: list[tuple[Callable[[Path], Any], str]] = [
 ]
 
 
+@pytest.mark.slow
 def test_verify_finds_every_change_to_a_corpus(workspace: Workspace, tmp_path: Path) -> None:
     workspace.save(
         segments=workspace.segments.with_columns(
@@ -341,6 +343,7 @@ def test_verify_finds_every_change_to_a_corpus(workspace: Workspace, tmp_path: P
         assert any(says in problem for problem in found), (says, found)
 
 
+@pytest.mark.slow
 def test_glob_characters_in_a_path_are_taken_literally(
     workspace: Workspace, tmp_path: Path
 ) -> None:
@@ -370,6 +373,7 @@ def test_segment_columns_that_cannot_be_stored_are_refused(
     assert not (tmp_path / "c").exists()
 
 
+@pytest.mark.slow
 def test_a_channel_may_be_given_as_a_number_or_text(workspace: Workspace, tmp_path: Path) -> None:
     make(workspace, tmp_path / "a", channel=0)
     make(workspace, tmp_path / "b", channel="0")
@@ -385,6 +389,7 @@ def test_verify_refuses_a_folder_without_a_corpus_or_with_an_unfinished_one(tmp_
         verify(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_run_stopped_by_a_full_disk_is_finished_later(
     workspace: Workspace, tmp_path: Path
 ) -> None:
@@ -426,6 +431,7 @@ def test_a_wrong_parameter_is_named_with_what_is_allowed(
         make(workspace, tmp_path / "c", **options)
 
 
+@pytest.mark.slow
 def test_clips_of_train_that_were_drawn_for_review_give_a_warning(
     workspace: Workspace, tmp_path: Path
 ) -> None:
@@ -478,6 +484,7 @@ def no_long_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hashlib, "file_digest", quick)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_long_hashes")
 def test_verify_compares_sizes_before_it_hashes(workspace: Workspace, tmp_path: Path) -> None:
     make(workspace, tmp_path / "c")
@@ -513,6 +520,7 @@ def test_verify_does_not_fetch_a_shard_whose_size_differs(workspace: Workspace) 
     store.rm("/verify-sizes", recursive=True)
 
 
+@pytest.mark.slow
 def test_verify_reports_edited_cards_and_unlisted_files(
     workspace: Workspace, tmp_path: Path
 ) -> None:

@@ -161,6 +161,7 @@ def sheet_of(workspace, folder):
     return pd.DataFrame([row | {"verdict": "ok", "comment": "da, ne; ni"} for row in rows])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 @pytest.mark.parametrize("above", ["", "Round 1, Ana, 3 May\r\n", "Round;1;\n\n", "sep={}\r\n"])
 def test_review_sheets_come_back_with_any_separator_and_lines_above(
@@ -223,6 +224,7 @@ HEADERLESS = 'a.wav;0;1;da\na.wav;1;2,5;ne, ni\n\nb.wav;0;1;"eno; to"\n'
 COLUMNS = "name,start,end,text"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["", "sep=;\n"])
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.txt"])
 def test_a_table_without_a_header_gets_the_names_of_an_option(tmp_path, first, name):
@@ -283,6 +285,7 @@ def test_tables_of_pandas_come_back_as_they_were(tmp_path, separator, quoting, e
     assert table.read(path).problems.is_empty()
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(
     texts=st.lists(

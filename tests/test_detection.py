@@ -38,6 +38,7 @@ def ingest_assumed(data, out, **settings):
 
 
 # Of a table, the columns must have usual names; its specimen has others.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in LAYOUTS if name != "table"])
 def test_every_format_is_detected_from_its_folder(name, tmp_path):
     made = LAYOUTS[name](tmp_path / "archive")

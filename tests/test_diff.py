@@ -40,6 +40,7 @@ def history(tmp_path):
     return workspace
 
 
+@pytest.mark.slow
 def test_diff_counts_segments_that_were_added_removed_and_changed(tmp_path):
     history(tmp_path)
     facts = diff(tmp_path / "c1", tmp_path / "c2").facts
@@ -101,6 +102,7 @@ def test_equal_corpora_in_other_containers_have_no_differences(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_diff_of_workspaces_has_the_facts_of_their_corpora(tmp_path):
     workspace = history(tmp_path)
     names = ("added", "removed", "moved", "changed", "removed_because", "speakers")
@@ -143,6 +145,7 @@ def test_without_a_selection_diff_counts_segments_that_are_not_rejected(tmp_path
     assert diff(workspace.path, workspace.path).facts["after"]["segments"] == len(segments) - 1
 
 
+@pytest.mark.slow
 def test_the_diff_report_can_be_text_and_json(tmp_path):
     history(tmp_path)
     text = str(nbaudio.diff(tmp_path / "c1", tmp_path / "c2"))

@@ -353,6 +353,7 @@ def test_code_blocks_run(page, prepared, tmp_path, monkeypatch):
     run(page, monkeypatch)
 
 
+@pytest.mark.slow
 def test_the_code_of_readme_makes_a_corpus_that_the_code_of_reading_md_reads(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = run(TOP / "README.md", monkeypatch)

@@ -170,6 +170,7 @@ def test_tei_without_turns_has_paragraphs(tmp_path):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tag", ["p", "note"])
 def test_deeply_nested_tei_is_read(tag, tmp_path):
     deep = f"<u><seg>Da {f'<{tag}>' * 100_000}{f'</{tag}>' * 100_000}</seg></u>"
@@ -331,6 +332,7 @@ def test_html_fragments_and_old_doctypes_are_read(tmp_path):
     assert refused(tmp_path, "<html><script>da</script>") == ": empty, it has no words"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece",
     [
@@ -409,6 +411,7 @@ def test_visible_text_of_html_is_kept(tmp_path, markup):
     assert document.left_out == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", ["<p hidden>", "<div hidden>", "<nav>a</nav>", "<p style="])
 def test_hidden_elements_take_linear_time(piece, tmp_path):
     (tmp_path / "transcript").write_text("<p>da</p>" + piece * 50_000)

@@ -404,6 +404,7 @@ def test_retry_after_is_read_as_seconds_or_a_date():
     assert pause() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("connections", [1, 4])
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_retry_after_beyond_max_wait_fails_only_that_file(status, connections, web, get, out):
@@ -609,6 +610,7 @@ def test_connections_and_requests_stay_within_the_limits(web, get):
     assert arrived[-1] - arrived[0] >= 7 / 20 - 0.03
 
 
+@pytest.mark.slow
 def test_a_host_that_waits_does_not_delay_other_hosts(web, get):
     names = [f"/{i}" for i in range(4)]
     web.files = dict.fromkeys(names, BODY)
@@ -942,6 +944,7 @@ def command(*words):
     return [sys.executable, "-m", "nbaudio", "download", *map(str, words), "--per-second", "1000"]
 
 
+@pytest.mark.slow
 def test_a_killed_download_requests_only_the_rest(web, tmp_path, out):
     big = BODY * 4
     web.files = {"/a": BODY, "/big": big}

@@ -206,6 +206,7 @@ def test_a_sheet_imported_by_an_earlier_version_adds_no_verdicts(earlier_copy, e
     assert evidence_of(earlier_copy) == nearly(expected["evidence"])
 
 
+@pytest.mark.slow
 def test_evidence_is_equal_in_any_order_of_rows_and_with_any_number_of_threads(earlier_copy):
     def claims(threads):
         run = [sys.executable, "-m", "nbaudio", "evidence", "w", "--json"]
@@ -313,6 +314,7 @@ def test_a_corpus_is_converted(earlier_copy, expected, name, container):
     assert samples_of("other") == samples_of(name)
 
 
+@pytest.mark.slow
 def test_an_unfinished_corpus_is_finished(earlier_copy, expected):
     assert len(list(Path("killed").glob("*/*.tar"))) == 3
     assert not Path("killed/corpus.json").exists()
@@ -350,6 +352,7 @@ def test_an_unfinished_recognition_is_finished(earlier_copy):
     assert Workspace.open("begun").segments["asr_text_count"].to_list() == ["6400 samples"] * 48
 
 
+@pytest.mark.slow
 def test_withdrawn_segments_are_not_in_the_next_version(earlier_copy):
     command("withdraw", "w", "--speaker", "goga", "--why", "asked for it")
     select("w", **SELECTION)

@@ -83,6 +83,7 @@ def earlier(tmp_path):
     return workspace, recordings, segments
 
 
+@pytest.mark.slow
 def test_an_mds_corpus_opens_and_is_verified_compared_and_converted(earlier, tmp_path):
     tar, mds = tmp_path / "tar", tmp_path / "mds"
     assert samples(mds) == samples(tar)
@@ -98,6 +99,7 @@ def test_an_mds_corpus_opens_and_is_verified_compared_and_converted(earlier, tmp
     assert shards(tmp_path / "back") == shards(tar)
 
 
+@pytest.mark.slow
 def test_a_version_is_based_on_the_converted_copy(earlier, tmp_path):
     workspace, recordings, segments = earlier
     grown(tmp_path, workspace, recordings, segments, 7)
@@ -115,6 +117,7 @@ def test_a_version_is_based_on_the_converted_copy(earlier, tmp_path):
     assert len(samples(tmp_path / "v2")) == 72
 
 
+@pytest.mark.slow
 def test_nothing_new_is_written_in_mds(earlier, tmp_path, monkeypatch, capsys):
     workspace, *_ = earlier
     for command in (

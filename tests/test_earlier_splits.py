@@ -196,6 +196,7 @@ def test_a_stricter_grouping_says_which_old_train_segments_it_rejects(workspace)
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("now", "before"), [("train", "dev"), ("test", "dev"), ("dev", "train")])
 def test_given_splits_that_contradict_earlier_ones_are_refused(workspace, now, before):
     select(workspace, dev=6, test=6)
@@ -340,6 +341,7 @@ def check_guarantee(chosen, columns, versions):
     ]
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(some_rows, parameters, st.integers(0, 3)), min_size=2, max_size=4), st.data()
 )
@@ -375,6 +377,7 @@ def test_splits_share_no_group_after_any_history_of_versions(history, data):
         earlier = after_growth(chosen, changes["group_by"], earlier)
 
 
+@pytest.mark.slow
 @given(some_rows, parameters, st.integers(0, 3), st.randoms(use_true_random=False))
 @settings(max_examples=40, deadline=None)
 def test_selecting_again_without_new_rows_changes_nothing(rows, changes, number, random):
@@ -396,6 +399,7 @@ def test_selecting_again_without_new_rows_changes_nothing(rows, changes, number,
         assert again["reason"].to_list() == chosen["reason"].to_list()
 
 
+@pytest.mark.slow
 @given(some_rows, some_rows, parameters, st.data())
 @settings(max_examples=40, deadline=None)
 def test_with_given_splits_adding_recordings_and_removing_them_again_changes_nothing(

@@ -56,6 +56,7 @@ def test_the_same_samples_give_the_same_bytes_in_another_process(encoding):
     assert hashlib.sha256(encode_clip(clip, 16000, encoding)).hexdigest() == other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", LOSSY)
 def test_a_corpus_of_lossy_clips_verifies_and_is_small(make_workspace, tmp_path, encoding):
     workspace = make_workspace({"a.wav": (12.0, 48000)}, channels=1)

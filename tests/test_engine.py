@@ -129,6 +129,7 @@ def elsewhere(monkeypatch, tmp_path):
     monkeypatch.setattr(engines, "ENGINES", dict.fromkeys(ENGINES, workers))
 
 
+@pytest.mark.slow
 def test_workers_resolve_relative_paths_in_the_folder_of_the_driver(
     elsewhere, make_workspace, tmp_path, monkeypatch
 ):

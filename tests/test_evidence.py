@@ -143,6 +143,7 @@ def test_expected_capital_is_at_most_one_with_two_interleaved_stratified_sheets(
 SLOW = pytest.mark.slow
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -207,6 +208,7 @@ def test_unjudged_items_given_as_sums_or_arrays_have_the_same_bounds():
     assert in_rows.faulty_share(summed) == pytest.approx(draws.faulty_share(value))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(data=st.data(), count=st.integers(1, 60))
 def test_bounds_enclose_the_seen_faults_and_right_verdicts_never_widen_them(data, count):
@@ -626,6 +628,7 @@ def grown(workspace, count, first=0):
     )
 
 
+@pytest.mark.slow
 def test_blind_and_open_reviews_are_compared(workspace, tmp_path):
     bad = set(workspace.segments["segment_id"].to_list()[::4])
     review.export(workspace, out=tmp_path / "one.csv", n=200)
@@ -672,6 +675,7 @@ def test_correcting_or_removing_reviewed_faults_proves_nothing(workspace, tmp_pa
     assert after["low"] == pytest.approx(before["low"], abs=0.03)
 
 
+@pytest.mark.slow
 def test_verdicts_count_after_segments_are_added_or_removed(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=500)
     say(workspace, "one", lambda _: "ok")
@@ -693,6 +697,7 @@ def test_verdicts_count_after_segments_are_added_or_removed(workspace, tmp_path)
     assert fewer["reviewed"] in (before["reviewed"], before["reviewed"] - 1)
 
 
+@pytest.mark.slow
 def test_added_segments_count_as_wrong_in_lower_bounds_until_sampled(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=500)
     say(workspace, "one", lambda _: "ok")
@@ -797,6 +802,7 @@ def test_the_curve_is_about_the_durations_that_select_takes(workspace):
     assert evidence(workspace).facts["curve"][0]["segments"] == 1999
 
 
+@pytest.mark.slow
 def test_a_claim_is_about_the_selected_segments_and_current_verdicts(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=300)
     say(workspace, "one", lambda _: "ok")
@@ -819,6 +825,7 @@ def test_a_claim_is_about_the_selected_segments_and_current_verdicts(workspace, 
     assert selection_claim(workspace, without=without)["selection"]["segments"] == kept - 10
 
 
+@pytest.mark.slow
 def test_reviews_of_all_segments_prove_nothing_of_a_biased_selection(tmp_path):
     """Eight large clean speakers, 150 small ones with 30 % wrong; 1,000 random reviews; four hours,
     spread over speakers."""
@@ -866,6 +873,7 @@ def test_reviews_of_all_segments_prove_nothing_of_a_biased_selection(tmp_path):
     assert evidence(made).facts["curve"][0]["precision"] > 0.9
 
 
+@pytest.mark.slow
 def test_evidence_gives_the_date_of_a_proof_or_the_missing_reviews(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=700)
     say(workspace, "one", lambda _: "ok", rows=100)
@@ -914,6 +922,7 @@ def test_curve_between_the_thresholds_that_are_computed_is_cautious(workspace, t
     assert kept == few["segments"][0]
 
 
+@pytest.mark.slow
 def test_evidence_on_the_command_line_prints_the_facts_as_json(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=400)
     say(workspace, "one", judge(workspace))
@@ -958,6 +967,7 @@ def test_the_plot_shows_estimate_and_bounds_within_its_frame_and_says_what_is_mi
         )
 
 
+@pytest.mark.slow
 def test_the_plot_marks_what_is_proven(workspace, tmp_path):
     assert (
         plots.evidence(workspace).axes[0].get_title(loc="left")

@@ -342,6 +342,7 @@ def flip(path, at):
     path.write_bytes(data)
 
 
+@pytest.mark.slow
 def test_file_times_do_not_change_what_is_reused(workspace, tmp_path, monkeypatch):
     make_corpus(workspace, tmp_path / "c")
     wanted = contents(tmp_path / "c")
@@ -380,6 +381,7 @@ def test_a_corpus_that_was_moved_still_verifies(workspace, tmp_path):
 # runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["cut", "pack"])
 def test_an_interrupted_run_leaves_nothing_incomplete_and_is_finished_by_the_next(
     workspace, tmp_path, stage
@@ -420,6 +422,7 @@ def test_a_second_run_into_one_folder_is_refused(workspace, tmp_path):
     assert status(tmp_path / "c").facts["state"] == "finished"
 
 
+@pytest.mark.slow
 def test_a_second_conversion_into_one_folder_is_refused(workspace, tmp_path):
     make_corpus(workspace, tmp_path / "c")
     again = partial(

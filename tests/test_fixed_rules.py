@@ -90,6 +90,7 @@ def not_in(column, values):
     return f"{column} not in ({', '.join(repr(value) for value in values)})"
 
 
+@pytest.mark.slow
 def test_an_unchanged_selection_is_bounded_with_the_whole_error_of_its_rule(archive):
     workspace, wrong = archive
     take(workspace)
@@ -105,6 +106,7 @@ def test_an_unchanged_selection_is_bounded_with_the_whole_error_of_its_rule(arch
     assert "chosen since" not in str(nbaudio.evidence(workspace))
 
 
+@pytest.mark.slow
 def test_speakers_left_out_after_verdicts_lower_the_bound_of_the_selection(archive):
     workspace, wrong = archive
     take(workspace)
@@ -140,6 +142,7 @@ def test_only_the_selection_by_segments_and_the_curve_are_called_proven(archive)
     assert [claim["proven"] for claim in others] == [None] * 11
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("door", ["where", "joined", "by_hand", "splits", "threshold"])
 def test_segments_left_out_after_verdicts_count_by_whatever_way_they_left(archive, tmp_path, door):
     workspace, wrong = archive
@@ -174,6 +177,7 @@ def test_segments_left_out_after_verdicts_count_by_whatever_way_they_left(archiv
     assert ships["low"] <= share_right(workspace, wrong)
 
 
+@pytest.mark.slow
 def test_withdrawn_segments_stay_in_the_rule(archive):
     workspace, wrong = archive
     take(workspace)
@@ -191,6 +195,7 @@ def test_withdrawn_segments_stay_in_the_rule(archive):
     assert not [key for key in gone if key.encode() in stored]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [None, "to the last fault"])
 def test_withdrawn_segments_judged_wrong_stay_faults_of_the_rule(archive, rows):
     """Their verdicts are gone with them, but others like them may be among what is left."""
@@ -213,6 +218,7 @@ def test_withdrawn_segments_judged_wrong_stay_faults_of_the_rule(archive, rows):
         assert not set(pl.read_parquet(path)["segment_id"]) & set(faults)
 
 
+@pytest.mark.slow
 def test_segments_added_after_verdicts_count_as_wrong_until_a_new_round(archive):
     workspace, wrong = archive
     narrow = "speaker_id in ('p0', 'p4', 'p5', 'p6')"
@@ -241,6 +247,7 @@ def test_a_second_export_of_a_review_fixes_no_new_rule(archive):
     assert [rule.number for rule in fixed_rules(ReviewState.load(workspace))] == [1]
 
 
+@pytest.mark.slow
 def test_rule_number_three_is_reserved_for_all_segments(archive):
     workspace, wrong = archive
     for number, least in enumerate((0.8, 0.93, 0.96), 1):
@@ -276,6 +283,7 @@ def two_sheets(workspace, wrong, rows):
     return_sheet(sheets[1], workspace, wrong)
 
 
+@pytest.mark.slow
 def test_the_next_row_of_a_sheet_that_ended_counts_as_unsure_until_it_is_judged(archive):
     workspace, wrong = archive
     take(workspace)
@@ -319,6 +327,7 @@ def test_a_later_round_begins_with_unjudged_rows_of_an_earlier_sheet(archive):
     assert len(rows) == 100
 
 
+@pytest.mark.slow
 def test_rows_moved_to_a_later_round_prove_as_much_as_on_their_sheet(archive):
     workspace, wrong = archive
     take(workspace)
@@ -331,6 +340,7 @@ def test_rows_moved_to_a_later_round_prove_as_much_as_on_their_sheet(archive):
     assert claim(workspace) == claim(there)
 
 
+@pytest.mark.slow
 def test_rows_left_over_twice_begin_the_next_round(archive):
     """Those of a sheet that nobody has begun stay there."""
     workspace, wrong = archive
@@ -383,6 +393,7 @@ def test_a_row_that_was_left_over_and_skipped_again_is_unsure(archive):
     assert one.rows["line"].is_null().arg_true().to_list() == [59]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["random", "stratified"])
 def test_a_row_left_over_has_the_verdict_of_the_later_round(archive, strategy):
     workspace, wrong = archive
@@ -407,6 +418,7 @@ def begins_with(report):
     return line
 
 
+@pytest.mark.slow
 def test_a_repeated_verdict_does_not_change_where_its_sheet_ended(archive):
     workspace, wrong = archive
     take(workspace)
@@ -419,6 +431,7 @@ def test_a_repeated_verdict_does_not_change_where_its_sheet_ended(archive):
     assert again["low"] == before["low"]
 
 
+@pytest.mark.slow
 def test_the_first_row_of_an_unreturned_sheet_counts_as_unsure(archive):
     workspace, wrong = archive
     take(workspace)
@@ -442,6 +455,7 @@ def test_the_first_row_of_an_unreturned_sheet_counts_as_unsure(archive):
     assert not [line for line in out.warnings if "ended before its last row" in line]
 
 
+@pytest.mark.slow
 def test_the_first_row_of_a_round_that_was_taken_back_counts_as_unsure(archive):
     """Until the next round begins with it: somebody may have heard it."""
     workspace, wrong = archive
@@ -463,6 +477,7 @@ def test_the_first_row_of_a_round_that_was_taken_back_counts_as_unsure(archive):
     assert not any(one.is_owed for one in ProofState.load(workspace).rounds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
 def test_the_bound_does_not_depend_on_the_order_of_returned_sheets(archive, order):
     workspace, wrong = archive
@@ -482,6 +497,7 @@ def curve_at(workspace, threshold):
     return next(row for row in rows if row["threshold"] == threshold)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("door", ["score", "withdraw", "duration"])
 def test_changing_scores_after_verdicts_does_not_raise_the_bound(archive, tmp_path, door):
     workspace, wrong = archive
@@ -528,6 +544,7 @@ def test_a_new_workspace_draws_other_rows_for_another_rule(archive, tmp_path):
     assert len({*drawn[0]} & {*drawn[2]}) < 40  # 17 by chance
 
 
+@pytest.mark.slow
 def test_a_threshold_of_the_curve_is_a_rule_that_the_first_round_fixes(archive):
     workspace, wrong = archive
     take(workspace)
@@ -551,6 +568,7 @@ def test_a_sheet_that_has_not_come_back_is_named(archive):
     assert [line for line in report.warnings if "one (ben)" in line]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rounds",
     [
@@ -605,6 +623,7 @@ def test_at_most_one_of_eight_simulated_bounds_is_false_per_scenario(scenario):
     assert sum(choosing.outcome(task).is_false for task in tasks) <= 1
 
 
+@pytest.mark.slow
 def test_bets_by_speaker_work_if_one_speaker_has_most_segments(tmp_path):
     """By speaker, one stratum is drawn more often than several bins of the others together."""
     speaker = ["p0"] * 900 + [f"p{1 + number % 40}" for number in range(360)]

@@ -79,6 +79,7 @@ def test_a_folder_without_texts_gives_no_message_about_texts(talks, tmp_path):
     assert not warnings_with(report, "not read")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recording", "file"),
     [
@@ -239,6 +240,7 @@ def test_a_text_equal_to_the_output_of_a_recognizer_is_reported(talks, tmp_path)
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -336,6 +338,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_files_are_named_with_the_format_that_reads_them(talks, tmp_path, name):
     lines(talks / name, "da")

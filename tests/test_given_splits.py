@@ -345,6 +345,7 @@ def test_given_splits_limit_the_size_that_dev_can_reach(workspace, dev, requeste
     assert not [line for line in report.warnings if "requested" in line]
 
 
+@pytest.mark.slow
 def test_a_stricter_threshold_with_the_splits_of_the_corpus_and_the_sizes_of_the_manifest(
     make_workspace, tmp_path
 ):
@@ -431,6 +432,7 @@ def librispeech(tmp_path):
     return tmp_path / "LibriSpeech"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("container", ["webdataset", "tfrecord", "files"])
 def test_splits_of_a_source_ship_under_their_names(librispeech, tmp_path, container):
     where, out = tmp_path / "w", tmp_path / "corpus"
@@ -507,6 +509,7 @@ def test_the_sets_of_a_grown_source_keep_the_name_of_the_earlier_version(workspa
     ]
 
 
+@pytest.mark.slow
 @given_rows(
     some_rows,
     parameters,

@@ -212,6 +212,7 @@ def test_the_columns_of_the_grouping_are_kept_with_it_and_held_out_segments_stay
     assert others["recording_id"].null_count() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(LAYOUTS))
 def test_an_identical_source_changes_nothing(tmp_path, name):
     made = LAYOUTS[name](tmp_path / "source")
@@ -227,6 +228,7 @@ def test_an_identical_source_changes_nothing(tmp_path, name):
     assert not [line for line in report.warnings if "score and select" in line]
 
 
+@pytest.mark.slow
 def test_unchanged_recordings_are_not_read_again(sittings, bring, probed):
     bring()
     assert sorted(probed) == ["s0.wav", "s0.wav", "s1.wav", "s1.wav"]
@@ -317,6 +319,7 @@ def test_other_words_times_or_hypotheses_under_the_same_id_are_changed_segments(
     assert workspace.segments["similarity"].null_count() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 3, 4])
 def test_tables_of_many_row_groups_are_merged_row_by_row(
     sittings, chosen, bring, monkeypatch, rows
@@ -361,6 +364,7 @@ def test_the_audio_folder_of_a_source_may_be_left_out(sittings, chosen, bring):
     )
 
 
+@pytest.mark.slow
 def test_replaced_audio_updates_segments_also_those_removed_from_the_source(
     sittings, chosen, bring
 ):
@@ -415,6 +419,7 @@ def test_segments_removed_from_the_source_are_listed_and_kept(sittings, chosen, 
     ]
 
 
+@pytest.mark.slow
 def test_missing_or_broken_recordings_keep_their_earlier_rows(sittings, chosen, bring):
     before = chosen.segments
     facts = chosen.recordings
@@ -430,6 +435,7 @@ def test_missing_or_broken_recordings_keep_their_earlier_rows(sittings, chosen, 
     ]
 
 
+@pytest.mark.slow
 def test_a_new_row_with_the_times_of_an_old_one_is_a_duplicate(sittings, chosen, bring):
     write(
         sittings / "asr.json",
@@ -440,6 +446,7 @@ def test_a_new_row_with_the_times_of_an_old_one_is_a_duplicate(sittings, chosen,
     assert by_id(chosen, "decision")["s0_0-1"] == "accept"
 
 
+@pytest.mark.slow
 def test_audio_can_be_added_after_the_transcripts(sittings, bring):
     bring(audio=None)
     workspace = Workspace.open(sittings / "W")
@@ -561,6 +568,7 @@ def move_bounds(workspace, segment_id, start, end):
     correct_bounds(workspace)
 
 
+@pytest.mark.slow
 def test_corrections_stay_while_the_source_text_is_unchanged(sittings, chosen, bring):
     correct(chosen, "s0_0-1", "ispravljeno")
     correct(chosen, "s0_1-2", "i ovo")
@@ -628,6 +636,7 @@ def test_replaced_audio_voids_corrections_and_verdicts(sittings, chosen, bring):
     assert gold_ids(chosen, chosen.segments) == {"s0_0-1", "s1_1-2"}
 
 
+@pytest.mark.slow
 def test_verdicts_on_replaced_audio_do_not_apply_to_the_new_audio(sittings, chosen, bring):
     review.export(chosen, out=sittings / "one.csv", n=10)
     record = ReviewState.load(chosen).records["one"]
@@ -715,6 +724,7 @@ def grow(workspace, rows):
     return report
 
 
+@pytest.mark.slow
 def test_verdicts_prove_after_growth_what_they_proved_of_the_segments_that_could_be_drawn(reviewed):
     workspace, rows, _ = reviewed
     alone, _ = least(workspace)
@@ -733,6 +743,7 @@ def test_verdicts_prove_after_growth_what_they_proved_of_the_segments_that_could
     assert least(workspace)[0]["low"] == pytest.approx(alone["low"] * 200 / 260)
 
 
+@pytest.mark.slow
 def test_a_round_after_growth_covers_all_segments_and_adds_to_evidence(reviewed, tmp_path):
     workspace, rows, _ = reviewed
     grow(workspace, [*rows, *(seg("b.wav", n, n + 1, f"nova {n}") for n in range(50))])
@@ -759,6 +770,7 @@ def test_a_round_after_growth_covers_all_segments_and_adds_to_evidence(reviewed,
         assert review.export(workspace, out=tmp_path / f"{name}.csv", n=n).facts["drawn"] == n
 
 
+@pytest.mark.slow
 def test_segments_that_changed_after_the_draw_count_as_wrong(reviewed, tmp_path):
     workspace, rows, record = reviewed
     drawn, spared = (
@@ -800,6 +812,7 @@ def test_a_plain_ingest_of_the_same_segments_keeps_what_was_proven(reviewed):
 # --- further sources
 
 
+@pytest.mark.slow
 def test_a_further_source_brings_its_own_audio_folder(sittings, chosen, bring):
     before = chosen.segments
     (sittings / "more").mkdir()
@@ -856,6 +869,7 @@ def test_a_further_source_brings_its_own_audio_folder(sittings, chosen, bring):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_same_recording_in_two_sources_is_one_and_another_of_its_name_gets_a_number(
     sittings, chosen, bring
 ):
@@ -901,6 +915,7 @@ def test_sources_of_several_layouts_share_a_workspace(tmp_path):
     assert not materialize(workspace, out=tmp_path / "C", jobs=1, show_progress=False).problems
 
 
+@pytest.mark.slow
 def test_a_workspace_can_have_remote_and_local_audio_folders(
     sittings, chosen, bring, probed, tmp_path
 ):
@@ -942,6 +957,7 @@ def test_a_workspace_can_have_remote_and_local_audio_folders(
         assert nbaudio.clip(workspace, "n_1-2", rate=None).samples.shape == (8000,)
 
 
+@pytest.mark.slow
 def test_a_remote_source_can_grow(sittings, tmp_path, probed):
     store = tmp_path / "store"
     shutil.copytree(sittings / "audio", store / "b/audio")
@@ -1184,6 +1200,7 @@ def test_a_killed_process_is_finished_by_another_with_the_same_tables(
         assert contents(chosen) == wanted
 
 
+@pytest.mark.slow
 def test_a_step_after_a_kill_finishes_what_was_saved(sittings, chosen, bring, kill_at):
     write(
         sittings / "asr.json",

@@ -753,6 +753,7 @@ def test_adding_and_withdrawing_random_recordings_leaves_the_selection_unchanged
         grow_and_withdraw(Path(folder), Random(number), way=way, further=further, again=again)
 
 
+@pytest.mark.slow
 def test_segments_held_out_before_the_base_stay_out_of_train(tmp_path):
     archive = Archive(tmp_path)
     for number in range(4):

@@ -219,6 +219,7 @@ def test_zip_members_that_point_outside_are_not_extracted(place, format):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["s.tar", "s.gz"])
 @pytest.mark.parametrize("elsewhere", [f"../{PWNED}.wav", f"/{PWNED}.wav"])
 def test_tar_members_links_and_devices_write_nothing_outside(place, name, elsewhere):
@@ -567,6 +568,7 @@ def test_the_data_card_escapes_hostile_texts(full):
         assert "](" not in body.replace("\\](", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", widgets.__all__)
 def test_widgets_show_hostile_texts_without_running_them(full, name):
     corpus, ids = full.path.parent / "C", full.segments["segment_id"].to_list()

@@ -312,6 +312,7 @@ def plainly(record):
     }
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(st.tuples(RECORDS, WRITERS), min_size=1, max_size=12))
 def test_reading_by_column_equals_reading_record_by_record(tmp_path_factory, written):
@@ -554,6 +555,7 @@ def test_only_rejected_segments_fail_the_table_checks(archive, tmp_path):
     assert set(failures["key"]) == set(rejected["segment_id"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "num_samples", "end_sample"),
     [
@@ -599,6 +601,7 @@ def test_ingest_estimates_the_size_of_the_corpus(tmp_path):
     assert "4.9 MB as they are, 864 kB as 16,000 Hz mono WAV, about 492 kB as FLAC" in warning
 
 
+@pytest.mark.slow
 def test_a_blank_speaker_name_becomes_null(tmp_path):
     rows = [segment(n, n + 1, speaker=name) for n, name in enumerate(["", " ", "ana"])]
     ingest("parlaspeech", write(tmp_path / "asr.json", *rows), out=tmp_path / "W")

@@ -72,6 +72,7 @@ def test_the_package_has_the_documented_top_level_modules() -> None:
     assert len(ROOMS) <= MOST_ROOMS
 
 
+@pytest.mark.slow
 def test_imports_between_top_level_packages_follow_the_layers() -> None:
     upward = [
         f"{module} imports {name}"
@@ -92,6 +93,7 @@ def test_imports_between_top_level_packages_follow_the_layers() -> None:
     assert not top
 
 
+@pytest.mark.slow
 def test_modules_do_not_import_each_other_in_a_circle() -> None:
     graph = {}
     for module, path in MODULES.items():
@@ -259,6 +261,7 @@ def test_only_the_tables_package_opens_tables() -> None:
     assert calls == []
 
 
+@pytest.mark.slow
 def test_conditions_are_parsed_in_one_place() -> None:
     names = {"sql_expr", "SQLContext", "sql"}
     parsed = [

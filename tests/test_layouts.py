@@ -107,6 +107,7 @@ def test_tables_of_every_layout_pass_the_table_checks(ingested, name):
     assert failing == set(segments.filter(pl.col("decision") == "reject")["segment_id"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(LAYOUTS))
 def test_every_layout_becomes_a_verified_corpus(ingested, name, tmp_path):
     made, _, workspace = ingested(name)
@@ -371,6 +372,7 @@ def corpus_of(source, out, **options):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_corpus_out_of_an_archive_is_that_of_its_folder(tmp_path, monkeypatch, jobs):
     archive = librispeech_archive(tmp_path)

@@ -69,6 +69,7 @@ def check(workspace):
     assert done.exit_code in (0, 1), done.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_files_of_a_killed_command_are_removed_by_the_next(workspace, command):
     run = start(workspace, command)
@@ -79,6 +80,7 @@ def test_files_of_a_killed_command_are_removed_by_the_next(workspace, command):
     assert partials(workspace) == []
 
 
+@pytest.mark.slow
 def test_files_of_a_running_command_are_kept(workspace):
     dead = start(workspace, COMMANDS["measure"])
     kill(dead)

@@ -6,6 +6,7 @@ import pytest
 from limits import OFFENDERS, count_nodes, measure, read_list
 
 
+@pytest.mark.slow
 def test_functions_over_a_limit_are_on_the_list_with_their_figures() -> None:
     measured = measure()
     listed = read_list()

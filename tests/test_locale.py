@@ -88,6 +88,7 @@ def test_a_corpus_is_the_same_under_the_posix_locale(tmp_path, recorded, monkeyp
     assert "segments.parquet" in one
 
 
+@pytest.mark.slow
 def test_unusable_files_are_reported_with_their_utf8_names(tmp_path, recorded):
     make(tmp_path, recorded)
     (tmp_path / "zvuk č" / NAMES[0]).write_bytes(b"no audio")
@@ -117,6 +118,7 @@ def test_reports_can_be_printed_to_ascii_output(tmp_path):
     assert problem.startswith("č.jsonl line 2")
 
 
+@pytest.mark.slow
 def test_subtitles_with_utf8_names_are_found_under_the_posix_locale(tmp_path):
     (tmp_path / "titlovi č").mkdir()
     text = "1\n00:00:00,000 --> 00:00:01,000\nDobar dan č\n"

@@ -30,6 +30,7 @@ def pairs():
     return script["make_all_pairs"]()
 
 
+@pytest.mark.slow
 def test_the_second_round_proves_98_percent_and_the_first_does_not(second_act):
     _, report = second_act
     lowest = [
@@ -52,6 +53,7 @@ def test_the_documentation_has_the_figures_of_the_rounds(second_act):
         assert f"| {reviewed} | {wrong} | {statement} |" in page
 
 
+@pytest.mark.slow
 def test_the_proven_share_of_the_demo_pairs_is_true(second_act, pairs):
     out, _ = second_act
     is_right = {pair.segment_id: pair.transcript == pair.spoken for pair in pairs}
@@ -81,6 +83,7 @@ def test_the_stored_pairs_equal_the_output_of_the_script(pairs, tmp_path):
     assert (tmp_path / "pairs.csv").read_bytes() == (MADE_PAIRS / "pairs.csv").read_bytes()
 
 
+@pytest.mark.slow
 def test_made_pairs_are_proven_again_only_if_a_file_changed(second_act, tmp_path):
     out, report = second_act
     copy = tmp_path / "made_pairs"

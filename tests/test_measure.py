@@ -82,6 +82,7 @@ def test_measure_finds_exactly_the_planted_faults_of_the_demo(measured_demo: Pat
     assert set(dead["recording_id"]) == {"Qm4vT-8_xLp", "h7Rk2_WzB0c"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"jobs": 2}, {"jobs": 3, "engine": "threading"}])
 def test_values_do_not_depend_on_jobs_and_engine(
     options: dict[str, Any], measured_demo: Path, tmp_path: Path
@@ -199,6 +200,7 @@ def test_speech_rate_is_characters_per_second_of_speech(measured_demo: Path) -> 
         )
 
 
+@pytest.mark.slow
 def test_a_recording_that_cannot_be_read_is_listed_and_the_others_are_measured(
     tmp_path: Path,
 ) -> None:
@@ -272,6 +274,7 @@ def test_without_audio_it_says_what_is_missing(tmp_path: Path) -> None:
         nbaudio.measure(tmp_path / "w", channel="centre")
 
 
+@pytest.mark.slow
 def test_measuring_another_channel_replaces_the_values(measured_demo: Path, tmp_path: Path) -> None:
     workspace = copy(measured_demo, tmp_path / "w")
     right = measured(workspace, channel="right", jobs=2).join(
@@ -285,6 +288,7 @@ def test_measuring_another_channel_replaces_the_values(measured_demo: Path, tmp_
     assert measured(workspace).equals(values(measured_demo))
 
 
+@pytest.mark.slow
 def test_materialize_measures_in_the_same_pass(measured_demo: Path, tmp_path: Path) -> None:
     workspace = demo(tmp_path / "w")
     nbaudio.score(workspace)

@@ -122,6 +122,7 @@ def test_the_first_track_is_read_and_others_are_listed(session: Path, tmp_path: 
     assert [clip_tone(tmp_path / "W", row) for row in rows] == [300, 2000]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("track", ["2", "eng"])
 def test_a_track_is_chosen_by_number_or_language(session: Path, tmp_path: Path, track: str) -> None:
     options = {"track": track, "window": "1"}
@@ -139,6 +140,7 @@ def test_a_track_is_chosen_by_number_or_language(session: Path, tmp_path: Path, 
     assert levels.null_count() == 0
 
 
+@pytest.mark.slow
 def test_the_track_is_chosen_anew_with_every_ingest(session: Path, tmp_path: Path) -> None:
     def channels(**options: str) -> list[str | None]:
         nbaudio.ingest("folder", session, out=tmp_path / "W", jobs=1, options=options, add=True)
@@ -191,6 +193,7 @@ def test_windows_of_a_second_track_equal_its_full_decode(tmp_path: Path, codec: 
         read_clip(path, 0, 100, channel="track3")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "codec"),
     [

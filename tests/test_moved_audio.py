@@ -127,6 +127,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_without_its_audio_folder_names_the_ingest_call(
     reviewed_workspace, tmp_path, command
@@ -225,6 +226,7 @@ def test_widgets_without_audio_show_the_ingest_call(reviewed_workspace, tmp_path
     assert "no sound" not in player.static_html()
 
 
+@pytest.mark.slow
 def test_the_page_of_statistics_names_no_folder_but_the_report_does(reviewed_workspace, tmp_path):
     (tmp_path / "my audio").rename(tmp_path / "moved")
     report = nbaudio.stats(reviewed_workspace.path, out=tmp_path / "page.html")
@@ -261,6 +263,7 @@ def test_of_several_sources_the_message_names_the_moved_one(tmp_path):
     assert workspace.recordings["path"].to_list() == ["a.wav", f"{tmp_path}/two moved/b.wav"]
 
 
+@pytest.mark.slow
 def test_sources_of_one_folder_are_brought_back_one_after_the_other(tmp_path):
     for seed, name in enumerate("ab"):
         record(tmp_path / f"audio/{name}.wav", seed)

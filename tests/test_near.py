@@ -41,6 +41,7 @@ def changed(text, edits, draw):
 lines = st.text(alphabet="ab č", min_size=0, max_size=70).map(lambda text: text.replace("\n", ""))
 
 
+@pytest.mark.slow
 @given(st.lists(lines, min_size=0, max_size=8), st.lists(lines, max_size=4), st.data())
 @settings(max_examples=300, deadline=None)
 def test_near_pairs_equal_those_of_an_exhaustive_comparison(left, more, data):

@@ -281,6 +281,7 @@ def source_files(folder):
     }
 
 
+@pytest.mark.slow
 def test_wheel_is_the_package_the_notebooks_and_the_manifests_and_nothing_else(built):
     wheel, _ = built
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
@@ -294,6 +295,7 @@ def test_wheel_is_the_package_the_notebooks_and_the_manifests_and_nothing_else(b
     assert "nbaudio/py.typed" in names
 
 
+@pytest.mark.slow
 def test_jupyterlab_finds_the_extension_in_wheels_and_in_editable_installs(built, tmp_path):
     command = [
         sys.executable,
@@ -310,6 +312,7 @@ def test_jupyterlab_finds_the_extension_in_wheels_and_in_editable_installs(built
         assert (extensions / "nbaudio" / found["jupyterlab"]["_build"]["load"]).is_file()
 
 
+@pytest.mark.slow
 def test_wheel_for_workers_is_the_one_that_is_built(built, tmp_path):
     report = nbaudio.wheel(out=tmp_path)
     with zipfile.ZipFile(report.facts["wheel"]) as ours, zipfile.ZipFile(built[0]) as theirs:
@@ -519,6 +522,7 @@ def test_each_library_is_imported_only_in_its_assigned_modules(library, doors):
     )
 
 
+@pytest.mark.slow
 def test_optional_libraries_are_never_imported_with_nbaudio():
     found = []
     for path, _, tree in modules():
@@ -535,6 +539,7 @@ def test_optional_libraries_are_never_imported_with_nbaudio():
     assert not found, f"import these inside the function that needs them: {', '.join(found)}"
 
 
+@pytest.mark.slow
 def test_every_import_is_a_declared_dependency():
     core = {Requirement(line).name.lower() for line in PROJECT["dependencies"]}
     distributions = importlib.metadata.packages_distributions()
@@ -555,6 +560,7 @@ NOT_IMPORTED = {
 }
 
 
+@pytest.mark.slow
 def test_every_dependency_is_imported_or_has_a_reason():
     distributions = importlib.metadata.packages_distributions()
     imported = {name for _, _, tree in modules() for name, _ in imports(tree)}

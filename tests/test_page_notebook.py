@@ -92,6 +92,7 @@ def test_paths_are_shortened_for_users_without_a_home_folder(tmp_path, monkeypat
     }
 
 
+@pytest.mark.slow
 def test_a_run_page_shows_parameters_once_and_no_absolute_paths(tmp_path):
     out = tmp_path / "out"
     run(bundled("data_manifests/demo.yaml"), out=out, only="1")

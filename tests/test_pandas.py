@@ -146,6 +146,7 @@ def test_values_that_are_no_ids_are_refused(ids, message):
         as_ids(ids)
 
 
+@pytest.mark.slow
 def test_widgets_and_clips_take_tables_and_ids(make_workspace, tmp_path):
     workspace = make_workspace({"a.wav": (8.0, 16000)})
     nbaudio.materialize(workspace, out=tmp_path / "corpus", jobs=1, show_progress=False)
@@ -172,6 +173,7 @@ def test_widgets_and_clips_take_tables_and_ids(make_workspace, tmp_path):
             assert all(key in shown._repr_html_() for key in wanted)
 
 
+@pytest.mark.slow
 def test_views_plots_and_checks_take_tables(workspace, kind, drawn):
     nbaudio.select(workspace, **SELECT)
     here = views.segments(workspace)

@@ -81,6 +81,7 @@ def compare(
 
 
 # webdataset leaves its files to the garbage collector.
+@pytest.mark.slow
 @pytest.mark.filterwarnings(
     "ignore:unclosed file:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
 )

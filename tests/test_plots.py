@@ -621,6 +621,7 @@ def test_a_drawing_has_the_colors_of_the_page_and_no_ids_of_others(workspace_of)
         assert set(re.findall(r'(?:url\(|href=")#([^")]*)', svg)) == known
 
 
+@pytest.mark.slow
 def test_plots_draw_hostile_names_as_text(workspace_of):
     rows = [
         segment(

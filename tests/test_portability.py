@@ -89,6 +89,7 @@ def test_spawned_processes_make_the_same_corpus(tmp_path: Path) -> None:
     assert file_contents(tmp_path / "spawned") == file_contents(tmp_path / "threads")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("container", ["files", "zip"])
 def test_clips_of_a_corpus_have_names_that_differ_in_more_than_case(
     tmp_path: Path, container: str

@@ -107,6 +107,7 @@ def has_listed_files(files):
     )
 
 
+@pytest.mark.slow
 def test_a_published_corpus_is_the_local_one(hub, corpus):
     (corpus / "notes.txt").write_text("not of the corpus")
     (corpus / ".work").mkdir(exist_ok=True)
@@ -159,6 +160,7 @@ def test_a_second_publication_sends_nothing(hub, corpus, monkeypatch):
     assert [hub.asked[part] for part in parts] == [asked[part] for part in parts]
 
 
+@pytest.mark.slow
 def test_a_changed_corpus_replaces_files_in_one_commit(hub, workspace, corpus, tmp_path):
     put(corpus)
     before, sent = published(hub), set(hub.received)
@@ -185,6 +187,7 @@ def test_a_changed_corpus_replaces_files_in_one_commit(hub, workspace, corpus, t
     assert open_corpus(first).segments.equals(open_corpus(corpus).segments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("container", ["files", "parquet", "lhotse"])
 def test_other_containers_are_published_and_read(hub, workspace, tmp_path, container):
     corpus = make_corpus(workspace, tmp_path / "corpus", container=container)
@@ -276,6 +279,7 @@ def test_a_killed_publication_is_resumed(hub, corpus, tmp_path, uploads):
     assert verify(URL, jobs=1, show_progress=False).problems == []
 
 
+@pytest.mark.slow
 def test_a_killed_second_publication_leaves_the_first_version(hub, workspace, corpus, tmp_path):
     put(corpus)
     before = published(hub)
@@ -309,6 +313,7 @@ def test_uploads_to_a_busy_hub_are_retried(hub, corpus, part):
     assert all(sent == len(hub.objects[oid]) for oid, sent in hub.received.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["info", "tree", "resolve", "storage"])
 def test_reads_from_a_busy_hub_are_retried(hub, corpus, part):
     put(corpus)

@@ -80,6 +80,7 @@ def test_an_unknown_law_and_damaged_levels_are_refused() -> None:
             decode_clip(bad, "mulaw")
 
 
+@pytest.mark.slow
 @every_law
 @pytest.mark.parametrize("container", ["webdataset", "parquet"])
 def test_a_corpus_of_levels_is_complete_and_holds_uint8(

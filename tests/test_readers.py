@@ -374,6 +374,7 @@ def test_a_file_that_is_no_table_is_refused(tmp_path, name, data):
         table.read(tmp_path / name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet", ".xlsx", ".ods"])
 @settings(deadline=None, max_examples=40)
 @given(data=st.data())

@@ -113,6 +113,7 @@ def flat(steps):
 # --- clips by their ids
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "container", [name for name, container in CONTAINERS.items() if not container.levels_only]
 )
@@ -192,6 +193,7 @@ def _read_in_a_child(opened, answers):
     )
 
 
+@pytest.mark.slow
 def test_an_opened_corpus_can_be_pickled_and_used_in_other_processes(corpus, source):
     opened = pickle.loads(pickle.dumps(open_corpus(corpus)))  # noqa: S301
     assert np.array_equal(opened.read("a-3.5").samples, source["a-3.5"])
@@ -240,6 +242,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     sys.platform != "linux", reason="elsewhere nothing is forked unless it is asked for"
 )
@@ -574,6 +577,7 @@ def test_a_remote_stream_fetches_each_byte_once(corpus, source):
         assert sum(web.asked.values()) < 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trouble", ["busy", "cut"])
 def test_streams_from_failing_servers_lose_no_clip(corpus, source, impatient, trouble):
     with serving(corpus) as web:
@@ -595,6 +599,7 @@ def test_servers_without_ranges_are_refused_before_they_send_all(corpus):
         assert web.sent < 1_000_000
 
 
+@pytest.mark.slow
 def test_clips_from_a_server_with_changed_bytes_are_refused(corpus, tmp_path):
     convert(corpus, container="zip", out=tmp_path / "c", shard_size="60kB", **QUIET)
     with serving(tmp_path / "c") as web:
@@ -622,6 +627,7 @@ def test_damaged_cache_files_are_fetched_again(corpus, source, tmp_path):
         assert not list((tmp_path / "cache").glob("*/*"))
 
 
+@pytest.mark.slow
 def test_a_cache_saves_what_was_fetched_and_keeps_its_limit(corpus, source, tmp_path):
     with serving(corpus) as web:
         opened = open_corpus(web.url, cache=tmp_path / "cache")
@@ -640,6 +646,7 @@ def test_a_cache_saves_what_was_fetched_and_keeps_its_limit(corpus, source, tmp_
         )
 
 
+@pytest.mark.slow
 def test_the_first_files_are_not_requested_together_with_most_others(corpus, source, tmp_path):
     convert(corpus, container="files", out=tmp_path / "c", **QUIET)
     with serving(tmp_path / "c") as web:

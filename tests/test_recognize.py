@@ -136,6 +136,7 @@ def test_texts_are_in_the_order_of_the_segments_and_of_unselected_ones_too(works
     }
 
 
+@pytest.mark.slow
 def test_jobs_and_engines_give_the_same(workspace):
     tasks = {
         "one": {},
@@ -303,6 +304,7 @@ def transcribe(clips):
 """
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_resumes(workspace, monkeypatch):
     """A module in the current directory; the process dies in the second task."""
     monkeypatch.chdir(workspace.path)
@@ -432,6 +434,7 @@ def test_a_command_gets_files_and_writes_lines_in_any_order(workspace, command):
         run(workspace, command(), None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("each", "why"),
     [
@@ -456,6 +459,7 @@ def test_the_clip_on_which_a_command_fails_is_reported(workspace, command, each,
     assert why in line
 
 
+@pytest.mark.slow
 def test_a_command_that_always_crashes_is_not_run_for_each_of_many_clips(
     make_workspace, monkeypatch
 ):
@@ -545,6 +549,7 @@ def test_recognize_works_on_the_command_line(workspace, monkeypatch):
     assert column(workspace, "cli_recognizer") == ["a"] * 7
 
 
+@pytest.mark.slow
 def test_the_pocketsphinx_recipe_recognizes_english(tmp_path, monkeypatch):
     """A real recognizer, by its recipe, on a sentence of the demo."""
     pytest.importorskip("pocketsphinx")

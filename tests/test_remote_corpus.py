@@ -62,6 +62,7 @@ def local(workspace, tmp_path):
     return contents(tmp_path / "local")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", ["gs://bucket/a/corpus", "hdfs://bucket/a/corpus/"])
 def test_corpus_in_a_store_is_the_local_one(workspace, local, store, tmp_path, address):
     report = make_corpus(workspace, address)
@@ -78,6 +79,7 @@ def test_corpus_in_a_store_is_the_local_one(workspace, local, store, tmp_path, a
 
 
 # Shards that are folders, and files beside shards; the others are one file a shard, as the default.
+@pytest.mark.slow
 @pytest.mark.parametrize("container", ["files", "lhotse"])
 def test_every_container_can_be_written_to_a_store(workspace, store, tmp_path, container):
     make_corpus(workspace, tmp_path / "local", container=container)
@@ -129,6 +131,7 @@ def test_clips_are_read_back_by_ranges(workspace, local, store, tmp_path):
         encoded("gs://bucket/corpus", ["x"])
 
 
+@pytest.mark.slow
 def test_corpora_on_web_servers_are_verified_and_read(workspace, local, tmp_path):
     ids = open_corpus(tmp_path / "local").segments["segment_id"].to_list()[:2]
     with serving(tmp_path / "local") as web:
@@ -141,6 +144,7 @@ def test_corpora_on_web_servers_are_verified_and_read(workspace, local, tmp_path
 # again
 
 
+@pytest.mark.slow
 def test_uploaded_shards_with_a_record_are_not_sent_again(workspace, local, store):
     make_corpus(workspace, "gs://bucket/corpus")
     Bucket.sent.clear()
@@ -151,6 +155,7 @@ def test_uploaded_shards_with_a_record_are_not_sent_again(workspace, local, stor
     assert contents(store / "bucket/corpus") == local
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", ["sent", "sent and work"])
 def test_without_records_uploaded_shards_are_checked_by_their_bytes(workspace, local, store, lost):
     make_corpus(workspace, "gs://bucket/corpus")
@@ -243,6 +248,7 @@ def test_an_incomplete_upload_is_an_error(workspace, store, monkeypatch):
         make_corpus(workspace, "gs://bucket/corpus")
 
 
+@pytest.mark.slow
 def test_at_most_two_shards_are_on_the_local_disk_at_once(workspace, store, monkeypatch):
     here, put = [], Bucket.put_file
 

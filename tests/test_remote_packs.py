@@ -118,6 +118,7 @@ def test_remote_packs_are_refused_for_local_recordings(make_workspace, tmp_path)
         make_corpus(local, tmp_path / "C", packs="https://host/packs")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("container", ["webdataset", "files"])
 def test_workers_pack_a_corpus_at_an_address(workspace, store, tmp_path, monkeypatch, container):
     put, by_driver = Bucket.put_file, []
@@ -139,6 +140,7 @@ def test_workers_pack_a_corpus_at_an_address(workspace, store, tmp_path, monkeyp
     assert verify("gs://bucket/C", jobs=1, show_progress=False).problems == []
 
 
+@pytest.mark.slow
 def test_an_interrupted_corpus_at_an_address_keeps_the_shards_of_workers(
     workspace, store, tmp_path, monkeypatch
 ):

@@ -94,6 +94,7 @@ def local(archive, tmp_path_factory):
     return make(archive, tmp_path_factory.mktemp("local"), archive / "audio")[2]
 
 
+@pytest.mark.slow
 def test_corpora_of_remote_recordings_have_the_bytes_of_the_local_corpus(
     archive, web, local, tmp_path
 ):
@@ -119,6 +120,7 @@ def test_corpora_of_remote_recordings_have_the_bytes_of_the_local_corpus(
             assert made == local, name
 
 
+@pytest.mark.slow
 def test_worker_processes_fetch_remote_recordings(archive, web, local, tmp_path):
     ingest("parlaspeech", archive / "asr.json", audio=f"{web.url}/audio", out=tmp_path / "w")
     shutil.rmtree(tmp_path / "w/fetched")
@@ -316,6 +318,7 @@ def test_remote_segments_can_be_played_and_reviewed(archive, web, tmp_path):
     assert (silent.audio, "there is no such file" in silent.note) == (None, True)
 
 
+@pytest.mark.slow
 def test_local_recordings_do_not_import_fsspec(archive, tmp_path):
     code = (
         "import sys, nbaudio; from nbaudio import *\n"

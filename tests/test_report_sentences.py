@@ -67,6 +67,7 @@ def evidence_of(folder: Path, number: int, *, reviewed: int, wrong: int) -> Repo
     return nbaudio.evidence(workspace)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "reviewed", "wrong", "answer"),
     [
@@ -98,6 +99,7 @@ def test_evidence_never_asks_for_more_reviews_than_there_are_clips(
         assert (progress.get(name) or 0) <= number - reviewed
 
 
+@pytest.mark.slow
 def test_evidence_gives_percentages_and_says_what_unsure_verdicts_count_as(tmp_path: Path) -> None:
     report = evidence_of(tmp_path, 1500, reviewed=200, wrong=1)
     facts = read_facts(report)
@@ -109,6 +111,7 @@ def test_evidence_gives_percentages_and_says_what_unsure_verdicts_count_as(tmp_p
     assert "rounds taken back" not in str(report)
 
 
+@pytest.mark.slow
 def test_evidence_reports_segments_left_out_since_the_round(tmp_path: Path) -> None:
     workspace = make_workspace(tmp_path / "w", 300)
     review_some(workspace, 50, 0)
@@ -119,6 +122,7 @@ def test_evidence_reports_segments_left_out_since_the_round(tmp_path: Path) -> N
     assert "A new round" in chosen_since
 
 
+@pytest.mark.slow
 def test_evidence_states_an_upper_bound_below_the_target(tmp_path: Path) -> None:
     report = evidence_of(tmp_path / "a", 200, reviewed=20, wrong=20)
     high = report.facts["selection"]["high"]
@@ -130,6 +134,7 @@ def test_evidence_states_an_upper_bound_below_the_target(tmp_path: Path) -> None
     assert re.search(r"at least \S+ % and at most \S+ % are right", both.facts["how_right"])
 
 
+@pytest.mark.slow
 def test_evidence_separates_new_segments_from_sampled_ones(tmp_path: Path) -> None:
     workspace = make_workspace(tmp_path / "w", 214)
     review_some(workspace, 60, 2)

@@ -87,6 +87,7 @@ def judged(segments, rng):
     return np.where(rng.random((segments, 2)) < 0.8, right, rng.integers(0, 3, (segments, 2)))
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_true_value_if_faults_are_rare():
     rng = np.random.default_rng(1)
 

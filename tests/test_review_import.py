@@ -154,6 +154,7 @@ def rename_the_sheet(table, columns):
     table.title = "Tablica 1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "edit",
     [
@@ -181,6 +182,7 @@ def test_verdicts_stay_with_their_segments_after_edits_of_the_sheet(
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(
     st.lists(st.tuples(any_text, any_text), min_size=1, max_size=4),
@@ -267,6 +269,7 @@ def unknown_id(table, columns):
     table.cell(2, columns["segment_id"]).value = "s99"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("edit", "says", "taken"),
     [
@@ -673,6 +676,7 @@ def test_several_reviewers_and_their_agreement(tmp_path):
     assert review.disagreements(workspace).rows() == [(apart, "ana: ok; ben: noise")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["xlsx", "html"])
 def test_segments_that_reviewers_left_undecided_are_a_review_of_their_own_and_an_adjudicator_decides_them(  # noqa: E501
     workspace, tmp_path, ending

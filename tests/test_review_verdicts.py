@@ -37,6 +37,7 @@ def rows_of(frame):
     return [Verdict(**row) for row in frame.iter_rows(named=True)]
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(said, max_size=4), max_size=4))
 def test_the_last_verdict_of_a_reviewer_on_a_segment_applies(tmp_path_factory, batches):
     workspace = Workspace.create(tmp_path_factory.mktemp("w"))

@@ -149,6 +149,7 @@ def test_import_learns_a_risk_that_finds_noisy_segments(tmp_path):
     assert content_hashes(workspace.segments) == before
 
 
+@pytest.mark.slow
 def test_without_informative_columns_risk_stays_near_the_base_rate(tmp_path):
     areas = []
     for seed in range(4):
@@ -264,6 +265,7 @@ def test_the_risk_model_stores_speakers_without_their_names(tmp_path):
 # --- a threshold on risk
 
 
+@pytest.mark.slow
 def test_a_selection_by_risk_freezes_the_model_until_one_without_it(tmp_path):
     workspace, wrong = make_segments(tmp_path / "w")
     review.export(workspace, out=tmp_path / "one.csv", n=300)

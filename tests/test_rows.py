@@ -47,6 +47,7 @@ def test_parts_with_different_columns_are_combined(tmp_path, small_parts):
     assert not (tmp_path / "W").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(LAYOUTS))
 def test_every_layout_gives_the_same_tables_with_small_parts(tmp_path, small_parts, name):
     made = LAYOUTS[name](tmp_path / "source")

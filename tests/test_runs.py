@@ -528,6 +528,7 @@ def test_run_of_a_url_is_refused_without_its_secret(tmp_path):
     assert "secret" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_only_what_the_chosen_notebooks_need_is_checked(tmp_path):
     settings = {"source": "gone", "container": "rar"}
     with pytest.raises(NbaudioError, match=r"04_threshold.*no workspace"):
@@ -540,6 +541,7 @@ def test_an_engine_without_its_package_names_the_extra(tmp_path, monkeypatch):
         run(bundled("data_manifests/demo.yaml"), out=tmp_path / "out", settings={"engine": "spark"})
 
 
+@pytest.mark.slow
 def test_a_failing_cell_is_named_and_its_notebook_is_kept(tmp_path, manifest, capsys):
     out = tmp_path / "out"
     (tmp_path / "manifest folder").mkdir(exist_ok=True)
@@ -561,6 +563,7 @@ def test_a_failing_cell_is_named_and_its_notebook_is_kept(tmp_path, manifest, ca
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_sizes_that_leave_nothing_for_train_are_refused_in_the_first_notebook(tmp_path):
     message = (
         r"01_ingest, cell \d+: InputError: dev: 2,000 segments and test: 2,000 segments: nothing "
@@ -575,6 +578,7 @@ def test_sizes_that_leave_nothing_for_train_are_refused_in_the_first_notebook(tm
         )
 
 
+@pytest.mark.slow
 def test_sizes_that_the_selection_cannot_fill_are_refused_with_the_way_to_continue(tmp_path):
     message = (
         r"06_splits, cell \d+: InputError: dev: 60 segments requested, but of the 91 segments that "
@@ -589,6 +593,7 @@ def test_sizes_that_the_selection_cannot_fill_are_refused_with_the_way_to_contin
         )
 
 
+@pytest.mark.slow
 def test_a_kernel_whose_port_is_taken_is_started_again(tmp_path, monkeypatch):
     real = execute.papermill.execute_notebook
     starts = []
@@ -608,6 +613,7 @@ def test_a_kernel_whose_port_is_taken_is_started_again(tmp_path, monkeypatch):
         run(bundled("data_manifests/demo.yaml"), out=tmp_path / "out", only="1")
 
 
+@pytest.mark.slow
 def test_a_kernel_that_dies_is_named_and_its_notebook_is_kept(tmp_path):
     cell = nbformat.v4.new_code_cell("import os; os._exit(1)")
     source = tmp_path / "dies.ipynb"
@@ -673,6 +679,7 @@ def checkout(tmp_path):
     return top
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", WHERE)
 def test_papermill_takes_every_manifest_for_every_notebook_from_every_folder(
     checkout, papermill, caplog, where

@@ -42,6 +42,7 @@ def test_loudness_is_limited_by_the_peak_and_silence_is_unchanged() -> None:
     assert not normalize_loudness(np.zeros(100, np.int16), RATE).any()
 
 
+@pytest.mark.slow
 def test_pydub_is_imported_without_a_warning_if_ffmpeg_is_missing() -> None:
     program = "import numpy as np; from nbaudio.audio.pydub_bridge import to_audiosegment as t; "
     program += "print(len(t(np.zeros(80, np.int16), 8000)))"

@@ -117,6 +117,7 @@ tables = st.lists(cells, max_size=40).map(
 budgets = st.one_of(st.none(), st.floats(0, 0.1))
 
 
+@pytest.mark.slow
 @given(
     tables,
     st.sets(st.sampled_from(["speaker_id", "recording_id"])),
@@ -320,6 +321,7 @@ def test_reviewed_segments_stay_out_of_train_and_may_be_held_out():
     ]
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=12), st.floats(0, 0.2), st.integers(0, 5))
 @settings(deadline=None)
 def test_a_budget_is_reached_but_never_passed(lengths, hours, seed):
@@ -333,6 +335,7 @@ def test_a_budget_is_reached_but_never_passed(lengths, hours, seed):
     assert used == sum(lengths) or used > hours * 3600 - max(lengths) - 1e-5
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.integers(1, 60), st.integers(0, 5))
 @settings(deadline=None)
 def test_a_budget_of_hours_is_spread_evenly_over_speakers(speakers, room, seed):
@@ -478,6 +481,7 @@ def judge(workspace, *said):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "key", ["segment_id", "split", "reason", "start_sample", "micros", "sentence", "earlier"]
 )
@@ -605,6 +609,7 @@ def test_select_warns_of_missing_columns_empty_splits_and_unreached_budgets(
     assert [line for line in select(workspace, **parameters).warnings if warning in line]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
@@ -833,6 +838,7 @@ def test_without_speakers_segments_are_grouped_by_recording(sittings):
     assert "speaker_id is empty: nothing is grouped by it" in report.warnings
 
 
+@pytest.mark.slow
 @given(tables, st.integers(1, 3))
 @settings(max_examples=60, deadline=None)
 def test_the_default_grouping_always_keeps_speakers_apart(segments, held_out):
@@ -860,6 +866,7 @@ def with_source_splits(workspace, name):
     workspace.save(segments=workspace.segments.with_columns(source_split=split))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -1019,6 +1026,7 @@ def test_select_before_audio_reports_that_it_is_a_preview(workspace):
     assert report.facts["budget"]["estimate"] == "32.0 kB/s (upper bound, nothing measured)"
 
 
+@pytest.mark.slow
 def test_disk_is_estimated_from_the_clips_themselves(tmp_path):
     audio = tmp_path / "audio"
     audio.mkdir()

@@ -70,6 +70,7 @@ def test_duplicates_leakage_and_verdicts_compare_sentences_alike(one, other, sam
     assert (len(set(word_hashes(table.with_columns(segment_id=pl.lit("a"))))) == 1) == same
 
 
+@pytest.mark.slow
 @every
 def test_corpus_json_and_verify_compare_sentences_alike(make_workspace, tmp_path, one, other, same):
     workspace = make_workspace({"one.wav": (6.0, 16000), "two.wav": (6.0, 16000)}, channels=1)

@@ -177,6 +177,7 @@ def test_precision_bounds_by_value_contain_the_true_share_of_each_group(workspac
     assert found["low"][-1] < 1
 
 
+@pytest.mark.slow
 def test_frequent_values_and_missing_values_are_separate_groups(workspace, tmp_path):
     judge(workspace, tmp_path)
     # Without a fault: by the rule of three and a bit.
@@ -222,6 +223,7 @@ def test_without_verdicts_groups_have_no_precision_and_bounds_0_to_1(workspace):
     assert (found["high"] == 1).all()
 
 
+@pytest.mark.slow
 def test_the_plot_has_the_best_columns_first_and_without_verdicts_the_distributions(
     workspace, tmp_path
 ):

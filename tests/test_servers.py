@@ -396,6 +396,7 @@ def test_invalid_redirects_fail_at_once(fetch, target, web, tmp_path, monkeypatc
     assert web.asked["GET", "b.wav"] <= 12
 
 
+@pytest.mark.slow
 @BOTH
 def test_retry_after_is_kept_up_to_max_wait(fetch, web, tmp_path, monkeypatch):
     asked = [1]
@@ -499,6 +500,7 @@ def test_options_and_environment_set_the_limits(tmp_path, monkeypatch):
 # going on
 
 
+@pytest.mark.slow
 def test_a_killed_ingest_of_urls_resumes(web, tmp_path):
     for number in range(6):
         shutil.copy(web.folder / "a.wav", web.folder / f"{number}.wav")
@@ -585,6 +587,7 @@ def holding(folder, *secrets):
     return found
 
 
+@pytest.mark.slow
 def test_no_secret_of_a_signed_address_is_written_anywhere(web, tmp_path, capfd):
     """List, downloads, ingest from the downloads, select, materialize, and errors on the way: none
     has the signature."""
@@ -806,6 +809,7 @@ def test_content_length_is_ignored_for_chunked_bodies(fetch, web, tmp_path):
         assert recordings["num_samples"].to_list() == [16_000] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "zstd", "GZIP"])
 def test_ingest_names_the_compression_of_a_body(web, tmp_path, coding):
     body = gzip.compress((web.folder / "b.wav").read_bytes())
@@ -938,6 +942,7 @@ def dripping(data, **headers):
     return act
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("headers", [{}, {"ETag": '"1"'}])
 def test_a_server_below_the_minimum_rate_is_given_up(fetch, web, tmp_path, monkeypatch, headers):
@@ -960,6 +965,7 @@ def dripping_header(handler):
         pass
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_response_header_that_never_ends_is_given_up(fetch, web, tmp_path, monkeypatch):
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.3")

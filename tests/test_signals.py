@@ -328,6 +328,7 @@ def loud_and_quiet(x: Samples, rate: int) -> tuple[list[int], list[int]]:
     return loud, quiet
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [16000, 44100])
 @pytest.mark.parametrize("voice", VOICES)
 def test_cut_start_and_cut_end_are_true_in_speech_and_false_in_pauses(

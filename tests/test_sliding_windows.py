@@ -214,6 +214,7 @@ def work(monkeypatch):
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("container", "rate"),
     [("webdataset", None), ("parquet", 8000), ("zip", 11025), ("files", 16000)],
@@ -348,6 +349,7 @@ def test_a_state_of_another_step_is_refused_and_one_without_step_loads(make):
             stream(**options).load_state_dict(stream(step=1).state_dict())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "says"),
     [

@@ -127,6 +127,7 @@ def test_a_textgrid_longer_or_shorter_than_its_recording_gives_a_warning(
     assert _has(report.warnings, f"a.wav: lasts 10.0 s, the source says {end} s") == is_warned
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "end_sample", "reason"),
     [

@@ -35,6 +35,7 @@ def segments(out):
 NAMED_BY_PATH = ("nemo", "lhotse", "table")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(LAYOUTS))
 def test_every_layout_can_be_in_a_store(store, tmp_path, name):
     made = LAYOUTS[name](tmp_path / "source")
@@ -89,6 +90,7 @@ def test_folders_on_the_web_are_recognized_by_their_page(tmp_path):
     assert segments(tmp_path / "W").equals(segments(tmp_path / "local"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inside", ["LibriSpeech", "", "LibriSpeech/dev-clean"])
 def test_librispeech_in_a_bucket_gives_the_corpus_of_its_folder(store, tmp_path, inside):
     source = librispeech(tmp_path / "source").source.parent

@@ -51,6 +51,7 @@ def speakers_by_recordings(speakers, recordings, each):
     )
 
 
+@pytest.mark.slow
 @given(
     rows, st.sets(st.sampled_from(KEYS)), st.integers(0, 4), st.integers(0, 4), st.integers(0, 5)
 )

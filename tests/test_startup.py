@@ -48,6 +48,7 @@ for line in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_help_errors_and_status_import_neither_tables_nor_audio(tmp_path: Path) -> None:
     commands = ("demo", "download", "ingest", "select", "materialize", "verify", "wheel")
     lines = [
@@ -77,6 +78,7 @@ for package in (nbaudio, nbaudio.review):
 """
 
 
+@pytest.mark.slow
 def test_schemas_are_imported_where_numpy_is_missing() -> None:
     """The site of the docs is built without it."""
     assert "polars" in imported(
@@ -84,6 +86,7 @@ def test_schemas_are_imported_where_numpy_is_missing() -> None:
     )
 
 
+@pytest.mark.slow
 def test_exported_names_exist_after_any_earlier_import() -> None:
     assert "nbaudio" in imported(EXPORTS)
 

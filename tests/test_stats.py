@@ -76,6 +76,7 @@ def corpus(workspace, tmp_path):
     return tmp_path / "c"
 
 
+@pytest.mark.slow
 def test_a_statistics_page_is_self_contained_and_runs_no_script(workspace, corpus, tmp_path):
     for path in (workspace.path, corpus):
         assert stats(path, out=tmp_path / "p.html").facts["page"] == str(tmp_path / "p.html")
@@ -99,6 +100,7 @@ def test_a_statistics_page_is_self_contained_and_runs_no_script(workspace, corpu
         assert str(tmp_path) not in "".join(found.texts)
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_the_rows_that_are_read_at_once(
     workspace, corpus, tmp_path, monkeypatch
 ):
@@ -158,6 +160,7 @@ def test_only_the_columns_that_are_needed_are_read(workspace):
     assert read.where("1 = 1").read("segment_id")["segment_id"].equals(ids)
 
 
+@pytest.mark.slow
 def test_hostile_names_are_shown_as_text(workspace, tmp_path):
     stats(workspace.path, out=tmp_path / "p.html")
     texts = read((tmp_path / "p.html").read_text(encoding="utf8")).texts
@@ -253,6 +256,7 @@ def test_examples_without_audio_still_show_their_words(workspace, tmp_path, monk
     assert str(tmp_path) not in "".join(texts)
 
 
+@pytest.mark.slow
 def test_headline_figures_come_first_and_say_what_is_missing(workspace, tmp_path):
     facts = stats(workspace.path, out=tmp_path / "p.html").facts
     texts = [
@@ -269,6 +273,7 @@ def test_headline_figures_come_first_and_say_what_is_missing(workspace, tmp_path
     assert "nbaudio review export W" in figures[figures.index("right labels") + 2]
 
 
+@pytest.mark.slow
 def test_the_section_on_audio_signals_is_there_once_they_are_measured(workspace, tmp_path):
     stats(workspace.path, out=tmp_path / "p.html", audio=False)
     assert "Audio signals" not in read((tmp_path / "p.html").read_text(encoding="utf8")).texts
@@ -371,6 +376,7 @@ def test_a_page_of_an_unfinished_workspace_can_be_made(workspace, tmp_path, miss
     assert read((tmp_path / "p.html").read_text(encoding="utf8")).tags.count("svg") == 3
 
 
+@pytest.mark.slow
 def test_segments_without_a_decision_count_as_kept(workspace, tmp_path):
     workspace.save(segments=workspace.segments.with_columns(decision=None, reason=None))
     facts = stats(workspace.path, out=tmp_path / "p.html").facts

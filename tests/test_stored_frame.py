@@ -285,6 +285,7 @@ def test_a_large_workspace_stays_in_its_file(make_workspace, monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_a_threshold_of_a_large_workspace_is_tuned_in_its_file(make_workspace, monkeypatch):
     workspace = make_workspace({"r.flac": (20.0, 16000), "s.wav": (9.0, 44100)})
     number = pl.int_range(pl.len())

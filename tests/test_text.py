@@ -64,6 +64,7 @@ def test_error_rates_are_those_of_jiwer(reference, hypothesis):
     assert text.cer(reference, hypothesis) == jiwer.cer(reference, hypothesis)
 
 
+@pytest.mark.slow
 @given(pairs)
 @example([(None, None)])
 @example([("", "a b"), ("a", ""), ("", "")])

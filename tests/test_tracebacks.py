@@ -87,6 +87,7 @@ def error_of(outputs):
     return error
 
 
+@pytest.mark.slow
 def test_a_wrong_path_in_a_notebook_is_a_one_line_error(outputs):
     [error] = outputs["wrong path"]
     message = (
@@ -143,6 +144,7 @@ def test_an_interrupt_is_one_line_and_the_cell_continues_when_it_is_run_again(ou
     assert outputs["completed"][-1].data["text/plain"] == "1"
 
 
+@pytest.mark.slow
 def test_ipython_in_a_terminal_shows_the_same_line(tmp_path):
     run = subprocess.run(
         [sys.executable, "-m", "IPython", "--simple-prompt", "--no-banner", "--colors=NoColor"],
@@ -162,6 +164,7 @@ def test_ipython_in_a_terminal_shows_the_same_line(tmp_path):
     assert "score.py" in traceback
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "printed"),
     [
@@ -282,6 +285,7 @@ def interrupt_itself(number: int) -> int:
     return number
 
 
+@pytest.mark.slow
 def test_worker_processes_ignore_an_interrupt():
     with worker_pool(EngineLocation("loky", 2)) as run:
         assert sorted(run(interrupt_itself, range(4))) == [0, 1, 2, 3]
@@ -309,6 +313,7 @@ print(caught, signal.getsignal(signal.SIGINT) is signal.default_int_handler)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["flac", "opus"])
 def test_no_encoder_drops_an_interrupt(encoding):
     """Those in C did, in every other case, and went on."""

@@ -483,6 +483,7 @@ def test_undo_changes_only_the_count_of_rounds_in_evidence(workspace, tmp_path):
     assert claim_of(workspace) == before
 
 
+@pytest.mark.slow
 def test_a_round_that_was_taken_back_proves_what_it_would_have_proven(tmp_path):
     """Also where another strategy draws what comes after its rows."""
     there, again = (make_segments(tmp_path / name, 400) for name in ("there", "again"))
@@ -508,6 +509,7 @@ def test_a_round_that_was_taken_back_proves_what_it_would_have_proven(tmp_path):
     assert facts["selection"]["low"] > claim_of(there)["low"]
 
 
+@pytest.mark.slow
 def test_rows_of_one_draw_in_two_rounds_prove_as_one_draw(tmp_path):
     there, again = (make_segments(tmp_path / name, 400) for name in ("there", "again"))
     for workspace in (there, again):
@@ -591,6 +593,7 @@ def test_expected_capital_under_a_true_null_stays_one_after_undo(tmp_path):
 # --- kills and other writers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["mkdir", "copyfile", "replace", "unlink", "save_report"])
 def test_a_kill_leaves_the_round_in_force_or_taken_back(workspace, tmp_path, monkeypatch, call):
     class KilledError(BaseException):

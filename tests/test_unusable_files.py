@@ -237,6 +237,7 @@ def test_every_command_that_reads_files_is_tested() -> None:
     assert known - tried == {"demo", "wheel"}  # these read nothing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", CASES)
 def test_a_damaged_file_is_a_one_line_error_that_names_it(
     sources_and_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
@@ -271,6 +272,7 @@ def test_a_link_to_a_regular_file_is_accepted(sources_and_corpus: Path, tmp_path
     assert nbaudio.stats(tmp_path / "W").facts["recordings"] == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", NO_FILES)
 def test_a_shard_or_recording_that_is_no_regular_file_is_a_problem(
     sources_and_corpus: Path, tmp_path: Path, damage: Damage

@@ -87,6 +87,7 @@ def test_optional_keys_of_corpus_json_may_be_missing(archive, tmp_path):
     assert verify(tmp_path / "c-v2", **QUIET).problems == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["recording_id", "split", "num_samples", "shard", "text", None])
 def test_a_base_with_a_damaged_segments_table_is_refused(archive, tmp_path, name):
     archive.bring_up_to_date(tmp_path / "c")
@@ -115,6 +116,7 @@ def test_versions_are_found_by_relative_paths(archive, tmp_path, monkeypatch):
     assert archive.next("../c") == ("../c-v2", "../c")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["decision", "text", "audio", "window", "speaker"])
 def test_every_change_of_shipped_content_makes_a_new_version(archive, tmp_path, how):
     archive.bring_up_to_date(tmp_path / "c")
@@ -152,6 +154,7 @@ def test_another_transcript_that_ships_is_compared(archive, tmp_path):
         archive.bring_up_to_date(tmp_path / "c")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grown_before", [False, True])
 def test_an_unfinished_version_is_continued(archive, tmp_path, monkeypatch, grown_before):
     corpus = tmp_path / "c"
@@ -169,6 +172,7 @@ def test_an_unfinished_version_is_continued(archive, tmp_path, monkeypatch, grow
     assert versions.latest_version(corpus) == asked[0]
 
 
+@pytest.mark.slow
 def test_the_latest_version_is_the_base_when_earlier_ones_are_deleted(archive, tmp_path):
     corpus = tmp_path / "c"
     for number in (3, 4):

@@ -207,6 +207,7 @@ def test_a_new_version_keeps_all_shards_of_its_base_and_adds_its_own(tmp_path, c
     check(tmp_path / "c3")
 
 
+@pytest.mark.slow
 @EVERY
 def test_changed_clips_move_to_new_shards_and_only_their_shards_are_rewritten(tmp_path, container):
     workspace, recordings, segments = start(tmp_path)
@@ -233,6 +234,7 @@ def test_changed_clips_move_to_new_shards_and_only_their_shards_are_rewritten(tm
     assert samples(tmp_path / "c2") == samples(tmp_path / "whole")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hashed", [True, False])
 def test_replaced_audio_is_noticed_with_and_without_hashes_of_recordings(tmp_path, hashed):
     workspace, recordings, segments = start(tmp_path)
@@ -338,6 +340,7 @@ def test_windows_of_consecutive_segments_stay_in_new_versions(tmp_path):
     assert set(windows["recording_id"]) == {1}
 
 
+@pytest.mark.slow
 def test_held_out_segments_of_the_base_never_enter_train(tmp_path):
     workspace, recordings, segments = start(tmp_path)
     workspace.save_report("select", {"facts": {"parameters": {"group_by": ["speaker_id"]}}})

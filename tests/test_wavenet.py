@@ -90,6 +90,7 @@ def test_whole_mp3_songs_become_levels_of_the_documented_quality(
         assert signal_to_noise(song, dequantize(levels, law)) >= least
 
 
+@pytest.mark.slow
 def test_windows_of_songs_equal_the_same_samples_of_the_whole(tmp_path: Path) -> None:
     source = songs(tmp_path / "songs", 12.0, 7.3)
     found = levels_of(

@@ -45,6 +45,7 @@ def texts_in(folder):
     return found
 
 
+@pytest.mark.slow
 def test_a_speaker_disappears_and_only_their_shards_are_rewritten(tmp_path):
     workspace, _, segments = start(tmp_path)
     other = [
@@ -345,6 +346,7 @@ def test_verify_finds_what_should_have_been_withdrawn(tmp_path):
     grown(tmp_path, workspace, *tables, 5)
 
 
+@pytest.mark.slow
 def test_a_withdrawal_that_stops_at_any_write_is_finished_by_the_same_command(
     tmp_path, monkeypatch
 ):

@@ -102,6 +102,7 @@ def test_the_command_names_the_file_and_the_limit(tmp_path):
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_unusual_workbooks_that_are_no_bombs_are_read(tmp_path):
     rows = "".join(
         f'<row r="{number}"><c r="C{number}" t="inlineStr"><is><t>a{number}.wav</t></is></c>'

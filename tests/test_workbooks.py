@@ -685,6 +685,7 @@ def cut(text):
     return text[: len(text) // 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "says"),
     [

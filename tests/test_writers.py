@@ -63,6 +63,7 @@ def lines_of(outcomes):
     return [str(each) for each in lost]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("same", [True, False], ids=["one workspace", "two workspaces"])
 def test_of_threads_that_write_to_one_folder_one_finishes_the_corpus(twins, tmp_path, same):
     lost = lines_of(
@@ -77,6 +78,7 @@ def test_of_threads_that_write_to_one_folder_one_finishes_the_corpus(twins, tmp_
     assert not (tmp_path / "c/.work").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("same", [True, False], ids=["one workspace", "two workspaces"])
 def test_of_processes_that_write_to_one_folder_one_finishes_the_corpus(twins, tmp_path, same):
     words = [
@@ -113,6 +115,7 @@ def address(request, tmp_path):
         memory.rm("bucket", recursive=True)
 
 
+@pytest.mark.slow
 def test_of_threads_that_write_to_one_url_one_finishes_the_corpus(twins, address):
     lost = lines_of(
         at_once(
@@ -256,6 +259,7 @@ def test_steps_wait_for_each_other(make_workspace, monkeypatch):
     assert not list(workspace.path.glob(".*"))
 
 
+@pytest.mark.slow
 def test_processes_that_add_to_one_workspace_wait_for_each_other_or_fail(make_workspace, tmp_path):
     workspace = make_workspace({"r.flac": (20.0, 16000)})
     runs = []
