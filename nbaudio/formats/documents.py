@@ -28,7 +28,11 @@ from nbaudio.formats.web_pages import PAGE, page_paragraphs, raised_digits
 class Utterance(NamedTuple):
     """A paragraph or turn of a document.
 
-    It has its characters in the text (half open), and what the source says about it.
+    Attributes:
+        start: its first character in the text of the document.
+        end: the character after its last one.
+        speaker_id: as the source has it.
+        utterance_id: as the source has it.
     """
 
     start: int
@@ -47,8 +51,11 @@ class LeftOut(NamedTuple):
 class Document(NamedTuple):
     """A transcript and its utterances.
 
-    It has the recording that it names itself, its text as typed, utterances in order, which hold
-    all words, and what of the file is not in its text.
+    Attributes:
+        recording: the name of its recording, if the file has one.
+        text: as typed.
+        utterances: in order; every word of the text is in one.
+        left_out: what of the file is not in the text.
     """
 
     recording: str | None
@@ -57,34 +64,52 @@ class Document(NamedTuple):
     left_out: tuple[LeftOut, ...] = ()
 
 
-# The text of an utterance, its speaker and its id.
-_Spoken = tuple[str, str | None, str | None]
+class _Spoken(NamedTuple):
+    """The text of an utterance, before its place in the text of the document is known."""
 
-_SAVE = "save it as .docx or as plain text"
-_REFUSED = {
+    text: str
+    speaker_id: str | None = None
+    utterance_id: str | None = None
+
+
+# How formats are recognized.
+_SAVE_AS = "save it as .docx or as plain text"
+_REFUSED_FORMATS = {  # first bytes of a file, and why it is not read
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": (
         "an old or encrypted Word file; save it as .docx without a password"
     ),
-    b"%PDF-": f"a PDF, which is not read; {_SAVE}",
-    b"{\\rtf": f"an RTF file, which is not read; {_SAVE}",
+    b"%PDF-": f"a PDF, which is not read; {_SAVE_AS}",
+    b"{\\rtf": f"an RTF file, which is not read; {_SAVE_AS}",
 }
+_STARTS_AS_XML = re.compile(r"\s*<(?:\?xml|!DOCTYPE|TEI\b|teiCorpus\b)")
+# An object, or a list of objects or lists; a text may begin with a word in brackets or braces.
+_STARTS_AS_JSON = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*[\]{])")
+_DECLARED_CHARSET = re.compile(
+    r"(?:charset|encoding)\s*=\s*[\"']?\s*(utf-8|windows-125[0-8]|iso-8859-(?:1[013-6]?|[2-9])|koi8-[ru])\b"
+)
+
+# Plain text.
 _END_OF_FILE = "\x1a"  # character that programs of DOS write at the end of a file
-_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
-_PARAGRAPH = re.compile(r"\S[^\n]*(?:\n[^\S\n]*\S[^\n]*)*")
-_JSON = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*[\]{])")
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0e-\x1f]")  # all but kinds of blanks and line ends
+_TEXT_PARAGRAPH = re.compile(r"\S[^\n]*(?:\n[^\S\n]*\S[^\n]*)*")  # lines up to a blank one
+
+# Subtitles.
+_UNREADABLE_CUES = "cues without readable times"
+
+# JSON: for each value of an utterance, the fields that may have it, the preferred one first.
 _TEXT_FIELDS = ("text", "transcript", "sentence", "content", "words")
-_FIELDS = (
+_JSON_FIELDS = (
     _TEXT_FIELDS,
     RECORDING_FIELDS,
     ("speaker", "speaker_id"),
     ("id", "utterance_id", "segment_id"),
 )
 
-_XML = re.compile(r"\s*<(?:\?xml|!DOCTYPE|TEI\b|teiCorpus\b)")
-_ROOTS = {"TEI", "teiCorpus", "TEI.2"}
-_BLOCKS = {"u", "seg", "p", "ab"}
-# Elements of TEI that are no speech, by what they are called in the report.
-_NOTES = {
+# TEI: local names of elements.
+_TEI_ROOTS = {"TEI", "teiCorpus", "TEI.2"}
+_TEI_BLOCKS = {"u", "seg", "p", "ab"}  # turns and paragraphs; each is an utterance
+# Elements that are no speech, by what they are called in the report.
+_TEI_NOTES = {
     "note": "notes of TEI",
     "kinesic": "incidents of TEI",
     "vocal": "incidents of TEI",
@@ -94,33 +119,32 @@ _NOTES = {
     "fw": "headers and footers of TEI",
     "del": "deleted texts of TEI",
 }
-_LEFT_OUT = {*_NOTES, "teiHeader", "desc", "corr", "reg", "expan"}
-_CLEARED = _BLOCKS | _LEFT_OUT
-_TOKENS = {"w", "pc"}
-_SIGNS = {"lb": " "}
-# The same of Word documents.
+# Further ones are left out without a count: what is about the text or an event in it, and second
+# forms of words.
+_TEI_LEFT_OUT = {*_TEI_NOTES, "teiHeader", "desc", "corr", "reg", "expan"}
+# What is read or left out is emptied, so that the block around it does not have it again.
+_TEI_CLEARED = _TEI_BLOCKS | _TEI_LEFT_OUT
+_TEI_TOKENS = {"w", "pc"}  # a word, a punctuation mark
+_TEI_SIGNS = {"lb": " "}  # elements that stand for a character
+_XML_ID = "{http://www.w3.org/XML/1998/namespace}id"
+
+# Word: names of parts of the package, and local names of elements.
+_WORD_DOCUMENT = "word/document.xml"
+_WORD_STYLES = "word/styles.xml"
+_WORD_PAGE_PART = re.compile(r"word/(?:header|footer)\d*\.xml")
 _WORD_SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
-_DELETED = {"del", "moveFrom"}
-_LONGEST_NAME = 80  # letters of the longest name of a speaker
-_STRUCK_OUT = ("strike", "dstrike")
-_NOT_READ_OF_WORD = {
+_WORD_DELETED = {"del", "moveFrom"}  # text that a tracked change removed
+_WORD_STRUCK_OUT = ("strike", "dstrike")
+_WORD_FALSE = {"0", "false", "off"}  # values that turn a property off
+_WORD_REFERENCES = {
     "footnoteReference": "footnotes of Word documents",
     "endnoteReference": "footnotes of Word documents",
     "commentReference": "comments of Word documents",
 }
-_PAGE_PART = re.compile(r"word/(?:header|footer)\d*\.xml")
-_RUNNING = "headers and footers of Word documents"
+_HEADERS_AND_FOOTERS = "headers and footers of Word documents"
 _HIDDEN_TEXT = "hidden texts of Word documents"
 _DELETED_TEXT = "deleted texts of Word documents"
-_UNREADABLE_CUES = "cues without readable times"
-_FALSE = {"0", "false", "off"}
-_WORD_DOCUMENT = "word/document.xml"
-_WORD_STYLES = "word/styles.xml"
-_ID = "{http://www.w3.org/XML/1998/namespace}id"
-
-_CHARSET = re.compile(
-    r"(?:charset|encoding)\s*=\s*[\"']?\s*(utf-8|windows-125[0-8]|iso-8859-(?:1[013-6]?|[2-9])|koi8-[ru])\b"
-)
+_LONGEST_SPEAKER_NAME = 80  # letters; more in bold are a heading or emphasis
 
 
 def read_documents(path: Path) -> Iterator[Document]:
@@ -146,7 +170,7 @@ def read_documents(path: Path) -> Iterator[Document]:
     try:
         documents = [
             document
-            for document in _documents(path, input_guards.read_all(path))
+            for document in _recognized_documents(path, input_guards.read_all(path))
             if document.utterances
         ]
     except OSError as error:
@@ -168,16 +192,16 @@ def read_documents(path: Path) -> Iterator[Document]:
     if not documents:
         raise InputError(f"{path}: empty, it has no words")
     for document in documents:
-        if match := _CONTROL.search(document.text):
+        if match := _CONTROL_CHARACTER.search(document.text):
             raise InputError(
                 f"{path}: not text; it has the control character 0x{ord(match[0]):02x}"
             )
         yield document
 
 
-def _documents(path: Path, content: bytes) -> Iterable[Document]:
+def _recognized_documents(path: Path, content: bytes) -> Iterable[Document]:
     """Return the documents of a file's content; raise InputError for a refused format."""
-    for start, reason in _REFUSED.items():
+    for start, reason in _REFUSED_FORMATS.items():
         if content.startswith(start):
             raise InputError(f"{path}: {reason}")
     is_marked = content.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
@@ -187,16 +211,16 @@ def _documents(path: Path, content: bytes) -> Iterable[Document]:
     if b"\0" in content and not is_marked:
         raise InputError(f"{path}: binary data, not text")
     if PAGE.match(head):
-        declared = _CHARSET.search(head.lower())
+        declared = _DECLARED_CHARSET.search(head.lower())
         name = declared[1] if declared and not is_marked else None
         # Browsers read Latin-1 as cp1252.
         return [_read_html(decode_text(content, "cp1252" if name == "iso-8859-1" else name))]
     if timed_text := find_timed_text(head):
         reason = f"{timed_text.name}, not read as a transcript; {timed_text.remedy}"
         raise InputError(f"{path}: {reason}")
-    if _XML.match(head):
+    if _STARTS_AS_XML.match(head):
         return [_read_xml(path, content)]
-    if _JSON.match(head):
+    if _STARTS_AS_JSON.match(head):
         return _read_json(path)
     text = decode_text(content).rstrip(_END_OF_FILE)
     if head.startswith("WEBVTT") or TIMES.search(head):
@@ -207,7 +231,7 @@ def _documents(path: Path, content: bytes) -> Iterable[Document]:
 def _read_text(text: str) -> Document:
     """Read plain text, whose paragraphs blank lines separate."""
     paragraphs = (
-        paragraph for paragraph in _PARAGRAPH.finditer(text) if re.search(r"\w", paragraph[0])
+        paragraph for paragraph in _TEXT_PARAGRAPH.finditer(text) if re.search(r"\w", paragraph[0])
     )
     utterances = [
         Utterance(paragraph.start(), paragraph.start() + len(paragraph[0].rstrip()))
@@ -217,44 +241,49 @@ def _read_text(text: str) -> Document:
 
 
 def _read_subtitles(text: str) -> Document:
-    """Read cues, each line once; consecutive cues of one speaker are one utterance."""
+    """Read cues; consecutive ones of one speaker are one utterance.
+
+    Rolling captions repeat the lines of the cue before; each line is read once.
+    """
     items = list(cues(text))
-    rows = [item for item in items if isinstance(item, dict)]
-    captions = show_once(sorted(rows, key=lambda cue: Decimal(cue["source_start"])))
+    readable = [item for item in items if isinstance(item, dict)]
+    captions = show_once(sorted(readable, key=lambda cue: Decimal(cue["source_start"])))
     utterances = [
-        ("\n".join(line for cue in run for line in _lines(cue)), speaker, None)
+        _Spoken("\n".join(line for cue in run for line in _cue_lines(cue)), speaker)
         for speaker, run in groupby(captions.cues, key=lambda cue: cue["speaker_id"])
     ]
-    unreadable = sum(isinstance(item, tuple) for item in items)
-    return _document(utterances, left_out=Counter({_UNREADABLE_CUES: unreadable}))
+    unreadable = sum(isinstance(item, tuple) for item in items)  # line and reason of each
+    return _document_of_utterances(utterances, left_out=Counter({_UNREADABLE_CUES: unreadable}))
 
 
-def _lines(cue: dict[str, Any]) -> Iterator[str]:
+def _cue_lines(cue: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of a cue without tags."""
     for line in cue["lines"]:
         yield cue_text([line])["text"] or ""
 
 
-def _document(
+def _document_of_utterances(
     spoken: Iterable[_Spoken], recording: str | None = None, left_out: Counter[str] | None = None
 ) -> Document:
     """Return the document of utterances, which line ends separate.
 
-    Utterances without words are left out. Parts that are `left_out` are counted while the
-    utterances are read.
+    Utterances without words are left out. `left_out` may be filled by the iterator `spoken`: it is
+    complete once all utterances are read.
     """
     worded = [
-        (text.strip(), speaker, utterance_id)
-        for text, speaker, utterance_id in spoken
-        if re.search(r"\w", text)
+        utterance._replace(text=utterance.text.strip())
+        for utterance in spoken
+        if re.search(r"\w", utterance.text)
     ]
-    starts = accumulate((len(text) + 1 for text, _, _ in worded), initial=0)
+    # Each text is followed by a line end; the last start is that of no utterance.
+    starts = accumulate((len(utterance.text) + 1 for utterance in worded), initial=0)
     utterances = [
-        Utterance(start, start + len(text), *about)
-        for start, (text, *about) in zip(starts, worded, strict=False)
+        Utterance(start, start + len(text), speaker_id, utterance_id)
+        for start, (text, speaker_id, utterance_id) in zip(starts, worded, strict=False)
     ]
-    parts = tuple(LeftOut(*part) for part in (left_out or {}).items() if part[1])
-    return Document(recording, "\n".join(text for text, _, _ in worded), utterances, parts)
+    parts = tuple(LeftOut(what, number) for what, number in (left_out or {}).items() if number)
+    text = "\n".join(utterance.text for utterance in worded)
+    return Document(recording, text, utterances, parts)
 
 
 def _read_json(path: Path) -> Iterable[Document]:
@@ -267,34 +296,38 @@ def _read_json(path: Path) -> Iterable[Document]:
             item["words"] = " ".join(word for word in words if isinstance(word, str))
         strings_by_field = (
             (item[field] for field in fields if isinstance(item.get(field), str))
-            for fields in _FIELDS
+            for fields in _JSON_FIELDS
         )
         text, recording, speaker, utterance_id = (
             next(strings, None) for strings in strings_by_field
         )
-        recordings.setdefault(recording, []).append((text or "", speaker, utterance_id))
-    return (_document(spoken, recording) for recording, spoken in recordings.items())
+        recordings.setdefault(recording, []).append(_Spoken(text or "", speaker, utterance_id))
+    return (_document_of_utterances(spoken, recording) for recording, spoken in recordings.items())
 
 
 def _read_html(text: str) -> Document:
     """Read a web page, without its navigation and hidden text."""
     left_out = Counter[str]()
     paragraphs = page_paragraphs(text, left_out)
-    return _document(((paragraph, None, None) for paragraph in paragraphs), left_out=left_out)
+    return _document_of_utterances(map(_Spoken, paragraphs), left_out=left_out)
 
 
 def _read_word(path: Path, content: bytes) -> Document:
     """Read the paragraphs of a Word document, without hidden and deleted text."""
     with zipfile.ZipFile(BytesIO(content)) as book:
         if _WORD_DOCUMENT not in book.namelist():
-            raise InputError(f"{path}: a zip file without {_WORD_DOCUMENT}, so no .docx; {_SAVE}")
+            raise InputError(
+                f"{path}: a zip file without {_WORD_DOCUMENT}, so no .docx; {_SAVE_AS}"
+            )
         text = _unpack(path, book, _WORD_DOCUMENT)
         has_styles = _WORD_STYLES in book.namelist()
         hidden_styles = _hidden_styles(_unpack(path, book, _WORD_STYLES)) if has_styles else set()
-        parts = [name for name in book.namelist() if _PAGE_PART.fullmatch(name)]
+        parts = [name for name in book.namelist() if _WORD_PAGE_PART.fullmatch(name)]
         running = sum(_has_words(_unpack(path, book, name)) for name in parts)
-    left_out = Counter({_RUNNING: running})
-    return _document(_word_paragraphs(text, hidden_styles, left_out), left_out=left_out)
+    left_out = Counter({_HEADERS_AND_FOOTERS: running})
+    return _document_of_utterances(
+        _word_paragraphs(text, hidden_styles, left_out), left_out=left_out
+    )
 
 
 def _has_words(xml: bytes) -> bool:
@@ -302,7 +335,7 @@ def _has_words(xml: bytes) -> bool:
     texts = (
         element.text or ""
         for _, element in iterparse(BytesIO(xml))  # noqa: S314  # no entities
-        if _word_name(element) == "t"
+        if _name_in_word(element) == "t"
     )
     return any(re.search(r"\w", text) for text in texts)
 
@@ -315,7 +348,8 @@ def _unpack(path: Path, book: zipfile.ZipFile, name: str) -> bytes:
     member = book.getinfo(name)
     if member.flag_bits & 1:
         raise InputError(f"{path}: encrypted; save it without a password")
-    if member.compress_type > zipfile.ZIP_DEFLATED:  # unpacks all at once
+    # zipfile unpacks other methods all at once, without a limit.
+    if member.compress_type > zipfile.ZIP_DEFLATED:
         raise zipfile.BadZipFile(f"compressed by method {member.compress_type}")
     packed = min(member.compress_size, path.stat().st_size, 1 << 20)
     input_guards.check_expansion(path, packed, member.file_size)
@@ -353,7 +387,7 @@ def _is_hidden(element: Element, hidden_styles: set[str]) -> bool:
             continue
         for setting in properties:
             value = next((text for name, text in setting.items() if name.endswith("}val")), "")
-            is_vanish = _local_name(setting) == "vanish" and value not in _FALSE
+            is_vanish = _local_name(setting) == "vanish" and value not in _WORD_FALSE
             if is_vanish or (
                 _local_name(setting) in {"rStyle", "pStyle"} and value in hidden_styles
             ):
@@ -361,59 +395,64 @@ def _is_hidden(element: Element, hidden_styles: set[str]) -> bool:
     return False
 
 
-def _word_name(element: Element) -> str:
-    """Return the local name of an element of Word, and no name for others, such as drawings."""
+def _name_in_word(element: Element) -> str:
+    """Return the local name of an element of Word; "" for others, such as those of drawings."""
     return _local_name(element) if "wordprocessingml" in element.tag else ""
 
 
 def _word_paragraphs(
     xml: bytes, hidden_styles: set[str], left_out: Counter[str]
 ) -> Iterator[_Spoken]:
-    """Yield the paragraphs of a Word document; what is read is removed from the tree.
+    """Yield the paragraphs of a Word document.
 
-    Runs of hidden and deleted text, and references to notes, are counted in `left_out`.
+    Hidden and deleted texts, and references to notes, are counted in `left_out`. What is read is
+    removed from the tree, so that a paragraph around others, as of a text box, has its own text.
     """
-    depth = 0
+    num_skipped = 0  # elements around this one whose text is skipped
     for event, element in iterparse(BytesIO(xml), ("start", "end")):  # noqa: S314  # no entities
-        name = _word_name(element)
-        is_apart = name in _DELETED or _local_name(element) == "Fallback"
+        name = _name_in_word(element)
+        # A fallback repeats what is beside it, for older programs.
+        is_skipped = name in _WORD_DELETED or _local_name(element) == "Fallback"
         if event == "start":
-            depth += is_apart
+            num_skipped += is_skipped
             continue
-        depth -= is_apart
-        left_out[_DELETED_TEXT] += name in _DELETED
-        if name in _NOT_READ_OF_WORD:
-            left_out[_NOT_READ_OF_WORD[name]] += 1
+        num_skipped -= is_skipped
+        left_out[_DELETED_TEXT] += name in _WORD_DELETED
+        if name in _WORD_REFERENCES:
+            left_out[_WORD_REFERENCES[name]] += 1
         if name == "r":
-            _clear_run(element, hidden_styles, left_out)
-        elif name == "p" and not depth:
+            _clear_unshown_run(element, hidden_styles, left_out)
+        elif name == "p" and not num_skipped:
             if _is_hidden(element, hidden_styles):
                 left_out[_HIDDEN_TEXT] += 1
             else:
-                _set_name_apart(element)
-                yield "".join(child.text or "" for child in element.iter()), None, None
+                _mark_bold_name(element)
+                yield _Spoken("".join(child.text or "" for child in element.iter()))
             del element[:]
-        elif is_apart:
+        elif is_skipped:
             del element[:]
-        elif name != "t":
+        elif name != "t":  # only these have text
             element.text = _WORD_SIGNS.get(name, "")
 
 
-def _set_name_apart(paragraph: Element) -> None:
-    """Write a tab behind bold letters at the start of a paragraph of Word, before other words."""
-    runs = [run for run in paragraph.iter() if _word_name(run) == "r" and len(run)]
+def _mark_bold_name(paragraph: Element) -> None:
+    """Write a tab behind bold letters at the start of a paragraph of Word, before other words.
+
+    They are often the name of a speaker, which the tab tells from the words.
+    """
+    runs = [run for run in paragraph.iter() if _name_in_word(run) == "r" and len(run)]
     texts = ["".join(run.itertext()) for run in runs]
-    is_bold = [_properties(run).get("b", "0") not in _FALSE for run in runs]
-    count = is_bold.index(False) if False in is_bold else len(runs)
-    name = "".join(texts[:count])
-    others = "".join(texts[count:])
-    is_apart = name[-1:].isspace() or others[:1].isspace()
-    if name.strip() and is_apart and others.strip() and len(name) <= _LONGEST_NAME:
-        last = runs[count - 1][-1]
+    is_bold = [_run_properties(run).get("b", "0") not in _WORD_FALSE for run in runs]
+    num_bold = is_bold.index(False) if False in is_bold else len(runs)
+    name = "".join(texts[:num_bold])
+    others = "".join(texts[num_bold:])
+    is_separate = name[-1:].isspace() or others[:1].isspace()
+    if name.strip() and is_separate and others.strip() and len(name) <= _LONGEST_SPEAKER_NAME:
+        last = runs[num_bold - 1][-1]
         last.text = f"{(last.text or '').rstrip()}\t"
 
 
-def _properties(run: Element) -> dict[str, str]:
+def _run_properties(run: Element) -> dict[str, str]:
     """Return the properties of a run with their values, empty where they have none."""
     return {
         _local_name(setting): next(
@@ -425,13 +464,16 @@ def _properties(run: Element) -> dict[str, str]:
     }
 
 
-def _clear_run(run: Element, hidden_styles: set[str], left_out: Counter[str]) -> None:
-    """Clear a run of a Word document that is hidden or struck out; raise numbers of footnotes."""
-    properties = _properties(run)
+def _clear_unshown_run(run: Element, hidden_styles: set[str], left_out: Counter[str]) -> None:
+    """Clear a run of a Word document that is hidden or struck out.
+
+    Digits that are set high, such as those of footnotes, become the raised digits of Unicode.
+    """
+    properties = _run_properties(run)
     if _is_hidden(run, hidden_styles):
         left_out[_HIDDEN_TEXT] += 1
         del run[:]
-    elif any(properties.get(name, "0") not in _FALSE for name in _STRUCK_OUT):
+    elif any(properties.get(name, "0") not in _WORD_FALSE for name in _WORD_STRUCK_OUT):
         left_out[_DELETED_TEXT] += 1
         del run[:]
     elif properties.get("vertAlign") == "superscript":
@@ -446,39 +488,41 @@ def _read_xml(path: Path, xml: bytes) -> Document:
     (_, root) = next(iter(iterparse(BytesIO(xml), ("start",))))  # noqa: S314  # no entities
     left_out = Counter[str]()
     if "wordprocessingml" in root.tag and _local_name(root) == "document":
-        return _document(_word_paragraphs(xml, set(), left_out), left_out=left_out)
-    if _local_name(root) not in _ROOTS:
+        return _document_of_utterances(_word_paragraphs(xml, set(), left_out), left_out=left_out)
+    if _local_name(root) not in _TEI_ROOTS:
         raise InputError(f"{path}: XML that is not TEI; its root is <{_local_name(root)}>")
-    return _document(_tei_utterances(xml, left_out), left_out=left_out)
+    return _document_of_utterances(_tei_utterances(xml, left_out), left_out=left_out)
 
 
 def _tei_utterances(xml: bytes, left_out: Counter[str]) -> Iterator[_Spoken]:
-    """Yield the paragraphs of TEI with speaker and id; what is read is removed from the tree.
+    """Yield the paragraphs of TEI with the speaker of the turn, and their id or that of the turn.
 
-    Notes, incidents and gaps are counted in `left_out`.
+    Those of `_TEI_NOTES` are counted in `left_out`. What is read is removed from the tree: at its
+    end, a turn has only the text that is in none of its paragraphs.
     """
-    depth = 0
-    turn = dict[str, str]()
+    num_left_out = 0  # elements around this one that are no speech
+    turn = dict[str, str]()  # the attributes of the element <u> around this one
     for event, element in iterparse(BytesIO(xml), ("start", "end")):  # noqa: S314  # no entities
         name = _local_name(element)
         if event == "start":
-            depth += name in _LEFT_OUT
+            num_left_out += name in _TEI_LEFT_OUT
             turn = element.attrib if name == "u" else turn
             continue
-        depth -= name in _LEFT_OUT
-        if name in _NOTES:
-            left_out[_NOTES[name]] += 1
-        if name in _BLOCKS and not depth:
+        num_left_out -= name in _TEI_LEFT_OUT
+        if name in _TEI_NOTES:
+            left_out[_TEI_NOTES[name]] += 1
+        if name in _TEI_BLOCKS and not num_left_out:
             text = " ".join("".join(element.itertext()).split())
             who = turn.get("who", "").split()
             # Several are no single speaker.
             speaker = who[0].rpartition("#")[2] if len(who) == 1 else None
-            yield re.sub(" ?\0 ?", "", text), speaker, element.get(_ID, turn.get(_ID))
-        if name in _TOKENS:
+            joined = re.sub(" ?\0 ?", "", text)  # see `_joined_token`
+            yield _Spoken(joined, speaker, element.get(_XML_ID, turn.get(_XML_ID)))
+        if name in _TEI_TOKENS:
             element.text = _joined_token(element)
-        elif name in _CLEARED or name in _SIGNS:
-            element.text = _SIGNS.get(name, "")
-        if name in _CLEARED or name in _TOKENS:
+        elif name in _TEI_CLEARED or name in _TEI_SIGNS:
+            element.text = _TEI_SIGNS.get(name, "")
+        if name in _TEI_CLEARED or name in _TEI_TOKENS:
             del element[:]
         turn = {} if name == "u" else turn
 
