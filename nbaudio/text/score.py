@@ -22,9 +22,9 @@ from nbaudio.text.edit_distance import edit_counts, error_rates
 from nbaudio.text.formatting import Formatting, spoken_counts
 from nbaudio.text.normalization import normalize_column
 
-_COUNT = re.compile(r" ([\d,]+)$")  # the count at the end of a line about words or characters
-_SHOWN = 8
-_TABLE = "formatting.tsv"
+_COUNT = re.compile(r" ([\d,]+)$")  # the count at the end of a line such as "comma , 12"
+_SHOWN_LINES = 8  # lines of a list in the report; the rest is counted
+_KEPT_TABLE = "formatting.tsv"  # the copy of the formatting table in a workspace
 _SIMILAR = 0.8  # the report counts the segments above this similarity
 
 
@@ -34,9 +34,11 @@ class Pair(NamedTuple):
     Attributes:
         text: column of the transcript.
         hypothesis: column of the hypothesis.
-        suffix: end of the names of their scores, such as ``_large``.
+        suffix: end of the names of their scores, such as ``_large``; empty for `text` and
+            `asr_text`.
         steps: normalization steps.
-        transcript: values of the transcript (`Workspace.transcript`); those of its column if None.
+        transcript: values of the transcript where they are not those of its column: see
+            `Workspace.transcript`.
     """
 
     text: str
@@ -107,12 +109,12 @@ def score(
     allocator.share_arenas()
     workspace = Workspace.open(workspace)
     rules = Formatting(
-        language or workspace.settings.get("language"), formatting or _own_table(workspace)
+        language or workspace.settings.get("language"), formatting or _kept_table(workspace)
     )
     hypotheses = [hypothesis] if hypothesis is None or isinstance(hypothesis, str) else hypothesis
     comparison = _comparison(workspace, text, hypotheses, normalize, rules)
     if formatting:
-        atomic.write_bytes(workspace.path / _TABLE, Path(formatting).read_bytes())
+        atomic.write_bytes(workspace.path / _KEPT_TABLE, Path(formatting).read_bytes())
     tallies = [_Tally(pair, rules) for pair in comparison.pairs]
     originals = {}
     if workspace_tables.table_path(workspace, schemas.CORRECTED_TEXTS).exists():
@@ -131,7 +133,7 @@ def score(
                 "do not compare the scores"
             )
         _save_report(workspace, f"score{suffix}", report)
-    return _together(reports)
+    return _joined_reports(reports)
 
 
 @dataclass(frozen=True)
@@ -140,8 +142,8 @@ class _Comparison:
 
     Attributes:
         pairs: what is compared.
-        scored: all pairs that have scores afterwards, by the end of the names of their scores.
-        agreeing: hypotheses of which the agreement is computed; see `_agreeing`.
+        scored: all pairs that have scores afterwards, of this call or an earlier one, by suffix.
+        agreeing: hypotheses of which the agreement is computed; see `_hypotheses_to_agree`.
         rules: of formatting.
     """
 
@@ -159,7 +161,7 @@ class _Comparison:
         return {"scored": scored, "language": self.rules.language}
 
     def scored_by_other_steps(self, steps: Sequence[str]) -> list[str]:
-        """Return the similarities that were computed with other normalization steps."""
+        """Return the similarity columns that were computed with other normalization steps."""
         return [
             f"similarity{suffix}"
             for suffix, pair in self.scored.items()
@@ -177,37 +179,42 @@ def _comparison(
     """Return what is compared; raise InputError for unknown names."""
     table = workspace_tables.scan(workspace)
     schema = table.collect_schema()
-    # Other steps drop scores, with a hypothesis that changed or was withdrawn.
+    # The settings also have pairs whose scores another step removed, with a hypothesis that changed
+    # or was withdrawn.
     scored = {
         suffix: pair
-        for suffix, pair in _pairs(workspace).items()
+        for suffix, pair in _scored_pairs(workspace).items()
         if f"similarity{suffix}" in schema
     }
     pairs = [
-        _pair(workspace, schema.names(), text, name, scored)._replace(steps=steps)
+        _find_pair(workspace, schema.names(), text, name, scored)._replace(steps=steps)
         for name in dict.fromkeys(hypotheses)
     ]
     scored.update({pair.suffix: pair for pair in pairs})
-    return _Comparison(pairs, scored, _agreeing(table, scored.values()), rules)
+    return _Comparison(pairs, scored, _hypotheses_to_agree(table, scored.values()), rules)
 
 
 def _scored_batches(
     workspace: Workspace, comparison: _Comparison, tallies: Sequence["_Tally"]
 ) -> Iterator[pl.DataFrame]:
-    """Yield the segments table with the scores, and count each batch in the tally of each pair."""
+    """Yield the segments table with the scores, and count each batch in the tallies.
+
+    There is a tally for each pair of the comparison, in the same order.
+    """
     path = str(workspace_tables.table_path(workspace))
     for batch in workspace_tables.read_batches(workspace):
         segments = schemas.conform(batch, schemas.SEGMENTS, path)
-        scored, edit_counts_of_pairs = _all_scores(segments, comparison)
+        scored, edit_counts_of_pairs = _score_pairs(segments, comparison)
         for tally, counts in zip(tallies, edit_counts_of_pairs, strict=True):
             tally.add(scored, counts)
         yield scored
 
 
 def _scored_originals(workspace: Workspace, comparison: _Comparison) -> pl.DataFrame:
-    """Return the texts that corrections replaced with their scores.
+    """Return the table of the texts that corrections replaced, with the scores of these texts.
 
-    A correction that is withdrawn restores them.
+    When a correction is withdrawn, its text and scores come back from there. The other transcripts
+    and the hypotheses are those of the segments table.
     """
     originals = workspace.table(schemas.CORRECTED_TEXTS)
     schema = workspace_tables.table_schema(workspace)
@@ -223,7 +230,7 @@ def _scored_originals(workspace: Workspace, comparison: _Comparison) -> pl.DataF
         how="left",
         maintain_order="left",
     )
-    scored, _ = _all_scores(originals, comparison)
+    scored, _ = _score_pairs(originals, comparison)
     return scored.drop(*other_texts, "asr_text_normalized", strict=False)
 
 
@@ -236,8 +243,8 @@ def _save_report(workspace: Workspace, step: str, report: Report) -> None:
     workspace.save_report(step, with_note.to_dict())
 
 
-def _together(reports: Mapping[str, Report]) -> Report:
-    """Return the report of one pair, or one of several by the ends of the names of their scores."""
+def _joined_reports(reports: Mapping[str, Report]) -> Report:
+    """Return the report of a call: that of its pair, or one with the facts of each of several."""
     if len(reports) == 1:
         return next(iter(reports.values()))
     return Report(
@@ -267,14 +274,25 @@ def _unique(lines: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def _pair(
+def _find_pair(
     workspace: Workspace,
     columns: Sequence[str],
     text: str | None,
     hypothesis: str | None,
     scored: Mapping[str, Pair],
 ) -> Pair:
-    """Return the columns of a transcript and a hypothesis by name, None for those of the source."""
+    """Return the pair of a transcript and a hypothesis of these names.
+
+    Args:
+        workspace: the workspace.
+        columns: columns of its segments table.
+        text: name of the transcript; None for `text`.
+        hypothesis: name of the hypothesis; None for `asr_text`.
+        scored: the pairs that have scores, by suffix.
+
+    Raises:
+        InputError: there is no such column, or a column or another pair has the name of a score.
+    """
     texts = {"text": "text", "normalized": "text_normalized", **schemas.text_names(columns)}
     if not workspace.has_raw_texts:
         del texts["raw"]
@@ -313,8 +331,8 @@ def _pair(
     return pair
 
 
-def _pairs(workspace: Workspace) -> dict[str, Pair]:
-    """Return what was compared by `score`, by the end of the names of the scores."""
+def _scored_pairs(workspace: Workspace) -> dict[str, Pair]:
+    """Return the pairs that `score` compared, by suffix."""
     scored: dict[str, dict[str, Any]] = workspace.settings.get("scored", {})
     return {
         suffix: Pair(
@@ -341,8 +359,10 @@ def formatting_rules(workspace: Workspace) -> Formatting:
 
     They are those of its language, and the table that extends them.
     """
-    table = _own_table(workspace)
-    return _rules(workspace.settings.get("language"), table, table and table.stat().st_mtime_ns)
+    table = _kept_table(workspace)
+    return _cached_rules(
+        workspace.settings.get("language"), table, table and table.stat().st_mtime_ns
+    )
 
 
 def compared(workspace: Workspace) -> dict[str, Any]:
@@ -355,39 +375,42 @@ def compared(workspace: Workspace) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=8)
-def _rules(language: str | None, table: Path | None, _version: int | None) -> Formatting:
+def _cached_rules(language: str | None, table: Path | None, _version: int | None) -> Formatting:
+    """Return formatting rules; the version of the table is there to read a changed one again."""
     return Formatting(language, table)
 
 
-def _own_table(workspace: Workspace) -> Path | None:
-    path = workspace.path / _TABLE
+def _kept_table(workspace: Workspace) -> Path | None:
+    """Return the formatting table that the workspace keeps, if it has one."""
+    path = workspace.path / _KEPT_TABLE
     return path if path.exists() else None
 
 
 def rescored(workspace: Workspace, segments: pl.DataFrame) -> pl.DataFrame:
     """Return rows of the segments table with their scores computed again.
 
-    All existing scores are computed from the texts of the rows.
+    These are the scores of all pairs that `score` compared, or of `text` and `asr_text` before any
+    score.
     """
-    scored_pairs = _pairs(workspace) or {"": Pair("text", "asr_text", "")}
+    scored_pairs = _scored_pairs(workspace) or {"": Pair("text", "asr_text", "")}
     pairs = [
         pair
         for pair in scored_pairs.values()
         if pair.text in segments.columns and pair.hypothesis in segments.columns
     ]
-    agreeing = _agreeing(segments, scored_pairs.values())
+    agreeing = _hypotheses_to_agree(segments, scored_pairs.values())
     comparison = _Comparison(pairs, scored_pairs, agreeing, formatting_rules(workspace))
-    scored, _ = _all_scores(segments, comparison)
+    scored, _ = _score_pairs(segments, comparison)
     return scored
 
 
-def _all_scores(
+def _score_pairs(
     segments: pl.DataFrame, comparison: _Comparison
 ) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
     """Return segments with the scores of all pairs and their agreement, and edit counts by pair."""
     edit_counts_of_pairs = []
     for pair in comparison.pairs:
-        segments, counts = _scored(segments, pair, comparison.rules)
+        segments, counts = _score_pair(segments, pair, comparison.rules)
         edit_counts_of_pairs.append(counts)
     if comparison.agreeing:
         segments = with_agreement(segments, comparison.agreeing, comparison.rules)
@@ -396,7 +419,7 @@ def _all_scores(
     return segments, edit_counts_of_pairs
 
 
-def _scored(
+def _score_pair(
     segments: pl.DataFrame, pair: Pair, rules: Formatting
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Score a pair; return segments with the scores, and the edit counts.
@@ -427,10 +450,13 @@ def _scored(
     return segments.with_columns(scores), counts
 
 
-def _agreeing(segments: pl.DataFrame | pl.LazyFrame, scored: Iterable[Pair]) -> dict[str, str]:
-    """Return the hypotheses, each with the column of its similarity with `text`.
+def _hypotheses_to_agree(
+    segments: pl.DataFrame | pl.LazyFrame, scored: Iterable[Pair]
+) -> dict[str, str]:
+    """Return the hypotheses whose agreement can be computed, each with its similarity column.
 
-    There are none unless several exist and all are scored.
+    It is the column of the similarity with `text`. There are none unless several hypotheses have
+    values, and all of these are scored with `text`.
     """
     schema = segments.collect_schema()
     hypothesis_columns = [
@@ -455,12 +481,13 @@ class _Tally:
         self.pair = pair
         self.rules = rules
         self.counts = Counter[str]()
-        self.unread_text = Counter[str]()
-        self.unread = Counter[str]()
-        self.odd = [pl.DataFrame(schema=ODD)]
-        self.similarity = list[pl.Series]()
+        # Words with digits or abbreviations that no formatting rule reads, with their counts.
+        self.uncovered_in_text = Counter[str]()
+        self.uncovered_in_hypothesis = Counter[str]()
+        self.odd_characters = [pl.DataFrame(schema=ODD)]  # of each batch
+        self.similarity = list[pl.Series]()  # of each batch, without nulls
         self.has_agreement = False
-        self.agreement = 0.0
+        self.sum_of_agreement = 0.0
         self.other_hypotheses = dict[str, None]()  # names of those that any segment has
 
     def add(self, segments: pl.DataFrame, edit_counts: pl.DataFrame) -> None:
@@ -484,11 +511,14 @@ class _Tally:
             spoken_above_0_8=int((spoken_similarity > _SIMILAR).sum()),
         )
         self.similarity.append(similarity.drop_nulls())
-        self.unread_text += self.rules.uncovered(text)
-        self.unread += self.rules.uncovered(hypothesis)
+        self.uncovered_in_text += self.rules.uncovered(text)
+        self.uncovered_in_hypothesis += self.rules.uncovered(hypothesis)
+        # Only the normal forms of `text` and `asr_text` are stored.
         is_normalized = pair.steps and not pair.suffix
         compared_text = segments["text_normalized"] if is_normalized else text
-        self.odd.append(vocabulary(compared_text, segment_ids=segments["segment_id"]).odd)
+        self.odd_characters.append(
+            vocabulary(compared_text, segment_ids=segments["segment_id"]).odd
+        )
         self._count_agreement(segments)
         self._note_hypotheses(segments)
 
@@ -497,24 +527,29 @@ class _Tally:
         if "text_disputed" not in segments.columns:
             return
         self.has_agreement = True
-        self.agreement += float(segments["agreement"].sum())
+        self.sum_of_agreement += float(segments["agreement"].sum())
         self.counts.update(
             text_disputed=int(segments["text_disputed"].sum()),
             agreeing=segments["agreement"].count(),
         )
 
     def _note_hypotheses(self, segments: pl.DataFrame) -> None:
+        """Note which other hypotheses have values, to name them where this one has none."""
         for name, column in schemas.hypothesis_names(segments.columns).items():
             if column != self.pair.hypothesis and segments[column].count():
                 self.other_hypotheses[name] = None
 
     def report(self, first: "_Tally") -> Report:
-        """Return the report; odd and uncovered words of the text are those of the `first` pair."""
-        unread = first.unread_text + self.unread
+        """Return the report of the pair.
+
+        All pairs of a call have the same text. What is odd or uncovered in it is taken from the
+        tally of the `first` pair.
+        """
+        uncovered = first.uncovered_in_text + self.uncovered_in_hypothesis
         facts = {
             **self._score_facts(),
-            "formatting_not_covered": _first(_most_frequent_words(unread)),
-            "odd_characters": _first(_most_frequent_characters(first.odd)),
+            "formatting_not_covered": _first_lines(_most_frequent_words(uncovered)),
+            "odd_characters": _first_lines(_most_frequent_characters(first.odd_characters)),
             **self._agreement_facts(),
             "normalized_by": list(self.pair.steps),
             "language": self.rules.language,
@@ -522,9 +557,9 @@ class _Tally:
         return Report(
             "score",
             facts,
-            warnings=self._warnings(is_unread=bool(unread)),
+            warnings=self._warnings(has_uncovered=bool(uncovered)),
             problems=[] if facts["scored"] else [self._why_nothing_is_scored()],
-            sentences=_with_counts(facts),
+            sentences=_readable_counts(facts),
         )
 
     def _score_facts(self) -> dict[str, Any]:
@@ -552,13 +587,13 @@ class _Tally:
             return {}
         return {
             "text_disputed": self.counts["text_disputed"],
-            "mean_agreement": _share(self.agreement, self.counts["agreeing"]),
+            "mean_agreement": _share(self.sum_of_agreement, self.counts["agreeing"]),
         }
 
-    def _warnings(self, *, is_unread: bool) -> list[str]:
+    def _warnings(self, *, has_uncovered: bool) -> list[str]:
         """Return a line if numbers and abbreviations are not read as the language does."""
         language = self.rules.language
-        if is_unread and language is None:
+        if has_uncovered and language is None:
             return [
                 "digits and abbreviations are compared as they are written: "
                 "name the language, such as --language hr"
@@ -613,7 +648,7 @@ def _most_frequent_characters(batches: Iterable[pl.DataFrame]) -> list[str]:
     return lines
 
 
-def _with_counts(facts: Mapping[str, Any]) -> dict[str, list[str]]:
+def _readable_counts(facts: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the lists of words and characters as people read them: each with its count."""
     return {
         name: [", ".join(_COUNT.sub(r" (\1)", line) for line in facts[name])]
@@ -622,7 +657,7 @@ def _with_counts(facts: Mapping[str, Any]) -> dict[str, list[str]]:
     }
 
 
-def _first(lines: Sequence[str]) -> list[str]:
+def _first_lines(lines: Sequence[str]) -> list[str]:
     """Return the first lines, and how many more there are."""
-    more = len(lines) - _SHOWN
-    return [*lines[:_SHOWN], f"and {more} more"] if more > 0 else [*lines]
+    more = len(lines) - _SHOWN_LINES
+    return [*lines[:_SHOWN_LINES], f"and {more} more"] if more > 0 else [*lines]
