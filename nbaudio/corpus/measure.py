@@ -48,8 +48,9 @@ from nbaudio.tables.workspace import Workspace, locks_workspace
 
 LOG = "signals.jsonl"  # the log of signals of a run that is not finished
 _LOG_BYTES = 2 << 20  # bytes of the log that are read at once
-_TABLE = "signals"
-_MEASURED = pl.Schema(
+_SIGNALS_TABLE = "signals"  # the table that keeps the signals, by key, between runs
+# Columns of the signals of a clip with its key, in the table, the log and while a run works.
+_SIGNALS_BY_KEY = pl.Schema(
     {"clip_key": pl.String}
     | {name: schemas.SIGNALS[name] for signal in SIGNALS.values() for name in signal.columns}
 )
@@ -105,12 +106,12 @@ def measure(
     began = time.monotonic()
     workspace = Workspace.open(workspace)
     site = EngineLocation(engine, jobs, address, beam_options)
-    counts, lost = measure_segments(
+    counts, failed = measure_segments(
         workspace, worker_pool(site), channel=channel, show=show_progress
     )
     seconds = time.monotonic() - began
-    measured = workspace_tables.scan(workspace, ["clipped_share", "cut_start", "cut_end"])
-    sums = measured.select(
+    segments = workspace_tables.scan(workspace, ["clipped_share", "cut_start", "cut_end"])
+    num_damaged = segments.select(
         clipped=(pl.col("clipped_share") > 0).sum(),
         cut_start=pl.sum("cut_start"),
         cut_end=pl.sum("cut_end"),
@@ -120,13 +121,13 @@ def measure(
         "seconds": round(seconds, 1),
         "times_real_time": round(counts["hours"] * 3600 / seconds, 1),
     }
-    facts |= sums.collect(**STREAMED).row(0, named=True)
+    facts |= num_damaged.collect(**STREAMED).row(0, named=True)
     # A segment without a pause has no SNR, and is not to be left out for that.
     facts["next"] = (
         f"nbaudio select {shlex.quote(str(workspace.path))} --where 'not cut_end' "
         "--where 'snr_db > 10 or snr_db is null'"
     )
-    problems = [f"{segment_id}: {reason}" for segment_id, reason in lost.iter_rows()]
+    problems = [f"{segment_id}: {reason}" for segment_id, reason in failed.iter_rows()]
     workspace.save_report("measure", Report("measure", facts, problems=problems).to_dict())
     return Report(
         "measure", facts, problems=first_lines(problems, f"{workspace.path}/reports/measure.json")
@@ -144,11 +145,22 @@ def measure_segments(
 ) -> tuple[dict[str, Any], pl.DataFrame]:
     """Measure all segments, or all accepted ones, and write the columns.
 
-    Return counts, and why segments failed.
+    Segments whose signals are known from an earlier run are not measured again.
+
+    Args:
+        workspace: the workspace.
+        pool: entered while clips are measured, and left before the tables are written.
+        channel: the channel of segments that name none.
+        show: show progress.
+        accepted: measure accepted segments only.
+
+    Returns:
+        Facts of the report, and the segments that failed, with `segment_id` and `reason`.
     """
     channels.check_channel(channel)
     required_audio(workspace)
     columns = workspace_tables.table_schema(workspace)
+    # Before the first run, columns of these names are not ours.
     if "measured" not in workspace.settings and (
         taken := [name for name in columns if name in schemas.SIGNALS]
     ):
@@ -159,66 +171,77 @@ def measure_segments(
     facts = recording_facts(workspace.recordings)
     total = parquet_files.num_rows(workspace_tables.table_path(workspace))
     with scratch_folder(workspace.path) as folder:
-        segments = _segments(workspace, facts, channel, folder / "segments")
-        missing = _missing(workspace, segments, folder / "before", accepted=accepted)
-        planned = plan_cut(workspace, missing, facts, folder=folder)
-        failures = _measure(workspace, planned, pool, show=show)
-        measured = _measured(workspace, segments, failures, folder / "now")
-        if not measured.num_rows:
+        segments = _keyed_segments(workspace, facts, channel, folder / "segments")
+        to_measure = _without_signals(workspace, segments, folder / "before", accepted=accepted)
+        planned = plan_cut(workspace, to_measure, facts, folder=folder)
+        failures = _measure_clips(workspace, planned, pool, show=show)
+        collected = _collect_signals(workspace, segments, failures, folder / "now")
+        if not collected.num_segments:
             why = next(iter(failures.values()), "no segment has audio; ingest with --audio")
             raise InputError(
-                f"{workspace.path}: none of {segments.num_rows:,} segments can be measured; {why}"
+                f"{workspace.path}: none of {segments.num_segments:,} segments can be measured; "
+                f"{why}"
             )
-        workspace_tables.write(workspace, measured.signals, table=_TABLE)
+        workspace_tables.write(workspace, collected.signals, table=_SIGNALS_TABLE)
         (workspace.path / LOG).unlink(missing_ok=True)
-        _write_columns(workspace, measured.by_row, channel)
+        _write_columns(workspace, collected.by_row, channel)
     counts = {
         "segments": total,
-        "measured_now": planned.amount.num_clips - len(measured.lost),
-        "already_measured": segments.num_rows - planned.amount.num_clips,
-        "failed": len(measured.lost),
-        "skipped": total - segments.num_rows,
+        "measured_now": planned.amount.num_clips - len(collected.failed),
+        "already_measured": segments.num_segments - planned.amount.num_clips,
+        "failed": len(collected.failed),
+        "skipped": total - segments.num_segments,
         "hours": round(planned.amount.seconds / 3600, 6),
     }
-    return counts, measured.lost
+    return counts, collected.failed
 
 
 @dataclass(frozen=True)
-class _Segments:
-    """Segments that can be cut, with the keys of their signals, in buckets by key.
+class _KeyedSegments:
+    """Segments that can be cut, with the keys of their signals.
 
-    The columns are those of `segments_with_audio`, `channel` and `clip_key`.
+    Attributes:
+        by_key: the segments in buckets by key; the columns are those of `segments_with_audio`,
+            `channel` and `clip_key`. Segments with the same window and channel of a
+            recording share a key.
+        num_segments: how many they are.
     """
 
     by_key: Buckets
-    num_rows: int
+    num_segments: int
 
 
 @dataclass(frozen=True)
-class _Measured:
-    """Signals of segments.
+class _CollectedSignals:
+    """The known signals of the segments, after all clips were measured.
 
-    `by_row` has them with `row`, `clip_key` and `measured`, the id of the segment, in buckets by
-    row; `signals` has each key once, in order; `lost` has `segment_id` and `reason`.
+    Attributes:
+        by_row: the signals of each segment, with `row`, `clip_key` and `measured_id` (the id of the
+            segment, which tells whether the table changed meanwhile), in buckets by row.
+        num_segments: how many segments have signals.
+        signals: the same signals, each key once, in order.
+        failed: the segments that could not be measured, with `segment_id` and `reason`.
     """
 
     by_row: Buckets
-    num_rows: int
+    num_segments: int
     signals: pl.LazyFrame
-    lost: pl.DataFrame
+    failed: pl.DataFrame
 
 
-def _segments(workspace: Workspace, facts: pl.DataFrame, channel: str, folder: Path) -> _Segments:
-    """Return the segments that can be cut."""
+def _keyed_segments(
+    workspace: Workspace, facts: pl.DataFrame, channel: str, folder: Path
+) -> _KeyedSegments:
+    """Return the segments that can be cut, with the keys of their signals."""
     total = parquet_files.num_rows(workspace_tables.table_path(workspace))
     keyed = with_clip_keys(segments_with_audio(workspace), facts, signal_format(channel))
     rows = keyed.with_columns(channel=pl.col("source_channel").fill_null(channel))
     count = bucket_count(total)
     by_key = write_buckets(rows, hex_bucket("clip_key", count), count=count, folder=folder)
-    return _Segments(by_key, sum(len(bucket) for bucket in by_key))
+    return _KeyedSegments(by_key, sum(len(bucket) for bucket in by_key))
 
 
-def _measure(
+def _measure_clips(
     workspace: Workspace,
     planned: PlannedCut,
     pool: AbstractContextManager[RunTasks],
@@ -227,7 +250,7 @@ def _measure(
 ) -> dict[str, str]:
     """Measure the clips of a plan and log their signals; return why others failed, by their keys.
 
-    The memory of workers is free afterwards.
+    The pool is left at the end, so that its workers need no memory while tables are written.
     """
     failures: dict[str, str] = {}
     with pool as run_tasks:
@@ -239,43 +262,50 @@ def _measure(
     return failures
 
 
-def _missing(
-    workspace: Workspace, segments: _Segments, folder: Path, *, accepted: bool
+def _without_signals(
+    workspace: Workspace, segments: _KeyedSegments, folder: Path, *, accepted: bool
 ) -> pl.LazyFrame:
-    """Return the segments, or all accepted ones, whose signals are not known yet."""
+    """Return the segments, or accepted ones only, whose signals are not known yet."""
     is_asked = pl.col("decision") == "accept" if accepted else pl.lit(value=True)
-    missing = (
+    unknown = (
         rows.join(signals, on="clip_key", how="anti").filter(is_asked)
-        for rows, signals in _matched(workspace, segments, folder)
+        for rows, signals in _pair_with_known_signals(workspace, segments, folder)
     )
-    return store(missing, folder / "missing", segments.by_key.schema)
+    return store(unknown, folder / "missing", segments.by_key.schema)
 
 
-def _measured(
-    workspace: Workspace, segments: _Segments, failures: Mapping[str, str], folder: Path
-) -> _Measured:
-    """Return the signals of all segments, and why others failed."""
+def _collect_signals(
+    workspace: Workspace, segments: _KeyedSegments, failures: Mapping[str, str], folder: Path
+) -> _CollectedSignals:
+    """Return the signals of all segments that have them, and why the others failed."""
     reasons = pl.DataFrame(
         list(failures.items()), schema={"clip_key": pl.String, "reason": pl.String}, orient="row"
     )
-    schema = joined_schema({"row": pl.UInt32(), "measured": pl.String()}, _MEASURED)
+    schema = joined_schema({"row": pl.UInt32(), "measured_id": pl.String()}, _SIGNALS_BY_KEY)
     with_signals = PartWriter(folder / "rows", schema)
-    used_signals = PartWriter(folder / "used", _MEASURED)
-    lost = [pl.DataFrame(schema={"row": pl.UInt32, "segment_id": pl.String, "reason": pl.String})]
-    num_rows = 0
-    for rows, signals in _matched(workspace, segments, folder / "matched"):
-        of_rows = rows.select("row", "clip_key", measured="segment_id").join(signals, on="clip_key")
-        num_rows += len(of_rows)
+    used_signals = PartWriter(folder / "used", _SIGNALS_BY_KEY)
+    failed = [pl.DataFrame(schema={"row": pl.UInt32, "segment_id": pl.String, "reason": pl.String})]
+    num_segments = 0
+    for rows, signals in _pair_with_known_signals(workspace, segments, folder / "matched"):
+        of_rows = rows.select("row", "clip_key", measured_id="segment_id").join(
+            signals, on="clip_key"
+        )
+        num_segments += len(of_rows)
         with_signals.add(of_rows)
         used_signals.add(signals.join(rows, on="clip_key", how="semi").sort("clip_key"))
-        lost.append(rows.join(reasons, on="clip_key").select("row", "segment_id", "reason"))
+        failed.append(rows.join(reasons, on="clip_key").select("row", "segment_id", "reason"))
     total = parquet_files.num_rows(workspace_tables.table_path(workspace))
     by_row = write_row_buckets(with_signals.scan(), num_rows=total, folder=folder / "by-row")
-    return _Measured(by_row, num_rows, used_signals.scan(), pl.concat(lost).sort("row").drop("row"))
+    failed_in_order = pl.concat(failed).sort("row").drop("row")
+    return _CollectedSignals(by_row, num_segments, used_signals.scan(), failed_in_order)
 
 
 def signal_format(channel: str) -> ClipFormat:
-    """Return what stands for the format of clips in the keys of signals."""
+    """Return the format from which the keys of signals are computed, in place of one of clips.
+
+    Signals are measured at the rate of the recording. The version of their formulas is in the place
+    of the encoding, so that another version has other keys and all is measured again.
+    """
     return ClipFormat(None, channel, f"signals {VERSION}")
 
 
@@ -284,13 +314,16 @@ def signals_by_key(
 ) -> dict[str, dict[str, Value]]:
     """Return the signals of clips that were measured while they were cut, by the keys of signals.
 
+    A clip to cut and its signals have different keys: see `signal_format`.
+
     Args:
-        measured: the clips by their keys.
+        measured: the clips by the keys of clips to cut.
         facts: `recording_facts` of all recordings.
         channel: the channel of segments that name none.
     """
-    rows = [(key, *clip[:-1]) for key, clip in measured.items()]
-    windows = pl.LazyFrame(rows, schema=("clip_key", *MeasuredClip._fields[:-1]), orient="row")
+    columns = ("recording_id", "start_sample", "end_sample", "source_channel")
+    rows = [(key, *(getattr(clip, name) for name in columns)) for key, clip in measured.items()]
+    windows = pl.LazyFrame(rows, schema=("clip_key", *columns), orient="row")
     keyed = with_clip_keys(windows, facts, signal_format(channel), "signal_key")
     keys = keyed.select("clip_key", "signal_key").collect()
     return {signal_key: measured[clip_key].signals for clip_key, signal_key in keys.iter_rows()}
@@ -304,30 +337,36 @@ def log_signals(workspace: Workspace, values: Mapping[str, Mapping[str, Any]]) -
     )
 
 
-def _signals(workspace: Workspace) -> Iterator[pl.DataFrame]:
-    """Yield the signals that this run or an earlier one measured, by key."""
+def _known_signals(workspace: Workspace) -> Iterator[pl.DataFrame]:
+    """Yield the signals that are known: first those of the log, then those of the table.
+
+    The log is of this run and of killed ones, the table of the last complete run. Signals that do
+    not have exactly the columns of this version of nbaudio are left out.
+    """
     log = workspace.path / LOG
     if log.exists():
         with log.open("rb") as file:
             while lines := file.readlines(_LOG_BYTES):
                 rows = atomic.parse_lines(b"".join(lines), msgspec.json.decode)
-                whole = [row for row in rows if row.keys() == _MEASURED.keys()]
-                yield pl.DataFrame(whole, schema=_MEASURED)
-    if workspace_tables.table_path(workspace, _TABLE).exists():
-        for part in workspace_tables.read_batches(workspace, _TABLE):
-            if part.schema == _MEASURED:
+                whole = [row for row in rows if row.keys() == _SIGNALS_BY_KEY.keys()]
+                yield pl.DataFrame(whole, schema=_SIGNALS_BY_KEY)
+    if workspace_tables.table_path(workspace, _SIGNALS_TABLE).exists():
+        for part in workspace_tables.read_batches(workspace, _SIGNALS_TABLE):
+            if part.schema == _SIGNALS_BY_KEY:
                 yield part
 
 
-def _matched(
-    workspace: Workspace, segments: _Segments, folder: Path
+def _pair_with_known_signals(
+    workspace: Workspace, segments: _KeyedSegments, folder: Path
 ) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-    """Yield segments, and the signals with keys of the same bucket, each key once.
+    """Yield bucket by bucket the segments, and the known signals with keys of the same bucket.
 
-    Signals of the log count before those of the table.
+    A key in the log and in the table has the signals of the log.
     """
     count = segments.by_key.count
-    signals = store(_signals(workspace), folder / "signals", _MEASURED).with_row_index("order")
+    signals = store(_known_signals(workspace), folder / "signals", _SIGNALS_BY_KEY).with_row_index(
+        "order"
+    )
     by_key = write_buckets(
         signals, hex_bucket("clip_key", count), count=count, folder=folder / "by-key"
     )
@@ -338,7 +377,7 @@ def _matched(
 
 @locks_workspace("measure")
 def _write_columns(workspace: Workspace, by_row: Buckets, channel: str) -> None:
-    """Write the signals, in buckets of rows, to the segments table, and note the channel."""
+    """Write the signals to the segments table, and version and channel to the settings."""
     workspace.save_together(
         settings=workspace.settings | {"measured": {"version": VERSION, "channel": channel}}
     )
@@ -369,7 +408,7 @@ def _with_signals(workspace: Workspace, by_row: Buckets) -> Iterator[pl.DataFram
             .join(rates, on="recording_id", how="left", maintain_order="left")
             .join(by_row.read(number).drop("clip_key"), on="row", how="left", maintain_order="left")
         )
-        if (rows["measured"] != rows["segment_id"]).any():
+        if (rows["measured_id"] != rows["segment_id"]).any():
             raise InputError(
                 f"{workspace.path}: its segments changed while they were measured; "
                 "measure again, what is done is kept"

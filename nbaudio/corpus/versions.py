@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 from msgspec import UNSET
@@ -42,9 +42,10 @@ from nbaudio.tables.workspace_tables import table_schema
 from nbaudio.text.near_duplicates import sentences
 
 _TABLE = "segments.parquet"
-_AUDIO = ("recording_id", "sampling_rate", "num_channels", "num_samples", "sha256")
+# What must be equal for two recordings to have the same audio.
+_AUDIO_COLUMNS = ("recording_id", "sampling_rate", "num_channels", "num_samples", "sha256")
 # The columns of each corpus that are read here; `window`, the last of CLIP_FACTS, is in few.
-_NAMES = (
+_READ_COLUMNS = (
     "segment_id",
     "recording_id",
     "start_sample",
@@ -60,9 +61,10 @@ _DEFAULTS: dict[str, Any] = {
     "rate": 16000,
     "channel": "mix",
     "encoding": "flac",
+    "shard_size": 500_000_000,
+    "shard_count": None,
+    "window": 1,
 }
-_DEFAULTS |= {"shard_size": 500_000_000, "shard_count": None, "window": 1}
-
 
 _KEPT = joined_schema(LOCATED, {"base_row": pl.UInt32(), "is_sure": pl.Boolean()})
 """Columns of clips of a base whose rows are unchanged in a segments table.
@@ -86,6 +88,19 @@ class KeptClips:
     def none(cls) -> "KeptClips":
         """Return the kept clips of a corpus without a base: none."""
         return cls([], pl.LazyFrame(schema=LOCATED))
+
+
+class SharedWithTrain(NamedTuple):
+    """Segments of train that share what a base holds out, each in a sentence that names it.
+
+    Attributes:
+        moved: one that was held out itself; None if there is none.
+        shared: one that is new, and has a sentence or group of a held-out one; None if there is
+            none.
+    """
+
+    moved: str | None
+    shared: str | None
 
 
 @dataclass(frozen=True)
@@ -114,7 +129,7 @@ class Base:
         with intact_table(folder, corpus_info, _TABLE) as table:
             with reading_parquet(table):
                 schema = pl.read_parquet_schema(table)
-            if missing := [name for name in (*_NAMES, "text") if name not in schema]:
+            if missing := [name for name in (*_READ_COLUMNS, "text") if name not in schema]:
                 raise InputError(
                     f"{folder}/{_TABLE}: the column {missing[0]} is missing; is {folder} a corpus?"
                 )
@@ -180,31 +195,34 @@ class Base:
     def unchanged(
         self, table: Path, recordings: pl.DataFrame, *, num_rows: int, folder: Path
     ) -> pl.LazyFrame:
-        """Find the clips whose accepted row in the segments table is as in the base.
+        """Find the clips of the base whose segments are still accepted, with the same metadata.
 
-        Such a row has the same values in all columns of the base. The columns are those of `_KEPT`.
+        The rows in the segments table and in the base have the same id, and the same fingerprint of
+        all metadata columns of the base. Whether the audio is the same, `is_sure` says.
 
         Args:
             table: the file of the segments table.
             recordings: the recordings of the workspace.
             num_rows: the larger number of rows of both tables.
             folder: a folder for buckets.
+
+        Returns:
+            These clips, with the columns of `_KEPT`.
         """
         count = bucket_count(num_rows)
         bucket = hash_bucket("segment_id", count)
         now_schema = pl.Schema(
             {"segment_id": pl.String, "row": pl.UInt32, "fingerprint": pl.UInt64}
         )
-        now = store(self._now(table), folder / "now", now_schema)
+        now = store(self._accepted_fingerprints(table), folder / "now", now_schema)
         before = self._with_fingerprints(recordings)
-        sides = (
-            write_buckets(before, bucket, count=count, folder=folder / "before-by-id"),
-            write_buckets(now, bucket, count=count, folder=folder / "now-by-id"),
+        before_by_id = write_buckets(before, bucket, count=count, folder=folder / "before-by-id")
+        now_by_id = write_buckets(now, bucket, count=count, folder=folder / "now-by-id")
+        unchanged = (
+            old.join(new, on=["segment_id", "fingerprint"])
+            for old, new in zip(before_by_id, now_by_id, strict=True)
         )
-        both = (
-            old.join(new, on=["segment_id", "fingerprint"]) for old, new in zip(*sides, strict=True)
-        )
-        return store(both, folder / "unchanged", _KEPT)
+        return store(unchanged, folder / "unchanged", _KEPT)
 
     def _with_fingerprints(self, recordings: pl.DataFrame) -> pl.LazyFrame:
         """Return the clips of the base with the columns of `_KEPT` but `row`, and `fingerprint`."""
@@ -223,8 +241,8 @@ class Base:
         clips = self.clips().with_columns(base_row="row", is_sure=is_sure).select(columns)
         return pl.concat([clips, rows], how="horizontal")
 
-    def _now(self, table: Path) -> Iterator[pl.DataFrame]:
-        """Yield the ids of accepted segments with `row` and `fingerprint`."""
+    def _accepted_fingerprints(self, table: Path) -> Iterator[pl.DataFrame]:
+        """Yield the accepted rows of a segments table: `segment_id`, `row`, `fingerprint`."""
         start = 0
         for part in parquet_slices(table):
             fingerprints = self.conformed(part).select(fingerprint=self._fingerprint())
@@ -233,7 +251,11 @@ class Base:
             start += len(part)
 
     def _fingerprint(self) -> pl.Expr:
-        """Return a hash of the values of each row in the columns of the base."""
+        """Return a hash of the values of each row in the metadata columns of the base.
+
+        Values are cast to their type in the segments table and then to that in the base, so that
+        equal values of both tables have equal hashes.
+        """
         values = (
             pl.col(name).cast(SEGMENTS.get(name, dtype)).cast(dtype)
             for name, dtype in self.columns.items()
@@ -249,7 +271,8 @@ class Base:
     def shard_limits(self, limits: ShardLimits) -> ShardLimits:
         """Return the limits for new shards.
 
-        Instead of a number of shards, they have the mean size of the shards of the base.
+        A number of shards is that of a whole corpus. New shards get the mean size of those of the
+        base instead.
         """
         if limits.shard_count is None:
             return limits
@@ -261,7 +284,10 @@ class Base:
         )
 
     def left_out(self, table: Path) -> list[str]:
-        """Return the columns with values of a segments table that the base does not have."""
+        """Return the columns of a segments table that the base lacks, and that have values.
+
+        The version leaves them out, since all versions have the columns of the base.
+        """
         segments = scan_rows(table)
         others = [
             name
@@ -284,20 +310,23 @@ class Base:
             .agg(pl.len(), first=pl.col("base_row").min(), last=pl.col("base_row").max())
             .collect(**STREAMED)
         )
-        places = {name: (count, first, last) for name, count, first, last in counts.iter_rows()}
+        rows_by_shard = {
+            name: (count, first, last) for name, count, first, last in counts.iter_rows()
+        }
         shards = []
         for shard in self.corpus_info["shards"]:
-            count, first, last = places.get(shard["name"], (0, 0, 0))
+            count, first, last = rows_by_shard.get(shard["name"], (0, 0, 0))
+            # `_copy_shard` needs rows that follow each other, as nbaudio writes them.
             if count and count == last - first + 1 == shard["segments"]:
                 shards.append(self._copy_shard(layout, shard, first))
-        whole = [shard.name for shard in shards]
-        others = kept_clips.filter(~pl.col("shard").is_in(whole)).select(LOCATED.names())
+        copied = [shard.name for shard in shards]
+        others = kept_clips.filter(~pl.col("shard").is_in(copied)).select(LOCATED.names())
         return KeptClips(shards, others)
 
     def _copy_shard(self, layout: Layout, shard: dict[str, Any], first_row: int) -> Shard:
         """Copy a shard, whose clips begin at a row of the base, and write its record."""
         name = shard["name"]
-        described = self.scan().slice(first_row, shard["segments"]).collect()
+        rows = self.scan().slice(first_row, shard["segments"]).collect()
         layout.folder.copy_from(self.folder, name, shard["sha256"], shard["bytes"])
         record = {key: shard[key] for key in ("plan", "sha256", "bytes")}
         return Shard(
@@ -307,12 +336,12 @@ class Base:
             shard["bytes"],
             shard["sha256"],
             shard["plan"],
-            write_record(layout, name, described, record),
+            write_record(layout, name, rows, record),
             was_whole=True,
         )
 
     @property
-    def _grouped(self) -> list[str]:
+    def _group_by(self) -> list[str]:
         """The columns that the selection of the base was grouped by."""
         return [
             key
@@ -322,57 +351,57 @@ class Base:
 
     def earlier_splits(self) -> pl.DataFrame:
         """Return the splits as the table `EARLIER_SPLITS` has them."""
-        grouped = {name: pl.col(name).cast(pl.String) for name in self._grouped}
+        groups = {name: pl.col(name).cast(pl.String) for name in self._group_by}
         return (
             self.scan()
-            .select("segment_id", "split", sentence=sentences(pl.col("text")), **grouped)
+            .select("segment_id", "split", sentence=sentences(pl.col("text")), **groups)
             .collect()
         )
 
-    def shared_with_train(
-        self, table: Path, withdrawn: pl.DataFrame
-    ) -> tuple[str | None, str | None]:
-        """Describe two segments of train that share what the base holds out.
+    def shared_with_train(self, table: Path, withdrawn: pl.DataFrame) -> "SharedWithTrain":
+        """Find segments of train that share what the base holds out.
 
-        The first was held out itself. The second is new, and has a sentence or group of a held-out
-        segment. Each is None if there is no such segment.
+        Args:
+            table: the file of the segments table.
+            withdrawn: tombstones; what they withdraw is no longer held out.
         """
-        grouped = self._grouped
+        group_by = self._group_by
         names = list(
-            dict.fromkeys(("segment_id", "recording_id", "speaker_id", "split", "text", *grouped))
+            dict.fromkeys(("segment_id", "recording_id", "speaker_id", "split", "text", *group_by))
         )
         sentence = sentences(pl.col("text")).alias("sentence")
         trains = pl.col("split").cast(pl.String).map_batches(in_training, return_dtype=pl.Boolean)
         before = self.scan().select(names)
-        rows = before.filter(~trains).with_columns(sentence).collect()
-        rows = rows.filter(~is_withdrawn(rows, withdrawn))
-        others = before.filter(trains).select("segment_id").collect()["segment_id"]
+        held_out = before.filter(~trains).with_columns(sentence).collect()
+        held_out = held_out.filter(~is_withdrawn(held_out, withdrawn))
+        trained_ids = before.filter(trains).select("segment_id").collect()["segment_id"]
         train = (
             scan_rows(table)
             .filter((pl.col("decision") == "accept") & trains)
             .with_columns(sentence)
         )
-
-        def first(entered: pl.LazyFrame, *columns: str) -> str | None:
-            for column in columns:
-                hits = (
-                    entered.filter(_among(column, rows[column]))
-                    .select("segment_id", value=column)
-                    .head(1)
-                    .collect()
-                )
-                for segment, value in hits.iter_rows():
-                    split = rows.filter(pl.col(column) == value)["split"][0]
-                    if column == "segment_id":
-                        what = "which is"
-                    else:
-                        what = f"which has the {column} {value!r} of a segment"
-                    return f"segment {segment!r} of train, {what} in {split} of the base {self}"
-            return None
-
-        return first(train, "segment_id"), first(
-            train.filter(~_among("segment_id", others)), *grouped, "sentence"
+        new_in_train = train.filter(~_among("segment_id", trained_ids))
+        shared = (
+            self._first_shared(new_in_train, held_out, name) for name in (*group_by, "sentence")
         )
+        return SharedWithTrain(
+            self._first_shared(train, held_out, "segment_id"),
+            next((description for description in shared if description), None),
+        )
+
+    def _first_shared(self, train: pl.LazyFrame, held_out: pl.DataFrame, column: str) -> str | None:
+        """Describe the first segment of train that has a column's value of a held-out segment."""
+        is_shared = _among(column, held_out[column])
+        first = train.filter(is_shared).select("segment_id", value=column).head(1).collect()
+        if first.is_empty():
+            return None
+        segment, value = first.row(0)
+        split = held_out.filter(pl.col(column) == value)["split"][0]
+        if column == "segment_id":
+            what = "which is"
+        else:
+            what = f"which has the {column} {value!r} of a segment"
+        return f"segment {segment!r} of train, {what} in {split} of the base {self}"
 
 
 def _among(column: str, values: pl.Series) -> pl.Expr:
@@ -426,9 +455,8 @@ def find_base(folder: Folder) -> str | None:
 def latest_version(corpus: str | Path) -> str:
     """Return the latest complete version of a corpus, a folder or URL.
 
-    This is the corpus itself if there is no later one.
-
-    ``CORPUS-v3`` counts if its corpus.json says that it is version 3.
+    This is the corpus itself if there is no later one. ``CORPUS-v3`` counts if its corpus.json says
+    that it is version 3.
     """
     corpus = str(corpus).rstrip("/")
     place = folder_at(corpus).place
@@ -446,20 +474,20 @@ def latest_version(corpus: str | Path) -> str:
 def next_version(workspace: str | Path | Workspace, corpus: str | Path) -> tuple[str, str | None]:
     """Return `out` and `base` for the call of `materialize` that updates a corpus.
 
-    The call brings it up to date with its workspace. Without a complete version, `out` is the
-    corpus itself. If the latest version has what is selected now, it is that version with its own
-    base, and nothing changes. Otherwise it is the next version, such as ``CORPUS-v2``, based on the
-    latest.
+    - Without a complete version, `out` is the corpus itself, without a base.
+    - If the latest version has what the workspace selects now, `out` is that version with its own
+      base, and `materialize` changes nothing.
+    - Otherwise `out` is the next version, such as ``CORPUS-v2``, and its base is the latest.
     """
     latest = latest_version(corpus)
     if not folder_at(latest).exists(CORPUS_JSON):
         return latest, None
     with Base.opened(latest) as version:
-        before = find_base(version.folder)
-        if (before or not version.corpus_info.get("base")) and _is_current(
-            Workspace.open(workspace), version
-        ):
-            return latest, before
+        base_of_latest = find_base(version.folder)
+        # `materialize` needs the base again to find that nothing changes.
+        has_its_base = base_of_latest is not None or not version.corpus_info.get("base")
+        if has_its_base and _is_current(Workspace.open(workspace), version):
+            return latest, base_of_latest
         return f"{str(corpus).rstrip('/')}-v{version.version + 1}", latest
 
 
@@ -474,12 +502,12 @@ def _is_current(workspace: Workspace, version: Base) -> bool:
         workspace, text
     ):
         return False
-    recordings = workspace.recordings.select(_AUDIO)
+    recordings = workspace.recordings.select(_AUDIO_COLUMNS)
     sources = pl.DataFrame(
         version.corpus_info.get("sources", []),
-        schema={name: recordings.schema[name] for name in _AUDIO},
+        schema={name: recordings.schema[name] for name in _AUDIO_COLUMNS},
     )
-    if len(sources.join(recordings, on=_AUDIO, how="anti", nulls_equal=True)):
+    if len(sources.join(recordings, on=_AUDIO_COLUMNS, how="anti", nulls_equal=True)):
         return False
     with scratch_folder(workspace.path) as scratch:
         table = freeze_table(workspace, scratch / "segments.parquet", text)

@@ -193,7 +193,8 @@ class _Target:
         origin: the source.
         audio: the audio folder that is named, None if none is.
         cache: of remote recordings.
-        before: the workspace before it grows, None if it is new.
+        before: the workspace before it grows; None if this source is the first, or replaces what is
+            there.
         settings: those of the source, but for its audio folder.
     """
 
@@ -213,56 +214,66 @@ class _Target:
         out = Path(request.out).absolute()
         cache = Cache(out / "fetched", input_guards.parse_size(request.cache))
         origin = remote_sources.resolve_source(request.source, cache)
-        audio = _audio_folder(request.audio, cache)
+        audio = _existing_folder(request.audio, cache)
         settings = {
             "format": request.format,
             "source": str(origin),
             "names": request.names and str(Path(request.names).absolute()),
             "options": dict(request.options),
         }
-        before = _check_free(out, request.format, origin, add=request.add)
+        before = _workspace_before(out, request.format, origin, add=request.add)
         return cls(out, origin, audio, cache, before, settings)
 
     def settings_with(self, root: Location | None) -> dict[str, Any]:
-        """Return the settings of the source with its audio folder."""
+        """Return the settings of the source with its audio folder `root`."""
         settings = {**self.settings, "audio": root and str(root)}
         if root and root.local is None:
             settings["cache"] = self.cache.limit
         return settings
 
     def create(self, root: Location | None) -> None:
-        """Store the settings of a new workspace.
+        """Store the settings of a new workspace with the audio folder `root`.
 
-        This precedes any data, so that a killed run can be run again.
+        This precedes any data: a killed run can be run again, since its folder is then known as the
+        workspace of this source.
         """
         if self.before is None:
             Workspace.create(self.out, **self.settings_with(root))
 
     def folder(self, name: str) -> Path:
-        """Return a folder of the workspace for what this source brings."""
+        """Return the folder of the workspace for what this source brings: NAME, NAME-2 and so on.
+
+        The number is that of the source among all sources of the workspace.
+        """
         number = self.before.number if self.before else 0
         return self.out / (f"{name}-{number + 1}" if number else name)
 
 
 def bring_in(request: Request, read: Callable[[Any], Transcripts]) -> Report:
-    """Ingest what `read` returns for the source; see `ingest` for errors."""
+    """Ingest what `read` returns for the source; see `ingest` for errors.
+
+    Nothing is written before the request was checked and the source was found.
+    """
     request.check()
     target = _Target.of(request)
     mapping = request.read_names()
     with rows_on_disk(target.out):
         transcripts = _read_source(request.format, read, target)
-        root = target.audio or _brought_audio(transcripts, target)
-        transcripts = _cleaned(request, target, transcripts)
+        root = target.audio or _audio_of_source(transcripts, target)
+        transcripts = _prepared(request, target, transcripts)
         resolved = _resolve_names(transcripts, mapping, root)
         target.create(root)
-        placed = _place(request, target, resolved, root)
+        placed = _place_in_recordings(request, target, resolved, root)
         workspace = Workspace.open(target.out)
         settings = target.settings_with(root)
         return ingest_report.save_tables(workspace, placed, target.before, settings)
 
 
 def _read_source(format: str, read: Callable[[Any], Transcripts], target: _Target) -> Transcripts:
-    """Read the transcripts; those of a remote source are fetched into the workspace."""
+    """Read the transcripts; those of a remote source are fetched into the workspace.
+
+    That needs a workspace to fetch into, before the audio folder of the source is known.
+    """
     origin = target.origin
     if isinstance(origin, Remote):
         folder = target.folder("source")
@@ -271,11 +282,12 @@ def _read_source(format: str, read: Callable[[Any], Transcripts], target: _Targe
     return read(origin.local)
 
 
-def _brought_audio(transcripts: Transcripts, target: _Target) -> Location | None:
+def _audio_of_source(transcripts: Transcripts, target: _Target) -> Location | None:
     """Return the audio folder of a source for which none is named.
 
-    Its recordings are written into the workspace, or are in a folder of the source, or in that of
-    an earlier ingest.
+    Recordings that are embedded in the transcripts are written to a folder of the workspace.
+    Otherwise it is the folder that the reader found beside the transcripts, or that of an earlier
+    ingest of this source; None if there is none of these.
     """
     if transcripts.embedded is not None:
         root = LocalPath(target.folder("audio"))
@@ -283,15 +295,16 @@ def _brought_audio(transcripts: Transcripts, target: _Target) -> Location | None
         _write_embedded(transcripts.embedded, root.local)
         return root
     earlier = target.before.audio if target.before else None
-    return _audio_folder(transcripts.audio_root, target.cache) or _audio_folder(
+    return _existing_folder(transcripts.audio_root, target.cache) or _existing_folder(
         earlier, target.cache
     )
 
 
-def _cleaned(request: Request, target: _Target, transcripts: Transcripts) -> Transcripts:
-    """Return transcripts with columns of other names than ours, and one id for each speaker.
+def _prepared(request: Request, target: _Target, transcripts: Transcripts) -> Transcripts:
+    """Return the transcripts as the tables need them.
 
-    Raise InputError if texts are lists or objects.
+    No column has a name of ours, merged speakers have one id, and the option for the clock is
+    applied. Raise InputError if texts are lists or objects.
     """
     structured.check_texts(target.origin.name, transcripts)
     named = replace(
@@ -305,18 +318,19 @@ def _cleaned(request: Request, target: _Target, transcripts: Transcripts) -> Tra
     return speakers.with_merged_speakers(named, request.merged_speakers, withdrawn)
 
 
-def _place(
+def _place_in_recordings(
     request: Request, target: _Target, resolved: Resolved, root: Location | None
 ) -> ingest_report.Placed:
     """Probe the recordings and place the segments in them, without what was withdrawn."""
     before = target.before
     withdrawn = Workspace(target.out).withdrawn
     rows = resolved.transcripts.rows
-    is_withdrawn = _withdrawn_names(resolved.audit, rows, withdrawn)
+    # What was withdrawn is not even read.
+    is_withdrawn = _names_withdrawn(resolved.audit, rows, withdrawn)
     facts = _probe(request, target, root, resolved.audit.filter(~is_withdrawn)["path"])
-    identified = _identify(before, root, resolved.audit, facts)
-    if before:
-        is_withdrawn |= _withdrawn_names(identified.audit, rows, withdrawn)
+    identified = _with_earlier_ids(before, root, resolved.audit, facts)
+    if before:  # recordings may have been withdrawn by the ids that they had
+        is_withdrawn |= _names_withdrawn(identified.audit, rows, withdrawn)
     usable = resolved._replace(audit=identified.audit.filter(~is_withdrawn))
     keys = resolved.mapping if request.has_source_ids else {}
     recordings = _recordings_table(usable, identified.facts, keys)
@@ -362,7 +376,8 @@ class _Identified:
 
     Attributes:
         audit: that of `name_matching.resolve`, with these ids.
-        facts: of recordings with audio; paths are below `audio`, or absolute.
+        facts: of recordings with audio. Paths are relative to `audio`, or absolute if the audio
+            folder of the source is another one.
         audio: the audio folder of the workspace.
         earlier: the recordings that the workspace had before; empty if it is new.
     """
@@ -373,13 +388,14 @@ class _Identified:
     earlier: pl.DataFrame
 
 
-def _identify(
+def _with_earlier_ids(
     before: Before | None, root: Location | None, audit: pl.DataFrame, facts: pl.DataFrame
 ) -> _Identified:
     """Give recordings the ids that they had before; `root` is the audio folder of the source."""
     if before is None:
         return _Identified(audit, facts, root, pl.DataFrame())
     rebased = rebase(before, root)
+    # Paths in the workspace are relative to its own audio folder.
     if root and rebased.is_apart:
         facts = facts.with_columns(absolute(facts["path"], root))
         audit = audit.with_columns(absolute(audit["path"], root))
@@ -419,20 +435,23 @@ def _timed_rows(
     return media_tracks.with_tracks(rows, audit, recordings)
 
 
-def _withdrawn_names(audit: pl.DataFrame, rows: Rows, withdrawn: pl.DataFrame) -> pl.Series:
+def _names_withdrawn(audit: pl.DataFrame, rows: Rows, withdrawn: pl.DataFrame) -> pl.Series:
     """Return for each name of an audit whether it was withdrawn.
 
-    It was if its recording was, or the speaker of all its segments.
+    It was if its recording was, by its id in the audit or by the id that the name alone gives, or
+    if the speakers of all its segments were.
     """
     if withdrawn.is_empty():
         return pl.Series([False] * len(audit), dtype=pl.Boolean)
-    plain = pl.Series([name_matching.recording_id(name) for name in audit["name"]], dtype=pl.String)
+    ids_of_names = pl.Series(
+        [name_matching.recording_id(name) for name in audit["name"]], dtype=pl.String
+    )
     is_withdrawn = tombstones.reasons("recording", audit["recording_id"], withdrawn).is_not_null()
-    is_withdrawn |= tombstones.reasons("recording", plain, withdrawn).is_not_null()
+    is_withdrawn |= tombstones.reasons("recording", ids_of_names, withdrawn).is_not_null()
     spoken = rows.unique("name", "speaker_id")
     speaker_reasons = tombstones.reasons("speaker", spoken["speaker_id"], withdrawn)
-    others = spoken.filter(speaker_reasons.is_null())["name"].unique()
-    return is_withdrawn | ~audit["name"].is_in(others.implode())
+    with_other_speakers = spoken.filter(speaker_reasons.is_null())["name"].unique()
+    return is_withdrawn | ~audit["name"].is_in(with_other_speakers.implode())
 
 
 def reader_of(format: str | None) -> Reader:
@@ -466,9 +485,10 @@ def format_options(format: str, options: Mapping[str, object]) -> dict[str, str]
 def option_texts(
     format: str, options: Mapping[str, object], *, allowed: Sequence[str]
 ) -> dict[str, str]:
-    """Convert options to text: YAML reads yes and no as booleans, and null leaves an option out.
+    """Convert options to the text that the command line would have.
 
-    Raise InputError for an option that is not `allowed`.
+    YAML reads yes and no as booleans; null leaves an option out. Raise InputError for an option
+    that is not `allowed`.
     """
     for name in options:
         if name not in allowed:
@@ -482,8 +502,8 @@ def option_texts(
     return {name: text for name, text in texts.items() if options[name] is not None}
 
 
-def _audio_folder(audio: str | Path | None, cache: Cache) -> Location | None:
-    """Return an audio folder; raise InputError for a local one that does not exist."""
+def _existing_folder(audio: str | Path | None, cache: Cache) -> Location | None:
+    """Return the location of an audio folder; raise InputError for a local one that is missing."""
     if audio is None:
         return None
     root = location(str(audio), cache)
@@ -497,16 +517,17 @@ def _audio_folder(audio: str | Path | None, cache: Cache) -> Location | None:
     return LocalPath(root.local.absolute())
 
 
-def _check_free(out: Path, format: str, source: Location, *, add: bool) -> Before | None:
-    """Return the workspace that grows, if any.
+def _workspace_before(out: Path, format: str, source: Location, *, add: bool) -> Before | None:
+    """Return the workspace in `out` that grows by a source; None if it is to be made or replaced.
 
-    Raise ExistsError if the folder holds something else, or other sources.
+    Only with `add` a workspace grows. Raise ExistsError if the folder holds something else, or if
+    other sources would be lost.
     """
     if (out / "workspace.json").is_file():
         workspace = Workspace.open(out)
         if add:
             if not workspace_tables.table_path(out).is_file():
-                return None
+                return None  # its first ingest was interrupted
             return Before.load(workspace, format, str(source))
         others = [
             settings["source"]
@@ -530,21 +551,22 @@ def _write_embedded(embedded: Iterable[tuple[str, bytes]], root: Path) -> None:
     """Write recordings to files of their names; unchanged files keep their modification time."""
     for name, content in embedded:
         path = root / name
-        # A name that is not valid for a file, or is that of a folder: the recording is reported as
-        # missing.
+        # A name may be no valid one for a file, or that of a folder. The recording is then missing,
+        # and reported as such.
         with suppress(OSError):
-            if not (
+            is_unchanged = (
                 path.is_file()
                 and path.stat().st_size == len(content)
                 and path.read_bytes() == content
-            ):
+            )
+            if not is_unchanged:
                 atomic.write_bytes(path, content, sync=False)
 
 
 def _resolve_names(
     transcripts: Transcripts, mapping: Mapping[str, str], root: Location | None
 ) -> Resolved:
-    """Find the recording of each name in transcripts; a missing `root` has none."""
+    """Find the recording of each name in transcripts below `root`; without a folder, none."""
     transcripts, mapping = redact_names(
         transcripts, mapping, fetches=root is not None and root.is_scheme
     )
@@ -560,7 +582,7 @@ def _resolve_names(
 def _recordings_table(
     resolved: Resolved, facts: pl.DataFrame, keys: Mapping[str, str]
 ) -> pl.DataFrame:
-    """Return the recordings table with `name` and `error`.
+    """Return the recordings table of a source, with `name` and `error`.
 
     `name` is one of the source's spellings. If the source has ids, the table has them as
     `source_recording`.

@@ -22,15 +22,16 @@ from nbaudio.storage.cache import Cache
 from nbaudio.storage.location import LocalPath
 from nbaudio.storage.remote import Remote, remote
 
-# These read a remote folder themselves: many files, or only recordings.
+# Readers of these formats read a remote folder themselves: it has very many files, or only
+# recordings, and nothing is fetched in advance.
 REMOTE_FORMATS = frozenset({"librispeech", "folder"})
-_FETCHED = ".fetched.jsonl"
-_JOBS = 8
+_FETCHED = ".fetched.jsonl"  # the log of the files of a folder, with the version of each
+_JOBS = 8  # files that are fetched at once
 _MOST_NAME_BYTES = 230  # file systems allow 255 bytes, and `.name.pid.partial` must fit
 
 
 def resolve_source(source: str | Path, cache: Cache) -> LocalPath | Remote:
-    """Return the absolute path or the address of a source, without opening it."""
+    """Return the absolute path or the URL of a source, without opening it."""
     if not urls.is_url(str(source)):
         path = Path(source).absolute()
         if not path.is_dir():
@@ -53,7 +54,18 @@ def read_remote(
 ) -> Transcripts:
     """Read a remote source, fetched into `folder`.
 
-    `begin` is called once the source is known to exist, before anything is written.
+    Args:
+        format: name of the format.
+        read: its reader, which gets the fetched file or folder; for `REMOTE_FORMATS` the URL.
+        place: the source.
+        folder: where fetched files are written.
+        begin: called once the source is known to exist, before anything is written.
+
+    Returns:
+        The transcripts; an audio folder that the reader found in `folder` is at its URL.
+
+    Raises:
+        InputError: the source cannot be read, or its files cannot be stored.
     """
     try:
         is_folder = place.is_folder()
@@ -63,18 +75,18 @@ def read_remote(
         if is_folder:
             transcripts = _read_folder(read, place, folder)
         else:
-            _fetch(folder, {place.name: place})
+            _mirror(folder, {place.name: place})
             transcripts = read(folder / place.name)
     except AudioError as error:
         raise InputError(str(error)) from error
-    except OSError as error:  # such as one name of a file and of a folder
+    except OSError as error:  # such as a file with the name of a folder, which URLs may have
         raise InputError(
             f"{place}: cannot be stored in {folder} ({error.strerror or error})"
         ) from error
     root = transcripts.audio_root
     if not isinstance(root, Path) or not root.is_relative_to(folder):
         return transcripts
-    # Recordings are beside the source: in its folder, or that of a single file.
+    # Recordings were not fetched. They are beside the transcripts at the URL.
     audio_folder = place if is_folder else place.parent
     relative = root.relative_to(folder).as_posix()
     if relative != ".":
@@ -83,25 +95,31 @@ def read_remote(
 
 
 def _read_folder(read: Callable[[Any], Transcripts], place: Remote, folder: Path) -> Transcripts:
-    """Read a remote folder, whose files are fetched, but for recordings.
+    """Fetch the files of a remote folder, but for recordings, and read them.
 
     Files that cannot be listed or stored are problems. Raise InputError if the server does not list
     the folder.
     """
-    listing = place.listing(lambda _: True)
+    listing = place.listing(lambda _: True)  # all names
     if listing is None:
         raise InputError(f"{place}: the server does not list this folder; name a file")
     all_names, rejected = listing
     too_long = {name for name in all_names if _has_long_part(name)}
     names = [name for name in all_names if name not in too_long]
-    _fetch(folder, {name: place / name for name in names if not name_matching.is_audio(name)})
-    # Readers look for folders of recordings.
+    _mirror(folder, {name: place / name for name in names if not name_matching.is_audio(name)})
+    # Readers look for the folders of the recordings, which are empty here.
     for parent in {str(PurePosixPath(name).parent) for name in names}:
         (folder / parent).mkdir(parents=True, exist_ok=True)
     transcripts = read(folder)
-    reasons = [*rejected, *((name, "its name is too long for a file") for name in sorted(too_long))]
+    not_fetched = [
+        *rejected,
+        *((name, "its name is too long for a file") for name in sorted(too_long)),
+    ]
+    # Recordings were not to be fetched; they are listed again as such, and have problems there.
     problems = [
-        Problem(name, None, reason) for name, reason in reasons if not name_matching.is_audio(name)
+        Problem(name, None, reason)
+        for name, reason in not_fetched
+        if not name_matching.is_audio(name)
     ]
     further = pl.DataFrame(problems, schema=PROBLEMS, orient="row")
     return replace(transcripts, problems=pl.concat([transcripts.problems, further]))
@@ -112,10 +130,14 @@ def _has_long_part(name: str) -> bool:
     return any(len(part.encode()) > _MOST_NAME_BYTES for part in name.split("/"))
 
 
-def _fetch(folder: Path, places: Mapping[str, Remote]) -> None:
-    """Fetch files whose current version is missing, and remove all other files."""
+def _mirror(folder: Path, places: Mapping[str, Remote]) -> None:
+    """Make a folder hold exactly the current versions of files, by their names in it.
+
+    Files that are there in their current version are not fetched again; other files are removed.
+    """
     log = folder / _FETCHED
     lines = parse_lines(log.read_bytes()) if log.is_file() else ()
+    # The last line about a file counts.
     fetched = {line.get("name"): (line.get("num_bytes"), line.get("version")) for line in lines}
 
     def fetch(name: str) -> None:
@@ -123,8 +145,8 @@ def _fetch(folder: Path, places: Mapping[str, Remote]) -> None:
         status = places[name].status()
         target = folder / name
         is_current = (
-            fetched.get(name) == (*status,)
-            and status.version
+            status.version  # without one, nobody knows
+            and fetched.get(name) == (status.num_bytes, status.version)
             and target.is_file()
             and target.stat().st_size == status.num_bytes
         )
