@@ -149,11 +149,15 @@ class Archive:
             self.rows[key] = self.rows[key] | {"topic": f"t{random.randint(3, 5)}"}
 
     def replace_audio(self, random: Random) -> None:
+        """Record a file anew; the same seed may write the same samples, which changes nothing."""
         file = self.rows[self.some(random, 1)[0]]["file"]
+        path = self.folder / "audio" / file
+        earlier = path.read_bytes()
         self.record(file, random)
-        self.replaced |= {
-            key for key, row in (self.told | self.rows).items() if row["file"] == file
-        }
+        if path.read_bytes() != earlier:
+            self.replaced |= {
+                key for key, row in (self.told | self.rows).items() if row["file"] == file
+            }
 
     def remove_rows(self, random: Random) -> None:
         """Remove segments from the source, or a recording; the workspace keeps them."""

@@ -1,7 +1,7 @@
 """Tables of a corpus, none of which is whole in memory.
 
-They are the frozen copy of the workspace's segments and the side files. Facts of corpus.json are
-taken from them.
+The workspace's segments are checked and copied, so that later steps do not change what a run reads.
+The tables and other side files are written, and corpus.json takes its facts from them.
 """
 
 import os
@@ -38,6 +38,7 @@ from nbaudio.text import vocabulary
 from nbaudio.text.near_duplicates import sentences
 from nbaudio.text.score import formatting_rules
 
+# Where another text ships as `text`, this column has the one of the source.
 _SOURCE_TEXT = "text_source"
 # The facts of a recording in corpus.json.
 _SOURCE_FACTS = (
@@ -49,6 +50,7 @@ _SOURCE_FACTS = (
     "codec",
     "sha256",
 )
+# The columns that `check_accepted` reads.
 _CHECKED = pl.Schema(
     {
         name: SEGMENTS[name]
@@ -125,9 +127,10 @@ def check_accepted(workspace: Workspace) -> Counter[str]:
 
 
 def check_text(workspace: Workspace, text: str | None, *, judged: bool) -> None:
-    """Raise InputError unless accepted segments have ``text_<text>``.
+    """Raise InputError unless accepted segments have ``text_<text>``, to ship in place of `text`.
 
-    If `judged`, it must also have the words of `text`, formatting aside.
+    If reviewers have `judged` the transcripts, it must also have the words of their column `text`,
+    formatting aside.
     """
     if text is None:
         return
@@ -150,10 +153,10 @@ def _check_text_column(workspace: Workspace, text: str) -> None:
     column = f"text_{text}"
     is_absent = schema.get(column) != pl.String
     if is_absent or (column == schemas.RAW_TEXT and not workspace.has_raw_texts):
-        columns = {"normalized": "text_normalized", **schemas.text_names(schema)}
+        column_of_text = {"normalized": "text_normalized", **schemas.text_names(schema)}
         if not workspace.has_raw_texts:
-            columns.pop("raw", None)
-        names = sorted(name for name, column in columns.items() if column in schema)
+            column_of_text.pop("raw", None)
+        names = sorted(name for name, column in column_of_text.items() if column in schema)
         hint = (
             "'nbaudio join W FILE --text NAME' brings one in, "
             "'nbaudio score W --normalize STEP' makes text_normalized"
@@ -207,31 +210,30 @@ def selection_hash(workspace: Workspace, text: str | None) -> str:
 
 
 def freeze_table(workspace: Workspace, target: Path, text: str | None) -> Path:
-    """Copy the current segments table.
+    """Copy the current segments table to `target`, and return that path.
 
-    The copy is a hard link if possible. It is rewritten if another text ships.
+    The copy is a hard link if possible. It is rewritten if another `text` ships.
     """
+    table = workspace_tables.table_path(workspace)
     if text is None:
         target.unlink(missing_ok=True)
-        with suppress(OSError):
-            os.link(workspace_tables.table_path(workspace), target)
+        with suppress(OSError):  # a filesystem without hard links, or another one
+            os.link(table, target)
             return target
     with atomic_write(target, sync=False) as partial:
         if text is None:
-            shutil.copyfile(workspace_tables.table_path(workspace), partial)
+            shutil.copyfile(table, partial)
         else:
-            write_parts(
-                partial,
-                (
-                    _with_text(workspace, part, text)
-                    for part in workspace_tables.read_batches(workspace)
-                ),
-            )
+            batches = workspace_tables.read_batches(workspace)
+            write_parts(partial, (_with_text(workspace, part, text) for part in batches))
     return target
 
 
 def _with_text(workspace: Workspace, part: pl.DataFrame, text: str | None) -> pl.DataFrame:
-    """Rename the chosen transcript to `text` and the source's to ``text_source``."""
+    """Rename the chosen transcript to `text` and the source's to ``text_source``.
+
+    Without a chosen one, the rows stay as they are.
+    """
     if text is None:
         return part
     column = f"text_{text}"
@@ -239,8 +241,12 @@ def _with_text(workspace: Workspace, part: pl.DataFrame, text: str | None) -> pl
     return chosen.rename({"text": _SOURCE_TEXT, column: "text"})
 
 
-def _rule() -> pl.Expr:
-    """Return the rule that rejects a segment; where cutting failed, `detail` says why."""
+def _reason_of_rejection() -> pl.Expr:
+    """Return why a segment is in no shard.
+
+    Where cutting failed, `detail` says why, and the reason is the kind of failure. Elsewhere it is
+    the `reason` of the selection.
+    """
     is_silent = pl.col("detail").str.contains(f": {NO_SIGNAL}: ", literal=True)
     return (
         pl.when(is_silent)
@@ -263,7 +269,14 @@ def publish(
 ) -> dict[str, Any]:
     """Write the tables of the corpus; return corpus.json without parameters.
 
-    Accepted segments that are not `lost` are in a shard.
+    Args:
+        layout: where the files of the corpus are.
+        shards: all shards, which hold the accepted segments that are not `lost`.
+        container: the name of their container.
+        lost: accepted segments that could not be cut; see `LocatedClips`.
+        table: the copy of the segments table that `freeze_table` made.
+        recordings: the recordings table.
+        selection: what corpus.json says about the selection.
     """
     corpus_info: dict[str, Any] = {
         "format": "nbaudio corpus 1",
@@ -278,19 +291,19 @@ def publish(
         ranges = signal_ranges(scan_rows(path))
         if len(ranges):
             corpus_info["signals"] = ranges.to_dicts()
-        sums = amounts_by_split(path)
+        amounts = amounts_by_split(path)
         sources = _sources(path, recordings)
         characters = _characters(path)
     with side_file(layout.folder, corpus_info, "rejected.parquet") as path:
         write_parts(path, _rejected(table, lost))
         counts = scan_rows(path).group_by("reason").len().collect(**STREAMED)
-    reasons = {reason or "": number for reason, number in counts.iter_rows()}
+    rejected = {reason or "": number for reason, number in counts.iter_rows()}
     with side_file(layout.folder, corpus_info, "vocab.json") as path:
         write_json(path, vocabulary(sorted(characters)).to_json())
-    splits = {split: sums.get(split, NO_AMOUNTS) for split in listed_splits(sums)}
+    splits = {split: amounts.get(split, NO_AMOUNTS) for split in listed_splits(amounts)}
     return corpus_info | {
         "splits": splits,
-        "rejected": dict(sorted(reasons.items())),
+        "rejected": dict(sorted(rejected.items())),
         "sources": JsonRows(sources),
     }
 
@@ -312,13 +325,13 @@ def _characters(table: Path) -> set[str]:
 
 
 def _rejected(table: Path, lost: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Yield the segments of a table that are in no shard, with the rule that puts them out."""
+    """Yield the segments of a table that are in no shard, with the reason."""
     is_lost = workspace_tables.has_id(lost["segment_id"])
     for part in parquet_slices(table):
         segments = conform(part, SEGMENTS, "segments")
         outside = segments.filter((pl.col("decision") != "accept") | is_lost)
         yield outside.join(lost, on="segment_id", how="left", maintain_order="left").with_columns(
-            reason=_rule(),
+            reason=_reason_of_rejection(),
             decision=pl.lit("reject"),
             split=pl.lit(None, dtype=pl.String),
         )
@@ -354,7 +367,8 @@ def publish_shards(
     }
     names = {shard.name for shard in shards}
     for name in shard_names(layout.folder) - names:  # files of an interrupted run
-        if name.rpartition("/")[0] not in names:
+        is_part_of_shard = name.rpartition("/")[0] in names  # some shards are folders
+        if not is_part_of_shard:
             layout.folder.remove(name)
     with side_file(layout.folder, corpus_info, "segments.parquet") as path:
         write_parts(path, chain.from_iterable(parquet_slices(shard.rows) for shard in shards))

@@ -45,10 +45,12 @@ LOCATED = pl.Schema(
 
 @dataclass(frozen=True)
 class LocatedClips:
-    """The clips of a plan that are in packs, with the columns of `LOCATED`, and the others.
+    """The clips of a plan: those that are in packs, and those that are in none.
 
-    `lost` has a row for each clip that is in no pack: `segment_id`, and `detail`, why it could not
-    be cut; null where there is no reason.
+    Attributes:
+        clips: a row for each clip in a pack, with the columns of `LOCATED`.
+        lost: a row for each other clip, in the order of the plan: `segment_id`, and `detail`, why
+            it could not be cut; null where there is no reason.
     """
 
     clips: pl.LazyFrame
@@ -62,15 +64,12 @@ def with_existing_packs(
     schema = joined_schema(clips.collect_schema(), {"pack": pl.String()})
     if not pack_names(packs):
         return clips.with_columns(pack=pl.lit(None, pl.String))
-    matched = (
-        rows.join(
-            index.select("clip_key", pack=pl.col("pack").str.split("/").list.last()),
-            on="clip_key",
-            how="left",
-        )
-        for rows, index in _matched(clips, packs, num_clips=num_clips, folder=folder)
+    pack_name = pl.col("pack").str.split("/").list.last()  # an index has its path or URL
+    with_names = (
+        rows.join(index.select("clip_key", pack=pack_name), on="clip_key", how="left")
+        for rows, index in _clips_and_indexes(clips, packs, num_clips=num_clips, folder=folder)
     )
-    return store(matched, folder / "in-packs", schema)
+    return store(with_names, folder / "in-packs", schema)
 
 
 def locate_clips(
@@ -94,24 +93,22 @@ def locate_clips(
         num_clips: the number of rows of the plan.
         folder: a folder for buckets.
     """
-    if clip_format.rate is None:
+    if clip_format.rate is None:  # clips keep the rate of their recording
         rate = pl.col("sampling_rate")
-    else:
-        rate = pl.lit(clip_format.rate)
-    rates = facts.select("recording_id", rate.cast(pl.Int32).alias("sampling_rate"))
-    # Not divided by a constant: polars then multiplies, unless there is one row, and durations
-    # would depend on other clips.
-    if clip_format.rate is None:
         seconds = pl.col("num_samples") / pl.col("sampling_rate")
     else:
+        rate = pl.lit(clip_format.rate)
+        # Not divided by a constant: polars then multiplies, unless there is one row, and durations
+        # would depend on other clips.
         seconds = pl.col("num_samples") * (1 / clip_format.rate)
+    rates = facts.select("recording_id", rate.cast(pl.Int32).alias("sampling_rate"))
     reasons = pl.DataFrame(
         list(failures.items()), schema={"clip_key": pl.String, "detail": pl.String}, orient="row"
     )
     located = PartWriter(folder / "located", LOCATED)
     lost = [pl.DataFrame(schema={"row": pl.UInt32, "segment_id": pl.String, "detail": pl.String})]
-    clips = scan_plan(plan).drop("pack", "is_cut")
-    for rows, index in _matched(clips, packs, num_clips=num_clips, folder=folder):
+    clips = scan_plan(plan).drop("pack", "is_cut")  # `pack` comes from the indexes
+    for rows, index in _clips_and_indexes(clips, packs, num_clips=num_clips, folder=folder):
         missing = rows.join(index, on="clip_key", how="anti")
         lost.append(
             missing.join(reasons, on="clip_key", how="left").select("row", "segment_id", "detail")
@@ -121,12 +118,13 @@ def locate_clips(
     return LocatedClips(located.scan(), pl.concat(lost).sort("row").drop("row"))
 
 
-def _matched(
+def _clips_and_indexes(
     clips: pl.LazyFrame, packs: Location, *, num_clips: int, folder: Path
 ) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-    """Yield clips, and the rows of the packs' indexes with keys of the same bucket, each key once.
+    """Yield the clips of each bucket of keys, with the rows of the packs' indexes in this bucket.
 
-    A clip may be in several packs: then the one whose name comes first counts.
+    So a clip and its row of an index always come together. A clip may be in several packs: only the
+    pack whose path comes first is yielded for it.
     """
     count = bucket_count(num_clips)
     bucket = hash_bucket("clip_key", count)
@@ -135,7 +133,8 @@ def _matched(
     packed = write_buckets(index, bucket, count=count, folder=folder / "packed")
     atomic.remove(folder / "indexes")
     for number in range(count):
-        rows = packed.read(number).sort("clip_key", "pack", "offset")
-        yield wanted.read(number), rows.unique("clip_key", keep="first", maintain_order=True)
+        index_rows = packed.read(number).sort("clip_key", "pack", "offset")
+        first_packs = index_rows.unique("clip_key", keep="first", maintain_order=True)
+        yield wanted.read(number), first_packs
     wanted.remove()
     packed.remove()

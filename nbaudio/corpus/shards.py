@@ -51,6 +51,8 @@ _MIN_SHARD_BYTES = 20_000_000  # smaller shards cost a request or an opened file
 _SHARDS_PER_READER = (
     4  # shards per reader for a good shuffle: neighbors then differ from epoch to epoch
 )
+# Rows with all columns are divided into fewer buckets than others: to write each takes about 9 MB.
+_MOST_BUCKETS = 32
 _READERS = (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -242,7 +244,7 @@ def divide_by_shard(
     """
     shards = clips.group_by("shard").agg(pl.len().cast(pl.Int64)).collect(**STREAMED).sort("shard")
     num_clips = int(shards["len"].sum())
-    count = bucket_count(num_clips)
+    count = min(_MOST_BUCKETS, bucket_count(num_clips))
     group = consecutive_bucket("len", num_clips, count).cast(pl.UInt16)
     groups = shards.select("shard", group=group)
     grouped = clips.join(groups.lazy(), on="shard", how="left")

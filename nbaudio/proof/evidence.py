@@ -38,7 +38,7 @@ from nbaudio.review.state import ReviewState
 from nbaudio.tables.split_names import ordered_splits
 from nbaudio.tables.workspace import Workspace
 
-METHOD = "bets on verdicts in drawn order, valid whenever one looks; see docs/evidence-method.md"
+METHOD = "bets on verdicts in drawn order, valid whenever one looks; see docs/evidence.md"
 _DRAWN = pl.Schema({"segment_id": pl.String(), "verdict": OUTCOMES})
 _PERFECT = (
     "taken to be always right, as no segment was judged by two of them; 'review export "

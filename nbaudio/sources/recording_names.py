@@ -1,6 +1,7 @@
-"""Resolve names of recordings.
+"""Names that a source gives to recordings, before and after they are resolved to files.
 
-This reads names files, redacts secrets in URLs, and finds the source's own ids of recordings.
+A names file says which file a name means. Secrets in names that are URLs are redacted. The source's
+own ids of recordings are found by name, and names without a recording become problems.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,14 +22,19 @@ from nbaudio.tables.rows import Rows
 
 TABLES = (".csv", ".tsv")  # all other names files are a ``wav.scp``, whose keys are ids
 
-_NOT_REDACTED = ("name", "text", "text_raw", "asr_text")  # names have their own treatment
+# Columns in which no signatures of URLs are removed: names are replaced as a whole, and texts stay
+# as the source has them.
+_NOT_REDACTED = ("name", "text", "text_raw", "asr_text")
 
 
 class Resolved(NamedTuple):
     """Transcripts with redacted names, and the recording of each name.
 
-    `audit` is that of `name_matching.resolve`. `rejected` has recordings that are rejected, with
-    reasons.
+    Attributes:
+        transcripts: rows and problems, without secrets in URLs.
+        audit: the recording of each name, and how it was found; see `name_matching.resolve`.
+        rejected: paths of recordings that are rejected, with reasons.
+        mapping: the names file: a path or URL for each name, both redacted.
     """
 
     transcripts: Transcripts
@@ -38,18 +44,19 @@ class Resolved(NamedTuple):
 
 
 def read_mapping(path: Path) -> dict[str, str]:
-    """Read a names file.
+    """Read a names file; return the path or URL for each name.
 
     It is a .csv or .tsv with the columns `name` and `path`, or a Kaldi wav.scp without commands.
     """
-    is_table = path.suffix.lower() in TABLES
+    pairs = _table_pairs(path) if path.suffix.lower() in TABLES else _scp_pairs(path)
     mapping: dict[str, str] = {}
     try:
-        for line, name, value in _table_pairs(path) if is_table else _scp_pairs(path):
-            if mapping.setdefault(name, value) != value:
+        for line, name, file in pairs:
+            earlier = mapping.setdefault(name, file)
+            if earlier != file:
                 raise InputError(
-                    f"{path}, line {line}: {name!r} is {value!r} here and "
-                    f"{mapping[name]!r} before; keep one of them"
+                    f"{path}, line {line}: {name!r} is {file!r} here and "
+                    f"{earlier!r} before; keep one of them"
                 )
     except (OSError, ValueError) as error:
         raise InputError(
@@ -82,7 +89,11 @@ def _scp_pairs(path: Path) -> Iterator[tuple[int, str, str]]:
 
 
 def _table_pairs(path: Path) -> Iterator[tuple[int, str, str]]:
-    """Yield the line, name and path of each row of a table."""
+    """Yield the line, name and path of each row of a table.
+
+    Raise InputError for a table without these columns, and for a row that cannot be read or has an
+    empty name or path.
+    """
     table = open_delimited(path, is_header={"name", "path"}.issubset)
     if not {"name", "path"} <= {*table.header}:
         raise InputError(
@@ -103,79 +114,79 @@ def _table_pairs(path: Path) -> Iterator[tuple[int, str, str]]:
 def redact_names(
     transcripts: Transcripts, mapping: Mapping[str, str], *, fetches: bool
 ) -> tuple[Transcripts, dict[str, str]]:
-    """Redact secrets in URLs.
+    """Return transcripts and a names file without secrets in URLs.
 
-    They may be in names of recordings, in further columns, in reasons of problems and in the names
-    file.
+    The secrets may be in names of recordings, in other columns and in reasons of problems. If
+    `fetches`, ingest would fetch URLs: then the name that is stored for one has a hash.
     """
-    rows = transcripts.rows
-    problems = transcripts.problems
-    names = rows.unique("name")["name"].drop_nulls()
-    urls = names.filter(names.str.contains("://", literal=True)).to_list()
+    names = transcripts.rows.unique("name")["name"].drop_nulls()
+    urls = names.filter(_contains_url(names)).to_list()
     # URLs that differ only in user and query get a hash; all do if ingest would fetch them, and are
     # rejected with it.
     stored = stored_names([*urls, *mapping, *mapping.values()], always=fetches)
 
-    def redacted(frame: pl.DataFrame) -> pl.DataFrame:
-        """Return rows with redacted names, and without signatures in URLs of other columns."""
-        renamed = frame.with_columns(pl.col("name").replace(stored)) if stored else frame
-        texts = [
-            name
-            for name, dtype in renamed.schema.items()
-            if dtype == pl.String and name not in _NOT_REDACTED
+    def redacted(rows: pl.DataFrame) -> pl.DataFrame:
+        """Return rows with the stored names, and without signatures in URLs of other columns."""
+        if stored:
+            rows = rows.with_columns(pl.col("name").replace(stored))
+        columns = [
+            column
+            for column, dtype in rows.schema.items()
+            if dtype == pl.String
+            and column not in _NOT_REDACTED
+            and _contains_url(rows[column]).any()
         ]
-        with_urls = [
-            name for name in texts if renamed[name].str.contains("://", literal=True).any()
-        ]
-        if not with_urls:
-            return renamed
-        return renamed.with_columns(pl.col(with_urls).str.replace_all(SIGNED, "${1}..."))
+        if not columns:
+            return rows
+        return rows.with_columns(pl.col(columns).str.replace_all(SIGNED, "${1}..."))
 
-    if problems["reason"].str.contains("://", literal=True).any():
+    problems = transcripts.problems
+    if _contains_url(problems["reason"]).any():
         problems = problems.with_columns(
             pl.col("reason").map_elements(redact, return_dtype=pl.String)
         )
-    pairs = {stored.get(name, name): stored.get(path, path) for name, path in mapping.items()}
-    return replace(transcripts, rows=rows.map(redacted), problems=problems), pairs
+    stored_mapping = {
+        stored.get(name, name): stored.get(file, file) for name, file in mapping.items()
+    }
+    redacted_rows = transcripts.rows.map(redacted)
+    return replace(transcripts, rows=redacted_rows, problems=problems), stored_mapping
+
+
+def _contains_url(texts: pl.Series) -> pl.Series:
+    """Return for each text whether a URL may be in it."""
+    return texts.str.contains("://", literal=True)
 
 
 def mapping_of_names(mapping: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """Return a mapping whose keys are spelled as `names`, where only the composition differs."""
-    spelled = {composed(name): name for name in names} if mapping else {}
-    named = set(spelled.values())
+    """Return a mapping with its keys spelled as in `names`.
+
+    A key that is no name becomes the name that differs from it in Unicode composition only.
+    """
+    if not mapping:
+        return {}
+    by_composed = {composed(name): name for name in names}
+    spelled = set(by_composed.values())
     return {
-        key if key in named else spelled.get(composed(key), key): path
+        key if key in spelled else by_composed.get(composed(key), key): path
         for key, path in mapping.items()
     }
 
 
 def source_ids(mapping: Mapping[str, str], audit: pl.DataFrame, rows: Rows) -> pl.DataFrame:
-    """Find the source's own ids of recordings, joined by blanks.
+    """Return the source's own ids of each recording, joined by blanks, as `source_recording`.
 
-    They are the keys of a ``wav.scp`` (`mapping`), and `source_recording`.
+    They are the keys of a ``wav.scp`` (`mapping`), and the values of `source_recording` in `rows`.
+    Recordings without one are left out.
     """
-    by_name = dict(audit.select("name", "recording_id").iter_rows())
-    by_path = dict(audit.drop_nulls("path").select("path", "recording_id").iter_rows())
-    paths: dict[str, str | None] = {}
-    if mapping:
-        resolved = resolve(list(mapping.values()), list(by_path))
-        paths = dict(resolved.select("name", "path").iter_rows())
-    recording_ids = set(by_name.values())
-    pairs: list[tuple[str, str]] = []
-    for key, value in mapping.items():
-        id_of_name = recording_id(value)
-        candidates = (
-            by_name.get(key),
-            by_path.get(paths.get(value) or ""),
-            by_name.get(value),
-            id_of_name if id_of_name in recording_ids else None,
-        )
-        meant = next(filter(None, candidates), None)
-        if meant:
-            pairs.append((meant, key))
+    id_of_name = dict(audit.select("name", "recording_id").iter_rows())
+    pairs = _ids_of_keys(mapping, audit)
     if "source_recording" in rows.schema:
         named_ids = rows.unique("name", "source_recording").drop_nulls()
-        pairs += [(by_name[name], key) for name, key in named_ids.iter_rows() if name in by_name]
+        pairs += [
+            (id_of_name[name], source_id)
+            for name, source_id in named_ids.iter_rows()
+            if name in id_of_name
+        ]
     ids = pl.DataFrame(
         pairs, schema={"recording_id": pl.String, "source_recording": pl.String}, orient="row"
     )
@@ -183,30 +194,60 @@ def source_ids(mapping: Mapping[str, str], audit: pl.DataFrame, rows: Rows) -> p
     return ids.group_by("recording_id", maintain_order=True).agg(joined)
 
 
+def _ids_of_keys(mapping: Mapping[str, str], audit: pl.DataFrame) -> list[tuple[str, str]]:
+    """Return the recording that each key of a ``wav.scp`` means, if there is one, with the key.
+
+    Transcripts may name a recording by its key, by the file of the ``wav.scp``, or otherwise.
+    """
+    if not mapping:
+        return []
+    id_of_name = dict(audit.select("name", "recording_id").iter_rows())
+    id_of_path = dict(audit.drop_nulls("path").select("path", "recording_id").iter_rows())
+    resolved = resolve(list(mapping.values()), list(id_of_path))
+    path_of_file = dict(resolved.select("name", "path").iter_rows())
+    recording_ids = set(id_of_name.values())
+    pairs: list[tuple[str, str]] = []
+    for key, file in mapping.items():
+        made_id = recording_id(file)
+        meant = (
+            id_of_name.get(key)
+            or id_of_path.get(path_of_file.get(file) or "")
+            or id_of_name.get(file)
+            or (made_id if made_id in recording_ids else None)
+        )
+        if meant:
+            pairs.append((meant, key))
+    return pairs
+
+
 def name_problems(source: str, resolved: Resolved) -> pl.DataFrame:
-    """List names without a recording; where the one that they mean is rejected, with the reason."""
-    missing = resolved.audit.filter(pl.col("decision") == "missing")["name"].to_list()
-    why = dict(resolved.rejected)
-    rejected = resolve(missing, list(why), mapping=resolved.mapping).filter(
-        pl.col("path").is_not_null()
+    """Return a problem of `source` for each name without a recording.
+
+    Its reason says whether the name is ambiguous, means a rejected recording, or none at all.
+    """
+    reasons = _reasons_of_rejected(resolved)
+    is_ambiguous = pl.col("decision") == "ambiguous"
+    could_mean = pl.format(
+        "could mean {}; settle it with a names file", pl.col("candidates").list.join(", ")
     )
-    reasons = {
-        name: f"no such recording ({path}: {why[path]})"
-        for name, path in rejected.select("name", "path").iter_rows()
-    }
-    reason = (
-        pl.when(pl.col("decision") == "ambiguous")
-        .then(
-            pl.format(
-                "could mean {}; settle it with a names file", pl.col("candidates").list.join(", ")
-            )
-        )
-        .otherwise(
-            pl.col("name").replace_strict(
-                reasons, default="no such recording", return_dtype=pl.String
-            )
-        )
+    not_found = pl.col("name").replace_strict(
+        reasons, default="no such recording", return_dtype=pl.String
     )
     return resolved.audit.filter(pl.col("path").is_null()).select(
-        file=pl.lit(source), item="name", reason=reason
+        file=pl.lit(source),
+        item="name",
+        reason=pl.when(is_ambiguous).then(could_mean).otherwise(not_found),
     )
+
+
+def _reasons_of_rejected(resolved: Resolved) -> dict[str, str]:
+    """Return why names are missing that mean a rejected recording."""
+    is_missing = pl.col("decision") == "missing"
+    missing = resolved.audit.filter(is_missing)["name"].to_list()
+    reason_of_path = dict(resolved.rejected)
+    among_rejected = resolve(missing, list(reason_of_path), mapping=resolved.mapping)
+    found = among_rejected.drop_nulls("path").select("name", "path")
+    return {
+        name: f"no such recording ({path}: {reason_of_path[path]})"
+        for name, path in found.iter_rows()
+    }

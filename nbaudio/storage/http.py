@@ -47,23 +47,24 @@ _CHUNK_BYTES = 1 << 18
 # Connections that are kept open per host: more than threads, as urllib3 warns of each one that it
 # discards.
 _CONNECTIONS = 64
-_PROXY_VARIABLES = [
-    change(f"{name}_proxy")
-    for name in ("http", "https", "all", "no")
-    for change in (str.lower, str.upper)
-]
-_PROXY_VARIABLES += ["REQUEST_METHOD"]  # of a CGI script, which uses no proxy that a client named
-# Digits of a length that is not nonsense.
+_PROXY_VARIABLES = (
+    *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+    # Set in a CGI script, where urllib ignores HTTP_PROXY: a client could have sent it as a header.
+    "REQUEST_METHOD",
+)
+# A Content-Length with more digits is nonsense.
 _MAX_DIGITS = 19
 #: A slower server fails, as docs/downloads.md says.
 MIN_BYTES_PER_S = 1000
-# Versions of files whose parts were read, by run and URL.
+# By run and URL: the headers that came with the first part that was read of a file, and identify
+# its version. With too many files all are forgotten.
 _MAX_VERSIONS = 100_000
 _seen_versions: dict[tuple[str, str], dict[str, str]] = {}
 _versions_lock = threading.Lock()
 # Archives are read in larger blocks than recordings: their members are read from start to end.
 _ARCHIVE_BLOCK_BYTES = 4 << 20
-# Links of a page, and URLs in its text.
+# The first group is the target of a link of a page, the second a URL in its text.
 _LINK = re.compile(
     r"""<a\s+(?:[^>]*?\s+)?href=["']([^"']+)|(https?://[-a-zA-Z0-9@:%_+.~#?&/=]+)""", re.IGNORECASE
 )
@@ -79,9 +80,10 @@ class HttpStatusError(OSError):
 
 
 class HttpClient:
-    """A pool of connections, so many kept open per host, through the proxies of the environment.
+    """Sends requests over connections that it keeps open, through the proxies of the environment.
 
-    `timeout` is the longest time without a byte, in seconds.
+    It keeps at most `connections` open per host. `timeout` is the longest time without a byte, in
+    seconds.
     """
 
     def __init__(self, *, connections: int, timeout: float) -> None:
@@ -101,22 +103,12 @@ class HttpClient:
         limit_headers(self._direct)
         self._redirected = urllib3.PoolManager(**options)
         refuse_private_peers(self._redirected)
-        self._proxies: dict[str, urllib3.PoolManager] = {}
-        self._open: set[urllib3.BaseHTTPResponse] = set()
-        for scheme, proxy in urllib.request.getproxies().items():
-            if scheme in urls.WEB:
-                try:
-                    user = urllib3.util.parse_url(proxy).auth
-                    headers = urllib3.make_headers(proxy_basic_auth=unquote(user)) if user else None
-                    self._proxies[scheme] = urllib3.ProxyManager(
-                        proxy, proxy_headers=headers, **options
-                    )
-                    limit_headers(self._proxies[scheme])
-                except (ValueError, urllib3.exceptions.HTTPError) as error:
-                    raise InputError(
-                        f"{scheme}_proxy of the environment cannot be used: "
-                        f"{urls.redact_log(str(error))}"
-                    ) from None
+        self._proxies = {
+            scheme: _proxy_pools(scheme, proxy, options)
+            for scheme, proxy in urllib.request.getproxies().items()
+            if scheme in urls.WEB
+        }
+        self._open: set[urllib3.BaseHTTPResponse] = set()  # responses whose bodies are being read
 
     @contextmanager
     def request(
@@ -130,26 +122,27 @@ class HttpClient:
         """
         from urllib3.exceptions import HTTPError, LocationValueError, ProtocolError
 
-        whole = {**_HEADERS, **headers}
         pool = self._pools(url) if named is None else self._pools_of_redirect(named, url)
         send = partial(
             pool.request,
             method,
             url,
-            headers=whole,
+            headers={**_HEADERS, **headers},
             preload_content=False,
             redirect=False,
             retries=False,
         )
         try:
             connections = pool.connection_from_url(url)
-            before = connections.num_connections
+            num_opened = connections.num_connections
             try:
                 response = send()
             except ProtocolError:
-                if connections.num_connections != before:
+                if connections.num_connections != num_opened:
                     raise
-                response = send()  # the server had closed an idle connection
+                # No connection was opened for the request: it went over an idle one, which the
+                # server had closed.
+                response = send()
             self._open.add(response)
             try:
                 yield response
@@ -170,8 +163,8 @@ class HttpClient:
     ) -> Iterator["urllib3.BaseHTTPResponse"]:
         """Yield the response after redirects, its body unread.
 
-        `headers` returns those for a URL. Raise RedirectError for too many redirects, a loop, or a
-        redirect to a URL that is not allowed.
+        `headers` returns the headers of the request for a URL. Raise RedirectError for too many
+        redirects, a loop, or a redirect to a URL that is not allowed.
         """
         address = url
         named: str | None = None
@@ -190,26 +183,23 @@ class HttpClient:
 
         Errors are ignored, as those requests raise them.
         """
-        if (pools := self._pools(url)) is self._direct:
-            # urllib3 has no public method for it
-            with (
-                suppress(Exception),
-                ThreadPoolExecutor(number) as threads,
-            ):
-                pool = pools.connection_from_url(url)
-                taken = [pool._get_conn() for _ in range(number)]
-                list(
-                    threads.map(
-                        lambda connection: connection.is_closed and connection.connect(), taken
-                    )
-                )
-                list(map(pool._put_conn, taken))
+        pools = self._pools(url)
+        if pools is not self._direct:
+            return
+        with suppress(Exception), ThreadPoolExecutor(number) as threads:
+            pool = pools.connection_from_url(url)
+            # urllib3 has no public method that opens connections without a request.
+            connections = [pool._get_conn() for _ in range(number)]
+            list(threads.map(_connect_if_closed, connections))
+            for connection in connections:
+                pool._put_conn(connection)
 
     def _pools(self, url: str) -> "urllib3.PoolManager":
-        bypass = not self._proxies or _is_direct(urlsplit(url).hostname or "", _environment())
-        if bypass:
+        """Return the pools of the proxy for a URL, or the direct ones if it has none."""
+        parts = urlsplit(url)
+        if not self._proxies or _bypasses_proxy(parts.hostname or "", _proxy_environment()):
             return self._direct
-        return self._proxies.get(urlsplit(url).scheme, self._direct)
+        return self._proxies.get(parts.scheme, self._direct)
 
     def _pools_of_redirect(self, named: str, url: str) -> "urllib3.PoolManager":
         """Return the pools for a URL to which a named one has redirected.
@@ -219,9 +209,12 @@ class HttpClient:
         """
         pools = self._pools(url)
         is_direct = pools is self._direct
-        if private_hosts.is_private_url(named, resolves=self._pools(named) is self._direct):
-            return pools
+        is_named_directly = self._pools(named) is self._direct
+        if private_hosts.is_private_url(named, resolves=is_named_directly):
+            return pools  # who named a private host may be led to another one
         private_hosts.check_redirect(url, resolves=is_direct)
+        # The name may have another address by the time of the connection, so that its pools check
+        # the address, too.
         return self._redirected if is_direct else pools
 
     def hang_up(self) -> None:
@@ -234,6 +227,32 @@ class HttpClient:
         """Close all connections."""
         for pool in (self._direct, self._redirected, *self._proxies.values()):
             pool.clear()
+
+
+def _proxy_pools(scheme: str, proxy: str, options: Mapping[str, Any]) -> "urllib3.PoolManager":
+    """Return pools of connections to the proxy of the environment for a scheme.
+
+    Raise InputError if it cannot be used.
+    """
+    import urllib3
+
+    from nbaudio.storage.timed_connections import limit_headers
+
+    try:
+        user = urllib3.util.parse_url(proxy).auth
+        headers = urllib3.make_headers(proxy_basic_auth=unquote(user)) if user else None
+        pools = urllib3.ProxyManager(proxy, proxy_headers=headers, **options)
+    except (ValueError, urllib3.exceptions.HTTPError) as error:
+        raise InputError(
+            f"{scheme}_proxy of the environment cannot be used: {urls.redact_log(str(error))}"
+        ) from None
+    limit_headers(pools)
+    return pools
+
+
+def _connect_if_closed(connection: Any) -> None:
+    if connection.is_closed:
+        connection.connect()
 
 
 def _redirect_target(address: str, location: str, passed: Collection[str]) -> str:
@@ -252,26 +271,27 @@ def _redirect_target(address: str, location: str, passed: Collection[str]) -> st
 
 
 def _connection_error(error: BaseException) -> ConnectionError:
-    """Return the cause of a failed connection, without memory addresses."""
-    while isinstance(
-        inner := next(
-            (argument for argument in reversed(error.args) if isinstance(argument, BaseException)),
-            None,
-        ),
-        BaseException,
-    ):
-        error = inner
-    if isinstance(error, SlowError | RedirectError):
-        return error
-    # Of urllib3's IncompleteRead
-    num_received = getattr(error, "partial", None)
-    num_missing = getattr(error, "expected", None)
+    """Return an error of urllib3 as one of Python's, with the message of its cause."""
+    cause = _innermost(error)
+    if isinstance(cause, SlowError | RedirectError):
+        return cause
+    # IncompleteRead of urllib3 has these attributes.
+    num_received = getattr(cause, "partial", None)
+    num_missing = getattr(cause, "expected", None)
     if isinstance(num_received, int) and isinstance(num_missing, int):
         return ConnectionError(f"{num_received:,} of {num_received + num_missing:,} bytes came")
-    text = re.sub(r"<[^>]*>:? ?|\w+\(host=.*?\): ?", "", str(error)) or type(error).__name__
-    return (ConnectionResetError if isinstance(error, ConnectionResetError) else ConnectionError)(
-        text
-    )
+    # Without the memory addresses, and the pools or connections that urllib3 names.
+    message = re.sub(r"<[^>]*>:? ?|\w+\(host=.*?\): ?", "", str(cause)) or type(cause).__name__
+    if isinstance(cause, ConnectionResetError):
+        return ConnectionResetError(message)
+    return ConnectionError(message)
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """Return the error that urllib3 has wrapped, however often: the last argument that is one."""
+    while wrapped := [inner for inner in error.args if isinstance(inner, BaseException)]:
+        error = wrapped[-1]
+    return error
 
 
 def is_chunked(headers: Mapping[str, str]) -> bool:
@@ -293,9 +313,9 @@ def content_length(headers: Mapping[str, str]) -> int | None:
 
 
 def content_coding(headers: Mapping[str, str], name: str) -> str | None:
-    """Return how the body of a file of this name or URL is compressed, or None.
+    """Return how the body of a file of this name or URL is compressed for the transfer, or None.
 
-    Some servers say so of .gz and .tgz, which are compressed files.
+    It is None for .gz and .tgz: some servers announce a coding for these, but mean the file itself.
     """
     coding = headers.get("Content-Encoding", "identity").strip().lower()
     if coding in ("identity", "") or name.lower().endswith((".gz", ".tgz")):
@@ -327,7 +347,7 @@ def body_pieces(response: "urllib3.BaseHTTPResponse", size: int, timeout: float)
 
 
 class _Pace:
-    """The bytes that come in a span of so many seconds."""
+    """Counts the bytes that come, in one span of so many seconds after another."""
 
     def __init__(self, span_s: float) -> None:
         self._span_s = span_s
@@ -347,24 +367,34 @@ class _Pace:
         self._num_bytes = 0
 
 
-def _environment() -> tuple[str | None, ...]:
-    """Return what the environment says about proxies.
+def _proxy_environment() -> tuple[str | None, ...]:
+    """Return the values of the environment variables about proxies.
 
-    Looking all of it through takes longer than a request.
+    They are the key of what is cached about the environment, which may change while the program
+    runs.
     """
     return tuple(map(os.environ.get, _PROXY_VARIABLES))
 
 
 @cache
-def _is_direct(host: str, _environment: tuple[str | None, ...]) -> bool:
+def _bypasses_proxy(host: str, _proxy_environment: tuple[str | None, ...]) -> bool:
+    """Return whether a host is reached without a proxy.
+
+    It is cached because urllib looks through the whole environment, which takes longer than a
+    request.
+    """
     return bool(urllib.request.proxy_bypass(host))
 
 
-def _client(*key: Any) -> HttpClient:
-    """Return the client for a timeout and an environment, the same to all threads."""
-    return _clients.get(key) or _clients.setdefault(
-        key, HttpClient(connections=_CONNECTIONS, timeout=key[0])
-    )
+def _client(timeout: float) -> HttpClient:
+    """Return the client of all threads for a timeout and the environment as it is now."""
+    key = (timeout, *_proxy_environment())
+    client = _clients.get(key)
+    if client is None:
+        # Another thread may have stored one meanwhile, which then is the client of both.
+        new_client = HttpClient(connections=_CONNECTIONS, timeout=timeout)
+        client = _clients.setdefault(key, new_client)
+    return client
 
 
 _clients: dict[Any, HttpClient] = {}
@@ -401,28 +431,35 @@ class HttpFiles:
         It has `size` (or None), `coding` if the body is compressed, `mimetype`, and the headers
         that identify its version. A body in chunks is read to count its bytes.
         """
-        try:
-            with suppress(ConnectionResetError), self._request("HEAD", url) as response:
-                file_facts = _file_info(response.headers, url)
-                response.drain_conn()
-                if file_facts["size"] is not None:
-                    return file_facts
-        except HttpStatusError as error:  # some servers allow only GET
-            if error.status in RETRYABLE or (
-                error.status >= 500 and error.status != HTTPStatus.NOT_IMPLEMENTED
-            ):
-                raise
+        announced = self._info_from_head(url)
+        if announced is not None and announced["size"] is not None:
+            return announced
         with self._request("GET", url) as response:
             file_facts = _file_info(response.headers, url)
             if is_chunked(response.headers) and file_facts["coding"] is None:
                 file_facts["size"] = self._count_bytes(response, url)
             return file_facts
 
+    def _info_from_head(self, url: str) -> dict[str, Any] | None:
+        """Return what a server reports about a file without its body; None if it refuses to."""
+        try:
+            # Some servers reset the connection where they do not know HEAD.
+            with suppress(ConnectionResetError), self._request("HEAD", url) as response:
+                file_facts = _file_info(response.headers, url)
+                response.drain_conn()
+                return file_facts
+        except HttpStatusError as error:
+            is_server_error = error.status >= 500 and error.status != HTTPStatus.NOT_IMPLEMENTED
+            if error.status in RETRYABLE or is_server_error:
+                raise
+            # With any other status, the server may still allow GET.
+        return None
+
     def _count_bytes(self, response: "urllib3.BaseHTTPResponse", url: str) -> int:
         """Return the length of a body in chunks, which must be complete."""
         most = self.network.max_size or MAX_UNKNOWN_LENGTH
-        what = "of a file of unannounced length that are fetched (--max-size)"
-        return sum(map(len, self._chunks(response, url, most, what)))
+        which = "of a file of unannounced length that are fetched (--max-size)"
+        return sum(map(len, self._chunks(response, url, most, which=which)))
 
     def cat_file(self, url: str, *, start: int, end: int) -> bytes:
         """Return the bytes [start, end).
@@ -430,18 +467,18 @@ class HttpFiles:
         Raise RemoteRefusedError if the server does not support ranges, or sends another one.
         """
         with self._request("GET", url, Range=f"bytes={start}-{end - 1}") as response:
-            range_ = response.headers.get("Content-Range", "")
-            # A whole file is as good if all of it was requested.
+            content_range = response.headers.get("Content-Range", "")
+            # A server without ranges sends the whole file, which is right if all was requested.
             is_whole = start == 0 and content_length(response.headers) == end
             if response.status != HTTPStatus.PARTIAL_CONTENT and not is_whole:
                 raise RemoteRefusedError(f"{url}: the server does not support range requests")
-            if not is_whole and not range_.startswith(f"bytes {start}-"):
+            if not is_whole and not content_range.startswith(f"bytes {start}-"):
                 raise RemoteRefusedError(
                     f"{url}: bytes from {start:,} were requested, "
-                    f"{range_[:80] or 'no range'} was received"
+                    f"{content_range[:80] or 'no range'} was received"
                 )
             self._check_version(url, response.headers)
-            return self._body(response, url, end - start, "that were requested")
+            return self._body(response, url, end - start, which="that were requested")
 
     def forget_version(self, url: str) -> None:
         """Let the next part of a file be of any version, as no other part is read with it."""
@@ -450,7 +487,7 @@ class HttpFiles:
 
     def connect(self, url: str, number: int) -> None:
         """Open connections for later requests."""
-        _client(self.network.timeout, _environment()).connect(url, number)
+        _client(self.network.timeout).connect(url, number)
 
     def cat_whole(self, url: str, most: int) -> bytes | None:
         """Return a whole file; None where it has more than `most` bytes.
@@ -465,15 +502,15 @@ class HttpFiles:
                 raise RemoteRefusedError(f"{url}: {range_file.NO_LENGTH}")
             if size > most:
                 return None
-            return self._body(response, url, size, "that it announced")
+            return self._body(response, url, size, which="that it announced")
 
     def _chunks_up_to(
         self, response: "urllib3.BaseHTTPResponse", url: str, most: int
     ) -> bytes | None:
         """Return a body in chunks; None if it has more than `most` bytes."""
         body = bytearray()
-        for piece in self._chunks(response, url, MAX_UNKNOWN_LENGTH, "that are fetched"):
-            body += piece
+        for chunk in self._chunks(response, url, MAX_UNKNOWN_LENGTH, which="that are fetched"):
+            body += chunk
             if len(body) > most:
                 return None
         return bytes(body)
@@ -484,9 +521,10 @@ class HttpFiles:
         Raise RemoteRefusedError if the server sends more than `num_bytes`.
         """
         with self._request("GET", url) as response, Path(path).open("wb") as file:
+            # The whole file may be of a new version; parts that are read later must be of it, too.
             self.forget_version(url)
             self._check_version(url, response.headers)
-            for chunk in self._chunks(response, url, num_bytes, "that it announced"):
+            for chunk in self._chunks(response, url, num_bytes, which="that it announced"):
                 progress.on_message(urlsplit(url).netloc)
                 file.write(chunk)
 
@@ -494,11 +532,10 @@ class HttpFiles:
         """Return the URLs that the page of a folder links to below it."""
         top = f"{url.rstrip('/')}/"
         with self._request("GET", url) as response:
-            is_page = _mimetype(response.headers) in ("text/html", "")
             page = b""
-            if is_page:
-                page = b"".join(
-                    self._chunks(response, url, input_guards.MAX_TEXT_BYTES, "that were requested")
+            if _mimetype(response.headers) in ("text/html", ""):
+                page = self._body(
+                    response, url, input_guards.MAX_TEXT_BYTES, which="that were requested"
                 )
         linked_urls = {
             urljoin(top, link or text)
@@ -529,23 +566,28 @@ class HttpFiles:
 
         Raise HttpStatusError for an error status.
         """
-        client = _client(self.network.timeout, _environment())
-        with client.follow(method, url, lambda of: {**_authorization(of), **headers}) as response:
+
+        def headers_for(address: str) -> dict[str, str]:
+            return {**_authorization(address), **headers}
+
+        with _client(self.network.timeout).follow(method, url, headers_for) as response:
             if response.status >= 400:
                 raise HttpStatusError(response.status, response.headers)
             yield response
 
-    def _body(self, response: "urllib3.BaseHTTPResponse", url: str, most: int, what: str) -> bytes:
-        """Return a body of at most `most` bytes; see `_chunks` for errors."""
-        return b"".join(self._chunks(response, url, most, what))
+    def _body(
+        self, response: "urllib3.BaseHTTPResponse", url: str, most: int, *, which: str
+    ) -> bytes:
+        """Return a body of at most `most` bytes; see `_chunks` for `which` and errors."""
+        return b"".join(self._chunks(response, url, most, which=which))
 
     def _chunks(
-        self, response: "urllib3.BaseHTTPResponse", url: str, most: int, what: str
+        self, response: "urllib3.BaseHTTPResponse", url: str, most: int, *, which: str
     ) -> Iterator[bytes]:
         """Yield the chunks of a body.
 
-        Raise RemoteRefusedError if it is compressed, or has more than `most` bytes. The message
-        describes these bytes by `what`, such as ``that were requested``.
+        Raise RemoteRefusedError if it is compressed, or has more than `most` bytes. `which` says in
+        the message which bytes these are, such as ``that were requested``.
         """
         if coding := content_coding(response.headers, url):
             raise RemoteRefusedError(f"{url}: {compressed_message(coding)}")
@@ -554,28 +596,32 @@ class HttpFiles:
             left -= len(chunk)
             if left < 0:
                 raise RemoteRefusedError(
-                    f"{url}: the server sends more than the {most:,} bytes {what}"
+                    f"{url}: the server sends more than the {most:,} bytes {which}"
                 )
             yield chunk
 
     def _check_version(self, url: str, headers: Mapping[str, str]) -> None:
         """Raise ChangedError if another part of the file, read in this run, had another version."""
-        versions = _versions(headers)
+        version = _version_headers(headers)
         with _versions_lock:
             if len(_seen_versions) > _MAX_VERSIONS:
                 _seen_versions.clear()
-            before = _seen_versions.setdefault((self.network.run, url), versions)
-        if is_other_version(before, versions):
+            seen_version = _seen_versions.setdefault((self.network.run, url), version)
+        if is_other_version(seen_version, version):
             raise ChangedError(f"{url}: the file changed while it was read")
 
 
-def _versions(headers: Mapping[str, str]) -> dict[str, str]:
+def _version_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of a response that identify the version of a file."""
     return {name: headers[name] for name in ("ETag", "Last-Modified") if headers.get(name)}
 
 
-def is_other_version(versions: Mapping[str, str], headers: Mapping[str, str]) -> bool:
-    """Return whether a response shows another ETag or Last-Modified than an earlier one."""
-    return any(headers.get(name, value) != value for name, value in versions.items())
+def is_other_version(version: Mapping[str, str], headers: Mapping[str, str]) -> bool:
+    """Return whether the headers of a response differ from those of an earlier version of a file.
+
+    A header that the response does not have is no difference.
+    """
+    return any(headers.get(name, value) != value for name, value in version.items())
 
 
 def compressed_message(coding: str) -> str:
@@ -588,7 +634,8 @@ def _mimetype(headers: Mapping[str, str]) -> str:
 
 
 def _file_info(headers: Mapping[str, str], url: str) -> dict[str, Any]:
+    """Return what the headers of a response say about a file; see `HttpFiles.info`."""
     coding = content_coding(headers, url)
     size = None if coding else content_length(headers)
     facts = {"type": "file", "size": size, "coding": coding, "mimetype": _mimetype(headers)}
-    return facts | _versions(headers)
+    return facts | _version_headers(headers)

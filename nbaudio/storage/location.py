@@ -1,6 +1,6 @@
-"""Locations, what steps read and write: files and folders on this machine, or remote.
+"""Locations of what steps read and write: files and folders on this machine, or remote ones.
 
-The location of any path or address is found here, too.
+`LocalPath` is the local one, `location` makes one of any path or URL.
 """
 
 import os
@@ -27,26 +27,28 @@ from nbaudio.storage.range_file import FileStatus
 from nbaudio.storage.remote import Remote, remote
 from nbaudio.storage.urls import is_url
 
-#: Why a folder is refused that has a wanted name.
+#: Why a folder is listed as refused, though it is read, if its name is that of a wanted file.
 FOLDER_OF_THAT_NAME = "a folder with the name of a recording; recordings in it are read"
 
 
 @dataclass(frozen=True)
 class LocalPath:
-    """What is on this machine, read in place.
+    """A file or folder on this machine, read in place.
 
-    `Remote` has the same methods, which send requests and raise AudioError.
+    `Remote` has the same methods, which send requests and raise AudioError. What only a remote file
+    needs does nothing here.
     """
 
     local: Path
-    # Of remote files that are named below it
+    # It keeps the remote files whose URLs are named in place of a file below this folder.
     cache: Cache | None = field(default=None, repr=False, compare=False)
-    is_scheme: ClassVar[bool] = False  # it stands for no other addresses
+    is_scheme: ClassVar[bool] = False  # a `Remote` may be all URLs of a scheme, a path is itself
 
     def __truediv__(self, path: str) -> "Location":
-        return (
-            remote(path, self.cache) if is_url(path) else LocalPath(self.local / path, self.cache)
-        )
+        """Return what is below this folder; a URL is a location of its own."""
+        if is_url(path):
+            return remote(path, self.cache)
+        return LocalPath(self.local / path, self.cache)
 
     def __str__(self) -> str:
         return str(self.local)
@@ -83,30 +85,31 @@ class LocalPath:
         return content
 
     def loaded(self, _most: int) -> "LocalPath":
-        """Return the file itself; see `Remote.loaded`."""
+        """Return the file itself, whose content need not be fetched; see `Remote.loaded`."""
         return self
 
     def fetched(self, _status: FileStatus | None = None) -> AbstractContextManager[Path]:
         """Yield a local path of the whole file, valid within the context.
 
-        A known `status` saves a request.
+        `status` is that of a remote file, if it is known: this saves a request.
         """
         return nullcontext(self.local)
 
     def ranges(self, _windows: int, _share: float) -> tuple[None, None]:
-        """Return the status if requested, and a file that reads ranges if that is cheaper.
+        """Return the status of a remote file, and a file that reads ranges of it.
 
-        The cost is that of a share of the file in some windows.
+        The second is None where it is cheaper to fetch the whole file than a `share` of it in a
+        number of `windows`. Of a local file both are None: it is opened as it is.
         """
         return None, None
 
     def listing(
         self, wanted: Callable[[str], bool]
     ) -> tuple[Collection[str], list[tuple[str, str]]]:
-        """Return the wanted files below it, and refused ones with reasons.
+        """Return the wanted files below a folder, and refused paths with reasons.
 
-        The files are relative, sorted and not hidden. The result is None where they cannot be
-        listed.
+        `wanted` tells by its name whether a file is wanted. Paths are relative, sorted and not
+        hidden. Of a remote folder whose files cannot be listed, the result is None.
         """
         import polars as pl  # imported on demand, so that workers start faster
 
@@ -116,21 +119,25 @@ class LocalPath:
         folders = [""]
         while folders:
             contents = self._scan(folders.pop(), wanted, home)
-            # Of one folder at a time; as a column all of them take little memory
+            # A column for each folder: as Python strings, all paths would take much memory.
             paths.append(pl.Series("path", contents.paths, dtype=pl.String))
             refused += contents.refused
             folders += contents.folders
         return pl.concat(paths).sort(), sorted(refused)
 
     def _scan(self, folder: str, wanted: Callable[[str], bool], home: Path) -> "_FolderContents":
-        """Return what is in a folder below it, ``""`` or a path that ends in a slash."""
+        """Return what is in the folder `folder`, ``""`` or a path with a slash at its end.
+
+        `home` is the folder in which the targets of links must be.
+        """
         contents = _FolderContents([], [], [])
         try:
             for entry in _visible_entries(self.local / folder):
                 path = f"{folder}{entry.name}"
                 is_folder = _is(entry.is_dir)
-                if not is_folder and not wanted(entry.name):
+                if not (is_folder or wanted(entry.name)):
                     continue
+                # Folders behind links are not read: they might lead round in circles.
                 if is_folder and not entry.is_symlink():
                     contents.folders.append(f"{path}/")
                 reason: str | None
@@ -140,16 +147,20 @@ class LocalPath:
                     reason = FOLDER_OF_THAT_NAME if wanted(entry.name) else None
                 else:
                     reason = _reason_against_file(entry, path)
-                contents.add(path, reason, is_folder=is_folder)
+                if reason:
+                    contents.refuse(path, reason)
+                elif not is_folder:
+                    contents.paths.append(path)
         except OSError as error:
             name = folder.rstrip("/") or "."
-            contents.add(name, f"the folder cannot be read: {error.strerror}", is_folder=True)
+            contents.refuse(name, f"the folder cannot be read: {error.strerror}")
         return contents
 
     def files(self) -> Iterator[str]:
-        """Yield the files in a folder, sorted, of a remote one with its subfolders.
+        """Yield the names in a folder, sorted; none if it does not exist.
 
-        There are none if it does not exist.
+        Those of a local folder are its files and subfolders. Those of a remote one are the relative
+        paths of its files, also of files in subfolders.
         """
         with suppress(FileNotFoundError):
             yield from sorted(path.name for path in self.local.iterdir())
@@ -174,7 +185,7 @@ class LocalPath:
         self.local.unlink(missing_ok=True)
 
     def forget(self, _num_bytes: int | None, _version: str | None) -> None:
-        """Remove a file of this size and version from the cache of fetched files."""
+        """Remove a remote file of this size and version from the cache of fetched files."""
 
     def tidy(self) -> None:
         """Remove what killed runs left below a folder."""
@@ -184,7 +195,8 @@ class LocalPath:
     def shared(self) -> Iterator[None]:
         """Let several runs write to a folder within the context.
 
-        `tidy` it if no other run uses it, which a shared lock shows.
+        Before and after it, `tidy` the folder if no other run uses it. Runs that use it share a
+        lock on it.
         """
         with raise_disk_full(self.local):
             self.local.mkdir(parents=True, exist_ok=True)
@@ -197,6 +209,11 @@ class LocalPath:
         finally:
             os.close(folder)
 
+    def _tidy_unshared(self, descriptor: int) -> None:
+        """Tidy the open folder, unless another run holds its lock."""
+        if lock(descriptor, wait=False, required=False):
+            self.tidy()
+
     def with_sha256(self, _sha256: str | None) -> "LocalPath":
         """Return the file with its hash, if known.
 
@@ -204,18 +221,14 @@ class LocalPath:
         """
         return self
 
-    def _tidy_unshared(self, descriptor: int) -> None:
-        if lock(descriptor, wait=False, required=False):
-            self.tidy()
-
 
 @dataclass(frozen=True)
 class _FolderContents:
-    """What is in a folder, by paths below the listed one.
+    """What is in a folder, as paths relative to the listed one; the lists grow as it is read.
 
     Attributes:
         paths: of wanted files.
-        folders: of folders, with a slash at the end.
+        folders: of folders that are read next, with a slash at the end.
         refused: paths, escaped where they are not Unicode, with reasons.
     """
 
@@ -223,18 +236,15 @@ class _FolderContents:
     folders: list[str]
     refused: list[tuple[str, str]]
 
-    def add(self, path: str, reason: str | None, *, is_folder: bool) -> None:
-        """Add a path to those that are refused, if there is a reason, or else a file."""
-        if reason:
-            self.refused.append((escape_surrogates(path), reason))
-        elif not is_folder:
-            self.paths.append(path)
+    def refuse(self, path: str, reason: str) -> None:
+        """Add a path to those that are refused."""
+        self.refused.append((escape_surrogates(path), reason))
 
 
 def _visible_entries(folder: Path) -> "Iterator[os.DirEntry[str]]":
     """Yield the entries of a folder that are not hidden.
 
-    What scandir knows of a file costs no further system call.
+    They know whether they are folders, files or links without a further system call.
     """
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -254,7 +264,7 @@ def _reason_against_file(entry: "os.DirEntry[str]", path: str) -> str | None:
 
 
 def _is(check: Callable[[], bool]) -> bool:
-    """Check a directory entry; a loop of links is nothing."""
+    """Return the result of `entry.is_dir` or `entry.is_file`; False for a loop of links."""
     with suppress(OSError):
         return check()
     return False
@@ -263,22 +273,24 @@ def _is(check: Callable[[], bool]) -> bool:
 #: A file or folder on this machine, or a remote one, with the same methods.
 Location: TypeAlias = LocalPath | Remote
 
-#: What public functions take for a `Location`: also a path, or the text of a path or address.
+#: What public functions take for a `Location`: also a path, or the text of a path or URL.
 LocationLike: TypeAlias = str | Path | Location
 
 
 def location(place: LocationLike, cache: Cache | None = None) -> Location:
-    """Return the location of a path or address, with a `cache` of fetched files.
+    """Return the location of a path or URL, with a `cache` of fetched files.
 
-    Raise InputError for a refused address.
+    What is a location already keeps its own cache. Raise InputError for a refused URL.
     """
-    if isinstance(place, str):
-        if place.startswith("file://"):
-            return LocalPath(Path(url2pathname(urlsplit(place).path)))
-        if is_url(place):
-            return remote(place, cache)
-        return LocalPath(Path(place), cache)
-    return LocalPath(place, cache) if isinstance(place, Path) else place
+    if not isinstance(place, str | Path):
+        return place
+    if isinstance(place, Path):
+        return LocalPath(place, cache)
+    if place.startswith("file://"):
+        return LocalPath(Path(url2pathname(urlsplit(place).path)))
+    if is_url(place):
+        return remote(place, cache)
+    return LocalPath(Path(place), cache)
 
 
 def read_whole(file: Location, most: int) -> bytes | None:

@@ -7,6 +7,7 @@ TeX.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, pairwise
+from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +44,7 @@ from nbaudio.ui.signal_words import signal_words
 from nbaudio.ui.similarity_axis import SimilarityAxis, similarity_axis
 from nbaudio.ui.views import Source
 
-_OUT = (style.PALE, "\\\\")
+_REJECTED = (style.PALE, "\\\\")  # color and hatch of what is in no split
 _BY_VALUE = (
     "Share of right labels, with 95 % intervals, by groups of segments; "
     "ticks are the greatest values of groups."
@@ -71,28 +72,32 @@ def scores(source: Source, hypothesis: str = "") -> Plot:
     1.
     """
     segments = views.rows(source, further=bool(hypothesis))
-    end = hypothesis and f"_{hypothesis}"
-    if f"wer{end}" not in segments.schema:
+    suffix = f"_{hypothesis}" if hypothesis else ""
+    if f"wer{suffix}" not in segments.schema:
         raise InputError(
             f"there are no scores of {hypothesis}: 'nbaudio score W --hypothesis "
             f"{hypothesis}' writes them"
         )
+    similarity = _finite(segments, f"similarity{suffix}")
+    similarity_range = similarity_axis(similarity)
     plot = style.new_plot(3.3)
     left, middle, right = plot.subplots(1, 3)
-    similarity = _finite(segments, f"similarity{end}")
-    axis = similarity_axis(similarity)
-    shown = [
-        _draw_scores(
-            left, "Similarity", similarity, bins=axis.edges, label=axis.label("similarity")
+    in_words = [
+        _draw_score(
+            left,
+            "Similarity",
+            similarity,
+            bins=similarity_range.edges,
+            label=similarity_range.label("similarity"),
         ),
-        _draw_scores(
+        _draw_score(
             middle,
             "Word error rate",
-            _finite(segments, f"wer{end}"),
+            _finite(segments, f"wer{suffix}"),
             bins=np.linspace(0, 1, 41),
             label="WER, more than 1 shown as 1",
         ),
-        _draw_scores(
+        _draw_score(
             right,
             "Duration",
             _finite(segments, "duration_s"),
@@ -101,12 +106,17 @@ def scores(source: Source, hypothesis: str = "") -> Plot:
             show=duration,
         ),
     ]
-    if left.axison:
-        axis.zoom(left)
-    if not (left.axison or middle.axison or right.axison):
+    if _has_histogram(left):
+        similarity_range.zoom(left)
+    if not any(map(_has_histogram, (left, middle, right))):
         plot.set_figheight(_SENTENCES_HEIGHT)
-    plot.alt_text = f"Histograms. {'; '.join(filter(None, shown)) or 'No values'}"
+    plot.alt_text = f"Histograms. {'; '.join(filter(None, in_words)) or 'No values'}"
     return plot
+
+
+def _has_histogram(axes: Axes) -> bool:
+    """Return whether a histogram was drawn: a sentence in its place has no axis."""
+    return axes.axison
 
 
 def _finite(segments: SegmentRows, column: str) -> NDArray[np.float64]:
@@ -114,7 +124,7 @@ def _finite(segments: SegmentRows, column: str) -> NDArray[np.float64]:
     return segments.read(column).filter(pl.col(column).is_finite())[column].to_numpy()
 
 
-def _draw_scores(
+def _draw_score(
     axes: Axes,
     title: str,
     values: NDArray[np.float64],
@@ -123,17 +133,20 @@ def _draw_scores(
     label: str,
     show: Callable[[float], str] = value_text,
 ) -> str:
-    """Draw a histogram, or write a sentence if no two values differ; return it in words."""
+    """Draw the histogram of a score, or write a sentence if no two values differ.
+
+    Values outside the bins are in the outermost ones. Return in words what is drawn; nothing if
+    there are no values.
+    """
     sentence = equal_values_sentence(values, show)
     if sentence:
         style.write_sentence(axes, title, sentence)
         return f"{title}: {sentence}" if len(values) else ""
     style.new_axes(axes, title, x=label, y="segments")
     style.draw_histogram(axes, [values], bins=bins, hold_tails=True)
-    least, median, most = np.quantile(values, (0.05, 0.5, 0.95))
+    low, median, high = np.quantile(values, (0.05, 0.5, 0.95))
     return (
-        f"{title}, {len(values):,} segments: median {median:.3g}, "
-        f"90 % from {least:.3g} to {most:.3g}"
+        f"{title}, {len(values):,} segments: median {median:.3g}, 90 % from {low:.3g} to {high:.3g}"
     )
 
 
@@ -145,13 +158,12 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
     """
     segments = views.rows(source).read("similarity", "duration_s")
     similarity = segments["similarity"].fill_nan(None).drop_nulls().to_numpy()
-    curve = views.threshold_curve(segments)
     axis = similarity_axis(similarity, threshold=value)
     plot = style.new_plot(3.6)
     left, right = plot.subplots(1, 2)
-    parts = _draw_kept_segments(left, similarity, value, axis)
-    kept_hours = _draw_kept_hours(right, curve, value, axis)
-    plot.alt_text = f"{parts}. Curve of the hours kept by each threshold: {kept_hours}"
+    kept_segments = _draw_kept_segments(left, similarity, value, axis)
+    kept_hours = _draw_kept_hours(right, views.threshold_curve(segments), value, axis)
+    plot.alt_text = f"{kept_segments}. Curve of the hours kept by each threshold: {kept_hours}"
     return plot
 
 
@@ -164,16 +176,16 @@ def _draw_kept_segments(
     if sentence:
         style.write_sentence(axes, title, sentence)
         return f"Similarity: {sentence}"
-    out = similarity[similarity < value]
-    kept_similarity = similarity[similarity >= value]
+    below = similarity[similarity < value]
+    kept = similarity[similarity >= value]
     label = axis.label("similarity of transcript and hypothesis")
     style.new_axes(axes, title, x=label, y="segments")
     style.draw_histogram(
         axes,
-        [out, kept_similarity],
+        [below, kept],
         bins=axis.edges,
         styles=((style.GRAY, "\\\\"), (style.BLUE, "")),
-        labels=(f"below: {len(out):,}", f"kept: {len(kept_similarity):,}"),
+        labels=(f"below: {len(below):,}", f"kept: {len(kept):,}"),
         hold_tails=True,
     )
     _mark_threshold(axes, value)
@@ -181,42 +193,42 @@ def _draw_kept_segments(
     axes.legend(frameon=False, fontsize=style.SMALL, loc="best")
     return (
         f"Histogram of the similarity of {len(similarity):,} segments: "
-        f"{len(out):,} below {value:g}, {len(kept_similarity):,} kept"
+        f"{len(below):,} below {value:g}, {len(kept):,} kept"
     )
 
 
 def _draw_kept_hours(axes: Axes, curve: pl.DataFrame, value: float, axis: SimilarityAxis) -> str:
     """Draw the hours kept by each threshold and mark one; return what it keeps in words."""
-    at_threshold = curve.filter(pl.col("threshold") <= value).row(-1, named=True)
+    # The curve has a row for each threshold of a grid; between two of them the lower one counts.
+    marked = curve.filter(pl.col("threshold") <= value).row(-1, named=True)
+    kept_hours = duration(3600 * marked["hours"])
+    kept_share = f"{marked['hours_share']:.0%} of all"
     hours = curve["hours"].to_numpy()
     scale, unit = style.time_unit(float(hours.max(initial=0.0)) * 3600)
-    label = replace(axis, below=0).label("threshold on similarity")
+    label = replace(axis, below=0).label("threshold on similarity")  # there is no first bar
     style.new_axes(axes, "Hours kept by each threshold", x=label, y=f"kept [{unit}]")
     axes.plot(curve["threshold"], hours * 3600 / scale, color=style.BLUE, drawstyle="steps-post")
-    shown = curve.filter(pl.col("threshold") >= axis.least)
-    _show_kept_hours(axes, shown)
-    point = (value, at_threshold["hours"] * 3600 / scale)
-    kept_hours = duration(3600 * at_threshold["hours"])
+    _show_kept_on_hover(axes, curve.filter(pl.col("threshold") >= axis.least))
+    point = (value, marked["hours"] * 3600 / scale)
     axes.plot(*point, "o", color=style.RED)
     axes.set_ylim(bottom=0)
-    note = f"{kept_hours}\n{at_threshold['hours_share']:.0%} of all"
-    # The note is on the side that has room for it.
-    is_left = value < axis.least + (1 - axis.least) / 3
+    # The note is on the side of the point that has room for it.
+    is_note_right = value < axis.least + (1 - axis.least) / 3
     axes.annotate(
-        note,
+        f"{kept_hours}\n{kept_share}",
         point,
-        xytext=(10 if is_left else -10, -12),
+        xytext=(10 if is_note_right else -10, -12),
         textcoords="offset points",
-        ha="left" if is_left else "right",
+        ha="left" if is_note_right else "right",
         va="top",
     )
     _mark_threshold(axes, value)
     axis.zoom(axes)
-    return f"{value:g} keeps {kept_hours}, {at_threshold['hours_share']:.0%} of all"
+    return f"{value:g} keeps {kept_hours}, {kept_share}"
 
 
-def _show_kept_hours(axes: Axes, curve: pl.DataFrame) -> None:
-    """Show what each threshold keeps on hover."""
+def _show_kept_on_hover(axes: Axes, curve: pl.DataFrame) -> None:
+    """Show on hover what each threshold keeps."""
     plot = axes.figure
     if not isinstance(plot, Plot):
         return
@@ -247,9 +259,11 @@ def evidence(
     The plot has the estimate, its interval and the lowest threshold that is proven. It is about all
     segments at or above a threshold, whether `select` keeps them or not.
     """
-    grid = [*np.arange(-20, 10) / 20, *np.arange(50, 101) / 100]
+    below_half = np.arange(-20, 10) / 20  # from -1 to 0.45
+    from_half = np.arange(50, 101) / 100  # from 0.5 to 1
+    thresholds = [*below_half, *from_half]
     curve = precision_curve(
-        ProofState.load(workspace), grid, precision=precision, confidence=confidence
+        ProofState.load(workspace), thresholds, precision=precision, confidence=confidence
     )
     return claimed(curve, precision=precision, confidence=confidence)
 
@@ -285,10 +299,10 @@ def claimed(curve: Frame, *, precision: float = 0.98, confidence: float = 0.95) 
     style.add_legend(plot)
     in_order = estimates.sort("threshold")
     _show_estimates(plot, axes, in_order)
-    note = _missing(curve, precision=precision, confidence=confidence)
-    if note:
-        axes.set_xlabel(f"{axes.get_xlabel()}\n\n{note}", linespacing=1.4)
-        conclusion = " ".join(note.split("\n"))
+    missing = _missing_proof(curve, precision=precision, confidence=confidence)
+    if missing:
+        axes.set_xlabel(f"{axes.get_xlabel()}\n\n{missing}", linespacing=1.4)
+        conclusion = missing.replace("\n", " ")
     else:
         conclusion = f"The lowest threshold that is proven is {proven['threshold'].item():g}."
     few_estimates = "; ".join(_few_estimates_in_words(in_order))
@@ -299,7 +313,7 @@ def claimed(curve: Frame, *, precision: float = 0.98, confidence: float = 0.95) 
 
 
 def _new_curve_axes(plot: Plot, curve: pl.DataFrame) -> Axes:
-    """Add axes for precision by threshold, from the first threshold that leaves something out."""
+    """Add axes for precision by threshold, that begin where thresholds leave segments out."""
     reviewed = max(curve["reviewed"], default=0)
     axes = style.new_axes(
         plot.add_subplot(),
@@ -307,7 +321,7 @@ def _new_curve_axes(plot: Plot, curve: pl.DataFrame) -> Axes:
         x="threshold on similarity",
         y="share of right labels",
     )
-    first = _first_threshold(curve)
+    first = _highest_that_keeps_nearly_all(curve)
     if first <= -1:
         axes.set_xlim(-1, 1.02)
         return axes
@@ -351,14 +365,16 @@ def _estimates_in_words(estimates: pl.DataFrame) -> list[str]:
 
 
 def _few_estimates_in_words(estimates: pl.DataFrame) -> list[str]:
-    """Return some five estimates in words, at even distances."""
+    """Return at most five estimates in words, at even distances."""
     texts = _estimates_in_words(estimates)
-    return texts[:: max(1, -(-len(texts) // 5))]
+    step = max(1, ceil(len(texts) / 5))
+    return texts[::step]
 
 
 def _show_estimates(plot: Plot, axes: Axes, estimates: pl.DataFrame) -> None:
     """Show the estimate of the nearest threshold on hover; thresholds are in ascending order."""
     thresholds = estimates["threshold"].to_list()
+    # Half the least distance: stretches of two thresholds do not overlap.
     half = min([(after - before) / 2 for before, after in pairwise(thresholds)], default=0.02)
     texts = _estimates_in_words(estimates)
     for threshold, text, reviewed in zip(thresholds, texts, estimates["reviewed"], strict=True):
@@ -369,39 +385,45 @@ def _show_estimates(plot: Plot, axes: Axes, estimates: pl.DataFrame) -> None:
         )
 
 
-def _first_threshold(curve: pl.DataFrame) -> float:
-    """Return the highest threshold that keeps nearly everything, from which a plot begins."""
-    all_kept = curve.filter(pl.col("segments") >= 0.99 * pl.col("segments").max())
+def _highest_that_keeps_nearly_all(curve: pl.DataFrame) -> float:
+    """Return the highest threshold that keeps at least 99 % of the segments; -1 if none does.
+
+    It is one with an estimate, if there are any.
+    """
+    keeping = curve.filter(pl.col("segments") >= 0.99 * pl.col("segments").max())
     if curve["precision"].count():
-        all_kept = all_kept.drop_nulls("precision")
-    return max(all_kept["threshold"], default=-1.0)
+        keeping = keeping.drop_nulls("precision")
+    return max(keeping["threshold"], default=-1.0)
 
 
-def _missing(curve: pl.DataFrame, *, precision: float, confidence: float) -> str:
-    """Return what is missing if no threshold is proven; empty if one is."""
+def _missing_proof(curve: pl.DataFrame, *, precision: float, confidence: float) -> str:
+    """Return in two lines what is missing if no threshold is proven; empty if one is."""
     if curve["proven"].any():
         return ""
-    reviewed = max(curve["reviewed"])
-    least = min_sample_size(precision=precision, confidence=confidence)
-    needed = (
-        f"A proof needs at least {least:,} reviewed segments above a threshold, "
-        "even if all are right."
-    )
-    if not reviewed:
-        return f"No segment has been reviewed yet: the quality of the labels is unknown.\n{needed}"
-    if reviewed >= least:
-        needed = (
+    num_reviewed = max(curve["reviewed"])
+    num_needed = min_sample_size(precision=precision, confidence=confidence)
+    if num_reviewed:
+        missing = (
+            f"{num_reviewed:,} segments have been reviewed: no threshold is proven to keep "
+            f"{precision:.4g} right."
+        )
+    else:
+        missing = "No segment has been reviewed yet: the quality of the labels is unknown."
+    if num_reviewed and num_reviewed >= num_needed:
+        remedy = (
             "The report of evidence has the number of further reviews that are expected to "
             "prove the selection."
         )
-    return (
-        f"{reviewed:,} segments have been reviewed: no threshold is proven to keep "
-        f"{precision:.4g} right.\n{needed}"
-    )
+    else:
+        remedy = (
+            f"A proof needs at least {num_needed:,} reviewed segments above a threshold, "
+            "even if all are right."
+        )
+    return f"{missing}\n{remedy}"
 
 
 def signals(source: Source, *, note: str = "") -> Plot:
-    """Plot the distribution of each signal that `measure` has written, below a note.
+    """Plot the distribution of each signal that `measure` has written, below a `note` if given.
 
     Signals of equal values are sentences above the plots. The outermost bars hold long tails.
     """
@@ -410,12 +432,13 @@ def signals(source: Source, *, note: str = "") -> Plot:
     values = {column: _signal_values(segments, column) for column in columns}
     sentences = {column: _signal_sentence(column, values[column]) for column in columns}
     drawn = [column for column in columns if not sentences[column]]
-    note = note or ("" if columns else "Nothing is measured yet: 'nbaudio measure W' does.")
+    if not note and not columns:
+        note = "Nothing is measured yet: 'nbaudio measure W' does."
     lines = [note] if note else []
     if any(values[column].dtype != pl.Boolean for column in drawn):
         lines.append("The outermost bars hold the lowest and the highest 0.5 % of the values.")
     lines += [f"{sentence}." for sentence in sentences.values() if sentence]
-    plot, panels = _panels(len(drawn), 4, "\n".join(lines))
+    plot, panels = _new_panels(len(drawn), most_across=4, note="\n".join(lines))
     for axes, column in zip(panels, drawn, strict=True):
         _draw_signal(axes, column, values[column])
     in_words = [sentences[column] or _signal_summary(column, values[column]) for column in columns]
@@ -444,10 +467,11 @@ def _signal_sentence(column: str, values: pl.Series) -> str:
         sentence = _equal_answers_sentence(numbers)
     else:
         sentence = equal_values_sentence(numbers, words.value_text)
-    missing = ""
-    if values.null_count():
-        missing = f", {values.null_count():,} without a value"
-    return sentence and f"{words.title}: {sentence}{missing}"
+    if not sentence:
+        return ""
+    unknown = values.null_count()
+    missing = f", {unknown:,} without a value" if unknown else ""
+    return f"{words.title}: {sentence}{missing}"
 
 
 def _equal_answers_sentence(answers: NDArray[np.float64]) -> str:
@@ -461,15 +485,15 @@ def _equal_answers_sentence(answers: NDArray[np.float64]) -> str:
 
 
 def _signal_summary(column: str, values: pl.Series) -> str:
-    """Return the middle of a signal in words, and how many segments have none."""
+    """Return the median of a signal in words, or the share of yes; and how many have no value."""
     numbers = _without_nulls(values)
-    is_logical = values.dtype == pl.Boolean
-    if is_logical:
+    if values.dtype == pl.Boolean:
         middle = f"{numbers.mean():.1%} yes"
     else:
         middle = f"median {np.median(numbers):.3g}"
     unknown = values.null_count()
-    return f"{column}: {middle}{f', {unknown:,} without' if unknown else ''}"
+    missing = f", {unknown:,} without" if unknown else ""
+    return f"{column}: {middle}{missing}"
 
 
 def _draw_signal(axes: Axes, column: str, values: pl.Series) -> None:
@@ -497,10 +521,11 @@ def _bins_of_signal(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return equal_width_edges(values.clip(low, high), 30)
 
 
-def _panels(number: int, most_across: int, note: str) -> tuple[Plot, list[Axes]]:
+def _new_panels(number: int, *, most_across: int, note: str) -> tuple[Plot, list[Axes]]:
     """Return a plot with a number of axes, in rows of at most `most_across`, below a note."""
+    # Of a single one, too, there is room for two, as it would be too wide.
     across = min(most_across, max(2, number))
-    rows = -(-number // across)
+    rows = ceil(number / across)
     lines = len(note.splitlines())
     plot = style.new_plot(0.3 + 0.18 * lines + 2.2 * rows)
     if note:
@@ -512,7 +537,6 @@ def signal_precision(workspace: str | Path | Workspace | ReviewState, *, most: i
     """Plot the precision by value of the columns that separate right from wrong labels best.
 
     There are at most `most` columns, the best first.
-
     `views.signal_precision` has the ranking of all columns, `views.precision_by` the figures.
     Without verdicts of both kinds it shows the distributions of the signals and what is missing.
     """
@@ -524,7 +548,7 @@ def signal_precision(workspace: str | Path | Workspace | ReviewState, *, most: i
             "it takes verdicts of both kinds on drawn segments."
         )
         return signals(state.workspace, note=missing)
-    plot, panels = _panels(len(ranked), 3, _BY_VALUE)
+    plot, panels = _new_panels(len(ranked), most_across=3, note=_BY_VALUE)
     in_words = []
     for axes, column in zip(panels, ranked.iter_rows(named=True), strict=True):
         name = str(column["column"])
@@ -553,7 +577,7 @@ def _draw_precision_by_value(axes: Axes, groups: pl.DataFrame) -> None:
         markersize=4,
     )
     labels = [_group_end_text(end) for end in groups["most"]]
-    step = max(1, -(-len(labels) // 4))
+    step = max(1, ceil(len(labels) / 4))  # of all labels, at most four have room
     axes.set_xticks(range(0, len(labels), step), labels[::step], fontsize=style.SMALL)
     axes.set(ylim=(-0.03, 1.03), xlim=(-0.6, len(labels) - 0.4))
 
@@ -576,9 +600,10 @@ def splits(source: Source) -> Plot:
     rows = max(min(len(speakers), _MOST_BARS), len(reasons), 4)
     plot = style.new_plot(1.6 + 0.34 * rows)
     left, right = plot.subplots(1, 2, width_ratios=(3, 2))
-    sums = _draw_speakers(plot, left, speakers)
+    hours_by_split = _draw_speakers(plot, left, speakers)
     rejected = _draw_reasons(plot, right, reasons)
-    plot.alt_text = f"Hours of {len(speakers):,} speakers by split. {sums}. {rejected}"
+    plot.alt_text = f"Hours of {len(speakers):,} speakers by split. {hours_by_split}. {rejected}"
+    # Bars of both sides have the same height, and the first is above.
     for axes in (left, right):
         axes.set_ylim(rows - 0.5, -0.5)
     style.add_legend(plot, left)
@@ -594,7 +619,8 @@ def _draw_speakers(plot: Plot, axes: Axes, speakers: pl.DataFrame) -> str:
         speakers: those of `views.speakers`, with the hours of each split and of `out`.
     """
     drawn = speakers.head(_MOST_BARS)
-    styles = _split_styles(speakers.drop("speaker_id", "out").columns) | {"out": _OUT}
+    split_names = speakers.drop("speaker_id", "out").columns
+    styles = _split_styles(split_names) | {"out": _REJECTED}
     greatest_hours = drawn.select(pl.sum_horizontal(*styles).max().fill_null(0.0)).item()
     scale, unit = style.time_unit(3600 * greatest_hours)
     title = "Speakers by split"
@@ -602,12 +628,12 @@ def _draw_speakers(plot: Plot, axes: Axes, speakers: pl.DataFrame) -> str:
         title = f"The {len(drawn)} speakers with most kept hours, of {len(speakers):,}"
     style.new_axes(axes, title, x=f"speech [{unit}]")
     labels = {name: f"{name}: {duration(3600 * float(speakers[name].sum()))}" for name in styles}
-    start = np.zeros(len(drawn))
+    ends = np.zeros(len(drawn))  # of the bars so far: those of the next split begin there
     for name, (color, hatch) in styles.items():
-        length = drawn[name].to_numpy() * 3600 / scale
+        lengths = drawn[name].to_numpy() * 3600 / scale
         bars = style.bar_style(color, hatch)
-        axes.barh(np.arange(len(drawn)), length, left=start, **bars, label=labels[name])
-        start = start + length
+        axes.barh(np.arange(len(drawn)), lengths, left=ends, **bars, label=labels[name])
+        ends = ends + lengths
     names = drawn["speaker_id"].fill_null("(not known)").to_list()
     _show_hours(plot, axes, drawn.select(*styles), names)
     style.name_rows(axes, names)
@@ -629,9 +655,7 @@ def _draw_reasons(plot: Plot, axes: Axes, reasons: pl.DataFrame) -> str:
     `reasons` are those of `views.reasons`.
     """
     style.new_axes(axes, f"{reasons['segments'].sum():,} segments rejected", x="segments")
-    bars = axes.barh(
-        np.arange(len(reasons)), reasons["segments"], **style.bar_style(style.PALE, "\\\\")
-    )
+    bars = axes.barh(np.arange(len(reasons)), reasons["segments"], **style.bar_style(*_REJECTED))
     texts = [
         f"{reason}: {number:,}"
         for reason, number in reasons.select("reason", "segments").iter_rows()
@@ -653,7 +677,7 @@ class _SplitShards:
 
     table: pl.DataFrame
     label: str
-    style: tuple[str, str]
+    style: tuple[str, str]  # color and hatch
 
 
 def shards(corpus: str | Path) -> Plot:
@@ -705,7 +729,7 @@ def _draw_shard_bars(plot: Plot, axes: Axes, parts: Sequence[_SplitShards]) -> N
 
 
 def _split_styles(splits: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return the style of each split.
+    """Return the style of each split: color and hatch.
 
     Train, dev and test always have the same style, and others take the rest in turn.
     """
