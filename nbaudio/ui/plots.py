@@ -177,15 +177,15 @@ def _draw_kept_segments(
         style.write_sentence(axes, title, sentence)
         return f"Similarity: {sentence}"
     below = similarity[similarity < value]
-    kept = similarity[similarity >= value]
+    above = similarity[similarity >= value]
     label = axis.label("similarity of transcript and hypothesis")
     style.new_axes(axes, title, x=label, y="segments")
     style.draw_histogram(
         axes,
-        [below, kept],
+        [below, above],
         bins=axis.edges,
         styles=((style.GRAY, "\\\\"), (style.BLUE, "")),
-        labels=(f"below: {len(below):,}", f"kept: {len(kept):,}"),
+        labels=(f"below: {len(below):,}", f"kept: {len(above):,}"),
         hold_tails=True,
     )
     _mark_threshold(axes, value)
@@ -193,7 +193,7 @@ def _draw_kept_segments(
     axes.legend(frameon=False, fontsize=style.SMALL, loc="best")
     return (
         f"Histogram of the similarity of {len(similarity):,} segments: "
-        f"{len(below):,} below {value:g}, {len(kept):,} kept"
+        f"{len(below):,} below {value:g}, {len(above):,} kept"
     )
 
 
