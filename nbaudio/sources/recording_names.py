@@ -246,8 +246,8 @@ def _reasons_of_rejected(resolved: Resolved) -> dict[str, str]:
     missing = resolved.audit.filter(is_missing)["name"].to_list()
     reason_of_path = dict(resolved.rejected)
     among_rejected = resolve(missing, list(reason_of_path), mapping=resolved.mapping)
-    found = among_rejected.drop_nulls("path").select("name", "path")
+    candidates = among_rejected.drop_nulls("path").select("name", "path")
     return {
         name: f"no such recording ({path}: {reason_of_path[path]})"
-        for name, path in found.iter_rows()
+        for name, path in candidates.iter_rows()
     }
