@@ -40,7 +40,7 @@ _MOST_SPECTRA = 16
 
 
 class _Hops(NamedTuple):
-    """Facts about hops; full scale is 1, but for `by_channel`.
+    """Extremes and sums of samples in each hop; full scale is 1, except in `by_channel`.
 
     Attributes:
         pivot: what is subtracted before squares are summed.

@@ -232,7 +232,7 @@ def _compare(before: _Side, after: _Side, folder: Path) -> pl.LazyFrame:
 def _compare_part(
     old: pl.DataFrame, new: pl.DataFrame, before: _Side, after: _Side, *, comparable: bool
 ) -> pl.DataFrame:
-    """Compare the segments of both sides that have some ids.
+    """Compare the segments of both sides in one bucket of ids.
 
     Audio is compared by the hashes of recordings, else by clips, if they are `comparable`: of equal
     format and bounds.

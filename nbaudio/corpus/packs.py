@@ -114,7 +114,7 @@ def _results(
 def _results_by_source(
     run_tasks: RunTasks, task: CutTask, function: Callable[[CutTask], CutResult]
 ) -> Iterator[CutResult]:
-    """Yield the result of each source of a task; one that kills its worker fails."""
+    """Cut the sources of a task one by one; a source that kills its worker becomes a failure."""
     seconds = task.seconds / len(task.sources)
     for source in task.sources:
         try:

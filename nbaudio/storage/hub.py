@@ -110,7 +110,7 @@ class HubDataset:
     """
 
     def __init__(self, place: Place) -> None:
-        """Prepare requests to the dataset of a place; nothing is requested yet."""
+        """Create the client of the dataset; it sends no request yet."""
         with requires_extra("hub"):
             from huggingface_hub import HfApi
 

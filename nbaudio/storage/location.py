@@ -224,7 +224,9 @@ class LocalPath:
 
 @dataclass(frozen=True)
 class _FolderContents:
-    """What is in a folder, as paths relative to the listed one; the lists grow as it is read.
+    """The contents of a folder, as paths relative to the folder that is listed.
+
+    The lists are filled while the folder is read.
 
     Attributes:
         paths: of wanted files.

@@ -497,7 +497,7 @@ class _KeyedWords:
 
     @classmethod
     def of(cls, written: Sequence[str], formatting: Formatting | None) -> "_KeyedWords":
-        """Return the words of a text; without formatting, a word is its own key."""
+        """Return the words of a text that have a key; without `formatting`, the key is the word."""
         keys = formatting.keys(written) if formatting else written
         numbers = [number for number, key in enumerate(keys) if key]
         return cls(
