@@ -202,9 +202,11 @@ def _check_same_words(workspace: Workspace, rows: pl.LazyFrame, column: str) -> 
 def selection_hash(workspace: Workspace, text: str | None) -> str:
     """Hash what was decided about every segment, and the transcripts that ship."""
     decided = ("segment_id", "decision", "split", "text", "reason")
+    texts = () if text is None else (f"text_{text}", schemas.RAW_TEXT)
+    columns = dict.fromkeys((*decided, *texts))
     parts = (
         conform(_with_text(workspace, part, text), SEGMENTS, "segments")
-        for part in workspace_tables.read_batches(workspace)
+        for part in workspace_tables.read_batches(workspace, columns=columns)
     )
     return digest(part.select(decided) for part in parts)
 

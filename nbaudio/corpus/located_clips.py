@@ -9,7 +9,7 @@ import polars as pl
 from nbaudio.core import atomic
 from nbaudio.corpus.clip_keys import ClipFormat
 from nbaudio.corpus.packs import INDEX, indexes, pack_names
-from nbaudio.corpus.plan import scan_plan
+from nbaudio.corpus.plan import plan_slices, scan_plan
 from nbaudio.storage.location import Location
 from nbaudio.tables.buckets import (
     PartWriter,
@@ -19,6 +19,10 @@ from nbaudio.tables.buckets import (
     store,
     write_buckets,
 )
+from nbaudio.tables.dataframes import STREAMED
+
+# How often the pack may change along the plan, for each pack: recordings of several runs alternate.
+_MOST_CHANGES = 4
 
 LOCATED = pl.Schema(
     {
@@ -107,8 +111,12 @@ def locate_clips(
     )
     located = PartWriter(folder / "located", LOCATED)
     lost = [pl.DataFrame(schema={"row": pl.UInt32, "segment_id": pl.String, "detail": pl.String})]
-    clips = scan_plan(plan).drop("pack", "is_cut")  # `pack` comes from the indexes
-    for rows, index in _clips_and_indexes(clips, packs, num_clips=num_clips, folder=folder):
+    if _packs_are_in_order(plan, packs):
+        clips_and_indexes = _consecutive_clips_and_indexes(plan, packs)
+    else:
+        clips = scan_plan(plan).drop("pack", "is_cut")  # `pack` comes from the indexes
+        clips_and_indexes = _clips_and_indexes(clips, packs, num_clips=num_clips, folder=folder)
+    for rows, index in clips_and_indexes:
         missing = rows.join(index, on="clip_key", how="anti")
         lost.append(
             missing.join(reasons, on="clip_key", how="left").select("row", "segment_id", "detail")
@@ -116,6 +124,31 @@ def locate_clips(
         cut = rows.join(index, on="clip_key", how="inner").rename({"clip_samples": "num_samples"})
         located.add(cut.join(rates, on="recording_id", how="left").with_columns(duration_s=seconds))
     return LocatedClips(located.scan(), pl.concat(lost).sort("row").drop("row"))
+
+
+def _packs_are_in_order(plan: Path, packs: Location) -> bool:
+    """Return whether all packs of a plan are there, and the clips of most of them are together.
+
+    They are not together where recordings in a compressed tar are cut in the order of the tar. A
+    pack is not there where its task was divided, as it ended its worker.
+    """
+    pack = pl.col("pack")
+    names = scan_plan(plan).select(pack.unique()).collect(**STREAMED)["pack"]
+    if not set(names) <= set(pack_names(packs)):  # a name is null in a compressed tar
+        return False
+    num_changes = scan_plan(plan).select((pack != pack.shift()).sum()).collect(**STREAMED).item()
+    return int(num_changes) <= _MOST_CHANGES * len(names)
+
+
+def _consecutive_clips_and_indexes(
+    plan: Path, packs: Location
+) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    """Yield the clips of each part of a plan, with the indexes of the packs that it names."""
+    for rows in plan_slices(plan):
+        names = rows["pack"].unique(maintain_order=True)
+        index = pl.concat(indexes(packs, names))
+        first_packs = index.unique("clip_key", keep="first", maintain_order=True)
+        yield rows.drop("pack", "is_cut"), first_packs
 
 
 def _clips_and_indexes(

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
+import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -43,6 +44,8 @@ _READERS = 16  # concurrent requests of remote packs
 
 _COUNTS = dict.fromkeys(("offset", "length", "clip_samples"), pl.Int64)
 INDEX = pl.Schema({"clip_key": pl.String, **_COUNTS, "clip_sha256": pl.String, "pack": pl.String})
+_INDEX_ROW = ("clip_key", "offset", "length", "clip_samples", "clip_sha256")
+_decode_index = msgspec.json.Decoder(list[tuple[str, int, int, int, str]]).decode
 
 _KEYS_OF_PACKS = pl.Schema({"clip_key": pl.String, "pack": pl.UInt32})
 
@@ -318,9 +321,15 @@ def read_index(pack: LocationLike) -> pl.DataFrame | None:
         return None
     if hashlib.sha256(encoded).digest() != checksum:
         return None
-    return pl.DataFrame(
-        [(*row, str(pack)) for row in json.loads(encoded)], schema=INDEX, orient="row"
+    rows = _decode_index(encoded)
+    columns = zip(*rows, strict=True) if rows else [()] * len(_INDEX_ROW)
+    index = pl.DataFrame(
+        [
+            pl.Series(name, list(values), INDEX[name])
+            for name, values in zip(_INDEX_ROW, columns, strict=True)
+        ]
     )
+    return index.with_columns(pack=pl.lit(str(pack)))
 
 
 def pack_names(packs: Location) -> list[str]:
@@ -328,17 +337,21 @@ def pack_names(packs: Location) -> list[str]:
     return [name for name in packs.files() if name.endswith(".pack")]
 
 
-def indexes(packs: LocationLike) -> Iterator[pl.DataFrame]:
+def indexes(packs: LocationLike, names: Iterable[str] | None = None) -> Iterator[pl.DataFrame]:
     """Yield the index of each pack in a folder, after an empty one.
 
-    Skip packs that are incomplete or damaged.
+    `names` are those of some packs, in any order; None means all packs of the folder. Skip packs
+    that are absent, incomplete or damaged.
     """
     folder = location(packs)
     yield pl.DataFrame(schema=INDEX)
-    places = (folder / name for name in pack_names(folder))
-    yield from filter(
-        lambda index: index is not None, threads.ordered_map(read_index, places, jobs=_READERS)
-    )
+    places = (folder / name for name in (pack_names(folder) if names is None else names))
+    tables: Iterator[pl.DataFrame | None]
+    if folder.local is None:
+        tables = threads.ordered_map(read_index, places, jobs=_READERS)
+    else:  # threads would only wait for each other
+        tables = map(read_index, places)
+    yield from (index for index in tables if index is not None)
 
 
 def keep_clips(packs: Location, keys: Buckets, folder: Path) -> int:

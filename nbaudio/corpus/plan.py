@@ -19,7 +19,6 @@ from nbaudio.corpus.clip_keys import ClipFormat
 from nbaudio.corpus.containers.shard_files import shard_of_clip
 from nbaudio.tables.buckets import (
     Buckets,
-    PartWriter,
     bucket_count,
     consecutive_bucket,
     hash_bucket,
@@ -196,33 +195,67 @@ def assign_shards(
     """Divide the clips of each split into shards of about equal bytes, in the order of a hash.
 
     Args:
-        clips: with the columns `segment_id`, `split`, `num_bytes`, `window` and `in_window`.
+        clips: with the columns `row`, which is unique, `segment_id`, `split`, `num_bytes`,
+            `window` and `in_window`.
         num_clips: the number of clips by split.
         limits: the size or the number of the shards.
         name_of: returns the name of a shard from its split, its number in it, and their count.
         folder: a folder for buckets.
     """
-    columns = clips.collect_schema()
     unit = "segment_id" if limits.window == 1 else "window"
-    buckets = _order_buckets(clips, unit, num_clips, folder / "order")
-    added = pl.Schema({"target_shard": pl.Int64, "place": pl.Int64})
-    placed = PartWriter(folder / "placed", joined_schema(columns, added))
+    columns = dict.fromkeys(("row", "split", "num_bytes", "in_window", unit))
+    buckets = _order_buckets(clips.select(*columns), unit, num_clips, folder / "order")
     counts = [pl.DataFrame(schema={"split": pl.String, "target_shard": pl.Int64, "len": pl.UInt32})]
+    place_of_row = pl.Series("place", [0], dtype=pl.UInt32).new_from_index(0, _num_rows(clips))
+    num_placed = 0
     first_bucket = 0
     for split in sorted(num_clips):
         numbers = range(first_bucket, first_bucket + bucket_count(num_clips[split]))
         first_bucket = numbers.stop
         for part in _split_shards(buckets, numbers, limits, unit):
             counts.append(part.group_by("split", "target_shard").len())
-            placed.add(part)
+            places = pl.int_range(num_placed, num_placed + len(part), dtype=pl.UInt32, eager=True)
+            place_of_row.scatter(part["row"], places)
+            num_placed += len(part)
     buckets.remove()
     shards = _shard_table(pl.concat(counts), name_of)
-    places = shards.lazy().select("split", "target_shard", "shard", "first_place")
-    in_shards = placed.scan().join(places, on=["split", "target_shard"], how="left")
-    position = (pl.col("place") - pl.col("first_place")).cast(pl.UInt32)
     return Shards(
-        in_shards.with_columns(position=position).select(*columns, "shard", "position"),
-        shards.select("shard", "split", "num_clips"),
+        _with_shards(clips, place_of_row, shards), shards.select("shard", "split", "num_clips")
+    )
+
+
+def _num_rows(clips: pl.LazyFrame) -> int:
+    """Return the number behind the last `row` of some clips, 0 if there are none."""
+    last_row = clips.select(pl.col("row").max()).collect(**STREAMED).item()
+    return 0 if last_row is None else int(last_row) + 1
+
+
+def _with_shards(
+    clips: pl.LazyFrame, place_of_row: pl.Series, shards: pl.DataFrame
+) -> pl.LazyFrame:
+    """Add `shard` and `position` to clips.
+
+    Args:
+        clips: with the column `row`.
+        place_of_row: the place of each row in the order of all shards, from 0.
+        shards: as `_shard_table` returns it.
+    """
+    place = pl.col("row").map_batches(
+        place_of_row.gather, return_dtype=pl.UInt32, is_elementwise=True
+    )
+    number = pl.col("place").map_batches(
+        partial(shards["first_place"].search_sorted, side="right"),
+        return_dtype=pl.UInt32,
+        is_elementwise=True,
+    )
+    numbered = shards.lazy().select("shard", "first_place").with_row_index("shard_number", offset=1)
+    position = (pl.col("place") - pl.col("first_place")).cast(pl.UInt32)
+    return (
+        clips.with_columns(place=place)
+        .with_columns(shard_number=number)
+        .join(numbered, on="shard_number", how="left")
+        .with_columns(position=position)
+        .drop("place", "shard_number", "first_place")
     )
 
 
@@ -249,7 +282,7 @@ def _order_buckets(
 def _split_shards(
     buckets: Buckets, numbers: range, limits: ShardLimits, unit: str
 ) -> Iterator[pl.DataFrame]:
-    """Yield the clips of a split in order, with `target_shard`, and `place` in the split, from 0.
+    """Yield the clips of a split in order, with their `target_shard`, from 0.
 
     A shard ends where its share of the bytes is reached; whole units stay together.
     """
@@ -263,22 +296,19 @@ def _split_shards(
     unit_bytes = pl.col("num_bytes").sum().over(unit)
     first_of_unit = pl.col(unit).is_first_distinct()
     bytes_before = 0
-    clips_before = 0
     for number in numbers:
         bucket = buckets.read(number).sort("order", unit, "in_window")
         end = pl.when(first_of_unit).then(unit_bytes).otherwise(0).cum_sum() + bytes_before
         # A unit is in the shard in which its middle lies.
         target = (2 * end - unit_bytes) * count // (2 * total)
-        yield bucket.with_columns(
-            target_shard=target.clip(upper_bound=count - 1),
-            place=pl.int_range(pl.len()) + clips_before,
-        )
+        yield bucket.with_columns(target_shard=target.clip(upper_bound=count - 1))
         bytes_before += int(bucket["num_bytes"].sum())
-        clips_before += len(bucket)
 
 
 def _shard_table(counts: pl.DataFrame, name_of: Callable[[str, int, int], str]) -> pl.DataFrame:
-    """Return the shards that have clips: `shard`, `split`, `num_clips` and keys of the places.
+    """Return the shards that have clips: `shard`, `split`, `num_clips` and `first_place`.
+
+    `first_place` is the place of the first clip in the order of all shards, from 0.
 
     If one clip is as large as several shards, there are fewer than bytes alone would ask for.
     """
@@ -289,7 +319,7 @@ def _shard_table(counts: pl.DataFrame, name_of: Callable[[str, int, int], str]) 
         .with_columns(
             number=pl.int_range(pl.len()).over("split"),
             count=pl.len().over("split"),
-            first_place=(pl.col("num_clips").cum_sum() - pl.col("num_clips")).over("split"),
+            first_place=pl.col("num_clips").cum_sum() - pl.col("num_clips"),
         )
     )
     names = [name_of(*row) for row in shards.select("split", "number", "count").iter_rows()]

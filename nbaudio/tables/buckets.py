@@ -141,7 +141,9 @@ class PartWriter:
 
     def add(self, part: pl.DataFrame) -> None:
         """Add rows; columns that are not in the schema are left out."""
-        self._waiting.append(part.select(self._schema.names()).cast(self._schema))
+        if part.schema != self._schema:
+            part = part.select(self._schema.names()).cast(self._schema)
+        self._waiting.append(part)
         self._num_bytes += int(part.estimated_size())
         self._num_rows += len(part)
         if self._num_bytes > _PART_BYTES or self._num_rows > _MOST_ROWS_A_PART:

@@ -1,6 +1,7 @@
 """Read and write Parquet files of any size; each error names the file."""
 
 import hashlib
+import io
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
@@ -139,5 +140,7 @@ def digest(parts: Iterable[pl.DataFrame]) -> str:
     state = hashlib.sha256()
     for number, part in enumerate(parts):
         state.update(b"" if number else ",".join(part.columns).encode())
-        state.update(part.write_ndjson().encode())
+        lines = io.BytesIO()
+        part.write_ndjson(lines)
+        state.update(lines.getbuffer())
     return state.hexdigest()
