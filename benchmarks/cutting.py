@@ -6,8 +6,19 @@ It tells what cutting clips out of recordings costs, and whether the clips are r
                              [--jobs 2] [--folder DIR]
     python benchmarks/cut.py --entrants "python my_entrant.py" ...
 
-An entrant is a program that is called as ``COMMAND MANIFEST OUT JOBS``; docs/benchmarks.md
-has the rules. It is a name of `cutting_entrants` or a command.
+An entrant is a name of `cutting_entrants` or a command, called as ``COMMAND MANIFEST OUT JOBS``:
+
+- MANIFEST has a JSON object per line: `path`, `sampling_rate`, `channels`, `kind`, and `windows`, a
+  list of `id`, `start` and `stop` in samples, half open, in no order.
+- For each window it writes ``OUT/<id>.flac`` or ``.wav``: the mean of the channels, 16 bits, at the
+  recording's own rate.
+- It uses at most JOBS processes or threads, exits with 0, prepares nothing before the call and
+  keeps nothing after it.
+
+A clip is exact if it has as many samples as its window, each equal to that of a full decode by
+FFmpeg or libsndfile within, in steps of 16 bits, 0.5 for mono WAV and FLAC, 1.5 for stereo, 3.5 for
+MP3 and Vorbis, 33.5 for Opus. Results with the same hash of recordings and windows compare.
+docs/benchmarks.md has results.
 """
 
 import contextlib

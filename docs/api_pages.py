@@ -17,17 +17,20 @@ from typing import Any
 
 TOP = Path(__file__).resolve().parents[1]
 WIDTH = 72  # characters; a longer signature has a line for each parameter
-_ROW = re.compile(r"^\| `(nbaudio[\w.]+)(\([^`]*\))?` \| (.*) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| `([A-Za-z][\w.]+)` \| (.*) \|$", re.MULTILINE)
 
 
 # Public names and where they are
 
 
 def public_names() -> dict[str, list[str]]:
-    """Public names of docs/api.md, by the heading above them."""
+    """Public names, with `nbaudio.` before them, by the heading above them in docs/api.md."""
     page = (TOP / "docs/api.md").read_text(encoding="utf8")
     groups = re.split(r"^## ", page, flags=re.MULTILINE)[1:]
-    return {group.partition("\n")[0]: [row[1] for row in _ROW.finditer(group)] for group in groups}
+    return {
+        group.partition("\n")[0]: [f"nbaudio.{row[1]}" for row in _ROW.finditer(group)]
+        for group in groups
+    }
 
 
 def page_of_group(group: str) -> str:
@@ -104,9 +107,9 @@ def link_names(markdown: str) -> str:
     """The tables of names in docs/api.md, each name linked to its documentation."""
 
     def linked(row: re.Match[str]) -> str:
-        name, parameters, meaning = row.groups()
-        address = addresses()[source_object(name).canonical_path]
-        return f"| [`{name}{parameters or ''}`]({address}) | {meaning} |"
+        name, meaning = row.groups()
+        address = addresses()[source_object(f"nbaudio.{name}").canonical_path]
+        return f"| [`{name}`]({address}) | {meaning} |"
 
     return _ROW.sub(linked, markdown)
 

@@ -1,4 +1,4 @@
-"""Run tasks in threads or processes, or on Dask, Ray, Spark or Beam (docs/engines.md).
+"""Run tasks in threads or processes, or on Dask, Ray, Spark or Beam (docs/materialize.md).
 
 A task whose worker is killed may run twice.
 """

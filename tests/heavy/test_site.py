@@ -72,7 +72,7 @@ def test_the_first_page_is_the_readme_with_a_picture_and_links_the_list_of_pages
     listed = page.locator("article li a").evaluate_all(
         "links => links.map(link => link.pathname.split('/').pop())"
     )
-    assert {"install.html", "commands.html", "evidence.html", "changelog.html"} <= set(listed)
+    assert {"story.html", "commands.html", "evidence.html", "changelog.html"} <= set(listed)
     assert wrong == []
 
 
