@@ -388,7 +388,7 @@ def run_planned(step: str, workspace: str, corpus: str, jobs: str) -> int:
 
 def declared_cut(_format: Any, task: Any, **_: object) -> Any:
     """Write a pack with an index and no clips."""
-    from nbaudio.corpus import packs
+    from nbaudio.corpus import cutting, pack_index
 
     index, end = [], 0
     for source in task.sources:
@@ -397,8 +397,8 @@ def declared_cut(_format: Any, task: Any, **_: object) -> Any:
             index.append((key, end, size, stop - start, hashlib.sha256(key.encode()).hexdigest()))
             end += size
     with task.pack.new() as path:
-        path.write_bytes(packs._index_bytes(index))
-    return packs.CutResult(task.seconds, {}, {})
+        path.write_bytes(pack_index.index_bytes(index))
+    return cutting.CutResult(task.seconds, {}, {})
 
 
 def declared_pack(layout: Any, container: str, clip_format: Any, task: Any) -> Any:
@@ -423,11 +423,11 @@ def declared_pack(layout: Any, container: str, clip_format: Any, task: Any) -> A
 def declared_signals(task: Any) -> Any:
     """Make up the signals of a task's windows."""
     from nbaudio.audio.signals import SIGNALS
-    from nbaudio.corpus import packs
+    from nbaudio.corpus import cutting
 
     names = [name for signal in SIGNALS.values() for name in signal.columns]
     signals = {name: schemas.SIGNALS[name] == pl.Boolean or len(name) / 7 for name in names}
-    return packs.CutResult(
+    return cutting.CutResult(
         task.seconds, {}, {key: signals for source in task.sources for key, *_ in source.windows}
     )
 

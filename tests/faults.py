@@ -16,9 +16,8 @@ import psutil
 
 from nbaudio import status, verify
 from nbaudio.core.atomic import remove
-from nbaudio.corpus.clip_keys import ClipFormat
-from nbaudio.corpus.cut_tasks import CutTask
-from nbaudio.corpus.packs import CutResult, cut, read_clips, read_index
+from nbaudio.corpus.cutting import ClipFormat, CutResult, CutTask, cut
+from nbaudio.corpus.packs import read_clips, read_index
 from nbaudio.storage import run_log
 
 SIZE = "60kB"

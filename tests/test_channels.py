@@ -15,7 +15,8 @@ from table_checks import check_tables
 import nbaudio
 from nbaudio.audio import decode_clip, read_clip
 from nbaudio.core.errors import AudioError
-from nbaudio.corpus.clip_keys import ClipFormat, recording_facts, with_clip_keys
+from nbaudio.corpus.clip_keys import recording_facts, with_clip_keys
+from nbaudio.corpus.cutting import ClipFormat
 from nbaudio.tables.workspace import Workspace
 from nbaudio.ui.widgets import Player
 from nbaudio.ui.widgets.clip_audio import read_sound

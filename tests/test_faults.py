@@ -25,7 +25,7 @@ from nbaudio.audio import recording_reader
 from nbaudio.core.atomic import atomic_write
 from nbaudio.core.errors import DiskFullError, ExistsError, InputError, WorkerLostError
 from nbaudio.core.progress import listen_to_progress, progress, progress_note
-from nbaudio.corpus import packs, plan
+from nbaudio.corpus import cutting, packs, plan
 from nbaudio.storage import network, run_log
 from nbaudio.storage.remote import remote
 
@@ -113,7 +113,7 @@ def test_a_recording_that_changes_while_it_is_cut_leaves_none_of_its_clips(
 ):
     make_corpus(workspace, tmp_path / "whole")
     shutil.rmtree(workspace.path / "packs")
-    path, encode, seen = workspace.audio_root / NAMES[0], packs.encode_clip, []
+    path, encode, seen = workspace.audio_root / NAMES[0], cutting.encode_clip, []
 
     def encode_and_change(*some):
         seen.append(some)
@@ -121,7 +121,7 @@ def test_a_recording_that_changes_while_it_is_cut_leaves_none_of_its_clips(
             path.write_bytes(path.read_bytes() + b"more")
         return encode(*some)
 
-    monkeypatch.setattr(packs, "encode_clip", encode_and_change)
+    monkeypatch.setattr(cutting, "encode_clip", encode_and_change)
     make_corpus(workspace, tmp_path / "c")
     assert rejected(tmp_path / "c") == {
         "r0": ["r0.flac: the file changed since it was ingested; run ingest again"]

@@ -2,13 +2,18 @@
 
 import importlib.metadata
 import json
+import pickle
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
+from conftest import packed_clips
 
 import nbaudio
+from nbaudio.corpus.cutting import ClipFormat, CutTask, Source, cut
+from nbaudio.storage.location import location
 
 HEAVY = {
     "IPython", "av", "ipykernel", "ipywidgets", "joblib", "jupyterlab", "matplotlib", "numpy",
@@ -109,6 +114,23 @@ def test_streams_import_no_more_than_they_use(make_workspace, tmp_path: Path) ->
         "numpy",
         "pyarrow",
     }
+
+
+CUT = """
+import pathlib, pickle, sys
+cut_task = pickle.loads(pathlib.Path(sys.argv[1]).read_bytes())
+assert not cut_task().failures
+"""
+
+
+def test_a_worker_that_cuts_imports_no_tables(make_workspace, tmp_path: Path) -> None:
+    audio = make_workspace({"a.flac": (3.0, 44100)}).audio_root / "a.flac"
+    source = Source("a", location(audio), 3 * 44100, None, None, None, (("key", 0, 44100, "mix"),))
+    task = CutTask(location(tmp_path / "a.pack"), (source,), 1.0)
+    pickled = tmp_path / "task"
+    pickled.write_bytes(pickle.dumps(partial(cut, ClipFormat(16000, "mix", "flac"), task)))
+    assert imported(CUT, str(pickled)) & HEAVY == {"numpy", "soundfile", "soxr"}
+    assert len(packed_clips(location(tmp_path))) == 1
 
 
 def test_unknown_names_are_attribute_errors() -> None:

@@ -5,8 +5,10 @@ A sample is ``floor(seconds * rate + 1/2)`` of exact decimals, with the rate in 
 
 from datetime import UTC, datetime
 from decimal import Context, Decimal, InvalidOperation
+from typing import TYPE_CHECKING
 
-import polars as pl
+if TYPE_CHECKING:
+    import polars as pl
 
 # Seven digits before the point and six behind: products with any rate stay below 2^63.
 _PLAIN_DECIMAL = r"^[0-9]{1,7}(?:\.[0-9]{1,6})?$"
@@ -44,12 +46,14 @@ def rescale(position: int, from_rate: int, to_rate: int) -> int:
     return (2 * position * to_rate + from_rate) // (2 * from_rate)
 
 
-def to_samples_column(seconds: pl.Series, rate: pl.Series) -> pl.Series:
+def to_samples_column(seconds: "pl.Series", rate: "pl.Series") -> "pl.Series":
     """Return `to_samples` of two columns.
 
     Seconds are str, rates are integers in Hz; the result is i64, null where either is null or not
     usable.
     """
+    import polars as pl  # imported on demand, so that workers start faster
+
     million = 1_000_000
     frame = pl.DataFrame({"seconds": seconds, "rate": rate.cast(pl.Int64)}).with_columns(
         plain=pl.col("seconds").str.contains(_PLAIN_DECIMAL),

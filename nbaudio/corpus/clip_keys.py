@@ -4,11 +4,11 @@ Clips with equal keys have equal bytes, so a clip that is already cut is found b
 """
 
 import hashlib
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
+from nbaudio.corpus.cutting import ClipFormat
 from nbaudio.tables import segment_rules, workspace_tables
 from nbaudio.tables.buckets import Buckets, bucket_count, hex_bucket, write_buckets
 from nbaudio.tables.workspace import Workspace
@@ -33,19 +33,6 @@ _RECORDING_COLUMNS = (
 )
 _WINDOW = ("segment_id", "recording_id", "start_sample", "end_sample")
 _RULES_NOT_ABOUT_AUDIO = ("duplicate", "empty_text")
-
-
-@dataclass(frozen=True)
-class ClipFormat:
-    """Format of the clips.
-
-    `rate` is in Hz; None keeps the rate of the recording. `channel` is for segments that have no
-    `source_channel`. `encoding` is a name such as ``flac``.
-    """
-
-    rate: int | None
-    channel: str
-    encoding: str
 
 
 RECOGNIZER_FORMAT = ClipFormat(16000, "mix", "wav")

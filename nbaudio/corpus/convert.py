@@ -20,10 +20,10 @@ from nbaudio.core.input_guards import parse_size
 from nbaudio.core.report import Report
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.card import publish_card
-from nbaudio.corpus.clip_keys import ClipFormat
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.containers.shard_files import Shard
 from nbaudio.corpus.corpus_tables import publish_shards, side_file
+from nbaudio.corpus.cutting import ClipFormat
 from nbaudio.corpus.layout import TABLES, Layout, intact_table
 from nbaudio.corpus.plan import (
     ShardLimits,

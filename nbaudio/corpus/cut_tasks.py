@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
+from nbaudio.corpus.cutting import CutTask, Source
 from nbaudio.corpus.plan import PLAN, pack_name, plan_slices, scan_plan, write_plan
 from nbaudio.sources.audio_folder import required_audio
 from nbaudio.storage.archives import all_in_order, is_in_archive
@@ -21,32 +22,6 @@ _TAR_TASK_BYTES = 16 << 20
 # Stands for a recording that the archive lacks: its clips fail, as those of a recording that
 # changed.
 _NO_CONTENT = Content(b"", None)
-
-
-@dataclass(frozen=True)
-class Source:
-    """One recording and the windows to cut from it, in order.
-
-    The other fields hold what is known of its file since it was ingested.
-    """
-
-    recording_id: str
-    path: Location
-    num_samples: int
-    sha256: str | None
-    num_bytes: int | None
-    version: str | int | None
-    # Each window has the clip key, the first sample, one past the last, and the channel.
-    windows: tuple[tuple[str, int, int, str], ...]
-
-
-@dataclass(frozen=True)
-class CutTask:
-    """Windows to cut into one pack."""
-
-    pack: Location
-    sources: tuple[Source, ...]
-    seconds: float
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from nbaudio.core import atomic
-from nbaudio.corpus.clip_keys import ClipFormat
+from nbaudio.corpus.cutting import ClipFormat
 from nbaudio.corpus.packs import INDEX, indexes, pack_names
 from nbaudio.corpus.plan import plan_slices, scan_plan
 from nbaudio.storage.location import Location

@@ -20,7 +20,7 @@ from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus import plan, status
 from nbaudio.corpus.card import CARD, about_of, publish_card
-from nbaudio.corpus.clip_keys import ClipFormat, recording_facts, segment_columns, with_clip_keys
+from nbaudio.corpus.clip_keys import recording_facts, segment_columns, with_clip_keys
 from nbaudio.corpus.clip_states import write_failures
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.containers.shard_files import Shard, version_of
@@ -33,16 +33,16 @@ from nbaudio.corpus.corpus_tables import (
     selection_hash,
 )
 from nbaudio.corpus.cut_tasks import (
-    CutTask,
     archived_recordings,
     cut_amount,
     cut_tasks,
     recordings_to_cut,
 )
+from nbaudio.corpus.cutting import ClipFormat, CutTask, cut
 from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout
 from nbaudio.corpus.located_clips import LocatedClips, locate_clips, with_existing_packs
 from nbaudio.corpus.measure import log_signals, measure_segments, signals_by_key
-from nbaudio.corpus.packs import cut, cut_all
+from nbaudio.corpus.packs import cut_all
 from nbaudio.corpus.shard_names import shard_name
 from nbaudio.corpus.shards import divide_by_shard, restore_records, shard_advice, write_shards
 from nbaudio.corpus.versions import Base, KeptClips, corpus_parameters

@@ -22,13 +22,13 @@ from nbaudio.core.leftovers import scratch_folder
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.clip_keys import (
-    ClipFormat,
     recording_facts,
     segments_with_audio,
     with_clip_keys,
 )
 from nbaudio.corpus.cut_tasks import PlannedCut, plan_cut
-from nbaudio.corpus.packs import MeasuredClip, cut_all, measure_windows
+from nbaudio.corpus.cutting import ClipFormat, MeasuredClip, measure_windows
+from nbaudio.corpus.packs import cut_all
 from nbaudio.engine import EngineLocation, RunTasks, worker_pool
 from nbaudio.sources.audio_folder import required_audio
 from nbaudio.tables import parquet_files, schemas, workspace_tables

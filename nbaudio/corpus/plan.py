@@ -15,8 +15,8 @@ import polars as pl
 from nbaudio.audio import encoder
 from nbaudio.core import atomic, hashing
 from nbaudio.core.errors import InputError
-from nbaudio.corpus.clip_keys import ClipFormat
 from nbaudio.corpus.containers.shard_files import shard_of_clip
+from nbaudio.corpus.cutting import ClipFormat
 from nbaudio.tables.buckets import (
     Buckets,
     bucket_count,

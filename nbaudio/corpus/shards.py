@@ -19,9 +19,9 @@ from nbaudio.audio import encoder
 from nbaudio.core.atomic import atomic_write, sha256_path, size_of, write_json
 from nbaudio.core.progress import progress
 from nbaudio.core.report import count
-from nbaudio.corpus.clip_keys import ClipFormat
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.containers.shard_files import Shard, shard_of_clip
+from nbaudio.corpus.cutting import ClipFormat
 from nbaudio.corpus.layout import Layout, read_corpus_info
 from nbaudio.corpus.packs import PackDamagedError, read_clips
 from nbaudio.engine import RunTasks

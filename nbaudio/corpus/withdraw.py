@@ -23,13 +23,13 @@ from nbaudio.core.report import Report, count, first_lines
 from nbaudio.corpus.clip_keys import (
     RECOGNIZED_FOLDER,
     RECOGNIZER_FORMAT,
-    ClipFormat,
     divide_keys,
     recording_facts,
     rows_without_key,
     segment_columns,
     with_clip_keys,
 )
+from nbaudio.corpus.cutting import ClipFormat
 from nbaudio.corpus.packs import keep_clips
 from nbaudio.corpus.withdrawal_ids import find_ids
 from nbaudio.proof.judged_draws import ProofState

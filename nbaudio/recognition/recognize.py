@@ -25,8 +25,9 @@ from nbaudio.corpus.clip_keys import (
     segments_with_audio,
     with_clip_keys,
 )
-from nbaudio.corpus.cut_tasks import CutTask, plan_cut
-from nbaudio.corpus.packs import CutResult, clip_of, cut_all, task_windows
+from nbaudio.corpus.cut_tasks import plan_cut
+from nbaudio.corpus.cutting import CutResult, CutTask, clip_of, task_windows
+from nbaudio.corpus.packs import cut_all
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.recognition.recognizers import Failure, Function, Recognizer
 from nbaudio.sources.audio_folder import required_audio
