@@ -117,8 +117,8 @@ def ours(path: Path) -> tuple[float, float]:
     start = time.perf_counter()
     with ThreadPoolExecutor(1) as pool:
         scores = [
-            pool.submit(similarity_column, frame["text"], frame["asr_text"])
-            for frame, _ in parlaspeech.blocks(path, word_times="no")
+            pool.submit(similarity_column, block.transcripts["text"], block.transcripts["asr_text"])
+            for block in parlaspeech.transcript_blocks(path, word_times="no")
         ]
         loaded = time.perf_counter()
         for score in scores:

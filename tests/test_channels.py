@@ -132,7 +132,7 @@ def test_a_clip_can_be_the_mean_of_some_channels(tmp_path):
         read_clip(path, 100, 4100, channel="1,4")
 
 
-def test_without_source_channels_keys_and_tables_have_no_channel(make_workspace, tmp_path):
+def test_a_clip_key_is_a_hash_of_source_window_format_and_version_of_the_clips():
     known = {
         "recording_id": ["r"],
         "path": ["a.wav"],
@@ -155,6 +155,9 @@ def test_without_source_channels_keys_and_tables_have_no_channel(make_workspace,
     vorbis = recording_facts(pl.DataFrame(known | {"codec": ["vorbis"]}))
     of_vorbis = with_clip_keys(segments.lazy(), vorbis, left).collect()["clip_key"]
     assert not set(of_vorbis) & set(hashes)
+
+
+def test_a_corpus_has_no_channel_column_if_no_segment_has_a_channel(make_workspace, tmp_path):
     workspace = make_workspace({"a.wav": (6, RATE)})
     nbaudio.materialize(
         workspace, out=tmp_path / "C", jobs=1, engine="threading", show_progress=False

@@ -36,7 +36,7 @@ from nbaudio.runs.parameters import (
     parse_settings,
     typed,
 )
-from nbaudio.runs.run import run
+from nbaudio.runs.run import _how_to_continue, run
 
 # openslr.yaml is a list for downloads.
 MANIFESTS = sorted({path.stem for path in bundled("data_manifests").glob("*.yaml")} - {"openslr"})
@@ -254,6 +254,20 @@ def test_a_setting_without_a_name_or_value_is_refused(setting):
 )
 def test_option_only_selects_notebooks_by_number(only, expected):
     assert parse_only(only, 7) == expected
+
+
+@pytest.mark.parametrize(
+    ("failed", "numbers", "command"),
+    [
+        (1, [1, 2, 3], "again"),
+        (6, [6, 7], "again"),
+        (6, [1, 2, 6, 7, 8], "with --only 6-8"),
+        (2, [1, 2, 6, 7], "with --only 2,6,7"),
+        (3, [1, 2, 3], "with --only 3"),
+    ],
+)
+def test_a_failure_names_the_notebooks_that_are_left_to_run(failed, numbers, command):
+    assert _how_to_continue(failed, numbers) == f"run the same command {command} to continue"
 
 
 @pytest.mark.parametrize("only", ["", "0", "8", "5-3", "1-", "a", "1;2", "-1", "1-9"])

@@ -1,4 +1,7 @@
-"""Keys of clips: hashes of the recording, the window, the channel and the format."""
+"""Keys of clips: hashes of the recording, the window, the channel and the format.
+
+Clips with equal keys have equal bytes, so a clip that is already cut is found by its key.
+"""
 
 import hashlib
 from dataclasses import dataclass
@@ -10,13 +13,15 @@ from nbaudio.tables import segment_rules, workspace_tables
 from nbaudio.tables.buckets import Buckets, bucket_count, hex_bucket, write_buckets
 from nbaudio.tables.workspace import Workspace
 
-# Changed whenever the same window of the same source would give other bytes: old packs are then not
-# used
+# Increased whenever the same window of the same recording would give other bytes: the keys change
+# then, and clips cut by an earlier version are not used.
 _CLIP_VERSION = 4
-_OLDER_CLIP_VERSION = 3  # clips of these codecs are the same as in version 3
+# Version 4 changed the bytes of some codecs only. Clips of recordings in these codecs keep the keys
+# of version 3.
+_OLDER_CLIP_VERSION = 3
 _UNCHANGED_CODECS = r"^(pcm_.*|float|double|ulaw|alaw|flac|alac.*|wavpack|tta|mp3|gsm.*|amrnb)$"
-# What a recording's clips depend on, beside its id.
-_FACTS = (
+# Columns of the recordings table that decide which bytes a clip has.
+_RECORDING_COLUMNS = (
     "path",
     "sampling_rate",
     "num_samples",
@@ -27,14 +32,15 @@ _FACTS = (
     "codec",
 )
 _WINDOW = ("segment_id", "recording_id", "start_sample", "end_sample")
+_RULES_NOT_ABOUT_AUDIO = ("duplicate", "empty_text")
 
 
 @dataclass(frozen=True)
 class ClipFormat:
     """Format of the clips.
 
-    It is the rate in Hz (None keeps that of the recording), the channel of segments that name none,
-    and the encoding.
+    `rate` is in Hz; None keeps the rate of the recording. `channel` is for segments that have no
+    `source_channel`. `encoding` is a name such as ``flac``.
     """
 
     rate: int | None
@@ -42,45 +48,43 @@ class ClipFormat:
     encoding: str
 
 
-RECOGNIZED = ClipFormat(16000, "mix", "wav")
-RECOGNIZED_FOLDER = "recognized"
-"""Format of the clips that recognizers get, and the folder of a workspace that keeps their texts.
+RECOGNIZER_FORMAT = ClipFormat(16000, "mix", "wav")
+"""Format of the clips that recognizers get."""
 
-The texts are kept by the keys of these clips.
-"""
+RECOGNIZED_FOLDER = "recognized"
+"""Folder of a workspace with the texts of recognizers, each with the key of its clip."""
 
 
 def recording_facts(recordings: pl.DataFrame) -> pl.DataFrame:
-    """Return `recording_id` and the columns of recordings that planning needs.
+    """Return the columns of recordings that keys and cutting need, and `recording_id`.
 
-    Columns that are missing are null.
+    A column that `recordings` does not have is null.
     """
     return recordings.select(
         "recording_id",
-        *(name if name in recordings else pl.lit(None).alias(name) for name in _FACTS),
+        *(name if name in recordings else pl.lit(None).alias(name) for name in _RECORDING_COLUMNS),
     )
 
 
 def segments_with_audio(workspace: Workspace) -> pl.LazyFrame:
-    """Return the segments that can be cut, whatever their text, in the order of the table.
+    """Return the segments whose window can be read from a recording, in the order of the table.
 
-    The columns are `row`, `segment_id`, `recording_id`, `start_sample`, `end_sample`,
-    `source_channel` and `decision`.
+    Segments without text and duplicates are included. The columns are `row`, `segment_id`,
+    `recording_id`, `start_sample`, `end_sample`, `source_channel` and `decision`.
     """
     recordings = workspace.recordings
-    rules = [
-        is_failure
-        for name, is_failure in segment_rules.segment_failures(recordings).items()
-        if name not in ("duplicate", "empty_text")
+    failures = segment_rules.segment_failures(recordings)
+    audio_failures = [
+        is_failure for rule, is_failure in failures.items() if rule not in _RULES_NOT_ABOUT_AUDIO
     ]
-    lacks_audio = pl.any_horizontal(
-        *rules, pl.col("start_sample", "end_sample", "num_samples").is_null()
-    )
+    has_no_window = pl.col("start_sample", "end_sample", "num_samples").is_null()
+    lacks_audio = pl.any_horizontal(*audio_failures, has_no_window)
+    # `segment_failures` compares the times of the source and the text, too.
     columns = (*_WINDOW, "source_channel", "source_start", "source_end", "text", "decision")
-    facts = recordings.lazy().select("recording_id", "num_channels", "num_samples")
+    lengths = recordings.lazy().select("recording_id", "num_channels", "num_samples")
     return (
         segment_columns(workspace, columns)
-        .join(facts, on="recording_id", how="left", maintain_order="left")
+        .join(lengths, on="recording_id", how="left", maintain_order="left")
         .filter(~lacks_audio.fill_null(value=False))
         .select("row", *_WINDOW, "source_channel", "decision")
     )
@@ -89,8 +93,12 @@ def segments_with_audio(workspace: Workspace) -> pl.LazyFrame:
 def segment_columns(
     folder: workspace_tables.WorkspacePath, columns: tuple[str, ...]
 ) -> pl.LazyFrame:
-    """Return `row`, from 0, and columns of the segments table in a folder, null where absent."""
+    """Return columns of the segments table in a folder, and `row`, the number of the row from 0.
+
+    A column that the table does not have is null.
+    """
     scanned = workspace_tables.scan(folder, columns)
+    # Only some sources have the column, and `scan` leaves it out where the table has none.
     if "source_channel" in columns:
         has_channel = "source_channel" in scanned.collect_schema()
         channel = pl.col("source_channel") if has_channel else pl.lit(None)
@@ -103,35 +111,51 @@ def with_clip_keys(
 ) -> pl.LazyFrame:
     """Add the key of the clip of each segment as column `name`, in order.
 
-    It is a hash of source, window, channel and format. Path, size and time or version stand for an
-    unhashed source.
+    A key is a hash, in 32 hex digits, of the source, the window, the channel and the format.
 
     Args:
         segments: with the columns `recording_id`, `start_sample`, `end_sample`, `source_channel`.
         facts: `recording_facts` of all recordings.
         clip_format: the format of the clips.
-        name: the name of the new column, 32 hex digits.
+        name: the name of the new column.
     """
-    source = pl.coalesce(
-        pl.col("sha256"),
-        pl.format("{}|{}|{}", "path", "num_bytes", "version"),
-        pl.format(
-            "{}|{}|{}", "path", pl.col("num_bytes").fill_null(-1), pl.col("mtime_ns").fill_null(-1)
-        ),
+    hashed_text = pl.format(
+        "{}|{}|{}|{}|{}|{}|{}",
+        _source_identity(),
+        "start_sample",
+        "end_sample",
+        pl.lit(str(clip_format.rate)),
+        pl.col("source_channel").fill_null(clip_format.channel),
+        pl.lit(clip_format.encoding),
+        _clip_version(),
     )
-    unchanged = (
-        pl.col("codec").cast(pl.String).str.contains(_UNCHANGED_CODECS).fill_null(value=False)
-    )
-    version = pl.when(unchanged).then(_OLDER_CLIP_VERSION).otherwise(_CLIP_VERSION)
-    pattern = f"{{}}|{{}}|{{}}|{clip_format.rate}|{{}}|{clip_format.encoding}|{{}}"
-    channel = pl.col("source_channel").fill_null(clip_format.channel)
-    described = pl.format(pattern, source, "start_sample", "end_sample", channel, version)
-    key = described.map_batches(_hashes, return_dtype=pl.String, is_elementwise=True)
+    key = hashed_text.map_batches(_hashes, return_dtype=pl.String, is_elementwise=True)
     return (
         segments.join(facts.lazy(), on="recording_id", how="left", maintain_order="left")
         .with_columns(key.alias(name))
         .select(*segments.collect_schema().names(), name)
     )
+
+
+def _source_identity() -> pl.Expr:
+    """Return a text that is another one when the file of the recording has changed.
+
+    It is the SHA-256 of the file. For a file that was not hashed it is path, size and the version
+    that the store gives, and where there is no version, path, size and modification time.
+    """
+    # `pl.format` is null where one of its values is null.
+    path_and_version = pl.format("{}|{}|{}", "path", "num_bytes", "version")
+    path_and_time = pl.format(
+        "{}|{}|{}", "path", pl.col("num_bytes").fill_null(-1), pl.col("mtime_ns").fill_null(-1)
+    )
+    return pl.coalesce("sha256", path_and_version, path_and_time)
+
+
+def _clip_version() -> pl.Expr:
+    """Return the version of the clips of a recording, by its codec."""
+    codec = pl.col("codec").cast(pl.String)
+    is_unchanged = codec.str.contains(_UNCHANGED_CODECS).fill_null(value=False)
+    return pl.when(is_unchanged).then(_OLDER_CLIP_VERSION).otherwise(_CLIP_VERSION)
 
 
 def _hashes(texts: pl.Series) -> pl.Series:
@@ -143,17 +167,22 @@ def _hashes(texts: pl.Series) -> pl.Series:
 
 
 def divide_keys(keys: pl.LazyFrame, *, num_rows: int, folder: Path) -> Buckets:
-    """Divide about `num_rows` keys of clips, in the column `clip_key`, into a new `folder`."""
+    """Divide keys of clips, in the column `clip_key`, into buckets in a new `folder`.
+
+    `num_rows`, about the number of keys, decides how many buckets there are.
+    """
     count = bucket_count(num_rows)
     return write_buckets(keys, hex_bucket("clip_key", count), count=count, folder=folder)
 
 
 def rows_without_key(rows: pl.LazyFrame, keys: Buckets, folder: Path) -> pl.DataFrame:
-    """Return the rows whose `clip_key` is not among keys, which `divide_keys` divided.
+    """Return the rows whose `clip_key` is not in `keys`, the result of `divide_keys`.
 
     The rows are divided into a new `folder`, and are returned in any order.
     """
     bucket = hex_bucket("clip_key", keys.count)
-    by_key = write_buckets(rows, bucket, count=keys.count, folder=folder)
-    pairs = zip(by_key, keys, strict=True)
-    return pl.concat(part.join(among, on="clip_key", how="anti") for part, among in pairs)
+    divided_rows = write_buckets(rows, bucket, count=keys.count, folder=folder)
+    return pl.concat(
+        bucket_rows.join(bucket_keys, on="clip_key", how="anti")
+        for bucket_rows, bucket_keys in zip(divided_rows, keys, strict=True)
+    )

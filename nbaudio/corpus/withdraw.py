@@ -21,8 +21,8 @@ from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.leftovers import scratch_folder
 from nbaudio.core.report import Report, count, first_lines
 from nbaudio.corpus.clip_keys import (
-    RECOGNIZED,
     RECOGNIZED_FOLDER,
+    RECOGNIZER_FORMAT,
     ClipFormat,
     divide_keys,
     recording_facts,
@@ -510,7 +510,9 @@ def _forget_clips(
     num_removed = 0
     problems = []
     with scratch_folder(workspace.path) as scratch:
-        heard = _remaining_keys(workspace, withdrawn_ids, facts, [RECOGNIZED], scratch / "heard")
+        heard = _remaining_keys(
+            workspace, withdrawn_ids, facts, [RECOGNIZER_FORMAT], scratch / "heard"
+        )
         _forget_recognized(workspace, withdrawn_ids, heard, scratch / "recognized")
         folders = dict.fromkeys([str(workspace.path / "packs"), *(packs for _, packs in formats)])
         for number, packs in enumerate(folders):

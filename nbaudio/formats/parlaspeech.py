@@ -1,7 +1,10 @@
-"""Read ParlaSpeech transcripts: JSON lines, one segment each, in two shapes that a file may mix."""
+"""Read ParlaSpeech transcripts: JSON lines, one segment each.
+
+Version 1.0 has other fields than later versions. A file may have lines of both.
+"""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +18,14 @@ from nbaudio.formats.transcripts import PROBLEMS, TRANSCRIPTS, Transcripts
 from nbaudio.tables.rows import Rows
 from nbaudio.tables.schemas import WORD_TIMES
 
-_WORD_TIMES = (
+_WORD_TIME_FIELDS = (
     "word_start_times",
     "word_end_times",
     "norm_words_start_times",
     "norm_words_end_times",
 )
-# One shape has ``file``, ``asr`` and ``speaker``; that of v1.0 ``path``, ``orig_file``,
-# ``norm_words``, ``speaker_info``.
+# Only version 1.0 has `orig_file`, `path`, `norm_words` and `speaker_info`; later versions have
+# `file`, `asr` and `speaker` instead.
 _KINDS: dict[str, Kind] = {
     **dict.fromkeys(
         ("file", "orig_file", "path", "speaker", "split", "utterance_id_start", "utterance_id_end"),
@@ -30,34 +33,48 @@ _KINDS: dict[str, Kind] = {
     ),
     **dict.fromkeys(("start", "end"), NUMBER),
     **dict.fromkeys(("words", "norm_words", "asr"), WORDS),
-    **dict.fromkeys(_WORD_TIMES, FLOATS),
+    **dict.fromkeys(_WORD_TIME_FIELDS, FLOATS),
     "speaker_info": struct_fields("Speaker_name", "Speaker_gender", "Speaker_birth"),
 }
 
 _NAME_FIELDS = "file or orig_file"
-_NEEDED = {
+# What a line must have: the name of the field in messages, and its value.
+_REQUIRED = {
     _NAME_FIELDS: pl.coalesce("orig_file", "file"),
-    **{name: pl.col(name) for name in ("start", "end", "words")},
+    "start": pl.col("start"),
+    "end": pl.col("end"),
+    "words": pl.col("words"),
 }
 
-_HOPELESS_LINES = 1000  # unreadable lines at the start after which reading ends
+# Reading stops when the first lines of a file, more than these, are all unreadable: it is no file
+# of ParlaSpeech.
+_MAX_UNREADABLE_LINES = 1000
+
+
+@dataclass(frozen=True)
+class TranscriptBlock:
+    """Transcripts of consecutive lines, and number and reason of each unreadable line there."""
+
+    transcripts: pl.DataFrame
+    problems: list[tuple[int, str]]
 
 
 def detect(files: SourceFiles) -> list[Layout]:
     """Return the files of ParlaSpeech among files, with a ``wav.scp`` of the recordings."""
-    lists = files.named("wav.scp")
+    wav_scp_files = files.named("wav.scp")
+    # With several, it is unknown which one belongs to the transcripts.
+    wav_scp = wav_scp_files[0] if len(wav_scp_files) == 1 else None
     layouts = []
     for name in files.ending(".json", ".jsonl"):
         first = files.first_object(name)
         recording = first.get("orig_file") or first.get("file")
         if isinstance(recording, str) and {"start", "end", "words"} <= first.keys():
-            wav_scp = lists[0] if len(lists) == 1 else None
             layouts.append(
                 Layout(
                     "parlaspeech",
                     files.path(name),
                     f"{name} has the fields {_NAME_FIELDS}, start, end and words",
-                    frozenset({name, *([wav_scp] if wav_scp else [])}),
+                    frozenset({name, wav_scp} if wav_scp else {name}),
                     recording=recording,
                     names=files.path(wav_scp) if wav_scp else None,
                 )
@@ -66,21 +83,28 @@ def detect(files: SourceFiles) -> list[Layout]:
 
 
 def read(source: Path, *, word_times: str = "yes") -> Transcripts:
-    """Read ParlaSpeech JSON lines.
+    """Read a file of ParlaSpeech.
 
-    Memory is bounded by the transcripts, not by the JSON around them.
+    Memory grows with the transcripts, not with the size of the file.
+
+    Args:
+        source: the file.
+        word_times: ``yes`` or ``no``: whether the times of words are read.
+
+    Raises:
+        InputError: there is no such file, it has no readable line, or `word_times` is invalid.
     """
     problems: list[tuple[int, str]] = []
 
     def frames() -> Iterator[pl.DataFrame]:
-        """Yield rows; stop where none of the first lines could be read."""
-        is_hopeless = True
-        for frame, unread in blocks(source, word_times=word_times):
-            problems.extend(unread)
-            if len(frame):
-                is_hopeless = False
-                yield frame
-            elif is_hopeless and len(problems) > _HOPELESS_LINES:
+        """Yield transcripts and collect problems; stop if the first lines are all unreadable."""
+        has_transcripts = False
+        for block in transcript_blocks(source, word_times=word_times):
+            problems.extend(block.problems)
+            if len(block.transcripts):
+                has_transcripts = True
+                yield block.transcripts
+            elif not has_transcripts and len(problems) > _MAX_UNREADABLE_LINES:
                 return
 
     rows = Rows.collect(frames())
@@ -90,19 +114,17 @@ def read(source: Path, *, word_times: str = "yes") -> Transcripts:
             f"{source}: no ParlaSpeech transcripts (expected one JSON object per line); {reason}"
         )
     unread_lines = pl.DataFrame(
-        [(source.name, *problem) for problem in problems], schema=PROBLEMS, orient="row"
+        [(source.name, line, reason) for line, reason in problems], schema=PROBLEMS, orient="row"
     )
-    return Transcripts(
-        replace(rows, schema=pl.Schema({**TRANSCRIPTS, **rows.schema})), unread_lines
-    )
+    # Every reader returns the columns `TRANSCRIPTS` first; those that no block has are null.
+    schema = pl.Schema({**TRANSCRIPTS, **rows.schema})
+    return Transcripts(replace(rows, schema=schema), unread_lines)
 
 
-def blocks(
-    source: Path, *, word_times: str = "yes"
-) -> Iterator[tuple[pl.DataFrame, list[tuple[int, str]]]]:
-    """Iterate over blocks of some thousand transcripts, as `read` returns them.
+def transcript_blocks(source: Path, *, word_times: str = "yes") -> Iterator[TranscriptBlock]:
+    """Read a file of ParlaSpeech in blocks of some thousand lines; see `read`.
 
-    Each block comes with the number and the reason of each of its unreadable lines.
+    Columns that are null in the whole block are left out.
     """
     if not source.is_file():
         raise InputError(
@@ -111,29 +133,27 @@ def blocks(
         )
     if word_times not in ("yes", "no"):
         raise InputError(f"option word_times={word_times!r}: must be yes or no")
-    kinds = {
-        field: kind
-        for field, kind in _KINDS.items()
-        if word_times == "yes" or field not in _WORD_TIMES
-    }
+    left_out = _WORD_TIME_FIELDS if word_times == "no" else ()
+    kinds = {field: kind for field, kind in _KINDS.items() if field not in left_out}
     for block in read_blocks(source, kinds):
-        missing = (
-            (name, block.values.filter(value.is_null())["line"]) for name, value in _NEEDED.items()
-        )
-        incomplete = [(line, f"{name} is missing") for name, lines in missing for line in lines]
+        incomplete = [
+            (line, f"{name} is missing")
+            for name, value in _REQUIRED.items()
+            for line in block.values.filter(value.is_null())["line"]
+        ]
         complete = block.values
         if incomplete:
-            complete = complete.filter(value.is_not_null() for value in _NEEDED.values())
-        yield (
+            complete = complete.filter(value.is_not_null() for value in _REQUIRED.values())
+        yield TranscriptBlock(
             _transcripts(complete, composed=block.composed),
             sorted({*block.problems, *incomplete}),
         )
 
 
 def _transcripts(values: pl.DataFrame, *, composed: bool) -> pl.DataFrame:
-    """Convert one block's values to transcripts.
+    """Return the transcripts of complete lines.
 
-    `composed` says that all its text is in NFC already.
+    Texts become NFC, unless they are `composed`: in NFC already.
     """
     texts = values.select(text=pl.coalesce("norm_words", "words"), asr_text="asr")
     if not composed:
@@ -162,27 +182,48 @@ def _transcripts(values: pl.DataFrame, *, composed: bool) -> pl.DataFrame:
 
 
 def _word_times(values: pl.DataFrame) -> pl.Series:
-    """Zip lists of starts and lists of ends.
+    """Return start and end, in seconds, of each word of the text, as a list for each line.
 
-    The result is null where there are no starts, or where the two differ in length.
+    It is null where there are no starts, or another number of ends. Version 1.0 has no ends: then
+    they are null.
     """
-    if "word_start_times" not in values.columns:
+    if "word_start_times" not in values.columns:  # the option word_times is no
         return pl.Series("word_times", [None] * len(values), dtype=WORD_TIMES)
-    normal = pl.col("norm_words").is_not_null()
-    start, end = (
-        values.select(
-            pl.when(normal).then(f"norm_words_{edge}_times").otherwise(f"word_{edge}_times")
-        ).to_series()
-        for edge in ("start", "end")
+    starts = _times_of_words(values, "start")
+    ends = _times_of_words(values, "end")
+    num_words = starts.list.len()
+    if (ends.is_null() & starts.is_not_null()).any():
+        no_ends = pl.lit(None, pl.Float32).repeat_by(num_words)
+        ends = pl.select(pl.coalesce(ends, no_ends)).to_series()
+    is_paired = (num_words == ends.list.len()).fill_null(value=False)
+    return _paired_lists(starts, ends, is_paired)
+
+
+def _times_of_words(values: pl.DataFrame, boundary: str) -> pl.Series:
+    """Return the times of the words in the text: `norm_words` where there are any, else `words`.
+
+    `boundary` is ``start`` or ``end``.
+    """
+    times = (
+        pl.when(pl.col("norm_words").is_not_null())
+        .then(f"norm_words_{boundary}_times")
+        .otherwise(f"word_{boundary}_times")
     )
-    if (end.is_null() & start.is_not_null()).any():
-        unknown = start.list.eval(pl.when(pl.element().is_null()).then(pl.element()))
-        end = pl.select(pl.coalesce(end, unknown)).to_series()
-    fits = (start.list.len() == end.list.len()).fill_null(value=False)
-    flat = [column.filter(fits).explode(empty_as_null=False).to_arrow() for column in (start, end)]
-    offsets = np.concatenate(
-        ([0], np.cumsum(start.list.len().fill_null(0).to_numpy() * fits.to_numpy(), dtype=np.int64))
+    return values.select(times).to_series()
+
+
+def _paired_lists(starts: pl.Series, ends: pl.Series, is_paired: pl.Series) -> pl.Series:
+    """Join lists of starts and ends to lists of both; null where not `is_paired`.
+
+    Polars has no such operation. In Arrow, a column of lists is the values of all lists one after
+    another, and the offsets at which the lists begin.
+    """
+    all_starts, all_ends = (
+        times.filter(is_paired).explode(empty_as_null=False).to_arrow() for times in (starts, ends)
     )
-    pairs = pa.StructArray.from_arrays(flat, names=["start", "end"])
-    lists = pa.LargeListArray.from_arrays(offsets, pairs, mask=pa.array(~fits.to_numpy()))
+    pairs = pa.StructArray.from_arrays([all_starts, all_ends], names=["start", "end"])
+    lengths = starts.list.len().fill_null(0).to_numpy() * is_paired.to_numpy()
+    offsets = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+    is_null = pa.array(~is_paired.to_numpy())
+    lists = pa.LargeListArray.from_arrays(offsets, pairs, mask=is_null)
     return pl.Series("word_times", lists, dtype=WORD_TIMES)

@@ -19,8 +19,8 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.leftovers import scratch_folder
 from nbaudio.core.report import Report, first_lines
 from nbaudio.corpus.clip_keys import (
-    RECOGNIZED,
     RECOGNIZED_FOLDER,
+    RECOGNIZER_FORMAT,
     recording_facts,
     segments_with_audio,
     with_clip_keys,
@@ -205,8 +205,8 @@ class _Ledger:
 def _segments(workspace: Workspace) -> pl.DataFrame:
     """Return the segments that can be cut, in order, with `channel` and `clip_key`."""
     facts = recording_facts(workspace.recordings)
-    keyed = with_clip_keys(segments_with_audio(workspace), facts, RECOGNIZED)
-    channel = pl.col("source_channel").fill_null(RECOGNIZED.channel)
+    keyed = with_clip_keys(segments_with_audio(workspace), facts, RECOGNIZER_FORMAT)
+    channel = pl.col("source_channel").fill_null(RECOGNIZER_FORMAT.channel)
     return keyed.with_columns(channel=channel).drop("row", "decision").collect()
 
 
@@ -314,7 +314,7 @@ def _recognize_task(recognizer: Recognizer, batch: int, task: CutTask) -> CutRes
     failures = dict[str, str]()
     texts = dict[str, str]()
     files = {key: source.path.name for source in task.sources for key, *_ in source.windows}
-    windows = task_windows(task, partial(clip_of, rate=RECOGNIZED.rate), failures)
+    windows = task_windows(task, partial(clip_of, rate=RECOGNIZER_FORMAT.rate), failures)
     size = None if recognizer.is_command else batch
     while clips := dict(islice(windows, size)):
         for key, answer in recognizer(clips).items():

@@ -1,6 +1,6 @@
-"""Text in spreadsheet cells and in CSV and TSV files.
+"""Write texts into cells of .xlsx, .csv and .tsv files so that every program shows them as texts.
 
-It is escaped so that no program interprets it, and restored when read.
+A text that looks like a formula, a number or markup is escaped, and restored when it is read.
 """
 
 import datetime as dt
@@ -8,45 +8,60 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import polars as pl
 
-from nbaudio.text import word_diff, word_spans
+from nbaudio.text import DiffPart, word_diff, word_spans
 
 MAX_CELL = 32_767  # UTF-16 code units
 #: The creation date of every workbook: with the real one, equal rows would give different bytes.
-MADE = dt.datetime(2000, 1, 1, tzinfo=dt.UTC)
-# Ends a text that was too long for its cell.
-TRUNCATED = re.compile(r" \[cut here: [\d,]+ characters in all\]$")
+CREATION_DATE = dt.datetime(2000, 1, 1, tzinfo=dt.UTC)
+#: By ending of the file.
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 
+# The end of a text that was too long for its cell.
+_TRUNCATED = re.compile(r" \[cut here: [\d,]+ characters in all\]$")
 # XML cannot hold control characters, and LibreOffice drops tabs; Unicode has pictures of them.
 _PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) != "\n"} | {
     0x7F: 0x2421,
     0xFFFE: 0xFFFD,
     0xFFFF: 0xFFFD,
 }
-# Where rich text is split: xlsxwriter escapes what looks like Excel's own escape, _x0041_, twice,
-# and needs two parts or more.
-_RICH_TRAPS = re.compile("(?<=_)(?=x)|(?<=^<)(?=r>)")
-_ESCAPED = re.compile("_x([0-9A-Fa-f]{4})_")
-# What begins a formula, also in full width or small, as programs of East Asia read them.
-_FORMULA = "[=+\\-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b\u2212]"
+# Excel's escape of a character in a cell, such as _x0041_ for A.
+_ESCAPED_CHARACTER = re.compile("_x([0-9A-Fa-f]{4})_")
+# Positions in a text where xlsxwriter would take what follows for an escape of Excel, or the text
+# for rich text of its own. A fragment is divided there, so that xlsxwriter sees neither.
+_MISTAKEN_BY_XLSXWRITER = re.compile("(?<=_)(?=x)|(?<=^<)(?=r>)")
+
+# The first character of a formula, also in full width or small, as programs of East Asia read them.
+_FORMULA_SIGN = "[=+\\-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b\u2212]"
 # What programs skip before a formula: blanks, line breaks, characters without width, separators.
 _SKIPPED = r"[\s\u200b-\u200f\u2060\ufeff;,|]*"
-# A formula, number, date or constant; and the apostrophe itself, or a text that begins with one
-# would lose it.
-_COMPUTED = re.compile(
-    rf"[\t\r'#]|{_SKIPPED}{_FORMULA}|\d[\d.,:/%eE-]*$|(true|false)$", re.IGNORECASE
+# The beginning of a text that a program would change: a formula, an error such as #N/A, a number, a
+# date, a constant. And an apostrophe, as `unescape_formula` removes one.
+_INTERPRETED = re.compile(
+    rf"[\t\r'#]|{_SKIPPED}{_FORMULA_SIGN}|\d[\d.,:/%eE-]*$|(true|false)$", re.IGNORECASE
 )
-# Within a text: a separator or line break that ends the cell where the file is read with another
-# separator than it has, and what would be a formula then, behind any apostrophes.
-_FORMULA_AHEAD = rf"(?='*(?:{_FORMULA}|\s+[=\uff1d]))"
-_NEXT_CELL = re.compile(rf"(?<=[;,|\t\n]){_FORMULA_AHEAD}")
-_ESCAPED_NEXT_CELL = re.compile(rf"(?<=[;,|\t\n])'{_FORMULA_AHEAD}")
+# Within a text: a separator or a line break ends the cell where a program reads the file with
+# another separator than it has. A formula behind it would be computed; apostrophes may precede it.
+_FORMULA_FOLLOWS = rf"(?='*(?:{_FORMULA_SIGN}|\s+[=\uff1d]))"
+_BEFORE_FORMULA_WITHIN = re.compile(rf"(?<=[;,|\t\n]){_FORMULA_FOLLOWS}")
+_APOSTROPHE_WITHIN = re.compile(rf"(?<=[;,|\t\n])'{_FORMULA_FOLLOWS}")
 
-Fragment = tuple[str, bool]  # a stretch of text, and whether its words differ from the other side
+
+class Fragment(NamedTuple):
+    """A stretch of a text, and whether its words differ from the other text of a comparison."""
+
+    text: str
+    differs: bool = False
+
+
+class DiffFragments(NamedTuple):
+    """Two texts that were compared, in fragments; joined, they are the texts again."""
+
+    reference: list[Fragment]
+    hypothesis: list[Fragment]
 
 
 def new_workbook(out: BinaryIO, title: str) -> Any:
@@ -55,7 +70,7 @@ def new_workbook(out: BinaryIO, title: str) -> Any:
 
     plain = {"strings_to_formulas": False, "strings_to_numbers": False, "strings_to_urls": False}
     book = xlsxwriter.Workbook(out, {"in_memory": True, **plain})
-    book.set_properties({"title": cell_text(title), "created": MADE})
+    book.set_properties({"title": cell_text(title), "created": CREATION_DATE})
     return book
 
 
@@ -73,48 +88,65 @@ def cell_text(text: str) -> str:
     return encoded[: 2 * (MAX_CELL - len(mark))].decode("utf-16-le", "ignore") + mark
 
 
+def is_truncated(text: str) -> bool:
+    """Return whether a text has the mark of `cell_text` for a text that was too long."""
+    return bool(_TRUNCATED.search(text))
+
+
 def restore_controls(text: str, original: str) -> str:
     """Replace pictures by the control characters that the original text has.
 
     Pictures that the original text itself has stay as they are.
     """
-    back = {_PICTURES[code]: code for code in map(ord, original) if code in _PICTURES}
+    controls = {_PICTURES[ord(char)]: char for char in original if ord(char) in _PICTURES}
     return text.translate(
-        {picture: code for picture, code in back.items() if chr(picture) not in original}
+        {picture: char for picture, char in controls.items() if chr(picture) not in original}
     )
 
 
 def normalize_cell(text: str) -> str:
-    """Return a text without Excel's escapes, which some programs resolve and some do not."""
-    return _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), text.replace("x005F_", ""))
+    """Resolve the escapes of Excel, so that a cell can be compared with the text that was written.
 
+    In a file, ``_x0041_`` is the escape of ``A``, and a text that has these characters is written
+    as ``_x005F_x0041_``. Some programs resolve escapes, some do not, and some do it twice.
 
-def diff_fragments(
-    reference: str, hypothesis: str, **compared: Any
-) -> tuple[list[Fragment], list[Fragment]]:
-    """Split texts into fragments, marked where `word_diff` with these options finds errors.
-
-    Joined, they are the texts again.
+    Examples:
+        >>> {normalize_cell(cell) for cell in ("_x005F_x0041_", "_x0041_", "A")}
+        {'A'}
     """
+    without_escaped_escapes = text.replace("x005F_", "")
+    return _ESCAPED_CHARACTER.sub(lambda escape: chr(int(escape[1], 16)), without_escaped_escapes)
+
+
+def diff_fragments(reference: str, hypothesis: str, **compared: Any) -> DiffFragments:
+    """Compare two texts by `word_diff` with these options, and mark the words with errors."""
     parts = word_diff(reference, hypothesis, **compared)
-    left = [part.kind not in ("equal", "formatting") for part in parts for _ in part.reference]
-    right = [part.kind not in ("equal", "formatting") for part in parts for _ in part.hypothesis]
-    return _fragments(reference, left), _fragments(hypothesis, right)
+    in_reference = [_is_error(part) for part in parts for _ in part.reference]
+    in_hypothesis = [_is_error(part) for part in parts for _ in part.hypothesis]
+    return DiffFragments(_fragments(reference, in_reference), _fragments(hypothesis, in_hypothesis))
+
+
+def _is_error(part: DiffPart) -> bool:
+    """Return whether words differ in more than formatting."""
+    return part.kind not in ("equal", "formatting")
 
 
 def _fragments(text: str, differs: Sequence[bool]) -> list[Fragment]:
     """Return a text as stretches of equal and of differing words; `differs` has a flag a word."""
     fragments: list[Fragment] = []
     position = 0
-    for marked, words in groupby(zip(word_spans(text), differs, strict=True), key=itemgetter(1)):
-        if marked:
+    words = zip(word_spans(text), differs, strict=True)
+    for is_differing, stretch in groupby(words, key=itemgetter(1)):
+        if is_differing:
             # The blanks between differing words are marked too: one stretch instead of many.
-            spans = [span for span, _ in words]
+            spans = [span for span, _ in stretch]
             start = spans[0][0]
-            stop = spans[-1][1]
-            fragments += [(text[position:start], False), (text[start:stop], True)]
-            position = stop
-    return [fragment for fragment in (*fragments, (text[position:], False)) if fragment[0]]
+            end = spans[-1][1]
+            fragments.append(Fragment(text[position:start]))
+            fragments.append(Fragment(text[start:end], differs=True))
+            position = end
+    fragments.append(Fragment(text[position:]))
+    return [fragment for fragment in fragments if fragment.text]
 
 
 def put_fragments(
@@ -124,49 +156,67 @@ def put_fragments(
     fonts: Mapping[bool, Any],
     style: Any,
 ) -> None:
-    """Write fragments into a cell of an xlsxwriter sheet as one text, each in its font."""
-    text = "".join(piece for piece, _ in fragments)
-    # xlsxwriter takes such a text for its own rich text, and writes the tags unescaped.
-    looks_rich = text.startswith("<r>") and text.endswith("</r>")
+    """Write fragments into a cell of an xlsxwriter sheet as one text, each in its font.
+
+    Args:
+        sheet: the sheet.
+        place: row and column of the cell, from 0.
+        fragments: the text; without any, the cell is blank.
+        fonts: xlsxwriter formats of fragments that differ (True) and that do not (False).
+        style: the xlsxwriter format of the cell; None for the default.
+    """
+    text = "".join(fragment.text for fragment in fragments)
+    # xlsxwriter writes a text with these tags as markup, without escaping it.
+    looks_like_markup = text.startswith("<r>") and text.endswith("</r>")
     if not text:
         sheet.write_blank(*place, None, style)
-    elif len(fragments) == 1 and not looks_rich:
+    elif len(fragments) == 1 and not looks_like_markup:
         sheet.write_string(*place, text, style)
     else:
-        parts = [
-            (part, differs) for piece, differs in fragments for part in _RICH_TRAPS.split(piece)
-        ]
-        styles = () if style is None else (style,)
-        sheet.write_rich_string(
-            *place, *(token for part, differs in parts for token in (fonts[differs], part)), *styles
-        )
+        # xlsxwriter takes fonts and texts in turn, two texts or more, and the style of the cell.
+        tokens: list[Any] = []
+        for fragment in fragments:
+            for part in _MISTAKEN_BY_XLSXWRITER.split(fragment.text):
+                tokens += [fonts[fragment.differs], part]
+        if style is not None:
+            tokens.append(style)
+        sheet.write_rich_string(*place, *tokens)
 
 
 def escape_formula(text: str) -> str:
     """Return a text that no spreadsheet computes or reads as a number.
 
-    Where it is needed, an apostrophe is put in front, as people write it by hand.
+    An apostrophe is put before what would be interpreted, as people write it by hand: at the
+    beginning, and within the text before what would be a formula in a cell of its own.
 
     Examples:
         >>> [escape_formula(text) for text in ("=1+1", "da;=1", "da, ne")]
         ["'=1+1", "da;'=1", 'da, ne']
     """
-    within = _NEXT_CELL.sub("'", text)
-    return f"'{within}" if _COMPUTED.match(text) else within
+    escaped_within = _BEFORE_FORMULA_WITHIN.sub("'", text)
+    return f"'{escaped_within}" if _INTERPRETED.match(text) else escaped_within
 
 
 def unescape_formula(text: str) -> str:
-    """Invert `escape_formula`; return other texts as they are."""
-    inner = _ESCAPED_NEXT_CELL.sub("", text)
-    if inner.startswith("'") and _COMPUTED.match(inner[1:]):
-        return inner[1:]
-    return inner
+    """Return the text that `escape_formula` was given; other texts stay as they are."""
+    unescaped_within = _APOSTROPHE_WITHIN.sub("", text)
+    without_apostrophe = unescaped_within.removeprefix("'")
+    was_escaped = unescaped_within != without_apostrophe and _INTERPRETED.match(without_apostrophe)
+    return without_apostrophe if was_escaped else unescaped_within
 
 
 def unescape_copy(text: str, transcript: str) -> str:
-    """Return a text that was copied from an escaped transcript, and perhaps changed."""
-    inner = _ESCAPED_NEXT_CELL.sub("", text)
-    return inner.removeprefix("'") if _COMPUTED.match(transcript) else inner
+    """Return a correction that begins with a copy of an escaped transcript, without the escapes.
+
+    Args:
+        text: the correction. It need not be what `escape_formula` returns, as words may have been
+            added or changed.
+        transcript: the transcript before `escape_formula`.
+    """
+    unescaped_within = _APOSTROPHE_WITHIN.sub("", text)
+    if _INTERPRETED.match(transcript):
+        return unescaped_within.removeprefix("'")
+    return unescaped_within
 
 
 def write_delimited(rows: pl.DataFrame, kind: str) -> bytes:

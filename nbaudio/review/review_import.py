@@ -23,9 +23,9 @@ from nbaudio.review.annotator_agreement import (
     next_step,
 )
 from nbaudio.review.cell_escaping import (
-    TRUNCATED,
     cell_text,
     escape_formula,
+    is_truncated,
     normalize_cell,
     restore_controls,
     unescape_copy,
@@ -582,7 +582,7 @@ def _read(match: _Match, verdict: str, run: _Import) -> _Judgment | None:
     transcript = run.exported.texts.get(content, "")
     if corrected and shown and _is_transcript(corrected, transcript, shown["transcript"]):
         corrected = None
-    if corrected and TRUNCATED.search(corrected):
+    if corrected and is_truncated(corrected):
         run.report.problems.append(
             f"{match}: its corrected text is cut off as the transcript is: "
             "only the verdict is imported"

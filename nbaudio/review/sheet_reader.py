@@ -19,7 +19,7 @@ from nbaudio.formats import workbooks
 from nbaudio.formats.delimited import open_delimited
 from nbaudio.formats.transcripts import Problem
 from nbaudio.formats.workbooks import open_workbook, other_format
-from nbaudio.review.cell_escaping import MADE, SEPARATORS, cell_text
+from nbaudio.review.cell_escaping import CREATION_DATE, SEPARATORS, cell_text
 from nbaudio.review.sheet_writer import COLUMNS, OTHER_SHEETS, REVIEWER, read_key
 from nbaudio.tables.dataframes import Frame, as_polars
 
@@ -190,7 +190,7 @@ def _workbook(path: Path, saved: dt.datetime) -> Sheet:
     with open_workbook(path, formulas=True) as book:
         tables = {name: list(sheet.rows()) for name, sheet in book.sheets.items()}
         noted = book.saved
-    if noted and noted > MADE and saved - noted > dt.timedelta(seconds=2):
+    if noted and noted > CREATION_DATE and saved - noted > dt.timedelta(seconds=2):
         saved = noted
     return _sheet(path, tables, saved)
 
@@ -311,6 +311,6 @@ def _time(noted: str, latest: dt.datetime) -> dt.datetime:
         time = dt.datetime.fromisoformat(noted)
     except ValueError:
         return latest
-    if time.utcoffset() == dt.timedelta() and time > MADE:
+    if time.utcoffset() == dt.timedelta() and time > CREATION_DATE:
         return min(time, latest)
     return latest

@@ -166,7 +166,7 @@ class _Cell:
     @property
     def text(self) -> str:
         """The text without the marks of its fragments."""
-        return "".join(text for text, _ in self.fragments)
+        return "".join(fragment.text for fragment in self.fragments)
 
 
 @dataclass(frozen=True)
@@ -275,15 +275,15 @@ def _cells(
     transcript = cell_text(row["text"] or "")
     hypothesis = cell_text(row["asr_text"] or "")
     if row["clip"] is None:
-        yield _Cell("clip", [(row["note"], False)], "note")
+        yield _Cell("clip", [Fragment(row["note"])], "note")
     if blind or row["asr_text"] is None:
-        yield _Cell("transcript", [(transcript, False)], "text")
+        yield _Cell("transcript", [Fragment(transcript)], "text")
         if not blind:
-            yield _Cell("hypothesis", [(NO_HYPOTHESIS, False)], "note")
+            yield _Cell("hypothesis", [Fragment(NO_HYPOTHESIS)], "note")
     else:
         both = diff_fragments(transcript, hypothesis, **compared)
         for name, fragments in zip(("transcript", "hypothesis"), both, strict=True):
-            all_differs = len(fragments) == 1 and fragments[0][1]
+            all_differs = len(fragments) == 1 and fragments[0].differs
             yield _Cell(name, fragments, "all differs" if all_differs else "text")
     for name in FILLED_IN:
         yield _Cell(name, [], "fill in")
@@ -294,7 +294,7 @@ def _cells(
         "key": key,
     }
     for name, text in plain_texts.items():
-        yield _Cell(name, [(cell_text(text or ""), False)], "text")
+        yield _Cell(name, [Fragment(cell_text(text or ""))], "text")
 
 
 def _link(path: str) -> Any:
@@ -396,7 +396,7 @@ def _write_origin(book: Any, record: ReviewRecord, reviewer: str) -> None:
     facts = {"review": record.name, "corpus": record.corpus, "reviewer": reviewer}
     for number, pair in enumerate(facts.items()):
         for column, text in enumerate(pair):
-            put_fragments(sheet, (number, column), [(cell_text(text), False)], font, None)
+            put_fragments(sheet, (number, column), [Fragment(cell_text(text))], font, None)
     lists = {"faults": faults(record.verdicts), "reviewers": record.reviewers}
     for column, (name, words) in enumerate(lists.items(), start=4):
         sheet.write_column(0, column, [name, *words])

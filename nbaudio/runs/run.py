@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,16 @@ _STEPS = (
     "materialize",
     "verify",
 )
+
+
+@dataclass(frozen=True)
+class _StepReport:
+    """What a step stored about itself in the workspace."""
+
+    step: str
+    facts: dict[str, Any]
+    warnings: list[str]
+    problems: list[str]
 
 
 @interruptible
@@ -64,41 +74,47 @@ def run(
             that cell.
     """
     notebooks = list_notebooks()
-    chosen = parse_only(only, len(notebooks))
+    numbers = parse_only(only, len(notebooks))
     name = Path(manifest).absolute().stem
     out = Path(out if out is not None else f"{name}-output").absolute()
-    path = _manifest_of(manifest, out, settings or {})
-    outputs = {"workspace": str(out / "workspace"), "corpus": str(out / "corpus")}
-    values = outputs | parameters(path, settings or {})
-    check_run(values, {name for number in chosen for name in defaults(notebooks[number - 1])})
+    manifest_path = _manifest_path(manifest, out, settings or {})
+    values = {
+        "workspace": str(out / "workspace"),
+        "corpus": str(out / "corpus"),
+        **parameters(manifest_path, settings or {}),
+    }
+    check_run(values, {name for number in numbers for name in defaults(notebooks[number - 1])})
     workspace = Path(values["workspace"])
     try:
         (out / "notebooks").mkdir(parents=True, exist_ok=True)
-        before = _reports(workspace)
-        index = _execute(notebooks, chosen, out, values)
-        after = _reports(workspace)
+        earlier_times = _report_times(workspace)
+        index_page = _execute(notebooks, numbers, out, values)
+        step_reports = _new_reports(workspace, earlier_times)
     except OSError as error:
         raise NbaudioError(f"{error.filename or out}: {error.strerror or error}") from error
-    new = [report for report in after if report not in before]
     facts: dict[str, Any] = {
-        "ran": [notebooks[number - 1].stem for number in chosen],
+        "ran": [notebooks[number - 1].stem for number in numbers],
         "notebooks": str(out / "notebooks"),
         "html": str(out / "html"),
-        **_made_folders(values),
-        **{report.step: _counts(report.content["facts"]) for report in new},
-        "open": str(index),
+        **_output_folders(values),
+        **{report.step: _counts(report.facts) for report in step_reports},
+        "open": str(index_page),
     }
     return Report(
         "run",
         facts,
-        warnings=_lines(new, "warnings"),
-        problems=_lines(new, "problems"),
-        sentences=_sentences(new),
+        warnings=[f"{report.step}: {line}" for report in step_reports for line in report.warnings],
+        problems=[f"{report.step}: {line}" for report in step_reports for line in report.problems],
+        sentences=_key_figures(step_reports),
     )
 
 
-def _manifest_of(source: str | Path, out: Path, settings: Mapping[str, Any]) -> Path:
-    """Return a manifest, or that of a folder or file of data; print what it assumes."""
+def _manifest_path(source: str | Path, out: Path, settings: Mapping[str, Any]) -> Path:
+    """Return the path of a manifest.
+
+    `source` is a manifest, or a folder or file of data: then the manifest is written in `out`, and
+    what it assumes is printed.
+    """
     if is_url(str(source)):
         raise InputError(
             f"{redact_url(str(source))}: is a URL; name its format and source in a manifest"
@@ -112,13 +128,16 @@ def _manifest_of(source: str | Path, out: Path, settings: Mapping[str, Any]) -> 
 
 
 def _execute(
-    notebooks: Sequence[Path], chosen: Sequence[int], out: Path, values: Mapping[str, Any]
+    notebooks: Sequence[Path], numbers: Sequence[int], out: Path, values: Mapping[str, Any]
 ) -> Path:
-    """Execute the chosen notebooks and link their pages; return the index of the pages."""
+    """Execute the notebooks with these numbers, from 1, and link their pages.
+
+    Return the path of the page that lists them.
+    """
     from nbaudio.runs.execute import execute, link_pages  # takes seconds to import
 
     try:
-        for number in chosen:
+        for number in numbers:
             notebook = notebooks[number - 1]
             step = f"{number}/{len(notebooks)} {notebook.stem} …"
             print(step, end=" ", file=sys.stderr, flush=True)
@@ -127,18 +146,27 @@ def _execute(
             try:
                 execute(notebook, out, notebook_values)
             except NbaudioError as error:
-                raise NbaudioError(f"{error}; {_remedy(number, chosen)}") from error
+                raise NbaudioError(f"{error}; {_how_to_continue(number, numbers)}") from error
             finally:
                 print(f"{time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
     finally:
-        index = link_pages(out, notebooks)
-    return index
+        # After a failure, too: the pages of the notebooks that ran are there to look at.
+        index_page = link_pages(out, notebooks)
+    return index_page
 
 
-def _remedy(failed: int, chosen: Sequence[int]) -> str:
-    """Return the command to run after the cause of a failure is removed."""
-    rest = [number for number in chosen if number >= failed]
-    if len(rest) == len(chosen):
+def _how_to_continue(failed: int, numbers: Sequence[int]) -> str:
+    """Return what to do after the cause of a failure is removed.
+
+    Args:
+        failed: the number of the notebook that failed.
+        numbers: the numbers of the notebooks of the run, in order.
+
+    Returns:
+        A clause, such as ``run the same command with --only 4-6 to continue``.
+    """
+    rest = [number for number in numbers if number >= failed]
+    if len(rest) == len(numbers):
         return "run the same command again to continue"
     is_range = rest == list(range(rest[0], rest[-1] + 1))
     if is_range and len(rest) > 1:
@@ -148,55 +176,51 @@ def _remedy(failed: int, chosen: Sequence[int]) -> str:
     return f"run the same command with --only {only} to continue"
 
 
-def _made_folders(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the workspace and the latest version of the corpus, as far as they exist here."""
+def _output_folders(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the workspace and the latest version of the corpus, if they exist on this machine."""
     corpus = values["corpus"]
-    made = {
+    folders = {
         "workspace": values["workspace"],
         "corpus": corpus if is_url(corpus) else latest_version(corpus),
     }
-    return {name: folder for name, folder in made.items() if Path(folder).is_dir()}
+    return {name: folder for name, folder in folders.items() if Path(folder).is_dir()}
 
 
 def _counts(facts: Mapping[str, Any]) -> dict[str, int | float]:
-    """Return the numbers among the facts of a step."""
+    """Return the numbers among the facts of a step, without its seed, which counts nothing."""
     return {
         name: value
         for name, value in facts.items()
+        # True and False are instances of int, too.
         if type(value) in (int, float) and name != "seed"
     }
 
 
-def _sentences(reports: Sequence["_StepReport"]) -> dict[str, list[str]]:
-    """Return the key figure of each step that has one."""
-    figures = {
-        report.step: describe_step(report.step, report.content["facts"]) for report in reports
-    }
+def _key_figures(reports: Sequence[_StepReport]) -> dict[str, list[str]]:
+    """Return the key figure of each step that has one, as `Report.sentences` has it."""
+    figures = {report.step: describe_step(report.step, report.facts) for report in reports}
     return {step: [figure] for step, figure in figures.items() if figure}
 
 
-def _lines(reports: Sequence["_StepReport"], kind: str) -> list[str]:
-    """Return the warnings or problems of all reports, each with its step."""
-    return [f"{report.step}: {line}" for report in reports for line in report.content[kind]]
-
-
-@dataclass(frozen=True)
-class _StepReport:
-    """The report of a step in a workspace; `written_ns` is the modification time of its file."""
-
-    step: str
-    written_ns: int
-    content: dict[str, Any] = field(compare=False)
-
-
-def _reports(workspace: Path) -> list[_StepReport]:
-    """Return the reports of a workspace in the order of the steps."""
+def _report_paths(workspace: Path) -> dict[str, Path]:
+    """Return the files of the reports in a workspace by step, in the order of the steps."""
     paths = {path.stem: path for path in sorted((workspace / "reports").glob("*.json"))}
     further_steps = [step for step in paths if step not in _STEPS]
-    return [
-        _StepReport(
-            step, paths[step].stat().st_mtime_ns, json.loads(paths[step].read_text(encoding="utf8"))
-        )
-        for step in (*_STEPS, *further_steps)
-        if step in paths
-    ]
+    return {step: paths[step] for step in (*_STEPS, *further_steps) if step in paths}
+
+
+def _report_times(workspace: Path) -> dict[str, int]:
+    """Return by step when its report was written, in nanoseconds."""
+    return {step: path.stat().st_mtime_ns for step, path in _report_paths(workspace).items()}
+
+
+def _new_reports(workspace: Path, earlier_times: Mapping[str, int]) -> list[_StepReport]:
+    """Return the reports that were written after `earlier_times`, the result of `_report_times`."""
+    reports = []
+    for step, path in _report_paths(workspace).items():
+        if path.stat().st_mtime_ns != earlier_times.get(step):
+            content = json.loads(path.read_text(encoding="utf8"))
+            reports.append(
+                _StepReport(step, content["facts"], content["warnings"], content["problems"])
+            )
+    return reports

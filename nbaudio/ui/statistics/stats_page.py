@@ -26,7 +26,7 @@ from nbaudio.proof.evidence import (
     selection_claim,
 )
 from nbaudio.proof.judged_draws import THRESHOLDS, ProofState, selection_threshold
-from nbaudio.review.cell_escaping import cell_text, new_workbook, put_fragments
+from nbaudio.review.cell_escaping import Fragment, cell_text, new_workbook, put_fragments
 from nbaudio.selection.leakage import CHECK_MEANINGS, EXCEPTIONS
 from nbaudio.storage.folders import folder_at
 from nbaudio.tables.split_names import ordered_splits
@@ -517,4 +517,4 @@ def _write_cell(sheet: Any, row: int, column: int, value: Any, styles: dict[str,
     else:
         text = cell_text(show(value))
         style = styles["text" if len(text) <= _WIDEST else "long text"]
-        put_fragments(sheet, (row, column), [(text, False)], {False: styles["font"]}, style)
+        put_fragments(sheet, (row, column), [Fragment(text)], {False: styles["font"]}, style)
