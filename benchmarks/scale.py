@@ -346,9 +346,9 @@ def run_planned(step: str, workspace: str, corpus: str, jobs: str) -> int:
     from nbaudio.corpus import materialize, measure, shards, verify
 
     same = {"jobs": int(jobs), "show_progress": False}
-    materialize.cut, shards.pack, measure.measure_windows, verify._check_shard = (
+    materialize.cut, shards.write_shard, measure.measure_windows, verify._check_shard = (
         declared_cut,
-        declared_pack,
+        declared_shard,
         declared_signals,
         declared_check,
     )
@@ -401,7 +401,7 @@ def declared_cut(_format: Any, task: Any, **_: object) -> Any:
     return cutting.CutResult(task.seconds, {}, {})
 
 
-def declared_pack(layout: Any, container: str, clip_format: Any, task: Any) -> Any:
+def declared_shard(layout: Any, container: str, clip_format: Any, task: Any) -> Any:
     """Write what belongs to a shard, but not the shard."""
     from nbaudio.corpus import shards
     from nbaudio.corpus.containers.shard_files import ClipLocation
@@ -417,7 +417,7 @@ def declared_pack(layout: Any, container: str, clip_format: Any, task: Any) -> A
 
     shards.container_named = lambda *_, **__: SimpleNamespace(write=write)
     shards.read_clips = lambda clips: clips["length"].to_list()
-    return shards.pack(layout, container, clip_format, task)
+    return shards.write_shard(layout, container, clip_format, task)
 
 
 def declared_signals(task: Any) -> Any:

@@ -328,7 +328,6 @@ class Base:
         name = shard["name"]
         rows = self.scan().slice(first_row, shard["segments"]).collect()
         layout.folder.copy_from(self.folder, name, shard["sha256"], shard["bytes"])
-        record = {key: shard[key] for key in ("plan", "sha256", "bytes")}
         return Shard(
             name,
             shard["split"],
@@ -336,7 +335,7 @@ class Base:
             shard["bytes"],
             shard["sha256"],
             shard["plan"],
-            write_record(layout, name, rows, record),
+            write_record(layout, shard, rows),
             was_whole=True,
         )
 
