@@ -111,7 +111,7 @@ from nbaudio.tables.workspace import Workspace
 TARGET, CONFIDENCE, THRESHOLD = 0.98, 0.95, 0.8
 ERROR = 1 - CONFIDENCE
 WANTED_RATIO = 1.3
-RULES = 20
+REASONS = 20
 FIRST, NOON = 300, "2026-11-21T12:00:00Z"
 BATCH = 5
 
@@ -605,7 +605,7 @@ def rules(rng: np.random.Generator, strategy: str, task: Task, seed: int) -> tup
             max(not_allowed(domain.sum()) - int(wrong[domain].sum()), 0),
         )
     state = state_of(corpus, wrong, in_two_rounds(corpus, wrong, strategy, task.reviews, seed))
-    tried = [Part(state, domains[number]) for number in rng.permutation(RULES)]
+    tried = [Part(state, domains[number]) for number in rng.permutation(REASONS)]
     seen = any(
         first_proof(part, error=ERROR * 6 / (math.pi * (k + 1)) ** 2) >= 0
         for k, part in enumerate(tried)

@@ -21,7 +21,7 @@ OFFENDERS = TOP / "tests/offenders.txt"
 MOST_NODES = (
     350  # of the body of a function with all that it nests, without docstring and signature
 )
-RULES = {
+REASONS = {
     "C901": "complexity",
     "PLR0912": "branches",
     "PLR0914": "locals",
@@ -48,7 +48,7 @@ def measure() -> Offenders:
         name = _enclosing(functions[path], finding["location"]["row"])
         figure = int(re.findall(r"\((\d+) > \d+\)", finding["message"])[0])
         figures = offenders[_relative(path), name]
-        rule = RULES[finding["code"]]
+        rule = REASONS[finding["code"]]
         figures[rule] = max(figure, figures.get(rule, 0))
     return dict(offenders)
 
@@ -106,7 +106,7 @@ def _enclosing(
 
 def _ruff_findings() -> list[dict[str, object]]:
     """Ruff's findings of the rules on limits in nbaudio, also those that a `noqa` silences."""
-    command = [sys.executable, "-m", "ruff", "check", "nbaudio", "--select", ",".join(RULES)]
+    command = [sys.executable, "-m", "ruff", "check", "nbaudio", "--select", ",".join(REASONS)]
     command += ["--ignore-noqa", "--output-format", "json", "--exit-zero"]
     done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)

@@ -1,9 +1,9 @@
-"""The recognizers of docs/recognize.md, as files."""
+"""The recognizers of docs/transcripts.md, as files."""
 
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[1] / "docs/recognize.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs/transcripts.md"
 
 
 def write_recipe(folder: Path, name: str, **constants: str) -> None:

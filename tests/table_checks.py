@@ -1,12 +1,11 @@
-"""Checks of workspace tables: every rule of `nbaudio.tables.segment_rules`, and those that ingest
-guarantees."""
+"""Checks of workspace tables: each reason of `rejection_reasons`, and what ingest guarantees."""
 
 import polars as pl
 
 from nbaudio.core.errors import InputError
 from nbaudio.tables.dataframes import as_polars
+from nbaudio.tables.rejection_reasons import segment_failures, with_recordings
 from nbaudio.tables.schemas import RECORDINGS, SEGMENTS, conform
-from nbaudio.tables.segment_rules import segment_failures, with_recordings
 
 FAILURES = pl.Schema(
     {"table": pl.String, "row": pl.UInt32, "key": pl.String, "rule": pl.String, "detail": pl.String}

@@ -18,7 +18,7 @@ import typer
 import yaml
 from pages import FENCED, TOP, blocks, text
 from sittings import make_sitting
-from specimens import LAYOUTS, librispeech_archive, tone
+from specimens import LAYOUTS, tone
 
 import nbaudio
 from nbaudio.cli import app, main
@@ -250,8 +250,8 @@ def call(words, monkeypatch):
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-    """A folder with what the pages assume: the demo corpus as `W` and `CORPUS`, and a small source
-    of each layout."""
+    """A folder with what the pages assume: the demo corpus as `W` and `CORPUS`, and small
+    sources."""
     folder = tmp_path_factory.mktemp("prepared")
     for file in ("transcripts.jsonl", "wav.scp"):
         shutil.copy(DEMO / file, folder)
@@ -285,22 +285,8 @@ def foreign_layouts(folder):
         "name,start,end,sentence,narrator\n21.wav,0,1.5,dobar dan,ana\n12.wav,2,3.5,dobra noć,ben\n"
     )
     (folder / "segments.csv").write_text(rows, encoding="utf8")
-    for format_, out in (
-        ("kaldi", "data"),
-        ("nemo", "nemo-manifests"),
-        ("lhotse", "lhotse-manifests"),
-    ):
-        nbaudio.export(folder / "W", format_, out=folder / out)
-    for layout, source in (
-        ("subtitles", "talks"),
-        ("textgrid", "annotations"),
-        ("commonvoice", "cv-corpus/hr"),
-        ("hf", "dataset"),
-    ):
-        made = LAYOUTS[layout](folder / "made" / layout).source
-        (folder / source).parent.mkdir(exist_ok=True)
-        made.rename(folder / source)
-    librispeech_archive(folder / "made").rename(folder / "dev-clean.tar.gz")
+    made = LAYOUTS["subtitles"](folder / "made").source
+    made.rename(folder / "talks")
     workspace = nbaudio.Workspace.open(folder / "W")
     rows = workspace.segments.join(workspace.recordings, on="recording_id").filter(
         pl.col("text").str.contains(r"\w")

@@ -10,8 +10,8 @@ from nbaudio.core.errors import InputError
 from nbaudio.selection.fixed_splits import fixed_splits
 from nbaudio.selection.parameters import Parameters
 from nbaudio.selection.select import select
+from nbaudio.tables.rejection_reasons import GROUPING_REASONS
 from nbaudio.tables.schemas import EARLIER_SPLITS
-from nbaudio.tables.segment_rules import GROUPING_RULES
 from nbaudio.tables.split_names import is_held_out
 from nbaudio.tables.workspace import Workspace
 from nbaudio.text.near_duplicates import sentences
@@ -314,7 +314,7 @@ def check_guarantee(chosen, columns, versions):
             (held_out if is_held_out(row["split"]) else trained)[row["segment_id"]] = row
     for key, row in held_out.items():
         assert now[key]["split"] == row["split"] or (
-            now[key]["split"] is None and now[key]["reason"] not in GROUPING_RULES
+            now[key]["split"] is None and now[key]["reason"] not in GROUPING_REASONS
         ), key
     for key in trained.keys() - held_out.keys():
         assert now[key]["split"] in ("train", None), key

@@ -34,7 +34,7 @@ from nbaudio.selection.given_splits import given_splits
 from nbaudio.selection.parameters import Parameters
 from nbaudio.selection.select import select
 from nbaudio.storage.folders import folder_at
-from nbaudio.tables.segment_rules import GROUPING_RULES
+from nbaudio.tables.rejection_reasons import GROUPING_REASONS
 from nbaudio.tables.workspace import Workspace
 
 
@@ -538,7 +538,7 @@ def test_given_splits_stay_and_others_share_no_group_with_them(rows, changes, na
         assert (row["split"] is None) == (row["reason"] is not None)
         if name is not None:
             assert row["split"] == name or (
-                row["split"] is None and row["reason"] not in GROUPING_RULES
+                row["split"] is None and row["reason"] not in GROUPING_REASONS
             )
         elif row["split"] is not None:
             assert row["split"] in ("train", "dev", "test")

@@ -360,6 +360,19 @@ def test_librispeech_is_read_from_its_parent_folder_or_one_split(tmp_path):
     )
 
 
+def test_a_transcript_of_librispeech_that_is_too_large_is_a_problem(tmp_path, monkeypatch):
+    lines(tmp_path / "L/dev/1/2/1-2.trans.txt", "1-2-0000 DA")
+    lines(tmp_path / "L/dev/1/3/1-3.trans.txt", "1-3-0000 DA DA")
+    with tarfile.open(tmp_path / "x.tar", "w") as archive:
+        archive.add(tmp_path / "L", "LibriSpeech")
+    monkeypatch.setattr("nbaudio.core.input_guards.MAX_TEXT_BYTES", 13)
+    for source in (tmp_path / "L", tmp_path / "x.tar"):
+        transcripts = READERS["librispeech"](source)
+        assert transcripts.frame["segment_id"].to_list() == ["1-2-0000"]
+        large = ("dev/1/3/1-3.trans.txt", None, "larger than 0 MB: no transcript of a chapter")
+        assert large in transcripts.problems.rows()
+
+
 def corpus_of(source, out, **options):
     """What ingest reported, what materialize reported, and the bytes of all files of the corpus."""
     first = nbaudio.ingest("librispeech", source, out=out / "W", jobs=2)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nbaudio.core.errors import InputError
 from nbaudio.selection.splits import Target, assign_splits, parse_target, usable_keys
-from nbaudio.tables.segment_rules import GROUPING_RULES
+from nbaudio.tables.rejection_reasons import GROUPING_REASONS
 
 KEYS = ["speaker_id", "recording_id"]
 MINUTE = 60_000_000
@@ -274,7 +274,7 @@ def lost_with(segments, keys, size, seed=42):
     divided = assign_splits(segments, keys=keys, targets=targets, seed=seed)
     for split in ("test", "dev"):
         assert (divided["split"] == split).sum() == size
-    return divided["reason"].is_in(GROUPING_RULES).sum() / len(segments)
+    return divided["reason"].is_in(GROUPING_REASONS).sum() / len(segments)
 
 
 @pytest.mark.slow

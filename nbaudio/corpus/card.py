@@ -183,12 +183,12 @@ def _selection(corpus_info: Mapping[str, Any]) -> list[str]:
         for name, value in corpus_info["selection"].get("parameters", {}).items()
         if value is not None and value != []
     ]
-    rejected = sorted(corpus_info["rejected"].items(), key=lambda rule: (-rule[1], rule[0]))
+    rejected = sorted(corpus_info["rejected"].items(), key=lambda row: (-row[1], row[0]))
     return [
         "## How it was selected",
         _table(("parameter", "value"), parameters),
-        "Not in, by the rule that put it out:",
-        _table(("rule", "segments"), rejected),
+        "Segments that are not in, by reason:",
+        _table(("reason", "segments"), rejected),
     ]
 
 

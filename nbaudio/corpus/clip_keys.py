@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from nbaudio.corpus.cutting import ClipFormat
-from nbaudio.tables import segment_rules, workspace_tables
+from nbaudio.tables import rejection_reasons, workspace_tables
 from nbaudio.tables.buckets import Buckets, bucket_count, hex_bucket, write_buckets
 from nbaudio.tables.workspace import Workspace
 
@@ -32,7 +32,7 @@ _RECORDING_COLUMNS = (
     "codec",
 )
 _WINDOW = ("segment_id", "recording_id", "start_sample", "end_sample")
-_RULES_NOT_ABOUT_AUDIO = ("duplicate", "empty_text")
+_REASONS_NOT_ABOUT_AUDIO = ("duplicate", "empty_text")
 
 
 RECOGNIZER_FORMAT = ClipFormat(16000, "mix", "wav")
@@ -60,9 +60,11 @@ def segments_with_audio(workspace: Workspace) -> pl.LazyFrame:
     `recording_id`, `start_sample`, `end_sample`, `source_channel` and `decision`.
     """
     recordings = workspace.recordings
-    failures = segment_rules.segment_failures(recordings)
+    failures = rejection_reasons.segment_failures(recordings)
     audio_failures = [
-        is_failure for rule, is_failure in failures.items() if rule not in _RULES_NOT_ABOUT_AUDIO
+        is_failure
+        for reason, is_failure in failures.items()
+        if reason not in _REASONS_NOT_ABOUT_AUDIO
     ]
     has_no_window = pl.col("start_sample", "end_sample", "num_samples").is_null()
     lacks_audio = pl.any_horizontal(*audio_failures, has_no_window)

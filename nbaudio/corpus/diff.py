@@ -290,10 +290,12 @@ def _reasons(
 ) -> pl.Series:
     """Return why each segment is not on the other side.
 
-    The reason is that of its withdrawal, or its rule there, or else `default`.
+    The reason is that of its withdrawal, or its rejection there, or else `default`.
     """
-    rules = other.filter(~pl.col("is_in")).unique("segment_id").select("segment_id", "reason")
-    why = rows.select("segment_id").join(rules, on="segment_id", how="left", maintain_order="left")
+    rejections = other.filter(~pl.col("is_in")).unique("segment_id").select("segment_id", "reason")
+    why = rows.select("segment_id").join(
+        rejections, on="segment_id", how="left", maintain_order="left"
+    )
     reasons = "withdrawn: " + tombstones.withdrawal_reasons(rows, withdrawn)
     return reasons.zip_with(reasons.is_not_null(), why["reason"]).fill_null(default)
 

@@ -25,8 +25,8 @@ TABLES = ("segments.parquet", "rejected.parquet", "vocab.json")
 # The claim, and (in the workspace for a corpus at a URL) state and log of an unfinished run
 _WORK = ".work"
 IDENTITY = f"{_WORK}/identity.json"
-UNREADABLE_AUDIO = "unreadable_audio"  # the rule that rejects a segment whose audio cannot be cut
-SILENT_AUDIO = "silent_audio"  # the rule that rejects a segment whose clip has no signal
+UNREADABLE_AUDIO = "unreadable_audio"  # the reason of a segment whose audio cannot be cut
+SILENT_AUDIO = "silent_audio"  # the reason of a segment whose clip has no signal
 _one_claims = Lock()
 
 

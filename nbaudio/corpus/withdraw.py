@@ -1,6 +1,6 @@
 """The command `withdraw`: remove speakers, recordings or segments from a workspace for good.
 
-Hashes of their ids are kept.
+The hashes of their ids stay, as tombstones: by them `ingest` leaves the same ids out later.
 """
 
 import re
@@ -45,7 +45,7 @@ from nbaudio.tables.dataframes import STREAMED, Ids, as_ids
 from nbaudio.tables.tombstones import TOMBSTONES, WITHDRAWN, is_withdrawn, merged, tombstone
 from nbaudio.tables.workspace import Workspace, locks_workspace
 
-# Beside segments and recordings, the tables with rows of segments.
+# The tables with rows of segments, besides the tables of segments and recordings.
 _BY_SEGMENT = (
     "decisions",
     schemas.CORRECTED_TEXTS,
@@ -53,7 +53,8 @@ _BY_SEGMENT = (
     schemas.GROWTH,
     schemas.LEFT_OUT,
 )
-_EMPTY_LINES: dict[str, dict[str, Any]] = {
+# The fields that are emptied in the lines of a log about withdrawn segments.
+_EMPTY_FIELDS: dict[str, dict[str, Any]] = {
     VERDICT_LOG: {
         "segment_id": "",
         "content": "",
@@ -79,7 +80,7 @@ _CORPORA_STAY = (
     "until their next version"
 )
 _KEYS = pl.Schema({"clip_key": pl.String})
-_WORD = re.compile(r"[\s:,;'\"()]+")
+_WORD_BORDER = re.compile(r"[\s:,;'\"()]+")
 _encode_lines = msgspec.json.Encoder().encode_lines
 
 
@@ -140,24 +141,22 @@ def withdraw(
         set(workspace.withdrawn["sha256"]),
     )
     withdrawal = _withdrawal(workspace, ids.by_kind, reason)
-    corpora, formats = _logged(workspace)
-    # First, so that no later step brings the segments back.
+    made = _made_corpora(workspace)
+    # The tombstones come first, so that no later step brings the segments back. The rows come last:
+    # an interrupted run finds them, and does the rest, when it is repeated.
     workspace.save(**{WITHDRAWN: withdrawal.tombstones})
-    sheets = _forget_reviews(workspace, withdrawal)
-    _forget_recordings(workspace, withdrawal.recordings)
-    num_clips, unread = _forget_clips(
-        workspace,
-        withdrawal.segments["segment_id"],
-        recording_facts(workspace.recordings),
-        formats,
-    )
-    _forget_rows(workspace, withdrawal)  # last, so that an interrupted run can be repeated
+    lines_of_sheets = _remove_from_reviews(workspace, withdrawal)
+    _remove_recordings(workspace, withdrawal.recordings)
+    removed_clips = _remove_clips(workspace, withdrawal, made.packs)
+    _remove_rows(workspace, withdrawal)
+    problems = [*ids.look_alikes, *lines_of_sheets, *removed_clips.problems]
     report = Report(
         "withdraw",
-        _facts(workspace, withdrawal, num_clips, corpora),
+        _facts(workspace, withdrawal, removed_clips.num_clips, made.corpora),
         [*ids.warnings, _CORPORA_STAY],
-        first_lines([*ids.look_alikes, *sheets, *unread], "the folders named"),
+        first_lines(problems, "the folders named"),
     )
+    # The report names what is withdrawn in its problems only. These are not stored.
     workspace.save_report("withdraw", {**report.to_dict(), "problems": []})
     return report
 
@@ -167,10 +166,10 @@ class _Withdrawal:
     """What is withdrawn.
 
     Attributes:
-        tombstones: those of the workspace, with those of what is withdrawn now.
-        segments: the segments, with `_COLUMNS`.
-        hours: their hours.
-        recordings: rows of the recordings that no other segment is in.
+        tombstones: all of the workspace, those of this withdrawal included.
+        segments: the withdrawn segments, with `_COLUMNS`.
+        hours: the hours of these segments.
+        recordings: rows of the recordings that have no other segments.
     """
 
     tombstones: pl.DataFrame
@@ -186,20 +185,24 @@ class _Withdrawal:
 
 def _withdrawal(workspace: Workspace, ids: Mapping[str, Sequence[str]], reason: str) -> _Withdrawal:
     """Return what is withdrawn by ids of each kind."""
-    marks = [(kind, tombstone(kind, key), reason) for kind, keys in ids.items() for key in keys]
-    tombstones = merged(workspace.withdrawn, pl.DataFrame(marks, schema=TOMBSTONES, orient="row"))
+    new_tombstones = [
+        (kind, tombstone(kind, key), reason) for kind, keys in ids.items() for key in keys
+    ]
+    tombstones = merged(
+        workspace.withdrawn, pl.DataFrame(new_tombstones, schema=TOMBSTONES, orient="row")
+    )
     withdrawn = list[pl.DataFrame]()
-    remaining = set[str]()  # recordings
-    for part in _parts(workspace, _COLUMNS):
-        is_gone = is_withdrawn(part, tombstones)
-        withdrawn.append(part.filter(is_gone))
-        remaining.update(part["recording_id"].filter(~is_gone))
+    remaining_recordings = set[str]()
+    for part in _segment_batches(workspace, _COLUMNS):
+        is_out = is_withdrawn(part, tombstones)
+        withdrawn.append(part.filter(is_out))
+        remaining_recordings.update(part["recording_id"].filter(~is_out))
     segments = pl.concat(withdrawn)
     recordings = workspace.recordings
-    lost = {*segments["recording_id"], *ids["recording"]} - remaining
     hours = amounts(with_durations(segments, recordings))["hours"]
-    is_lost = pl.col("recording_id").is_in(sorted(lost))
-    return _Withdrawal(tombstones, segments, hours, recordings.filter(is_lost))
+    recording_ids = {*segments["recording_id"], *ids["recording"]} - remaining_recordings
+    has_no_segment = pl.col("recording_id").is_in(sorted(recording_ids))
+    return _Withdrawal(tombstones, segments, hours, recordings.filter(has_no_segment))
 
 
 def _facts(
@@ -227,30 +230,34 @@ def _segment_ids(listed: str | Path | Ids) -> list[str]:
     path = Path(listed)
     try:
         if path.suffix.lower() in ("", ".txt", ".list"):
-            lines = (
-                input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES)
-                .decode("utf-8-sig")
-                .splitlines()
-            )
+            contents = input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES)
+            lines = contents.decode("utf-8-sig").splitlines()
         else:
-            from nbaudio.formats.table import read_cells
-
-            cells = read_cells(path, is_header={"segment_id"}.issubset)
-            unread = [f"line {problem.line}: {problem.reason}" for problem in cells.problems]
-            for what in (*unread, *(part.sentence() for part in cells.not_read)):
-                raise InputError(f"{path}: not read whole, so nothing is withdrawn: {what}")
-            if "segment_id" not in cells.frame.columns:
-                has = ", ".join(cells.frame.columns)
-                raise InputError(f"{path}: no column segment_id; it has {has}")
-            lines = cells.frame["segment_id"].cast(pl.String).drop_nulls().to_list()
+            lines = _ids_of_table(path)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read as a list of segment ids ({error})") from error
-    if not (ids := [key for line in lines if (key := line.strip())]):
+    ids = [line.strip() for line in lines if line.strip()]
+    if not ids:
         raise InputError(f"{path}: lists no segment; expected an id in each line")
     return ids
 
 
-def _parts(workspace: Workspace, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+def _ids_of_table(path: Path) -> list[str]:
+    """Return the column `segment_id` of a table; raise InputError unless all of it can be read."""
+    from nbaudio.formats.table import read_cells
+
+    cells = read_cells(path, is_header={"segment_id"}.issubset)
+    unread = [f"line {problem.line}: {problem.reason}" for problem in cells.problems]
+    unread += [part.sentence() for part in cells.not_read]
+    if unread:
+        raise InputError(f"{path}: not read whole, so nothing is withdrawn: {unread[0]}")
+    if "segment_id" not in cells.frame.columns:
+        columns = ", ".join(cells.frame.columns)
+        raise InputError(f"{path}: no column segment_id; it has {columns}")
+    return cells.frame["segment_id"].cast(pl.String).drop_nulls().to_list()
+
+
+def _segment_batches(workspace: Workspace, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
     """Read columns of the segments, batch by batch."""
     workspace_tables.table_schema(workspace)  # checks that the table has ids
     schema = pl.Schema({name: schemas.SEGMENTS[name] for name in columns})
@@ -258,60 +265,75 @@ def _parts(workspace: Workspace, columns: Sequence[str]) -> Iterator[pl.DataFram
         yield schemas.conform(part, schema, str(workspace_tables.table_path(workspace)))
 
 
-def _logged(workspace: Workspace) -> tuple[list[str], list[tuple[ClipFormat, str]]]:
-    """Return the corpora that were made from a workspace, and the formats of their clips.
+@dataclass(frozen=True)
+class _Packs:
+    """A folder of packs, and a format of clips in them."""
 
-    Each format comes with the folder of the packs that hold the clips.
-    """
+    folder: str
+    clip_format: ClipFormat
+
+
+@dataclass(frozen=True)
+class _MadeCorpora:
+    """The corpora that were made from a workspace, and the packs that hold their clips."""
+
+    corpora: list[str]
+    packs: list[_Packs]
+
+
+def _made_corpora(workspace: Workspace) -> _MadeCorpora:
+    """Return the corpora and packs that the run logs of a workspace name."""
     corpora = list[str]()
-    formats = dict[tuple[ClipFormat, str], None]()
+    packs = list[_Packs]()
+    for parameters in _logged_parameters(workspace):
+        # Logs of other steps, and of earlier versions, have other parameters.
+        if {"rate", "channel", "encoding", "corpus"} <= parameters.keys():
+            clip_format = ClipFormat(
+                parameters["rate"], parameters["channel"], parameters["encoding"]
+            )
+            folder = str(parameters.get("packs") or workspace.path / "packs")
+            corpora.append(str(parameters["corpus"]))
+            packs.append(_Packs(folder, clip_format))
+    return _MadeCorpora(list(dict.fromkeys(corpora)), list(dict.fromkeys(packs)))
+
+
+def _logged_parameters(workspace: Workspace) -> Iterator[dict[str, Any]]:
+    """Yield the parameters of each run in the run logs of a workspace."""
     for path in sorted((workspace.path / "logs").glob("*.jsonl")):
         for line in run_log.read(path):
-            if line.get("event") == "began":
-                logged_values = line.get("parameters")
-            else:
-                logged_values = None
-            if (
-                isinstance(logged_values, dict)
-                and {"rate", "channel", "encoding", "corpus"} <= logged_values.keys()
-            ):
-                corpora.append(str(logged_values["corpus"]))
-                packs = str(logged_values.get("packs") or workspace.path / "packs")
-                formats[
-                    ClipFormat(
-                        logged_values["rate"], logged_values["channel"], logged_values["encoding"]
-                    ),
-                    packs,
-                ] = None
-    return list(dict.fromkeys(corpora)), list(formats)
+            parameters = line.get("parameters")
+            if line.get("event") == "began" and isinstance(parameters, dict):
+                yield parameters
 
 
 def _emptied_columns(workspace: Workspace, ids: Set[str]) -> list[str]:
-    """Return the columns of the source in which only withdrawn segments have values."""
+    """Return the columns of the source in which only the segments `ids` have values."""
     source_columns = [
         name
         for name in workspace_tables.table_schema(workspace)
         if name not in (*schemas.SEGMENTS, *schemas.NORMALIZED)
     ]
-    is_gone = pl.col("segment_id").is_in(pl.Series([*ids], dtype=pl.String).implode())
+    is_out = pl.col("segment_id").is_in(pl.Series([*ids], dtype=pl.String).implode())
     counts = (
         workspace_tables.scan(workspace, ["segment_id", *source_columns])
-        .group_by(gone=is_gone)
+        .group_by(is_out=is_out)
         .agg(pl.col(source_columns).count())
         .collect(**STREAMED)
     )
     num_values: dict[bool, dict[str, int]] = {
-        row["gone"]: row for row in counts.iter_rows(named=True)
+        row["is_out"]: row for row in counts.iter_rows(named=True)
     }
-    return [
-        name
-        for name in source_columns
-        if num_values.get(True, {}).get(name) and not num_values.get(False, {}).get(name)
-    ]
+    num_out = num_values.get(True, {})
+    num_remaining = num_values.get(False, {})
+    return [name for name in source_columns if num_out.get(name) and not num_remaining.get(name)]
 
 
-def _forget_rows(workspace: Workspace, withdrawal: _Withdrawal) -> None:
-    """Remove what is withdrawn from all tables together; reviews hold for the segments left."""
+def _remove_rows(workspace: Workspace, withdrawal: _Withdrawal) -> None:
+    """Remove the rows of what is withdrawn from all tables at once.
+
+    If anything was drawn for review, the settings keep the earlier states of the workspace, so that
+    reviews hold for the remaining segments.
+    """
     emptied = _emptied_columns(workspace, withdrawal.segment_ids)
     is_drawn = any((workspace.path / "reviews").rglob("*.json"))
     states = {"generations": workspace.known_states()} if is_drawn else {}
@@ -324,79 +346,86 @@ def _forget_rows(workspace: Workspace, withdrawal: _Withdrawal) -> None:
             part.filter(~is_withdrawn(part, withdrawal.tombstones)).drop(emptied)
             for part in workspace_tables.read_batches(workspace)
         ),
-        **_other_tables(workspace, withdrawal.segment_ids, withdrawal.recordings),
+        **_remaining_tables(workspace, withdrawal),
     )
 
 
-def _other_tables(
-    workspace: Workspace, ids: Set[str], lost: pl.DataFrame
+def _remaining_tables(
+    workspace: Workspace, withdrawal: _Withdrawal
 ) -> dict[str, Iterator[pl.DataFrame]]:
-    """Return all other tables with rows of segments and recordings, without those withdrawn.
+    """Return the other tables with rows of segments or recordings, without those withdrawn.
 
     The tables are read batch by batch.
     """
-    withdrawn = pl.Series([*ids, *lost["recording_id"], *lost["path"]], dtype=pl.String)
-    columns = {
-        **dict.fromkeys(_BY_SEGMENT, ("segment_id", withdrawn)),
-        "problems": ("item", withdrawn),
+    recordings = withdrawal.recordings
+    # Rows of these tables are about a segment, or name a recording by its id or its path.
+    items = pl.Series(
+        [*withdrawal.segment_ids, *recordings["recording_id"], *recordings["path"]],
+        dtype=pl.String,
+    )
+    withdrawn_values = {
+        **dict.fromkeys(_BY_SEGMENT, ("segment_id", items)),
+        "problems": ("item", items),
+        "names": ("recording_id", recordings["recording_id"]),
     }
-    columns["names"] = ("recording_id", lost["recording_id"])
     return {
-        name: _without_rows(workspace, name, pl.col(column).is_in(out.implode()))
-        for name, (column, out) in columns.items()
-        if workspace_tables.table_path(workspace, name).exists()
+        table: _without_rows(workspace, table, pl.col(column).is_in(values.implode()))
+        for table, (column, values) in withdrawn_values.items()
+        if workspace_tables.table_path(workspace, table).exists()
     }
 
 
 def _without_rows(workspace: Workspace, table: str, is_out: pl.Expr) -> Iterator[pl.DataFrame]:
-    """Yield a table without the rows that an expression marks."""
+    """Yield the batches of a table without the rows for which `is_out` is true."""
     return (
         part.filter(~is_out.fill_null(value=False))
         for part in workspace_tables.read_batches(workspace, table)
     )
 
 
-def _forget_reviews(workspace: Workspace, withdrawal: _Withdrawal) -> list[str]:
-    """Remove segments from records of reviews, reports and review clips.
+def _remove_from_reviews(workspace: Workspace, withdrawal: _Withdrawal) -> list[str]:
+    """Remove what is withdrawn from records of reviews, reports and review clips.
 
     Return a line for each sheet, page or archive that still holds segments.
     """
     ids = withdrawal.segment_ids
-    _forget_frames(workspace, ids)  # before the verdicts are gone
-    _forget_logs(workspace, ids)
-    _forget_reports(workspace, ids | set(withdrawal.recordings["recording_id"]))
-    return _forget_review_clips(workspace, ids)
+    # The frames come before the logs: they store what the verdicts in the logs say.
+    _replace_ids_in_frames(workspace, ids)
+    _empty_log_lines(workspace, ids)
+    _remove_from_reports(workspace, ids | set(withdrawal.recordings["recording_id"]))
+    return _remove_review_clips(workspace, ids)
 
 
-def _forget_logs(workspace: Workspace, ids: Set[str]) -> None:
+def _empty_log_lines(workspace: Workspace, ids: Set[str]) -> None:
     """Empty the lines about segments in the logs of verdicts and corrections.
 
-    Lines keep their numbers.
+    The lines stay as empty ones, so that the others keep their numbers.
     """
-    for name, empty in _EMPTY_LINES.items():
+    for name, empty_fields in _EMPTY_FIELDS.items():
         path = workspace.path / name
         if path.exists():
             lines = [
-                {**line, **empty} if line.get("segment_id") in ids else line
+                {**line, **empty_fields} if line.get("segment_id") in ids else line
                 for line in parse_lines(path.read_bytes())
             ]
             write_bytes(path, _encode_lines(lines))
 
 
 def _faulty_ids(workspace: Workspace, ids: Set[str]) -> set[str]:
-    """Return the segments that a round has reached, and that were wrong or unsure there."""
-    faulty = pl.col("verdict").is_in(["wrong", "unsure"])
+    """Return which of the segments `ids` have the verdict wrong or unsure in a round."""
+    is_faulty = pl.col("verdict").is_in(["wrong", "unsure"])
     rounds = ProofState.load(workspace).rounds
-    return {key for round_ in rounds for key in round_.rows.filter(faulty)["segment_id"]} & ids
+    return {key for round_ in rounds for key in round_.rows.filter(is_faulty)["segment_id"]} & ids
 
 
-def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
-    """Replace segments by their tombstones where reviews could draw them, and in fixed rules.
+def _replace_ids_in_frames(workspace: Workspace, ids: Set[str]) -> None:
+    """Replace segments by their tombstones in the frames and the fixed rules of reviews.
 
-    How likely others were drawn stays known, and what a rule took, and which of them were faulty:
-    whoever withdraws the faults that were found has not made the others right.
+    The rows stay, with whether their segment was faulty. Without them, the probabilities with which
+    other segments were drawn would be wrong, and withdrawing the faulty segments that a review
+    found would raise the precision that is claimed for the others.
     """
-    faulty = _faulty_ids(workspace, ids)
+    faulty = list(_faulty_ids(workspace, ids))
     is_removed = pl.col("segment_id").is_in(list(ids))
     hashes = {key: tombstone("segment", key) for key in ids}
     columns = {
@@ -407,12 +436,13 @@ def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
         table = path.relative_to(workspace.path).as_posix().removesuffix(".parquet")
         schema = workspace_tables.table_schema(workspace, table)
         changed = {name: value for name, value in columns.items() if name in schema}
-        if "stratum" in schema:
+        is_frame = "stratum" in schema  # fixed rules have no strata
+        if is_frame:
             if WAS_FAULTY in schema:
                 before = pl.col(WAS_FAULTY)
             else:
                 before = pl.lit(None, pl.Boolean)
-            is_faulty = pl.col("segment_id").is_in(list(faulty))
+            is_faulty = pl.col("segment_id").is_in(faulty)
             changed[WAS_FAULTY] = pl.when(is_removed).then(is_faulty).otherwise(before)
         parts = (
             part.with_columns(**changed) for part in workspace_tables.read_batches(workspace, table)
@@ -420,33 +450,35 @@ def _forget_frames(workspace: Workspace, ids: Set[str]) -> None:
         workspace_tables.write(workspace, parts, table=table)
 
 
-def _forget_reports(workspace: Workspace, names: Set[str]) -> None:
-    """Remove lines and rows of reports that name a segment or a recording."""
+def _remove_from_reports(workspace: Workspace, names: Set[str]) -> None:
+    """Remove the lines and rows of reports in which one of `names`, which are ids, occurs."""
     for path in sorted((workspace.path / "reports").glob("*.json")):
         before = read_json(path)
-        if (after := _without(before, names)) != before:
+        after = _without_names(before, names)
+        if after != before:
             write_json(path, after)
 
 
-def _without(value: Any, names: Set[str]) -> Any:
-    """Return a value of JSON without the objects and texts that have one of some names."""
-
-    def is_about(part: Any) -> bool:
-        texts = part.values() if isinstance(part, dict) else [part]
-        return any(
-            isinstance(text, str) and not {text, *_WORD.split(text)}.isdisjoint(names)
-            for text in texts
-        )
-
+def _without_names(value: Any, names: Set[str]) -> Any:
+    """Return a value of JSON without those items of its lists in which one of `names` occurs."""
     if isinstance(value, dict):
-        return {name: _without(part, names) for name, part in value.items()}
+        return {key: _without_names(part, names) for key, part in value.items()}
     if isinstance(value, list):
-        return [_without(part, names) for part in value if not is_about(part)]
+        return [_without_names(part, names) for part in value if not _has_name(part, names)]
     return value
 
 
-def _forget_review_clips(workspace: Workspace, ids: Set[str]) -> list[str]:
-    """Remove the clips beside exported sheets.
+def _has_name(item: Any, names: Set[str]) -> bool:
+    """Return whether a text, or a text of an object, is one of `names` or has it as a word."""
+    texts = item.values() if isinstance(item, dict) else [item]
+    return any(
+        isinstance(text, str) and not {text, *_WORD_BORDER.split(text)}.isdisjoint(names)
+        for text in texts
+    )
+
+
+def _remove_review_clips(workspace: Workspace, ids: Set[str]) -> list[str]:
+    """Remove the clips of segments beside exported sheets and pages.
 
     Return a line for each sheet, page or archive that still holds segments.
     """
@@ -456,7 +488,7 @@ def _forget_review_clips(workspace: Workspace, ids: Set[str]) -> list[str]:
         withdrawn_ids: set[str] = set()
         for drawn in state.ids_exported_as(review):
             withdrawn_ids |= ids & set(drawn)
-            _forget_clips_beside(map(Path, files), drawn, ids)
+            _remove_clips_beside(map(Path, files), drawn, ids)
         lines += [
             f"{file}: holds {count(len(withdrawn_ids), 'withdrawn segments')}; "
             "delete it, here and where it was sent"
@@ -466,7 +498,7 @@ def _forget_review_clips(workspace: Workspace, ids: Set[str]) -> list[str]:
     return lines
 
 
-def _forget_clips_beside(files: Iterable[Path], drawn: Sequence[str], ids: Set[str]) -> None:
+def _remove_clips_beside(files: Iterable[Path], drawn: Sequence[str], ids: Set[str]) -> None:
     """Remove the clips of segments in `ids` beside the files of a review that drew `drawn`."""
     names = [
         name
@@ -479,56 +511,61 @@ def _forget_clips_beside(files: Iterable[Path], drawn: Sequence[str], ids: Set[s
             (file.parent / "clips" / name).unlink(missing_ok=True)
 
 
-def _forget_recordings(workspace: Workspace, lost: pl.DataFrame) -> None:
-    """Remove recordings that the workspace holds itself.
+def _remove_recordings(workspace: Workspace, recordings: pl.DataFrame) -> None:
+    """Remove the audio of recordings that the workspace holds itself, fetched or embedded.
 
-    These are fetched and embedded ones, and transcripts that are fetched anew.
+    Copies of sources and the results of probing are removed as a whole; they can be made anew.
     """
     if root := workspace.audio:
-        for row in lost.drop_nulls("path").iter_rows(named=True):
+        for row in recordings.drop_nulls("path").iter_rows(named=True):
             place = root / row["path"]
             if place.local is None:
                 place.forget(row.get("num_bytes"), row.get("version"))
             elif place.local.is_relative_to(workspace.path / "audio"):
                 place.local.unlink(missing_ok=True)
-    for folder in ("source", "joined"):  # the second lists rows of tables that could not be joined
+    # `source` has fetched transcripts, `joined` has the rows of tables that could not be joined.
+    for folder in ("source", "joined"):
         shutil.rmtree(workspace.path / folder, ignore_errors=True)
     (workspace.path / "probes.jsonl").unlink(missing_ok=True)
 
 
-def _forget_clips(
-    workspace: Workspace,
-    withdrawn_ids: pl.Series,
-    facts: pl.DataFrame,
-    formats: Sequence[tuple[ClipFormat, str]],
-) -> tuple[int, list[str]]:
-    """Keep only clips of remaining segments, in the formats of finished corpora, in all packs.
+@dataclass(frozen=True)
+class _RemovedClips:
+    """How many clips were removed from packs, and a line for each folder that cannot be read."""
 
-    What recognizers heard in other clips, and rows about withdrawn segments where they failed, are
-    removed too. Return how many clips are removed, and a line for each folder that cannot be read.
+    num_clips: int
+    problems: list[str]
+
+
+def _remove_clips(
+    workspace: Workspace, withdrawal: _Withdrawal, all_packs: Sequence[_Packs]
+) -> _RemovedClips:
+    """Remove clips from all packs, and what recognizers heard in clips.
+
+    Only clips of remaining segments in the formats of finished corpora stay in the packs.
     """
-    num_removed = 0
+    withdrawn_ids = withdrawal.segments["segment_id"]
+    facts = recording_facts(workspace.recordings)
+    num_clips = 0
     problems = []
     with scratch_folder(workspace.path) as scratch:
         heard = _remaining_keys(
             workspace, withdrawn_ids, facts, [RECOGNIZER_FORMAT], scratch / "heard"
         )
-        _forget_recognized(workspace, withdrawn_ids, heard, scratch / "recognized")
-        folders = dict.fromkeys([str(workspace.path / "packs"), *(packs for _, packs in formats)])
-        for number, packs in enumerate(folders):
-            formats_in_packs = [clip_format for clip_format, folder in formats if folder == packs]
-            folder = scratch / str(number)
-            keys = _remaining_keys(
-                workspace, withdrawn_ids, facts, formats_in_packs, folder / "keys"
-            )
+        _remove_recognized(workspace, withdrawn_ids, heard, scratch / "recognized")
+        folders = [str(workspace.path / "packs"), *(packs.folder for packs in all_packs)]
+        for number, folder in enumerate(dict.fromkeys(folders)):
+            formats = [packs.clip_format for packs in all_packs if packs.folder == folder]
+            buckets = scratch / str(number)
+            keys = _remaining_keys(workspace, withdrawn_ids, facts, formats, buckets / "keys")
             try:
-                num_removed += keep_clips(location(packs), keys, folder)
+                num_clips += keep_clips(location(folder), keys, buckets)
             except (AudioError, OSError) as error:
                 problems.append(
-                    f"{packs}: its packs may hold withdrawn clips ({error}); "
+                    f"{folder}: its packs may hold withdrawn clips ({error}); "
                     "run the same command again"
                 )
-    return num_removed, problems
+    return _RemovedClips(num_clips, problems)
 
 
 def _remaining_keys(
@@ -538,21 +575,27 @@ def _remaining_keys(
     formats: Sequence[ClipFormat],
     folder: Path,
 ) -> Buckets:
-    """Return the keys of the clips of remaining segments in some formats."""
+    """Return the keys of the clips of remaining segments in some formats.
+
+    `facts` are those of `recording_facts`. The keys are divided into buckets in a new `folder`.
+    """
     columns = ("segment_id", "recording_id", "start_sample", "end_sample", "source_channel")
     segments = segment_columns(workspace, columns)
     remaining = segments.filter(~workspace_tables.has_id(withdrawn_ids)).drop_nulls("start_sample")
-    keys = [with_clip_keys(remaining, facts, clip_format) for clip_format in formats]
-    none = pl.LazyFrame(schema=_KEYS)
+    clips = [with_clip_keys(remaining, facts, clip_format) for clip_format in formats]
+    no_keys = pl.LazyFrame(schema=_KEYS)  # without formats, there is nothing else
+    all_keys = pl.concat([no_keys, *(rows.select("clip_key") for rows in clips)])
     num_rows = len(formats) * parquet_files.num_rows(workspace_tables.table_path(workspace))
-    all_keys = pl.concat([none, *(rows.select("clip_key") for rows in keys)])
     return divide_keys(all_keys, num_rows=num_rows, folder=folder)
 
 
-def _forget_recognized(
+def _remove_recognized(
     workspace: Workspace, withdrawn_ids: pl.Series, keys: Buckets, scratch: Path
 ) -> None:
-    """Keep only texts of clips with some keys, and problems of remaining segments."""
+    """Remove the texts of clips whose key is not among `keys`, and problems of withdrawn segments.
+
+    The texts are lines of a JSON file for each recognizer, the problems a table beside it.
+    """
     for path in sorted((workspace.path / RECOGNIZED_FOLDER).glob("*.jsonl")):
         folder = scratch / path.stem
         rows = store(_keys_of_lines(path), folder / "rows", _KEYS)

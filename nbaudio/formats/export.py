@@ -22,7 +22,7 @@ from nbaudio.formats import kaldi, lhotse, nemo
 from nbaudio.formats.writers import Writer
 from nbaudio.storage.location import Location
 from nbaudio.storage.urls import is_url
-from nbaudio.tables import schemas, segment_rules, split_names, workspace_tables
+from nbaudio.tables import rejection_reasons, schemas, split_names, workspace_tables
 from nbaudio.tables.amounts import with_durations
 from nbaudio.tables.workspace import Workspace
 
@@ -32,7 +32,7 @@ WRITERS: Mapping[str, Writer] = MappingProxyType(
 
 # Columns that writers and conditions need.
 _WRITTEN = (
-    *segment_rules.WINDOW,
+    *rejection_reasons.WINDOW,
     "source_channel",
     "segment_id",
     "text",
@@ -200,7 +200,7 @@ def _count(workspace: Workspace) -> pl.DataFrame:
     keys = ("decision", "recording_id", "split")
     recordings = workspace.recordings
     amounts = {"segments": pl.len(), "seconds": pl.col("duration_s").sum()}
-    columns = ("decision", "split", *segment_rules.WINDOW)
+    columns = ("decision", "split", *rejection_reasons.WINDOW)
     parts = _read_parts(workspace, pl.lit(value=True), columns)
     timed = (with_durations(part, recordings) for part in parts)
     counts = pl.concat(part.group_by(keys, maintain_order=True).agg(**amounts) for part in timed)

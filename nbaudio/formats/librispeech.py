@@ -5,9 +5,10 @@ A chapter has ``*.flac`` and one ``*.trans.txt``; ``SPEAKERS.TXT`` is at the top
 
 import re
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,35 @@ from nbaudio.storage.location import Location, LocationLike, location, read_whol
 _EXPECTED = "a LibriSpeech tree: split/speaker/chapter/*.trans.txt"
 _SPEAKERS = "SPEAKERS.TXT"
 _TRANSCRIPTS = ".trans.txt"
+_RECORDING = ".flac"
+_PATH_PARTS = 4  # split, speaker, chapter, and the name of the file
 _LINE = re.compile(r"(\S+)(?:[ \t]+(.*))?")
 _JOBS = 16  # chapters that are fetched at once
 
-# The path of a file in the tree, and its bytes if it is text; or why it cannot be read.
-_File = tuple[str, bytes | None] | Problem
+
+@dataclass(frozen=True)
+class _File:
+    """A file of the tree: a recording, the transcripts of a chapter, or ``SPEAKERS.TXT``.
+
+    `path` is relative to the folder of splits. `contents` are the bytes of a text, and empty for a
+    recording, which is not read here.
+    """
+
+    path: str
+    contents: bytes = b""
+
+    @property
+    def is_recording(self) -> bool:
+        return self.path.endswith(_RECORDING)
+
+
+@dataclass(frozen=True)
+class _Speaker:
+    """A speaker, as a line of ``SPEAKERS.TXT`` describes them."""
+
+    speaker_id: str
+    speaker_gender: str
+    speaker_name: str
 
 
 def detect(files: SourceFiles) -> list[Layout]:
@@ -67,87 +92,104 @@ def read(source: LocationLike) -> Transcripts:
     """
     place = location(source)
     path = place.local
-    roots: list[Path | str] = []
-    contents: archives.TarContents | None = None
     if path is not None and path.is_file():
-        contents = archives.TarContents(path)
-        files = _in_archive(contents, roots)
-    elif path is None or path.is_dir():
-        place, files = _in_folder(place)
-        roots.append(place.local or str(place))
-    else:
-        raise InputError(f"{source}: there is no such folder or file; expected {_EXPECTED}")
-    speakers: dict[str, tuple[str, str, str]] = {}
+        return _read_archive(source, path)
+    if path is None or path.is_dir():
+        return _read_folder(source, place)
+    raise InputError(f"{source}: there is no such folder or file; expected {_EXPECTED}")
+
+
+def _read_folder(source: LocationLike, place: Location) -> Transcripts:
+    """Read a local or remote folder."""
+    listing = _list_folder(place)
+    folder = listing.folder
+    transcripts = _read_files(source, _files_of_folder(listing), top=folder.name)
+    return replace(transcripts, audio_root=folder.local or str(folder))
+
+
+def _read_archive(source: LocationLike, archive: Path) -> Transcripts:
+    """Read a tar file."""
+    contents = archives.TarContents(archive)
+    files = _ArchiveFiles(contents)
+    transcripts = _read_files(source, files, top=archive.name)
+    # These are known now that all files of the archive were read.
+    with_root = replace(transcripts, audio_root=files.folder_of_splits)
+    return with_not_read(with_root, *_not_read_of(contents))
+
+
+def _read_files(source: LocationLike, files: Iterable[_File | Problem], *, top: str) -> Transcripts:
+    """Read the files of a tree; `top` is the name of the folder or archive that they are in."""
+    # An archive may have the speakers last. So they are collected while the rows are read, and
+    # joined with the rows afterwards.
+    speakers: dict[str, _Speaker] = {}
     transcripts = collect_rows(
-        source, _items(files, place.name, speakers), further=("source_split",), expected=_EXPECTED
+        source,
+        _rows_and_problems(files, top, speakers),
+        further=("source_split",),
+        expected=_EXPECTED,
     )
-    columns = ("speaker_id", "speaker_gender", "speaker_name")
-    facts = pl.DataFrame(
-        list(speakers.values()), schema=dict.fromkeys(columns, pl.String), orient="row"
-    )
+    if not speakers:
+        return transcripts
+    table = pl.DataFrame([*speakers.values()])
+    return replace(transcripts, rows=transcripts.rows.map(partial(_with_speakers, speakers=table)))
 
-    def with_facts(frame: pl.DataFrame) -> pl.DataFrame:
-        if not speakers or "speaker_id" not in frame.columns:
-            return frame
-        return frame.join(facts, on="speaker_id", how="left", maintain_order="left")
 
-    with_root = replace(
-        transcripts, rows=transcripts.rows.map(with_facts), audio_root=next(iter(roots), None)
-    )
-    return with_not_read(with_root, *(_not_read_of(contents) if contents else ()))
+def _with_speakers(frame: pl.DataFrame, *, speakers: pl.DataFrame) -> pl.DataFrame:
+    """Add the columns of speakers to rows."""
+    if "speaker_id" not in frame.columns:
+        return frame
+    return frame.join(speakers, on="speaker_id", how="left", maintain_order="left")
 
 
 class _Unpaired:
-    """Recordings without a transcript and transcripts without a recording, of what was read so far.
+    """Recordings without a transcript and transcripts without a recording, of the files so far.
 
-    They cancel each other out, so that this holds little more than one chapter.
+    A pair is removed when its second part comes, so that little more than one chapter is in memory.
     """
 
     def __init__(self) -> None:
         self._reasons: dict[str, str] = {}
 
-    def add(self, recording: str, reason: str) -> None:
-        """Add a recording or transcript with why it is a problem unless the other one comes."""
-        name = composed(recording)
-        if self._reasons.pop(name, reason) == reason:
+    def add_recording(self, path: str) -> None:
+        """Add a recording, or remove the transcript of it."""
+        self._add(path, "a recording without a transcript")
+
+    def add_transcript(self, path: str) -> None:
+        """Add the transcript of a recording, or remove the recording."""
+        self._add(path, "a transcript without a recording")
+
+    def _add(self, path: str, reason: str) -> None:
+        name = composed(path)
+        present = self._reasons.pop(name, None)
+        # A path that comes a second time with the same reason is a repetition, not a pair.
+        if present is None or present == reason:
             self._reasons[name] = reason
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what is still without its counterpart."""
+        """Yield a problem for each recording or transcript that is still unpaired."""
         for recording, reason in self._reasons.items():
             yield Problem(recording, None, reason)
 
 
-def _items(
-    files: Iterable[_File], top: str, speakers: dict[str, tuple[str, str, str]]
+def _rows_and_problems(
+    files: Iterable[_File | Problem], top: str, speakers: dict[str, _Speaker]
 ) -> Iterator[dict[str, Any] | Problem]:
-    """Yield rows and problems of a tree.
-
-    Add gender and name of speakers to `speakers`, as these may come last in an archive.
-    """
+    """Yield the rows and problems of a tree, and add its speakers to `speakers`."""
     unpaired = _Unpaired()
     for file in files:
         if isinstance(file, Problem):
             yield file
-            continue
-        path, contents = file
-        if path.endswith(".flac"):
-            unpaired.add(path, "a recording without a transcript")
-        elif contents is None:
-            yield Problem(
-                path,
-                None,
-                f"larger than {input_guards.MAX_TEXT_BYTES >> 20} MB: no transcript of a chapter",
-            )
-        elif path.endswith(_SPEAKERS):
-            speakers.update(_read_speakers(contents))
+        elif file.is_recording:
+            unpaired.add_recording(file.path)
+        elif file.path.endswith(_SPEAKERS):
+            speakers.update(_read_speakers(file.contents))
         else:
-            yield from _items_of_chapter(path, contents, top, unpaired)
+            yield from _read_chapter(file, top, unpaired)
     yield from unpaired.problems()
 
 
-def _read_speakers(contents: bytes) -> dict[str, tuple[str, str, str]]:
-    """Return id, gender and name of speakers by their ids.
+def _read_speakers(contents: bytes) -> dict[str, _Speaker]:
+    """Return the speakers by their ids.
 
     They are in lines such as ``14 | F | train-clean-360 | 25.03 | Kristin LeMoine``.
     """
@@ -155,116 +197,177 @@ def _read_speakers(contents: bytes) -> dict[str, tuple[str, str, str]]:
     for line in contents.decode("utf-8-sig", errors="replace").splitlines():
         parts = [part.strip() for part in line.split("|", 4)]
         if len(parts) == 5 and not line.startswith(";"):
-            speaker_id, gender, _, _, name = parts
-            speakers[speaker_id] = (speaker_id, gender, name)
+            speaker_id, gender, _subset, _minutes, name = parts
+            speakers[speaker_id] = _Speaker(speaker_id, gender, name)
     return speakers
 
 
-def _items_of_chapter(
-    path: str, contents: bytes, top: str, unpaired: _Unpaired
-) -> Iterator[dict[str, Any] | Problem]:
-    """Yield rows and problems of the transcripts of a chapter, and add them to `unpaired`."""
+def _read_chapter(file: _File, top: str, unpaired: _Unpaired) -> Iterator[dict[str, Any] | Problem]:
+    """Yield the rows and problems of a chapter, and add each transcript to `unpaired` once."""
     names = set()
-    for item in _lines(path, contents, top):
+    for item in _read_lines(file, top):
         if isinstance(item, dict) and item["name"] not in names:
             names.add(item["name"])
-            unpaired.add(item["name"], "a transcript without a recording")
+            unpaired.add_transcript(item["name"])
         yield item
 
 
-def _lines(path: str, content: bytes, top: str) -> Iterator[dict[str, Any] | Problem]:
-    """Yield the row of each line of a transcript; `top` is the name of the source."""
+def _read_lines(file: _File, top: str) -> Iterator[dict[str, Any] | Problem]:
+    """Yield a row or a problem for each line of the transcripts of a chapter."""
     try:
-        text = content.decode("utf-8-sig")
+        text = file.contents.decode("utf-8-sig")
     except UnicodeDecodeError:
-        yield Problem(path, None, "not UTF-8 text")
+        yield Problem(file.path, None, "not UTF-8 text")
         return
-    folders = path.split("/")[:-1]
-    # A split that is the source itself is named by its folder.
-    split, speaker = ("", "", top, *folders)[-3:-1]
+    folders = file.path.split("/")[:-1]
+    # The path begins at the chapter or the speaker if the source is only one speaker or split. The
+    # source's name comes before it then; folders above the source are unknown.
+    split, speaker, _chapter = ("", "", top, *folders)[-3:]
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         match = _LINE.fullmatch(line.rstrip("\r"))
         if not match or "/" in match[1]:
-            yield Problem(path, number, f"expected an id and a text, not {line.strip()[:80]!r}")
+            yield Problem(
+                file.path, number, f"expected an id and a text, not {line.strip()[:80]!r}"
+            )
             continue
+        segment_id = match[1]
         yield {
-            "name": "/".join((*folders, f"{match[1]}.flac")),
+            "name": "/".join((*folders, segment_id + _RECORDING)),
             "text": match[2] or "",
             "speaker_id": speaker or None,
-            "segment_id": match[1],
+            "segment_id": segment_id,
             "source_split": split or None,
         }
 
 
-def _is_relevant(name: str) -> bool:
-    return name.endswith((".flac", _TRANSCRIPTS)) or name == _SPEAKERS
+def _is_relevant(path: str) -> bool:
+    """Return whether a file of the tree is a recording, a transcript or the table of speakers."""
+    name = path.rpartition("/")[2]
+    return name.endswith((_RECORDING, _TRANSCRIPTS)) or name == _SPEAKERS
 
 
-def _in_folder(source: Location) -> tuple[Location, Iterator[_File]]:
-    """Return the folder that holds the splits, and its files."""
-    listed = source.listing(lambda path: _is_relevant(path.rpartition("/")[2]))
+@dataclass(frozen=True)
+class _Listing:
+    """The relevant files of the folder of splits, or of one split.
+
+    `paths` are relative to the folder and sorted. `refused` are paths that are not read, with
+    reasons.
+    """
+
+    folder: Location
+    paths: Collection[str]
+    refused: Sequence[tuple[str, str]]
+
+
+def _list_folder(folder: Location) -> _Listing:
+    """List a folder, or the folder ``LibriSpeech`` in it."""
+    listed = folder.listing(_is_relevant)
     if listed is None:
-        raise InputError(f"{source}: the server does not list this folder")
+        raise InputError(f"{folder}: the server does not list this folder")
     paths, refused = listed
     if any(path.startswith("LibriSpeech/") for path in paths):
-        return _in_folder(source / "LibriSpeech")
-
-    def fetch(path: str) -> _File:
-        if path.endswith(".flac"):
-            return path, None
-        try:
-            return path, read_whole(source / path, input_guards.MAX_TEXT_BYTES)
-        except (AudioError, OSError) as error:
-            return Problem(path, None, str(error))
-
-    def files() -> Iterator[_File]:
-        """Yield the files, fetched chapter by chapter."""
-        yield from (Problem(path, None, reason) for path, reason in refused)
-        if _SPEAKERS not in paths and (source.local or "/" in str(source).partition("://")[2]):
-            # The file about all splits lies beside a single one.
-            with suppress(AudioError, OSError):
-                yield _SPEAKERS, read_whole(source.parent / _SPEAKERS, input_guards.MAX_TEXT_BYTES)
-        chapters = (
-            list(group) for _, group in groupby(paths, lambda path: path.rpartition("/")[0])
-        )
-        for chapter in threads.ordered_map(
-            lambda paths: list(map(fetch, paths)), chapters, jobs=_JOBS
-        ):
-            yield from chapter
-
-    return source, files()
+        return _list_folder(folder / "LibriSpeech")
+    return _Listing(folder, paths, refused)
 
 
-def _in_archive(contents: archives.TarContents, roots: list[Path | str]) -> Iterator[_File]:
-    """Yield the files of a tar, named by the last four parts of their paths.
+def _files_of_folder(listing: _Listing) -> Iterator[_File | Problem]:
+    """Yield the files of a folder, several chapters being fetched at once."""
+    folder = listing.folder
+    yield from (Problem(path, None, reason) for path, reason in listing.refused)
+    if _SPEAKERS not in listing.paths and _has_parent(folder):
+        # If the source is a single split, the speakers of all splits are described beside it.
+        with suppress(AudioError, OSError):
+            yield _read_text(folder.parent / _SPEAKERS, _SPEAKERS)
+    chapters = (
+        list(paths) for _, paths in groupby(listing.paths, key=lambda path: path.rpartition("/")[0])
+    )
+    for files in threads.ordered_map(partial(_fetch_chapter, folder), chapters, jobs=_JOBS):
+        yield from files
 
-    Add the URL of its folder of splits to `roots`. Raise InputError if the archive was altered.
-    """
-    source = contents.archive
+
+def _has_parent(folder: Location) -> bool:
+    """Return whether a folder is local, or below another one on its server."""
+    return folder.local is not None or "/" in str(folder).partition("://")[2]
+
+
+def _fetch_chapter(folder: Location, paths: Iterable[str]) -> list[_File | Problem]:
+    """Return the files of a chapter; a text that cannot be read is a problem."""
+    return [_fetch(folder, path) for path in paths]
+
+
+def _fetch(folder: Location, path: str) -> _File | Problem:
+    """Return a file of a folder."""
+    if path.endswith(_RECORDING):
+        return _File(path)
     try:
-        for member in contents:
-            if member.name.endswith(".flac") and not roots:
-                roots.append(f"tar://{'/'.join(member.name.split('/')[:-4])}::{source}")
-            path = "/".join([part for part in member.name.split("/") if part != ".."][-4:])
-            if input_guards.escape_surrogates(path) != path:
-                yield Problem(input_guards.escape_surrogates(path), None, input_guards.NOT_UNICODE)
-            elif _is_relevant(path.rpartition("/")[2]):
-                is_text = (
-                    not path.endswith(".flac") and member.entry.size <= input_guards.MAX_TEXT_BYTES
-                )
-                yield path, member.read() if is_text else None
-    except archives.AlteredArchiveError as error:
-        raise InputError(f"{source}: {archives.ALTERED} ({one_line(error)})") from error
-    except archives.BROKEN as error:
-        yield Problem(
-            source.name,
-            None,
-            f"the archive is truncated or not an archive ({error}); what comes before is read",
-        )
+        return _read_text(folder / path, path)
+    except (AudioError, OSError) as error:
+        return Problem(path, None, str(error))
+
+
+def _read_text(place: Location, path: str) -> _File | Problem:
+    """Read a text that has `path` in the tree; a problem if it is too large."""
+    contents = read_whole(place, input_guards.MAX_TEXT_BYTES)
+    return _too_large(path) if contents is None else _File(path, contents)
+
+
+def _too_large(path: str) -> Problem:
+    megabytes = input_guards.MAX_TEXT_BYTES >> 20
+    return Problem(path, None, f"larger than {megabytes} MB: no transcript of a chapter")
+
+
+class _ArchiveFiles:
+    """The relevant files of a tar, in its order.
+
+    Their paths are the last `_PATH_PARTS` parts of the paths in the tar. Iterating over it raises
+    InputError if the archive was altered.
+
+    Attributes:
+        folder_of_splits: the URL of the folder of splits, known from the first recording on; None
+            if there is no recording.
+    """
+
+    def __init__(self, contents: archives.TarContents) -> None:
+        self._contents = contents
+        self.folder_of_splits: str | None = None
+
+    def __iter__(self) -> Iterator[_File | Problem]:
+        """Yield the files, and problems of the archive."""
+        archive = self._contents.archive
+        try:
+            for member in self._contents:
+                if self.folder_of_splits is None and member.name.endswith(_RECORDING):
+                    folders = member.name.split("/")[:-_PATH_PARTS]
+                    self.folder_of_splits = f"tar://{'/'.join(folders)}::{archive}"
+                yield from _files_of_member(member)
+        except archives.AlteredArchiveError as error:
+            raise InputError(f"{archive}: {archives.ALTERED} ({one_line(error)})") from error
+        except archives.BROKEN as error:
+            yield Problem(
+                archive.name,
+                None,
+                f"the archive is truncated or not an archive ({error}); what comes before is read",
+            )
+            return
+        yield from (Problem(archive.name, None, damage) for damage in self._contents.damages())
+
+
+def _files_of_member(member: archives.Member) -> Iterator[_File | Problem]:
+    """Yield the file of a member of an archive, or why it is not read; nothing if not relevant."""
+    parts = [part for part in member.name.split("/") if part != ".."]
+    path = "/".join(parts[-_PATH_PARTS:])
+    if input_guards.escape_surrogates(path) != path:
+        yield Problem(input_guards.escape_surrogates(path), None, input_guards.NOT_UNICODE)
+    elif not _is_relevant(path):
         return
-    yield from (Problem(source.name, None, damage) for damage in contents.damages())
+    elif path.endswith(_RECORDING):
+        yield _File(path)
+    elif member.entry.size > input_guards.MAX_TEXT_BYTES:
+        yield _too_large(path)
+    else:
+        yield _File(path, member.read())
 
 
 def _not_read_of(contents: archives.TarContents) -> list[NotRead]:

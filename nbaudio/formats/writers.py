@@ -16,7 +16,7 @@ from nbaudio.audio.channels import channel_numbers, split_track
 from nbaudio.core.atomic import atomic_write
 from nbaudio.core.errors import InputError
 from nbaudio.core.times import decimal_seconds
-from nbaudio.tables.segment_rules import source_channel
+from nbaudio.tables.rejection_reasons import source_channel
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 

@@ -1,11 +1,15 @@
 """Error rates of groups of segments with intervals clustered by speaker.
 
-The formula is that of `views.error_rates`.
+A rate R of a group is its sum of errors over its sum of units N, which are words or characters.
+With E_c errors and N_c units in cluster c of G, the delete-one jackknife gives the variance
 
-With N instead of N - N_c it is Taylor linearization (Cochran, Sampling Techniques, 3rd ed. 1977,
-section 6.4), whose intervals are too short for few and unequal clusters. The degrees of freedom are
-those of Bell and McCaffrey (Survey Methodology 28, 2002): trace(M) ** 2 / trace(M ** 2) with the
-covariance M of the terms of the sum if all speakers' rates vary alike.
+    (G - 1) / G * sum(((E_c - R * N_c) / (N - N_c)) ** 2)
+
+(Wolter, Introduction to Variance Estimation, 2nd ed. 2007, chapter 4). With N instead of N - N_c it
+would be that of Taylor linearization (Cochran, Sampling Techniques, 3rd ed. 1977, section 6.4),
+whose intervals are too short for few and unequal clusters. The interval is that of Student's t with
+the degrees of freedom of Bell and McCaffrey (Survey Methodology 28, 2002), which are computed in
+`_degrees_of_freedom`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,15 +19,15 @@ import polars as pl
 
 from nbaudio.text.edit_distance import edit_counts
 
-# The sums of errors and of units of each rate.
+# The columns of errors and of units of each rate, see `_cluster_sums`.
 _RATES = {
     "wer": ("word_edits", "words"),
     "cer": ("inner_edits", "inner_length"),
-    "wer_difference": ("more", "both"),
+    "wer_difference": ("word_edits_beyond_first", "words_of_both"),
 }
 _SUMS = ["segments", *sorted({column for pair in _RATES.values() for column in pair})]
 _KEYS = ["group", "hypothesis"]
-_CLUSTERS = pl.Schema(
+_CLUSTER_SUMS = pl.Schema(
     {
         **dict.fromkeys(("group", "cluster", "hypothesis"), pl.String),
         **dict.fromkeys(_SUMS, pl.Int64),
@@ -47,10 +51,12 @@ def clustered_rates(
         rates = _RATES
     else:
         rates = {name: _RATES[name] for name in ("wer", "cer")}
-    parts = [pl.DataFrame(schema=_CLUSTERS)]
+    sums_of_frames = [pl.DataFrame(schema=_CLUSTER_SUMS)]
     for frame in frames:
-        parts.extend(_cluster_sums(frame, text, hypotheses))
-    clusters = pl.concat(parts).group_by(*_KEYS, "cluster").agg(pl.col(_SUMS).sum()).sort("cluster")
+        sums_of_frames.extend(_cluster_sums(frame, text, hypotheses))
+    # A cluster may have segments in several frames.
+    by_cluster = pl.concat(sums_of_frames).group_by(*_KEYS, "cluster")
+    clusters = by_cluster.agg(pl.col(_SUMS).sum()).sort("cluster")
     estimates = (
         _jackknife(name, pl.col(errors), pl.col(units)) for name, (errors, units) in rates.items()
     )
@@ -67,28 +73,33 @@ def clustered_rates(
 def _cluster_sums(
     frame: pl.DataFrame, text: str, hypotheses: Mapping[str, str]
 ) -> Iterator[pl.DataFrame]:
-    """Yield the sums (see `_CLUSTERS`) of the scored segments of a frame, by hypothesis.
+    """Yield the sums of each cluster, with the columns `_CLUSTER_SUMS`, a frame per hypothesis.
 
-    `more` is how many more word edits a hypothesis has than the first one, `both` the number of
-    words in segments that have the two; both are 0 for the first one.
+    They are those of the segments with a transcript and the hypothesis. The two columns of the
+    difference are about the segments that have the first hypothesis as well:
+    `word_edits_beyond_first` is how many more word edits this hypothesis has than the first one,
+    `words_of_both` the number of their words. Both are 0 for the first hypothesis itself.
     """
-    first_edits = pl.Series([None], dtype=pl.Int64)
-    for place, (name, column) in enumerate(hypotheses.items()):
+    first_edits: pl.Series | None = None
+    for name, column in hypotheses.items():
         counts = edit_counts(frame[text], frame[column], measures=("wer", "cer"))
-        more = pl.col("word_edits") - pl.lit(first_edits)
+        if first_edits is None:
+            first_edits = counts["word_edits"]
+            beyond_first = pl.lit(None, pl.Int64)
+        else:
+            beyond_first = pl.col("word_edits") - pl.lit(first_edits)
         scored = (
             frame.select("group", "cluster", hypothesis=pl.lit(name))
             .hstack(counts)
             .with_columns(
-                more=more,
-                both=pl.when(more.is_not_null()).then("words"),
+                word_edits_beyond_first=beyond_first,
+                words_of_both=pl.when(beyond_first.is_not_null()).then("words"),
                 segments=pl.lit(1, pl.Int64),
             )
             .drop_nulls("words")
         )
-        yield scored.group_by(*_KEYS, "cluster").agg(pl.col(_SUMS).sum()).select(*_CLUSTERS)
-        if place == 0:
-            first_edits = counts["word_edits"]
+        by_cluster = scored.group_by(*_KEYS, "cluster")
+        yield by_cluster.agg(pl.col(_SUMS).sum()).select(*_CLUSTER_SUMS)
 
 
 def _interval(groups: pl.DataFrame, name: str, confidence: float) -> tuple[pl.Expr, pl.Expr]:
@@ -98,46 +109,67 @@ def _interval(groups: pl.DataFrame, name: str, confidence: float) -> tuple[pl.Ex
     """
     from scipy.special import stdtrit
 
+    # SciPy has no null: NaN stands for it, and the quantile of NaN is NaN.
     freedom = groups[f"{name}_freedom"].cast(pl.Float64).fill_null(float("nan")).to_numpy()
     quantile = pl.Series(stdtrit(freedom, (1 + confidence) / 2)).fill_nan(None)
     half_width = pl.col(f"{name}_error") * quantile
     low = pl.col(name) - half_width
     high = pl.col(name) + half_width
-    # A difference of rates may be negative.
-    low = low.clip(0) if name in ("wer", "cer") else low
+    may_be_negative = name == "wer_difference"
+    if not may_be_negative:
+        low = low.clip(0)
     return low.alias(f"{name}_low"), high.alias(f"{name}_high")
 
 
 def _jackknife(name: str, errors: pl.Expr, units: pl.Expr) -> tuple[pl.Expr, ...]:
     """Return a rate, its standard error and its degrees of freedom, of the clusters of a group.
 
-    The columns are `name`, `name_error` and `name_freedom`; the latter two are null with fewer than
-    two clusters that have units. See the module for the sources.
+    `errors` and `units` are those of each cluster. The columns of the result are `name`,
+    `name_error` and `name_freedom`; the latter two are null with fewer than two clusters that have
+    units.
     """
     total = units.sum()
-    counted = (units > 0).sum()
+    num_clusters = (units > 0).sum()
     rate = errors.sum() / total
-    h = units / total
-    terms = (errors - rate * units) / total / (1 - h)
-    d = 1 / (1 - h) ** 2
-    # M = D (S - h s' - s h' + p h h') D, with diagonal S and D: s = h ** 2 is the diagonal of S, p
-    # its trace, d that of D ** 2.
-    s = h**2
-    p = (h**2).sum()
-    hh = (d * h**2).sum()
-    hs = (d * h * s).sum()
-    ss = (d * s**2).sum()
-    rest = p * s - 2 * h * s
-    square = (
-        2 * hh * ss
-        + (p * hh) ** 2
-        + 2 * hs**2
-        - 4 * p * hh * hs
-        + (d**2 * (s**2 + 2 * s * rest)).sum()
-    )
-    several = pl.when(counted > 1)
+    share = units / total
+    # (E_c - R * N_c) / (N - N_c), with both parts of the quotient divided by N.
+    terms = (errors - rate * units) / total / (1 - share)
+    variance = (num_clusters - 1) / num_clusters * (terms**2).sum()
+    has_interval = pl.when(num_clusters > 1)
     return (
         pl.when(total > 0).then(rate).alias(name),
-        several.then(((counted - 1) / counted * (terms**2).sum()).sqrt()).alias(f"{name}_error"),
-        several.then((d * (s + rest)).sum() ** 2 / square).alias(f"{name}_freedom"),
+        has_interval.then(variance.sqrt()).alias(f"{name}_error"),
+        has_interval.then(_degrees_of_freedom(share)).alias(f"{name}_freedom"),
     )
+
+
+def _degrees_of_freedom(h: pl.Expr) -> pl.Expr:
+    """Return trace(M) ** 2 / trace(M @ M), where M is the covariance of the terms of the variance.
+
+    `h` are the shares of the clusters in the units. If the rates of all clusters vary alike, the
+    errors of cluster c have a variance in proportion to s_c = h_c ** 2. A term contains the errors
+    of its own cluster and, in R, those of all clusters. With the diagonal matrices S = diag(s) and
+    D = diag(1 / (1 - h)), and p = sum(s),
+
+        M = D (I - h 1') S (I - 1 h') D = D (S + B) D, where B = p h h' - h s' - s h'
+
+    Both traces are computed from sums over clusters, so that no matrix is needed.
+    """
+    d = 1 / (1 - h) ** 2  # the diagonal of D @ D
+    s = h**2
+    p = s.sum()
+    b = p * s - 2 * h * s  # the diagonal of B
+    trace = (d * (s + b)).sum()
+    # trace(M @ M) is the sum of the squares of all elements of M. The sums below give it for the
+    # elements of D B D, the last line of `trace_of_square` what S adds on the diagonal.
+    sum_dhh = (d * h**2).sum()
+    sum_dhs = (d * h * s).sum()
+    sum_dss = (d * s**2).sum()
+    trace_of_square = (
+        2 * sum_dhh * sum_dss
+        + (p * sum_dhh) ** 2
+        + 2 * sum_dhs**2
+        - 4 * p * sum_dhh * sum_dhs
+        + (d**2 * (s**2 + 2 * s * b)).sum()
+    )
+    return trace**2 / trace_of_square

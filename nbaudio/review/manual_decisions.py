@@ -8,9 +8,9 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.tables import workspace_tables
 from nbaudio.tables.dataframes import STREAMED, Frame, as_polars
+from nbaudio.tables.rejection_reasons import REASONS, segment_failures
 from nbaudio.tables.row_values import ROW, with_rows
 from nbaudio.tables.schemas import DECISIONS, RECORDINGS, SEGMENTS, conform
-from nbaudio.tables.segment_rules import RULES, segment_failures
 from nbaudio.tables.workspace import Workspace, locks_workspace
 from nbaudio.tables.workspace_tables import table_path
 
@@ -65,7 +65,7 @@ def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
     segments = workspace_tables.read(workspace, columns, where=has_decision, row=ROW)
     is_unknown = ~workspace_tables.has_id(segments["segment_id"])
     _refuse(imported, is_unknown, f"{workspace.path} has no segment", "segment_id")
-    by_rule = _is_by_rule()
+    by_rule = _is_by_select()
     is_edited_table = "split" in rows.columns or _are_all(workspace, has_decision)
     edited = _edited(imported, segments, pl.lit(is_edited_table) | by_rule)
     is_repeated = pl.col("segment_id").is_duplicated()
@@ -102,11 +102,11 @@ def _read_decisions(rows: pl.DataFrame) -> pl.DataFrame:
     return imported
 
 
-def _is_by_rule() -> pl.Expr:
-    """Return which decisions are rejections by a rule of `select`."""
-    rules = sorted({*RULES, *segment_failures(pl.DataFrame(schema=RECORDINGS))})
-    is_rule = pl.col("reason").is_in(rules).fill_null(value=False)
-    return (pl.col("decision") == "reject") & is_rule
+def _is_by_select() -> pl.Expr:
+    """Return which decisions are rejections by `select` itself."""
+    reasons = sorted({*REASONS, *segment_failures(pl.DataFrame(schema=RECORDINGS))})
+    is_of_select = pl.col("reason").is_in(reasons).fill_null(value=False)
+    return (pl.col("decision") == "reject") & is_of_select
 
 
 def _are_all(workspace: Workspace, where: pl.Expr) -> bool:

@@ -24,13 +24,13 @@ from nbaudio.review.sampling import (
     strata_of,
 )
 from nbaudio.review.state import ReviewState, frame_contents
-from nbaudio.tables import segment_rules, workspace_tables
+from nbaudio.tables import rejection_reasons, workspace_tables
 from nbaudio.tables.amounts import seconds_column
 from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.rejection_reasons import WINDOW, segment_failures, source_channel
 from nbaudio.tables.row_values import ROW, first_occurrences, row_hashes
 from nbaudio.tables.rows import with_starts
 from nbaudio.tables.schemas import LEFT_OUT, RECORDINGS, SEGMENTS, conform
-from nbaudio.tables.segment_rules import WINDOW, segment_failures, source_channel
 from nbaudio.tables.workspace_tables import table_schema
 
 Bools = NDArray[np.bool_]
@@ -254,7 +254,7 @@ class Population:
             "has_text": text.is_not_null(),
         }
         facts |= {
-            "window": segment_rules.window().hash(),
+            "window": rejection_reasons.window().hash(),
             "has_audio": ~silent | pl.lit(self.state.workspace.audio_root is None),
         }
         # `duplicate` and `empty_text` compare a segment with all others.

@@ -1,11 +1,13 @@
 """Find and read the sheets and verdict files that reviewers sent back.
 
-Every other file in a folder of them is named, with the reason why it is not read.
+A folder of them may have other files. The report of the import names each of them, with the reason
+why it is not read.
 """
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,11 @@ from nbaudio.review.sheet_reader import (
 from nbaudio.tables.dataframes import Frame
 
 _ARCHIVES = frozenset({".zip", ".7z", ".rar", ".gz", ".tar", ".tgz", ".xz"})
-# What programs leave in folders; also hidden files, of which there is no mention either.
-_OF_PROGRAMS = ("~$", ".")
-_FOLDERS_OF_PROGRAMS = frozenset({"__MACOSX"})
+# Names of hidden files, and of the lock files of Microsoft Office, begin with these. Such files and
+# folders are passed over without a line in the report.
+_HIDDEN_PREFIXES = ("~$", ".")
+# Folders that macOS adds to archives; they are passed over as well.
+_HIDDEN_FOLDERS = frozenset({"__MACOSX"})
 _EXPECTED = f"{', '.join(READ_KINDS)} or -verdicts.json"
 
 Returned = str | Path | Frame | Sequence[str | Path | Frame] | None
@@ -38,16 +42,16 @@ class ReturnedSheets:
 
     sheets: list[Sheet]  # in the order in which they were saved
     audio_files: int  # the number of audio files in the folders; they are not read
-    not_read: list[str]  # a line for each other file of a folder that is no sheet
+    not_read: list[str]  # a line for each file of a folder that is neither a sheet nor audio
     damaged: list[str]  # a line for each sheet of a folder that cannot be read
 
 
 @dataclass(frozen=True)
 class _FolderFiles:
-    """The files of a folder and its subfolders, without those that programs leave there."""
+    """The files of a folder and its subfolders by their kind, without hidden ones."""
 
     folder: Path
-    sheets: list[Path]
+    sheets: list[Path]  # sheets and verdict files
     audio: list[Path]
     others: list[Path]
 
@@ -59,21 +63,23 @@ def read_returned(returned: Returned) -> ReturnedSheets:
         InputError: a file that is given by its own name is no sheet or cannot be read.
     """
     sources = _as_list(returned)
-    places = [Path(source) for source in sources if isinstance(source, str | Path)]
-    folders = [_list_files(place) for place in places if place.is_dir()]
-    read = [read_sheet(place) for place in places if not place.is_dir()]
+    paths = [Path(source) for source in sources if isinstance(source, str | Path)]
+    tables = [source for source in sources if not isinstance(source, str | Path)]
+    folders = [_list_files(path) for path in paths if path.is_dir()]
+    sheets = [read_sheet(path) for path in paths if not path.is_dir()]
     damaged = []
-    for path in (path for folder in folders for path in folder.sheets):
+    for path in chain.from_iterable(folder.sheets for folder in folders):
         try:
-            read.append(read_sheet(path))
+            sheets.append(read_sheet(path))
         except InputError as error:
             damaged.append(f"{error}: not imported")
-    read.sort(key=lambda sheet: (sheet.saved, sheet.path))
-    read += [read_table(table) for table in sources if not isinstance(table, str | Path)]
-    not_read = [line for folder in folders for line in _not_read(folder)]
-    if not read and not damaged:
+    sheets.sort(key=lambda sheet: (sheet.saved, sheet.path))
+    sheets += [read_table(table) for table in tables]
+    not_read = [line for folder in folders for line in _lines_of_others(folder)]
+    if not sheets and not damaged:
         not_read.append(_nothing_returned(folder.folder for folder in folders))
-    return ReturnedSheets(read, sum(len(folder.audio) for folder in folders), not_read, damaged)
+    num_audio = sum(len(folder.audio) for folder in folders)
+    return ReturnedSheets(sheets, num_audio, not_read, damaged)
 
 
 def _as_list(returned: Returned) -> Sequence[Any]:
@@ -86,29 +92,38 @@ def _as_list(returned: Returned) -> Sequence[Any]:
 
 
 def _list_files(folder: Path) -> _FolderFiles:
-    """List the files of a folder and all folders below it; links to folders are not followed."""
+    """Sort the files of a folder and of all folders below it by their kind."""
     files = _FolderFiles(folder, [], [], [])
-    for place, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not _is_of_program(name))
-        links = [name for name in folders if Path(place, name).is_symlink()]
-        for path in (Path(place, name) for name in sorted([*names, *links])):
-            if _is_of_program(path.name):
-                continue
-            if is_audio(path.name):
-                files.audio.append(path)
-            elif path.is_file() and (path.suffix.lower() in READ_KINDS or is_verdict_file(path)):
-                files.sheets.append(path)
-            else:
-                files.others.append(path)
+    for path in _paths_below(folder):
+        if is_audio(path.name):
+            files.audio.append(path)
+        elif path.is_file() and (path.suffix.lower() in READ_KINDS or is_verdict_file(path)):
+            files.sheets.append(path)
+        else:
+            files.others.append(path)
     return files
 
 
-def _is_of_program(name: str) -> bool:
-    """Return whether a name is that of a file or folder that programs leave behind."""
-    return name.startswith(_OF_PROGRAMS) or name in _FOLDERS_OF_PROGRAMS
+def _paths_below(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder and of all folders below it, and links to folders as they are.
+
+    Hidden files and folders are left out.
+    """
+    for parent, subfolders, names in os.walk(folder):
+        # os.walk continues with the folders that remain in its list. It does not follow links.
+        subfolders[:] = sorted(name for name in subfolders if not _is_hidden(name))
+        links = [name for name in subfolders if Path(parent, name).is_symlink()]
+        for name in sorted([*names, *links]):
+            if not _is_hidden(name):
+                yield Path(parent, name)
 
 
-def _not_read(files: _FolderFiles) -> Iterator[str]:
+def _is_hidden(name: str) -> bool:
+    """Return whether a file or folder of this name is passed over without a line in the report."""
+    return name.startswith(_HIDDEN_PREFIXES) or name in _HIDDEN_FOLDERS
+
+
+def _lines_of_others(files: _FolderFiles) -> Iterator[str]:
     """Yield a line for each file that is neither a sheet nor audio."""
     for path in files.others:
         name = escape_surrogates(path.relative_to(files.folder).as_posix())
@@ -133,6 +148,6 @@ def _reason(path: Path) -> str:
 
 
 def _nothing_returned(folders: Iterable[Path]) -> str:
-    """Return a line that says that no sheet came back, and where it was looked for."""
+    """Return a line that says that no sheet was returned, and which folders have none."""
     where = "".join(f"; {folder} has no file that ends in {_EXPECTED}" for folder in folders)
     return f"no sheet has been returned yet{where}"

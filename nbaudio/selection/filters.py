@@ -1,4 +1,4 @@
-"""Filters of `select`: the first rule that each segment fails.
+"""Filters of `select`: the first check that each segment fails.
 
 Tables are streamed; a segment takes a few bytes of memory.
 """
@@ -13,13 +13,13 @@ from nbaudio.selection.leakage import GROUPS
 from nbaudio.selection.parameters import Parameters
 from nbaudio.selection.size_budget import MICROSECONDS
 from nbaudio.selection.splits import usable_keys
-from nbaudio.tables import segment_rules
+from nbaudio.tables import rejection_reasons
 from nbaudio.tables.amounts import seconds_column
 from nbaudio.tables.conditions import parse_condition, rows_that_meet
 from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.rejection_reasons import source_channel, without_audio
 from nbaudio.tables.row_values import ROW, repeated
 from nbaudio.tables.schemas import RECORDINGS, conform
-from nbaudio.tables.segment_rules import source_channel, without_audio
 
 # What an earlier selection decided is not a reason for this one.
 _DECIDED = ("split", "decision", "reason", "source_channel")
@@ -27,7 +27,7 @@ _DECIDED = ("split", "decision", "reason", "source_channel")
 
 @dataclass(frozen=True)
 class _Segments:
-    """Segments that rules are applied to.
+    """Segments that filters are applied to.
 
     Attributes:
         frame: their columns, in order.
@@ -65,8 +65,8 @@ def filtered(
     frame = _with_decisions(candidates.frame, by_hand)
     is_accepted = pl.col("hand_decision").eq_missing("accept")
     is_rejected = pl.col("hand_decision").eq_missing("reject")
-    rules = _rules(recordings, parameters, candidates, is_accepted)
-    failed = pl.coalesce(pl.when(fails).then(pl.lit(name)) for name, fails in rules.items())
+    failures = _failures(recordings, parameters, candidates, is_accepted)
+    failed = pl.coalesce(pl.when(fails).then(pl.lit(name)) for name, fails in failures.items())
     duration = pl.col("end_sample") - pl.col("start_sample")
     rejected = pl.when(is_rejected).then("hand_reason")
     columns = {"source_channel": pl.col("source_channel")}
@@ -87,7 +87,7 @@ def _candidates(
     parameters: Parameters,
     keys: Sequence[str],
 ) -> _Segments:
-    """Return segments with what rules, splits and budgets need.
+    """Return segments with what filters, splits and budgets need.
 
     Raise InputError if a key or a condition cannot be used.
     """
@@ -100,7 +100,7 @@ def _candidates(
     conditions = _conditions(recordings, segments, parameters.where)
     frame = conditions.segments.select(
         "segment_id",
-        *segment_rules.WINDOW,
+        *rejection_reasons.WINDOW,
         "similarity",
         source_channel(empty),
         (text.is_null() | ~text.str.contains(r"\S")).alias("is_empty"),
@@ -121,7 +121,7 @@ def _candidates(
 
 
 def _group_key(name: str) -> pl.Expr:
-    """Return a grouping key; its name is marked, as a rule may read the column itself."""
+    """Return a grouping key; its name is marked, as a condition may read the column itself."""
     return pl.col(name).cast(pl.String).cast(pl.Categorical).alias(f"key {name}")
 
 
@@ -180,13 +180,13 @@ def _with_decisions(frame: pl.LazyFrame, by_hand: pl.DataFrame | None) -> pl.Laz
     )
 
 
-def _rules(
+def _failures(
     recordings: pl.DataFrame,
     parameters: Parameters,
     candidates: _Segments,
     is_accepted: pl.Expr,
 ) -> dict[str, pl.Expr]:
-    """Return by reason, in the order of the rules, whether a segment fails.
+    """Return by reason, in the order of the checks, whether a segment fails.
 
     Segments that were accepted by hand may be less similar, longer or shorter, and need not meet
     conditions.
@@ -194,10 +194,10 @@ def _rules(
     duration = pl.col("end_sample") - pl.col("start_sample")
     shortest = pl.max_horizontal(pl.when(~is_accepted).then("shortest"), 1)
     return {
-        **segment_rules.segment_failures(recordings),
+        **rejection_reasons.segment_failures(recordings),
         "duplicate": pl.col("is_duplicate"),
         "empty_text": pl.lit(candidates.has_texts) & pl.col("is_empty"),
-        **_audio_rules(is_preview=candidates.is_preview),
+        **_audio_failures(is_preview=candidates.is_preview),
         "below_similarity": ~is_accepted
         & (pl.col("similarity").fill_nan(None) < parameters.min_similarity),
         "too_long": ~is_accepted & (duration > pl.col("longest")),
@@ -206,14 +206,17 @@ def _rules(
     }
 
 
-def _audio_rules(*, is_preview: bool) -> dict[str, pl.Expr]:
-    """Return the rules on segments without samples.
+def _audio_failures(*, is_preview: bool) -> dict[str, pl.Expr]:
+    """Return by reason whether a segment has no samples.
 
     Without audio, only invalid times and whole recordings leave a segment without samples.
     """
     is_unplaced = pl.col("end_sample").is_null() | pl.col("start_sample").is_null()
     if is_preview:
-        return {"no_times": is_unplaced & ~segment_rules.whole_recording(), "no_audio": is_unplaced}
+        return {
+            "no_times": is_unplaced & ~rejection_reasons.whole_recording(),
+            "no_audio": is_unplaced,
+        }
     return {"no_audio": is_unplaced | pl.col("num_samples").is_null()}
 
 
@@ -256,7 +259,7 @@ def _conditions(
 
 def _with_duplicates(frame: pl.LazyFrame) -> pl.LazyFrame:
     """Return segments with `is_duplicate`: whether one before, by its id, has the same window."""
-    window = segment_rules.window()
+    window = rejection_reasons.window()
     shared = repeated(frame.select(window.hash()).collect(**STREAMED).to_series())
     if shared.is_empty():
         return frame.with_columns(is_duplicate=pl.lit(value=False))

@@ -12,9 +12,9 @@ import polars as pl
 from nbaudio.core.errors import InputError
 from nbaudio.selection.leakage import GROUPS, SENTENCE
 from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.rejection_reasons import GROUPING_REASONS
 from nbaudio.tables.row_values import with_values
 from nbaudio.tables.schemas import EARLIER_SPLITS, SPLITS
-from nbaudio.tables.segment_rules import GROUPING_RULES
 from nbaudio.tables.split_names import in_training, is_held_out, ordered_splits, split_role
 from nbaudio.text.near_duplicates import sentences
 
@@ -167,7 +167,7 @@ class FixedSplits:
     def _rejected_train(self, chosen: pl.DataFrame) -> list[str]:
         """Return, in order, the ids of earlier train segments that cross splits now."""
         rejected = chosen.filter(
-            in_training(self.rows["earlier"]) & chosen["reason"].is_in(GROUPING_RULES)
+            in_training(self.rows["earlier"]) & chosen["reason"].is_in(GROUPING_REASONS)
         )
         return rejected["segment_id"].sort().to_list()
 

@@ -13,7 +13,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.selection.parameters import HELD_OUT, Parameters
 from nbaudio.selection.size_budget import MICROSECONDS
 from nbaudio.selection.splits import Target
-from nbaudio.tables import schemas, segment_rules, workspace_tables
+from nbaudio.tables import rejection_reasons, schemas, workspace_tables
 from nbaudio.tables.amounts import seconds_column
 from nbaudio.tables.dataframes import STREAMED
 from nbaudio.tables.workspace import Workspace
@@ -40,9 +40,9 @@ def default_size(segments: int) -> int:
 
 
 def usable_amount(workspace: Workspace) -> Amount:
-    """Return the segments that break no rule of the tables, whatever a selection will filter."""
+    """Return the segments that are usable, before any filter of a selection."""
     recordings = workspace.recordings
-    broken = list(segment_rules.segment_failures(recordings))
+    broken = list(rejection_reasons.segment_failures(recordings))
     rates = recordings.select("recording_id", "sampling_rate").lazy()
     usable = workspace_tables.scan(workspace).filter(
         ~pl.col("reason").is_in(broken).fill_null(value=False)

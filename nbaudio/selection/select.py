@@ -1,7 +1,7 @@
 """Select segments for a corpus by filters, splits and a budget.
 
-Each segment is accepted, or rejected with a reason. The first rule that applies is the reason:
-rejected by hand, `tables.segment_failures`, the filters, `tables.LATER_RULES`. Durations are
+Each segment is accepted, or rejected with a reason. The first of these that applies is the reason:
+rejected by hand, `tables.segment_failures`, the filters, `tables.LATER_REASONS`. Durations are
 compared in samples (without audio, microseconds). No choice depends on the order of rows.
 """
 
@@ -42,11 +42,11 @@ from nbaudio.selection.select_report import (
 from nbaudio.selection.size_budget import PCM, Budget, measure_clip_size, over_budget
 from nbaudio.sources.audio_folder import check_audio_folders
 from nbaudio.storage.urls import redact_url
-from nbaudio.tables import segment_rules, workspace_tables
+from nbaudio.tables import rejection_reasons, workspace_tables
 from nbaudio.tables.dataframes import STREAMED, Frame, as_polars
+from nbaudio.tables.rejection_reasons import without_audio
 from nbaudio.tables.row_values import RowHashes, row_hashes, with_values
 from nbaudio.tables.schemas import EARLIER_SPLITS, LEFT_OUT, SEGMENTS, conform
-from nbaudio.tables.segment_rules import without_audio
 from nbaudio.tables.split_names import in_training
 from nbaudio.tables.workspace import Workspace, locks_workspace
 from nbaudio.text.speaker_names import SPEAKER
@@ -477,7 +477,7 @@ def _without_near_held_out(
         parameters.near_held_out,
     )
     is_near = pl.col("row").is_in(near.implode())
-    reason = pl.when(is_near).then(pl.lit(segment_rules.NEAR_HELD_OUT, dtype=pl.Categorical))
+    reason = pl.when(is_near).then(pl.lit(rejection_reasons.NEAR_HELD_OUT, dtype=pl.Categorical))
     return fit.drop("is_fixed").with_columns(reason=reason.otherwise("reason"))
 
 

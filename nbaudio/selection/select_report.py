@@ -19,10 +19,10 @@ from nbaudio.selection.unfilled_goals import noun, unfilled_warnings
 from nbaudio.storage.urls import is_url
 from nbaudio.tables.amounts import seconds_column
 from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.rejection_reasons import GROUPING_REASONS, LATER_REASONS, without_audio
+from nbaudio.tables.rejection_reasons import NEAR_HELD_OUT as NEAR_REASON
 from nbaudio.tables.row_values import with_values
 from nbaudio.tables.schemas import hypothesis_names
-from nbaudio.tables.segment_rules import GROUPING_RULES, LATER_RULES, without_audio
-from nbaudio.tables.segment_rules import NEAR_HELD_OUT as NEAR_REASON
 from nbaudio.tables.split_names import (
     in_training,
     is_held_out,
@@ -172,7 +172,7 @@ def _leakage_facts(selection: Selection) -> dict[str, int]:
 
 def _grouping_facts(groups: pl.DataFrame, grouping: Grouping) -> dict[str, Any]:
     """Return what is lost to grouping, and what other columns would lose, if any were tried."""
-    lost = groups.filter(pl.col("reason").is_in(GROUPING_RULES))
+    lost = groups.filter(pl.col("reason").is_in(GROUPING_REASONS))
     loss = grouping.losses[grouping.columns]
     facts: dict[str, Any] = {
         "lost_to_grouping": {
@@ -289,9 +289,9 @@ def reasons_of(
     }
     if budget := parameters.budget():
         limits["over_budget"] = budget.show(budget.limit)
-    shown = {rule: f" ({limit})" for rule, limit in limits.items()}
+    shown = {reason: f" ({limit})" for reason, limit in limits.items()}
     ordered = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
-    return ", ".join(f"{number:,} {rule}{shown.get(rule, '')}" for rule, number in ordered)
+    return ", ".join(f"{number:,} {reason}{shown.get(reason, '')}" for reason, number in ordered)
 
 
 def _look_alike_warnings(chosen: pl.LazyFrame) -> Iterator[str]:
@@ -316,9 +316,9 @@ def _look_alike_warnings(chosen: pl.LazyFrame) -> Iterator[str]:
 
 
 def _decision_warnings(selection: Selection) -> Iterator[str]:
-    """Warn of segments that people accepted against the rules.
+    """Warn of segments that people accepted although filters reject them.
 
-    Other rules reject these segments, or they are below the threshold.
+    Other filters reject these segments, or they are below the threshold.
     """
     ids = selection.by_hand.filter(pl.col("decision") == "accept")["segment_id"]
     rows = selection.segments.filter(pl.col("segment_id").is_in(ids.implode()))
@@ -404,7 +404,7 @@ def _empty_warning(
     elif selection.fixed.is_any:
         why = "nothing is left for it beside the segments whose split is fixed"
     else:
-        is_fit = pl.col("reason").is_null() | pl.col("reason").is_in(LATER_RULES)
+        is_fit = pl.col("reason").is_null() | pl.col("reason").is_in(LATER_REASONS)
         fit = _number(groups.filter(is_fit))
         why = f"5 % of the {fit:,} segments that pass the filters is less than one"
     reasons = reasons_of(_reasons(groups), parameters, taken)
@@ -432,11 +432,11 @@ def _cut_warning(groups: pl.DataFrame, selection: Selection) -> Iterator[str]:
     sizes = [option for option, size in requested.items() if size is not None]
     is_fixed = selection.fixed.is_any
     is_exact = len(sizes) == len(HELD_OUT) and not is_fixed
-    rules = ["beyond_split_size"]
+    causes = ["beyond_split_size"]
     if is_exact:
-        rules = ["crosses_splits", "beyond_split_size"]
+        causes = ["crosses_splits", "beyond_split_size"]
     counts = _reasons(groups)
-    reasons = {rule: counts[rule] for rule in rules if rule in counts}
+    reasons = {cause: counts[cause] for cause in causes if cause in counts}
     lost = sum(reasons.values())
     if not sizes or not selection.columns or not lost or (groups["reason"] == "over_budget").any():
         return
@@ -471,7 +471,9 @@ def _unfilled(groups: pl.DataFrame, split: str, parameters: Parameters) -> Itera
 
 def _data_warnings(groups: pl.DataFrame, selection: Selection) -> Iterator[str]:
     """Warn of missing audio, similarities and keys, and of a budget that is not reached."""
-    after_filters = groups.filter(pl.col("reason").is_null() | pl.col("reason").is_in(LATER_RULES))
+    after_filters = groups.filter(
+        pl.col("reason").is_null() | pl.col("reason").is_in(LATER_REASONS)
+    )
     selected = after_filters.filter(pl.col("reason").is_null())
     if without_audio(selection.recordings):
         yield (

@@ -15,8 +15,8 @@ from nbaudio.audio import encode_clip, read_clip
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.times import rescale
 from nbaudio.storage.location import LocationLike, location
+from nbaudio.tables.rejection_reasons import source_channel
 from nbaudio.tables.row_values import RowHashes
-from nbaudio.tables.segment_rules import source_channel
 from nbaudio.tables.split_names import in_training
 
 MICROSECONDS = 1_000_000  # the number of microseconds in a second

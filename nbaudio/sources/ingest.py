@@ -73,9 +73,9 @@ def ingest(
 ) -> Report:
     """Read transcripts, find and probe their recordings, and write the tables of a workspace.
 
-    Unusable lines, names and recordings are listed in ``problems.parquet``; segments that break a
-    rule are listed there too and rejected. Ingesting the same source again replaces the tables and
-    keeps the reviews. An interrupted run can be resumed. What was withdrawn stays out.
+    Unusable lines, names and recordings are listed in ``problems.parquet``; segments that cannot
+    be used are listed there too and rejected. Ingesting the same source again replaces the tables
+    and keeps the reviews. An interrupted run can be resumed. What was withdrawn stays out.
 
     Args:
         format: one of `READERS`.

@@ -17,7 +17,7 @@ from nbaudio.sources.recording_names import Resolved, name_problems
 from nbaudio.sources.speakers import speaker_warnings
 from nbaudio.sources.time_units import rate_warning
 from nbaudio.storage.location import Location
-from nbaudio.tables import schemas, segment_rules, workspace_tables
+from nbaudio.tables import rejection_reasons, schemas, workspace_tables
 from nbaudio.tables.amounts import seconds_column
 from nbaudio.tables.dataframes import IN_ORDER, STREAMED
 from nbaudio.tables.row_values import repeated
@@ -236,12 +236,12 @@ def _repeated_ids(source: str, rows: Rows) -> pl.DataFrame:
 
 
 def _lines(kind: str, problems: pl.DataFrame) -> list[str]:
-    """Format problems of one kind as lines: one each, but one per rule for segments."""
+    """Format problems of one kind as lines: one each, but one per reason for segments."""
     if kind == "segments":
-        by_rule = problems.group_by("reason", maintain_order=True).agg(pl.len(), pl.first("item"))
+        by_reason = problems.group_by("reason", maintain_order=True).agg(pl.len(), pl.first("item"))
         return [
-            f"{rule}: {count(number, 'segments')} rejected, the first is {first}"
-            for rule, number, first in by_rule.iter_rows()
+            f"{reason}: {count(number, 'segments')} rejected, the first is {first}"
+            for reason, number, first in by_reason.iter_rows()
         ]
     where = (
         pl.col("item") if kind in ("names", "files", "ids") else pl.format("{} {}", "file", "item")
@@ -261,12 +261,12 @@ def _not_read(placed: Placed) -> list[dict[str, Any]]:
 
 
 def _facts(workspace: Workspace, placed: Placed, segments: pl.LazyFrame) -> dict[str, Any]:
-    """Count segments, recordings and names; hours are those of segments that break no rule."""
+    """Count segments, recordings and names; hours are those of segments that are not rejected."""
     recordings = placed.merged
     resolved = placed.resolved
     is_broken = (
         pl.col("reason")
-        .is_in(list(segment_rules.segment_failures(recordings)))
+        .is_in(list(rejection_reasons.segment_failures(recordings)))
         .fill_null(value=False)
     )
     rates = recordings.select("recording_id", "sampling_rate").lazy()
@@ -422,7 +422,9 @@ def _sizes(present: pl.DataFrame, num_recordings: int, segments: pl.LazyFrame) -
         for rate, channels, number in kinds.iter_rows()
     )
     is_broken = (
-        pl.col("reason").is_in(list(segment_rules.segment_failures(present))).fill_null(value=False)
+        pl.col("reason")
+        .is_in(list(rejection_reasons.segment_failures(present)))
+        .fill_null(value=False)
     )
     usable = segments.filter(~is_broken).join(present.lazy(), on="recording_id")
     span = pl.col("end_sample") - pl.col("start_sample")

@@ -13,8 +13,8 @@ import polars as pl
 from nbaudio.audio.decode_errors import BEHIND_HEADER, CHAINED
 from nbaudio.core.errors import InputError
 from nbaudio.formats.transcripts import NotRead
+from nbaudio.tables.rejection_reasons import source_channel
 from nbaudio.tables.rows import Rows
-from nbaudio.tables.segment_rules import source_channel
 
 #: Names of options of every format.
 TRACK = "track"

@@ -13,12 +13,12 @@ import polars as pl
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.leftovers import scratch_folder
 from nbaudio.sources.place_segments import PlacedSegments, decided
-from nbaudio.tables import parquet_files, schemas, segment_rules, workspace_tables
+from nbaudio.tables import parquet_files, rejection_reasons, schemas, workspace_tables
 from nbaudio.tables.buckets import Buckets, bucket_count, hash_bucket, store, write_buckets
 from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.rejection_reasons import with_recordings
 from nbaudio.tables.rows import Rows, with_starts
 from nbaudio.tables.schemas import NORMALIZED, SEGMENTS, conform, is_score
-from nbaudio.tables.segment_rules import with_recordings
 from nbaudio.tables.workspace import Workspace
 from nbaudio.tables.workspace_tables import table_path
 
@@ -442,13 +442,13 @@ def _judged(workspace: Workspace, rows: pl.DataFrame, recordings: pl.DataFrame) 
         .alias("text")
     )
     segments = workspace_tables.scan(workspace, (*columns, "text", "source_channel"))
-    channel = segment_rules.source_channel(segments.limit(0).collect())
+    channel = rejection_reasons.source_channel(segments.limit(0).collect())
     others = segments.select(*columns, blank, channel).join(
         rows.lazy(), on="segment_id", how="anti"
     )
-    candidates = rows.select(*columns, blank, segment_rules.source_channel(rows))
-    windows = candidates.select(segment_rules.window().hash()).to_series()
-    alike = others.filter(segment_rules.window().hash().is_in(windows.implode())).collect(
+    candidates = rows.select(*columns, blank, rejection_reasons.source_channel(rows))
+    windows = candidates.select(rejection_reasons.window().hash()).to_series()
+    alike = others.filter(rejection_reasons.window().hash().is_in(windows.implode())).collect(
         **STREAMED
     )
     has_texts = (

@@ -1,4 +1,4 @@
-"""Place segments in their recordings, and judge them by the rules that every segment must keep."""
+"""Place segments in their recordings, and reject those that cannot be used."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
@@ -11,11 +11,11 @@ from nbaudio.core import times
 from nbaudio.formats.transcripts import END_OF_RECORDING
 from nbaudio.sources import media_tracks
 from nbaudio.sources.time_units import seconds_of_samples
-from nbaudio.tables import segment_rules
+from nbaudio.tables import rejection_reasons
+from nbaudio.tables.rejection_reasons import segment_failures, with_recordings
 from nbaudio.tables.row_values import repeated
 from nbaudio.tables.rows import Rows, with_starts
 from nbaudio.tables.schemas import SEGMENTS, conform
-from nbaudio.tables.segment_rules import segment_failures, with_recordings
 from nbaudio.tables.tombstones import is_withdrawn
 
 # Times of whole recordings are in microseconds. Below 1 MHz, each is the time of one sample only.
@@ -39,7 +39,8 @@ def with_known_times(
         rows = rows.map(lambda frame: _samples_as_seconds(frame, audit, recordings))
     ending = rows.map(lambda frame: fill_ends(frame, audit, recordings))
     has_whole = any(
-        batch.select(segment_rules.whole_recording().any()).item() for batch in rows.batches(TIMES)
+        batch.select(rejection_reasons.whole_recording().any()).item()
+        for batch in rows.batches(TIMES)
     )
     if not has_whole:
         return ending
@@ -66,7 +67,7 @@ def fill_times(
     A recording that is divided gets a row per window. Segments without their own ids get those of
     recordings.
     """
-    whole = segment_rules.whole_recording()
+    whole = rejection_reasons.whole_recording()
     if not frame.select(whole.any()).item():
         return frame
     placed = _with_lengths(frame, audit, recordings)
@@ -102,7 +103,7 @@ def _with_lengths(
         lengths["rate"].alias("_rate"),
         lengths["num_samples"].alias("_samples"),
         lengths["micros"].alias("_micros"),
-        _whole=segment_rules.whole_recording() & lengths["num_samples"].is_not_null(),
+        _whole=rejection_reasons.whole_recording() & lengths["num_samples"].is_not_null(),
     )
 
 
@@ -141,7 +142,7 @@ def _decimal(micros: pl.Expr) -> pl.Expr:
 def _place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
     """Convert times to samples where the recording is there.
 
-    Return only keys and the columns that the rules check.
+    Return only keys and the columns that `segment_failures` checks.
     """
     # Joins copy their columns.
     checked = frame.select(
@@ -151,7 +152,7 @@ def _place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -
         "source_end",
         "text",
         "speaker_id",
-        segment_rules.source_channel(frame),
+        rejection_reasons.source_channel(frame),
     )
     named = checked.join(
         audit.select("name", "recording_id"), on="name", how="left", maintain_order="left"
@@ -255,7 +256,7 @@ class PlacedSegments:
 
     def _with_duplicates(self) -> "PlacedSegments":
         """Return a copy in which duplicates are marked, and which knows whether there are texts."""
-        window = segment_rules.window()
+        window = rejection_reasons.window()
         num_texts = 0
         hashes = []
         for batch in self.placed():
@@ -278,12 +279,12 @@ class PlacedSegments:
         )
 
     def placed(self) -> Iterator[pl.DataFrame]:
-        """Yield `row`, ids, samples and the columns that the rules check, in batches."""
+        """Yield `row`, ids, samples and the columns that `segment_failures` checks, in batches."""
         for _, placed in self._batches(_CHECKED):
             yield placed
 
     def broken(self) -> pl.DataFrame:
-        """Return `segment_id` and `reason` of the segments that break a rule."""
+        """Return `segment_id` and `reason` of the segments that are rejected."""
         judged = (self._judged(placed).filter(self._stays) for placed in self.placed())
         return pl.concat(
             batch.filter(pl.col("reason").is_not_null()).select("segment_id", "reason")
@@ -293,7 +294,7 @@ class PlacedSegments:
     def judged(self) -> Iterator[pl.DataFrame]:
         """Yield the segments table in batches.
 
-        Segments are as placed. One that breaks rules is rejected with the first of them.
+        Segments are as placed. One that fails several checks is rejected with the first reason.
         """
         for frame, placed in self._batches():
             judged = self._judged(placed).select(
@@ -335,11 +336,11 @@ class PlacedSegments:
             yield frame, placed.with_columns(ids, row=pl.int_range(start, end, dtype=pl.UInt32))
 
 
-def decided(placed: pl.DataFrame, recordings: pl.DataFrame, **rules: pl.Expr) -> pl.DataFrame:
-    """Add `decision` and `reason`; `rules` replace those that look at several rows."""
-    failures = (segment_failures(recordings) | rules).items()
+def decided(placed: pl.DataFrame, recordings: pl.DataFrame, **further: pl.Expr) -> pl.DataFrame:
+    """Add `decision` and `reason`; `further` failures replace those that look at several rows."""
+    failures = (segment_failures(recordings) | further).items()
     broken = pl.coalesce(
-        pl.when(holds.fill_null(value=False)).then(pl.lit(rule)) for rule, holds in failures
+        pl.when(holds.fill_null(value=False)).then(pl.lit(reason)) for reason, holds in failures
     )
     decision = (
         pl.when(pl.col("reason").is_null()).then(pl.lit("pending")).otherwise(pl.lit("reject"))

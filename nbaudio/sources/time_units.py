@@ -8,7 +8,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.report import count
 from nbaudio.formats.transcripts import Transcripts
 from nbaudio.tables.dataframes import STREAMED
-from nbaudio.tables.segment_rules import segment_failures
+from nbaudio.tables.rejection_reasons import segment_failures
 
 _MICRO = 1_000_000
 _WHOLE = r"^[+-]?[0-9]+(?:\.0*)?$"

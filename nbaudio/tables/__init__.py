@@ -1,1 +1,1 @@
-"""Tables of workspaces and corpora: schemas, files, rules, conditions, buckets."""
+"""Tables of workspaces and corpora: schemas, files, reasons of rejection, conditions, buckets."""

@@ -335,7 +335,7 @@ def _splits(segments: SegmentRows, facts: Mapping[str, Any]) -> Section:
 def _reasons(segments: SegmentRows) -> Section:
     """Return the section on rejected segments."""
     reasons = views.reasons(segments)
-    about = f"{reasons['segments'].sum():,} segments, by the first rule that rejects them."
+    about = f"{reasons['segments'].sum():,} segments, by the first reason for their rejection."
     most = ", ".join(
         f"{reason}: {number:,}"
         for reason, number in reasons.select("reason", "segments").head(3).iter_rows()

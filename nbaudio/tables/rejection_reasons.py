@@ -1,4 +1,4 @@
-"""Rules that segments keep, and the reasons of those that fail one."""
+"""Reasons for which segments are rejected, and the checks of each segment."""
 
 import polars as pl
 
@@ -21,7 +21,7 @@ def whole_recording() -> pl.Expr:
     return pl.col("source_start").is_null() & pl.col("source_end").is_null()
 
 
-GROUPING_RULES = ("crosses_splits", "beyond_split_size", "not_gold", "held_out_sentence")
+GROUPING_REASONS = ("crosses_splits", "beyond_split_size", "not_gold", "held_out_sentence")
 """Reasons of segments that are kept out of all splits.
 
 Grouping, or a sentence of an earlier dev or test, keeps them out.
@@ -30,10 +30,10 @@ Grouping, or a sentence of an earlier dev or test, keeps them out.
 NEAR_HELD_OUT = "near_held_out"
 """Reason of segments of train whose sentence is nearly one that is held out."""
 
-LATER_RULES = ("reviewed", *GROUPING_RULES, NEAR_HELD_OUT, "over_budget")
+LATER_REASONS = ("reviewed", *GROUPING_REASONS, NEAR_HELD_OUT, "over_budget")
 """Reasons of segments that pass every filter and still are out."""
 
-RULES = ("no_audio", "below_similarity", "too_long", "too_short", *LATER_RULES)
+REASONS = ("no_audio", "below_similarity", "too_long", "too_short", *LATER_REASONS)
 """Reasons that `select` gives, besides those of `segment_failures`."""
 
 
@@ -47,7 +47,7 @@ def window() -> pl.Expr:
         pl.col(name).cast(pl.Float64, strict=False) for name in ("source_start", "source_end")
     )
     # Times are compared as numbers, as the same time may have other decimals; an invalid time has a
-    # rule of its own.
+    # reason of its own.
     invalid = pl.col("source_start").is_not_null() & start.is_null()
     return pl.struct(
         "recording_id", start, end.alias("end"), invalid.alias("invalid"), "source_channel"
@@ -55,7 +55,7 @@ def window() -> pl.Expr:
 
 
 def segment_failures(recordings: pl.DataFrame) -> dict[str, pl.Expr]:
-    """Return the rules that a segment can fail, most specific first.
+    """Return the reasons for which a segment fails by itself, most specific first.
 
     They are expressions over `with_recordings`, true for a failure.
     """
@@ -81,7 +81,7 @@ def segment_failures(recordings: pl.DataFrame) -> dict[str, pl.Expr]:
 def with_recordings(segments: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
     """Join `source_channel` and columns of the recordings to segments, in order.
 
-    The columns are those that the rules need.
+    The columns are those that `segment_failures` needs.
     """
     facts = recordings.select("recording_id", "sampling_rate", "num_channels", "num_samples")
     return segments.with_columns(source_channel(segments)).join(
