@@ -1,8 +1,8 @@
 """Read delimited text: the one reader of .csv, .tsv and their kin, for all commands.
 
-Encoding, separator, header line and quoting are found from the file by the rules of docs/ingest.md,
-unless an option says them. A line that cannot be read becomes a `Problem`; a quote that nothing
-closes never takes further lines with it.
+Encoding, separator, header line and quoting are found from the file, unless an option says them.
+A line that cannot be read becomes a `Problem`; a quote that nothing closes never takes further
+lines with it.
 """
 
 import codecs
