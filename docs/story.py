@@ -260,13 +260,12 @@ def introduce(lines: list[Line]) -> str:
 # A story: from a disordered archive to a proven corpus
 
 **The archive is made up.** It has {len(SITTINGS)} sittings, {len(lines):,} segments and {speakers}
-speakers. Each segment is a tone of one second, and the script knows which transcripts are wrong:
-*all verdicts are simulated from that truth.* The commands are real: `python docs/story.py` runs
-them, and every figure below is what they printed.
+speakers. The script knows which transcripts are wrong: *all verdicts are simulated from that
+truth.* The commands are real: `python docs/story.py` runs them, and every figure below is what they
+printed.
 
-The file `asr.json` has transcripts and hypotheses in JSON lines, as ParlaSpeech has them. The
-folder `recordings` has the audio. The file `typed.tsv` has the same words as the stenographers
-typed them, with capitals, commas and digits.
+The file `asr.json` has transcripts and hypotheses, the folder `recordings` the audio. The file
+`typed.tsv` has the same words as the stenographers typed them, with capitals, commas and digits.
 """
 
 
@@ -281,9 +280,9 @@ def tell_of_names() -> str:
 
 {block(ingest)}
 
-The command reads {ingest.facts["segments"]:,} segments, and lists
-{ingest.facts["unreadable_lines"]} line that ends in the middle with its number. It looks for the
-files of {ingest.facts["recordings"]} names:
+The command reads {ingest.facts["segments"]:,} segments, lists
+{ingest.facts["unreadable_lines"]} broken line with its number, and looks for the files of
+{ingest.facts["recordings"]} names:
 
 | the name in the transcripts | recordings | result |
 |---|---|---|
@@ -327,12 +326,11 @@ The first command compares each transcript with its hypothesis: {score.facts["ab
 segments have a similarity of 0.8 or more. A low similarity may be the fault of the transcript or of
 the recognizer, and a high one may hide a wrong word: of {len(wrong)} wrong transcripts
 {sum(value >= 0.8 for value in wrong)} have 0.8 or more, and of {len(right):,} right ones
-{sum(value < 0.8 for value in right)} have less. In a real archive, only people who listen can find
-this out.
+{sum(value < 0.8 for value in right)} have less.
 
-These transcripts are normalized: *thirty four percent*. The corpus is to have the typed ones:
-*34 %*. `join` matches {join.facts["matched"]:,} of {join.facts["rows"]:,} rows with a segment.
-More: [transcripts.md](transcripts.md).
+The corpus is to have the typed transcripts, *34 %* instead of *thirty four percent*. `join` matches
+{join.facts["matched"]:,} of {join.facts["rows"]:,} rows with a segment. More:
+[transcripts.md](transcripts.md).
 """
 
 
@@ -345,7 +343,6 @@ def choose_threshold(truth: Truth) -> tuple[float, str]:
     judge_sheet(Path("pilot.xlsx"), truth)
     imported = run("nbaudio review import PILOT pilot.xlsx")
     evidence = run("nbaudio evidence PILOT")
-    verdicts = evidence.facts["reviewed"]
     curve = {row["threshold"]: row for row in evidence.facts["curve"]}
     threshold = min(key for key, row in curve.items() if row["precision"] >= PILOT_PRECISION)
     least = curve[threshold]
@@ -358,8 +355,7 @@ threshold is proven.
 
 {block(export, imported, evidence)}
 
-Another `--seed` makes the pilot independent of the round below. Of its
-{verdicts["right"] + verdicts["wrong"]} verdicts, {verdicts["wrong"]} are *wrong words*.
+Another `--seed` makes the pilot independent of the round below.
 
 ![Estimated precision above each threshold, with its interval](img/{PICTURE.name})
 
@@ -388,24 +384,15 @@ def review_with_colleagues(threshold: float, select_command: str, truth: Truth) 
     return f"""\
 ## 4. A review with two colleagues
 
-Ana gets a workbook for Excel, Ben a page for his browser. Both have clips of their own, and 60 that
-both judge:
+{block(select, export, imported, undecided, adjudicated)}
 
-{block(select, export)}
-
-Select first: the export fixes the selection as the rule that its verdicts are about. Here it is
-{select.facts["kept"]:,} segments, with every speaker and every sentence in one split
-(`--group-by`). `stratified` draws more of the {export.facts["clips"]} clips where faults are
-likely. Ben calls {ERRORS_OF_BEN} right clips *noise*. When both files are back:
-
-{block(imported)}
-
-On the {agreement["segments"]} clips that both judged, {percent(agreement["value"])} of the verdicts
-are equal. A third colleague decides the {imported.facts["disagreements"]} others:
-
-{block(undecided, adjudicated)}
-
-Then {adjudicated.facts["disagreements"]} clips are undecided. More: [review.md](review.md).
+The verdicts are about what the first command selects: {select.facts["kept"]:,} segments, with every
+speaker and every sentence in one split (`--group-by`). `stratified` draws more of the
+{export.facts["clips"]} clips where faults are likely. Ana judges in Excel, Ben in a browser. Ben
+calls {ERRORS_OF_BEN} right clips *noise*. On the {agreement["segments"]} clips that both judge,
+{percent(agreement["value"])} of the verdicts are equal. A third colleague decides the
+{imported.facts["disagreements"]} others; then {adjudicated.facts["disagreements"]} clips are
+undecided. More: [review.md](review.md).
 """
 
 
@@ -425,8 +412,8 @@ The same selection again, now without the reviewed segments, which are not to be
 
 Of the {selection["segments"]:,} clips that would ship, **at least
 {lower_bound(selection["low"])}** are right, with a confidence of 95 %: the target of 98 % is
-**{proven(evidence.facts)}**. {reviewed["wrong"]} of the {judged} judged clips are wrong. The bound
-takes the reviewers as right. More: [evidence.md](evidence.md).
+**{proven(evidence.facts)}**. {reviewed["wrong"]} of the {judged} judged clips are wrong. More:
+[evidence.md](evidence.md).
 """
 
 
@@ -444,13 +431,11 @@ def make_corpus() -> str:
 {block(materialize, verify)}
 
 `materialize` packs {materialize.facts["clips_cut_now"]:,} clips into {materialize.facts["shards"]}
-shards, with the typed transcripts. It refuses a typed transcript whose words are not those that
-were judged. `verify` decodes every clip and counts again:
+shards, with the typed transcripts. `verify` decodes every clip and counts again:
 
 | | |
 |---|---|
 | clips in train, dev, test | {splits["train"]:,}, {splits["dev"]}, {splits["test"]} |
-| clips and rejected segments | {verify.facts["kept_and_rejected"]:,} |
 | speakers that dev or test share with another split | {leakage["speaker_id"]} |
 | sentences that they share | {leakage["identical_sentence"]} |
 | sentences that are nearly the same | {leakage["near_identical_sentence"]} |
@@ -485,20 +470,17 @@ The same file and folder have {len(LATER_SITTINGS)} new sittings.
 |---|---|
 | segments that are new, unchanged | {ingest.facts["new"]}, {ingest.facts["unchanged"]:,} |
 | clips that are added to train, and cut | {added}, {materialize.facts["clips_cut_now"]} |
-| clips that are removed, moved, changed | {removed_moved_changed(diff.facts)} |
 | new segments of speakers who are in dev or test, left out | {crossing} |
-| shards that keep their names and bytes | {shards["equal"]} |
-| shards that are rewritten, new | {shards["rewritten"]}, {shards["new"]} |
+| shards that keep their bytes, are rewritten, are new | {shards_of(shards)} |
 
 New segments count as wrong until they are sampled. Of {selection["segments"]:,} clips at least
 {lower_bound(selection["low"])} are right, and 98 % is {proven(evidence.facts)} for this version.
-Version 1 keeps its claim in its `corpus.json`.
 """
 
 
-def removed_moved_changed(facts: Facts) -> str:
-    """Return three counts of segments of a diff."""
-    return ", ".join(str(facts[kind]["segments"]) for kind in ("removed", "moved", "changed"))
+def shards_of(shards: Facts) -> str:
+    """Return three counts of shards of a diff."""
+    return ", ".join(str(shards[kind]) for kind in ("equal", "rewritten", "new"))
 
 
 def withdraw(select_command: str, truth: Truth) -> str:
@@ -529,8 +511,7 @@ A round at random gives the new sittings their share. In the same week a speaker
 | | |
 |---|---|
 | clips that are removed: withdrawn, reviewed | {withdrawn}, {because["reviewed"]} |
-| shards that keep their names and bytes | {shards["equal"]} |
-| shards that are rewritten without these clips | {shards["rewritten"]} |
+| shards that keep their bytes, are rewritten, are new | {shards_of(shards)} |
 | problems that `verify` finds | {len(verify.problems)} |
 
 {withdrawal.facts["segments"]} segments are removed from all tables, and no later `ingest` brings
@@ -555,14 +536,13 @@ def conclude(truth: Truth) -> str:
     return f"""\
 ## Was it true?
 
-Each corpus states its claim in `corpus.json`; in a made-up archive the truth is known:
+In a made-up archive the truth is known:
 
 | corpus | clips | at least right | right |
 |---|---|---|---|
 {table}
 
-{false_claims} of these {len(CORPORA)} claims are false. With a confidence of 95 %, a claim may be
-false in five of a hundred archives.
+{false_claims} of these {len(CORPORA)} claims are false.
 """
 
 
