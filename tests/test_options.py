@@ -6,6 +6,7 @@ demo, are for tests/heavy/test_options_clusters.py.
 
 import csv
 import json
+import re
 import shlex
 import shutil
 import sys
@@ -198,6 +199,13 @@ def use_hub(patch: pytest.MonkeyPatch, servers: ExitStack) -> None:
     patch.setenv("HF_TOKEN", TOKEN)
 
 
+def keys_of(value: object) -> list[str]:
+    """All keys of a JSON value, nested ones too."""
+    if isinstance(value, dict):
+        return [*value, *(key for item in value.values() for key in keys_of(item))]
+    return [key for item in value for key in keys_of(item)] if isinstance(value, list) else []
+
+
 @pytest.mark.parametrize("line", LINES.strip().split("\n"))
 def test_each_command_line_succeeds(results, line: str) -> None:
     code, output = results[line]
@@ -206,6 +214,10 @@ def test_each_command_line_succeeds(results, line: str) -> None:
         report = json.loads(output)
         assert report["problems"] == []
         assert report["facts"]
+        # A condition is named by itself; `diff` names claims in words.
+        names = [key for key in keys_of(report) if not key.startswith("where ")]
+        if not line.startswith("diff "):
+            assert [name for name in names if not re.fullmatch(r"[a-z0-9_,]+", name)] == []
 
 
 def test_each_option_of_each_command_has_a_test_line() -> None:
