@@ -937,7 +937,7 @@ def test_evidence_on_the_command_line_prints_the_facts_as_json(workspace, tmp_pa
     )
 
 
-@pytest.mark.parametrize("n", [0, 6, 40, 400])
+@pytest.mark.parametrize("n", [0, 6, 40, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("asked", [0.98, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_the_plot_shows_estimate_and_bounds_within_its_frame_and_says_what_is_missing(
     workspace, tmp_path, n, asked

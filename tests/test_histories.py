@@ -736,9 +736,9 @@ def grow_and_withdraw(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("way", "further", "again"),
-    [pytest.param("source", False, False, marks=pytest.mark.slow), ("table", True, True)],
+    ("way", "further", "again"), [("source", False, False), ("table", True, True)]
 )
 def test_adding_and_withdrawing_recordings_leaves_the_selection_unchanged(
     tmp_path, way, further, again
