@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 # Each of many processes would compile the package anew
@@ -124,6 +125,60 @@ def nothing_left_open() -> Iterator[None]:
     gc.collect()
 
 
+def build_workspace(
+    folder: Path,
+    recorded: Callable[..., Path],
+    recordings: dict[str, tuple[float, int]],
+    *,
+    every: float = 3.0,
+    length: float = 2.37,
+    channels: int = 2,
+    name: str = "w",
+) -> Workspace:
+    """Make the workspace of `make_workspace` in a folder."""
+    audio = folder / f"audio of {name}"
+    audio.mkdir()
+    facts, segments = [], []
+    for number, (file, (seconds, rate)) in enumerate(recordings.items()):
+        path = audio / file
+        shutil.copy(recorded(path.suffix, seconds, rate, channels=channels, seed=number), path)
+        found, status = probe(path), path.stat()
+        key = path.stem
+        facts.append(
+            {
+                "recording_id": key,
+                "path": file,
+                "sampling_rate": found.sampling_rate,
+                "num_channels": found.num_channels,
+                "num_samples": found.num_samples,
+                "codec": found.codec,
+                "num_bytes": status.st_size,
+                "mtime_ns": status.st_mtime_ns,
+            }
+        )
+        for i in range(int((seconds - length) / every) + 1):
+            start, end = round(i * every, 2), round(i * every + length, 2)
+            segments.append(
+                {
+                    "segment_id": f"{key}_{start}-{end}",
+                    "recording_id": key,
+                    "start_sample": round(start * rate),
+                    "end_sample": round(end * rate),
+                    "source_start": str(start),
+                    "source_end": str(end),
+                    "text": f"rečenica {i} iz {key}",
+                    "asr_text": f"rečenica {i} iz {key}",
+                    "speaker_id": f"spk{i % 3}",
+                    "similarity": 1.0,
+                    "split": "test" if i % 7 == 6 else "dev" if i % 5 == 4 else "train",
+                    "decision": "accept",
+                }
+            )
+    workspace = Workspace.create(folder / name, source="made", audio=str(audio))
+    workspace.save(recordings=pl.DataFrame(facts), segments=pl.DataFrame(segments))
+    return workspace
+
+
 @pytest.fixture
 def make_workspace(tmp_path: Path, recorded: Callable[..., Path]) -> Callable[..., Workspace]:
     """A workspace over real recordings: `make_workspace({"a.wav": (seconds, rate)}, every=3.0)`,
@@ -132,55 +187,4 @@ def make_workspace(tmp_path: Path, recorded: Callable[..., Path]) -> Callable[..
     Segments of `length` seconds begin every `every` seconds; every fifth goes to dev, every seventh
     to test.
     """
-
-    def make(
-        recordings: dict[str, tuple[float, int]],
-        *,
-        every: float = 3.0,
-        length: float = 2.37,
-        channels: int = 2,
-        name: str = "w",
-    ) -> Workspace:
-        audio = tmp_path / f"audio of {name}"
-        audio.mkdir()
-        facts, segments = [], []
-        for number, (file, (seconds, rate)) in enumerate(recordings.items()):
-            path = audio / file
-            shutil.copy(recorded(path.suffix, seconds, rate, channels=channels, seed=number), path)
-            found, status = probe(path), path.stat()
-            key = path.stem
-            facts.append(
-                {
-                    "recording_id": key,
-                    "path": file,
-                    "sampling_rate": found.sampling_rate,
-                    "num_channels": found.num_channels,
-                    "num_samples": found.num_samples,
-                    "codec": found.codec,
-                    "num_bytes": status.st_size,
-                    "mtime_ns": status.st_mtime_ns,
-                }
-            )
-            for i in range(int((seconds - length) / every) + 1):
-                start, end = round(i * every, 2), round(i * every + length, 2)
-                segments.append(
-                    {
-                        "segment_id": f"{key}_{start}-{end}",
-                        "recording_id": key,
-                        "start_sample": round(start * rate),
-                        "end_sample": round(end * rate),
-                        "source_start": str(start),
-                        "source_end": str(end),
-                        "text": f"rečenica {i} iz {key}",
-                        "asr_text": f"rečenica {i} iz {key}",
-                        "speaker_id": f"spk{i % 3}",
-                        "similarity": 1.0,
-                        "split": "test" if i % 7 == 6 else "dev" if i % 5 == 4 else "train",
-                        "decision": "accept",
-                    }
-                )
-        workspace = Workspace.create(tmp_path / name, source="made", audio=str(audio))
-        workspace.save(recordings=pl.DataFrame(facts), segments=pl.DataFrame(segments))
-        return workspace
-
-    return make
+    return partial(build_workspace, tmp_path, recorded)

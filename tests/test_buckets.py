@@ -33,7 +33,7 @@ def tiny(monkeypatch):
 
 @pytest.fixture
 def workspace(make_workspace):
-    return make_workspace({f"r{i}.flac": (30.0, 16000) for i in range(4)})
+    return make_workspace({f"r{i}.flac": (20.0, 16000) for i in range(3)})
 
 
 def contents(folder):
@@ -77,7 +77,6 @@ def test_parts_are_stored_in_order_and_have_the_types_of_the_schema(tmp_path, ti
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param({}, marks=pytest.mark.slow),
         pytest.param({"container": "tfrecord", "window": 3}, marks=pytest.mark.slow),
         {"shard_count": 2, "rate": None},
     ],
@@ -142,7 +141,7 @@ def test_measure_stores_signals_in_the_right_rows_with_many_buckets(workspace, t
     tiny()
     measure(workspace, jobs=1, show_progress=False)
     assert workspace.segments.equals(ordinary)
-    assert ordinary["rms_dbfs"].n_unique() > 10
+    assert ordinary["rms_dbfs"].n_unique() > 5
 
 
 JOINS = {

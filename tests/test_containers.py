@@ -40,7 +40,7 @@ from nbaudio.tables.workspace import Workspace
 
 RATE = 16000
 every_container = pytest.mark.parametrize("container", list(CONTAINERS))
-DEFAULT = ("webdataset", "parquet", "files")
+DEFAULT = ("webdataset", "files")
 some_containers = pytest.mark.parametrize(
     "container",
     [pytest.param(name, marks=() if name in DEFAULT else pytest.mark.slow) for name in CONTAINERS],

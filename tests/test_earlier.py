@@ -39,7 +39,8 @@ EARLIER = Path(__file__).parent / "earlier"
 CORPORA = (*CONTAINERS, "mds", "second")  # mds is read, and no longer written
 QUICK = {"jobs": 1, "engine": "threading", "show_progress": False}
 SELECTION = {"dev": 6, "test": 6, "group_by": ["speaker_id"], "gold": True}
-BASES = {"webdataset", "tfrecord", "second"}  # the others are slow together
+READ = {"webdataset", "files", "second"}
+BASES = {"webdataset", "second"}  # the others are slow together
 COUNTED = ("segments_kept", "segments_rejected", "reasons", "hours", "recordings", "train", "test")
 WITHDRAWN = {"r0-01", *(f"r5-{n:02}" for n in range(12))}
 
@@ -119,7 +120,9 @@ def test_the_earlier_corpora_cover_all_containers(unpacked, expected):
     assert version
 
 
-@pytest.mark.parametrize("name", CORPORA)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in READ else pytest.mark.slow) for name in CORPORA]
+)
 def test_a_corpus_verifies_and_every_clip_is_read(unpacked, expected, name):
     command("verify", unpacked / name, "--jobs", 1, "--engine", "threading")
     was, now = expected["corpora"][name], clips_of(unpacked / name)

@@ -345,7 +345,7 @@ def check_guarantee(chosen, columns, versions):
 @given(
     st.lists(st.tuples(some_rows, parameters, st.integers(0, 3)), min_size=2, max_size=4), st.data()
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_splits_share_no_group_after_any_history_of_versions(history, data):
     segments, earlier, versions = None, None, []
     for step, (rows, changes, number) in enumerate(history):
@@ -379,7 +379,7 @@ def test_splits_share_no_group_after_any_history_of_versions(history, data):
 
 @pytest.mark.slow
 @given(some_rows, parameters, st.integers(0, 3), st.randoms(use_true_random=False))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_selecting_again_without_new_rows_changes_nothing(rows, changes, number, random):
     segments = table(rows)
     reviewed = set(segments["segment_id"][::5].to_list()) if number == 2 else ()
@@ -401,7 +401,7 @@ def test_selecting_again_without_new_rows_changes_nothing(rows, changes, number,
 
 @pytest.mark.slow
 @given(some_rows, some_rows, parameters, st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_with_given_splits_adding_recordings_and_removing_them_again_changes_nothing(
     rows, more, changes, data
 ):

@@ -209,7 +209,7 @@ def test_unjudged_items_given_as_sums_or_arrays_have_the_same_bounds():
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data(), count=st.integers(1, 60))
 def test_bounds_enclose_the_seen_faults_and_right_verdicts_never_widen_them(data, count):
     wrong = data.draw(st.sets(st.integers(0, count - 1), max_size=6))
@@ -726,7 +726,7 @@ def test_bounds_are_valid_if_all_rows_above_the_threshold_are_judged(workspace, 
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(data=st.data())
 def test_estimates_and_bounds_lie_between_0_and_1_after_any_edits(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("history")
@@ -937,7 +937,7 @@ def test_evidence_on_the_command_line_prints_the_facts_as_json(workspace, tmp_pa
     )
 
 
-@pytest.mark.parametrize("n", [0, 6, 40, 400])
+@pytest.mark.parametrize("n", [0, 6, 40, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("asked", [0.98, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_the_plot_shows_estimate_and_bounds_within_its_frame_and_says_what_is_missing(
     workspace, tmp_path, n, asked

@@ -24,12 +24,35 @@ _AMOUNTS = ("by_hours", "by_words")
 
 @pytest.fixture
 def archive(tmp_path):
+    """A workspace as `make_archive` makes it, and the segments with faults."""
+    return make_archive(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def first_round(tmp_path_factory):
+    """A folder with a workspace from which 200 segments were drawn and judged, and their sheet."""
+    folder = tmp_path_factory.mktemp("first round")
+    workspace, wrong = make_archive(folder)
+    take(workspace)
+    review(workspace, wrong, "one", 200)
+    return folder, wrong
+
+
+@pytest.fixture
+def reviewed(first_round, tmp_path):
+    """A copy of `first_round`: its workspace, and the segments with faults."""
+    folder, wrong = first_round
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    return Workspace(tmp_path / "w"), wrong
+
+
+def make_archive(folder):
     """A workspace of 600 segments of 12 speakers; the first three speakers have the faults."""
     generator = np.random.default_rng(7)
     speaker = generator.integers(0, 12, SIZE)
     similarity = np.where(generator.random(SIZE) < 0.1, 0.5, 0.9 + 0.1 * generator.random(SIZE))
     wrong = (generator.random(SIZE) < np.where(speaker < 3, 0.12, 0.0)) | (similarity < 0.8)
-    workspace = Workspace.create(tmp_path / "w", audio=None)
+    workspace = Workspace.create(folder / "w", audio=None)
     ids = [f"s{number:03d}" for number in range(SIZE)]
     segments = {
         "segment_id": ids,
@@ -91,10 +114,8 @@ def not_in(column, values):
 
 
 @pytest.mark.slow
-def test_an_unchanged_selection_is_bounded_with_the_whole_error_of_its_rule(archive):
-    workspace, wrong = archive
-    take(workspace)
-    review(workspace, wrong, "one", 200)
+def test_an_unchanged_selection_is_bounded_with_the_whole_error_of_its_rule(reviewed):
+    workspace, _ = reviewed
     take(workspace)
     after = claim(workspace)
     state = ProofState.load(workspace)
@@ -107,10 +128,8 @@ def test_an_unchanged_selection_is_bounded_with_the_whole_error_of_its_rule(arch
 
 
 @pytest.mark.slow
-def test_speakers_left_out_after_verdicts_lower_the_bound_of_the_selection(archive):
-    workspace, wrong = archive
-    take(workspace)
-    review(workspace, wrong, "one", 200)
+def test_speakers_left_out_after_verdicts_lower_the_bound_of_the_selection(reviewed):
+    workspace, wrong = reviewed
     whole = claim(workspace)
     left_out = found_faults(workspace, wrong)
     assert left_out
@@ -144,10 +163,8 @@ def test_only_the_selection_by_segments_and_the_curve_are_called_proven(archive)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("door", ["where", "joined", "by_hand", "splits", "threshold"])
-def test_segments_left_out_after_verdicts_count_by_whatever_way_they_left(archive, tmp_path, door):
-    workspace, wrong = archive
-    take(workspace)
-    review(workspace, wrong, "one", 200)
+def test_segments_left_out_after_verdicts_count_by_whatever_way_they_left(reviewed, tmp_path, door):
+    workspace, wrong = reviewed
     speakers = found_faults(workspace, wrong)
     heard = workspace.segments.filter(pl.col("speaker_id").is_in(speakers))["segment_id"]
     if door == "where":
@@ -178,10 +195,8 @@ def test_segments_left_out_after_verdicts_count_by_whatever_way_they_left(archiv
 
 
 @pytest.mark.slow
-def test_withdrawn_segments_stay_in_the_rule(archive):
-    workspace, wrong = archive
-    take(workspace)
-    review(workspace, wrong, "one", 200)
+def test_withdrawn_segments_stay_in_the_rule(reviewed):
+    workspace, wrong = reviewed
     speakers = found_faults(workspace, wrong)
     for speaker in speakers:
         nbaudio.withdraw(workspace, speaker=speaker, why="asked for it")

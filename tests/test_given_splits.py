@@ -519,7 +519,7 @@ def test_the_sets_of_a_grown_source_keep_the_name_of_the_earlier_version(workspa
         max_size=25,
     ),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_given_splits_stay_and_others_share_no_group_with_them(rows, changes, names):
     segments, keys = table(rows), changes["group_by"]
     fixed = fixed_splits(

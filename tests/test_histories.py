@@ -605,9 +605,8 @@ def run_history(steps: list[tuple[str, int]], **options) -> int:
         return len(history.versions)
 
 
-@pytest.mark.parametrize(
-    ("given_splits", "kills"), [pytest.param(False, False, marks=pytest.mark.slow), (True, True)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("given_splits", "kills"), [(False, False), (True, True)])
 def test_versions_keep_their_guarantees_over_a_history_of_all_steps(given_splits, kills):
     steps = [
         "review",
@@ -625,7 +624,7 @@ def test_versions_keep_their_guarantees_over_a_history_of_all_steps(given_splits
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=10, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(
     st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 2**20)), min_size=6, max_size=8),
     st.booleans(),
@@ -737,9 +736,9 @@ def grow_and_withdraw(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("way", "further", "again"),
-    [pytest.param("source", False, False, marks=pytest.mark.slow), ("table", True, True)],
+    ("way", "further", "again"), [("source", False, False), ("table", True, True)]
 )
 def test_adding_and_withdrawing_recordings_leaves_the_selection_unchanged(
     tmp_path, way, further, again
@@ -748,7 +747,7 @@ def test_adding_and_withdrawing_recordings_leaves_the_selection_unchanged(
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=6, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(st.integers(0, 2**20), st.sampled_from(["source", "table"]), st.booleans(), st.booleans())
 def test_adding_and_withdrawing_random_recordings_leaves_the_selection_unchanged(
     number, way, further, again

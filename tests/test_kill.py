@@ -44,7 +44,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 @pytest.fixture
 def workspace(make_workspace: Callable[..., Workspace]) -> Workspace:
-    return make_workspace({f"r{i}.flac": (60.0, 48000) for i in range(4)}, every=1.5, length=1.2)
+    return make_workspace({f"r{i}.flac": (30.0, 24000) for i in range(4)}, every=1.5, length=1.2)
 
 
 WANTED: dict[str, str] = {}

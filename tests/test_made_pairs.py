@@ -43,6 +43,7 @@ def test_the_second_round_proves_98_percent_and_the_first_does_not(second_act):
     assert "simulated" in report.facts["verdicts"]
 
 
+@pytest.mark.slow
 def test_the_documentation_has_the_figures_of_the_rounds(second_act):
     _, report = second_act
     page = (Path(__file__).parents[1] / "docs" / "evidence.md").read_text("utf8")
@@ -65,6 +66,7 @@ def test_the_proven_share_of_the_demo_pairs_is_true(second_act, pairs):
     assert 0.98 <= proof["selection"]["low"] <= share < 1
 
 
+@pytest.mark.slow
 def test_the_returned_sheets_have_the_verdicts_of_the_drawn_rows(second_act, pairs):
     out, _ = second_act
     is_right = {pair.segment_id: pair.transcript == pair.spoken for pair in pairs}

@@ -43,21 +43,33 @@ def write_table(path, *names):
 OPTIONS = {"text": "said", "asr_text": "heard"}
 
 
-@pytest.fixture
-def reviewed_workspace(tmp_path):
-    """A scored, selected and reviewed workspace of options that a source needs, and a corpus."""
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """The folder that `reviewed_workspace` copies."""
+    folder = tmp_path_factory.mktemp("template")
     for seed, name in enumerate("abc"):
-        record(tmp_path / f"my audio/{name}.wav", seed)
-    source = write_table(tmp_path / "a source.tsv", "a.wav", "b.wav", "c.wav")
+        record(folder / f"my audio/{name}.wav", seed)
+    source = write_table(folder / "a source.tsv", "a.wav", "b.wav", "c.wav")
     nbaudio.ingest(
-        "table", source, audio=tmp_path / "my audio", options=OPTIONS, out=tmp_path / "W", jobs=1
+        "table", source, audio=folder / "my audio", options=OPTIONS, out=folder / "W", jobs=1
     )
-    workspace = Workspace.open(tmp_path / "W")
+    workspace = Workspace.open(folder / "W")
     nbaudio.score(workspace)
     judge(workspace, {"a_0-1.5": "ok", "b_2-3.5": "wrong words"})
     nbaudio.select(workspace, dev=2, test=2, group_by="")
-    cut(workspace, tmp_path / "before")
-    return workspace
+    cut(workspace, folder / "before")
+    return folder
+
+
+@pytest.fixture
+def reviewed_workspace(template, tmp_path):
+    """A scored, selected and reviewed workspace of options that a source needs, and a corpus, as if
+    made in this folder."""
+    shutil.copytree(template, tmp_path, dirs_exist_ok=True)
+    for path in tmp_path.rglob("*.json*"):
+        content = path.read_text("utf8")
+        path.write_text(content.replace(template.as_posix(), tmp_path.as_posix()), "utf8")
+    return Workspace.open(tmp_path / "W")
 
 
 def judge(workspace, verdicts):

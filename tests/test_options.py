@@ -6,6 +6,7 @@ demo, are for tests/heavy/test_options_clusters.py.
 
 import csv
 import json
+import re
 import shlex
 import shutil
 import sys
@@ -30,6 +31,7 @@ NETWORK = "--timeout 5 --tries 2 --max-wait 1 --max-size 1GB --json"
 THREADS = "--jobs 1 --engine threading"
 #: Options that need a cluster, and a command that takes a minute.
 ELSEWHERE = {"address", "beam_options", ("demo", "out"), ("demo", "as_json")}
+ROWS = 18  # of each sitting
 RECOGNIZER = """
 version = "1"
 
@@ -83,12 +85,12 @@ withdraw B --recording day2 --why 'consent withdrawn'
 
 def make_archive(folder: Path) -> None:
     """Recordings of two sittings, transcripts, further tables, and sources of other commands."""
-    words = [f"rečenica broj {'abcdefghij'[n % 10]} govora {n}" for n in range(60)]
+    words = [f"rečenica broj {'abcdefghij'[n % 10]} govora {n}" for n in range(2 * ROWS)]
     rows = []
     for day in (1, 2):
-        tone(folder / f"audio/day{day}.wav", 62, seed=day)
-        for n in range(30):
-            text = words[30 * (day - 1) + n]
+        tone(folder / f"audio/day{day}.wav", 2 * ROWS + 2, seed=day)
+        for n in range(ROWS):
+            text = words[ROWS * (day - 1) + n]
             row = {"file": f"day{day}.wav", "start": 2 * n, "end": 2 * n + 1.5}
             rows.append({**row, "words": text.split(), "asr": text.split(), "speaker": f"s{n % 6}"})
     write = lambda name, text: (folder / name).write_text(text, encoding="utf8")  # noqa: E731
@@ -97,7 +99,7 @@ def make_archive(folder: Path) -> None:
     write("recognizer.py", RECOGNIZER)
     write("own.tsv", "hr\tRH\tRepublika Hrvatska\n")
     write("mine.yaml", yaml.safe_dump({"format": "parlaspeech", "source": "asr.json"}))
-    keys = [f"day{1 + n // 30}_{2 * (n % 30)}-{2 * (n % 30) + 1.5}" for n in range(60)]
+    keys = [f"day{1 + n // ROWS}_{2 * (n % ROWS)}-{2 * (n % ROWS) + 1.5}" for n in range(2 * ROWS)]
     tables = {
         "verbatim.tsv": {"segment_id": keys, "words": [f"{text}!" for text in words]},
         "large.csv": {
@@ -106,7 +108,7 @@ def make_archive(folder: Path) -> None:
             "end": [row["end"] for row in rows],
             "text": words,
         },
-        "room.csv": {"segment_id": keys, "room": ["hall"] * 60},
+        "room.csv": {"segment_id": keys, "room": ["hall"] * len(keys)},
         "splits.csv": {"speaker_id": ["s0", "s1"], "split": ["dev", "test"]},
     }
     for name, table in tables.items():
@@ -198,6 +200,13 @@ def use_hub(patch: pytest.MonkeyPatch, servers: ExitStack) -> None:
     patch.setenv("HF_TOKEN", TOKEN)
 
 
+def keys_of(value: object) -> list[str]:
+    """All keys of a JSON value, nested ones too."""
+    if isinstance(value, dict):
+        return [*value, *(key for item in value.values() for key in keys_of(item))]
+    return [key for item in value for key in keys_of(item)] if isinstance(value, list) else []
+
+
 @pytest.mark.parametrize("line", LINES.strip().split("\n"))
 def test_each_command_line_succeeds(results, line: str) -> None:
     code, output = results[line]
@@ -206,6 +215,10 @@ def test_each_command_line_succeeds(results, line: str) -> None:
         report = json.loads(output)
         assert report["problems"] == []
         assert report["facts"]
+        # A condition is named by itself; `diff` names claims in words.
+        names = [key for key in keys_of(report) if not key.startswith("where ")]
+        if not line.startswith("diff "):
+            assert [name for name in names if not re.fullmatch(r"[a-z0-9_,]+", name)] == []
 
 
 def test_each_option_of_each_command_has_a_test_line() -> None:

@@ -1,15 +1,10 @@
 """What a page of a run shows of its notebook: parameters once, and no paths of the machine."""
 
-import json
-import re
 from html import unescape
-from pathlib import Path
 
 import pytest
 
-from nbaudio.core.bundled_files import bundled
 from nbaudio.runs.page_notebook import fill_in, page_notebook, short_paths
-from nbaudio.runs.run import run
 
 
 def code(source, tags=(), outputs=()):
@@ -90,20 +85,3 @@ def test_paths_are_shortened_for_users_without_a_home_folder(tmp_path, monkeypat
         str(tmp_path): tmp_path.name,
         "/data/a.json": "…/data/a.json",
     }
-
-
-@pytest.mark.slow
-def test_a_run_page_shows_parameters_once_and_no_absolute_paths(tmp_path):
-    out = tmp_path / "out"
-    run(bundled("data_manifests/demo.yaml"), out=out, only="1")
-    page = (out / "html" / "01_ingest.html").read_text("utf8")
-    words = unescape(re.sub(r"<[^>]*>", "", page))
-    assert words.count("folder of the tables; all notebooks share it") == 1
-    assert 'workspace = "out/workspace"' in words
-    assert 'format = "parlaspeech"  # layout of the transcripts' in words
-    assert 'source = "…/demo/transcripts.jsonl"' in words
-    for folder in (tmp_path, bundled("data_manifests"), Path.home()):
-        assert str(folder) not in page
-    notebook = json.loads((out / "notebooks" / "01_ingest.ipynb").read_text("utf8"))
-    kept = "".join("".join(cell["source"]) for cell in notebook["cells"])
-    assert str(out / "workspace") in kept

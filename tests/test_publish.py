@@ -256,7 +256,7 @@ def program(hub, tmp_path, **more):
 
 
 # After the commits of two and four shards; in the last commit.
-@pytest.mark.parametrize("uploads", [0, 3, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("uploads", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 5))])
 def test_a_killed_publication_is_resumed(hub, corpus, tmp_path, uploads):
     hub.hold_after = uploads
     run = subprocess.Popen(

@@ -5,6 +5,7 @@ import csv
 import io
 import itertools
 import json
+import shutil
 
 import openpyxl
 import polars as pl
@@ -29,9 +30,20 @@ from nbaudio.tables.workspace import Workspace
 from nbaudio.ui.widgets import ReviewPanel
 
 
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A folder with a workspace `w` and its review, `sheet.xlsx`; tests work on copies."""
+    folder = tmp_path_factory.mktemp("exported")
+    workspace = make_workspace(folder / "w")
+    shutil.copytree(workspace.path, folder / "new")
+    review.export(workspace, out=folder / "sheet.xlsx", n=4, blind=False)
+    return folder
+
+
 @pytest.fixture
-def workspace(tmp_path):
-    return make_workspace(tmp_path / "w")
+def workspace(exported, tmp_path):
+    """A workspace without a review."""
+    return Workspace(shutil.copytree(exported / "new", tmp_path / "w"))
 
 
 def said_by(counts):
@@ -39,9 +51,10 @@ def said_by(counts):
 
 
 @pytest.fixture
-def sheet(workspace, tmp_path):
-    review.export(workspace, out=tmp_path / "sheet.xlsx", n=4, blind=False)
-    return tmp_path / "sheet.xlsx"
+def sheet(exported, workspace, tmp_path):
+    """A sheet of four rows, whose review the workspace then has."""
+    shutil.copytree(exported / "w", workspace.path, dirs_exist_ok=True)
+    return shutil.copy2(exported / "sheet.xlsx", tmp_path / "sheet.xlsx")
 
 
 def current_verdicts(workspace):

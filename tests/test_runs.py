@@ -5,10 +5,15 @@ import ast
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
+from contextlib import redirect_stderr
+from dataclasses import dataclass
+from html import unescape
 from html.parser import HTMLParser
+from io import StringIO
 from pathlib import Path
 
 import nbformat
@@ -22,6 +27,7 @@ from nbaudio.audio.channels import CHANNELS
 from nbaudio.audio.encoding import ENCODERS
 from nbaudio.core.bundled_files import bundled
 from nbaudio.core.errors import InputError, NbaudioError
+from nbaudio.core.report import Report
 from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.engine import ENGINES
 from nbaudio.runs import execute, papermill_manifests
@@ -433,35 +439,53 @@ def test_links_between_run_pages_are_updated_when_pages_are_added(tmp_path):
     assert targets(link_pages(tmp_path, NOTEBOOKS))[2:] == ["../report.html"]
 
 
-@pytest.fixture
-def no_such_kernel(tmp_path, monkeypatch):
-    """An installed kernel of the same name that cannot start: a run must not take it."""
-    spec = tmp_path / "jupyter" / "kernels" / "python3" / "kernel.json"
+@dataclass(frozen=True)
+class FirstRun:
+    """A run of the first two notebooks: its folder, its report, and the lines that it printed."""
+
+    out: Path
+    report: Report
+    printed: list[str]
+
+
+@pytest.fixture(scope="module")
+def first_run(tmp_path_factory):
+    """A run of the demo's first two notebooks; an installed kernel of the same name, which cannot
+    start, must not be taken."""
+    folder = tmp_path_factory.mktemp("first run")
+    spec = folder / "jupyter" / "kernels" / "python3" / "kernel.json"
     spec.parent.mkdir(parents=True)
     spec.write_text(
         json.dumps({"argv": ["/no/such/python"], "display_name": "other", "language": "python"})
     )
-    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
-    return str(tmp_path / "jupyter")
+    out = folder / "out {braces}"
+    with pytest.MonkeyPatch.context() as patch, redirect_stderr(StringIO()) as printed:
+        patch.setenv("JUPYTER_PATH", str(folder / "jupyter"))
+        report = run(
+            bundled("data_manifests/demo.yaml"),
+            out=out,
+            only="1-2",
+            settings={"normalize": "lower"},
+        )
+        assert os.environ["JUPYTER_PATH"] == str(folder / "jupyter")
+    return FirstRun(out, report, printed.getvalue().splitlines())
 
 
 def outputs(notebook):
     return [output for cell in cells(notebook, "code") for output in cell["outputs"]]
 
 
-def test_a_run_of_some_notebooks_writes_only_their_pages(tmp_path, no_such_kernel, capsys):
-    out = tmp_path / "out {braces}"
-    report = run(
-        bundled("data_manifests/demo.yaml"), out=out, only="1-2", settings={"normalize": "lower"}
-    )
+def test_a_run_of_some_notebooks_writes_only_their_pages(first_run):
+    out, report = first_run.out, first_run.report
     assert report.facts["ran"] == ["01_ingest", "02_transcripts"]
     assert report.facts["workspace"] == str(out / "workspace")
     assert "corpus" not in report.facts
     assert (report.facts["ingest"]["segments"], report.facts["score"]["scored"]) == (121, 121)
     assert [line for line in report.problems if line.startswith("ingest: ") and "line 53" in line]
-    assert os.environ["JUPYTER_PATH"] == no_such_kernel
-    steps = capsys.readouterr().err.splitlines()
-    assert [line.rsplit(" … ", 1)[0] for line in steps] == ["1/8 01_ingest", "2/8 02_transcripts"]
+    assert [line.rsplit(" … ", 1)[0] for line in first_run.printed] == [
+        "1/8 01_ingest",
+        "2/8 02_transcripts",
+    ]
 
     assert sorted(
         path.name for path in out.glob("*/*") if path.is_file() and path.parent.name != "workspace"
@@ -507,6 +531,22 @@ def test_a_run_of_some_notebooks_writes_only_their_pages(tmp_path, no_such_kerne
     ][2]
     assert 'normalize = ["lower"]' in injected
     assert "source" not in injected
+
+
+def test_a_run_page_shows_parameters_once_and_no_absolute_paths(first_run):
+    page = (first_run.out / "html" / "01_ingest.html").read_text("utf8")
+    words = unescape(re.sub(r"<[^>]*>", "", page))
+    assert words.count("folder of the tables; all notebooks share it") == 1
+    assert 'workspace = "out {braces}/workspace"' in words
+    assert 'format = "parlaspeech"  # layout of the transcripts' in words
+    assert 'source = "…/demo/transcripts.jsonl"' in words
+    for folder in (first_run.out.parent, bundled("data_manifests"), Path.home()):
+        assert str(folder) not in page
+    kept = "".join(
+        "".join(cell["source"])
+        for cell in cells(first_run.out / "notebooks" / "01_ingest.ipynb", "code")
+    )
+    assert str(first_run.out / "workspace") in kept
 
 
 @pytest.mark.parametrize(
@@ -593,7 +633,10 @@ def test_sizes_that_leave_nothing_for_train_are_refused_in_the_first_notebook(tm
 
 
 @pytest.mark.slow
-def test_sizes_that_the_selection_cannot_fill_are_refused_with_the_way_to_continue(tmp_path):
+def test_sizes_that_the_selection_cannot_fill_are_refused_with_the_way_to_continue(
+    first_run, tmp_path
+):
+    shutil.copytree(first_run.out, tmp_path / "out")
     message = (
         r"06_splits, cell \d+: InputError: dev: 60 segments requested, but of the 91 segments that "
         r"pass the filters.*; run the same command with --only 6-8 to continue"
@@ -603,12 +646,26 @@ def test_sizes_that_the_selection_cannot_fill_are_refused_with_the_way_to_contin
             bundled("data_manifests/demo.yaml"),
             out=tmp_path / "out",
             settings={"dev": 60, "test": 50},
-            only="1,2,6-8",
+            only="2,6-8",
         )
 
 
+@pytest.fixture
+def one_cell(tmp_path):
+    """Write a notebook of one cell, and make the folders of a run, `out`."""
+
+    def write(code):
+        for name in ("notebooks", "html"):
+            (tmp_path / "out" / name).mkdir(parents=True)
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+        nbformat.write(notebook, tmp_path / "cell.ipynb")
+        return tmp_path / "cell.ipynb"
+
+    return write
+
+
 @pytest.mark.slow
-def test_a_kernel_whose_port_is_taken_is_started_again(tmp_path, monkeypatch):
+def test_a_kernel_whose_port_is_taken_is_started_again(one_cell, tmp_path, monkeypatch):
     real = execute.papermill.execute_notebook
     starts = []
 
@@ -619,24 +676,23 @@ def test_a_kernel_whose_port_is_taken_is_started_again(tmp_path, monkeypatch):
         return real(*args, **options)
 
     monkeypatch.setattr(execute.papermill, "execute_notebook", start)
-    report = run(bundled("data_manifests/demo.yaml"), out=tmp_path / "out", only="1")
-    assert (len(starts), report.facts["ran"]) == (3, ["01_ingest"])
+    source = one_cell("print('started')")
+    execute.execute(source, tmp_path / "out", {})
+    assert len(starts) == 3
+    [output] = outputs(tmp_path / "out/notebooks/cell.ipynb")
+    assert "".join(output["text"]) == "started\n"
     starts.clear()
     monkeypatch.setattr(execute, "_STARTS", 2)
-    with pytest.raises(NbaudioError, match=r"01_ingest: no kernel can be started \(Kernel died"):
-        run(bundled("data_manifests/demo.yaml"), out=tmp_path / "out", only="1")
+    with pytest.raises(NbaudioError, match=r"cell: no kernel can be started \(Kernel died"):
+        execute.execute(source, tmp_path / "out", {})
 
 
 @pytest.mark.slow
-def test_a_kernel_that_dies_is_named_and_its_notebook_is_kept(tmp_path):
-    cell = nbformat.v4.new_code_cell("import os; os._exit(1)")
-    source = tmp_path / "dies.ipynb"
-    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), source)
-    (tmp_path / "out/notebooks").mkdir(parents=True)
-    (tmp_path / "out/html").mkdir()
-    with pytest.raises(NbaudioError, match=r"dies: its kernel died; .* \(kept: .*dies\.ipynb\)"):
+def test_a_kernel_that_dies_is_named_and_its_notebook_is_kept(one_cell, tmp_path):
+    source = one_cell("import os; os._exit(1)")
+    with pytest.raises(NbaudioError, match=r"cell: its kernel died; .* \(kept: .*cell\.ipynb\)"):
         execute.execute(source, tmp_path / "out", {})
-    assert (tmp_path / "out/notebooks/dies.ipynb").exists()
+    assert (tmp_path / "out/notebooks/cell.ipynb").exists()
 
 
 def test_an_output_path_that_is_a_file_is_refused(tmp_path, manifest):

@@ -3,13 +3,15 @@ corpus."""
 
 import json
 from base64 import b64decode
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from io import BytesIO
+from pathlib import Path
 
 import openpyxl
 import polars as pl
 import pytest
+from conftest import build_workspace
 from hostile import CELLS, MARKUP
 
 from nbaudio import review
@@ -20,6 +22,7 @@ from nbaudio.corpus.materialize import materialize
 from nbaudio.proof.evidence import evidence, selection_claim
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts
 from nbaudio.selection.select import select
+from nbaudio.tables.workspace import Workspace
 from nbaudio.ui import plots, segment_rows, views
 from nbaudio.ui.statistics import examples
 from nbaudio.ui.statistics.page_html import Section, render_page
@@ -52,10 +55,10 @@ def read(html):
     return reader
 
 
-@pytest.fixture
-def workspace(make_workspace):
-    """Hostile texts, speakers and a few segments that are out."""
-    workspace = make_workspace({"one.wav": (60.0, 16000), "two.flac": (30.0, 16000)}, channels=1)
+def make_hostile(folder, recorded):
+    """A workspace of hostile texts and speakers, of which a few segments are out."""
+    recordings = {"one.wav": (60.0, 16000), "two.flac": (30.0, 16000)}
+    workspace = build_workspace(folder, recorded, recordings, channels=1)
     number = pl.int_range(pl.len())
     odd = pl.Series(HOSTILE).gather([i % len(HOSTILE) for i in range(workspace.segments.height)])
     workspace.save(
@@ -71,16 +74,42 @@ def workspace(make_workspace):
 
 
 @pytest.fixture
+def workspace(tmp_path, recorded):
+    return make_hostile(tmp_path, recorded)
+
+
+@pytest.fixture
 def corpus(workspace, tmp_path):
     materialize(workspace, out=tmp_path / "c", jobs=1, engine="threading", show_progress=False)
     return tmp_path / "c"
 
 
+@dataclass(frozen=True)
+class Pages:
+    """A workspace, its corpus, and the pages and reports of both, which tests only read."""
+
+    workspace: Workspace
+    corpus: Path
+    of_workspace: Path
+    of_corpus: Path
+    facts: dict[Path, dict]
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory, recorded):
+    folder = tmp_path_factory.mktemp("pages")
+    workspace = make_hostile(folder, recorded)
+    materialize(workspace, out=folder / "c", jobs=1, engine="threading", show_progress=False)
+    pages = {folder / "w.html": workspace.path, folder / "c.html": folder / "c"}
+    facts = {page: stats(path, out=page).facts for page, path in pages.items()}
+    return Pages(workspace, folder / "c", *pages, facts)
+
+
 @pytest.mark.slow
-def test_a_statistics_page_is_self_contained_and_runs_no_script(workspace, corpus, tmp_path):
-    for path in (workspace.path, corpus):
-        assert stats(path, out=tmp_path / "p.html").facts["page"] == str(tmp_path / "p.html")
-        found = read((tmp_path / "p.html").read_text(encoding="utf8"))
+def test_a_statistics_page_is_self_contained_and_runs_no_script(pages):
+    for page in (pages.of_workspace, pages.of_corpus):
+        assert pages.facts[page]["page"] == str(page)
+        found = read(page.read_text(encoding="utf8"))
         assert not {"script", "iframe", "link", "object", "form", "foreignobject", "animate"} & set(
             found.tags
         )
@@ -97,7 +126,7 @@ def test_a_statistics_page_is_self_contained_and_runs_no_script(workspace, corpu
             value for tag, name, value in found.attributes if tag == "meta" and name == "content"
         ]
         assert policy[0].startswith("default-src 'none'")
-        assert str(tmp_path) not in "".join(found.texts)
+        assert str(page.parent) not in "".join(found.texts)
 
 
 @pytest.mark.slow
@@ -161,17 +190,16 @@ def test_only_the_columns_that_are_needed_are_read(workspace):
 
 
 @pytest.mark.slow
-def test_hostile_names_are_shown_as_text(workspace, tmp_path):
-    stats(workspace.path, out=tmp_path / "p.html")
-    texts = read((tmp_path / "p.html").read_text(encoding="utf8")).texts
-    speakers = views.speakers(workspace)["speaker_id"].to_list()
+def test_hostile_names_are_shown_as_text(pages):
+    texts = read(pages.of_workspace.read_text(encoding="utf8")).texts
+    speakers = views.speakers(pages.workspace)["speaker_id"].to_list()
     assert set(speakers) == set(HOSTILE)
     assert set(HOSTILE) <= set(texts)
 
 
 @pytest.mark.slow
-def test_cells_of_the_workbook_are_texts_or_numbers(workspace, corpus, tmp_path):
-    for path in (workspace.path, corpus):
+def test_cells_of_the_workbook_are_texts_or_numbers(pages, tmp_path):
+    for path in (pages.workspace.path, pages.corpus):
         stats(path, out=tmp_path / "p.xlsx")
         book = openpyxl.load_workbook(tmp_path / "p.xlsx")
         cells = [
@@ -191,17 +219,16 @@ def test_cells_of_the_workbook_are_texts_or_numbers(workspace, corpus, tmp_path)
 
 
 @pytest.mark.slow
-def test_equal_tables_make_equal_files(workspace, tmp_path):
-    for name in ("a.xlsx", "b.xlsx", "a.html", "b.html"):
-        stats(workspace.path, out=tmp_path / name)
+def test_equal_tables_make_equal_files(pages, tmp_path):
+    for name in ("a.xlsx", "b.xlsx", "b.html"):
+        stats(pages.workspace.path, out=tmp_path / name)
     assert (tmp_path / "a.xlsx").read_bytes() == (tmp_path / "b.xlsx").read_bytes()
-    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+    assert pages.of_workspace.read_bytes() == (tmp_path / "b.html").read_bytes()
 
 
-def played(path, out, **options):
+def played(page):
     """Ids of the clips of a page with their samples, and all texts."""
-    stats(path, out=out, **options)
-    found = read(out.read_text(encoding="utf8"))
+    found = read(page.read_text(encoding="utf8"))
     labels = [
         value for tag, name, value in found.attributes if (tag, name) == ("audio", "aria-label")
     ]
@@ -216,8 +243,9 @@ def played(path, out, **options):
 
 
 @pytest.mark.slow
-def test_the_page_plays_examples_of_each_finding(workspace, corpus, tmp_path):
-    clips, texts = played(workspace.path, tmp_path / "w.html")
+def test_the_page_plays_examples_of_each_finding(pages):
+    workspace = pages.workspace
+    clips, texts = played(pages.of_workspace)
     rejected = set(workspace.segments.filter(pl.col("decision") == "reject")["segment_id"])
     heard = {name for name, _ in clips}
     assert heard & rejected
@@ -232,7 +260,7 @@ def test_the_page_plays_examples_of_each_finding(workspace, corpus, tmp_path):
     for name, (samples, rate) in clips:
         assert len(samples) / rate == pytest.approx(lengths[name], abs=0.01)
     # What is not in the corpus has its words alone.
-    clips, texts = played(corpus, tmp_path / "c.html")
+    clips, texts = played(pages.of_corpus)
     assert clips
     assert not {name for name, _ in clips} & rejected
     assert [text for text in texts if "no sound: it is not in the corpus" in text]
@@ -240,29 +268,31 @@ def test_the_page_plays_examples_of_each_finding(workspace, corpus, tmp_path):
 
 @pytest.mark.slow
 def test_examples_without_audio_still_show_their_words(workspace, tmp_path, monkeypatch):
-    assert played(workspace.path, tmp_path / "p.html", audio=False)[0] == []
+    page = tmp_path / "p.html"
+    stats(workspace.path, out=page, audio=False)
+    assert played(page)[0] == []
     monkeypatch.setattr(examples, "LONGEST_S", 1)
     monkeypatch.setattr(static_html, "MOST_BYTES", 20_000)
-    clips, texts = played(workspace.path, tmp_path / "p.html")
+    stats(workspace.path, out=page)
+    clips, texts = played(page)
     assert 0 < sum(len(samples) for _, (samples, _) in clips) < 16_000 * 6
     assert {"the first 1 s of it", "no sound: the page holds 0.02 MB of it already"} <= {
         text.lstrip("⚠ ") for text in texts
     }
     for path in workspace.recordings["path"]:
         (workspace.audio / path).local.unlink()
-    clips, texts = played(workspace.path, tmp_path / "p.html")
+    stats(workspace.path, out=page)
+    clips, texts = played(page)
     assert clips == []
     assert [text for text in texts if "no sound: " in text and "one.wav" in text]
     assert str(tmp_path) not in "".join(texts)
 
 
 @pytest.mark.slow
-def test_headline_figures_come_first_and_say_what_is_missing(workspace, tmp_path):
-    facts = stats(workspace.path, out=tmp_path / "p.html").facts
+def test_headline_figures_come_first_and_say_what_is_missing(pages):
+    facts = pages.facts[pages.of_workspace]
     texts = [
-        text
-        for text in read((tmp_path / "p.html").read_text(encoding="utf8")).texts
-        if text.strip()
+        text for text in read(pages.of_workspace.read_text(encoding="utf8")).texts if text.strip()
     ]
     start = texts.index("Overview")
     figures = texts[start : texts.index("Durations and similarity")]
@@ -333,7 +363,7 @@ def test_the_page_shows_the_evidence_of_the_labels(workspace, tmp_path):
     claim = facts["selection"]
     told = str(round(claim["precision"], 3))
     assert 0 < claim["precision"] < 1
-    stats(workspace.path, out=tmp_path / "p.html")
+    stats(workspace.path, out=tmp_path / "p.html", audio=False)
     texts = read((tmp_path / "p.html").read_text(encoding="utf8")).texts
     assert {told, claim["statement"]} <= set(texts)
     materialize(workspace, out=tmp_path / "c", jobs=1, engine="threading", show_progress=False)
@@ -345,7 +375,7 @@ def test_the_page_shows_the_evidence_of_the_labels(workspace, tmp_path):
         plots.claimed(pl.DataFrame(facts["curve"])).axes[0].lines[-1].get_ydata().tolist()
     )
     assert drawn_points == [row["precision"] for row in facts["curve"]]
-    stats(tmp_path / "c", out=tmp_path / "p.xlsx")
+    stats(tmp_path / "c", out=tmp_path / "p.xlsx", audio=False)
     sheet = openpyxl.load_workbook(tmp_path / "p.xlsx")["How right the labels are"]
     assert len(sheet._images) == 1
     assert {row["precision"] for row in facts["curve"]} <= {
@@ -372,14 +402,14 @@ def test_a_page_of_an_unfinished_workspace_can_be_made(workspace, tmp_path, miss
     pending = {"decision": pl.lit("pending")} if "decision" in missing else {}
     workspace.save(segments=workspace.segments.with_columns(**empty, **pending))
     (workspace.path / "reports/select.json").unlink()
-    stats(workspace.path, out=tmp_path / "p.html")
+    stats(workspace.path, out=tmp_path / "p.html", audio=False)
     assert read((tmp_path / "p.html").read_text(encoding="utf8")).tags.count("svg") == 3
 
 
 @pytest.mark.slow
 def test_segments_without_a_decision_count_as_kept(workspace, tmp_path):
     workspace.save(segments=workspace.segments.with_columns(decision=None, reason=None))
-    facts = stats(workspace.path, out=tmp_path / "p.html").facts
+    facts = stats(workspace.path, out=tmp_path / "p.html", audio=False).facts
     assert (facts["segments_kept"], facts["segments_rejected"]) == (workspace.segments.height, 0)
 
 
@@ -422,7 +452,7 @@ def test_error_rates_of_hypotheses_are_in_report_and_page(workspace, tmp_path):
         asr_text_big=pl.lit("sasvim krivo"), speaker_id=pl.concat_str("segment_id", pl.lit("'"))
     )
     workspace.save(segments=texts)
-    rows = stats(workspace.path, out=tmp_path / "p.html").facts["model_against_label"]
+    rows = stats(workspace.path, out=tmp_path / "p.html", audio=False).facts["model_against_label"]
     assert [(row["group"], row["hypothesis"]) for row in rows] == [
         ("dev", "asr"),
         ("dev", "big"),
@@ -446,5 +476,6 @@ def test_error_rates_of_hypotheses_are_in_report_and_page(workspace, tmp_path):
         "out",
     ]
     workspace.save(segments=nothing.drop("asr_text_big"))
-    assert "model_against_label" not in stats(workspace.path, out=tmp_path / "q.html").facts
+    page = tmp_path / "q.html"
+    assert "model_against_label" not in stats(workspace.path, out=page, audio=False).facts
     assert "Model against label" not in (tmp_path / "q.html").read_text(encoding="utf8")

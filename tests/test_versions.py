@@ -23,11 +23,11 @@ from nbaudio.reading import open_corpus
 from nbaudio.tables.workspace import Workspace
 
 QUIET = {"jobs": 1, "engine": "threading", "show_progress": False}
-CLIPS = 12  # of a recording
+CLIPS = 8  # of a recording
 EVERY = pytest.mark.parametrize(
     "container",
     [
-        pytest.param(name, marks=() if name in ("webdataset", "files") else pytest.mark.slow)
+        pytest.param(name, marks=() if name == "webdataset" else pytest.mark.slow)
         for name in CONTAINERS
     ],
 )

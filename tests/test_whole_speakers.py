@@ -412,7 +412,7 @@ rows = st.lists(st.tuples(values, values, st.just(1)), min_size=1, max_size=80)
     st.integers(0, 20),
     st.randoms(use_true_random=False),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_whole_speakers_are_held_out_within_the_allowed_loss_and_train_remains(
     rows, keys, goals, most_lost, random
 ):

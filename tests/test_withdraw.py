@@ -260,7 +260,8 @@ def test_an_interrupted_withdrawal_is_refused_by_materialize_and_finished_by_the
     monkeypatch.undo()
     with pytest.raises(
         InputError,
-        match="12 withdrawn segments are still there; run the interrupted 'nbaudio withdraw' again",
+        match=f"{CLIPS} withdrawn segments are still there; run the interrupted "
+        "'nbaudio withdraw' again",
     ):
         version(workspace, tmp_path / "c1", tmp_path / "c2")
     report = withdraw(workspace, speaker="s3", why="consent withdrawn")
