@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from clusters import SPARK_CLUSTER, WORKER, environment
 from nbaudio.adapters.arrays import batches
 from openpyxl import load_workbook
 from pages import TOP, Block, blocks, text
 from specimens import librispeech_tree, tone
-from test_engines import SPARK_CLUSTER, WORKER, environment
 from web import serving
 
 import nbaudio
