@@ -31,7 +31,7 @@ from nbaudio import materialize, measure, status, verify
 from nbaudio.core.errors import WorkerLostError
 from nbaudio.engine import EngineLocation, worker_pool
 
-KILLS = int(os.environ.get("NBAUDIO_KILLS", "12"))
+KILLS = int(os.environ.get("NBAUDIO_KILLS", "8"))
 SEED = int(os.environ.get("NBAUDIO_SEED", "7"))
 
 
