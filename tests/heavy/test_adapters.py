@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -71,9 +72,19 @@ def make(make_workspace: Callable[..., Workspace], tmp_path: Path) -> Make:
     return make_corpus
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the corpus of `make` without options is, once a test has needed it."""
+    return tmp_path_factory.mktemp("plain") / "c"
+
+
 @pytest.fixture
-def corpus(make: Make) -> Corpus:
-    return make()
+def corpus(plain: Path, request: pytest.FixtureRequest) -> Corpus:
+    """The corpus of `make` without options, which all tests read and none changes."""
+    if not plain.exists():
+        made: Corpus = request.getfixturevalue("make")()
+        shutil.copytree(str(made.folder), plain)
+    return open_corpus(plain)
 
 
 def same(found: Iterable[dict[str, Any]], corpus: Corpus) -> None:
@@ -128,10 +139,11 @@ def once(steps: Iterable[list[str]], corpus: Corpus) -> bool:
 def test_torch_gives_the_same_clips(corpus: Corpus, workers: int, start: str | None) -> None:
     options = {"num_workers": workers, "multiprocessing_context": start}
     clips = stream_dataset(corpus.stream("train"), columns=COLUMNS)
-    same(DataLoader(clips, batch_size=None, **options), corpus)
     same(apart(DataLoader(clips, batch_size=5, collate_fn=collate, **options)), corpus)
-    listed = stream_dataset(corpus.stream("train", batch_s=5.0), dtype="int16", columns=COLUMNS)
-    same(apart(DataLoader(listed, batch_size=None, **options)), corpus)
+    if start not in ("spawn", "forkserver"):  # such workers import torch anew for each loader
+        same(DataLoader(clips, batch_size=None, **options), corpus)
+        listed = stream_dataset(corpus.stream("train", batch_s=5.0), dtype="int16", columns=COLUMNS)
+        same(apart(DataLoader(listed, batch_size=None, **options)), corpus)
     mapped = ClipDataset(corpus, "train", dtype="int16", columns=COLUMNS)
     same(
         apart(DataLoader(mapped, batch_size=5, shuffle=True, collate_fn=collate, **options)), corpus

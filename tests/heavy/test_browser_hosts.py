@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import axe_playwright_python
-import pytest
 from browser import notebook_7, open_notebook, run_all, voila
+from contrast import faint_texts
 from test_browser_notebooks import errors
-from test_browser_widgets import WIDGETS, lab, notebook, workspace  # noqa: F401 - fixtures
+from test_browser_widgets import WIDGETS, change_theme, lab, notebook, workspace  # noqa: F401 - fixtures
 
 import nbaudio
 from nbaudio.review.state import verdict_log
@@ -113,17 +113,15 @@ def test_all_widgets_work_in_voila(lab, workspace, tmp_path):  # noqa: F811
     ] == []
 
 
-@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
-def test_widgets_are_accessible_in_both_themes(lab, workspace, theme):  # noqa: F811
+def test_widgets_are_accessible_and_have_contrast_in_both_themes(lab, workspace):  # noqa: F811
     page = lab[2]
     with notebook(lab, workspace, names(workspace), *ALL.values()):
-        page.evaluate(
-            "theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme
-        )
-        page.wait_for_function(f"() => document.body.dataset.jpThemeName === '{theme}'")
         page.wait_for_function(SHOWN)
         page.wait_for_timeout(1000)
-        assert violations(page) == []
+        for theme in ("JupyterLab Light", "JupyterLab Dark"):
+            change_theme(page, theme)
+            assert violations(page) == [], theme
+            assert faint_texts(page, ".nba") == [], theme
 
 
 def test_pages_are_accessible_in_light_and_dark_and_narrow(lab, workspace, tmp_path):  # noqa: F811

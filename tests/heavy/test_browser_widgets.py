@@ -166,6 +166,15 @@ def notebook(lab, workspace, *sources, view="doc/tree"):
     yield ask
 
 
+def change_theme(page, theme):
+    """Show JupyterLab in a theme."""
+    page.evaluate(
+        "theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme
+    )
+    page.wait_for_function(f"() => document.body.dataset.jpThemeName === '{theme}'")
+    page.wait_for_timeout(500)  # its style sheets are loaded and applied
+
+
 def cells(page):
     return page.evaluate(
         """() => Array.from(window.jupyterapp.shell.currentWidget.content.model.cells)

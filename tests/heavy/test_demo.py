@@ -13,10 +13,12 @@ from shutil import copytree
 import polars as pl
 import pytest
 from browser import chromium
+from contrast import faint_texts
 from test_browser_notebooks import PLAYABLE
 from typer.testing import CliRunner
 
 import nbaudio
+from nbaudio import review
 from nbaudio.cli import app
 from nbaudio.core.bundled_files import bundled
 from nbaudio.core.report import Report
@@ -107,6 +109,40 @@ def test_a_page_that_was_run_unattended_plays_offline(demonstrated):
                 assert page.evaluate("document.documentElement.scrollHeight") < 3000
         assert clips >= 20
         assert tried == []
+
+
+def test_every_text_of_the_pages_of_the_demo_has_contrast_in_light_and_dark(demonstrated, tmp_path):
+    out, _ = demonstrated
+    copytree(out / "workspace", tmp_path / "workspace")
+    review.export(tmp_path / "workspace", out=tmp_path / "review.html", n=4)
+    paths = [*sorted((out / "html").glob("*.html")), out / "report.html", tmp_path / "review.html"]
+    assert len(paths) == 11
+    faint = {}
+    with chromium(width=1400) as (page, _):
+        page.unroute_all()
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            for path in paths:
+                page.goto(path.as_uri())
+                page.wait_for_timeout(400)  # the page of a reviewer draws its segments
+                faint[scheme, path.name] = faint_texts(page)
+    assert {name: texts for name, texts in faint.items() if texts} == {}
+
+
+def test_the_demo_report_is_short_on_screen_and_complete_in_print(demonstrated):
+    out, _ = demonstrated
+    with chromium(width=1400) as (page, _):
+        page.unroute_all()
+        page.goto((out / "report.html").as_uri())
+        assert page.evaluate("() => document.documentElement.scrollHeight") < 5000
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= 1400
+        figures = page.locator("dl dd.figure").first.bounding_box()
+        assert figures
+        assert figures["y"] < 300  # pixels: the key figures are what one sees first
+        folded = page.locator("details table").first
+        assert not folded.is_visible()
+        page.emulate_media(media="print")
+        assert folded.is_visible()
 
 
 def test_a_second_demo_run_cuts_nothing_and_changes_no_file(demonstrated):

@@ -31,7 +31,7 @@ from nbaudio import materialize, measure, status, verify
 from nbaudio.core.errors import WorkerLostError
 from nbaudio.engine import EngineLocation, worker_pool
 
-KILLS = int(os.environ.get("NBAUDIO_KILLS", "12"))
+KILLS = int(os.environ.get("NBAUDIO_KILLS", "8"))
 SEED = int(os.environ.get("NBAUDIO_SEED", "7"))
 
 
@@ -160,7 +160,7 @@ def test_a_run_continues_after_the_disk_was_full_at_any_point(workspace, tmp_pat
 
 def test_workers_end_when_their_driver_is_killed(workspace, tmp_path):
     run = started(workspace, tmp_path / "c")
-    wait_for(lambda: len(workers_of(run, "loky")) == 2)
+    wait_for(lambda: len(workers_of(run, "loky")) == 2, seconds=60.0)
     workers = workers_of(run, "loky")
     run.kill()
     run.wait()

@@ -54,10 +54,11 @@ def test_an_interrupt_is_one_line_and_the_cell_continues(
     make_workspace, tmp_path, command, call, times
 ):
     workspace = make_workspace(RECORDINGS)
-    whole = nbaudio.materialize(
-        workspace, out=tmp_path / "made", jobs=2, engine="threading", show_progress=False
-    )
-    shutil.rmtree(workspace.path / "packs")
+    if command != "measure":
+        nbaudio.materialize(
+            workspace, out=tmp_path / "made", jobs=2, engine="threading", show_progress=False
+        )
+        shutil.rmtree(workspace.path / "packs")
     with notebook(tmp_path) as (run, client):
         for seconds in times:
             stop = threading.Thread(target=interrupt_after, args=(client, seconds))
@@ -70,6 +71,6 @@ def test_an_interrupt_is_one_line_and_the_cell_continues(
             [full] = run("%tb")
             assert f"nbaudio.{command}" in "".join(full.traceback)
         result = run(call)[-1]
-    assert int(result.data["text/plain"]) == whole.facts["kept"]
+    assert int(result.data["text/plain"]) == workspace.segments.height
     if command == "materialize":
         assert contents(tmp_path / "c") == contents(tmp_path / "made")

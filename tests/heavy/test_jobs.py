@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from clusters import SPARK_CLUSTER, WORKER, environment
 from nbaudio.adapters.arrays import batches
 from openpyxl import load_workbook
 from pages import TOP, Block, blocks, text
 from specimens import librispeech_tree, tone
-from test_engines import SPARK_CLUSTER, WORKER, environment
 from web import serving
 
 import nbaudio
@@ -90,12 +90,23 @@ def write_parliament(folder: Path, *, recordings: int, segments: int) -> None:
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
-def select_parliament(folder: Path) -> None:
-    """A workspace `W` of two sittings, 120 segments, with a selection."""
+@pytest.fixture(scope="module")
+def parliament(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace `W` of two sittings, 120 segments, with a selection, in a folder to be copied."""
+    folder = tmp_path_factory.mktemp("parliament")
     write_parliament(folder, recordings=2, segments=60)
-    run("nbaudio ingest parlaspeech asr.json --audio audio --out W", folder)
-    run("nbaudio score W", folder)
-    run("nbaudio select W", folder)
+    workspace = folder / "W"
+    nbaudio.ingest("parlaspeech", folder / "asr.json", audio=folder / "audio", out=workspace)
+    nbaudio.score(workspace)
+    nbaudio.select(workspace)
+    return folder
+
+
+@pytest.fixture
+def selected(parliament: Path, tmp_path: Path) -> Path:
+    """A folder with a copy of the workspace `W` of `parliament`."""
+    shutil.copytree(parliament / "W", tmp_path / "W")
+    return tmp_path
 
 
 def fill_in(folder: Path) -> None:
@@ -131,13 +142,10 @@ def test_the_parliament_job_runs_as_documented_with_review_in_excel(tmp_path):
     assert len(batch["text"]) > 10
 
 
-def test_the_review_command_of_the_readme_makes_sheets_for_two_reviewers(tmp_path):
-    write_parliament(tmp_path, recordings=2, segments=60)
-    run("nbaudio ingest parlaspeech asr.json --audio audio --out W", tmp_path)
-    run("nbaudio score W", tmp_path)
-    run(command_of_readme("a parliament, reviewed in Excel"), tmp_path)
+def test_the_review_command_of_the_readme_makes_sheets_for_two_reviewers(selected):
+    run(command_of_readme("a parliament, reviewed in Excel"), selected)
     for reviewer in ("ana", "ben"):
-        rows = load_workbook(tmp_path / f"round-{reviewer}.xlsx")["review"].max_row - 1
+        rows = load_workbook(selected / f"round-{reviewer}.xlsx")["review"].max_row - 1
         assert rows == 60
 
 
@@ -183,19 +191,18 @@ def test_the_librispeech_to_tfrecord_job_runs_on_beam_as_documented(tmp_path, mo
     run(command, work, python=WORKER)
 
 
-def test_the_job_that_streams_zip_shards_over_http_runs_as_documented(tmp_path, monkeypatch):
-    select_parliament(tmp_path)
+def test_the_job_that_streams_zip_shards_over_http_runs_as_documented(selected, monkeypatch):
     job_blocks = job("ZIP shards streamed over HTTP")
     for command in commands(job_blocks):
-        run(command, tmp_path)
-    monkeypatch.chdir(tmp_path)
-    with serving(tmp_path) as web:
+        run(command, selected)
+    monkeypatch.chdir(selected)
+    with serving(selected) as web:
         names = execute(job_blocks, host=web.url)
         read = {key for batch in batches(names["stream"]) for key in batch["segment_id"]}
-    train = nbaudio.open_corpus(tmp_path / "CORPUS").segments.filter(split="train")
+    train = nbaudio.open_corpus(selected / "CORPUS").segments.filter(split="train")
     assert len(train) == 100
     assert read == set(train["segment_id"])
-    run(command_of_readme("ZIP shards streamed over HTTP"), tmp_path)
+    run(command_of_readme("ZIP shards streamed over HTTP"), selected)
 
 
 def test_the_job_from_songs_to_mu_law_runs_on_spark_as_documented(tmp_path):
@@ -218,19 +225,18 @@ def test_the_job_from_songs_to_mu_law_runs_on_spark_as_documented(tmp_path):
     ) in (commands(job("Songs to mu-law on Spark")))
 
 
-def test_the_job_of_shards_for_tf_data_runs_as_documented(tmp_path, monkeypatch):
-    select_parliament(tmp_path)
-    run("nbaudio materialize W --out CORPUS", tmp_path)
+def test_the_job_of_shards_for_tf_data_runs_as_documented(selected, monkeypatch):
+    nbaudio.materialize(selected / "W", out=selected / "CORPUS", jobs=1, show_progress=False)
     job_blocks = job("Shards for tf.data")
     for command in commands(job_blocks):
-        run(command, tmp_path)
-    monkeypatch.chdir(tmp_path)
+        run(command, selected)
+    monkeypatch.chdir(selected)
     examples = execute(job_blocks)["examples"]
     texts = [example["text"].numpy().decode() for example in examples]
-    train = nbaudio.open_corpus(tmp_path / "CORPUS").segments.filter(split="train")
+    train = nbaudio.open_corpus(selected / "CORPUS").segments.filter(split="train")
     assert sorted(texts) == sorted(train["text"])
-    (tmp_path / "C").symlink_to("CORPUS")
-    run(command_of_readme("shards for tf.data"), tmp_path)
+    (selected / "C").symlink_to("CORPUS")
+    run(command_of_readme("shards for tf.data"), selected)
 
 
 def test_both_readme_ways_to_use_own_recordings_make_a_corpus(tmp_path):

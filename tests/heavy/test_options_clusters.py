@@ -1,42 +1,50 @@
 """Commands that run on clusters succeed with the options that name one; tests/test_options.py has
 all other options."""
 
-import shlex
 import subprocess
 import sys
 
 import pytest
-from test_engines import WORKER, dask_cluster, environment
+from clusters import WORKER, dask_cluster, environment
 from test_options import ELSEWHERE, all_commands, make_archive
 
-LINES = """
-align H T --audio sitting --out A
-measure W
-recognize W --with recognizer:transcribe
-materialize W --out C
-verify C
+PREPARE = ["ingest parlaspeech asr.json --audio audio --out W", "select W --dev 2 --test 2"]
+LINES = [
+    "align H T --audio sitting --out A",
+    "measure W",
+    "recognize W --with recognizer:transcribe",
+    "materialize W --out C",
+    "verify C",
+]
+# All in one process, as Python and the package take longer to start than a line to run.
+RUN = """
+import shlex, sys
+from nbaudio.cli import app
+for line in sys.argv[1:]:
+    assert not app(shlex.split(line), standalone_mode=False), line
 """
 
 
-def run(folder, command, *, python=sys.executable):
-    words = [python, "-m", "nbaudio", *shlex.split(command)]
-    variables = environment() | {"PYTHONPATH": str(folder)}  # of the recognizer
+def run(folder, lines, *, python=sys.executable):
     done = subprocess.run(
-        words, cwd=folder, env=variables, capture_output=True, text=True, check=False
+        [python, "-c", RUN, *lines],
+        cwd=folder,
+        env=environment() | {"PYTHONPATH": str(folder)},  # of the recognizer
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr[-3000:]}"
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-3000:]}"
 
 
 @pytest.fixture
 def folder(tmp_path):
     make_archive(tmp_path)
-    run(tmp_path, "ingest parlaspeech asr.json --audio audio --out W")
-    run(tmp_path, "select W --dev 2 --test 2")
     return tmp_path
 
 
 def test_each_command_with_an_engine_option_has_a_test_line():
-    names = {line.split()[0] for line in LINES.strip().split("\n")}
+    names = {line.split()[0] for line in LINES}
     for option in [each for each in ELSEWHERE if isinstance(each, str)]:
         there = {
             name
@@ -48,10 +56,10 @@ def test_each_command_with_an_engine_option_has_a_test_line():
 
 def test_each_command_takes_the_address_of_a_cluster(folder):
     with dask_cluster(folder) as address:
-        for line in LINES.strip().split("\n"):
-            run(folder, f"{line} --engine dask --address {address}")
+        options = f"--engine dask --address {address}"
+        run(folder, [*PREPARE, *(f"{line} {options}" for line in LINES)])
 
 
 def test_each_command_takes_options_of_beam(folder):
-    for line in LINES.strip().split("\n"):
-        run(folder, f"{line} --engine beam --beam-options --job_name=nbaudio", python=WORKER)
+    options = "--engine beam --beam-options --job_name=nbaudio"
+    run(folder, [*PREPARE, *(f"{line} {options}" for line in LINES)], python=WORKER)

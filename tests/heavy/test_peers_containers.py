@@ -134,43 +134,43 @@ def audio_of(row: dict[str, Any]) -> bytes:
         return file.read()
 
 
-@pytest.mark.parametrize("streaming", [False, True])
-def test_audiofolder_reads_zips(corpus: Make, tmp_path: Path, streaming: bool) -> None:
+def test_audiofolder_reads_and_streams_zips(corpus: Make, tmp_path: Path) -> None:
     folder = corpus("zip")
     files = {
         split: [str(path) for path in sorted(folder.glob(f"{split}/*.zip"))] for split in SPLITS
     }
     assert len(files["train"]) > 1
-    loaded = datasets.load_dataset(
-        "audiofolder", data_files=files, streaming=streaming, cache_dir=str(tmp_path / "cache")
-    )
-    compare(((row, audio_of(row)) for row in rows_of(loaded)), folder)
+    for streaming in (False, True):
+        loaded = datasets.load_dataset(
+            "audiofolder", data_files=files, streaming=streaming, cache_dir=str(tmp_path / "cache")
+        )
+        compare(((row, audio_of(row)) for row in rows_of(loaded)), folder)
 
 
-@pytest.mark.parametrize("streaming", [False, True])
-def test_audiofolder_reads_files(corpus: Make, tmp_path: Path, streaming: bool) -> None:
+def test_audiofolder_reads_and_streams_files(corpus: Make, tmp_path: Path) -> None:
     folder = corpus("files")
     files = {split: str(folder / split / "**") for split in SPLITS}
-    loaded = datasets.load_dataset(
-        "audiofolder", data_files=files, streaming=streaming, cache_dir=str(tmp_path / "cache")
-    )
-    rows = (row | {"word_times": json.loads(row["word_times"])} for row in rows_of(loaded))
-    compare(((row, audio_of(row)) for row in rows), folder)
+    for streaming in (False, True):
+        loaded = datasets.load_dataset(
+            "audiofolder", data_files=files, streaming=streaming, cache_dir=str(tmp_path / "cache")
+        )
+        rows = (row | {"word_times": json.loads(row["word_times"])} for row in rows_of(loaded))
+        compare(((row, audio_of(row)) for row in rows), folder)
 
 
 @pytest.mark.parametrize("container", ["zip", "files", "parquet", "webdataset", "arrow"])
-@pytest.mark.parametrize("streaming", [False, True])
-def test_a_corpus_is_loaded_by_its_folder_alone(
-    corpus: Make, tmp_path: Path, container: str, streaming: bool
+def test_a_corpus_is_loaded_and_streamed_by_its_folder_alone(
+    corpus: Make, tmp_path: Path, container: str
 ) -> None:
     folder = corpus(container, encoding="mulaw" if container == "arrow" else "flac")
-    loaded = datasets.load_dataset(
-        str(folder), streaming=streaming, cache_dir=str(tmp_path / "cache")
-    )
-    assert set(loaded) == set(SPLITS)
     heard = {"webdataset": "flac", "arrow": "levels"}.get(container, "audio")
-    found = sum(1 for split in loaded.values() for _ in split.remove_columns(heard))
-    assert found == open_corpus(folder).segments.height
+    for streaming in (False, True):
+        loaded = datasets.load_dataset(
+            str(folder), streaming=streaming, cache_dir=str(tmp_path / "cache")
+        )
+        assert set(loaded) == set(SPLITS)
+        found = sum(1 for split in loaded.values() for _ in split.remove_columns(heard))
+        assert found == open_corpus(folder).segments.height
 
 
 def test_tensorflow_datasets_builds_from_the_directory(corpus: Make) -> None:

@@ -4,7 +4,6 @@ kernel is gone."""
 import os
 import signal
 
-import pytest
 from browser import run_all
 from test_browser_notebooks import errors
 from test_browser_widgets import WIDGETS, lab, notebook, workspace  # noqa: F401 - fixtures
@@ -13,22 +12,31 @@ from nbaudio.review.state import verdict_log
 
 GONE = "kernel gone: run this cell again"
 
+# Whether each of so many widgets shows a text in an alarm.
+ALL_SHOW = """([number, text]) => {
+    const widgets = [...document.querySelectorAll('.nba')];
+    return widgets.length === number && widgets.every(widget =>
+        [...widget.querySelectorAll('.nba-alarm')].some(alarm =>
+            alarm.checkVisibility() && alarm.innerText.includes(text)));
+}"""
 USABLE = """() => [...document.querySelectorAll('.nba :is(button, input, select, textarea)')]
     .filter(one => !one.closest('[inert]')).length"""
 
 
-def is_gone(page):
-    """The widget says so, nothing in it can be used or sounds, and no key in it reaches the
-    notebook."""
-    page.wait_for_selector(f".nba-alarm:visible:has-text('{GONE}')")
+def are_gone(page, number):
+    """All widgets, of which there are so many, say so, nothing in them can be used or sounds, and
+    no key in them reaches the notebook."""
+    page.wait_for_function(ALL_SHOW, arg=[number, GONE])
     assert page.evaluate(USABLE) == 0
     assert page.evaluate(
         "() => [...document.querySelectorAll('audio')].every(audio => audio.paused)"
     )
     before = page.evaluate("() => window.jupyterapp.shell.currentWidget.content.model.cells.length")
-    page.locator(".nba").focus()
-    for key in ("1", "ArrowDown", "d", "d", " "):
-        page.keyboard.press(key)
+    for widget in page.locator(".nba").all():
+        widget.focus()
+        for key in ("1", "ArrowDown", "d", "d", " "):
+            page.keyboard.press(key)
+        assert GONE in widget.locator(".nba-alarm").inner_text()
     assert (
         page.evaluate("() => window.jupyterapp.shell.currentWidget.content.model.cells.length")
         == before
@@ -36,24 +44,27 @@ def is_gone(page):
     assert page.evaluate(
         "() => [...document.querySelectorAll('audio')].every(audio => audio.paused)"
     )
-    assert GONE in page.locator(".nba-alarm").inner_text()
 
 
-@pytest.mark.parametrize("name", list(WIDGETS))
-def test_widgets_say_that_the_kernel_was_restarted(lab, workspace, name):  # noqa: F811
+def test_all_widgets_say_that_the_kernel_was_restarted(lab, workspace):  # noqa: F811
     page = lab[2]
-    with notebook(lab, workspace, WIDGETS[name]):
+    number = len(WIDGETS)
+    with notebook(lab, workspace, *WIDGETS.values()):
+        page.wait_for_function(
+            "number => document.querySelectorAll('.nba').length === number", arg=number
+        )
         page.wait_for_timeout(1000)
         assert page.locator(".nba-alarm:visible").count() == 0
-        page.locator(".nba").focus()
+        page.locator(".nba").first.focus()
         page.evaluate(
             "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
         )
-        is_gone(page)
+        are_gone(page, number)
         assert errors(run_all(page)) == []
         page.wait_for_function(
-            "() => document.querySelectorAll('.nba').length === 1 && "
-            "!document.querySelector('.nba-gone')"
+            "number => document.querySelectorAll('.nba').length === number && "
+            "!document.querySelector('.nba-gone')",
+            arg=number,
         )
 
 
@@ -73,7 +84,7 @@ def test_a_verdict_that_the_kernel_did_not_keep_is_not_shown_as_kept(lab, worksp
         assert "0 of 9 judged" in page.locator(".nba-progress").inner_text()
         assert page.locator(".nba-verdicts [aria-pressed=true]").count() == 0
         page.locator(".jp-Dialog .jp-mod-accept").click()  # JupyterLab's own message
-        is_gone(page)
+        are_gone(page, 1)
     assert len(verdict_log(workspace)) == 0
 
 
