@@ -100,6 +100,11 @@ def run(
         **{report.step: _counts(report.facts) for report in step_reports},
         "open": str(index_page),
     }
+    return _report(facts, step_reports)
+
+
+def _report(facts: dict[str, Any], step_reports: Sequence[_StepReport]) -> Report:
+    """Return the report of a run, with the warnings and problems of its steps."""
     return Report(
         "run",
         facts,
