@@ -95,6 +95,7 @@ def test_windows_of_mp3s_are_exact_and_their_length_is_not_guessed(
             )
 
 
+@pytest.mark.slow
 def test_joined_mp3s_are_as_long_as_both(tmp_path: Path) -> None:
     for number in (1, 2):
         sf.write(tmp_path / f"{number}.mp3", sweeps(5, 44100, seed=number), 44100)
@@ -185,6 +186,7 @@ def test_sample_zero_is_the_first_recorded_sample_without_encoder_delay(
     assert abs(shifts[int(np.argmax(likeness))]) <= 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", [8000, 11025, 22050, 32000, 44100, 48000])
 @pytest.mark.parametrize("channel", ["mix", "left", "right"])
 def test_a_clip_equals_that_stretch_of_the_whole_recording_resampled(

@@ -407,6 +407,7 @@ def test_a_column_assigned_by_an_option_is_used_for_no_other_field(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_every_column_that_is_not_used_is_named(tmp_path):
     further = {"snr": ["3", "4"], "decision": ["x", "y"], "narrator": ["eva", "iva"]}
     report, segments = taken(

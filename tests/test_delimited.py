@@ -411,6 +411,7 @@ def test_join_reads_times_with_decimal_commas(tmp_path):
     assert workspace.segments["asr_text_large"].to_list() == ["da", None]
 
 
+@pytest.mark.slow
 def test_joined_facts_with_decimal_commas_are_numbers_and_joined_texts_are_not(workspace, tmp_path):
     facts = written(tmp_path / "f.csv", "segment_id;snr;note\ns0;3,5;1,5 dB\ns1;-4;x\ns2;;y\n")
     report = nbaudio.join(workspace, facts, column="snr")
@@ -448,6 +449,7 @@ def common_voice(folder, sentences, *, is_quoted=False, name="validated"):
 SENTENCES = ['"Good-bye," said the boy.', "He left.", 'He said "no" twice.', '"Yes!"']
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_quoted", [False, True])
 def test_sentences_of_common_voice_with_and_without_quoted_cells(tmp_path, is_quoted):
     source = common_voice(tmp_path / "en", SENTENCES, is_quoted=is_quoted)

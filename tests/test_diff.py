@@ -84,6 +84,7 @@ def test_diff_counts_segments_that_were_added_removed_and_changed(tmp_path):
     assert (back["added"], back["removed"]) == (facts["removed"], facts["added"])
 
 
+@pytest.mark.slow
 def test_equal_corpora_in_other_containers_have_no_differences(tmp_path):
     workspace, *_ = start(tmp_path)
     first(workspace, tmp_path / "c1")

@@ -148,6 +148,7 @@ def test_new_held_out_segments_share_neither_speaker_nor_sentence_with_the_earli
     ) in report.warnings
 
 
+@pytest.mark.slow
 def test_what_is_filtered_out_of_a_held_out_split_is_lost_and_counted(workspace):
     select(workspace, dev=6, test=6)
     dev = workspace.segments.filter(pl.col("split") == "dev")

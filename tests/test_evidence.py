@@ -441,6 +441,7 @@ def test_the_label_is_the_majority_verdict_or_that_of_the_adjudicator(said, labe
     assert consensus(votes, ["ben", "fay"])["verdict"].to_list() == [adjudicated]
 
 
+@pytest.mark.slow
 def test_what_to_review_next_is_what_export_draws(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=50)
     say(workspace, "one", judge(workspace))
@@ -574,6 +575,7 @@ def test_a_segment_whose_words_changed_is_unsure_until_judged_again(workspace, t
     assert verdicts_of(workspace) == ["right"] * 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "verdict"),
     [
@@ -909,6 +911,7 @@ def test_a_threshold_keeps_segments_at_and_above_its_similarity(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_curve_between_the_thresholds_that_are_computed_is_cautious(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=300)
     say(workspace, "one", judge(workspace))

@@ -90,6 +90,7 @@ def again(format, out, target, workspace):
     return pl.concat(frames, how="diagonal")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
 def test_an_export_read_again_has_the_same_samples(format, workspace, tmp_path):
     report = nbaudio.export(workspace, format, out=tmp_path / "out")
@@ -170,6 +171,7 @@ def test_an_earlier_export_is_replaced_and_other_files_are_kept(format, workspac
         assert (content(full) if full.is_dir() else full.read_bytes()) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
 def test_recordings_without_transcripts_are_exported_without(format, workspace, tmp_path):
     nbaudio.ingest("folder", workspace.audio_root, out=tmp_path / "W", jobs=1)

@@ -149,6 +149,7 @@ def test_speakers_left_out_after_verdicts_lower_the_bound_of_the_selection(revie
     assert chosen["low"] < fresh["low"] <= share_right(workspace, wrong)
 
 
+@pytest.mark.slow
 def test_only_the_selection_by_segments_and_the_curve_are_called_proven(archive):
     workspace, wrong = archive
     nbaudio.select(workspace, dev=30, test=30)

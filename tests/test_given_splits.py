@@ -137,6 +137,7 @@ def written(folder, name, table):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".parquet", ".xlsx", ".ods"])
 @pytest.mark.parametrize("key", ["segment_id", "recording_id", "speaker_id"])
 def test_a_table_gives_splits_by_any_key(workspace, tmp_path, ending, key):

@@ -182,6 +182,7 @@ def test_ingest_add_stores_the_splits_of_the_earlier_selection(sittings, chosen,
     assert kept.columns == ["segment_id", "split", "sentence"]
 
 
+@pytest.mark.slow
 def test_the_columns_of_the_grouping_are_kept_with_it_and_held_out_segments_stay_held_out(
     sittings, bring
 ):
@@ -278,6 +279,7 @@ def test_without_hashes_changed_recordings_are_found_by_file_time(sittings, brin
     assert report.facts["changed_by"] == {"audio": 5}
 
 
+@pytest.mark.slow
 def test_other_words_times_or_hypotheses_under_the_same_id_are_changed_segments(
     sittings, chosen, bring
 ):
@@ -360,6 +362,7 @@ def test_tables_of_many_row_groups_are_merged_row_by_row(
     ]
 
 
+@pytest.mark.slow
 def test_the_audio_folder_of_a_source_may_be_left_out(sittings, chosen, bring):
     write(sittings / "asr.json", [*sentences("s0.wav", 5), *sentences("s2.wav", 1)])
     report = bring(audio=None)
@@ -402,6 +405,7 @@ def test_replaced_audio_updates_segments_also_those_removed_from_the_source(
     )
 
 
+@pytest.mark.slow
 def test_audio_of_another_rate_and_length_moves_and_rejects_segments(sittings, chosen, bring):
     sf.write(sittings / "audio/s1.wav", np.zeros(int(3.2 * 8000)), 8000)
     write(sittings / "asr.json", [*sentences("s0.wav", 5), *sentences("s1.wav", 4)])
@@ -1027,6 +1031,7 @@ def spell(path, spelling):
     return link / path.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spelling", ["dots", "relative", "link"])
 def test_a_source_is_the_same_however_its_path_is_spelled(sittings, monkeypatch, spelling):
     monkeypatch.chdir(sittings / "audio")

@@ -436,6 +436,7 @@ def test_an_archive_is_read_once_to_cut_and_no_further_than_it_must(tmp_path, mo
     assert not opened
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", ["changed", "cut short"])
 def test_an_archive_that_changes_after_ingest_gives_no_wrong_sample(tmp_path, harm):
     archive = librispeech_archive(tmp_path)

@@ -176,6 +176,7 @@ def test_a_column_chooses_the_track_of_each_segment(session: Path, tmp_path: Pat
         nbaudio.export(tmp_path / "W", "kaldi", out=tmp_path / "K")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["flac", "aac", "libopus"])
 def test_windows_of_a_second_track_equal_its_full_decode(tmp_path: Path, codec: str) -> None:
     path = write_container(tmp_path / "a.mkv", FLOOR, INTERPRETER, codec=codec)
@@ -256,6 +257,7 @@ def align(folder: Path, out: str, *options: str) -> dict[str, Any]:
     return segment | {"end_sample": segment["start_sample"] + RATE}
 
 
+@pytest.mark.slow
 def test_align_reads_the_track_of_an_option(session: Path, tmp_path: Path) -> None:
     assert clip_tone(tmp_path / "W", align(tmp_path, "W")) == 400
     report = (tmp_path / "W/reports/align.json").read_text()
@@ -291,6 +293,7 @@ def test_a_manifest_chooses_the_track_of_align(session: Path, tmp_path: Path) ->
     assert clip_tone(tmp_path / "W2", row | {"end_sample": row["start_sample"] + RATE}) == 1100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "codec"),
     [("a.mkv", "libopus"), ("a.mkv", "flac"), ("a.mp4", "aac"), ("a.ts", "mp2"), ("a.avi", "mp2")],

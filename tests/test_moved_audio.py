@@ -212,6 +212,7 @@ def test_recordings_that_the_new_folder_lacks_stay_in_the_ledger(reviewed_worksp
     assert measure(reviewed_workspace).facts["failed"] == ROWS
 
 
+@pytest.mark.slow
 def test_ingest_without_the_folder_names_the_remedy_and_loses_nothing(reviewed_workspace, tmp_path):
     segments, recordings = reviewed_workspace.segments, reviewed_workspace.recordings
     (tmp_path / "my audio").rename(tmp_path / "moved")

@@ -91,6 +91,7 @@ def test_a_corpus_ships_the_words_of_the_source_and_both_forms(workspace, tmp_pa
     assert "Č" in json.loads((tmp_path / "c" / "vocab.json").read_text(encoding="utf8"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("container", ["webdataset", "parquet"])
 def test_a_corpus_can_ship_the_normal_forms(workspace, tmp_path, container):
     materialize(workspace, out=tmp_path / "c", container=container, text="normalized", **QUIET)

@@ -48,6 +48,7 @@ def text(output):
     return output["data"]["text/plain"].rsplit(" in ", 1)[0]
 
 
+@pytest.mark.slow
 def test_a_notebook_has_an_ipywidgets_bar_and_keeps_one_line_of_it(ran):
     cells, models = ran
     assert models.count("FloatProgressModel") == 3

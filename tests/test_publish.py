@@ -560,6 +560,7 @@ def test_damaged_corpora_are_not_published(hub, corpus, name):
     assert hub.received.keys() == set()
 
 
+@pytest.mark.slow
 def test_license_and_consent_are_needed(hub, workspace, corpus, tmp_path):
     unlicensed = make_corpus(workspace, tmp_path / "unlicensed", license=None)
     with pytest.raises(

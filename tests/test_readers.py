@@ -69,6 +69,7 @@ SECONDS = st.decimals(0, 10**6, allow_nan=False, places=7).map(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(st.tuples(SECONDS, SECONDS), min_size=1, max_size=5))
 def test_nemo_ends_are_exact_sums(tmp_path_factory, times):

@@ -427,6 +427,7 @@ def test_another_number_of_consumers_continues_without_loss_or_repeat(corpus):
     assert sorted(seen) == sorted(flat(opened.stream("train")))
 
 
+@pytest.mark.slow
 def test_states_that_do_not_fit_are_refused(corpus, tmp_path):
     opened = open_corpus(corpus)
     stream = opened.stream("train", rank=0, world_size=2)
@@ -540,6 +541,7 @@ def test_a_shard_that_is_cut_off_is_an_error_with_its_name(corpus, tmp_path):
 # --- elsewhere
 
 
+@pytest.mark.slow
 def test_opening_takes_one_request_for_each_of_two_files(corpus):
     with serving(corpus) as web:
         open_corpus(web.url)
@@ -548,6 +550,7 @@ def test_opening_takes_one_request_for_each_of_two_files(corpus):
         assert open_corpus(web.url).splits == {"train": 96, "dev": 1}
 
 
+@pytest.mark.slow
 def test_the_first_clips_come_through_connections_that_are_open_already(corpus):
     with serving(corpus) as web:
         opened = open_corpus(web.url)

@@ -120,6 +120,7 @@ def test_a_corpus_can_be_written_to_a_memory_filesystem(workspace, local):
     fs.rm("/place", recursive=True)
 
 
+@pytest.mark.slow
 def test_clips_are_read_back_by_ranges(workspace, local, store, tmp_path):
     make_corpus(workspace, "gs://bucket/corpus")
     ids = open_corpus(tmp_path / "local").segments["segment_id"].to_list()[::-1]
@@ -175,6 +176,7 @@ def test_without_records_uploaded_shards_are_checked_by_their_bytes(workspace, l
     assert contents(store / "bucket/corpus") == local
 
 
+@pytest.mark.slow
 def test_shards_that_changed_in_the_store_are_found_and_rewritten(workspace, local, store):
     make_corpus(workspace, "gs://bucket/corpus")
     shards = sorted((store / "bucket/corpus/train").iterdir())
@@ -205,6 +207,7 @@ def test_other_content_of_a_store_is_not_overwritten(workspace, store):
 # stores with a temper
 
 
+@pytest.mark.slow
 def test_broken_uploads_are_rewritten(workspace, local, store):
     Bucket.broken = 2
     make_corpus(workspace, "gs://bucket/corpus")
@@ -212,6 +215,7 @@ def test_broken_uploads_are_rewritten(workspace, local, store):
     assert contents(store / "bucket/corpus") == local
 
 
+@pytest.mark.slow
 def test_a_store_that_stays_broken_stops_the_run_and_the_next_one_continues(
     workspace, local, store
 ):

@@ -274,6 +274,7 @@ def test_scores_have_counts_in_parentheses_and_several_hypotheses_a_line_each(
     assert facts["small"].startswith("20 of 20 segments scored, median similarity 0.")
 
 
+@pytest.mark.slow
 def test_diff_of_equal_selections_says_that_nothing_differs(tmp_path: Path) -> None:
     workspace = make_workspace(tmp_path / "w", 60)
     report = nbaudio.diff(workspace.path, workspace.path)

@@ -736,6 +736,7 @@ def scored(workspace):
     return workspace
 
 
+@pytest.mark.slow
 def test_the_threshold_chosen_in_the_tuner_is_taken_unless_another_is_requested_and_is_named(
     scored,
 ):

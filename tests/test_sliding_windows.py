@@ -393,6 +393,7 @@ def test_the_note_of_short_windows_counts_recordings_and_windows(index, size, sp
     assert short_windows(table, size) == ([f"window {size}: {says}"] if short else [])
 
 
+@pytest.mark.slow
 def test_materialize_and_convert_note_recordings_that_are_too_short(make_workspace, tmp_path):
     workspace = make_workspace(
         {"a.wav": (12.0, 8000), "b.wav": (3.0, 16000)}, every=0.5, length=0.3

@@ -142,6 +142,7 @@ def test_ids_that_differ_only_in_case_or_composition_give_a_warning(
     assert all(f"composition: 1, such as {alike}:" in line for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("container", ["files", "webdataset", "zip"])
 def test_clips_of_ids_that_differ_in_case_stay_apart(tmp_path: Path, container: str) -> None:
     for number, seed in enumerate((1, 2)):

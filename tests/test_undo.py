@@ -437,6 +437,7 @@ def test_an_open_panel_refuses_verdicts_on_a_taken_back_round(tmp_path):
         ReviewPanel(workspace, reviewer="ana", review="round")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blind", [True, False])
 @pytest.mark.parametrize("name", ["round.xlsx", "round.csv", "round.html"])
 def test_a_file_of_the_same_name_with_other_rows_is_never_overwritten(tmp_path, name, blind):

@@ -324,6 +324,7 @@ def test_a_version_has_the_columns_of_its_base(tmp_path):
     assert open_corpus(tmp_path / "c2").segments["party"].null_count() == CLIPS
 
 
+@pytest.mark.slow
 def test_windows_of_consecutive_segments_stay_in_new_versions(tmp_path):
     workspace, *tables = start(tmp_path)
     first(workspace, tmp_path / "c1", container="tfrecord", window=4)
@@ -375,6 +376,7 @@ def test_held_out_segments_of_the_base_never_enter_train(tmp_path):
     assert any("given splits" in line for line in report.warnings)
 
 
+@pytest.mark.slow
 def test_a_base_that_is_damaged_or_incomplete_is_refused(tmp_path):
     workspace, *tables = start(tmp_path)
     first(workspace, tmp_path / "c1")
@@ -425,6 +427,7 @@ def test_a_damaged_clip_of_the_base_is_named_and_the_base_is_left_alone(tmp_path
     assert contents(tmp_path / "c1") == before
 
 
+@pytest.mark.slow
 def test_a_base_of_another_workspace_is_noticed(tmp_path):
     workspace, recordings, segments = start(tmp_path)
     first(workspace, tmp_path / "c1")

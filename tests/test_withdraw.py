@@ -79,6 +79,7 @@ def test_a_speaker_disappears_and_only_their_shards_are_rewritten(tmp_path):
     assert json.loads((tmp_path / "c3/corpus.json").read_text())["tombstones"] == [mark]
 
 
+@pytest.mark.slow
 def test_a_withdrawn_recording_is_out_of_every_table(tmp_path):
     workspace, _, segments = start(tmp_path)
     everywhere = pl.DataFrame({"segment_id": [row["segment_id"] for row in segments]})
@@ -249,6 +250,7 @@ def test_segment_ids_to_withdraw_match_in_any_unicode_composition(tmp_path):
     assert not {"u\u017e \u010das", "x  y"} & set(workspace.segments["segment_id"])
 
 
+@pytest.mark.slow
 def test_an_interrupted_withdrawal_is_refused_by_materialize_and_finished_by_the_same_command(
     tmp_path, monkeypatch
 ):
@@ -315,6 +317,7 @@ def test_packs_keep_clips_that_are_not_withdrawn_byte_for_byte(tmp_path):
     assert shards(tmp_path / "c1") == shards(tmp_path / "c2")
 
 
+@pytest.mark.slow
 def test_damaged_packs_are_removed(tmp_path):
     workspace, *_ = start(tmp_path)
     first(workspace, tmp_path / "c1")

@@ -53,6 +53,7 @@ def workspace(tmp_path_factory):
     return make_workspace(tmp_path_factory.mktemp("w"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", [*XLSX.values(), *ARCHIVES.values()], ids=[*XLSX, *ARCHIVES])
 def test_a_workbook_that_is_a_bomb_is_one_error(tmp_path, workspace, parts):
     path = pack(tmp_path / "t.xlsx", parts)

@@ -293,6 +293,7 @@ def test_processes_that_add_to_one_workspace_wait_for_each_other_or_fail(make_wo
     assert held <= {name.partition("_")[0] for name in workspace.segments["segment_id"]}
 
 
+@pytest.mark.slow
 def test_a_step_that_waits_too_long_names_the_other_and_readers_do_not_wait(
     make_workspace, monkeypatch, tmp_path
 ):
