@@ -1,4 +1,4 @@
-"""The command line: help, exit codes, and errors in one line."""
+"""The command line: commands end to end on real audio, help, exit codes, errors in one line."""
 
 import inspect
 import json
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 import soundfile as sf
 import typer
@@ -73,6 +74,40 @@ def source(tmp_path: Path) -> Path:
             lines.append(json.dumps(line | {"speaker": f"spk{number}{i % 2}"}, ensure_ascii=False))
     (tmp_path / "asr.json").write_text("\n".join(lines), encoding="utf8")
     return tmp_path
+
+
+@pytest.mark.slow
+def test_commands_run_from_ingest_to_verify_unattended(
+    source: Path, nbaudio: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    steps = [
+        ("ingest", "parlaspeech", "asr.json", "--audio", "audio", "--out", "W"),
+        ("score", "W"),
+        ("evidence", "W"),
+        ("review", "export", "W", "--out", "sheets/sheet.xlsx", "--n", "3"),
+        ("select", "W", "--dev", "2", "--test", "2", "--group-by", "", "--max-duration", "20"),
+        ("export", "nemo", "W", "--out", "M", "--paths", "relative"),
+        ("materialize", "W", "--out", "C", "--jobs", "2", "--shard-size", "100kB"),
+        ("status", "C"),
+        ("verify", "C"),
+        ("stats", "W"),
+        ("stats", "C"),
+    ]
+    for step in steps:
+        done = nbaudio(*step)
+        assert (step, done.returncode, done.stderr if done.returncode else "") == (step, 0, "")
+        report = nbaudio(*step, "--json")
+        assert report.returncode == 0
+        assert json.loads(report.stdout)["problems"] == []
+    kept = pl.read_parquet(source / "C/segments.parquet")
+    out = pl.read_parquet(source / "C/rejected.parquet")
+    assert kept.height + out.height == 16
+    assert dict(out.group_by("reason").len().iter_rows())["below_similarity"] == 2
+    assert {key.rsplit("_", 1)[0] for key in kept["segment_id"]} == {"HlauTe_NK6U", "abcdefghij_"}
+    reviewed = json.loads((source / "W/reviews/sheet.json").read_text())["segment_ids"]
+    assert len(reviewed) == 3
+    assert not set(reviewed) & set(kept.filter(pl.col("split") == "train")["segment_id"])
+    assert len(list((source / "sheets/clips").iterdir())) == 3
 
 
 @pytest.mark.parametrize(

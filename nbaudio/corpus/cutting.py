@@ -40,7 +40,8 @@ class ClipFormat:
     encoding: str
 
 
-Window = tuple[str, int, int, str]  # a row of `Source.windows`
+Window = tuple[str, int, int, str]
+"""Key of a clip, its first sample, one past the last, and the channel."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,7 @@ class Source:
     sha256: str | None
     num_bytes: int | None
     version: str | int | None
-    # Each window has the clip key, the first sample, one past the last, and the channel.
-    windows: tuple[tuple[str, int, int, str], ...]
+    windows: tuple[Window, ...]
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class MeasuredClip(NamedTuple):
 def clip_of(
     recording: Recording, source: Source, window: Window, rate: int | None
 ) -> NDArray[np.int16]:
-    """Return the samples of a window's clip."""
+    """Return the samples of the clip of a window, int16, at `rate` or the recording's own."""
     _, start, stop, channel = window
     return resample_window(
         recording, start, stop, num_samples=source.num_samples, rate=rate, channel=channel
@@ -103,7 +103,7 @@ def clip_of(
 def _clip_with_signal(
     recording: Recording, source: Source, window: Window, rate: int | None
 ) -> NDArray[np.int16]:
-    """Return the samples of a window's clip; raise AudioError if it has no signal."""
+    """Return the clip of a window, as `clip_of`; raise AudioError if it has no signal."""
     clip = clip_of(recording, source, window, rate)
     if reason := silence_reason(recording, *window[1:], clip):
         raise AudioError(reason)

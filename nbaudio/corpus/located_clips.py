@@ -21,7 +21,7 @@ from nbaudio.tables.buckets import (
 )
 from nbaudio.tables.dataframes import STREAMED
 
-# How often the pack may change along the plan, for each pack: recordings of several runs alternate.
+# Most changes of the pack along the plan, for each pack. Packs of several runs may alternate.
 _MOST_CHANGES = 4
 
 LOCATED = pl.Schema(

@@ -22,13 +22,13 @@ from nbaudio.engine import RunTasks
 from nbaudio.storage.location import Location, LocationLike, location
 from nbaudio.storage.network import RemoteNotFoundError
 from nbaudio.storage.urls import is_url
-from nbaudio.tables.buckets import Buckets, store
+from nbaudio.tables.buckets import Buckets, joined_schema, store
 
 _READERS = 16  # concurrent requests of remote packs
 
 _COUNTS = dict.fromkeys(("offset", "length", "clip_samples"), pl.Int64)
-INDEX = pl.Schema({"clip_key": pl.String, **_COUNTS, "clip_sha256": pl.String, "pack": pl.String})
-_INDEX_ROW = ("clip_key", "offset", "length", "clip_samples", "clip_sha256")
+_INDEX_ROW = pl.Schema({"clip_key": pl.String, **_COUNTS, "clip_sha256": pl.String})
+INDEX = joined_schema(_INDEX_ROW, {"pack": pl.String()})
 
 _KEYS_OF_PACKS = pl.Schema({"clip_key": pl.String, "pack": pl.UInt32})
 
@@ -95,9 +95,7 @@ def read_index(pack: LocationLike) -> pl.DataFrame | None:
     rows = read_rows(location(pack))
     if rows is None:
         return None
-    columns = zip(*rows, strict=True) if rows else [()] * len(_INDEX_ROW)
-    named = zip(_INDEX_ROW, columns, strict=True)
-    index = pl.DataFrame([pl.Series(name, list(values), INDEX[name]) for name, values in named])
+    index = pl.DataFrame(rows, schema=_INDEX_ROW, orient="row")
     return index.with_columns(pack=pl.lit(str(pack)))
 
 

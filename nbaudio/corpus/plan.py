@@ -243,6 +243,7 @@ def _with_shards(
     place = pl.col("row").map_batches(
         place_of_row.gather, return_dtype=pl.UInt32, is_elementwise=True
     )
+    # Counted from 1: a place belongs to the last shard whose first place is at or before it.
     number = pl.col("place").map_batches(
         partial(shards["first_place"].search_sorted, side="right"),
         return_dtype=pl.UInt32,
@@ -308,9 +309,8 @@ def _split_shards(
 def _shard_table(counts: pl.DataFrame, name_of: Callable[[str, int, int], str]) -> pl.DataFrame:
     """Return the shards that have clips: `shard`, `split`, `num_clips` and `first_place`.
 
-    `first_place` is the place of the first clip in the order of all shards, from 0.
-
-    If one clip is as large as several shards, there are fewer than bytes alone would ask for.
+    `first_place` is the place of the first clip in the order of all shards, from 0. If one clip is
+    as large as several shards, there are fewer than bytes alone would ask for.
     """
     shards = (
         counts.group_by("split", "target_shard")

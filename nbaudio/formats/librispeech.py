@@ -151,11 +151,11 @@ class _Unpaired:
         self._reasons: dict[str, str] = {}
 
     def add_recording(self, path: str) -> None:
-        """Add a recording, or remove the transcript of it."""
+        """Add a recording; if its transcript was added before, remove the pair."""
         self._add(path, "a recording without a transcript")
 
     def add_transcript(self, path: str) -> None:
-        """Add the transcript of a recording, or remove the recording."""
+        """Add the transcript of a recording; if that was added before, remove the pair."""
         self._add(path, "a transcript without a recording")
 
     def _add(self, path: str, reason: str) -> None:

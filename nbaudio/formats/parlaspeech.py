@@ -53,7 +53,10 @@ _MAX_UNREADABLE_LINES = 1000
 
 @dataclass(frozen=True)
 class TranscriptBlock:
-    """Transcripts of consecutive lines, and number and reason of each unreadable line there."""
+    """Transcripts of consecutive lines, and the unreadable ones among them.
+
+    `problems` has the number of each unreadable line, and why it cannot be read.
+    """
 
     transcripts: pl.DataFrame
     problems: list[tuple[int, str]]

@@ -51,7 +51,7 @@ _APOSTROPHE_WITHIN = re.compile(rf"(?<=[;,|\t\n])'{_FORMULA_FOLLOWS}")
 
 
 class Fragment(NamedTuple):
-    """A stretch of a text, and whether its words differ from the other text of a comparison."""
+    """A part of a text that is compared with another text; `differs` if its words do."""
 
     text: str
     differs: bool = False

@@ -87,7 +87,7 @@ def _candidates(
     parameters: Parameters,
     keys: Sequence[str],
 ) -> _Segments:
-    """Return segments with what filters, splits and budgets need.
+    """Return segments with the columns that filters, splits and budgets use.
 
     Raise InputError if a key or a condition cannot be used.
     """

@@ -346,7 +346,7 @@ def _attempt(segments: _Segments, columns: Sequence[str], *, whole: Collection[s
 
 
 def _with_fixed(segments: _Segments, divided_unfixed: pl.DataFrame) -> pl.DataFrame:
-    """Return `split` and `reason` of all segments that fit, those with a fixed split included."""
+    """Return `split` and `reason` of the segments that fit: a fixed split, or the divided one."""
     divided = segments.fit.select("row", "fixed").join(
         divided_unfixed.with_columns(segments.unfixed["row"]),
         on="row",

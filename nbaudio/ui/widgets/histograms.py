@@ -133,7 +133,7 @@ class Histograms(BaseWidget):
     def _constant_item(
         self, distribution: NumberBins | ValueCounts, constant: str
     ) -> dict[str, Any]:
-        """Return the value of all rows, and how many rows are without a number beside it."""
+        """Describe a column with one value: the value, and the number of rows that have none."""
         without = 0
         if isinstance(distribution, NumberBins) and constant != value_name(None):
             without = int(distribution.counts()[-1])
