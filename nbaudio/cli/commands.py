@@ -419,6 +419,10 @@ def export_(
         bool | None,
         Option("--blind/--no-blind", help="hide hypothesis and similarity; default: blind"),
     ] = None,
+    planted: Annotated[
+        int,
+        Option(min=0, help="number of wrong labels to mix in, which measure reviewers"),
+    ] = 0,
     undo: Annotated[
         str | None,
         Option(

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from nbaudio.core import hashing, input_guards
+from nbaudio.core import input_guards
 from nbaudio.core.atomic import atomic_write, parse_lines, read_json, write_bytes, write_json
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.leftovers import scratch_folder
@@ -34,8 +34,15 @@ from nbaudio.corpus.packs import keep_clips
 from nbaudio.corpus.withdrawal_ids import find_ids
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.export_files import exported_files
-from nbaudio.review.sheet_clips import ENCODINGS
-from nbaudio.review.state import CORRECTION_LOG, VERDICT_LOG, WAS_FAULTY, ReviewState
+from nbaudio.review.sheet_clips import ENCODINGS, clip_files
+from nbaudio.review.state import (
+    CONTROL_LOG,
+    CORRECTION_LOG,
+    VERDICT_LOG,
+    WAS_FAULTY,
+    ReviewRecord,
+    ReviewState,
+)
 from nbaudio.storage import run_log
 from nbaudio.storage.location import location
 from nbaudio.tables import parquet_files, schemas, workspace_tables
@@ -54,14 +61,16 @@ _BY_SEGMENT = (
     schemas.LEFT_OUT,
 )
 # The fields that are emptied in the lines of a log about withdrawn segments.
+_EMPTY_VERDICT = {
+    "segment_id": "",
+    "content": "",
+    "verdict": None,
+    "comment": "",
+    "corrected_text": None,
+}
 _EMPTY_FIELDS: dict[str, dict[str, Any]] = {
-    VERDICT_LOG: {
-        "segment_id": "",
-        "content": "",
-        "verdict": None,
-        "comment": "",
-        "corrected_text": None,
-    },
+    VERDICT_LOG: _EMPTY_VERDICT,
+    CONTROL_LOG: _EMPTY_VERDICT,
     CORRECTION_LOG: {"segment_id": "", "start_sample": None, "end_sample": None},
 }
 # The columns that are read of the segments to withdraw.
@@ -486,9 +495,12 @@ def _remove_review_clips(workspace: Workspace, ids: Set[str]) -> list[str]:
     state = ReviewState.load(workspace)
     for review, files in exported_files(workspace).items():
         withdrawn_ids: set[str] = set()
-        for drawn in state.ids_exported_as(review):
-            withdrawn_ids |= ids & set(drawn)
-            _remove_clips_beside(map(Path, files), drawn, ids)
+        for record in state.records_exported_as(review):
+            shown_ids = set(record.segment_ids).union(
+                *(row.segment_ids for row in record.control_rows)
+            )
+            withdrawn_ids |= ids & shown_ids
+            _remove_clips_beside(map(Path, files), record, ids)
         lines += [
             f"{file}: holds {count(len(withdrawn_ids), 'withdrawn segments')}; "
             "delete it, here and where it was sent"
@@ -498,13 +510,16 @@ def _remove_review_clips(workspace: Workspace, ids: Set[str]) -> list[str]:
     return lines
 
 
-def _remove_clips_beside(files: Iterable[Path], drawn: Sequence[str], ids: Set[str]) -> None:
-    """Remove the clips of segments in `ids` beside the files of a review that drew `drawn`."""
+def _remove_clips_beside(files: Iterable[Path], record: ReviewRecord, ids: Set[str]) -> None:
+    """Remove the clips that are beside the files of a review.
+
+    They are those of rows that show something of segments in `ids`.
+    """
     names = [
-        name
+        clip.name
         for encoding in ENCODINGS
-        for key, name in zip(drawn, hashing.clip_file_names(drawn, encoding), strict=True)
-        if key in ids
+        for clip in clip_files(record, encoding)
+        if clip.segment_ids & ids
     ]
     for file in files:
         for name in names:

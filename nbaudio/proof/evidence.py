@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core.report import Report, count, percent
+from nbaudio.core.report import Report, count, percent, percent_down
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.proof.betting import Bools
 from nbaudio.proof.claim_sentences import describe_choice, how_right, is_target_proven, round_down
@@ -29,9 +29,11 @@ from nbaudio.proof.claims import (
     what_ships,
 )
 from nbaudio.proof.judged_draws import ProofState
+from nbaudio.proof.measured_reviewers import measured_low
 from nbaudio.proof.sampled_part import sampled_part, was_sampled
 from nbaudio.proof.segment_sums import Kinds
 from nbaudio.review.next_rows import next_rows
+from nbaudio.review.reviewer_rates import reviewer_rates
 from nbaudio.review.risk import describe, frozen, refresh
 from nbaudio.review.rounds import OUTCOMES, Round, unreturned_shares
 from nbaudio.review.state import ReviewState
@@ -115,7 +117,7 @@ def evidence(
         "risk": learned,
         "lowest_proven": next((row["threshold"] for row in claims["curve"] if row["proven"]), None),
         "reviewed": _reviewed(state),
-        "reviewers": _describe_reviewers(state),
+        "reviewers": _describe_reviewers(state, selection),
         "rounds": [_describe_round(round_) for round_ in state.rounds if not round_.is_owed],
         "rounds_taken_back": len(state.taken_back),
         **claims,
@@ -186,14 +188,16 @@ def _number_judged_by_several(state: ProofState) -> int:
     return state.verdicts.filter(is_repeated)["segment_id"].n_unique()
 
 
-def _describe_reviewers(state: ProofState) -> str:
-    """Say how many segments were judged by several reviewers."""
+def _describe_reviewers(state: ProofState, claim: Mapping[str, Any]) -> str:
+    """Say what is known of reviewers: rates, and how many segments several of them judged."""
+    rates = claim["reviewer_rates"]
+    measured = f"{rates['sentence']} " if rates else ""
     number = _number_judged_by_several(state)
     if not number:
-        return _PERFECT
+        return measured.strip() or _PERFECT
     verb = "was" if number == 1 else "were"
     return (
-        f"{count(number, 'segments')} {verb} judged by two or more; "
+        f"{measured}{count(number, 'segments')} {verb} judged by two or more; "
         "nbaudio.review.agreement(W) compares them"
     )
 
@@ -337,6 +341,7 @@ def _claims(state: ProofState, asked: Mapping[str, float]) -> _Claims:
         "method": METHOD,
         **_count_reviews(state),
     }
+    claim |= _measured_reviewers(state, claim["statement"], target=target, confidence=confidence)
     by_split = {
         name: _split_claim(state, of_split, name, target=target, error=side)
         for name, of_split in ships_by_split(state, ships).items()
@@ -344,6 +349,27 @@ def _claims(state: ProofState, asked: Mapping[str, float]) -> _Claims:
     rows = _curve(state, target, confidence)
     of_curve = rows.filter(pl.col("segments") > 0).to_dicts()
     return _Claims(whole, {"selection": claim, **by_split, "curve": of_curve})
+
+
+def _measured_reviewers(
+    state: ProofState, statement: str, *, target: float, confidence: float
+) -> dict[str, Any]:
+    """Return what control rows add to a claim: rates, the bound with them, and the statement."""
+    rates = reviewer_rates(state, confidence)
+    if rates is None:
+        return {"reviewer_rates": None, "low_measured": None}
+    low = measured_low(state, rates, target=target, confidence=confidence)
+    sentences = [statement, rates.sentence()]
+    if low is not None:
+        sentences.append(
+            f"If they miss real faults as often, at least {percent_down(low)} of the clips are "
+            f"right ({percent(confidence)} confidence)."
+        )
+    return {
+        "statement": " ".join(filter(None, sentences)),
+        "reviewer_rates": {**rates.facts(), "sentence": rates.sentence()},
+        "low_measured": low,
+    }
 
 
 def _count_reviews(state: ProofState) -> dict[str, int]:
@@ -393,6 +419,8 @@ def describe_claim(claim: Mapping[str, Any]) -> dict[str, Any]:
         label: round_down(claim[name]) if name == "low" else claim[name]
         for name, label in names.items()
     }
+    if claim.get("low_measured") is not None:
+        numbers["at least, with measured reviewers"] = round_down(claim["low_measured"])
     counts = {
         name.replace("_", " "): claim[name] for name in _COUNTS_OF_VERDICTS if claim.get(name)
     }
@@ -404,6 +432,8 @@ def _reviewers_of_claim(claim: Mapping[str, Any]) -> dict[str, str]:
     if not claim["reviewed"]:
         return {}
     sentence = "taken to be always right: faults that they overlook are not counted"
+    if rates := claim.get("reviewer_rates"):
+        sentence = rates["sentence"].rstrip(".")
     number = claim.get("judged_by_several")
     if number:
         verb = "was" if number == 1 else "were"

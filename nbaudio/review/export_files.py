@@ -11,10 +11,10 @@ import polars as pl
 
 from nbaudio.core.atomic import read_json
 from nbaudio.core.errors import ExistsError, InputError
-from nbaudio.core.hashing import clip_file_names
 from nbaudio.review.cell_escaping import write_delimited
+from nbaudio.review.control_rows import with_control_rows
 from nbaudio.review.review_page import MOST_EMBEDDED_BYTES, ReviewPage, write_page
-from nbaudio.review.sheet_clips import MissingClip, cut_clips, keep_clip
+from nbaudio.review.sheet_clips import MissingClip, clip_files, cut_clips, keep_clip
 from nbaudio.review.sheet_reader import KINDS, read_sheet
 from nbaudio.review.sheet_writer import FILLED_IN, check_size, column_places, row_key, write_sheet
 from nbaudio.review.state import EXPORTS, ReviewRecord
@@ -54,6 +54,23 @@ class Outputs:
         """What messages call the files: ``page``, ``sheet`` or ``files``."""
         kinds = {"page" if file.is_page else "sheet" for file in self.files}
         return kinds.pop() if len(kinds) == 1 else "files"
+
+
+@dataclass(frozen=True)
+class ReviewRows:
+    """The rows of a review, with the columns of segments and of their recordings.
+
+    `content` is what identifies a row outside of the workspace, `duration_s` the length of its
+    clip.
+    """
+
+    drawn: pl.DataFrame  # in the order of the draw
+    control: pl.DataFrame  # with `reviewer` and `position`, see `control_frame`
+
+    def of_reviewer(self, reviewer: str, segment_ids: Sequence[str]) -> pl.DataFrame:
+        """Return the rows of a reviewer's sheet, of the drawn ones those of some segments."""
+        drawn = self.drawn.filter(pl.col("segment_id").is_in(segment_ids))
+        return with_control_rows(drawn, self.control, reviewer)
 
 
 @dataclass
@@ -145,19 +162,18 @@ def _check_file(out: Path) -> None:
 
 
 def make_files(
-    rows: pl.DataFrame, record: ReviewRecord, workspace: Workspace, outputs: Outputs, *, zip: bool
+    rows: ReviewRows, record: ReviewRecord, workspace: Workspace, outputs: Outputs, *, zip: bool
 ) -> MadeFiles:
     """Write the clips that are not embedded, and return all other files.
 
-    `rows` are those of all reviewers, with `segment_id`, `content`, `duration_s` and the columns
-    of segments and of their recordings. Raise ExistsError if a clip exists with other content.
+    `rows` are those of all reviewers. Raise ExistsError if a clip exists with other content.
     """
     made = MadeFiles()
     shares = {reviewer: ids for reviewer, ids in record.shares().items() if ids}
     files = [file for file in outputs.files if file.reviewer in shares]
     parts = {
         file.reviewer: _with_clip_names(
-            rows.filter(pl.col("segment_id").is_in(shares[file.reviewer])), record, file.encoding
+            rows.of_reviewer(file.reviewer, shares[file.reviewer]), record, file.encoding
         )
         for file in files
     }
@@ -182,12 +198,12 @@ def make_files(
 
 def _with_clip_names(rows: pl.DataFrame, record: ReviewRecord, encoding: str) -> pl.DataFrame:
     """Return rows with the file of each `clip`, relative to the sheet."""
-    names = [f"clips/{name}" for name in clip_file_names(record.segment_ids, encoding)]
+    names = {file.row_hash: f"clips/{file.name}" for file in clip_files(record, encoding)}
     clips = pl.DataFrame(
-        {"segment_id": record.segment_ids, "clip": names},
-        schema={"segment_id": pl.String, "clip": pl.String},
+        {"content": list(names), "clip": list(names.values())},
+        schema={"content": pl.String, "clip": pl.String},
     )
-    return rows.join(clips, on="segment_id", how="left", maintain_order="left")
+    return rows.join(clips, on="content", how="left", maintain_order="left")
 
 
 def _keep_clips_of_sheets(
@@ -203,7 +219,7 @@ def _keep_clips_of_sheets(
     most = max(len(parts[sheet.reviewer]) for sheet in sheets)
     check_size(most, 0 if root is None else most)
     rows = pl.concat([parts[sheet.reviewer] for sheet in sheets])
-    rows = rows.unique("segment_id", keep="first", maintain_order=True)
+    rows = rows.unique("clip", keep="first", maintain_order=True)
     for clip in cut_clips(rows, root, encoding=sheets[0].encoding):
         if isinstance(clip, MissingClip):
             made.failed[clip.segment_id] = clip.reason
@@ -329,13 +345,19 @@ def _is_sheet_of(path: Path, record: ReviewRecord, *, has_all_rows: bool) -> boo
         return True
     keys = {row.key[:2] for row in sheet.rows if row.key}
     hashes = dict(zip(record.segment_ids, record.row_hashes(), strict=True))
-    shares = record.shares()
-    expected = {
-        (hashes[key], reviewer)
-        for reviewer in {reviewer for _, reviewer in keys}
-        for key in shares.get(reviewer, [])
+    reviewers = {reviewer for _, reviewer in keys}
+    drawn = {
+        (hashes[segment_id], reviewer)
+        for reviewer, segment_ids in record.shares().items()
+        for segment_id in segment_ids
+        if reviewer in reviewers
     }
-    return keys == expected
+    control = {
+        (row_hash, row.reviewer)
+        for row, row_hash in zip(record.control_rows, record.control_hashes(), strict=True)
+        if row.reviewer in reviewers
+    }
+    return keys == drawn | control
 
 
 def exported_files(workspace: Workspace) -> dict[str, list[str]]:

@@ -6,8 +6,9 @@ round back.
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ import polars as pl
 from nbaudio.core.atomic import write_bytes, write_json
 from nbaudio.core.errors import ExistsError, InputError, get_by_name
 from nbaudio.core.report import Report, count, duration
+from nbaudio.review.control_rows import control_frame, plan_control_rows
 from nbaudio.review.draws import PICKED, Part, all_draws, parts, record_of_draw
 from nbaudio.review.export_files import (
     MadeFiles,
     Outputs,
+    ReviewRows,
     exported_files,
     is_filled_in,
     make_files,
@@ -36,6 +39,7 @@ from nbaudio.review.sheet_clips import ENCODINGS
 from nbaudio.review.state import (
     EXPORTS,
     OK,
+    REPEATED,
     UNSURE,
     VERDICTS,
     Resumed,
@@ -74,6 +78,7 @@ class _Request:
     clips: str | None = None
     zip: bool = False
     blind: bool | None = None
+    planted: int = 0
     segment_ids: Ids | None = None
 
     def non_defaults(self) -> list[str]:
@@ -109,6 +114,7 @@ def export(
     clips: str | None = None,
     zip: bool = False,
     blind: bool | None = None,
+    planted: int = 0,
     segment_ids: Ids | None = None,
     undo: str | None = None,
 ) -> Report:
@@ -143,6 +149,10 @@ def export(
         zip: also write each sheet with its clips into one .zip to send.
         blind: hide hypothesis and similarity from reviewers, also in `ReviewPanel`; recorded with
             every verdict. By default true, or what an earlier export of this review was.
+        planted: how many clips with a label that is wrong for certain are mixed in, to measure how
+            many faults reviewers miss: the text of a neighbor, the clip of another speaker, a clip
+            whose last words are cut off. Half as many clips are repeated later. Nothing shows which
+            they are. `planted` needs a blind review.
         segment_ids: review these segments, in this order, in place of a sample; `n`, `strategy`,
             `threshold` and `seed` are not used. They were picked, not drawn at random, hence their
             verdicts never count as a sample in `evidence`.
@@ -183,6 +193,7 @@ def export(
         clips=clips,
         zip=zip,
         blind=blind,
+        planted=planted,
         segment_ids=segment_ids,
     )
     if undo is None:
@@ -210,7 +221,7 @@ def _export(state: ReviewState, request: _Request) -> Report:
         raise ExistsError(
             f"review {record.name} was exported with other segments; these need another name"
         )
-    rows = _drawn_rows(record, population)
+    rows = _review_rows(record, population)
     made = make_files(rows, record, workspace, outputs, zip=request.zip)
     filled_in = _filled_in(made, record, state)
     if strata is not None:
@@ -222,9 +233,9 @@ def _export(state: ReviewState, request: _Request) -> Report:
             for path in filled_in
         ),
         *made.warnings,
-        *_warnings(population, record, rows, outputs),
+        *_warnings(population, record, rows.drawn, outputs),
     ]
-    facts = _facts(population, record, rows, made)
+    facts = _facts(population, record, rows.drawn, made)
     problems = [
         f"{segment_id}: no clip, {reason}" for segment_id, reason in sorted(made.failed.items())
     ]
@@ -247,6 +258,7 @@ def _check(request: _Request) -> Outputs:
     if not -1 <= request.threshold <= 1:
         raise InputError(f"threshold must be from -1 to 1, not {request.threshold}")
     _check_verdicts(request.verdicts)
+    _check_planted(request)
     if request.clips is not None:
         get_by_name(dict.fromkeys(ENCODINGS), request.clips, "clips")
     return outputs
@@ -269,6 +281,22 @@ def _check_verdicts(verdicts: Sequence[str]) -> None:
         named = ", ".join(verdicts) or "none"
         raise InputError(
             f"verdicts {named}: 'ok' must be among them, it means that a transcript is right"
+        )
+
+
+def _check_planted(request: _Request) -> None:
+    """Raise InputError if faults cannot be planted as requested."""
+    if request.planted < 0:
+        raise InputError(f"planted must be 0 or more, not {request.planted}")
+    if request.planted and request.blind is False:
+        raise InputError(
+            f"planted={request.planted}: hypothesis and similarity would show which clips are "
+            "planted; leave out --no-blind"
+        )
+    if request.planted and (request.segment_ids is not None or request.strategy == DISAGREEMENTS):
+        raise InputError(
+            f"planted={request.planted}: faults are mixed into a random sample, not into segments "
+            "that were picked"
         )
 
 
@@ -342,6 +370,7 @@ def _parameters(
         "overlap": request.overlap,
         "verdicts": list(request.verdicts),
         "blind": blind,
+        "planted": request.planted,
     }
 
 
@@ -397,6 +426,9 @@ def _new_review(
         )
     new_ids = draw.new_ids if draw.resumes else None
     record = _record(parameters, population, draw.rows, resumes=draw.resumes, new_ids=new_ids)
+    if record.planted:
+        control_rows = plan_control_rows(population, record)
+        record = replace(record, control_rows=control_rows)
     return _NewReview(record, draw.strata)
 
 
@@ -441,7 +473,7 @@ def _record(
     )
 
 
-def _drawn_rows(record: ReviewRecord, population: Population) -> pl.DataFrame:
+def _review_rows(record: ReviewRecord, population: Population) -> ReviewRows:
     """Return the rows of the sheets, with the columns of segments and their recordings.
 
     Raise ExistsError if the segments have changed, InputError if their audio folder is missing.
@@ -468,7 +500,8 @@ def _drawn_rows(record: ReviewRecord, population: Population) -> pl.DataFrame:
         )
     check_audio_folders(state.workspace, drawn["recording_id"])
     shown = drawn.with_columns(content=pl.Series(record.row_hashes(), dtype=pl.String))
-    return shown.with_columns(duration_s=seconds_column())
+    shown = shown.with_columns(duration_s=seconds_column())
+    return ReviewRows(shown, control_frame(record, population))
 
 
 def _filled_in(made: MadeFiles, record: ReviewRecord, state: ReviewState) -> list[Path]:
@@ -537,6 +570,10 @@ def _facts(
         facts["reviewers"] = shares
     if record.overlap:
         facts["seen_by_all"] = min(record.overlap, len(rows))
+    if record.planted:
+        kinds = Counter(row.kind for row in record.control_rows)
+        facts[REPEATED] = kinds.pop(REPEATED, 0)
+        facts["planted"] = dict(sorted(kinds.items()))
     return facts | {what: names}
 
 
@@ -608,6 +645,11 @@ def _warnings(
         )
     if record.strategy != PICKED:
         warnings += _rows_of_earlier_sheets(state, record)
+    num_planted = sum(row.kind != REPEATED for row in record.control_rows)
+    if num_planted < record.planted:
+        warnings.append(
+            f"{record.planted:,} planted faults were requested, only {num_planted:,} could be made"
+        )
     warnings += _silent_recordings(population)
     if in_train := (rows["split"] == "train").sum():
         warnings.append(

@@ -31,14 +31,19 @@ from nbaudio.review.cell_escaping import (
     unescape_copy,
     unescape_formula,
 )
+from nbaudio.review.control_rows import control_texts
 from nbaudio.review.corrections import correct_texts, uncorrected
 from nbaudio.review.returned_files import Returned, read_returned
+from nbaudio.review.reviewer_rates import reviewer_rates
 from nbaudio.review.risk import describe, refresh
 from nbaudio.review.sheet_reader import Row, Sheet
 from nbaudio.review.sheet_writer import NO_HYPOTHESIS
 from nbaudio.review.state import (
+    CONTROL_LOG,
     OK,
+    REPEATED,
     SEPARATOR,
+    ControlRow,
     ReviewRecord,
     ReviewState,
     Verdict,
@@ -63,6 +68,7 @@ class _Exported:
         records: of the reviews, by name.
         by_content: by review, the segments by the hash in the key of a row.
         by_id: by review, the content hashes by segment.
+        control: by review, the control rows by the hash in the key of a row.
         withdrawn: the segments that were withdrawn since.
         taken_back: the hashes in the keys of the rows of reviews that were taken back, by review.
         taken_back_ids: the last of these reviews that has a segment, by segment.
@@ -98,12 +104,19 @@ class _Exported:
             name: dict(zip(record.segment_ids, record.contents, strict=False))
             for name, record in state.records.items()
         }
+        self.control = {
+            name: dict(zip(record.control_hashes(), record.control_rows, strict=True))
+            for name, record in state.records.items()
+        }
         self.withdrawn = _withdrawn_ids(state)
         self.taken_back = _hashes_by_name(state.taken_back.values())
         self.taken_back_ids = _names_by_id(state.taken_back.values())
         self.texts = dict(zip(contents, cells["transcript"], strict=True))
         self.shown = dict(zip(contents, shown, strict=True))
         self.transcripts = frozenset(normalize_cell(row["transcript"]) for row in shown)
+        for content, row in control_texts(state).items():
+            self.texts[content] = row["transcript"]
+            self.shown[content] = {name: cell_text(text) for name, text in row.items()}
 
 
 @dataclass(frozen=True)
@@ -132,15 +145,19 @@ class _Match:
         row: of the sheet.
         record: of the review.
         segment_id: of the segment.
+        content: the hash of what was judged.
         reviewer: to whom the row was given; empty if it does not say so.
         place: of the row.
+        is_control: whether it is a control row.
     """
 
     row: Row
     record: ReviewRecord
     segment_id: str
+    content: str
     reviewer: str
     place: RowPlace
+    is_control: bool = False
 
     def __str__(self) -> str:
         return f"{self.place.sheet} row {self.place.row}, {self.segment_id}"
@@ -153,6 +170,14 @@ class _Judgment:
     verdict: str
     comment: str
     corrected_text: str | None
+
+
+@dataclass(frozen=True)
+class _NewVerdicts:
+    """The verdicts that go into the logs, in order."""
+
+    drawn: list[Verdict]
+    control: list[Verdict]  # those on control rows
 
 
 def _withdrawn_ids(state: ReviewState) -> set[str]:
@@ -180,7 +205,7 @@ def _hashes_by_name(records: Iterable[ReviewRecord]) -> dict[str, set[str]]:
     """Return by review the hashes in the keys of its rows."""
     hashes: defaultdict[str, set[str]] = defaultdict(set)
     for record in records:
-        hashes[record.name].update(record.row_hashes())
+        hashes[record.name].update(record.row_hashes(), record.control_hashes())
     return hashes
 
 
@@ -234,8 +259,9 @@ def import_(
     returned = read_returned(sheets)
     findings = Report("review import", Counter(), [*returned.not_read], [*returned.damaged])
     run = _Import(exported, words, reviewer, findings)
-    new = _new_verdicts(state.verdicts, returned.sheets, run)
-    state = _store(state, new, adjudicator)
+    judged = _new_verdicts(state, returned.sheets, run)
+    new = judged.drawn
+    state = _store(state, judged, adjudicator)
     texts = correct_texts(state)
     findings.problems.extend(texts.problems)
     if changed := texts.facts["corrected_now"]:
@@ -263,10 +289,13 @@ def _check_name(option: str, name: str | None) -> None:
         raise InputError(f"{option}: a name is needed, in one line")
 
 
-def _store(state: ReviewState, new: Sequence[Verdict], adjudicator: str | None) -> ReviewState:
+def _store(state: ReviewState, new: _NewVerdicts, adjudicator: str | None) -> ReviewState:
     """Append verdicts and an adjudicator to the logs; return the state with them."""
-    if new:
-        append_verdicts(state.workspace, new)
+    if new.drawn:
+        append_verdicts(state.workspace, new.drawn)
+    if new.control:
+        append_verdicts(state.workspace, new.control, log=CONTROL_LOG)
+    if new.drawn or new.control:
         state = ReviewState(state.workspace)
     if adjudicator and adjudicator.strip() not in state.adjudicators:
         state.add_adjudicator(adjudicator.strip())
@@ -295,16 +324,20 @@ def _sentences(facts: Mapping[str, Any]) -> dict[str, list[str]]:
     }
 
 
-def _new_verdicts(stored: pl.DataFrame, sheets: Sequence[Sheet], run: _Import) -> list[Verdict]:
-    """Return the verdicts of sheets that go into the log, in order; `stored` are those in it."""
+def _new_verdicts(state: ReviewState, sheets: Sequence[Sheet], run: _Import) -> _NewVerdicts:
+    """Return the verdicts of sheets that are not in the logs, or are later than those in them."""
+    stored = state.verdicts
+    if any(run.exported.control.values()):
+        stored = pl.concat([stored, state.control_verdict_log])
     verdicts = (Verdict(**row) for row in stored.iter_rows(named=True))
     latest = {_judged_by(verdict): verdict for verdict in verdicts}
-    new: list[Verdict] = []
+    new = _NewVerdicts([], [])
     for sheet in sheets:
-        for verdict in _verdicts_of(sheet, run):
+        for match, verdict in _verdicts_of(sheet, run):
             key = _judged_by(verdict)
             if _is_news(verdict, latest.get(key), sheet, run.report):
-                new.append(verdict)
+                log = new.control if match.is_control else new.drawn
+                log.append(verdict)
                 latest[key] = verdict
     run.report.problems.extend(run.words.problems())
     run.report.warnings.extend(run.words.warnings())
@@ -346,19 +379,19 @@ def _is_news(verdict: Verdict, previous: Verdict | None, sheet: Sheet, report: R
     return False
 
 
-def _verdicts_of(sheet: Sheet, run: _Import) -> list[Verdict]:
-    """Return the verdicts of a sheet that can be taken, one per segment, in row order."""
+def _verdicts_of(sheet: Sheet, run: _Import) -> list[tuple[_Match, Verdict]]:
+    """Return the verdicts of a sheet that can be taken, one per row of a review, in row order."""
     # The summary names the reviewer, unless the sheet has rows of several reviewers.
     has_several = len({row.key[1] for row in sheet.rows if row.key}) > 1
     default_reviewer = "" if has_several else sheet.reviewer
-    by_segment: dict[tuple[str, str], Verdict | None] = {}
+    by_row: dict[tuple[str, str, bool, str], tuple[_Match, Verdict] | None] = {}
     for match in _matched(sheet, run):
         judgment = _judgment(match, run)
         if judgment is None:
             continue
         verdict = Verdict(
             segment_id=match.segment_id,
-            content=run.exported.by_id[match.record.name][match.segment_id],
+            content=match.content,
             verdict=judgment.verdict,
             comment=judgment.comment,
             corrected_text=judgment.corrected_text,
@@ -367,15 +400,18 @@ def _verdicts_of(sheet: Sheet, run: _Import) -> list[Verdict]:
             review=match.record.name,
             blind=match.record.blind,
         )
-        key = (verdict.reviewer, verdict.segment_id)
-        if by_segment.setdefault(key, verdict) != verdict:
+        control_content = match.content if match.is_control else ""
+        key = (verdict.reviewer, verdict.segment_id, match.is_control, control_content)
+        earlier = by_row.setdefault(key, (match, verdict))
+        if earlier is None or earlier[1] != verdict:
             run.report.problems.append(
                 f"{match}: other rows of the sheet contradict it: not imported"
             )
-            by_segment[key] = None
-    verdicts = [verdict for verdict in by_segment.values() if verdict]
+            by_row[key] = None
+    judged = [row for row in by_row.values() if row is not None]
+    verdicts = [verdict for _, verdict in judged]
     run.report.warnings.extend(_other_reviewers(sheet, verdicts, run.exported))
-    return verdicts
+    return judged
 
 
 def _judgment(match: _Match, run: _Import) -> _Judgment | None:
@@ -488,7 +524,9 @@ def _taken_back(row: Row, sheet: Sheet, exported: _Exported) -> str | None:
     """Return the review of a row if it was taken back, and if the row is of no other review."""
     if row.key:
         content, _, review = row.key
-        is_current = content in exported.by_content.get(review, ())
+        is_current = content in exported.by_content.get(
+            review, ()
+        ) or content in exported.control.get(review, ())
         is_taken_back = content in exported.taken_back.get(review, ())
         return review if is_taken_back and not is_current else None
     review_named = sheet.origin.get("review")
@@ -519,13 +557,17 @@ def _match(row: Row, sheet: Sheet, exported: _Exported) -> _Match:
     Raise InputError if it is unknown or ambiguous.
     """
     place = RowPlace(sheet.path.name, row.number)
+    control = _control_match(row, sheet, exported)
+    if control is not None:
+        return control
     named = row["segment_id"].strip()
     if not any(named in places for places in exported.by_id.values()):
         named = unescape_formula(named)
     if row.key:
         _, reviewer, review = row.key
         segment_id = _segment_of_key(row.key, named, exported)
-        return _Match(row, exported.records[review], segment_id, reviewer, place)
+        content = exported.by_id[review][segment_id]
+        return _Match(row, exported.records[review], segment_id, content, reviewer, place)
     origin = sheet.origin.get("review")
     reviews = [
         name
@@ -537,7 +579,54 @@ def _match(row: Row, sheet: Sheet, exported: _Exported) -> _Match:
     if len(reviews) > 1:
         raise InputError(f"{named} is in reviews {', '.join(reviews)}, and the row has no key")
     reviewer = sheet.origin.get("reviewer", "")
-    return _Match(row, exported.records[reviews[0]], named, reviewer, place)
+    content = exported.by_id[reviews[0]][named]
+    return _Match(row, exported.records[reviews[0]], named, content, reviewer, place)
+
+
+def _control_match(row: Row, sheet: Sheet, exported: _Exported) -> _Match | None:
+    """Return review and reviewer of a control row, by key or else segment id; None for others.
+
+    Raise InputError if columns were sorted separately.
+    """
+    named = unescape_formula(row["segment_id"].strip())
+    if row.key:
+        row_hash, reviewer, review = row.key
+        control = exported.control.get(review, {}).get(row_hash)
+        if control is not None and named not in {"", control.segment_id}:
+            raise InputError(
+                f"its key belongs to {control.segment_id}, its id is {named}: "
+                "columns were sorted separately"
+            )
+    else:
+        review, control = _planted_row(named, sheet, exported)
+        reviewer = sheet.origin.get("reviewer", "")
+    if control is None:
+        return None
+    return _Match(
+        row=row,
+        record=exported.records[review],
+        segment_id=control.segment_id,
+        content=control.content,
+        reviewer=reviewer,
+        place=RowPlace(sheet.path.name, row.number),
+        is_control=True,
+    )
+
+
+def _planted_row(
+    segment_id: str, sheet: Sheet, exported: _Exported
+) -> tuple[str, ControlRow | None]:
+    """Return the planted fault that names a segment, and its review; None if there is no one."""
+    origin = sheet.origin.get("review")
+    reviews = [name for name in exported.records if origin in (name, None)]
+    planted = [
+        (review, control)
+        for review in reviews
+        for control in exported.control[review].values()
+        if control.kind != REPEATED and control.segment_id == segment_id
+    ]
+    is_drawn = any(segment_id in exported.by_id[review] for review in reviews)
+    return planted[0] if len(planted) == 1 and not is_drawn else ("", None)
 
 
 def _segment_of_key(key: tuple[str, str, str], named: str, exported: _Exported) -> str:
@@ -565,7 +654,7 @@ def _read(match: _Match, verdict: str, run: _Import) -> _Judgment | None:
 
     Raise InputError if they are unusable.
     """
-    content = run.exported.by_id[match.record.name][match.segment_id]
+    content = match.content
     shown = run.exported.shown.get(content, {})
     row = _without_apostrophes(match.row, shown)
     comment = row["comment"] if row["comment"].strip() else ""
@@ -670,6 +759,8 @@ def _report(
         **({"adjudicators": ", ".join(state.adjudicators)} if state.adjudicators else {}),
         "agreement": agreement(state).to_dicts(),
     }
+    if rates := reviewer_rates(state):
+        facts["reviewer_rates"] = rates.facts()
     complete = _complete_reviews(state, sheets, new)
     if complete:
         facts["next"] = [f"{name}: all judged; {next_step(state, name)}" for name in complete]
@@ -684,6 +775,8 @@ def _report(
             "their verdicts apply to the earlier texts and times"
         )
     sentences = _sentences(facts)
+    if rates:
+        sentences["reviewer_rates"] = [rates.sentence()]
     return Report("review import", facts, warnings, findings.problems, sentences=sentences)
 
 

@@ -95,11 +95,11 @@ def write_page(
         "words": [[word, VERDICTS.get(word, "")] for word in record.verdicts],
         "silent": "no audio yet" if audio_root is None else "no sound: not readable",
         "clips": [
-            _clip(row, record, compared, clips.files.get(row["segment_id"]))
+            _clip(row, record, compared, clips.files.get(row["content"]))
             for row in rows.iter_rows(named=True)
         ],
     }
-    blocks = clips.blocks(dict.fromkeys(rows["segment_id"]))
+    blocks = clips.blocks(rows["content"])
     media = "file: 'self'" if clips.files else "blob:"
     html = _html(f"Review {record.name}", facts, blocks, media=media)
     return ReviewPage(html, sorted(clips.files.values()), clips.failures)
@@ -107,13 +107,13 @@ def write_page(
 
 @dataclass(frozen=True)
 class _PageClips:
-    """The clips of a page by segment id.
+    """The clips of a page by the `content` of their rows.
 
     Attributes:
         pictures: of all clips (see `_picture`).
         sounds: clips that the page holds; empty if they are files.
         files: clips that are files, relative to the page; empty if the page holds them.
-        failures: why there is no clip.
+        failures: why there is no clip, by segment id.
     """
 
     pictures: Mapping[str, bytes]
@@ -121,12 +121,12 @@ class _PageClips:
     files: Mapping[str, str]
     failures: Mapping[str, str]
 
-    def blocks(self, segment_ids: Iterable[str]) -> Iterator[str]:
-        """Yield the elements with the pictures and sounds of segments, numbered in order."""
-        for number, segment_id in enumerate(segment_ids):
-            for kind, contents in (("picture", self.pictures), ("sound", self.sounds)):
-                if segment_id in contents:
-                    text = base64.b64encode(contents[segment_id]).decode()
+    def blocks(self, contents: Iterable[str]) -> Iterator[str]:
+        """Yield the elements with the pictures and sounds of rows, numbered in order."""
+        for number, content in enumerate(contents):
+            for kind, clips in (("picture", self.pictures), ("sound", self.sounds)):
+                if content in clips:
+                    text = base64.b64encode(clips[content]).decode()
                     yield _block(f"{kind}-{number}", text, "text/plain")
 
 
@@ -134,7 +134,7 @@ def _page_clips(
     rows: pl.DataFrame, audio_root: Location | None, folder: Path, encoding: str
 ) -> _PageClips:
     """Cut the clips of a page; write them into files once they are too large for the page."""
-    names = dict(rows.select("segment_id", "clip").iter_rows())
+    names = dict(rows.select("content", "clip").iter_rows())
     pictures: dict[str, bytes] = {}
     sounds: dict[str, bytes] = {}  # clips that have not been written into files
     failures: dict[str, str] = {}
@@ -143,18 +143,18 @@ def _page_clips(
         if isinstance(clip, MissingClip):
             failures[clip.segment_id] = clip.reason
             continue
-        segment_id = clip.row["segment_id"]
-        pictures[segment_id] = _picture(clip.samples)
-        sounds[segment_id] = clip.content
+        content = clip.row["content"]
+        pictures[content] = _picture(clip.samples)
+        sounds[content] = clip.content
         size += len(clip.content)
         if size > MOST_EMBEDDED_BYTES:
-            for key, content in sounds.items():
-                keep_clip(folder / names[key], content)
+            for row_content, sound in sounds.items():
+                keep_clip(folder / names[row_content], sound)
             sounds.clear()
     if sounds:
         files = {}
     else:
-        files = {segment_id: names[segment_id] for segment_id in pictures}
+        files = {row_content: names[row_content] for row_content in pictures}
     return _PageClips(pictures, sounds, files, failures)
 
 

@@ -15,11 +15,41 @@ from numpy.typing import NDArray
 from nbaudio.audio import Recording, encode_clip, open_recording, resample_window
 from nbaudio.core.atomic import write_bytes
 from nbaudio.core.errors import AudioError, ExistsError
+from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.progress import progress
+from nbaudio.review.state import ReviewRecord
 from nbaudio.storage.location import Location
 
 RATE = 16000
 ENCODINGS = ("wav", "mp3")  # and endings of names
+
+
+@dataclass(frozen=True)
+class ClipFile:
+    """The file of a row's clip: its name, and the segments that the row shows something of."""
+
+    row_hash: str
+    segment_ids: set[str]
+    name: str
+
+
+def clip_files(record: ReviewRecord, encoding: str) -> list[ClipFile]:
+    """Return the files of the clips of all rows of a review.
+
+    They have the names of their segments. With control rows, all have a part of the hash of the row
+    as well: a clip of another segment, or another part of it, must not take the name that the
+    segment has in other reviews.
+    """
+    row_hashes = [*record.row_hashes(), *record.control_hashes()]
+    named = [*record.segment_ids, *(row.segment_id for row in record.control_rows)]
+    shown = [
+        *({segment_id} for segment_id in record.segment_ids),
+        *(row.segment_ids for row in record.control_rows),
+    ]
+    if record.control_rows:
+        named = [f"{name}-{row_hash[:8]}" for name, row_hash in zip(named, row_hashes, strict=True)]
+    names = clip_file_names(named, encoding)
+    return [ClipFile(*row) for row in zip(row_hashes, shown, names, strict=True)]
 
 
 @dataclass(frozen=True)

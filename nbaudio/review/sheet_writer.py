@@ -70,12 +70,13 @@ _HEADING = {"bold": True, "font_size": 13}
 _FIRST_VERDICT = 8
 _A4 = 9  # as XlsxWriter numbers sizes of paper
 _KEY = re.compile(r"nb ([0-9a-f]{4,64}) (\S+) (.+)", re.DOTALL)
+_IS_CALLED = "that is called as 'segment_id' says"
+_BEGINS = "whose name begins as 'segment_id' says"
 _STEPS = (
     "Click 'play' in the column 'clip' and listen. The links work as long as the folder "
     "'clips' lies beside this file: copy both "
     "together, and unpack a .zip first. Where links are dead, as in Google Sheets, "
-    "the clip of a row is the file in 'clips' "
-    "that is called as 'segment_id' says.",
+    f"the clip of a row is the file in 'clips' {_IS_CALLED}.",
     "Compare with 'transcript', the words that the clip should hold.",
     (
         "Choose a verdict from the list in its cell. If the clip has a second fault, "
@@ -378,6 +379,8 @@ def _write_instructions(book: Any, record: ReviewRecord) -> None:
     label = book.add_format({"bold": True, "valign": "top", "align": "left"})
     wrapped = book.add_format({"text_wrap": True, "valign": "top"})
     first, compare, *others = _STEPS
+    if record.control_rows:
+        first = first.replace(_IS_CALLED, _BEGINS)
     texts = (first, compare if record.blind else compare + _HYPOTHESIS_STEP, *others)
     steps = [(f"{number}.", text) for number, text in enumerate(texts, start=1)]
     meanings = [(word, VERDICTS.get(word, " ")) for word in record.verdicts]

@@ -21,6 +21,7 @@ from nbaudio.core.errors import ExistsError, InputError, one_line
 from nbaudio.core.hashing import hash_column, json_hash
 from nbaudio.tables.parquet_files import ROWS_A_GROUP
 from nbaudio.tables.schemas import CORRECTED_TEXTS
+from nbaudio.tables.workspace import REPEATED as REPEATED
 from nbaudio.tables.workspace import Workspace
 from nbaudio.text.near_duplicates import sentences
 
@@ -43,6 +44,7 @@ OK, UNSURE = "ok", "unsure"  # all others name a fault
 VERDICT_LOG, CORRECTION_LOG, NOTE_LOG = (
     f"reviews/{name}.jsonl" for name in ("verdicts", "corrections", "notes")
 )
+CONTROL_LOG = "reviews/control_verdicts.jsonl"  # the verdicts on control rows
 ADJUDICATORS = "reviews/adjudicators.txt"  # who has the last word, a name in each line
 TAKEN_BACK = "taken_back"  # the folder in W/reviews of reviews that were taken back
 EXPORTS = "exports.json"  # the sheets and pages of each review, which hold clips
@@ -50,6 +52,7 @@ EXPORTS = "exports.json"  # the sheets and pages of each review, which hold clip
 WAS_FAULTY = "was_faulty"
 SEPARATOR = ", "  # of the words of a verdict in the log, as in ``cut off, noise``
 
+_JUDGED_ONCE = ["reviewer", "segment_id", "content"]  # a log may have several lines about each
 _TIMING = ("segment_id", "recording_id", "source_start", "source_end")
 _DRAWN = {"segment_id": pl.String, "content": pl.String, "shown": pl.String}
 _SAMPLES = ("start_sample", "end_sample", "was_start", "was_end")
@@ -109,6 +112,30 @@ class Resumed:
 
 
 @dataclass(frozen=True)
+class ControlRow:
+    """A row that measures reviewers: a planted fault, or a row that is repeated.
+
+    It looks like other rows. Its verdicts count for the error rates of reviewers alone. Texts are
+    not stored, since a segment may be withdrawn.
+    """
+
+    kind: str  # a key of `control_rows.FAULTS`, or `REPEATED`
+    reviewer: str  # whose sheet has it; empty for one sheet without a name
+    position: int  # its place among all rows of that sheet, from 0
+    segment_id: str  # the segment that the row names
+    text_of: str  # the segment whose text it shows
+    audio_of: str  # the segment whose recording its clip is from
+    start_sample: int | None  # first sample of the clip; None without audio
+    end_sample: int | None  # one past the last sample of the clip; None without audio
+    content: str  # the hash of what is judged, which no other row has
+
+    @property
+    def segment_ids(self) -> set[str]:
+        """All segments that it shows something of."""
+        return {self.segment_id, self.text_of, self.audio_of}
+
+
+@dataclass(frozen=True)
 class ReviewRecord:
     """One review: a sheet, or a sheet for each of several reviewers."""
 
@@ -139,6 +166,8 @@ class ReviewRecord:
     corrections: int = 0
     # How many lines the log of verdicts had then; None in records of earlier versions.
     verdict_lines: int | None = None
+    planted: int = 0  # how many planted faults were requested
+    control_rows: list[ControlRow] = field(default_factory=list)  # by reviewer and position
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -183,11 +212,21 @@ class ReviewRecord:
 
         It is the content hash, which is hashed again in a blind review.
         """
-        # A content hash alone would show whether the hypothesis equals the transcript.
+        return self._row_hashes(self.contents)
+
+    def control_hashes(self) -> list[str]:
+        """Return what identifies each control row, as `row_hashes` does."""
+        return self._row_hashes([row.content for row in self.control_rows])
+
+    def _row_hashes(self, contents: list[str]) -> list[str]:
+        """Return contents, which are hashed again in a blind review.
+
+        A content hash alone would show whether the hypothesis equals the transcript.
+        """
+        if not self.blind:
+            return contents
         salt = json_hash(self.contents)
-        if self.blind:
-            return [json_hash([salt, content]) for content in self.contents]
-        return self.contents
+        return [json_hash([salt, content]) for content in contents]
 
     def shares(self) -> dict[str, list[str]]:
         """Return the segments of each reviewer in the order of the draw.
@@ -238,6 +277,11 @@ class ReviewState:
         return _read_log(self.workspace, VERDICT_LOG, Verdict, "a verdict")
 
     @cached_property
+    def control_verdict_log(self) -> pl.DataFrame:
+        """All verdicts ever given on control rows, in order."""
+        return _read_log(self.workspace, CONTROL_LOG, Verdict, "a verdict")
+
+    @cached_property
     def growth(self) -> pl.DataFrame:
         """`Workspace.growth`, read once."""
         return self.workspace.growth
@@ -283,13 +327,24 @@ class ReviewState:
         Withdrawn ones are left out. So are those on what a segment was before `ingest --add`
         changed it, also if their sheet returned afterwards.
         """
-        last_verdicts = _last(self.since_changed(self.verdict_log, "verdicts"))
+        return self._of_present_segments(_last(self.since_changed(self.verdict_log, "verdicts")))
+
+    @cached_property
+    def first_verdicts(self) -> pl.DataFrame:
+        """The first verdict of each reviewer on each segment and content, as `verdicts`."""
+        given = self.since_changed(self.verdict_log, "verdicts").drop_nulls("verdict")
+        return self._of_present_segments(
+            given.unique(_JUDGED_ONCE, keep="first", maintain_order=True)
+        )
+
+    def _of_present_segments(self, verdicts: pl.DataFrame) -> pl.DataFrame:
+        """Return the verdicts on what segments are since `ingest --add` changed some of them."""
         if self.growth.is_empty():
-            return last_verdicts
+            return verdicts
         drawn = {
             name: self.generations.get(record.corpus, 1) for name, record in self.records.items()
         }
-        both = last_verdicts.join(
+        both = verdicts.join(
             self.growth.select("segment_id", "added_in"),
             on="segment_id",
             how="left",
@@ -325,10 +380,10 @@ class ReviewState:
         records = (*self.records.values(), *self.taken_back.values())
         return pl.concat([pl.DataFrame(schema=_DRAWN), *(record.rows for record in records)])
 
-    def ids_exported_as(self, review: str) -> list[list[str]]:
-        """Return the segments of each review that was exported under a name, in their order."""
+    def records_exported_as(self, review: str) -> list[ReviewRecord]:
+        """Return all reviews that were exported under a name, also those taken back."""
         records = (*self.records.values(), *self.taken_back.values())
-        return [record.segment_ids for record in records if record.name == review]
+        return [record for record in records if record.name == review]
 
     @cached_property
     def correction_log(self) -> pl.DataFrame:
@@ -358,7 +413,7 @@ def _read_records(folder: Path) -> dict[str, ReviewRecord]:
 
 def _last(log: pl.DataFrame) -> pl.DataFrame:
     """Return the last line of each reviewer, segment and content, without those withdrawn."""
-    last = log.unique(["reviewer", "segment_id", "content"], keep="last", maintain_order=True)
+    last = log.unique(_JUDGED_ONCE, keep="last", maintain_order=True)
     return last.filter(pl.col("verdict").is_not_null())
 
 
@@ -413,8 +468,10 @@ def verdict_parts(text: str, words: Iterable[str]) -> list[str]:
     return [word for word in parts if word]
 
 
-def append_verdicts(workspace: Workspace | str | Path, rows: Iterable[Verdict]) -> None:
-    """Append verdicts to the log, in order.
+def append_verdicts(
+    workspace: Workspace | str | Path, rows: Iterable[Verdict], *, log: str = VERDICT_LOG
+) -> None:
+    """Append verdicts to the log, in order; those on control rows have a log of their own.
 
     They are on disk when this returns, and several programs may append at once.
     """
@@ -422,9 +479,7 @@ def append_verdicts(workspace: Workspace | str | Path, rows: Iterable[Verdict]) 
         {name: value for name, value in asdict(row).items() if (name, value) != ("blind", None)}
         for row in rows
     )
-    append_lines(
-        Workspace.open(workspace).path / VERDICT_LOG, map(msgspec.json.Encoder().encode, lines)
-    )
+    append_lines(Workspace.open(workspace).path / log, map(msgspec.json.Encoder().encode, lines))
 
 
 def verdict_log(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:

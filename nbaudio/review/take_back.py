@@ -63,15 +63,22 @@ def _record_to_take_back(state: ReviewState, review: str) -> ReviewRecord:
 
 
 def _count_judged(state: ReviewState, record: ReviewRecord) -> int:
-    """Return how many segments of a review have verdicts or corrections.
+    """Return how many segments of a review have verdicts or corrections, also as control rows.
 
     These have a line in the log of verdicts under the review's name, also one that was withdrawn
     since, or a line in the log of corrected boundaries since the review was exported.
     """
     is_in_review = pl.col("segment_id").is_in(record.segment_ids)
     verdicts = state.verdict_log.filter(is_in_review, review=record.name)
+    control_verdicts = state.control_verdict_log.filter(review=record.name)
     corrections = state.correction_log.slice(record.corrections).filter(is_in_review)
-    return len({*verdicts["segment_id"], *corrections["segment_id"]})
+    return len(
+        {
+            *verdicts["segment_id"],
+            *control_verdicts["segment_id"],
+            *corrections["segment_id"],
+        }
+    )
 
 
 def _move_record(state: ReviewState, record: ReviewRecord) -> None:

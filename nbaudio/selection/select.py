@@ -6,7 +6,7 @@ compared in samples (without audio, microseconds). No choice depends on the orde
 """
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -166,7 +166,7 @@ def select(
         set().union(*reviews.values()),
         parameters,
         gold=right,
-        by_hand=by_hand,
+        by_hand=_without_planted(by_hand, workspace.planted_ids()),
         fixed=requested.fixed,
     )
     selection = Selection(
@@ -327,6 +327,21 @@ class Decisions:
     rows: pl.DataFrame
     left_out: pl.DataFrame
     grouping: Grouping
+
+
+def _without_planted(by_hand: pl.DataFrame, planted_ids: Set[str]) -> pl.DataFrame:
+    """Return decisions that also reject the segments that planted faults name, as `reviewed`.
+
+    They are rejected before splits are divided, so that explicit sizes of splits stay exact.
+    """
+    planted = pl.DataFrame(
+        {"segment_id": sorted(planted_ids)}, schema={"segment_id": pl.String}
+    ).with_columns(
+        decision=pl.lit("reject").cast(by_hand.schema["decision"]),
+        reason=pl.lit("reviewed").cast(by_hand.schema["reason"]),
+    )
+    others = by_hand.filter(~pl.col("segment_id").is_in(planted["segment_id"].implode()))
+    return pl.concat([others, planted.select(others.columns)])
 
 
 def decide(

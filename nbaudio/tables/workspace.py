@@ -41,6 +41,24 @@ _SAVING = leftovers.SAVING
 _SAVED = "saved"
 
 
+#: The kind of control rows that are repeated rows; the others are planted faults.
+REPEATED = "repeated"
+
+
+class _ControlRow(msgspec.Struct):
+    """What the record of a review says of a control row, as far as workspaces need it."""
+
+    segment_id: str
+    kind: str
+
+
+class _ReviewedSegments(msgspec.Struct):
+    """What the record of a review says of the segments on its sheets."""
+
+    segment_ids: list[str]
+    control_rows: list[_ControlRow] = []
+
+
 @dataclass(frozen=True)
 class Workspace:
     """Tables and reports of one workspace folder; every file is replaced atomically.
@@ -296,18 +314,30 @@ class Workspace:
         atomic.write_json(self.path / f"reports/{step}.json", report)
 
     def reviewed(self) -> dict[str, set[str]]:
-        """Return the segments of each review by its name."""
-        reviewed_segments: dict[str, set[str]] = {}
+        """Return the segments of each review by its name, those of control rows included."""
+        return {
+            name: {*record.segment_ids, *(row.segment_id for row in record.control_rows)}
+            for name, record in self._review_records().items()
+        }
+
+    def planted_ids(self) -> set[str]:
+        """Return the segments that planted faults of reviews name: they never ship."""
+        return {
+            row.segment_id
+            for record in self._review_records().values()
+            for row in record.control_rows
+            if row.kind != REPEATED
+        }
+
+    def _review_records(self) -> dict[str, _ReviewedSegments]:
+        """Return the segments in the records of reviews, by the name of the review."""
+        records = {}
         for path in sorted((self.path / "reviews").glob("*.json")):
             try:
-                reviewed_segments[path.stem] = set(
-                    msgspec.convert(atomic.read_json(path).get("segment_ids"), list[str])
-                )
+                records[path.stem] = msgspec.convert(atomic.read_json(path), _ReviewedSegments)
             except msgspec.ValidationError as error:
-                raise InputError(
-                    f"{path}: not the record of a review: segment_ids: {error}"
-                ) from error
-        return reviewed_segments
+                raise InputError(f"{path}: not the record of a review: {error}") from error
+        return records
 
     def reviewed_ids(self) -> set[str]:
         """Return the segments of all reviews."""

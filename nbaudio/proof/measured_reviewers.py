@@ -1,0 +1,107 @@
+"""The bound of right segments if reviewers miss real faults as often as planted ones.
+
+docs/evidence-method.md has the method.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import polars as pl
+
+from nbaudio.proof.betting import Bools
+from nbaudio.proof.claims import best_claim, what_ships
+from nbaudio.proof.judged_draws import ProofState
+from nbaudio.proof.segment_sums import Kinds
+from nbaudio.review.reviewer_rates import ReviewerRates, highest_rate
+
+# How the error of the bound is divided: among the bet, the bound of the rate of missed faults, and
+# chance in which faults are missed, once for segments that nobody judged and once for the others.
+_SHARE_OF_BET = 0.5
+_SHARE_OF_RATE = 0.4
+_SHARE_OF_CHANCE = 0.05
+
+
+def most_faults(noticed: int, missed: float, error: float, *, total: int) -> int:
+    """Return an upper bound of the number of faults of which reviewers would notice a number.
+
+    Each fault is missed with the same probability, by itself.
+
+    Args:
+        noticed: the most faults that reviewers would notice if they judged all segments.
+        missed: the probability that they miss one.
+        error: the probability that there are more faults than the bound.
+        total: the number of segments.
+    """
+    from scipy.special import bdtr
+
+    low = min(noticed, total)
+    high = total
+    while low < high:
+        middle = (low + high + 1) // 2
+        if bdtr(min(noticed, middle), middle, 1 - missed) > error:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+class _FirstVerdicts(ProofState):
+    """Review state in which the first verdict of each reviewer counts, whatever came later."""
+
+    @cached_property
+    def verdicts(self) -> pl.DataFrame:
+        """The first verdict of each reviewer on each segment and content."""
+        return self.first_verdicts
+
+    @cached_property
+    def adjudicators(self) -> Sequence[str]:
+        """No reviewer has the last word: it may have been given because of other verdicts."""
+        return ()
+
+
+def measured_low(
+    state: ProofState, rates: ReviewerRates, *, target: float, confidence: float
+) -> float | None:
+    """Return the lower bound of the share of right segments if reviewers miss faults.
+
+    They miss real faults as often as planted ones. None if no planted fault was judged.
+
+    Args:
+        state: the population and its draws.
+        rates: what control rows say of the reviewers.
+        target: the share that is to be right.
+        confidence: of the bound.
+    """
+    if not rates.missed.judged:
+        return None
+    error = 1 - confidence
+    first = _FirstVerdicts(state.workspace, Kinds(without=state.kinds.without))
+    ships = what_ships(first)
+    total = first.count(ships)
+    if not total:
+        return None
+    claim = best_claim(first, ships, target=target, error=_SHARE_OF_BET * error)
+    low = claim.part.low(target=target, error=claim.error)
+    noticed = round((1 - low) * total)
+    missed = highest_rate(rates.missed.mistakes, rates.missed.judged, _SHARE_OF_RATE * error)
+    chance = _SHARE_OF_CHANCE * error
+    faults = most_faults(noticed, missed, chance, total=total)
+    faults += _missed_in_reviewed(first, ships, missed, chance)
+    return max(1 - faults / total, 0.0)
+
+
+def _missed_in_reviewed(state: ProofState, ships: Bools, missed: float, error: float) -> int:
+    """Return an upper bound of the faults that ship because reviewers called them right.
+
+    Args:
+        state: the population and its draws.
+        ships: what ships.
+        missed: the probability that reviewers miss a fault.
+        error: the probability that there are more.
+    """
+    called_right = state.count(ships & state.labelled("right"))
+    if not called_right:
+        return 0
+    noticed = state.count(state.labelled("wrong", "unsure"))
+    most = most_faults(noticed, missed, error, total=noticed + called_right)
+    return most - noticed

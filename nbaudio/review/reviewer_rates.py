@@ -1,0 +1,158 @@
+"""How many faults reviewers miss, and how often they call right clips wrong.
+
+Control rows measure both (`control_rows`). docs/evidence-method.md has the method.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import polars as pl
+
+from nbaudio.review.state import OK, REPEATED, UNSURE, ReviewState
+
+# The prior of rates, a Beta distribution with a mean of a tenth.
+_PRIOR = (0.5, 4.5)
+_STEPS = 60  # of the bisection that finds a bound
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A rate of mistakes, by the first verdicts that reviewers gave."""
+
+    judged: int  # in how many cases a mistake was possible
+    mistakes: int
+    high: float | None  # the upper bound of the rate, whenever one looks; None without cases
+
+
+@dataclass(frozen=True)
+class ReviewerRates:
+    """What control rows say of the reviewers."""
+
+    missed: Rate  # planted faults that were called right
+    false_alarms: Rate  # repeated clips that were called wrong, and right the first time
+    missed_by_kind: dict[str, dict[str, int]]  # `judged` and `mistakes` by kind of fault
+
+    def facts(self) -> dict[str, Any]:
+        """Return the rates as in ``corpus.json``."""
+        return asdict(self)
+
+    def sentence(self) -> str:
+        """Say how many planted faults reviewers missed."""
+        missed = self.missed
+        if missed.high is None:
+            return ""
+        sentence = (
+            f"Reviewers missed {missed.mistakes:,} of {missed.judged:,} planted faults: up to "
+            f"{_percent_up(missed.high)}."
+        )
+        alarms = self.false_alarms
+        if alarms.high is None:
+            return sentence
+        return (
+            f"{sentence} Of {alarms.judged:,} clips that they called right and heard again, they "
+            f"called {alarms.mistakes:,} wrong: up to {_percent_up(alarms.high)}."
+        )
+
+
+def _percent_up(share: float) -> str:
+    """Format an upper bound in whole percent, rounded up."""
+    return f"{math.ceil(100 * share - 1e-6)} %"
+
+
+def reviewer_rates(state: ReviewState, confidence: float = 0.95) -> ReviewerRates | None:
+    """Return the rates of mistakes of all reviewers together; None if no control row was judged.
+
+    The first verdict of each reviewer counts: a second look at clips that were called wrong would
+    otherwise lower the rate of false alarms of the sample alone.
+    """
+    kinds = {
+        row.content: row.kind for record in state.records.values() for row in record.control_rows
+    }
+    if not kinds:
+        return None
+    rows = _judged_rows(state, kinds)
+    if rows.is_empty():
+        return None
+    planted = rows.filter(pl.col("kind") != REPEATED)
+    is_missed = pl.col("verdict") == OK
+    by_kind = planted.group_by("kind", maintain_order=True).agg(
+        judged=pl.len(), mistakes=is_missed.sum()
+    )
+    counts = {
+        kind: {"judged": judged, "mistakes": mistakes}
+        for kind, judged, mistakes in by_kind.sort("kind").iter_rows()
+    }
+    missed = int(planted.select(is_missed.sum()).item())
+    repeated = _judged_twice(state, rows.filter(kind=REPEATED))
+    is_alarm = ~repeated["verdict"].is_in([OK, UNSURE])
+    error = 1 - confidence
+    return ReviewerRates(
+        _rate(missed, len(planted), error),
+        _rate(int(is_alarm.sum()), len(repeated), error),
+        counts,
+    )
+
+
+def _judged_rows(state: ReviewState, kinds: Mapping[str, str]) -> pl.DataFrame:
+    """Return the control rows that were judged, with the first verdict of each reviewer.
+
+    The columns are `review`, `reviewer`, `segment_id`, `verdict` and `kind`.
+
+    Args:
+        state: the reviews.
+        kinds: the kind of each control row by its content.
+    """
+    log = state.control_verdict_log.drop_nulls("verdict")
+    first = log.unique(["reviewer", "content"], keep="first", maintain_order=True)
+    rows = first.filter(pl.col("content").is_in(list(kinds)))
+    kind = pl.col("content").replace_strict(kinds, return_dtype=pl.String)
+    return rows.select("review", "reviewer", "segment_id", "verdict", kind=kind)
+
+
+def _judged_twice(state: ReviewState, repeated: pl.DataFrame) -> pl.DataFrame:
+    """Return the repeated rows that the same reviewer called right the first time."""
+    log = state.verdict_log.drop_nulls("verdict")
+    first = log.unique(["review", "reviewer", "segment_id"], keep="first", maintain_order=True)
+    right = first.filter(verdict=OK)
+    return repeated.join(right, on=["review", "reviewer", "segment_id"], how="semi")
+
+
+def _rate(mistakes: int, judged: int, error: float) -> Rate:
+    """Return a rate with its upper bound."""
+    return Rate(judged, mistakes, highest_rate(mistakes, judged, error) if judged else None)
+
+
+def highest_rate(mistakes: int, judged: int, error: float) -> float:
+    """Return an upper bound of a rate that holds at all numbers of cases at once.
+
+    It is the highest rate whose likelihood ratio against a Beta mixture of rates stays below one
+    over the error (Ville's inequality; Robbins, 1970).
+
+    Args:
+        mistakes: how many of the cases were mistakes.
+        judged: the number of cases.
+        error: the probability that the rate is above the bound at some time.
+    """
+    from scipy.special import betaln
+
+    a, b = _PRIOR
+    log_mixture = float(betaln(a + mistakes, b + judged - mistakes) - betaln(a, b))
+    limit = log_mixture + math.log(error)
+    low = mistakes / judged if judged else 0.0
+    high = 1.0
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if _log_likelihood(mistakes, judged, middle) >= limit:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _log_likelihood(mistakes: int, judged: int, rate: float) -> float:
+    """Return the logarithm of the likelihood of a rate in (0, 1)."""
+    if rate >= 1.0:
+        return 0.0 if mistakes == judged else -math.inf
+    return mistakes * math.log(rate) + (judged - mistakes) * math.log1p(-rate)
