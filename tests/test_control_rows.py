@@ -15,9 +15,9 @@ from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.proof.measured_reviewers import most_faults
 from nbaudio.review.reviewer_rates import highest_rate
 from nbaudio.review.sheet_reader import read_sheet
-from nbaudio.review.state import REPEATED, ReviewState
+from nbaudio.review.state import ReviewState
 from nbaudio.tables.schemas import SEGMENTS, conform
-from nbaudio.tables.workspace import Workspace
+from nbaudio.tables.workspace import REPEATED, Workspace
 
 RATE = 8000
 SECONDS = 4

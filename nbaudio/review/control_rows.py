@@ -16,10 +16,11 @@ from nbaudio.core.errors import ExistsError
 from nbaudio.core.hashing import json_hash
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.population import Population
-from nbaudio.review.state import REPEATED, ControlRow, ReviewRecord, ReviewState
+from nbaudio.review.state import ControlRow, ReviewRecord, ReviewState
 from nbaudio.tables import workspace_tables
 from nbaudio.tables.amounts import seconds_column
 from nbaudio.tables.split_names import in_training
+from nbaudio.tables.workspace import REPEATED
 from nbaudio.text.edit_distance import similarity
 
 _Row = Mapping[str, Any]  # a segment with the facts of its recording

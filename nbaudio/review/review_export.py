@@ -39,7 +39,6 @@ from nbaudio.review.sheet_clips import ENCODINGS
 from nbaudio.review.state import (
     EXPORTS,
     OK,
-    REPEATED,
     UNSURE,
     VERDICTS,
     Resumed,
@@ -56,7 +55,7 @@ from nbaudio.sources.audio_folder import check_audio_folders
 from nbaudio.tables import workspace_tables
 from nbaudio.tables.amounts import seconds_column
 from nbaudio.tables.dataframes import Ids, as_ids
-from nbaudio.tables.workspace import Workspace, locks_workspace
+from nbaudio.tables.workspace import REPEATED, Workspace, locks_workspace
 
 _MOST_BY_DEFAULT = 1000
 _A_TENTH = 10

@@ -41,7 +41,6 @@ from nbaudio.review.sheet_writer import NO_HYPOTHESIS
 from nbaudio.review.state import (
     CONTROL_LOG,
     OK,
-    REPEATED,
     SEPARATOR,
     ControlRow,
     ReviewRecord,
@@ -54,7 +53,7 @@ from nbaudio.review.state import (
 from nbaudio.review.verdict_words import RowPlace, VerdictWords, check_meanings
 from nbaudio.tables import workspace_tables
 from nbaudio.tables.tombstones import tombstone
-from nbaudio.tables.workspace import Workspace
+from nbaudio.tables.workspace import REPEATED, Workspace
 from nbaudio.text.normalization import nfc
 
 _STEP = "review_import"
@@ -78,23 +77,7 @@ class _Exported:
     """
 
     def __init__(self, state: ReviewState) -> None:
-        segments = workspace_tables.read(
-            state.workspace, where=workspace_tables.has_id(state.drawn["segment_id"])
-        )
-        segments = uncorrected(state, segments).unique(
-            "segment_id", keep="first", maintain_order=True
-        )
-        cells = segments.select(
-            "segment_id",
-            transcript=pl.col("text").fill_null(""),
-            hypothesis=pl.col("asr_text").fill_null(NO_HYPOTHESIS),
-            speaker=pl.col("speaker_id").fill_null(""),
-        )
-        contents = content_hashes(segments)
-        shown = [
-            {name: cell_text(text) for name, text in row.items()}
-            for row in cells.iter_rows(named=True)
-        ]
+        cells = _cells_of_drawn(state) | control_texts(state)
         self.records = state.records
         self.by_content = {
             name: dict(zip(record.row_hashes(), record.segment_ids, strict=False))
@@ -111,12 +94,29 @@ class _Exported:
         self.withdrawn = _withdrawn_ids(state)
         self.taken_back = _hashes_by_name(state.taken_back.values())
         self.taken_back_ids = _names_by_id(state.taken_back.values())
-        self.texts = dict(zip(contents, cells["transcript"], strict=True))
-        self.shown = dict(zip(contents, shown, strict=True))
-        self.transcripts = frozenset(normalize_cell(row["transcript"]) for row in shown)
-        for content, row in control_texts(state).items():
-            self.texts[content] = row["transcript"]
-            self.shown[content] = {name: cell_text(text) for name, text in row.items()}
+        self.texts = {content: row["transcript"] for content, row in cells.items()}
+        self.shown = {
+            content: {name: cell_text(text) for name, text in row.items()}
+            for content, row in cells.items()
+        }
+        self.transcripts = frozenset(
+            normalize_cell(row["transcript"]) for row in self.shown.values()
+        )
+
+
+def _cells_of_drawn(state: ReviewState) -> dict[str, dict[str, str]]:
+    """Return the texts of the read-only columns of drawn segments as they are, by content."""
+    segments = workspace_tables.read(
+        state.workspace, where=workspace_tables.has_id(state.drawn["segment_id"])
+    )
+    segments = uncorrected(state, segments).unique("segment_id", keep="first", maintain_order=True)
+    cells = segments.select(
+        "segment_id",
+        transcript=pl.col("text").fill_null(""),
+        hypothesis=pl.col("asr_text").fill_null(NO_HYPOTHESIS),
+        speaker=pl.col("speaker_id").fill_null(""),
+    )
+    return dict(zip(content_hashes(segments), cells.to_dicts(), strict=True))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.review.state import OK, REPEATED, UNSURE, ReviewState
+from nbaudio.review.state import OK, UNSURE, ReviewState
+from nbaudio.tables.workspace import REPEATED
 
 # The prior of rates, a Beta distribution with a mean of a tenth.
 _PRIOR = (0.5, 4.5)

@@ -21,7 +21,6 @@ from nbaudio.core.errors import ExistsError, InputError, one_line
 from nbaudio.core.hashing import hash_column, json_hash
 from nbaudio.tables.parquet_files import ROWS_A_GROUP
 from nbaudio.tables.schemas import CORRECTED_TEXTS
-from nbaudio.tables.workspace import REPEATED as REPEATED
 from nbaudio.tables.workspace import Workspace
 from nbaudio.text.near_duplicates import sentences
 

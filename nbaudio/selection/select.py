@@ -6,7 +6,7 @@ compared in samples (without audio, microseconds). No choice depends on the orde
 """
 
 import os
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -157,7 +157,6 @@ def select(
     if disk is not None and not without_audio(recordings):
         parameters = _with_clip_size(workspace, recordings, segments, parameters)
     state = ReviewState.load(workspace)
-    right = _right_segments(state) if gold else set[str]()
     reviews = reviewed_by_review(state)
     by_hand = decisions(workspace)
     decided = decide(
@@ -165,8 +164,8 @@ def select(
         segments,
         set().union(*reviews.values()),
         parameters,
-        gold=right,
-        by_hand=_without_planted(by_hand, workspace.planted_ids()),
+        gold=_right_segments(state) if gold else (),
+        by_hand=_with_planted(by_hand, workspace),
         fixed=requested.fixed,
     )
     selection = Selection(
@@ -329,11 +328,12 @@ class Decisions:
     grouping: Grouping
 
 
-def _without_planted(by_hand: pl.DataFrame, planted_ids: Set[str]) -> pl.DataFrame:
+def _with_planted(by_hand: pl.DataFrame, workspace: Workspace) -> pl.DataFrame:
     """Return decisions that also reject the segments that planted faults name, as `reviewed`.
 
     They are rejected before splits are divided, so that explicit sizes of splits stay exact.
     """
+    planted_ids = workspace.planted_ids()
     planted = pl.DataFrame(
         {"segment_id": sorted(planted_ids)}, schema={"segment_id": pl.String}
     ).with_columns(
