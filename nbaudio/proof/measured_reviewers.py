@@ -16,7 +16,7 @@ from nbaudio.review.reviewer_rates import ReviewerRates, highest_rate
 
 # How the error of the bound is divided: among the bet, the bound of the rate of missed faults, and
 # chance in which faults are missed, once for segments that nobody judged and once for the others.
-_SHARE_OF_BET = 0.5
+SHARE_OF_BET = 0.5
 _SHARE_OF_RATE = 0.4
 _SHARE_OF_CHANCE = 0.05
 
@@ -80,14 +80,37 @@ def measured_low(
     total = first.count(ships)
     if not total:
         return None
-    claim = best_claim(first, ships, target=target, error=_SHARE_OF_BET * error)
+    claim = best_claim(first, ships, target=target, error=SHARE_OF_BET * error)
     low = claim.part.low(target=target, error=claim.error)
-    noticed = round((1 - low) * total)
-    missed = highest_rate(rates.missed.mistakes, rates.missed.judged, _SHARE_OF_RATE * error)
-    chance = _SHARE_OF_CHANCE * error
-    faults = most_faults(noticed, missed, chance, total=total)
-    faults += _missed_in_reviewed(first, ships, missed, chance)
+    faults = faults_that_ship(
+        first,
+        ships,
+        round((1 - low) * total),
+        mistakes=rates.missed.mistakes,
+        judged=rates.missed.judged,
+        error=error,
+    )
     return max(1 - faults / total, 0.0)
+
+
+def faults_that_ship(
+    state: ProofState, ships: Bools, noticed: int, *, mistakes: int, judged: int, error: float
+) -> int:
+    """Return an upper bound of the faults that ship, with those that reviewers miss.
+
+    Args:
+        state: the population, with the first verdicts.
+        ships: what ships.
+        noticed: the most faults among it that reviewers would notice; its bound has the share
+            `SHARE_OF_BET` of the error.
+        mistakes: how many planted faults reviewers missed.
+        judged: how many planted faults they judged.
+        error: the probability that there are more, at some time.
+    """
+    missed = highest_rate(mistakes, judged, _SHARE_OF_RATE * error)
+    chance = _SHARE_OF_CHANCE * error
+    most = most_faults(noticed, missed, chance, total=state.count(ships))
+    return most + _missed_in_reviewed(state, ships, missed, chance)
 
 
 def _missed_in_reviewed(state: ProofState, ships: Bools, missed: float, error: float) -> int:
