@@ -56,6 +56,9 @@ review export W --out sheets/one.xlsx --n 6 --strategy stratified --threshold 0.
 review export W --out two.csv --n 5
 review export W --out three --n 4 --reviewers ana=xlsx,ben=html --overlap 2 --planted 2 --json
 review export W --undo three {NETWORK}
+[differ] review import W two.csv --reviewer ben
+[judge] review import W two.csv --reviewer ana --map dobro=ok
+review export W --out undecided.csv --adjudicator cy
 [judge] review import W two.csv --reviewer ana --adjudicator ana --map dobro=ok --json
 review correct-texts W --json
 review correct-bounds W --json
@@ -121,14 +124,19 @@ def make_archive(folder: Path) -> None:
     write("pairs.csv", "recording,transcript\nday1,1.txt\n")
 
 
-def judge(folder: Path) -> None:
+def judge(folder: Path, verdict: str = "dobro") -> None:
     """Fill in a sheet."""
     with (folder / "two.csv").open(newline="", encoding="utf-8-sig") as file:
         rows = list(csv.DictReader(file))
     with (folder / "two.csv").open("w", newline="", encoding="utf-8-sig") as file:
         sheet = csv.DictWriter(file, rows[0].keys())
         sheet.writeheader()
-        sheet.writerows({**row, "verdict": "dobro"} for row in rows)
+        sheet.writerows({**row, "verdict": verdict} for row in rows)
+
+
+def differ(folder: Path) -> None:
+    """Fill in the sheet as somebody who finds all transcripts wrong."""
+    judge(folder, "wrong words")
 
 
 def list_gone(folder: Path) -> None:
@@ -136,7 +144,11 @@ def list_gone(folder: Path) -> None:
     (folder / "gone.txt").write_text("day1_0-1.5\n")
 
 
-ACTS: Mapping[str, Callable[[Path], None]] = {"judge": judge, "list": list_gone}
+ACTS: Mapping[str, Callable[[Path], None]] = {
+    "judge": judge,
+    "differ": differ,
+    "list": list_gone,
+}
 
 
 def split_line(line: str) -> tuple[str, list[str]]:

@@ -423,6 +423,12 @@ def export_(
         int,
         Option(min=0, help="number of wrong labels to mix in, which measure reviewers"),
     ] = 0,
+    adjudicator: Annotated[
+        str | None,
+        Option(
+            metavar="CY", help="who decides what is undecided: a file with these segments for them"
+        ),
+    ] = None,
     undo: Annotated[
         str | None,
         Option(

@@ -78,6 +78,7 @@ class _Request:
     zip: bool = False
     blind: bool | None = None
     planted: int = 0
+    adjudicator: str | None = None
     segment_ids: Ids | None = None
 
     def non_defaults(self) -> list[str]:
@@ -114,6 +115,7 @@ def export(
     zip: bool = False,
     blind: bool | None = None,
     planted: int = 0,
+    adjudicator: str | None = None,
     segment_ids: Ids | None = None,
     undo: str | None = None,
 ) -> Report:
@@ -152,6 +154,9 @@ def export(
             many faults reviewers miss: the text of a neighbor, the clip of another speaker, a clip
             whose last words are cut off. Half as many clips are repeated later. Nothing shows which
             they are. `planted` needs a blind review.
+        adjudicator: the reviewer who decides what the others left undecided, and has the last word
+            from now on. The file has these segments, and is for this reviewer alone: `strategy` is
+            ``disagreements``, and `reviewers` are not given.
         segment_ids: review these segments, in this order, in place of a sample; `n`, `strategy`,
             `threshold` and `seed` are not used. They were picked, not drawn at random, hence their
             verdicts never count as a sample in `evidence`.
@@ -193,13 +198,29 @@ def export(
         zip=zip,
         blind=blind,
         planted=planted,
+        adjudicator=adjudicator,
         segment_ids=segment_ids,
     )
     if undo is None:
-        return _export(ReviewState.load(workspace), request)
+        return _export(ReviewState.load(workspace), _with_adjudicator(request))
     if others := request.non_defaults():
         raise InputError(f"undo={undo}: nothing is drawn; leave out {', '.join(others)}")
     return take_back(workspace, undo)
+
+
+def _with_adjudicator(request: _Request) -> _Request:
+    """Return the parameters of an export for an adjudicator: undecided segments, one reviewer.
+
+    Raise InputError for parameters that do not go with it.
+    """
+    name = request.adjudicator
+    if name is None:
+        return request
+    if request.strategy not in {_Request.strategy, DISAGREEMENTS} or request.reviewers:
+        raise InputError(
+            f"adjudicator={name}: decides on disagreements alone; leave out strategy and reviewers"
+        )
+    return replace(request, strategy=DISAGREEMENTS, reviewers=(name,))
 
 
 def _export(state: ReviewState, request: _Request) -> Report:
@@ -226,6 +247,8 @@ def _export(state: ReviewState, request: _Request) -> Report:
     if strata is not None:
         _store_frame(population, record, strata)
     _store(workspace, record, made, filled_in)
+    if request.adjudicator is not None and request.adjudicator not in state.adjudicators:
+        state.add_adjudicator(request.adjudicator)
     warnings = [
         *(
             f"{path}: exists and has been filled in or saved since: not overwritten"

@@ -3,6 +3,7 @@
 `duration_s` is for showing, never for computing.
 """
 
+import builtins
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from nbaudio.corpus.card import signal_ranges
 from nbaudio.corpus.clip_states import count_states
 from nbaudio.corpus.layout import CORPUS_JSON
 from nbaudio.proof.separation import precision_by, signal_precision  # noqa: F401 - public under this name
+from nbaudio.review.round_progress import round_progress
+from nbaudio.review.state import ReviewState
 from nbaudio.selection.requested_sizes import requested_sizes
 from nbaudio.storage.folders import folder_at
 from nbaudio.tables import schemas, workspace_tables
@@ -106,6 +109,37 @@ def plan(corpus: str | Path) -> pl.DataFrame:
         InputError: there is no corpus, and no run has planned one.
     """
     return count_states(corpus)
+
+
+def round(workspace: str | Path | Workspace, name: str) -> pl.DataFrame:
+    """Return how far the reviewers of a round are, one row each.
+
+    Args:
+        workspace: the workspace or its folder.
+        name: the name of the round, which its sheet has too.
+
+    Returns:
+        `reviewer`; `rows` of the sheet, `judged` and `left`; `skipped`, the rows before the last
+        judged one without a verdict; `stopped_at`, the row at which the sheet ended while verdicts
+        came elsewhere; `last_verdict`, its time; `shared`, the segments that another reviewer
+        judged too, and `agreement`, the share of them with equal verdicts. The last row, ``all``,
+        has sums, and `expected`: how many more verdicts are expected to prove the target of the
+        last `evidence`, null where that is not known.
+
+    Raises:
+        InputError: there is no such round.
+    """
+    state = ReviewState.load(workspace)
+    reviewers = round_progress(state, name)
+    selection = state.workspace.report("evidence").get("facts", {}).get("selection", {})
+    expected = selection.get("progress", {}).get("expected")
+    of_all = reviewers.select(
+        reviewer=pl.lit("all"),
+        **{column: pl.col(column).sum() for column in ("rows", "judged", "left", "skipped")},
+        last_verdict=pl.col("last_verdict").max(),
+        expected=pl.lit(expected, pl.Int64),
+    )
+    return pl.concat([reviewers, of_all], how="diagonal")
 
 
 def kept_and_new(workspace: str | Path | Workspace) -> pl.DataFrame:
@@ -263,8 +297,10 @@ def threshold_curve(source: Source, *, step: float = 0.01) -> pl.DataFrame:
     counted = (
         rows(source).read("similarity", "duration_s").select(score=score, hours=HOURS).sort("score")
     )
-    steps = round(2 / step)
-    thresholds = pl.Series("threshold", [round(-1 + 2 * i / steps, 6) for i in range(steps + 1)])
+    steps = builtins.round(2 / step)
+    thresholds = pl.Series(
+        "threshold", [builtins.round(-1 + 2 * i / steps, 6) for i in range(steps + 1)]
+    )
     below = counted["score"].search_sorted(thresholds, side="left")
     hours_below = pl.concat([pl.Series([0.0]), counted["hours"].cum_sum()]).gather(below)
     total = float(counted["hours"].sum())

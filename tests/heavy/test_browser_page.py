@@ -359,3 +359,33 @@ def test_hostile_texts_run_nothing_in_a_browser_without_local_storage(tmp_path):
     report = review.import_(workspace, file)
     assert report.problems == []
     assert {said[:2] for said in logged(workspace).values()} == {("noise", "</script> =1+1 \u202e")}
+
+
+def test_a_page_proposes_a_break_after_45_minutes_without_a_pause(workspace, tmp_path):
+    clock = (
+        "const now = performance.now.bind(performance); window.later = 0; "
+        "performance.now = () => now() + window.later;"
+    )
+    review.export(workspace, out=tmp_path / "one.html", n=8)
+    with browser(tmp_path, script=clock) as (opened, bad):
+        page = opened(tmp_path / "one.html")
+        name_oneself(page)
+        advice = page.locator(".nba-next-step")
+        count = page.locator(".nba-progress")
+        for number in range(12):
+            page.evaluate("window.later += 4 * 60000")
+            # The same two clips again and again, so that others are left.
+            page.keyboard.press("Home")
+            page.keyboard.press("1")
+            expect(count).to_contain_text("of 8 judged")
+            expect(advice).to_be_hidden()
+            page.wait_for_timeout(100 + number)
+        page.evaluate("window.later += 4 * 60000")
+        page.keyboard.press("Home")
+        page.keyboard.press("1")
+        expect(advice).to_contain_text("You have judged for 48 minutes without a pause")
+        page.evaluate("window.later += 6 * 60000")
+        page.keyboard.press("Home")
+        page.keyboard.press("2")
+        expect(advice).to_be_hidden()
+    assert bad == []

@@ -5,6 +5,8 @@ const FILE_FORMAT = "nbaudio verdicts 1";
 const MOST_FILE_BYTES = 64 * 2 ** 20;
 const CLIP_RATE = 16000;
 const RECENT = 20; // verdicts that the rate is computed from
+const BREAK_AFTER_MS = 45 * 60000; // of judging without a pause
+const PAUSE_MS = 5 * 60000; // a longer time between two verdicts is a pause
 
 /** Storage of this browser, or none: some give pages that were opened from a file no storage. */
 function openStorage() {
@@ -105,6 +107,22 @@ function createKernel(round, { onChange }) {
     onChange();
   }
 
+  /** Return the milliseconds of judging up to the last verdict since the last pause. */
+  function workedMs() {
+    const times = done.map(({ at }) => at);
+    const begin = times.findLastIndex((at, i) => i === 0 || at - times[i - 1] > PAUSE_MS);
+    return begin < 0 ? 0 : times.at(-1) - times[begin];
+  }
+
+  /** Return what a reviewer is to do beside judging; empty for nothing. */
+  function advice() {
+    if (verdictOf.size === clips.length)
+      return "all judged: save the verdicts and send the file back";
+    const worked = workedMs();
+    if (worked < BREAK_AFTER_MS) return "";
+    return `You have judged for ${Math.floor(worked / 60000)} minutes without a pause. Take a break: tired reviewers miss faults.`;
+  }
+
   function progress() {
     const latest = new Map(done.slice(-RECENT).map(({ number: which, at }) => [which, at])); // a clip counts once
     const times = [...latest.values()].sort((a, b) => a - b);
@@ -114,10 +132,7 @@ function createKernel(round, { onChange }) {
       total: clips.length,
       undo: done.length > 0,
       reviewer: state.reviewer,
-      next:
-        verdictOf.size === clips.length
-          ? "all judged: save the verdicts and send the file back"
-          : "",
+      next: advice(),
       per_hour: pace && 3600 * pace,
       left_s: pace && (clips.length - verdictOf.size) / pace,
     };

@@ -1,0 +1,97 @@
+"""How far the reviewers of a round are, how well they agree, and where sheets stopped."""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from nbaudio.core.errors import InputError
+from nbaudio.review.annotator_agreement import left_to_judge
+from nbaudio.review.population import Population
+from nbaudio.review.rounds import Round, rounds
+from nbaudio.review.state import ReviewRecord, ReviewState
+
+SCHEMA = pl.Schema(
+    {
+        "reviewer": pl.String(),
+        "rows": pl.UInt32(),
+        "judged": pl.UInt32(),
+        "left": pl.UInt32(),
+        "skipped": pl.UInt32(),
+        "stopped_at": pl.String(),
+        "last_verdict": pl.String(),
+        "shared": pl.UInt32(),
+        "agreement": pl.Float64(),
+    }
+)
+
+_ROWS = {"segment_id": pl.String, "skipped": pl.Boolean, "ended": pl.Boolean}
+
+
+@dataclass(frozen=True)
+class _Passed:
+    """Rows of a round that count as unsure, as nobody judged them."""
+
+    skipped: set[str]  # rows before the last judged one
+    stopped_at: set[str]  # the first row that is left of a sheet, while verdicts came elsewhere
+
+
+def round_progress(state: ReviewState, review: str) -> pl.DataFrame:
+    """Return a row for each reviewer of a round with the columns `SCHEMA`.
+
+    `agreement` is the share of the segments that another reviewer judged as well (`shared`) on
+    which all of them gave the same verdict. The name is empty where a round has no reviewers.
+
+    Raises:
+        InputError: there is no such round.
+    """
+    record = state.records.get(review)
+    if record is None:
+        names = ", ".join(state.records) or "none"
+        raise InputError(
+            f"{state.workspace.path}: there is no review {review!r}; known are {names}"
+        )
+    passed = _passed_rows(state, record)
+    left = left_to_judge(state, record)
+    agreements = _agreements(state, record)
+    log = state.verdict_log.filter(review=record.name)
+    rows = []
+    for reviewer, segment_ids in record.shares().items():
+        of_reviewer = log.filter(reviewer=reviewer) if reviewer else log
+        shared = agreements.filter(reviewer=reviewer)
+        rows.append(
+            {
+                "reviewer": reviewer,
+                "rows": len(segment_ids),
+                "judged": len(segment_ids) - left[reviewer],
+                "left": left[reviewer],
+                "skipped": len(passed.skipped.intersection(segment_ids)),
+                "stopped_at": next(iter(passed.stopped_at.intersection(segment_ids)), None),
+                "last_verdict": of_reviewer["time"].max(),
+                "shared": len(shared),
+                "agreement": shared["is_equal"].mean(),
+            }
+        )
+    return pl.DataFrame(rows, schema=SCHEMA)
+
+
+def _passed_rows(state: ReviewState, record: ReviewRecord) -> _Passed:
+    """Return the rows of a round that reviewers passed over or stopped at."""
+    segments = Population(state).read(state.drawn["segment_id"])
+    of_round: list[Round] = [
+        draw for draw in rounds(state, segments) if record.name in draw.name.split(", ")
+    ]
+    rows = pl.concat([pl.DataFrame(schema=_ROWS), *(draw.rows.select(*_ROWS) for draw in of_round)])
+    return _Passed(
+        set(rows.filter("skipped")["segment_id"]), set(rows.filter("ended")["segment_id"])
+    )
+
+
+def _agreements(state: ReviewState, record: ReviewRecord) -> pl.DataFrame:
+    """Return whether all verdicts are equal on each segment that several reviewers judged.
+
+    There is a row for each of them: `reviewer`, `segment_id`, `is_equal`.
+    """
+    verdicts = state.verdicts.filter(pl.col("content").is_in(record.contents))
+    several = verdicts.filter(pl.col("reviewer").n_unique().over("segment_id") > 1)
+    is_equal = pl.col("verdict").n_unique().over("segment_id") == 1
+    return several.select("reviewer", "segment_id", is_equal=is_equal)
