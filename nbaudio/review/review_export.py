@@ -250,11 +250,7 @@ def _export(state: ReviewState, request: _Request) -> Report:
     if request.adjudicator is not None and request.adjudicator not in state.adjudicators:
         state.add_adjudicator(request.adjudicator)
     warnings = [
-        *(
-            f"{path}: exists and has been filled in or saved since: not overwritten"
-            for path in filled_in
-        ),
-        *made.warnings,
+        *_lines_on_files(made, filled_in),
         *_warnings(population, record, rows.drawn, outputs),
     ]
     facts = _facts(population, record, rows.drawn, made)
@@ -562,6 +558,15 @@ def _store(
     write_json(workspace.path / EXPORTS, files | {record.name: sorted(names)})
     for path in made.contents.keys() - set(filled_in):
         write_bytes(path, made.contents[path])
+
+
+def _lines_on_files(made: MadeFiles, filled_in: Sequence[Path]) -> list[str]:
+    """Return warnings about files, first those that are not overwritten."""
+    lines = [
+        f"{path}: exists and has been filled in or saved since: not overwritten"
+        for path in filled_in
+    ]
+    return [*lines, *made.warnings]
 
 
 def _facts(
