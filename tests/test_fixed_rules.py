@@ -150,7 +150,7 @@ def test_speakers_left_out_after_verdicts_lower_the_bound_of_the_selection(revie
 
 
 @pytest.mark.slow
-def test_only_the_selection_by_segments_and_the_curve_are_called_proven(archive):
+def test_parts_are_called_proven_only_where_all_of_them_are_at_once(archive):
     workspace, wrong = archive
     nbaudio.select(workspace, dev=30, test=30)
     review(workspace, wrong, "one", 200)
@@ -160,6 +160,13 @@ def test_only_the_selection_by_segments_and_the_curve_are_called_proven(archive)
     others = [facts[split] for split in ("train", "dev", "test")]
     others += [claim[key] for claim in (facts["selection"], *others) for key in _AMOUNTS]
     assert [claim["proven"] for claim in others] == [None] * 11
+    # Between the bound of a part by itself and the one at an eleventh of the error nothing is
+    # called proven.
+    train = facts["train"]["low"]
+    for precision, expected in ((train - 0.02, True), (train - 0.001, None), (train + 0.01, None)):
+        again = nbaudio.evidence(workspace, precision=precision).facts["train"]
+        assert again["low"] == pytest.approx(train, abs=0.01)
+        assert again["proven"] is expected
 
 
 @pytest.mark.slow

@@ -81,7 +81,7 @@ class Part:
         """Return the claim by segments, with `by_hours` and `by_words`.
 
         The bounds by hours and by words are two-sided with the same confidence. Each holds by
-        itself, so that their `proven` is None.
+        itself, so that their `proven` is None (`evidence` sets it).
         """
         claim = self.by("segments", target=target, error=error, high_error=high_error)
         side = (error + high_error) / 2
@@ -311,6 +311,19 @@ class Claim:
         """Return the claim as in ``corpus.json``, with the `rule` that it rests on."""
         claim = self.part.claim(target=target, error=self.error, high_error=self.high_error)
         return claim | {"rule": self._rule()}
+
+    def is_proven(self, what: str, *, target: float, error: float) -> bool:
+        """Return whether the target share of segments, hours or words is proven to be right.
+
+        `error` is that of the claim, by all rules.
+        """
+        part = self.part
+        ships = part._sum(what, part.ships)
+        if ships <= 0:
+            return False
+        share = error * FIRST_SHARE if part.about is None else part.about.rule.error(error)
+        highest = part._most_wrong(what, target=target, error=share)
+        return 1 - highest / ships >= target - 1e-12
 
     def _rule(self) -> dict[str, Any]:
         """Return the rule, and how what ships differs from it.

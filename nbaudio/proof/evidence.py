@@ -16,7 +16,6 @@ import polars as pl
 
 from nbaudio.core.report import Report, count, percent, percent_down
 from nbaudio.core.tracebacks import interruptible
-from nbaudio.proof.betting import Bools
 from nbaudio.proof.claim_sentences import describe_choice, how_right, is_target_proven, round_down
 from nbaudio.proof.claims import (
     Claim,
@@ -46,6 +45,7 @@ _PERFECT = (
     "taken to be always right, as no segment was judged by two of them; 'review export "
     "--reviewers NAME,NAME --overlap N' gives both the same segments"
 )
+_AMOUNT_OF_KEY = {"by_segments": "segments", "by_hours": "hours", "by_words": "words"}
 _BANDS = (1.0, 1.0, 0.95, 0.9, 0.8, 0.7, 0.5, -1.0)
 _FIRST_ROUND = 300
 _MOST_NEXT = 2000
@@ -342,10 +342,12 @@ def _claims(state: ProofState, asked: Mapping[str, float]) -> _Claims:
         **_count_reviews(state),
     }
     claim |= _measured_reviewers(state, claim["statement"], target=target, confidence=confidence)
-    by_split = {
-        name: _split_claim(state, of_split, name, target=target, error=side)
+    parts = {"selection": whole} | {
+        name: best_claim(state, of_split, target=target, error=side, split=name)
         for name, of_split in ships_by_split(state, ships).items()
     }
+    by_split = {name: part.facts(target) for name, part in parts.items() if name != "selection"}
+    _mark_proven_parts(parts, {"selection": claim, **by_split}, target, 1 - confidence)
     rows = _curve(state, target, confidence)
     of_curve = rows.filter(pl.col("segments") > 0).to_dicts()
     return _Claims(whole, {"selection": claim, **by_split, "curve": of_curve})
@@ -384,15 +386,28 @@ def _count_reviews(state: ProofState) -> dict[str, int]:
     }
 
 
-def _split_claim(
-    state: ProofState, ships: Bools, split: str, *, target: float, error: float
-) -> dict[str, Any]:
-    """Return the claim about what ships of a split.
+def _mark_proven_parts(
+    parts: Mapping[str, Claim], facts: Mapping[str, dict[str, Any]], target: float, error: float
+) -> None:
+    """Set `proven` of splits, and of hours and words, to True where the target is proven.
 
-    It holds by itself, and not together with those of other splits: its `proven` is None.
+    All of them hold together: each has an equal part of the error. Where it is not proven, `proven`
+    is None, as the bound in the facts holds by itself.
     """
-    claim = best_claim(state, ships, target=target, error=error, split=split)
-    return claim.facts(target) | {"proven": None}
+    places = [
+        (name, key)
+        for name in parts
+        for key in _AMOUNT_OF_KEY
+        if (name, key) != ("selection", "by_segments")
+    ]
+    for name, key in places:
+        bound = facts[name] if key == "by_segments" else facts[name][key]
+        is_possible = bound["low"] is not None and bound["low"] >= target
+        what = _AMOUNT_OF_KEY[key]
+        is_proven = is_possible and parts[name].is_proven(
+            what, target=target, error=error / len(places)
+        )
+        bound["proven"] = True if is_proven else None
 
 
 def _curve(state: ProofState, target: float, confidence: float) -> pl.DataFrame:
