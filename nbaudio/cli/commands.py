@@ -19,7 +19,8 @@ _GROUPS = (
 _SIZES = "segments or hours, exact; default: whole speakers, a goal of 5 %, at most 2000"
 _VERDICTS = "verdicts to choose from, separated by commas; ok must be one"
 _STRATEGIES = (
-    "random, stratified, risk, speaker, recording, near, suspicious, or a column; disagreements"
+    "random, stratified, risk, speaker, recording, near, suspicious, worst (with --by), or a "
+    "column; disagreements"
 )
 
 review_app = typer.Typer(
@@ -419,6 +420,10 @@ def export_(
         bool | None,
         Option("--blind/--no-blind", help="hide hypothesis and similarity; default: blind"),
     ] = None,
+    by: Annotated[
+        str,
+        Option(metavar="COLUMN", help="groups that get bounds of their own, such as speaker_id"),
+    ] = "",
     planted: Annotated[
         int,
         Option(min=0, help="number of wrong labels to mix in, which measure reviewers"),

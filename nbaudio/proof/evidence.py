@@ -31,6 +31,7 @@ from nbaudio.proof.judged_draws import ProofState
 from nbaudio.proof.measured_reviewers import measured_low
 from nbaudio.proof.sampled_part import sampled_part, was_sampled
 from nbaudio.proof.segment_sums import Kinds
+from nbaudio.proof.worst_groups import group_bounds
 from nbaudio.review.next_rows import next_rows
 from nbaudio.review.reviewer_rates import reviewer_rates
 from nbaudio.review.risk import describe, frozen, refresh
@@ -113,6 +114,7 @@ def evidence(
         "chosen_since": describe_choice(selection),
         "weakest": weakest(whole),
         "by_part": describe_parts(claims),
+        "worst_groups": [row["sentence"] for row in selection["worst"]],
         "risk_model": learned["model"],
         "risk": learned,
         "lowest_proven": next((row["threshold"] for row in claims["curve"] if row["proven"]), None),
@@ -341,6 +343,11 @@ def _claims(state: ProofState, asked: Mapping[str, float]) -> _Claims:
         "method": METHOD,
         **_count_reviews(state),
     }
+    claim["worst"] = [
+        bounds.facts() | {"sentence": bounds.sentence()}
+        for by in state.group_columns
+        if (bounds := group_bounds(state, by, target=target, confidence=confidence))
+    ]
     claim |= _measured_reviewers(state, claim["statement"], target=target, confidence=confidence)
     parts = {"selection": whole} | {
         name: best_claim(state, of_split, target=target, error=side, split=name)
@@ -439,7 +446,8 @@ def describe_claim(claim: Mapping[str, Any]) -> dict[str, Any]:
     counts = {
         name.replace("_", " "): claim[name] for name in _COUNTS_OF_VERDICTS if claim.get(name)
     }
-    return answers | numbers | counts | _reviewers_of_claim(claim)
+    groups = {f"worst {row['by']}": row["sentence"] for row in claim.get("worst") or []}
+    return answers | numbers | groups | counts | _reviewers_of_claim(claim)
 
 
 def _reviewers_of_claim(claim: Mapping[str, Any]) -> dict[str, str]:

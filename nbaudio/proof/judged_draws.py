@@ -174,12 +174,30 @@ class ProofState(ReviewState):
     @cached_property
     def _frames(self) -> list[StoredFrame]:
         """What the usable rounds could draw."""
-        place = {draw.name: len(draw.record.after) for draw in all_draws(self)}
-        return [
-            StoredFrame(table, self._strata(table), place[round_.draw], self.later(round_.corpus))
-            for round_ in self.usable
-            for table in [frame_table(round_.draw)]
-        ]
+        records = {draw.name: draw.record for draw in all_draws(self)}
+        frames = []
+        for round_ in self.usable:
+            table = frame_table(round_.draw)
+            record = records[round_.draw]
+            frames.append(
+                StoredFrame(
+                    table,
+                    self._strata(table),
+                    place=len(record.after),
+                    later=self.later(round_.corpus),
+                    by=record.by,
+                )
+            )
+        return frames
+
+    @cached_property
+    def group_columns(self) -> dict[str, int]:
+        """The columns whose groups rounds have fixed, with the place of the first draw by them."""
+        first_draws: dict[str, int] = {}
+        for frame in sorted(self._frames, key=lambda frame: frame.place):
+            if frame.by:
+                first_draws.setdefault(frame.by, frame.place)
+        return first_draws
 
     def _strata(self, table: str) -> pl.DataFrame:
         """Return the strata of a frame, see `StoredFrame`."""

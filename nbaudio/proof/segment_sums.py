@@ -34,7 +34,7 @@ _FACTS = pl.Schema(
 )
 _FRAME = pl.Schema(
     {"key": pl.UInt64, "stratum": pl.Int32, "content": pl.UInt64}
-    | {"similarity": pl.Float64, "has_duration": pl.Boolean}
+    | {"similarity": pl.Float64, "has_duration": pl.Boolean, "group": pl.UInt64}
 )
 _RULE = pl.Schema(
     {"key": pl.UInt64, "first_draw": pl.Int32, "split": pl.String}
@@ -56,6 +56,7 @@ class Kinds:
     cuts: Sequence[float] | None = None  # thresholds on it, ascending; None: those of reports
     without: Sequence[str] = ()  # ids of segments that do not ship
     by_risk: bool = False  # tell apart the strata of a next round by risk
+    by: str = ""  # tell apart the groups of this column that rounds have fixed; empty for none
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class StoredFrame:
     strata: pl.DataFrame  # `stratum`, `weight`, `rate` and `size`, in order of their names
     place: int  # the place of its draw in the order of all draws
     later: pl.Series  # segments that were added or changed after the draw
+    by: str = ""  # the column whose groups it stores; empty for none
 
 
 def read_sums(
@@ -96,6 +98,7 @@ def read_sums(
         - `stratum_frame_K` (null: not in it) and `valid_frame_K` (it is as it was drawn);
         - `fixed_draw`, `fixed_cut`, `fixed_has_duration`: the place of the first draw that could
           take it, and how many thresholds kept it and its duration then;
+        - `group`, the hash of the group of `Kinds.by` in the first frame that has it, else null;
         - `first_draw_rule_R` (the first draw that counts), `split_rule_R`, and of removed segments
           `seconds_rule_R` and `words_rule_R`, of rule number R.
 
@@ -238,10 +241,21 @@ def _kinds_of(
         "fixed_draw",
         "fixed_has_duration",
         fixed_cut.alias("fixed_cut"),
+        _group(kinds, frames).alias("group"),
         *(pl.when(~pl.col("is_there")).then(name).alias(name) for name in of_removed),
         *amounts,
         *((amount > 0).cast(pl.Int64).name.suffix("_counted") for amount in amounts),
         *(amount.name.suffix("_largest") for amount in amounts),
+    )
+
+
+def _group(kinds: Kinds, frames: Mapping[str, StoredFrame]) -> pl.Expr:
+    """Return the group of each segment in the first frame that stores groups of the column."""
+    with_groups = [suffix for suffix, frame in frames.items() if kinds.by and frame.by == kinds.by]
+    if not with_groups:
+        return pl.lit(None, pl.UInt64)
+    return pl.coalesce(
+        f"group{suffix}" for suffix in sorted(with_groups, key=lambda name: frames[name].place)
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nbaudio.core.hashing import hash_column
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.rounds import JUDGED, OUTCOMES, Round
 from nbaudio.review.sampling import (
@@ -41,6 +42,17 @@ _FACTS = ("path", "sampling_rate", "num_channels", "num_samples")
 SECONDS = seconds_column().fill_null(0.0)
 #: The number of words of the text.
 WORDS = pl.col("text").str.count_matches(r"\S+").fill_null(0).cast(pl.UInt32)
+
+
+def group_hashes(values: pl.Series) -> pl.Series:
+    """Return a hash of each value of a column whose values are groups; null has one too.
+
+    Frames store it, as a group may be a person who is withdrawn later.
+    """
+    texts = values.cast(pl.String)
+    kinds = texts.unique(maintain_order=True)
+    named = pl.Series([f"={text}" if text is not None else "none" for text in kinds])
+    return texts.replace_strict(kinds, hash_column(named, "group"), return_dtype=pl.UInt64)
 
 
 @dataclass(frozen=True)
@@ -343,14 +355,17 @@ class Population:
         )
         return rows.to_frame().join(ids, on=ROW, how="left", maintain_order="left")["segment_id"]
 
-    def frame(self, strata: Strata, has_duration: pl.Expr) -> Iterator[pl.DataFrame]:
+    def frame(
+        self, strata: Strata, has_duration: pl.Expr, *, by: str = ""
+    ) -> Iterator[pl.DataFrame]:
         """Yield what a draw took segments from.
 
         The columns are `segment_id`, `stratum`, `weight`, `rate`, `content`, and, for thresholds
         that are chosen later, `similarity` and `has_duration`: whether its duration is one that is
-        selected.
+        selected. `group` is the hash of the column `by`, if there is one.
         """
-        for start, batch in with_starts(self.batches(("similarity",))):
+        columns = ("similarity", by) if by else ("similarity",)
+        for start, batch in with_starts(self.batches(columns)):
             in_strata = np.flatnonzero(strata.number[start : start + len(batch)] >= 0)
             rows = batch[in_strata]
             yield pl.concat(
@@ -361,6 +376,7 @@ class Population:
                         content=frame_contents(rows),
                         similarity=pl.col("similarity").fill_nan(None),
                         has_duration=has_duration,
+                        **({"group": group_hashes(rows[by])} if by else {}),
                     ),
                 ],
                 how="horizontal",

@@ -34,7 +34,7 @@ from nbaudio.review.next_rows import next_rows
 from nbaudio.review.population import Population
 from nbaudio.review.risk import refresh
 from nbaudio.review.rounds import DISAGREEMENTS, rounds, undecided_ids
-from nbaudio.review.sampling import Strata
+from nbaudio.review.sampling import WORST, Strata, check_group_column
 from nbaudio.review.sheet_clips import ENCODINGS
 from nbaudio.review.state import (
     EXPORTS,
@@ -59,6 +59,7 @@ from nbaudio.tables.workspace import REPEATED, Workspace, locks_workspace
 
 _MOST_BY_DEFAULT = 1000
 _A_TENTH = 10
+_WORST = "worst"
 _WORD = re.compile(r"\w([\w '/-]{0,38}[\w'/-])?")
 
 
@@ -77,6 +78,7 @@ class _Request:
     clips: str | None = None
     zip: bool = False
     blind: bool | None = None
+    by: str = ""
     planted: int = 0
     adjudicator: str | None = None
     segment_ids: Ids | None = None
@@ -114,6 +116,7 @@ def export(
     clips: str | None = None,
     zip: bool = False,
     blind: bool | None = None,
+    by: str = "",
     planted: int = 0,
     adjudicator: str | None = None,
     segment_ids: Ids | None = None,
@@ -150,6 +153,9 @@ def export(
         zip: also write each sheet with its clips into one .zip to send.
         blind: hide hypothesis and similarity from reviewers, also in `ReviewPanel`; recorded with
             every verdict. By default true, or what an earlier export of this review was.
+        by: a column, such as ``speaker_id``, whose groups get bounds of their own from this round
+            on (docs/evidence.md). The strategy ``worst`` draws most from the groups that may be
+            worst.
         planted: how many clips with a label that is wrong for certain are mixed in, to measure how
             many faults reviewers miss: the text of a neighbor, the clip of another speaker, a clip
             whose last words are cut off. Half as many clips are repeated later. Nothing shows which
@@ -197,6 +203,7 @@ def export(
         clips=clips,
         zip=zip,
         blind=blind,
+        by=by,
         planted=planted,
         adjudicator=adjudicator,
         segment_ids=segment_ids,
@@ -227,7 +234,7 @@ def _export(state: ReviewState, request: _Request) -> Report:
     """Draw segments into sheets or pages; see `export`."""
     workspace = state.workspace
     outputs = _check(request)
-    population = _population(state, request.strategy)
+    population = _population(state, request)
     record = state.records.get(outputs.review)
     picked = _picked(population, record, request)
     parameters = _parameters(population, record, request, outputs, picked)
@@ -318,9 +325,14 @@ def _check_planted(request: _Request) -> None:
         )
 
 
-def _population(state: ReviewState, strategy: str) -> Population:
+def _population(state: ReviewState, request: _Request) -> Population:
     """Return the segments; raise InputError if none can be reviewed, or `risk` is missing."""
     path = state.workspace.path
+    strategy = request.strategy
+    if request.by:
+        check_group_column(request.by, workspace_tables.table_schema(state.workspace))
+    elif strategy == _WORST:
+        raise InputError("strategy 'worst' needs by, the column of the groups: --by speaker_id")
     if strategy == "risk" and "missing" in (learned := refresh(state)):
         raise InputError(f"{path}: {learned['missing']}; until then use --strategy stratified")
     population = Population(state)
@@ -388,6 +400,7 @@ def _parameters(
         "overlap": request.overlap,
         "verdicts": list(request.verdicts),
         "blind": blind,
+        "by": request.by,
         "planted": request.planted,
     }
 
@@ -428,7 +441,7 @@ def _new_review(
     before = rounds(state, population.read(state.drawn["segment_id"]))
     draw = next_rows(
         population,
-        strategy=parameters["strategy"],
+        strategy=_name_of_strategy(parameters),
         threshold=parameters["threshold"],
         n=parameters["n"],
         seed=parameters["seed"],
@@ -448,6 +461,12 @@ def _new_review(
         control_rows = plan_control_rows(population, record)
         record = replace(record, control_rows=control_rows)
     return _NewReview(record, draw.strata)
+
+
+def _name_of_strategy(parameters: Mapping[str, Any]) -> str:
+    """Return the strategy by which new rows are drawn, with its column."""
+    strategy: str = parameters["strategy"]
+    return WORST + parameters["by"] if strategy == _WORST else strategy
 
 
 def _picked_rows(population: Population, picked: Sequence[str]) -> pl.DataFrame:
@@ -543,7 +562,8 @@ def _store_frame(population: Population, record: ReviewRecord, strata: Strata) -
     """Fix what is selected now as a rule, and write what the draw took segments from."""
     fix_rule(population, first_draw=len(record.after))
     workspace = population.state.workspace
-    frame = population.frame(strata, has_selected_duration(population.state))
+    has_duration = has_selected_duration(population.state)
+    frame = population.frame(strata, has_duration, by=record.by)
     workspace_tables.write(workspace, frame, table=frame_table(record.name))
 
 

@@ -31,6 +31,8 @@ Ints = NDArray[np.signedinteger[Any]]
 _SCORE = pl.col("similarity").fill_nan(None)
 _ZONES = ("below", "kept", "near", "unscored")
 _STRATA = 20
+#: The beginning of the name of the strategy that aims at the worst group of a column.
+WORST = "worst by "
 _MARGIN = 0.02
 # Of the sample at most, from further below the threshold: a lower one may turn out to be good
 # enough
@@ -131,12 +133,26 @@ def strata_of(pool: pl.DataFrame, *, strategy: str, threshold: float = 0.8) -> S
 
     The pool has `pool_columns`, `verdict` (null if unknown) and `reached` (in an earlier round).
     """
-    by_column = Strategy((strategy,), partial(_by_column, column=strategy))
-    division = STRATEGIES.get(strategy, by_column).divide(pool, threshold)
+    division = _strategy(strategy).divide(pool, threshold)
     is_reached = pool["reached"].to_numpy()
     number = np.where(is_reached, -1, division.number).astype(np.int32)
     total = division.weights * counts(number, len(division.names))
     return Strata(number, division.names, total / max(total.sum(), 1e-300), division.rates)
+
+
+def _strategy(name: str) -> Strategy:
+    """Return the strategy of a name, which may be `WORST` and a column, or a column of numbers."""
+    if name.startswith(WORST):
+        column = name.removeprefix(WORST)
+        return Strategy((column,), partial(_worst_groups, column=column))
+    return STRATEGIES.get(name, Strategy((name,), partial(_by_column, column=name)))
+
+
+def check_group_column(column: str, schema: pl.Schema) -> None:
+    """Raise InputError unless a column of the segments table has values that can be groups."""
+    if column not in schema or schema[column].is_nested():
+        allowed = ", ".join(name for name, dtype in schema.items() if not dtype.is_nested())
+        raise InputError(f"by={column}: is not a column with groups; columns are {allowed}")
 
 
 def pool_columns(strategy: str, schema: pl.Schema) -> Sequence[str]:
@@ -144,8 +160,8 @@ def pool_columns(strategy: str, schema: pl.Schema) -> Sequence[str]:
 
     A strategy may also be a column of numbers. Raise InputError if there is none of this name.
     """
-    if strategy in STRATEGIES:
-        return STRATEGIES[strategy].columns
+    if strategy in STRATEGIES or strategy.startswith(WORST):
+        return _strategy(strategy).columns
     columns = number_columns(schema)
     if strategy in columns:
         return (strategy,)
@@ -548,6 +564,22 @@ def _by(pool: pl.DataFrame, column: str) -> Division:
     # Names get a prefix, so that none is the name of the stratum without one.
     number, names = _grouped(pool[column], lambda kind: "none" if kind is None else f"={kind}")
     return Division(number, names, 1 / np.sqrt(np.bincount(number, minlength=len(names))))
+
+
+def _worst_groups(pool: pl.DataFrame, _threshold: float, *, column: str) -> Division:
+    """Take a stratum for each group; the more wrong a group may be, the more is drawn from it.
+
+    The share of a group is in proportion to (w + 1) / (n + 2), its expected rate of wrong segments
+    after n verdicts of which w are wrong (Laplace).
+    """
+    number, names = _grouped(pool[column], lambda kind: "none" if kind is None else f"={kind}")
+    num_groups = len(names)
+    is_judged = pool["verdict"].is_in(["right", "wrong"]).fill_null(value=False).to_numpy()
+    is_wrong = pool["verdict"].eq_missing("wrong").to_numpy()
+    judged = np.bincount(number[is_judged], minlength=num_groups)
+    wrong = np.bincount(number[is_wrong], minlength=num_groups)
+    sizes = np.bincount(number, minlength=num_groups)
+    return Division(number, names, (wrong + 1) / (judged + 2) / sizes)
 
 
 def _by_column(pool: pl.DataFrame, _threshold: float, *, column: str) -> Division:

@@ -165,6 +165,7 @@ class ReviewRecord:
     corrections: int = 0
     # How many lines the log of verdicts had then; None in records of earlier versions.
     verdict_lines: int | None = None
+    by: str = ""  # the column whose values are groups with bounds of their own; empty for none
     planted: int = 0  # how many planted faults were requested
     control_rows: list[ControlRow] = field(default_factory=list)  # by reviewer and position
 
@@ -549,7 +550,8 @@ def notes(workspace: Workspace | str | Path) -> pl.DataFrame:
 def frame_table(review: str) -> str:
     """Name the table of what a review could draw, if stored.
 
-    It has `segment_id` (or tombstone), `stratum`, `weight` and `content`.
+    It has `segment_id` (or tombstone), `stratum`, `weight`, `content`, and `group` if its groups
+    have bounds of their own.
     """
     return f"reviews/{review}.frame"
 
