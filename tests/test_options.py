@@ -54,7 +54,7 @@ score W --text verbatim --hypothesis large --normalize lower
 measure W --channel mix {THREADS} {NETWORK}
 review export W --out sheets/one.xlsx --n 6 --strategy stratified --threshold 0.7 --seed 1 --reviewers ana,ben --overlap 2 --verdicts ok,wrong --clips wav --zip --no-blind {NETWORK}
 review export W --out two.csv --n 5
-review export W --out three --n 4 --reviewers ana=xlsx,ben=html --overlap 2 --planted 2 --json
+review export W --out three --n 4 --reviewers ana=xlsx,ben=html --overlap 2 --planted 2 --strategy worst --by speaker_id --json
 review export W --undo three {NETWORK}
 [differ] review import W two.csv --reviewer ben
 [judge] review import W two.csv --reviewer ana --map dobro=ok

@@ -80,7 +80,9 @@ def group_bounds(
     error = (1 - confidence) / max(num_groups, 1)
     first_draw = grouped.group_columns[by]
     bounds = []
-    for group, name in sorted(_names_of_groups(grouped, by).items(), key=lambda item: item[1]):
+    names = _names_of_groups(grouped, by)
+    for group in hashes.drop_nulls().unique().sort():
+        name = names.get(group, f"(no longer in the table, {group:016x})")
         is_in_group = hashes.eq_missing(group).to_numpy()
         of_group = ships & is_in_group
         if not of_group.any():
