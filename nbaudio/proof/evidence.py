@@ -343,11 +343,7 @@ def _claims(state: ProofState, asked: Mapping[str, float]) -> _Claims:
         "method": METHOD,
         **_count_reviews(state),
     }
-    claim["worst"] = [
-        bounds.facts() | {"sentence": bounds.sentence()}
-        for by in state.group_columns
-        if (bounds := group_bounds(state, by, target=target, confidence=confidence))
-    ]
+    claim["worst"] = _worst_groups(state, target, confidence)
     claim |= _measured_reviewers(state, claim["statement"], target=target, confidence=confidence)
     parts = {"selection": whole} | {
         name: best_claim(state, of_split, target=target, error=side, split=name)
@@ -391,6 +387,16 @@ def _count_reviews(state: ProofState) -> dict[str, int]:
         "unsure": state.count(state.labelled("unsure")),
         "judged_by_several": _number_judged_by_several(state),
     }
+
+
+def _worst_groups(state: ProofState, target: float, confidence: float) -> list[dict[str, Any]]:
+    """Return the worst group of each column whose groups rounds have fixed."""
+    worst = []
+    for by in state.group_columns:
+        bounds = group_bounds(state, by, target=target, confidence=confidence)
+        if bounds is not None:
+            worst.append(bounds.facts() | {"sentence": bounds.sentence()})
+    return worst
 
 
 def _mark_proven_parts(
