@@ -331,29 +331,38 @@ def _claims(state: ProofState, asked: Mapping[str, float]) -> _Claims:
     confidence = asked.get("confidence", 0.95)
     ships = what_ships(state)
     whole = best_claim(state, ships, target=target, error=1 - confidence)
+    side = (1 - confidence) / 2
+    splits = {
+        name: best_claim(state, of_split, target=target, error=side, split=name)
+        for name, of_split in ships_by_split(state, ships).items()
+    }
+    facts = {"selection": _selection_facts(state, whole, target, confidence)} | {
+        name: claim.facts(target) for name, claim in splits.items()
+    }
+    _mark_proven_parts({"selection": whole, **splits}, facts, target, 1 - confidence)
+    rows = _curve(state, target, confidence)
+    of_curve = rows.filter(pl.col("segments") > 0).to_dicts()
+    return _Claims(whole, {**facts, "curve": of_curve})
+
+
+def _selection_facts(
+    state: ProofState, whole: Claim, target: float, confidence: float
+) -> dict[str, Any]:
+    """Return the claim about all that ships, as in ``corpus.json``."""
     claim = whole.facts(target)
     claim["rule"]["fresh_reviews"] = whole.fresh_reviews(target, 1 - confidence)
-    side = (1 - confidence) / 2
-    sampled = sampled_part(state, ships, target=target, error=1 - confidence)
+    sampled = sampled_part(state, whole.part.ships, target=target, error=1 - confidence)
     claim["sampled"] = None if sampled is None else asdict(sampled)
     claim |= {
         "confidence": confidence,
         "statement": how_right(claim, confidence, selected=bool(state.accepted.any())),
         "progress": whole.part.progress(target=target, error=whole.error),
         "method": METHOD,
+        "worst": _worst_groups(state, target, confidence),
         **_count_reviews(state),
     }
-    claim["worst"] = _worst_groups(state, target, confidence)
-    claim |= _measured_reviewers(state, claim["statement"], target=target, confidence=confidence)
-    parts = {"selection": whole} | {
-        name: best_claim(state, of_split, target=target, error=side, split=name)
-        for name, of_split in ships_by_split(state, ships).items()
-    }
-    by_split = {name: part.facts(target) for name, part in parts.items() if name != "selection"}
-    _mark_proven_parts(parts, {"selection": claim, **by_split}, target, 1 - confidence)
-    rows = _curve(state, target, confidence)
-    of_curve = rows.filter(pl.col("segments") > 0).to_dicts()
-    return _Claims(whole, {"selection": claim, **by_split, "curve": of_curve})
+    measured = _measured_reviewers(state, claim["statement"], target=target, confidence=confidence)
+    return claim | measured
 
 
 def _measured_reviewers(

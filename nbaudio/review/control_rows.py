@@ -25,13 +25,16 @@ from nbaudio.text.edit_distance import similarity
 
 _Row = Mapping[str, Any]  # a segment with the facts of its recording
 
-_LEAST_WORDS = 5
+_LEAST_WORDS = 2
+_LEAST_WORDS_TO_CUT = 5
 _LEAST_SECONDS = 1.0
-# Labels of segments with at least this similarity are taken to be right, so that another label is
-# wrong.
+# Segments with at least this similarity come first: their labels are probably right, so that
+# another label is wrong.
 _LEAST_SIMILARITY = 0.8
-# Texts that are less similar than this are of different words.
-_MOST_ALIKE = 0.5
+# Texts that are less similar than the first number have mostly other words. Where all texts are
+# alike, those that are less similar than the second one have another word at least.
+_OTHER_WORDS = 0.5
+_ANOTHER_WORD = 0.95
 _MOST_LONGER = 4 / 3  # how much longer a text or clip may be than the one that it replaces
 # Nobody says more characters in a second: what is left of a clip is too short for its text.
 _MOST_CHARACTERS_A_SECOND = 25
@@ -176,7 +179,7 @@ def _windows(
 def _pool(population: Population, record: ReviewRecord) -> _Pool:
     """Return random segments that can name a fault, and all segments of their recordings.
 
-    The segments are on no sheet, in no held-out split, and probably right as they are.
+    The segments are on no sheet and in no held-out split.
     """
     strata = population.strata("random", threshold=record.threshold)
     number = _HOSTS_PER_FAULT * record.planted + _MORE_HOSTS
@@ -187,10 +190,11 @@ def _pool(population: Population, record: ReviewRecord) -> _Pool:
     rows = wanted.to_frame().join(rows, on="segment_id", maintain_order="left")
     rows = rows.filter(
         in_training(rows["split"]).fill_null(value=True),
-        pl.col("similarity").fill_null(1.0) >= _LEAST_SIMILARITY,
         pl.col("text").str.count_matches(r"\S+") >= _LEAST_WORDS,
         pl.col("duration_s").fill_null(_LEAST_SECONDS) >= _LEAST_SECONDS,
     )
+    is_similar = pl.col("similarity").fill_null(1.0) >= _LEAST_SIMILARITY
+    rows = rows.sort(is_similar, descending=True, maintain_order=True)
     neighbors = _segments_of_recordings(population, rows["recording_id"].unique())
     by_recording: dict[str, list[_Row]] = {}
     for row in neighbors.iter_rows(named=True):
@@ -233,10 +237,15 @@ def _wrong_text(host: _Row, pool: _Pool) -> _Fault | None:
         if segment["segment_id"] == host["segment_id"]
     )
     nearest = sorted(range(len(segments)), key=lambda number: abs(number - place))
-    for segment in (segments[number] for number in nearest):
-        is_as_long = _is_as_long(len(segment["text"]), len(host["text"]))
-        if is_as_long and _is_another_text(segment["text"], host):
-            return _fault("text", host, text_of=segment)
+    as_long = [
+        segments[number]
+        for number in nearest[1:]
+        if _is_as_long(len(segments[number]["text"]), len(host["text"]))
+    ]
+    for limit in (_OTHER_WORDS, _ANOTHER_WORD):
+        for segment in as_long:
+            if _similarity_to(segment["text"], host) < limit:
+                return _fault("text", host, text_of=segment)
     return None
 
 
@@ -252,7 +261,7 @@ def _other_speaker(host: _Row, pool: _Pool) -> _Fault | None:
             is_another
             and other["start_sample"] is not None
             and _is_as_long(other["duration_s"], host["duration_s"])
-            and _is_another_text(host["text"], other)
+            and _similarity_to(host["text"], other) < _OTHER_WORDS
         ):
             return _fault("speaker", host, audio_of=other)
     return None
@@ -260,7 +269,7 @@ def _other_speaker(host: _Row, pool: _Pool) -> _Fault | None:
 
 def _cut_word(host: _Row, _: _Pool) -> _Fault | None:
     """Cut off the end of a segment so that words are missing."""
-    if host["start_sample"] is None:
+    if host["start_sample"] is None or len(host["text"].split()) < _LEAST_WORDS_TO_CUT:
         return None
     removed = _seconds_to_cut(host)
     if not 0 < removed < host["duration_s"] - 0.5:
@@ -287,12 +296,10 @@ def _seconds_to_cut(host: _Row) -> float:
     return silence + _CUT_WORDS * spoken / len(host["text"].split())
 
 
-def _is_another_text(text: str, segment: _Row) -> bool:
-    """Return whether a text has other words than a segment has by its text and hypothesis."""
+def _similarity_to(text: str, segment: _Row) -> float:
+    """Return how similar a text is to that of a segment, or to its hypothesis if that is more."""
     texts = [segment["text"], segment["asr_text"]]
-    return all(
-        similarity(text.casefold(), other.casefold()) < _MOST_ALIKE for other in texts if other
-    )
+    return max(similarity(text.casefold(), other.casefold()) for other in texts if other)
 
 
 def _is_as_long(length: float | None, other: float | None) -> bool:
