@@ -139,24 +139,31 @@ def _execute(
 
     Return the path of the page that lists them.
     """
-    from nbaudio.runs.execute import execute, link_pages  # takes seconds to import
+    from nbaudio.runs.kernels import kernel_server
 
-    try:
-        for number in numbers:
-            notebook = notebooks[number - 1]
-            step = f"{number}/{len(notebooks)} {notebook.stem} …"
-            print(step, end=" ", file=sys.stderr, flush=True)
-            began = time.monotonic()
-            notebook_values = {name: values[name] for name in defaults(notebook) if name in values}
-            try:
-                execute(notebook, out, notebook_values)
-            except NbaudioError as error:
-                raise NbaudioError(f"{error}; {_how_to_continue(number, numbers)}") from error
-            finally:
-                print(f"{time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
-    finally:
-        # After a failure, too: the pages of the notebooks that ran are there to look at.
-        index_page = link_pages(out, notebooks)
+    with kernel_server() as server:
+        from nbaudio.runs.execute import PageWriter, execute, link_pages  # takes a second
+
+        pages = PageWriter(out)
+        try:
+            for number in numbers:
+                notebook = notebooks[number - 1]
+                print(f"{number}/{len(notebooks)} {notebook.stem} …", end=" ", file=sys.stderr)
+                sys.stderr.flush()
+                began = time.monotonic()
+                notebook_values = {
+                    name: values[name] for name in defaults(notebook) if name in values
+                }
+                try:
+                    execute(notebook, out, notebook_values, pages=pages, server=server)
+                except NbaudioError as error:
+                    raise NbaudioError(f"{error}; {_how_to_continue(number, numbers)}") from error
+                finally:
+                    print(f"{time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
+        finally:
+            # After a failure, too: the pages of the notebooks that ran are there to look at.
+            pages.finish()
+            index_page = link_pages(out, notebooks)
     return index_page
 
 
