@@ -144,16 +144,27 @@ class Plot(Figure):
 
     def img(self) -> str:
         """Return an image element with the PNG."""
+        return self._img(self._repr_png_())
+
+    def _img(self, png: bytes) -> str:
+        """Return an image element with a PNG."""
         return (
             f'<img alt="{escape(self.alt_text)}" '
-            f'src="data:image/png;base64,{b64encode(self._repr_png_()).decode()}" />'
+            f'src="data:image/png;base64,{b64encode(png).decode()}" />'
         )
 
-    def _repr_html_(self) -> str:
-        return (
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str | bytes]:
+        """Return the HTML and the PNG, which is drawn once for both."""
+        svg = self.svg()
+        png = self._repr_png_()
+        html = (
             f'<style>{_NOTEBOOK_STYLE}</style><div class="nbaudio-plot" '
-            f'style="display:none">{self.svg()}</div>{self.img()}'
+            f'style="display:none">{svg}</div>{self._img(png)}'
         )
+        return {"text/html": html, "image/png": png}
+
+    def _repr_html_(self) -> str:
+        return str(self._repr_mimebundle_()["text/html"])
 
     def _repr_png_(self) -> bytes:
         return self._saved(format="png", metadata={"Software": None})
