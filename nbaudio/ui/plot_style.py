@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.backend_bases import RendererBase
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
@@ -60,6 +61,7 @@ class Plot(Figure):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self._is_saving = False
         self._values: list[tuple[Axes, str, _Span | None, _Span | None]] = []
 
     def show_on_hover(
@@ -169,6 +171,17 @@ class Plot(Figure):
     def _repr_png_(self) -> bytes:
         return self._saved(format="png", metadata={"Software": None})
 
+    def draw(self, renderer: RendererBase) -> None:
+        """Draw the figure; the draw that precedes that of a file only places its parts.
+
+        Matplotlib draws twice to save a figure with a layout, the second time without it.
+        """
+        engine = self.get_layout_engine()
+        if self._is_saving and isinstance(engine, ConstrainedLayoutEngine):
+            engine.execute(self)
+        else:
+            super().draw(renderer)
+
     def _saved(self, **options: Any) -> bytes:
         """Return the bytes of a file.
 
@@ -181,7 +194,11 @@ class Plot(Figure):
             warnings.catch_warnings(),
         ):
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-            self.savefig(file, **options)
+            self._is_saving = True
+            try:
+                self.savefig(file, **options)
+            finally:
+                self._is_saving = False
         return file.getvalue()
 
 
