@@ -92,7 +92,9 @@ def _run_kernel(arguments: list[str], folder: str, environment: dict[str, str]) 
     os.environ.update(environment)
     np.random.seed()  # else all kernels would draw equal numbers
     sys.path.insert(0, folder)  # the launcher removes the current folder
-    sys.argv = [_LAUNCHER, *arguments]
+    # The kernel ends as soon as its parent is another process.
+    parent = f"--IPKernelApp.parent_handle={os.getppid()}"
+    sys.argv = [_LAUNCHER, *arguments, parent]
     runpy.run_module(_LAUNCHER, run_name="__main__", alter_sys=True)
     sys.exit()
 
