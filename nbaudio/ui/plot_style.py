@@ -182,11 +182,17 @@ class Plot(Figure):
         else:
             super().draw(renderer)
 
+    def _reset_positions(self) -> None:
+        """Put all axes where they are before the first layout, from which a layout begins."""
+        for axes in self.axes:
+            if (place := axes.get_subplotspec()) is not None:
+                axes.set_subplotspec(place)
+
     def _saved(self, **options: Any) -> bytes:
         """Return the bytes of a file.
 
-        Characters missing from the font become boxes; a page of warnings about them would add
-        nothing.
+        They do not depend on files that were made before. Characters missing from the font become
+        boxes; a page of warnings about them would add nothing.
         """
         file = io.BytesIO()
         with (
@@ -194,6 +200,7 @@ class Plot(Figure):
             warnings.catch_warnings(),
         ):
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+            self._reset_positions()
             self._is_saving = True
             try:
                 self.savefig(file, **options)
