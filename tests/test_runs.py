@@ -688,14 +688,14 @@ def test_a_kernel_whose_port_is_taken_is_started_again(one_cell, tmp_path, monke
 
     monkeypatch.setattr(execute.papermill, "execute_notebook", start)
     source = one_cell("print('started')")
-    execute.execute(source, tmp_path / "out", {}, pages=PageWriter(tmp_path / "out"))
+    execute.execute(source, {}, pages=PageWriter(tmp_path / "out"))
     assert len(starts) == 3
     [output] = outputs(tmp_path / "out/notebooks/cell.ipynb")
     assert "".join(output["text"]) == "started\n"
     starts.clear()
     monkeypatch.setattr(execute, "_STARTS", 2)
     with pytest.raises(NbaudioError, match=r"cell: no kernel can be started \(Kernel died"):
-        execute.execute(source, tmp_path / "out", {}, pages=PageWriter(tmp_path / "out"))
+        execute.execute(source, {}, pages=PageWriter(tmp_path / "out"))
 
 
 @pytest.mark.slow
@@ -705,7 +705,7 @@ def test_a_kernel_that_dies_is_named_and_its_notebook_is_kept(new_server, one_ce
     pages = PageWriter(tmp_path / "out")
     message = r"cell: its kernel died; .* \(kept: .*cell\.ipynb\)"
     with new_server() as server, pytest.raises(NbaudioError, match=message):
-        execute.execute(source, tmp_path / "out", {}, pages=pages, server=server)
+        execute.execute(source, {}, pages=pages, server=server)
     pages.finish()
     assert (tmp_path / "out/notebooks/cell.ipynb").exists()
     assert "_exit" in (tmp_path / "out/html/cell.html").read_text("utf8")
@@ -717,7 +717,8 @@ import numpy as np, polars as pl
 was_left = ("left" in globals(), "LEFT" in os.environ, hasattr(sys, "left"))
 left = sys.left = os.environ["LEFT"] = "1"
 frame = pl.LazyFrame({"a": [1, 1, 2]}).group_by("a").len().sort("a").collect(engine="streaming")
-print(os.getpid(), os.getsid(0), was_left, np.random.random(), frame["len"].to_list(), os.getcwd())"""
+counts = frame["len"].to_list()
+print(os.getpid(), os.getsid(0), was_left, np.random.random(), counts, os.getcwd())"""
 
 
 @pytest.mark.slow
@@ -728,7 +729,7 @@ def test_forked_kernels_share_nothing_and_end(one_cell, tmp_path):
     lines = []
     with kernel_server() as server:
         for _ in range(2):
-            execute.execute(source, tmp_path / "out", {}, pages=pages, server=server)
+            execute.execute(source, {}, pages=pages, server=server)
             [output] = outputs(tmp_path / "out/notebooks/cell.ipynb")
             lines.append("".join(output["text"]))
             assert not Path(f"/proc/{lines[-1].split()[0]}").exists()
@@ -752,7 +753,7 @@ from nbaudio.runs.execute import PageWriter, execute
 from nbaudio.runs.kernels import kernel_server
 out = Path({str(tmp_path / "out")!r})
 with kernel_server() as server:
-    execute(Path({str(source)!r}), out, {{}}, pages=PageWriter(out), server=server)
+    execute(Path({str(source)!r}), {{}}, pages=PageWriter(out), server=server)
 """
     run_of_cell = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
     pid = tmp_path / "out" / "pid"

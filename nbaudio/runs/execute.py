@@ -57,7 +57,10 @@ _OPTIONS = {
     },
     "coalesce_streams": True,  # only the last state of a progress bar
     # Kernels log only that a local connection is not encrypted, or that they were stopped.
-    "extra_arguments": ["--log-level=CRITICAL"],
+    "extra_arguments": [
+        "--log-level=CRITICAL",
+        "--IPKernelApp.kernel_class=nbaudio.runs.notebook_kernel.NotebookKernel",
+    ],
 }
 _STARTS = 3  # attempts to start a kernel
 _DEAD_KERNEL = "Kernel died"  # the message of nbclient's `DeadKernelError`, a RuntimeError
@@ -68,13 +71,13 @@ class PageWriter:
     """Writes the pages of executed notebooks in a thread, while the next notebook runs."""
 
     def __init__(self, out: Path) -> None:
-        self._out = out
+        self.out = out
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._pages: list[Future[None]] = []
 
     def write(self, notebook: Path, values: Mapping[str, Any]) -> None:
         """Begin to write the page of an executed notebook into OUT/html."""
-        self._pages.append(self._thread.submit(_write_page, notebook, self._out, values))
+        self._pages.append(self._thread.submit(_write_page, notebook, self.out, values))
 
     def finish(self) -> None:
         """Return when all pages are written; raise the error of one that could not be written."""
@@ -85,17 +88,17 @@ class PageWriter:
 
 def execute(
     source: Path,
-    out: Path,
     values: dict[str, Any],
     *,
     pages: PageWriter,
     server: KernelServer | None = None,
 ) -> None:
-    """Execute a notebook with `out` as its current folder.
+    """Execute a notebook with the folder OUT of `pages` as its current folder.
 
     Keep it in OUT/notebooks, and hand it to `pages`, also when a cell fails. Its kernel is forked
     by `server`, or started as a new interpreter if there is none.
     """
+    out = pages.out
     final = out / "notebooks" / source.name
     working = final.with_name(f".{source.name}")
     try:

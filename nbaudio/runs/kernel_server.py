@@ -21,7 +21,6 @@ _LAUNCHER = "ipykernel_launcher"
 # What the notebooks import, directly and in the functions that they call. A module that is missing
 # here is imported by each kernel that needs it.
 PRELOADED = (
-    "ipykernel.ipkernel",
     "ipykernel.kernelapp",
     "matplotlib.backends.backend_agg",
     "matplotlib.backends.backend_svg",
@@ -39,6 +38,7 @@ PRELOADED = (
     "nbaudio.review.review_import",
     "nbaudio.runs.made_pairs",
     "nbaudio.runs.manifests",
+    "nbaudio.runs.notebook_kernel",
     "nbaudio.runs.read_source",
     "nbaudio.selection.select",
     "nbaudio.text.score",

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.manager import AsyncKernelManager
-from jupyter_client.provisioning import LocalProvisioner
+from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from nbaudio.core.errors import NbaudioError
 
@@ -103,9 +104,9 @@ class _ForkingProvisioner(LocalProvisioner):
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
         """Fork a kernel with the arguments of a command ``python -m ipykernel_launcher ...``."""
         arguments = cmd[cmd.index(_LAUNCHER) + 1 :]
-        folder = str(kwargs.get("cwd") or os.getcwd())
+        folder = str(kwargs.get("cwd") or Path.cwd())
         pid = self.server.request("start", arguments, folder, dict(kwargs["env"]))
-        self.process = _ForkedKernel(self.server, pid)
+        self.process = _ForkedKernel(self.server, pid)  # type: ignore[assignment]
         self.pid = pid
         self.pgid = pid
         self.cwd = folder
