@@ -6,10 +6,12 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import tomllib
-from contextlib import redirect_stderr
+from contextlib import nullcontext, redirect_stderr
 from dataclasses import dataclass
 from html import unescape
 from html.parser import HTMLParser
@@ -31,7 +33,8 @@ from nbaudio.core.report import Report
 from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.engine import ENGINES
 from nbaudio.runs import execute, papermill_manifests
-from nbaudio.runs.execute import LINKS_MARKER, link_pages
+from nbaudio.runs.execute import LINKS_MARKER, PageWriter, link_pages
+from nbaudio.runs.kernels import kernel_server
 from nbaudio.runs.manifests import load_manifest
 from nbaudio.runs.parameters import (
     PATHS,
@@ -412,14 +415,20 @@ def targets(page):
 
 
 def list_items(index):
-    """The texts of each notebook on the index of a run: its title, lines and sentence."""
+    """The texts of each notebook on the index of a run: its title, lines and sentence.
+
+    Its time is replaced by ``TIME``.
+    """
     page = index.read_text(encoding="utf8")
     assert not re.search(
         r"[*`]|\]\(|\.\./docs", re.sub(r"(?s)<style>.*?</style>|base64,[^\"]*", "", page)
     )
     items = re.findall(r"(?s)<li><div>(.*?)</div>", page)
     return [
-        [re.sub("<[^>]*>", "", part) for part in re.split("</h2>|</p>", item)[:-1]]
+        [
+            re.sub(r"^\d+\.\d s · \d+ %$", "TIME", re.sub("<[^>]*>", "", part))
+            for part in re.split("</h2>|</p>", item)[:-1]
+        ]
         for item in items
     ]
 
@@ -503,12 +512,14 @@ def test_a_run_of_some_notebooks_writes_only_their_pages(first_run):
     assert list_items(out / "html" / "index.html") == [
         [
             "01 · Ingest",
+            "TIME",
             "121 segments, 7 recordings, 7 min 53 s, 2 names without a file",
             "Reads the transcripts, finds the file for each name in them, and probes every "
             "recording.",
         ],
         [
             "02 · Transcripts",
+            "TIME",
             "median similarity 0.982, 121 of 121 segments scored",
             "Compares each transcript with the hypothesis of a recognizer, and shows both texts.",
         ],
@@ -610,8 +621,8 @@ def test_a_failing_cell_is_named_and_its_notebook_is_kept(tmp_path, manifest, ca
         output["ename"] for output in outputs(executed) if output["output_type"] == "error"
     ] == ["InputError"]
     assert "nowhere.jsonl" in (out / "html" / "01_ingest.html").read_text(encoding="utf8")
-    [[title, stopped, sentence]] = list_items(out / "html" / "index.html")
-    assert (title, sentence[:22]) == ("01 · Ingest", "Reads the transcripts,")
+    [[title, seconds, stopped, sentence]] = list_items(out / "html" / "index.html")
+    assert (title, seconds, sentence[:22]) == ("01 · Ingest", "TIME", "Reads the transcripts,")
     assert stopped.startswith("stopped: InputError: …/manifest folder/nowhere.jsonl")
     assert [path.name for path in (out / "notebooks").iterdir()] == ["01_ingest.ipynb"]
     assert len(capsys.readouterr().err.splitlines()) == 1
@@ -677,22 +688,97 @@ def test_a_kernel_whose_port_is_taken_is_started_again(one_cell, tmp_path, monke
 
     monkeypatch.setattr(execute.papermill, "execute_notebook", start)
     source = one_cell("print('started')")
-    execute.execute(source, tmp_path / "out", {})
+    execute.execute(source, {}, pages=PageWriter(tmp_path / "out"))
     assert len(starts) == 3
     [output] = outputs(tmp_path / "out/notebooks/cell.ipynb")
     assert "".join(output["text"]) == "started\n"
     starts.clear()
     monkeypatch.setattr(execute, "_STARTS", 2)
     with pytest.raises(NbaudioError, match=r"cell: no kernel can be started \(Kernel died"):
-        execute.execute(source, tmp_path / "out", {})
+        execute.execute(source, {}, pages=PageWriter(tmp_path / "out"))
 
 
 @pytest.mark.slow
-def test_a_kernel_that_dies_is_named_and_its_notebook_is_kept(one_cell, tmp_path):
+@pytest.mark.parametrize("new_server", [kernel_server, nullcontext])
+def test_a_kernel_that_dies_is_named_and_its_notebook_is_kept(new_server, one_cell, tmp_path):
     source = one_cell("import os; os._exit(1)")
-    with pytest.raises(NbaudioError, match=r"cell: its kernel died; .* \(kept: .*cell\.ipynb\)"):
-        execute.execute(source, tmp_path / "out", {})
+    pages = PageWriter(tmp_path / "out")
+    message = r"cell: its kernel died; .* \(kept: .*cell\.ipynb\)"
+    with new_server() as server, pytest.raises(NbaudioError, match=message):
+        execute.execute(source, {}, pages=pages, server=server)
+    pages.finish()
     assert (tmp_path / "out/notebooks/cell.ipynb").exists()
+    assert "_exit" in (tmp_path / "out/html/cell.html").read_text("utf8")
+
+
+# What a kernel has: its process, names, environment, draws, session, and Polars.
+STATE = """import os, sys
+import numpy as np, polars as pl
+was_left = ("left" in globals(), "LEFT" in os.environ, hasattr(sys, "left"))
+left = sys.left = os.environ["LEFT"] = "1"
+frame = pl.LazyFrame({"a": [1, 1, 2]}).group_by("a").len().sort("a").collect(engine="streaming")
+counts = frame["len"].to_list()
+print(os.getpid(), os.getsid(0), was_left, np.random.random(), counts, os.getcwd())"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux only")
+def test_forked_kernels_share_nothing_and_end(one_cell, tmp_path):
+    source = one_cell(STATE)
+    pages = PageWriter(tmp_path / "out")
+    lines = []
+    with kernel_server() as server:
+        for _ in range(2):
+            execute.execute(source, {}, pages=pages, server=server)
+            [output] = outputs(tmp_path / "out/notebooks/cell.ipynb")
+            lines.append("".join(output["text"]))
+            assert not Path(f"/proc/{lines[-1].split()[0]}").exists()
+    for line in lines:
+        process, session, rest = line.split(maxsplit=2)
+        assert process == session
+        assert rest.startswith("(False, False, False) ")
+        assert rest.endswith(f" [2, 1] {tmp_path / 'out'}\n")
+    assert len({line.split()[0] for line in lines}) == 2
+    assert len({line.split()[5] for line in lines}) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux only")
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGKILL])
+def test_a_stopped_run_leaves_no_kernel(signum, one_cell, tmp_path):
+    source = one_cell("import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(600)")
+    script = f"""
+from pathlib import Path
+from nbaudio.runs.execute import PageWriter, execute
+from nbaudio.runs.kernels import kernel_server
+out = Path({str(tmp_path / "out")!r})
+with kernel_server() as server:
+    execute(Path({str(source)!r}), {{}}, pages=PageWriter(out), server=server)
+"""
+    run_of_cell = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
+    pid = tmp_path / "out" / "pid"
+    wait_until(lambda: pid.exists() and pid.read_text())
+    kernel = Path("/proc", pid.read_text())
+    server_process = Path("/proc", re.search(r"PPid:\s(\d+)", (kernel / "status").read_text())[1])
+    run_of_cell.send_signal(signum)
+    assert run_of_cell.wait(60) != 0
+    wait_until(lambda: not is_running(kernel) and not is_running(server_process))
+
+
+def is_running(process):
+    """Whether a process of /proc exists and is no zombie."""
+    try:
+        return "State:\tZ" not in (process / "status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_until(condition):
+    """Wait until a condition holds, at most two minutes."""
+    end = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_an_output_path_that_is_a_file_is_refused(tmp_path, manifest):

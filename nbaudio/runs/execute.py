@@ -8,7 +8,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from html import escape
 from pathlib import Path
@@ -21,6 +22,7 @@ from nbconvert import HTMLExporter
 from nbaudio.core import atomic, bundled_files
 from nbaudio.core.errors import NbaudioError
 from nbaudio.runs.index_page import NotebookPage, read_pages, write_index
+from nbaudio.runs.kernels import KernelServer, manager_of
 from nbaudio.runs.page_notebook import page_notebook
 
 LINKS_MARKER = '<nav class="nbaudio-pages"></nav>'
@@ -55,23 +57,53 @@ _OPTIONS = {
     },
     "coalesce_streams": True,  # only the last state of a progress bar
     # Kernels log only that a local connection is not encrypted, or that they were stopped.
-    "extra_arguments": ["--log-level=CRITICAL"],
+    "extra_arguments": [
+        "--log-level=CRITICAL",
+        "--IPKernelApp.kernel_class=nbaudio.runs.notebook_kernel.NotebookKernel",
+    ],
 }
 _STARTS = 3  # attempts to start a kernel
 _DEAD_KERNEL = "Kernel died"  # the message of nbclient's `DeadKernelError`, a RuntimeError
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
-def execute(source: Path, out: Path, values: dict[str, Any]) -> None:
-    """Execute a notebook with `out` as its current folder.
+class PageWriter:
+    """Writes the pages of executed notebooks in a thread, while the next notebook runs."""
 
-    Keep it in OUT/notebooks and OUT/html, also when a cell fails.
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self._thread = ThreadPoolExecutor(max_workers=1)
+        self._pages: list[Future[None]] = []
+
+    def write(self, notebook: Path, values: Mapping[str, Any]) -> None:
+        """Begin to write the page of an executed notebook into OUT/html."""
+        self._pages.append(self._thread.submit(_write_page, notebook, self.out, values))
+
+    def finish(self) -> None:
+        """Return when all pages are written; raise the error of one that could not be written."""
+        self._thread.shutdown()
+        for page in self._pages:
+            page.result()
+
+
+def execute(
+    source: Path,
+    values: dict[str, Any],
+    *,
+    pages: PageWriter,
+    server: KernelServer | None = None,
+) -> None:
+    """Execute a notebook with the folder OUT of `pages` as its current folder.
+
+    Keep it in OUT/notebooks, and hand it to `pages`, also when a cell fails. Its kernel is forked
+    by `server`, or started as a new interpreter if there is none.
     """
+    out = pages.out
     final = out / "notebooks" / source.name
     working = final.with_name(f".{source.name}")
     try:
         with _own_kernel():
-            _execute_with_papermill(source, working, out, values)
+            _execute_with_papermill(source, working, out, values, server)
     except papermill.PapermillExecutionError as error:
         last = " ".join(f"{error.ename}: {error.evalue}".split())
         raise NbaudioError(
@@ -86,10 +118,10 @@ def execute(source: Path, out: Path, values: dict[str, Any]) -> None:
     finally:
         if working.exists():
             _keep(working, final)
-            _write_page(final, out, values)
+            pages.write(final, values)
 
 
-def _write_page(notebook: Path, out: Path, values: dict[str, Any]) -> None:
+def _write_page(notebook: Path, out: Path, values: Mapping[str, Any]) -> None:
     """Write the page of an executed notebook into OUT/html."""
     content = json.loads(notebook.read_text(encoding="utf8"))
     text = json.dumps(page_notebook(content, values, out))
@@ -99,16 +131,19 @@ def _write_page(notebook: Path, out: Path, values: dict[str, Any]) -> None:
     atomic.write_bytes(out / "html" / f"{notebook.stem}.html", page.encode())
 
 
-def _execute_with_papermill(source: Path, working: Path, out: Path, values: dict[str, Any]) -> None:
+def _execute_with_papermill(
+    source: Path, working: Path, out: Path, values: dict[str, Any], server: KernelServer | None
+) -> None:
     """Execute a notebook; start its kernel again if it ended before it ran anything.
 
     Jupyter chooses the ports of a kernel before the kernel binds them: another process may take one
     in between.
     """
+    options = _OPTIONS | ({"kernel_manager_class": manager_of(server)} if server else {})
     for attempt in range(_STARTS):
         try:
             papermill.execute_notebook(
-                _verbatim(source), _verbatim(working), values, cwd=str(out), **_OPTIONS
+                _verbatim(source), _verbatim(working), values, cwd=str(out), **options
             )
         except RuntimeError as error:
             if "died before replying to kernel_info" not in str(error):

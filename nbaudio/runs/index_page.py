@@ -1,4 +1,4 @@
-"""The index of a run's pages: title, sentence, key figure and picture of each notebook."""
+"""The index of a run's pages: title, time, sentence, key figure and picture of each notebook."""
 
 import json
 import re
@@ -22,7 +22,8 @@ _INDEX = """<!DOCTYPE html>
 <style>
 {style}</style></head><body>
 <h1>{title}</h1>
-<p>The notebooks as they ran. The pages open offline; their clips play.</p>
+<p>The notebooks as they ran, each with its time and its share of the time of all. The pages open
+offline; their clips play.</p>
 <ol>
 {pages}
 </ol>
@@ -49,6 +50,7 @@ class NotebookPage:
         figure: its key figure; empty if there is none.
         picture: its first plot as an image element; empty if there is none.
         error: why it stopped; empty if it ran to its end.
+        seconds: how long it ran; None if that is not known.
     """
 
     path: Path
@@ -57,6 +59,7 @@ class NotebookPage:
     figure: str
     picture: str
     error: str
+    seconds: float | None
 
 
 def read_pages(out: Path, notebooks: Sequence[Path]) -> list[NotebookPage]:
@@ -82,6 +85,7 @@ def _read_page(out: Path, notebook: Path) -> NotebookPage:
         figure="" if error else describe_notebook(notebook.stem, content),
         picture=_find_picture(content, title),
         error=error,
+        seconds=content.get("metadata", {}).get("papermill", {}).get("duration"),
     )
 
 
@@ -144,19 +148,26 @@ def _find_picture(notebook: Mapping[str, Any], title: str) -> str:
 def write_index(out: Path, pages: Sequence[NotebookPage]) -> Path:
     """Write OUT/html/index.html, which needs no other file; return its path."""
     path = out / "html" / "index.html"
+    total = sum(page.seconds or 0.0 for page in pages)
     index = _INDEX.format(
         style=bundled_files.front_end("run_index", kind="css"),
         title=escape(out.name),
-        pages="\n".join(map(_entry, pages)),
+        pages="\n".join(_entry(page, total) for page in pages),
         others=_other_files(out),
     )
     atomic.write_bytes(path, index.encode())
     return path
 
 
-def _entry(page: NotebookPage) -> str:
-    """Return the list item of a notebook; the whole item is its link."""
+def _entry(page: NotebookPage, total: float) -> str:
+    """Return the list item of a notebook; the whole item is its link.
+
+    `total` is how long all notebooks ran, in seconds.
+    """
     lines = [f'<h2><a href="{escape(page.path.name)}">{escape(page.title)}</a></h2>']
+    if page.seconds:
+        share = f"{page.seconds / total:.0%}".replace("%", " %")
+        lines.append(f'<p class="time">{page.seconds:,.1f} s · {share}</p>')
     if page.error:
         lines.append(f'<p class="error">stopped: {escape(page.error)}</p>')
     if page.figure:

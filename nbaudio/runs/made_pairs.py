@@ -11,7 +11,7 @@ from typing import Any
 from nbaudio.core.atomic import remove, sha256_file
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
-from nbaudio.proof.evidence import evidence
+from nbaudio.proof.evidence import evidence, first_answer
 from nbaudio.review import export, import_
 from nbaudio.selection.select import select
 from nbaudio.sources.ingest import ingest
@@ -105,7 +105,7 @@ def _import_round(workspace: Path, returned: Path) -> dict[str, str]:
     sheet = workspace.parent / "sheets" / returned.name
     export(workspace, out=sheet, n=_REVIEWED_PAIRS, strategy="stratified")
     import_(workspace, returned)
-    facts = evidence(workspace).facts
-    reviewed = facts["reviewed"]["right"] + facts["reviewed"]["wrong"]
+    answer = first_answer(workspace)
+    reviewed = answer.right + answer.wrong
     name = f"after_{returned.stem.replace('-', '_')}"
-    return {name: f"{reviewed} reviewed, {facts['reviewed']['wrong']} wrong. {facts['how_right']}"}
+    return {name: f"{reviewed} reviewed, {answer.wrong} wrong. {answer.how_right}"}

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.core.report import Report
@@ -17,6 +17,10 @@ from nbaudio.runs.own_data import is_manifest, manifest_of_data
 from nbaudio.runs.parameters import defaults, list_notebooks, parameters, parse_only
 from nbaudio.runs.preflight import check_run
 from nbaudio.storage.urls import is_url, redact_url
+
+if TYPE_CHECKING:
+    from nbaudio.runs.execute import PageWriter
+    from nbaudio.runs.kernels import KernelServer
 
 # Order of the steps in the report; others come after these, by name.
 _STEPS = (
@@ -139,25 +143,45 @@ def _execute(
 
     Return the path of the page that lists them.
     """
-    from nbaudio.runs.execute import execute, link_pages  # takes seconds to import
+    from nbaudio.runs.kernels import kernel_server
 
-    try:
-        for number in numbers:
-            notebook = notebooks[number - 1]
-            step = f"{number}/{len(notebooks)} {notebook.stem} …"
-            print(step, end=" ", file=sys.stderr, flush=True)
-            began = time.monotonic()
-            notebook_values = {name: values[name] for name in defaults(notebook) if name in values}
-            try:
-                execute(notebook, out, notebook_values)
-            except NbaudioError as error:
-                raise NbaudioError(f"{error}; {_how_to_continue(number, numbers)}") from error
-            finally:
-                print(f"{time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
-    finally:
-        # After a failure, too: the pages of the notebooks that ran are there to look at.
-        index_page = link_pages(out, notebooks)
+    with kernel_server() as server:  # it imports while this process imports
+        from nbaudio.runs.execute import PageWriter, link_pages
+
+        pages = PageWriter(out)
+        try:
+            for number in numbers:
+                notebook = notebooks[number - 1]
+                used = {name: values[name] for name in defaults(notebook) if name in values}
+                _execute_notebook(notebook, number, numbers, used, pages=pages, server=server)
+        finally:
+            # After a failure, too: the pages of the notebooks that ran are there to look at.
+            pages.finish()
+            index_page = link_pages(out, notebooks)
     return index_page
+
+
+def _execute_notebook(
+    notebook: Path,
+    number: int,
+    numbers: Sequence[int],
+    values: dict[str, Any],
+    *,
+    pages: "PageWriter",
+    server: "KernelServer | None",
+) -> None:
+    """Execute the notebook with a number, of those of a run; print its name and its time."""
+    from nbaudio.runs.execute import execute
+
+    step = f"{number}/{len(list_notebooks())} {notebook.stem} …"
+    print(step, end=" ", file=sys.stderr, flush=True)
+    began = time.monotonic()
+    try:
+        execute(notebook, values, pages=pages, server=server)
+    except NbaudioError as error:
+        raise NbaudioError(f"{error}; {_how_to_continue(number, numbers)}") from error
+    finally:
+        print(f"{time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
 
 
 def _how_to_continue(failed: int, numbers: Sequence[int]) -> str:

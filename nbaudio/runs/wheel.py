@@ -24,7 +24,9 @@ REQUIREMENTS = "requirements-worker.txt"
 _NOT_FOR_WORKERS = {
     "anywidget",
     "audioop-lts",
+    "ipykernel",
     "ipywidgets",
+    "jupyter_client",
     "jupyterlab",
     "matplotlib",
     "nbconvert",

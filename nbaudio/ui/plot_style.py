@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.backend_bases import RendererBase
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
@@ -60,6 +61,7 @@ class Plot(Figure):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self._is_saving = False
         self._values: list[tuple[Axes, str, _Span | None, _Span | None]] = []
 
     def show_on_hover(
@@ -144,25 +146,53 @@ class Plot(Figure):
 
     def img(self) -> str:
         """Return an image element with the PNG."""
+        return self._img(self._repr_png_())
+
+    def _img(self, png: bytes) -> str:
+        """Return an image element with a PNG."""
         return (
             f'<img alt="{escape(self.alt_text)}" '
-            f'src="data:image/png;base64,{b64encode(self._repr_png_()).decode()}" />'
+            f'src="data:image/png;base64,{b64encode(png).decode()}" />'
         )
 
-    def _repr_html_(self) -> str:
-        return (
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str | bytes]:
+        """Return the HTML and the PNG, which is drawn once for both."""
+        svg = self.svg()
+        png = self._repr_png_()
+        html = (
             f'<style>{_NOTEBOOK_STYLE}</style><div class="nbaudio-plot" '
-            f'style="display:none">{self.svg()}</div>{self.img()}'
+            f'style="display:none">{svg}</div>{self._img(png)}'
         )
+        return {"text/html": html, "image/png": png}
+
+    def _repr_html_(self) -> str:
+        return str(self._repr_mimebundle_()["text/html"])
 
     def _repr_png_(self) -> bytes:
         return self._saved(format="png", metadata={"Software": None})
 
+    def draw(self, renderer: RendererBase) -> None:
+        """Draw the figure; the draw that precedes that of a file only places its parts.
+
+        Matplotlib draws twice to save a figure with a layout, the second time without it.
+        """
+        engine = self.get_layout_engine()
+        if self._is_saving and isinstance(engine, ConstrainedLayoutEngine):
+            engine.execute(self)
+        else:
+            super().draw(renderer)
+
+    def _reset_positions(self) -> None:
+        """Put all axes where they are before the first layout, from which a layout begins."""
+        for axes in self.axes:
+            if (place := axes.get_subplotspec()) is not None:
+                axes.set_subplotspec(place)
+
     def _saved(self, **options: Any) -> bytes:
         """Return the bytes of a file.
 
-        Characters missing from the font become boxes; a page of warnings about them would add
-        nothing.
+        They do not depend on files that were made before. Characters missing from the font become
+        boxes; a page of warnings about them would add nothing.
         """
         file = io.BytesIO()
         with (
@@ -170,7 +200,12 @@ class Plot(Figure):
             warnings.catch_warnings(),
         ):
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-            self.savefig(file, **options)
+            self._reset_positions()
+            self._is_saving = True
+            try:
+                self.savefig(file, **options)
+            finally:
+                self._is_saving = False
         return file.getvalue()
 
 

@@ -1,5 +1,6 @@
 """Statistics of a workspace or a corpus, as a report and as a page with tables and plots."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ _QUANTILES = {"p5": 0.05, "median": 0.5, "p95": 0.95}
 def stats(
     path: str | Path,
     *,
-    out: str | Path | None = None,
+    out: str | Path | Sequence[str | Path] | None = None,
     audio: bool = True,
     base: str | Path | None = None,
 ) -> Report:
@@ -37,7 +38,8 @@ def stats(
     Args:
         path: a workspace or a corpus, its folder or URL.
         out: a file for one page with all of it and more, in tables, plots and examples: .html
-            (self-contained, works offline) or .xlsx; an existing file is replaced.
+            (self-contained, works offline) or .xlsx; an existing file is replaced. Or several such
+            files, for which everything is computed once.
         audio: the .html has the first seconds of some segments to listen to, at most 8 MB; False
             leaves them out.
         base: an earlier corpus or workspace, with which the page compares this one as `diff` does.
@@ -46,9 +48,8 @@ def stats(
     Raises:
         InputError: `path` is neither, or `out` has another ending.
     """
-    suffix = "" if out is None else Path(out).suffix.lower()
-    if out is not None and suffix not in PAGE_SUFFIXES:
-        raise InputError(f"{out}: a page is written as {' or '.join(PAGE_SUFFIXES)}")
+    pages = _pages(out)
+    has_clips = audio and any(page.suffix.lower() == ".html" for page in pages)
     segments = views.rows(path)
     kept_segments = segments.filter(pl.col("decision").ne_missing("reject"))
     facts = count(segments, kept_segments)
@@ -59,23 +60,37 @@ def stats(
         ).to_dicts()
     if len(signals := views.signals(kept_segments)):
         facts["signals"] = signals.with_columns(cs.float().round(4)).to_dicts()
-    if out is not None:
+    if pages:
         from nbaudio.ui.statistics.page_html import render_page  # these take a second to import
         from nbaudio.ui.statistics.stats_page import page_sections, write_workbook
 
-        title, sections = page_sections(
-            path, segments, facts, audio=audio and suffix == ".html", base=base
-        )
-        if suffix == ".html":
-            page = render_page(title, sections).encode()
-        else:
-            page = write_workbook(title, sections)
-        write_bytes(Path(out), page)
+        title, sections = page_sections(path, segments, facts, audio=has_clips, base=base)
+        for page in pages:
+            if page.suffix.lower() == ".html":
+                content = render_page(title, sections).encode()
+            else:
+                content = write_workbook(title, sections)
+            write_bytes(page, content)
     return Report(
         "stats",
-        {"of": str(path).rstrip("/"), **facts, **({"page": str(out)} if out is not None else {})},
-        _missing_audio(path) if audio and suffix == ".html" else [],
+        {
+            "of": str(path).rstrip("/"),
+            **facts,
+            **({"page": ", ".join(map(str, pages))} if pages else {}),
+        },
+        _missing_audio(path) if has_clips else [],
     )
+
+
+def _pages(out: str | Path | Sequence[str | Path] | None) -> list[Path]:
+    """Return the files to write; raise InputError for one that is no page."""
+    if out is None:
+        return []
+    pages = [Path(out)] if isinstance(out, str | Path) else [Path(page) for page in out]
+    for page in pages:
+        if page.suffix.lower() not in PAGE_SUFFIXES:
+            raise InputError(f"{page}: a page is written as {' or '.join(PAGE_SUFFIXES)}")
+    return pages
 
 
 def _missing_audio(path: str | Path) -> list[str]:

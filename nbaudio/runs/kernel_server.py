@@ -1,0 +1,103 @@
+"""The process that forks the kernels of a run: it imports once what all notebooks import.
+
+Every kernel is a fork of this process, which runs nothing but imports: a notebook finds the modules
+in memory, and nothing of another notebook. Polars has no threads before its first query, so that it
+can be forked.
+
+The process ends when the run closes its connection, also when the run is killed.
+"""
+
+import gc
+import os
+import runpy
+import sys
+from importlib import import_module
+from multiprocessing.connection import Connection
+from typing import NoReturn
+
+import numpy as np
+
+_LAUNCHER = "ipykernel_launcher"
+# What the notebooks import, directly and in the functions that they call. A module that is missing
+# here is imported by each kernel that needs it.
+PRELOADED = (
+    "ipykernel.kernelapp",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.backends.backend_svg",
+    "matplotlib.pyplot",
+    "nbaudio.corpus.diff",
+    "nbaudio.corpus.materialize",
+    "nbaudio.corpus.measure",
+    "nbaudio.corpus.verify",
+    "nbaudio.corpus.versions",
+    "nbaudio.proof.evidence",
+    "nbaudio.reading.adapters",
+    "nbaudio.review.annotator_agreement",
+    "nbaudio.review.manual_decisions",
+    "nbaudio.review.review_export",
+    "nbaudio.review.review_import",
+    "nbaudio.runs.made_pairs",
+    "nbaudio.runs.manifests",
+    "nbaudio.runs.notebook_kernel",
+    "nbaudio.runs.read_source",
+    "nbaudio.selection.select",
+    "nbaudio.text.score",
+    "nbaudio.selection.leakage",
+    "nbaudio.ui.plots",
+    "nbaudio.ui.statistics.stats",
+    "nbaudio.ui.views",
+    "nbaudio.ui.widgets",
+    "openpyxl",
+    "pandas",
+    "xlsxwriter",
+)
+
+
+def serve(connection: Connection) -> None:
+    """Fork a kernel for each request ``("start", arguments, folder, environment)``.
+
+    The answer is its process id. ``("poll", process id)`` is answered by its exit code, None while
+    it runs. Returns when the connection is closed.
+    """
+    for module in PRELOADED:
+        import_module(module)
+    gc.collect()
+    gc.freeze()  # no kernel collects, and so copies, what it shares with this process
+    while True:
+        try:
+            command, *values = connection.recv()
+        except EOFError:
+            return
+        if command == "poll":
+            connection.send(_exit_code(*values))
+            continue
+        process = os.fork()
+        if process == 0:
+            connection.close()
+            _run_kernel(*values)
+        connection.send(process)
+
+
+def _exit_code(process: int) -> int | None:
+    """Return the exit code of a kernel, minus the signal if one ended it; None while it runs."""
+    ended, status = os.waitpid(process, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if ended else None
+
+
+def _run_kernel(arguments: list[str], folder: str, environment: dict[str, str]) -> NoReturn:
+    """Run a kernel in this process as ``python -m ipykernel_launcher`` does, in its own session."""
+    os.setsid()
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    np.random.seed()  # else all kernels would draw equal numbers
+    sys.path.insert(0, folder)  # the launcher removes the current folder
+    # The kernel ends as soon as its parent is another process.
+    parent = f"--IPKernelApp.parent_handle={os.getppid()}"
+    sys.argv = [_LAUNCHER, *arguments, parent]
+    runpy.run_module(_LAUNCHER, run_name="__main__", alter_sys=True)
+    sys.exit()
+
+
+if __name__ == "__main__":
+    serve(Connection(int(sys.argv[1])))
