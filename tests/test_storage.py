@@ -237,6 +237,9 @@ def test_credentials_of_netrc_go_to_their_host_alone(served, tmp_path, monkeypat
     served.acts |= {"HEAD b.wav": note, "HEAD moved.wav": move}
     assert remote(f"{served.url}/moved.wav").status().num_bytes == 7
     assert seen == [("127.0.0.1", "Basic bWU6d29yZA=="), ("localhost", None)]
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password other\n# changed\n")
+    assert remote(f"{served.url}/b.wav").status().num_bytes == 7
+    assert seen[-1] == ("127.0.0.1", "Basic bWU6b3RoZXI=")
 
 
 def test_a_listing_takes_only_links_below_its_page(served):

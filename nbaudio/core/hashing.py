@@ -23,10 +23,11 @@ def hash_column(keys: pl.Series, salt: str) -> pl.Series:
     Null counts as an empty key.
     """
     start = hashlib.blake2b(digest_size=8, key=hashlib.sha256(salt.encode()).digest())
+    copy = start.copy
     hashes = bytearray()
-    for key in keys.fill_null(""):
-        hasher = start.copy()
-        hasher.update(key.encode())
+    for key in keys.fill_null("").cast(pl.Binary).to_list():
+        hasher = copy()
+        hasher.update(key)
         hashes += hasher.digest()
     return pl.Series("hash", np.frombuffer(bytes(hashes), dtype="<u8"))
 

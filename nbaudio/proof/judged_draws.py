@@ -39,6 +39,8 @@ from nbaudio.tables.tombstones import tombstone
 THRESHOLDS = (-1.0, 0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
 #: The columns of `read_sums` with each amount, and how much of it is one unit.
 _UNITS = {"segments": ("segments", 1), "hours": ("ticks", 3600 * TICKS), "words": ("words", 1)}
+#: What is computed once for all kinds of segments, as it does not depend on `rows`.
+_WITHOUT_ROWS = ("population", "rounds", "usable", "rules", "labels", "_frames", "_drawn")
 _DRAWN = pl.Schema(
     {"line": pl.Int64(), "round": pl.Int32(), "segment_id": pl.String(), "verdict": OUTCOMES}
 )
@@ -105,12 +107,29 @@ class ProofState(ReviewState):
     @cached_property
     def rows(self) -> pl.DataFrame:
         """The segments in sums, see `read_sums`."""
+        return self._read_sums([replace(self.kinds, cuts=self.cuts)])[0]
+
+    def by_columns(self, several_kinds: Sequence[Kinds]) -> "list[ProofState]":
+        """Return states that tell other kinds of segments apart, whose sums are read together.
+
+        They have `cuts`, and nothing that does not ship.
+        """
+        states = []
+        for kinds, rows in zip(several_kinds, self._read_sums(several_kinds), strict=True):
+            state = replace(self, kinds=kinds)
+            shared = {name: getattr(self, name) for name in _WITHOUT_ROWS}
+            vars(state).update(shared, rows=rows)
+            states.append(state)
+        return states
+
+    def _read_sums(self, several_kinds: Sequence[Kinds]) -> list[pl.DataFrame]:
+        """Return `read_sums` of each of several kinds."""
         alone = pl.concat([self.labels["segment_id"], self._drawn["segment_id"]])
         has_risk = "risk" in workspace_tables.table_schema(self.workspace)
         strata = self.next_strata if self.kinds.by_risk and has_risk else None
         return read_sums(
             self.population,
-            replace(self.kinds, cuts=self.cuts),
+            several_kinds,
             strata=strata,
             frames=self._frames,
             rules=self.rules,

@@ -29,7 +29,7 @@ _FLAGS = ("is_there", "accepted", "without", "left_out", "reviewable", "has_dura
 _FACTS = pl.Schema(
     {"key": pl.UInt64, "split": pl.String, "similarity": pl.Float64, "content": pl.UInt64}
     | dict.fromkeys(_FLAGS, pl.Boolean)
-    | dict.fromkeys(("cut", "next_stratum"), pl.Int32)
+    | {"next_stratum": pl.Int32}
     | dict.fromkeys(("ticks", "words"), pl.Int64)
 )
 _FRAME = pl.Schema(
@@ -72,18 +72,19 @@ class StoredFrame:
 
 def read_sums(
     population: Population,
-    kinds: Kinds,
+    several_kinds: Sequence[Kinds],
     *,
     strata: Strata | None,
     frames: Sequence[StoredFrame],
     rules: Sequence[FixedRule],
     alone: pl.Series,
-) -> pl.DataFrame:
+) -> list[pl.DataFrame]:
     """Read the segments in sums; those that were removed come last.
 
     Args:
         population: the segments.
-        kinds: what else is told apart.
+        several_kinds: what else is told apart, in one table of sums for each; they have the same
+            `without`, and texts are read once for all.
         strata: what the next round would draw from; None if that is not told apart.
         frames: what rounds could draw.
         rules: the rules that rounds have fixed.
@@ -110,8 +111,9 @@ def read_sums(
     population.release()
     with TemporaryDirectory(prefix="nbaudio-") as path:
         folder = Path(path)
-        facts = _facts(population, kinds, strata, with_contents=bool(frames))
-        segments = _divide(facts, _FACTS, count, folder)
+        facts = _facts(population, several_kinds, strata, with_contents=bool(frames))
+        cuts = {_cut_name(number): pl.Int32() for number in range(len(several_kinds))}
+        segments = _divide(facts, pl.Schema({**_FACTS, **cuts}), count, folder)
         of_frames = {
             f"_frame_{number}": _divide(_frame_rows(workspace, frame), _FRAME, count, folder)
             for number, frame in enumerate(frames)
@@ -120,12 +122,14 @@ def read_sums(
             f"_rule_{rule.number}": _divide(_rule_rows(workspace, rule), _RULE, count, folder)
             for rule in rules
         }
-        sums = []
-        for number in range(count):
-            rows = _joined(segments, of_frames, of_rules, number)
-            rows = _kinds_of(rows, kinds, dict(zip(of_frames, frames, strict=True)), alone.hash())
-            sums.append(_sum(rows))
-    return _sum(pl.concat(sums)).sort(~pl.col("is_there"), _KINDS)
+        sums: list[list[pl.DataFrame]] = [[] for _ in several_kinds]
+        by_suffix = dict(zip(of_frames, frames, strict=True))
+        for bucket in range(count):
+            rows = _joined(segments, of_frames, of_rules, bucket)
+            for number, kinds in enumerate(several_kinds):
+                with_cut = rows.with_columns(cut=_cut_name(number))
+                sums[number].append(_sum(_kinds_of(with_cut, kinds, by_suffix, alone.hash())))
+    return [_sum(pl.concat(parts)).sort(~pl.col("is_there"), _KINDS) for parts in sums]
 
 
 def _divide(parts: Iterable[pl.DataFrame], schema: pl.Schema, count: int, folder: Path) -> Buckets:
@@ -136,7 +140,11 @@ def _divide(parts: Iterable[pl.DataFrame], schema: pl.Schema, count: int, folder
 
 
 def _facts(
-    population: Population, kinds: Kinds, strata: Strata | None, *, with_contents: bool
+    population: Population,
+    several_kinds: Sequence[Kinds],
+    strata: Strata | None,
+    *,
+    with_contents: bool,
 ) -> Iterator[pl.DataFrame]:
     """Yield what is needed of each segment, batch by batch.
 
@@ -145,9 +153,9 @@ def _facts(
     """
     reviewable = population.reviewable
     left_out = population.left_out["segment_id"].implode()
-    without = pl.Series(kinds.without, dtype=pl.String).implode()
+    without = pl.Series(several_kinds[0].without, dtype=pl.String).implode()
     ticks = pl.when(SECONDS.is_finite()).then((SECONDS * TICKS).round())
-    columns = ("split", "decision", "similarity", kinds.column)
+    columns = ("split", "decision", "similarity", *(kinds.column for kinds in several_kinds))
     for start, batch in with_starts(population.batches(columns)):
         rows = slice(start, start + len(batch))
         yield batch.select(
@@ -159,13 +167,18 @@ def _facts(
             reviewable=pl.Series(reviewable[rows]),
             has_duration=has_selected_duration(population.state),
             split="split",
-            cut=_cut(batch, kinds),
             next_stratum=pl.lit(-1) if strata is None else pl.Series(strata.number[rows]),
             similarity="similarity",
             ticks=ticks.cast(pl.Int64, strict=False).fill_null(0),
             words=WORDS,
             content=frame_contents(batch) if with_contents else None,
+            **{_cut_name(number): _cut(batch, kinds) for number, kinds in enumerate(several_kinds)},
         )
+
+
+def _cut_name(number: int) -> str:
+    """Return the column with `cut` of the kinds with a number."""
+    return f"cut_{number}"
 
 
 def _cut(batch: pl.DataFrame, kinds: Kinds) -> pl.Series:

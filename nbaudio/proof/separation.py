@@ -3,8 +3,8 @@
 The measures are precision by value and the AUC, from the verdicts on drawn segments.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +44,7 @@ _CURVE = {
     "high": pl.Float64,
 }
 _MOST_GROUPS = 10
+_MOST_VALUES = 1 << 23  # of all segments that are in memory at once
 _VERDICTS_A_GROUP = 15
 _TARGET = 0.98  # the target of a claim; the bounds do not depend on it
 
@@ -62,7 +63,7 @@ def column_values(
 ) -> pl.DataFrame:
     """Return columns as numbers, null for NaN, as they were before corrections.
 
-    The rows are all segments, or those with `ids`, which then have a `segment_id`.
+    The rows are all segments, or those with `ids`, which then have `segment_id` and `recording_id`.
     """
     usable = {*schemas.number_columns(table_schema(state.workspace)), "duration_s"}
     for name in columns:
@@ -75,7 +76,7 @@ def column_values(
 
     numbers = [number_column(name).alias(name) for name in columns]
     if ids is not None:
-        return state.population.read(ids).select("segment_id", *numbers)
+        return state.population.read(ids).select("segment_id", "recording_id", *numbers)
     return state.population.map_batches(columns, lambda rows: rows.select(*numbers))
 
 
@@ -137,8 +138,7 @@ def _judged(state: ProofState, columns: Collection[str]) -> _Judged:
     draws = state.draws
     used = np.flatnonzero(draws.valid & ~draws.unsure)
     ids = state.drawn_ids.gather(used)
-    recordings = state.population.read(ids).select("segment_id", "recording_id")
-    by_id = column_values(state, columns, ids).join(recordings, on="segment_id")
+    by_id = column_values(state, columns, ids)
     values = ids.to_frame().join(by_id, on="segment_id", how="left", maintain_order="left")
     has_several = values["recording_id"].n_unique() > 1
     cluster = values["recording_id" if has_several else "segment_id"].rank("dense")
@@ -227,17 +227,62 @@ def precision_by(workspace: Source, column: str, *, confidence: float = 0.95) ->
     Raises:
         InputError: there is no such column, or the confidence is not between 0 and 1.
     """
-    state = ProofState(ReviewState.load(workspace).workspace, Kinds(column, cuts=()))
+    return precision_by_columns(ProofState.load(workspace), [column], confidence=confidence)[0]
+
+
+def precision_by_columns(
+    state: ProofState, columns: Sequence[str], *, confidence: float = 0.95
+) -> list[pl.DataFrame]:
+    """Return `precision_by` of each of several columns, for which texts are read once."""
     check_target(0.5, confidence)
-    values = column_values(state, [column])[column]
+    groups = [group for part in _parts(state, columns) for group in _groups(state, part)]
+    kinds = [Kinds(group.column, cuts=group.cuts) for group in groups]
+    return [
+        _precision_of_groups(by_column, group, confidence)
+        for by_column, group in zip(state.by_columns(kinds), groups, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Groups of segments by the value of a column.
+
+    Attributes:
+        cuts: the least values of all groups but the first.
+        ends: `group`, `least` and `most` of each; -1 is the lack of a value.
+    """
+
+    column: str
+    cuts: list[float]
+    ends: pl.DataFrame
+
+
+def _parts(state: ProofState, columns: Sequence[str]) -> list[Sequence[str]]:
+    """Return columns in parts whose values fit into memory together."""
+    most = max(1, _MOST_VALUES // max(1, len(state.population)))
+    return [columns[start : start + most] for start in range(0, len(columns), most)]
+
+
+def _groups(state: ProofState, columns: Sequence[str]) -> list[_Groups]:
+    """Return the groups of each column."""
+    table = column_values(state, columns)
     reviewable = pl.Series(state.population.reviewable)
-    reviewed = state.count((state.rows["cut"].to_numpy() >= 0) & state.judged)
-    cuts = _cuts(values.filter(reviewable).drop_nulls().to_numpy(), reviewed)
-    ends = _ends(values.filter(reviewable), cuts)
-    state = replace(state, kinds=Kinds(column, cuts=cuts))
+    judged_keys = state.rows["key"].filter(pl.Series(state.judged))
+    is_judged = pl.Series(state.population.mask_of_keys(judged_keys))
+    groups = []
+    for column in columns:
+        values = table[column]
+        reviewed = int((is_judged & values.is_not_null()).sum())
+        cuts = _cuts(values.filter(reviewable).drop_nulls().to_numpy(), reviewed)
+        groups.append(_Groups(column, cuts, _ends(values.filter(reviewable), cuts)))
+    return groups
+
+
+def _precision_of_groups(state: ProofState, groups: _Groups, confidence: float) -> pl.DataFrame:
+    """Return the table of `precision_by`, of a state that tells the groups apart."""
     side = (1 - confidence) / 2
     rows = []
-    for number, least, most in ends.iter_rows():
+    for number, least, most in groups.ends.iter_rows():
         where = (state.rows["cut"].to_numpy() == number) & state.flags("reviewable")
         claim = Part(state, where).by("segments", target=_TARGET, error=side, high_error=side)
         wrong = state.count(where & state.judged & state.labelled("wrong"))

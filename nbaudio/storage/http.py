@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -409,11 +409,19 @@ def _authorization(url: str) -> dict[str, str]:
     """
     with suppress(OSError, netrc.NetrcParseError, RuntimeError):  # a user without a home
         path = Path(os.environ.get("NETRC") or Path.home() / ".netrc")
-        if credentials := netrc.netrc(path).authenticators(urlsplit(url).hostname or ""):
+        status = path.stat()
+        entries = _netrc_entries(path, status.st_mtime_ns, status.st_size)
+        if credentials := entries.authenticators(urlsplit(url).hostname or ""):
             import urllib3
 
             return urllib3.make_headers(basic_auth=f"{credentials[0]}:{credentials[2]}")
     return {}
+
+
+@lru_cache(maxsize=1)
+def _netrc_entries(path: Path, _modified_ns: int, _num_bytes: int) -> netrc.netrc:
+    """Return the content of a netrc file, which is parsed again when it changes."""
+    return netrc.netrc(path)
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,11 @@
 Timeouts of urllib3 count the seconds without a byte, so that a header may come for ever.
 """
 
+import io
 import socket
-import threading
-from contextlib import suppress
-from http.client import HTTPException
-from typing import Any
+import time
+from http.client import HTTPResponse
+from typing import Any, cast
 
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -16,45 +16,70 @@ from nbaudio.storage import private_hosts
 from nbaudio.storage.network import SlowError
 
 
-class _TimedHeader:
-    """Raises SlowError where the header takes longer than twice the timeout."""
+class _HeaderReader(io.RawIOBase):
+    """Reads a socket; raises SlowError where a header takes longer than twice the timeout."""
 
-    sock: socket.socket
-    timeout: Any
+    def __init__(self, reader: io.RawIOBase, sock: socket.socket) -> None:
+        """Start the time of the header; `reader` is the one of the socket."""
+        self._reader = reader
+        self._sock = sock
+        self._timeout = cast(float, sock.gettimeout())  # never None: `HttpClient` has a timeout
+        self._deadline: float | None = time.monotonic() + 2 * self._timeout
 
-    def getresponse(self) -> Any:
-        """Return the response, its header read."""
-        limit_s = 2 * self.timeout
-        is_late = threading.Event()
-        timer = threading.Timer(limit_s, self._hang_up, [is_late])
-        timer.daemon = True
-        timer.start()
-        late = SlowError(f"the header of its response did not come in {limit_s:,.0f} s", limit_s)
+    def end_header(self) -> None:
+        """Read what follows with the timeout of the socket alone."""
+        self._deadline = None
+        self._sock.settimeout(self._timeout)
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Read what has come into a buffer, and return the number of bytes."""
+        if self._deadline is None:
+            return self._reader.readinto(buffer)
+        left_s = self._deadline - time.monotonic()
+        if left_s <= 0:
+            raise self._late()
+        if left_s >= self._timeout:
+            return self._reader.readinto(buffer)
+        self._sock.settimeout(left_s)
         try:
-            response = super().getresponse()  # type: ignore[misc]
-            if is_late.is_set():  # it ended where the connection did
-                response.close()
-                raise late
-        except (OSError, HTTPException) as error:
-            if is_late.is_set():
-                raise late from error
-            raise
-        finally:
-            timer.cancel()
-        return response
+            return self._reader.readinto(buffer)
+        except TimeoutError as error:
+            raise self._late() from error
 
-    def _hang_up(self, is_late: threading.Event) -> None:
-        is_late.set()
-        with suppress(OSError, AttributeError):  # the connection has ended meanwhile
-            self.sock.shutdown(socket.SHUT_RDWR)
+    def close(self) -> None:
+        """Close the reader of the socket, too."""
+        self._reader.close()
+        super().close()
+
+    def _late(self) -> SlowError:
+        limit_s = 2 * self._timeout
+        return SlowError(f"the header of its response did not come in {limit_s:,.0f} s", limit_s)
 
 
-class _TimedHTTPConnection(_TimedHeader, HTTPConnection):
-    pass
+class _TimedResponse(HTTPResponse):
+    """A response whose header has to come in twice the timeout of the socket."""
+
+    def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
+        super().__init__(sock, *args, **options)
+        self._header_reader = _HeaderReader(self.fp.detach(), sock)
+        self.fp = io.BufferedReader(self._header_reader)
+
+    def begin(self) -> None:
+        """Read the header."""
+        super().begin()
+        self._header_reader.end_header()
 
 
-class _TimedHTTPSConnection(_TimedHeader, HTTPSConnection):
-    pass
+class _TimedHTTPConnection(HTTPConnection):
+    response_class: Any = _TimedResponse
+
+
+class _TimedHTTPSConnection(HTTPSConnection):
+    response_class: Any = _TimedResponse
 
 
 class _PublicPeer:

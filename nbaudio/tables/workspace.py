@@ -11,7 +11,6 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -121,8 +120,12 @@ class Workspace:
         hashed = hashlib.sha256(b"[")
         ids = workspace_tables.scan(self, ["segment_id"]).sort("segment_id")
         parts = ids.collect_batches(**dataframes.IN_ORDER)
-        for number, key in enumerate(chain.from_iterable(part["segment_id"] for part in parts)):
-            hashed.update(f"{', ' * bool(number)}{json.dumps(key)}".encode())
+        separator = ""
+        for part in parts:
+            if len(part):
+                listed = json.dumps(part["segment_id"].to_list())[1:-1]  # without brackets
+                hashed.update(f"{separator}{listed}".encode())
+                separator = ", "
         hashed.update(b"]")
         digest = hashed.hexdigest()[:16]
         return digest if self.generation == 1 else f"{digest} {self.generation}"

@@ -34,6 +34,8 @@ _CLASSES = 32
 # Each character is its own normal form C, and the lower case of its upper case is its lower case.
 _PLAIN = "\\x00-\\x7FÀ-ÖØ-ÞàáâãäåæçèéêëìíîïðñòóôõöøùúûüýþÿĀ-įĲ-ňŊ-ž"
 
+_MARKS = ".,;:?!"
+
 
 def sentences(texts: pl.Expr) -> pl.Expr:
     """Fold texts: they are the same sentence if their folded forms are equal, for all steps.
@@ -58,6 +60,9 @@ def _folded(texts: pl.Series) -> pl.Series:
     # One pass is six times as fast, and most texts are plain.
     plain = texts.alias("text").to_frame().select(text.str.to_lowercase())["text"]
     folded = plain.scatter(is_odd.arg_true(), odd) if len(odd) else plain
+    # Most marks are these, and a pass for them alone takes a tenth of the time.
+    usual = text.str.replace_all(f"[{_MARKS}] ", " ").str.strip_chars(f"{_MARKS} ")
+    folded = folded.alias("text").to_frame().select(usual)["text"]
     words = text.str.replace_all(r"[^\p{L}\p{M}\p{N}]+", " ").str.strip_chars(" ")
     # Replacing takes ten times as long as the check whether there is anything but letters and
     # single blanks.

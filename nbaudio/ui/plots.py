@@ -21,7 +21,7 @@ from nbaudio.core.report import count, duration
 from nbaudio.proof.claims import curve as precision_curve
 from nbaudio.proof.claims import min_sample_size
 from nbaudio.proof.judged_draws import ProofState
-from nbaudio.proof.separation import precision_by
+from nbaudio.proof.separation import precision_by_columns
 from nbaudio.proof.separation import signal_precision as rank_columns
 from nbaudio.reading import open_corpus
 from nbaudio.review.state import ReviewState
@@ -549,13 +549,14 @@ def signal_precision(workspace: str | Path | Workspace | ReviewState, *, most: i
         )
         return signals(state.workspace, note=missing)
     plot, panels = _new_panels(len(ranked), most_across=3, note=_BY_VALUE)
+    tables = precision_by_columns(state, ranked["column"].to_list())
     in_words = []
-    for axes, column in zip(panels, ranked.iter_rows(named=True), strict=True):
+    for axes, table, column in zip(panels, tables, ranked.iter_rows(named=True), strict=True):
         name = str(column["column"])
         interval = f"({column['low']:.2f} to {column['high']:.2f})"
         label = f"AUC {column['auc']:.2f} {interval}\n{column['direction']}"
         style.new_axes(axes, name, x=label)
-        _draw_precision_by_value(axes, precision_by(state, name))
+        _draw_precision_by_value(axes, table)
         in_words.append(f"{name}: AUC {column['auc']:.2f}, {column['direction']}")
     plot.alt_text = f"Precision by the value of each column, the best first. {'; '.join(in_words)}"
     return plot
