@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
-from nbaudio.core.atomic import atomic_write, sha256_file, size_of
+from nbaudio.core.atomic import atomic_write, raise_disk_full, sha256_file, size_of
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.input_guards import check_expansion
 from nbaudio.core.progress import on_message
@@ -199,15 +199,14 @@ class Remote:
         current = status or self.status()
 
         def fetch(partial: Path) -> None:
-            if self.content is not None:
-                partial.write_bytes(self.content.file_bytes)
-            else:
-                self.download(partial, current)
-            if self.sha256 is not None and sha256_file(partial) != self.sha256:
-                raise AudioError(f"{self}: {CHANGED_MESSAGE}")
+            self.download(partial, current)
+            self._check_sha256(partial)
 
         with ExitStack() as stack:
-            if self.cache is None or self.content is not None:
+            if self.content is not None:
+                path = stack.enter_context(_temporary_file(self.content))
+                self._check_sha256(path)
+            elif self.cache is None:
                 path = Path(
                     stack.enter_context(tempfile.TemporaryDirectory(prefix="nbaudio-")), "fetched"
                 )
@@ -221,6 +220,11 @@ class Remote:
                 yield path
             except NbaudioError as error:
                 raise type(error)(str(error).replace(str(path), str(self))) from error
+
+    def _check_sha256(self, copy: Path) -> None:
+        """Raise AudioError unless a local copy has the hash of the file, if that is known."""
+        if self.sha256 is not None and sha256_file(copy) != self.sha256:
+            raise AudioError(f"{self}: {CHANGED_MESSAGE}")
 
     def download(self, target: Path, status: FileStatus) -> None:
         """Download the file to `target`, continuing a partial download.
@@ -521,6 +525,19 @@ class Remote:
             return FilesystemPath(fs, top, scheme)
         path = quote(self.path) if scheme in WEB else self.path
         return FilesystemPath(fs, f"{top.rstrip('/')}/{path}" if top else path, scheme)
+
+
+@contextmanager
+def _temporary_file(content: Content) -> Iterator[Path]:
+    """Yield a file of these bytes, which is removed afterwards.
+
+    No folder of its own, whose removal takes longer than all else on some filesystems.
+    """
+    with tempfile.NamedTemporaryFile(prefix="nbaudio-", buffering=0) as file:
+        path = Path(file.name)
+        with raise_disk_full(path):
+            path.write_bytes(content.file_bytes)
+        yield path
 
 
 def remote(address: str, cache: Cache | None = None, network: Network | None = None) -> Remote:
