@@ -64,14 +64,15 @@ _encode = msgspec.json.Encoder().encode
 
 
 def list_audio(
-    root: LocationLike, names: Iterable[str] = ()
+    root: LocationLike, names: Iterable[str] = (), members: Iterable[str] | None = None
 ) -> tuple[pl.Series, list[tuple[str, str]]]:
     """List the audio files below a folder, and the rejected ones with reasons.
 
-    Files are sorted. If a server lists none, they are those of `names`.
+    Files are sorted. If a server lists none, they are those of `names`. `members` are all files of
+    an archive, where they are known.
     """
     place = location(root)
-    listed = _listing(place, is_audio)
+    listed = _listing(place, is_audio, members)
     if listed is not None:
         return pl.Series("path", listed[0], dtype=pl.String), listed[1]
     scheme = str(place) if place.is_scheme else None
@@ -91,14 +92,14 @@ def list_audio(
 
 
 def _listing(
-    place: Location, wanted: Callable[[str], bool]
+    place: Location, wanted: Callable[[str], bool], members: Iterable[str] | None = None
 ) -> tuple[Collection[str], list[tuple[str, str]]] | None:
     """List the wanted files below a folder or in an archive.
 
     Return their paths, and the refused ones with reasons; None if a server lists no files.
     """
     if archives.is_in_archive(place):
-        return archives.listing(place, wanted)
+        return archives.listing(place, wanted, members)
     return place.listing(wanted)
 
 
