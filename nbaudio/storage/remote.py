@@ -6,6 +6,7 @@ Uploads are written beside their names and moved, except to object stores, which
 import os
 import re
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -59,6 +60,8 @@ _OBJECT_STORES: Mapping[str, Mapping[str, Any]] = {
     "gs": {"chunksize": 16 << 20},
     "abfs": {"max_concurrency": 1},
 }
+# Larger copies of files whose bytes were read already are on the disk.
+_MEMORY_FILE_BYTES = 16 << 20
 _PARTIAL = ".partial"
 # The Unix time at which an upload began, in the name of its file.
 _BEGAN = re.compile(rf"\.([0-9a-f]{{8}})-\w+\{_PARTIAL}$")
@@ -531,8 +534,30 @@ class Remote:
 def _temporary_file(content: Content) -> Iterator[Path]:
     """Yield a file of these bytes, which is removed afterwards.
 
-    No folder of its own, whose removal takes longer than all else on some filesystems.
+    Small ones are in memory, as disks take milliseconds to remove a file.
     """
+    with ExitStack() as stack:
+        is_small = len(content.file_bytes) <= _MEMORY_FILE_BYTES
+        path = stack.enter_context(_memory_file(content)) if is_small else None
+        yield path or stack.enter_context(_disk_file(content))
+
+
+@contextmanager
+def _memory_file(content: Content) -> Iterator[Path | None]:
+    """Yield a file of these bytes in memory, or None on a system that has no such files."""
+    if sys.platform != "linux" or not Path("/proc/self/fd").exists():
+        yield None
+        return
+    with open(os.memfd_create("nbaudio"), "wb") as file:  # noqa: PTH123 - by its number
+        file.write(content.file_bytes)
+        file.flush()
+        # Not "self": other programs may be given the path.
+        yield Path(f"/proc/{os.getpid()}/fd/{file.fileno()}")
+
+
+@contextmanager
+def _disk_file(content: Content) -> Iterator[Path]:
+    """Yield a file of these bytes in the folder for temporary files."""
     with tempfile.NamedTemporaryFile(prefix="nbaudio-", buffering=0) as file:
         path = Path(file.name)
         with raise_disk_full(path):
