@@ -154,7 +154,7 @@ class AvRecording:
         self.path = path
         self.number = number
         self._others: dict[int, AvRecording] = {}
-        self._file = file
+        self.local_file = file
         self._open()
         # PyAV's types exclude an unknown codec, which is None.
         context: AudioCodecContext | None = self._stream.codec_context
@@ -192,7 +192,7 @@ class AvRecording:
         """Return the length that a file of this container declares; 0 where it declares none."""
         if container in _BARE:
             if container == "mp3":
-                return mp3.declared_samples(self._file.fileno())
+                return mp3.declared_samples(self.local_file.fileno())
             return 0
         if self._stream.duration:
             return int(self._stream.duration * self._ticks)
@@ -357,7 +357,7 @@ class AvRecording:
         for recording in self._others.values():
             recording.close()
         self._container.close()
-        self._file.close()
+        self.local_file.close()
 
     def _find_run_up(self) -> int:
         """Return how many samples to decode before a window.
@@ -381,18 +381,18 @@ class AvRecording:
 
         Raise AudioError, with the reason, if FFmpeg cannot read the file or it has no such stream.
         """
-        self._file.seek(0)
+        self.local_file.seek(0)
         # Opened by descriptor: the content decides on the format, and no part of the name is parsed
         # as a protocol.
         options = {
-            "fd": str(self._file.fileno()),
+            "fd": str(self.local_file.fileno()),
             "protocol_whitelist": "fd",
             "format_whitelist": _FORMATS,
         }
         try:
             self._container = av.open("fd:", options=options)
         except (av.error.FFmpegError, OSError, ValueError) as error:
-            self._file.close()
+            self.local_file.close()
             reason = getattr(error, "strerror", None) or error
             raise AudioError(
                 f"{self.path}: {unknown_format_reason(self.path)} ({reason})"
@@ -477,7 +477,7 @@ class AvRecording:
         if self._ogg:
             self._stream.codec_context.flush_buffers()
             for number in range(first_packet(self._ogg.ends, target), len(self._ogg.ends)):
-                payload = self._ogg.packet(self._file, number)
+                payload = self._ogg.packet(self.local_file, number)
                 # Decoders read its zero padding; `av.Packet(data)` has none.
                 packet = cast(AudioPacket, av.Packet(len(payload)))
                 packet.update(payload)

@@ -112,7 +112,7 @@ def probe(path: LocationLike, *, track: str | None = None) -> Probe:
         recording = opened if choice.number is None else opened.track(choice.number)
         if isinstance(recording, SoundfileRecording):
             num_samples, warning = _check_end(recording, file)
-            warning = _length_warning(recording, num_samples, file, warning)
+            warning = _length_warning(recording, num_samples, warning)
             container = recording.container
         else:
             # Perhaps it is Ogg; other files have no pages.
@@ -123,7 +123,7 @@ def probe(path: LocationLike, *, track: str | None = None) -> Probe:
             )
             if warning and recording.is_complete(num_samples):
                 warning = None
-            warning = _length_warning(recording, num_samples, file, warning)
+            warning = _length_warning(recording, num_samples, warning)
         problem, before = scan_pages(file) if container == "OGG" else (None, None)
         if problem:
             # Decoders skip a gap silently: the samples after it would be at the wrong times.
@@ -252,8 +252,12 @@ def _check_beginning(
     """
     if isinstance(recording, SoundfileRecording) and recording.codec in RAW_CODECS:
         return num_samples, warning  # a sample's offset follows from its number
-    _check_block_size(recording, path)
     length = min(num_samples, int(_BEGINNING_S * recording.sampling_rate))
+    if recording.codec == "flac" and isinstance(recording, SoundfileRecording):
+        _check_block_size(recording, path)
+        # What it decodes is right: damaged frames show in their numbers and checksums.
+        if not is_damaged and _decodes(recording.read, 0, length):
+            return num_samples, warning
     if recording.codec.startswith("alac_"):
         length = num_samples
     with ExitStack() as stack:
@@ -281,13 +285,10 @@ def _check_beginning(
         return _check_beginning(again, path, num_samples, warning, is_damaged=True)
 
 
-def _check_block_size(recording: OpenRecording, path: Path) -> None:
+def _check_block_size(recording: SoundfileRecording, path: Path) -> None:
     """Raise AudioError where the header of a FLAC makes libsndfile's seeks wrong."""
-    if isinstance(recording, SoundfileRecording) and recording.codec == "flac":
-        with path.open("rb") as file:
-            is_right = has_right_block_size(file)
-        if not is_right:
-            raise AudioError(f"{path}: damaged: its header has another block size than its frames")
+    if not has_right_block_size(recording.local_file):
+        raise AudioError(f"{path}: damaged: its header has another block size than its frames")
 
 
 def _check_seeks(recording: OpenRecording, path: Path, num_samples: int) -> None:
@@ -377,15 +378,12 @@ def _check_end(recording: SoundfileRecording, path: Path) -> tuple[int, str | No
     )
 
 
-def _length_warning(
-    recording: OpenRecording, num_samples: int, path: Path, warning: str | None
-) -> str | None:
+def _length_warning(recording: OpenRecording, num_samples: int, warning: str | None) -> str | None:
     """Return the warning on the length in the header, or the one that there is.
 
     `num_samples` are those that can be decoded.
     """
-    with path.open("rb") as file:
-        sound = find_sound_bytes(file)
+    sound = find_sound_bytes(recording.local_file)
     if sound is None:
         return warning
     if sound.declared is None:

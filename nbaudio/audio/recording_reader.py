@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from math import gcd
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeAlias, cast
 
 import numpy as np
 import soundfile as sf
@@ -225,6 +225,11 @@ class SoundfileRecording:
         self._sound = sound
         self._reopen()
         self.declared_samples = self._file.frames
+
+    @property
+    def local_file(self) -> BinaryIO:
+        """The open file, where it is on this machine."""
+        return cast("BinaryIO", self._descriptor)
 
     #: See `AvRecording`: files that libsndfile reads have no pictures.
     sound_start = 0

@@ -113,7 +113,9 @@ def _read_archive(source: LocationLike, archive: Path) -> Transcripts:
     files = _ArchiveFiles(contents)
     transcripts = _read_files(source, files, top=archive.name)
     # These are known now that all files of the archive were read.
-    with_root = replace(transcripts, audio_root=files.folder_of_splits)
+    with_root = replace(
+        transcripts, audio_root=files.folder_of_splits, archive_members=files.members()
+    )
     return with_not_read(with_root, *_not_read_of(contents))
 
 
@@ -331,13 +333,20 @@ class _ArchiveFiles:
 
     def __init__(self, contents: archives.TarContents) -> None:
         self._contents = contents
+        self._names: list[str] = []
+        self._is_intact = False
         self.folder_of_splits: str | None = None
+
+    def members(self) -> list[str] | None:
+        """Return the names of all files of the tar, once they were read; None if it is damaged."""
+        return self._names if self._is_intact else None
 
     def __iter__(self) -> Iterator[_File | Problem]:
         """Yield the files, and problems of the archive."""
         archive = self._contents.archive
         try:
             for member in self._contents:
+                self._names.append(member.name)
                 if self.folder_of_splits is None and member.name.endswith(_RECORDING):
                     folders = member.name.split("/")[:-_PATH_PARTS]
                     self.folder_of_splits = f"tar://{'/'.join(folders)}::{archive}"
@@ -351,7 +360,9 @@ class _ArchiveFiles:
                 f"the archive is truncated or not an archive ({error}); what comes before is read",
             )
             return
-        yield from (Problem(archive.name, None, damage) for damage in self._contents.damages())
+        damages = self._contents.damages()
+        self._is_intact = not damages
+        yield from (Problem(archive.name, None, damage) for damage in damages)
 
 
 def _files_of_member(member: archives.Member) -> Iterator[_File | Problem]:

@@ -97,6 +97,8 @@ class Transcripts:
     problems: pl.DataFrame  # one row per line that could not be read, as `PROBLEMS`
     # Where the source itself brings its recordings; `--audio` takes precedence.
     audio_root: Path | str | None = None
+    # Names of all files of the intact archive that `audio_root` is in, where the reader read it.
+    archive_members: Sequence[str] | None = None
     # Names and bytes of recordings, which ingest writes into the workspace.
     embedded: Iterable[tuple[str, bytes]] | None = None
     # Windows of whole recordings: seconds, and whether a shorter last one is kept.

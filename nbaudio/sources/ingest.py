@@ -573,7 +573,12 @@ def _resolve_names(
     named = transcripts.rows.unique("name")["name"]
     mapping = mapping_of_names(mapping, named)
     wanted = (mapping.get(name, name) for name in named)
-    available, rejected = list_audio(root, wanted) if root else (pl.Series(dtype=pl.String), [])
+    available = pl.Series(dtype=pl.String)
+    rejected: list[tuple[str, str]] = []
+    if root:
+        is_of_source = str(root) == str(transcripts.audio_root)
+        members = transcripts.archive_members if is_of_source else None
+        available, rejected = list_audio(root, wanted, members)
     return Resolved(
         transcripts, name_matching.resolve(named, available, mapping=mapping), rejected, mapping
     )

@@ -234,9 +234,18 @@ class _Unpacked(io.RawIOBase):
 
 
 def listing(
-    folder: Remote, wanted: Callable[[str], bool]
+    folder: Remote, wanted: Callable[[str], bool], members: Iterable[str] | None = None
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """List files as `Remote.listing` does; a damaged archive is among the refused."""
+    """List files as `Remote.listing` does; a damaged archive is among the refused.
+
+    `members` are the names of all files of an intact archive, where they are known: it is not read
+    again then.
+    """
+    if members is not None:
+        top = _folder_inside(folder)
+        return filesystems.filter_names(
+            filter(None, (_below(top, name) for name in members)), wanted
+        )
     names: list[str] = []
     broken = []
     try:
@@ -270,15 +279,13 @@ def members_in_order(folder: Remote, wanted: Container[str] | None = None) -> It
     If `wanted` is None, yield all files, without their bytes. Raise AudioError where the archive is
     damaged.
     """
-    inside, _, outer = folder.root.partition("::")
-    top = "/".join(filter(None, (inside.removeprefix("tar://").strip("/"), folder.path)))
-    start = len(top) + 1 if top else 0
+    outer = folder.root.partition("::")[2]
+    top = _folder_inside(folder)
     with _local_archive(folder, outer) as path, _damage_errors(outer):
         contents = TarContents(path)
         for member in contents:
-            name = member.name[start:]
-            is_below = bool(name) and member.name.startswith(top)
-            if not is_below or (wanted is not None and name not in wanted):
+            name = _below(top, member.name)
+            if not name or (wanted is not None and name not in wanted):
                 continue
             place = folder / name
             if wanted is not None and member.entry.size <= MAX_CONTENT_BYTES:
@@ -286,6 +293,19 @@ def members_in_order(folder: Remote, wanted: Container[str] | None = None) -> It
             yield place
         if damages := contents.damages():
             raise AudioError(f"{outer}: {'; '.join(damages)}")
+
+
+def _folder_inside(folder: Remote) -> str:
+    """Return the path of a folder in its archive; empty for all of the archive."""
+    inside = folder.root.partition("::")[0].removeprefix("tar://").strip("/")
+    return "/".join(filter(None, (inside, folder.path)))
+
+
+def _below(top: str, name: str) -> str:
+    """Return a name relative to a folder `top` of the archive; empty where it is not below it."""
+    if not name.startswith(top):
+        return ""
+    return name[len(top) + 1 :] if top else name
 
 
 def _local_archive(folder: Remote, archive: str) -> AbstractContextManager[Path]:

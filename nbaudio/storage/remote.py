@@ -6,6 +6,7 @@ Uploads are written beside their names and moved, except to object stores, which
 import os
 import re
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
-from nbaudio.core.atomic import atomic_write, sha256_file, size_of
+from nbaudio.core.atomic import atomic_write, raise_disk_full, sha256_file, size_of
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.input_guards import check_expansion
 from nbaudio.core.progress import on_message
@@ -59,6 +60,8 @@ _OBJECT_STORES: Mapping[str, Mapping[str, Any]] = {
     "gs": {"chunksize": 16 << 20},
     "abfs": {"max_concurrency": 1},
 }
+# Larger copies of files whose bytes were read already are on the disk.
+_MEMORY_FILE_BYTES = 16 << 20
 _PARTIAL = ".partial"
 # The Unix time at which an upload began, in the name of its file.
 _BEGAN = re.compile(rf"\.([0-9a-f]{{8}})-\w+\{_PARTIAL}$")
@@ -199,15 +202,14 @@ class Remote:
         current = status or self.status()
 
         def fetch(partial: Path) -> None:
-            if self.content is not None:
-                partial.write_bytes(self.content.file_bytes)
-            else:
-                self.download(partial, current)
-            if self.sha256 is not None and sha256_file(partial) != self.sha256:
-                raise AudioError(f"{self}: {CHANGED_MESSAGE}")
+            self.download(partial, current)
+            self._check_sha256(partial)
 
         with ExitStack() as stack:
-            if self.cache is None or self.content is not None:
+            if self.content is not None:
+                path = stack.enter_context(_temporary_file(self.content))
+                self._check_sha256(path)
+            elif self.cache is None:
                 path = Path(
                     stack.enter_context(tempfile.TemporaryDirectory(prefix="nbaudio-")), "fetched"
                 )
@@ -221,6 +223,11 @@ class Remote:
                 yield path
             except NbaudioError as error:
                 raise type(error)(str(error).replace(str(path), str(self))) from error
+
+    def _check_sha256(self, copy: Path) -> None:
+        """Raise AudioError unless a local copy has the hash of the file, if that is known."""
+        if self.sha256 is not None and sha256_file(copy) != self.sha256:
+            raise AudioError(f"{self}: {CHANGED_MESSAGE}")
 
     def download(self, target: Path, status: FileStatus) -> None:
         """Download the file to `target`, continuing a partial download.
@@ -521,6 +528,41 @@ class Remote:
             return FilesystemPath(fs, top, scheme)
         path = quote(self.path) if scheme in WEB else self.path
         return FilesystemPath(fs, f"{top.rstrip('/')}/{path}" if top else path, scheme)
+
+
+@contextmanager
+def _temporary_file(content: Content) -> Iterator[Path]:
+    """Yield a file of these bytes, which is removed afterwards.
+
+    Small ones are in memory, as disks take milliseconds to remove a file.
+    """
+    with ExitStack() as stack:
+        is_small = len(content.file_bytes) <= _MEMORY_FILE_BYTES
+        path = stack.enter_context(_memory_file(content)) if is_small else None
+        yield path or stack.enter_context(_disk_file(content))
+
+
+@contextmanager
+def _memory_file(content: Content) -> Iterator[Path | None]:
+    """Yield a file of these bytes in memory, or None on a system that has no such files."""
+    if sys.platform != "linux" or not Path("/proc/self/fd").exists():
+        yield None
+        return
+    with open(os.memfd_create("nbaudio"), "wb") as file:  # noqa: PTH123 - by its number
+        file.write(content.file_bytes)
+        file.flush()
+        # Not "self": other programs may be given the path.
+        yield Path(f"/proc/{os.getpid()}/fd/{file.fileno()}")
+
+
+@contextmanager
+def _disk_file(content: Content) -> Iterator[Path]:
+    """Yield a file of these bytes in the folder for temporary files."""
+    with tempfile.NamedTemporaryFile(prefix="nbaudio-", buffering=0) as file:
+        path = Path(file.name)
+        with raise_disk_full(path):
+            path.write_bytes(content.file_bytes)
+        yield path
 
 
 def remote(address: str, cache: Cache | None = None, network: Network | None = None) -> Remote:
