@@ -153,14 +153,13 @@ def test_the_diff_report_can_be_text_and_json(tmp_path):
     assert "withdrawn: consent withdrawn" in text
     with pytest.raises(InputError, match=r"neither a corpus .* nor a workspace"):
         diff(tmp_path, tmp_path / "c1")
-    assert (
-        pl.DataFrame(
-            json.loads(json.dumps(nbaudio.diff(tmp_path / "c1", tmp_path / "c2").to_dict()))[
-                "facts"
-            ]["by_split"]
-        ).height
-        == 3
-    )
+    facts = json.loads(json.dumps(nbaudio.diff(tmp_path / "c1", tmp_path / "c2").to_dict()))["facts"]
+    assert pl.DataFrame(facts["by_split"]).height == 3
+    claims = ["claim", "precision", "low", "reviewed", "target_proven"]
+    assert [list(row) for row in facts["evidence"]] == [claims, claims]
+    assert [row["claim"] for row in facts["evidence"]] == ["before", "after"]
+    assert [row["reviewed"] for row in facts["evidence"]] == [0, 0]
+    assert "right (estimate)" in text
 
 
 @pytest.mark.slow
@@ -169,6 +168,7 @@ def test_the_page_of_a_version_compares_it_with_its_base(tmp_path):
     nbaudio.stats(tmp_path / "c2", out=tmp_path / "page.html", audio=False)
     page = (tmp_path / "page.html").read_text()
     assert "Since the earlier version" in page
+    assert "at least right" in page
     assert "withdrawn: consent withdrawn" in page
     nbaudio.stats(tmp_path / "c1", out=tmp_path / "first.html", audio=False)
     assert "Since the earlier version" not in (tmp_path / "first.html").read_text()

@@ -369,8 +369,8 @@ _TABLES_OF_SHARES = (
     "signals",
 )
 _SHARES: Mapping[str, Callable[[float], str]] = {
-    **dict.fromkeys(("right", "right, estimated share", "precision", "share"), percent),
+    **dict.fromkeys(("right", "precision", "share"), percent),
     **dict.fromkeys(("high", "at_most"), percent),
-    **dict.fromkeys(("low", "at_least", "at least"), percent_down),
+    **dict.fromkeys(("low", "at_least"), percent_down),
     **dict.fromkeys(("wer", "wer_low", "wer_high", "missing", "true"), percent),
 }

@@ -185,9 +185,9 @@ TABLES: Mapping[str, Mapping[str, str]] = {
     },
     "columns": {"name": "what is read", "column": "from column"},
     "evidence": {
-        "right, estimated share": "right (estimate)",
-        "at least": "at least right",
-        "target proven": "is the target proven",
+        "precision": "right (estimate)",
+        "low": "at least right",
+        "target_proven": "is the target proven",
     },
     "grouping_alternatives": {"share": "share of what passed the filters"},
     "model_against_label": {

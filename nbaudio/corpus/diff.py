@@ -17,7 +17,8 @@ from nbaudio.core.report import Report
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.layout import CORPUS_JSON, TABLES, intact_table, read_corpus_info
 from nbaudio.corpus.plan import plan_of_corpus
-from nbaudio.proof.evidence import describe_claim, selection_claim
+from nbaudio.proof.claim_sentences import is_target_proven, round_down
+from nbaudio.proof.evidence import selection_claim
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.tables import parquet_files, split_names, tombstones, workspace_tables
@@ -84,7 +85,6 @@ _KEPT_ON_BOTH = (
     "speaker_id_after",
 )
 _CHANGES = ("text", "bounds", "audio")
-_CLAIMED = ("right, estimated share", "at least", "reviewed", "target proven")
 _EXAMPLES = 3
 
 
@@ -401,14 +401,17 @@ def _by_split(before: pl.LazyFrame, after: pl.LazyFrame) -> list[dict[str, Any]]
 
 
 def _claims(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the claims about the selections of both sides."""
-    described = {
-        "before": describe_claim(before.get("selection", {})),
-        "after": describe_claim(after.get("selection", {})),
-    }
+    """Return the claims about the selections of both sides, null on a side without one."""
+    claims = {"before": before.get("selection"), "after": after.get("selection")}
     return [
-        {"claim": when, **{name: claim.get(name) for name in _CLAIMED}}
-        for when, claim in described.items()
+        {
+            "claim": when,
+            "precision": claim["precision"] if claim else None,
+            "low": round_down(claim["low"]) if claim else None,
+            "reviewed": claim["reviewed"] if claim else None,
+            "target_proven": is_target_proven(claim) if claim else None,
+        }
+        for when, claim in claims.items()
     ]
 
 

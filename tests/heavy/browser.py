@@ -194,11 +194,34 @@ def open_notebook(page: Page, address: str, path: str, *, view: str = "doc/tree"
     """Open a notebook and wait for its kernel; views are `doc/tree` (alone), `lab/tree` and, in
     Notebook 7, `notebooks`."""
     page.goto(f"{address}/{view}/{path}?reset")
+    _wait_for_kernel(page, path)
+
+
+def open_beside(page: Page, path: str, *, kernel: str | None = None) -> None:
+    """Open a notebook in JupyterLab that a page shows already, in place of what is open there, by a
+    kernel that runs (its id) or by a new one; and wait for its kernel."""
+    page.evaluate(
+        """([path, id]) => {
+            const {commands, shell} = window.jupyterapp;
+            for (const widget of [...shell.widgets('main')]) widget.dispose();
+            window.latencyMs = 0;
+            return commands.execute('docmanager:open', {path, ...(id && {kernel: {id}})})
+                .then(() => null);
+        }""",
+        [path, kernel],
+    )
+    _wait_for_kernel(page, path)
+
+
+def _wait_for_kernel(page: Page, path: str) -> None:
+    """Wait until a notebook is open and its kernel is idle."""
     page.wait_for_function(
-        """() => {
+        """path => {
             const panel = window.jupyterapp?.shell?.currentWidget;
-            return panel?.sessionContext?.session?.kernel?.status === 'idle';
-        }"""
+            return panel?.context?.path === path
+                && panel.sessionContext?.session?.kernel?.status === 'idle';
+        }""",
+        arg=path,
     )
 
 

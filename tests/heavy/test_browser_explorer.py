@@ -21,7 +21,7 @@ OPEN = "e = widgets.Explorer(W, reviewer='ana')\ne"
 def workspace(lab, request):
     """200 segments of 0.5 to 4 s in one recording; the names of speakers mean harm, similarity
     rises from 0 to 1."""
-    root = lab[0] / request.node.name
+    root = lab.root / request.node.name
     (root / "audio").mkdir(parents=True)
     sf.write(root / "audio/a.wav", sweeps(SECONDS, RATE), RATE)
     workspace = Workspace.create(root / "w", source="made", audio=str(root / "audio"))
@@ -73,7 +73,7 @@ def drag(page, element, start, end):
 
 
 def test_a_researcher_filters_listens_judges_and_writes_a_sheet_by_mouse(lab, workspace):
-    page = lab[2]
+    page = lab.page
     with notebook(lab, workspace, OPEN) as ask:
         shown(page, "200")
         page.wait_for_selector(".nba-title code:text-is('s0')")
@@ -170,7 +170,7 @@ def tables(page, width):
 
 
 def test_the_transcript_is_shown_beside_the_file_browser_at_every_width(lab, workspace):
-    page = lab[2]
+    page = lab.page
     panel = "widgets.ReviewPanel(W, reviewer='ben')"
     with notebook(lab, workspace, OPEN, panel, view="lab/tree"):
         shown(page, "200")
@@ -221,7 +221,7 @@ def test_the_transcript_is_shown_beside_the_file_browser_at_every_width(lab, wor
 
 
 def test_a_range_that_is_dragged_from_an_edge_has_the_values_dragged_over(lab, workspace):
-    page = lab[2]
+    page = lab.page
     with notebook(lab, workspace, OPEN) as ask:
         shown(page, "200")
         track = page.locator("[data-column=similarity] .nba-track")
@@ -238,7 +238,7 @@ def test_a_range_that_is_dragged_from_an_edge_has_the_values_dragged_over(lab, w
 
 
 def test_a_researcher_filters_and_judges_by_keyboard_without_changing_the_notebook(lab, workspace):
-    page = lab[2]
+    page = lab.page
     with notebook(lab, workspace, OPEN) as ask:
         shown(page, "200")
         before = cells(page)
@@ -301,7 +301,7 @@ def test_a_researcher_filters_and_judges_by_keyboard_without_changing_the_notebo
 def test_the_player_turns_the_rows_of_the_table_and_says_whether_it_plays(
     lab, workspace, latency_ms
 ):
-    page = lab[2]
+    page = lab.page
     playing = page.get_by_role("button", name="play or pause")
     with notebook(lab, workspace, OPEN) as ask:
         page.evaluate("ms => { window.latencyMs = ms; }", latency_ms)
@@ -339,7 +339,7 @@ def test_the_player_turns_the_rows_of_the_table_and_says_whether_it_plays(
 
 
 def test_a_handle_stays_where_it_was_moved_while_a_slow_kernel_responds(lab, workspace):
-    page = lab[2]
+    page = lab.page
     with notebook(lab, workspace, OPEN):
         shown(page, "200")
         page.evaluate("window.latencyMs = 400")
@@ -363,7 +363,7 @@ def test_a_handle_stays_where_it_was_moved_while_a_slow_kernel_responds(lab, wor
 
 
 def test_hypotheses_are_lines_one_key_is_a_verdict_and_words_play(lab, workspace):
-    page = lab[2]
+    page = lab.page
     number = pl.int_range(pl.len())
     heard = {
         "asr_text_big": pl.col("text").str.replace("dva", "tri"),

@@ -1,7 +1,6 @@
 """The widgets in Notebook 7 and in Voila, and their accessibility in the light and the dark theme
 of JupyterLab."""
 
-import json
 import re
 from pathlib import Path
 
@@ -9,7 +8,14 @@ import axe_playwright_python
 from browser import notebook_7, open_notebook, run_all, voila
 from contrast import faint_texts
 from test_browser_notebooks import errors
-from test_browser_widgets import WIDGETS, change_theme, lab, notebook, workspace  # noqa: F401 - fixtures
+from test_browser_widgets import (  # noqa: F401 - fixtures
+    WIDGETS,
+    change_theme,
+    lab,
+    notebook,
+    workspace,
+    write_notebook,
+)
 
 import nbaudio
 from nbaudio.review.state import verdict_log
@@ -50,25 +56,9 @@ def names(workspace):  # noqa: F811
     return f"import polars as pl\nW = {str(workspace.path)!r}"
 
 
-def write_notebook(path, workspace):  # noqa: F811
+def write_all_widgets(path, workspace):  # noqa: F811
     """Write a notebook with every widget in a cell of its own."""
-    setup = f"from nbaudio import widgets\n{names(workspace)}"
-    cells = [
-        {
-            "cell_type": "code",
-            "id": f"c{i}",
-            "metadata": {},
-            "outputs": [],
-            "execution_count": None,
-            "source": source,
-        }
-        for i, source in enumerate([setup, *ALL.values()])
-    ]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
-    path.write_text(
-        json.dumps({"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}),
-        encoding="utf8",
-    )
+    write_notebook(path, f"from nbaudio import widgets\n{names(workspace)}", *ALL.values())
 
 
 def check_live(page, workspace):  # noqa: F811
@@ -87,8 +77,8 @@ def check_live(page, workspace):  # noqa: F811
 
 
 def test_all_widgets_work_in_notebook_7(lab, workspace, tmp_path):  # noqa: F811
-    page = lab[2]
-    write_notebook(workspace.path.parent / "all.ipynb", workspace)
+    page = lab.page
+    write_all_widgets(workspace.path.parent / "all.ipynb", workspace)
     with notebook_7(workspace.path.parent, tmp_path / "home") as address:
         open_notebook(page, address, "all.ipynb", view="notebooks")
         assert errors(run_all(page)) == []
@@ -96,8 +86,8 @@ def test_all_widgets_work_in_notebook_7(lab, workspace, tmp_path):  # noqa: F811
 
 
 def test_all_widgets_work_in_voila(lab, workspace, tmp_path):  # noqa: F811
-    write_notebook(workspace.path.parent / "all.ipynb", workspace)
-    page = lab[2].context.browser.new_page(viewport={"width": 1280, "height": 1400})
+    write_all_widgets(workspace.path.parent / "all.ipynb", workspace)
+    page = lab.page.context.browser.new_page(viewport={"width": 1280, "height": 1400})
     # Voila's own template loads a font of icons.
     page.route(re.compile(r"^https://.*fontawesome"), lambda route: route.abort())
     tried = []
@@ -114,7 +104,7 @@ def test_all_widgets_work_in_voila(lab, workspace, tmp_path):  # noqa: F811
 
 
 def test_widgets_are_accessible_and_have_contrast_in_both_themes(lab, workspace):  # noqa: F811
-    page = lab[2]
+    page = lab.page
     with notebook(lab, workspace, names(workspace), *ALL.values()):
         page.wait_for_function(SHOWN)
         page.wait_for_timeout(1000)
@@ -128,7 +118,7 @@ def test_pages_are_accessible_in_light_and_dark_and_narrow(lab, workspace, tmp_p
     nbaudio.review.export(workspace, out=tmp_path / "page.html", n=5, reviewers=["ana"])
     nbaudio.stats(workspace.path, out=tmp_path / "report.html")
     # The pages' own policy forbids the script that looks for violations.
-    page = lab[2].context.browser.new_page(bypass_csp=True)
+    page = lab.page.context.browser.new_page(bypass_csp=True)
     for name, sign in (("page-ana.html", ".nba-title code"), ("report.html", "section")):
         for scheme, width in (("light", 1280), ("dark", 1280), ("dark", 400)):
             page.set_viewport_size({"width": width, "height": 900})

@@ -42,7 +42,7 @@ def ruler(page):
 def player(lab, workspace, source="widgets.Player(W, ['s0', 's1'], reviewer='ana')"):
     """A player that has its first clip and the focus; gives what reads the kernel, and counts what
     is sent to it."""
-    page = lab[2]
+    page = lab.page
     with notebook(lab, workspace, f"player = {source}\nplayer") as ask:
         page.wait_for_function("() => document.querySelector('audio')?.readyState === 4")
         ask("0", COUNT)
@@ -60,7 +60,7 @@ def drag(page, start, stop, *, hold_until=None):
 
 
 def test_zoom_enlarges_the_waveform_without_sending_audio_again(lab, workspace):
-    page = lab[2]
+    page = lab.page
     with player(lab, workspace) as ask:
         assert ruler(page) == "waveform and spectrogram of 2.0 seconds"
         whole = pixels(page, ".nba-canvas")
@@ -115,7 +115,7 @@ def test_zoom_enlarges_the_waveform_without_sending_audio_again(lab, workspace):
 
 
 def test_the_levels_of_the_spectrogram_change_by_a_key(lab, workspace):
-    page = lab[2]
+    page = lab.page
     with player(lab, workspace):
         before = pixels(page, ".nba-canvas")
         page.keyboard.press("d")
@@ -131,7 +131,7 @@ def test_the_levels_of_the_spectrogram_change_by_a_key(lab, workspace):
 
 
 def test_words_are_on_the_waveform_and_the_one_that_is_spoken_is_lit(lab, workspace):
-    page = lab[2]
+    page = lab.page
     with player(lab, workspace):
         words = page.locator(".nba-mark")
         assert words.all_inner_texts() == ["jedan", "dva", "tri", "četiri"]
@@ -146,7 +146,7 @@ def test_words_are_on_the_waveform_and_the_one_that_is_spoken_is_lit(lab, worksp
 
 
 def test_a_region_is_dragged_loops_and_is_cleared(lab, workspace):
-    page = lab[2]
+    page = lab.page
     with player(lab, workspace):
         box = page.locator(".nba-stage").bounding_box()
         y, at = box["y"] + 50, lambda share: box["x"] + share * box["width"]
@@ -191,7 +191,7 @@ def test_a_region_is_dragged_loops_and_is_cleared(lab, workspace):
 
 
 def test_bounds_are_dragged_outwards_kept_and_undone(lab, workspace):
-    page = lab[2]
+    page = lab.page
     said = ".nba-shift:has-text('{}')"
     with player(lab, workspace):
         for side, way in (("start", -1), ("end", 1)):
@@ -239,7 +239,7 @@ def test_bounds_are_dragged_outwards_kept_and_undone(lab, workspace):
 
 @pytest.mark.parametrize(("channels", "rate"), [(2, 48000), (3, 44100)])
 def test_each_channel_has_a_waveform(lab, workspace, channels, rate):
-    page = lab[2]
+    page = lab.page
     tone = sweeps(30, rate)[:, :1] * np.arange(channels)  # the first is silent
     sf.write(workspace.audio_root / "a.wav", tone / channels, rate)
     facts = {"sampling_rate": rate, "num_channels": channels, "num_samples": 30 * rate}
@@ -275,7 +275,7 @@ def test_each_channel_has_a_waveform(lab, workspace, channels, rate):
 
 
 def test_clips_of_a_corpus_have_the_same_player_without_bounds(lab, workspace):
-    page = lab[2]
+    page = lab.page
     materialize(workspace, out=workspace.path.parent / "C", rate=8000, jobs=1, show_progress=False)
     with player(lab, workspace, "widgets.corpus_player(str(W).removesuffix('/w') + '/C')") as ask:
         before = cells(page)
@@ -299,7 +299,7 @@ def test_clips_of_a_corpus_have_the_same_player_without_bounds(lab, workspace):
 
 @pytest.mark.parametrize("name", ["Player", "ReviewPanel"])
 def test_a_question_mark_shows_all_keys_of_the_widget(lab, workspace, name):
-    page = lab[2]
+    page = lab.page
     with notebook(lab, workspace, WIDGETS[name]):
         page.wait_for_selector(".nba-title code")
         before = cells(page)
@@ -334,7 +334,7 @@ def test_a_question_mark_shows_all_keys_of_the_widget(lab, workspace, name):
 
 
 def test_linked_players_show_the_same_segment(lab, workspace):
-    page = lab[2]
+    page = lab.page
     link = (
         "import ipywidgets\nother = widgets.Player(W)\nipywidgets.jslink((player, 'current'), "
         "(other, 'current'))\nother"

@@ -26,7 +26,7 @@ AT_ONCE = """keys => {
 
 
 def test_a_blind_review_with_two_faults_at_a_segment_ends_with_the_next_step(lab, workspace):
-    page = lab[2]
+    page = lab.page
     review.export(
         workspace,
         out=workspace.path / "one.xlsx",
@@ -76,7 +76,7 @@ def test_a_blind_review_with_two_faults_at_a_segment_ends_with_the_next_step(lab
 
 
 def test_verdicts_typed_before_a_slow_kernel_responds_are_stored(lab, workspace):
-    page = lab[2]
+    page = lab.page
     review.export(workspace, out=workspace.path / "one.xlsx", n=3, blind=False)
     first, second, third = review.state.ReviewState.load(workspace).records["one"].segment_ids
     with notebook(lab, workspace, "widgets.ReviewPanel(W, review='one', reviewer='ana')"):

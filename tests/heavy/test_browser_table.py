@@ -26,7 +26,7 @@ def names(page):
 
 
 def test_a_row_is_played_selected_from_python_and_copied(lab, workspace):  # noqa: F811
-    page = lab[2]
+    page = lab.page
     with notebook(lab, workspace, "table = widgets.SegmentTable(W)\ntable") as ask:
         before = cells(page)
         row = page.locator(".nba-row:not([hidden])", has_text="spk1").first
@@ -77,7 +77,7 @@ def test_a_row_is_played_selected_from_python_and_copied(lab, workspace):  # noq
 
 
 def test_column_layout_is_kept_and_headers_show_distributions(lab, workspace):  # noqa: F811
-    page = lab[2]
+    page = lab.page
     with notebook(lab, workspace, "table = widgets.SegmentTable(W)\ntable") as ask:
         header = page.get_by_role("columnheader")
         chart = header.filter(has_text="similarity").get_by_role("img")
@@ -142,7 +142,7 @@ def test_column_layout_is_kept_and_headers_show_distributions(lab, workspace):  
 
 
 def test_filters_are_saved_for_other_notebooks(lab, workspace):  # noqa: F811
-    page = lab[2]
+    page = lab.page
     with notebook(lab, workspace, "widgets.SegmentTable(W)"):
         page.locator(".nba-where").fill("similarity > 0.5")
         page.locator(".nba-where").press("Enter")
@@ -153,8 +153,8 @@ def test_filters_are_saved_for_other_notebooks(lab, workspace):  # noqa: F811
             page.get_by_label("name of the filter").fill(name)
             page.get_by_label("name of the filter").press("Enter")
             expect(page.locator(".nba-filters button", has_text=name[:5])).to_be_visible()
-    # Another kernel
-    with notebook(lab, workspace, "table = widgets.SegmentTable(W)\ntable") as ask:
+    other = "table = widgets.SegmentTable(W)\ntable"
+    with notebook(lab, workspace, other, new_kernel=True) as ask:
         page.wait_for_selector(".nba-count:text-is('9')")
         page.get_by_role("button", name="saved filters").click()
         page.get_by_role("button", name=f"delete {HOSTILE}").click()
@@ -169,7 +169,7 @@ def test_filters_are_saved_for_other_notebooks(lab, workspace):  # noqa: F811
 
 
 def test_a_table_of_a_plain_frame_shows_both_ends_of_long_ids(lab, workspace):  # noqa: F811
-    page = lab[2]
+    page = lab.page
     frame = pl.DataFrame(
         {
             "name": [f"[HlauTe_NK6U_{'x' * 60}]_{i}.50-{i}.99" for i in range(120)],
@@ -220,7 +220,7 @@ SEEN = """() => {
 
 
 def test_rows_in_a_file_are_found_and_sorted_in_parts(lab, workspace):  # noqa: F811
-    page, rows = lab[2], 3000
+    page, rows = lab.page, 3000
     path = workspace.path.parent / "many.parquet"
     number = pl.int_range(rows, eager=True)
     texts = pl.select(
@@ -238,9 +238,8 @@ def test_rows_in_a_file_are_found_and_sorted_in_parts(lab, workspace):  # noqa: 
         "whole = stored_frame.StoredFrame.part\nstored_frame.StoredFrame.part = lambda *a: "
         "(time.sleep(0.1), whole(*a))[1]"
     )
-    with notebook(
-        lab, workspace, slow, f"table = widgets.SegmentTable({str(path)!r})\ntable"
-    ) as ask:
+    table = f"table = widgets.SegmentTable({str(path)!r})\ntable"
+    with notebook(lab, workspace, slow, table, new_kernel=True) as ask:
         count, first = page.locator(".nba-count"), page.locator(".nba-row:not([hidden])").first
         expect(count).to_have_text("3,000")
         page.evaluate(SEEN)

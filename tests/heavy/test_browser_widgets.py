@@ -4,15 +4,18 @@ effects."""
 import base64
 import json
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 import soundfile as sf
-from browser import chromium, jupyter_lab, open_notebook, run_all
+from browser import chromium, jupyter_lab, open_beside, open_notebook, run_all
 from conftest import sweeps
 from hostile import WORST
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 from test_browser_notebooks import errors
 
 import nbaudio
@@ -66,20 +69,31 @@ WIDGETS = {
 }
 
 
+@dataclass
+class Lab:
+    """A JupyterLab server with a page of it. Notebooks are opened in the page that is loaded, and
+    share a kernel."""
+
+    root: Path
+    address: str
+    page: Page
+    kernel: str | None = None  # the id of the shared kernel, once it has started
+
+
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
     root, home = tmp_path_factory.mktemp("root"), tmp_path_factory.mktemp("home")
     with jupyter_lab(root, home) as address, chromium(height=1400) as (page, tried):
         page.set_default_timeout(60_000)
         page.add_init_script(f"({SLOW})()")
-        yield root, address, page
+        yield Lab(root, address, page)
         assert tried == []
 
 
 @pytest.fixture
 def workspace(lab, request):
     """Segments of 2 s in one recording of gliding tones; the words of most mean harm."""
-    root = lab[0] / request.node.name.replace("[", "_").replace("]", "")
+    root = lab.root / request.node.name.replace("[", "_").replace("]", "")
     (root / "audio").mkdir(parents=True)
     sf.write(root / "audio/a.wav", sweeps(30, RATE), RATE)
     texts = ["jedan dva tri četiri", "pet šest", *WORST]
@@ -123,16 +137,8 @@ def workspace(lab, request):
     return workspace
 
 
-@contextmanager
-def notebook(lab, workspace, *sources, view="doc/tree"):
-    """A notebook with these cells, run; gives a function that runs code in its kernel and reads an
-    expression."""
-    _, address, page = lab
-    folder = workspace.path.parent
-    setup = (
-        "import nbaudio\nfrom functools import partial\nfrom nbaudio import widgets\nW = "
-        f"{str(workspace.path)!r}"
-    )
+def write_notebook(path, *sources):
+    """Write a notebook of code cells with these sources."""
     cells = [
         {
             "cell_type": "code",
@@ -142,28 +148,64 @@ def notebook(lab, workspace, *sources, view="doc/tree"):
             "execution_count": None,
             "source": source,
         }
-        for i, source in enumerate([setup, *sources])
+        for i, source in enumerate(sources)
     ]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
     text = json.dumps({"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5})
-    (folder / "n.ipynb").write_text(text, encoding="utf8")
-    open_notebook(page, address, f"{folder.name}/n.ipynb", view=view)
-    assert errors(run_all(page)) == []
-    page.wait_for_selector(".nba")
+    path.write_text(text, encoding="utf8")
 
-    def ask(expression, code=""):
-        return page.evaluate(
-            """async ([code, expression]) => {
-                const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
-                const reply = await kernel.requestExecute(
-                    {code, user_expressions: {value: expression}, silent: false}
-                ).done;
-                return reply.content.user_expressions.value.data['text/plain'];
-            }""",
-            [code, expression],
-        )
 
-    yield ask
+@contextmanager
+def notebook(lab, workspace, *sources, view="doc/tree", new_kernel=False):
+    """A notebook with these cells, run; gives a function that runs code in its kernel and reads an
+    expression.
+
+    Loading JupyterLab and starting a kernel take longer than most tests. So a notebook is opened in
+    the page and by the kernel of the one before, whose widgets are closed and whose names are
+    deleted, unless the view differs or the test changes more than that in its kernel.
+    """
+    page, folder = lab.page, workspace.path.parent
+    setup = (
+        "import nbaudio\nfrom functools import partial\nfrom nbaudio import widgets\nW = "
+        f"{str(workspace.path)!r}"
+    )
+    write_notebook(folder / "n.ipynb", setup, *sources)
+    path = f"{folder.name}/n.ipynb"
+    shared = not new_kernel and view == "doc/tree"
+    try:
+        if lab.kernel and view == "doc/tree" and page.url.startswith(f"{lab.address}/{view}/"):
+            open_beside(page, path, kernel=lab.kernel if shared else None)
+        else:
+            open_notebook(page, lab.address, path, view=view)
+        if shared:
+            lab.kernel = page.evaluate(f"() => {KERNEL}.id")
+        assert errors(run_all(page)) == []
+        page.wait_for_selector(".nba")
+        yield partial(ask_kernel, page)
+        page.evaluate(CLEAR if shared else SHUT_DOWN)
+    except BaseException:
+        lab.kernel = None  # the next test begins with a page and a kernel of which nothing is left
+        raise
+
+
+KERNEL = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
+CLEAR = f"""() => {KERNEL}.requestExecute(
+    {{code: 'import ipywidgets; ipywidgets.Widget.close_all()\\n%reset -f', silent: true}}
+).done.then(() => null)"""
+SHUT_DOWN = "() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()"
+
+
+def ask_kernel(page, expression, code=""):
+    """Run code in the kernel of the notebook that is open; gives the repr of an expression."""
+    return page.evaluate(
+        f"""async ([code, expression]) => {{
+            const reply = await {KERNEL}.requestExecute(
+                {{code, user_expressions: {{value: expression}}, silent: false}}
+            ).done;
+            return reply.content.user_expressions.value.data['text/plain'];
+        }}""",
+        [code, expression],
+    )
 
 
 def change_theme(page, theme):
@@ -218,7 +260,7 @@ SOUNDS = (
 
 @pytest.mark.parametrize("name", list(WIDGETS))
 def test_keys_leave_the_notebook_unchanged_and_hostile_texts_are_only_shown(lab, workspace, name):
-    page = lab[2]
+    page = lab.page
     with notebook(lab, workspace, WIDGETS[name]) as ask:
         page.wait_for_timeout(500)
         before = cells(page)
@@ -250,7 +292,7 @@ def test_keys_leave_the_notebook_unchanged_and_hostile_texts_are_only_shown(lab,
 
 
 def test_table_sorts_filters_moves_marks_and_tells_python(lab, workspace):
-    page = lab[2]
+    page = lab.page
     with notebook(lab, workspace, "table = widgets.SegmentTable(W)\ntable") as ask:
         page.wait_for_selector(".nba-row:not([hidden]) .nba-cell:text('s0')")
         grid = page.get_by_role("grid")
@@ -296,7 +338,7 @@ def test_table_sorts_filters_moves_marks_and_tells_python(lab, workspace):
 
 
 def test_player_plays_loops_slows_widens_and_moves_bounds(lab, workspace):
-    page = lab[2]
+    page = lab.page
     before = workspace.segments
     with notebook(
         lab, workspace, "player = widgets.Player(W, ['s0', 's1'], reviewer='ana')\nplayer"
@@ -348,7 +390,7 @@ def test_player_plays_loops_slows_widens_and_moves_bounds(lab, workspace):
 
 
 def test_a_click_on_a_word_plays_from_it_and_lights_it_in_both_lines(lab, workspace):
-    page = lab[2]
+    page = lab.page
     with notebook(lab, workspace, "widgets.TranscriptDiff(W, ['s0', 's6'])"):
         page.wait_for_selector(".nba-item:nth-of-type(2) .nba-pair", state="attached")
         kinds = (
@@ -384,7 +426,7 @@ def across(page, box, value):
 
 
 def test_a_threshold_moved_by_mouse_or_keys_is_available_in_python(lab, workspace):
-    page = lab[2]
+    page = lab.page
     with notebook(lab, workspace, "tuner = widgets.ThresholdTuner(W, 0.5)\ntuner") as ask:
         page.wait_for_selector(".nba-example")
         slider = page.get_by_role("slider")
@@ -436,7 +478,7 @@ def test_a_threshold_moved_by_mouse_or_keys_is_available_in_python(lab, workspac
 
 
 def test_a_threshold_is_typed_linked_and_stored_for_select(lab, workspace):
-    page = lab[2]
+    page = lab.page
     link = (
         "import ipywidgets\nfield = ipywidgets.BoundedFloatText(value=tuner.value, min=-1, max=1)\n"
         "ipywidgets.jslink((tuner, 'value'), (field, 'value'))\nfield"
@@ -469,7 +511,7 @@ def test_a_threshold_is_typed_linked_and_stored_for_select(lab, workspace):
 
 
 def test_the_axis_of_segments_is_logarithmic_by_a_key_that_is_shown(lab, workspace):
-    page = lab[2]
+    page = lab.page
     similarities = [1.0] * 6 + [0.2, 0.5, 0.7]
     workspace.save(
         segments=workspace.segments.with_columns(
@@ -503,7 +545,7 @@ def test_the_axis_of_segments_is_logarithmic_by_a_key_that_is_shown(lab, workspa
 
 
 def test_only_clips_near_the_current_threshold_are_played(lab, workspace):
-    page = lab[2]
+    page = lab.page
     with notebook(lab, workspace, "tuner = widgets.ThresholdTuner(W, 0.5)\ntuner") as ask:
         page.wait_for_selector(".nba-example")
         page.locator(".nba-threshold-tuner").focus()
@@ -532,7 +574,7 @@ def test_only_clips_near_the_current_threshold_are_played(lab, workspace):
 
 
 def test_a_tuner_without_audio_shows_texts_and_fits_a_narrow_window(lab, workspace):
-    page = lab[2]
+    page = lab.page
     bare = Workspace.create(workspace.path.parent / "bare", source="made", audio=None)
     names = ["segment_id", "recording_id", "text", "asr_text", "speaker_id", "similarity"]
     bare.save(
@@ -559,7 +601,7 @@ def test_a_tuner_without_audio_shows_texts_and_fits_a_narrow_window(lab, workspa
 
 
 def test_progress_is_a_bar_that_ends_as_a_line(lab, workspace):
-    page = lab[2]
+    page = lab.page
     slow = (
         "import time\nfrom nbaudio.core.progress import progress\nwith progress('verify', "
         "20, 'shards') as advance:\n"
@@ -578,7 +620,7 @@ def test_progress_is_a_bar_that_ends_as_a_line(lab, workspace):
 
 
 def test_a_review_by_keyboard_continues_in_another_kernel(lab, workspace):
-    page = lab[2]
+    page = lab.page
     shown = "(id) => document.querySelector('.nba-title code')?.innerText === id"
     with notebook(lab, workspace, "panel = widgets.ReviewPanel(W, reviewer='ana')\npanel") as ask:
         page.wait_for_function(shown, arg="s0")
@@ -602,12 +644,13 @@ def test_a_review_by_keyboard_continues_in_another_kernel(lab, workspace):
         ("s1", "noise", "tiho d d x 1"),
     ]
     assert len(verdict_log(workspace)) == 4
-    with notebook(lab, workspace, "panel = widgets.ReviewPanel(W, reviewer='ana')\npanel"):
+    again = "panel = widgets.ReviewPanel(W, reviewer='ana')\npanel"
+    with notebook(lab, workspace, again, new_kernel=True):
         page.wait_for_function(shown, arg="s2")
 
 
 def test_a_corrected_text_is_stored_with_a_fault_but_not_with_ok(lab, workspace):
-    page = lab[2]
+    page = lab.page
     shown = "(id) => document.querySelector('.nba-title code')?.innerText === id"
     with notebook(lab, workspace, "panel = widgets.ReviewPanel(W, reviewer='ana')\npanel"):
         page.wait_for_function(shown, arg="s0")
@@ -635,7 +678,7 @@ def test_a_corrected_text_is_stored_with_a_fault_but_not_with_ok(lab, workspace)
 
 
 def test_saved_notebooks_hold_no_widget_state_and_show_without_a_kernel(lab, workspace):
-    _, address, page = lab
+    page = lab.page
     with notebook(lab, workspace, *WIDGETS.values()):
         page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
         path = workspace.path.parent / "n.ipynb"
@@ -650,7 +693,7 @@ def test_saved_notebooks_hold_no_widget_state_and_show_without_a_kernel(lab, wor
             output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
     (path.parent / "kept.ipynb").write_text(json.dumps(saved), encoding="utf8")
     # From elsewhere, hence not trusted; with no kernel that would know a widget.
-    page.goto(f"{address}/doc/tree/{path.parent.name}/kept.ipynb?reset")
+    page.goto(f"{lab.address}/doc/tree/{path.parent.name}/kept.ipynb?reset")
     page.wait_for_selector(".jp-OutputArea-output audio", state="attached")
     page.wait_for_function(
         "() => [...document.querySelectorAll('audio')].every(audio => audio.duration > "

@@ -47,9 +47,9 @@ def are_gone(page, number):
 
 
 def test_all_widgets_say_that_the_kernel_was_restarted(lab, workspace):  # noqa: F811
-    page = lab[2]
+    page = lab.page
     number = len(WIDGETS)
-    with notebook(lab, workspace, *WIDGETS.values()):
+    with notebook(lab, workspace, *WIDGETS.values(), new_kernel=True):
         page.wait_for_function(
             "number => document.querySelectorAll('.nba').length === number", arg=number
         )
@@ -69,8 +69,8 @@ def test_all_widgets_say_that_the_kernel_was_restarted(lab, workspace):  # noqa:
 
 
 def test_a_verdict_that_the_kernel_did_not_keep_is_not_shown_as_kept(lab, workspace):  # noqa: F811
-    page = lab[2]
-    with notebook(lab, workspace, WIDGETS["ReviewPanel"]) as ask:
+    page = lab.page
+    with notebook(lab, workspace, WIDGETS["ReviewPanel"], new_kernel=True) as ask:
         page.wait_for_function(
             "() => document.querySelector('.nba-title code')?.innerText === 's0'"
         )
@@ -89,8 +89,8 @@ def test_a_verdict_that_the_kernel_did_not_keep_is_not_shown_as_kept(lab, worksp
 
 
 def test_a_busy_kernel_is_not_taken_for_a_dead_one(lab, workspace):  # noqa: F811
-    page = lab[2]
-    with notebook(lab, workspace, WIDGETS["ReviewPanel"]) as ask:
+    page = lab.page
+    with notebook(lab, workspace, WIDGETS["ReviewPanel"], new_kernel=True) as ask:
         page.wait_for_function(
             "() => document.querySelector('.nba-title code')?.innerText === 's0'"
         )
@@ -107,8 +107,8 @@ def test_a_busy_kernel_is_not_taken_for_a_dead_one(lab, workspace):  # noqa: F81
 
 
 def test_a_kernel_without_the_widget_is_noticed_when_no_answer_comes(lab, workspace):  # noqa: F811
-    page = lab[2]
-    with notebook(lab, workspace, WIDGETS["ReviewPanel"]) as ask:
+    page = lab.page
+    with notebook(lab, workspace, WIDGETS["ReviewPanel"], new_kernel=True) as ask:
         page.wait_for_function(
             "() => document.querySelector('.nba-title code')?.innerText === 's0'"
         )

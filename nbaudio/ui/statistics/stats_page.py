@@ -16,6 +16,7 @@ import polars as pl
 import polars.selectors as cs
 
 from nbaudio.core.report import fact_key, fact_label, show
+from nbaudio.core.report_words import TABLES
 from nbaudio.corpus.diff import diff
 from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.corpus.versions import find_base
@@ -137,9 +138,11 @@ def _since(base: str | Path | None, path: str | Path) -> list[Section]:
     if "shards" in changes:
         tables["Shards"] = _pairs(changes["shards"])
     if "evidence" in changes:
-        tables["Evidence before and after"] = pl.DataFrame(
-            changes["evidence"], infer_schema_length=None
-        )
+        claims = [
+            {TABLES["evidence"].get(name, name): value for name, value in row.items()}
+            for row in changes["evidence"]
+        ]
+        tables["Evidence before and after"] = pl.DataFrame(claims, infer_schema_length=None)
     headline = ", ".join(f"{row['segments']:,} {row['what']}" for row in rows)
     about = f"Compared with {_last_name(base)}."
     return [Section("Since the earlier version", about, tables, None, headline)]
