@@ -331,6 +331,18 @@ def _bare_one(path: str, cuts: list[tuple[str, int, int]], out: Path) -> None:
             tar.addfile(member, clip)
 
 
+def bare_decode(workspace: Path, out: Path, jobs: int) -> None:
+    """Every window read by soundfile, nothing else; `jobs` processes. benchmarks/signals.py."""
+    _in_processes(_decode_one, workspace, out, jobs)
+
+
+def _decode_one(path: str, cuts: list[tuple[str, int, int]], _out: Path) -> None:
+    with sf.SoundFile(path) as file:
+        for _, start, stop in cuts:
+            file.seek(start)
+            file.read(stop - start, dtype="float32", always_2d=True)
+
+
 def pydub(workspace: Path, out: Path, jobs: int) -> None:
     """Every recording loaded whole."""
     _in_processes(_pydub_one, workspace, out, jobs)
