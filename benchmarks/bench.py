@@ -5,7 +5,7 @@
 
 Each comparison lets nbaudio and its references take turns, as a machine's speed changes from one
 moment to the next. A figure is the median of the turns. The ratio is how many times as fast as the
-reference nbaudio is: the median, least and greatest ratio of a turn. The other scripts of this
+reference nbaudio is: the median, least and greatest ratio of the turns. The other scripts of this
 folder make the recordings and run the contenders, and their docstrings say what these do.
 
 The table replaces what is between two comments in docs/benchmarks.md. With `--only` it has the rows
@@ -14,6 +14,7 @@ or program is not installed has a row that names it. Exit code 1 where a compari
 """
 
 import argparse
+import math
 import os
 import platform
 import shutil
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -109,7 +110,7 @@ class Row:
         return f"| `{self.comparison}` | {self.measured} | {figures} | {ratio} |"
 
     def _figure(self, figure: float) -> str:
-        decimals = 0 if figure >= 100 else 2
+        decimals = max(0, 2 - max(0, int(math.log10(figure))))
         return f"{figure:,.{decimals}f} {self.unit}"
 
 
@@ -182,14 +183,19 @@ def entrants(folder: Path) -> list[Contender]:
     ]
 
 
+def signals_seconds(name: str, workspace: Path, out: Path) -> float:
+    """Seconds of a contender of benchmarks/signals.py."""
+    return signals.seconds(name, workspace, out, JOBS)[0]
+
+
 def measurers(folder: Path) -> list[Contender]:
     """`measure` against a loop that decodes every window and computes nothing."""
     workspace = cut_workspace(folder, "mp3", 0.5)
-
-    def contender(name: str, label: str) -> Contender:
-        return Contender(label, lambda: signals.seconds(name, workspace, folder / "out", JOBS)[0])
-
-    return [contender("measure", "nbaudio"), contender("decode", "soundfile, decoding alone")]
+    names = {"nbaudio": "measure", "soundfile, decoding alone": "decode"}
+    return [
+        Contender(label, partial(signals_seconds, name, workspace, folder / "out"))
+        for label, name in names.items()
+    ]
 
 
 # --- reading
@@ -238,30 +244,31 @@ def readers(
 # --- ingest and the demo
 
 
+def files_per_second(work: str, folder: Path) -> float:
+    """Files per second of a work of benchmarks/librispeech.py, without an earlier workspace."""
+    shutil.rmtree(folder / "W", ignore_errors=True)
+    figures = librispeech.measured(work, folder)
+    return figures["files"] / figures["seconds"]
+
+
 def ingesters(folder: Path) -> list[Contender]:
     """`ingest` of a tree of small files against opening each with soundfile."""
-    tree = folder / "librispeech"
-    if not tree.exists():
-        tree.mkdir()
-        librispeech.make_up(tree, INGEST_FILES, chapter=100)
-
-    def files_per_second(work: str) -> float:
-        figures = librispeech.measured(work, tree)
-        return figures["files"] / figures["seconds"]
-
+    place = folder / "librispeech"
+    place.mkdir()
+    librispeech.make_up(place, INGEST_FILES, chapter=100)
+    works = {"nbaudio": "ingest of a folder", "soundfile, opening alone": "soundfile"}
     return [
-        Contender("nbaudio", lambda: files_per_second("ingest of a folder")),
-        Contender("soundfile, opening alone", lambda: files_per_second("soundfile")),
+        Contender(label, partial(files_per_second, work, place)) for label, work in works.items()
     ]
 
 
-def command_seconds(words: Sequence[str | Path], allowed_codes: Sequence[int] = (0,)) -> float:
+def command_seconds(words: Sequence[str | Path]) -> float:
     """Seconds of a Python module that runs as a program at the top of the checkout."""
     began = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-m", *words], cwd=TOP, capture_output=True, text=True, check=False
     )
-    if done.returncode not in allowed_codes:
+    if done.returncode:
         raise RuntimeError(f"{words[0]} failed:\n{done.stderr[-2000:]}")
     return time.perf_counter() - began
 
@@ -313,7 +320,7 @@ COMPARISONS = {
     "cut-2.6h-mp3": cut_comparison("mp3", 2.6, turns=3),
     "cut-2.6h-flac": cut_comparison("flac", 2.6, turns=3),
     "cut-others": cut_comparison("mp3", 0.5, ("pydub", "ffmpeg"), turns=1),
-    "cut-exact": Comparison(
+    "cut-files": Comparison(
         "cut 1.1 hours of seven kinds, one file per clip", "s", entrants, 3, ("ffmpeg",)
     ),
     "measure": Comparison(
@@ -375,34 +382,53 @@ def take_turns(contenders: Sequence[Contender], turns: int) -> list[list[float]]
     return figures
 
 
-def compare(name: str, folder: Path, turns: int | None = None) -> Iterator[Row | MissingRow]:
-    """Run a comparison; yield a row for each reference.
+def compare(name: str, folder: Path, turns: int | None = None) -> list[Row | MissingRow]:
+    """Run a comparison; return a row for each reference.
 
     Raises:
-        RuntimeError, OSError, SystemExit: a contender failed.
+        Exception, SystemExit: a contender failed.
     """
     comparison = COMPARISONS[name]
-    if absent := missing(comparison.needs):
-        yield MissingRow(name, comparison.measured, "all", f"needs {', '.join(absent)}")
-        return
-    contenders = comparison.contenders(folder)
+    contenders: Sequence[Contender] = ()
+    absent = missing(comparison.needs)
+    if not absent:
+        contenders = comparison.contenders(folder)
+        absent = missing(contenders[0].needs)  # of nbaudio
+    if absent:
+        return [MissingRow(name, comparison.measured, "all", f"needs {', '.join(absent)}")]
     present = [contender for contender in contenders if not missing(contender.needs)]
-    figures, *figures_of_references = take_turns(present, turns or comparison.turns)
-    for reference, reference_figures in zip(present[1:], figures_of_references, strict=True):
-        pairs = zip(figures, reference_figures, strict=True)
-        yield Row(
-            name,
-            comparison.measured,
-            comparison.unit,
-            median(figures),
-            reference.name,
-            median(reference_figures),
-            tuple(b / a if comparison.unit == "s" else a / b for a, b in pairs),
-        )
+    figures, *reference_figures = take_turns(present, turns or comparison.turns)
+    rows: list[Row | MissingRow] = [
+        row_of(name, figures, reference.name, its_figures)
+        for reference, its_figures in zip(present[1:], reference_figures, strict=True)
+    ]
     for reference in contenders:
         if absent := missing(reference.needs):
             reason = f"needs {', '.join(absent)}"
-            yield MissingRow(name, comparison.measured, reference.name, reason)
+            rows.append(MissingRow(name, comparison.measured, reference.name, reason))
+    return rows
+
+
+def row_of(
+    name: str, figures: Sequence[float], reference: str, reference_figures: Sequence[float]
+) -> Row:
+    """Return the row of a comparison and one reference, from the figures of their turns."""
+    comparison = COMPARISONS[name]
+    ratios = []
+    for figure, reference_figure in zip(figures, reference_figures, strict=True):
+        if comparison.unit == "s":
+            ratios.append(reference_figure / figure)
+        else:
+            ratios.append(figure / reference_figure)
+    return Row(
+        comparison=name,
+        measured=comparison.measured,
+        unit=comparison.unit,
+        nbaudio=median(figures),
+        reference=reference,
+        reference_figure=median(reference_figures),
+        ratios=tuple(ratios),
+    )
 
 
 def compare_all(names: Sequence[str], turns: int | None, folder: Path) -> list[Row | MissingRow]:
@@ -410,8 +436,8 @@ def compare_all(names: Sequence[str], turns: int | None, folder: Path) -> list[R
     rows: list[Row | MissingRow] = []
     for name in names:
         try:
-            rows_of_comparison = list(compare(name, folder, turns))
-        except (RuntimeError, OSError, SystemExit) as error:
+            rows_of_comparison = compare(name, folder, turns)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # the others run all the same
             print(f"{name}: {error}", file=sys.stderr)
             rows_of_comparison = [MissingRow(name, COMPARISONS[name].measured, "all", "failed")]
         for row in rows_of_comparison:
@@ -434,7 +460,7 @@ def processor() -> str:
 
 
 def heading() -> str:
-    """Return the two lines above the rows, with machine, versions and date above them."""
+    """Return a line with machine, versions and date, and the head of the table."""
     machine = f"{processor()}, {os.cpu_count()} cores"
     versions = f"Python {platform.python_version()}, nbaudio {__version__}"
     date = datetime.now(UTC).date().isoformat()
