@@ -478,7 +478,7 @@ def insert_table(page: str, table: str) -> str:
     _, end, after = rest.partition(END)
     if not (begin and end) or BEGIN in rest or END in before + after:
         raise ValueError(f"the page needs {BEGIN} and, after it, {END}, once each")
-    return f"{before}{BEGIN}\n{table}\n{END}{after}"
+    return f"{before}{BEGIN}\n\n{table}\n\n{END}{after}"
 
 
 def main() -> int:

@@ -65,8 +65,8 @@ CUT_ROWS = (
 @pytest.mark.usefixtures("comparisons")
 def test_the_table_replaces_what_is_between_the_comments(page, monkeypatch):
     assert run(monkeypatch, "--only", "cut") == 0
-    before, rest = page.read_text().split(f"{bench.BEGIN}\n")
-    table, after = rest.split(f"{bench.END}\n")
+    before, rest = page.read_text().split(f"{bench.BEGIN}\n\n")
+    table, after = rest.split(f"\n{bench.END}\n")
     assert (before, after) == ("# Benchmarks\n\n", "\nText with | bars |.\n")
     machine, *lines = table.splitlines(keepends=True)
     assert re.fullmatch(
@@ -115,7 +115,7 @@ def test_a_page_without_the_comments_is_not_written(broken):
 
 def test_the_page_has_the_comments_and_ci_runs_comparisons_that_exist():
     page = text(TOP / "docs/benchmarks.md")
-    assert "\nnew\n" in bench.insert_table(page, "new")
+    assert "\n\nnew\n\n" in bench.insert_table(page, "new")
     (line,) = re.findall(r"benchmarks/bench\.py (.+?) *\|\|", text(TOP / ".ci/run"))
     words = shlex.split(line)
     names = words[words.index("--only") + 1 :]
