@@ -459,13 +459,15 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def heading() -> str:
+def heading(turns: int | None) -> str:
     """Return a line with machine, versions and date, and the head of the table."""
     machine = f"{processor()}, {os.cpu_count()} cores"
     versions = f"Python {platform.python_version()}, nbaudio {__version__}"
     date = datetime.now(UTC).date().isoformat()
     columns = ("comparison", "what", "nbaudio", "reference", "its figure", "times as fast")
-    return f"{machine}, {versions}, {date}:\n\n| {' | '.join(columns)} |\n|{'---|' * len(columns)}"
+    fixed_turns = f", turns: {turns}" if turns else ""
+    table_head = f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}"
+    return f"{machine}, {versions}, {date}{fixed_turns}:\n\n{table_head}"
 
 
 def insert_table(page: str, table: str) -> str:
@@ -494,7 +496,7 @@ def main() -> int:
     )
     asked = options.parse_args()
     began = time.monotonic()
-    table_heading = heading()
+    table_heading = heading(asked.turns)
     print(table_heading, flush=True)
     with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
         rows = compare_all(asked.only or list(COMPARISONS), asked.turns, Path(folder))
