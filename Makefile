@@ -1,6 +1,7 @@
 # make demo    the bundled corpus from ingest to verify, results in demo-output/
 # make test    the default tests (pytest -m slow runs further ones);  make check: linters and types, then all tests
 # make soak    500 processes killed at random in materialize, measure, recognize, withdraw (KILLS=100 SEED=3 make soak); an hour
+# make bench   the first table of docs/benchmarks.md: nbaudio against other ways, on this machine; less than half an hour
 # make lab     JupyterLab on the notebooks
 # make lock    requirements.lock and docs/requirements.txt, on those of Python 3.11, 3.12 and 3.13 that are installed
 # make docs    the documentation site, site/index.html, by its own environment in .venv-docs
@@ -11,7 +12,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 TEST_COMMAND ?= $(BIN)/pytest
 
-.PHONY: demo test soak check lint lab docs wheel lock ci clean
+.PHONY: demo test soak bench check lint lab docs wheel lock ci clean
 .DELETE_ON_ERROR:
 
 demo: $(READY)
@@ -24,6 +25,11 @@ test: $(READY)
 soak: $(READY)
 	$(BIN)/python -m pip install --quiet s3fs==2026.9.0 'moto[server]==5.2.5'  # an object store, as in .ci/run
 	NBAUDIO_KILLS=$(or $(KILLS),500) NBAUDIO_SEED=$(or $(SEED),7) $(BIN)/pytest -n 0 tests/heavy/test_faults.py -k killed_anywhere -s
+
+# Where a package does not install, its rows are not run.
+bench: $(READY)
+	-$(BIN)/python -m pip install --quiet -c constraints.txt torch lhotse==1.33.0
+	$(BIN)/python benchmarks/bench.py
 
 check: lint test
 

@@ -35,6 +35,7 @@ import sys
 import tarfile
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -140,20 +141,17 @@ def make_workspace(
     audio = folder / "audio"
     audio.mkdir(parents=True, exist_ok=True)
     length = int(hours * 3600 / recordings * RATE)
+    wavs = [audio / f"recording {number}.wav" for number in range(recordings)]
+    with ThreadPoolExecutor(2) as pool:  # an encoder is one thread of a separate process
+        tasks = [
+            pool.submit(write_recording, wav, speech, number * 7 * RATE, length, kind)
+            for number, wav in enumerate(wavs)
+        ]
+        for task in tasks:
+            task.result()
     rng = np.random.default_rng(1)
     with (folder / "asr.json").open("w") as lines:
-        for number in range(recordings):
-            shifted = np.roll(speech, -number * 7 * RATE, axis=0)
-            wav = audio / f"recording {number}.wav"
-            with sf.SoundFile(wav, "w", RATE, 2, "PCM_16") as file:
-                for begin in range(0, length, len(speech)):
-                    file.write(shifted[: length - begin])
-            if kind != "wav":
-                subprocess.run(
-                    ["ffmpeg", "-v", "error", "-y", "-i", wav, wav.with_suffix(f".{kind}")],
-                    check=True,
-                )
-                wav.unlink()
+        for number, wav in enumerate(wavs):
             now = 0.5
             while (end := now + rng.uniform(4, 20)) < length / RATE:
                 words = [f"word{i}" for i in rng.integers(0, 500, 30)]
@@ -170,6 +168,18 @@ def make_workspace(
     score(folder / "w")
     select(folder / "w", group_by=(), dev=0, test=0)
     return folder / "w"
+
+
+def write_recording(wav: Path, speech: np.ndarray, offset: int, length: int, kind: str) -> None:
+    """Write `length` samples of the speech, from `offset` on, as a recording beside `wav`."""
+    shifted = np.roll(speech, -offset, axis=0)
+    with sf.SoundFile(wav, "w", RATE, 2, "PCM_16") as file:
+        for begin in range(0, length, len(speech)):
+            file.write(shifted[: length - begin])
+    if kind != "wav":
+        target = wav.with_suffix(f".{kind}")
+        subprocess.run(["ffmpeg", "-v", "error", "-y", "-i", wav, target], check=True)
+        wav.unlink()
 
 
 def compare(
@@ -329,6 +339,18 @@ def _bare_one(path: str, cuts: list[tuple[str, int, int]], out: Path) -> None:
             member.size = clip.tell()
             clip.seek(0)
             tar.addfile(member, clip)
+
+
+def bare_decode(workspace: Path, out: Path, jobs: int) -> None:
+    """Every window read by soundfile, nothing else; `jobs` processes. benchmarks/signals.py."""
+    _in_processes(_decode_one, workspace, out, jobs)
+
+
+def _decode_one(path: str, cuts: list[tuple[str, int, int]], _out: Path) -> None:
+    with sf.SoundFile(path) as file:
+        for _, start, stop in cuts:
+            file.seek(start)
+            file.read(stop - start, dtype="float32", always_2d=True)
 
 
 def pydub(workspace: Path, out: Path, jobs: int) -> None:

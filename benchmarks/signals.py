@@ -12,6 +12,7 @@ the least of all rounds, as other programs run beside.
     cut         `materialize`: decode, mix, resample, FLAC, pack, publish
     measure     `measure` alone: decode and all signals
     both        `materialize --signals`
+    decode      every window read by soundfile, and nothing else: the least that a measure does
     librosa     a window read by soundfile; frame RMS, split of speech, spectral roll-off and STFT
                 of librosa at the recording's own rate; peak, DC, runs at the rail, silence and
                 correlation by NumPy; by one process, on a tenth of the segments, scaled up and
@@ -36,7 +37,7 @@ import soundfile as sf
 
 import nbaudio
 
-CONTENDERS = ("cut", "measure", "both", "librosa")
+CONTENDERS = ("cut", "measure", "both", "decode", "librosa")
 SHARE = 10
 
 
@@ -120,6 +121,8 @@ def run(name: str, workspace: Path, out: Path, jobs: int) -> None:
     """One contender."""
     if name == "librosa":
         by_librosa(workspace)
+    elif name == "decode":
+        cut.bare_decode(workspace, out, jobs)
     elif name == "measure":
         nbaudio.measure(workspace, jobs=jobs, show_progress=False)
     else:
