@@ -2,11 +2,11 @@
 
 docs/evidence-method.md has the method and its sources.
 
-A draw multiplies the capital of the null "m or more are wrong" by ``1 + mu A (c - e)``: e is 1 if
-it is wrong, else 0; A is its value (segments, hours or words) over the probability of drawing it
-next; c is what the null expects in its bin (one or several strata). mu and c may depend on earlier
-draws alone. What no draw could reach, and what is unsure, counts as wrong in upper bounds and as
-right in lower ones.
+A draw multiplies the capital of the null "m or more are wrong" by ``1 + mu A (c - e)``: e is its
+loss, the share of it that is wrong (1 if it counts as wrong as a whole, 0 if it is right); A is its
+value (segments, hours or words) over the probability of drawing it next; c is the loss that the
+null expects in its bin (one or several strata). mu and c may depend on earlier draws alone. What no
+draw could reach, and what is unsure, counts as wrong in upper bounds and as right in lower ones.
 """
 
 import math
@@ -40,6 +40,8 @@ _EXPECTED_ROWS = 400.0
 _EXPECTED_WEIGHT = 1.0
 _EXPECTED_PART = 0.7
 _LEAST_RATE = 1e-4
+# Wrong items with a loss of 1 that are expected beside those that were seen.
+_WHOLE_LOSSES = 1.0
 _STEPS = 16
 _NEWTON_STEPS = 6
 _NEAR = 0.02
@@ -145,6 +147,10 @@ class Draws:
     outside: Ints  # items that were judged as they are now and that no frame holds as they are now
     outside_wrong: Bools
     outside_unsure: Bools
+    # The share of each draw, and of each item outside, that is wrong if it counts as wrong and is
+    # neither unsure nor replaced; None: all of it.
+    loss: Array | None = None
+    outside_loss: Array | None = None
 
     @cached_property
     def valid(self) -> Bools:
@@ -211,22 +217,38 @@ class Draws:
         """Return which draws count as wrong."""
         return self.wrong | self.unsure | self.replaced if upper else self.wrong
 
-    def outside_items(self, *, upper: bool) -> tuple[Ints, Ints]:
-        """Return judged items outside the frames that bounds use, and the wrong ones among them."""
-        is_usable = np.ones(len(self.outside), dtype=bool)
+    def losses(self, *, upper: bool) -> Array:
+        """Return the loss of each draw, in [0, 1]."""
+        losses = self.faults(upper=upper).astype(np.float64)
+        if self.loss is None:
+            return losses
+        is_partial = self.wrong & ~self.unsure & ~self.replaced
+        return np.where(is_partial, self.loss, losses)
+
+    def is_used_outside(self, *, upper: bool) -> Bools:
+        """Return which of the judged items outside the frames a bound uses."""
         if upper and self.frames:
-            is_usable = ~self.is_replaced[self.outside]
-        if upper:
-            is_faulty = self.outside_wrong | self.outside_unsure
-        else:
-            is_faulty = self.outside_wrong
-        return self.outside[is_usable], self.outside[is_usable & is_faulty]
+            return ~self.is_replaced[self.outside]
+        return np.ones(len(self.outside), dtype=bool)
+
+    def outside_losses(self, *, upper: bool) -> Array:
+        """Return the loss of each judged item outside the frames, 0 for those that are not used."""
+        is_usable = self.is_used_outside(upper=upper)
+        losses = (is_usable & self.outside_wrong).astype(np.float64)
+        if self.outside_loss is not None:
+            losses = losses * self.outside_loss
+        return np.where(is_usable & self.outside_unsure, 1.0, losses) if upper else losses
+
+    def outside_wrong_value(self, value: Values, *, upper: bool) -> float:
+        """Return the value that was found wrong outside the frames."""
+        losses = self.outside_losses(upper=upper)
+        is_faulty = losses > 0
+        return float((value[self.outside[is_faulty]] * losses[is_faulty]).sum())
 
     def wrong_value(self, value: Values, *, upper: bool) -> float:
         """Return the value that was found wrong."""
-        outside_value = value[self.outside_items(upper=upper)[1]].sum()
-        drawn_value = (self.worth(value, upper=upper) * self.faults(upper=upper)).sum()
-        return float(drawn_value + outside_value)
+        drawn_value = (self.worth(value, upper=upper) * self.losses(upper=upper)).sum()
+        return float(drawn_value + self.outside_wrong_value(value, upper=upper))
 
     def faulty_share(
         self, value: Array | Values, rounds: Sequence[int] | None = None
@@ -245,9 +267,10 @@ class Draws:
         total = float(weight.sum())
         if total <= 0:
             return None
-        faults = self.faults(upper=True)
-        share = float(weight[faults].sum()) / total
-        return share, float(np.linalg.norm(weight * (faults - share))) / total
+        losses = self.losses(upper=True)
+        is_faulty = losses > 0
+        share = float((weight[is_faulty] * losses[is_faulty]).sum()) / total
+        return share, float(np.linalg.norm(weight * (losses - share))) / total
 
 
 @dataclass(frozen=True)
@@ -331,12 +354,12 @@ def bet(
     """
     value = Values.of(value)
     table = _Table.of(draws, value, upper=upper)
-    outside, outside_faults = draws.outside_items(upper=upper)
-    unseen_values = value.without(outside)
+    unseen_values = value.without(draws.outside[draws.is_used_outside(upper=upper)])
     books = [
         _Book(draws, number, unseen_values, upper=upper) for number in range(len(draws.frames))
     ]
-    unseen = _Unseen(nulls - value[outside_faults].sum(), unseen_values.total)
+    rest = nulls - draws.outside_wrong_value(value, upper=upper)
+    unseen = _Unseen(rest, unseen_values.total)
     path = Path.begin(len(nulls))
     for block in _blocks(len(draws.round)):
         numbers = dict.fromkeys(draws.round[block].tolist())
@@ -348,7 +371,7 @@ def bet(
         if block.stop == len(draws.round):
             path = replace(path, growth=bets[-1].growth, fastest=bets[-1].fastest)
         for book in books:
-            book.see(block, table.worth[block], table.wrong[block])
+            book.see(block, table)
         unseen = later.last
     return path
 
@@ -402,15 +425,15 @@ class _Table:
     """The draws of a bet in one direction.
 
     Attributes:
-        fault: which draws count as wrong.
+        loss: the share of each draw that is wrong.
         worth: what each draw counts for.
-        wrong: the same, 0 for draws that are right.
+        wrong: what is wrong of it.
         inverse: one over the probability of each draw.
         round: the number of the book of each draw.
         upper: the direction of the bound.
     """
 
-    fault: Bools
+    loss: Array
     worth: Array
     wrong: Array
     inverse: Array
@@ -420,9 +443,9 @@ class _Table:
     @classmethod
     def of(cls, draws: Draws, value: Values, *, upper: bool) -> "_Table":
         """Return the table of draws."""
-        fault = draws.faults(upper=upper)
+        loss = draws.losses(upper=upper)
         worth = draws.worth(value, upper=upper)
-        return cls(fault, worth, worth * fault, draws.inverse, draws.round, upper)
+        return cls(loss, worth, worth * loss, draws.inverse, draws.round, upper)
 
     @property
     def sign(self) -> float:
@@ -466,8 +489,9 @@ def _bet_on_block(table: _Table, book: "_Book", block: slice, unseen: _Unseen) -
     expected = (odds.share @ book.value)[:, None] - _sums_before(taken)
     scale = np.maximum(rest_before, 0.0) / np.maximum(expected, _TINY)
     chances = odds.share[:, None, :] * scale[:, :, None]
-    stakes = table.sign * _limited_stakes(odds.stake, chances, book.largest, upper=table.upper)
-    factor = 1 + stakes * table.inverse[block] * worth * (share * scale - table.fault[block])
+    stake = odds.stake / book.mean_loss
+    stakes = table.sign * _limited_stakes(stake, chances, book.largest, upper=table.upper)
+    factor = 1 + stakes * table.inverse[block] * worth * (share * scale - table.loss[block])
     bets = _BlockBets(
         gains=np.log(np.maximum(factor, _TINY)),
         is_placed=(table.round[block] == book.number) & (rest_before > 0) & (worth > 0),
@@ -584,6 +608,7 @@ class _Book:
         self.is_in_frame = (strata >= 0) & draws.first
         self._is_valid = (strata >= 0) & valid[draws.item]
         self._wrong = np.zeros(frame.num_bins)
+        self._squared = np.zeros(frame.num_bins)
         self._seen = np.zeros(frame.num_bins)
         self._expected = self._expected_rates(frame)
         expected_weights = np.full(len(self._expected), _EXPECTED_WEIGHT)
@@ -600,7 +625,7 @@ class _Book:
         rates = wrong / np.maximum(self._size, 1.0)
         return np.clip(_EXPECTED_PART * rates, _LEAST_RATE, 1 - _LEAST_RATE)[None, :]
 
-    def see(self, places: slice, value: Array, wrong: Array) -> None:
+    def see(self, places: slice, table: _Table) -> None:
         """Count draws, which may be those of another round.
 
         A book without a further draw counts none.
@@ -611,8 +636,12 @@ class _Book:
         num_bins = len(self.value)
         is_valid = self._is_valid[places]
         drawn = np.bincount(bins, weights=self.is_in_frame[places], minlength=num_bins)
-        seen_value = np.bincount(bins, weights=value * is_valid, minlength=num_bins)
-        wrong_value = np.bincount(bins, weights=wrong * is_valid, minlength=num_bins)
+        value = table.worth[places] * is_valid
+        wrong = table.wrong[places] * is_valid
+        squared = wrong * table.loss[places]
+        seen_value = np.bincount(bins, weights=value, minlength=num_bins)
+        wrong_value = np.bincount(bins, weights=wrong, minlength=num_bins)
+        squared_value = np.bincount(bins, weights=squared, minlength=num_bins)
         self._size = self._size - drawn
         self.value = np.maximum(self.value - seen_value, 0.0)
         seen = seen_value / self._mean
@@ -623,6 +652,17 @@ class _Book:
         )
         self._seen = self._seen + seen
         self._wrong = self._wrong + faulty
+        self._squared = self._squared + squared_value / self._mean
+
+    @property
+    def mean_loss(self) -> float:
+        """The mean loss of what is wrong, weighted by itself; 1 if all is wrong as a whole.
+
+        The variance of losses is about so much smaller than that of faults with the same mean, and
+        a stake may be so much larger.
+        """
+        squared = float(self._squared.sum()) + _WHOLE_LOSSES
+        return squared / (float(self._wrong.sum()) + _WHOLE_LOSSES)
 
     @property
     def _scale(self) -> Array:
