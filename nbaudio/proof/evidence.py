@@ -17,7 +17,13 @@ import polars as pl
 from nbaudio.core.report import Report, count, percent
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.proof.betting import Bools
-from nbaudio.proof.claim_sentences import describe_choice, how_right, is_target_proven, round_down
+from nbaudio.proof.claim_sentences import (
+    describe_choice,
+    describe_word_errors,
+    how_right,
+    is_target_proven,
+    round_down,
+)
 from nbaudio.proof.claims import (
     Claim,
     Part,
@@ -31,6 +37,7 @@ from nbaudio.proof.claims import (
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.proof.sampled_part import sampled_part, was_sampled
 from nbaudio.proof.segment_sums import Kinds
+from nbaudio.proof.word_errors import WordShares, word_error_facts
 from nbaudio.review.next_rows import next_rows
 from nbaudio.review.risk import describe, frozen, refresh
 from nbaudio.review.rounds import OUTCOMES, Round, unreturned_shares
@@ -108,6 +115,7 @@ def evidence(
         "how_right": selection["statement"],
         "target": f"{percent(precision)} right, with {percent(confidence)} confidence",
         "target_proven": is_target_proven(selection),
+        "word_errors": describe_word_errors(selection),
         "chosen_since": describe_choice(selection),
         "weakest": weakest(whole),
         "by_part": describe_parts(claims),
@@ -327,6 +335,8 @@ def _claims(state: ProofState, asked: Mapping[str, float]) -> _Claims:
     whole = best_claim(state, ships, target=target, error=1 - confidence)
     claim = whole.facts(target)
     claim["rule"]["fresh_reviews"] = whole.fresh_reviews(target, 1 - confidence)
+    shares = WordShares.of(state)
+    claim["word_errors"] = word_error_facts(whole, shares, error=1 - confidence)
     side = (1 - confidence) / 2
     sampled = sampled_part(state, ships, target=target, error=1 - confidence)
     claim["sampled"] = None if sampled is None else asdict(sampled)
@@ -389,6 +399,8 @@ def describe_claim(claim: Mapping[str, Any]) -> dict[str, Any]:
         "reviewed": "reviewed",
     }
     answers = {"how right": claim["statement"], "target proven": is_target_proven(claim)}
+    if words_wrong := describe_word_errors(claim):
+        answers["word errors"] = words_wrong
     numbers = {
         label: round_down(claim[name]) if name == "low" else claim[name]
         for name, label in names.items()
