@@ -40,8 +40,6 @@ _EXPECTED_ROWS = 400.0
 _EXPECTED_WEIGHT = 1.0
 _EXPECTED_PART = 0.7
 _LEAST_RATE = 1e-4
-# Wrong items with a loss of 1 that are expected beside those that were seen.
-_WHOLE_LOSSES = 1.0
 _STEPS = 16
 _NEWTON_STEPS = 6
 _NEAR = 0.02
@@ -371,7 +369,7 @@ def bet(
         if block.stop == len(draws.round):
             path = replace(path, growth=bets[-1].growth, fastest=bets[-1].fastest)
         for book in books:
-            book.see(block, table)
+            book.see(block, table.worth[block], table.wrong[block])
         unseen = later.last
     return path
 
@@ -489,8 +487,7 @@ def _bet_on_block(table: _Table, book: "_Book", block: slice, unseen: _Unseen) -
     expected = (odds.share @ book.value)[:, None] - _sums_before(taken)
     scale = np.maximum(rest_before, 0.0) / np.maximum(expected, _TINY)
     chances = odds.share[:, None, :] * scale[:, :, None]
-    stake = odds.stake / book.mean_loss
-    stakes = table.sign * _limited_stakes(stake, chances, book.largest, upper=table.upper)
+    stakes = table.sign * _limited_stakes(odds.stake, chances, book.largest, upper=table.upper)
     factor = 1 + stakes * table.inverse[block] * worth * (share * scale - table.loss[block])
     bets = _BlockBets(
         gains=np.log(np.maximum(factor, _TINY)),
@@ -608,7 +605,6 @@ class _Book:
         self.is_in_frame = (strata >= 0) & draws.first
         self._is_valid = (strata >= 0) & valid[draws.item]
         self._wrong = np.zeros(frame.num_bins)
-        self._squared = np.zeros(frame.num_bins)
         self._seen = np.zeros(frame.num_bins)
         self._expected = self._expected_rates(frame)
         expected_weights = np.full(len(self._expected), _EXPECTED_WEIGHT)
@@ -625,7 +621,7 @@ class _Book:
         rates = wrong / np.maximum(self._size, 1.0)
         return np.clip(_EXPECTED_PART * rates, _LEAST_RATE, 1 - _LEAST_RATE)[None, :]
 
-    def see(self, places: slice, table: _Table) -> None:
+    def see(self, places: slice, value: Array, wrong: Array) -> None:
         """Count draws, which may be those of another round.
 
         A book without a further draw counts none.
@@ -636,12 +632,8 @@ class _Book:
         num_bins = len(self.value)
         is_valid = self._is_valid[places]
         drawn = np.bincount(bins, weights=self.is_in_frame[places], minlength=num_bins)
-        value = table.worth[places] * is_valid
-        wrong = table.wrong[places] * is_valid
-        squared = wrong * table.loss[places]
-        seen_value = np.bincount(bins, weights=value, minlength=num_bins)
-        wrong_value = np.bincount(bins, weights=wrong, minlength=num_bins)
-        squared_value = np.bincount(bins, weights=squared, minlength=num_bins)
+        seen_value = np.bincount(bins, weights=value * is_valid, minlength=num_bins)
+        wrong_value = np.bincount(bins, weights=wrong * is_valid, minlength=num_bins)
         self._size = self._size - drawn
         self.value = np.maximum(self.value - seen_value, 0.0)
         seen = seen_value / self._mean
@@ -652,17 +644,6 @@ class _Book:
         )
         self._seen = self._seen + seen
         self._wrong = self._wrong + faulty
-        self._squared = self._squared + squared_value / self._mean
-
-    @property
-    def mean_loss(self) -> float:
-        """The mean loss of what is wrong, weighted by itself; 1 if all is wrong as a whole.
-
-        The variance of losses is about so much smaller than that of faults with the same mean, and
-        a stake may be so much larger.
-        """
-        squared = float(self._squared.sum()) + _WHOLE_LOSSES
-        return squared / (float(self._wrong.sum()) + _WHOLE_LOSSES)
 
     @property
     def _scale(self) -> Array:

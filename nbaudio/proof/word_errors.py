@@ -70,7 +70,7 @@ def word_errors(part: Part, shares: WordShares, *, error: float) -> WordErrors:
     """Return the word errors of what ships; the upper bound is false with this probability."""
     state = part.state
     words = state.sum(_WORDS, part.ships)
-    judged = _JudgedWords.of(part, shares)
+    judged = JudgedWords.of(part, shares)
     num_uncorrected = state.count(judged.is_uncorrected)
     if words <= 0:
         return WordErrors(None, None, 0, num_uncorrected)
@@ -93,7 +93,7 @@ def _estimate(part: Part, shares: WordShares, words: float) -> float | None:
     """
     left_out = part.state.left_out & part.inside
     sample = Part(part.state, part.ships, left_out) if part.about is not None else part
-    judged = _JudgedWords.of(sample, shares)
+    judged = JudgedWords.of(sample, shares)
     value = sample.value(_WORDS)
     share = judged.draws.faulty_share(value)
     if share is None:
@@ -102,7 +102,7 @@ def _estimate(part: Part, shares: WordShares, words: float) -> float | None:
 
 
 @dataclass(frozen=True)
-class _JudgedWords:
+class JudgedWords:
     """The wrong words of what was judged in a part; arrays by row.
 
     Attributes:
@@ -122,7 +122,7 @@ class _JudgedWords:
     is_uncorrected: Bools
 
     @classmethod
-    def of(cls, part: Part, shares: WordShares) -> "_JudgedWords":
+    def of(cls, part: Part, shares: WordShares) -> "JudgedWords":
         """Return the wrong words of what was judged in a part."""
         state = part.state
         everything = np.ones(len(part.ships), dtype=np.bool_)
