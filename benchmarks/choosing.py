@@ -281,7 +281,7 @@ class Archive:
 
     def amount(self, what: str) -> Array:
         """Return what each segment counts for by `segments`, `hours` or `words`."""
-        return np.ones(len(self.wrong))
+        return dict.fromkeys(("segments", "hours", "words"), np.ones(len(self.wrong)))[what]
 
     def _draws(self) -> Draws:
         """Return all rows that count as draws."""

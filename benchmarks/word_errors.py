@@ -119,7 +119,8 @@ class Words(choosing.Archive):
         """Return which corrected texts somebody may have typed."""
         if self.corrects != "best":
             return [self.typed]
-        return [np.full(len(self.wrong), True), is_mild(self), np.full(len(self.wrong), False)]
+        every = np.ones(len(self.wrong), dtype=bool)
+        return [every, is_mild(self), ~every]
 
     def _parts(self, ships: Bools, selected: Bools) -> list[Part]:
         """Return what ships, within each rule."""
@@ -180,7 +181,7 @@ def make_words(seed: int, size: int, wrong: str, corrects: str) -> Words:
     archive.wrong_words = np.ceil(share * archive.words - 1e-9)
     archive.wrong[:] = archive.wrong_words > 0
     archive.corrects = corrects
-    archive.typed = is_mild(archive) if corrects == "mild" else np.full(size, True)
+    archive.typed = is_mild(archive) if corrects == "mild" else np.ones(size, dtype=bool)
     return archive
 
 

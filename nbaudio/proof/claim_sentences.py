@@ -232,8 +232,8 @@ def describe_word_errors(claim: Mapping[str, Any]) -> str:
     number = errors["clips_without_corrected_text"]
     if not number:
         return f"{sentence}."
-    has_none = "has no corrected text and counts" if number == 1 else "have no corrected text and count"
+    verb = "counts" if number == 1 else "count"
     return (
-        f"{sentence}. Corrected texts lower the bound: {count(number, 'wrong clips')} {has_none} "
-        "with all words."
+        f"{sentence}. {count(number, 'wrong clips')} without a corrected text {verb} with all "
+        "words: corrected texts lower the bound."
     )

@@ -348,7 +348,7 @@ def _claims(state: ProofState, asked: Mapping[str, float]) -> _Claims:
         **_count_reviews(state),
     }
     by_split = {
-        name: _split_claim(state, of_split, name, target=target, error=side)
+        name: _split_claim(state, of_split, name, target=target, error=side, shares=shares)
         for name, of_split in ships_by_split(state, ships).items()
     }
     rows = _curve(state, target, confidence)
@@ -369,14 +369,21 @@ def _count_reviews(state: ProofState) -> dict[str, int]:
 
 
 def _split_claim(
-    state: ProofState, ships: Bools, split: str, *, target: float, error: float
+    state: ProofState,
+    ships: Bools,
+    split: str,
+    *,
+    target: float,
+    error: float,
+    shares: WordShares,
 ) -> dict[str, Any]:
-    """Return the claim about what ships of a split.
+    """Return the claim about what ships of a split; `error` is that of each of two bounds.
 
     It holds by itself, and not together with those of other splits: its `proven` is None.
     """
     claim = best_claim(state, ships, target=target, error=error, split=split)
-    return claim.facts(target) | {"proven": None}
+    word_errors = word_error_facts(claim, shares, error=2 * error)
+    return claim.facts(target) | {"proven": None, "word_errors": word_errors}
 
 
 def _curve(state: ProofState, target: float, confidence: float) -> pl.DataFrame:
