@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 from scipy import stats
 
 from nbaudio.engine import EngineLocation, worker_pool
@@ -240,16 +241,16 @@ class Archive:
 
     def _state(self, selected: Bools) -> Any:
         """Return what claims need of a `ProofState`; each segment is a row."""
-        ones = np.ones(len(self.wrong))
-        label = np.full(len(self.wrong), -1, dtype=np.int8)
-        label[self.heard] = self.wrong[self.heard]
-        label[~self.is_there] = -1
+        label = self.labels()
         draws = self._draws()
 
         def about(rule: RuleSegments) -> RuleDraws:
             return draws_about(rule, draws, order=np.arange(len(self.sheets)), label=label)
 
-        everything = all_segments(self.is_there, self.is_there, mean_hours=1.0, mean_words=1.0)
+        mean_words = float(self.amount("words")[self.is_there].mean())
+        everything = all_segments(
+            self.is_there, self.is_there, mean_hours=1.0, mean_words=mean_words
+        )
         return SimpleNamespace(
             usable=self.sheets,
             draws=draws,
@@ -258,17 +259,29 @@ class Archive:
             rules=self.rules,
             about_rule=lambda rule, _: about(self._segments(rule)),
             about_all_segments=lambda: about(everything),
-            amounts=lambda _, where: Values.of(ones * where),
+            amounts=lambda what, where: Values.of(self.amount(what) * self.is_there * where),
             count=lambda where: int(where.sum()),
-            sum=lambda _, where: float(where.sum()),
+            sum=lambda what, where: float(self.amount(what)[where].sum()),
             flags=lambda column: {"is_there": self.is_there}[column],
             labelled=lambda *words: np.isin(label, [VERDICTS.index(word) for word in words]),
         )
 
     def _segments(self, rule: Rule) -> RuleSegments:
         """Return the segments of a rule."""
-        ones = np.ones(len(self.wrong))
-        return RuleSegments(rule.number, rule.first_draw, self.is_there, ones, ones)
+        hours = self.amount("hours")
+        words = self.amount("words")
+        return RuleSegments(rule.number, rule.first_draw, self.is_there, hours, words)
+
+    def labels(self) -> NDArray[np.int8]:
+        """Return the verdict on each segment as it is now, -1 for none."""
+        label = np.full(len(self.wrong), -1, dtype=np.int8)
+        label[self.heard] = self.wrong[self.heard]
+        label[~self.is_there] = -1
+        return label
+
+    def amount(self, what: str) -> Array:
+        """Return what each segment counts for by `segments`, `hours` or `words`."""
+        return dict.fromkeys(("segments", "hours", "words"), np.ones(len(self.wrong)))[what]
 
     def _draws(self) -> Draws:
         """Return all rows that count as draws."""

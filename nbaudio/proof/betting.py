@@ -2,11 +2,11 @@
 
 docs/evidence-method.md has the method and its sources.
 
-A draw multiplies the capital of the null "m or more are wrong" by ``1 + mu A (c - e)``: e is 1 if
-it is wrong, else 0; A is its value (segments, hours or words) over the probability of drawing it
-next; c is what the null expects in its bin (one or several strata). mu and c may depend on earlier
-draws alone. What no draw could reach, and what is unsure, counts as wrong in upper bounds and as
-right in lower ones.
+A draw multiplies the capital of the null "m or more are wrong" by ``1 + mu A (c - e)``: e is its
+loss, the share of it that is wrong (1 if it counts as wrong as a whole, 0 if it is right); A is its
+value (segments, hours or words) over the probability of drawing it next; c is the loss that the
+null expects in its bin (one or several strata). mu and c may depend on earlier draws alone. What no
+draw could reach, and what is unsure, counts as wrong in upper bounds and as right in lower ones.
 """
 
 import math
@@ -145,6 +145,10 @@ class Draws:
     outside: Ints  # items that were judged as they are now and that no frame holds as they are now
     outside_wrong: Bools
     outside_unsure: Bools
+    # The share of each draw, and of each item outside, that is wrong if it counts as wrong and is
+    # neither unsure nor replaced; None: all of it.
+    loss: Array | None = None
+    outside_loss: Array | None = None
 
     @cached_property
     def valid(self) -> Bools:
@@ -211,22 +215,38 @@ class Draws:
         """Return which draws count as wrong."""
         return self.wrong | self.unsure | self.replaced if upper else self.wrong
 
-    def outside_items(self, *, upper: bool) -> tuple[Ints, Ints]:
-        """Return judged items outside the frames that bounds use, and the wrong ones among them."""
-        is_usable = np.ones(len(self.outside), dtype=bool)
+    def losses(self, *, upper: bool) -> Array:
+        """Return the loss of each draw, in [0, 1]."""
+        losses = self.faults(upper=upper).astype(np.float64)
+        if self.loss is None:
+            return losses
+        is_partial = self.wrong & ~self.unsure & ~self.replaced
+        return np.where(is_partial, self.loss, losses)
+
+    def is_used_outside(self, *, upper: bool) -> Bools:
+        """Return which of the judged items outside the frames a bound uses."""
         if upper and self.frames:
-            is_usable = ~self.is_replaced[self.outside]
-        if upper:
-            is_faulty = self.outside_wrong | self.outside_unsure
-        else:
-            is_faulty = self.outside_wrong
-        return self.outside[is_usable], self.outside[is_usable & is_faulty]
+            return ~self.is_replaced[self.outside]
+        return np.ones(len(self.outside), dtype=bool)
+
+    def outside_losses(self, *, upper: bool) -> Array:
+        """Return the loss of each judged item outside the frames, 0 for those that are not used."""
+        is_usable = self.is_used_outside(upper=upper)
+        losses = (is_usable & self.outside_wrong).astype(np.float64)
+        if self.outside_loss is not None:
+            losses = losses * self.outside_loss
+        return np.where(is_usable & self.outside_unsure, 1.0, losses) if upper else losses
+
+    def outside_wrong_value(self, value: Values, *, upper: bool) -> float:
+        """Return the value that was found wrong outside the frames."""
+        losses = self.outside_losses(upper=upper)
+        is_faulty = losses > 0
+        return float((value[self.outside[is_faulty]] * losses[is_faulty]).sum())
 
     def wrong_value(self, value: Values, *, upper: bool) -> float:
         """Return the value that was found wrong."""
-        outside_value = value[self.outside_items(upper=upper)[1]].sum()
-        drawn_value = (self.worth(value, upper=upper) * self.faults(upper=upper)).sum()
-        return float(drawn_value + outside_value)
+        drawn_value = (self.worth(value, upper=upper) * self.losses(upper=upper)).sum()
+        return float(drawn_value + self.outside_wrong_value(value, upper=upper))
 
     def faulty_share(
         self, value: Array | Values, rounds: Sequence[int] | None = None
@@ -245,9 +265,10 @@ class Draws:
         total = float(weight.sum())
         if total <= 0:
             return None
-        faults = self.faults(upper=True)
-        share = float(weight[faults].sum()) / total
-        return share, float(np.linalg.norm(weight * (faults - share))) / total
+        losses = self.losses(upper=True)
+        is_faulty = losses > 0
+        share = float((weight[is_faulty] * losses[is_faulty]).sum()) / total
+        return share, float(np.linalg.norm(weight * (losses - share))) / total
 
 
 @dataclass(frozen=True)
@@ -331,12 +352,12 @@ def bet(
     """
     value = Values.of(value)
     table = _Table.of(draws, value, upper=upper)
-    outside, outside_faults = draws.outside_items(upper=upper)
-    unseen_values = value.without(outside)
+    unseen_values = value.without(draws.outside[draws.is_used_outside(upper=upper)])
     books = [
         _Book(draws, number, unseen_values, upper=upper) for number in range(len(draws.frames))
     ]
-    unseen = _Unseen(nulls - value[outside_faults].sum(), unseen_values.total)
+    rest = nulls - draws.outside_wrong_value(value, upper=upper)
+    unseen = _Unseen(rest, unseen_values.total)
     path = Path.begin(len(nulls))
     for block in _blocks(len(draws.round)):
         numbers = dict.fromkeys(draws.round[block].tolist())
@@ -402,15 +423,15 @@ class _Table:
     """The draws of a bet in one direction.
 
     Attributes:
-        fault: which draws count as wrong.
+        loss: the share of each draw that is wrong.
         worth: what each draw counts for.
-        wrong: the same, 0 for draws that are right.
+        wrong: what is wrong of it.
         inverse: one over the probability of each draw.
         round: the number of the book of each draw.
         upper: the direction of the bound.
     """
 
-    fault: Bools
+    loss: Array
     worth: Array
     wrong: Array
     inverse: Array
@@ -420,9 +441,9 @@ class _Table:
     @classmethod
     def of(cls, draws: Draws, value: Values, *, upper: bool) -> "_Table":
         """Return the table of draws."""
-        fault = draws.faults(upper=upper)
+        loss = draws.losses(upper=upper)
         worth = draws.worth(value, upper=upper)
-        return cls(fault, worth, worth * fault, draws.inverse, draws.round, upper)
+        return cls(loss, worth, worth * loss, draws.inverse, draws.round, upper)
 
     @property
     def sign(self) -> float:
@@ -467,7 +488,7 @@ def _bet_on_block(table: _Table, book: "_Book", block: slice, unseen: _Unseen) -
     scale = np.maximum(rest_before, 0.0) / np.maximum(expected, _TINY)
     chances = odds.share[:, None, :] * scale[:, :, None]
     stakes = table.sign * _limited_stakes(odds.stake, chances, book.largest, upper=table.upper)
-    factor = 1 + stakes * table.inverse[block] * worth * (share * scale - table.fault[block])
+    factor = 1 + stakes * table.inverse[block] * worth * (share * scale - table.loss[block])
     bets = _BlockBets(
         gains=np.log(np.maximum(factor, _TINY)),
         is_placed=(table.round[block] == book.number) & (rest_before > 0) & (worth > 0),

@@ -213,3 +213,27 @@ def in_percent(numbers: Mapping[str, Any]) -> dict[str, Any]:
         name: percent(value) if isinstance(value, float) else value
         for name, value in numbers.items()
     }
+
+
+def describe_word_errors(claim: Mapping[str, Any]) -> str:
+    """Say how many words of what ships are wrong; empty if nothing was reviewed or no words ship.
+
+    A claim of an earlier version has no word errors.
+    """
+    errors = claim.get("word_errors")
+    if not errors or not claim["reviewed"] or errors["wer_high"] is None:
+        return ""
+    sentence = (
+        f"Of the {errors['words']:,} words that ship, at most {_percent_up(errors['wer_high'])} "
+        f"are wrong ({percent(claim['confidence'])} confidence)"
+    )
+    if errors["wer"] is not None:
+        sentence += f"; estimate {percent(errors['wer'])}"
+    number = errors["clips_without_corrected_text"]
+    if not number:
+        return f"{sentence}."
+    verb = "counts" if number == 1 else "count"
+    return (
+        f"{sentence}. {count(number, 'wrong clips')} without a corrected text {verb} with all "
+        "words: corrected texts lower the bound."
+    )

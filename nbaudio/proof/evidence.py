@@ -16,7 +16,13 @@ import polars as pl
 
 from nbaudio.core.report import Report, count, percent, percent_down
 from nbaudio.core.tracebacks import interruptible
-from nbaudio.proof.claim_sentences import describe_choice, how_right, is_target_proven, round_down
+from nbaudio.proof.claim_sentences import (
+    describe_choice,
+    describe_word_errors,
+    how_right,
+    is_target_proven,
+    round_down,
+)
 from nbaudio.proof.claims import (
     Claim,
     Part,
@@ -31,6 +37,7 @@ from nbaudio.proof.judged_draws import ProofState
 from nbaudio.proof.measured_reviewers import measured_low
 from nbaudio.proof.sampled_part import sampled_part, was_sampled
 from nbaudio.proof.segment_sums import Kinds
+from nbaudio.proof.word_errors import WordShares, word_error_facts
 from nbaudio.proof.worst_groups import group_bounds
 from nbaudio.review.next_rows import next_rows
 from nbaudio.review.reviewer_rates import reviewer_rates
@@ -111,6 +118,7 @@ def evidence(
         "how_right": selection["statement"],
         "target": f"{percent(precision)} right, with {percent(confidence)} confidence",
         "target_proven": is_target_proven(selection),
+        "word_errors": describe_word_errors(selection),
         "chosen_since": describe_choice(selection),
         "weakest": weakest(whole),
         "by_part": describe_parts(claims),
@@ -372,7 +380,11 @@ def _claims(state: ProofState, asked: Mapping[str, float]) -> _Claims:
     facts = {"selection": _selection_facts(state, whole, target, confidence)} | {
         name: claim.facts(target) for name, claim in splits.items()
     }
-    _mark_proven_parts({"selection": whole, **splits}, facts, target, 1 - confidence)
+    parts = {"selection": whole, **splits}
+    _mark_proven_parts(parts, facts, target, 1 - confidence)
+    shares = WordShares.of(state)
+    for name, claim in parts.items():
+        facts[name]["word_errors"] = word_error_facts(claim, shares, error=1 - confidence)
     rows = _curve(state, target, confidence)
     of_curve = rows.filter(pl.col("segments") > 0).to_dicts()
     return _Claims(whole, {**facts, "curve": of_curve})
@@ -485,6 +497,8 @@ def describe_claim(claim: Mapping[str, Any]) -> dict[str, Any]:
         "reviewed": "reviewed",
     }
     answers = {"how right": claim["statement"], "target proven": is_target_proven(claim)}
+    if words_wrong := describe_word_errors(claim):
+        answers["word errors"] = words_wrong
     numbers = {
         label: round_down(claim[name]) if name == "low" else claim[name]
         for name, label in names.items()

@@ -1,0 +1,175 @@
+"""How many words of what ships are wrong: the word error rate of the labels.
+
+A segment that was found wrong counts with the words that its corrected text changes, and with all
+of its words without one. docs/evidence-method.md has the method.
+"""
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from nbaudio.proof.betting import Array, Bools, Draws, most
+from nbaudio.proof.claims import Claim, Part
+from nbaudio.proof.judged_draws import ProofState
+from nbaudio.proof.rule_segments import FIRST_SHARE
+from nbaudio.review.rounds import JUDGED
+from nbaudio.review.word_errors import wrong_shares
+from nbaudio.tables import workspace_tables
+
+_WORDS = "words"
+
+
+@dataclass(frozen=True)
+class WordShares:
+    """The shares of words that are wrong, by row of `ProofState.rows`; NaN without a correction."""
+
+    shown: Array  # of the text that reviewers were given
+    now: Array  # of the text as it is now
+
+    @classmethod
+    def of(cls, state: ProofState) -> "WordShares":
+        """Return the shares of the segments of a workspace."""
+        corrected = state.verdicts.filter(pl.col("corrected_text").is_not_null())["segment_id"]
+        shown = state.population.read(corrected)
+        now = workspace_tables.read(
+            state.workspace, JUDGED, where=pl.col("segment_id").is_in(corrected.implode())
+        )
+        return cls(_by_row(state, shown), _by_row(state, now))
+
+
+def _by_row(state: ProofState, segments: pl.DataFrame) -> Array:
+    """Return `wrong_shares` of segments by row, NaN elsewhere."""
+    shares = wrong_shares(state, segments).select("wrong_share", key=pl.col("segment_id").hash())
+    rows = state.rows.select("key").join(shares, on="key", how="left", maintain_order="left")
+    return rows["wrong_share"].fill_null(np.nan).to_numpy()
+
+
+@dataclass(frozen=True)
+class WordErrors:
+    """The word error rate of the labels of what ships, all shares in [0, 1]."""
+
+    wer: float | None  # estimate; None if nothing was reviewed
+    wer_high: float | None  # upper bound; None if no words ship
+    words: int  # words that ship
+    clips_without_corrected_text: int  # wrong ones, which count with all of their words
+
+
+def word_error_facts(claim: Claim, shares: WordShares, *, error: float) -> dict[str, Any]:
+    """Return the word errors of what a claim is about, as in ``corpus.json``.
+
+    `error` is that of the upper bound, which holds by itself; all rules share it.
+    """
+    about = claim.part.about
+    share_of_rule = FIRST_SHARE if about is None else about.rule.error(1.0)
+    return asdict(word_errors(claim.part, shares, error=error * share_of_rule))
+
+
+def word_errors(part: Part, shares: WordShares, *, error: float) -> WordErrors:
+    """Return the word errors of what ships; the upper bound is false with this probability."""
+    state = part.state
+    words = state.sum(_WORDS, part.ships)
+    judged = JudgedWords.of(part, shares)
+    num_uncorrected = state.count(judged.is_uncorrected)
+    if words <= 0:
+        return WordErrors(None, None, 0, num_uncorrected)
+    bound = most(judged.draws, part.value(_WORDS), error)
+    beyond = state.sum(_WORDS, part.beyond & ~state.labelled("right"))
+    least, greatest = judged.limits()
+    highest = min(max(bound + beyond - judged.not_shipped(), least), greatest)
+    wer = None
+    if state.count((part.ships | part.out) & state.judged):
+        wer = _estimate(part, shares, words)
+    if wer is not None:
+        wer = min(max(wer, least / words), highest / words)
+    return WordErrors(wer, min(highest / words, 1.0), round(words), num_uncorrected)
+
+
+def _estimate(part: Part, shares: WordShares, words: float) -> float | None:
+    """Return the estimated share of wrong words in what ships; None if no draw counts.
+
+    It takes what ships, and what reviews left out of it, as a random sample of all of it.
+    """
+    left_out = part.state.left_out & part.inside
+    sample = Part(part.state, part.ships, left_out) if part.about is not None else part
+    judged = JudgedWords.of(sample, shares)
+    value = sample.value(_WORDS)
+    share = judged.draws.faulty_share(value)
+    if share is None:
+        return None
+    return (share[0] * value.total - judged.not_shipped()) / words
+
+
+@dataclass(frozen=True)
+class JudgedWords:
+    """The wrong words of what was judged in a part; arrays by row.
+
+    Attributes:
+        part: the part.
+        draws: its draws, with the share of wrong words of each.
+        words: the words of each row.
+        counted: the share of wrong words that a bound counts for each row, NaN for none.
+        now: that of the text as it is now, 1 if that is not known.
+        is_uncorrected: which segments were found wrong, and have no corrected text.
+    """
+
+    part: Part
+    draws: Draws
+    words: Array
+    counted: Array
+    now: Array
+    is_uncorrected: Bools
+
+    @classmethod
+    def of(cls, part: Part, shares: WordShares) -> "JudgedWords":
+        """Return the wrong words of what was judged in a part."""
+        state = part.state
+        everything = np.ones(len(part.ships), dtype=np.bool_)
+        amounts = state.amounts(_WORDS, everything)
+        shown = np.nan_to_num(shares.shown, nan=1.0)
+        of_labels = np.where(
+            state.labelled("wrong"),
+            np.nan_to_num(shares.now, nan=1.0),
+            np.where(state.labelled("right"), 0.0, 1.0),
+        )
+        draws = replace(
+            part.draws, loss=shown[part.draws.item], outside_loss=of_labels[part.draws.outside]
+        )
+        is_drawn = draws.worth(amounts, upper=True) > 0
+        counted = np.full(len(part.ships), np.nan)
+        counted[draws.outside] = draws.outside_losses(upper=True)
+        counted[draws.item[is_drawn]] = draws.losses(upper=True)[is_drawn]
+        is_wrong = state.labelled("wrong") & np.isnan(shares.now)
+        was_wrong = _rows_of(part, draws.wrong) & np.isnan(shares.shown)
+        is_uncorrected = (part.ships | part.out) & (is_wrong | was_wrong)
+        return cls(part, draws, amounts.sums, counted, of_labels, is_uncorrected)
+
+    def not_shipped(self) -> float:
+        """Return the wrong words that a bound counts and that do not ship.
+
+        They are those of faults that were left out or removed, or mended since; less the words of
+        what ships with a text that is not known to be better than the one that was drawn.
+        """
+        part = self.part
+        was_wrong = _rows_of(part, self.draws.wrong & ~self.draws.replaced)
+        is_replaced = _rows_of(part, self.draws.replaced)
+        shares = np.where(part.faults_out | (part.out & was_wrong), self.counted, 0.0)
+        stays = part.ships & part.inside & ~is_replaced
+        shares += np.where(stays, self.counted - self.now, 0.0) + part.mended
+        is_counted = ~np.isnan(self.counted)
+        return float((self.words * shares)[is_counted].sum()) + part.removed_faults(_WORDS)
+
+    def limits(self) -> tuple[float, float]:
+        """Return the least and the greatest number of wrong words in what ships, by verdicts."""
+        state = self.part.state
+        wrong = self.words * self.now * self.part.ships
+        is_judged = state.labelled("right", "wrong", "unsure")
+        return float(wrong[is_judged].sum()), float(wrong.sum())
+
+
+def _rows_of(part: Part, where: Bools) -> Bools:
+    """Return which rows some draws are of."""
+    rows = np.zeros(len(part.ships), dtype=np.bool_)
+    rows[part.draws.item[where]] = True
+    return rows
