@@ -30,7 +30,7 @@ SHARE_OF_OTHER_SENTENCES = 0.06
 SHARE_OF_OTHER_WORDS = 0.003
 SHARE_OF_MISHEARD_LETTERS = 0.02
 REVIEWED_PAIRS = 150  # in each round
-ROUNDS = ("round-1", "round-2")
+ROUNDS = {"round-1": 0, "round-2": 40}  # with the number of planted faults
 
 SPEAKER_TITLES = (
     "the minister",
@@ -177,20 +177,28 @@ def write_rows(path: Path, header: Iterable[str], rows: Iterable[Iterable[object
 
 
 def write_returned_rounds(folder: Path, pairs: Iterable[Pair]) -> None:
-    """Draw the rounds as the demo does, and write the verdicts of a reviewer who never errs."""
-    is_right = {pair.segment_id: pair.transcript == pair.spoken for pair in pairs}
+    """Draw the rounds as the demo does, and write the verdicts of a reviewer who never errs.
+
+    Rows that are repeated are not returned twice.
+    """
+    spoken = {pair.segment_id: pair.spoken for pair in pairs}
     with TemporaryDirectory() as temporary:
         workspace = Path(temporary) / "workspace"
         nbaudio.ingest("table", folder / "pairs.csv", out=workspace)
         nbaudio.score(workspace)
         nbaudio.select(workspace, min_similarity=0.8)
-        for name in ROUNDS:
+        for name, planted in ROUNDS.items():
             sheet = Path(temporary) / f"{name}.csv"
-            nbaudio.review.export(workspace, out=sheet, n=REVIEWED_PAIRS, strategy="stratified")
-            drawn = pl.read_csv(sheet)["segment_id"].to_list()
-            verdicts = ["ok" if is_right[segment_id] else "wrong words" for segment_id in drawn]
+            nbaudio.review.export(
+                workspace, out=sheet, n=REVIEWED_PAIRS, strategy="stratified", planted=planted
+            )
+            rows = pl.read_csv(sheet).unique("segment_id", keep="first", maintain_order=True)
+            verdicts = [
+                (segment_id, "ok" if transcript == spoken[segment_id] else "wrong words")
+                for segment_id, transcript in rows.select("segment_id", "transcript").iter_rows()
+            ]
             returned = folder / f"{name}.csv"
-            write_rows(returned, ("segment_id", "verdict"), zip(drawn, verdicts, strict=True))
+            write_rows(returned, ("segment_id", "verdict"), verdicts)
             nbaudio.review.import_(workspace, returned)
 
 

@@ -20,8 +20,18 @@ from nbaudio.text.score import score
 
 _MIN_SIMILARITY = 0.8
 _REVIEWED_PAIRS = 150  # pairs that are reviewed in each round
+_PLANTED = 40  # planted faults in the second round
 _REPORT = "made_pairs"
-_FACTS = ("pairs", "rule", "verdicts", "after_round_1", "after_round_2", "target_proven")
+_FACTS = (
+    "pairs",
+    "rule",
+    "verdicts",
+    "after_round_1",
+    "after_round_2",
+    "target_proven",
+    "reviewers",
+    "word_errors",
+)
 
 
 @dataclass(frozen=True)
@@ -95,15 +105,20 @@ def _prove(files: MadePairs, workspace: Path) -> dict[str, Any]:
         "rule": f"similarity of at least {_MIN_SIMILARITY}, fixed before the first verdict",
         "verdicts": "simulated: of a reviewer who knows which made pairs are wrong",
         **_import_round(workspace, files.rounds[0]),
-        **_import_round(workspace, files.rounds[1]),
-        "target_proven": evidence(workspace).facts["target_proven"],
+        **_import_round(workspace, files.rounds[1], planted=_PLANTED),
+        **_answers(evidence(workspace)),
     }
 
 
-def _import_round(workspace: Path, returned: Path) -> dict[str, str]:
+def _answers(report: Report) -> dict[str, str]:
+    """Return what a report of `evidence` says of the target, the reviewers and the words."""
+    return {name: report.facts[name] for name in ("target_proven", "reviewers", "word_errors")}
+
+
+def _import_round(workspace: Path, returned: Path, *, planted: int = 0) -> dict[str, str]:
     """Draw a round, import its returned sheet, and return what all rounds so far prove."""
     sheet = workspace.parent / "sheets" / returned.name
-    export(workspace, out=sheet, n=_REVIEWED_PAIRS, strategy="stratified")
+    export(workspace, out=sheet, n=_REVIEWED_PAIRS, strategy="stratified", planted=planted)
     import_(workspace, returned)
     answer = first_answer(workspace)
     reviewed = answer.right + answer.wrong
