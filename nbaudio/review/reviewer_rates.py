@@ -136,10 +136,8 @@ def highest_rate(mistakes: int, judged: int, error: float) -> float:
         judged: the number of cases.
         error: the probability that the rate is above the bound at some time.
     """
-    from scipy.special import betaln
-
     a, b = _PRIOR
-    log_mixture = float(betaln(a + mistakes, b + judged - mistakes) - betaln(a, b))
+    log_mixture = _log_beta(a + mistakes, b + judged - mistakes) - _log_beta(a, b)
     limit = log_mixture + math.log(error)
     low = mistakes / judged if judged else 0.0
     high = 1.0
@@ -150,6 +148,11 @@ def highest_rate(mistakes: int, judged: int, error: float) -> float:
         else:
             high = middle
     return high
+
+
+def _log_beta(a: float, b: float) -> float:
+    """Return the logarithm of the beta function."""
+    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
 
 
 def _log_likelihood(mistakes: int, judged: int, rate: float) -> float:
