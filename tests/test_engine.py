@@ -127,6 +127,16 @@ def test_processes_start_when_the_pool_opens_and_end_with_it():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_tasks_run_if_the_processes_are_killed_before_the_first(jobs):
+    with worker_pool(EngineLocation("loky", jobs, preload=cut)) as run:
+        for process in loky_processes():
+            process.kill()
+        assert sorted(run(abs, [-1, -2, -3])) == [1, 2, 3]
+    assert loky_processes() == []
+
+
+@pytest.mark.slow
 def test_no_process_is_left_after_an_error_before_the_first_task(make_workspace, tmp_path):
     workspace = make_workspace({"a.flac": (3.0, 16000)})
     with pytest.raises(InputError, match="absent"):
