@@ -176,7 +176,11 @@ def _run_after(
     first_call: Iterable[int], function: Callable[[Task], Result], tasks: Iterable[Task]
 ) -> Iterator[Result]:
     """Run tasks as `_run_joblib`, when the first call has ended."""
-    deque(first_call, maxlen=0)
+    try:
+        deque(first_call, maxlen=0)
+    except Exception as error:
+        if not _is_worker_lost(error):  # the tasks start others
+            raise
     yield from _run_joblib(function, tasks)
 
 

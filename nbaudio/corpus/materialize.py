@@ -274,14 +274,9 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
         is_whole = stack.enter_context(claim)
         stack.enter_context(run.packs.shared())
         card = restore_records(layout) if is_whole else ""
-        cut_before = _cut_measured(run, selection, run_tasks) if run.signals else 0
-        # The current table: a later selection replaces the file.
-        table = freeze_table(
-            run.workspace, workspace_tables.table_path(layout.work), run.parameters.get("text")
-        )
-        left_out = run.base.left_out(table) if run.base else []
-        packed = _plan_cut_pack(run, selection, run_tasks)
+        packed = _cut_and_pack(run, selection, run_tasks)
         workers.close()  # they need no memory while tables are written
+        notes_on_base = _notes_on_base(run, packed)
         if len(packed.lost):
             stated["evidence"] = selection_claim(
                 selection.proof, without=packed.lost["segment_id"].to_list()
@@ -291,14 +286,8 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
         layout.finish(corpus_info)
     if run.base:
         _keep_splits(run.workspace, run.base)
-    notes = selection.notes + card_notes + _notes_on_base(run, packed, left_out)
-    facts = _facts(
-        layout,
-        corpus_info,
-        packed.shards,
-        num_cut=cut_before + packed.num_cut,
-        took=time.monotonic() - began,
-    )
+    notes = selection.notes + card_notes + notes_on_base
+    facts = _facts(layout, corpus_info, packed, took=time.monotonic() - began)
     report = Report("materialize", facts, notes, problems=_problems(layout, packed))
     run.workspace.save_report("materialize", report.to_dict())
     return report
@@ -405,12 +394,18 @@ def _publish_card(layout: Layout, corpus_info: dict[str, Any], before: str) -> l
     return [f"{layout}/{CARD} was edited and is not overwritten"]
 
 
-def _notes_on_base(run: _Run, packed: _Packed, left_out: list[str]) -> list[str]:
-    """Return notes on columns that the base lacks, and on a base of which nothing is kept."""
+def _notes_on_base(run: _Run, packed: _Packed) -> list[str]:
+    """Return notes on columns that the base lacks, and on a base of which nothing is kept.
+
+    The frozen segments table is in the work folder.
+    """
+    if run.base is None:
+        return []
     notes = []
+    left_out = run.base.left_out(workspace_tables.table_path(run.layout.work))
     if left_out:
         notes.append(f"columns that the base does not have are left out: {', '.join(left_out)}")
-    if run.base and not any(version_of(shard.name) < run.version for shard in packed.shards):
+    if not any(version_of(shard.name) < run.version for shard in packed.shards):
         notes.append(
             f"no clip of the base {run.base} is unchanged: was it made from this workspace?"
         )
@@ -468,6 +463,17 @@ def _keep_splits(workspace: Workspace, base: Base) -> None:
     earlier = with_earlier(workspace, splits.lazy())
     if earlier is not None:
         workspace.save(**{schemas.EARLIER_SPLITS: earlier})
+
+
+def _cut_and_pack(run: _Run, selection: _Selection, run_tasks: RunTasks) -> _Packed:
+    """Measure if asked, freeze the segments table, cut its accepted clips, and pack them."""
+    num_measured = _cut_measured(run, selection, run_tasks) if run.signals else 0
+    # The current table: a later selection replaces the file.
+    freeze_table(
+        run.workspace, workspace_tables.table_path(run.layout.work), run.parameters.get("text")
+    )
+    packed = _plan_cut_pack(run, selection, run_tasks)
+    return replace(packed, num_cut=num_measured + packed.num_cut)
 
 
 def _plan_cut_pack(run: _Run, selection: _Selection, run_tasks: RunTasks) -> _Packed:
@@ -763,12 +769,12 @@ def _problems(layout: Layout, packed: _Packed) -> list[str]:
 def _facts(
     layout: Layout,
     corpus_info: dict[str, Any],
-    shards: list[Shard],
+    packed: _Packed,
     *,
-    num_cut: int,
     took: float,
 ) -> dict[str, Any]:
     """Return the facts of the report; `took` is in seconds."""
+    shards = packed.shards
     splits = corpus_info["splits"]
     hours, num_clips = (
         sum(split[what] for split in splits.values()) for what in ("hours", "segments")
@@ -781,7 +787,10 @@ def _facts(
         "shards_of_train": shard_advice(shards),
         "bytes": sum(shard.num_bytes for shard in shards),
     }
-    facts |= {"clips_cut_now": num_cut, "clips_already_cut": num_clips - num_cut}
+    facts |= {
+        "clips_cut_now": packed.num_cut,
+        "clips_already_cut": num_clips - packed.num_cut,
+    }
     facts |= {
         "shards_kept_from_before": sum(shard.was_whole for shard in shards),
         "seconds": round(took, 1),
