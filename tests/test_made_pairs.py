@@ -11,6 +11,7 @@ import pytest
 import nbaudio
 from nbaudio.core.bundled_files import bundled
 from nbaudio.core.errors import InputError
+from nbaudio.proof.evidence import FirstAnswer, first_answer
 from nbaudio.runs.made_pairs import prove_made_pairs
 
 MADE_PAIRS = bundled("data_manifests/demo.yaml").parent / "made_pairs"
@@ -63,6 +64,9 @@ def test_the_proven_share_of_the_demo_pairs_is_true(second_act, pairs):
     shipped = segments.filter(pl.col("decision") == "accept")["segment_id"].to_list()
     share = sum(is_right[segment_id] for segment_id in shipped) / len(shipped)
     proof = nbaudio.evidence(out / "workspace").facts
+    assert first_answer(out / "workspace") == FirstAnswer(
+        proof["how_right"], right=proof["reviewed"]["right"], wrong=proof["reviewed"]["wrong"]
+    )
     assert proof["selection"]["segments"] == len(shipped)
     assert 0.98 <= proof["selection"]["low"] <= share < 1
 

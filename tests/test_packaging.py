@@ -66,7 +66,7 @@ def test_environment_yml_asks_once_for_each_dependency_of_pyproject_within_the_s
 
 def test_environment_yml_takes_from_conda_forge_what_it_has_in_conda_s_spelling():
     _, conda, pypi, _ = environment()
-    assert [line for line in conda if not re.fullmatch(r"[a-z0-9-]+ >=[\d.]+(,<\d+)?", line)] == []
+    assert [line for line in conda if not re.fullmatch(r"[a-z0-9_-]+ >=[\d.]+(,<\d+)?", line)] == []
     assert {Requirement(line).name for line in pypi} == {
         "audioop-lts",
         "av",

@@ -188,6 +188,16 @@ def bar_lengths(axes, number):
     return [bar.get_width() for bar in axes.containers[number]]
 
 
+def test_what_a_notebook_shows_of_a_plot_are_the_files_that_it_makes_alone(workspace_of):
+    workspace = workspace_of([segment(number, seconds=3 + number) for number in range(9)])
+    score(workspace)
+    shown = plots.scores(workspace)._repr_mimebundle_()
+    assert list(shown) == ["text/html", "image/png"]
+    assert shown["image/png"] == plots.scores(workspace)._repr_png_()
+    assert plots.scores(workspace).svg() in shown["text/html"]
+    assert shown["text/html"].endswith(plots.scores(workspace).img())
+
+
 def test_recordings_are_bars_of_their_lengths(workspace_of):
     recordings = [
         {"recording_id": key, "sampling_rate": 100, "num_channels": 1, "num_samples": 6000 * n}

@@ -744,6 +744,31 @@ def test_forked_kernels_share_nothing_and_end(one_cell, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux only")
+def test_what_the_server_of_kernels_imports_starts_no_threads_of_polars():
+    script = """
+from importlib import import_module
+from pathlib import Path
+from nbaudio.runs.kernel_server import PRELOADED
+for module in PRELOADED:
+    import_module(module)
+print({path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")})
+"""
+    names = ast.literal_eval(subprocess.check_output([sys.executable, "-c", script], text=True))
+    assert not [name for name in names if name.startswith("polars-0")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("new_server", [kernel_server, nullcontext])
+def test_a_notebook_of_a_run_shows_plots_of_pyplot(new_server, one_cell, tmp_path):
+    source = one_cell("import matplotlib.pyplot as plt; plt.plot([1, 2]); plt.title('a'); None")
+    with new_server() as server:
+        execute.execute(source, {}, pages=PageWriter(tmp_path / "out"), server=server)
+    [output] = outputs(tmp_path / "out/notebooks/cell.ipynb")
+    assert "image/png" in output["data"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux only")
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGKILL])
 def test_a_stopped_run_leaves_no_kernel(signum, one_cell, tmp_path):
     source = one_cell("import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(600)")

@@ -198,6 +198,20 @@ def test_hostile_names_are_shown_as_text(pages):
 
 
 @pytest.mark.slow
+def test_pages_that_are_made_together_equal_those_made_alone(pages, tmp_path):
+    together = [tmp_path / "together.xlsx", tmp_path / "together.html"]
+    report = stats(pages.corpus, out=together)
+    assert report.facts["page"] == f"{together[0]}, {together[1]}"
+    for path in together:
+        alone = tmp_path / f"alone{path.suffix}"
+        stats(pages.corpus, out=alone)
+        assert path.read_bytes() == alone.read_bytes()
+    with pytest.raises(InputError, match=r"p\.pdf: a page is written as \.html or \.xlsx"):
+        stats(pages.corpus, out=[tmp_path / "p.html", tmp_path / "p.pdf"])
+    assert not (tmp_path / "p.html").exists()
+
+
+@pytest.mark.slow
 def test_cells_of_the_workbook_are_texts_or_numbers(pages, tmp_path):
     for path in (pages.workspace.path, pages.corpus):
         stats(path, out=tmp_path / "p.xlsx")

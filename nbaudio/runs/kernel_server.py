@@ -24,7 +24,6 @@ PRELOADED = (
     "ipykernel.kernelapp",
     "matplotlib.backends.backend_agg",
     "matplotlib.backends.backend_svg",
-    "matplotlib.pyplot",
     "nbaudio.corpus.diff",
     "nbaudio.corpus.materialize",
     "nbaudio.corpus.measure",
@@ -59,6 +58,8 @@ def serve(connection: Connection) -> None:
     The answer is its process id. ``("poll", process id)`` is answered by its exit code, None while
     it runs. Returns when the connection is closed.
     """
+    # Matplotlib reads it when it is imported; a kernel sets it, too, before it imports anything.
+    os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
     for module in PRELOADED:
         import_module(module)
     gc.collect()
