@@ -40,6 +40,7 @@ _RULE = pl.Schema(
     {"key": pl.UInt64, "first_draw": pl.Int32, "split": pl.String}
     | {"seconds": pl.Float64, "words": pl.Int64}
 )
+_CUT = "cut_"  # with the number of kinds: the column with their `cut`
 _WIDTH = 4  # A row of all tables joined takes about as much memory as so many rows of one.
 _SUMS = ("segments", "ticks", "words", "segments_counted", "ticks_counted", "words_counted")
 _LARGEST = ("segments_largest", "ticks_largest", "words_largest")
@@ -123,9 +124,9 @@ def read_sums(
         by_suffix = dict(zip(of_frames, frames, strict=True))
         for bucket in range(count):
             rows = _joined(segments, of_frames, of_rules, bucket)
+            rows = _kinds_of(rows, by_suffix, alone.hash())
             for number, kinds in enumerate(several_kinds):
-                with_cut = rows.with_columns(cut=_cut_name(number))
-                sums[number].append(_sum(_kinds_of(with_cut, kinds, by_suffix, alone.hash())))
+                sums[number].append(_sum(_with_cuts(rows, number, kinds)))
     return [_sum(pl.concat(parts)).sort(~pl.col("is_there"), _KINDS) for parts in sums]
 
 
@@ -175,7 +176,7 @@ def _facts(
 
 def _cut_name(number: int) -> str:
     """Return the column with `cut` of the kinds with a number."""
-    return f"cut_{number}"
+    return f"{_CUT}{number}"
 
 
 def _cut(batch: pl.DataFrame, kinds: Kinds) -> pl.Series:
@@ -231,12 +232,13 @@ def _read(side: Buckets, number: int, suffix: str) -> pl.DataFrame:
 
 
 def _kinds_of(
-    rows: pl.DataFrame, kinds: Kinds, frames: Mapping[str, StoredFrame], alone: pl.Series
+    rows: pl.DataFrame, frames: Mapping[str, StoredFrame], alone: pl.Series
 ) -> pl.DataFrame:
-    """Return the columns of `read_sums` of each segment."""
+    """Return the columns of `read_sums` of each segment.
+
+    `cut` and `fixed_cut` are null; `_with_cuts` computes them from further columns.
+    """
     rows = rows.with_columns(fixed=_fixed(frames)).unnest("fixed")
-    similarity = rows["fixed_similarity"].fill_null(np.nan).to_numpy()
-    fixed_cut = pl.Series(np.searchsorted(np.array(kinds.cuts), similarity, side="right"))
     is_alone = pl.col("key").is_in(alone.implode()) | ~pl.col("is_there")
     of_removed = cs.expand_selector(rows, cs.starts_with("seconds_rule_", "words_rule_"))
     amounts = [pl.lit(1, pl.Int64).alias("segments"), pl.col("ticks", "words").fill_null(0)]
@@ -244,18 +246,28 @@ def _kinds_of(
         pl.when(is_alone).then("key").alias("key"),
         pl.col(_FLAGS).fill_null(value=False),
         "split",
-        pl.col("cut").fill_null(0),
+        pl.lit(None, pl.Int32).alias("cut"),
         pl.col("next_stratum").fill_null(-1),
         cs.starts_with("stratum_frame_", "first_draw_rule_", "split_rule_"),
         *(_is_valid(suffix, frame) for suffix, frame in frames.items()),
         "fixed_draw",
         "fixed_has_duration",
-        fixed_cut.alias("fixed_cut"),
+        pl.lit(None, pl.Int64).alias("fixed_cut"),
         *(pl.when(~pl.col("is_there")).then(name).alias(name) for name in of_removed),
         *amounts,
         *((amount > 0).cast(pl.Int64).name.suffix("_counted") for amount in amounts),
         *(amount.name.suffix("_largest") for amount in amounts),
+        cs.starts_with(_CUT),
+        "fixed_similarity",
     )
+
+
+def _with_cuts(rows: pl.DataFrame, number: int, kinds: Kinds) -> pl.DataFrame:
+    """Return rows of `_kinds_of` with the cuts of the kinds with a number, and of no others."""
+    similarity = rows["fixed_similarity"].fill_null(np.nan).to_numpy()
+    fixed_cut = pl.Series(np.searchsorted(np.array(kinds.cuts), similarity, side="right"))
+    with_cuts = rows.with_columns(cut=pl.col(_cut_name(number)).fill_null(0), fixed_cut=fixed_cut)
+    return with_cuts.drop(cs.starts_with(_CUT), "fixed_similarity")
 
 
 def _is_valid(suffix: str, frame: StoredFrame) -> pl.Expr:
