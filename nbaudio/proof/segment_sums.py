@@ -13,8 +13,9 @@ import numpy as np
 import polars as pl
 from polars import selectors as cs
 
+from nbaudio.core.threads import in_threads
 from nbaudio.review.fixed_rules import FixedRule, has_selected_duration
-from nbaudio.review.population import SECONDS, WORDS, Population
+from nbaudio.review.population import SECONDS, WORDS, Bools, Population
 from nbaudio.review.sampling import Strata
 from nbaudio.review.state import frame_contents
 from nbaudio.tables import workspace_tables
@@ -144,33 +145,56 @@ def _facts(
     *,
     with_contents: bool,
 ) -> Iterator[pl.DataFrame]:
-    """Yield what is needed of each segment, batch by batch.
+    """Yield what is needed of each segment, batch by batch, in order.
 
     Contents are null without `with_contents`: they are compared with those of frames, and to hash
     them takes most of the time.
     """
-    reviewable = population.reviewable
-    left_out = population.left_out["segment_id"].implode()
-    without = pl.Series(several_kinds[0].without, dtype=pl.String).implode()
-    ticks = pl.when(SECONDS.is_finite()).then((SECONDS * TICKS).round())
+    facts = _Facts(
+        kinds=several_kinds,
+        reviewable=population.reviewable,
+        left_out=population.left_out["segment_id"].implode(),
+        strata=strata,
+        has_duration=has_selected_duration(population.state),
+        with_contents=with_contents,
+    )
     columns = ("split", "decision", "similarity", *(kinds.column for kinds in several_kinds))
-    for start, batch in with_starts(population.batches(columns)):
+    return in_threads(facts.of_batch, with_starts(population.batches(columns)))
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What the rows of `_facts` depend on beside the segments; see `read_sums`."""
+
+    kinds: Sequence[Kinds]
+    reviewable: Bools
+    left_out: pl.Series
+    strata: Strata | None
+    has_duration: pl.Expr
+    with_contents: bool
+
+    def of_batch(self, numbered: tuple[int, pl.DataFrame]) -> pl.DataFrame:
+        """Return the rows for a batch of segments, which comes with the number of its first."""
+        start, batch = numbered
         rows = slice(start, start + len(batch))
-        yield batch.select(
+        without = pl.Series(self.kinds[0].without, dtype=pl.String).implode()
+        ticks = pl.when(SECONDS.is_finite()).then((SECONDS * TICKS).round())
+        stratum = pl.lit(-1) if self.strata is None else pl.Series(self.strata.number[rows])
+        return batch.select(
             _KEY,
             is_there=pl.lit(value=True),
             accepted=pl.col("decision").eq_missing("accept"),
             without=pl.col("segment_id").is_in(without),
-            left_out=pl.col("segment_id").is_in(left_out),
-            reviewable=pl.Series(reviewable[rows]),
-            has_duration=has_selected_duration(population.state),
+            left_out=pl.col("segment_id").is_in(self.left_out),
+            reviewable=pl.Series(self.reviewable[rows]),
+            has_duration=self.has_duration,
             split="split",
-            next_stratum=pl.lit(-1) if strata is None else pl.Series(strata.number[rows]),
+            next_stratum=stratum,
             similarity="similarity",
             ticks=ticks.cast(pl.Int64, strict=False).fill_null(0),
             words=WORDS,
-            content=frame_contents(batch) if with_contents else None,
-            **{_cut_name(number): _cut(batch, kinds) for number, kinds in enumerate(several_kinds)},
+            content=frame_contents(batch) if self.with_contents else None,
+            **{_cut_name(number): _cut(batch, kinds) for number, kinds in enumerate(self.kinds)},
         )
 
 
