@@ -95,3 +95,9 @@ def test_sentences_are_folded_without_case_and_punctuation():
     texts = ["„Straße,  d’accord…“", "STRASSE d'accord", " \n–?!", "", None, "e\u0301n 5.", "=1+1"]
     folded = pl.DataFrame({"text": texts}).select(sentences(pl.col("text"))).to_series().to_list()
     assert folded == ["strasse d accord", "strasse d accord", None, None, None, "én 5", "1 1"]
+
+
+def test_usual_marks_are_folded_as_all_others_are():
+    texts = ["Da, ne; ali: jest.", "…, . a", "?! b .. c,, d ?", "3.5, 4", ". , ;", "a -, b"]
+    folded = pl.DataFrame({"text": texts}).select(sentences(pl.col("text"))).to_series().to_list()
+    assert folded == ["da ne ali jest", "a", "b c d", "3 5 4", None, "a b"]

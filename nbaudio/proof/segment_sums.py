@@ -13,8 +13,9 @@ import numpy as np
 import polars as pl
 from polars import selectors as cs
 
+from nbaudio.core.threads import in_threads
 from nbaudio.review.fixed_rules import FixedRule, has_selected_duration
-from nbaudio.review.population import SECONDS, WORDS, Population
+from nbaudio.review.population import SECONDS, WORDS, Bools, Population
 from nbaudio.review.sampling import Strata
 from nbaudio.review.state import frame_contents
 from nbaudio.tables import workspace_tables
@@ -40,6 +41,7 @@ _RULE = pl.Schema(
     {"key": pl.UInt64, "first_draw": pl.Int32, "split": pl.String}
     | {"seconds": pl.Float64, "words": pl.Int64}
 )
+_CUT = "cut_"  # with the number of kinds: the column with their `cut`
 _WIDTH = 4  # A row of all tables joined takes about as much memory as so many rows of one.
 _SUMS = ("segments", "ticks", "words", "segments_counted", "ticks_counted", "words_counted")
 _LARGEST = ("segments_largest", "ticks_largest", "words_largest")
@@ -126,9 +128,9 @@ def read_sums(
         by_suffix = dict(zip(of_frames, frames, strict=True))
         for bucket in range(count):
             rows = _joined(segments, of_frames, of_rules, bucket)
+            rows = _kinds_of(rows, by_suffix, alone.hash())
             for number, kinds in enumerate(several_kinds):
-                with_cut = rows.with_columns(cut=_cut_name(number))
-                sums[number].append(_sum(_kinds_of(with_cut, kinds, by_suffix, alone.hash())))
+                sums[number].append(_sum(_with_cuts(rows, number, kinds)))
     return [_sum(pl.concat(parts)).sort(~pl.col("is_there"), _KINDS) for parts in sums]
 
 
@@ -146,39 +148,62 @@ def _facts(
     *,
     with_contents: bool,
 ) -> Iterator[pl.DataFrame]:
-    """Yield what is needed of each segment, batch by batch.
+    """Yield what is needed of each segment, batch by batch, in order.
 
     Contents are null without `with_contents`: they are compared with those of frames, and to hash
     them takes most of the time.
     """
-    reviewable = population.reviewable
-    left_out = population.left_out["segment_id"].implode()
-    without = pl.Series(several_kinds[0].without, dtype=pl.String).implode()
-    ticks = pl.when(SECONDS.is_finite()).then((SECONDS * TICKS).round())
+    facts = _Facts(
+        kinds=several_kinds,
+        reviewable=population.reviewable,
+        left_out=population.left_out["segment_id"].implode(),
+        strata=strata,
+        has_duration=has_selected_duration(population.state),
+        with_contents=with_contents,
+    )
     columns = ("split", "decision", "similarity", *(kinds.column for kinds in several_kinds))
-    for start, batch in with_starts(population.batches(columns)):
+    return in_threads(facts.of_batch, with_starts(population.batches(columns)))
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What the rows of `_facts` depend on beside the segments; see `read_sums`."""
+
+    kinds: Sequence[Kinds]
+    reviewable: Bools
+    left_out: pl.Series
+    strata: Strata | None
+    has_duration: pl.Expr
+    with_contents: bool
+
+    def of_batch(self, numbered: tuple[int, pl.DataFrame]) -> pl.DataFrame:
+        """Return the rows for a batch of segments, which comes with the number of its first."""
+        start, batch = numbered
         rows = slice(start, start + len(batch))
-        yield batch.select(
+        without = pl.Series(self.kinds[0].without, dtype=pl.String).implode()
+        ticks = pl.when(SECONDS.is_finite()).then((SECONDS * TICKS).round())
+        stratum = pl.lit(-1) if self.strata is None else pl.Series(self.strata.number[rows])
+        return batch.select(
             _KEY,
             is_there=pl.lit(value=True),
             accepted=pl.col("decision").eq_missing("accept"),
             without=pl.col("segment_id").is_in(without),
-            left_out=pl.col("segment_id").is_in(left_out),
-            reviewable=pl.Series(reviewable[rows]),
-            has_duration=has_selected_duration(population.state),
+            left_out=pl.col("segment_id").is_in(self.left_out),
+            reviewable=pl.Series(self.reviewable[rows]),
+            has_duration=self.has_duration,
             split="split",
-            next_stratum=pl.lit(-1) if strata is None else pl.Series(strata.number[rows]),
+            next_stratum=stratum,
             similarity="similarity",
             ticks=ticks.cast(pl.Int64, strict=False).fill_null(0),
             words=WORDS,
-            content=frame_contents(batch) if with_contents else None,
-            **{_cut_name(number): _cut(batch, kinds) for number, kinds in enumerate(several_kinds)},
+            content=frame_contents(batch) if self.with_contents else None,
+            **{_cut_name(number): _cut(batch, kinds) for number, kinds in enumerate(self.kinds)},
         )
 
 
 def _cut_name(number: int) -> str:
     """Return the column with `cut` of the kinds with a number."""
-    return f"cut_{number}"
+    return f"{_CUT}{number}"
 
 
 def _cut(batch: pl.DataFrame, kinds: Kinds) -> pl.Series:
@@ -234,12 +259,13 @@ def _read(side: Buckets, number: int, suffix: str) -> pl.DataFrame:
 
 
 def _kinds_of(
-    rows: pl.DataFrame, kinds: Kinds, frames: Mapping[str, StoredFrame], alone: pl.Series
+    rows: pl.DataFrame, frames: Mapping[str, StoredFrame], alone: pl.Series
 ) -> pl.DataFrame:
-    """Return the columns of `read_sums` of each segment."""
+    """Return the columns of `read_sums` of each segment.
+
+    `cut` and `fixed_cut` are null; `_with_cuts` computes them from further columns.
+    """
     rows = rows.with_columns(fixed=_fixed(frames)).unnest("fixed")
-    similarity = rows["fixed_similarity"].fill_null(np.nan).to_numpy()
-    fixed_cut = pl.Series(np.searchsorted(np.array(kinds.cuts), similarity, side="right"))
     is_alone = pl.col("key").is_in(alone.implode()) | ~pl.col("is_there")
     of_removed = cs.expand_selector(rows, cs.starts_with("seconds_rule_", "words_rule_"))
     amounts = [pl.lit(1, pl.Int64).alias("segments"), pl.col("ticks", "words").fill_null(0)]
@@ -247,18 +273,20 @@ def _kinds_of(
         pl.when(is_alone).then("key").alias("key"),
         pl.col(_FLAGS).fill_null(value=False),
         "split",
-        pl.col("cut").fill_null(0),
+        pl.lit(None, pl.Int32).alias("cut"),
         pl.col("next_stratum").fill_null(-1),
         cs.starts_with("stratum_frame_", "first_draw_rule_", "split_rule_"),
         *(_is_valid(suffix, frame) for suffix, frame in frames.items()),
         "fixed_draw",
         "fixed_has_duration",
-        fixed_cut.alias("fixed_cut"),
+        pl.lit(None, pl.Int64).alias("fixed_cut"),
         _group(kinds, frames).alias("group"),
         *(pl.when(~pl.col("is_there")).then(name).alias(name) for name in of_removed),
         *amounts,
         *((amount > 0).cast(pl.Int64).name.suffix("_counted") for amount in amounts),
         *(amount.name.suffix("_largest") for amount in amounts),
+        cs.starts_with(_CUT),
+        "fixed_similarity",
     )
 
 
@@ -270,6 +298,14 @@ def _group(kinds: Kinds, frames: Mapping[str, StoredFrame]) -> pl.Expr:
     return pl.coalesce(
         f"group{suffix}" for suffix in sorted(with_groups, key=lambda name: frames[name].place)
     )
+
+
+def _with_cuts(rows: pl.DataFrame, number: int, kinds: Kinds) -> pl.DataFrame:
+    """Return rows of `_kinds_of` with the cuts of the kinds with a number, and of no others."""
+    similarity = rows["fixed_similarity"].fill_null(np.nan).to_numpy()
+    fixed_cut = pl.Series(np.searchsorted(np.array(kinds.cuts), similarity, side="right"))
+    with_cuts = rows.with_columns(cut=pl.col(_cut_name(number)).fill_null(0), fixed_cut=fixed_cut)
+    return with_cuts.drop(cs.starts_with(_CUT), "fixed_similarity")
 
 
 def _is_valid(suffix: str, frame: StoredFrame) -> pl.Expr:

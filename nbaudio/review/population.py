@@ -13,6 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.core.hashing import hash_column
+from nbaudio.core.threads import in_threads
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.rounds import JUDGED, OUTCOMES, Round
 from nbaudio.review.sampling import (
@@ -191,7 +192,7 @@ class Population:
         Each array is filled in place, so that it is in memory once.
         """
         arrays: dict[str, NDArray[Any]] = {}
-        for start, batch in with_starts(map(function, self.batches(columns))):
+        for start, batch in with_starts(in_threads(function, self.batches(columns))):
             parts = {values.name: values.to_numpy() for values in batch}
             arrays = arrays or {
                 name: np.empty(len(self), dtype=part.dtype) for name, part in parts.items()
@@ -207,7 +208,7 @@ class Population:
 
         The function should return whole numbers or codes, which take little memory.
         """
-        frame = pl.concat([function(batch) for batch in self.batches(columns)])
+        frame = pl.concat([*in_threads(function, self.batches(columns))])
         # Column by column, so that only one column at a time is in memory twice.
         return pl.DataFrame([frame.drop_in_place(name).rechunk() for name in frame.columns])
 
