@@ -15,6 +15,7 @@ import nbaudio
 from nbaudio import Workspace
 from nbaudio.core.errors import InputError
 from nbaudio.sources.detection import detect_source
+from nbaudio.storage import archives
 
 CHAPTERS = 8
 COMPRESS = {
@@ -116,6 +117,36 @@ def test_a_compressed_archive_with_an_altered_byte_is_refused(tmp_path, clip, en
         (tmp_path / f"x.{ending}").write_bytes(altered)
         with pytest.raises(InputError, match=r"may be altered; fetch it again|truncated"):
             nbaudio.ingest("librispeech", tmp_path / f"x.{ending}", out=tmp_path / "W")
+
+
+def test_a_gzip_is_unpacked_twice_once_for_the_texts_and_once_for_the_recordings(
+    tmp_path, clip, monkeypatch
+):
+    opened = []
+
+    def counting(*arguments):
+        opened.append(arguments)
+        return gzip.open(*arguments)
+
+    monkeypatch.setitem(archives._OPEN, b"\x1f\x8b", counting)
+    written(tmp_path, "tar.gz", tar_of(chapters_of(clip)))
+    nbaudio.ingest("librispeech", tmp_path / "x.tar.gz", out=tmp_path / "W")
+    assert len(opened) == 2
+    assert len(Workspace.open(tmp_path / "W").recordings) == CHAPTERS
+
+
+def test_a_damaged_recording_in_an_archive_is_named_by_its_place_there(tmp_path, clip):
+    members = chapters_of(clip)
+    name = "L/dev-clean/3/1/3-1-0000.flac"
+    members[name] = b"fLaC" + bytes(400)
+    written(tmp_path, "tar.gz", tar_of(members))
+    report = nbaudio.ingest("librispeech", tmp_path / "x.tar.gz", out=tmp_path / "W")
+    [problem] = report.problems
+    assert name.removeprefix("L/") in problem
+    assert "damaged or truncated" in problem
+    assert "/proc/" not in problem
+    recordings = Workspace.open(tmp_path / "W").recordings
+    assert recordings["num_samples"].null_count() == 1
 
 
 def test_the_checksum_of_a_gzip_is_verified(tmp_path, clip):

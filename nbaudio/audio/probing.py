@@ -253,11 +253,8 @@ def _check_beginning(
     if isinstance(recording, SoundfileRecording) and recording.codec in RAW_CODECS:
         return num_samples, warning  # a sample's offset follows from its number
     length = min(num_samples, int(_BEGINNING_S * recording.sampling_rate))
-    if recording.codec == "flac" and isinstance(recording, SoundfileRecording):
-        _check_block_size(recording, path)
-        # What it decodes is right: damaged frames show in their numbers and checksums.
-        if not is_damaged and _decodes(recording.read, 0, length):
-            return num_samples, warning
+    if not is_damaged and _is_sound_flac(recording, path, length):
+        return num_samples, warning
     if recording.codec.startswith("alac_"):
         length = num_samples
     with ExitStack() as stack:
@@ -285,10 +282,17 @@ def _check_beginning(
         return _check_beginning(again, path, num_samples, warning, is_damaged=True)
 
 
-def _check_block_size(recording: SoundfileRecording, path: Path) -> None:
-    """Raise AudioError where the header of a FLAC makes libsndfile's seeks wrong."""
+def _is_sound_flac(recording: OpenRecording, path: Path, length: int) -> bool:
+    """Return whether libsndfile decodes the beginning, of `length` samples, of a FLAC.
+
+    Raise AudioError where the header of a FLAC makes libsndfile's seeks wrong.
+    """
+    if recording.codec != "flac" or not isinstance(recording, SoundfileRecording):
+        return False
     if not has_right_block_size(recording.local_file):
         raise AudioError(f"{path}: damaged: its header has another block size than its frames")
+    # What it decodes is right: damaged frames show in their numbers and checksums.
+    return _decodes(recording.read, 0, length)
 
 
 def _check_seeks(recording: OpenRecording, path: Path, num_samples: int) -> None:

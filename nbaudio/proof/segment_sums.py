@@ -86,7 +86,7 @@ def read_sums(
     Args:
         population: the segments.
         several_kinds: what else is told apart, in one table of sums for each; they have the same
-            `without`, and texts are read once for all.
+            `without` and `by`, and texts are read once for all.
         strata: what the next round would draw from; None if that is not told apart.
         frames: what rounds could draw.
         rules: the rules that rounds have fixed.
@@ -128,7 +128,7 @@ def read_sums(
         by_suffix = dict(zip(of_frames, frames, strict=True))
         for bucket in range(count):
             rows = _joined(segments, of_frames, of_rules, bucket)
-            rows = _kinds_of(rows, by_suffix, alone.hash())
+            rows = _kinds_of(rows, by_suffix, alone.hash(), several_kinds[0].by)
             for number, kinds in enumerate(several_kinds):
                 sums[number].append(_sum(_with_cuts(rows, number, kinds)))
     return [_sum(pl.concat(parts)).sort(~pl.col("is_there"), _KINDS) for parts in sums]
@@ -259,9 +259,9 @@ def _read(side: Buckets, number: int, suffix: str) -> pl.DataFrame:
 
 
 def _kinds_of(
-    rows: pl.DataFrame, frames: Mapping[str, StoredFrame], alone: pl.Series
+    rows: pl.DataFrame, frames: Mapping[str, StoredFrame], alone: pl.Series, by: str
 ) -> pl.DataFrame:
-    """Return the columns of `read_sums` of each segment.
+    """Return the columns of `read_sums` of each segment; `by` is the column of groups.
 
     `cut` and `fixed_cut` are null; `_with_cuts` computes them from further columns.
     """
@@ -280,7 +280,7 @@ def _kinds_of(
         "fixed_draw",
         "fixed_has_duration",
         pl.lit(None, pl.Int64).alias("fixed_cut"),
-        _group(kinds, frames).alias("group"),
+        _group(by, frames).alias("group"),
         *(pl.when(~pl.col("is_there")).then(name).alias(name) for name in of_removed),
         *amounts,
         *((amount > 0).cast(pl.Int64).name.suffix("_counted") for amount in amounts),
@@ -290,9 +290,9 @@ def _kinds_of(
     )
 
 
-def _group(kinds: Kinds, frames: Mapping[str, StoredFrame]) -> pl.Expr:
+def _group(by: str, frames: Mapping[str, StoredFrame]) -> pl.Expr:
     """Return the group of each segment in the first frame that stores groups of the column."""
-    with_groups = [suffix for suffix, frame in frames.items() if kinds.by and frame.by == kinds.by]
+    with_groups = [suffix for suffix, frame in frames.items() if by and frame.by == by]
     if not with_groups:
         return pl.lit(None, pl.UInt64)
     return pl.coalesce(

@@ -243,7 +243,7 @@ def probe_recordings(
         shown = progress("probe", total, "GB of recordings", show=total > 1)
     elif archives.is_in_archive(place):
         bundles = _bundles_of_members(place, paths)
-        workers = cores
+        workers = 1  # beside this thread, which unpacks; more would wait for the interpreter's lock
         shown = progress("fetch", len(paths), "recordings")
     else:
         bundles = (([item], 1) for item in _places(place, paths))
