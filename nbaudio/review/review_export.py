@@ -216,6 +216,7 @@ def _export(state: ReviewState, request: _Request) -> Report:
     if strata is not None:
         _store_frame(population, record, strata)
     _store(workspace, record, made, filled_in)
+    left = _left_seconds(population)
     warnings = [
         *(
             f"{path}: exists and has been filled in or saved since: not overwritten"
@@ -223,12 +224,10 @@ def _export(state: ReviewState, request: _Request) -> Report:
         ),
         *made.warnings,
         *_warnings(population, record, rows, outputs),
+        *_many_given(population, left),
     ]
-    facts = _facts(population, record, rows, made)
-    problems = [
-        f"{segment_id}: no clip, {reason}" for segment_id, reason in sorted(made.failed.items())
-    ]
-    report = Report("review export", facts, warnings, problems)
+    facts = _facts(population, record, rows, made, left)
+    report = Report("review export", facts, warnings, _problems(made))
     workspace.save_report("review", report.to_dict())
     return report
 
@@ -378,7 +377,10 @@ def _new_review(
         rows = _picked_rows(population, picked)
         record = _record(parameters, population, rows, resumes=[], new_ids=None)
         return _NewReview(record, None)
-    before = rounds(state, population.read(state.drawn["segment_id"]))
+    if not all_draws(state):  # the first round, for which no rows need be read
+        before = []
+    else:
+        before = rounds(state, population.read(state.drawn["segment_id"]))
     draw = next_rows(
         population,
         strategy=parameters["strategy"],
@@ -510,12 +512,15 @@ def _store(
 
 
 def _facts(
-    population: Population, record: ReviewRecord, rows: pl.DataFrame, made: MadeFiles
+    population: Population,
+    record: ReviewRecord,
+    rows: pl.DataFrame,
+    made: MadeFiles,
+    left: np.ndarray,
 ) -> dict[str, Any]:
-    """Return the facts of the report."""
+    """Return the facts of the report; `left` is as `_left_seconds` returns it."""
     state = population.state
     pool = population.reviewable
-    left = _left_seconds(population)
     failed = rows["segment_id"].is_in(list(made.failed))
     what, names = _describe_files(made)
     shares = [
@@ -538,6 +543,13 @@ def _facts(
     if record.overlap:
         facts["seen_by_all"] = min(record.overlap, len(rows))
     return facts | {what: names}
+
+
+def _problems(made: MadeFiles) -> list[str]:
+    """Return a line for each segment without a clip."""
+    return [
+        f"{segment_id}: no clip, {reason}" for segment_id, reason in sorted(made.failed.items())
+    ]
 
 
 def _describe_files(made: MadeFiles) -> tuple[str, str]:
@@ -616,7 +628,7 @@ def _warnings(
         )
     if state.workspace.audio is None:
         warnings.append(f"no audio yet: the {outputs.kind} has no clips")
-    return [*warnings, *_many_given(population)]
+    return warnings
 
 
 def _rows_of_earlier_sheets(state: ReviewState, record: ReviewRecord) -> list[str]:
@@ -667,10 +679,12 @@ def _silent_recordings(population: Population) -> list[str]:
     ]
 
 
-def _many_given(population: Population) -> list[str]:
-    """Return a line about what is left for training if more than a tenth was given to reviewers."""
+def _many_given(population: Population, left: np.ndarray) -> list[str]:
+    """Return a line about what is left for training if more than a tenth was given to reviewers.
+
+    `left` is as `_left_seconds` returns it.
+    """
     every = int(population.reviewable.sum())
-    left = _left_seconds(population)
     num_given = every - len(left)
     if num_given * _A_TENTH <= every:
         return []
