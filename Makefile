@@ -16,7 +16,7 @@ TEST_COMMAND ?= $(BIN)/pytest
 .DELETE_ON_ERROR:
 
 demo: $(READY)
-	$(BIN)/nbaudio demo --out demo-output
+	$(BIN)/nbaudio demo --out demo-output $(DEMO_OPTIONS)
 	@echo 'Open demo-output/html/index.html in a browser; make lab opens the notebooks themselves in JupyterLab.'
 
 test: $(READY)

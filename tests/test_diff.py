@@ -153,9 +153,8 @@ def test_the_diff_report_can_be_text_and_json(tmp_path):
     assert "withdrawn: consent withdrawn" in text
     with pytest.raises(InputError, match=r"neither a corpus .* nor a workspace"):
         diff(tmp_path, tmp_path / "c1")
-    facts = json.loads(json.dumps(nbaudio.diff(tmp_path / "c1", tmp_path / "c2").to_dict()))[
-        "facts"
-    ]
+    report = nbaudio.diff(tmp_path / "c1", tmp_path / "c2")
+    facts = json.loads(json.dumps(report.to_dict()))["facts"]
     assert pl.DataFrame(facts["by_split"]).height == 3
     claims = ["claim", "precision", "low", "reviewed", "target_proven"]
     assert [list(row) for row in facts["evidence"]] == [claims, claims]

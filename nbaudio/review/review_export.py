@@ -256,15 +256,14 @@ def _export(state: ReviewState, request: _Request) -> Report:
     _store(workspace, record, made, filled_in)
     if request.adjudicator is not None and request.adjudicator not in state.adjudicators:
         state.add_adjudicator(request.adjudicator)
+    left = _left_seconds(population)
     warnings = [
         *_lines_on_files(made, filled_in),
         *_warnings(population, record, rows.drawn, outputs),
+        *_many_given(population, left),
     ]
-    facts = _facts(population, record, rows.drawn, made)
-    problems = [
-        f"{segment_id}: no clip, {reason}" for segment_id, reason in sorted(made.failed.items())
-    ]
-    report = Report("review export", facts, warnings, problems)
+    facts = _facts(population, record, rows.drawn, made, left)
+    report = Report("review export", facts, warnings, _problems(made))
     workspace.save_report("review", report.to_dict())
     return report
 
@@ -438,7 +437,10 @@ def _new_review(
         rows = _picked_rows(population, picked)
         record = _record(parameters, population, rows, resumes=[], new_ids=None)
         return _NewReview(record, None)
-    before = rounds(state, population.read(state.drawn["segment_id"]))
+    if not all_draws(state):  # the first round, for which no rows need be read
+        before = []
+    else:
+        before = rounds(state, population.read(state.drawn["segment_id"]))
     draw = next_rows(
         population,
         strategy=_name_of_strategy(parameters),
@@ -590,12 +592,15 @@ def _lines_on_files(made: MadeFiles, filled_in: Sequence[Path]) -> list[str]:
 
 
 def _facts(
-    population: Population, record: ReviewRecord, rows: pl.DataFrame, made: MadeFiles
+    population: Population,
+    record: ReviewRecord,
+    rows: pl.DataFrame,
+    made: MadeFiles,
+    left: np.ndarray,
 ) -> dict[str, Any]:
-    """Return the facts of the report."""
+    """Return the facts of the report; `left` is as `_left_seconds` returns it."""
     state = population.state
     pool = population.reviewable
-    left = _left_seconds(population)
     failed = rows["segment_id"].is_in(list(made.failed))
     what, names = _describe_files(made)
     shares = [
@@ -622,6 +627,13 @@ def _facts(
         facts[REPEATED] = kinds.pop(REPEATED, 0)
         facts["planted"] = dict(sorted(kinds.items()))
     return facts | {what: names}
+
+
+def _problems(made: MadeFiles) -> list[str]:
+    """Return a line for each segment without a clip."""
+    return [
+        f"{segment_id}: no clip, {reason}" for segment_id, reason in sorted(made.failed.items())
+    ]
 
 
 def _describe_files(made: MadeFiles) -> tuple[str, str]:
@@ -705,7 +717,7 @@ def _warnings(
         )
     if state.workspace.audio is None:
         warnings.append(f"no audio yet: the {outputs.kind} has no clips")
-    return [*warnings, *_many_given(population)]
+    return warnings
 
 
 def _rows_of_earlier_sheets(state: ReviewState, record: ReviewRecord) -> list[str]:
@@ -756,10 +768,12 @@ def _silent_recordings(population: Population) -> list[str]:
     ]
 
 
-def _many_given(population: Population) -> list[str]:
-    """Return a line about what is left for training if more than a tenth was given to reviewers."""
+def _many_given(population: Population, left: np.ndarray) -> list[str]:
+    """Return a line about what is left for training if more than a tenth was given to reviewers.
+
+    `left` is as `_left_seconds` returns it.
+    """
     every = int(population.reviewable.sum())
-    left = _left_seconds(population)
     num_given = every - len(left)
     if num_given * _A_TENTH <= every:
         return []

@@ -80,7 +80,7 @@ def open_parquet(path: Path) -> RowGroups:
 def num_rows(path: Path) -> int:
     """Return the number of rows of a Parquet file; raise InputError where it is not usable."""
     with reading_parquet(path):
-        return int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
+        return int(pq.read_metadata(path).num_rows)
 
 
 def scan_file(path: Path) -> pl.LazyFrame:

@@ -39,6 +39,31 @@ def environment():
     }
 
 
+def checkout_environment(*folders):
+    """That of programs of this Python whose workers run by this Python, too: they import nbaudio
+    from the checkout, and modules from further folders."""
+    return environment() | {"PYTHONPATH": os.pathsep.join(map(str, (TOP, *folders)))}
+
+
+def command_line(*words, python=sys.executable):
+    """The command of nbaudio with these words: of the wheel by the workers' Python, else of the
+    checkout, whatever is installed.
+
+    The checkout is not in PYTHONPATH, as Spark's executors inherit that, and they have only the
+    wheel.
+    """
+    if python == WORKER:
+        return [python, "-m", "nbaudio", *words]
+    return [python, "-c", f"{_FROM_CHECKOUT}; from nbaudio.cli import main; main()", *words]
+
+
+_FROM_CHECKOUT = f"import sys; sys.path.insert(0, {str(TOP)!r})"
+_RUN_SCRIPT = (
+    f"{_FROM_CHECKOUT}; import runpy; del sys.argv[0]; "
+    "runpy.run_path(sys.argv[0], run_name='__main__')"
+)
+
+
 @contextmanager
 def dask_cluster(folder):
     """A scheduler and two worker processes of the command line; its address."""
@@ -46,7 +71,7 @@ def dask_cluster(folder):
     scheduler = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", *file]
     worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--nthreads", "1", *file]
     quiet = {
-        "env": environment() | {"PYTHONPATH": str(TOP / "tests/heavy")},  # has engine_probe
+        "env": checkout_environment(TOP / "tests/heavy"),  # has engine_probe
         "stdout": subprocess.DEVNULL,
         "stderr": subprocess.DEVNULL,
         "cwd": folder,
@@ -90,7 +115,7 @@ def ray_cluster(folder):
     with log.open("w") as file:
         head = subprocess.Popen(
             command,
-            env=environment() | {"PYTHONPATH": str(TOP / "tests/heavy")},  # has engine_probe
+            env=checkout_environment(TOP / "tests/heavy"),  # has engine_probe
             stdout=file,
             stderr=subprocess.STDOUT,
             cwd=folder,
@@ -110,8 +135,8 @@ def ray_cluster(folder):
 
 def probe_command(action, engine, *arguments):
     """The command of engine_probe, and its environment, with which workers import engine_probe."""
-    python = WORKER if engine == "beam" else sys.executable
-    command = [python, str(TOP / "tests/heavy/engine_probe.py"), action, engine, *arguments]
+    start = [WORKER] if engine == "beam" else [sys.executable, "-c", _RUN_SCRIPT]
+    command = [*start, str(TOP / "tests/heavy/engine_probe.py"), action, engine, *arguments]
     # Ray waits so long for a worker that was killed while it started; its default is a minute.
     seconds = {"RAY_worker_register_timeout_seconds": "20"}
     return command, environment() | seconds | {"PYTHONPATH": str(TOP / "tests/heavy")}

@@ -14,6 +14,8 @@ from clusters import (
     SPARK_CLUSTER,
     TOP,
     WORKER,
+    checkout_environment,
+    command_line,
     dask_cluster,
     environment,
     killed_once,
@@ -99,7 +101,7 @@ def contents(folder):
 def run(folder, *words, python=sys.executable):
     """Call the command line in a folder; it succeeds."""
     done = subprocess.run(
-        [python, "-m", "nbaudio", *words],
+        command_line(*words, python=python),
         env=environment(),
         capture_output=True,
         text=True,
@@ -123,7 +125,7 @@ def materialize_by_command(workspace, folder, *options, python=sys.executable):
 def refused(workspace, out, *options):
     """The lines that the command line prints where an engine cannot be used."""
     done = subprocess.run(
-        [sys.executable, "-m", "nbaudio", "materialize", workspace, "--out", out, *options],
+        command_line("materialize", workspace, "--out", out, *options),
         # Dask would try for half a minute.
         env=environment()
         | {"PYTHONWARNINGS": "ignore", "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "5s"},
@@ -250,7 +252,9 @@ def test_without_an_engine_the_joblib_config_is_used(workspace, tmp_path, dask):
         "assert tasks > 0"
     )
     command = [sys.executable, "-c", code, workspace, tmp_path / "c", dask[-1]]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env=checkout_environment(), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     one = materialize(workspace, out=tmp_path / "one", jobs=1, shard_size=SIZE, show_progress=False)
     assert one.facts["clips_cut_now"] == 0
@@ -274,6 +278,8 @@ def test_tasks_of_a_killed_worker_of_a_running_cluster_are_run_again(moment, opt
 )
 def test_the_engine_benchmarks_run(command):
     run = [sys.executable, str(TOP / "benchmarks" / command[0]), *command[1:]]
-    done = subprocess.run(run, env=environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        run, env=checkout_environment(), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     assert "| loky |" in done.stdout

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from clusters import SPARK_CLUSTER, WORKER, environment
+from clusters import SPARK_CLUSTER, WORKER, command_line, environment
 from nbaudio.adapters.arrays import batches
 from openpyxl import load_workbook
 from pages import TOP, Block, blocks, text
@@ -53,9 +53,15 @@ def command_of_readme(job_name: str) -> str:
 
 def run(command: str, folder: Path, *, python: str = sys.executable) -> str:
     """Run a command as printed; what it prints. Listed problems, exit code 1, are an error too."""
-    words = [python, "-m", *shlex.split(command)]
+    program, *words = shlex.split(command)
+    assert program == "nbaudio"
     done = subprocess.run(
-        words, cwd=folder, env=environment(), capture_output=True, text=True, check=False
+        command_line(*words, python=python),
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr[-3000:]}"
     return done.stdout

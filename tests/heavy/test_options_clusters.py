@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from clusters import WORKER, dask_cluster, environment
+from clusters import WORKER, checkout_environment, dask_cluster, environment
 from test_options import ELSEWHERE, all_commands, make_archive
 
 PREPARE = ["ingest parlaspeech asr.json --audio audio --out W", "select W --dev 2 --test 2"]
@@ -26,10 +26,15 @@ for line in sys.argv[1:]:
 
 
 def run(folder, lines, *, python=sys.executable):
+    """Run lines of the command line in a folder, which has the recognizer."""
+    if python == WORKER:
+        variables = environment() | {"PYTHONPATH": str(folder)}
+    else:
+        variables = checkout_environment(folder)
     done = subprocess.run(
         [python, "-c", RUN, *lines],
         cwd=folder,
-        env=environment() | {"PYTHONPATH": str(folder)},  # of the recognizer
+        env=variables,
         capture_output=True,
         text=True,
         check=False,
