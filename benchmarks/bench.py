@@ -321,7 +321,11 @@ COMPARISONS = {
     "cut-2.6h-flac": cut_comparison("flac", 2.6, turns=3),
     "cut-others": cut_comparison("mp3", 0.5, ("pydub", "ffmpeg"), turns=1),
     "cut-files": Comparison(
-        "cut 1.1 hours of seven kinds, one file per clip", "s", entrants, 3, ("ffmpeg",)
+        "cut recordings of 1.2 hours in seven kinds, one file per clip",
+        "s",
+        entrants,
+        3,
+        ("ffmpeg",),
     ),
     "measure": Comparison(
         "all signals of 0.5 hours of 48 kHz MP3", "s", measurers, needs=("ffmpeg",)

@@ -225,8 +225,9 @@ def test_two_million_segments_are_measured_in_bounded_memory(tmp_path: Path) -> 
         ),
         (["convert.py", "--clips", "60", "--runs", "1"], "| lhotse |"),
         (["scale.py", "--recordings", "40", "--each", "3", "--seconds", "1"], "| 40 | 120 |"),
+        (["bench.py", "--print", "--turns", "1", "--only", "ingest-files"], "| `ingest-files` |"),
     ],
-    ids=["cut", "entrants", "score", "stream", "convert", "scale"],
+    ids=["cut", "entrants", "score", "stream", "convert", "scale", "bench"],
 )
 def test_the_benchmarks_run(command: list[str], said: str) -> None:
     done = subprocess.run(
