@@ -76,10 +76,10 @@ class Words(choosing.Archive):
 
     def judge(self, sheet: int = -1, *, until: Callable[[Ints], int] | None = None) -> None:
         """Judge rows of a round in order, and type the corrected texts of their faults."""
-        before = int(self.heard.sum())
+        before = self.heard.copy()
         super().judge(sheet, until=until)
-        if self.corrects == "first" and before >= FIRST:
-            self.typed &= self._corrected
+        if self.corrects == "first" and before.sum() >= FIRST:
+            self.typed &= before | ~self.heard
 
     def look(self, selected: Bools) -> None:
         """Look at the bound of what would ship, and note whether it is false."""
@@ -103,10 +103,12 @@ class Words(choosing.Archive):
             ships &= ~self.is_on_sheet
         if not ships.any():
             return
-        parts = self._parts(ships, self.last_look)
-        self.bound = min(self._high(part) for part in parts)
-        self.typed = np.zeros(len(self.wrong), dtype=bool)
-        self.by_clips = min(map(self._high, self._parts(ships, self.last_look)))
+        bounds = []
+        for typed in [*self._choices(), np.zeros(len(self.wrong), dtype=bool)]:
+            self.typed = typed
+            bounds.append(min(map(self._high, self._parts(ships, self.last_look))))
+        self.bound = min(bounds[:-1])
+        self.by_clips = bounds[-1]
 
     @property
     def _wrong_now(self) -> Array:
@@ -142,8 +144,7 @@ class Words(choosing.Archive):
         """
         judged = JudgedWords.of(part, self._shares())
         truth = float(self._wrong_now[part.ships].sum())
-        beyond = float(self.words[part.beyond & ~part.state.labelled("right")].sum())
-        null = truth - beyond + judged.not_shipped()
+        null = truth - judged.shipped() + judged.seen()
         peak = bet(judged.draws, part.value("words"), np.array([null])).peak[0]
         if peak < -np.log(_error(part)) - MARGIN:
             return False
