@@ -22,7 +22,7 @@ Columns:
 - at_most: the upper limit of their share, at 95 % confidence.
 - wer: the median share of wrong words in what ships at the end.
 - bound: the median upper bound of it.
-- by_clips: the same if all words of a wrong clip count as wrong.
+- by_clips: the same without corrected texts, so that all words of a wrong clip count as wrong.
 """
 
 import argparse
