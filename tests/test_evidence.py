@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 import json
 import math
@@ -106,6 +107,28 @@ def test_expected_capital_under_a_true_null_is_at_most_one(case, upper, less):
         np.array([value.sum() * 0.9]),
     )
     assert far.peak[0] > 0
+
+
+@pytest.mark.parametrize("known", [4, 3, 2])
+def test_expected_capital_is_at_most_one_if_items_are_wrong_in_part(known):
+    """Somebody corrects only the first faults: shares of others may be any."""
+    strata, weights = np.array([0, 0, 0, 1, 1, 1]), [0.4, 0.6]
+    value, share = np.array([1.0, 3.0, 0.5, 2.0, 1.0, 1.0]), np.array([1.0, 0.3, 0, 0.5, 0, 0])
+    frame = frame_of(strata, weights)
+    number = 4
+    amounts = np.sort(value * share)
+    # What may be unknown is no part of the null.
+    null = np.array([amounts.sum() - amounts[len(amounts) - (number - known) :].sum()])
+    expected = 0.0
+    for order in itertools.permutations(range(6), number):
+        loss = np.where(np.arange(number) < known, share[list(order)], np.nan)
+        draws = draws_of([frame], [0] * number, order, set(np.flatnonzero(share).tolist()))
+        draws = dataclasses.replace(draws, loss=loss)
+        expected += math.exp(bet(draws, value, null).capital[0]) / np.prod(draws.inverse)
+        assert draws.wrong_value(Values.of(value), upper=True) == pytest.approx(
+            (value[list(order)] * share[list(order)])[:known].sum()
+        )
+    assert expected <= 1 + 1e-9
 
 
 TURNS = [(0, 0, 1, 1), (1, 1, 0, 0), (1, 0, 1, 0)]

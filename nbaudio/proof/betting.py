@@ -145,8 +145,8 @@ class Draws:
     outside: Ints  # items that were judged as they are now and that no frame holds as they are now
     outside_wrong: Bools
     outside_unsure: Bools
-    # The share of each draw, and of each item outside, that is wrong if it counts as wrong and is
-    # neither unsure nor replaced; None: all of it.
+    # The share of each draw, and of each item outside, that is wrong if it was found wrong: NaN if
+    # it may be any, also of what is unsure or replaced. None: all of it, of these as well.
     loss: Array | None = None
     outside_loss: Array | None = None
 
@@ -216,12 +216,26 @@ class Draws:
         return self.wrong | self.unsure | self.replaced if upper else self.wrong
 
     def losses(self, *, upper: bool) -> Array:
-        """Return the loss of each draw, in [0, 1]."""
+        """Return the loss of each draw, in [0, 1]; 1 if it may be any."""
         losses = self.faults(upper=upper).astype(np.float64)
         if self.loss is None:
             return losses
-        is_partial = self.wrong & ~self.unsure & ~self.replaced
-        return np.where(is_partial, self.loss, losses)
+        return np.where(self._is_partial, np.nan_to_num(self.loss, nan=1.0), losses)
+
+    def sure_losses(self, *, upper: bool) -> Array:
+        """Return the loss of each draw, 0 if it may be any.
+
+        What a null leaves for later draws is less by sure losses only: whether a share is known may
+        follow from verdicts.
+        """
+        if self.loss is None:
+            return self.losses(upper=upper)
+        return np.where(self._is_partial, np.nan_to_num(self.loss, nan=0.0), 0.0)
+
+    @property
+    def _is_partial(self) -> Bools:
+        """Which draws may be wrong in part."""
+        return self.wrong & ~self.unsure & ~self.replaced
 
     def is_used_outside(self, *, upper: bool) -> Bools:
         """Return which of the judged items outside the frames a bound uses."""
@@ -230,12 +244,14 @@ class Draws:
         return np.ones(len(self.outside), dtype=bool)
 
     def outside_losses(self, *, upper: bool) -> Array:
-        """Return the loss of each judged item outside the frames, 0 for those that are not used."""
+        """Return the sure loss of each judged item outside the frames, 0 if it is not used."""
         is_usable = self.is_used_outside(upper=upper)
-        losses = (is_usable & self.outside_wrong).astype(np.float64)
+        is_faulty = self.outside_wrong
         if self.outside_loss is not None:
-            losses = losses * self.outside_loss
-        return np.where(is_usable & self.outside_unsure, 1.0, losses) if upper else losses
+            return np.where(is_usable & is_faulty, np.nan_to_num(self.outside_loss, nan=0.0), 0.0)
+        if upper:
+            is_faulty = is_faulty | self.outside_unsure
+        return (is_usable & is_faulty).astype(np.float64)
 
     def outside_wrong_value(self, value: Values, *, upper: bool) -> float:
         """Return the value that was found wrong outside the frames."""
@@ -245,7 +261,7 @@ class Draws:
 
     def wrong_value(self, value: Values, *, upper: bool) -> float:
         """Return the value that was found wrong."""
-        drawn_value = (self.worth(value, upper=upper) * self.losses(upper=upper)).sum()
+        drawn_value = (self.worth(value, upper=upper) * self.sure_losses(upper=upper)).sum()
         return float(drawn_value + self.outside_wrong_value(value, upper=upper))
 
     def faulty_share(
@@ -362,7 +378,7 @@ def bet(
     for block in _blocks(len(draws.round)):
         numbers = dict.fromkeys(draws.round[block].tolist())
         bets = [_bet_on_block(table, books[number], block, unseen) for number in numbers]
-        later = unseen.after(table.worth[block], table.wrong[block])
+        later = unseen.after(table.worth[block], table.sure[block])
         is_impossible = later.is_impossible(unseen.value, upper=upper)
         gains = np.where(is_impossible, np.inf, _gains_of_bets(bets, is_impossible.shape))
         path = path.after(gains, block.start, level)
@@ -425,7 +441,8 @@ class _Table:
     Attributes:
         loss: the share of each draw that is wrong.
         worth: what each draw counts for.
-        wrong: what is wrong of it.
+        wrong: what is wrong of it, at most.
+        sure: what is wrong of it, at least.
         inverse: one over the probability of each draw.
         round: the number of the book of each draw.
         upper: the direction of the bound.
@@ -434,6 +451,7 @@ class _Table:
     loss: Array
     worth: Array
     wrong: Array
+    sure: Array
     inverse: Array
     round: Ints
     upper: bool
@@ -443,7 +461,8 @@ class _Table:
         """Return the table of draws."""
         loss = draws.losses(upper=upper)
         worth = draws.worth(value, upper=upper)
-        return cls(loss, worth, worth * loss, draws.inverse, draws.round, upper)
+        sure = worth * draws.sure_losses(upper=upper)
+        return cls(loss, worth, worth * loss, sure, draws.inverse, draws.round, upper)
 
     @property
     def sign(self) -> float:
@@ -481,7 +500,7 @@ def _bet_on_block(table: _Table, book: "_Book", block: slice, unseen: _Unseen) -
     worth = table.worth[block]
     rest = unseen.rest_within(book.value, upper=table.upper)
     odds = book.solve(rest, table.sign)
-    rest_before = rest[:, None] - _sums_before(table.wrong[block])
+    rest_before = rest[:, None] - _sums_before(table.sure[block])
     share = odds.share[:, book.of_draws[block]]
     taken = share * worth * book.is_in_frame[block]
     expected = (odds.share @ book.value)[:, None] - _sums_before(taken)

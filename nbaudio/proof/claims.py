@@ -203,33 +203,19 @@ class Part:
 
         It counts faults that were left out or removed, and faults that were mended since.
         """
-        return self._sum(what, self.faults_out | self.mended) + self.removed_faults(what)
-
-    @property
-    def faults_out(self) -> Bools:
-        """What was left out and is wrong, or was drawn and is unsure.
-
-        What is unsure and was not drawn may be right: a bound does not count it as wrong.
-        """
+        state = self.state
         drawn = np.zeros(len(self.ships), dtype=np.bool_)
         drawn[self.draws.item] = True
-        is_unsure = drawn & self.state.labelled("unsure")
-        faults: Bools = self.out & (self.state.labelled("wrong") | is_unsure)
-        return faults
-
-    @property
-    def mended(self) -> Bools:
-        """What has changed since it was drawn, and is right as it is now."""
         replaced = np.zeros(len(self.ships), dtype=np.bool_)
         replaced[self.draws.item[self.draws.replaced]] = True
-        mended: Bools = self.inside & replaced & self.state.labelled("right")
-        return mended
-
-    def removed_faults(self, what: str) -> float:
-        """Return what removed segments count for among the faults of an upper bound."""
+        # What is unsure and was not drawn may be right: a bound does not count it as wrong.
+        faulty_out = self.out & (state.labelled("wrong") | (drawn & state.labelled("unsure")))
+        mended = self.inside & replaced & state.labelled("right")
         if self.about is None:
-            return float(self._removed(what, upper=True).sum())
-        return self.about.found_removed(what)
+            removed = float(self._removed(what, upper=True).sum())
+        else:
+            removed = self.about.found_removed(what)
+        return self._sum(what, faulty_out | mended) + removed
 
     def path(self, target: float, error: float) -> Path:
         """Return what became of the capital of the null that just too many segments are wrong."""

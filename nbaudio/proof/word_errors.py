@@ -75,9 +75,8 @@ def word_errors(part: Part, shares: WordShares, *, error: float) -> WordErrors:
     if words <= 0:
         return WordErrors(None, None, 0, num_uncorrected)
     bound = most(judged.draws, part.value(_WORDS), error)
-    beyond = state.sum(_WORDS, part.beyond & ~state.labelled("right"))
     least, greatest = judged.limits()
-    highest = min(max(bound + beyond - judged.not_shipped(), least), greatest)
+    highest = min(max(bound + judged.shipped() - judged.seen(), least), greatest)
     wer = None
     if state.count((part.ships | part.out) & state.judged):
         wer = _estimate(part, shares, words)
@@ -98,7 +97,9 @@ def _estimate(part: Part, shares: WordShares, words: float) -> float | None:
     share = judged.draws.faulty_share(value)
     if share is None:
         return None
-    return (share[0] * value.total - judged.not_shipped()) / words
+    drawn = (judged.draws.worth(value, upper=True) * judged.draws.losses(upper=True)).sum()
+    total = value.without(judged.draws.outside).total
+    return float(share[0] * total - drawn + judged.shipped()) / words
 
 
 @dataclass(frozen=True)
@@ -109,62 +110,54 @@ class JudgedWords:
         part: the part.
         draws: its draws, with the share of wrong words of each.
         words: the words of each row.
-        counted: the share of wrong words that a bound counts for each row, NaN for none.
-        now: that of the text as it is now, 1 if that is not known.
+        now: the share of wrong words in the text as it is now, 1 if that is not known.
+        is_seen: which rows the bets have seen: they are no part of what a null leaves.
         is_uncorrected: which segments were found wrong, and have no corrected text.
     """
 
     part: Part
     draws: Draws
     words: Array
-    counted: Array
     now: Array
+    is_seen: Bools
     is_uncorrected: Bools
 
     @classmethod
     def of(cls, part: Part, shares: WordShares) -> "JudgedWords":
         """Return the wrong words of what was judged in a part."""
         state = part.state
-        everything = np.ones(len(part.ships), dtype=np.bool_)
-        amounts = state.amounts(_WORDS, everything)
-        shown = np.nan_to_num(shares.shown, nan=1.0)
-        of_labels = np.where(
-            state.labelled("wrong"),
-            np.nan_to_num(shares.now, nan=1.0),
-            np.where(state.labelled("right"), 0.0, 1.0),
-        )
         draws = replace(
-            part.draws, loss=shown[part.draws.item], outside_loss=of_labels[part.draws.outside]
+            part.draws,
+            loss=shares.shown[part.draws.item],
+            outside_loss=shares.now[part.draws.outside],
         )
-        is_drawn = draws.worth(amounts, upper=True) > 0
-        counted = np.full(len(part.ships), np.nan)
-        counted[draws.outside] = draws.outside_losses(upper=True)
-        counted[draws.item[is_drawn]] = draws.losses(upper=True)[is_drawn]
+        words = part.value(_WORDS).sums
+        now = np.where(state.labelled("right"), 0.0, 1.0)
+        now = np.where(state.labelled("wrong"), np.nan_to_num(shares.now, nan=1.0), now)
+        is_seen = _rows_of(part, draws.worth(part.value(_WORDS), upper=True) > 0)
+        is_seen[draws.outside[draws.is_used_outside(upper=True)]] = True
         is_wrong = state.labelled("wrong") & np.isnan(shares.now)
         was_wrong = _rows_of(part, draws.wrong) & np.isnan(shares.shown)
         is_uncorrected = (part.ships | part.out) & (is_wrong | was_wrong)
-        return cls(part, draws, amounts.sums, counted, of_labels, is_uncorrected)
+        return cls(part, draws, words, now, is_seen, is_uncorrected)
 
-    def not_shipped(self) -> float:
-        """Return the wrong words that a bound counts and that do not ship.
+    def seen(self) -> float:
+        """Return the wrong words that a bound counts of what the bets have seen."""
+        return self.draws.wrong_value(self.part.value(_WORDS), upper=True)
 
-        They are those of faults that were left out or removed, or mended since; less the words of
-        what ships with a text that is not known to be better than the one that was drawn.
-        """
+    def shipped(self) -> float:
+        """Return the wrong words of what ships and the bets have not to bound."""
         part = self.part
-        was_wrong = _rows_of(part, self.draws.wrong & ~self.draws.replaced)
-        is_replaced = _rows_of(part, self.draws.replaced)
-        shares = np.where(part.faults_out | (part.out & was_wrong), self.counted, 0.0)
-        stays = part.ships & part.inside & ~is_replaced
-        shares += np.where(stays, self.counted - self.now, 0.0) + part.mended
-        is_counted = ~np.isnan(self.counted)
-        return float((self.words * shares)[is_counted].sum()) + part.removed_faults(_WORDS)
+        seen = float((self.words * self.now)[part.ships & self.is_seen].sum())
+        return seen + part.state.sum(_WORDS, part.beyond & ~part.state.labelled("right"))
 
     def limits(self) -> tuple[float, float]:
         """Return the least and the greatest number of wrong words in what ships, by verdicts."""
         state = self.part.state
-        wrong = self.words * self.now * self.part.ships
+        ships = self.part.ships
+        words = state.amounts(_WORDS, ships).sums
         is_judged = state.labelled("right", "wrong", "unsure")
+        wrong = words * self.now
         return float(wrong[is_judged].sum()), float(wrong.sum())
 
 

@@ -71,7 +71,7 @@ def _shares(state: ReviewState, corrections: pl.DataFrame) -> pl.Series:
     steps = ("nfc", *normalization_steps(state.workspace))
     text = normalize_column(corrections["text"].fill_null(""), steps)
     corrected = normalize_column(corrections["corrected_text"], steps)
-    plain = edit_counts(text, corrected, measures=("wer",))
+    plain = edit_counts(text, corrected)
     counts = spoken_counts(text, corrected, formatting_rules(state.workspace), plain)
     words = pl.max_horizontal("words", 1)
     return counts.select(pl.min_horizontal("word_edits", words) / words).to_series()
