@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 import warnings
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import (
     Callable,
     Collection,
@@ -65,6 +65,7 @@ Result = TypeVar("Result")
 
 # Tasks per worker at once, for backends that return results only when all of a batch are done.
 _BATCH = 16
+_ONE_BY_ONE = MappingProxyType({"batch_size": 1, "pre_dispatch": "2*n_jobs"})  # for joblib
 # What joblib, Dask and Ray raise when a worker dies, by name, as their packages may not be
 # installed.
 _WORKER_LOST = frozenset(
@@ -125,6 +126,9 @@ class EngineLocation:
     jobs: int | None = None
     address: str | None = None
     beam_options: str = ""  # further options of Beam, as on a command line
+    # A function that tasks will call: loky's processes start, and import it, when the pool opens,
+    # not with the first task.
+    preload: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         """Raise InputError for an unknown engine, or an option that it does not take."""
@@ -150,12 +154,34 @@ def _loky(site: EngineLocation) -> Iterator[RunTasks]:
     with joblib.parallel_config(
         backend="loky",
         n_jobs=site.local_jobs,
-        initializer=exit_with_driver,
-        initargs=(os.getpid(),),
+        initializer=_begin_process,
+        initargs=(os.getpid(), site.preload),
     ):
-        yield _run_joblib
+        if site.preload is None:
+            yield _run_joblib
+        else:
+            # All processes start with the first call.
+            with _dispatched(_parallel_of(None), abs, [0]) as first_call:
+                yield partial(_run_after, first_call)
     # Otherwise joblib keeps the processes, and their memory, for the next call.
-    get_reusable_executor().shutdown(wait=True)
+    get_reusable_executor(reuse=True).shutdown(wait=True)
+
+
+def _begin_process(driver: int, _preload: Callable[..., Any] | None) -> None:
+    """Prepare a new process of loky, which imports the module of a function to be passed it."""
+    exit_with_driver(driver)
+
+
+def _run_after(
+    first_call: Iterable[int], function: Callable[[Task], Result], tasks: Iterable[Task]
+) -> Iterator[Result]:
+    """Run tasks as `_run_joblib`, when the first call has ended."""
+    try:
+        deque(first_call, maxlen=0)
+    except Exception as error:
+        if not _is_worker_lost(error):  # the tasks start others
+            raise
+    yield from _run_joblib(function, tasks)
 
 
 def _threading(site: EngineLocation) -> AbstractContextManager[RunTasks]:
@@ -450,28 +476,41 @@ def _parallel(
     function: Callable[[Task], Result], tasks: Iterable[Task], jobs: int | None
 ) -> Generator[Result]:
     """Yield the results of tasks as they come, or batch by batch where joblib returns lists."""
-    options = {"n_jobs": jobs, "batch_size": 1, "pre_dispatch": "2*n_jobs"}
     try:
-        parallel = joblib.Parallel(return_as="generator_unordered", **options)
+        parallel = _parallel_of(jobs)
     except ValueError:  # the backend returns lists only
-        with joblib.Parallel(**options) as parallel:
+        with joblib.Parallel(n_jobs=jobs, **_ONE_BY_ONE) as parallel:
             waiting = iter(tasks)
             size = _BATCH * joblib.effective_n_jobs(jobs)
             while batch := list(islice(waiting, size)):
                 yield from parallel(joblib.delayed(function)(task) for task in batch)
     else:
-        with interrupts_blocked():  # loky starts its processes
-            outcomes = parallel(joblib.delayed(function)(task) for task in tasks)
-        try:
-            for outcome in outcomes:  # noqa: UP028 - `yield from` would close it outside the filter
+        with _dispatched(parallel, function, tasks) as outcomes:
+            for outcome in outcomes:  # noqa: UP028 - `yield from` would close it too early
                 yield outcome
-        finally:
-            with warnings.catch_warnings():
-                # A caller that stops early, by an error or on purpose, knows that tasks are left.
-                warnings.filterwarnings(
-                    "ignore", ".* tasks which were still being processed", UserWarning
-                )
-                outcomes.close()
+
+
+def _parallel_of(jobs: int | None) -> joblib.Parallel:
+    """Return what yields results as they come; raise ValueError if the backend returns lists."""
+    return joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", **_ONE_BY_ONE)
+
+
+@contextmanager
+def _dispatched(
+    parallel: joblib.Parallel, function: Callable[[Task], Result], tasks: Iterable[Task]
+) -> Iterator[Iterator[Result]]:
+    """Start tasks, and yield their results as they come; at the end, cancel those that are left."""
+    with interrupts_blocked():  # loky starts its processes
+        outcomes = parallel(joblib.delayed(function)(task) for task in tasks)
+    try:
+        yield outcomes
+    finally:
+        with warnings.catch_warnings():
+            # A caller that stops early, by an error or on purpose, knows that tasks are left.
+            warnings.filterwarnings(
+                "ignore", ".* tasks which were still being processed", UserWarning
+            )
+            outcomes.close()
 
 
 def _run_spark(

@@ -4,16 +4,18 @@ import os
 import shutil
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import joblib
+import psutil
 import pytest
 
 import nbaudio
 from nbaudio import engine as engines
 from nbaudio.core.errors import EngineError, InputError, MissingExtraError
 from nbaudio.core.input_guards import parse_size
+from nbaudio.corpus.cutting import cut
 from nbaudio.engine import ENGINES, EngineLocation, worker_pool
 
 
@@ -105,6 +107,65 @@ def test_no_thread_keeps_working_after_a_task_error():
     with pytest.raises(InputError, match="bad"):
         list(run_tasks(work, ["good", "bad", "good", "good"], engine="threading", jobs=2))
     assert at_work == []
+
+
+def loky_processes():
+    return [
+        process
+        for process in psutil.Process().children()
+        if any("popen_loky" in part for part in process.cmdline())
+    ]
+
+
+@pytest.mark.slow
+def test_processes_start_when_the_pool_opens_and_end_with_it():
+    with worker_pool(EngineLocation("loky", 2, preload=cut)) as run:
+        assert len(loky_processes()) == 2
+        assert sorted(run(abs, [-1, -2, -3])) == [1, 2, 3]
+        assert sorted(run(abs, [-4, -5])) == [4, 5]
+    assert loky_processes() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_tasks_run_if_the_processes_are_killed_before_the_first(jobs):
+    with worker_pool(EngineLocation("loky", jobs, preload=cut)) as run:
+        for process in loky_processes():
+            process.kill()
+        assert sorted(run(abs, [-1, -2, -3])) == [1, 2, 3]
+    assert loky_processes() == []
+
+
+@pytest.mark.slow
+def test_no_process_is_left_after_an_error_before_the_first_task(make_workspace, tmp_path):
+    workspace = make_workspace({"a.flac": (3.0, 16000)})
+    with pytest.raises(InputError, match="absent"):
+        nbaudio.materialize(workspace, out=tmp_path / "corpus", text="absent", jobs=2)
+    assert loky_processes() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("least_bytes", "functions"),
+    [(None, ["cut"]), (0, ["cut", "write_shard"])],
+)
+def test_few_bytes_are_packed_by_this_process(
+    monkeypatch, make_workspace, tmp_path, least_bytes, functions
+):
+    in_workers = []
+
+    def run(function, tasks):
+        in_workers.append(function.args[0].func.__name__)
+        yield from map(function, tasks)
+
+    monkeypatch.setattr(engines, "ENGINES", {**ENGINES, "loky": lambda _: nullcontext(run)})
+    if least_bytes is not None:
+        module = sys.modules["nbaudio.corpus.materialize"]
+        monkeypatch.setattr(module, "_MIN_BYTES_FOR_WORKERS", least_bytes)
+    workspace = make_workspace({"a.flac": (30.0, 16000)})
+    report = nbaudio.materialize(workspace, out=tmp_path / "corpus", jobs=2, show_progress=False)
+    assert report.facts["kept"] > 0
+    assert in_workers == functions
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterator, Set
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -42,7 +42,7 @@ from nbaudio.corpus.cutting import ClipFormat, CutTask, cut
 from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout
 from nbaudio.corpus.located_clips import LocatedClips, locate_clips, with_existing_packs
 from nbaudio.corpus.measure import log_signals, measure_segments, signals_by_key
-from nbaudio.corpus.packs import cut_all
+from nbaudio.corpus.packs import cut_all, pack_names
 from nbaudio.corpus.shard_names import shard_name
 from nbaudio.corpus.shards import divide_by_shard, restore_records, shard_advice, write_shards
 from nbaudio.corpus.versions import Base, KeptClips, corpus_parameters
@@ -58,6 +58,8 @@ from nbaudio.tables import parquet_files, schemas, tombstones, workspace_tables
 from nbaudio.tables.dataframes import STREAMED
 from nbaudio.tables.workspace import Workspace, locks_workspace
 
+# Below this, this process has written the shards before another one has imported Polars.
+_MIN_BYTES_FOR_WORKERS = 32 << 20
 _ATTEMPTS = 3  # a damaged pack is cut again; after the third time, give up on the disk
 
 
@@ -262,24 +264,19 @@ def materialize(
 def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Report:
     """Make the corpus, or the version, of a run whose parameters are validated."""
     layout = run.layout
-    selection = _select(run)  # raises before anything is written
-    stated = {"identity": _identity(run), "evidence": selection_claim(selection.proof)}
-    selection.proof.population.release()
-    with (
-        layout.claimed(stated["identity"], "materialize", _logged(run)) as is_whole,
-        run.packs.shared(),
-    ):
+    with ExitStack() as stack:
+        workers = stack.enter_context(ExitStack())
+        run_tasks = workers.enter_context(worker_pool(_site(run)))
+        selection = _select(run)  # raises before anything is written
+        stated = {"identity": _identity(run), "evidence": selection_claim(selection.proof)}
+        selection.proof.population.release()
+        claim = layout.claimed(stated["identity"], "materialize", _logged(run))
+        is_whole = stack.enter_context(claim)
+        stack.enter_context(run.packs.shared())
         card = restore_records(layout) if is_whole else ""
-        with worker_pool(run.site) as run_tasks:
-            cut_before = 0
-            if run.signals:
-                cut_before = _cut_measured(run, selection, run_tasks)
-            # The current table: a later selection replaces the file.
-            table = freeze_table(
-                run.workspace, workspace_tables.table_path(layout.work), run.parameters.get("text")
-            )
-            left_out = run.base.left_out(table) if run.base else []
-            packed = _plan_cut_pack(run, selection, run_tasks)
+        packed = _cut_and_pack(run, selection, run_tasks)
+        workers.close()  # they need no memory while tables are written
+        notes_on_base = _notes_on_base(run, packed)
         if len(packed.lost):
             stated["evidence"] = selection_claim(
                 selection.proof, without=packed.lost["segment_id"].to_list()
@@ -289,17 +286,17 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
         layout.finish(corpus_info)
     if run.base:
         _keep_splits(run.workspace, run.base)
-    notes = selection.notes + card_notes + _notes_on_base(run, packed, left_out)
-    facts = _facts(
-        layout,
-        corpus_info,
-        packed.shards,
-        num_cut=cut_before + packed.num_cut,
-        took=time.monotonic() - began,
-    )
+    notes = selection.notes + card_notes + notes_on_base
+    facts = _facts(layout, corpus_info, packed, took=time.monotonic() - began)
     report = Report("materialize", facts, notes, problems=_problems(layout, packed))
     run.workspace.save_report("materialize", report.to_dict())
     return report
+
+
+def _site(run: _Run) -> EngineLocation:
+    """Return where tasks run; workers start at once if there are clips to cut in any case."""
+    is_first_run = run.packs.local is not None and not pack_names(run.packs)
+    return replace(run.site, preload=cut) if is_first_run else run.site
 
 
 def _select(run: _Run) -> _Selection:
@@ -397,12 +394,18 @@ def _publish_card(layout: Layout, corpus_info: dict[str, Any], before: str) -> l
     return [f"{layout}/{CARD} was edited and is not overwritten"]
 
 
-def _notes_on_base(run: _Run, packed: _Packed, left_out: list[str]) -> list[str]:
-    """Return notes on columns that the base lacks, and on a base of which nothing is kept."""
+def _notes_on_base(run: _Run, packed: _Packed) -> list[str]:
+    """Return notes on columns that the base lacks, and on a base of which nothing is kept.
+
+    The frozen segments table is in the work folder.
+    """
+    if run.base is None:
+        return []
     notes = []
+    left_out = run.base.left_out(workspace_tables.table_path(run.layout.work))
     if left_out:
         notes.append(f"columns that the base does not have are left out: {', '.join(left_out)}")
-    if run.base and not any(version_of(shard.name) < run.version for shard in packed.shards):
+    if not any(version_of(shard.name) < run.version for shard in packed.shards):
         notes.append(
             f"no clip of the base {run.base} is unchanged: was it made from this workspace?"
         )
@@ -460,6 +463,17 @@ def _keep_splits(workspace: Workspace, base: Base) -> None:
     earlier = with_earlier(workspace, splits.lazy())
     if earlier is not None:
         workspace.save(**{schemas.EARLIER_SPLITS: earlier})
+
+
+def _cut_and_pack(run: _Run, selection: _Selection, run_tasks: RunTasks) -> _Packed:
+    """Measure if asked, freeze the segments table, cut its accepted clips, and pack them."""
+    num_measured = _cut_measured(run, selection, run_tasks) if run.signals else 0
+    # The current table: a later selection replaces the file.
+    freeze_table(
+        run.workspace, workspace_tables.table_path(run.layout.work), run.parameters.get("text")
+    )
+    packed = _plan_cut_pack(run, selection, run_tasks)
+    return replace(packed, num_cut=num_measured + packed.num_cut)
 
 
 def _plan_cut_pack(run: _Run, selection: _Selection, run_tasks: RunTasks) -> _Packed:
@@ -703,15 +717,19 @@ def _pack(run: _Run, clips: pl.LazyFrame, run_tasks: RunTasks, folder: Path) -> 
         columns=run.base.columns if run.base else None,
         folder=folder,
     )
-    pack_here = are_packs_remote and not workers_can_write
-    here = EngineLocation("loky", run.site.jobs)
-    with worker_pool(here) if pack_here else nullcontext(run_tasks) as run_here:
+    with ExitStack() as stack:
+        if are_packs_remote and not workers_can_write:
+            here = EngineLocation("loky", run.site.jobs)
+            run_tasks = stack.enter_context(worker_pool(here))
+        elif run.site.engine == "loky" and sharded.num_bytes < _MIN_BYTES_FOR_WORKERS:
+            threads = EngineLocation("threading", run.site.jobs)
+            run_tasks = stack.enter_context(worker_pool(threads))
         return write_shards(
             run.layout,
             sharded,
             run.parameters["container"],
             run.format,
-            run_tasks=run_here,
+            run_tasks=run_tasks,
             show=run.show,
             records=records if are_packs_remote and workers_can_write else None,
         )
@@ -751,12 +769,12 @@ def _problems(layout: Layout, packed: _Packed) -> list[str]:
 def _facts(
     layout: Layout,
     corpus_info: dict[str, Any],
-    shards: list[Shard],
+    packed: _Packed,
     *,
-    num_cut: int,
     took: float,
 ) -> dict[str, Any]:
     """Return the facts of the report; `took` is in seconds."""
+    shards = packed.shards
     splits = corpus_info["splits"]
     hours, num_clips = (
         sum(split[what] for split in splits.values()) for what in ("hours", "segments")
@@ -769,7 +787,10 @@ def _facts(
         "shards_of_train": shard_advice(shards),
         "bytes": sum(shard.num_bytes for shard in shards),
     }
-    facts |= {"clips_cut_now": num_cut, "clips_already_cut": num_clips - num_cut}
+    facts |= {
+        "clips_cut_now": packed.num_cut,
+        "clips_already_cut": num_clips - packed.num_cut,
+    }
     facts |= {
         "shards_kept_from_before": sum(shard.was_whole for shard in shards),
         "seconds": round(took, 1),

@@ -6,7 +6,7 @@ It measures the samples of each segment and writes columns such as `snr_db` and 
 import shlex
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,7 +105,9 @@ def measure(
     """
     began = time.monotonic()
     workspace = Workspace.open(workspace)
-    site = EngineLocation(engine, jobs, address, beam_options)
+    # In a first run, workers start at once, as there are segments to measure in any case.
+    preload = None if _has_signals(workspace) else measure_windows
+    site = EngineLocation(engine, jobs, address, beam_options, preload)
     counts, failed = measure_segments(
         workspace, worker_pool(site), channel=channel, show=show_progress
     )
@@ -149,7 +151,7 @@ def measure_segments(
 
     Args:
         workspace: the workspace.
-        pool: entered while clips are measured, and left before the tables are written.
+        pool: left before the tables are written, so that workers need no memory meanwhile.
         channel: the channel of segments that name none.
         show: show progress.
         accepted: measure accepted segments only.
@@ -159,22 +161,16 @@ def measure_segments(
     """
     channels.check_channel(channel)
     required_audio(workspace)
-    columns = workspace_tables.table_schema(workspace)
-    # Before the first run, columns of these names are not ours.
-    if "measured" not in workspace.settings and (
-        taken := [name for name in columns if name in schemas.SIGNALS]
-    ):
-        raise InputError(
-            f"{workspace.path}: the source has a column {taken[0]}, which stays; "
-            "ingest it under another name"
-        )
+    _check_source_columns(workspace)
     facts = recording_facts(workspace.recordings)
     total = parquet_files.num_rows(workspace_tables.table_path(workspace))
-    with scratch_folder(workspace.path) as folder:
+    with scratch_folder(workspace.path) as folder, ExitStack() as workers:
+        run_tasks = workers.enter_context(pool)
         segments = _keyed_segments(workspace, facts, channel, folder / "segments")
         to_measure = _without_signals(workspace, segments, folder / "before", accepted=accepted)
         planned = plan_cut(workspace, to_measure, facts, folder=folder)
-        failures = _measure_clips(workspace, planned, pool, show=show)
+        failures = _measure_clips(workspace, planned, run_tasks, show=show)
+        workers.close()
         collected = _collect_signals(workspace, segments, failures, folder / "now")
         if not collected.num_segments:
             why = next(iter(failures.values()), "no segment has audio; ingest with --audio")
@@ -194,6 +190,19 @@ def measure_segments(
         "hours": round(planned.amount.seconds / 3600, 6),
     }
     return counts, collected.failed
+
+
+def _check_source_columns(workspace: Workspace) -> None:
+    """Raise InputError if a column of the source has the name of a signal."""
+    if "measured" in workspace.settings:
+        return
+    columns = workspace_tables.table_schema(workspace)
+    taken = [name for name in columns if name in schemas.SIGNALS]
+    if taken:
+        raise InputError(
+            f"{workspace.path}: the source has a column {taken[0]}, which stays; "
+            "ingest it under another name"
+        )
 
 
 @dataclass(frozen=True)
@@ -242,23 +251,15 @@ def _keyed_segments(
 
 
 def _measure_clips(
-    workspace: Workspace,
-    planned: PlannedCut,
-    pool: AbstractContextManager[RunTasks],
-    *,
-    show: bool,
+    workspace: Workspace, planned: PlannedCut, run_tasks: RunTasks, *, show: bool
 ) -> dict[str, str]:
-    """Measure the clips of a plan and log their signals; return why others failed, by their keys.
-
-    The pool is left at the end, so that its workers need no memory while tables are written.
-    """
+    """Measure the clips of a plan and log their signals; return by key why others failed."""
     failures: dict[str, str] = {}
-    with pool as run_tasks:
-        for measured in cut_all(
-            run_tasks, "measure", measure_windows, planned.amount, planned.tasks, show=show
-        ):
-            log_signals(workspace, measured.values)
-            failures |= measured.failures
+    for measured in cut_all(
+        run_tasks, "measure", measure_windows, planned.amount, planned.tasks, show=show
+    ):
+        log_signals(workspace, measured.values)
+        failures |= measured.failures
     return failures
 
 
@@ -335,6 +336,12 @@ def log_signals(workspace: Workspace, values: Mapping[str, Mapping[str, Any]]) -
         workspace.path / LOG,
         (msgspec.json.encode({"clip_key": key, **signals}) for key, signals in values.items()),
     )
+
+
+def _has_signals(workspace: Workspace) -> bool:
+    """Return whether an earlier run, complete or killed, has measured segments."""
+    table = workspace_tables.table_path(workspace, _SIGNALS_TABLE)
+    return table.exists() or (workspace.path / LOG).exists()
 
 
 def _known_signals(workspace: Workspace) -> Iterator[pl.DataFrame]:

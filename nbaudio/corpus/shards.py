@@ -74,11 +74,13 @@ class ShardedClips:
         clips: with the columns of `LOCATED`.
         segments: rows of the segments table, with their number in it as `row`.
         num_shards: the number of shards in all buckets.
+        num_bytes: of all clips.
     """
 
     clips: Buckets
     segments: Buckets
     num_shards: int
+    num_bytes: int
 
 
 @dataclass(frozen=True)
@@ -320,7 +322,8 @@ def divide_by_shard(
         columns: the metadata columns of the corpus; None means all of the table and `SEGMENTS`.
         folder: a folder for the buckets.
     """
-    shards = clips.group_by("shard").agg(pl.len().cast(pl.Int64)).collect(**STREAMED).sort("shard")
+    sums = (pl.len().cast(pl.Int64), pl.col("length").sum())
+    shards = clips.group_by("shard").agg(sums).collect(**STREAMED).sort("shard")
     num_clips = int(shards["len"].sum())
     count = min(_MOST_BUCKETS, bucket_count(num_clips))
     bucket = consecutive_bucket("len", num_clips, count).cast(pl.UInt16)
@@ -343,6 +346,7 @@ def divide_by_shard(
         write_buckets(clips, number, count=count, folder=folder / "clips"),
         write_buckets(segments, number, count=count, folder=folder / "rows"),
         len(shards),
+        int(shards["length"].sum()),
     )
 
 
