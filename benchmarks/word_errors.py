@@ -180,6 +180,7 @@ def make_words(seed: int, size: int, wrong: str, corrects: str) -> Words:
     archive.wrong_words = np.ceil(share * archive.words - 1e-9)
     archive.wrong[:] = archive.wrong_words > 0
     archive.corrects = corrects
+    archive.bound = 1.0  # until something ships
     archive.typed = is_mild(archive) if corrects == "mild" else np.ones(size, dtype=bool)
     return archive
 
