@@ -128,7 +128,7 @@ def evidence(
         "lowest_proven": next((row["threshold"] for row in claims["curve"] if row["proven"]), None),
         "reviewed": _reviewed(state),
         "reviewers": _describe_reviewers(state, selection),
-        "rounds": [_describe_round(round_) for round_ in state.rounds if not round_.is_owed],
+        "rounds": _describe_rounds(state),
         "rounds_taken_back": len(state.taken_back),
         **claims,
         "review_next": following.advice,
@@ -279,6 +279,11 @@ def _reviewed(state: ProofState) -> dict[str, int]:
     )
     drawn = drawn.drop_nulls().unique("segment_id")
     return {word: int((drawn["verdict"] == word).sum()) for word in OUTCOMES.categories}
+
+
+def _describe_rounds(state: ProofState) -> list[dict[str, Any]]:
+    """Return `_describe_round` of each round that reviewers have rows of."""
+    return [_describe_round(round_) for round_ in state.rounds if not round_.is_owed]
 
 
 def _describe_round(round_: Round) -> dict[str, Any]:
