@@ -1,8 +1,8 @@
 """The process that forks the kernels of a run: it imports once what all notebooks import.
 
 Every kernel is a fork of this process, which runs nothing but imports: a notebook finds the modules
-in memory, and nothing of another notebook. Polars has no threads before its first query, so that it
-can be forked.
+in memory, and nothing of another notebook. Polars starts the threads of its queries with the first
+query, so that it can be forked before.
 
 The process ends when the run closes its connection, also when the run is killed.
 """
@@ -11,6 +11,7 @@ import gc
 import os
 import runpy
 import sys
+import warnings
 from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import NoReturn
@@ -72,7 +73,10 @@ def serve(connection: Connection) -> None:
         if command == "poll":
             connection.send(_exit_code(*values))
             continue
-        process = os.fork()
+        with warnings.catch_warnings():
+            # Python 3.12 warns where a process with threads forks; those of libraries are idle.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process = os.fork()
         if process == 0:
             connection.close()
             _run_kernel(*values)
