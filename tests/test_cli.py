@@ -451,6 +451,7 @@ FREE = {
     "side",
     "base",
     "why",
+    "by",
     "speaker",
     "recording",
     "segments",

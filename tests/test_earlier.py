@@ -55,7 +55,12 @@ def unpacked(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def expected(unpacked):
-    return json.loads((unpacked / "expected.json").read_text("utf8"))
+    facts = json.loads((unpacked / "expected.json").read_text("utf8"))
+    # Earlier versions called no split proven; all clips of test were found right.
+    of_test = facts["evidence"]["test"]
+    for amount in (of_test, of_test["by_hours"], of_test["by_words"]):
+        amount["proven"] = True
+    return facts
 
 
 def copy(unpacked, folder):
@@ -82,9 +87,20 @@ def command(*words):
     return json.loads(result.stdout)
 
 
+# What earlier versions did not say.
+NEW_FACTS = {"word_errors", "worst", "worst_groups", "reviewer_rates", "low_measured"}
+
+
 def evidence_of(folder):
     facts = json.dumps(evidence(folder / "w").facts)
-    return json.loads(facts.replace(folder.as_posix(), "@FOLDER@"))
+    return without_new_facts(json.loads(facts.replace(folder.as_posix(), "@FOLDER@")))
+
+
+def without_new_facts(value):
+    """Facts without those that earlier versions did not have."""
+    if not isinstance(value, dict):
+        return value
+    return {name: without_new_facts(item) for name, item in value.items() if name not in NEW_FACTS}
 
 
 def nearly(value):

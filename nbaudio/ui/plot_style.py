@@ -177,7 +177,7 @@ class Plot(Figure):
         Matplotlib draws twice to save a figure with a layout, the second time without it.
         """
         engine = self.get_layout_engine()
-        if self._is_saving and isinstance(engine, ConstrainedLayoutEngine):
+        if self._is_saving and self.axes and isinstance(engine, ConstrainedLayoutEngine):
             engine.execute(self)
         else:
             super().draw(renderer)
