@@ -361,6 +361,35 @@ def test_hostile_texts_run_nothing_in_a_browser_without_local_storage(tmp_path):
     assert {said[:2] for said in logged(workspace).values()} == {("noise", "</script> =1+1 \u202e")}
 
 
+def test_two_reviewers_on_one_page_file_each_keep_their_own_verdicts(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "one.html", n=8)
+    with browser(tmp_path) as (opened, bad):
+        page = opened(tmp_path / "one.html")
+        name_oneself(page, "ana")
+        count = page.locator(".nba-progress")
+        reviewer = page.get_by_label("reviewer")
+        judge(page, "1", then=1)
+        judge(page, "1", then=2)
+        expect(count).to_contain_text("2 of 8 judged")
+        reviewer.fill("ben")
+        reviewer.press("Enter")
+        expect(count).to_contain_text("0 of 8 judged")
+        page.keyboard.press("Home")
+        page.keyboard.press("2")
+        expect(count).to_contain_text("1 of 8 judged")
+        # Another tab of the same file goes on as the last reviewer, and as the first one.
+        again = opened(tmp_path / "one.html")
+        expect(again.locator(".nba-progress")).to_contain_text("1 of 8 judged")
+        again.get_by_label("reviewer").fill("ana")
+        again.get_by_label("reviewer").press("Enter")
+        expect(again.locator(".nba-progress")).to_contain_text("2 of 8 judged")
+        path = save(again, tmp_path)
+    assert bad == []
+    assert path.name == "one-ana-verdicts.json"
+    verdicts = [row["verdict"] for row in json.loads(path.read_text())["verdicts"]]
+    assert sorted(filter(None, verdicts)) == ["ok", "ok"]
+
+
 def test_a_page_proposes_a_break_after_45_minutes_without_a_pause(workspace, tmp_path):
     clock = (
         "const now = performance.now.bind(performance); window.later = 0; "
