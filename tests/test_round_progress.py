@@ -88,9 +88,21 @@ def test_an_adjudicator_takes_no_other_reviewers_or_strategy(round_at_work, tmp_
             review.export(workspace, out=tmp_path / "u.html", adjudicator="cy", **options)
 
 
-def test_views_of_a_round_without_names_have_one_row_and_a_sum(tmp_path):
+def test_one_sheet_without_a_name_has_a_row_for_everybody_who_judged(tmp_path):
     workspace = make_workspace(tmp_path / "w", TEXTS)
-    review.export(workspace, out=tmp_path / "one.csv", n=5)
+    out = tmp_path / "one.xlsx"
+    review.export(workspace, out=out, n=5)
     table = views.round(workspace, "one")
     assert table.select("reviewer", "rows", "judged").rows() == [("", 5, 0), ("all", 5, 0)]
     assert table.schema["expected"] == pl.Int64
+    ids = ReviewState.load(workspace).records["one"].segment_ids
+    for name, number in (("ana", 5), ("ben", 3)):
+        said = dict.fromkeys(ids[:number], "ok")
+        review.import_(workspace, fill_in(out, said, to=tmp_path / f"{name}.xlsx", reviewer=name))
+    table = views.round(workspace, "one")
+    assert table.select("reviewer", "judged", "left", "shared", "agreement").rows() == [
+        ("ana", 5, 0, 3, 1.0),
+        ("ben", 3, 2, 3, 1.0),
+        ("all", 8, 2, None, None),
+    ]
+    assert table["last_verdict"].str.len_chars().to_list() == [19, 19, 19]

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import polars as pl
 
 from nbaudio.core.errors import InputError
-from nbaudio.review.annotator_agreement import left_to_judge
 from nbaudio.review.population import Population
 from nbaudio.review.rounds import Round, rounds
 from nbaudio.review.state import ReviewRecord, ReviewState
@@ -24,6 +23,7 @@ SCHEMA = pl.Schema(
     }
 )
 
+_SECONDS = len("2026-11-29T20:48:00")  # of a time, without fractions of a second
 _ROWS = {"segment_id": pl.String, "skipped": pl.Boolean, "ended": pl.Boolean}
 
 
@@ -39,7 +39,8 @@ def round_progress(state: ReviewState, review: str) -> pl.DataFrame:
     """Return a row for each reviewer of a round with the columns `SCHEMA`.
 
     `agreement` is the share of the segments that another reviewer judged as well (`shared`) on
-    which all of them gave the same verdict. The name is empty where a round has no reviewers.
+    which all of them gave the same verdict. The name is empty where nobody has judged one sheet
+    without a name.
 
     Raises:
         InputError: there is no such round.
@@ -51,27 +52,38 @@ def round_progress(state: ReviewState, review: str) -> pl.DataFrame:
             f"{state.workspace.path}: there is no review {review!r}; known are {names}"
         )
     passed = _passed_rows(state, record)
-    left = left_to_judge(state, record)
     agreements = _agreements(state, record)
-    log = state.verdict_log.filter(review=record.name)
+    verdicts = state.verdicts.filter(pl.col("content").is_in(record.contents))
     rows = []
-    for reviewer, segment_ids in record.shares().items():
-        of_reviewer = log.filter(reviewer=reviewer) if reviewer else log
+    for reviewer, segment_ids in _shares_by_reviewer(state, record).items():
+        judged = verdicts.filter(reviewer=reviewer)
         shared = agreements.filter(reviewer=reviewer)
+        number_judged = len(set(segment_ids).intersection(judged["segment_id"]))
         rows.append(
             {
                 "reviewer": reviewer,
                 "rows": len(segment_ids),
-                "judged": len(segment_ids) - left[reviewer],
-                "left": left[reviewer],
+                "judged": number_judged,
+                "left": len(segment_ids) - number_judged,
                 "skipped": len(passed.skipped.intersection(segment_ids)),
                 "stopped_at": next(iter(passed.stopped_at.intersection(segment_ids)), None),
-                "last_verdict": of_reviewer["time"].max(),
+                "last_verdict": judged["time"].str.head(_SECONDS).max(),
                 "shared": len(shared),
                 "agreement": shared["is_equal"].mean(),
             }
         )
     return pl.DataFrame(rows, schema=SCHEMA)
+
+
+def _shares_by_reviewer(state: ReviewState, record: ReviewRecord) -> dict[str, list[str]]:
+    """Return the segments of each reviewer.
+
+    Of one sheet without a name, these are all segments for everybody who has judged some of them.
+    """
+    if record.reviewers:
+        return record.shares()
+    judged = state.verdict_log.filter(review=record.name)["reviewer"].unique().sort()
+    return dict.fromkeys(judged.to_list() or [""], record.segment_ids)
 
 
 def _passed_rows(state: ReviewState, record: ReviewRecord) -> _Passed:
