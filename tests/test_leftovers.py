@@ -59,8 +59,22 @@ def start(workspace, command):
 
 
 def kill(run):
+    """Kill a command with its processes, and wait for all of them to end."""
     os.killpg(run.pid, signal.SIGKILL)
     run.wait()
+    deadline = time.monotonic() + 60
+    while is_there(run.pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def is_there(group):
+    """Return whether a group has a process that has not ended."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def check(workspace):

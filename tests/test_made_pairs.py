@@ -64,8 +64,11 @@ def test_the_proven_share_of_the_demo_pairs_is_true(second_act, pairs):
     shipped = segments.filter(pl.col("decision") == "accept")["segment_id"].to_list()
     share = sum(is_right[segment_id] for segment_id in shipped) / len(shipped)
     proof = nbaudio.evidence(out / "workspace").facts
+    # The report adds what control rows say of the reviewers.
+    claim, _, reviewers = proof["how_right"].partition(" Reviewers missed ")
+    assert reviewers.startswith("0 of 40 planted faults")
     assert first_answer(out / "workspace") == FirstAnswer(
-        proof["how_right"], right=proof["reviewed"]["right"], wrong=proof["reviewed"]["wrong"]
+        claim, right=proof["reviewed"]["right"], wrong=proof["reviewed"]["wrong"]
     )
     assert proof["selection"]["segments"] == len(shipped)
     assert 0.98 <= proof["selection"]["low"] <= share < 1

@@ -431,7 +431,7 @@ def test_progress_names_the_host_that_is_waited_for(fetch, web, tmp_path, monkey
 @pytest.mark.slow
 @BOTH
 def test_progress_names_the_host_that_requested_a_pause(fetch, web, tmp_path, capfd):
-    acts = [answers(503, Content_Length=0, Retry_After=3)]
+    acts = [answers(503, Content_Length=0, Retry_After=5)]
     for name, serve in (("b.wav", "do_GET"), ("HEAD b.wav", "do_HEAD")):
 
         def act(handler, serve=serve):
