@@ -133,6 +133,36 @@ def test_frames_store_hashes_of_groups_and_no_names(workspace, tmp_path):
     assert frame["group"].n_unique() == 4
 
 
+@pytest.mark.parametrize("strategy", ["worst", "speaker"])
+def test_nothing_of_the_reviews_names_a_withdrawn_speaker(workspace, tmp_path, strategy):
+    names = {"ana": "Ana Anić", "ben": "Ben Benić", "cy": "Cy Cyić"}
+    speaker = pl.col("speaker_id").replace(names)
+    workspace.save(segments=workspace.segments.with_columns(speaker))
+    nbaudio.select(workspace, dev=0, test=0)
+    reviewed(workspace, "one", tmp_path, n=60, strategy=strategy, by="speaker_id")
+    before = nbaudio.evidence(workspace).facts["selection"]
+    assert names_in(workspace.path, "Cy Cyić") != []
+    nbaudio.withdraw(workspace, speaker="Cy Cyić", why="asked")
+    assert names_in(workspace.path, "Cy Cyić") == []
+    assert names_in(workspace.path, "Ben Benić") != []
+    nbaudio.select(workspace, dev=0, test=0)
+    after = nbaudio.evidence(workspace).facts["selection"]
+    assert after["segments"] < before["segments"]
+    assert {row["group"] for row in after["worst"]} < {"Ana Anić", "Ben Benić", "(none)"}
+
+
+def names_in(folder, name):
+    """The JSON and Parquet files of reviews and reports that hold a name."""
+    files = [*folder.glob("reviews/**/*.*"), *folder.glob("reports/*.json")]
+    return [path.name for path in files if name in content_of(path)]
+
+
+def content_of(path):
+    if path.suffix == ".parquet":
+        return str(pl.read_parquet(path).to_dicts())
+    return str(json.loads(path.read_text())) if path.suffix == ".json" else path.read_text()
+
+
 def test_corpus_and_card_have_the_worst_group(workspace, tmp_path):
     reviewed(workspace, "one", tmp_path, n=80, by="speaker_id")
     nbaudio.select(workspace, dev=0, test=0)

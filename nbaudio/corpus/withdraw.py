@@ -179,12 +179,14 @@ class _Withdrawal:
         segments: the withdrawn segments, with `_COLUMNS`.
         hours: the hours of these segments.
         recordings: rows of the recordings that have no other segments.
+        speakers: the speakers who have no other segments.
     """
 
     tombstones: pl.DataFrame
     segments: pl.DataFrame
     hours: float
     recordings: pl.DataFrame
+    speakers: set[str]
 
     @property
     def segment_ids(self) -> set[str]:
@@ -202,16 +204,19 @@ def _withdrawal(workspace: Workspace, ids: Mapping[str, Sequence[str]], reason: 
     )
     withdrawn = list[pl.DataFrame]()
     remaining_recordings = set[str]()
+    remaining_speakers = set[str]()
     for part in _segment_batches(workspace, _COLUMNS):
         is_out = is_withdrawn(part, tombstones)
         withdrawn.append(part.filter(is_out))
         remaining_recordings.update(part["recording_id"].filter(~is_out))
+        remaining_speakers.update(part["speaker_id"].filter(~is_out).drop_nulls())
     segments = pl.concat(withdrawn)
     recordings = workspace.recordings
     hours = amounts(with_durations(segments, recordings))["hours"]
     recording_ids = {*segments["recording_id"], *ids["recording"]} - remaining_recordings
     has_no_segment = pl.col("recording_id").is_in(sorted(recording_ids))
-    return _Withdrawal(tombstones, segments, hours, recordings.filter(has_no_segment))
+    speakers = set(segments["speaker_id"].drop_nulls()) - remaining_speakers
+    return _Withdrawal(tombstones, segments, hours, recordings.filter(has_no_segment), speakers)
 
 
 def _facts(
@@ -399,9 +404,13 @@ def _remove_from_reviews(workspace: Workspace, withdrawal: _Withdrawal) -> list[
     """
     ids = withdrawal.segment_ids
     # The frames come before the logs: they store what the verdicts in the logs say.
-    _replace_ids_in_frames(workspace, ids)
+    strata = _strata_of_speakers(withdrawal.speakers)
+    _replace_ids_in_frames(workspace, ids, strata)
+    _rename_strata_of_records(workspace, strata)
     _empty_log_lines(workspace, ids)
-    _remove_from_reports(workspace, ids | set(withdrawal.recordings["recording_id"]))
+    _remove_from_reports(
+        workspace, ids | set(withdrawal.recordings["recording_id"]), withdrawal.speakers
+    )
     return _remove_review_clips(workspace, ids)
 
 
@@ -427,8 +436,25 @@ def _faulty_ids(workspace: Workspace, ids: Set[str]) -> set[str]:
     return {key for round_ in rounds for key in round_.rows.filter(is_faulty)["segment_id"]} & ids
 
 
-def _replace_ids_in_frames(workspace: Workspace, ids: Set[str]) -> None:
+def _strata_of_speakers(speakers: Set[str]) -> dict[str, str]:
+    """Return by the name of the stratum of each speaker the name that replaces it."""
+    return {f"={speaker}": f"={tombstone('speaker', speaker)}" for speaker in sorted(speakers)}
+
+
+def _rename_strata_of_records(workspace: Workspace, strata: Mapping[str, str]) -> None:
+    """Rename strata in the records of reviews."""
+    for path in sorted((workspace.path / "reviews").rglob("*.json")):
+        record = read_json(path)
+        names = record.get("strata", [])
+        renamed = [strata.get(name, name) for name in names]
+        if renamed != names:
+            write_json(path, record | {"strata": renamed})
+
+
+def _replace_ids_in_frames(workspace: Workspace, ids: Set[str], strata: Mapping[str, str]) -> None:
     """Replace segments by their tombstones in the frames and the fixed rules of reviews.
+
+    Strata of speakers are renamed.
 
     The rows stay, with whether their segment was faulty. Without them, the probabilities with which
     other segments were drawn would be wrong, and withdrawing the faulty segments that a review
@@ -440,6 +466,7 @@ def _replace_ids_in_frames(workspace: Workspace, ids: Set[str]) -> None:
     columns = {
         "segment_id": pl.col("segment_id").replace(hashes),
         "content": pl.when(~is_removed).then("content"),
+        "stratum": pl.col("stratum").replace(dict(strata)),
     }
     for path in sorted((workspace.path / "reviews").rglob("*.frame.parquet")):
         table = path.relative_to(workspace.path).as_posix().removesuffix(".parquet")
@@ -459,22 +486,44 @@ def _replace_ids_in_frames(workspace: Workspace, ids: Set[str]) -> None:
         workspace_tables.write(workspace, parts, table=table)
 
 
-def _remove_from_reports(workspace: Workspace, names: Set[str]) -> None:
-    """Remove the lines and rows of reports in which one of `names`, which are ids, occurs."""
+def _remove_from_reports(workspace: Workspace, names: Set[str], speakers: Set[str]) -> None:
+    """Remove the lines and rows of reports in which one of `names`, which are ids, occurs.
+
+    Lines and rows about speakers are removed as well.
+    """
+    about_speakers = {*speakers, *(f"speaker {speaker}" for speaker in speakers)}
     for path in sorted((workspace.path / "reports").glob("*.json")):
         before = read_json(path)
-        after = _without_names(before, names)
+        after = _without_names(before, names, about_speakers)
         if after != before:
             write_json(path, after)
 
 
-def _without_names(value: Any, names: Set[str]) -> Any:
-    """Return a value of JSON without those items of its lists in which one of `names` occurs."""
+def _without_names(value: Any, names: Set[str], about_speakers: Set[str]) -> Any:
+    """Return a value of JSON without those items of its lists in which one of `names` occurs.
+
+    Items of which a text is one of `about_speakers`, or ends in a sentence about a speaker, are
+    left out too.
+    """
     if isinstance(value, dict):
-        return {key: _without_names(part, names) for key, part in value.items()}
+        return {key: _without_names(part, names, about_speakers) for key, part in value.items()}
     if isinstance(value, list):
-        return [_without_names(part, names) for part in value if not _has_name(part, names)]
+        return [
+            _without_names(part, names, about_speakers)
+            for part in value
+            if not _has_name(part, names) and not _is_about(part, about_speakers)
+        ]
     return value
+
+
+def _is_about(item: Any, about_speakers: Set[str]) -> bool:
+    """Return whether a text, or a text of an object, names a speaker."""
+    texts = item.values() if isinstance(item, dict) else [item]
+    return any(
+        isinstance(text, str)
+        and (text in about_speakers or any(f" {name}: " in text for name in about_speakers))
+        for text in texts
+    )
 
 
 def _has_name(item: Any, names: Set[str]) -> bool:

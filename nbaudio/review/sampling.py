@@ -559,10 +559,18 @@ def _undivided(pool: pl.DataFrame) -> Division:
     return Division(np.zeros(len(pool), dtype=np.int64), ["all"], np.ones(1))
 
 
+def _stratum_name(value: object) -> str:
+    """Return the name of the stratum of a value.
+
+    It has a prefix, so that none is the name of the stratum without a value. `withdraw` renames
+    those of speakers.
+    """
+    return "none" if value is None else f"={value}"
+
+
 def _by(pool: pl.DataFrame, column: str) -> Division:
     """Take a stratum for each value of a column, null included."""
-    # Names get a prefix, so that none is the name of the stratum without one.
-    number, names = _grouped(pool[column], lambda kind: "none" if kind is None else f"={kind}")
+    number, names = _grouped(pool[column], _stratum_name)
     return Division(number, names, 1 / np.sqrt(np.bincount(number, minlength=len(names))))
 
 
@@ -572,7 +580,7 @@ def _worst_groups(pool: pl.DataFrame, _threshold: float, *, column: str) -> Divi
     The share of a group is in proportion to (w + 1) / (n + 2), its expected rate of wrong segments
     after n verdicts of which w are wrong (Laplace).
     """
-    number, names = _grouped(pool[column], lambda kind: "none" if kind is None else f"={kind}")
+    number, names = _grouped(pool[column], _stratum_name)
     num_groups = len(names)
     is_judged = pool["verdict"].is_in(["right", "wrong"]).fill_null(value=False).to_numpy()
     is_wrong = pool["verdict"].eq_missing("wrong").to_numpy()
