@@ -270,8 +270,9 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
         selection = _select(run)  # raises before anything is written
         stated = {"identity": _identity(run), "evidence": selection_claim(selection.proof)}
         selection.proof.population.release()
-        claim = layout.claimed(stated["identity"], "materialize", _logged(run))
-        is_whole = stack.enter_context(claim)
+        is_whole = stack.enter_context(
+            layout.claimed(stated["identity"], "materialize", _logged(run))
+        )
         stack.enter_context(run.packs.shared())
         card = restore_records(layout) if is_whole else ""
         packed = _cut_and_pack(run, selection, run_tasks)

@@ -502,8 +502,7 @@ def _remove_from_reports(workspace: Workspace, names: Set[str], speakers: Set[st
 def _without_names(value: Any, names: Set[str], about_speakers: Set[str]) -> Any:
     """Return a value of JSON without those items of its lists in which one of `names` occurs.
 
-    Items of which a text is one of `about_speakers`, or ends in a sentence about a speaker, are
-    left out too.
+    Items that name a speaker (see `_is_about`) are left out too.
     """
     if isinstance(value, dict):
         return {key: _without_names(part, names, about_speakers) for key, part in value.items()}
@@ -517,7 +516,10 @@ def _without_names(value: Any, names: Set[str], about_speakers: Set[str]) -> Any
 
 
 def _is_about(item: Any, about_speakers: Set[str]) -> bool:
-    """Return whether a text, or a text of an object, names a speaker."""
+    """Return whether a text, or a text of an object, names a speaker.
+
+    It is the name itself, or has it before a colon, as sentences of `evidence` do.
+    """
     texts = item.values() if isinstance(item, dict) else [item]
     return any(
         isinstance(text, str)

@@ -76,8 +76,7 @@ def group_bounds(
     grouped = ProofState(state.workspace, Kinds(by=by, without=state.kinds.without))
     ships = what_ships(grouped)
     hashes = grouped.rows["group"]
-    num_groups = hashes.drop_nulls().n_unique()
-    error = (1 - confidence) / max(num_groups, 1)
+    error = (1 - confidence) / max(hashes.drop_nulls().n_unique(), 1)
     first_draw = grouped.group_columns[by]
     bounds = []
     names = _names_of_groups(grouped, by)

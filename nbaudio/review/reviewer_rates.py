@@ -65,8 +65,8 @@ def _percent_up(share: float) -> str:
 def reviewer_rates(state: ReviewState, confidence: float = 0.95) -> ReviewerRates | None:
     """Return the rates of mistakes of all reviewers together; None if no control row was judged.
 
-    The first verdict of each reviewer counts: a second look at clips that were called wrong would
-    otherwise lower the rate of false alarms of the sample alone.
+    The first verdict of each reviewer counts, so that a second look at the clips that were called
+    wrong, which control rows may not get, changes nothing.
     """
     kinds = {
         row.content: row.kind for record in state.records.values() for row in record.control_rows

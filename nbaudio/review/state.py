@@ -332,9 +332,9 @@ class ReviewState:
     @cached_property
     def first_verdicts(self) -> pl.DataFrame:
         """The first verdict of each reviewer on each segment and content, as `verdicts`."""
-        given = self.since_changed(self.verdict_log, "verdicts").drop_nulls("verdict")
+        judged = self.since_changed(self.verdict_log, "verdicts").drop_nulls("verdict")
         return self._of_present_segments(
-            given.unique(_JUDGED_ONCE, keep="first", maintain_order=True)
+            judged.unique(_JUDGED_ONCE, keep="first", maintain_order=True)
         )
 
     def _of_present_segments(self, verdicts: pl.DataFrame) -> pl.DataFrame:

@@ -97,7 +97,7 @@ class _ForkedKernel:
 
 
 class _ForkingProvisioner(LocalProvisioner):
-    """Launches kernels by a server."""
+    """Launches kernels as forks of the process of a server."""
 
     server: KernelServer
 
