@@ -437,7 +437,7 @@ def _faulty_ids(workspace: Workspace, ids: Set[str]) -> set[str]:
 
 
 def _strata_of_speakers(speakers: Set[str]) -> dict[str, str]:
-    """Return by the name of the stratum of each speaker the name that replaces it."""
+    """Return the new name of the stratum of each speaker, by its old name."""
     return {f"={speaker}": f"={tombstone('speaker', speaker)}" for speaker in sorted(speakers)}
 
 

@@ -124,7 +124,7 @@ class JudgedWords:
 
     @classmethod
     def of(cls, part: Part, shares: WordShares) -> "JudgedWords":
-        """Return the wrong words of what was judged in a part."""
+        """Return the wrong words in the judged segments of a part."""
         state = part.state
         draws = replace(
             part.draws,

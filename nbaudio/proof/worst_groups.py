@@ -3,7 +3,7 @@
 The groups are those that a round has fixed: docs/evidence-method.md has the method.
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -78,6 +78,8 @@ def group_bounds(
     hashes = grouped.rows["group"]
     error = (1 - confidence) / max(hashes.drop_nulls().n_unique(), 1)
     first_draw = grouped.group_columns[by]
+    rules = [grouped.about_all_segments().rule]
+    rules += [grouped.about_rule(rule).rule for rule in grouped.rules]
     bounds = []
     names = _names_of_groups(grouped, by)
     for group in hashes.drop_nulls().unique().sort():
@@ -89,8 +91,8 @@ def group_bounds(
         is_reviewed = (of_group | (grouped.left_out & is_in_group)) & grouped.judged
         low = 0.0
         if is_reviewed.any():
-            rules = _rules_of_group(grouped, is_in_group, first_draw)
-            low = _best_low(grouped, of_group, rules, target=target, error=error)
+            of_rules = [_of_group(rule, is_in_group, first_draw) for rule in rules]
+            low = _best_low(grouped, of_group, of_rules, target=target, error=error)
         bounds.append(GroupBound(name, grouped.count(of_group), grouped.count(is_reviewed), low))
     if not bounds:
         return None
@@ -106,22 +108,17 @@ def _names_of_groups(state: ProofState, by: str) -> dict[int, str]:
     return dict(zip(group_hashes(values).to_list(), names.to_list(), strict=True))
 
 
-def _rules_of_group(
-    state: ProofState, is_in_group: Bools, first_draw: int
-) -> Iterator[RuleSegments]:
-    """Yield the segments of a group in each rule, and in all that a round could draw.
+def _of_group(rule: RuleSegments, is_in_group: Bools, first_draw: int) -> RuleSegments:
+    """Return the segments of a rule that are in a group.
 
-    Draws count from the one that fixed the groups.
+    Draws count from the one that fixed the groups, `first_draw`.
     """
-    rules = [state.about_all_segments().rule]
-    rules += [state.about_rule(rule).rule for rule in state.rules]
-    for rule in rules:
-        first = np.where(is_in_group, np.maximum(rule.first_draw, first_draw), NEVER)
-        yield replace(rule, first_draw=first.astype(rule.first_draw.dtype))
+    first = np.where(is_in_group, np.maximum(rule.first_draw, first_draw), NEVER)
+    return replace(rule, first_draw=first.astype(rule.first_draw.dtype))
 
 
 def _best_low(
-    state: ProofState, ships: Bools, rules: Iterator[RuleSegments], *, target: float, error: float
+    state: ProofState, ships: Bools, rules: Sequence[RuleSegments], *, target: float, error: float
 ) -> float:
     """Return the best of the lower bounds of a group by all rules, which share the error."""
     lows = (

@@ -57,7 +57,7 @@ class _Fault:
     text: str
 
     def row(self, reviewer: str, position: int) -> ControlRow:
-        """Return the row at a position of the sheet of a reviewer."""
+        """Return the control row for a position in a reviewer's sheet."""
         window = (self.audio_of, self.start_sample, self.end_sample)
         return ControlRow(
             kind=self.kind,
@@ -81,7 +81,7 @@ class _Pool:
 
 
 def plan_control_rows(population: Population, record: ReviewRecord) -> list[ControlRow]:
-    """Return the control rows of a new review by reviewer and position.
+    """Return the control rows of a new review, sorted by reviewer and position.
 
     There are at most as many faults as the review requests, divided among the reviewers, and half
     as many repeated rows. There are fewer faults where the workspace has too few segments to make
@@ -90,7 +90,6 @@ def plan_control_rows(population: Population, record: ReviewRecord) -> list[Cont
     faults = _planted_faults(_pool(population, record), record.planted)
     shares = {reviewer: ids for reviewer, ids in record.shares().items() if ids}
     contents = dict(zip(record.segment_ids, record.contents, strict=True))
-    windows = _windows(population, record)
     rows = []
     for number, (reviewer, ids) in enumerate(shares.items()):
         order = _Order(ids, salt=f"{record.name} {reviewer} {record.seed}")
@@ -100,9 +99,7 @@ def plan_control_rows(population: Population, record: ReviewRecord) -> list[Cont
             if isinstance(entry, _Fault):
                 rows.append(entry.row(reviewer, position))
             elif isinstance(entry, _Repeated):
-                content = contents[entry.segment_id]
-                window = windows[entry.segment_id]
-                rows.append(entry.row(reviewer, position, content, window))
+                rows.append(entry.row(reviewer, position, contents[entry.segment_id]))
     return rows
 
 
@@ -112,11 +109,11 @@ class _Repeated:
 
     segment_id: str
 
-    def row(
-        self, reviewer: str, position: int, content: str, window: tuple[int | None, int | None]
-    ) -> ControlRow:
-        """Return the row at a position of the sheet of a reviewer."""
-        start, end = window
+    def row(self, reviewer: str, position: int, content: str) -> ControlRow:
+        """Return the control row for a position in a reviewer's sheet.
+
+        `content` is the hash of the row that is repeated.
+        """
         return ControlRow(
             kind=REPEATED,
             reviewer=reviewer,
@@ -124,8 +121,8 @@ class _Repeated:
             segment_id=self.segment_id,
             text_of=self.segment_id,
             audio_of=self.segment_id,
-            start_sample=start,
-            end_sample=end,
+            start_sample=None,
+            end_sample=None,
             content=json_hash([REPEATED, reviewer, content]),
         )
 
@@ -166,14 +163,6 @@ def _content_hash(
 ) -> str:
     """Return the hash of what is judged in a planted row."""
     return json_hash([kind, segment_id, text, *window])
-
-
-def _windows(
-    population: Population, record: ReviewRecord
-) -> dict[str, tuple[int | None, int | None]]:
-    """Return first sample and end of each segment of a review."""
-    rows = population.read(record.segment_ids).select("segment_id", "start_sample", "end_sample")
-    return {segment_id: (start, end) for segment_id, start, end in rows.iter_rows()}
 
 
 def _pool(population: Population, record: ReviewRecord) -> _Pool:
@@ -395,14 +384,15 @@ def control_frame(record: ReviewRecord, population: Population) -> pl.DataFrame:
 def _shown_row(row: ControlRow, by_id: Mapping[str, _Row], record: ReviewRecord) -> dict[str, Any]:
     """Return a control row with the columns of segments and their recordings."""
     if not row.segment_ids <= by_id.keys():
-        raise ExistsError(_changed(record))
+        raise ExistsError(record.segments_changed)
     host = by_id[row.segment_id]
+    if row.kind == REPEATED:
+        return dict(host)
     audio = by_id[row.audio_of]
     text = by_id[row.text_of]["text"]
-    if row.kind != REPEATED:
-        window = (row.audio_of, row.start_sample, row.end_sample)
-        if row.content != _content_hash(row.kind, row.segment_id, text or "", window):
-            raise ExistsError(_changed(record))
+    window = (row.audio_of, row.start_sample, row.end_sample)
+    if row.content != _content_hash(row.kind, row.segment_id, text or "", window):
+        raise ExistsError(record.segments_changed)
     of_audio = (
         "path",
         "sampling_rate",
@@ -419,13 +409,6 @@ def _shown_row(row: ControlRow, by_id: Mapping[str, _Row], record: ReviewRecord)
         "start_sample": row.start_sample,
         "end_sample": row.end_sample,
     }
-
-
-def _changed(record: ReviewRecord) -> str:
-    return (
-        f"review {record.name} was exported from segments that have changed since: "
-        "give another name"
-    )
 
 
 def with_control_rows(drawn: pl.DataFrame, control: pl.DataFrame, reviewer: str) -> pl.DataFrame:

@@ -533,10 +533,7 @@ def _review_rows(record: ReviewRecord, population: Population) -> ReviewRows:
         and not state.later(record.corpus).is_in(record.segment_ids).any()
     )
     if not is_known or record.contents != content_hashes(drawn):
-        raise ExistsError(
-            f"review {record.name} was exported from segments that have changed since: "
-            "give another name"
-        )
+        raise ExistsError(record.segments_changed)
     check_audio_folders(state.workspace, drawn["recording_id"])
     shown = drawn.with_columns(content=pl.Series(record.row_hashes(), dtype=pl.String))
     shown = shown.with_columns(duration_s=seconds_column())

@@ -616,7 +616,10 @@ def _control_match(row: Row, sheet: Sheet, exported: _Exported) -> _Match | None
 def _planted_row(
     segment_id: str, sheet: Sheet, exported: _Exported
 ) -> tuple[str, ControlRow | None]:
-    """Return the planted fault that names a segment, and its review; None if there is no one."""
+    """Return the planted fault that names a segment, and its review.
+
+    The fault is None if there is none, or if several rows may be meant.
+    """
     origin = sheet.origin.get("review")
     reviews = [name for name in exported.records if origin in (name, None)]
     planted = [

@@ -52,8 +52,8 @@ def round_progress(state: ReviewState, review: str) -> pl.DataFrame:
             f"{state.workspace.path}: there is no review {review!r}; known are {names}"
         )
     passed = _passed_rows(state, record)
-    agreements = _agreements(state, record)
     verdicts = state.verdicts.filter(pl.col("content").is_in(record.contents))
+    agreements = _agreements(verdicts)
     rows = []
     for reviewer, segment_ids in _shares_by_reviewer(state, record).items():
         judged = verdicts.filter(reviewer=reviewer)
@@ -98,12 +98,11 @@ def _passed_rows(state: ReviewState, record: ReviewRecord) -> _Passed:
     )
 
 
-def _agreements(state: ReviewState, record: ReviewRecord) -> pl.DataFrame:
+def _agreements(verdicts: pl.DataFrame) -> pl.DataFrame:
     """Return whether all verdicts are equal on each segment that several reviewers judged.
 
     There is a row for each of them: `reviewer`, `segment_id`, `is_equal`.
     """
-    verdicts = state.verdicts.filter(pl.col("content").is_in(record.contents))
     several = verdicts.filter(pl.col("reviewer").n_unique().over("segment_id") > 1)
     is_equal = pl.col("verdict").n_unique().over("segment_id") == 1
     return several.select("reviewer", "segment_id", is_equal=is_equal)

@@ -124,8 +124,10 @@ class ControlRow:
     segment_id: str  # the segment that the row names
     text_of: str  # the segment whose text it shows
     audio_of: str  # the segment whose recording its clip is from
-    start_sample: int | None  # first sample of the clip; None without audio
-    end_sample: int | None  # one past the last sample of the clip; None without audio
+    # First sample of the clip, and one past its last; None without audio, and for repeated rows,
+    # whose clip is that of the segment.
+    start_sample: int | None
+    end_sample: int | None
     content: str  # the hash of what is judged, which no other row has
 
     @property
@@ -183,6 +185,14 @@ class ReviewRecord:
     def drawn_ids(self) -> list[str]:
         """The segments of its own draw, in order; not those with which it begins for others."""
         return self.segment_ids if self.new_ids is None else self.new_ids
+
+    @property
+    def segments_changed(self) -> str:
+        """The message of the error if segments have changed since the review was exported."""
+        return (
+            f"review {self.name} was exported from segments that have changed since: "
+            "give another name"
+        )
 
     @property
     def rows(self) -> pl.DataFrame:

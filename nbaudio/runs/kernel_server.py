@@ -84,7 +84,10 @@ def serve(connection: Connection) -> None:
 
 
 def _exit_code(process: int) -> int | None:
-    """Return the exit code of a kernel, minus the signal if one ended it; None while it runs."""
+    """Return the exit code of a kernel, None while it runs.
+
+    A kernel that a signal ended has the negative number of the signal.
+    """
     ended, status = os.waitpid(process, os.WNOHANG)
     return os.waitstatus_to_exitcode(status) if ended else None
 
