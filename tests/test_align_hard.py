@@ -151,6 +151,7 @@ def odd_times(rng: np.random.Generator, kind: str, count: int) -> tuple[np.ndarr
     st.sampled_from([3, 30, 300]),
     st.sampled_from([(2, 20), (0.5, 5), (1e-9, 1e9), (3, 3.0001)]),
 )
+@pytest.mark.slow
 def test_each_word_is_in_one_segment_and_no_boundary_cuts_a_word(seed, kind, vocabulary, durations):
     rng = np.random.default_rng(seed)
     known = lexicon(rng, vocabulary)[0]

@@ -217,6 +217,7 @@ def test_a_flac_without_a_declared_length_is_read_whole(tmp_path: Path) -> None:
     assert np.array_equal(read_clip(path, RATE, 4 * RATE), clip)
 
 
+@pytest.mark.slow
 def test_files_without_read_permission_are_reported_as_such(open_folder: Path) -> None:
     folder = open_folder
     (folder / "audio/closed").mkdir(parents=True)

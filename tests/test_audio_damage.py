@@ -100,6 +100,7 @@ def test_flac_that_declares_wrong_blocks_is_refused(
         probe(path)
 
 
+@pytest.mark.slow
 def test_alac_whose_last_packets_are_swapped_is_refused(tmp_path: Path) -> None:
     path = _make_specimen("CAF, ALAC, 24 bits, 5.1", tmp_path)
     content = path.read_bytes()

@@ -81,6 +81,7 @@ def test_parts_are_stored_in_order_and_have_the_types_of_the_schema(tmp_path, ti
         {"shard_count": 2, "rate": None},
     ],
 )
+@pytest.mark.slow
 def test_corpora_made_in_many_buckets_have_the_bytes_of_one(workspace, tmp_path, tiny, options):
     def make_corpora(name):
         same = {"jobs": 1, "show_progress": False}
@@ -216,6 +217,7 @@ def test_the_bytes_do_not_depend_on_the_number_of_threads(workspace, tmp_path):
     assert contents(tmp_path / "1") == contents(tmp_path / "4")
 
 
+@pytest.mark.slow
 def test_ingest_add_gives_the_same_tables_with_many_buckets(tmp_path, tiny):
     def grown(name):
         source = tmp_path / name / "source.jsonl"

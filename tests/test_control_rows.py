@@ -150,6 +150,7 @@ def test_clips_of_planted_rows_hold_another_speaker_or_lack_the_last_words(
     }
 
 
+@pytest.mark.slow
 def test_the_same_call_writes_the_same_files_and_another_number_needs_another_name(
     workspace, tmp_path
 ):
@@ -166,6 +167,7 @@ def test_the_same_call_writes_the_same_files_and_another_number_needs_another_na
         review.export(workspace, out=tmp_path / "one.xlsx", **(options | {"planted": 7}))
 
 
+@pytest.mark.slow
 def test_missed_faults_are_counted_and_the_measured_bound_is_below_the_plain_one(
     workspace, tmp_path
 ):
@@ -221,6 +223,7 @@ def test_verdicts_on_control_rows_change_nothing_but_the_rates(workspace, tmp_pa
     assert len(review.verdicts(workspace)) == 60
 
 
+@pytest.mark.slow
 def test_a_second_look_at_clips_that_were_called_wrong_does_not_raise_the_measured_bound(
     workspace, tmp_path
 ):

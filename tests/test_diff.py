@@ -123,6 +123,7 @@ def test_diff_of_workspaces_has_the_facts_of_their_corpora(tmp_path):
     assert "shards" not in mixed
 
 
+@pytest.mark.slow
 def test_clips_show_changed_audio_where_recordings_have_no_hash(tmp_path):
     workspace, recordings, segments = start(tmp_path)
     for out, seed in (("c1", None), ("c2", 5)):

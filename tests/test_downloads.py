@@ -375,6 +375,7 @@ def test_a_failed_part_is_kept_for_the_next_run(web, get, out):
     assert ledger(out)["a"]["reason"] is None
 
 
+@pytest.mark.slow
 def test_retry_after_delays_all_requests_to_the_host(web, get):
     web.files = {"/a": BODY, "/b": BODY, "/c": BODY}
     web.tricks["/a"] = [busy(429, Retry_After="1")]

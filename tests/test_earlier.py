@@ -186,6 +186,7 @@ def test_evidence_and_verdicts_of_an_earlier_version_are_unchanged(earlier_copy,
     assert facts["by_part"][0]["at_least"] == 0.218
 
 
+@pytest.mark.slow
 def test_a_partly_judged_sheet_of_an_earlier_version_is_continued(earlier_copy, expected):
     sheet = earlier_copy / "two-ben.xlsx"
     rows = list(openpyxl.load_workbook(sheet).worksheets[0].iter_rows(values_only=True))

@@ -79,6 +79,7 @@ def test_backends_that_return_lists_get_few_tasks_at_once(monkeypatch):
 
 
 @pytest.mark.parametrize("engine", ["loky", pytest.param("threading", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_few_results_wait_for_a_slow_caller(engine):
     taken, used = 0, 0
 

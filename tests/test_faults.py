@@ -84,6 +84,7 @@ class Meanwhile:
 # recordings
 
 
+@pytest.mark.slow
 def test_recordings_that_vanish_or_change_are_rejected_and_others_are_cut(workspace, tmp_path):
     audio = workspace.audio_root
     kept_bytes = (audio / NAMES[4]).read_bytes()
@@ -108,6 +109,7 @@ def test_recordings_that_vanish_or_change_are_rejected_and_others_are_cut(worksp
     assert "run the same command again" in report.facts["next"]
 
 
+@pytest.mark.slow
 def test_a_recording_that_changes_while_it_is_cut_leaves_none_of_its_clips(
     workspace, tmp_path, monkeypatch
 ):
@@ -140,6 +142,7 @@ def test_a_recording_that_changes_while_it_is_cut_leaves_none_of_its_clips(
     assert len(list(packs.read_clips(held))) == len(kept) == 4 * 8
 
 
+@pytest.mark.slow
 def test_recordings_with_disk_read_errors_are_rejected_and_cut_in_the_next_run(
     workspace, tmp_path, monkeypatch
 ):
@@ -278,6 +281,7 @@ def test_a_disk_without_room_for_a_folder_is_reported_with_the_remedy(tmp_path, 
         pass
 
 
+@pytest.mark.slow
 def test_a_run_continues_after_the_disk_was_full_while_publishing(workspace, tmp_path, little_room):
     make_corpus(workspace, tmp_path / "quiet")
     watcher = Meanwhile("", lambda: None)
@@ -300,6 +304,7 @@ def test_a_run_continues_after_the_disk_was_full_while_publishing(workspace, tmp
     assert contents(tmp_path / "c") == contents(tmp_path / "quiet")
 
 
+@pytest.mark.slow
 def test_only_damaged_shards_and_packs_are_rewritten(workspace, tmp_path):
     make_corpus(workspace, tmp_path / "c")
     wanted = contents(tmp_path / "c")
@@ -400,6 +405,7 @@ def test_an_interrupted_run_leaves_nothing_incomplete_and_is_finished_by_the_nex
     assert contents(tmp_path / "c") == contents(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_second_run_into_one_folder_is_refused(workspace, tmp_path):
     def meet():
         with pytest.raises(
@@ -575,6 +581,7 @@ def test_status_refuses_a_file_that_is_no_run_log(tmp_path, lines):
         status(tmp_path)
 
 
+@pytest.mark.slow
 def test_status_reads_local_web_and_store_locations(workspace, tmp_path):
     with pytest.raises(InputError, match="not a corpus"):
         status(tmp_path)

@@ -1141,6 +1141,7 @@ def kill_at(monkeypatch):
 
 
 @pytest.mark.parametrize("after", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_killed_anywhere_and_run_again_the_tables_are_those_of_one_run(
     sittings, chosen, bring, kill_at, after
 ):

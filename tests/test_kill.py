@@ -66,6 +66,7 @@ DEFAULT = {"half of the shards"}
     "moment",
     [pytest.param(name, marks=() if name in DEFAULT else pytest.mark.slow) for name in MOMENTS],
 )
+@pytest.mark.slow
 def test_a_killed_run_is_finished_by_another_with_the_same_bytes(
     workspace: Workspace, tmp_path: Path, moment: str
 ) -> None:

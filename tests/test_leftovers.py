@@ -132,6 +132,7 @@ step(Workspace.open(sys.argv[1]))
 """
 
 
+@pytest.mark.slow
 def test_a_partly_written_table_is_kept_while_its_step_runs(workspace):
     run = subprocess.Popen(
         [sys.executable, "-c", HALF_WRITTEN, str(workspace.path)],

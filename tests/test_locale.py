@@ -130,6 +130,7 @@ def test_subtitles_with_utf8_names_are_found_under_the_posix_locale(tmp_path):
     assert segments.select("recording_id", "text").rows() == [("सभा", "Dobar dan č")]
 
 
+@pytest.mark.slow
 def test_a_python_program_with_ascii_file_names_is_refused_with_the_remedy(tmp_path, recorded):
     make(tmp_path, recorded)
     program = (

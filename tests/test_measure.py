@@ -106,6 +106,7 @@ def test_values_do_not_depend_on_the_other_segments(measured_demo: Path, tmp_pat
     )
 
 
+@pytest.mark.slow
 def test_a_killed_run_continues(
     measured_demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,6 +372,7 @@ def test_without_signals_no_segment_counts_as_cut_or_clipped(tmp_path: Path) -> 
     assert views.cut_or_clipped(demo(tmp_path / "w")).is_empty()
 
 
+@pytest.mark.slow
 def test_a_clip_that_cannot_be_measured_is_cut_as_without_signals(tmp_path: Path) -> None:
     folder = tmp_path / "audio"
     folder.mkdir()

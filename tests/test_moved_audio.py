@@ -158,6 +158,7 @@ def test_a_command_without_its_audio_folder_names_the_ingest_call(
     COMMANDS[command](reviewed_workspace, tmp_path)
 
 
+@pytest.mark.slow
 def test_ingest_of_a_moved_audio_folder_loses_no_work(reviewed_workspace, tmp_path):
     segments, recordings = reviewed_workspace.segments, reviewed_workspace.recordings
     verdicts = nbaudio.review.verdicts(reviewed_workspace)
@@ -181,6 +182,7 @@ def test_ingest_of_a_moved_audio_folder_loses_no_work(reviewed_workspace, tmp_pa
     assert contents(tmp_path / "kept") == contents(tmp_path / "before")
 
 
+@pytest.mark.slow
 def test_a_command_whose_clips_are_cut_needs_no_audio(reviewed_workspace, tmp_path):
     measure(reviewed_workspace)
     (tmp_path / "my audio").rename(tmp_path / "moved")
@@ -253,6 +255,7 @@ def test_the_page_of_statistics_names_no_folder_but_the_report_does(reviewed_wor
     )
 
 
+@pytest.mark.slow
 def test_of_several_sources_the_message_names_the_moved_one(tmp_path):
     for seed, name in enumerate(("one/a.wav", "two/b.wav")):
         record(tmp_path / name, seed)

@@ -333,6 +333,7 @@ def test_wheel_for_workers_is_the_one_that_is_built(built, tmp_path):
     assert Path(again).read_bytes() == Path(report.facts["wheel"]).read_bytes()
 
 
+@pytest.mark.slow
 def test_shipped_files_are_of_known_kinds(built):
     wheel, sdist = built
     text = {

@@ -95,6 +95,7 @@ def test_webdataset_reads_our_tars(corpus: Callable[[str], Path]) -> None:
 
 
 @pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.slow
 def test_datasets_loads_our_parquet_with_an_audio_column(
     corpus: Callable[[str], Path], tmp_path: Path, streaming: bool
 ) -> None:

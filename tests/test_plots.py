@@ -403,6 +403,7 @@ def test_equal_values_are_a_sentence_instead_of_a_histogram(workspace_of, tmp_pa
 # signals
 
 
+@pytest.mark.slow
 def test_every_panel_of_signals_has_title_unit_and_counts(workspace_of):
     names = [name for name, dtype in SIGNALS.items() if dtype != pl.Boolean]
     rows = [

@@ -87,6 +87,7 @@ def reviewed(workspace, strategies):
         pytest.param(7, ["speaker", "snr_db", "near", "random"], marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_draws_and_claims_are_the_same_whatever_the_size_of_a_batch(
     workspace, monkeypatch, rows, strategies
 ):

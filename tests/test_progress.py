@@ -65,6 +65,7 @@ def test_a_notebook_has_an_ipywidgets_bar_and_keeps_one_line_of_it(ran):
     assert cells[2].outputs[0]["data"]["text/plain"].endswith("then stopped")
 
 
+@pytest.mark.slow
 def test_a_thread_and_silent_work_show_nothing_in_a_notebook(ran):
     assert [cell.outputs for cell in ran[0][3:]] == [[], []]
 

@@ -257,6 +257,7 @@ def program(hub, tmp_path, **more):
 
 # After the commits of two and four shards; in the last commit.
 @pytest.mark.parametrize("uploads", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 5))])
+@pytest.mark.slow
 def test_a_killed_publication_is_resumed(hub, corpus, tmp_path, uploads):
     hub.hold_after = uploads
     run = subprocess.Popen(
@@ -374,6 +375,7 @@ def test_refusals_of_the_hub_are_one_line_without_token_or_signed_url(
     assert part != "put" or "/storage/" in said  # the library logged that URL
 
 
+@pytest.mark.slow
 def test_publish_stops_at_the_timeout_of_a_silent_hub(hub, corpus, monkeypatch):
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.25")
     monkeypatch.setenv("NBAUDIO_TRIES", "1")
@@ -438,6 +440,7 @@ def test_wrong_and_missing_tokens_are_refused_with_the_reason(hub, corpus, monke
         open_corpus(URL)
 
 
+@pytest.mark.slow
 def test_the_token_is_not_in_the_output_of_publish(hub, corpus, tmp_path):
     command = [sys.executable, "-m", "nbaudio", "publish", corpus, URL, "--consent", CONSENT]
     hub.busy["put"] = 1

@@ -123,6 +123,7 @@ def test_a_corpus_of_levels_is_complete_and_holds_uint8(
         assert b'"_type": "Audio"' not in features
 
 
+@pytest.mark.slow
 def test_whole_songs_and_their_windows_are_quantized_alike(tmp_path: Path) -> None:
     seconds, rate = 180, 44100
     audio = tmp_path / "audio"

@@ -67,6 +67,7 @@ def test_raw_texts_of_a_source_are_scored_and_ship(bring, tmp_path):
     assert nbaudio.verify(tmp_path / "C", **QUIET).problems == []
 
 
+@pytest.mark.slow
 def test_raw_texts_are_joined_where_the_source_has_none(bring, tmp_path):
     workspace = bring(PLAIN)
     assert workspace.segments["text_raw"].null_count() == 3

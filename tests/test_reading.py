@@ -490,6 +490,7 @@ def test_the_reported_padding_is_that_of_the_batches(corpus):
     assert told < one.padding or one.padding == 0
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_left_early_fetches_little_ahead(corpus):
     with serving(corpus) as web:
         opened = open_corpus(web.url)
@@ -568,6 +569,7 @@ def impatient(monkeypatch):
     monkeypatch.setattr(network, "FIRST_PAUSE_S", 0.001)
 
 
+@pytest.mark.slow
 def test_a_remote_stream_fetches_each_byte_once(corpus, source):
     with serving(corpus) as web:
         opened = open_corpus(web.url)
@@ -593,6 +595,7 @@ def test_streams_from_failing_servers_lose_no_clip(corpus, source, impatient, tr
         assert all(np.array_equal(samples, source[key]) for key, samples in seen.items())
 
 
+@pytest.mark.slow
 def test_servers_without_ranges_are_refused_before_they_send_all(corpus):
     with serving(corpus) as web:
         opened = open_corpus(web.url)
@@ -613,6 +616,7 @@ def test_clips_from_a_server_with_changed_bytes_are_refused(corpus, tmp_path):
             opened.read("c-20.5")
 
 
+@pytest.mark.slow
 def test_damaged_cache_files_are_fetched_again(corpus, source, tmp_path):
     with serving(corpus) as web:
         opened = open_corpus(web.url, cache=tmp_path / "cache", cache_limit="1GB")

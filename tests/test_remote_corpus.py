@@ -111,6 +111,7 @@ def test_every_container_can_be_written_to_a_store(workspace, store, tmp_path, c
     ]
 
 
+@pytest.mark.slow
 def test_a_corpus_can_be_written_to_a_memory_filesystem(workspace, local):
     fs = fsspec.filesystem("memory")
     make_corpus(workspace, "memory://place/corpus")
@@ -194,6 +195,7 @@ def test_shards_that_changed_in_the_store_are_found_and_rewritten(workspace, loc
     assert contents(store / "bucket/corpus") == local
 
 
+@pytest.mark.slow
 def test_other_content_of_a_store_is_not_overwritten(workspace, store):
     (store / "bucket/other").mkdir(parents=True)
     (store / "bucket/other/thesis.txt").write_text("x")
@@ -340,6 +342,7 @@ RUN = (
         pytest.param("hdfs", ("train-00003", "half"), marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_a_killed_run_leaves_complete_files_and_is_finished_by_another(
     workspace, local, store, scheme, death
 ):

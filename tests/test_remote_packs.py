@@ -71,6 +71,7 @@ def test_remote_packs_give_the_corpus_of_local_packs(workspace, store, tmp_path)
     assert contents(tmp_path / "again") == contents(tmp_path / "local")
 
 
+@pytest.mark.slow
 def test_workers_leave_no_fetched_recordings_and_packs(workspace, tmp_path):
     make_corpus(workspace, tmp_path / "C", packs=PACKS)
     assert not (workspace.path / "fetched").exists()
@@ -104,6 +105,7 @@ def test_a_pack_that_cannot_be_sent_stops_the_run_and_nothing_is_left_of_it(
     assert not list((store / "packs").iterdir())
 
 
+@pytest.mark.slow
 def test_packs_can_be_in_another_local_folder(workspace, tmp_path):
     make_corpus(workspace, tmp_path / "C", packs=tmp_path / "scratch/packs")
     assert list((tmp_path / "scratch/packs").glob("*.pack"))

@@ -564,6 +564,7 @@ def record_of(count):
         ("da <r>_x0041_</r>", "<r>_x0041_</r> da"),
     ]
 )
+@pytest.mark.slow
 def test_random_texts_are_stored_in_sheets_as_strings(tmp_path_factory, pairs):
     path = tmp_path_factory.mktemp("hostile") / "s.xlsx"
     path.write_bytes(sheet_writer.write_sheet(rows_of(pairs), record_of(len(pairs))))

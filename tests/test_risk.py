@@ -325,6 +325,7 @@ def test_a_selection_by_risk_without_its_stored_model_is_refused(tmp_path):
         select(workspace, where="risk < 0.5", dev=0, test=0)
 
 
+@pytest.mark.slow
 def test_the_report_advises_risk_if_it_saves_reviews(tmp_path):
     workspace, wrong = make_segments(
         tmp_path / "w", shift=25.0, wrong=np.random.default_rng(5).random(COUNT) < 0.02
@@ -341,6 +342,7 @@ def test_the_report_advises_risk_if_it_saves_reviews(tmp_path):
     assert "--strategy risk" in facts["review_next"]
 
 
+@pytest.mark.slow
 def test_a_target_that_reviews_cannot_prove_is_not_within_reach(tmp_path):
     workspace, wrong = make_segments(tmp_path / "w", shift=0.0)
     review.export(workspace, out=tmp_path / "one.csv", n=1000)

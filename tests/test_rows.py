@@ -104,6 +104,7 @@ def test_duplicates_and_problems_do_not_depend_on_the_size_of_parts(tmp_path, sm
             assert Workspace.open(tmp_path / f"parts {size}").table(table).equals(expected), table
 
 
+@pytest.mark.slow
 def test_ingest_add_does_not_depend_on_the_size_of_parts(tmp_path, small_parts):
     options = {"options": {"segment_id": "id", "name": "file"}, "add": True}
     steps = [
@@ -140,6 +141,7 @@ def test_ingest_add_does_not_depend_on_the_size_of_parts(tmp_path, small_parts):
     )
 
 
+@pytest.mark.slow
 def test_join_does_not_depend_on_the_size_of_parts(tmp_path, small_parts):
     made = source(tmp_path / "t.jsonl", range(1, 200))
     results = {}

@@ -484,6 +484,7 @@ def outputs(notebook):
     return [output for cell in cells(notebook, "code") for output in cell["outputs"]]
 
 
+@pytest.mark.slow
 def test_a_run_of_some_notebooks_writes_only_their_pages(first_run):
     out, report = first_run.out, first_run.report
     assert report.facts["ran"] == ["01_ingest", "02_transcripts"]

@@ -140,6 +140,7 @@ def test_an_unstarted_sheet_does_not_bias_a_later_draw():
 
 
 @given(n=st.integers(1, 30), seed=st.integers())
+@pytest.mark.slow
 def test_a_larger_random_sample_only_adds_rows(n, seed):
     fewer, more = (
         draw(pool_of(30), strategy="random", n=size, seed=seed)["segment_id"].to_list()

@@ -51,6 +51,7 @@ def whole_recordings(rng, size=1500):
     return rng.normal(size=30)[recording], wrong, np.zeros(size, dtype=np.int64), recording
 
 
+@pytest.mark.slow
 def test_the_auc_interval_has_its_coverage_in_the_least_favorable_cases():
     # 5 % are allowed; three standard deviations of 150 corpora more would be 0.10.
     assert missed(two_sided, [0.6, 0.4], 150, 150) <= 0.10
@@ -159,6 +160,7 @@ def wrong_of(workspace):
     ).to_series().to_numpy()
 
 
+@pytest.mark.slow
 def test_precision_bounds_by_value_contain_the_true_share_of_each_group(workspace, tmp_path):
     judge(workspace, tmp_path, strategy="stratified")
     found = views.precision_by(workspace, "snr_db")

@@ -420,6 +420,7 @@ def test_retry_after_is_kept_up_to_max_wait(fetch, web, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "fetch", [fetch_by_download, pytest.param(fetch_by_ingest, marks=pytest.mark.slow)]
 )
+@pytest.mark.slow
 def test_progress_names_the_host_that_is_waited_for(fetch, web, tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "2.5")
     monkeypatch.setenv("NBAUDIO_TRIES", "1")
@@ -974,6 +975,7 @@ def test_a_response_header_that_never_ends_is_given_up(fetch, web, tmp_path, mon
     assert "header of its response did not come in" in reason or "only failed" in reason
 
 
+@pytest.mark.slow
 def test_a_slow_server_above_the_minimum_rate_is_read(web, tmp_path, monkeypatch):
     monkeypatch.setattr("nbaudio.storage.http.MIN_BYTES_PER_S", 10)
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.1")

@@ -407,6 +407,7 @@ def test_the_page_shows_the_evidence_of_the_labels(workspace, tmp_path):
         ),
     ],
 )
+@pytest.mark.slow
 def test_a_page_of_an_unfinished_workspace_can_be_made(workspace, tmp_path, missing):
     empty = {
         name: pl.lit(None, dtype=workspace.segments.schema[name])

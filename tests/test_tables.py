@@ -163,6 +163,7 @@ def test_a_folder_that_is_no_workspace_is_refused_with_the_ingest_call(tmp_path:
 
 
 @pytest.mark.parametrize("rows", [0, 1, 40_000])
+@pytest.mark.slow
 def test_replacing_columns_equals_saving_the_whole_table(tmp_path: Path, rows: int) -> None:
     """Tables of earlier versions lack columns or hold them in other types; a source has further
     columns."""

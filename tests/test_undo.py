@@ -124,6 +124,7 @@ def test_segments_of_another_round_stay_out_of_train_after_undo(workspace, tmp_p
     assert reviewed_by_select(workspace) == one
 
 
+@pytest.mark.slow
 def test_three_rounds_that_were_taken_back_leave_all_segments_for_training(workspace, tmp_path):
     sizes = {"one": 40, "two": 50, "three": 50}
     tries = {}

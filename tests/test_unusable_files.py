@@ -264,6 +264,7 @@ def test_a_damaged_file_is_a_one_line_error_that_names_it(
             shutil.rmtree(place)
 
 
+@pytest.mark.slow
 def test_a_link_to_a_regular_file_is_accepted(sources_and_corpus: Path, tmp_path: Path) -> None:
     shutil.copytree(sources_and_corpus / "W", tmp_path / "W")
     for name in ("segments.parquet", "workspace.json"):

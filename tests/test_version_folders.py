@@ -44,6 +44,7 @@ def archive(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["corpus-v7", pytest.param("a.b (c)+", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_grown_archive_makes_versions_beside_each_other_and_an_unchanged_one_makes_none(
     archive, tmp_path, name
 ):
@@ -67,6 +68,7 @@ def test_a_grown_archive_makes_versions_beside_each_other_and_an_unchanged_one_m
     ]
 
 
+@pytest.mark.slow
 def test_optional_keys_of_corpus_json_may_be_missing(archive, tmp_path):
     archive.bring_up_to_date(tmp_path / "c")
     info = json.loads((tmp_path / "c/corpus.json").read_text(encoding="utf8"))

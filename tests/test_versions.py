@@ -156,6 +156,7 @@ def check(folder):
     return report
 
 
+@pytest.mark.slow
 def test_a_risk_that_is_learned_anew_changes_no_clip(tmp_path):
     workspace, recordings, segments = start(tmp_path)
     save(workspace, recordings, [row | {"risk": 0.25} for row in segments])
@@ -298,6 +299,7 @@ def test_a_version_uses_the_parameters_of_its_base(tmp_path):
     assert "## Versions" not in (tmp_path / "c1/README.md").read_text()
 
 
+@pytest.mark.slow
 def test_shard_count_of_the_base_limits_new_shards(tmp_path):
     workspace, *tables = start(tmp_path)
     first(workspace, tmp_path / "c1", shard_count=4)
@@ -306,6 +308,7 @@ def test_shard_count_of_the_base_limits_new_shards(tmp_path):
     assert len(shards(tmp_path / "c2").keys() - shards(tmp_path / "c1").keys()) <= 4
 
 
+@pytest.mark.slow
 def test_a_version_has_the_columns_of_its_base(tmp_path):
     workspace, recordings, segments = start(tmp_path)
     save(workspace, recordings, [row | {"party": "a"} for row in segments])
@@ -465,6 +468,7 @@ def test_a_version_can_be_made_at_and_from_an_address(tmp_path):
     check(tmp_path / "c3")
 
 
+@pytest.mark.slow
 def test_shards_are_copied_where_hard_links_fail(tmp_path, monkeypatch):
     def no_link(*_: object, **__: object) -> None:
         raise OSError(18, "Invalid cross-device link")

@@ -304,6 +304,7 @@ def plain_words(frame):
     st.lists(st.tuples(*[st.none() | st.text("ab .-'–éשl\u0301\u05b8 ", max_size=16)] * 2)),
     st.integers(1, 4),
 )
+@pytest.mark.slow
 def test_words_do_not_depend_on_how_many_segments_are_read_at_once(pairs, rows):
     ids = {"segment_id": [f"s{i}" for i in range(len(pairs))], "duration_s": 1.0}
     texts = zip(*pairs, strict=True) if pairs else ((), ())

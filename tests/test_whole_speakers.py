@@ -108,6 +108,7 @@ def test_recordings_are_proposed_where_they_fill_dev_and_test(workspace_of):
     assert warnings == []
 
 
+@pytest.mark.slow
 def test_options_that_leave_train_empty_are_not_proposed(workspace_of):
     two = workspace_of(rows_of(("s0", "r0", 20), ("s1", "r1", 20)), "two")
     facts, warnings = command(two)
@@ -331,6 +332,7 @@ def test_after_growth_new_whole_speakers_fill_dev_and_test(workspace_of):
     assert dict(workspace.segments.select("segment_id", "split").iter_rows()) == after
 
 
+@pytest.mark.slow
 def test_a_source_that_grows_keeps_whole_speakers_held_out(tmp_path):
     def ingest(speakers, each):
         source = tmp_path / "asr.json"
@@ -413,6 +415,7 @@ rows = st.lists(st.tuples(values, values, st.just(1)), min_size=1, max_size=80)
     st.randoms(use_true_random=False),
 )
 @settings(max_examples=100, deadline=None)
+@pytest.mark.slow
 def test_whole_speakers_are_held_out_within_the_allowed_loss_and_train_remains(
     rows, keys, goals, most_lost, random
 ):
@@ -442,6 +445,7 @@ def test_whole_speakers_are_held_out_within_the_allowed_loss_and_train_remains(
     st.integers(0, 6),
 )
 @settings(max_examples=100, deadline=None)
+@pytest.mark.slow
 def test_an_exact_size_is_the_same_with_and_without_a_goal_of_the_other(
     rows, keys, split, size, goal
 ):
@@ -467,6 +471,7 @@ def test_an_exact_size_is_the_same_with_and_without_a_goal_of_the_other(
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=30), st.integers(1, 20))
 @settings(deadline=None)
+@pytest.mark.slow
 def test_the_smallest_speakers_are_held_out(numbers, goal):
     segments = table([(f"s{n}", None, 1) for n, size in enumerate(numbers) for _ in range(size)])
     targets = {split: Target(goal, "segments") for split in HELD_OUT}

@@ -102,6 +102,7 @@ def test_a_text_that_was_corrected_counts_with_all_words_until_it_is_judged_agai
     assert word_errors(workspace)["wer_high"] == 0
 
 
+@pytest.mark.slow
 def test_bounds_of_what_ships_count_shares_of_what_was_left_out(tmp_path):
     workspace = make_workspace(tmp_path, 200)
     nbaudio.select(workspace, dev=0, test=0)

@@ -134,6 +134,7 @@ def test_frames_store_hashes_of_groups_and_no_names(workspace, tmp_path):
 
 
 @pytest.mark.parametrize("strategy", ["worst", "speaker"])
+@pytest.mark.slow
 def test_nothing_of_the_reviews_names_a_withdrawn_speaker(workspace, tmp_path, strategy):
     names = {"ana": "Ana Anić", "ben": "Ben Benić", "cy": "Cy Cyić"}
     speaker = pl.col("speaker_id").replace(names)
