@@ -85,7 +85,7 @@ def test_a_draw_depends_on_seed_and_segments_and_not_on_their_order(strategy):
 @pytest.mark.slow
 @EVERY
 def test_stored_probabilities_are_those_with_which_segments_are_drawn_first(strategy):
-    pool, seeds = pool_of(30), 600
+    pool, seeds = pool_of(30), 300
     expected = first_chances(pool, strategy=strategy)
     assert expected.min() > 0
     assert expected.sum() == pytest.approx(1)

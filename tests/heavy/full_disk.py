@@ -20,7 +20,7 @@ from nbaudio.core.errors import DiskFullError, NbaudioError
 from nbaudio.corpus import plan
 
 # Bytes more each time, by the stage that found the disk full.
-STEPS = {"pack": 200_000, "publish": 32_768}
+STEPS = {"pack": 400_000, "publish": 65_536}
 
 
 def give(disk: Path, room: int, mode: str) -> None:

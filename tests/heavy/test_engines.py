@@ -261,8 +261,9 @@ def test_without_an_engine_the_joblib_config_is_used(workspace, tmp_path, dask):
     assert (tmp_path / "c/corpus.json").read_bytes() == (tmp_path / "one/corpus.json").read_bytes()
 
 
-@pytest.mark.parametrize("moment", ["in", "after"])
-@pytest.mark.parametrize("options", ["dask", "ray"], indirect=True)
+@pytest.mark.parametrize(
+    ("options", "moment"), [("dask", "in"), ("ray", "after")], indirect=["options"]
+)
 def test_tasks_of_a_killed_worker_of_a_running_cluster_are_run_again(moment, options, tmp_path):
     _, engine, _, address = options
     assert killed_once(engine, tmp_path, moment, address) == [*range(8)]

