@@ -11,6 +11,7 @@ import textwrap
 import warnings
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from html import escape
 from itertools import cycle, pairwise
@@ -62,6 +63,7 @@ class Plot(Figure):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._is_saving = False
+        self._is_placed = False
         self._values: list[tuple[Axes, str, _Span | None, _Span | None]] = []
 
     def show_on_hover(
@@ -157,8 +159,9 @@ class Plot(Figure):
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str | bytes]:
         """Return the HTML and the PNG, which is drawn once for both."""
-        svg = self.svg()
-        png = self._repr_png_()
+        with self._placed():
+            svg = self.svg()
+            png = self._repr_png_()
         html = (
             f'<style>{_NOTEBOOK_STYLE}</style><div class="nbaudio-plot" '
             f'style="display:none">{svg}</div>{self._img(png)}'
@@ -172,21 +175,44 @@ class Plot(Figure):
         return self._saved(format="png", metadata={"Software": None})
 
     def draw(self, renderer: RendererBase) -> None:
-        """Draw the figure; the draw that precedes that of a file only places its parts.
+        """Draw the figure; the draw that precedes that of a file does nothing.
 
-        Matplotlib draws twice to save a figure with a layout, the second time without it.
+        Matplotlib draws twice to save a figure with a layout, the first time to place its parts,
+        which `place` has done.
         """
-        engine = self.get_layout_engine()
-        if self._is_saving and self.axes and isinstance(engine, ConstrainedLayoutEngine):
-            engine.execute(self)
-        else:
+        if not (self._is_saving and self._layout() is not None):
             super().draw(renderer)
 
-    def _reset_positions(self) -> None:
-        """Put all axes where they are before the first layout, from which a layout begins."""
+    def place(self) -> None:
+        """Place all parts of the figure for all files that are made from now on.
+
+        Without this, each file places them again, which takes as long as drawing them. Places do
+        not depend on the kind of the file.
+        """
         for axes in self.axes:
-            if (place := axes.get_subplotspec()) is not None:
-                axes.set_subplotspec(place)
+            # Where the axes are before the first layout, from which each layout begins.
+            if (subplot := axes.get_subplotspec()) is not None:
+                axes.set_subplotspec(subplot)
+        layout = self._layout()
+        if layout is not None:
+            layout.execute(self)
+        self._is_placed = True
+
+    def _layout(self) -> ConstrainedLayoutEngine | None:
+        """Return the layout that places the axes; None without axes."""
+        engine = self.get_layout_engine()
+        return engine if self.axes and isinstance(engine, ConstrainedLayoutEngine) else None
+
+    @contextmanager
+    def _placed(self) -> Iterator[None]:
+        """Place all parts once for the files that are made inside, unless `place` has done so."""
+        was_placed = self._is_placed
+        if not was_placed:
+            self.place()
+        try:
+            yield
+        finally:
+            self._is_placed = was_placed
 
     def _saved(self, **options: Any) -> bytes:
         """Return the bytes of a file.
@@ -200,12 +226,12 @@ class Plot(Figure):
             warnings.catch_warnings(),
         ):
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-            self._reset_positions()
-            self._is_saving = True
-            try:
-                self.savefig(file, **options)
-            finally:
-                self._is_saving = False
+            with self._placed():
+                self._is_saving = True
+                try:
+                    self.savefig(file, **options)
+                finally:
+                    self._is_saving = False
         return file.getvalue()
 
 

@@ -104,6 +104,9 @@ def page_sections(
     if state is None:
         plot = plots.shards(path)
         sections.append(Section("Shards", "The files of the corpus.", {}, plot, plot.alt_text))
+    for section in sections:
+        if section.plot is not None:
+            section.plot.place()  # once, for the page and the workbook
     title = notes.get("about", {}).get("title") or _last_name(path)
     return title, sections
 
