@@ -287,10 +287,11 @@ def place_answer(answer: Answer, start: int, stop: int) -> PlacedAnswer | Failur
     """Return an answer with times from the start of the recording, rounded to milliseconds.
 
     The chunk is from sample `start` to `stop`, at 16 kHz. Times beyond its edges are set to the
-    edge. A word keeps its text alone where a time is no number, or the end precedes the start.
+    edge. A word keeps its text alone where a time is no number, or the end precedes the start. A
+    segment without usable times has those of its words, or of the chunk.
+
     It is a failure if most words start before -1 s, or behind the chunk and 31 s, as their times
-    then count from elsewhere or in another unit. A segment without usable times has those of its words, or of
-    the chunk.
+    then count from elsewhere or in another unit.
     """
     bounds = _Bounds(start // _SAMPLES_PER_MS, stop // _SAMPLES_PER_MS)
     words = [word for segment in answer for word in segment.words or ()]
