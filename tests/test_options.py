@@ -49,6 +49,7 @@ join W verbatim.tsv --text verbatim --on segment_id --from words --json
 join W large.csv --hypothesis large --on file,start,end --tolerance 0.01
 join W room.csv --column room
 recognize W --with recognizer:transcribe --as toy --batch 4 {THREADS} {NETWORK}
+recognize sitting --with recognizer:transcribe --out spoken --chunk 10 --jobs 1 --json
 score W --language hr --formatting own.tsv --json
 score W --text verbatim --hypothesis large --normalize lower
 measure W --channel mix {THREADS} {NETWORK}

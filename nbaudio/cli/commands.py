@@ -263,11 +263,17 @@ def join(
 
 
 @common.command(
-    "recognize W --with recognizer:transcribe --as large --jobs 2",
+    "recognize recordings --with recognizer:transcribe --out hypotheses --jobs 2",
     panel=CommandPanel.START,
 )
 def recognize(
-    workspace: common.Workspace,
+    workspace: Annotated[
+        str,
+        Argument(
+            metavar="W|AUDIO",
+            help="workspace; or recordings: a folder without recordings.parquet, or a file",
+        ),
+    ],
     with_: Annotated[
         str,
         Option("--with", metavar="MODULE:FUNCTION|COMMAND", help="a Python function, or a command"),
@@ -276,12 +282,20 @@ def recognize(
         str | None,
         Option("--as", metavar="NAME", help="write asr_text_NAME; default: the module's name"),
     ] = None,
+    out: Annotated[
+        str | None,
+        Option(metavar="DIR", help="of recordings: folder for a JSON each, with timed words"),
+    ] = None,
+    chunk: Annotated[
+        float | None,
+        Option(metavar="SECONDS", help="longest chunk of a recording; default: 28"),
+    ] = None,
     batch: Annotated[int, Option(min=1, help="most clips in one call of a function")] = 16,
     jobs: Annotated[
         int,
         Option(
             min=1,
-            help="tasks in parallel, each process with a recognizer of its own",
+            help="tasks in parallel, each process with a recognizer of its own; 1 for a GPU",
             rich_help_panel=OptionPanel.PARALLEL,
         ),
     ] = 1,
@@ -294,7 +308,7 @@ def recognize(
     max_size: common.MaxSize = None,
     as_json: common.AsJson = None,
 ) -> None:
-    """Recognize all segments, as a further hypothesis.
+    """Recognize all segments of a workspace, or whole recordings for align.
 
     Run it again after a kill or growth to do the rest.
     """

@@ -1,12 +1,12 @@
 """The command `recognize`.
 
-It runs a recognizer over the segments of a workspace, and stores the texts as a column.
+It runs a recognizer over the segments of a workspace, and stores the texts as a column. Whole
+recordings are in `nbaudio.recognition.recordings`.
 """
 
-import json
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -14,7 +14,6 @@ from pathlib import Path
 
 import polars as pl
 
-from nbaudio.core.atomic import append_lines, atomic_write, parse_lines
 from nbaudio.core.errors import InputError
 from nbaudio.core.leftovers import scratch_folder
 from nbaudio.core.report import Report, first_lines
@@ -29,9 +28,13 @@ from nbaudio.corpus.cut_tasks import plan_cut
 from nbaudio.corpus.cutting import CutResult, CutTask, clip_of, task_windows
 from nbaudio.corpus.packs import cut_all
 from nbaudio.engine import EngineLocation, worker_pool
+from nbaudio.recognition.facts import program_name, speed_facts
+from nbaudio.recognition.ledger import AnswerLedger
 from nbaudio.recognition.recognizers import Failure, Function, Recognizer
+from nbaudio.recognition.recordings import CHUNK_S, RecordingRun, recognize_recordings
 from nbaudio.sources.audio_folder import required_audio
 from nbaudio.sources.joined_columns import check_name, store_column
+from nbaudio.storage.urls import is_url
 from nbaudio.tables import parquet_files, workspace_tables
 from nbaudio.tables.workspace import Workspace, locks_workspace
 
@@ -42,6 +45,8 @@ def recognize(
     *,
     with_: str | Function,
     as_: str | None = None,
+    out: str | Path | None = None,
+    chunk: float | None = None,
     batch: int = 16,
     jobs: int = 1,
     engine: str | None = "loky",
@@ -49,38 +54,48 @@ def recognize(
     beam_options: str = "",
     show_progress: bool = True,
 ) -> Report:
-    """Recognize all segments, selected or not, and write the column `asr_text_NAME`.
+    """Recognize all segments of a workspace, or whole recordings.
 
-    Other columns stay.
+    Segments, selected or not, get a further hypothesis, the column `asr_text_NAME`; other columns
+    stay. Recognizers get the clips that `materialize` cuts by default, each once. Texts are kept in
+    ``W/recognized/NAME.jsonl`` as they come, by clip and version of the recognizer.
 
-    Recognizers get the clips that `materialize` cuts by default, each once. Texts are kept in
-    ``W/recognized/NAME.jsonl`` as they come, by clip and version of the recognizer: after a kill or
-    growth, the same call does the rest; failures are tried again.
+    Recordings, of hours, get a file ``NAME.json`` each in the folder `out`, with the words and
+    their times, which `align` reads. They are cut at pauses into chunks, see
+    `nbaudio.recognition.chunks`. What functions and commands may return for a chunk is listed in
+    `nbaudio.recognition.timed_answers.read_answer`.
+
+    After a kill or growth, the same call does the rest; failures are tried again.
 
     Args:
-        workspace: the workspace or its folder; with audio.
+        workspace: the workspace or its folder, with audio; or a folder of recordings, its URL, or
+            one file. A folder with ``recordings.parquet`` is a workspace.
         with_: a callable, or ``package.module:function``, that takes a list of float32 arrays of
-            shape (samples,) at 16 kHz in [-1, 1] and returns a list of as many texts. Any other
-            text is a command, run without a shell, once for each task: it reads lines ``{"id": ...,
-            "audio": "/tmp/0.wav", "duration_s": 3.2}`` and writes lines ``{"id": ..., "text":
-            ...}``. The version is the attribute `version` of the function, `__version__` of its
-            module, or else the hash of its source; of a command, its words and the hashes of small
-            files among them.
+            shape (samples,) at 16 kHz in [-1, 1] and returns a list of as many texts, or answers
+            with times. Any other text is a command, run without a shell, once for each task: it
+            reads lines ``{"id": ..., "audio": "/tmp/0.wav", "duration_s": 3.2}`` and writes lines
+            ``{"id": ..., "text": ...}``, or with `words` or `segments`. The version is the
+            attribute `version` of the function, `__version__` of its module, or else the hash of
+            its source; of a command, its words and the hashes of small files among them.
         as_: NAME of the column; by default that of the module or of the callable.
+        out: the folder of the hypotheses of recordings: a new one, or one to go on with.
+        chunk: seconds of the longest chunk of a recording; 28 unless given.
         batch: most clips in one call of a callable.
-        jobs: number of parallel tasks; each process has a recognizer of its own.
+        jobs: number of parallel tasks; each process has a recognizer of its own. Two jobs share a
+            recording of 30 minutes or more.
         engine: as in `materialize`.
         address: as in `materialize`.
         beam_options: as in `materialize`.
         show_progress: show progress with rate and time left on standard error.
 
     Returns:
-        Counts of segments, and how fast they were recognized; problems name those that failed, with
-        the reason.
+        Counts of segments, or of recordings, chunks and words, and how fast they were recognized;
+        problems name those that failed, with the reason.
 
     Raises:
-        InputError: no audio, no such recognizer, a name that is taken, or none of the clips can be
-            recognized.
+        InputError: no audio, no such recognizer, a name that is taken, nothing that can be
+            recognized, or an argument of the other use.
+        ExistsError: `out` holds something else.
 
     Examples:
         >>> import numpy as np, soundfile, tempfile
@@ -93,33 +108,70 @@ def recognize(
         >>> Workspace.open(f"{folder}/w").segments["asr_text_length"].to_list()
         ['16000 samples']
     """
-    began = time.monotonic()
-    workspace = Workspace.open(workspace)
     site = EngineLocation(engine, jobs, address, beam_options)
     if batch < 1:
         raise InputError(f"batch must be 1 or more, not {batch}")
+    if isinstance(workspace, Workspace) or _is_workspace(workspace):
+        if out is not None or chunk is not None:
+            raise InputError(
+                f"{workspace}: a workspace, whose segments get a column; "
+                "--out and --chunk are for a folder of recordings"
+            )
+        return _recognize_segments(
+            Workspace.open(workspace), with_, as_, _Job(batch, site, show_progress)
+        )
+    if out is None:
+        raise InputError(
+            f"{workspace}: no workspace, as it has no recordings.parquet; "
+            "recordings need --out DIR for their hypotheses"
+        )
+    if as_ is not None:
+        raise InputError("--as names a column of a workspace; recordings have none")
+    run = RecordingRun(Path(out), with_, chunk or CHUNK_S, batch, site, show_progress)
+    return recognize_recordings(workspace, run)
+
+
+def _is_workspace(path: str | Path) -> bool:
+    """Return whether a path is the folder of a workspace."""
+    return not is_url(str(path)) and (Path(path) / "recordings.parquet").exists()
+
+
+@dataclass(frozen=True)
+class _Job:
+    """How segments are recognized; see the arguments of `recognize`."""
+
+    batch: int
+    site: EngineLocation
+    show: bool
+
+
+def _recognize_segments(
+    workspace: Workspace, with_: str | Function, as_: str | None, job: _Job
+) -> Report:
+    """Recognize the segments of a workspace, and write a column."""
+    began = time.monotonic()
     recognizer = Recognizer.of(with_)
     name = as_ or recognizer.name
     column = _column(workspace, name)
     required_audio(workspace)
     segments = _segments(workspace)
-    ledger = _Ledger(workspace.path / RECOGNIZED_FOLDER / f"{name}.jsonl", recognizer.version)
-    workers = _Workers(partial(_recognize_task, recognizer, batch), site, show_progress)
+    ledger = AnswerLedger(workspace.path / RECOGNIZED_FOLDER / f"{name}.jsonl", recognizer.version)
+    workers = _Workers(partial(_recognize_task, recognizer, job.batch), job.site, job.show)
     run = _recognize_missing(workspace, segments, ledger, workers)
     outcomes = _outcomes(segments, run)
-    ledger.replace(outcomes)
+    ledger.replace(_texts(outcomes))
     problems = _save_failures(workspace, name, outcomes)
     changes = store_column(
         workspace,
         column,
         outcomes.select("segment_id", "value"),
-        {"step": "recognize", "with": _program_name(with_), "version": recognizer.version},
+        {"step": "recognize", "with": program_name(with_), "version": recognizer.version},
     )
     facts = {
         "column": column,
         **_counts(workspace, outcomes, run),
         "texts": changes,
-        **_speed(run.seconds, time.monotonic() - began),
+        **speed_facts(run.seconds, time.monotonic() - began),
         "next": f"nbaudio score {shlex.quote(str(workspace.path))} --hypothesis {name}",
     }
     report = Report("recognize", facts, problems=problems)
@@ -162,47 +214,6 @@ class _Run:
     seconds: float
 
 
-@dataclass(frozen=True)
-class _Ledger:
-    """The texts of a recognizer, a line of JSON for each clip: `clip_key`, `version` and `text`.
-
-    Attributes:
-        path: the file, which may be missing.
-        version: that of the recognizer; lines of other versions are not read.
-    """
-
-    path: Path
-    version: str
-
-    def read(self, clip_keys: set[str]) -> dict[str, str]:
-        """Return the texts of some clips, by clip key."""
-        lines = parse_lines(self.path.read_bytes()) if self.path.exists() else ()
-        return {
-            line["clip_key"]: line["text"]
-            for line in lines
-            if line.get("version") == self.version
-            and isinstance(line.get("text"), str)
-            and str(line.get("clip_key")) in clip_keys
-        }
-
-    def append(self, texts: Mapping[str, str]) -> None:
-        """Append texts, by clip key."""
-        append_lines(self.path, self._lines(texts.items()))
-
-    def replace(self, outcomes: pl.DataFrame) -> None:
-        """Replace the file by the texts of segments (see `_outcomes`), each clip once."""
-        texts = outcomes.drop_nulls("value").select("clip_key", "value")
-        by_clip = texts.unique("clip_key", keep="first", maintain_order=True)
-        lines = b"".join(line + b"\n" for line in self._lines(by_clip.iter_rows()))
-        with atomic_write(self.path) as target:
-            target.write_bytes(lines)
-
-    def _lines(self, texts: Iterable[tuple[str, str]]) -> Iterator[bytes]:
-        for clip_key, text in texts:
-            row = {"clip_key": clip_key, "version": self.version, "text": text}
-            yield json.dumps(row, ensure_ascii=False).encode()
-
-
 def _segments(workspace: Workspace) -> pl.DataFrame:
     """Return the segments that can be cut, in order, with `channel` and `clip_key`."""
     facts = recording_facts(workspace.recordings)
@@ -212,7 +223,7 @@ def _segments(workspace: Workspace) -> pl.DataFrame:
 
 
 def _recognize_missing(
-    workspace: Workspace, segments: pl.DataFrame, ledger: _Ledger, workers: _Workers
+    workspace: Workspace, segments: pl.DataFrame, ledger: AnswerLedger, workers: _Workers
 ) -> _Run:
     """Recognize the clips that have no text in the ledger.
 
@@ -230,7 +241,7 @@ def _recognize_missing(
 
 
 def _run_workers(
-    workspace: Workspace, missing: pl.DataFrame, ledger: _Ledger, workers: _Workers
+    workspace: Workspace, missing: pl.DataFrame, ledger: AnswerLedger, workers: _Workers
 ) -> _Run:
     """Recognize the clips of some segments; append the texts to the ledger as they come."""
     if missing.is_empty():
@@ -268,11 +279,10 @@ def _outcomes(segments: pl.DataFrame, run: _Run) -> pl.DataFrame:
     return segments.join(outcomes, on="clip_key", how="left", maintain_order="left")
 
 
-def _program_name(program: str | Function) -> str:
-    """Return the name of a recognizer without arguments, which may hold secrets."""
-    if isinstance(program, str):
-        return program.split()[0]
-    return getattr(program, "__name__", "")
+def _texts(outcomes: pl.DataFrame) -> Iterator[tuple[str, str]]:
+    """Yield the texts of segments (see `_outcomes`), each clip once, with their clip keys."""
+    texts = outcomes.drop_nulls("value").select("clip_key", "value")
+    yield from texts.unique("clip_key", keep="first", maintain_order=True).iter_rows()
 
 
 def _save_failures(workspace: Workspace, name: str, outcomes: pl.DataFrame) -> list[str]:
@@ -295,15 +305,6 @@ def _counts(workspace: Workspace, outcomes: pl.DataFrame, run: _Run) -> dict[str
         "already_recognized": len(outcomes) - num_failed - recognized_now,
         "failed": num_failed,
         "skipped": num_segments - len(outcomes),
-    }
-
-
-def _speed(audio_seconds: float, seconds: float) -> dict[str, float]:
-    """Return how much audio was recognized, in how long."""
-    return {
-        "hours": round(audio_seconds / 3600, 6),
-        "seconds": round(seconds, 1),
-        "times_real_time": round(audio_seconds / seconds, 1),
     }
 
 

@@ -29,7 +29,7 @@ from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import InputError, one_line, strip_queries
 
 Clips = Mapping[str, NDArray[np.int16]]
-Function = Callable[[list[NDArray[np.float32]]], Sequence[str]]
+Function = Callable[[list[NDArray[np.float32]]], Sequence[Any]]
 
 RATE = 16000
 _DOTTED = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
@@ -46,6 +46,22 @@ class Failure(NamedTuple):
 
 
 @dataclass(frozen=True)
+class AnswerForm:
+    """What a recognizer gives for a clip.
+
+    Attributes:
+        read: returns the checked answer of a function, or a `Failure`.
+        read_line: the same of the JSON object that a command wrote; it raises KeyError or TypeError
+            if that has another form.
+        line: that form, for messages.
+    """
+
+    read: Callable[[object], Any]
+    read_line: Callable[[Mapping[str, Any]], Any]
+    line: str
+
+
+@dataclass(frozen=True)
 class Recognizer:
     """A callable, the dotted name of one, or the words of a command.
 
@@ -54,32 +70,38 @@ class Recognizer:
         version: of the callable, or a hash of the command and its small files.
         program: the callable, its dotted name, or the words of the command.
         folder: the working directory, where modules and files of a command are.
+        form: of its answers.
     """
 
     name: str
     version: str
     program: Function | str | tuple[str, ...]
     folder: str
+    form: AnswerForm
 
     @classmethod
-    def of(cls, program: str | Function) -> "Recognizer":
-        """Parse a recognizer; raise InputError where its module, function or program is missing."""
+    def of(cls, program: str | Function, form: AnswerForm | None = None) -> "Recognizer":
+        """Parse a recognizer whose answers have a form, by default `TEXTS`.
+
+        Raise InputError where its module, function or program is missing.
+        """
+        form = form or TEXTS
         folder = str(Path.cwd())
         if not isinstance(program, str):
-            return cls(getattr(program, "__name__", ""), _version(program), program, folder)
+            return cls(getattr(program, "__name__", ""), _version(program), program, folder, form)
         if dotted := _DOTTED.fullmatch(program):
             module = dotted[1].rpartition(".")[2]
-            return cls(module, _imported(program, folder)[1], program, folder)
+            return cls(module, _imported(program, folder)[1], program, folder, form)
         words = _command_words(program)
-        return cls("", _command_version(words), words, folder)
+        return cls("", _command_version(words), words, folder, form)
 
     @property
     def is_command(self) -> bool:
         """Whether this is a command, which gets all clips of a task at once."""
         return isinstance(self.program, tuple)
 
-    def __call__(self, clips: Clips, runs: Iterator[int] | None = None) -> dict[str, str | Failure]:
-        """Return the text of each clip.
+    def __call__(self, clips: Clips, runs: Iterator[int] | None = None) -> dict[str, Any]:
+        """Return the answer for each clip, or a `Failure`.
 
         Those of a failed batch are tried again, each by itself or, by a command, in halves.
         """
@@ -97,29 +119,29 @@ class Recognizer:
                 answers |= self({key: clips[key] for key in failed[start : start + size]}, runs)
         return answers
 
-    def _run_once(self, clips: Clips) -> dict[str, str | Failure]:
+    def _run_once(self, clips: Clips) -> dict[str, Any]:
         if isinstance(self.program, tuple):
-            return _run(self.program, self.folder, clips)
+            return _run(self.program, self.folder, clips, self.form)
         return self._call(self.program, clips)
 
-    def _call(self, program: Function | str, clips: Clips) -> dict[str, str | Failure]:
+    def _call(self, program: Function | str, clips: Clips) -> dict[str, Any]:
         """Call a function once on all clips."""
         try:
             function = _imported(program, self.folder)[0] if isinstance(program, str) else program
-            texts = function(
+            answers = function(
                 [clip.astype(np.float32) / np.float32(32768) for clip in clips.values()]
             )
         except Exception as error:  # noqa: BLE001 - whatever a recognizer raises
             failure = Failure(f"{type(error).__name__}: {one_line(error)}", retry=True)
             return dict.fromkeys(clips, failure)
-        is_list = isinstance(texts, list | tuple)
-        if not is_list or len(texts) != len(clips):
-            returned = f"{len(texts)} texts" if is_list else type(texts).__name__
+        is_list = isinstance(answers, list | tuple)
+        if not is_list or len(answers) != len(clips):
+            returned = f"{len(answers)} texts" if is_list else type(answers).__name__
             failure = Failure(
                 f"it returned {returned} for a list of {len(clips)} clips", retry=True
             )
             return dict.fromkeys(clips, failure)
-        return {key: _text(text) for key, text in zip(clips, texts, strict=True)}
+        return {key: self.form.read(answer) for key, answer in zip(clips, answers, strict=True)}
 
 
 def _command_words(command: str) -> tuple[str, ...]:
@@ -187,7 +209,7 @@ def _version(function: Any) -> str:
         ) from error
 
 
-def _run(words: tuple[str, ...], folder: str, clips: Clips) -> dict[str, str | Failure]:
+def _run(words: tuple[str, ...], folder: str, clips: Clips, form: AnswerForm) -> dict[str, Any]:
     """Run a command once on all clips."""
     with tempfile.TemporaryDirectory(prefix="nbaudio-") as temporary:
         lines = _write_clips(clips, Path(temporary))
@@ -197,10 +219,10 @@ def _run(words: tuple[str, ...], folder: str, clips: Clips) -> dict[str, str | F
             )
         except OSError as error:
             return dict.fromkeys(clips, Failure(f"{words[0]}: {error.strerror}"))
-    output = _parse_output(process.stdout)
+    output = _parse_output(process.stdout, form)
     reason = strip_queries(_exit_reason(process) + output.bad_line)
     failure = Failure(f"{Path(words[0]).name}: {reason}", retry=process.returncode != 0)
-    return {key: output.texts.get(key, failure) for key in clips}
+    return {key: output.answers.get(key, failure) for key in clips}
 
 
 def _write_clips(clips: Clips, folder: Path) -> str:
@@ -216,26 +238,25 @@ def _write_clips(clips: Clips, folder: Path) -> str:
 
 @dataclass(frozen=True)
 class _Output:
-    """The output of a command: texts by key, and a remark on the first line that has none."""
+    """The output of a command: answers by key, and a remark on the first line that has none."""
 
-    texts: dict[str, str | Failure]
+    answers: dict[str, Any]
     bad_line: str
 
 
-def _parse_output(output: bytes) -> _Output:
+def _parse_output(output: bytes, form: AnswerForm) -> _Output:
     """Parse the lines that a command printed."""
-    texts = dict[str, str | Failure]()
+    answers: dict[str, Any] = {}
     bad_line = ""
     for number, line in enumerate(output.splitlines(), start=1):
         try:
             value = json.loads(line)
-            texts[value["id"]] = _text(value["text"])
+            answers[value["id"]] = form.read_line(value)
         except (ValueError, TypeError, KeyError, RecursionError):
             bad_line = bad_line or (
-                f'; line {number} is not {{"id": ..., "text": ...}}: '
-                f"{line[:80].decode(errors='replace')!r}"
+                f"; line {number} is not {form.line}: {line[:80].decode(errors='replace')!r}"
             )
-    return _Output(texts, bad_line)
+    return _Output(answers, bad_line)
 
 
 def _exit_reason(process: subprocess.CompletedProcess[bytes]) -> str:
@@ -246,8 +267,16 @@ def _exit_reason(process: subprocess.CompletedProcess[bytes]) -> str:
     return ": ".join([f"exit code {process.returncode}", *last_error])
 
 
-def _text(text: object) -> str | Failure:
+def read_text(text: object) -> str | Failure:
     """Return what a recognizer gave for a clip as normalized text."""
     if not isinstance(text, str) or any("\ud800" <= letter <= "\udfff" for letter in text):
         return Failure("its text is not a string of valid Unicode")
     return normalize("NFC", text).strip()
+
+
+def _text_of_line(line: Mapping[str, Any]) -> str | Failure:
+    return read_text(line["text"])
+
+
+#: Answers that are one text for each clip.
+TEXTS = AnswerForm(read_text, _text_of_line, '{"id": ..., "text": ...}')

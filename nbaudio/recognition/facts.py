@@ -1,0 +1,19 @@
+"""What reports and settings say about a recognizer and its speed."""
+
+from nbaudio.recognition.recognizers import Function
+
+
+def program_name(program: str | Function) -> str:
+    """Return the name of a recognizer without arguments, which may hold secrets."""
+    if isinstance(program, str):
+        return program.split()[0]
+    return getattr(program, "__name__", "")
+
+
+def speed_facts(audio_seconds: float, seconds: float) -> dict[str, float]:
+    """Return how much audio was recognized, in how long."""
+    return {
+        "hours": round(audio_seconds / 3600, 6),
+        "seconds": round(seconds, 1),
+        "times_real_time": round(audio_seconds / seconds, 1),
+    }
