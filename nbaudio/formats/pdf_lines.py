@@ -3,7 +3,7 @@
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import pairwise
 from statistics import fmean, median
 
 import numpy as np
@@ -101,23 +101,20 @@ def page_rows(glyphs: Sequence[Glyph]) -> list[Line]:
 
 def _words(row: Sequence[Glyph]) -> list[Word]:
     """Return the words of a row, between blanks and gaps."""
-    words: list[Word] = []
+    words: list[list[Glyph]] = []
     is_behind_blank = True
-    last: Glyph | None = None
     for glyph in sorted(row, key=lambda glyph: glyph.left):
         if glyph.text.isspace():
             is_behind_blank = True
             continue
-        if last and _is_repeated(last, glyph):
+        last = words[-1][-1] if words else glyph
+        if words and _is_repeated(last, glyph):
             continue
-        gap = glyph.left - last.right if last else 0.0
-        if is_behind_blank or gap > _WORD_GAP * glyph.size:
-            words.append(_word(glyph))
-        else:
-            words[-1] = _longer(words[-1], glyph)
+        if is_behind_blank or glyph.left - last.right > _WORD_GAP * glyph.size:
+            words.append([])
+        words[-1].append(glyph)
         is_behind_blank = False
-        last = glyph
-    return [replace(word, text=_composed(word.text)) for word in words]
+    return [_word(glyphs) for glyphs in words]
 
 
 def _is_repeated(glyph: Glyph, other: Glyph) -> bool:
@@ -126,12 +123,17 @@ def _is_repeated(glyph: Glyph, other: Glyph) -> bool:
     return glyph.text == other.text and other.left - glyph.left < 0.3 * width
 
 
-def _word(glyph: Glyph) -> Word:
-    return Word(glyph.text, glyph.left, glyph.right, glyph.baseline, glyph.size, glyph.is_bold)
-
-
-def _longer(word: Word, glyph: Glyph) -> Word:
-    return replace(word, text=word.text + glyph.text, right=max(word.right, glyph.right))
+def _word(glyphs: Sequence[Glyph]) -> Word:
+    """Return the word of glyphs from left to right."""
+    first = glyphs[0]
+    return Word(
+        _composed("".join(glyph.text for glyph in glyphs)),
+        first.left,
+        max(glyph.right for glyph in glyphs),
+        first.baseline,
+        first.size,
+        first.is_bold,
+    )
 
 
 def _composed(text: str) -> str:
@@ -141,6 +143,8 @@ def _composed(text: str) -> str:
         >>> _composed("ˇcetiri"), _composed("ﬁrma"), _composed("od\xadbor")
         ('četiri', 'firma', 'odbor')
     """
+    if text.isascii():
+        return text
     for accent, following in pairwise(text):
         base = _DOTLESS.get(following, following)
         letter = unicodedata.normalize("NFC", base + _ACCENTS.get(accent, ""))
@@ -176,7 +180,7 @@ def _with_raised(rows: list[Line]) -> list[Line]:
 def _row_beside(rows: Sequence[Line], number: int, word: Word) -> int | None:
     """Return the number of the row that has a larger word beside a small one, if there is one."""
     for other in (number + 1, number - 1):
-        if not 0 <= other < len(rows):
+        if not 0 <= other < len(rows) or not _is_near(rows[number], rows[other]):
             continue
         for neighbor in rows[other].words:
             is_near = abs(neighbor.baseline - word.baseline) <= _RAISED * neighbor.size
@@ -185,6 +189,12 @@ def _row_beside(rows: Sequence[Line], number: int, word: Word) -> int | None:
             if is_near and is_small and gap < _WORD_GAP * neighbor.size:
                 return other
     return None
+
+
+def _is_near(row: Line, other: Line) -> bool:
+    """Return whether words of a row may be raised or lowered words of another."""
+    size = max(word.size for word in other.words)
+    return abs(row.words[0].baseline - other.words[0].baseline) <= (_RAISED + _SAME_BASELINE) * size
 
 
 def _joined_raised(words: Sequence[Word], additions: Sequence[Word]) -> list[Word]:
@@ -211,28 +221,38 @@ class _Gutter:
     end: int
 
 
-def reading_order(rows: Sequence[Line]) -> list[Line]:
+def reading_order(rows: Sequence[Line], gutters: Sequence[float] = ()) -> list[Line]:
     """Return the lines of a page in reading order, from its rows from top to bottom.
 
-    Of columns side by side the left one is read first; what spans columns divides them.
+    Of columns side by side the left one is read first; what spans columns divides them. Columns at
+    `gutters`, those of other pages, may have few lines.
     """
-    lines = list(_column_lines(rows))
+    lines = list(_column_lines(rows, gutters))
     return [replace(line, number=number) for number, line in enumerate(lines, 1)]
 
 
-def _column_lines(rows: Sequence[Line]) -> Iterator[Line]:
+def page_gutters(rows: Sequence[Line]) -> Iterator[float]:
+    """Yield the places between the columns of a page, in points."""
+    gutter = _longest_gutter(rows)
+    if gutter:
+        yield gutter.place
+        for side in _sides(rows[gutter.start : gutter.end], gutter.place):
+            yield from page_gutters(side)
+
+
+def _column_lines(rows: Sequence[Line], gutters: Sequence[float]) -> Iterator[Line]:
     """Yield the lines of rows, column after column."""
     if not rows:
         return
-    gutter = _widest_gutter(rows)
+    gutter = _longest_gutter(rows, gutters)
     if gutter is None:
         edges = (min(row.left for row in rows), max(row.right for row in rows))
         yield from (replace(row, column=edges) for row in rows)
         return
-    yield from _column_lines(rows[: gutter.start])
+    yield from _column_lines(rows[: gutter.start], gutters)
     for side in _sides(rows[gutter.start : gutter.end], gutter.place):
-        yield from _column_lines(side)
-    yield from _column_lines(rows[gutter.end :])
+        yield from _column_lines(side, gutters)
+    yield from _column_lines(rows[gutter.end :], gutters)
 
 
 def _sides(rows: Sequence[Line], place: float) -> tuple[list[Line], list[Line]]:
@@ -242,19 +262,33 @@ def _sides(rows: Sequence[Line], place: float) -> tuple[list[Line], list[Line]]:
     return [Line(words) for words in left if words], [Line(words) for words in right if words]
 
 
-def _widest_gutter(rows: Sequence[Line]) -> _Gutter | None:
-    """Return the gutter that divides most rows, None where there are no columns."""
+def _longest_gutter(rows: Sequence[Line], gutters: Sequence[float] = ()) -> _Gutter | None:
+    """Return the gutter that divides most rows, None where there are no columns.
+
+    Those near `gutters` need one line on both sides.
+    """
+    if not rows:
+        return None
     size = median(row.size for row in rows)
     start = min(row.left for row in rows)
     width = int(max(row.right for row in rows) - start) + 1
     is_free = _free_places(rows, start, width, _GUTTER * size / 2)
-    gutters = [
+    places = [round(gutter - start) for gutter in gutters]
+    blanks = [
         _Gutter(start + place + 0.5, first, end)
-        for place, first, end in _free_runs(is_free)
-        if end - first >= _LEAST_ROWS
+        for place, first, end in (*_free_runs(is_free), *_free_runs(is_free, places))
     ]
-    gutters.sort(key=lambda gutter: gutter.start - gutter.end)
-    return next((gutter for gutter in gutters if _are_columns(rows, gutter)), None)
+    blanks.sort(key=lambda blank: (blank.start - blank.end, blank.place))
+    is_usual = {start + place + 0.5 for place in places}
+    return next(
+        (
+            blank
+            for blank in blanks
+            if _are_columns(rows, blank)
+            or (blank.place in is_usual and all(_sides(rows[blank.start : blank.end], blank.place)))
+        ),
+        None,
+    )
 
 
 def _free_places(rows: Sequence[Line], start: float, width: int, margin: float) -> Flags:
@@ -268,22 +302,29 @@ def _free_places(rows: Sequence[Line], start: float, width: int, margin: float) 
     return is_free
 
 
-def _free_runs(is_free: Flags) -> Iterator[tuple[int, int, int]]:
-    """Yield places with the rows in which they are free: the middle of each blank, its rows."""
+def _free_runs(
+    is_free: Flags, places: Sequence[int] | None = None
+) -> Iterator[tuple[int, int, int]]:
+    """Yield places with the rows in which they are free (half open).
+
+    Without `places`, these are the middles of blanks of the same rows.
+    """
+    width = is_free.shape[1]
+    chosen = np.arange(width) if places is None else np.array(places, np.int64)
+    chosen = chosen[(chosen >= 0) & (chosen < width)]
+    is_edge = np.diff(is_free.T[chosen], axis=1, prepend=False, append=False)
+    numbers, rows = np.nonzero(is_edge)  # in turns, where a run begins and where it ends
     runs: dict[tuple[int, int], list[int]] = {}
-    for place, column in enumerate(is_free.T.tolist()):
-        row = 0
-        for free, group in groupby(column):
-            end = row + len(list(group))
-            if free:
-                runs.setdefault((row, end), []).append(place)
-            row = end
-    for (first, end), places in runs.items():
-        yield places[len(places) // 2], first, end
+    for number, first, end in zip(numbers[::2], rows[::2], rows[1::2], strict=True):
+        runs.setdefault((int(first), int(end)), []).append(int(chosen[number]))
+    for (first, end), blank in runs.items():
+        yield blank[len(blank) // 2], first, end
 
 
 def _are_columns(rows: Sequence[Line], gutter: _Gutter) -> bool:
     """Return whether a gutter has columns on both sides, and no cells of a table or names."""
+    if gutter.end - gutter.start < _LEAST_ROWS:
+        return False
     sides = _sides(rows[gutter.start : gutter.end], gutter.place)
     if min(map(len, sides)) < _LEAST_ROWS:
         return False

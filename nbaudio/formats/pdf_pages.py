@@ -1,34 +1,27 @@
 """Read the text of a PDF as people read it: columns, without running heads, pages and footnotes."""
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
 from nbaudio.core.errors import InputError
 from nbaudio.formats.pdf_glyphs import Page, read_pages
-from nbaudio.formats.pdf_lines import Line, page_rows, reading_order
+from nbaudio.formats.pdf_lines import Line, page_gutters, page_rows, reading_order
+from nbaudio.formats.pdf_margins import running_heads, without_line_numbers
 from nbaudio.text.hyphens import CONJUNCTIONS
 
 #: What is left out, by what it is called in reports.
 RUNNING_HEADS = "running heads and page numbers of PDFs"
 FOOTNOTES = "footnotes of PDFs"
+LINE_NUMBERS = "line numbers of PDFs"
 TURNED = "letters of PDFs in another direction"
 
-_OCR = "recognize its letters (OCR) first"
-
-# Running heads.
-_EDGE_ROWS = 3  # rows at the top and at the bottom of a page that may be running heads
-_SAME_PLACE = 3.0  # points between places of one head
-_LEAST_SHARE = 0.3  # of the pages that have a head
-_NUMBER = re.compile(r"\d+|\b[ivxlc]+\b")
-_PAGE_NUMBER = re.compile(
-    r"(?i)\W*(?:[^\W\d_]{1,9}\.?\s)?(\d{1,4}|[ivxlc]{1,7})(?:\s?(?:/|[^\W\d_]{1,4})\s?\d{1,4})?\W*"
-)
+_OCR = "recognize their letters (OCR) first"
 
 # Footnotes.
 _SMALLER = 0.93  # of the size of most letters
@@ -40,6 +33,8 @@ _INDENT = 0.8  # of the size of the font
 _ENDS_SHORT = 0.05  # of the width of a column
 _OTHER_SIZE = 1.1  # ratio of sizes of fonts that are not of one paragraph
 _SENTENCE_END = re.compile(r"[.!?…:;]\W*$")
+
+_LONGEST_SPEAKER_NAME = 80  # letters; more in bold are a heading or emphasis
 
 # Hyphens at the end of a line behind a letter.
 _BROKEN = re.compile(r"(?<=[^\W_])[-‐]$")
@@ -104,29 +99,41 @@ def read_pdf(path: Path, content: bytes) -> PdfText:
         MissingExtraError: pypdfium2 is not installed.
     """
     pages = read_pages(path, content)
-    problems = tuple(_page_problems(pages))
-    if not any(page.glyphs for page in pages):
-        raise InputError(f"{path}: {'; '.join(problems)}" if problems else f"{path}: no text")
     left_out = Counter({TURNED: sum(page.num_turned for page in pages)})
-    rows = {page.number: page_rows(page.glyphs) for page in pages}
-    heads = _running_heads(rows)
+    numbered = {page.number: without_line_numbers(page_rows(page.glyphs)) for page in pages}
+    left_out[LINE_NUMBERS] = sum(page.line_numbers for page in numbered.values())
+    rows = {number: page.rows for number, page in numbered.items()}
+    heads = running_heads(rows)
     left_out[RUNNING_HEADS] = sum(map(len, heads.values()))
+    bodies = {
+        number: [row for place, row in enumerate(page) if place not in heads[number]]
+        for number, page in rows.items()
+    }
+    problems = tuple(_page_problems(pages, bodies))
+    if not any(bodies.values()):
+        raise InputError(f"{path}: {'; '.join(problems)}" if problems else f"{path}: no text")
+    gutters = sorted({place for page in bodies.values() for place in page_gutters(page)})
     lines = [
         _PageLine(number, line)
-        for number, page in rows.items()
-        for line in reading_order(
-            [row for place, row in enumerate(page) if place not in heads[number]]
-        )
+        for number, page in bodies.items()
+        for line in reading_order(page, gutters)
     ]
     body = list(_without_footnotes(lines))
     left_out[FOOTNOTES] = len(lines) - len(body)
     return _text(body, left_out, problems)
 
 
-def _page_problems(pages: Sequence[Page]) -> Iterator[str]:
-    """Yield which pages are scanned, or have letters without characters."""
-    scanned = [page.number for page in pages if page.is_scanned]
+def _page_problems(pages: Sequence[Page], bodies: Mapping[int, Sequence[Line]]) -> Iterator[str]:
+    """Yield which pages are scanned, or have letters without characters.
+
+    Scanned ones may have running heads, but no other rows (`bodies`, by the number of the page).
+    """
     unmapped = [page.number for page in pages if page.is_unmapped]
+    scanned = [
+        page.number
+        for page in pages
+        if page.is_covered and not page.is_unmapped and not bodies[page.number]
+    ]
     for numbers, reason in (
         (scanned, "scanned, without text"),
         (unmapped, "in fonts that do not say which letters they have"),
@@ -158,48 +165,6 @@ def _ranges(numbers: Sequence[int]) -> str:
         str(first) if first == last else f"{first}-{last}"
         for first, last in ((numbers[0], numbers[-1]) for numbers in ranges)
     )
-
-
-def _running_heads(rows: dict[int, list[Line]]) -> dict[int, set[int]]:
-    """Return for each page the rows that are running heads or page numbers.
-
-    They are the first or last rows of a page, and repeat on other pages at the same place with the
-    same text but for its numbers. The first or last row of a page may be a page number alone.
-    """
-    repeated = _repeated_rows(rows)
-    heads: dict[int, set[int]] = {}
-    for page, lines in rows.items():
-        is_head = [(page, number) in repeated for number in range(len(lines))]
-        if len(lines) > 2:
-            is_head[0] |= _is_number(lines[0])
-            is_head[-1] |= _is_number(lines[-1])
-        top = is_head.index(False) if False in is_head else len(lines)
-        bottom = is_head[::-1].index(False) if False in is_head else 0
-        heads[page] = {*range(top), *range(len(lines) - bottom, len(lines))}
-    return heads
-
-
-def _repeated_rows(rows: dict[int, list[Line]]) -> set[tuple[int, int]]:
-    """Return pages and numbers of rows at an edge of their page that repeat on other pages."""
-    groups = defaultdict[tuple[str, int], set[tuple[int, int]]](set)
-    for page, lines in rows.items():
-        for number in _edge_rows(len(lines)):
-            line = lines[number]
-            text = _NUMBER.sub("#", line.text.casefold())
-            for place in (round(line.baseline / _SAME_PLACE) + step for step in (0, 1)):
-                groups[text, place].add((page, number))
-    pages = sum(bool(lines) for lines in rows.values())
-    least = max(2, min(3, pages), _LEAST_SHARE * pages)
-    return {row for group in groups.values() if len(group) >= least for row in group}
-
-
-def _edge_rows(count: int) -> list[int]:
-    """Return the numbers of the rows at the top and at the bottom, of so many."""
-    return [number for number in range(count) if not _EDGE_ROWS <= number < count - _EDGE_ROWS]
-
-
-def _is_number(line: Line) -> bool:
-    return bool(_PAGE_NUMBER.fullmatch(line.text))
 
 
 def _without_footnotes(lines: Sequence[_PageLine]) -> Iterator[_PageLine]:
@@ -237,7 +202,11 @@ def _text(lines: Sequence[_PageLine], left_out: Counter[str], problems: tuple[st
     """Return the text of lines, with words that line ends divide joined."""
     spacing = _line_spacing(lines)
     begins = [True, *(_begins_paragraph(*pair, spacing) for pair in pairwise(lines))]
-    joined = _joined([item.line.text for item in lines], begins)
+    texts = [
+        _with_marked_name(item.line) if is_first else item.line.text
+        for item, is_first in zip(lines, begins, strict=True)
+    ]
+    joined = _joined(texts, begins)
     parts: list[str] = []
     places: list[PdfLine] = []
     length = 0
@@ -250,6 +219,19 @@ def _text(lines: Sequence[_PageLine], left_out: Counter[str], problems: tuple[st
         parts += (separator, line_text)
         length += len(line_text)
     return PdfText("".join(parts), places, left_out, problems)
+
+
+def _with_marked_name(line: Line) -> str:
+    """Return the first line of a paragraph, with a tab behind bold words before others.
+
+    They are often the name of a speaker, which the tab tells from the words.
+    """
+    bold = list(takewhile(lambda word: word.is_bold, line.words))
+    name = " ".join(word.text for word in bold)
+    others = " ".join(word.text for word in line.words[len(bold) :])
+    if name and others and len(name) <= _LONGEST_SPEAKER_NAME:
+        return f"{name}\t{others}"
+    return line.text
 
 
 def _line_spacing(lines: Sequence[_PageLine]) -> float:
