@@ -82,7 +82,7 @@ def recognize(
         chunk: seconds of the longest chunk of a recording; 28 unless given.
         batch: most clips in one call of a callable.
         jobs: number of parallel tasks; each process has a recognizer of its own. Two jobs share a
-            recording of 30 minutes or more.
+            recording of 10 minutes or more.
         engine: as in `materialize`.
         address: as in `materialize`.
         beam_options: as in `materialize`.

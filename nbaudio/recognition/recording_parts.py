@@ -19,10 +19,10 @@ from nbaudio.recognition.recognizers import Failure, Recognizer
 from nbaudio.recognition.timed_answers import PlacedAnswer, place_answer
 from nbaudio.storage.location import Location
 
-#: Seconds of a part of a recording; the last one is up to half longer. A command runs once for as
-#: much audio.
-PART_S = 1200
-# Parts meet at the quietest place that is at most as many seconds from a multiple of `PART_S`.
+#: About how many seconds a part of a recording has, three quarters to one and a half times as many.
+#: A command runs once for as much audio, and a kill loses as much for each job.
+PART_S = 600
+# Parts meet at the quietest place that is at most as many seconds from where they would be equal.
 _REACH_S = 5
 _BLOCK_S = 30  # seconds that are decoded at once
 
@@ -146,9 +146,13 @@ class ChunkSettings:
 
 
 def parts_of(source: Source, *, can_seek: bool) -> list[Part]:
-    """Divide a recording into parts of about `PART_S`; it is one part if it cannot seek."""
-    number = max(1, round(source.length / RATE / PART_S)) if can_seek else 1
-    starts = [PART_S * part for part in range(number)]
+    """Divide a recording into an even number of parts of about `PART_S`, for two jobs.
+
+    It is one part if it is short, or if it cannot seek.
+    """
+    seconds = source.length // RATE
+    number = max(1, 2 * round(seconds / PART_S / 2)) if can_seek else 1
+    starts = [seconds * part // number for part in range(number)]
     stops = [*starts[1:], None]
     return [
         Part(source, part, start, stop)

@@ -317,8 +317,8 @@ def _unfinished(recording: _Recording) -> _Unfinished:
 
 def _can_seek(source: Source) -> bool:
     """Return whether a long recording is read from its middle without decoding its beginning."""
-    if source.length < PART_S * RATE:
-        return True  # it is one part in any case
+    if len(parts_of(source, can_seek=True)) == 1:
+        return True
     try:
         with open_recording(source.place) as recording:
             return recording.seeks
