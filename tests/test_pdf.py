@@ -267,6 +267,8 @@ def test_hyphens_at_line_ends(broken, read, tmp_path):
 
 # What cannot be read
 
+STAMP = Text(300, 400, "PRIMLJENO", turns=1)
+
 
 def test_scanned_pages_are_problems_with_their_numbers(tmp_path):
     text = lines(60, 60, ["Dobar dan.", "Hvala."])
@@ -276,13 +278,18 @@ def test_scanned_pages_are_problems_with_their_numbers(tmp_path):
     assert made.problems == (
         "3 of 6 pages are scanned, without text: 2-3, 5; recognize their letters (OCR) first",
     )
+
+
+def test_align_lists_scanned_pages_and_left_out_parts(tmp_path):
+    pages = [lines(60, 60, wrapped(speech(1, 60), 400)), [], [Text(60, 60, "Hvala."), STAMP]]
     (tmp_path / "day1.pdf").write_bytes(make_pdf(pages, images=(1,)))
-    write_hypothesis(tmp_path / "day1.json", "Dobar dan. Dobar dan.")
+    write_hypothesis(tmp_path / "day1.json", speech(1, 60))
     report = align(
         tmp_path / "day1.json", tmp_path / "day1.pdf", out=tmp_path / "W", engine="threading"
     )
-    reason = "1 of 6 pages is scanned, without text: 2; recognize their letters (OCR) first"
+    reason = "1 of 3 pages is scanned, without text: 2; recognize their letters (OCR) first"
     assert report.problems == [f"day1.pdf as a whole: {reason}"]
+    assert "letters of PDFs in another direction" in str(report)
 
 
 @pytest.mark.parametrize(
