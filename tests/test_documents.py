@@ -486,7 +486,7 @@ def test_json_objects_are_grouped_by_recording(tmp_path):
         (TEI % "", ": empty, it has no words"),
         ({"text": ""}, ": empty, it has no words"),
         ([], ": empty, it has no words"),
-        (b"%PDF-1.7\n%\xe2\xe3", ": a PDF, which is not read; save it as .docx or as plain text"),
+        (b"%PDF-1.7\n%\xe2\xe3", ": a damaged PDF (Data format error)"),
         (
             b"{\\rtf1\\ansi da}",
             ": an RTF file, which is not read; save it as .docx or as plain text",

@@ -432,6 +432,7 @@ DOORS = {
         ("apache_beam", "distributed", "joblib", "py4j", "pyspark", "ray"), frozenset({"engine"})
     ),
     **dict.fromkeys(("openpyxl", "python_calamine"), frozenset({"formats"})),
+    "pypdfium2": {"formats"},
     "xlsxwriter": {"review"},
     "scipy": {"audio", "proof", "selection", "ui"},
     "ipywidgets": {"ui"},
@@ -452,6 +453,7 @@ OPTIONAL = {
     "datasets",
     "distributed",
     "lhotse",
+    "pypdfium2",
     "pyspark",
     "ray",
     "tensorflow",

@@ -146,6 +146,14 @@ CLIPPED, NOISY, TELEPHONE, HALF_SILENT, CUT_END, OFFSET = (
 )
 CUT_SECONDS = 0.4
 
+# The recording that has minutes, and what they lack or have besides (sentences from 0).
+MINUTES_OF = "budget_hearing"
+MINUTES_TITLE = "BUDGET HEARING, PART 2"
+MINUTES_NAMES = {"spk05": "FIRST MEMBER", "spk06": "SECOND MEMBER"}
+NOT_TYPED = range(7, 10)
+NOT_SPOKEN_BEHIND = 12
+NOT_SPOKEN = "(Laughter.) The committee takes note of the figures of the regional office."
+
 
 def speak(speaker: str, text: str) -> np.ndarray:
     """Return one sentence as mono float32 at 22,050 Hz.
@@ -295,6 +303,44 @@ def cut_off(wav: Path, seconds: float, rate: int) -> None:
         file.truncate(header + 2 * round(seconds * rate))
 
 
+def write_minutes(recording: Recording, sentences: list, lines: list[dict], folder: Path) -> None:
+    """Write the minutes of a recording, and the words of a recognizer with their times.
+
+    No recognizer has heard it: the words are those that were spoken, some of them misheard, and
+    their times are shares of the sentence. The minutes lack the sentences `NOT_TYPED`, and have a
+    remark and a sentence that nobody spoke.
+    """
+    rng = random.Random(len(RECORDINGS))
+    heard = []
+    turns = [f"{MINUTES_TITLE}\n"]
+    for index, (sentence, line) in enumerate(zip(sentences, lines, strict=True)):
+        spoken = sentence["say"] if isinstance(sentence, dict) else sentence
+        words = misheard(written(spoken), rng)
+        starts, ends = word_times(words, line["end"] - line["start"])
+        heard += [
+            {
+                "word": word,
+                "start": round(line["start"] + start, SECONDS_DIGITS),
+                "end": round(line["start"] + end, SECONDS_DIGITS),
+            }
+            for word, start, end in zip(words, starts, ends, strict=True)
+        ]
+        if index % TURN == 0:
+            turns.append(f"\n{MINUTES_NAMES[line['speaker']]}: ")
+        if index not in NOT_TYPED:
+            turns[-1] += f"{spoken}\n"
+        if index == NOT_SPOKEN_BEHIND:
+            turns[-1] += f"{NOT_SPOKEN}\n"
+    name = recording.listed.rpartition(".")[0]
+    for kind, ending, text in (
+        ("hypotheses", ".json", json.dumps({"words": heard}, ensure_ascii=False, indent=1) + "\n"),
+        ("documents", ".txt", "".join(turns)),
+    ):
+        target = folder / "minutes" / kind / f"{name}{ending}"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf8")
+
+
 def main(folder: Path) -> None:
     """Make the whole corpus in `folder`."""
     sentences = yaml.safe_load((HERE / "sentences.yaml").read_text(encoding="utf8"))
@@ -311,6 +357,8 @@ def main(folder: Path) -> None:
                 out.append(text)
             if (recording.key, index) == UNREADABLE_AFTER:
                 out.append(text[: len(text) // 2])
+        if recording.key == MINUTES_OF:
+            write_minutes(recording, sentences[recording.key], lines, folder)
         if recording.key == CUT_INSIDE[0]:
             inside = lines[CUT_INSIDE[1]]
             cut_off(

@@ -131,7 +131,7 @@ def align(
         str,
         Argument(
             metavar="TRANSCRIPTS",
-            help="file or folder of .txt, .srt, .vtt, .sbv, .docx, .html, TEI or JSON lines",
+            help="file or folder of .txt, .srt, .vtt, .sbv, .docx, .pdf, .html, TEI or JSON lines",
         ),
     ],
     out: Annotated[str, Option(help="workspace folder to write")],

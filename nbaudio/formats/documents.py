@@ -1,6 +1,6 @@
 """Read transcripts as people have them, not cut.
 
-They are plain text, subtitles, TEI, Word documents, web pages or JSON lines.
+They are plain text, subtitles, TEI, Word documents, PDFs, web pages or JSON lines.
 """
 
 import codecs
@@ -8,7 +8,7 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from io import BytesIO
 from itertools import accumulate, groupby
@@ -18,6 +18,7 @@ from xml.etree.ElementTree import Element, ParseError, iterparse
 
 from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError, one_line
+from nbaudio.formats.pdf_pages import read_pdf
 from nbaudio.formats.rolling_captions import show_once
 from nbaudio.formats.subtitle_cues import TIMES, cue_text, cues
 from nbaudio.formats.timed_texts import find_timed_text
@@ -48,6 +49,20 @@ class LeftOut(NamedTuple):
     number: int
 
 
+class DocumentLine(NamedTuple):
+    """A line of a document.
+
+    Attributes:
+        start: its first character in the text of the document.
+        number: from 1; in a PDF on its page, in reading order, as `PdfLine` has it.
+        page: from 1, None where the format has no pages.
+    """
+
+    start: int
+    number: int
+    page: int | None = None
+
+
 class Document(NamedTuple):
     """A transcript and its utterances.
 
@@ -56,12 +71,16 @@ class Document(NamedTuple):
         text: as typed.
         utterances: in order; every word of the text is in one.
         left_out: what of the file is not in the text.
+        lines: in order, where the format has lines of its own: plain text and PDF.
+        problems: pages of a PDF that cannot be read, with reasons.
     """
 
     recording: str | None
     text: str
     utterances: list[Utterance]
     left_out: tuple[LeftOut, ...] = ()
+    lines: Sequence[DocumentLine] = ()
+    problems: tuple[str, ...] = ()
 
 
 class _Spoken(NamedTuple):
@@ -78,9 +97,10 @@ _REFUSED_FORMATS = {  # first bytes of a file, and why it is not read
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": (
         "an old or encrypted Word file; save it as .docx without a password"
     ),
-    b"%PDF-": f"a PDF, which is not read; {_SAVE_AS}",
     b"{\\rtf": f"an RTF file, which is not read; {_SAVE_AS}",
 }
+_PDF = b"%PDF-"
+_MOST_BEFORE_PDF = 1024  # bytes that readers of PDF allow in front of it
 _STARTS_AS_XML = re.compile(r"\s*<(?:\?xml|!DOCTYPE|TEI\b|teiCorpus\b)")
 # An object, or a list of objects or lists; a text may begin with a word in brackets or braces.
 _STARTS_AS_JSON = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*[\]{])")
@@ -151,13 +171,14 @@ def read_documents(path: Path) -> Iterator[Document]:
     r"""Read the transcripts of a file, whose format is recognized by its content.
 
     Known are plain text (UTF-8 or marked UTF-16; blank lines separate paragraphs), SRT and WebVTT
-    (each line once; cues of one speaker are one utterance), TEI as ParlaMint has it, .docx, HTML,
-    and JSON lines. Only JSON names recordings; its objects are grouped by recording, in order of
-    first appearance.
+    (each line once; cues of one speaker are one utterance), TEI as ParlaMint has it, .docx, PDF,
+    HTML, and JSON lines. Only JSON names recordings; its objects are grouped by recording, in order
+    of first appearance.
 
     Raises:
         InputError: The file has no words, is too large, or cannot be read; the message has the file
             and the reason.
+        MissingExtraError: It is a PDF, and the extra ``pdf`` is not installed.
 
     Example:
         >>> import tempfile
@@ -201,13 +222,10 @@ def read_documents(path: Path) -> Iterator[Document]:
 
 def _recognized_documents(path: Path, content: bytes) -> Iterable[Document]:
     """Return the documents of a file's content; raise InputError for a refused format."""
-    for start, reason in _REFUSED_FORMATS.items():
-        if content.startswith(start):
-            raise InputError(f"{path}: {reason}")
+    if document := _binary_document(path, content):
+        return [document]
     is_marked = content.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     head = decode_text(content[:4096], errors="replace")
-    if content.startswith(b"PK\3\4"):
-        return [_read_word(path, content)]
     if b"\0" in content and not is_marked:
         raise InputError(f"{path}: binary data, not text")
     if PAGE.match(head):
@@ -228,6 +246,16 @@ def _recognized_documents(path: Path, content: bytes) -> Iterable[Document]:
     return [_read_text(text)]
 
 
+def _binary_document(path: Path, content: bytes) -> Document | None:
+    """Return a Word document or a PDF, None for others; raise InputError for a refused format."""
+    for start, reason in _REFUSED_FORMATS.items():
+        if content.startswith(start):
+            raise InputError(f"{path}: {reason}")
+    if content.startswith(b"PK\3\4"):
+        return _read_word(path, content)
+    return _read_pdf(path, content) if _PDF in content[:_MOST_BEFORE_PDF] else None
+
+
 def _read_text(text: str) -> Document:
     """Read plain text, whose paragraphs blank lines separate."""
     paragraphs = (
@@ -237,7 +265,18 @@ def _read_text(text: str) -> Document:
         Utterance(paragraph.start(), paragraph.start() + len(paragraph[0].rstrip()))
         for paragraph in paragraphs
     ]
-    return Document(None, text, utterances)
+    starts = [0, *(end.end() for end in re.finditer("\n", text))]
+    lines = [DocumentLine(start, number) for number, start in enumerate(starts, 1)]
+    return Document(None, text, utterances, lines=lines)
+
+
+def _read_pdf(path: Path, content: bytes) -> Document:
+    """Read a PDF, whose text has blank lines between paragraphs."""
+    pdf = read_pdf(path, content)
+    document = _read_text(pdf.text)
+    parts = tuple(LeftOut(what, number) for what, number in pdf.left_out.items() if number)
+    lines = [DocumentLine(line.start, line.number, line.page) for line in pdf.lines]
+    return document._replace(left_out=parts, lines=lines, problems=pdf.problems)
 
 
 def _read_subtitles(text: str) -> Document:

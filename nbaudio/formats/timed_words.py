@@ -50,7 +50,7 @@ _LONGEST_IN_MILLISECONDS = 2000.0
 # With this many words, times are wrong if most words last beyond the start of the next but one.
 _FEWEST_TO_OVERLAP = 8
 _ENDING = re.compile(
-    r"(?<=[^/])(?:\.ana)?\.(?:jsonl?|json3|ctm|srt|vtt|txt|md|xml|docx|html?)$", re.IGNORECASE
+    r"(?<=[^/])(?:\.ana)?\.(?:jsonl?|json3|ctm|srt|vtt|txt|md|xml|docx|pdf|html?)$", re.IGNORECASE
 )
 # Yt-dlp writes the language after the id in brackets.
 _LANGUAGE = re.compile(r"(?<=\])\.[a-z]{2,3}(?:-\w+)*$")
@@ -73,7 +73,7 @@ _HEADS = (
 _JSON = re.compile(r"\{\s*(?:[\"}]|$)|\[\s*(?:[\[{\]]|$)")
 
 # Endings of transcripts that are not cut (`nbaudio.formats.documents`).
-_DOCUMENTS = (".txt", ".docx", ".html", ".htm", ".xml")
+_DOCUMENTS = (".txt", ".pdf", ".docx", ".html", ".htm", ".xml")
 
 
 class LeftOut(NamedTuple):

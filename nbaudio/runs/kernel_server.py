@@ -37,6 +37,7 @@ PRELOADED = (
     "nbaudio.review.review_export",
     "nbaudio.review.review_import",
     "nbaudio.runs.made_pairs",
+    "nbaudio.runs.minutes_example",
     "nbaudio.runs.manifests",
     "nbaudio.runs.notebook_kernel",
     "nbaudio.runs.read_source",

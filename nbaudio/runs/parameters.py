@@ -18,7 +18,17 @@ from nbaudio.core.errors import InputError
 from nbaudio.storage.urls import redact_url
 
 OUTPUTS = ("workspace", "corpus")
-PATHS = ("source", "documents", "audio", "names", "returned", "made_pairs", "splits", *OUTPUTS)
+PATHS = (
+    "source",
+    "documents",
+    "audio",
+    "names",
+    "returned",
+    "minutes",
+    "made_pairs",
+    "splits",
+    *OUTPUTS,
+)
 
 # YAML 1.1 reads 1e-3, which has no dot, as a string.
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)

@@ -9,6 +9,7 @@ from nbaudio.core.errors import InputError, MissingExtraError
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.versions import corpus_parameters
 from nbaudio.engine import EngineLocation
+from nbaudio.runs.read_source import check_recognizer
 from nbaudio.selection.given_splits import SOURCE
 from nbaudio.selection.parameters import Parameters
 from nbaudio.sources.ingest import check_source_given, format_options, reader_of
@@ -27,6 +28,7 @@ _WHAT = {
     "audio": "audio folder",
     "names": "file of names",
     "returned": "folder of returned sheets",
+    "minutes": "folder of a recording's words and minutes",
     "made_pairs": "folder of made pairs",
     "splits": "table or corpus with splits",
 }
@@ -57,7 +59,10 @@ def check_run(values: Mapping[str, Any], needed: Collection[str]) -> None:
 
 def _check_source(values: Mapping[str, Any]) -> None:
     """Raise InputError if source or format is missing, or an option is unknown."""
-    check_source_given(values.get("source"))
+    recognizer = values.get("recognizer")
+    check_recognizer(recognizer, *(values.get(name) for name in ("source", "documents", "audio")))
+    if recognizer is None:
+        check_source_given(values.get("source"))
     if values.get("documents") is None:
         format = values.get("format")
         reader_of(format)

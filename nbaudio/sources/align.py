@@ -39,6 +39,8 @@ _UNMATCHED = (
     "document",
     "document_start",
     "document_end",
+    "document_page",
+    "document_line",
     "reason",
 )
 
@@ -75,8 +77,8 @@ def align(
     Args:
         hypotheses: file or folder of a recognizer's words with times: CTM, JSON of recognizers and
             aligners, word-timed SRT or WebVTT, or ParlaSpeech JSON lines.
-        transcripts: file or folder of .txt, .srt, .vtt, .sbv, .docx, .html, TEI XML with utterances
-            (ParlaMint), or JSON lines.
+        transcripts: file or folder of .txt, .srt, .vtt, .sbv, .docx, .pdf, .html, TEI XML with
+            utterances (ParlaMint), or JSON lines.
         audio: the folder of the recordings, or its URL; it may follow in a later run.
         pairs: a .csv or .tsv with the columns recording and transcript; else names are compared, as
             those of recordings are.

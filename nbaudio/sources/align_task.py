@@ -1,5 +1,6 @@
 """Align the hypothesis of one recording with its transcripts; runs in a worker."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -27,7 +28,7 @@ from nbaudio.text.segmentation import Heard, Segments, cut_segments
 from nbaudio.text.unspoken import Spoken, find_unspoken
 from nbaudio.text.word_pairs import WordPairs, pair_words
 
-VERSION = 4  # version of the method; stored results of other versions are not used
+VERSION = 5  # version of the method; stored results of other versions are not used
 
 _FURTHER = (
     "kind",
@@ -37,15 +38,16 @@ _FURTHER = (
     "document",
     "source_channel",
 )
+_PLACES = ("document_start", "document_end", "document_page", "document_line")
 _FIGURES = ("edge_confidence", "inner_confidence", "room_before_s", "room_after_s")
 #: Columns of what a recording gives: rows of the kinds ``segment``, ``text`` and ``audio`` (runs of
 #: words in no segment), ``left out`` (parts of a file that are not read, in `text`, and the option
-#: that reads them, in `reason`), and ``unmatched`` or ``unreadable`` (problems, whose `document` is
-#: the file); `words` has the numbers of words or parts.
+#: that reads them, in `reason`), and ``unmatched``, ``unread pages`` or ``unreadable`` (problems,
+#: whose `document` is the file); `words` has the numbers of words or parts.
 ALIGNED = pl.Schema(
     {**TRANSCRIPTS, **dict.fromkeys(_FURTHER, pl.String())}
     | dict.fromkeys(_FIGURES, pl.Float64())
-    | dict.fromkeys(("document_start", "document_end", "words"), pl.Int64())
+    | dict.fromkeys((*_PLACES, "words"), pl.Int64())
 )
 
 # Of the words of the shorter side that match; less is what all speeches have in common.
@@ -114,6 +116,11 @@ def align_recording(task: Task) -> tuple[int, pl.DataFrame]:
         {"kind": "left out", "document": file, "text": part.what, "words": part.number}
         for file, document in documents
         for part in document.left_out
+    ]
+    rows += [
+        {"kind": "unread pages", "document": file, "text": reason}
+        for file, document in documents
+        for reason in document.problems
     ]
     rows += [
         {
@@ -251,9 +258,17 @@ def _place_in_document(aligned: _Alignment, numbers: npt.NDArray[np.int64]) -> d
         "utterance_id_start": document.utterances[first.utterance].utterance_id,
         "utterance_id_end": document.utterances[last.utterance].utterance_id,
         "document": file,
-        "document_start": first.start,
-        "document_end": last.end,
-    }
+    } | _place(document, first.start, last.end)
+
+
+def _place(document: Document, start: int, end: int) -> dict[str, int | None]:
+    """Return the characters of a text (half open), and its page and line where there are some."""
+    place: dict[str, int | None] = {"document_start": start, "document_end": end}
+    behind = bisect_right(document.lines, start, key=lambda line: line.start)
+    if behind:
+        line = document.lines[behind - 1]
+        place |= {"document_page": line.page, "document_line": line.number}
+    return place
 
 
 def _channel(heard: TimedWords) -> str | None:
@@ -322,10 +337,8 @@ def _typed_only(aligned: _Alignment) -> Iterator[dict[str, Any]]:
             "reason": "in no segment" if is_paired else "not heard",
             "text": document.text[first.start : end],
             "document": file,
-            "document_start": first.start,
-            "document_end": end,
             "words": len(run),
-        }
+        } | _place(document, first.start, end)
 
 
 def _heard_only(aligned: _Alignment) -> Iterator[dict[str, Any]]:

@@ -38,7 +38,7 @@ _READERS: Mapping[str, str] = {
     ".ctm": "'nbaudio align' reads them as hypotheses",
     ".eaf": "no format reads them; export TextGrids from ELAN for 'nbaudio ingest textgrid'",
     **dict.fromkeys((".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".xlsx"), _TABLE),
-    **dict.fromkeys((".docx", ".html", ".htm", ".xml", ".md"), _DOCUMENTS),
+    **dict.fromkeys((".docx", ".pdf", ".html", ".htm", ".xml", ".md"), _DOCUMENTS),
     ".scp": "'nbaudio ingest kaldi' reads a folder with it",
 }
 _KNOWN = re.compile(

@@ -12,6 +12,7 @@ import polars as pl
 
 from nbaudio.formats.documents import Document
 from nbaudio.text.asides import Asides, find_asides, join_asides, split_footnotes
+from nbaudio.text.hyphens import CONJUNCTIONS
 from nbaudio.text.normalization import normalize_column
 from nbaudio.text.segmentation import Typed
 from nbaudio.text.unspoken import Spoken, spoken_letters
@@ -22,40 +23,6 @@ Ints = npt.NDArray[np.int64]
 # Also the parts of a word that a hyphen at the end of a line divides.
 _TOKEN = re.compile(r"(?:(?<=[^\W\d_])[-‐\u00ad][^\S\n]*\n[^\S\n]*(?=[^\W\d_])|\S)+")
 _HYPHEN_AT_LINE_END = re.compile(r"[-‐\u00ad]\s+")
-# Words behind the end of a line that do not continue the word in front of it, such as "Haus- und".
-_CONJUNCTIONS = frozenset(
-    (
-        "a",
-        "and",
-        "bis",
-        "e",
-        "ed",
-        "eller",
-        "en",
-        "et",
-        "i",
-        "ili",
-        "ja",
-        "nebo",
-        "o",
-        "och",
-        "oder",
-        "of",
-        "og",
-        "or",
-        "oraz",
-        "ou",
-        "sau",
-        "to",
-        "u",
-        "und",
-        "y",
-        "și",
-        "и",
-        "или",
-        "та",
-    )
-)
 _SENTENCE_END = re.compile(r"[.!?…:;。؟।)\]][\"'”’»«)\]]*$")  # end of a sentence, or of a remark
 # Marks that belong to the word before them, after a blank as well.
 _MARKS = re.compile(r"[.!?…:;。؟।,،%\"'”’»)\]]+")
@@ -179,7 +146,7 @@ def _written_tokens(text: str, first: int, last: int) -> Iterator[tuple[int, int
         start = token.start()
         for hyphen in _HYPHEN_AT_LINE_END.finditer(text, start, token.end()):
             behind = _FIRST_WORD.match(text, hyphen.end(), token.end())
-            if behind and behind[0] in _CONJUNCTIONS:
+            if behind and behind[0] in CONJUNCTIONS:
                 yield start, hyphen.start() + 1
                 start = hyphen.end()
         yield start, token.end()

@@ -31,6 +31,7 @@ from nbaudio.tables.split_names import ordered_splits
 from nbaudio.tables.workspace import Workspace
 from nbaudio.ui import plot_style as style
 from nbaudio.ui import views
+from nbaudio.ui.coverage_plot import plot_coverage
 from nbaudio.ui.equal_values import (
     all_segments,
     equal_values_sentence,
@@ -63,6 +64,15 @@ def recordings(workspace: str | Path | Workspace) -> Plot:
     """
     table = views.recordings(workspace)
     return plot_histograms(table) if len(table) > _MOST_BARS else plot_bars(table)
+
+
+def coverage(workspace: str | Path | Workspace) -> Plot:
+    """Plot where in each recording segments are, and what was heard and is in none.
+
+    The latter is known of workspaces that `nbaudio.align` made. At most 24 recordings are shown,
+    those that are least covered first.
+    """
+    return plot_coverage(Workspace.open(workspace))
 
 
 def scores(source: Source, hypothesis: str = "") -> Plot:
