@@ -1,6 +1,7 @@
-"""Recognizers: a Python callable, or a command that reads and writes JSON lines.
+"""Models: a Python callable, or a command that reads and writes JSON lines.
 
-Clips are int16 samples at 16 kHz by key.
+An `Exchange` says what a model gets for each clip, and how its answers are read. Recognizers get
+int16 samples at 16 kHz by key, and answer with texts.
 """
 
 import hashlib
@@ -28,8 +29,8 @@ from nbaudio.audio import encode_clip
 from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import InputError, one_line, strip_queries
 
-Clips = Mapping[str, NDArray[np.int16]]
-Function = Callable[[list[NDArray[np.float32]]], Sequence[str]]
+Clip = NDArray[np.int16]
+Function = Callable[..., Any]
 
 RATE = 16000
 _DOTTED = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
@@ -45,6 +46,57 @@ class Failure(NamedTuple):
     retry: bool = False
 
 
+class Exchange:
+    """What a model gets for the clips of a batch, and how its answers are read.
+
+    `noun` is what its answers are, in messages.
+    """
+
+    noun = "values"
+
+    def call(self, function: Function, items: Mapping[str, Any]) -> object:
+        """Call a function on a batch; return what it returns."""
+        raise NotImplementedError
+
+    def read(self, returned: object) -> Any:
+        """Return the answer in what a function returned for a clip, or a Failure."""
+        raise NotImplementedError
+
+    def write_lines(self, items: Mapping[str, Any], folder: Path) -> str:
+        """Return the lines of JSON that a command reads; write its files to a folder."""
+        raise NotImplementedError
+
+    def read_line(self, line: dict[str, Any]) -> Any:
+        """Return the answer in a line of a command, or a Failure; raise KeyError without one."""
+        raise NotImplementedError
+
+
+class TextExchange(Exchange):
+    """The exchange with recognizers: a list of float32 samples at 16 kHz, and texts."""
+
+    noun = "texts"
+
+    def call(self, function: Function, items: Mapping[str, Clip]) -> object:
+        """Call a function on the clips as a list of float32 arrays in [-1, 1]."""
+        return function([to_float(clip) for clip in items.values()])
+
+    def read(self, returned: object) -> str | Failure:
+        """Return a text without blanks around it, in normalization form C."""
+        return normalized_text(returned)
+
+    def write_lines(self, items: Mapping[str, Clip], folder: Path) -> str:
+        """Write clips as .wav files, each of which a line names."""
+        lines = []
+        for number, (key, clip) in enumerate(items.items()):
+            line = {"id": key, **write_clip(clip, RATE, folder / f"{number}.wav")}
+            lines.append(json.dumps(line) + "\n")
+        return "".join(lines)
+
+    def read_line(self, line: dict[str, Any]) -> str | Failure:
+        """Return the field `text`."""
+        return normalized_text(line["text"])
+
+
 @dataclass(frozen=True)
 class Recognizer:
     """A callable, the dotted name of one, or the words of a command.
@@ -54,72 +106,96 @@ class Recognizer:
         version: of the callable, or a hash of the command and its small files.
         program: the callable, its dotted name, or the words of the command.
         folder: the working directory, where modules and files of a command are.
+        exchange: what it gets and gives.
     """
 
     name: str
     version: str
     program: Function | str | tuple[str, ...]
     folder: str
+    exchange: Exchange
 
     @classmethod
-    def of(cls, program: str | Function) -> "Recognizer":
+    def of(cls, program: str | Function, exchange: Exchange | None = None) -> "Recognizer":
         """Parse a recognizer; raise InputError where its module, function or program is missing."""
         folder = str(Path.cwd())
+        exchange = exchange or TextExchange()
         if not isinstance(program, str):
-            return cls(getattr(program, "__name__", ""), _version(program), program, folder)
+            name = getattr(program, "__name__", "")
+            return cls(name, _version(program), program, folder, exchange)
         if dotted := _DOTTED.fullmatch(program):
             module = dotted[1].rpartition(".")[2]
-            return cls(module, _imported(program, folder)[1], program, folder)
+            return cls(module, _imported(program, folder)[1], program, folder, exchange)
         words = _command_words(program)
-        return cls("", _command_version(words), words, folder)
+        return cls("", _command_version(words), words, folder, exchange)
 
     @property
     def is_command(self) -> bool:
         """Whether this is a command, which gets all clips of a task at once."""
         return isinstance(self.program, tuple)
 
-    def __call__(self, clips: Clips, runs: Iterator[int] | None = None) -> dict[str, str | Failure]:
-        """Return the text of each clip.
+    @property
+    def function(self) -> Function | None:
+        """The callable, imported where it is named; None for a command."""
+        if isinstance(self.program, tuple):
+            return None
+        return _function_of(self.program, self.folder)
+
+    def __call__(
+        self, items: Mapping[str, Any], runs: Iterator[int] | None = None
+    ) -> dict[str, Any]:
+        """Return the answer, or a Failure, for each clip.
 
         Those of a failed batch are tried again, each by itself or, by a command, in halves.
         """
         runs = runs or (iter(range(_RUNS)) if self.is_command else count())
-        answers = self._run_once(clips)
+        answers = self._run_once(items)
         failed = [
             key
             for key, answer in answers.items()
-            if isinstance(answer, Failure) and answer.retry and len(clips) > 1
+            if isinstance(answer, Failure) and answer.retry and len(items) > 1
         ]
         half = -(-len(failed) // 2)
         size = half if self.is_command else 1
         for start in range(0, len(failed), size or 1):
             if next(runs, None) is not None:
-                answers |= self({key: clips[key] for key in failed[start : start + size]}, runs)
+                answers |= self({key: items[key] for key in failed[start : start + size]}, runs)
         return answers
 
-    def _run_once(self, clips: Clips) -> dict[str, str | Failure]:
+    def _run_once(self, items: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(self.program, tuple):
-            return _run(self.program, self.folder, clips)
-        return self._call(self.program, clips)
+            return self._run(self.program, items)
+        return self._call(self.program, items)
 
-    def _call(self, program: Function | str, clips: Clips) -> dict[str, str | Failure]:
+    def _call(self, program: Function | str, items: Mapping[str, Any]) -> dict[str, Any]:
         """Call a function once on all clips."""
         try:
-            function = _imported(program, self.folder)[0] if isinstance(program, str) else program
-            texts = function(
-                [clip.astype(np.float32) / np.float32(32768) for clip in clips.values()]
-            )
+            function = _function_of(program, self.folder)
+            returned = _as_list(self.exchange.call(function, items))
         except Exception as error:  # noqa: BLE001 - whatever a recognizer raises
             failure = Failure(f"{type(error).__name__}: {one_line(error)}", retry=True)
-            return dict.fromkeys(clips, failure)
-        is_list = isinstance(texts, list | tuple)
-        if not is_list or len(texts) != len(clips):
-            returned = f"{len(texts)} texts" if is_list else type(texts).__name__
-            failure = Failure(
-                f"it returned {returned} for a list of {len(clips)} clips", retry=True
-            )
-            return dict.fromkeys(clips, failure)
-        return {key: _text(text) for key, text in zip(clips, texts, strict=True)}
+            return dict.fromkeys(items, failure)
+        is_list = isinstance(returned, list | tuple)
+        if not is_list or len(returned) != len(items):
+            what = f"{len(returned)} {self.exchange.noun}" if is_list else type(returned).__name__
+            failure = Failure(f"it returned {what} for a list of {len(items)} clips", retry=True)
+            return dict.fromkeys(items, failure)
+        return {key: self.exchange.read(value) for key, value in zip(items, returned, strict=True)}
+
+    def _run(self, words: tuple[str, ...], items: Mapping[str, Any]) -> dict[str, Any]:
+        """Run a command once on all clips."""
+        with tempfile.TemporaryDirectory(prefix="nbaudio-") as temporary:
+            lines = self.exchange.write_lines(items, Path(temporary))
+            try:
+                process = subprocess.run(
+                    words, input=lines.encode(), capture_output=True, cwd=self.folder, check=False
+                )
+            except OSError as error:
+                return dict.fromkeys(items, Failure(f"{words[0]}: {error.strerror}"))
+        output = _parse_output(process.stdout, self.exchange)
+        reason = strip_queries(_exit_reason(process) + output.bad_line)
+        failure = Failure(f"{Path(words[0]).name}: {reason}", retry=process.returncode != 0)
+        return {key: output.answers.get(key, failure) for key in items}
 
 
 def _command_words(command: str) -> tuple[str, ...]:
@@ -164,6 +240,11 @@ def _imported(dotted: str, folder: str) -> tuple[Function, str]:
     return function, _version(function)
 
 
+def _function_of(program: Function | str, folder: str) -> Function:
+    """Return a callable, or that of a dotted name."""
+    return _imported(program, folder)[0] if isinstance(program, str) else program
+
+
 def _version(function: Any) -> str:
     """Return the version that a callable or its module states, else the hash of its source.
 
@@ -187,55 +268,39 @@ def _version(function: Any) -> str:
         ) from error
 
 
-def _run(words: tuple[str, ...], folder: str, clips: Clips) -> dict[str, str | Failure]:
-    """Run a command once on all clips."""
-    with tempfile.TemporaryDirectory(prefix="nbaudio-") as temporary:
-        lines = _write_clips(clips, Path(temporary))
-        try:
-            process = subprocess.run(
-                words, input=lines.encode(), capture_output=True, cwd=folder, check=False
-            )
-        except OSError as error:
-            return dict.fromkeys(clips, Failure(f"{words[0]}: {error.strerror}"))
-    output = _parse_output(process.stdout)
-    reason = strip_queries(_exit_reason(process) + output.bad_line)
-    failure = Failure(f"{Path(words[0]).name}: {reason}", retry=process.returncode != 0)
-    return {key: output.texts.get(key, failure) for key in clips}
+def to_float(clip: Clip) -> NDArray[np.float32]:
+    """Return int16 samples as float32 in [-1, 1]."""
+    return clip.astype(np.float32) / np.float32(32768)
 
 
-def _write_clips(clips: Clips, folder: Path) -> str:
-    """Write clips as .wav files; return the lines of JSON that a command reads."""
-    lines = []
-    for number, (key, clip) in enumerate(clips.items()):
-        path = folder / f"{number}.wav"
-        path.write_bytes(encode_clip(clip, RATE, "wav"))
-        line = {"id": key, "audio": str(path), "duration_s": len(clip) / RATE}
-        lines.append(json.dumps(line) + "\n")
-    return "".join(lines)
+def write_clip(clip: Clip, rate: int, path: Path) -> dict[str, str | float]:
+    """Write a clip as a .wav file; return what a line of JSON says of it."""
+    path.write_bytes(encode_clip(clip, rate, "wav"))
+    return {"audio": str(path), "duration_s": len(clip) / rate}
 
 
 @dataclass(frozen=True)
 class _Output:
-    """The output of a command: texts by key, and a remark on the first line that has none."""
+    """The output of a command: answers by key, and a remark on the first line that has none."""
 
-    texts: dict[str, str | Failure]
+    answers: dict[str, Any]
     bad_line: str
 
 
-def _parse_output(output: bytes) -> _Output:
+def _parse_output(output: bytes, exchange: Exchange) -> _Output:
     """Parse the lines that a command printed."""
-    texts = dict[str, str | Failure]()
+    answers = dict[str, Any]()
     bad_line = ""
     for number, line in enumerate(output.splitlines(), start=1):
         try:
             value = json.loads(line)
-            texts[value["id"]] = _text(value["text"])
+            answers[value["id"]] = exchange.read_line(value)
         except (ValueError, TypeError, KeyError, RecursionError):
             bad_line = bad_line or (
-                f'; line {number} is not {{"id": ..., "text": ...}}: '
+                f'; line {number} is not {{"id": ..., "{exchange.noun.removesuffix("s")}": ...}}: '
                 f"{line[:80].decode(errors='replace')!r}"
             )
-    return _Output(texts, bad_line)
+    return _Output(answers, bad_line)
 
 
 def _exit_reason(process: subprocess.CompletedProcess[bytes]) -> str:
@@ -246,7 +311,13 @@ def _exit_reason(process: subprocess.CompletedProcess[bytes]) -> str:
     return ": ".join([f"exit code {process.returncode}", *last_error])
 
 
-def _text(text: object) -> str | Failure:
+def _as_list(returned: object) -> Any:
+    """Return an array, a tensor or a column of a table as a list; other values as they are."""
+    to_list = getattr(returned, "tolist", None)
+    return to_list() if callable(to_list) else returned
+
+
+def normalized_text(text: object) -> str | Failure:
     """Return what a recognizer gave for a clip as normalized text."""
     if not isinstance(text, str) or any("\ud800" <= letter <= "\udfff" for letter in text):
         return Failure("its text is not a string of valid Unicode")
