@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from itertools import count
@@ -128,6 +128,10 @@ class Recognizer:
             return cls(module, _imported(program, folder)[1], program, folder, exchange)
         words = _command_words(program)
         return cls("", _command_version(words), words, folder, exchange)
+
+    def with_exchange(self, exchange: Exchange) -> "Recognizer":
+        """Return the same model with another exchange."""
+        return replace(self, exchange=exchange)
 
     @property
     def is_command(self) -> bool:
