@@ -11,12 +11,15 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 import pytest
+from test_risk import answer, make_segments
 from typer.testing import CliRunner
 
 import nbaudio
 from nbaudio.cli import app
 from nbaudio.core.errors import InputError
 from nbaudio.recognition.measure import measure
+from nbaudio.review.risk import refresh
+from nbaudio.review.state import Correction, append_corrections
 
 TOP = Path(nbaudio.__file__).parent.parent
 
@@ -302,3 +305,84 @@ def test_a_function_with_unknown_parameters_is_refused(workspace, function, why)
 def test_options_of_a_model_without_one_are_refused(workspace):
     with pytest.raises(InputError, match="as is of a model; name one with --with"):
         measure(workspace, as_="x")
+
+
+def level(samples, rates, texts):
+    values = zip(samples, rates, texts, strict=True)
+    return [
+        {"db": 20 * math.log10(np.abs(clip).max()), "long": len(text) > 3, "word": text}
+        for clip, rate, text in values
+    ]
+
+
+level.units = {"db": "dBFS"}
+level.rate = 0
+
+
+@pytest.mark.slow
+def test_columns_are_in_conditions_plots_widgets_statistics_and_corpora(workspace, tmp_path):
+    run(workspace, level, "level")
+    median = workspace.segments["level_db"].median()
+    nbaudio.select(workspace, where=[f"level_db >= {median}", "level_word is not null"])
+    decisions = workspace.segments.select("decision", above=pl.col("level_db") >= median)
+    assert decisions.filter("above")["decision"].unique().to_list() == ["accept"]
+    assert decisions.filter(~pl.col("above"))["decision"].unique().to_list() == ["reject"]
+
+    corpus = tmp_path / "c"
+    nbaudio.materialize(workspace, out=corpus, jobs=1, engine="threading", show_progress=False)
+    facts = json.loads((corpus / "corpus.json").read_text())
+    assert facts["measured"]["level_db"]["unit"] == "dBFS"
+    assert [row["signal"] for row in facts["signals"]] == ["level_db", "level_long"]
+    assert r"| level\_db | " in (corpus / "README.md").read_text()
+    shipped = nbaudio.open_corpus(corpus).segments
+    assert shipped.schema["level_word"] == pl.String
+    assert shipped["level_db"].min() >= median
+
+    for source in (workspace, corpus):
+        ranges = nbaudio.views.signals(source)
+        assert ranges["signal"].to_list() == ["level_db", "level_long"]
+        assert "level_db: median" in nbaudio.plots.signals(source).alt_text
+    page = tmp_path / "page.html"
+    nbaudio.stats(workspace, out=page, audio=False)
+    assert "level_db" in page.read_text()
+
+    tuner = nbaudio.widgets.ThresholdTuner(workspace, column="level_db")
+    assert tuner.where.startswith("level_db")
+    explorer = nbaudio.widgets.Explorer(workspace)
+    names = set(explorer._histograms._columns)
+    assert {"level_db", "level_long", "level_word"} <= names
+
+
+def test_columns_inform_risk_and_the_precision_by_signal(tmp_path):
+    workspace, wrong = make_segments(tmp_path / "w", shift=0)
+    rng = np.random.default_rng(4)
+    noise = rng.normal(size=len(wrong)) + 3 * wrong
+    run(workspace, lambda texts: [noise[int(text.split()[-1])] for text in texts], "model")
+    nbaudio.review.export(workspace, out=tmp_path / "one.xlsx", strategy="random", n=300)
+    answer(workspace, wrong, "one")
+    model = refresh(workspace)
+    assert max(model["weigh"], key=lambda row: row["weight"])["column"] == "model"
+    ranked = nbaudio.views.signal_precision(workspace)
+    assert ranked["column"][0] in ("model", "risk")
+    assert ranked.filter(column="model")["direction"].item() == "lower is right"
+    assert "model: AUC" in nbaudio.plots.signal_precision(workspace).alt_text
+
+
+def test_corrected_bounds_and_withdrawals_drop_values(workspace):
+    run(workspace, level, "level")
+    first, second = workspace.segments["segment_id"][:2]
+    segments = workspace.segments.filter(pl.col("segment_id") == second)
+    start, end = segments.select("start_sample", "end_sample").row(0)
+    correction = Correction(second, start + 800, end, start, end, "ana", "2026-11-21T03:00:00Z")
+    append_corrections(workspace, [correction])
+    nbaudio.review.correct_bounds(workspace)
+    assert workspace.segments["level_db"].null_count() == 1
+    assert run(workspace, level, "level").facts["measured_now"] == 1
+    text = workspace.segments["text"][0]
+    assert text in (workspace.path / "measured/level.jsonl").read_text()
+    ids = workspace.path / "ids.txt"
+    ids.write_text(first)
+    nbaudio.withdraw(workspace, segments=ids, why="consent withdrawn")
+    lines = (workspace.path / "measured/level.jsonl").read_text().splitlines()
+    assert len(lines) == 6
+    assert not any(json.loads(line)["values"]["word"] == text for line in lines)

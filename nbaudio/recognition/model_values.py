@@ -75,7 +75,8 @@ def _record_of(returned: object) -> dict[Any, Any] | None:
 
 def _scalar_of(value: object) -> Scalar | Failure | None:
     """Return a single value; numbers of NumPy and of tensors become Python's."""
-    if not isinstance(value, bool | int | float | str) and hasattr(value, "item"):
+    # NumPy's float64 and str_ are subclasses of Python's types.
+    if type(value) not in _KINDS and hasattr(value, "item"):
         try:
             value = value.item()
         except (TypeError, ValueError, RuntimeError):
@@ -83,8 +84,10 @@ def _scalar_of(value: object) -> Scalar | Failure | None:
     if isinstance(value, str):
         return normalized_text(value)
     if isinstance(value, int) and not isinstance(value, bool):
-        return value if _LEAST_INT <= value <= _GREATEST_INT else float(value)
-    if value is None or isinstance(value, bool | float):
+        return int(value) if _LEAST_INT <= value <= _GREATEST_INT else float(value)
+    if isinstance(value, float):
+        return float(value)
+    if value is None or isinstance(value, bool):
         return value
     return Failure(f"{type(value).__name__} is neither a number nor a word")
 
