@@ -167,6 +167,22 @@ def test_only_texts_that_changed_and_other_versions_are_measured_again(workspace
     assert len((workspace.path / "measured/x.jsonl").read_text().splitlines()) == 7
 
 
+def test_a_workspace_that_grows_keeps_values_and_measures_the_rest(tmp_path):
+    line = '{{"audio_filepath": "a{0}.wav", "duration": 2, "text": "text {0}"}}'
+    (tmp_path / "m.json").write_text("\n".join(line.format(number) for number in range(3)))
+    nbaudio.ingest("nemo", tmp_path / "m.json", out=tmp_path / "w")
+    workspace = nbaudio.Workspace.open(tmp_path / "w")
+    run(workspace, Counted())
+    (tmp_path / "m.json").write_text("\n".join(line.format(number) for number in range(8, 12)))
+    nbaudio.ingest("nemo", tmp_path / "m.json", out=tmp_path / "w", add=True)
+    assert workspace.segments["x"].null_count() == len(workspace.segments) - 3
+    model = Counted()
+    run(workspace, model)
+    assert sum(model.calls) == len(workspace.segments) - 3
+    letters = workspace.segments["text"].str.len_chars().cast(pl.Int64)
+    assert workspace.segments["x"].to_list() == letters.to_list()
+
+
 def test_a_model_that_gets_no_samples_needs_no_audio(tmp_path):
     lines = [
         f'{{"audio_filepath": "a{n}.wav", "duration": 2, "text": "one two"}}' for n in range(3)
@@ -337,6 +353,8 @@ def test_columns_are_in_conditions_plots_widgets_statistics_and_corpora(workspac
     shipped = nbaudio.open_corpus(corpus).segments
     assert shipped.schema["level_word"] == pl.String
     assert shipped["level_db"].min() >= median
+    (clip,) = nbaudio.open_corpus(corpus).read_many(shipped["segment_id"].to_list()[:1])
+    assert clip.metadata["level_word"] == clip.text
 
     for source in (workspace, corpus):
         ranges = nbaudio.views.signals(source)

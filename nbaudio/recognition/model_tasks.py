@@ -102,20 +102,34 @@ def _measure_clips(call: ModelCall, task: CutTask) -> CutResult:
     """Call a model on the clips of a task, a batch at a time. Runs in a worker."""
     failures: dict[str, str] = {}
     files = {key: source.path.name for source in task.sources for key, *_ in source.windows}
-    items = task_windows(task, partial(_item, call), failures)
+    inputs = {
+        window[0]: values
+        for source in task.sources
+        for window, values in zip(source.windows, source.inputs, strict=False)  # or there are none
+    }
+    items = task_windows(task, partial(_item, call, inputs), failures)
     answers = _answers(call, items, files, failures)
     # A file that changed while it was read adds failures of clips that have an answer.
     values = {key: clip for key, clip in answers.items() if key not in failures}
     return CutResult(task.seconds, failures, values)
 
 
-def _item(call: ModelCall, recording: Recording, source: Source, window: Window) -> ModelItem:
-    """Return what a model gets for a window of a recording."""
+def _item(
+    call: ModelCall,
+    inputs: Mapping[str, str],
+    recording: Recording,
+    source: Source,
+    window: Window,
+) -> ModelItem:
+    """Return what a model gets for a window of a recording.
+
+    `inputs` are the values of columns for the clips of a task, by key.
+    """
     clip_format = call.inputs.clip_format
     rate = clip_format.rate if clip_format else None
-    inputs = source.inputs[source.windows.index(window)] if source.inputs else "[]"
     samples = clip_of(recording, source, window, rate)
-    return ModelItem(samples, rate or recording.sampling_rate, _values(call, inputs))
+    values = _values(call, inputs.get(window[0], "[]"))
+    return ModelItem(samples, rate or recording.sampling_rate, values)
 
 
 def _values(call: ModelCall, inputs: str) -> dict[str, object]:
