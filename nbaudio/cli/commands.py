@@ -355,7 +355,14 @@ def measure(
     channel: Annotated[
         str, Option(help="mix, left, right or a number from 0, as materialize will cut")
     ] = "mix",
-    jobs: common.Jobs = None,
+    jobs: Annotated[
+        int | None,
+        Option(
+            min=1,
+            help="tasks in parallel; default: one per core, or one with --with",
+            rich_help_panel=OptionPanel.PARALLEL,
+        ),
+    ] = None,
     engine: common.Engine = None,
     address: common.Address = None,
     beam_options: common.BeamOptions = None,

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from nbaudio.core.errors import InputError
 from nbaudio.corpus.model_inputs import DURATION, ModelInputs, sample_format
 from nbaudio.recognition.model_values import Values, values_of
 from nbaudio.recognition.recognizers import (
     RATE,
-    Clip,
-    Exchange,
+    AnswerForm,
     Failure,
     Function,
     to_float,
@@ -28,7 +30,7 @@ _PASSED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ON
 class ModelItem(NamedTuple):
     """What a model gets for a clip: samples and their rate in Hz, and values by column."""
 
-    samples: Clip | None
+    samples: NDArray[np.int16] | None
     rate: int | None
     values: dict[str, Any]
 
@@ -113,40 +115,40 @@ def _parameters(function: Function, columns: Collection[str]) -> dict[str, str]:
     )
 
 
-class ColumnExchange(Exchange):
-    """The exchange with models that measure: what they get by name, and values of columns."""
+def call_by_name(
+    function: Function, batch: Mapping[str, ModelItem], *, parameters: Mapping[str, str]
+) -> object:
+    """Call a function with lists that have an element for each clip.
 
-    def __init__(self, parameters: Mapping[str, str]) -> None:
-        """Take what each parameter of a function gets."""
-        self.parameters = parameters
+    `parameters` are those of `ModelArguments`.
+    """
+    items = [*batch.values()]
+    if not parameters:
+        return function(_samples(items))
+    return function(**{name: _argument(items, what) for name, what in parameters.items()})
 
-    def call(self, function: Function, items: Mapping[str, ModelItem]) -> object:
-        """Call a function with lists that have an element for each clip."""
-        batch = [*items.values()]
-        if not self.parameters:
-            return function(_samples(batch))
-        return function(**{name: _argument(batch, what) for name, what in self.parameters.items()})
 
-    def read(self, returned: object) -> Values | Failure:
-        """Return the values of a clip."""
-        return values_of(returned)
+def write_items(batch: Mapping[str, ModelItem], folder: Path) -> str:
+    """Write clips as .wav files; return lines of JSON that name the files and have the texts."""
+    lines = []
+    for number, (key, item) in enumerate(batch.items()):
+        line: dict[str, Any] = {"id": key}
+        if item.samples is not None and item.rate is not None:
+            line |= write_clip(item.samples, item.rate, folder / f"{number}.wav")
+        lines.append(json.dumps(line | item.values) + "\n")
+    return "".join(lines)
 
-    def write_lines(self, items: Mapping[str, ModelItem], folder: Path) -> str:
-        """Write clips as .wav files; a line names the file and has the text."""
-        lines = []
-        for number, (key, item) in enumerate(items.items()):
-            line: dict[str, Any] = {"id": key}
-            if item.samples is not None and item.rate is not None:
-                line |= write_clip(item.samples, item.rate, folder / f"{number}.wav")
-            lines.append(json.dumps(line | item.values) + "\n")
-        return "".join(lines)
 
-    def read_line(self, line: dict[str, Any]) -> Values | Failure:
-        """Return the field `value`, or else all fields but `id` as a record."""
-        fields = {name: value for name, value in line.items() if name != "id"}
-        if not fields:
-            raise KeyError("value")
-        return values_of(fields["value"] if [*fields] == ["value"] else fields)
+def _values_of_line(line: Mapping[str, Any]) -> Values | Failure:
+    """Return the field `value`, or else all fields but `id` as a record."""
+    fields = {name: value for name, value in line.items() if name != "id"}
+    if not fields:
+        raise KeyError("value")
+    return values_of(fields["value"] if [*fields] == ["value"] else fields)
+
+
+#: Answers that are a value or a record for each clip.
+VALUES = AnswerForm(values_of, _values_of_line, '{"id": ..., "value": ...}')
 
 
 def _argument(batch: list[ModelItem], what: str) -> Any:

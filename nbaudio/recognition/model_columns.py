@@ -7,7 +7,8 @@ the run they are joined to the segments bucket by bucket, so that they need not 
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,12 @@ from nbaudio.core.leftovers import scratch_folder
 from nbaudio.core.report import Report, first_lines
 from nbaudio.corpus.model_inputs import MEASURED_FOLDER, ModelInputs, keyed_segments
 from nbaudio.recognition.model_arguments import (
-    ColumnExchange,
+    VALUES,
     ModelArguments,
+    call_by_name,
     command_arguments,
     function_arguments,
+    write_items,
 )
 from nbaudio.recognition.model_ledger import LINES, Ledger
 from nbaudio.recognition.model_tasks import ModelCall, Site, call_model
@@ -170,8 +173,9 @@ def _model(
         required_audio(workspace)
     default_batch = _ROWS_BATCH if arguments.inputs.clip_format is None else _BATCH
     batch = None if recognizer.is_command else options.batch or default_batch
-    exchange = ColumnExchange(arguments.parameters)
-    call = ModelCall(recognizer.with_exchange(exchange), arguments.inputs, batch)
+    by_name = partial(call_by_name, parameters=arguments.parameters)
+    called = replace(recognizer, form=VALUES, call=by_name, write=write_items)
+    call = ModelCall(called, arguments.inputs, batch)
     units = getattr(recognizer.function, "units", {})
     program = with_.split()[0] if isinstance(with_, str) else getattr(with_, "__name__", "")
     ledger = Ledger(workspace.path / MEASURED_FOLDER / f"{name}.jsonl", recognizer.version)

@@ -14,7 +14,7 @@ import msgspec
 import polars as pl
 
 from nbaudio.core.errors import InputError
-from nbaudio.recognition.recognizers import Failure, normalized_text
+from nbaudio.recognition.recognizers import Failure, read_text
 
 _FIELD = re.compile(r"[A-Za-z0-9_]+")
 _LEAST_INT, _GREATEST_INT = -(2**63), 2**63 - 1
@@ -82,7 +82,7 @@ def _scalar_of(value: object) -> Scalar | Failure | None:
         except (TypeError, ValueError, RuntimeError):
             return Failure(f"{type(value).__name__} is neither a number nor a word")
     if isinstance(value, str):
-        return normalized_text(value)
+        return read_text(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return int(value) if _LEAST_INT <= value <= _GREATEST_INT else float(value)
     if isinstance(value, float):

@@ -1,7 +1,6 @@
-"""Models: a Python callable, or a command that reads and writes JSON lines.
+"""Recognizers: a Python callable, or a command that reads and writes JSON lines.
 
-An `Exchange` says what a model gets for each clip, and how its answers are read. Recognizers get
-int16 samples at 16 kHz by key, and answer with texts.
+Clips are int16 samples at 16 kHz by key.
 """
 
 import hashlib
@@ -14,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from itertools import count
@@ -29,7 +28,7 @@ from nbaudio.audio import encode_clip
 from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import InputError, one_line, strip_queries
 
-Clip = NDArray[np.int16]
+Clips = Mapping[str, NDArray[np.int16]]
 Function = Callable[..., Any]
 
 RATE = 16000
@@ -46,55 +45,45 @@ class Failure(NamedTuple):
     retry: bool = False
 
 
-class Exchange:
-    """What a model gets for the clips of a batch, and how its answers are read.
+@dataclass(frozen=True)
+class AnswerForm:
+    """What a recognizer gives for a clip.
 
-    `noun` is what its answers are, in messages.
+    Attributes:
+        read: returns the checked answer of a function, or a `Failure`.
+        read_line: the same of the JSON object that a command wrote; it raises KeyError or TypeError
+            if that has another form.
+        line: that form, for messages.
     """
 
-    noun = "values"
-
-    def call(self, function: Function, items: Mapping[str, Any]) -> object:
-        """Call a function on a batch; return what it returns."""
-        raise NotImplementedError
-
-    def read(self, returned: object) -> Any:
-        """Return the answer in what a function returned for a clip, or a Failure."""
-        raise NotImplementedError
-
-    def write_lines(self, items: Mapping[str, Any], folder: Path) -> str:
-        """Return the lines of JSON that a command reads; write its files to a folder."""
-        raise NotImplementedError
-
-    def read_line(self, line: dict[str, Any]) -> Any:
-        """Return the answer in a line of a command, or a Failure; raise KeyError without one."""
-        raise NotImplementedError
+    read: Callable[[object], Any]
+    read_line: Callable[[Mapping[str, Any]], Any]
+    line: str
 
 
-class TextExchange(Exchange):
-    """The exchange with recognizers: a list of float32 samples at 16 kHz, and texts."""
+def call_with_samples(function: Function, clips: Clips) -> object:
+    """Call a function on clips as a list of float32 arrays in [-1, 1]."""
+    return function([to_float(clip) for clip in clips.values()])
 
-    noun = "texts"
 
-    def call(self, function: Function, items: Mapping[str, Clip]) -> object:
-        """Call a function on the clips as a list of float32 arrays in [-1, 1]."""
-        return function([to_float(clip) for clip in items.values()])
+def to_float(clip: NDArray[np.int16]) -> NDArray[np.float32]:
+    """Return int16 samples as float32 in [-1, 1]."""
+    return clip.astype(np.float32) / np.float32(32768)
 
-    def read(self, returned: object) -> str | Failure:
-        """Return a text without blanks around it, in normalization form C."""
-        return normalized_text(returned)
 
-    def write_lines(self, items: Mapping[str, Clip], folder: Path) -> str:
-        """Write clips as .wav files, each of which a line names."""
-        lines = []
-        for number, (key, clip) in enumerate(items.items()):
-            line = {"id": key, **write_clip(clip, RATE, folder / f"{number}.wav")}
-            lines.append(json.dumps(line) + "\n")
-        return "".join(lines)
+def write_clips(clips: Clips, folder: Path) -> str:
+    """Write clips as .wav files; return the lines of JSON that a command reads."""
+    lines = []
+    for number, (key, clip) in enumerate(clips.items()):
+        line = {"id": key, **write_clip(clip, RATE, folder / f"{number}.wav")}
+        lines.append(json.dumps(line) + "\n")
+    return "".join(lines)
 
-    def read_line(self, line: dict[str, Any]) -> str | Failure:
-        """Return the field `text`."""
-        return normalized_text(line["text"])
+
+def write_clip(clip: NDArray[np.int16], rate: int, path: Path) -> dict[str, str | float]:
+    """Write a clip as a .wav file; return what a line of JSON says of it."""
+    path.write_bytes(encode_clip(clip, rate, "wav"))
+    return {"audio": str(path), "duration_s": len(clip) / rate}
 
 
 @dataclass(frozen=True)
@@ -106,37 +95,34 @@ class Recognizer:
         version: of the callable, or a hash of the command and its small files.
         program: the callable, its dotted name, or the words of the command.
         folder: the working directory, where modules and files of a command are.
-        exchange: what it gets and gives.
+        form: of its answers.
+        call: calls a function on a batch of clips, and returns what it returns.
+        write: writes the files of a batch to a folder, and returns the lines that a command reads.
     """
 
     name: str
     version: str
     program: Function | str | tuple[str, ...]
     folder: str
-    exchange: Exchange
+    form: AnswerForm
+    call: Callable[[Function, Mapping[str, Any]], object] = call_with_samples
+    write: Callable[[Mapping[str, Any], Path], str] = write_clips
 
     @classmethod
-    def of(cls, program: str | Function, exchange: Exchange | None = None) -> "Recognizer":
-        """Parse a recognizer; raise InputError where its module, function or program is missing."""
+    def of(cls, program: str | Function, form: AnswerForm | None = None) -> "Recognizer":
+        """Parse a recognizer whose answers have a form, by default `TEXTS`.
+
+        Raise InputError where its module, function or program is missing.
+        """
+        form = form or TEXTS
         folder = str(Path.cwd())
-        exchange = exchange or TextExchange()
         if not isinstance(program, str):
-            name = getattr(program, "__name__", "")
-            return cls(name, _version(program), program, folder, exchange)
+            return cls(getattr(program, "__name__", ""), _version(program), program, folder, form)
         if dotted := _DOTTED.fullmatch(program):
             module = dotted[1].rpartition(".")[2]
-            return cls(module, _imported(program, folder)[1], program, folder, exchange)
+            return cls(module, _imported(program, folder)[1], program, folder, form)
         words = _command_words(program)
-        return cls("", _command_version(words), words, folder, exchange)
-
-    def with_exchange(self, exchange: Exchange) -> "Recognizer":
-        """Return the same model with another exchange."""
-        return replace(self, exchange=exchange)
-
-    @property
-    def is_command(self) -> bool:
-        """Whether this is a command, which gets all clips of a task at once."""
-        return isinstance(self.program, tuple)
+        return cls("", _command_version(words), words, folder, form)
 
     @property
     def function(self) -> Function | None:
@@ -145,61 +131,70 @@ class Recognizer:
             return None
         return _function_of(self.program, self.folder)
 
+    @property
+    def is_command(self) -> bool:
+        """Whether this is a command, which gets all clips of a task at once."""
+        return isinstance(self.program, tuple)
+
     def __call__(
-        self, items: Mapping[str, Any], runs: Iterator[int] | None = None
+        self, clips: Mapping[str, Any], runs: Iterator[int] | None = None
     ) -> dict[str, Any]:
-        """Return the answer, or a Failure, for each clip.
+        """Return the answer for each clip, or a `Failure`.
 
         Those of a failed batch are tried again, each by itself or, by a command, in halves.
         """
         runs = runs or (iter(range(_RUNS)) if self.is_command else count())
-        answers = self._run_once(items)
+        answers = self._run_once(clips)
         failed = [
             key
             for key, answer in answers.items()
-            if isinstance(answer, Failure) and answer.retry and len(items) > 1
+            if isinstance(answer, Failure) and answer.retry and len(clips) > 1
         ]
         half = -(-len(failed) // 2)
         size = half if self.is_command else 1
         for start in range(0, len(failed), size or 1):
             if next(runs, None) is not None:
-                answers |= self({key: items[key] for key in failed[start : start + size]}, runs)
+                answers |= self({key: clips[key] for key in failed[start : start + size]}, runs)
         return answers
 
-    def _run_once(self, items: Mapping[str, Any]) -> dict[str, Any]:
+    def _run_once(self, clips: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(self.program, tuple):
-            return self._run(self.program, items)
-        return self._call(self.program, items)
+            return self._run(self.program, clips)
+        return self._call(self.program, clips)
 
-    def _call(self, program: Function | str, items: Mapping[str, Any]) -> dict[str, Any]:
+    def _call(self, program: Function | str, clips: Mapping[str, Any]) -> dict[str, Any]:
         """Call a function once on all clips."""
         try:
-            function = _function_of(program, self.folder)
-            returned = _as_list(self.exchange.call(function, items))
+            answers: Any = self.call(_function_of(program, self.folder), clips)
         except Exception as error:  # noqa: BLE001 - whatever a recognizer raises
             failure = Failure(f"{type(error).__name__}: {one_line(error)}", retry=True)
-            return dict.fromkeys(items, failure)
-        is_list = isinstance(returned, list | tuple)
-        if not is_list or len(returned) != len(items):
-            what = f"{len(returned)} {self.exchange.noun}" if is_list else type(returned).__name__
-            failure = Failure(f"it returned {what} for a list of {len(items)} clips", retry=True)
-            return dict.fromkeys(items, failure)
-        return {key: self.exchange.read(value) for key, value in zip(items, returned, strict=True)}
+            return dict.fromkeys(clips, failure)
+        if callable(to_list := getattr(answers, "tolist", None)):
+            answers = to_list()  # of an array, a tensor or a column of a table
+        is_list = isinstance(answers, list | tuple)
+        if not is_list or len(answers) != len(clips):
+            noun = "texts" if self.form == TEXTS else "values"
+            returned = f"{len(answers)} {noun}" if is_list else type(answers).__name__
+            failure = Failure(
+                f"it returned {returned} for a list of {len(clips)} clips", retry=True
+            )
+            return dict.fromkeys(clips, failure)
+        return {key: self.form.read(answer) for key, answer in zip(clips, answers, strict=True)}
 
-    def _run(self, words: tuple[str, ...], items: Mapping[str, Any]) -> dict[str, Any]:
+    def _run(self, words: tuple[str, ...], clips: Mapping[str, Any]) -> dict[str, Any]:
         """Run a command once on all clips."""
         with tempfile.TemporaryDirectory(prefix="nbaudio-") as temporary:
-            lines = self.exchange.write_lines(items, Path(temporary))
+            lines = self.write(clips, Path(temporary))
             try:
                 process = subprocess.run(
                     words, input=lines.encode(), capture_output=True, cwd=self.folder, check=False
                 )
             except OSError as error:
-                return dict.fromkeys(items, Failure(f"{words[0]}: {error.strerror}"))
-        output = _parse_output(process.stdout, self.exchange)
+                return dict.fromkeys(clips, Failure(f"{words[0]}: {error.strerror}"))
+        output = _parse_output(process.stdout, self.form)
         reason = strip_queries(_exit_reason(process) + output.bad_line)
         failure = Failure(f"{Path(words[0]).name}: {reason}", retry=process.returncode != 0)
-        return {key: output.answers.get(key, failure) for key in items}
+        return {key: output.answers.get(key, failure) for key in clips}
 
 
 def _command_words(command: str) -> tuple[str, ...]:
@@ -272,17 +267,6 @@ def _version(function: Any) -> str:
         ) from error
 
 
-def to_float(clip: Clip) -> NDArray[np.float32]:
-    """Return int16 samples as float32 in [-1, 1]."""
-    return clip.astype(np.float32) / np.float32(32768)
-
-
-def write_clip(clip: Clip, rate: int, path: Path) -> dict[str, str | float]:
-    """Write a clip as a .wav file; return what a line of JSON says of it."""
-    path.write_bytes(encode_clip(clip, rate, "wav"))
-    return {"audio": str(path), "duration_s": len(clip) / rate}
-
-
 @dataclass(frozen=True)
 class _Output:
     """The output of a command: answers by key, and a remark on the first line that has none."""
@@ -291,18 +275,17 @@ class _Output:
     bad_line: str
 
 
-def _parse_output(output: bytes, exchange: Exchange) -> _Output:
+def _parse_output(output: bytes, form: AnswerForm) -> _Output:
     """Parse the lines that a command printed."""
-    answers = dict[str, Any]()
+    answers: dict[str, Any] = {}
     bad_line = ""
     for number, line in enumerate(output.splitlines(), start=1):
         try:
             value = json.loads(line)
-            answers[value["id"]] = exchange.read_line(value)
+            answers[value["id"]] = form.read_line(value)
         except (ValueError, TypeError, KeyError, RecursionError):
             bad_line = bad_line or (
-                f'; line {number} is not {{"id": ..., "{exchange.noun.removesuffix("s")}": ...}}: '
-                f"{line[:80].decode(errors='replace')!r}"
+                f"; line {number} is not {form.line}: {line[:80].decode(errors='replace')!r}"
             )
     return _Output(answers, bad_line)
 
@@ -315,14 +298,16 @@ def _exit_reason(process: subprocess.CompletedProcess[bytes]) -> str:
     return ": ".join([f"exit code {process.returncode}", *last_error])
 
 
-def _as_list(returned: object) -> Any:
-    """Return an array, a tensor or a column of a table as a list; other values as they are."""
-    to_list = getattr(returned, "tolist", None)
-    return to_list() if callable(to_list) else returned
-
-
-def normalized_text(text: object) -> str | Failure:
+def read_text(text: object) -> str | Failure:
     """Return what a recognizer gave for a clip as normalized text."""
     if not isinstance(text, str) or any("\ud800" <= letter <= "\udfff" for letter in text):
         return Failure("its text is not a string of valid Unicode")
     return normalize("NFC", text).strip()
+
+
+def _text_of_line(line: Mapping[str, Any]) -> str | Failure:
+    return read_text(line["text"])
+
+
+#: Answers that are one text for each clip.
+TEXTS = AnswerForm(read_text, _text_of_line, '{"id": ..., "text": ...}')
