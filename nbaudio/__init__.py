@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from nbaudio.corpus.convert import convert as convert
     from nbaudio.corpus.diff import diff as diff
     from nbaudio.corpus.materialize import materialize as materialize
-    from nbaudio.corpus.measure import measure as measure
     from nbaudio.corpus.publish import publish as publish
     from nbaudio.corpus.status import status as status
     from nbaudio.corpus.verify import verify as verify
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from nbaudio.proof.evidence import evidence as evidence
     from nbaudio.reading import open_corpus as open_corpus
     from nbaudio.reading.clips import clip as clip
+    from nbaudio.recognition.measure import measure as measure
     from nbaudio.recognition.recognize import recognize as recognize
     from nbaudio.runs.demo import demo as demo
     from nbaudio.runs.run import run as run

@@ -1,17 +1,17 @@
-"""The recognizers of docs/transcripts.md, as files."""
+"""The recipes of docs/transcripts.md and docs/models.md, as files."""
 
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[1] / "docs/transcripts.md"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
-def write_recipe(folder: Path, name: str, **constants: str) -> None:
+def write_recipe(folder: Path, name: str, page: str = "transcripts.md", **constants: str) -> None:
     """Write the code block that begins with the name of the file; a constant such as MODEL gets
     another value."""
     (code,) = re.findall(
         rf"^```python\n(# {re.escape(name)}\n.*?)^```",
-        PAGE.read_text("utf8"),
+        (DOCS / page).read_text("utf8"),
         re.DOTALL | re.MULTILINE,
     )
     for constant, value in constants.items():

@@ -37,6 +37,9 @@ version = "1"
 
 def transcribe(clips):
     return ["čuo sam nešto" for _ in clips]
+
+def letters(samples, texts):
+    return [len(text) for text in texts]
 """
 #: Commands in order. A name before a line is that of what a person does before it, in `ACTS`.
 LINES = f"""
@@ -53,6 +56,7 @@ recognize sitting --with recognizer:transcribe --out spoken --chunk 10 --jobs 1 
 score W --language hr --formatting own.tsv --json
 score W --text verbatim --hypothesis large --normalize lower
 measure W --channel mix {THREADS} {NETWORK}
+measure W --with recognizer:letters --as letters --batch 4 --rate 8000 {THREADS}
 review export W --out sheets/one.xlsx --n 6 --strategy stratified --threshold 0.7 --seed 1 --reviewers ana,ben --overlap 2 --verdicts ok,wrong --clips wav --zip --no-blind {NETWORK}
 review export W --out two.csv --n 5
 review export W --out three --n 4 --reviewers ana=xlsx,ben=html --overlap 2 --planted 2 --strategy worst --by speaker_id --json

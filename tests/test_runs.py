@@ -936,7 +936,7 @@ def test_papermill_passes_parameters_of_own_notebooks_and_command_line(
     own.cells[2].source += "\nloud: bool = False\nwhen = list('ab')\n"
     nbformat.write(own, tmp_path / "own.ipynb")
     path = manifest("seed: 1\nloud: true\nwhen: [c]\nworkspace: w\nrate: 8000")
-    values = {name: KNOWN[name] for name in ("n", "where", "ids", "channel")}
+    values = {name: KNOWN[name] for name in ("n", "where", "ids", "channel", "measure_with")}
     values |= {"seed": 1, "loud": True, "when": ["c"], "workspace": str(path.parent / "w")}
     assert papermill("own.ipynb", path, tmp_path) == values
     assert papermill(

@@ -346,10 +346,37 @@ def score(
 @common.command("measure W --jobs 2", panel=CommandPanel.INSPECT)
 def measure(
     workspace: common.Workspace,
+    with_: Annotated[
+        str | None,
+        Option(
+            "--with",
+            metavar="MODULE:FUNCTION|COMMAND",
+            help="a Python function, or a command; default: the signals of nbaudio",
+        ),
+    ] = None,
+    as_: Annotated[
+        str | None,
+        Option("--as", metavar="NAME", help="write NAME or NAME_field; default: the module's name"),
+    ] = None,
+    batch: Annotated[
+        int | None,
+        Option(min=1, help="most clips in one call of a function; default: 16, of texts 1024"),
+    ] = None,
+    rate: Annotated[
+        int | None,
+        Option(min=0, help="Hz of the samples for --with; 0: the recording's; default: 16000"),
+    ] = None,
     channel: Annotated[
         str, Option(help="mix, left, right or a number from 0, as materialize will cut")
     ] = "mix",
-    jobs: common.Jobs = None,
+    jobs: Annotated[
+        int | None,
+        Option(
+            min=1,
+            help="tasks in parallel; default: one per core, or one with --with",
+            rich_help_panel=OptionPanel.PARALLEL,
+        ),
+    ] = None,
     engine: common.Engine = None,
     address: common.Address = None,
     beam_options: common.BeamOptions = None,
@@ -361,7 +388,8 @@ def measure(
 ) -> None:
     """Measure levels, noise, clipping, bandwidth, silence and speech of every segment.
 
-    Run it again after growth for the rest.
+    With --with, write what a model returns for each segment as columns. Run it again after growth
+    for the rest.
     """
 
 

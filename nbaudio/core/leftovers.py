@@ -14,7 +14,8 @@ from tempfile import TemporaryDirectory
 from nbaudio.core.atomic import lock, remove
 
 #: What steps lock in a workspace; see `nbaudio.tables.workspace.locks_workspace`.
-TABLES, SIGNALS, RECOGNIZED, REVIEWS = LOCKS = ("tables", "signals", "recognized", "reviews")
+LOCKS = ("tables", "signals", "recognized", "measured", "reviews")
+TABLES, SIGNALS, RECOGNIZED, MEASURED, REVIEWS = LOCKS
 #: Folder of tables that get their names together, while they are written under the lock of tables.
 SAVING = "saving"
 #: Folder of the words of the texts, which widgets write without a lock.
@@ -102,8 +103,8 @@ def _partials(workspace: Path, what: str) -> Iterator[Path]:
         yield from set(workspace.glob(".*.parquet.*.partial")) - signals
         if (workspace / SAVING).is_dir():
             yield workspace / SAVING
-    elif what == RECOGNIZED:
-        yield from (workspace / RECOGNIZED).rglob(".*.partial")
+    elif what in (RECOGNIZED, MEASURED):
+        yield from (workspace / what).rglob(".*.partial")
     elif what == REVIEWS:
         yield from (workspace / REVIEWS).rglob(".*.parquet.*.partial")
 

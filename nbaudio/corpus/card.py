@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -192,15 +192,15 @@ def _selection(corpus_info: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def signal_ranges(rows: pl.LazyFrame) -> pl.DataFrame:
+def signal_ranges(rows: pl.LazyFrame, measured: Iterable[str] = ()) -> pl.DataFrame:
     """Return the distribution of each signal that has values: see `views.signals`.
 
-    One column at a time is in memory.
+    `measured` are columns of models. One column at a time is in memory.
     """
     schema = rows.collect_schema()
     ranges = [
         rows.select(signal=pl.lit(name), **_range_of(name, schema[name])).collect()
-        for name in SIGNALS
+        for name in (*SIGNALS, *measured)
         if name in schema and (schema[name].is_numeric() or schema[name] == pl.Boolean)
     ]
     return pl.concat([_NO_RANGES, *ranges]).filter(pl.col("missing") < 1)
@@ -229,7 +229,10 @@ def _signals(ranges: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the section on signals; nothing if they were not measured."""
     if not ranges:
         return []
-    about = "Measured by nbaudio on each clip; of yes and no, the share of yes."
+    about = (
+        "Measured on each clip by nbaudio, or by models that `corpus.json` names under `measured`; "
+        "of yes and no, the share of yes."
+    )
     rows = [
         (signal["signal"], *_range_cells(signal), f"{signal['missing']:.1%}") for signal in ranges
     ]

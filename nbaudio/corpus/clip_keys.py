@@ -4,6 +4,7 @@ Clips with equal keys have equal bytes, so a clip that is already cut is found b
 """
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 
 import polars as pl
@@ -53,11 +54,11 @@ def recording_facts(recordings: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def segments_with_audio(workspace: Workspace) -> pl.LazyFrame:
+def segments_with_audio(workspace: Workspace, further: Iterable[str] = ()) -> pl.LazyFrame:
     """Return the segments whose window can be read from a recording, in the order of the table.
 
     Segments without text and duplicates are included. The columns are `row`, `segment_id`,
-    `recording_id`, `start_sample`, `end_sample`, `source_channel` and `decision`.
+    `recording_id`, `start_sample`, `end_sample`, `source_channel`, `decision` and `further` ones.
     """
     recordings = workspace.recordings
     failures = rejection_reasons.segment_failures(recordings)
@@ -69,13 +70,15 @@ def segments_with_audio(workspace: Workspace) -> pl.LazyFrame:
     has_no_window = pl.col("start_sample", "end_sample", "num_samples").is_null()
     lacks_audio = pl.any_horizontal(*audio_failures, has_no_window)
     # `segment_failures` compares the times of the source and the text, too.
-    columns = (*_WINDOW, "source_channel", "source_start", "source_end", "text", "decision")
+    compared = (*_WINDOW, "source_channel", "source_start", "source_end", "text", "decision")
+    selected = tuple(dict.fromkeys((*_WINDOW, "source_channel", "decision", *further)))
+    columns = tuple(dict.fromkeys((*compared, *further)))
     lengths = recordings.lazy().select("recording_id", "num_channels", "num_samples")
     return (
         segment_columns(workspace, columns)
         .join(lengths, on="recording_id", how="left", maintain_order="left")
         .filter(~lacks_audio.fill_null(value=False))
-        .select("row", *_WINDOW, "source_channel", "decision")
+        .select("row", *selected)
     )
 
 
@@ -118,7 +121,7 @@ def with_clip_keys(
         pl.lit(clip_format.encoding),
         _clip_version(),
     )
-    key = hashed_text.map_batches(_hashes, return_dtype=pl.String, is_elementwise=True)
+    key = hashed_text.map_batches(text_hashes, return_dtype=pl.String, is_elementwise=True)
     return (
         segments.join(facts.lazy(), on="recording_id", how="left", maintain_order="left")
         .with_columns(key.alias(name))
@@ -147,7 +150,7 @@ def _clip_version() -> pl.Expr:
     return pl.when(is_unchanged).then(_OLDER_CLIP_VERSION).otherwise(_CLIP_VERSION)
 
 
-def _hashes(texts: pl.Series) -> pl.Series:
+def text_hashes(texts: pl.Series) -> pl.Series:
     """Return the first 32 hex digits of the SHA-256 of each text."""
     keys = [
         None if text is None else hashlib.sha256(text.encode()).hexdigest()[:32] for text in texts

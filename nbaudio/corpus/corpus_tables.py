@@ -268,6 +268,7 @@ def publish(
     table: Path,
     recordings: pl.DataFrame,
     selection: dict[str, Any],
+    measured: dict[str, Any],
 ) -> dict[str, Any]:
     """Write the tables of the corpus; return corpus.json without parameters.
 
@@ -279,6 +280,7 @@ def publish(
         table: the copy of the segments table that `freeze_table` made.
         recordings: the recordings table.
         selection: what corpus.json says about the selection.
+        measured: facts on the columns of models, by column.
     """
     corpus_info: dict[str, Any] = {
         "format": "nbaudio corpus 1",
@@ -290,7 +292,11 @@ def publish(
         corpus_info["leakage"] = leakage_record(
             scan_rows(path), keys=grouping_columns(corpus_info["selection"])
         )
-        ranges = signal_ranges(scan_rows(path))
+        stored_columns = scan_rows(path).collect_schema()
+        shipped = {name: facts for name, facts in measured.items() if name in stored_columns}
+        if shipped:
+            corpus_info["measured"] = shipped
+        ranges = signal_ranges(scan_rows(path), shipped)
         if len(ranges):
             corpus_info["signals"] = ranges.to_dicts()
         amounts = amounts_by_split(path)

@@ -210,6 +210,7 @@ def _source_of(windows: pl.DataFrame, audio_root: Location) -> Source:
         windows=tuple(
             windows.select("clip_key", "start_sample", "end_sample", "channel").iter_rows()
         ),
+        inputs=tuple(windows["inputs"].drop_nulls()),
     )
 
 

@@ -48,7 +48,8 @@ Window = tuple[str, int, int, str]
 class Source:
     """One recording and the windows to cut from it, in order.
 
-    The other fields hold what is known of its file since it was ingested.
+    `inputs` has for each window the values that a model gets beside the samples, as a JSON list; it
+    is empty elsewhere. The other fields hold what is known of its file since it was ingested.
     """
 
     recording_id: str
@@ -58,6 +59,7 @@ class Source:
     num_bytes: int | None
     version: str | int | None
     windows: tuple[Window, ...]
+    inputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -434,6 +434,7 @@ def _publish(
             table=workspace_tables.table_path(run.layout.work),
             recordings=selection.recordings,
             selection=selection.report,
+            measured=run.workspace.measured_columns,
         )
         advance(1)
     return {

@@ -42,6 +42,7 @@ PLAN = pl.Schema(
         "shard": pl.String,
         "position": pl.UInt32,
         "window": pl.String,
+        "inputs": pl.String,
         "is_cut": pl.Boolean,
         "row": pl.UInt32,
     }
@@ -52,7 +53,8 @@ The window is at the recording's own rate. `pack` is the file that the clip is c
 for recordings in a compressed tar, whose order decides; in the plan of a finished corpus it is the
 file in the corpus. `shard` and `position`, from 0, are null
 where no corpus is made. `window` is that of consecutive segments that stay together, if there are
-any. `is_cut` is whether the pack had the clip when the plan was made. `row` is
+any. `inputs` are the values that a model gets beside the samples, as a JSON list; null elsewhere.
+`is_cut` is whether the pack had the clip when the plan was made. `row` is
 the number of the segment in its table, from 0.
 """
 

@@ -30,6 +30,7 @@ from nbaudio.corpus.clip_keys import (
     with_clip_keys,
 )
 from nbaudio.corpus.cutting import ClipFormat
+from nbaudio.corpus.model_inputs import DURATION, MEASURED_FOLDER, ModelInputs, keyed_segments
 from nbaudio.corpus.packs import keep_clips
 from nbaudio.corpus.withdrawal_ids import find_ids
 from nbaudio.proof.judged_draws import ProofState
@@ -606,7 +607,7 @@ class _RemovedClips:
 def _remove_clips(
     workspace: Workspace, withdrawal: _Withdrawal, all_packs: Sequence[_Packs]
 ) -> _RemovedClips:
-    """Remove clips from all packs, and what recognizers heard in clips.
+    """Remove clips from all packs, and what recognizers heard and models measured in clips.
 
     Only clips of remaining segments in the formats of finished corpora stay in the packs.
     """
@@ -618,7 +619,9 @@ def _remove_clips(
         heard = _remaining_keys(
             workspace, withdrawn_ids, facts, [RECOGNIZER_FORMAT], scratch / "heard"
         )
-        _remove_recognized(workspace, withdrawn_ids, heard, scratch / "recognized")
+        _remove_lines(workspace, RECOGNIZED_FOLDER, withdrawn_ids, heard, scratch / "recognized")
+        measured = _remaining_model_keys(workspace, withdrawn_ids, scratch / "keys-of-models")
+        _remove_lines(workspace, MEASURED_FOLDER, withdrawn_ids, measured, scratch / "measured")
         folders = [str(workspace.path / "packs"), *(packs.folder for packs in all_packs)]
         for number, folder in enumerate(dict.fromkeys(folders)):
             formats = [packs.clip_format for packs in all_packs if packs.folder == folder]
@@ -655,14 +658,35 @@ def _remaining_keys(
     return divide_keys(all_keys, num_rows=num_rows, folder=folder)
 
 
-def _remove_recognized(
-    workspace: Workspace, withdrawn_ids: pl.Series, keys: Buckets, scratch: Path
-) -> None:
-    """Remove the texts of clips whose key is not among `keys`, and problems of withdrawn segments.
+def _remaining_model_keys(workspace: Workspace, withdrawn_ids: pl.Series, folder: Path) -> Buckets:
+    """Return the keys under which models keep values of remaining segments, of all models.
 
-    The texts are lines of a JSON file for each recognizer, the problems a table beside it.
+    The keys are divided into buckets in a new `folder`.
     """
-    for path in sorted((workspace.path / RECOGNIZED_FOLDER).glob("*.jsonl")):
+    records = workspace.measured_columns.values()
+    present = {*workspace_tables.table_schema(workspace), DURATION}
+    all_inputs = {ModelInputs.of_record(record["inputs"]) for record in records}
+    usable_inputs = [inputs for inputs in all_inputs if present.issuperset(inputs.columns)]
+    keys = [
+        keyed_segments(workspace, inputs)
+        .filter(~workspace_tables.has_id(withdrawn_ids))
+        .select("clip_key")
+        for inputs in sorted(usable_inputs, key=str)
+    ]
+    all_keys = pl.concat([pl.LazyFrame(schema=_KEYS), *keys])
+    num_rows = len(keys) * parquet_files.num_rows(workspace_tables.table_path(workspace))
+    return divide_keys(all_keys, num_rows=num_rows, folder=folder)
+
+
+def _remove_lines(
+    workspace: Workspace, kind: str, withdrawn_ids: pl.Series, keys: Buckets, scratch: Path
+) -> None:
+    """Remove lines about clips whose key is not in `keys`, and problems of withdrawn segments.
+
+    The lines are of a JSON file for each recognizer or model, the problems a table beside it.
+    `kind` is the name of their folder.
+    """
+    for path in sorted((workspace.path / kind).glob("*.jsonl")):
         folder = scratch / path.stem
         rows = store(_keys_of_lines(path), folder / "rows", _KEYS)
         removed = set(rows_without_key(rows, keys, folder / "by-key")["clip_key"])
@@ -670,7 +694,7 @@ def _remove_recognized(
             lines = (line for line in parse_lines(source) if _clip_key(line) not in removed)
             while batch := list(islice(lines, parquet_files.ROWS_A_GROUP)):
                 target.write(_encode_lines(batch))
-        table = f"{RECOGNIZED_FOLDER}/{path.stem}.problems"
+        table = f"{kind}/{path.stem}.problems"
         if workspace_tables.table_path(workspace, table).exists():
             remaining = _without_rows(workspace, table, workspace_tables.has_id(withdrawn_ids))
             workspace_tables.write(workspace, remaining, table=table)

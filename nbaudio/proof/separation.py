@@ -50,10 +50,11 @@ _TARGET = 0.98  # the target of a claim; the bounds do not depend on it
 
 
 def ranked_columns(workspace: Workspace) -> list[str]:
-    """Return the scores, signals, agreements and risk in the segments table, and the duration."""
+    """Return the scores, signals, values of models, agreements, risk, and the duration."""
     numeric = schemas.number_columns(table_schema(workspace))
+    ranked = {*SIGNALS, *workspace.measured_columns, "risk"}
     return [
-        *(name for name in numeric if is_score(name) or name in SIGNALS or name == "risk"),
+        *(name for name in numeric if is_score(name) or name in ranked),
         "duration_s",
     ]
 

@@ -1,1 +1,1 @@
-"""The step `recognize`: hypotheses of a recognizer, given as a Python callable or a command."""
+"""The steps `recognize` and `measure`, with models that are Python callables or commands."""

@@ -29,7 +29,7 @@ from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import InputError, one_line, strip_queries
 
 Clips = Mapping[str, NDArray[np.int16]]
-Function = Callable[[list[NDArray[np.float32]]], Sequence[Any]]
+Function = Callable[..., Any]
 
 RATE = 16000
 _DOTTED = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
@@ -61,6 +61,31 @@ class AnswerForm:
     line: str
 
 
+def call_with_samples(function: Function, clips: Clips) -> object:
+    """Call a function on clips as a list of float32 arrays in [-1, 1]."""
+    return function([to_float(clip) for clip in clips.values()])
+
+
+def to_float(clip: NDArray[np.int16]) -> NDArray[np.float32]:
+    """Return int16 samples as float32 in [-1, 1]."""
+    return clip.astype(np.float32) / np.float32(32768)
+
+
+def write_clips(clips: Clips, folder: Path) -> str:
+    """Write clips as .wav files; return the lines of JSON that a command reads."""
+    lines = []
+    for number, (key, clip) in enumerate(clips.items()):
+        line = {"id": key, **write_clip(clip, RATE, folder / f"{number}.wav")}
+        lines.append(json.dumps(line) + "\n")
+    return "".join(lines)
+
+
+def write_clip(clip: NDArray[np.int16], rate: int, path: Path) -> dict[str, str | float]:
+    """Write a clip as a .wav file; return what a line of JSON says of it."""
+    path.write_bytes(encode_clip(clip, rate, "wav"))
+    return {"audio": str(path), "duration_s": len(clip) / rate}
+
+
 @dataclass(frozen=True)
 class Recognizer:
     """A callable, the dotted name of one, or the words of a command.
@@ -71,6 +96,8 @@ class Recognizer:
         program: the callable, its dotted name, or the words of the command.
         folder: the working directory, where modules and files of a command are.
         form: of its answers.
+        call: calls a function on a batch of clips, and returns what it returns.
+        write: writes the files of a batch to a folder, and returns the lines that a command reads.
     """
 
     name: str
@@ -78,6 +105,8 @@ class Recognizer:
     program: Function | str | tuple[str, ...]
     folder: str
     form: AnswerForm
+    call: Callable[[Function, Mapping[str, Any]], object] = call_with_samples
+    write: Callable[[Mapping[str, Any], Path], str] = write_clips
 
     @classmethod
     def of(cls, program: str | Function, form: AnswerForm | None = None) -> "Recognizer":
@@ -96,11 +125,20 @@ class Recognizer:
         return cls("", _command_version(words), words, folder, form)
 
     @property
+    def function(self) -> Function | None:
+        """The callable, imported where it is named; None for a command."""
+        if isinstance(self.program, tuple):
+            return None
+        return _function_of(self.program, self.folder)
+
+    @property
     def is_command(self) -> bool:
         """Whether this is a command, which gets all clips of a task at once."""
         return isinstance(self.program, tuple)
 
-    def __call__(self, clips: Clips, runs: Iterator[int] | None = None) -> dict[str, Any]:
+    def __call__(
+        self, clips: Mapping[str, Any], runs: Iterator[int] | None = None
+    ) -> dict[str, Any]:
         """Return the answer for each clip, or a `Failure`.
 
         Those of a failed batch are tried again, each by itself or, by a command, in halves.
@@ -119,29 +157,44 @@ class Recognizer:
                 answers |= self({key: clips[key] for key in failed[start : start + size]}, runs)
         return answers
 
-    def _run_once(self, clips: Clips) -> dict[str, Any]:
+    def _run_once(self, clips: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(self.program, tuple):
-            return _run(self.program, self.folder, clips, self.form)
+            return self._run(self.program, clips)
         return self._call(self.program, clips)
 
-    def _call(self, program: Function | str, clips: Clips) -> dict[str, Any]:
+    def _call(self, program: Function | str, clips: Mapping[str, Any]) -> dict[str, Any]:
         """Call a function once on all clips."""
         try:
-            function = _imported(program, self.folder)[0] if isinstance(program, str) else program
-            answers = function(
-                [clip.astype(np.float32) / np.float32(32768) for clip in clips.values()]
-            )
+            answers: Any = self.call(_function_of(program, self.folder), clips)
         except Exception as error:  # noqa: BLE001 - whatever a recognizer raises
             failure = Failure(f"{type(error).__name__}: {one_line(error)}", retry=True)
             return dict.fromkeys(clips, failure)
+        if callable(to_list := getattr(answers, "tolist", None)):
+            answers = to_list()  # of an array, a tensor or a column of a table
         is_list = isinstance(answers, list | tuple)
         if not is_list or len(answers) != len(clips):
-            returned = f"{len(answers)} texts" if is_list else type(answers).__name__
+            noun = "texts" if self.form == TEXTS else "values"
+            returned = f"{len(answers)} {noun}" if is_list else type(answers).__name__
             failure = Failure(
                 f"it returned {returned} for a list of {len(clips)} clips", retry=True
             )
             return dict.fromkeys(clips, failure)
         return {key: self.form.read(answer) for key, answer in zip(clips, answers, strict=True)}
+
+    def _run(self, words: tuple[str, ...], clips: Mapping[str, Any]) -> dict[str, Any]:
+        """Run a command once on all clips."""
+        with tempfile.TemporaryDirectory(prefix="nbaudio-") as temporary:
+            lines = self.write(clips, Path(temporary))
+            try:
+                process = subprocess.run(
+                    words, input=lines.encode(), capture_output=True, cwd=self.folder, check=False
+                )
+            except OSError as error:
+                return dict.fromkeys(clips, Failure(f"{words[0]}: {error.strerror}"))
+        output = _parse_output(process.stdout, self.form)
+        reason = strip_queries(_exit_reason(process) + output.bad_line)
+        failure = Failure(f"{Path(words[0]).name}: {reason}", retry=process.returncode != 0)
+        return {key: output.answers.get(key, failure) for key in clips}
 
 
 def _command_words(command: str) -> tuple[str, ...]:
@@ -186,6 +239,11 @@ def _imported(dotted: str, folder: str) -> tuple[Function, str]:
     return function, _version(function)
 
 
+def _function_of(program: Function | str, folder: str) -> Function:
+    """Return a callable, or that of a dotted name."""
+    return _imported(program, folder)[0] if isinstance(program, str) else program
+
+
 def _version(function: Any) -> str:
     """Return the version that a callable or its module states, else the hash of its source.
 
@@ -207,33 +265,6 @@ def _version(function: Any) -> str:
         raise InputError(
             f"{function!r}: its source cannot be read; give it an attribute 'version'"
         ) from error
-
-
-def _run(words: tuple[str, ...], folder: str, clips: Clips, form: AnswerForm) -> dict[str, Any]:
-    """Run a command once on all clips."""
-    with tempfile.TemporaryDirectory(prefix="nbaudio-") as temporary:
-        lines = _write_clips(clips, Path(temporary))
-        try:
-            process = subprocess.run(
-                words, input=lines.encode(), capture_output=True, cwd=folder, check=False
-            )
-        except OSError as error:
-            return dict.fromkeys(clips, Failure(f"{words[0]}: {error.strerror}"))
-    output = _parse_output(process.stdout, form)
-    reason = strip_queries(_exit_reason(process) + output.bad_line)
-    failure = Failure(f"{Path(words[0]).name}: {reason}", retry=process.returncode != 0)
-    return {key: output.answers.get(key, failure) for key in clips}
-
-
-def _write_clips(clips: Clips, folder: Path) -> str:
-    """Write clips as .wav files; return the lines of JSON that a command reads."""
-    lines = []
-    for number, (key, clip) in enumerate(clips.items()):
-        path = folder / f"{number}.wav"
-        path.write_bytes(encode_clip(clip, RATE, "wav"))
-        line = {"id": key, "audio": str(path), "duration_s": len(clip) / RATE}
-        lines.append(json.dumps(line) + "\n")
-    return "".join(lines)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ The corrections in the logs are applied to the segments table.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,10 +118,10 @@ def uncorrected(workspace: Workspace | ReviewState, segments: pl.DataFrame) -> p
 def correct_bounds(workspace: Workspace | str | Path) -> Report:
     """Apply the corrected boundaries to the segments table.
 
-    Word times move with the start; signals are dropped until the next `measure`. Called again it
-    changes nothing. The report has how many segments were corrected now and before, and by how many
-    seconds now; a correction is a problem, and not applied, if the table no longer has its old
-    bounds.
+    Word times move with the start; signals and values of models are dropped until the next
+    `measure`. Called again it changes nothing. The report has how many segments were corrected now
+    and before, and by how many seconds now; a correction is a problem, and not applied, if the
+    table no longer has its old bounds.
 
     Examples:
         >>> import tempfile
@@ -144,7 +144,8 @@ def correct_bounds(workspace: Workspace | str | Path) -> Report:
     todo = logged.filter(is_as_it_was & ~is_done)
     changed = logged.filter(~(is_as_it_was | is_done).fill_null(value=False))
     if len(todo):
-        workspace.save(segments=with_rows(workspace, _with_new_bounds(todo)))
+        measured = workspace.measured_columns
+        workspace.save(segments=with_rows(workspace, _with_new_bounds(todo, measured)))
     moved = sum((pl.col(f"new_{side}") - pl.col(f"was_{side}")).abs() for side in ("start", "end"))
     facts = {
         "corrected_now": len(todo),
@@ -180,12 +181,16 @@ def _has_bounds(start: str, end: str) -> pl.Expr:
     return (pl.col("start_sample") == pl.col(start)) & (pl.col("end_sample") == pl.col(end))
 
 
-def _with_new_bounds(segments: pl.DataFrame) -> pl.DataFrame:
-    """Return the columns of `_logged_bounds` that change: bounds, word times and signals."""
+def _with_new_bounds(segments: pl.DataFrame, measured: Iterable[str]) -> pl.DataFrame:
+    """Return the columns of `_logged_bounds` that change: bounds, word times, signals.
+
+    `measured` are the columns of models, which change, too.
+    """
+    dropped = {*SIGNALS, *measured}
     signals = (
         pl.lit(None, dtype).alias(name)
         for name, dtype in segments.schema.items()
-        if name in SIGNALS
+        if name in dropped
     )
     return segments.select(
         ROW,

@@ -242,8 +242,9 @@ def _format_value(value: object) -> str:
 def _columns(workspace: Workspace) -> list[str]:
     """Return the columns that the model may use, `_DERIVED` ones included."""
     usable = schemas.number_columns(table_schema(workspace))
+    measured = {*SIGNALS, *workspace.measured_columns, *_ALIGNED}
     return [
-        *sorted(name for name in usable if is_score(name) or name in SIGNALS or name in _ALIGNED),
+        *sorted(name for name in usable if is_score(name) or name in measured),
         *_DERIVED,
     ]
 

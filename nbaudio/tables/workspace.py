@@ -222,9 +222,22 @@ class Workspace:
 
     @property
     def joined_columns(self) -> Collection[str]:
-        """The columns of the segments table that `join` and `recognize` wrote."""
+        """The columns that `join`, `recognize` and models of `measure` wrote."""
         joined: dict[str, Any] = self.settings.get("joined", {})
         return joined
+
+    @property
+    def measured_columns(self) -> dict[str, dict[str, Any]]:
+        """The columns that models of `measure` wrote, in order of names, with facts on each.
+
+        Facts are `name` (of the model), `type`, `version`, and `unit` if the model states one.
+        """
+        joined: dict[str, dict[str, Any]] = self.settings.get("joined", {})
+        return {
+            column: record
+            for column, record in sorted(joined.items())
+            if record.get("step") == "measure"
+        }
 
     @property
     def has_raw_texts(self) -> bool:

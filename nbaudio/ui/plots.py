@@ -41,7 +41,7 @@ from nbaudio.ui.histogram_bins import equal_width_edges
 from nbaudio.ui.plot_style import Plot
 from nbaudio.ui.recording_plots import plot_bars, plot_histograms
 from nbaudio.ui.segment_rows import SegmentRows
-from nbaudio.ui.signal_words import signal_words
+from nbaudio.ui.signal_words import SignalWords, signal_words
 from nbaudio.ui.similarity_axis import SimilarityAxis, similarity_axis
 from nbaudio.ui.views import Source
 
@@ -433,14 +433,15 @@ def _missing_proof(curve: pl.DataFrame, *, precision: float, confidence: float) 
 
 
 def signals(source: Source, *, note: str = "") -> Plot:
-    """Plot the distribution of each signal that `measure` has written, below a `note` if given.
+    """Plot the distribution of each signal and column of a model, below a `note` if given.
 
     Signals of equal values are sentences above the plots. The outermost bars hold long tails.
     """
     segments = views.rows(source)
     columns = views.signals(segments)["signal"].to_list()
     values = {column: _signal_values(segments, column) for column in columns}
-    sentences = {column: _signal_sentence(column, values[column]) for column in columns}
+    words = {column: signal_words(column, segments.measured) for column in columns}
+    sentences = {column: _signal_sentence(words[column], values[column]) for column in columns}
     drawn = [column for column in columns if not sentences[column]]
     if not note and not columns:
         note = "Nothing is measured yet: 'nbaudio measure W' does."
@@ -450,7 +451,7 @@ def signals(source: Source, *, note: str = "") -> Plot:
     lines += [f"{sentence}." for sentence in sentences.values() if sentence]
     plot, panels = _new_panels(len(drawn), most_across=4, note="\n".join(lines))
     for axes, column in zip(panels, drawn, strict=True):
-        _draw_signal(axes, column, values[column])
+        _draw_signal(axes, column, words[column], values[column])
     in_words = [sentences[column] or _signal_summary(column, values[column]) for column in columns]
     plot.alt_text = f"Histograms of signals. {'; '.join(in_words)} {note}".strip()
     return plot
@@ -469,9 +470,8 @@ def _without_nulls(values: pl.Series) -> NDArray[np.float64]:
     return values.cast(pl.Float64).drop_nulls().to_numpy()
 
 
-def _signal_sentence(column: str, values: pl.Series) -> str:
+def _signal_sentence(words: SignalWords, values: pl.Series) -> str:
     """Return a sentence about a signal of equal values; empty if it needs a histogram."""
-    words = signal_words(column)
     numbers = _without_nulls(values)
     if values.dtype == pl.Boolean and len(numbers):
         sentence = _equal_answers_sentence(numbers)
@@ -506,9 +506,8 @@ def _signal_summary(column: str, values: pl.Series) -> str:
     return f"{column}: {middle}{missing}"
 
 
-def _draw_signal(axes: Axes, column: str, values: pl.Series) -> None:
+def _draw_signal(axes: Axes, column: str, words: SignalWords, values: pl.Series) -> None:
     """Draw the histogram of a signal, with its name, its unit and what has no value."""
-    words = signal_words(column)
     label = f"{column} [{words.unit}]" if words.unit else column
     if unknown := values.null_count():
         label = f"{label}\n{unknown:,} without a value"

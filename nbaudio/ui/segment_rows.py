@@ -1,7 +1,8 @@
 """Rows of segments in a workspace, a corpus or a frame; columns are read on demand."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import polars as pl
 
@@ -28,10 +29,12 @@ class SegmentRows:
     """Rows with the columns of `schema`.
 
     `parts` takes some of these columns and yields the rows, `ROWS` at a time, in at least one part.
+    `measured` are the columns that models wrote, each with its unit; empty if it has none.
     """
 
     schema: pl.Schema
     parts: Parts
+    measured: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of_frame(cls, frame: pl.DataFrame) -> "SegmentRows":
@@ -78,7 +81,12 @@ class SegmentRows:
                 yield part.filter(mask.slice(done, len(part)))
                 done += len(part)
 
-        return SegmentRows(self.schema, parts)
+        return SegmentRows(self.schema, parts, self.measured)
+
+
+def units_of(measured: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return the unit of each column that a model wrote; empty if it has none."""
+    return {column: record.get("unit", "") for column, record in measured.items()}
 
 
 def workspace_rows(
@@ -86,12 +94,13 @@ def workspace_rows(
 ) -> SegmentRows:
     """Return the segments of a workspace with their durations.
 
-    They have all columns, or those that `columns` chooses from the names.
+    They have all columns, or those that `columns` chooses from the names and those of models.
     """
+    measured = units_of(workspace.measured_columns)
     path = workspace_tables.table_path(workspace)
     stored_schema = workspace_tables.table_schema(workspace)
     types = {**schemas.SEGMENTS, **stored_schema, **schemas.SEGMENTS}
-    names = list(types) if columns is None else columns(list(stored_schema))
+    names = list(types) if columns is None else [*columns(list(stored_schema)), *measured]
     schema = pl.Schema({name: types[name] for name in names if name in types})
     rates = workspace_tables.read(workspace, ["recording_id", "sampling_rate"], table="recordings")
     return _stored(
@@ -100,15 +109,17 @@ def workspace_rows(
             (str(path), part) for part in parquet_files.parquet_slices(path, names, rows=ROWS)
         ),
         rates,
+        measured,
     )
 
 
 def corpus_rows(folder: Folder, columns: Callable[[Columns], Columns]) -> SegmentRows:
     """Return the segments of a corpus and those that it rejected, with their durations.
 
-    They have the columns that `columns` chooses from the names.
+    They have the columns that `columns` chooses from the names and those of models.
     """
     recordings = _corpus_recordings(folder)
+    measured = units_of(read_corpus_info(folder).get("measured", {}))
 
     def read(names: Columns | None, stop: int | None = None) -> Iterator[tuple[str, pl.DataFrame]]:
         for name in _FILES:
@@ -121,12 +132,13 @@ def corpus_rows(folder: Folder, columns: Callable[[Columns], Columns]) -> Segmen
                 f"{folder}/{name}: the key column segment_id is missing; "
                 f"columns are {', '.join(head.columns)}"
             )
-        chosen = head.select(column for column in columns(head.columns) if column in head)
+        names = dict.fromkeys((*columns(head.columns), *measured))
+        chosen = head.select(column for column in names if column in head)
         heads.append(schemas.conform(chosen, schemas.SEGMENTS, name).drop("word_times"))
-    rows = _stored(pl.concat(heads, how="diagonal_relaxed").schema, read, recordings)
+    rows = _stored(pl.concat(heads, how="diagonal_relaxed").schema, read, recordings, measured)
     if folder.place.local is not None:
         return rows
-    return SegmentRows.of_frame(rows.read(*rows.schema))
+    return replace(SegmentRows.of_frame(rows.read(*rows.schema)), measured=measured)
 
 
 def _corpus_recordings(folder: Folder) -> pl.DataFrame:
@@ -162,10 +174,12 @@ def _stored(
     schema: pl.Schema,
     read: Callable[[Columns], Iterator[tuple[str, pl.DataFrame]]],
     recordings: pl.DataFrame,
+    measured: Mapping[str, str],
 ) -> SegmentRows:
     """Return rows of these types, with the columns that `tables.with_durations` adds.
 
-    `read` yields the names of files, and rows with those of the columns that they hold.
+    `read` yields the names of files, and rows with those of the columns that they hold. `measured`
+    are the columns of models with their units.
     """
 
     def parts(names: Columns) -> Iterator[pl.DataFrame]:
@@ -178,5 +192,5 @@ def _stored(
             yield (with_durations(rows, recordings) if is_joined else rows).select(names)
 
     return SegmentRows(
-        with_durations(pl.DataFrame(schema=schema), recordings.clear()).schema, parts
+        with_durations(pl.DataFrame(schema=schema), recordings.clear()).schema, parts, measured
     )

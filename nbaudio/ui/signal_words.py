@@ -1,5 +1,6 @@
 """What plots call the signals that `measure` writes, and their units."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nbaudio.ui.equal_values import value_text
@@ -42,6 +43,6 @@ SIGNAL_WORDS = {
 """By column of `nbaudio.tables.schemas.SIGNALS`."""
 
 
-def signal_words(column: str) -> SignalWords:
-    """Return the words of a signal; other columns are called by their names."""
-    return SIGNAL_WORDS.get(column, SignalWords(column))
+def signal_words(column: str, units: Mapping[str, str]) -> SignalWords:
+    """Return the words of a signal; columns of models have their names and one of the `units`."""
+    return SIGNAL_WORDS.get(column) or SignalWords(column, units.get(column, ""))

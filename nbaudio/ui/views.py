@@ -316,7 +316,7 @@ def threshold_curve(source: Source, *, step: float = 0.01) -> pl.DataFrame:
 
 
 def signals(source: Source) -> pl.DataFrame:
-    """Return the distribution of each signal that `measure` has written.
+    """Return the distribution of each signal, and of numbers, yes and no of models.
 
     It shows what the audio of the segments is like.
 
@@ -333,8 +333,8 @@ def signals(source: Source) -> pl.DataFrame:
     """
     segment_rows = rows(source)
     ranges = (
-        signal_ranges(segment_rows.read(name).lazy())
-        for name in schemas.SIGNALS
+        signal_ranges(segment_rows.read(name).lazy(), segment_rows.measured)
+        for name in (*schemas.SIGNALS, *segment_rows.measured)
         if name in segment_rows.schema
     )
     return pl.concat([signal_ranges(pl.LazyFrame()), *ranges])

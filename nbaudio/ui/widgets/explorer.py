@@ -3,7 +3,7 @@
 It has histograms, scatter, table and player in one, with actions on the marked rows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -142,7 +142,8 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
         if columns is None:
             self._rows.fit_columns()
         self._player = Player(self._segments, reviewer=self._reviewer)
-        names = _default_histograms(frame) if histograms is None else histograms
+        measured = self._segments.workspace.measured_columns
+        names = _default_histograms(frame, measured) if histograms is None else histograms
         self._histograms = Histograms(frame, names, lambda: self._rows.order, self._narrow)
         self._scatter = Scatter(frame, lambda: self._rows.order, self._narrow, self._show)
         calls: dict[str, Handler] = {
@@ -412,11 +413,12 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
         return f"<div>{self._histograms.static_html()}{self._table.static_html()}</div>"
 
 
-def _default_histograms(frame: TableFrame) -> list[str]:
-    """Return the columns of `HISTOGRAMS` that have values, and the verdicts."""
+def _default_histograms(frame: TableFrame, measured: Iterable[str]) -> list[str]:
+    """Return the columns of `HISTOGRAMS` and of models that have values, and the verdicts."""
+    place = HISTOGRAMS.index("speaker_id")
     return [
         name
-        for name in HISTOGRAMS
+        for name in (*HISTOGRAMS[:place], *measured, *HISTOGRAMS[place:])
         if name in frame.columns and (name == "verdict" or has_values(frame, name))
     ]
 
