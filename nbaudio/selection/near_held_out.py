@@ -20,7 +20,7 @@ FEWEST_WORDS = 4
 WORDS_BEFORE_LAST = 5
 
 # Sentences whose pieces are in memory at once: some 50 MB.
-_INDEXED = 1 << 16
+_INDEXED = 1 << 15
 _DIACRITICS = "[\u0300-\u036f]+"
 # Letters of Cyrillic and Greek, and letters with strokes, by the letter that they look like.
 _LOOKS_LIKE = dict(
@@ -68,6 +68,9 @@ class NearSentences:
     def __init__(self, texts: pl.Series, threshold: float) -> None:
         """Take the sentences, in any number, and the similarity above which others are near."""
         self._threshold = threshold
+        # More similar than the threshold t are only texts with fewer edits than 2 (1 - t) / (1 + t)
+        # of the characters of the shorter one.
+        self._part = int((1 + threshold) / (2 * (1 - threshold)))
         sentences = _compared(texts).drop_nulls().unique().sort()
         by_length = sentences.str.len_chars().arg_sort()
         self._sentences = sentences.gather(by_length)
@@ -94,14 +97,15 @@ class NearSentences:
             shortest, longest = (
                 index.sentences.gather(place).str.len_chars().item() for place in (0, -1)
             )
-            # Near texts differ in at most a tenth of the characters of the shorter one.
-            fits = lengths.is_between(shortest * 10 // 11, longest + longest // 10)
+            fits = lengths.is_between(
+                shortest * self._part // (self._part + 1), longest + longest // self._part
+            )
             similar.append(self._similar_in(index, others.filter(fits)))
         return similar
 
     def _new_index(self, start: int) -> NearIndex:
         """Return an index of the sentences from a number on, by their lengths."""
-        return NearIndex(self._sentences.slice(start, _INDEXED))
+        return NearIndex(self._sentences.slice(start, _INDEXED), part=self._part)
 
     def _similar_in(self, index: NearIndex, others: pl.Series) -> pl.Series:
         """Return the texts that are more similar than the threshold to a sentence of an index."""
