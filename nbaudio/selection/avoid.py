@@ -27,7 +27,7 @@ from nbaudio.text.near_duplicates import sentences
 #: Columns of ids by which other data may be avoided, if that is asked for.
 ID_COLUMNS = ("speaker_id", "recording_id")
 _COMPARED = ("text", "audio_sha256", "recording_id", "start_sample", "end_sample", *ID_COLUMNS[:1])
-_ROWS = 1 << 19  # segments that are compared at once, as large data is prepared anew for each part
+_ROWS = 1 << 17  # segments that are compared at once, as large data is prepared anew for each part
 _LONGEST = 1 << 62  # samples of a recording whose length does not matter
 
 
@@ -74,7 +74,7 @@ class AvoidedData:
             threshold: similarity in [0.9, 1] above which sentences are near; 1 for equal ones only.
         """
         folded = rows.select(sentences(pl.col("text"))).to_series()
-        is_equal = folded.is_in(self.sentences.implode())
+        is_equal = folded.hash().is_in(self._hashes) & folded.is_not_null()
         is_near = is_equal
         if threshold < 1 and len(self.sentences):
             is_near = self._near(threshold).near(folded)
@@ -95,6 +95,11 @@ class AvoidedData:
         if threshold not in self._prepared:
             self._prepared[threshold] = NearSentences(self.sentences, threshold)
         return self._prepared[threshold]
+
+    @cached_property
+    def _hashes(self) -> pl.Series:
+        """Hashes of the sentences, which take a tenth of their memory."""
+        return self.sentences.hash().implode()
 
     @cached_property
     def _prepared(self) -> dict[float, NearSentences]:

@@ -7,6 +7,7 @@ this machine or at an address. Audio is not read.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -244,7 +245,10 @@ def _of_table(place: Location) -> pl.DataFrame:
 
 def _of_lines(path: Path, *, has_ids: bool) -> pl.DataFrame:
     """Return the lines of a text file, without the ids before them if it has ids."""
-    lines = pl.Series("text", [line for _, line in numbered_lines(path)], dtype=pl.String)
+    lines = pl.Series("text", dtype=pl.String)
+    numbered = numbered_lines(path)
+    while part := [line for _, line in islice(numbered, _ROWS)]:
+        lines.append(pl.Series("text", part))
     if has_ids:
         lines = lines.str.strip_chars().str.extract(r"^\S+\s+(.*)$")
     return _conformed(lines.to_frame())
