@@ -1,0 +1,198 @@
+"""Audits of datasets that others published, of workspaces and corpora: every planted fault is
+found with its count, and clean data have no finding."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from nbaudio.cli import app
+from nbaudio.core.errors import InputError
+from nbaudio.ui.statistics.audit import audit
+
+CARD = """---
+license: cc-by-4.0
+configs:
+- config_name: default
+  data_files:
+  - split: train
+    path: data/train-*
+  - split: test
+    path: data/test-*
+- config_name: other
+  data_files: other/*.parquet
+dataset_info:
+- config_name: default
+  splits:
+  - {name: train, num_examples: 8}
+  - {name: test, num_examples: 4}
+---
+# A dataset
+"""
+WORDS = (
+    "jedan",
+    "dva tri",
+    "četiri",
+    "pet šest",
+    "sedam",
+    "osam",
+    "devet",
+    "deset",
+    "sto",
+    "tisuću",
+)
+AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+CLIP_BYTES = 40_000
+
+
+def sentence(number):
+    """A sentence that is not near any other."""
+    return " ".join(WORDS[int(digit)] for digit in f"{number * 7919 % 10_000:04d}")
+
+
+def clean_rows(split, first, count):
+    """Rows without a fault."""
+    return [
+        {
+            "id": f"{split}-{number}",
+            "sentence": sentence(number),
+            "client_id": f"{split}-speaker-{number % 3}",
+            "duration": 2.5,
+            "consent": "yes",
+        }
+        for number in range(first, first + count)
+    ]
+
+
+def write_parquet(folder, name, rows, *, group=2):
+    """A file with embedded audio, as Hugging Face writes them."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table = pa.Table.from_pylist(rows)
+    noise = [bytes([number]) * CLIP_BYTES for number in range(len(rows))]
+    audio = [{"bytes": content, "path": f"{row['id']}.wav"} for content, row in zip(noise, rows)]
+    table = table.append_column("audio", pa.array(audio, AUDIO))
+    pq.write_table(table, path, row_group_size=group, compression="none", use_dictionary=False)
+
+
+def make_dataset(folder, *, train=(), test=()):
+    """A dataset of eight and four clean rows, some of which are replaced by faulty ones."""
+    folder.mkdir(exist_ok=True)
+    (folder / "README.md").write_text(CARD, encoding="utf8")
+    rows = {"train": clean_rows("train", 0, 8), "test": clean_rows("test", 8, 4)}
+    for split, faults in (("train", train), ("test", test)):
+        for number, fault in enumerate(faults):
+            rows[split][number] |= fault
+        write_parquet(folder, f"data/{split}-00000-of-00001.parquet", rows[split])
+    return folder
+
+
+def counts(report):
+    """The count of each check that has a finding above its limit."""
+    return {row["check"]: row["count"] for row in report.facts["findings"] if row["ok"] is False}
+
+
+def test_clean_dataset_has_no_finding_and_its_audio_is_not_read(tmp_path):
+    report = audit(make_dataset(tmp_path / "D"))
+    assert counts(report) == {}
+    assert report.problems == []
+    assert report.facts["splits"] == {"train": 8, "test": 4}
+    assert report.facts["hours"] == pytest.approx(12 * 2.5 / 3600, abs=1e-4)
+    assert report.facts["bytes_of_data"] > 12 * CLIP_BYTES
+    # Two small files: mostly their last 64 kB, which the footer is read with
+    assert report.facts["bytes_read"] < 2 * 80_000
+
+
+@pytest.mark.parametrize(
+    ("check", "faults", "count"),
+    [
+        ("splits share speakers", {"test": [{"client_id": "train-speaker-0"}]}, 1),
+        ("splits share sentences", {"test": [{"sentence": sentence(0).upper() + "!"}]}, 1),
+        ("splits share near sentences", {"test": [{"sentence": sentence(3)[:-1] + "x"}]}, 1),
+        ("ids that collide", {"train": [{"id": "train-1"}]}, 2),
+        ("repeated sentences", {"train": [{}, {}, {}, {"sentence": sentence(0)}]}, 1),
+        ("empty texts", {"train": [{"sentence": " ... "}, {"sentence": None}]}, 2),
+        ("texts too long for their clips", {"train": [{"duration": 0.2}]}, 1),
+        ("texts too short for their clips", {"train": [{"sentence": "a"}]}, 1),
+        ("another script", {"train": [{"sentence": "добар дан свима овде"}]}, 1),
+        ("odd characters", {"train": [{"sentence": "dobar dan ☃ svima"}]}, 1),
+        ("markup in texts", {"train": [{"sentence": "dobar <i>dan</i> svima"}]}, 1),
+        ("digits beside words", {"train": [{"sentence": "dobar dan 2020 svima"}]}, 1),
+        (
+            "clips longer than a model takes",
+            {"train": [{"duration": 31.0, "sentence": "da " * 40}]},
+            1,
+        ),
+        ("no duration", {"train": [{"duration": 0.0}, {"duration": -1.0}]}, 2),
+        ("no speaker", {"train": [{"client_id": " "}]}, 1),
+        ("no consent", {"train": [{"consent": "withdrawn"}]}, 1),
+    ],
+)
+def test_each_planted_fault_is_found_alone(tmp_path, check, faults, count):
+    report = audit(make_dataset(tmp_path / "D", **faults))
+    assert counts(report) == {check: count}
+    (row,) = [row for row in report.facts["findings"] if row["check"] == check]
+    assert 0 < len(row["examples"]) <= 5
+    assert len(report.problems) == 1
+
+
+def test_card_without_license_and_with_other_counts(tmp_path):
+    folder = make_dataset(tmp_path / "D")
+    text = CARD.replace("license: cc-by-4.0\n", "").replace("num_examples: 4", "num_examples: 9")
+    (folder / "README.md").write_text(text, encoding="utf8")
+    report = audit(folder)
+    assert counts(report) == {"no license": 12, "declared against real rows": 5}
+    (row,) = [row for row in report.facts["findings"] if row["check"].startswith("declared")]
+    assert row["examples"] == ["test: 9 declared, 4 there"]
+
+
+def test_command_prints_findings_and_exits_with_1_above_a_limit(tmp_path):
+    folder = str(make_dataset(tmp_path / "D", test=[{"client_id": "train-speaker-0"}]))
+    done = CliRunner().invoke(app, ["audit", folder, "--json"])
+    assert done.exit_code == 1
+    printed = json.loads(done.stdout)
+    assert len(printed["problems"]) == 1
+    assert printed["problems"][0].startswith("splits share speakers: 1 (25 %, limit 0 %)")
+    allowed = ["audit", folder, "--limit", "splits share speakers=0.3", "--max-duration", "20"]
+    assert CliRunner().invoke(app, allowed).exit_code == 0
+
+
+def test_unusable_target_and_options_exit_with_2_and_one_line(tmp_path):
+    folder = str(make_dataset(tmp_path / "D"))
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for words in (
+        [str(empty)],
+        [str(tmp_path / "absent")],
+        [folder, "--limit", "speakers=0.1"],
+        [folder, "--limit", "no speaker=7"],
+        [folder, "--column", "texts=sentence"],
+        [folder, "--config", "german"],
+    ):
+        done = CliRunner().invoke(app, ["audit", *words])
+        assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1), words
+
+
+def test_option_column_names_the_column_of_a_field(tmp_path):
+    folder = make_dataset(tmp_path / "D")
+    report = audit(folder, columns={"speaker_id": "id"})
+    assert {"name": "speaker_id", "column": "id"} in report.facts["columns"]
+
+
+def test_another_configuration_is_named_and_can_be_chosen(tmp_path):
+    folder = make_dataset(tmp_path / "D")
+    write_parquet(folder, "other/a.parquet", clean_rows("train", 0, 3))
+    assert any("1 files of other configurations" in line for line in audit(folder).warnings)
+    assert audit(folder, config="other").facts["rows"] == 3
+
+
+def test_damaged_file_is_a_problem_and_the_others_are_read(tmp_path):
+    folder = make_dataset(tmp_path / "D")
+    (folder / "data/test-00000-of-00001.parquet").write_bytes(b"PAR1 no footer")
+    report = audit(folder)
+    assert report.facts["rows"] == 8
+    assert "data/test-00000-of-00001.parquet" in report.problems[0]
