@@ -1,17 +1,17 @@
 """Audits of datasets that others published, of workspaces and corpora: every planted fault is
 found with its count, and clean data have no finding."""
 
+import io
 import json
-from pathlib import Path
+import tarfile
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
+from web import serving
 
 from nbaudio.cli import app
-from nbaudio.core.errors import InputError
 from nbaudio.ui.statistics.audit import audit
 
 CARD = """---
@@ -74,7 +74,10 @@ def write_parquet(folder, name, rows, *, group=2):
     path.parent.mkdir(parents=True, exist_ok=True)
     table = pa.Table.from_pylist(rows)
     noise = [bytes([number]) * CLIP_BYTES for number in range(len(rows))]
-    audio = [{"bytes": content, "path": f"{row['id']}.wav"} for content, row in zip(noise, rows)]
+    audio = [
+        {"bytes": content, "path": f"{row['id']}.wav"}
+        for content, row in zip(noise, rows, strict=True)
+    ]
     table = table.append_column("audio", pa.array(audio, AUDIO))
     pq.write_table(table, path, row_group_size=group, compression="none", use_dictionary=False)
 
@@ -196,3 +199,146 @@ def test_damaged_file_is_a_problem_and_the_others_are_read(tmp_path):
     report = audit(folder)
     assert report.facts["rows"] == 8
     assert "data/test-00000-of-00001.parquet" in report.problems[0]
+
+
+def write_tar(path, members):
+    """A tar of names with their bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w") as tar:
+        for name, content in members:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+
+
+def make_webdataset(folder):
+    """Tars with a clip, a text and JSON for each key; test has a speaker of train."""
+    for split, first, count in (("train", 0, 8), ("test", 8, 4)):
+        members = []
+        for row in clean_rows(split, first, count):
+            facts = {"speaker": row["client_id"], "duration": row["duration"], "id": row["id"]}
+            if row["id"] == "test-9":
+                facts["speaker"] = "train-speaker-2"
+            members += [
+                (f"{row['id']}.flac", b"f" * CLIP_BYTES),
+                (f"{row['id']}.json", json.dumps(facts).encode()),
+                (f"{row['id']}.txt", row["sentence"].encode()),
+            ]
+        write_tar(folder / f"{split}-000000.tar", members)
+
+
+def make_audio_folder(folder):
+    """Two folders with a table each; test has a speaker of train."""
+    for split, first, count in (("train", 0, 8), ("test", 8, 4)):
+        lines = ["file_name,transcription,speaker_id"]
+        (folder / split).mkdir(parents=True)
+        for row in clean_rows(split, first, count):
+            speaker = "train-speaker-2" if row["id"] == "test-9" else row["client_id"]
+            lines.append(f"{row['id']}.wav,{row['sentence']},{speaker}")
+            (folder / split / f"{row['id']}.wav").write_bytes(b"RIFF")
+        (folder / split / "metadata.csv").write_text("\n".join(lines), encoding="utf8")
+
+
+def make_nemo(folder):
+    """A manifest of each split; test has a speaker of train."""
+    folder.mkdir()
+    for split, first, count in (("train", 0, 8), ("test", 8, 4)):
+        lines = [
+            {
+                "audio_filepath": f"{row['id']}.wav",
+                "duration": 2.5,
+                "text": row["sentence"],
+                "speaker": "train-speaker-2" if row["id"] == "test-9" else row["client_id"],
+            }
+            for row in clean_rows(split, first, count)
+        ]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / f"{split}.json").write_text(text, encoding="utf8")
+
+
+def make_kaldi(folder):
+    """A data folder for each split; test has a speaker of train."""
+    for split, first, count in (("train", 0, 8), ("test", 8, 4)):
+        inside = folder / split
+        inside.mkdir(parents=True)
+        rows = clean_rows(split, first, count)
+        speakers = {row["id"]: row["client_id"] for row in rows} | {"test-9": "train-speaker-2"}
+        tables = {
+            "wav.scp": [f"{row['id']} {row['id']}.wav" for row in rows],
+            "text": [f"{row['id']} {row['sentence']}" for row in rows],
+            "utt2spk": [f"{row['id']} {speakers[row['id']]}" for row in rows],
+            "utt2dur": [f"{row['id']} 2.5" for row in rows],
+        }
+        for name, lines in tables.items():
+            (inside / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf8")
+
+
+def make_lhotse(folder):
+    """Supervisions and recordings; test has a speaker of train."""
+    folder.mkdir()
+    for split, first, count in (("train", 0, 8), ("test", 8, 4)):
+        rows = clean_rows(split, first, count)
+        supervisions = [
+            {
+                "id": row["id"],
+                "recording_id": row["id"],
+                "start": 0.0,
+                "duration": 2.5,
+                "channel": 0,
+                "text": row["sentence"],
+                "speaker": "train-speaker-2" if row["id"] == "test-9" else row["client_id"],
+            }
+            for row in rows
+        ]
+        recordings = [
+            {
+                "id": row["id"],
+                "sources": [{"type": "file", "channels": [0], "source": f"{row['id']}.wav"}],
+                "sampling_rate": 16000,
+                "num_samples": 40000,
+                "duration": 2.5,
+            }
+            for row in rows
+        ]
+        for name, lines in (("supervisions", supervisions), ("recordings", recordings)):
+            text = "".join(json.dumps(line) + "\n" for line in lines)
+            (folder / f"x_{name}_{split}.jsonl").write_text(text, encoding="utf8")
+
+
+LAYOUTS = {
+    "WebDataset": make_webdataset,
+    "AudioFolder": make_audio_folder,
+    "nemo": make_nemo,
+    "kaldi": make_kaldi,
+    "lhotse": make_lhotse,
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_shared_speaker_is_found_in_every_layout(tmp_path, layout):
+    LAYOUTS[layout](tmp_path / "D")
+    report = audit(tmp_path / "D", limits={"no license": 1, "no duration": 1})
+    assert report.facts["layout"] == layout
+    assert report.facts["splits"] == {"train": 8, "test": 4}
+    assert counts(report) == {"splits share speakers": 1}
+    if layout != "AudioFolder":
+        assert report.facts["hours"] == pytest.approx(12 * 2.5 / 3600, abs=1e-4)
+
+
+def test_remote_dataset_is_audited_by_ranges(tmp_path):
+    make_dataset(tmp_path / "D", test=[{"client_id": "train-speaker-0"}])
+    local = audit(tmp_path / "D")
+    with serving(tmp_path) as web:
+        remote = audit(f"{web.url}/D")
+        assert web.sent < local.facts["bytes_of_data"] / 2
+    assert counts(remote) == counts(local) == {"splits share speakers": 1}
+    assert remote.facts["bytes_read"] == local.facts["bytes_read"]
+
+
+@pytest.mark.parametrize("layout", ["WebDataset", "nemo"])
+def test_remote_tars_and_manifests_are_audited_without_audio(tmp_path, layout):
+    LAYOUTS[layout](tmp_path / "D")
+    with serving(tmp_path) as web:
+        report = audit(f"{web.url}/D", limits={"no license": 1, "no duration": 1})
+        assert web.sent < 100_000
+    assert counts(report) == {"splits share speakers": 1}

@@ -9,10 +9,10 @@ import polars as pl
 from nbaudio.core.report import Report
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.formats.published.counted_reads import DatasetFiles
-from nbaudio.formats.published.open_dataset import read_published
 from nbaudio.selection.audits.audited import Audited
 from nbaudio.selection.audits.check_list import check_limits, run_checks
 from nbaudio.selection.audits.findings import Finding, Settings
+from nbaudio.sources.published import read_published
 from nbaudio.tables.split_names import ordered_splits
 from nbaudio.ui.statistics.audit_target import as_audited, open_ours
 
