@@ -4,6 +4,8 @@ Sentences are compared without case, punctuation and diacritics, and with letter
 such as those of Latin and Cyrillic, as one letter.
 """
 
+from functools import lru_cache
+
 import polars as pl
 
 from nbaudio.tables.dataframes import IN_ORDER, STREAMED
@@ -17,6 +19,8 @@ FEWEST_WORDS = 4
 #: Sentences of so many words that differ in the last word only are near, whatever its length.
 WORDS_BEFORE_LAST = 5
 
+# Sentences whose pieces are in memory at once: some 50 MB.
+_INDEXED = 1 << 16
 _DIACRITICS = "[\u0300-\u036f]+"
 # Letters of Cyrillic and Greek, and letters with strokes, by the letter that they look like.
 _LOOKS_LIKE = dict(
@@ -47,7 +51,7 @@ def near_held_out(
     if threshold < 1 and len(held_out) and len(train):
         rows = segments.select("text").with_row_index("row").cast({"row": train.dtype})
         texts = rows.filter(pl.col("row").is_in(held_out.implode())).collect(**STREAMED)["text"]
-        sentences_held_out = _HeldOutSentences(texts, threshold)
+        sentences_held_out = NearSentences(texts, threshold)
         parts = rows.filter(pl.col("row").is_in(train.implode())).collect_batches(
             chunk_size=ROWS_A_GROUP, **IN_ORDER
         )
@@ -55,29 +59,54 @@ def near_held_out(
     return pl.concat(near)
 
 
-class _HeldOutSentences:
-    """The sentences that are held out, to be compared with others."""
+class NearSentences:
+    """Sentences that others are compared with, as `near_held_out` compares them.
+
+    Only `_INDEXED` of them have their pieces in memory at once.
+    """
 
     def __init__(self, texts: pl.Series, threshold: float) -> None:
+        """Take the sentences, in any number, and the similarity above which others are near."""
         self._threshold = threshold
-        self._sentences = _compared(texts).drop_nulls().unique().sort()
+        sentences = _compared(texts).drop_nulls().unique().sort()
+        by_length = sentences.str.len_chars().arg_sort()
+        self._sentences = sentences.gather(by_length)
         self._beginnings = _without_last_word(self._sentences).drop_nulls().unique()
-        self._index = NearIndex(self._sentences)
+        self._index_from = lru_cache(maxsize=1)(self._new_index)
 
     def near(self, texts: pl.Series) -> pl.Series:
-        """Return for each text whether it is near a sentence that is held out."""
+        """Return for each text whether it is near one of the sentences, or equal to it."""
         compared = _compared(texts)
         others = compared.drop_nulls().unique()
         is_equal = others.is_in(self._sentences.implode())
         begins_equally = _without_last_word(others).is_in(self._beginnings.implode())
-        near = others.filter(is_equal | begins_equally.fill_null(value=False))
-        near = pl.concat([near, self._similar(others)]).unique()
+        is_near = is_equal | begins_equally.fill_null(value=False)
+        similar = self._similar(others.filter(~is_near))
+        near = pl.concat([others.filter(is_near), *similar])
         return compared.is_in(near.implode()).fill_null(value=False)
 
-    def _similar(self, others: pl.Series) -> pl.Series:
+    def _similar(self, others: pl.Series) -> list[pl.Series]:
         """Return the texts that are more similar than the threshold to a sentence."""
-        pairs = self._index.among(others)
-        lengths = self._sentences.gather(pairs["sentence"]).str.len_chars().cast(
+        lengths = others.str.len_chars().cast(pl.Int64)
+        similar = []
+        for start in range(0, len(self._sentences), _INDEXED):
+            index = self._index_from(start)
+            shortest, longest = (
+                index.sentences.gather(place).str.len_chars().item() for place in (0, -1)
+            )
+            # Near texts differ in at most a tenth of the characters of the shorter one.
+            fits = lengths.is_between(shortest * 10 // 11, longest + longest // 10)
+            similar.append(self._similar_in(index, others.filter(fits)))
+        return similar
+
+    def _new_index(self, start: int) -> NearIndex:
+        """Return an index of the sentences from a number on, by their lengths."""
+        return NearIndex(self._sentences.slice(start, _INDEXED))
+
+    def _similar_in(self, index: NearIndex, others: pl.Series) -> pl.Series:
+        """Return the texts that are more similar than the threshold to a sentence of an index."""
+        pairs = index.among(others)
+        lengths = index.sentences.gather(pairs["sentence"]).str.len_chars().cast(
             pl.Int64
         ) + others.gather(pairs["text"]).str.len_chars().cast(pl.Int64)
         similarity = 1 - 2 * pairs["edits"] / lengths

@@ -30,7 +30,14 @@ Grouping, or a sentence of an earlier dev or test, keeps them out.
 NEAR_HELD_OUT = "near_held_out"
 """Reason of segments of train whose sentence is nearly one that is held out."""
 
-LATER_REASONS = ("reviewed", *GROUPING_REASONS, NEAR_HELD_OUT, "over_budget")
+AVOIDED_ID = "avoided_id"
+AVOIDED_AUDIO = "avoided_audio"
+AVOIDED_SENTENCE = "avoided_sentence"
+AVOIDED_NEAR_SENTENCE = "avoided_near_sentence"
+AVOIDED = (AVOIDED_ID, AVOIDED_AUDIO, AVOIDED_SENTENCE, AVOIDED_NEAR_SENTENCE)
+"""Reasons of segments of train that share something with data that is avoided, in their order."""
+
+LATER_REASONS = ("reviewed", *GROUPING_REASONS, *AVOIDED, NEAR_HELD_OUT, "over_budget")
 """Reasons of segments that pass every filter and still are out."""
 
 REASONS = ("no_audio", "below_similarity", "too_long", "too_short", *LATER_REASONS)

@@ -1,0 +1,308 @@
+"""Read the sentences of data that is not brought in, to compare a corpus with them.
+
+It may be a corpus, a workspace, a dataset of Hugging Face, a manifest, a table or a text file, on
+this machine or at an address. Audio is not read.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from nbaudio.core.errors import AudioError, InputError, one_line
+from nbaudio.formats.source_columns import choose, open_parquet_at
+from nbaudio.formats.table import ENDINGS, read_cells
+from nbaudio.formats.transcripts import numbered_lines
+from nbaudio.sources.detection import detect_source
+from nbaudio.sources.source_formats import READERS
+from nbaudio.storage.folders import Folder, folder_at, read_object
+from nbaudio.storage.location import Location, location
+from nbaudio.storage.urls import is_url, redact_url
+from nbaudio.tables.dataframes import Frame, as_polars
+from nbaudio.tables.parquet_files import read_parquet
+from nbaudio.tables.split_names import is_held_out, ordered_splits, split_in, split_role
+
+#: What a source of other data may be.
+Other = str | Path | Frame
+
+#: The columns of other data. `sha256` is that of the recording, and the window is in its samples;
+#: a segment without a window is the whole recording. `audio_sha256` is that of the encoded clip.
+OTHER = pl.Schema(
+    {
+        "text": pl.String,
+        "split": pl.String,
+        "speaker_id": pl.String,
+        "recording_id": pl.String,
+        "audio_sha256": pl.String,
+        "sha256": pl.String,
+        "start_sample": pl.Int64,
+        "end_sample": pl.Int64,
+    }
+)
+
+_ALL = "all"
+_SPLITS = re.compile(r"(.+):([^\W\d]\w*(?:,[^\W\d]\w*)*)")
+_LINES = (".txt", ".lst", "")
+_TEXT_OF_KALDI = "text"
+_ROWS = 1 << 16
+_SHARD = re.compile(r"(.+?)-[0-9]+-of-[0-9]+")
+_SPLIT_COLUMNS = ("split", "subset")
+
+
+@dataclass(frozen=True)
+class OtherData:
+    """Other data as it was read.
+
+    Attributes:
+        name: its name, without folders of this machine and secrets.
+        splits: names of the splits that count; empty where it has none, or all count.
+        rows: the rows that count, as `OTHER`.
+    """
+
+    name: str
+    splits: tuple[str, ...]
+    rows: pl.DataFrame
+
+
+def read_other(other: Other) -> OtherData:
+    """Read other data.
+
+    Where it has splits and some are held out by their names, only these count. ``OTHER:SPLIT``
+    names the splits that count, separated by commas, ``OTHER:all`` takes all.
+
+    Args:
+        other: a path or URL, with splits or without, or a table with `text`.
+
+    Raises:
+        InputError: there is no such data, it has no sentences, or no such split.
+    """
+    if not isinstance(other, str | Path):
+        frame = as_polars(other, "avoid")
+        return _counting("table", _of_frame(frame, "avoid"), ())
+    address, requested = _split_address(str(other))
+    name = _name_of(address)
+    try:
+        rows = _rows_of(address)
+    except (AudioError, OSError, pa.ArrowException) as error:
+        raise InputError(f"{redact_url(address)}: cannot be read ({one_line(error)})") from error
+    return _counting(name, rows, requested)
+
+
+def _split_address(other: str) -> tuple[str, tuple[str, ...]]:
+    """Return the path or URL, and the splits that are named behind it."""
+    match = _SPLITS.fullmatch(other)
+    if match is None or (not is_url(other) and Path(other).exists()):
+        return other, ()
+    return match[1], tuple(match[2].split(","))
+
+
+def _name_of(address: str) -> str:
+    """Return the name by which reports name a path or URL, the same from any folder."""
+    if is_url(address):
+        return redact_url(address).rstrip("/")
+    return Path(address).absolute().resolve().name
+
+
+def _counting(name: str, rows: pl.DataFrame, requested: Sequence[str]) -> OtherData:
+    """Return the rows that count: those of the requested splits, else of the held-out ones."""
+    splits = ordered_splits(rows["split"].unique())
+    if requested and list(requested) != [_ALL]:
+        if missing := [split for split in requested if split not in splits]:
+            raise InputError(
+                f"{name}: there is no split {missing[0]!r}; there are {', '.join(splits) or 'none'}"
+            )
+        chosen = list(requested)
+    elif requested:
+        chosen = []
+    else:
+        chosen = [split for split in splits if split_role(split) and is_held_out(split)]
+    if chosen:
+        rows = rows.filter(pl.col("split").is_in(chosen))
+    return OtherData(name, tuple(chosen), rows)
+
+
+def _rows_of(address: str) -> pl.DataFrame:
+    """Return all rows of a path or URL, as `OTHER`."""
+    place = location(address if is_url(address) else str(Path(address).absolute()))
+    if place.local is not None and not place.local.exists():
+        raise InputError(f"{address}: there is no such file or folder")
+    if not place.is_folder():
+        return _of_file(place)
+    folder = folder_at(address)
+    if folder.exists("corpus.json"):
+        return _of_corpus(folder)
+    if folder.exists("segments.parquet") and folder.exists("recordings.parquet"):
+        return _of_workspace(folder)
+    return _of_folder(place)
+
+
+def _of_corpus(folder: Folder) -> pl.DataFrame:
+    """Return the clips of a corpus, with the hashes of their recordings."""
+    sources = pl.DataFrame(
+        read_object(folder, "corpus.json").get("sources", []),
+        schema={"recording_id": pl.String, "sha256": pl.String},
+    )
+    with folder.local("segments.parquet") as path:
+        return _with_hashes(read_parquet(path), sources)
+
+
+def _of_workspace(folder: Folder) -> pl.DataFrame:
+    """Return the segments of a workspace with the splits of the last selection, or the source's."""
+    with folder.local("recordings.parquet") as path:
+        recordings = read_parquet(path)
+    with folder.local("segments.parquet") as path:
+        segments = read_parquet(path)
+    is_undivided = "split" not in segments or segments["split"].null_count() == len(segments)
+    if is_undivided and "source_split" in segments.columns:
+        segments = segments.with_columns(split="source_split")
+    return _with_hashes(segments, recordings.select("recording_id", "sha256"))
+
+
+def _with_hashes(segments: pl.DataFrame, hashes: pl.DataFrame) -> pl.DataFrame:
+    """Return segments as `OTHER`, with the hashes of their recordings."""
+    first = hashes.unique("recording_id", keep="first").cast(pl.String)
+    joined = segments.drop("sha256", strict=False).join(
+        first, on="recording_id", how="left", maintain_order="left"
+    )
+    return _conformed(joined)
+
+
+def _conformed(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the columns of `OTHER`; absent ones are null."""
+    return frame.select(
+        pl.col(name).cast(dtype, strict=False)
+        if name in frame.columns
+        else pl.lit(None, dtype=dtype).alias(name)
+        for name, dtype in OTHER.items()
+    )
+
+
+def _of_frame(frame: pl.DataFrame, where: str) -> pl.DataFrame:
+    """Return the rows of a table whose columns have usual names."""
+    columns = _columns_of(frame.columns, where)
+    renamed = frame.select(pl.col(column).alias(field) for field, column in columns.items())
+    return _conformed(renamed)
+
+
+def _columns_of(names: Sequence[str], where: str) -> dict[str, str]:
+    """Return by field of `OTHER` its column; raise InputError if none has the texts."""
+    fields = dict.fromkeys(("text", "speaker_id"))
+    columns, _ = choose(Path(where), names, fields)
+    if "text" not in columns:
+        raise InputError(
+            f"{where}: no column has sentences; expected one called text, sentence or transcript; "
+            f"it has {', '.join(names)}"
+        )
+    split = next((name for name in _SPLIT_COLUMNS if name in names), None)
+    columns |= {"split": split} if split else {}
+    return columns | {
+        name: name for name in OTHER if name in names and name not in ("text", "split")
+    }
+
+
+def _of_file(place: Location) -> pl.DataFrame:
+    """Return the rows of one file: a table, or a text file with a sentence on each line."""
+    name = PurePosixPath(place.name)
+    ending = name.suffix.lower()
+    if ending == ".parquet":
+        return _of_parquet(place, name.name)
+    if ending in ENDINGS:
+        return _of_table(place)
+    with place.fetched() as path:
+        if ending in _LINES:
+            return _of_lines(path, has_ids=name.name == _TEXT_OF_KALDI)
+        return _of_source(path)
+
+
+def _of_table(place: Location) -> pl.DataFrame:
+    """Return the rows of a table, which is fetched if it is remote."""
+    with place.fetched() as path:
+        cells = read_cells(path, ending=PurePosixPath(place.name).suffix.lower())
+        columns = _columns_of(cells.columns, str(place))
+        parts = cells.rows.batches({*columns.values()})
+        frames = [
+            _conformed(
+                part.select(
+                    pl.col(column).alias(field)
+                    for field, column in columns.items()
+                    if column in part.columns
+                )
+            )
+            for part in parts
+        ]
+    return pl.concat([pl.DataFrame(schema=OTHER), *frames])
+
+
+def _of_lines(path: Path, *, has_ids: bool) -> pl.DataFrame:
+    """Return the lines of a text file, without the ids before them if it has ids."""
+    lines = pl.Series("text", [line for _, line in numbered_lines(path)], dtype=pl.String)
+    if has_ids:
+        lines = lines.str.strip_chars().str.extract(r"^\S+\s+(.*)$")
+    return _conformed(lines.to_frame())
+
+
+def _of_source(path: Path) -> pl.DataFrame:
+    """Return the segments of a source that `ingest` reads."""
+    layout = detect_source(path).layout
+    if layout.format not in READERS:
+        raise InputError(f"{path}: transcripts that are not cut; name a table or a text file")
+    transcripts = READERS[layout.format](Path(layout.source), **layout.options)
+    batches = transcripts.rows.batches({"text", "source_split", "speaker_id"})
+    frames = [
+        _conformed(batch.rename({"source_split": "split"}, strict=False)) for batch in batches
+    ]
+    return pl.concat([pl.DataFrame(schema=OTHER), *frames])
+
+
+def _of_folder(place: Location) -> pl.DataFrame:
+    """Return the rows of a dataset: Parquet files, a source that `ingest` reads, or tables."""
+    listing = place.listing(lambda name: name.lower().endswith(ENDINGS))
+    if listing is None:
+        raise InputError(f"{place}: the server does not list this folder; name a file")
+    names = list(listing[0])
+    parquet = [name for name in names if name.endswith(".parquet")]
+    if parquet:
+        return pl.concat([_of_parquet(place / name, name) for name in parquet])
+    if place.local is not None:
+        try:
+            return _of_source(place.local)
+        except InputError:
+            if not names:
+                raise
+    return pl.concat([pl.DataFrame(schema=OTHER), *_of_tables(place, names)])
+
+
+def _of_tables(place: Location, names: Iterable[str]) -> Iterator[pl.DataFrame]:
+    """Yield the rows of tables in a folder, with the splits that their paths name."""
+    for name in names:
+        rows = _of_table(place / name)
+        yield rows.with_columns(pl.col("split").fill_null(pl.lit(_split_of(name), dtype=pl.String)))
+
+
+def _split_of(name: str) -> str | None:
+    """Return the split that the path of a file in a dataset names."""
+    stem = str(PurePosixPath(name).with_suffix(""))
+    shard = _SHARD.fullmatch(PurePosixPath(stem).name)
+    if shard and split_role(shard[1]):
+        return shard[1]
+    return split_in(stem)
+
+
+def _of_parquet(place: Location, name: str) -> pl.DataFrame:
+    """Return the rows of a Parquet file, of which only the columns that are needed are read."""
+    with open_parquet_at(place) as file:
+        columns = _columns_of(file.schema_arrow.names, str(place))
+        batches = file.iter_batches(batch_size=_ROWS, columns=[*columns.values()])
+        frames = [_renamed(batch, columns) for batch in batches]
+    rows = pl.concat([pl.DataFrame(schema=OTHER), *frames])
+    return rows.with_columns(pl.col("split").fill_null(pl.lit(_split_of(name), dtype=pl.String)))
+
+
+def _renamed(batch: Any, columns: dict[str, str]) -> pl.DataFrame:
+    """Return a batch of a Parquet file as `OTHER`."""
+    frame = pl.DataFrame(pa.Table.from_batches([batch]))
+    return _conformed(frame.select(pl.col(column).alias(f) for f, column in columns.items()))
