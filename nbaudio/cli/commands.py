@@ -400,6 +400,13 @@ def audit(
     target: Annotated[
         str, Argument(metavar="TARGET", help="a workspace, a corpus or a dataset, or its URL")
     ],
+    avoid: Annotated[
+        list[str] | None,
+        Option(metavar="OTHER", help="test set that training must not share; repeat for more"),
+    ] = None,
+    out: Annotated[
+        str | None, Option(metavar="PAGE.html", help="write a page with all findings")
+    ] = None,
     config: Annotated[
         str | None,
         Option(metavar="NAME", help="configuration of a dataset; default: the first of its card"),

@@ -7,8 +7,20 @@ import polars as pl
 
 from nbaudio.formats.published.dataset import ROWS
 
+#: Columns of what was heard in clips: written by `score` and `measure`, or of drawn clips.
+SIGNALS = pl.Schema(
+    dict.fromkeys(
+        ("similarity", "clipped_share", "snr_db", "bandwidth_hz", "silence_share", "dc_offset"),
+        pl.Float64(),
+    )
+    | dict.fromkeys(("cut_start", "cut_end"), pl.Boolean())
+    | {"decoded_s": pl.Float64(), "audio_problem": pl.String()}
+)
+
 #: Columns of `Audited.rows`. `is_left_out` is set for segments that a selection left out.
-COLUMNS = pl.Schema([*ROWS.items(), ("is_left_out", pl.Boolean())])
+COLUMNS = pl.Schema(
+    [*ROWS.items(), *SIGNALS.items(), ("reason", pl.String()), ("is_left_out", pl.Boolean())]
+)
 
 
 @dataclass(frozen=True)

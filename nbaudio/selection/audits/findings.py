@@ -20,6 +20,13 @@ _NAMES = {
     "audio_sha256": "hashes of clips",
     "source_id": "column of ids",
     "consent": "column of consent",
+    "similarity": "hypotheses",
+    "decoded_s": "decoded clips",
+    "audio_problem": "decoded clips",
+    **dict.fromkeys(
+        ("clipped_share", "snr_db", "bandwidth_hz", "silence_share", "dc_offset"), "measured audio"
+    ),
+    **dict.fromkeys(("cut_start", "cut_end"), "measured audio"),
 }
 _LONGEST_EXAMPLE = 80
 
@@ -144,15 +151,20 @@ def run_check(check: Check, audited: Audited, settings: Settings, limit: float) 
     )
 
 
-def rows_where(audited: Audited, condition: pl.Expr, *shown: str) -> Hits:
-    """Return the rows that meet a condition, with the values of some columns in the examples."""
+def rows_where(
+    audited: Audited, condition: pl.Expr, *shown: str, among: pl.Expr | None = None
+) -> Hits:
+    """Return the rows that meet a condition, with the values of some columns in the examples.
+
+    They are counted of the rows `among` which they are looked for, by default of all that ship.
+    """
     met = audited.rows.filter(condition.fill_null(value=False))
     shipped = met.filter(~pl.col("is_left_out"))
-    count_all = int((~audited.rows["is_left_out"]).sum())
+    looked_at = audited.shipped if among is None else audited.shipped.filter(among)
     examples = example_rows(shipped, *shown)
     if not examples:
         examples = [f"{line} (left out)" for line in example_rows(met, *shown)]
-    return Hits(len(shipped), count_all, examples, len(met) - len(shipped))
+    return Hits(len(shipped), len(looked_at), examples, len(met) - len(shipped))
 
 
 def example_rows(rows: pl.DataFrame, *shown: str) -> list[str]:

@@ -1,17 +1,22 @@
 """Audit a workspace, a corpus or any published dataset: a list of checks, each with its limit."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from nbaudio.core.atomic import write_bytes
+from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.formats.published.counted_reads import DatasetFiles
 from nbaudio.selection.audits.audited import Audited
-from nbaudio.selection.audits.check_list import check_limits, run_checks
+from nbaudio.selection.audits.check_list import check_limits, run_avoid_checks, run_checks
 from nbaudio.selection.audits.findings import Finding, Settings
+from nbaudio.selection.avoid import read_avoided
+from nbaudio.sources.other_data import Other
 from nbaudio.sources.published import read_published
 from nbaudio.tables.split_names import ordered_splits
 from nbaudio.ui.statistics.audit_target import as_audited, open_ours
@@ -21,6 +26,8 @@ from nbaudio.ui.statistics.audit_target import as_audited, open_ours
 def audit(
     target: str | Path,
     *,
+    avoid: Sequence[Other] = (),
+    out: str | Path | None = None,
     config: str | None = None,
     columns: Mapping[str, str] | None = None,
     limits: Mapping[str, float] | None = None,
@@ -33,6 +40,9 @@ def audit(
     Args:
         target: a workspace or corpus; or a dataset in Parquet, at a path or URL, such as
             ``hf://datasets/OWNER/NAME``.
+        avoid: test sets and other data with which rows for training must not share a sentence, a
+            near sentence or a clip, as for `select`.
+        out: a page to write, .html, which opens offline; an existing file is replaced.
         config: the configuration of a dataset of Hugging Face with several; the first by default.
         columns: by field, such as ``text`` or ``speaker_id``, the column that holds it, where it
             has no usual name.
@@ -57,6 +67,8 @@ def audit(
         ('splits share sentences', 1, 1.0, False)
     """
     check_limits(limits or {})
+    page = _checked_page(out)
+    others = read_avoided([avoid] if isinstance(avoid, str | Path) else list(avoid))
     audited = open_ours(target)
     facts: dict[str, Any] = {}
     if audited is None:
@@ -68,8 +80,28 @@ def audit(
         ]
         facts["bytes_read"] = files.totals.num_bytes
         facts["bytes_of_data"] = published.num_bytes
-    findings = run_checks(audited, Settings(max_duration), limits or {})
-    return _report(audited, findings, facts)
+    settings = Settings(max_duration)
+    findings = [
+        *run_checks(audited, settings, limits or {}),
+        *run_avoid_checks(audited, others, settings),
+    ]
+    report = _report(audited, findings, facts)
+    if page is None:
+        return report
+    from nbaudio.ui.statistics.audit_page import audit_page  # matplotlib takes a second to import
+
+    write_bytes(page, audit_page(report.facts, findings, report.warnings).encode())
+    return replace(report, facts={**report.facts, "page": str(page)})
+
+
+def _checked_page(out: str | Path | None) -> Path | None:
+    """Return the page to write; raise InputError if its name is not that of one."""
+    if out is None:
+        return None
+    page = Path(out)
+    if page.suffix.lower() != ".html":
+        raise InputError(f"{page}: a page is written as .html")
+    return page
 
 
 def _report(audited: Audited, findings: Sequence[Finding], read: Mapping[str, Any]) -> Report:
@@ -81,12 +113,20 @@ def _report(audited: Audited, findings: Sequence[Finding], read: Mapping[str, An
         "layout": audited.layout,
         **_amounts(audited.rows),
         **read,
+        "left_out_by_reason": _reasons(audited.rows),
         "findings": [finding.to_dict() for finding in findings],
         "above_their_limits": len(above),
     }
     notes = [f"not read: {line}" for line in audited.not_read] + not_run
     problems = [*audited.problems, *(finding.sentence() for finding in above)]
     return Report("audit", facts, notes, problems)
+
+
+def _reasons(rows: pl.DataFrame) -> dict[str, int]:
+    """Return how many rows a selection left out by reason, the most frequent first."""
+    left_out = rows.filter("is_left_out")["reason"].drop_nulls()
+    counted = left_out.value_counts().sort("count", "reason", descending=[True, False])
+    return dict(counted.iter_rows())
 
 
 def _amounts(rows: pl.DataFrame) -> dict[str, Any]:
