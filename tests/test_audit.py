@@ -5,13 +5,18 @@ import io
 import json
 import tarfile
 
+import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 from web import serving
 
+from nbaudio import review
 from nbaudio.cli import app
+from nbaudio.proof.evidence import evidence
+from nbaudio.sources.ingest import ingest
 from nbaudio.ui.statistics.audit import audit
 
 CARD = """---
@@ -342,3 +347,56 @@ def test_remote_tars_and_manifests_are_audited_without_audio(tmp_path, layout):
         report = audit(f"{web.url}/D", limits={"no license": 1, "no duration": 1})
         assert web.sent < 100_000
     assert counts(report) == {"splits share speakers": 1}
+
+
+def make_speech(folder):
+    """A dataset in Parquet, with clips of 1 s that can be decoded."""
+    soundfile = pytest.importorskip("soundfile")
+    for split, first, count in (("train", 0, 8), ("test", 8, 4)):
+        rows = clean_rows(split, first, count)
+        clips = []
+        for number, row in enumerate(rows):
+            sound = io.BytesIO()
+            tone = np.sin(np.arange(16000) * (0.05 + 0.01 * number)) * 0.3
+            soundfile.write(sound, tone, 16000, format="FLAC")
+            clips.append({"bytes": sound.getvalue(), "path": f"{row['id']}.flac"})
+        table = pa.Table.from_pylist([row | {"duration": 1.0} for row in rows])
+        table = table.append_column("audio", pa.array(clips, AUDIO))
+        path = folder / f"data/{split}-00000-of-00001.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, path, row_group_size=2, compression="none")
+    (folder / "README.md").write_text(CARD, encoding="utf8")
+    return clips
+
+
+@pytest.mark.slow
+def test_drawn_clips_of_a_remote_dataset_are_fetched_and_nothing_else(tmp_path):
+    """ingest dataset, review export, verdicts, evidence: as docs/audit.md has it."""
+    make_speech(tmp_path / "D")
+    workspace = tmp_path / "W"
+    with serving(tmp_path) as web:
+        report = ingest("dataset", f"{web.url}/D", out=workspace)
+        assert report.facts["segments"] == 12
+        assert not (workspace / "dataset-clips").exists()
+        before = web.sent
+        review.export(workspace, out=tmp_path / "sheet.csv", n=3, strategy="random", seed=1)
+        fetched = web.sent - before
+    clips = sorted((workspace / "dataset-clips").iterdir())
+    assert len(clips) == 3
+    # Row groups have two clips, and of each file the footer is read.
+    assert fetched < 2 * sum(clip.stat().st_size for clip in clips) + 2 * 70_000
+    sheet = pl.read_csv(tmp_path / "sheet.csv")
+    written = [soundfile_info(tmp_path / name) for name in sheet["clip"]]
+    assert written == [(16000, 16000)] * 3
+    sheet.with_columns(verdict=pl.lit("ok")).write_csv(tmp_path / "sheet.csv")
+    review.import_(workspace, tmp_path / "sheet.csv", reviewer="ana")
+    facts = evidence(workspace).to_dict()["facts"]
+    assert facts["selection"]["reviewed"] == 3
+
+
+def soundfile_info(path):
+    """The sampling rate and the number of samples of a file."""
+    import soundfile
+
+    info = soundfile.info(path)
+    return info.samplerate, info.frames

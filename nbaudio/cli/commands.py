@@ -11,7 +11,7 @@ from nbaudio.cli.help_panels import CommandPanel, OptionPanel, PanelGroup
 from nbaudio.core.errors import InputError
 
 _FORMATS = (
-    "parlaspeech, librispeech, kaldi, commonvoice, folder, hf, nemo, lhotse, table, "
+    "parlaspeech, librispeech, kaldi, commonvoice, folder, hf, dataset, nemo, lhotse, table, "
     "subtitles or textgrid"
 )
 _GROUPS = (

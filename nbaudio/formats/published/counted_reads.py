@@ -9,8 +9,9 @@ from pathlib import Path
 from nbaudio.core import input_guards
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.threads import ordered_map
-from nbaudio.storage.location import Location, location
+from nbaudio.storage.location import Location, LocationLike, location
 from nbaudio.storage.network import convert_error
+from nbaudio.storage.urls import is_url
 from nbaudio.tables.parquet_ranges import RangedParquet
 
 _JOBS = 8
@@ -46,9 +47,10 @@ class DatasetFiles:
     totals: ReadTotals = field(default_factory=ReadTotals)
 
     @classmethod
-    def at(cls, target: str | Path) -> "DatasetFiles":
+    def at(cls, target: LocationLike) -> "DatasetFiles":
         """List a folder or file, at a path or URL; raise InputError if there is none."""
-        place = location(str(target) if "://" in str(target) else Path(target).absolute())
+        is_path = isinstance(target, str | Path) and not is_url(str(target))
+        place = location(Path(str(target)).absolute() if is_path else target)
         with convert_error(AudioError, InputError):
             if not place.is_folder():
                 try:
