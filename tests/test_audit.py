@@ -400,3 +400,38 @@ def soundfile_info(path):
 
     info = soundfile.info(path)
     return info.samplerate, info.frames
+
+
+@pytest.mark.slow
+def test_drawn_clips_are_decoded_and_compared_with_their_rows(tmp_path):
+    make_speech(tmp_path / "D")
+    report = audit(tmp_path / "D", audio=12)
+    rows = {row["check"]: row for row in report.facts["findings"]}
+    assert rows["unreadable audio"]["ok"]
+    assert rows["declared against decoded durations"]["count"] == 0
+    assert rows["digital silence"]["count"] == 0
+    # The clips of this one say nothing but noise, and are no audio.
+    report = audit(make_dataset(tmp_path / "broken"), audio=5)
+    (row,) = [row for row in report.facts["findings"] if row["check"] == "unreadable audio"]
+    assert (row["count"], row["share"]) == (5, 1.0)
+
+
+def test_avoid_reports_what_training_shares_with_other_data(tmp_path):
+    folder = make_dataset(tmp_path / "D")
+    test_set = tmp_path / "other.txt"
+    test_set.write_text(f"{sentence(2)}\n{sentence(9)}\nnešto posve drugo\n", encoding="utf8")
+    report = audit(folder, avoid=[test_set], out=tmp_path / "page.html")
+    # The ninth sentence is in test, which nobody trains on.
+    assert counts(report) == {"shared with other.txt": 1}
+    page = (tmp_path / "page.html").read_text(encoding="utf8")
+    assert sentence(2) in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+def test_texts_of_a_dataset_are_escaped_in_its_page(tmp_path):
+    markup = "<script>alert(1)</script> dobar dan svima"
+    folder = make_dataset(tmp_path / "D", train=[{"sentence": markup}])
+    audit(folder, out=tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf8")
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page

@@ -430,6 +430,9 @@ def audit(
     max_duration: Annotated[
         float, Option(min=0, help="seconds of the longest clip that a model takes")
     ] = 30.0,
+    audio: Annotated[
+        int, Option(min=0, metavar="N", help="clips to draw, fetch and decode for further checks")
+    ] = 0,
     timeout: common.Timeout = None,
     tries: common.Tries = None,
     max_wait: common.MaxWait = None,

@@ -71,5 +71,6 @@ def _shared_with(other: AvoidedData, audited: Audited, _: Settings) -> Hits:
     shipped = audited.shipped
     rows = shipped.filter(in_training(shipped["split"].fill_null("train")))
     reasons = other.reasons(rows.select("text", "audio_sha256", *other.ids))
-    shared = rows.with_columns(shares=reasons).drop_nulls("shares")
+    shared_what = reasons.str.strip_prefix("avoided_").str.replace_all("_", " ", literal=True)
+    shared = rows.with_columns(shares=shared_what).drop_nulls("shares")
     return Hits(len(shared), len(rows), example_rows(shared, "shares", "text"))

@@ -23,11 +23,11 @@ def _where(column: str, condition: pl.Expr, *shown: str) -> Find:
     return find
 
 
-def _signal(name: str, means: str, column: str, condition: str, limit: float) -> Check:
-    """Return the check of a column that `measure` writes; the condition is as for `select`."""
-    expression = pl.sql_expr(condition)
+def _signal(name: str, means: str, is_met: pl.Expr, condition: str, limit: float) -> Check:
+    """Return the check of a column that `measure` writes; `condition` says the same to `select`."""
+    (column,) = is_met.meta.root_names()
     mend = _LISTEN.format(f"not ({condition})")
-    return Check(name, means, limit, mend, _where(column, expression, "text"), (column,))
+    return Check(name, means, limit, mend, _where(column, is_met, "text"), (column,))
 
 
 def _other_duration(audited: Audited, _: Settings) -> Hits:
@@ -56,30 +56,58 @@ CHECKS = (
         ("decoded_s", "duration_s"),
     ),
     _signal(
-        "clipped audio", "clipped_share > 0.001", "clipped_share", "clipped_share > 0.001", 0.05
+        "clipped audio",
+        "more than 1 sample in 1,000 is clipped",
+        pl.col("clipped_share") > 0.001,
+        "clipped_share > 0.001",
+        0.05,
     ),
-    _signal("noisy audio", "a signal-to-noise ratio below 10 dB", "snr_db", "snr_db < 10", 0.05),
-    _signal("telephone band", "no sound above 4 kHz", "bandwidth_hz", "bandwidth_hz < 4000", 0.05),
+    _signal(
+        "noisy audio",
+        "a signal-to-noise ratio below 10 dB",
+        pl.col("snr_db") < 10,
+        "snr_db < 10",
+        0.05,
+    ),
+    _signal(
+        "telephone band",
+        "no sound above 4 kHz",
+        pl.col("bandwidth_hz") < 4000,
+        "bandwidth_hz < 4000",
+        0.05,
+    ),
     _signal(
         "digital silence",
         "digital silence in over 30 % of the clip",
-        "silence_share",
+        pl.col("silence_share") > 0.3,
         "silence_share > 0.3",
         0.01,
     ),
     _signal(
         "offset of the signal",
         "a DC offset above 0.02 of full scale",
-        "dc_offset",
+        pl.col("dc_offset").abs() > 0.02,
         "abs(dc_offset) > 0.02",
         0.02,
     ),
-    _signal("cut at the beginning", "speech runs through the start", "cut_start", "cut_start", 0.1),
-    _signal("cut at the end", "speech runs through the end", "cut_end", "cut_end", 0.1),
+    _signal(
+        "cut at the beginning",
+        "speech runs through the start of the clip",
+        pl.col("cut_start"),
+        "cut_start",
+        0.1,
+    ),
+    _signal(
+        "cut at the end",
+        "speech runs through the end of the clip",
+        pl.col("cut_end"),
+        "cut_end",
+        0.1,
+    ),
     _signal(
         "texts unlike the hypothesis",
         "a similarity to the recognizer's text below 0.5",
-        "similarity",
+        pl.col("similarity") < 0.5,
         "similarity < 0.5",
         0.01,
     ),

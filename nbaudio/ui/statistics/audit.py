@@ -14,6 +14,7 @@ from nbaudio.core.tracebacks import interruptible
 from nbaudio.formats.published.counted_reads import DatasetFiles
 from nbaudio.selection.audits.audited import Audited
 from nbaudio.selection.audits.check_list import check_limits, run_avoid_checks, run_checks
+from nbaudio.selection.audits.decoded_sample import with_decoded_sample
 from nbaudio.selection.audits.findings import Finding, Settings
 from nbaudio.selection.avoid import read_avoided
 from nbaudio.sources.other_data import Other
@@ -32,14 +33,17 @@ def audit(
     columns: Mapping[str, str] | None = None,
     limits: Mapping[str, float] | None = None,
     max_duration: float = 30.0,
+    audio: int = 0,
 ) -> Report:
     """Check a workspace, a corpus or a published dataset, without its audio.
 
     Only columns that checks need are read, by ranges, also of a dataset with embedded audio.
+    Checks that need samples are run on a drawn sample, and are named as not run without one.
 
     Args:
-        target: a workspace or corpus; or a dataset in Parquet, at a path or URL, such as
-            ``hf://datasets/OWNER/NAME``.
+        target: a workspace or corpus; or a dataset in Parquet, WebDataset tars or an AudioFolder,
+            or a manifest of NeMo, Kaldi, lhotse or another format of `ingest`; at a path or URL,
+            such as ``hf://datasets/OWNER/NAME``.
         avoid: test sets and other data with which rows for training must not share a sentence, a
             near sentence or a clip, as for `select`.
         out: a page to write, .html, which opens offline; an existing file is replaced.
@@ -48,6 +52,8 @@ def audit(
             has no usual name.
         limits: by check, the largest share of rows that is no finding, in place of the default.
         max_duration: seconds of the longest clip that a model takes.
+        audio: number of clips of a published dataset to draw, fetch and decode. Of a workspace,
+            `measure` hears all; of a corpus, `verify` decodes all.
 
     Returns:
         The facts have `findings`, one row a check. Findings above their limits are problems.
@@ -78,6 +84,8 @@ def audit(
         facts["columns"] = [
             {"name": name, "column": column} for name, column in published.columns.items()
         ]
+        if audio:
+            audited = replace(audited, rows=with_decoded_sample(audited.rows, files, audio))
         facts["bytes_read"] = files.totals.num_bytes
         facts["bytes_of_data"] = published.num_bytes
     settings = Settings(max_duration)
