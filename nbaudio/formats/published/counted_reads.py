@@ -45,6 +45,7 @@ class DatasetFiles:
     place: Location
     names: Sequence[str]
     totals: ReadTotals = field(default_factory=ReadTotals)
+    _places: dict[str, Location] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def at(cls, target: LocationLike) -> "DatasetFiles":
@@ -67,10 +68,16 @@ class DatasetFiles:
         """Return the files whose names have one of some endings."""
         return [name for name in self.names if name.lower().endswith(endings)]
 
+    def _place(self, name: str) -> Location:
+        """Return the location of a file, with the connections of earlier reads."""
+        if name not in self._places:
+            self._places[name] = self.place / name
+        return self._places[name]
+
     def size(self, name: str) -> int:
         """Return the bytes of a file; raise InputError if that is unknown."""
         with convert_error(AudioError, InputError):
-            return (self.place / name).status().num_bytes
+            return self._place(name).status().num_bytes
 
     def sizes(self, names: Sequence[str]) -> Mapping[str, int]:
         """Return the bytes of some files."""
@@ -79,7 +86,7 @@ class DatasetFiles:
     def read(self, name: str, start: int, stop: int) -> bytes:
         """Return the bytes [start, stop) of a file; raise InputError if they cannot be read."""
         with convert_error(AudioError, InputError):
-            content = (self.place / name).read(start, stop)
+            content = self._place(name).read(start, stop)
         self.totals.add(len(content))
         return content
 
