@@ -628,6 +628,18 @@ def select(
             "1 keeps none out",
         ),
     ] = 0.95,
+    avoid: Annotated[
+        list[str] | None,
+        Option(
+            metavar="OTHER",
+            help="corpus, dataset, manifest, table or text file, or URL, whose sentences and audio "
+            "stay out of train: its held-out splits, or OTHER:train, OTHER:all; repeat",
+        ),
+    ] = None,
+    avoid_by: Annotated[
+        str,
+        Option(metavar="speaker_id,recording_id", help="ids of OTHER that stay out of train, too"),
+    ] = "",
     timeout: common.Timeout = None,
     tries: common.Tries = None,
     max_wait: common.MaxWait = None,

@@ -169,6 +169,13 @@ TABLES: Mapping[str, Mapping[str, str]] = {
         "target": "",
         "proven": "target proven",
     },
+    "avoided": {
+        "avoided_id": "same id",
+        "avoided_audio": "same audio",
+        "avoided_sentence": "same sentence",
+        "avoided_near_sentence": "near sentence",
+        "held_out": "in dev or test",
+    },
     "by_part": {
         "by": "counted by",
         "right": "right (estimate)",

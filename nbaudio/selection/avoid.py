@@ -9,13 +9,13 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import polars as pl
 
 from nbaudio.core.errors import InputError
 from nbaudio.selection.near_held_out import NEAR_HELD_OUT, NearSentences
 from nbaudio.sources.other_data import Other, read_other
+from nbaudio.tables.dataframes import IN_ORDER
 from nbaudio.tables.rejection_reasons import (
     AVOIDED_AUDIO,
     AVOIDED_ID,
@@ -26,6 +26,8 @@ from nbaudio.text.near_duplicates import sentences
 
 #: Columns of ids by which other data may be avoided, if that is asked for.
 ID_COLUMNS = ("speaker_id", "recording_id")
+_COMPARED = ("text", "audio_sha256", "recording_id", "start_sample", "end_sample", *ID_COLUMNS[:1])
+_ROWS = 1 << 17  # segments that are compared at once, as large data is prepared anew for each part
 _LONGEST = 1 << 62  # samples of a recording whose length does not matter
 
 
@@ -50,21 +52,18 @@ class AvoidedData:
     windows: pl.DataFrame
     ids: dict[str, pl.Series]
 
-    def record(self) -> dict[str, Any]:
-        """Return what corpus.json says about it, with a hash of all that is compared."""
-        digest = hashlib.sha256()
+    @property
+    def label(self) -> str:
+        """Its name with the splits that count, such as ``other:dev,test``."""
+        return ":".join(filter(None, (self.name, ",".join(self.splits))))
+
+    def update(self, digest: "hashlib._Hash") -> None:
+        """Add all that is compared to a hash, in an order that does not depend on the data's."""
         compared = (self.sentences, self.clips, *self.windows.iter_columns(), *self.ids.values())
         for values in compared:
             digest.update(f"{values.name} {len(values)}\n".encode())
             for part in values.cast(pl.String).fill_null("").to_frame().iter_slices(1 << 16):
                 digest.update("\n".join(part.to_series()).encode())
-        return {
-            "name": self.name,
-            "splits": list(self.splits),
-            "sentences": len(self.sentences),
-            "by": list(self.ids),
-            "sha256": digest.hexdigest(),
-        }
 
     def reasons(self, rows: pl.DataFrame, threshold: float = NEAR_HELD_OUT) -> pl.Series:
         """Return for each segment what it shares, one of `AVOIDED`, or null.
@@ -75,7 +74,7 @@ class AvoidedData:
             threshold: similarity in [0.9, 1] above which sentences are near; 1 for equal ones only.
         """
         folded = rows.select(sentences(pl.col("text"))).to_series()
-        is_equal = folded.is_in(self.sentences.implode())
+        is_equal = folded.hash().is_in(self._hashes) & folded.is_not_null()
         is_near = is_equal
         if threshold < 1 and len(self.sentences):
             is_near = self._near(threshold).near(folded)
@@ -96,6 +95,11 @@ class AvoidedData:
         if threshold not in self._prepared:
             self._prepared[threshold] = NearSentences(self.sentences, threshold)
         return self._prepared[threshold]
+
+    @cached_property
+    def _hashes(self) -> pl.Series:
+        """Hashes of the sentences, which take a tenth of their memory."""
+        return self.sentences.hash().implode()
 
     @cached_property
     def _prepared(self) -> dict[float, NearSentences]:
@@ -146,6 +150,59 @@ def _avoided(other: Other, by: Sequence[str]) -> AvoidedData:
         windows.sort(windows.columns),
         {name: rows[name].drop_nulls().unique().sort() for name in by},
     )
+
+
+def hash_of(avoided: Sequence[AvoidedData]) -> str:
+    """Return a hash of all that is compared with other data."""
+    digest = hashlib.sha256()
+    for other in avoided:
+        other.update(digest)
+    return digest.hexdigest()
+
+
+def shared_with(
+    avoided: Sequence[AvoidedData],
+    segments: pl.LazyFrame,
+    recordings: pl.DataFrame,
+    numbers: pl.Series,
+    threshold: float,
+) -> pl.DataFrame:
+    """Return which segments share something with other data.
+
+    Args:
+        avoided: the other data.
+        segments: the table of segments.
+        recordings: the table of recordings.
+        numbers: numbers of the rows of `segments` that are compared.
+        threshold: see `AvoidedData.reasons`.
+
+    Returns:
+        A row for each segment that does, in order: `row`, its number; `shared`, the first of
+        `AVOIDED` that holds; and `source`, the number of the first data that it shares it with.
+    """
+    schema = pl.Schema({"row": numbers.dtype, "shared": pl.String(), "source": pl.Int32()})
+    parts = [pl.DataFrame(schema=schema)]
+    if avoided and len(numbers):
+        names = [name for name in _COMPARED if name in segments.collect_schema()]
+        rows = segments.select(names).with_row_index("row").cast({"row": numbers.dtype})
+        rows = rows.filter(pl.col("row").is_in(numbers.implode()))
+        if "sha256" in recordings.columns:
+            hashes = recordings.select("recording_id", "sha256").unique("recording_id").lazy()
+            rows = rows.join(hashes, on="recording_id", how="left", maintain_order="left")
+        batches = rows.collect_batches(chunk_size=_ROWS, **IN_ORDER)
+        parts += [_shared_rows(avoided, part, threshold).cast(schema) for part in batches]
+    return pl.concat(parts)
+
+
+def _shared_rows(
+    avoided: Sequence[AvoidedData], rows: pl.DataFrame, threshold: float
+) -> pl.DataFrame:
+    """Return the rows that share something with other data; see `shared_with`."""
+    shared = []
+    for source, other in enumerate(avoided):
+        reasons = rows.select("row", shared=other.reasons(rows, threshold))
+        shared.append(reasons.drop_nulls("shared").with_columns(source=pl.lit(source)))
+    return pl.concat(shared).unique("row", keep="first", maintain_order=True).sort("row")
 
 
 def _overlaps(rows: pl.DataFrame, windows: pl.DataFrame) -> pl.Series:

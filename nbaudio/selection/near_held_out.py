@@ -19,8 +19,8 @@ FEWEST_WORDS = 4
 #: Sentences of so many words that differ in the last word only are near, whatever its length.
 WORDS_BEFORE_LAST = 5
 
-# Sentences whose pieces are in memory at once: some 50 MB.
-_INDEXED = 1 << 16
+# Sentences whose pieces are in memory at once: some 30 MB.
+_INDEXED = 1 << 14
 _DIACRITICS = "[\u0300-\u036f]+"
 # Letters of Cyrillic and Greek, and letters with strokes, by the letter that they look like.
 _LOOKS_LIKE = dict(
@@ -68,19 +68,24 @@ class NearSentences:
     def __init__(self, texts: pl.Series, threshold: float) -> None:
         """Take the sentences, in any number, and the similarity above which others are near."""
         self._threshold = threshold
+        # More similar than the threshold t are only texts with fewer edits than 2 (1 - t) / (1 + t)
+        # of the characters of the shorter one.
+        self._part = int((1 + threshold) / (2 * (1 - threshold)))
         sentences = _compared(texts).drop_nulls().unique().sort()
         by_length = sentences.str.len_chars().arg_sort()
         self._sentences = sentences.gather(by_length)
-        self._beginnings = _without_last_word(self._sentences).drop_nulls().unique()
+        # Hashes take a tenth of the memory of texts.
+        self._equal = self._sentences.hash().implode()
+        self._beginnings = _without_last_word(self._sentences).drop_nulls().hash().implode()
         self._index_from = lru_cache(maxsize=1)(self._new_index)
 
     def near(self, texts: pl.Series) -> pl.Series:
         """Return for each text whether it is near one of the sentences, or equal to it."""
         compared = _compared(texts)
         others = compared.drop_nulls().unique()
-        is_equal = others.is_in(self._sentences.implode())
-        begins_equally = _without_last_word(others).is_in(self._beginnings.implode())
-        is_near = is_equal | begins_equally.fill_null(value=False)
+        beginnings = _without_last_word(others)
+        begins_equally = beginnings.hash().is_in(self._beginnings) & beginnings.is_not_null()
+        is_near = others.hash().is_in(self._equal) | begins_equally
         similar = self._similar(others.filter(~is_near))
         near = pl.concat([others.filter(is_near), *similar])
         return compared.is_in(near.implode()).fill_null(value=False)
@@ -94,14 +99,15 @@ class NearSentences:
             shortest, longest = (
                 index.sentences.gather(place).str.len_chars().item() for place in (0, -1)
             )
-            # Near texts differ in at most a tenth of the characters of the shorter one.
-            fits = lengths.is_between(shortest * 10 // 11, longest + longest // 10)
+            fits = lengths.is_between(
+                shortest * self._part // (self._part + 1), longest + longest // self._part
+            )
             similar.append(self._similar_in(index, others.filter(fits)))
         return similar
 
     def _new_index(self, start: int) -> NearIndex:
         """Return an index of the sentences from a number on, by their lengths."""
-        return NearIndex(self._sentences.slice(start, _INDEXED))
+        return NearIndex(self._sentences.slice(start, _INDEXED), part=self._part)
 
     def _similar_in(self, index: NearIndex, others: pl.Series) -> pl.Series:
         """Return the texts that are more similar than the threshold to a sentence of an index."""

@@ -40,6 +40,9 @@ class Parameters:
     gold: bool = False
     look_alikes: str = TOGETHER  # or APART
     near_held_out: float = NEAR_HELD_OUT
+    avoid: tuple[str, ...] = ()  # labels of data that is avoided
+    avoid_by: tuple[str, ...] = ()
+    avoid_sha256: str | None = None  # of all that is compared
     clip_size: float = PCM  # bytes a second
 
     def __post_init__(self) -> None:

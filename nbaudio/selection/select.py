@@ -9,6 +9,7 @@ import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import polars as pl
@@ -20,6 +21,7 @@ from nbaudio.review.manual_decisions import decisions
 from nbaudio.review.risk import freeze
 from nbaudio.review.rounds import JUDGED, gold_ids
 from nbaudio.review.state import ReviewState, reviewed_by_review
+from nbaudio.selection.avoid import AvoidedData, hash_of, read_avoided, shared_with
 from nbaudio.selection.filters import filtered, is_one_of
 from nbaudio.selection.fixed_splits import FixedSplits, fixed_splits
 from nbaudio.selection.given_splits import KEYS as GIVEN_BY
@@ -41,11 +43,13 @@ from nbaudio.selection.select_report import (
 )
 from nbaudio.selection.size_budget import PCM, Budget, measure_clip_size, over_budget
 from nbaudio.sources.audio_folder import check_audio_folders
+from nbaudio.sources.other_data import Other
 from nbaudio.storage.urls import redact_url
 from nbaudio.tables import rejection_reasons, workspace_tables
 from nbaudio.tables.dataframes import STREAMED, Frame, as_polars
 from nbaudio.tables.rejection_reasons import without_audio
 from nbaudio.tables.row_values import RowHashes, row_hashes, with_values
+from nbaudio.tables.rows import rows_on_disk
 from nbaudio.tables.schemas import EARLIER_SPLITS, LEFT_OUT, SEGMENTS, conform
 from nbaudio.tables.split_names import in_training
 from nbaudio.tables.workspace import Workspace, locks_workspace
@@ -73,6 +77,8 @@ def select(
     gold: bool = False,
     look_alikes: str = TOGETHER,
     near_held_out: float = NEAR_HELD_OUT,
+    avoid: Other | Sequence[Other] = (),
+    avoid_by: Sequence[str] | str = (),
 ) -> Report:
     """Decide for every segment of a workspace whether it goes into the corpus and into which split.
 
@@ -114,6 +120,13 @@ def select(
         near_held_out: similarity, from 0.9 to 1, above which a sentence of dev or test keeps a
             segment out of train, also if the two are equal but for the last of six words or more;
             1 keeps none out.
+        avoid: data of others, one or several: a corpus, a workspace, a dataset of Hugging Face, a
+            manifest, a table or a text file with a sentence on each line, or its path or URL.
+            Segments that share a sentence, a near sentence (see `near_held_out`) or audio with it
+            are left out of train. Where it has held-out splits, only these count; ``OTHER:train``
+            names others, ``OTHER:all`` takes all.
+        avoid_by: columns whose values keep segments out of train, too: `speaker_id`,
+            `recording_id`; a sequence, or names separated by commas.
 
     Returns:
         What is kept and why the rest is not, splits, leakage, budget. The decisions are in the
@@ -138,6 +151,8 @@ def select(
     recordings = workspace.recordings
     segments = workspace_tables.scan(workspace)
     requested = _requested_splits(workspace, segments, splits, look_alikes)
+    by = _names(avoid_by)
+    avoided = _avoided(workspace, avoid, by)
     parameters = Parameters(
         min_similarity=_first_threshold(min_similarity, workspace.threshold, MIN_SIMILARITY),
         max_duration=max_duration,
@@ -153,6 +168,9 @@ def select(
         gold=gold,
         look_alikes=look_alikes,
         near_held_out=near_held_out,
+        avoid=tuple(other.label for other in avoided),
+        avoid_by=by,
+        avoid_sha256=hash_of(avoided) if avoided else None,
     )
     if disk is not None and not without_audio(recordings):
         parameters = _with_clip_size(workspace, recordings, segments, parameters)
@@ -167,6 +185,7 @@ def select(
         gold=_right_segments(state) if gold else (),
         by_hand=_with_planted(by_hand, workspace),
         fixed=requested.fixed,
+        avoided=avoided,
     )
     selection = Selection(
         recordings=recordings,
@@ -177,12 +196,29 @@ def select(
         fixed=requested.fixed,
         reviews=reviews,
         by_hand=by_hand,
+        avoided=avoided,
+        shared=decided.shared,
     )
     report = _report(workspace, selection, requested.notes, min_similarity)
     workspace.save(**{LEFT_OUT: decided.left_out})
     workspace_tables.replace_columns(workspace, decided.rows)
     workspace.save_report("select", report.to_dict())
     return report
+
+
+def _avoided(
+    workspace: Workspace, avoid: Other | Sequence[Other], by: Sequence[str]
+) -> tuple[AvoidedData, ...]:
+    """Read the data that is avoided; large data is on the disk meanwhile."""
+    others = [*avoid] if isinstance(avoid, list | tuple) else [cast(Other, avoid)]
+    with rows_on_disk(workspace.path):
+        return read_avoided(others, by=by)
+
+
+def _names(names: Sequence[str] | str | None) -> tuple[str, ...]:
+    """Return the names in a sequence, or in a text that is separated by commas."""
+    listed = names.split(",") if isinstance(names, str) else names or ()
+    return tuple(filter(None, map(str.strip, listed)))
 
 
 def _first_threshold(*thresholds: float | None) -> float:
@@ -204,8 +240,7 @@ def _grouping_columns(
 
     By default they are those of earlier versions.
     """
-    names = group_by.split(",") if isinstance(group_by, str) else group_by or ()
-    columns = tuple(filter(None, map(str.strip, names)))
+    columns = _names(group_by)
     if columns != (AUTO,):
         return columns
     return fixed.columns if len(fixed.earlier) else None
@@ -321,11 +356,14 @@ class Decisions:
         rows: `split`, `decision` and `reason` of each segment, in the order of segments.
         left_out: the table `LEFT_OUT`.
         grouping: what the splits were grouped by.
+        shared: segments that share something with data that is avoided, with `split` and `source`,
+            the number of the data; and `shared`, what they share.
     """
 
     rows: pl.DataFrame
     left_out: pl.DataFrame
     grouping: Grouping
+    shared: pl.DataFrame
 
 
 def _with_planted(by_hand: pl.DataFrame, workspace: Workspace) -> pl.DataFrame:
@@ -353,12 +391,13 @@ def decide(
     gold: Collection[str] = (),
     by_hand: Frame | None = None,
     fixed: FixedSplits | None = None,
+    avoided: Sequence[AvoidedData] = (),
 ) -> Decisions:
     """Decide for each segment whether it goes into the corpus and into which split.
 
     `reviewed` are ids of segments that reviewers were given or judged, `gold` of those that they
-    judged right, `by_hand` the decisions of people. Raise InputError if a parameter does not fit
-    the tables, or if more is requested than there is.
+    judged right, `by_hand` the decisions of people, `avoided` data of others. Raise InputError if a
+    parameter does not fit the tables, or if more is requested than there is.
     """
     recordings = as_polars(recordings, "recordings")
     if not isinstance(segments, pl.LazyFrame):
@@ -380,13 +419,14 @@ def decide(
     grouping = _grouping(fit, judged, parameters, fixed, hashes)
     is_train = in_training(grouping.divided["split"])
     fit = _divided(fit, grouping.divided, is_train)
+    shared = _shared(segments, recordings, fit, avoided, parameters)
+    fit = _without_avoided(fit, shared, is_train)
     fit = _without_near_held_out(segments, fit, is_train, parameters)
     if budget := parameters.budget():
         if len(fixed.earlier):
             budget = _budget_of_growth(fit, budget)
         fit = _within_budget(fit, budget, parameters.seed, hashes)
-    later = fit.select("split", "reason", "barred")
-    return _decisions(segments, judged, later, grouping)
+    return _decisions(segments, judged, fit, grouping, shared)
 
 
 def _check_gold(
@@ -476,6 +516,29 @@ def _divided(fit: pl.DataFrame, divided: pl.DataFrame, is_train: pl.Series) -> p
     )
 
 
+def _shared(
+    segments: pl.LazyFrame,
+    recordings: pl.DataFrame,
+    fit: pl.DataFrame,
+    avoided: Sequence[AvoidedData],
+    parameters: Parameters,
+) -> pl.DataFrame:
+    """Return what segments that have a split share with data that is avoided; see `Decisions`."""
+    compared = fit["row"].filter(fit["reason"].is_null())
+    shared = shared_with(avoided, segments, recordings, compared, parameters.near_held_out)
+    return shared.join(fit.select("row", "split"), on="row", how="left", maintain_order="left")
+
+
+def _without_avoided(fit: pl.DataFrame, shared: pl.DataFrame, is_train: pl.Series) -> pl.DataFrame:
+    """Reject segments of train that share something with data that is avoided.
+
+    That is also where their split is given, and where they were in an earlier version.
+    """
+    reasons = fit.select("row").join(shared, on="row", how="left", maintain_order="left")
+    reason = pl.when(pl.lit(is_train)).then(pl.lit(reasons["shared"])).cast(pl.Categorical)
+    return fit.with_columns(reason=pl.coalesce("reason", reason))
+
+
 def _without_near_held_out(
     segments: pl.LazyFrame, fit: pl.DataFrame, is_train: pl.Series, parameters: Parameters
 ) -> pl.DataFrame:
@@ -506,7 +569,11 @@ def _needed(frame: pl.LazyFrame, parameters: Parameters, fixed: FixedSplits) -> 
 
 
 def _decisions(
-    segments: pl.LazyFrame, judged: pl.DataFrame, fit: pl.DataFrame, grouping: Grouping
+    segments: pl.LazyFrame,
+    judged: pl.DataFrame,
+    fit: pl.DataFrame,
+    grouping: Grouping,
+    shared: pl.DataFrame,
 ) -> Decisions:
     """Return the decisions on all segments from those on `fit`, which pass the filters."""
     later = pl.coalesce("reason", pl.when("barred").then(pl.lit("reviewed", dtype=pl.Categorical)))
@@ -530,7 +597,7 @@ def _decisions(
         "segment_id", pl.col("split").cast(pl.String), reason.cast(pl.String), "by_hand"
     )
     left_out = _collect(out).sort("by_hand", "segment_id").drop("by_hand")
-    return Decisions(_collect(decided), left_out, grouping)
+    return Decisions(_collect(decided), left_out, grouping, shared)
 
 
 def _collect(frame: pl.LazyFrame) -> pl.DataFrame:

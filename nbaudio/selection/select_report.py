@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from nbaudio.core.report import Report, count, fact_key
+from nbaudio.selection.avoid import AvoidedData
 from nbaudio.selection.fixed_splits import FixedSplits
 from nbaudio.selection.grouping import Grouping
 from nbaudio.selection.leakage import GROUPS, leakage
@@ -19,7 +20,12 @@ from nbaudio.selection.unfilled_goals import noun, unfilled_warnings
 from nbaudio.storage.urls import is_url
 from nbaudio.tables.amounts import seconds_column
 from nbaudio.tables.dataframes import STREAMED
-from nbaudio.tables.rejection_reasons import GROUPING_REASONS, LATER_REASONS, without_audio
+from nbaudio.tables.rejection_reasons import (
+    AVOIDED,
+    GROUPING_REASONS,
+    LATER_REASONS,
+    without_audio,
+)
 from nbaudio.tables.rejection_reasons import NEAR_HELD_OUT as NEAR_REASON
 from nbaudio.tables.row_values import with_values
 from nbaudio.tables.schemas import hypothesis_names
@@ -32,6 +38,10 @@ from nbaudio.tables.split_names import (
 )
 from nbaudio.text.speaker_names import SPEAKER, look_alikes
 
+# Parameters that the report has only where they are not as by default.
+_ONLY_IF_SET = frozenset(
+    ("clip_size", "where", "look_alikes", "near_held_out", "avoid", "avoid_by", "avoid_sha256")
+)
 _MUCH_REVIEWED = 0.1  # a share of train above which the report warns
 
 
@@ -48,6 +58,8 @@ class Selection:
         fixed: the splits that were fixed before.
         reviews: the ids of the segments of each review, by its name.
         by_hand: the decisions of people, with `segment_id` and `decision`.
+        avoided: the data that is avoided.
+        shared: what segments share with it; see `select.Decisions`.
     """
 
     recordings: pl.DataFrame
@@ -58,6 +70,8 @@ class Selection:
     fixed: FixedSplits
     reviews: Mapping[str, set[str]]
     by_hand: pl.DataFrame
+    avoided: Sequence[AvoidedData]
+    shared: pl.DataFrame
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -76,6 +90,7 @@ def select_report(selection: Selection) -> Report:
         **fixed_report.facts,
         **_people_facts(selection, taken),
         **_source_split_facts(groups, held_out),
+        **_avoided_facts(selection),
         "leakage": _leakage_facts(selection),
         **_grouping_facts(groups, selection.grouping),
         **_budget_facts(groups, selection.parameters),
@@ -161,6 +176,27 @@ def _source_split_facts(groups: pl.DataFrame, held_out: Mapping[str, int]) -> di
     return {"source_held_out_in_train": rows}
 
 
+def _avoided_facts(selection: Selection) -> dict[str, list[dict[str, Any]]]:
+    """Return by data that is avoided how many segments share something with it.
+
+    Those of train are left out, by what they share; those of other splits stay.
+    """
+    rows = []
+    in_train = selection.shared.with_columns(is_train=in_training(selection.shared["split"]))
+    for number, other in enumerate(selection.avoided):
+        shared = in_train.filter(pl.col("source") == number)
+        of_train = shared.filter("is_train")["shared"]
+        rows.append(
+            {
+                "data": other.label,
+                "sentences": len(other.sentences),
+                **{reason: int((of_train == reason).sum()) for reason in AVOIDED},
+                "held_out": len(shared) - len(of_train),
+            }
+        )
+    return {"avoided": rows} if rows else {}
+
+
 def _leakage_facts(selection: Selection) -> dict[str, int]:
     """Return how many values of each check are in several splits."""
     checks = leakage(selection.segments, keys=tuple(dict.fromkeys((*GROUPS, *selection.columns))))
@@ -202,17 +238,18 @@ def _budget_facts(groups: pl.DataFrame, parameters: Parameters) -> dict[str, Any
 
 def _parameter_facts(parameters: Parameters, columns: Sequence[str]) -> dict[str, Any]:
     """Return the parameters for the report, with the columns that the splits are grouped by."""
-    facts = {
-        name: value
-        for name, value in asdict(parameters).items()
-        if name not in ("clip_size", "where", "look_alikes", "near_held_out")
-    }
+    facts = {name: value for name, value in asdict(parameters).items() if name not in _ONLY_IF_SET}
     if parameters.near_held_out != NEAR_HELD_OUT:
         facts["near_held_out"] = parameters.near_held_out
     if parameters.look_alikes != TOGETHER:
         facts["look_alikes"] = parameters.look_alikes
     if parameters.where:
         facts["where"] = list(parameters.where)
+    if parameters.avoid:
+        facts["avoid"] = list(parameters.avoid)
+        facts["avoid_sha256"] = parameters.avoid_sha256
+    if parameters.avoid_by:
+        facts["avoid_by"] = list(parameters.avoid_by)
     facts["group_by"] = list(columns)
     if parameters.splits is not None and not is_url(parameters.splits):
         facts["splits"] = Path(parameters.splits).name  # the report is the same from another folder

@@ -5,8 +5,9 @@ this machine or at an address. Audio is not read.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -17,6 +18,7 @@ from nbaudio.core.errors import AudioError, InputError, one_line
 from nbaudio.formats.source_columns import choose, open_parquet_at
 from nbaudio.formats.table import ENDINGS, read_cells
 from nbaudio.formats.transcripts import numbered_lines
+from nbaudio.formats.webdataset_texts import TAR, texts_of_tar
 from nbaudio.sources.detection import detect_source
 from nbaudio.sources.source_formats import READERS
 from nbaudio.storage.folders import Folder, folder_at, read_object
@@ -49,7 +51,7 @@ _SPLITS = re.compile(r"(.+):([^\W\d]\w*(?:,[^\W\d]\w*)*)")
 _LINES = (".txt", ".lst", "")
 _TEXT_OF_KALDI = "text"
 _ROWS = 1 << 16
-_SHARD = re.compile(r"(.+?)-[0-9]+-of-[0-9]+")
+_SHARD = re.compile(r"(.+?)-[0-9]+(?:-of-[0-9]+)?")
 _SPLIT_COLUMNS = ("split", "subset")
 
 
@@ -159,14 +161,16 @@ def _of_workspace(folder: Folder) -> pl.DataFrame:
     is_undivided = "split" not in segments or segments["split"].null_count() == len(segments)
     if is_undivided and "source_split" in segments.columns:
         segments = segments.with_columns(split="source_split")
-    return _with_hashes(segments, recordings.select("recording_id", "sha256"))
+    return _with_hashes(segments, recordings)
 
 
-def _with_hashes(segments: pl.DataFrame, hashes: pl.DataFrame) -> pl.DataFrame:
-    """Return segments as `OTHER`, with the hashes of their recordings."""
-    first = hashes.unique("recording_id", keep="first").cast(pl.String)
+def _with_hashes(segments: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
+    """Return segments as `OTHER`, with the hashes of their recordings, if there are any."""
+    if "sha256" not in recordings.columns:
+        return _conformed(segments.drop("sha256", strict=False))
+    hashes = recordings.select("recording_id", "sha256").unique("recording_id", keep="first")
     joined = segments.drop("sha256", strict=False).join(
-        first, on="recording_id", how="left", maintain_order="left"
+        hashes.cast(pl.String), on="recording_id", how="left", maintain_order="left"
     )
     return _conformed(joined)
 
@@ -212,6 +216,8 @@ def _of_file(place: Location) -> pl.DataFrame:
         return _of_parquet(place, name.name)
     if ending in ENDINGS:
         return _of_table(place)
+    if ending == TAR:
+        return _of_tar(place, name.name)
     with place.fetched() as path:
         if ending in _LINES:
             return _of_lines(path, has_ids=name.name == _TEXT_OF_KALDI)
@@ -239,7 +245,10 @@ def _of_table(place: Location) -> pl.DataFrame:
 
 def _of_lines(path: Path, *, has_ids: bool) -> pl.DataFrame:
     """Return the lines of a text file, without the ids before them if it has ids."""
-    lines = pl.Series("text", [line for _, line in numbered_lines(path)], dtype=pl.String)
+    lines = pl.Series("text", dtype=pl.String)
+    numbered = numbered_lines(path)
+    while part := [line for _, line in islice(numbered, _ROWS)]:
+        lines.append(pl.Series("text", part))
     if has_ids:
         lines = lines.str.strip_chars().str.extract(r"^\S+\s+(.*)$")
     return _conformed(lines.to_frame())
@@ -260,7 +269,7 @@ def _of_source(path: Path) -> pl.DataFrame:
 
 def _of_folder(place: Location) -> pl.DataFrame:
     """Return the rows of a dataset: Parquet files, a source that `ingest` reads, or tables."""
-    listing = place.listing(lambda name: name.lower().endswith(ENDINGS))
+    listing = place.listing(lambda name: name.lower().endswith((*ENDINGS, TAR)))
     if listing is None:
         raise InputError(f"{place}: the server does not list this folder; name a file")
     names = list(listing[0])
@@ -273,14 +282,36 @@ def _of_folder(place: Location) -> pl.DataFrame:
         except InputError:
             if not names:
                 raise
-    return pl.concat([pl.DataFrame(schema=OTHER), *_of_tables(place, names)])
+    tables = [name for name in names if not name.endswith(TAR)]
+    if not tables:
+        return pl.concat([_of_tar(place / name, name) for name in names])
+    return _of_tables(place, tables)
 
 
-def _of_tables(place: Location, names: Iterable[str]) -> Iterator[pl.DataFrame]:
-    """Yield the rows of tables in a folder, with the splits that their paths name."""
+def _of_tar(place: Location, name: str) -> pl.DataFrame:
+    """Return the texts in a tar, with the split that its path names."""
+    texts = pl.Series("text", list(texts_of_tar(place)), dtype=pl.String)
+    return _conformed(texts.to_frame()).with_columns(split=pl.lit(_split_of(name), dtype=pl.String))
+
+
+def _of_tables(place: Location, names: Sequence[str]) -> pl.DataFrame:
+    """Return the rows of the tables in a folder, with the splits that their paths name.
+
+    Those without texts are left out. Raise the InputError of the first if none has any.
+    """
+    frames = []
+    errors = []
     for name in names:
-        rows = _of_table(place / name)
-        yield rows.with_columns(pl.col("split").fill_null(pl.lit(_split_of(name), dtype=pl.String)))
+        try:
+            rows = _of_table(place / name)
+        except InputError as error:
+            errors.append(error)
+            continue
+        split = pl.lit(_split_of(name), dtype=pl.String)
+        frames.append(rows.with_columns(pl.col("split").fill_null(split)))
+    if not frames:
+        raise errors[0]
+    return pl.concat(frames)
 
 
 def _split_of(name: str) -> str | None:

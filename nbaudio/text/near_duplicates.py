@@ -2,14 +2,15 @@
 
 None is missed, unlike with MinHash.
 
-*Near*: edits of at most a tenth of the shorter length. Of e + 1 disjoint pieces, e edits leave one
-intact (Pass-Join, VLDB 2011); pieces are found by their hash, the length of the text and their
-place in it.
+*Near*: edits of at most a tenth, or less, of the shorter length. Of e + 1 disjoint pieces, e edits
+leave one intact (Pass-Join, VLDB 2011); pieces are found by their hash, the length of the text and
+their place in it.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -23,7 +24,8 @@ Flags = NDArray[np.bool_]
 
 NEAR = pl.Schema({"sentence": pl.UInt32, "text": pl.UInt32, "edits": pl.Int64})
 
-_PART = 10  # texts are near with at most one edit in so many characters
+#: By default, texts are near with at most one edit in so many characters.
+TENTH = 10
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, with bits everywhere: neighbors spread over all 64
 _PLACE_FACTOR = np.uint64(0xC2B2AE3D27D4EB4F)
 # Characters of texts, and candidate pairs, that are processed together: some 25 and 50 MB.
@@ -166,20 +168,25 @@ class _PieceTable:
 class NearIndex:
     """Index of folded sentences, each once and without nulls, to search in any number of texts."""
 
-    def __init__(self, sentences: Sequence[str] | pl.Series) -> None:
-        """Index the pieces of folded sentences."""
+    def __init__(self, sentences: Sequence[str] | pl.Series, *, part: int = TENTH) -> None:
+        """Index the pieces of folded sentences.
+
+        Texts are near with at most one edit in `part` characters. Fewer edits are found faster.
+        """
         self.sentences = pl.Series(sentences, dtype=pl.String)
+        self._part = part
         texts = _texts(self.sentences)
         self._lengths = texts.lengths
         self._letters = _letters(texts)
-        self._pieces = _divided(self._lengths)
+        self._pieces = _divided(self._lengths, part)
         sums, powers = _sums(texts.codes)
         self._tables = []
         for size in np.unique(self._pieces.size).tolist():
             of_size = np.flatnonzero(self._pieces.size == size)
             first = texts.starts[self._pieces.sentence[of_size]] + self._pieces.start[of_size]
             hashes = (sums[first + size] - sums[first]) * powers[first]
-            self._tables.append(_piece_table(size, self._pieces, of_size, hashes, self._lengths))
+            reach = _reach(self._lengths[self._pieces.sentence[of_size]], part)
+            self._tables.append(_piece_table(size, self._pieces, of_size, hashes, reach))
 
     def among(self, texts: Sequence[str] | pl.Series) -> pl.DataFrame:
         """Return the near pairs of a sentence and a folded text.
@@ -202,7 +209,7 @@ class NearIndex:
         pairs = np.sort(np.concatenate(candidates))  # np.unique takes five times as long
         different_pairs = pairs[np.diff(pairs, prepend=-1) > 0]
         sentence, text = np.divmod(different_pairs, max(len(texts), 1))
-        allowed = np.minimum(self._lengths[sentence], characters.lengths[text]) // _PART
+        allowed = np.minimum(self._lengths[sentence], characters.lengths[text]) // self._part
         is_possible = self._letter_differences(characters, sentence, text) <= 2 * allowed
         sentence = sentence[is_possible]
         text = text[is_possible]
@@ -278,9 +285,9 @@ class NearIndex:
             yield sentence * len(texts.lengths) + text[window[can_end]]
 
 
-def _divided(lengths: Integers) -> _Pieces:
+def _divided(lengths: Integers, part: int) -> _Pieces:
     """Divide each sentence into one piece more than the edits that its length allows."""
-    edits = lengths // _PART
+    edits = lengths // part
     # Shorter sentences allow no edit, so that they can only be equal.
     can_change = np.flatnonzero(edits)
     counts = edits[can_change] + 1
@@ -292,17 +299,23 @@ def _divided(lengths: Integers) -> _Pieces:
     return _Pieces(sentence, number, start, length // count, length - start, count - 1 - number)
 
 
-def _piece_table(
-    size: int, pieces: _Pieces, of_size: Integers, hashes: Hashes, lengths: Integers
-) -> _PieceTable:
-    """Return the table of the pieces `of_size`, whose characters have these hashes.
+class _Reach(NamedTuple):
+    """For each piece, the least and the most characters of a text that is near its sentence."""
 
-    `lengths` are those of the sentences.
-    """
-    length = lengths[pieces.sentence[of_size]]
-    shortest = length * _PART // (_PART + 1)
-    longest = length + length // _PART
-    entries = _entries(pieces, of_size, _length_class(shortest), _length_class(longest))
+    shortest: Integers
+    longest: Integers
+
+
+def _reach(lengths: Integers, part: int) -> _Reach:
+    """Return the reach of sentences of these lengths, with an edit in `part` characters at most."""
+    return _Reach(lengths * part // (part + 1), lengths + lengths // part)
+
+
+def _piece_table(
+    size: int, pieces: _Pieces, of_size: Integers, hashes: Hashes, reach: _Reach
+) -> _PieceTable:
+    """Return the table of the pieces `of_size`, whose characters have these hashes."""
+    entries = _entries(pieces, of_size, _length_class(reach.shortest), _length_class(reach.longest))
     entry_hashes = hashes[entries.number] + entries.place_key
     order = np.argsort(entry_hashes, kind="stable")
     different_hashes, first_entry = np.unique(entry_hashes[order], return_index=True)
@@ -312,8 +325,8 @@ def _piece_table(
         np.append(first_entry, len(order)),
         of_size[entries.number[order]],
         _bloom_filter(different_hashes),
-        int(shortest.min()),
-        int(longest.max()),
+        int(reach.shortest.min()),
+        int(reach.longest.max()),
     )
 
 
@@ -370,7 +383,7 @@ def _place_keys(lengths: Integers) -> Hashes:
 
 def _length_class(lengths: Integers) -> Integers:
     """Return the class of each length; the lengths of a class differ by a tenth at most."""
-    classes: NDArray[np.float64] = np.log(np.maximum(lengths, 1)) / np.log(1 + 1 / _PART)
+    classes: NDArray[np.float64] = np.log(np.maximum(lengths, 1)) / np.log(1 + 1 / TENTH)
     return classes.astype(np.int64)
 
 
@@ -379,7 +392,7 @@ def _place_width(classes: Integers) -> Integers:
 
     They are a quarter of the shortest.
     """
-    width: NDArray[np.float64] = (1 + 1 / _PART) ** classes / 8
+    width: NDArray[np.float64] = (1 + 1 / TENTH) ** classes / 8
     return np.maximum(width.astype(np.int64), 1)
 
 

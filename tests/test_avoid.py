@@ -1,0 +1,276 @@
+"""`select --avoid`: what other people's data holds stays out of train."""
+
+import json
+import tarfile
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import nbaudio
+from nbaudio.cli import app
+from nbaudio.core.errors import InputError
+from nbaudio.tables.workspace import Workspace
+
+SENTENCE = "Sutra ujutro otvaramo raspravu o zakonu"
+TEXTS = {
+    "equal": "sutra, ujutro otvaramo RASPRAVU o zakonu!",
+    "last word": "Sutra ujutro otvaramo raspravu o proračunu",
+    "look-alikes": "Sutr\u0430 ujutro otvaramo raspravu o zakonu",
+    "one letter": "Sutra ujutro otvaramo rasprave o zakonu",
+    "short": "Hvala lijepa",
+    "short and near": "Hvala ljepa",
+    "other": "Danas popodne nastavljamo sjednicu s drugom točkom",
+}
+REASONS = {
+    "equal": "avoided_sentence",
+    "last word": "avoided_near_sentence",
+    "look-alikes": "avoided_near_sentence",
+    "one letter": "avoided_near_sentence",
+    "short": "avoided_sentence",
+    "short and near": None,
+    "other": None,
+}
+
+
+def make(folder, texts=TEXTS, **columns):
+    """A workspace with a recording and a speaker for each text."""
+    ids = list(texts)
+    segments = pl.DataFrame(
+        {
+            "segment_id": ids,
+            "recording_id": ids,
+            "speaker_id": ids,
+            "source_start": ["0"] * len(ids),
+            "source_end": ["3"] * len(ids),
+            "text": list(texts.values()),
+            "similarity": [1.0] * len(ids),
+            **columns,
+        }
+    )
+    workspace = Workspace.create(folder, source="x", audio=None)
+    workspace.save(recordings=pl.DataFrame({"recording_id": ids}), segments=segments)
+    return workspace
+
+
+def select(workspace, *others, **arguments):
+    sizes = {"dev": 0, "test": 0}
+    return nbaudio.select(workspace, avoid=others, **(sizes | arguments))
+
+
+def reasons(workspace):
+    segments = workspace.segments
+    return dict(zip(segments["segment_id"], segments["reason"].cast(pl.String), strict=True))
+
+
+def write_lines(folder):
+    path = folder / "sentences.txt"
+    path.write_text(f"{SENTENCE}.\n\nHvala lijepa\n", encoding="utf8")
+    return path
+
+
+def write_csv(folder):
+    path = folder / "table.csv"
+    path.write_text(f'path,sentence\na.wav,"{SENTENCE}"\nb.wav,hvala lijepa\n', encoding="utf8")
+    return path
+
+
+def write_xlsx(folder):
+    path = folder / "table.xlsx"
+    pl.DataFrame({"Transcript": [SENTENCE, "hvala lijepa"]}).write_excel(path)
+    return path
+
+
+def write_json_lines(folder):
+    path = folder / "table.jsonl"
+    lines = [json.dumps({"text": text}) for text in (SENTENCE, "hvala lijepa")]
+    path.write_text("\n".join(lines), encoding="utf8")
+    return path
+
+
+def write_parquet(folder):
+    path = folder / "data" / "test-00000-of-00001.parquet"
+    path.parent.mkdir()
+    audio = [{"bytes": b"x", "path": "a.wav"}] * 2
+    rows = pl.DataFrame({"sentence": [SENTENCE, "hvala lijepa"], "audio": audio})
+    rows.write_parquet(path)
+    train = pl.DataFrame({"sentence": [TEXTS["other"]], "audio": audio[:1]})
+    train.write_parquet(folder / "data" / "train-00000-of-00001.parquet")
+    return folder / "data"
+
+
+def write_audio_folder(folder):
+    for split, texts in {"test": [SENTENCE, "hvala lijepa"], "train": [TEXTS["other"]]}.items():
+        (folder / "set" / split).mkdir(parents=True)
+        rows = {"file_name": [f"{n}.wav" for n in range(len(texts))], "transcription": texts}
+        pl.DataFrame(rows).write_csv(folder / "set" / split / "metadata.csv")
+    return folder / "set"
+
+
+def write_nemo(folder):
+    path = folder / "test_manifest.json"
+    lines = [
+        json.dumps({"audio_filepath": f"{n}.wav", "duration": 1.5, "text": text})
+        for n, text in enumerate((SENTENCE, "hvala lijepa"))
+    ]
+    path.write_text("\n".join(lines), encoding="utf8")
+    return path
+
+
+def write_kaldi(folder):
+    data = folder / "kaldi"
+    data.mkdir()
+    (data / "text").write_text(f"u1 {SENTENCE}\nu2 hvala lijepa\n", encoding="utf8")
+    (data / "wav.scp").write_text("u1 a.wav\nu2 b.wav\n", encoding="utf8")
+    (data / "utt2spk").write_text("u1 s\nu2 s\n", encoding="utf8")
+    return data
+
+
+def write_kaldi_text(folder):
+    return write_kaldi(folder) / "text"
+
+
+def write_webdataset(folder):
+    (folder / "shards").mkdir()
+    texts = {"test": [SENTENCE, "hvala lijepa"], "train": [TEXTS["other"]]}
+    for split, lines in texts.items():
+        with tarfile.open(folder / "shards" / f"{split}-000000.tar", "w") as tar:
+            for number, text in enumerate(lines):
+                for ending, content in {"flac": b"fLaC", "txt": text.encode()}.items():
+                    path = folder / "member"
+                    path.write_bytes(content)
+                    tar.add(path, f"{number:04}.{ending}")
+    return folder / "shards"
+
+
+def write_frame(folder):
+    return pl.DataFrame({"text": [SENTENCE, "hvala lijepa", None]})
+
+
+WRITERS = [
+    write_lines,
+    write_csv,
+    write_xlsx,
+    write_json_lines,
+    write_parquet,
+    write_audio_folder,
+    write_nemo,
+    write_kaldi,
+    write_kaldi_text,
+    write_webdataset,
+    write_frame,
+]
+
+
+@pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__[6:])
+def test_shared_sentences_are_left_out_of_train_whatever_the_data_is(tmp_path, write):
+    workspace = make(tmp_path / "w")
+    report = select(workspace, write(tmp_path))
+    assert reasons(workspace) == REASONS
+    (row,) = report.facts["avoided"]
+    counts = {"avoided_sentence": 2, "avoided_near_sentence": 3, "avoided_audio": 0}
+    assert {name: row[name] for name in counts} == counts
+    assert (row["sentences"], row["held_out"]) == (2, 0)
+    assert report.facts["rejected"] == {"avoided_near_sentence": 3, "avoided_sentence": 2}
+
+
+def test_held_out_splits_count_and_others_can_be_named(tmp_path):
+    data = write_parquet(tmp_path)
+    workspace = make(tmp_path / "w")
+    report = select(workspace, data)
+    assert report.facts["avoided"][0]["data"] == "data:test"
+    select(workspace, f"{data}:train")
+    assert [name for name, reason in reasons(workspace).items() if reason] == ["other"]
+    report = select(workspace, f"{data}:all")
+    assert report.facts["kept"] == 1  # short and near
+    assert report.facts["avoided"][0]["data"] == "data"
+    with pytest.raises(InputError, match="data: there is no split 'dev'; there are train, test"):
+        select(workspace, f"{data}:dev")
+
+
+def test_a_workspace_and_a_corpus_are_avoided_by_what_they_hold_out(tmp_path):
+    other = make(tmp_path / "other", {"t": SENTENCE, "u": "hvala lijepa", "v": TEXTS["other"]})
+    segments = other.segments.with_columns(split=pl.Series(["test", "dev", "train"]))
+    other.save(segments=segments)
+    workspace = make(tmp_path / "w")
+    report = select(workspace, tmp_path / "other")
+    assert reasons(workspace) == REASONS
+    assert report.facts["avoided"][0]["data"] == "other:dev,test"
+
+
+def test_held_out_segments_of_this_corpus_stay_and_are_counted(tmp_path):
+    splits = ["test", "train", "train", "train", "dev", "train", "train"]
+    workspace = make(tmp_path / "w", source_split=splits)
+    report = nbaudio.select(workspace, splits="source", avoid=write_lines(tmp_path))
+    kept = reasons(workspace)
+    assert [kept["equal"], kept["short"]] == [None, None]
+    assert kept["one letter"] == "avoided_near_sentence"  # also where train is given
+    assert report.facts["avoided"][0]["held_out"] == 2
+
+
+def test_near_held_out_1_compares_equal_sentences_only(tmp_path):
+    workspace = make(tmp_path / "w")
+    select(workspace, write_lines(tmp_path), near_held_out=1)
+    assert [name for name, reason in reasons(workspace).items() if reason] == ["equal", "short"]
+
+
+def test_ids_are_compared_only_if_they_are_asked_for(tmp_path):
+    other = pl.DataFrame({"text": ["Nešto treće"], "speaker_id": ["other"]})
+    workspace = make(tmp_path / "w")
+    assert select(workspace, other).facts["rejected"] == {}
+    report = select(workspace, other, avoid_by="speaker_id")
+    assert report.facts["rejected"] == {"avoided_id": 1}
+    assert report.facts["parameters"]["avoid_by"] == ["speaker_id"]
+    with pytest.raises(InputError, match="avoid_by='text': must be speaker_id or recording_id"):
+        select(workspace, other, avoid_by="text")
+
+
+def test_audio_is_compared_by_the_hash_and_window_of_a_recording(tmp_path):
+    workspace = make(tmp_path / "w", {"a": "Prvo", "b": "Drugo", "c": "Treće"})
+    recordings = pl.DataFrame(
+        {"recording_id": ["a", "b", "c"], "sha256": ["one", "one", "two"], "num_samples": [90] * 3}
+    ).with_columns(path="recording_id", sampling_rate=10, num_channels=1)
+    windows = {"start_sample": [0, 40, 0], "end_sample": [30, 80, 30]}
+    segments = workspace.segments.with_columns(pl.Series(name, v) for name, v in windows.items())
+    workspace.save(recordings=recordings, segments=segments)
+    rows = {"text": ["Nešto četvrto"], "sha256": ["one"], "start_sample": [70], "end_sample": [90]}
+    select(workspace, pl.DataFrame(rows))
+    assert reasons(workspace) == {"a": None, "b": "avoided_audio", "c": None}
+    select(workspace, pl.DataFrame(rows).drop("start_sample", "end_sample"))
+    assert reasons(workspace) == {"a": "avoided_audio", "b": "avoided_audio", "c": None}
+
+
+def test_the_selection_is_the_same_from_another_folder_and_names_no_path(tmp_path, monkeypatch):
+    workspace = make(tmp_path / "w")
+    write_lines(tmp_path)
+    first = select(workspace, tmp_path / "sentences.txt").to_dict()
+    (tmp_path / "other").mkdir()
+    moved = (tmp_path / "sentences.txt").rename(tmp_path / "other" / "sentences.txt")
+    monkeypatch.chdir(moved.parent)
+    assert select(workspace, "sentences.txt").to_dict() == first
+    assert first["facts"]["parameters"]["avoid"] == ["sentences.txt"]
+    assert str(tmp_path) not in json.dumps(first)
+    moved.write_text("Nešto drugo\n", encoding="utf8")
+    changed = select(workspace, "sentences.txt").facts["parameters"]
+    assert changed["avoid_sha256"] != first["facts"]["parameters"]["avoid_sha256"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("missing.txt", None, "there is no such file or folder"),
+        ("empty.txt", "", "empty.txt: has no sentences to avoid; every text is empty"),
+        ("dots.txt", "...\n?\n", "dots.txt: has no sentences to avoid; every text is empty"),
+        ("speakers.csv", "speaker,age\nana,40\n", "no column has sentences; expected one called"),
+        ("broken.parquet", "no table", "cannot be read"),
+        ("notes.pdf", "%PDF", "no format is recognized in it"),
+    ],
+)
+def test_data_without_sentences_is_one_line_and_exit_code_2(tmp_path, name, content, message):
+    workspace = make(tmp_path / "w")
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    done = CliRunner().invoke(app, ["select", str(workspace.path), "--avoid", str(tmp_path / name)])
+    assert done.exit_code == 2
+    assert message in done.output
+    assert done.output.count("\n") == 1
