@@ -197,6 +197,7 @@ TABLES: Mapping[str, Mapping[str, str]] = {
         "examples": "",
         "mend": "",
         "means": "",
+        "explained": "",
     },
     "evidence": {
         "precision": "right (estimate)",

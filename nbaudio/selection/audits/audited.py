@@ -33,7 +33,7 @@ class Audited:
         rows: one row a clip, as `COLUMNS`.
         declared: by split, the number of rows that it declares.
         license: of the whole, as it is declared.
-        is_ours: whether it is a workspace or corpus of nbaudio.
+        explained: by check, why a finding is meant to be, in a workspace or corpus of nbaudio.
         not_read: parts that were left out.
         problems: what could not be read.
         num_bytes: of its data files, with the audio where they hold it.
@@ -44,7 +44,7 @@ class Audited:
     rows: pl.DataFrame
     declared: Mapping[str, int] = field(default_factory=dict)
     license: str | None = None
-    is_ours: bool = False
+    explained: Mapping[str, str] = field(default_factory=dict)
     not_read: Sequence[str] = ()
     problems: Sequence[str] = ()
     num_bytes: int = 0

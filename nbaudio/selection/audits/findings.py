@@ -98,6 +98,7 @@ class Finding:
         examples: up to five rows.
         mend: the command that mends it, or the reason why it was not run.
         means: what it counts.
+        explained: why it is meant to be although it is above its limit; empty if it is not.
     """
 
     check: str
@@ -109,6 +110,12 @@ class Finding:
     examples: Sequence[str]
     mend: str
     means: str
+    explained: str = ""
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether it is above its limit, and not explained."""
+        return self.ok is False and not self.explained
 
     def to_dict(self) -> dict[str, Any]:
         """Return the finding as JSON values."""
@@ -148,6 +155,7 @@ def run_check(check: Check, audited: Audited, settings: Settings, limit: float) 
         tuple(hits.examples),
         check.mend.replace("TARGET", audited.name),
         check.means,
+        audited.explained.get(check.name, ""),
     )
 
 

@@ -114,7 +114,12 @@ def _checked_page(out: str | Path | None) -> Path | None:
 
 def _report(audited: Audited, findings: Sequence[Finding], read: Mapping[str, Any]) -> Report:
     """Return the report of an audit: amounts, the table of findings, and what is above a limit."""
-    above = [finding for finding in findings if finding.ok is False]
+    above = [finding for finding in findings if finding.is_problem]
+    meant = [
+        f"{finding.check}: {finding.count:,}, as {finding.explained}"
+        for finding in findings
+        if finding.ok is False and finding.explained
+    ]
     not_run = [f"not run: {each.check} ({each.mend[9:]})" for each in findings if each.ok is None]
     facts = {
         "of": audited.name.rstrip("/"),
@@ -125,7 +130,7 @@ def _report(audited: Audited, findings: Sequence[Finding], read: Mapping[str, An
         "findings": [finding.to_dict() for finding in findings],
         "above_their_limits": len(above),
     }
-    notes = [f"not read: {line}" for line in audited.not_read] + not_run
+    notes = [f"not read: {line}" for line in audited.not_read] + meant + not_run
     problems = [*audited.problems, *(finding.sentence() for finding in above)]
     return Report("audit", facts, notes, problems)
 

@@ -12,8 +12,8 @@ from nbaudio.ui.statistics.page_html import Section, render_page
 
 def audit_page(facts: Mapping[str, Any], findings: Sequence[Finding], notes: Sequence[str]) -> str:
     """Return the page as HTML that opens offline; facts are those of the report."""
-    above = [finding for finding in findings if finding.ok is False]
-    within = [finding for finding in findings if finding.ok and finding.count]
+    above = [finding for finding in findings if finding.is_problem]
+    within = [finding for finding in findings if finding.count and not finding.is_problem]
     sections = [
         _overview(facts, above),
         *(_finding(finding) for finding in above),
@@ -60,7 +60,7 @@ def _finding(finding: Finding) -> Section:
     return Section(
         finding.check[:1].upper() + finding.check[1:],
         f"{finding.means[:1].upper()}{finding.means[1:]}: {count}, {state} the limit of "
-        f"{percent(finding.limit)}.{left_out} {finding.mend}",
+        f"{percent(finding.limit)}.{left_out} {finding.explained or finding.mend}",
         {"Examples": examples},
         finding=f"{count} ({state} the limit)",
     )

@@ -10,6 +10,7 @@ from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.formats.published.dataset import Published
 from nbaudio.selection.audits.audited import COLUMNS, Audited, as_audited_rows
 from nbaudio.storage.folders import folder_at
+from nbaudio.tables.workspace import Workspace
 from nbaudio.ui import views
 
 WORKSPACE_JSON = "workspace.json"
@@ -38,8 +39,29 @@ def open_ours(target: str | Path) -> Audited | None:
         rows=as_audited_rows(frame),
         declared={name: int(facts.get("segments", 0)) for name, facts in splits.items()},
         license=info.get("about", {}).get("licence"),
-        is_ours=True,
+        explained=_explained(target, info),
     )
+
+
+def _explained(target: str | Path, info: Mapping[str, Any]) -> dict[str, str]:
+    """Return by check why a finding is meant to be in a workspace or corpus of nbaudio.
+
+    `info` is corpus.json; empty for a workspace.
+    """
+    explained = {}
+    selection = info.get("selection")
+    if not info:
+        explained["no license"] = "materialize --license declares the license of the corpus"
+        selection = Workspace.open(target).report("select").get("facts", {})
+    groups = (selection or {}).get("parameters", {}).get("group_by")
+    if groups is not None:
+        how = f"the selection was grouped by {', '.join(groups) or 'nothing'}"
+        by_column = {
+            "speaker_id": "splits share speakers",
+            "recording_id": "splits share recordings",
+        }
+        explained |= {check: how for column, check in by_column.items() if column not in groups}
+    return explained
 
 
 def as_audited(target: str | Path, published: Published) -> Audited:
