@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from nbaudio.sources.join import join as join
     from nbaudio.tables.workspace import Workspace as Workspace
     from nbaudio.text.score import score as score
+    from nbaudio.ui.statistics.audit import audit as audit
     from nbaudio.ui.statistics.stats import stats as stats
 
 # Public names of nested modules.

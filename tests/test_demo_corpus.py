@@ -10,10 +10,13 @@ import yaml
 
 from nbaudio.audio.name_matching import youtube_id
 from nbaudio.core.bundled_files import bundled
+from nbaudio.corpus.materialize import materialize
+from nbaudio.corpus.measure import measure
 from nbaudio.selection.select import select
 from nbaudio.sources.ingest import ingest
 from nbaudio.tables.workspace import Workspace
 from nbaudio.text.score import score
+from nbaudio.ui.statistics.audit import audit
 
 SENTENCES = yaml.safe_load(bundled("data_manifests/demo/sentences.yaml").read_text(encoding="utf8"))
 IDS = {
@@ -139,3 +142,41 @@ def test_odd_texts_are_kept_as_they_are(workspace):
         "=2+3 nije proračun nego račun iz početnice"
     ]
     assert set("„“”–’") <= set("".join(texts))
+
+
+@pytest.mark.slow
+def test_an_audit_finds_what_is_planted_and_nothing_else(tmp_path):
+    folder = bundled("data_manifests/demo")
+    recordings = {"audio": folder / "audio", "names": folder / "wav.scp"}
+    workspace, corpus = tmp_path / "W", tmp_path / "C"
+    ingest("parlaspeech", folder / "transcripts.jsonl", **recordings, out=workspace, jobs=1)
+    score(workspace)
+    measure(workspace, jobs=1)
+    select(workspace, dev=8, test=8)
+    report = audit(workspace, max_duration=20)
+    findings = {
+        row["check"]: row["count"] + row["left_out"]
+        for row in report.facts["findings"]
+        if row["count"] or row["left_out"]
+    }
+    planted = {
+        "empty texts": 1,
+        "clips longer than a model takes": 1,
+        "texts unlike the hypothesis": 14,
+        "odd characters": 1,
+        **dict.fromkeys(("clipped audio", "noisy audio", "telephone band"), 1),
+        **dict.fromkeys(("digital silence", "offset of the signal", "cut at the end"), 1),
+    }
+    assert planted.items() <= findings.items()
+    # The empty text is too short for its clip; two texts have digits; of these one begins with =.
+    assert findings.keys() - planted.keys() == {
+        "texts too short for their clips",
+        "digits beside words",
+        "splits share recordings",
+        "no license",
+    }
+    left_out = report.facts["left_out_by_reason"]
+    assert [left_out[name] for name in ("past_the_end", "duplicate", "no_audio")] == [7, 1, 8]
+    materialize(workspace, out=corpus, jobs=1, license="mit")
+    problems = [line.partition(":")[0] for line in audit(corpus, max_duration=20).problems]
+    assert problems == ["odd characters", "digits beside words", "digital silence"]

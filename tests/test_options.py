@@ -83,6 +83,8 @@ select W --splits C --where "segment_id <> 'day1_0-1.5'" --dev 2 --test 2
 materialize W --out C2 --base C {THREADS}
 diff C C2 {NETWORK}
 stats W --out page.html --no-audio {NETWORK}
+audit hub --config default --column text=sentence --avoid other.txt --out audit.html --audio 2 --max-duration 20 --limit 'noisy audio=1' {NETWORK}
+ingest dataset hub --out HUB --option config=default
 stats C2 --base C
 ingest parlaspeech asr.json --out B
 withdraw B --speaker s5 --why 'consent withdrawn' --json
@@ -122,12 +124,26 @@ def make_archive(folder: Path) -> None:
     }
     for name, table in tables.items():
         pl.DataFrame(table).write_csv(folder / name, separator="\t" if "tsv" in name else ",")
+    tone(folder / "clip.wav", 3)
+    make_dataset(folder / "hub", folder / "clip.wav")
+    write("other.txt", "nothing that is shared\n")
     sitting = make_sitting(1, 12)
     tone(folder / "sitting/day1.wav", sitting.times[-1, 1] + 1)
     for part, file, text in (("H", "day1.ctm", sitting.ctm("day1")), ("T", "1.txt", sitting.text)):
         (folder / part).mkdir()
         (folder / part / file).write_text(text, encoding="utf8")
     write("pairs.csv", "recording,transcript\nday1,1.txt\n")
+
+
+def make_dataset(folder: Path, recording: Path) -> None:
+    """A dataset as on the Hugging Face Hub: four rows with one recording."""
+    audio = [{"bytes": recording.read_bytes(), "path": f"{n}.wav"} for n in range(4)]
+    words = ["prvi govor danas", "drugi glas sutra", "treća sjednica", "četvrto pitanje"]
+    rows = {"audio": audio, "sentence": words, "client_id": [*"abcd"], "duration": [3.0] * 4}
+    (folder / "data").mkdir(parents=True)
+    pl.DataFrame(rows).write_parquet(folder / "data/train-00000-of-00001.parquet")
+    header = "---\nlicense: mit\nconfigs:\n- {config_name: default, data_files: data/*}\n---\n"
+    (folder / "README.md").write_text(header)
 
 
 def judge(folder: Path, verdict: str = "dobro") -> None:

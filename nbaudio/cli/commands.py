@@ -1,5 +1,6 @@
 """All commands, in the order of the help."""
 
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -7,9 +8,10 @@ from typer import Argument, Option
 
 from nbaudio.cli import common
 from nbaudio.cli.help_panels import CommandPanel, OptionPanel, PanelGroup
+from nbaudio.core.errors import InputError
 
 _FORMATS = (
-    "parlaspeech, librispeech, kaldi, commonvoice, folder, hf, nemo, lhotse, table, "
+    "parlaspeech, librispeech, kaldi, commonvoice, folder, hf, dataset, nemo, lhotse, table, "
     "subtitles or textgrid"
 )
 _GROUPS = (
@@ -47,6 +49,23 @@ def _names(text: str) -> tuple[str, ...]:
 def _size(text: str) -> int | str:
     """Return a number of segments as a number, and hours, such as 1.5h, as text."""
     return int(text) if text.isascii() and text.isdigit() else text
+
+
+def _pairs_of(options: list[str] | None, name: str) -> list[tuple[str, str]]:
+    """Return the names and values of options such as ``text=sentence``."""
+    pairs = [tuple(map(str.strip, option.partition("=")[::2])) for option in options or ()]
+    for pair, option in zip(pairs, options or (), strict=True):
+        if not all(pair):
+            raise InputError(f"option {name}: expected NAME=VALUE, not {option!r}")
+    return [(pair[0], pair[1]) for pair in pairs]
+
+
+def _share(text: str) -> float:
+    """Return a share in [0, 1] as a number."""
+    with suppress(ValueError):
+        if 0 <= float(text) <= 1:
+            return float(text)
+    raise InputError(f"option limit: expected a share between 0 and 1, not {text!r}")
 
 
 @common.command("demo --out demo-output", panel=CommandPanel.START)
@@ -414,6 +433,59 @@ def stats(
     as_json: common.AsJson = None,
 ) -> None:
     """Report hours, speakers, durations, similarity and splits of a workspace or corpus."""
+
+
+@common.command(
+    "audit hf://datasets/OWNER/NAME --avoid test.csv --out audit.html", panel=CommandPanel.INSPECT
+)
+def audit(
+    target: Annotated[
+        str, Argument(metavar="TARGET", help="a workspace, a corpus or a dataset, or its URL")
+    ],
+    avoid: Annotated[
+        list[str] | None,
+        Option(metavar="OTHER", help="test set that training must not share; repeat for more"),
+    ] = None,
+    out: Annotated[
+        str | None, Option(metavar="PAGE.html", help="write a page with all findings")
+    ] = None,
+    config: Annotated[
+        str | None,
+        Option(metavar="NAME", help="configuration of a dataset; default: the first of its card"),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        Option(
+            "--column",
+            metavar="FIELD=NAME",
+            help="column of a field, such as text=sentence; repeat for more",
+        ),
+    ] = None,
+    limits: Annotated[
+        list[str] | None,
+        Option(
+            "--limit",
+            metavar='"CHECK=SHARE"',
+            help='largest share that is no finding, such as "odd characters=0.05"',
+        ),
+    ] = None,
+    max_duration: Annotated[
+        float, Option(min=0, help="seconds of the longest clip that a model takes")
+    ] = 30.0,
+    audio: Annotated[
+        int, Option(min=0, metavar="N", help="clips to draw, fetch and decode for further checks")
+    ] = 0,
+    timeout: common.Timeout = None,
+    tries: common.Tries = None,
+    max_wait: common.MaxWait = None,
+    max_size: common.MaxSize = None,
+    as_json: common.AsJson = None,
+) -> common.Options:
+    """Check splits, texts, durations, licenses and counts of any corpus, without its audio."""
+    return {
+        "columns": dict(_pairs_of(columns, "column")),
+        "limits": {name: _share(text) for name, text in _pairs_of(limits, "limit")},
+    }
 
 
 @common.command(

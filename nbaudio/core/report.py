@@ -364,12 +364,13 @@ _TABLES_OF_SHARES = (
     "by_part",
     "curve",
     "evidence",
+    "findings",
     "grouping_alternatives",
     "model_against_label",
     "signals",
 )
 _SHARES: Mapping[str, Callable[[float], str]] = {
-    **dict.fromkeys(("right", "precision", "share"), percent),
+    **dict.fromkeys(("right", "precision", "share", "limit"), percent),
     **dict.fromkeys(("high", "at_most"), percent),
     **dict.fromkeys(("low", "at_least"), percent_down),
     **dict.fromkeys(("wer", "wer_low", "wer_high", "missing", "true"), percent),

@@ -191,6 +191,14 @@ TABLES: Mapping[str, Mapping[str, str]] = {
         "after_speakers": "speakers after",
     },
     "columns": {"name": "what is read", "column": "from column"},
+    "findings": {
+        "ok": "within limit",
+        "left_out": "left out already",
+        "examples": "",
+        "mend": "",
+        "means": "",
+        "explained": "",
+    },
     "evidence": {
         "precision": "right (estimate)",
         "low": "at least right",

@@ -261,11 +261,16 @@ def _files(source: Path) -> list[tuple[Path, str | None]]:
 
 
 def _split_of(path: Path, source: Path) -> str | None:
+    return split_of_file(path.name if path == source else path.relative_to(source).as_posix())
+
+
+def split_of_file(name: str) -> str | None:
+    """Return the split of a file by its path in the dataset; None if it names none."""
+    path = PurePosixPath(name)
     shard = _SHARD.fullmatch(path.name)
-    relative = path.name if path == source else path.relative_to(source).as_posix()
     if shard and split_names.split_role(shard[1]):
         return shard[1]
-    return split_names.split_in(relative.removesuffix(path.suffix)) or (shard[1] if shard else None)
+    return split_names.split_in(name.removesuffix(path.suffix)) or (shard[1] if shard else None)
 
 
 def _visible(source: Path, pattern: str) -> list[Path]:

@@ -13,6 +13,7 @@ from nbaudio.core.atomic import read_json
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.review.cell_escaping import write_delimited
 from nbaudio.review.control_rows import with_control_rows
+from nbaudio.review.dataset_clips import audio_of_clips, drawn_clips
 from nbaudio.review.review_page import MOST_EMBEDDED_BYTES, ReviewPage, write_page
 from nbaudio.review.sheet_clips import MissingClip, clip_files, cut_clips, keep_clip
 from nbaudio.review.sheet_reader import KINDS, read_sheet
@@ -173,7 +174,9 @@ def make_files(
     files = [file for file in outputs.files if file.reviewer in shares]
     parts = {
         file.reviewer: _with_clip_names(
-            rows.of_reviewer(file.reviewer, shares[file.reviewer]), record, file.encoding
+            drawn_clips(rows.of_reviewer(file.reviewer, shares[file.reviewer]), workspace),
+            record,
+            file.encoding,
         )
         for file in files
     }
@@ -215,7 +218,7 @@ def _keep_clips_of_sheets(
     """Write the clips beside sheets, each once."""
     if not sheets:
         return
-    root = workspace.audio
+    root = audio_of_clips(workspace)
     most = max(len(parts[sheet.reviewer]) for sheet in sheets)
     check_size(most, 0 if root is None else most)
     rows = pl.concat([parts[sheet.reviewer] for sheet in sheets])
@@ -231,8 +234,9 @@ def without_missing_clips(
     rows: pl.DataFrame, workspace: Workspace, failed: Mapping[str, str]
 ) -> pl.DataFrame:
     """Return rows with a null `clip` where there is none, and a `note` that says why."""
-    has_clip = ~pl.col("segment_id").is_in(list(failed)) & pl.lit(workspace.audio_root is not None)
-    note = pl.lit("no audio yet" if workspace.audio_root is None else "not readable")
+    has_clips = audio_of_clips(workspace) is not None
+    has_clip = ~pl.col("segment_id").is_in(list(failed)) & pl.lit(has_clips)
+    note = pl.lit("not readable" if has_clips else "no audio yet")
     return rows.with_columns(clip=pl.when(has_clip).then("clip"), note=note)
 
 
@@ -248,7 +252,7 @@ def _page(
         rows,
         record,
         file.reviewer,
-        audio_root=workspace.audio,
+        audio_root=audio_of_clips(workspace),
         folder=file.path.parent,
         encoding=file.encoding,
         compared=compared(workspace),

@@ -19,6 +19,7 @@ from nbaudio.core.atomic import write_bytes, write_json
 from nbaudio.core.errors import ExistsError, InputError, get_by_name
 from nbaudio.core.report import Report, count, duration
 from nbaudio.review.control_rows import control_frame, plan_control_rows
+from nbaudio.review.dataset_clips import audio_of_clips
 from nbaudio.review.draws import PICKED, Part, all_draws, parts, record_of_draw
 from nbaudio.review.export_files import (
     MadeFiles,
@@ -610,7 +611,7 @@ def _facts(
         "kept_out_of_training": _kept_out(population, record),
         "strategy": record.strategy,
         "seed": record.seed,
-        "clips": 0 if state.workspace.audio_root is None else int((~failed).sum()),
+        "clips": 0 if audio_of_clips(state.workspace) is None else int((~failed).sum()),
         "minutes": rows["duration_s"].sum() / 60,
     }
     if resumed := _describe_resumed(state, record):
@@ -712,7 +713,7 @@ def _warnings(
             f"{in_train:,} of them are in train, where they must not be: "
             "run select again before materialize"
         )
-    if state.workspace.audio is None:
+    if audio_of_clips(state.workspace) is None:
         warnings.append(f"no audio yet: the {outputs.kind} has no clips")
     return warnings
 

@@ -86,6 +86,20 @@ def detect_source(
     )
 
 
+def list_layouts(source: Path) -> list[Layout]:
+    """Return all layouts of one format in a folder, such as the data folders of Kaldi's splits.
+
+    Raise InputError if no format is recognized, or several are.
+    """
+    files = list_source_files(source)
+    layouts = _layouts(files, _DETECTORS)
+    if not layouts:
+        raise InputError(_none_text(source, files, None))
+    if len({layout.format for layout in layouts}) > 1:
+        raise InputError(_several_text(source, layouts))
+    return layouts
+
+
 def _layouts(files: SourceFiles, detectors: Mapping[str, _Detect]) -> list[Layout]:
     """Return the layouts of the formats that fit.
 

@@ -24,7 +24,9 @@ from nbaudio.storage.remote import Remote, remote
 
 # Readers of these formats read a remote folder themselves: it has very many files, or only
 # recordings, and nothing is fetched in advance.
-REMOTE_FORMATS = frozenset({"librispeech", "folder"})
+REMOTE_FORMATS = frozenset({"librispeech", "folder", "dataset"})
+# Readers that read a remote file in ranges as well.
+_RANGE_FORMATS = frozenset({"dataset"})
 _FETCHED = ".fetched.jsonl"  # the log of the files of a folder, with the version of each
 _JOBS = 8  # files that are fetched at once
 _MOST_NAME_BYTES = 230  # file systems allow 255 bytes, and `.name.pid.partial` must fit
@@ -70,7 +72,7 @@ def read_remote(
     try:
         is_folder = place.is_folder()
         begin()
-        if is_folder and format in REMOTE_FORMATS:
+        if format in _RANGE_FORMATS or (is_folder and format in REMOTE_FORMATS):
             return read(place)
         if is_folder:
             transcripts = _read_folder(read, place, folder)

@@ -5,6 +5,7 @@ from types import MappingProxyType, ModuleType
 
 from nbaudio.formats import (
     commonvoice,
+    dataset,
     hf,
     kaldi,
     lhotse,
@@ -25,6 +26,7 @@ _MODULES = (
     commonvoice,
     folder,
     hf,
+    dataset,
     nemo,
     lhotse,
     table,

@@ -1,0 +1,1 @@
+"""Tables of datasets that others published, read by ranges without their audio."""

@@ -1,0 +1,1 @@
+"""Checks of a corpus or dataset, of whatever origin, by its tables."""

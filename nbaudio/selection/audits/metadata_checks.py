@@ -1,0 +1,103 @@
+"""Checks of durations, speakers, licenses, consent, and of declared against real numbers."""
+
+import polars as pl
+
+from nbaudio.selection.audits.audited import Audited
+from nbaudio.selection.audits.findings import Check, Hits, Settings, rows_where
+
+_DURATION = pl.col("duration_s")
+_REFUSED = ("", "0", "false", "n", "no", "none", "refused", "unknown", "withdrawn")
+_UNLICENSED = ("", "none", "null", "unknown", "n/a")
+
+
+def _too_long(audited: Audited, settings: Settings) -> Hits:
+    return rows_where(audited, settings.max_duration < _DURATION, "duration_s", "text")
+
+
+def _no_duration(audited: Audited, _: Settings) -> Hits:
+    is_none = _DURATION.is_null() | ~_DURATION.is_finite() | (_DURATION <= 0)
+    return rows_where(audited, is_none, "duration_s", "text")
+
+
+def _no_speaker(audited: Audited, _: Settings) -> Hits:
+    return rows_where(audited, ~pl.col("speaker_id").str.contains(r"\S").fill_null(value=False))
+
+
+def _unlicensed(audited: Audited, _: Settings) -> Hits:
+    """Rows without a license; those of a dataset with one as a whole have it."""
+    value = pl.col("license").str.strip_chars().str.to_lowercase()
+    has_none = value.is_null() | value.is_in(_UNLICENSED)
+    if audited.license is not None:
+        return Hits(0, len(audited.shipped))
+    return rows_where(audited, has_none, "license")
+
+
+def _no_consent(audited: Audited, _: Settings) -> Hits:
+    value = pl.col("consent").str.strip_chars().str.to_lowercase()
+    return rows_where(audited, value.is_null() | value.is_in(_REFUSED), "consent")
+
+
+def _declared_rows(audited: Audited, _: Settings) -> Hits:
+    """Rows that a split has more or less than it declares."""
+    counts = dict(audited.shipped.group_by("split").len().iter_rows())
+    differences = {
+        split: (declared, counts.get(split, 0))
+        for split, declared in audited.declared.items()
+        if declared != counts.get(split, 0)
+    }
+    examples = [
+        f"{split}: {declared:,} declared, {real:,} there"
+        for split, (declared, real) in sorted(differences.items())
+    ]
+    count = sum(abs(declared - real) for declared, real in differences.values())
+    return Hits(count, sum(audited.declared.values()), examples[:5])
+
+
+CHECKS = (
+    Check(
+        "clips longer than a model takes",
+        "longer than --max-duration (30 s)",
+        0.0,
+        "nbaudio select W --max-duration 30, or cut them.",
+        _too_long,
+        ("duration_s",),
+    ),
+    Check(
+        "no duration",
+        "the duration is missing, zero or negative",
+        0.0,
+        "Decode them: nbaudio audit TARGET --audio 200; leave out what cannot be decoded.",
+        _no_duration,
+        ("duration_s",),
+    ),
+    Check(
+        "no speaker",
+        "the speaker is missing or blank; splits by speaker are not proven for them",
+        0.05,
+        "nbaudio join W FILE --on segment_id --column speaker_id",
+        _no_speaker,
+        ("speaker_id",),
+    ),
+    Check(
+        "no license",
+        "neither the row nor the dataset as a whole has a license",
+        0.0,
+        "Declare it in the card: nbaudio materialize W --license, or ask the owner.",
+        _unlicensed,
+    ),
+    Check(
+        "no consent",
+        "the row has a consent field that is missing or refused",
+        0.0,
+        "nbaudio withdraw W --segments FILE --why TEXT, or bring the forms in by join.",
+        _no_consent,
+        ("consent",),
+    ),
+    Check(
+        "declared against real rows",
+        "rows more or less than the card or corpus.json declares",
+        0.0,
+        "Publish the missing files, or correct num_examples in the card.",
+        _declared_rows,
+    ),
+)

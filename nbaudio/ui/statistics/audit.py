@@ -1,0 +1,155 @@
+"""Audit a workspace, a corpus or any published dataset: a list of checks, each with its limit."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from nbaudio.core.atomic import write_bytes
+from nbaudio.core.errors import InputError
+from nbaudio.core.report import Report
+from nbaudio.core.tracebacks import interruptible
+from nbaudio.formats.published.counted_reads import DatasetFiles
+from nbaudio.selection.audits.audited import Audited
+from nbaudio.selection.audits.check_list import check_limits, run_avoid_checks, run_checks
+from nbaudio.selection.audits.decoded_sample import with_decoded_sample
+from nbaudio.selection.audits.findings import Finding, Settings
+from nbaudio.selection.avoid import read_avoided
+from nbaudio.sources.other_data import Other
+from nbaudio.sources.published import read_published
+from nbaudio.tables.split_names import ordered_splits
+from nbaudio.ui.statistics.audit_target import as_audited, open_ours
+
+
+@interruptible
+def audit(
+    target: str | Path,
+    *,
+    avoid: Sequence[Other] = (),
+    out: str | Path | None = None,
+    config: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    limits: Mapping[str, float] | None = None,
+    max_duration: float = 30.0,
+    audio: int = 0,
+) -> Report:
+    """Check a workspace, a corpus or a published dataset, without its audio.
+
+    Only columns that checks need are read, by ranges, also of a dataset with embedded audio.
+    Checks that need samples are run on a drawn sample, and are named as not run without one.
+
+    Args:
+        target: a workspace or corpus; or a dataset in Parquet, WebDataset tars or an AudioFolder,
+            or a manifest of NeMo, Kaldi, lhotse or another format of `ingest`; at a path or URL,
+            such as ``hf://datasets/OWNER/NAME``.
+        avoid: test sets and other data with which rows for training must not share a sentence, a
+            near sentence or a clip, as for `select`.
+        out: a page to write, .html, which opens offline; an existing file is replaced.
+        config: the configuration of a dataset of Hugging Face with several; the first by default.
+        columns: by field, such as ``text`` or ``speaker_id``, the column that holds it, where it
+            has no usual name.
+        limits: by check, the largest share of rows that is no finding, in place of the default.
+        max_duration: seconds of the longest clip that a model takes.
+        audio: number of clips of a published dataset to draw, fetch and decode. Of a workspace,
+            `measure` hears all; of a corpus, `verify` decodes all.
+
+    Returns:
+        The facts have `findings`, one row a check. Findings above their limits are problems.
+
+    Raises:
+        InputError: the target cannot be read, or names of an option are unknown.
+
+    Examples:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> rows = {"id": ["a", "b"], "text": ["dobar dan", "dobar dan"], "speaker": ["x", "y"]}
+        >>> frame = pl.DataFrame(rows)
+        >>> frame[:1].write_parquet(folder / "train-00000-of-00001.parquet")
+        >>> frame[1:].write_parquet(folder / "test-00000-of-00001.parquet")
+        >>> shared = audit(folder).facts["findings"][2]
+        >>> shared["check"], shared["count"], shared["share"], shared["ok"]
+        ('splits share sentences', 1, 1.0, False)
+    """
+    check_limits(limits or {})
+    page = _checked_page(out)
+    others = read_avoided([avoid] if isinstance(avoid, str | Path) else list(avoid))
+    audited = open_ours(target)
+    facts: dict[str, Any] = {}
+    if audited is None:
+        files = DatasetFiles.at(target)
+        published = read_published(files, configuration=config, options=columns)
+        audited = as_audited(target, published)
+        facts["columns"] = [
+            {"name": name, "column": column} for name, column in published.columns.items()
+        ]
+        if audio:
+            audited = replace(audited, rows=with_decoded_sample(audited.rows, files, audio))
+        facts["bytes_read"] = files.totals.num_bytes
+        facts["bytes_of_data"] = published.num_bytes
+    settings = Settings(max_duration)
+    findings = [
+        *run_checks(audited, settings, limits or {}),
+        *run_avoid_checks(audited, others, settings),
+    ]
+    report = _report(audited, findings, facts)
+    if page is None:
+        return report
+    from nbaudio.ui.statistics.audit_page import audit_page  # matplotlib takes a second to import
+
+    write_bytes(page, audit_page(report.facts, findings, report.warnings).encode())
+    return replace(report, facts={**report.facts, "page": str(page)})
+
+
+def _checked_page(out: str | Path | None) -> Path | None:
+    """Return the page to write; raise InputError if its name is not that of one."""
+    if out is None:
+        return None
+    page = Path(out)
+    if page.suffix.lower() != ".html":
+        raise InputError(f"{page}: a page is written as .html")
+    return page
+
+
+def _report(audited: Audited, findings: Sequence[Finding], read: Mapping[str, Any]) -> Report:
+    """Return the report of an audit: amounts, the table of findings, and what is above a limit."""
+    above = [finding for finding in findings if finding.is_problem]
+    meant = [
+        f"{finding.check}: {finding.count:,}, as {finding.explained}"
+        for finding in findings
+        if finding.ok is False and finding.explained
+    ]
+    not_run = [f"not run: {each.check} ({each.mend[9:]})" for each in findings if each.ok is None]
+    facts = {
+        "of": audited.name.rstrip("/"),
+        "layout": audited.layout,
+        **_amounts(audited.rows),
+        **read,
+        "left_out_by_reason": _reasons(audited.rows),
+        "findings": [finding.to_dict() for finding in findings],
+        "above_their_limits": len(above),
+    }
+    notes = [f"not read: {line}" for line in audited.not_read] + meant + not_run
+    problems = [*audited.problems, *(finding.sentence() for finding in above)]
+    return Report("audit", facts, notes, problems)
+
+
+def _reasons(rows: pl.DataFrame) -> dict[str, int]:
+    """Return how many rows a selection left out by reason, the most frequent first."""
+    left_out = rows.filter("is_left_out")["reason"].drop_nulls()
+    counted = left_out.value_counts().sort("count", "reason", descending=[True, False])
+    return dict(counted.iter_rows())
+
+
+def _amounts(rows: pl.DataFrame) -> dict[str, Any]:
+    """Return the numbers of rows, those left out, and the rows of each split."""
+    shipped = rows.filter(~pl.col("is_left_out"))
+    counts = dict(shipped.group_by("split").len().iter_rows())
+    seconds = shipped["duration_s"].filter(shipped["duration_s"].is_finite()).sum()
+    return {
+        "rows": len(shipped),
+        "left_out": len(rows) - len(shipped),
+        "hours": round(float(seconds or 0) / 3600, 4),
+        "splits": {split: counts[split] for split in ordered_splits(counts)},
+    }

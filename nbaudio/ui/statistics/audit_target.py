@@ -1,0 +1,78 @@
+"""Open what is audited: a workspace, a corpus, or a dataset that somebody else published."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
+from nbaudio.formats.published.dataset import Published
+from nbaudio.selection.audits.audited import COLUMNS, Audited, as_audited_rows
+from nbaudio.storage.folders import folder_at
+from nbaudio.tables.workspace import Workspace
+from nbaudio.ui import views
+
+WORKSPACE_JSON = "workspace.json"
+
+
+def open_ours(target: str | Path) -> Audited | None:
+    """Return the segments of a workspace or corpus; None for anything else."""
+    folder = folder_at(target)
+    is_corpus = folder.exists(CORPUS_JSON)
+    is_local = folder.place.local is not None
+    if not is_corpus and not (is_local and folder.exists(WORKSPACE_JSON)):
+        return None
+    segments = views.rows(target, further=True)
+    columns = [name for name in COLUMNS if name in segments.schema]
+    frame = segments.read(*columns, "decision").with_columns(
+        is_left_out=pl.col("decision").cast(pl.String).eq("reject").fill_null(value=False),
+    )
+    frame = frame.with_columns(source_id="segment_id")
+    if "source_license" in segments.schema and "license" not in frame:
+        frame = frame.with_columns(license=segments.read("source_license")["source_license"])
+    info = read_corpus_info(folder) if is_corpus else {}
+    splits: Mapping[str, Any] = info.get("splits", {})
+    return Audited(
+        name=str(target),
+        layout="corpus" if is_corpus else "workspace",
+        rows=as_audited_rows(frame),
+        declared={name: int(facts.get("segments", 0)) for name, facts in splits.items()},
+        license=info.get("about", {}).get("licence"),
+        explained=_explained(target, info),
+    )
+
+
+def _explained(target: str | Path, info: Mapping[str, Any]) -> dict[str, str]:
+    """Return by check why a finding is meant to be in a workspace or corpus of nbaudio.
+
+    `info` is corpus.json; empty for a workspace.
+    """
+    explained = {}
+    selection = info.get("selection")
+    if not info:
+        explained["no license"] = "materialize --license declares the license of the corpus"
+        selection = Workspace.open(target).report("select").get("facts", {})
+    groups = (selection or {}).get("parameters", {}).get("group_by")
+    if groups is not None:
+        how = f"the selection was grouped by {', '.join(groups) or 'nothing'}"
+        by_column = {
+            "speaker_id": "splits share speakers",
+            "recording_id": "splits share recordings",
+        }
+        explained |= {check: how for column, check in by_column.items() if column not in groups}
+    return explained
+
+
+def as_audited(target: str | Path, published: Published) -> Audited:
+    """Return a published dataset as checks see it."""
+    return Audited(
+        name=str(target),
+        layout=published.layout,
+        rows=as_audited_rows(published.rows),
+        declared=published.declared,
+        license=published.license,
+        not_read=published.not_read,
+        problems=published.problems,
+        num_bytes=published.num_bytes,
+    )

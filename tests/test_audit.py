@@ -1,0 +1,439 @@
+"""Audits of datasets that others published, of workspaces and corpora: every planted fault is
+found with its count, and clean data have no finding."""
+
+import io
+import json
+import tarfile
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+from web import serving
+
+from nbaudio import review
+from nbaudio.cli import app
+from nbaudio.proof.evidence import evidence
+from nbaudio.sources.ingest import ingest
+from nbaudio.ui.statistics.audit import audit
+
+CARD = """---
+license: cc-by-4.0
+configs:
+- config_name: default
+  data_files:
+  - split: train
+    path: data/train-*
+  - split: test
+    path: data/test-*
+- config_name: other
+  data_files: other/*.parquet
+dataset_info:
+- config_name: default
+  splits:
+  - {name: train, num_examples: 8}
+  - {name: test, num_examples: 4}
+---
+# A dataset
+"""
+WORDS = (
+    "jedan",
+    "dva tri",
+    "četiri",
+    "pet šest",
+    "sedam",
+    "osam",
+    "devet",
+    "deset",
+    "sto",
+    "tisuću",
+)
+AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+CLIP_BYTES = 40_000
+
+
+def sentence(number):
+    """A sentence that is not near any other."""
+    return " ".join(WORDS[int(digit)] for digit in f"{number * 7919 % 10_000:04d}")
+
+
+def clean_rows(split, first, count):
+    """Rows without a fault."""
+    return [
+        {
+            "id": f"{split}-{number}",
+            "sentence": sentence(number),
+            "client_id": f"{split}-speaker-{number % 3}",
+            "duration": 2.5,
+            "consent": "yes",
+        }
+        for number in range(first, first + count)
+    ]
+
+
+def write_parquet(folder, name, rows, *, group=2):
+    """A file with embedded audio, as Hugging Face writes them."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table = pa.Table.from_pylist(rows)
+    noise = [bytes([number]) * CLIP_BYTES for number in range(len(rows))]
+    audio = [
+        {"bytes": content, "path": f"{row['id']}.wav"}
+        for content, row in zip(noise, rows, strict=True)
+    ]
+    table = table.append_column("audio", pa.array(audio, AUDIO))
+    pq.write_table(table, path, row_group_size=group, compression="none", use_dictionary=False)
+
+
+def make_dataset(folder, *, train=(), test=()):
+    """A dataset of eight and four clean rows, some of which are replaced by faulty ones."""
+    folder.mkdir(exist_ok=True)
+    (folder / "README.md").write_text(CARD, encoding="utf8")
+    rows = {"train": clean_rows("train", 0, 8), "test": clean_rows("test", 8, 4)}
+    for split, faults in (("train", train), ("test", test)):
+        for number, fault in enumerate(faults):
+            rows[split][number] |= fault
+        write_parquet(folder, f"data/{split}-00000-of-00001.parquet", rows[split])
+    return folder
+
+
+def counts(report):
+    """The count of each check that has a finding above its limit."""
+    return {row["check"]: row["count"] for row in report.facts["findings"] if row["ok"] is False}
+
+
+def test_clean_dataset_has_no_finding_and_its_audio_is_not_read(tmp_path):
+    report = audit(make_dataset(tmp_path / "D"))
+    assert counts(report) == {}
+    assert report.problems == []
+    assert report.facts["splits"] == {"train": 8, "test": 4}
+    assert report.facts["hours"] == pytest.approx(12 * 2.5 / 3600, abs=1e-4)
+    assert report.facts["bytes_of_data"] > 12 * CLIP_BYTES
+    # Two small files: mostly their last 64 kB, which the footer is read with
+    assert report.facts["bytes_read"] < 2 * 80_000
+
+
+@pytest.mark.parametrize(
+    ("check", "faults", "count"),
+    [
+        ("splits share speakers", {"test": [{"client_id": "train-speaker-0"}]}, 1),
+        ("splits share sentences", {"test": [{"sentence": sentence(0).upper() + "!"}]}, 1),
+        ("splits share near sentences", {"test": [{"sentence": sentence(3)[:-1] + "x"}]}, 1),
+        ("ids that collide", {"train": [{"id": "train-1"}]}, 2),
+        ("repeated sentences", {"train": [{}, {}, {}, {"sentence": sentence(0)}]}, 1),
+        ("empty texts", {"train": [{"sentence": " ... "}, {"sentence": None}]}, 2),
+        ("texts too long for their clips", {"train": [{"duration": 0.2}]}, 1),
+        ("texts too short for their clips", {"train": [{"sentence": "a"}]}, 1),
+        ("another script", {"train": [{"sentence": "добар дан свима овде"}]}, 1),
+        ("odd characters", {"train": [{"sentence": "dobar dan ☃ svima"}]}, 1),
+        ("markup in texts", {"train": [{"sentence": "dobar <i>dan</i> svima"}]}, 1),
+        ("digits beside words", {"train": [{"sentence": "dobar dan 2020 svima"}]}, 1),
+        (
+            "clips longer than a model takes",
+            {"train": [{"duration": 31.0, "sentence": "da " * 40}]},
+            1,
+        ),
+        ("no duration", {"train": [{"duration": 0.0}, {"duration": -1.0}]}, 2),
+        ("no speaker", {"train": [{"client_id": " "}]}, 1),
+        ("no consent", {"train": [{"consent": "withdrawn"}]}, 1),
+    ],
+)
+def test_each_planted_fault_is_found_alone(tmp_path, check, faults, count):
+    report = audit(make_dataset(tmp_path / "D", **faults))
+    assert counts(report) == {check: count}
+    (row,) = [row for row in report.facts["findings"] if row["check"] == check]
+    assert 0 < len(row["examples"]) <= 5
+    assert len(report.problems) == 1
+
+
+def test_card_without_license_and_with_other_counts(tmp_path):
+    folder = make_dataset(tmp_path / "D")
+    text = CARD.replace("license: cc-by-4.0\n", "").replace("num_examples: 4", "num_examples: 9")
+    (folder / "README.md").write_text(text, encoding="utf8")
+    report = audit(folder)
+    assert counts(report) == {"no license": 12, "declared against real rows": 5}
+    (row,) = [
+        row for row in report.facts["findings"] if row["check"] == "declared against real rows"
+    ]
+    assert row["examples"] == ["test: 9 declared, 4 there"]
+
+
+def test_command_prints_findings_and_exits_with_1_above_a_limit(tmp_path):
+    folder = str(make_dataset(tmp_path / "D", test=[{"client_id": "train-speaker-0"}]))
+    done = CliRunner().invoke(app, ["audit", folder, "--json"])
+    assert done.exit_code == 1
+    printed = json.loads(done.stdout)
+    assert len(printed["problems"]) == 1
+    assert printed["problems"][0].startswith("splits share speakers: 1 (25 %, limit 0 %)")
+    allowed = ["audit", folder, "--limit", "splits share speakers=0.3", "--max-duration", "20"]
+    assert CliRunner().invoke(app, allowed).exit_code == 0
+
+
+def test_unusable_target_and_options_exit_with_2_and_one_line(tmp_path):
+    folder = str(make_dataset(tmp_path / "D"))
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for words in (
+        [str(empty)],
+        [str(tmp_path / "absent")],
+        [folder, "--limit", "speakers=0.1"],
+        [folder, "--limit", "no speaker=7"],
+        [folder, "--column", "texts=sentence"],
+        [folder, "--config", "german"],
+    ):
+        done = CliRunner().invoke(app, ["audit", *words])
+        assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1), words
+
+
+def test_option_column_names_the_column_of_a_field(tmp_path):
+    folder = make_dataset(tmp_path / "D")
+    report = audit(folder, columns={"speaker_id": "id"})
+    assert {"name": "speaker_id", "column": "id"} in report.facts["columns"]
+
+
+def test_another_configuration_is_named_and_can_be_chosen(tmp_path):
+    folder = make_dataset(tmp_path / "D")
+    write_parquet(folder, "other/a.parquet", clean_rows("train", 0, 3))
+    assert any("1 files of other configurations" in line for line in audit(folder).warnings)
+    assert audit(folder, config="other").facts["rows"] == 3
+
+
+def test_damaged_file_is_a_problem_and_the_others_are_read(tmp_path):
+    folder = make_dataset(tmp_path / "D")
+    (folder / "data/test-00000-of-00001.parquet").write_bytes(b"PAR1 no footer")
+    report = audit(folder)
+    assert report.facts["rows"] == 8
+    assert "data/test-00000-of-00001.parquet" in report.problems[0]
+
+
+def write_tar(path, members):
+    """A tar of names with their bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w") as tar:
+        for name, content in members:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+
+
+def make_webdataset(folder):
+    """Tars with a clip, a text and JSON for each key; test has a speaker of train."""
+    for split, first, count in (("train", 0, 8), ("test", 8, 4)):
+        members = []
+        for row in clean_rows(split, first, count):
+            facts = {"speaker": row["client_id"], "duration": row["duration"], "id": row["id"]}
+            if row["id"] == "test-9":
+                facts["speaker"] = "train-speaker-2"
+            members += [
+                (f"{row['id']}.flac", b"f" * CLIP_BYTES),
+                (f"{row['id']}.json", json.dumps(facts).encode()),
+                (f"{row['id']}.txt", row["sentence"].encode()),
+            ]
+        write_tar(folder / f"{split}-000000.tar", members)
+
+
+def make_audio_folder(folder):
+    """Two folders with a table each; test has a speaker of train."""
+    for split, first, count in (("train", 0, 8), ("test", 8, 4)):
+        lines = ["file_name,transcription,speaker_id"]
+        (folder / split).mkdir(parents=True)
+        for row in clean_rows(split, first, count):
+            speaker = "train-speaker-2" if row["id"] == "test-9" else row["client_id"]
+            lines.append(f"{row['id']}.wav,{row['sentence']},{speaker}")
+            (folder / split / f"{row['id']}.wav").write_bytes(b"RIFF")
+        (folder / split / "metadata.csv").write_text("\n".join(lines), encoding="utf8")
+
+
+def make_nemo(folder):
+    """A manifest of each split; test has a speaker of train."""
+    folder.mkdir()
+    for split, first, count in (("train", 0, 8), ("test", 8, 4)):
+        lines = [
+            {
+                "audio_filepath": f"{row['id']}.wav",
+                "duration": 2.5,
+                "text": row["sentence"],
+                "speaker": "train-speaker-2" if row["id"] == "test-9" else row["client_id"],
+            }
+            for row in clean_rows(split, first, count)
+        ]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / f"{split}.json").write_text(text, encoding="utf8")
+
+
+def make_kaldi(folder):
+    """A data folder for each split; test has a speaker of train."""
+    for split, first, count in (("train", 0, 8), ("test", 8, 4)):
+        inside = folder / split
+        inside.mkdir(parents=True)
+        rows = clean_rows(split, first, count)
+        speakers = {row["id"]: row["client_id"] for row in rows} | {"test-9": "train-speaker-2"}
+        tables = {
+            "wav.scp": [f"{row['id']} {row['id']}.wav" for row in rows],
+            "text": [f"{row['id']} {row['sentence']}" for row in rows],
+            "utt2spk": [f"{row['id']} {speakers[row['id']]}" for row in rows],
+            "utt2dur": [f"{row['id']} 2.5" for row in rows],
+        }
+        for name, lines in tables.items():
+            (inside / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf8")
+
+
+def make_lhotse(folder):
+    """Supervisions and recordings; test has a speaker of train."""
+    folder.mkdir()
+    for split, first, count in (("train", 0, 8), ("test", 8, 4)):
+        rows = clean_rows(split, first, count)
+        supervisions = [
+            {
+                "id": row["id"],
+                "recording_id": row["id"],
+                "start": 0.0,
+                "duration": 2.5,
+                "channel": 0,
+                "text": row["sentence"],
+                "speaker": "train-speaker-2" if row["id"] == "test-9" else row["client_id"],
+            }
+            for row in rows
+        ]
+        recordings = [
+            {
+                "id": row["id"],
+                "sources": [{"type": "file", "channels": [0], "source": f"{row['id']}.wav"}],
+                "sampling_rate": 16000,
+                "num_samples": 40000,
+                "duration": 2.5,
+            }
+            for row in rows
+        ]
+        for name, lines in (("supervisions", supervisions), ("recordings", recordings)):
+            text = "".join(json.dumps(line) + "\n" for line in lines)
+            (folder / f"x_{name}_{split}.jsonl").write_text(text, encoding="utf8")
+
+
+LAYOUTS = {
+    "WebDataset": make_webdataset,
+    "AudioFolder": make_audio_folder,
+    "nemo": make_nemo,
+    "kaldi": make_kaldi,
+    "lhotse": make_lhotse,
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_shared_speaker_is_found_in_every_layout(tmp_path, layout):
+    LAYOUTS[layout](tmp_path / "D")
+    report = audit(tmp_path / "D", limits={"no license": 1, "no duration": 1})
+    assert report.facts["layout"] == layout
+    assert report.facts["splits"] == {"train": 8, "test": 4}
+    assert counts(report) == {"splits share speakers": 1}
+    if layout != "AudioFolder":
+        assert report.facts["hours"] == pytest.approx(12 * 2.5 / 3600, abs=1e-4)
+
+
+def test_remote_dataset_is_audited_by_ranges(tmp_path):
+    make_dataset(tmp_path / "D", test=[{"client_id": "train-speaker-0"}])
+    local = audit(tmp_path / "D")
+    with serving(tmp_path) as web:
+        remote = audit(f"{web.url}/D")
+        assert web.sent < local.facts["bytes_of_data"] / 2
+    assert counts(remote) == counts(local) == {"splits share speakers": 1}
+    assert remote.facts["bytes_read"] == local.facts["bytes_read"]
+
+
+@pytest.mark.parametrize("layout", ["WebDataset", "nemo"])
+def test_remote_tars_and_manifests_are_audited_without_audio(tmp_path, layout):
+    LAYOUTS[layout](tmp_path / "D")
+    with serving(tmp_path) as web:
+        report = audit(f"{web.url}/D", limits={"no license": 1, "no duration": 1})
+        assert web.sent < 100_000
+    assert counts(report) == {"splits share speakers": 1}
+
+
+def make_speech(folder):
+    """A dataset in Parquet, with clips of 1 s that can be decoded."""
+    soundfile = pytest.importorskip("soundfile")
+    for split, first, count in (("train", 0, 8), ("test", 8, 4)):
+        rows = clean_rows(split, first, count)
+        clips = []
+        for number, row in enumerate(rows):
+            sound = io.BytesIO()
+            tone = np.sin(np.arange(16000) * (0.05 + 0.01 * number)) * 0.3
+            soundfile.write(sound, tone, 16000, format="FLAC")
+            clips.append({"bytes": sound.getvalue(), "path": f"{row['id']}.flac"})
+        table = pa.Table.from_pylist([row | {"duration": 1.0} for row in rows])
+        table = table.append_column("audio", pa.array(clips, AUDIO))
+        path = folder / f"data/{split}-00000-of-00001.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, path, row_group_size=2, compression="none")
+    (folder / "README.md").write_text(CARD, encoding="utf8")
+    return clips
+
+
+@pytest.mark.slow
+def test_drawn_clips_of_a_remote_dataset_are_fetched_and_nothing_else(tmp_path):
+    """ingest dataset, review export, verdicts, evidence: as docs/audit.md has it."""
+    make_speech(tmp_path / "D")
+    workspace = tmp_path / "W"
+    with serving(tmp_path) as web:
+        report = ingest("dataset", f"{web.url}/D", out=workspace)
+        assert report.facts["segments"] == 12
+        assert not (workspace / "dataset-clips").exists()
+        before = web.sent
+        review.export(workspace, out=tmp_path / "sheet.csv", n=3, strategy="random", seed=1)
+        fetched = web.sent - before
+    clips = sorted((workspace / "dataset-clips").iterdir())
+    assert len(clips) == 3
+    # Row groups have two clips, and of each file the footer is read.
+    assert fetched < 2 * sum(clip.stat().st_size for clip in clips) + 2 * 70_000
+    sheet = pl.read_csv(tmp_path / "sheet.csv")
+    written = [soundfile_info(tmp_path / name) for name in sheet["clip"]]
+    assert written == [(16000, 16000)] * 3
+    sheet.with_columns(verdict=pl.lit("ok")).write_csv(tmp_path / "sheet.csv")
+    review.import_(workspace, tmp_path / "sheet.csv", reviewer="ana")
+    facts = evidence(workspace).to_dict()["facts"]
+    assert facts["selection"]["reviewed"] == 3
+
+
+def soundfile_info(path):
+    """The sampling rate and the number of samples of a file."""
+    import soundfile
+
+    info = soundfile.info(path)
+    return info.samplerate, info.frames
+
+
+@pytest.mark.slow
+def test_drawn_clips_are_decoded_and_compared_with_their_rows(tmp_path):
+    make_speech(tmp_path / "D")
+    report = audit(tmp_path / "D", audio=12)
+    rows = {row["check"]: row for row in report.facts["findings"]}
+    assert rows["unreadable audio"]["ok"]
+    assert rows["declared against decoded durations"]["count"] == 0
+    assert rows["digital silence"]["count"] == 0
+    # The clips of this one say nothing but noise, and are no audio.
+    report = audit(make_dataset(tmp_path / "broken"), audio=5)
+    (row,) = [row for row in report.facts["findings"] if row["check"] == "unreadable audio"]
+    assert (row["count"], row["share"]) == (5, 1.0)
+
+
+def test_avoid_reports_what_training_shares_with_other_data(tmp_path):
+    folder = make_dataset(tmp_path / "D")
+    test_set = tmp_path / "other.txt"
+    test_set.write_text(f"{sentence(2)}\n{sentence(9)}\nnešto posve drugo\n", encoding="utf8")
+    report = audit(folder, avoid=[test_set], out=tmp_path / "page.html")
+    # The ninth sentence is in test, which nobody trains on.
+    assert counts(report) == {"shared with other.txt": 1}
+    page = (tmp_path / "page.html").read_text(encoding="utf8")
+    assert sentence(2) in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+def test_texts_of_a_dataset_are_escaped_in_its_page(tmp_path):
+    markup = "<script>alert(1)</script> dobar dan svima"
+    folder = make_dataset(tmp_path / "D", train=[{"sentence": markup}])
+    audit(folder, out=tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf8")
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
