@@ -59,6 +59,13 @@ class _FirstVerdicts(ProofState):
         return ()
 
 
+def _with_first_verdicts(state: ProofState) -> ProofState:
+    """Return a state in which first verdicts count: the same one if there are no others."""
+    if not state.adjudicators and state.first_verdicts.equals(state.verdicts):
+        return state
+    return _FirstVerdicts(state.workspace, Kinds(without=state.kinds.without))
+
+
 def measured_low(
     state: ProofState, rates: ReviewerRates, *, target: float, confidence: float
 ) -> float | None:
@@ -75,7 +82,7 @@ def measured_low(
     if not rates.missed.judged:
         return None
     error = 1 - confidence
-    first = _FirstVerdicts(state.workspace, Kinds(without=state.kinds.without))
+    first = _with_first_verdicts(state)
     ships = what_ships(first)
     total = first.count(ships)
     if not total:
