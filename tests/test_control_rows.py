@@ -399,6 +399,7 @@ def test_a_panel_shows_the_rows_of_the_sheet_and_nothing_tells_which_are_planted
         said, _ = ask(panel, "review.said", number=number)
         assert said == {"said": None, "text": row["transcript"]}
     assert len(shapes) == 1
+    assert "0 of 33 judged" in panel.static_html()
     for call in ("correct", "undo_correction"):
         assert "error" in ask(panel, call, number=0, start_ms=10, end_ms=10)[0]
     for where in ("recording_id = 'ana'", "start_sample > 0", "source_start > '1'"):
@@ -502,3 +503,29 @@ def test_each_reviewer_of_a_round_has_a_panel_with_the_control_rows_of_the_sheet
     workspace.save(segments=workspace.segments.with_columns(text=pl.lit("nešto drugo")))
     with pytest.raises(ExistsError, match="segments that have changed since"):
         ReviewPanel(workspace, review="one", reviewer="ana")
+
+
+def test_what_reviewers_call_right_who_were_not_measured_is_unsure_in_the_measured_bound(
+    workspace, tmp_path
+):
+    review.export(workspace, out=tmp_path / "one.xlsx", n=30, planted=20)
+    review.export(workspace, out=tmp_path / "two.xlsx", n=30)
+    give(ReviewPanel(workspace, review="one", reviewer="ana"), verdicts_of(workspace))
+    alone = nbaudio.evidence(workspace).facts["selection"]
+    assert alone["reviewer_rates"]["right_by_others"] == 0
+    right = dict.fromkeys(record_of(workspace, "two").segment_ids, "ok")
+    give(ReviewPanel(workspace, review="two", reviewer="ben"), right)
+    both = nbaudio.evidence(workspace).facts["selection"]
+    assert both["low"] > alone["low"]
+    assert both["low_measured"] < alone["low_measured"]
+    assert both["reviewer_rates"]["right_by_others"] == 30
+    assert "who judged no planted fault (30 verdicts), is unsure beside this" in both["statement"]
+    # Once ben has judged planted faults, his verdicts count.
+    review.export(workspace, out=tmp_path / "three.xlsx", n=10, planted=10)
+    give(
+        ReviewPanel(workspace, review="three", reviewer="ben"),
+        verdicts_of(workspace, name="three"),
+    )
+    measured = nbaudio.evidence(workspace).facts["selection"]
+    assert measured["reviewer_rates"]["right_by_others"] == 0
+    assert measured["low_measured"] > alone["low_measured"]

@@ -73,8 +73,7 @@ def group_bounds(
         target: the share that is to be right.
         confidence: of all bounds at once.
     """
-    kinds = Kinds(by=by, without=state.kinds.without, cuts=state.cuts)
-    [grouped] = state.by_columns([kinds])
+    grouped = state.by_columns([Kinds(by=by, without=state.kinds.without, cuts=state.cuts)])[0]
     ships = what_ships(grouped)
     hashes = grouped.rows["group"]
     error = (1 - confidence) / max(hashes.drop_nulls().n_unique(), 1)

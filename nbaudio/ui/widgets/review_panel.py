@@ -139,7 +139,7 @@ class ReviewPanel(BaseWidget):
         calls = handlers(self, "review", "open", "give", "undo", "next", "said")
         super().__init__(calls | self._rows.calls | self._playback_calls())
 
-    def _playback_calls(self) -> Mapping[str, Handler]:
+    def _playback_calls(self) -> dict[str, Handler]:
         """Return the handlers of the player.
 
         Beside control rows there are clips alone, as on sheets: the context of a clip would show
