@@ -1,7 +1,7 @@
 """Measure how often bounds of `nbaudio evidence` are false if people look, choose and tire.
 
-    python benchmarks/choosing.py [--corpora 400] [--segments 1000] [--scenarios NAME ...]
-                                  [--jobs 2] [--outcomes FILE]
+    python benchmarks/choosing.py [--corpora 400] [--segments 1000] [--rows SCENARIO ...]
+                                  [--jobs 2] [--seed 0] [--outcomes FILE]
 
 Each scenario is somebody who wants a good figure: they look at the verdicts, change what ships, end
 sheets where it gets hard, and look at the bound after each step. Corpora are simulated in memory;
@@ -21,20 +21,16 @@ Columns:
 - bound: the median lower bound of it.
 """
 
-import argparse
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import polars as pl
+from corpora import Task, most_false, parse_options, run_corpora
 from numpy.typing import NDArray
-from scipy import stats
 
-from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.proof.betting import Array, Bools, Draws, Frame, Ints, Values
 from nbaudio.proof.claims import Part, best_claim, claims_by_rule
 from nbaudio.proof.rule_segments import (
@@ -52,7 +48,6 @@ NEVER = np.iinfo(np.int32).max
 MARGIN = 0.7  # of the logarithm of a capital: nulls beside the truth have almost the same
 SPEAKERS = 40
 ROUND = 150
-BATCH = 20  # corpora of each scenario before the next ones
 
 
 @dataclass
@@ -214,7 +209,7 @@ class Archive:
         self.last_look = selected
         self.truth = 1 - float(self.wrong[ships].mean())
         state = self._state(selected)
-        if not self.is_false and _may_be_false(state, ships, int(self.wrong[ships].sum())):
+        if not self.is_false and may_be_false(state, ships, int(self.wrong[ships].sum())):
             self.bound = _bound(state, ships)
             self.is_false = self.bound > self.truth + 1e-9
 
@@ -313,7 +308,7 @@ class Archive:
         )
 
 
-def _may_be_false(state: Any, ships: Bools, num_wrong: int) -> bool:
+def may_be_false(state: Any, ships: Bools, num_wrong: int) -> bool:
     """Return whether the bound may be below the number of wrong segments that ship.
 
     This takes one bet, against the truth, where the bound takes a hundred: the bound is false only
@@ -719,19 +714,10 @@ SCENARIOS: dict[str, Callable[[Archive], None]] = {
 
 
 @dataclass(frozen=True)
-class Task:
-    """A corpus of a scenario."""
-
-    scenario: str
-    seed: int
-    segments: int
-
-
-@dataclass(frozen=True)
 class Outcome:
     """What one corpus of a scenario gave."""
 
-    scenario: str
+    row: str  # the scenario
     seed: int
     is_false: bool
     bound: float
@@ -741,24 +727,15 @@ class Outcome:
 def outcome(task: Task) -> Outcome:
     """Run a scenario on one corpus."""
     archive = make_archive(task.seed, task.segments, equal=task.seed % 2 == 0)
-    SCENARIOS[task.scenario](archive)
+    SCENARIOS[task.row](archive)
     archive.look_at_the_end()
-    return Outcome(
-        task.scenario, task.seed, bool(archive.is_false), float(archive.bound), archive.truth
-    )
-
-
-def most_false(num_false: int, corpora: int) -> float:
-    """Return the upper limit of a share at 95 % confidence (Clopper and Pearson, 1934)."""
-    if num_false == corpora:
-        return 1.0
-    return float(stats.beta.ppf(CONFIDENCE, num_false + 1, corpora - num_false))
+    return Outcome(task.row, task.seed, bool(archive.is_false), float(archive.bound), archive.truth)
 
 
 def table(outcomes: Sequence[Outcome]) -> pl.DataFrame:
     """Return a row for each scenario, the least favourable first."""
     frame = pl.DataFrame([vars(outcome_) for outcome_ in outcomes])
-    rows = frame.group_by("scenario").agg(
+    rows = frame.group_by("row").agg(
         pl.len().alias("corpora"),
         pl.col("is_false").sum().alias("false"),
         pl.col("truth").median().round(3).alias("shipped"),
@@ -766,50 +743,16 @@ def table(outcomes: Sequence[Outcome]) -> pl.DataFrame:
     )
     limits = [most_false(*row) for row in rows.select("false", "corpora").iter_rows()]
     rows = rows.with_columns(at_most=pl.Series(limits, dtype=pl.Float64).round(3))
-    rows = rows.sort(pl.col("false") / pl.col("corpora"), "scenario", descending=[True, False])
-    return rows.select("scenario", "corpora", "false", "at_most", "shipped", "bound")
-
-
-def read_outcomes(path: Path | None) -> list[Outcome]:
-    """Return the outcomes that an earlier run has appended to a file."""
-    if path is None or not path.exists():
-        return []
-    lines = path.read_text("utf8").splitlines()
-    return [Outcome(**json.loads(line)) for line in lines]
-
-
-def append_outcomes(path: Path | None, outcomes: Sequence[Outcome]) -> None:
-    """Append outcomes to a file, so that a run may be continued."""
-    if path is None:
-        return
-    with path.open("a", encoding="utf8") as file:
-        file.writelines(json.dumps(vars(outcome_)) + "\n" for outcome_ in outcomes)
+    rows = rows.sort(pl.col("false") / pl.col("corpora"), "row", descending=[True, False])
+    return rows.select(
+        pl.col("row").alias("scenario"), "corpora", "false", "at_most", "shipped", "bound"
+    )
 
 
 def main() -> None:
     """Run the scenarios and print their table."""
-    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    options.add_argument("--corpora", type=int, default=400)
-    options.add_argument("--segments", type=int, default=1000)
-    options.add_argument("--scenarios", nargs="*", default=list(SCENARIOS), choices=SCENARIOS)
-    options.add_argument("--jobs", type=int, default=2)
-    options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--outcomes", type=Path, help="a file to append to, and to go on from")
-    asked = options.parse_args()
-    outcomes = read_outcomes(asked.outcomes)
-    done = {(outcome_.scenario, outcome_.seed) for outcome_ in outcomes}
-    seeds = range(asked.seed, asked.seed + asked.corpora)
-    with worker_pool(EngineLocation("loky", asked.jobs)) as run:
-        for first in seeds[::BATCH]:
-            tasks = [
-                Task(scenario, seed, asked.segments)
-                for scenario in asked.scenarios
-                for seed in seeds[first - asked.seed :][:BATCH]
-                if (scenario, seed) not in done
-            ]
-            new = list(run(outcome, tasks))
-            append_outcomes(asked.outcomes, new)
-            outcomes += new
+    asked = parse_options(__doc__, list(SCENARIOS), segments=1000)
+    outcomes = run_corpora(outcome, Outcome, asked)
     with pl.Config(tbl_rows=-1, tbl_hide_dataframe_shape=True, fmt_str_lengths=40):
         print(table(outcomes))
 

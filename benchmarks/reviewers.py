@@ -1,15 +1,16 @@
 """Measure how often bounds are false if reviewers miss faults, with and without planted faults.
 
-    python benchmarks/reviewers.py [--corpora 400] [--segments 2000] [--jobs 2]
+    python benchmarks/reviewers.py [--corpora 400] [--segments 2000] [--rows NAME ...] [--jobs 2]
+                                   [--seed 0] [--outcomes FILE]
 
 Corpora, rules, draws and bets are those of choosing.py. Reviewers miss each fault with the same
 probability. They listen again to every clip that they called wrong, and to no other; a fault that
 they miss then is called right. Planted faults are mixed in at random. After every 50 clips the
-bounds are looked at.
+bounds are looked at. A row has two names: the share of wrong segments in what is selected, and the
+share of faults that reviewers miss when they hear a clip.
 
 Columns:
 
-- missed: the share of faults that reviewers miss when they hear a clip.
 - planted: how many faults are planted among 600 clips.
 - false: in how many corpora the plain lower bound was above the truth at one look at least.
 - false_measured: the same of the bound with measured reviewers. With a confidence of 95 % that may
@@ -18,167 +19,144 @@ Columns:
 - truth, bound, bound_measured: medians at the end.
 """
 
-import argparse
 from dataclasses import dataclass
-from itertools import product
+from typing import Any
 
 import numpy as np
 import polars as pl
-from choosing import CONFIDENCE, TARGET, Archive, make_archive
-from scipy import stats
+from choosing import CONFIDENCE, TARGET, Archive, make_archive, may_be_false
+from corpora import Task, most_false, parse_options, run_corpora
 
-from nbaudio.engine import EngineLocation, worker_pool
-from nbaudio.proof.betting import Bools
-from nbaudio.proof.claims import best_claim
+from nbaudio.proof.betting import Array, Bools
+from nbaudio.proof.claims import claims_by_rule
 from nbaudio.proof.measured_reviewers import SHARE_OF_BET, faults_that_ship
 
 CLIPS = 600
 STEP = 50
-MISSED = (0.0, 0.1, 0.4)
 PLANTED = (20, 40, 100)
-RATES = (0.01, 0.03)  # of faults in what is selected
-
-
-@dataclass(frozen=True)
-class Case:
-    """A corpus and its reviewers."""
-
-    seed: int
-    segments: int
-    missed: float
-    rate: float
+ROWS = ("0.03 0.4", "0.03 0.1", "0.01 0.4", "0.03 0", "0.01 0.1", "0.01 0")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case with a number of planted faults."""
+    """What one corpus of a row gave; lists are by `PLANTED`."""
 
-    case: Case
-    planted: int
+    row: str
+    seed: int
     is_false: bool
-    is_false_measured: bool
     truth: float
     bound: float
-    bound_measured: float
+    are_false_measured: list[bool]
+    bounds_measured: list[float]
 
 
 @dataclass(frozen=True)
-class Look:
-    """A look at both bounds; the measured ones are by number of planted faults."""
+class Reviews:
+    """The reviews of a corpus, with the verdicts that first and second looks gave."""
 
-    truth: float
-    bound: float
-    measured: dict[int, float]
+    first: Archive
+    second: Archive
+    wrong: Bools
+    is_missed: Bools  # which planted faults are missed
+
+    def judge(self, clips: int) -> Bools:
+        """Judge a number of clips; return what ships."""
+        for archive in (self.first, self.second):
+            archive.judge(until=lambda _: clips)
+        return self.first.in_first_rule & ~self.first.is_on_sheet
 
 
-def run(case: Case) -> list[Outcome]:
-    """Review a corpus, and look at both bounds after every 50 clips."""
-    generator = np.random.default_rng(case.seed + 1_000_000)
-    first = make_archive(case.seed, case.segments, rate=case.rate)
-    second = make_archive(case.seed, case.segments, rate=case.rate)
+def start(task: Task) -> Reviews:
+    """Make the corpus of a row, and draw the clips to review."""
+    rate, missed = map(float, task.row.split())
+    generator = np.random.default_rng(task.seed + 1_000_000)
+    first = make_archive(task.seed, task.segments, rate=rate)
+    second = make_archive(task.seed, task.segments, rate=rate)
     wrong = first.wrong
-    first.wrong = wrong & (generator.random(len(wrong)) >= case.missed)
-    second.wrong = first.wrong & (generator.random(len(wrong)) >= case.missed)
-    is_missed = generator.random(max(PLANTED)) < case.missed
+    first.wrong = wrong & (generator.random(len(wrong)) >= missed)
+    second.wrong = first.wrong & (generator.random(len(wrong)) >= missed)
     for archive in (first, second):
         archive.export(archive.in_first_rule, "0.8", n=CLIPS)
-    looks = []
+    return Reviews(first, second, wrong, generator.random(max(PLANTED)) < missed)
+
+
+def outcome(task: Task) -> Outcome:
+    """Review a corpus, and look at both bounds after every 50 clips."""
+    reviews = start(task)
+    is_false = False
+    are_false_measured = np.zeros(len(PLANTED), dtype=bool)
     for clips in range(STEP, CLIPS + 1, STEP):
-        for archive in (first, second):
-            archive.judge(until=lambda _, clips=clips: clips)
-        ships = first.in_first_rule & ~first.is_on_sheet
-        judged = {planted: is_missed[: planted * clips // CLIPS] for planted in PLANTED}
-        looks.append(
-            Look(
-                1 - float(wrong[ships].mean()),
-                plain_bound(second, ships),
-                measured_bounds(first, ships, judged),
-            )
-        )
-    return [
-        Outcome(
-            case,
-            planted,
-            any(look.bound > look.truth + 1e-9 for look in looks),
-            any(look.measured[planted] > look.truth + 1e-9 for look in looks),
-            looks[-1].truth,
-            looks[-1].bound,
-            looks[-1].measured[planted],
-        )
-        for planted in PLANTED
-    ]
+        ships = reviews.judge(clips)
+        num_wrong = int(reviews.wrong[ships].sum())
+        truth = 1 - num_wrong / int(ships.sum())
+        state = reviews.second._state(ships)
+        if not is_false and may_be_false(state, ships, num_wrong):
+            is_false = lower_bound(state, ships, 1 - CONFIDENCE) > truth + 1e-9
+        measured = measured_bounds(reviews, ships, clips)
+        are_false_measured |= measured > truth + 1e-9
+    return Outcome(
+        task.row,
+        task.seed,
+        bool(is_false),
+        truth,
+        lower_bound(state, ships, 1 - CONFIDENCE),
+        are_false_measured.tolist(),
+        measured.tolist(),
+    )
 
 
-def plain_bound(archive: Archive, ships: Bools) -> float:
-    """Return the lower bound that takes reviewers to be always right."""
-    claim = best_claim(archive._state(ships), ships, target=TARGET, error=1 - CONFIDENCE)
-    return claim.part.low(target=TARGET, error=claim.error)
+def lower_bound(state: Any, ships: Bools, error: float) -> float:
+    """Return the lower bound by the fixed rule, which takes reviewers to be always right."""
+    [_, claim] = claims_by_rule(state, ships, error=error)
+    return float(claim.part.low(target=TARGET, error=claim.error))
 
 
-def measured_bounds(archive: Archive, ships: Bools, judged: dict[int, Bools]) -> dict[int, float]:
-    """Return the lower bounds with measured reviewers, by number of planted faults.
+def measured_bounds(reviews: Reviews, ships: Bools, clips: int) -> Array:
+    """Return the lower bounds with measured reviewers after a number of clips, by `PLANTED`.
 
-    They are 0 before a planted fault was judged. `judged` has whether each judged one was missed.
+    They are 0 before a planted fault was judged.
     """
     error = 1 - CONFIDENCE
     total = int(ships.sum())
-    state = archive._state(ships)
-    claim = best_claim(state, ships, target=TARGET, error=SHARE_OF_BET * error)
-    noticed = round((1 - claim.part.low(target=TARGET, error=claim.error)) * total)
-    bounds = {}
-    for planted, is_missed in judged.items():
-        mistakes = int(is_missed.sum())
-        faults = total
+    state = reviews.first._state(ships)
+    noticed = round((1 - lower_bound(state, ships, SHARE_OF_BET * error)) * total)
+    bounds = np.zeros(len(PLANTED))
+    for place, planted in enumerate(PLANTED):
+        is_missed = reviews.is_missed[: planted * clips // CLIPS]
         if len(is_missed):
             faults = faults_that_ship(
-                state, ships, noticed, mistakes=mistakes, judged=len(is_missed), error=error
+                state,
+                ships,
+                noticed,
+                mistakes=int(is_missed.sum()),
+                judged=len(is_missed),
+                error=error,
             )
-        bounds[planted] = max(1 - faults / total, 0.0)
+            bounds[place] = max(1 - faults / total, 0.0)
     return bounds
 
 
 def table(outcomes: list[Outcome]) -> pl.DataFrame:
-    """Return a row for each kind of corpus and reviewers."""
-    rows = pl.DataFrame(
-        {
-            "missed": outcome.case.missed,
-            "planted": outcome.planted,
-            "rate": outcome.case.rate,
-            "is_false": outcome.is_false,
-            "is_false_measured": outcome.is_false_measured,
-            "truth": outcome.truth,
-            "bound": outcome.bound,
-            "bound_measured": outcome.bound_measured,
-        }
-        for outcome in outcomes
-    )
-    counts = rows.group_by("rate", "missed", "planted", maintain_order=True).agg(
+    """Return a row for each kind of corpus and reviewers, and number of planted faults."""
+    rows = pl.DataFrame([vars(outcome_) for outcome_ in outcomes])
+    rows = rows.with_columns(planted=pl.lit(list(PLANTED)))
+    rows = rows.explode("planted", "are_false_measured", "bounds_measured")
+    counts = rows.group_by("row", "planted").agg(
         corpora=pl.len(),
         false=pl.col("is_false").sum(),
-        false_measured=pl.col("is_false_measured").sum(),
-        **{name: pl.col(name).median().round(4) for name in ("truth", "bound", "bound_measured")},
+        false_measured=pl.col("are_false_measured").sum(),
+        truth=pl.col("truth").median().round(4),
+        bound=pl.col("bound").median().round(4),
+        bound_measured=pl.col("bounds_measured").median().round(4),
     )
-    highest = stats.beta.ppf(
-        0.95, counts["false_measured"] + 1, counts["corpora"] - counts["false_measured"]
-    )
-    return counts.with_columns(at_most=pl.Series(highest).round(3))
+    limits = [most_false(*row) for row in counts.select("false_measured", "corpora").iter_rows()]
+    return counts.with_columns(at_most=pl.Series(limits).round(3)).sort("row", "planted")
 
 
 def main() -> None:
-    """Run all cases and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--corpora", type=int, default=400)
-    parser.add_argument("--segments", type=int, default=2000)
-    parser.add_argument("--jobs", type=int, default=2)
-    options = parser.parse_args()
-    cases = [
-        Case(seed, options.segments, missed, rate)
-        for rate, missed in product(RATES, reversed(MISSED))
-        for seed in range(options.corpora)
-    ]
-    with worker_pool(EngineLocation("loky", options.jobs)) as pool:
-        outcomes = [outcome for of_case in pool(run, cases) for outcome in of_case]
-    outcomes.sort(key=lambda outcome: (outcome.case.rate, -outcome.case.missed, outcome.planted))
+    """Run all rows and print the table."""
+    asked = parse_options(__doc__, ROWS, segments=2000)
+    outcomes = run_corpora(outcome, Outcome, asked)
     with pl.Config(tbl_rows=-1, tbl_cols=-1, fmt_str_lengths=40, tbl_hide_dataframe_shape=True):
         print(table(outcomes))
 

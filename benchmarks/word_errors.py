@@ -1,7 +1,7 @@
 """Measure how often the upper bound of word errors is false if people look, choose and tire.
 
     python benchmarks/word_errors.py [--corpora 400] [--segments 1000] [--rows NAME ...]
-                                     [--jobs 2] [--outcomes FILE]
+                                     [--jobs 2] [--seed 0] [--outcomes FILE]
 
 People and corpora are those of choosing.py; here a wrong clip has some wrong words, and a look is
 at the upper bound of the share of wrong words in what ships, by each fixed rule at its own share of
@@ -25,25 +25,21 @@ Columns:
 - by_clips: the same without corrected texts, so that all words of a wrong clip count as wrong.
 """
 
-import argparse
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import choosing
 import numpy as np
 import polars as pl
+from corpora import Task, most_false, parse_options, run_corpora
 from numpy.typing import NDArray
 
-from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.proof.betting import Array, Bools, Ints, bet
 from nbaudio.proof.claims import Part, claims_by_rule
 from nbaudio.proof.word_errors import JudgedWords, WordShares, word_errors
 
 ERROR = 1 - choosing.CONFIDENCE
-BATCH = 5  # corpora of each row before the next one
 MILD = 0.2  # the share of words that may be wrong in a mild fault
 FIRST = 100  # clips with a corrected text if somebody types no more of them then
 MARGIN = 0.7  # of the logarithm of a capital: nulls beside the truth have almost the same
@@ -218,15 +214,6 @@ ROWS = (
 
 
 @dataclass(frozen=True)
-class Task:
-    """A corpus of a row."""
-
-    row: str
-    seed: int
-    segments: int
-
-
-@dataclass(frozen=True)
 class Outcome:
     """What one corpus of a row gave."""
 
@@ -256,7 +243,7 @@ def table(outcomes: Sequence[Outcome]) -> pl.DataFrame:
         pl.col("is_false").sum().alias("false"),
         pl.col("wer", "bound", "by_clips").median().round(4),
     )
-    limits = [choosing.most_false(*row) for row in rows.select("false", "corpora").iter_rows()]
+    limits = [most_false(*row) for row in rows.select("false", "corpora").iter_rows()]
     rows = rows.with_columns(at_most=pl.Series(limits, dtype=pl.Float64).round(3))
     rows = rows.sort(pl.col("false") / pl.col("corpora"), "row", descending=[True, False])
     return rows.select("row", "corpora", "false", "at_most", "wer", "bound", "by_clips")
@@ -264,37 +251,10 @@ def table(outcomes: Sequence[Outcome]) -> pl.DataFrame:
 
 def main() -> None:
     """Run the rows and print their table."""
-    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    options.add_argument("--corpora", type=int, default=400)
-    options.add_argument("--segments", type=int, default=1000)
-    options.add_argument("--rows", nargs="*", default=list(ROWS))
-    options.add_argument("--jobs", type=int, default=2)
-    options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--outcomes", type=Path, help="a file to append to, and to go on from")
-    asked = options.parse_args()
-    outcomes = read_outcomes(asked.outcomes)
-    done = {(outcome_.row, outcome_.seed) for outcome_ in outcomes}
-    seeds = range(asked.seed, asked.seed + asked.corpora)
-    with worker_pool(EngineLocation("loky", asked.jobs)) as run:
-        for first in seeds[::BATCH]:
-            tasks = [
-                Task(row, seed, asked.segments)
-                for row in asked.rows
-                for seed in seeds[first - asked.seed :][:BATCH]
-                if (row, seed) not in done
-            ]
-            new = list(run(outcome, tasks))
-            choosing.append_outcomes(asked.outcomes, new)
-            outcomes += new
+    asked = parse_options(__doc__, ROWS, segments=1000)
+    outcomes = run_corpora(outcome, Outcome, asked)
     with pl.Config(tbl_rows=-1, tbl_hide_dataframe_shape=True, fmt_str_lengths=50):
         print(table(outcomes))
-
-
-def read_outcomes(path: Path | None) -> list[Outcome]:
-    """Return the outcomes that an earlier run has appended to a file."""
-    if path is None or not path.exists():
-        return []
-    return [Outcome(**json.loads(line)) for line in path.read_text("utf8").splitlines()]
 
 
 if __name__ == "__main__":

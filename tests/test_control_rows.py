@@ -1,5 +1,6 @@
 """Planted faults and repeated rows, which measure reviewers: `review export --planted`."""
 
+import io
 import json
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import soundfile
 from sheets import fill_in
 from test_review_page import data_of, verdict_file
+from test_widget_tables import ask
 
 import nbaudio
 from nbaudio import review
@@ -18,6 +20,7 @@ from nbaudio.review.sheet_reader import read_sheet
 from nbaudio.review.state import ReviewState
 from nbaudio.tables.schemas import SEGMENTS, conform
 from nbaudio.tables.workspace import REPEATED, Workspace
+from nbaudio.ui.widgets import ReviewPanel
 
 RATE = 8000
 SECONDS = 4
@@ -92,6 +95,20 @@ def verdicts_of(workspace, *, missed=0, name="one"):
         | dict.fromkeys(planted, "wrong words")
         | dict.fromkeys(planted[:missed], "ok")
     )
+
+
+def facts_without_rates(facts):
+    """The facts of evidence without what control rows add, and without times."""
+    selection = {
+        name: fact
+        for name, fact in facts["selection"].items()
+        if name not in {"statement", "reviewer_rates", "low_measured"}
+    }
+    selection["progress"] = {
+        name: fact for name, fact in selection["progress"].items() if name != "since"
+    }
+    names = ("curve", "weakest", "rounds", "risk", "reviewed", "word_errors", "splits", "groups")
+    return {"selection": selection, **{name: facts.get(name) for name in names}}
 
 
 def test_a_sheet_has_planted_and_repeated_rows_that_look_like_the_others(workspace, tmp_path):
@@ -210,15 +227,7 @@ def test_verdicts_on_control_rows_change_nothing_but_the_rates(workspace, tmp_pa
     assert workspace.segments.equals(plain.segments)
     first = nbaudio.evidence(plain).facts
     second = nbaudio.evidence(workspace).facts
-    own = {"statement", "reviewer_rates", "low_measured"}
-    for name in ("selection", "curve", "weakest", "rounds", "risk", "reviewed"):
-        if name == "selection":
-            assert first[name]["low"] == second[name]["low"]
-            first[name] = {key: first[name][key] for key in first[name].keys() - own}
-            second[name] = {key: second[name][key] for key in second[name].keys() - own}
-            first[name]["progress"].pop("since", None)
-            second[name]["progress"].pop("since", None)
-        assert first[name] == second[name], name
+    assert facts_without_rates(first) == facts_without_rates(second)
     assert review.agreement(workspace).equals(review.agreement(plain))
     assert len(review.verdicts(workspace)) == 60
 
@@ -355,3 +364,171 @@ def test_card_and_corpus_have_the_measured_bound(workspace, tmp_path):
     card = (tmp_path / "corpus" / "README.md").read_text()
     assert "Reviewers missed 1 of 20 planted faults" in card
     assert "at least, with measured reviewers" in card
+
+
+VERDICT = {"comment": "", "corrected_text": None}
+
+
+def give(panel, said):
+    """Judge the rows of a panel in order by the verdicts of their segments."""
+    for number, segment_id in enumerate(panel._frame["segment_id"]):
+        fields = said[segment_id]
+        fields = fields if isinstance(fields, dict) else {"verdict": fields, "corrected_text": None}
+        ask(panel, "review.give", number=number, comment="", **fields)
+
+
+def test_a_panel_shows_the_rows_of_the_sheet_and_nothing_tells_which_are_planted(
+    workspace, tmp_path
+):
+    out = tmp_path / "one.xlsx"
+    review.export(workspace, out=out, n=20, planted=9)
+    panel = ReviewPanel(workspace, review="one", reviewer="ana")
+    opened, _ = ask(panel, "table.open")
+    names = [column["name"] for column in opened["columns"]]
+    assert names == ["segment_id", "text", "speaker_id", "duration_s", "verdict"]
+    assert ask(panel, "review.open")[0]["clip_only"] is True
+    rows, _ = ask(panel, "table.rows", first=0, last=50, columns=["segment_id", "text"])
+    sheet = read_sheet(out).rows
+    assert [row["cells"] for row in rows["rows"]] == [
+        [row["segment_id"], row["transcript"]] for row in sheet
+    ]
+    shapes = set()
+    for number, row in enumerate(sheet):
+        shown, _ = ask(panel, "segment", number=number)
+        words = [word["reference"] for word in shown["words"]]
+        assert " ".join(words) == row["transcript"]
+        shapes.add((tuple(shown), tuple(shown["words"][0]), len(shown["facts"])))
+        assert shown["correction"] is None
+        said, _ = ask(panel, "review.said", number=number)
+        assert said == {"said": None, "text": row["transcript"]}
+    assert len(shapes) == 1
+    assert "0 of 33 judged" in panel.static_html()
+    for call in ("correct", "undo_correction"):
+        assert "error" in ask(panel, call, number=0, start_ms=10, end_ms=10)[0]
+    for where in ("recording_id = 'ana'", "start_sample > 0", "source_start > '1'"):
+        asked = {"where": where, "find": "", "sort": "", "descending": False}
+        assert "no column" in ask(panel, "table.arrange", **asked)[0]["error"]
+
+
+def test_a_panel_plays_the_clips_of_the_sheet_without_their_context(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "one.xlsx", n=20, planted=9)
+    record = record_of(workspace)
+    panel = ReviewPanel(workspace, review="one", reviewer="ana")
+    hashes = dict(zip(record.control_hashes(), record.control_rows, strict=True))
+    for row_hash, row in hashes.items():
+        [path] = (tmp_path / "clips").glob(f"{row.segment_id}-{row_hash[:8]}.wav")
+        clip, rate = soundfile.read(path)
+        for options in ({}, {"before": 1.0, "after": 1.0, "channel": "0"}):
+            times, buffers = ask(panel, "clip", number=row.position, even=False, **options)
+            assert times["seconds"] == pytest.approx(len(clip) / rate, abs=0.001)
+            assert (times["start"], times["end"]) == (0.0, times["seconds"])
+            played, _ = soundfile.read(io.BytesIO(buffers[-1]))
+            shortest = min(len(played), len(clip))
+            assert np.allclose(played[:shortest], clip[:shortest], atol=0.002)
+
+
+def test_verdicts_of_a_panel_on_control_rows_change_nothing_but_the_rates(workspace, tmp_path):
+    plain = Workspace.create(tmp_path / "plain", audio=str(workspace.audio_root))
+    plain.save(recordings=workspace.recordings, segments=workspace.segments)
+    review.export(plain, out=tmp_path / "plain" / "one.xlsx", n=60)
+    review.export(workspace, out=tmp_path / "one.xlsx", n=60, planted=20)
+    planted = planted_ids(workspace)
+    said = verdicts_of(workspace, missed=4)
+    said |= {key: {"verdict": "noise", "corrected_text": "nešto"} for key in planted[10:]}
+    give(ReviewPanel(workspace, review="one", reviewer="ana"), said)
+    give(ReviewPanel(plain, review="one", reviewer="ana"), verdicts_of(plain))
+    assert len(review.verdicts(workspace)) == 60
+    assert len(ReviewState.load(workspace).control_verdicts) == 30
+    for made in (workspace, plain):
+        review.correct_texts(made)
+    assert workspace.segments.equals(plain.segments)
+    first = nbaudio.evidence(plain).facts
+    second = nbaudio.evidence(workspace).facts
+    assert facts_without_rates(first) == facts_without_rates(second)
+    assert second["selection"]["reviewer_rates"]["missed"] == {
+        "judged": 20,
+        "mistakes": 4,
+        "high": pytest.approx(highest_rate(4, 20, 0.05)),
+    }
+    assert second["selection"]["reviewer_rates"]["false_alarms"]["judged"] == 10
+    assert review.agreement(workspace).equals(review.agreement(plain))
+
+
+def test_a_verdict_of_a_panel_on_a_control_row_is_resumed_changed_and_undone(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "one.xlsx", n=20, planted=9)
+    record = record_of(workspace)
+    planted = next(row.position for row in record.control_rows if row.kind != REPEATED)
+    repeated = next(row for row in record.control_rows if row.kind == REPEATED)
+    panel = ReviewPanel(workspace, review="one", reviewer="ana")
+    first = panel._frame["segment_id"].index_of(repeated.segment_id)
+    ask(panel, "review.give", number=planted, verdict="noise", **VERDICT)
+    ask(panel, "review.give", number=planted, verdict="ok", **VERDICT)
+    state, _ = ask(panel, "review.give", number=first, verdict="ok", **VERDICT)
+    assert (state["done"], state["total"], state["counts"]) == (2, 33, {"ok": 2})
+    # A verdict on a row is none on its repetition, and the other way round.
+    again = ReviewPanel(workspace, review="one", reviewer="ana")
+    assert again.progress["done"] == 2
+    assert ask(again, "review.said", number=repeated.position)[0]["said"] is None
+    assert ask(again, "review.said", number=planted)[0]["said"]["verdict"] == "ok"
+    ask(again, "review.give", number=repeated.position, verdict="cut off", **VERDICT)
+    ask(again, "review.give", number=planted, verdict="unsure", **VERDICT)
+    undone, _ = ask(again, "review.undo")
+    assert (undone["number"], undone["counts"]) == (planted, {"ok": 2, "cut off": 1})
+    undone, _ = ask(again, "review.undo")
+    assert (undone["number"], undone["counts"]) == (repeated.position, {"ok": 2})
+    log = ReviewState.load(workspace).control_verdict_log
+    assert log["verdict"].to_list() == ["noise", "ok", "cut off", "unsure", "ok", None]
+    assert set(log["content"]) == {
+        repeated.content,
+        next(row.content for row in record.control_rows if row.position == planted),
+    }
+    assert log["review"].unique().to_list() == ["one"]
+    assert len(review.verdicts(workspace)) == 1
+    # The first verdict counts; a row that was skipped counts for nothing.
+    rates = nbaudio.evidence(workspace).facts["selection"]["reviewer_rates"]
+    assert (rates["missed"]["judged"], rates["missed"]["mistakes"]) == (1, 0)
+    # A sheet that returns afterwards has its own verdict on the row that was undone.
+    fill_in(tmp_path / "one.xlsx", verdicts_of(workspace), to=tmp_path / "back.xlsx")
+    report = review.import_(workspace, tmp_path / "back.xlsx", reviewer="ana")
+    assert not [line for line in report.warnings if "None" in line]
+
+
+def test_each_reviewer_of_a_round_has_a_panel_with_the_control_rows_of_the_sheet(
+    workspace, tmp_path
+):
+    review.export(
+        workspace, out=tmp_path / "one.xlsx", n=20, planted=6, reviewers=["ana", "ben"], overlap=4
+    )
+    for name in ("ana", "ben"):
+        panel = ReviewPanel(workspace, review="one", reviewer=name)
+        sheet = read_sheet(tmp_path / f"one-{name}.xlsx").rows
+        assert panel._frame["segment_id"].to_list() == [row["segment_id"] for row in sheet]
+    workspace.save(segments=workspace.segments.with_columns(text=pl.lit("nešto drugo")))
+    with pytest.raises(ExistsError, match="segments that have changed since"):
+        ReviewPanel(workspace, review="one", reviewer="ana")
+
+
+def test_what_reviewers_call_right_who_were_not_measured_is_unsure_in_the_measured_bound(
+    workspace, tmp_path
+):
+    review.export(workspace, out=tmp_path / "one.xlsx", n=30, planted=20)
+    review.export(workspace, out=tmp_path / "two.xlsx", n=30)
+    give(ReviewPanel(workspace, review="one", reviewer="ana"), verdicts_of(workspace))
+    alone = nbaudio.evidence(workspace).facts["selection"]
+    assert alone["reviewer_rates"]["right_by_others"] == 0
+    right = dict.fromkeys(record_of(workspace, "two").segment_ids, "ok")
+    give(ReviewPanel(workspace, review="two", reviewer="ben"), right)
+    both = nbaudio.evidence(workspace).facts["selection"]
+    assert both["low"] > alone["low"]
+    assert both["low_measured"] < alone["low_measured"]
+    assert both["reviewer_rates"]["right_by_others"] == 30
+    assert "who judged no planted fault (30 verdicts), is unsure beside this" in both["statement"]
+    # Once ben has judged planted faults, his verdicts count.
+    review.export(workspace, out=tmp_path / "three.xlsx", n=10, planted=10)
+    give(
+        ReviewPanel(workspace, review="three", reviewer="ben"),
+        verdicts_of(workspace, name="three"),
+    )
+    measured = nbaudio.evidence(workspace).facts["selection"]
+    assert measured["reviewer_rates"]["right_by_others"] == 0
+    assert measured["low_measured"] > alone["low_measured"]

@@ -49,6 +49,8 @@ def test_the_second_round_proves_98_percent_and_the_first_does_not(second_act):
 def test_the_documentation_has_the_figures_of_the_rounds(second_act):
     _, report = second_act
     page = (Path(__file__).parents[1] / "docs" / "evidence.md").read_text("utf8")
+    quoted = " ".join(page.replace("\n> ", " ").split())
+    assert report.facts["worst_group"] in quoted
     for name in ("after_round_1", "after_round_2"):
         reviewed, wrong, statement = re.fullmatch(
             r"(\d+) reviewed, (\d+) wrong\. (.*)", report.facts[name]
@@ -72,6 +74,21 @@ def test_the_proven_share_of_the_demo_pairs_is_true(second_act, pairs):
     )
     assert proof["selection"]["segments"] == len(shipped)
     assert 0.98 <= proof["selection"]["low"] <= share < 1
+
+
+@pytest.mark.slow
+def test_the_bound_of_the_worst_session_is_true_of_each_session(second_act, pairs):
+    out, report = second_act
+    is_right = {pair.segment_id: pair.transcript == pair.spoken for pair in pairs}
+    shipped = pl.read_parquet(out / "workspace" / "segments.parquet").filter(decision="accept")
+    shares = shipped.group_by("session").agg(
+        right=pl.col("segment_id").replace_strict(is_right, return_dtype=pl.Boolean).mean()
+    )
+    assert len(shares) == 3
+    [worst] = nbaudio.evidence(out / "workspace").facts["selection"]["worst"]
+    assert (worst["by"], worst["groups"], worst["not_sampled"]) == ("session", 3, 0)
+    assert 0.9 < worst["low"] <= shares["right"].min()
+    assert report.facts["worst_group"] == worst["sentence"]
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ HERE = Path(__file__).resolve().parent
 PAIRS = 2000
 SPEAKERS = 24
 SEGMENTS_A_RECORDING = 50
+SESSIONS = ("spring", "summer", "autumn")  # with a third of the pairs each
 SEGMENT_S = 6
 SHARE_OF_OTHER_SENTENCES = 0.06
 SHARE_OF_OTHER_WORDS = 0.003
@@ -89,6 +90,7 @@ class Pair:
 
     segment_id: str
     recording: str
+    session: str
     start_s: int
     speaker: str
     transcript: str
@@ -105,6 +107,7 @@ def make_all_pairs() -> list[Pair]:
 def make_pair(number: int, generator: random.Random) -> Pair:
     """Return the pair of a number: most transcripts are what was spoken, some are not."""
     recording = f"sitting-{number // SEGMENTS_A_RECORDING + 1:02d}"
+    session = SESSIONS[number * len(SESSIONS) // PAIRS]
     speaker = f"speaker-{generator.randrange(SPEAKERS) + 1:02d}"
     spoken = make_sentence(generator)
     transcript = spoken
@@ -117,6 +120,7 @@ def make_pair(number: int, generator: random.Random) -> Pair:
     return Pair(
         segment_id=f"{recording}_{start_s:03d}",
         recording=recording,
+        session=session,
         start_s=start_s,
         speaker=speaker,
         transcript=transcript,
@@ -152,11 +156,21 @@ def mishear(sentence: str, generator: random.Random) -> str:
 
 def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
     """Write the table that `nbaudio ingest table` reads."""
-    header = ("segment_id", "recording_id", "start", "end", "speaker_id", "text", "asr_text")
+    header = (
+        "segment_id",
+        "recording_id",
+        "session",
+        "start",
+        "end",
+        "speaker_id",
+        "text",
+        "asr_text",
+    )
     rows = [
         (
             pair.segment_id,
             pair.recording,
+            pair.session,
             pair.start_s,
             pair.start_s + SEGMENT_S,
             pair.speaker,
@@ -190,7 +204,12 @@ def write_returned_rounds(folder: Path, pairs: Iterable[Pair]) -> None:
         for name, planted in ROUNDS.items():
             sheet = Path(temporary) / f"{name}.csv"
             nbaudio.review.export(
-                workspace, out=sheet, n=REVIEWED_PAIRS, strategy="stratified", planted=planted
+                workspace,
+                out=sheet,
+                n=REVIEWED_PAIRS,
+                strategy="stratified",
+                by="session",
+                planted=planted,
             )
             rows = pl.read_csv(sheet).unique("segment_id", keep="first", maintain_order=True)
             verdicts = [

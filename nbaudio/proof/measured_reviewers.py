@@ -12,7 +12,8 @@ from nbaudio.proof.betting import Bools
 from nbaudio.proof.claims import best_claim, what_ships
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.proof.segment_sums import Kinds
-from nbaudio.review.reviewer_rates import ReviewerRates, highest_rate
+from nbaudio.review.reviewer_rates import ReviewerRates, highest_rate, measured_reviewers
+from nbaudio.review.state import OK, UNSURE
 
 # How the error of the bound is divided: among the bet, the bound of the rate of missed faults, and
 # chance in which faults are missed, once for segments that nobody judged and once for the others.
@@ -46,17 +47,31 @@ def most_faults(noticed: int, missed: float, error: float, *, total: int) -> int
 
 
 class _FirstVerdicts(ProofState):
-    """Review state in which the first verdict of each reviewer counts, whatever came later."""
+    """Review state in which the first verdict of each reviewer counts, whatever came later.
+
+    What reviewers call right who were not measured is unsure.
+    """
 
     @cached_property
     def verdicts(self) -> pl.DataFrame:
         """The first verdict of each reviewer on each segment and content."""
-        return self.first_verdicts
+        is_measured = pl.col("reviewer").is_in(list(measured_reviewers(self)))
+        is_right = pl.col("verdict") == OK
+        verdict = pl.when(is_right & ~is_measured).then(pl.lit(UNSURE)).otherwise("verdict")
+        return self.first_verdicts.with_columns(verdict=verdict)
 
     @cached_property
     def adjudicators(self) -> Sequence[str]:
         """No reviewer has the last word: it may have been given because of other verdicts."""
         return ()
+
+
+def _with_first_verdicts(state: ProofState) -> ProofState:
+    """Return a state in which first verdicts count: the same one if that changes nothing."""
+    first = _FirstVerdicts(state.workspace, Kinds(without=state.kinds.without))
+    if not state.adjudicators and first.verdicts.equals(state.verdicts):
+        return state
+    return first
 
 
 def measured_low(
@@ -75,7 +90,7 @@ def measured_low(
     if not rates.missed.judged:
         return None
     error = 1 - confidence
-    first = _FirstVerdicts(state.workspace, Kinds(without=state.kinds.without))
+    first = _with_first_verdicts(state)
     ships = what_ships(first)
     total = first.count(ships)
     if not total:

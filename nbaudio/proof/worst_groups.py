@@ -73,7 +73,7 @@ def group_bounds(
         target: the share that is to be right.
         confidence: of all bounds at once.
     """
-    grouped = ProofState(state.workspace, Kinds(by=by, without=state.kinds.without))
+    grouped = state.by_columns([Kinds(by=by, without=state.kinds.without, cuts=state.cuts)])[0]
     ships = what_ships(grouped)
     hashes = grouped.rows["group"]
     error = (1 - confidence) / max(hashes.drop_nulls().n_unique(), 1)

@@ -349,17 +349,25 @@ def control_texts(state: ReviewState) -> dict[str, dict[str, str]]:
     }
 
 
-def control_frame(record: ReviewRecord, population: Population) -> pl.DataFrame:
+def segments_of_control_rows(record: ReviewRecord) -> list[str]:
+    """Return the ids of all segments that the control rows of a review show something of."""
+    return sorted(set().union(*(row.segment_ids for row in record.control_rows)))
+
+
+def control_frame(record: ReviewRecord, segments: pl.DataFrame) -> pl.DataFrame:
     """Return the control rows of a review with the columns of its drawn rows.
 
     `reviewer` and `position` are added; `content` is the hash that identifies the row outside of
     the workspace.
 
+    Args:
+        record: of the review.
+        segments: those of `segments_of_control_rows` as they were given to reviewers, with facts
+            of their recordings.
+
     Raises:
         ExistsError: a segment that a row shows has changed since, or is gone.
     """
-    ids = set().union(*(row.segment_ids for row in record.control_rows))
-    segments = population.read(sorted(ids))
     by_id = {row["segment_id"]: row for row in segments.iter_rows(named=True)}
     shown = [
         {
@@ -401,6 +409,8 @@ def _shown_row(row: ControlRow, by_id: Mapping[str, _Row], record: ReviewRecord)
         "source_channel",
         "source_start",
         "source_end",
+        "recording_path",
+        "recording_channels",
     )
     return {
         **host,

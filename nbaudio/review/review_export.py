@@ -18,7 +18,11 @@ import polars as pl
 from nbaudio.core.atomic import write_bytes, write_json
 from nbaudio.core.errors import ExistsError, InputError, get_by_name
 from nbaudio.core.report import Report, count, duration
-from nbaudio.review.control_rows import control_frame, plan_control_rows
+from nbaudio.review.control_rows import (
+    control_frame,
+    plan_control_rows,
+    segments_of_control_rows,
+)
 from nbaudio.review.dataset_clips import audio_of_clips
 from nbaudio.review.draws import PICKED, Part, all_draws, parts, record_of_draw
 from nbaudio.review.export_files import (
@@ -538,7 +542,8 @@ def _review_rows(record: ReviewRecord, population: Population) -> ReviewRows:
     check_audio_folders(state.workspace, drawn["recording_id"])
     shown = drawn.with_columns(content=pl.Series(record.row_hashes(), dtype=pl.String))
     shown = shown.with_columns(duration_s=seconds_column())
-    return ReviewRows(shown, control_frame(record, population))
+    shown_by_control_rows = population.read(segments_of_control_rows(record))
+    return ReviewRows(shown, control_frame(record, shown_by_control_rows))
 
 
 def _filled_in(made: MadeFiles, record: ReviewRecord, state: ReviewState) -> list[Path]:

@@ -328,7 +328,7 @@ def _new_verdicts(state: ReviewState, sheets: Sequence[Sheet], run: _Import) -> 
     """Return the verdicts of sheets that are not in the logs, or are later than those in them."""
     stored = state.verdicts
     if any(run.exported.control.values()):
-        stored = pl.concat([stored, state.control_verdict_log])
+        stored = pl.concat([stored, state.control_verdicts])
     verdicts = (Verdict(**row) for row in stored.iter_rows(named=True))
     latest = {_judged_by(verdict): verdict for verdict in verdicts}
     new = _NewVerdicts([], [])

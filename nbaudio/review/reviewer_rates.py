@@ -34,6 +34,8 @@ class ReviewerRates:
     missed: Rate  # planted faults that were called right
     false_alarms: Rate  # repeated clips that were called wrong, and right the first time
     missed_by_kind: dict[str, dict[str, int]]  # `judged` and `mistakes` by kind of fault
+    # Clips that were called right by reviewers who judged no planted fault.
+    right_by_others: int
 
     def facts(self) -> dict[str, Any]:
         """Return the rates as in ``corpus.json``."""
@@ -49,12 +51,17 @@ class ReviewerRates:
             f"{_percent_up(missed.high)}."
         )
         alarms = self.false_alarms
-        if alarms.high is None:
-            return sentence
-        return (
-            f"{sentence} Of {alarms.judged:,} clips that they called right and heard again, they "
-            f"called {alarms.mistakes:,} wrong: up to {_percent_up(alarms.high)}."
-        )
+        if alarms.high is not None:
+            sentence += (
+                f" Of {alarms.judged:,} clips that they called right and heard again, they "
+                f"called {alarms.mistakes:,} wrong: up to {_percent_up(alarms.high)}."
+            )
+        if self.right_by_others:
+            sentence += (
+                f" What others call right, who judged no planted fault ({self.right_by_others:,} "
+                "verdicts), is unsure beside this."
+            )
+        return sentence
 
 
 def _percent_up(share: float) -> str:
@@ -89,11 +96,26 @@ def reviewer_rates(state: ReviewState, confidence: float = 0.95) -> ReviewerRate
     repeated = _judged_twice(state, rows.filter(kind=REPEATED))
     is_alarm = ~repeated["verdict"].is_in([OK, UNSURE])
     error = 1 - confidence
+    is_by_others = ~pl.col("reviewer").is_in(list(measured_reviewers(state)))
+    by_others = state.first_verdicts.filter(is_by_others, verdict=OK)
     return ReviewerRates(
         _rate(missed, len(planted), error),
         _rate(int(is_alarm.sum()), len(repeated), error),
         counts,
+        len(by_others),
     )
+
+
+def measured_reviewers(state: ReviewState) -> set[str]:
+    """Return the names of the reviewers who judged a planted fault."""
+    planted = {
+        row.content
+        for record in state.records.values()
+        for row in record.control_rows
+        if row.kind != REPEATED
+    }
+    judged = state.control_verdict_log.drop_nulls("verdict")
+    return set(judged.filter(pl.col("content").is_in(list(planted)))["reviewer"])
 
 
 def _judged_rows(state: ReviewState, kinds: Mapping[str, str]) -> pl.DataFrame:

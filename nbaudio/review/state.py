@@ -292,6 +292,11 @@ class ReviewState:
         return _read_log(self.workspace, CONTROL_LOG, Verdict, "a verdict")
 
     @cached_property
+    def control_verdicts(self) -> pl.DataFrame:
+        """The last verdict of each reviewer on each control row; withdrawn ones are left out."""
+        return _last(self.control_verdict_log)
+
+    @cached_property
     def growth(self) -> pl.DataFrame:
         """`Workspace.growth`, read once."""
         return self.workspace.growth

@@ -105,7 +105,11 @@ def _evidence(facts: Facts) -> str:
         return "nothing is proven: no clip was reviewed"
     clips = count(claim["segments"], "clips")
     proven = f"at least {percent_down(claim['low'])} of {clips} are right"
-    return f"{proven}, {claim['reviewed']:,} reviewed"
+    groups = [
+        f"at least {percent_down(worst['low'])} of each {worst['by']}"
+        for worst in claim.get("worst", ())
+    ]
+    return ", ".join([proven, f"{claim['reviewed']:,} reviewed", *groups])
 
 
 def _select(facts: Facts) -> str:

@@ -20,6 +20,7 @@ from nbaudio.text.score import score
 
 _MIN_SIMILARITY = 0.8
 _REVIEWED_PAIRS = 150  # pairs that are reviewed in each round
+_GROUPS = "session"  # the column whose groups get bounds of their own
 _PLANTED = 40  # planted faults in the second round
 _REPORT = "made_pairs"
 _FACTS = (
@@ -29,6 +30,7 @@ _FACTS = (
     "after_round_1",
     "after_round_2",
     "target_proven",
+    "worst_group",
     "reviewers",
     "word_errors",
 )
@@ -59,7 +61,8 @@ def prove_made_pairs(made_pairs: str | Path | None, out: str | Path) -> Report |
     """Run the steps from ingest to evidence on made pairs, and report what each round proves.
 
     The rule of the selection is fixed before the first verdict is seen: pairs of a similarity of
-    0.8 or more. Each round draws 150 pairs, and a simulated reviewer returns their verdicts.
+    0.8 or more. Each round draws 150 pairs, and a simulated reviewer returns their verdicts. The
+    first round fixes the three sessions as groups, which get bounds of their own.
 
     Args:
         made_pairs: the folder of the made pairs; None: there are none, as with your own data.
@@ -67,7 +70,8 @@ def prove_made_pairs(made_pairs: str | Path | None, out: str | Path) -> Report |
             unless it was made of the same files.
 
     Returns:
-        The number of pairs, what is proven after each round, and whether the target is reached.
+        The number of pairs, what is proven after each round, whether the target is reached, and
+        what is proven of the worst session.
         None if there are no made pairs.
 
     Raises:
@@ -111,14 +115,28 @@ def _prove(files: MadePairs, workspace: Path) -> dict[str, Any]:
 
 
 def _answers(report: Report) -> dict[str, str]:
-    """Return what a report of `evidence` says of the target, the reviewers and the words."""
-    return {name: report.facts[name] for name in ("target_proven", "reviewers", "word_errors")}
+    """Return what a report of `evidence` says of the target, groups, reviewers and words."""
+    facts = report.facts
+    [worst_group] = facts["worst_groups"]
+    return {
+        "target_proven": facts["target_proven"],
+        "worst_group": worst_group,
+        "reviewers": facts["reviewers"],
+        "word_errors": facts["word_errors"],
+    }
 
 
 def _import_round(workspace: Path, returned: Path, *, planted: int = 0) -> dict[str, str]:
     """Draw a round, import its returned sheet, and return what all rounds so far prove."""
     sheet = workspace.parent / "sheets" / returned.name
-    export(workspace, out=sheet, n=_REVIEWED_PAIRS, strategy="stratified", planted=planted)
+    export(
+        workspace,
+        out=sheet,
+        n=_REVIEWED_PAIRS,
+        strategy="stratified",
+        by=_GROUPS,
+        planted=planted,
+    )
     import_(workspace, returned)
     answer = first_answer(workspace)
     reviewed = answer.right + answer.wrong

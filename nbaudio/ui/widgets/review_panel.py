@@ -5,7 +5,8 @@ The workspace's log holds all verdicts. The panel holds what this kernel did, fo
 
 import time
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,20 @@ import polars as pl
 from nbaudio.core.errors import InputError
 from nbaudio.core.progress_text import rate_and_time_left
 from nbaudio.core.times import utc_now
-from nbaudio.review import VERDICTS, append_verdicts, verdicts
+from nbaudio.review import VERDICTS, append_verdicts
 from nbaudio.review.annotator_agreement import next_step
+from nbaudio.review.control_rows import (
+    control_frame,
+    segments_of_control_rows,
+    with_control_rows,
+)
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.state import (
+    CONTROL_LOG,
     OK,
     SEPARATOR,
+    VERDICT_LOG,
+    ControlRow,
     ReviewRecord,
     ReviewState,
     Verdict,
@@ -33,8 +42,8 @@ from nbaudio.tables.schemas import SEGMENTS
 from nbaudio.tables.workspace import Workspace
 from nbaudio.text.normalization import nfc
 from nbaudio.ui.filters import INTERNAL_COLUMNS
-from nbaudio.ui.widgets.base_widget import BaseWidget, esm, handlers
-from nbaudio.ui.widgets.segments import SegmentPlayback, Segments, load_segments
+from nbaudio.ui.widgets.base_widget import BaseWidget, Handler, esm, handlers
+from nbaudio.ui.widgets.segments import ClipPlayback, SegmentPlayback, Segments, load_segments
 from nbaudio.ui.widgets.static_html import Table, saved_clips
 from nbaudio.ui.widgets.table_view import TableView
 
@@ -52,6 +61,9 @@ _BLIND = {*SEGMENTS, *INTERNAL_COLUMNS, "duration_s"} - {
     "decision",
     "reason",
 }
+# Columns of a panel with control rows: others, such as the times of a segment, may contradict what
+# such a row shows.
+_ON_SHEETS = ("segment_id", "text", "speaker_id", "duration_s")
 _NO_HYPOTHESIS = {"asr_text": pl.lit(None, pl.String), "similarity": pl.lit(None, pl.Float64)}
 _SAVED_CLIPS = 3
 _RECENT = 20  # verdicts that the rate is computed from, so that long pauses earlier do not count
@@ -101,18 +113,23 @@ class ReviewPanel(BaseWidget):
         if not self._reviewer:
             raise InputError("reviewer: a name is needed, under which verdicts are stored")
         record = None if review is None else _record_of(workspace, review)
-        if record is not None:
-            segment_ids = _assigned_ids(record, self._reviewer)
+        if record is None:
+            rows = _PanelRows(load_segments(workspace, segment_ids), {})
+        else:
+            rows = _rows_of_review(workspace, record, _share(record, self._reviewer))
+        segments = rows.segments
+        self._control = rows.control
         self._words = list(VERDICTS) if record is None else record.verdicts
         self._review = review or PANEL
         self._blind = record is not None and record.blind
-        segments = _segments_to_judge(workspace, segment_ids, record)
         # The frame keeps the hypothesis: the content hash of a verdict covers it.
         self._frame = segments.frame
         table = self._frame
         if self._blind:
             table = table.select(name for name in table.columns if name in _BLIND)
             segments = replace(segments, frame=table.with_columns(**_NO_HYPOTHESIS))
+        if self._control:
+            table = table.select(_ON_SHEETS)
         self._segments = segments
         self._done: list[_Done] = []
         self._shown = self._as_shown(_verdicts_of(workspace, self._reviewer))
@@ -120,8 +137,17 @@ class ReviewPanel(BaseWidget):
         self._rows.fit_columns()
         self._rows.cursor = self._unjudged_after(-1) or 0
         calls = handlers(self, "review", "open", "give", "undo", "next", "said")
-        playback = SegmentPlayback(segments, self._reviewer)
-        super().__init__(calls | self._rows.calls | playback.calls)
+        super().__init__(calls | self._rows.calls | self._playback_calls())
+
+    def _playback_calls(self) -> dict[str, Handler]:
+        """Return the handlers of the player.
+
+        Beside control rows there are clips alone, as on sheets: the context of a clip would show
+        which rows they are.
+        """
+        if self._control:
+            return ClipPlayback(self._segments).calls
+        return SegmentPlayback(self._segments, self._reviewer).calls
 
     def _as_shown(self, log: list[Verdict]) -> dict[int, Verdict]:
         """Return the verdict on each segment as shown, by its number.
@@ -130,9 +156,13 @@ class ReviewPanel(BaseWidget):
         """
         by_content = {(verdict.segment_id, verdict.content): verdict for verdict in log}
         frame = self._frame.with_row_index("number").filter(
-            pl.col("segment_id").is_in([verdict.segment_id for verdict in log])
+            pl.col("segment_id").is_in([verdict.segment_id for verdict in log]),
+            ~pl.col("number").is_in(list(self._control)),
         )
         shown: dict[int, Verdict] = {}
+        for number, row in self._control.items():
+            if (row.segment_id, row.content) in by_content:
+                shown[number] = by_content[row.segment_id, row.content]
         for version in (uncorrected(self._segments.workspace, frame), frame):
             keys = zip(version["segment_id"], content_hashes(version), strict=True)
             for number, key in zip(version["number"], keys, strict=True):
@@ -222,7 +252,8 @@ class ReviewPanel(BaseWidget):
 
     def _open(self) -> dict[str, Any]:
         words = [{"word": word, "meaning": VERDICTS.get(word, "")} for word in self._words]
-        return {"words": words, "fixed": True, **self.progress}
+        facts = {"words": words, "fixed": True, "clip_only": bool(self._control)}
+        return {**facts, **self.progress}
 
     def _give(
         self, *, number: int, verdict: str | None, comment: str, corrected_text: str | None
@@ -244,10 +275,9 @@ class ReviewPanel(BaseWidget):
                 f"'{OK}' says that the transcript is right, but there is a corrected text"
             )
             raise InputError(f"{contradiction}: choose another or clear it")
-        [content] = content_hashes(segment)
         entry = Verdict(
             segment["segment_id"][0],
-            content,
+            self._content(number),
             words,
             comment,
             corrected_text,
@@ -256,10 +286,21 @@ class ReviewPanel(BaseWidget):
             self._review,
             self._blind,
         )
-        append_verdicts(self._segments.workspace, [entry])
+        self._append(number, entry)
         self._done.append((number, entry, self._shown.get(number), time.monotonic()))
         self._show(number, entry)
         return self._changed()
+
+    def _content(self, number: int) -> str:
+        """Return the hash of what is judged in a row."""
+        if number in self._control:
+            return self._control[number].content
+        return content_hashes(self._frame[number])[0]
+
+    def _append(self, number: int, verdict: Verdict) -> None:
+        """Log a verdict on a row; control rows have a log of their own."""
+        log = CONTROL_LOG if number in self._control else VERDICT_LOG
+        append_verdicts(self._segments.workspace, [verdict], log=log)
 
     def _check_review(self) -> None:
         """Raise InputError if the review was taken back since the panel was opened."""
@@ -281,7 +322,7 @@ class ReviewPanel(BaseWidget):
         entry = replace(last, verdict=None, comment="", corrected_text=None)
         if before and before.content == last.content:
             entry = before
-        append_verdicts(self._segments.workspace, [replace(entry, time=utc_now())])
+        self._append(number, replace(entry, time=utc_now()))
         self._show(number, before)
         places = np.flatnonzero(self._rows.order == number)
         return {
@@ -353,35 +394,49 @@ def _record_of(workspace: Workspace, review: str) -> ReviewRecord:
     return record
 
 
-def _assigned_ids(record: ReviewRecord, reviewer: str) -> list[str]:
-    """Return the segments of a review that a reviewer judges, in the order of the draw.
+@dataclass(frozen=True)
+class _PanelRows:
+    """The rows of a panel in order, and which of them are control rows, by number."""
 
-    Raise InputError if it has several reviewers, who are others.
+    segments: Segments
+    control: Mapping[int, ControlRow]
+
+
+def _share(record: ReviewRecord, reviewer: str) -> str:
+    """Return the name under which a review has the rows of a reviewer.
+
+    Somebody else may judge the rows of the only reviewer. Raise InputError if there are several
+    reviewers, who are others.
     """
     shares = record.shares()
-    if len(shares) > 1 and reviewer not in shares:
+    if reviewer in shares:
+        return reviewer
+    if len(shares) > 1:
         raise InputError(
             f"review {record.name}: no segment was assigned to {reviewer!r}; "
             f"its reviewers are {', '.join(shares)}"
         )
-    return shares.get(reviewer, record.segment_ids)
+    [name] = shares
+    return name
 
 
-def _segments_to_judge(
-    workspace: Workspace, segment_ids: Ids | None, record: ReviewRecord | None
-) -> Segments:
-    """Return segments in the order of their ids, those of a review as its first reviewer saw them.
+def _rows_of_review(workspace: Workspace, record: ReviewRecord, share: str) -> _PanelRows:
+    """Return the rows of a share of a review in the order of its sheet.
 
-    Without ids they are all segments.
+    Segments are as their first reviewer saw them.
     """
-    segments = load_segments(workspace, segment_ids)
-    if record is None:
-        return segments
-    drawn = uncorrected(workspace, segments.frame)
-    return replace(segments, frame=drawn.with_columns(seconds_column()))
+    segments = load_segments(workspace, record.shares()[share])
+    frame = uncorrected(workspace, segments.frame).with_columns(seconds_column())
+    control = {row.position: row for row in record.control_rows if row.reviewer == share}
+    if control:
+        shown = load_segments(workspace, segments_of_control_rows(record)).frame
+        control_rows = control_frame(record, uncorrected(workspace, shown))
+        frame = with_control_rows(frame, control_rows, share)
+    return _PanelRows(replace(segments, frame=frame), control)
 
 
 def _verdicts_of(workspace: Workspace, reviewer: str) -> list[Verdict]:
-    """Return the verdicts of a reviewer in the log of a workspace."""
-    rows = verdicts(workspace).filter(pl.col("reviewer") == reviewer)
+    """Return the verdicts of a reviewer in the logs of a workspace, on control rows as well."""
+    state = ReviewState.load(workspace)
+    rows = pl.concat([state.verdicts, state.control_verdicts]).filter(reviewer=reviewer)
     return [Verdict(**row) for row in rows.iter_rows(named=True)]

@@ -163,6 +163,27 @@ def align_lines(
     }
 
 
+class ClipPlayback(Playback):
+    """Handler of a player's requests for the clips of segments alone.
+
+    There is no context, no other channel, no time of a word, and no correction of bounds.
+    """
+
+    def __init__(self, segments: Segments) -> None:
+        super().__init__()
+        self.segments = segments
+
+    def segment(self, *, number: int) -> dict[str, Any]:
+        """Return id, facts and words of a segment, with the number of characters that are cut."""
+        row = self.segments.row(number)
+        lines = align_lines(row, **compared(self.segments.workspace))
+        return described(row, lines, correction=None, rate=RATE, channels=1)
+
+    def read(self, number: int, *, even: bool = True, **_options: Any) -> Sound:
+        """Read the audio of a segment, see `read_sound`."""
+        return _read_segment(self.segments, number, even=even)
+
+
 class SegmentPlayback(Playback):
     """Handler of a player's requests.
 
@@ -195,10 +216,7 @@ class SegmentPlayback(Playback):
 
     def read(self, number: int, **options: Any) -> Sound:
         """Read the audio of a segment, see `read_sound`."""
-        row = self.segments.row(number)
-        if line := missing_folder(self.segments.workspace, [row["recording_id"]]):
-            raise AudioError(line)
-        return read_sound(self.segments.audio_root, row, **options)
+        return _read_segment(self.segments, number, **options)
 
     def correct(self, *, number: int, start_ms: int, end_ms: int) -> dict[str, Any] | None:
         """Log bounds moved by milliseconds from those of the table; zeros withdraw a correction."""
@@ -261,6 +279,14 @@ class SegmentPlayback(Playback):
             "start_ms": rescale(last["start_sample"] - last["was_start"], rate, _MS),
             "end_ms": rescale(last["end_sample"] - last["was_end"], rate, _MS),
         }
+
+
+def _read_segment(segments: Segments, number: int, **options: Any) -> Sound:
+    """Read the audio of a segment, see `read_sound`; raise AudioError if its folder is missing."""
+    row = segments.row(number)
+    if line := missing_folder(segments.workspace, [row["recording_id"]]):
+        raise AudioError(line)
+    return read_sound(segments.audio_root, row, **options)
 
 
 def described(

@@ -73,7 +73,7 @@ function render(widget) {
     const player = createPlayer(playerHost, {
       request,
       root,
-      fixed: opened.page,
+      fixed: opened.page || opened.clip_only,
       levels: !opened.page,
     });
     const listen = (row) => open(row.number, { play: true });
