@@ -85,6 +85,8 @@ def main() -> None:
             wall, cpu, memory = measured(["--run", "nothing", "long"], asked.jobs, folder)
             real_time = asked.hours * 3600 / wall
             print(f"nothing: {real_time:,.0f} x real time, {cpu:.1f} CPU s, {memory:.0f} MB")
+        if not asked.burned:
+            return
         make_recording(folder / "short/day.flac", asked.burned, asked.channels)
         (folder / "speed").write_text(str(asked.speed))
         seconds = asked.burned * 3600
