@@ -116,6 +116,53 @@ def measure_parliament(folder: Path) -> Row:
     return Row("a parliament, reviewed in Excel", command, measured)
 
 
+def make_sittings(folder: Path) -> int:
+    """Write two sittings of half an hour with PDF minutes; return the pages of the minutes."""
+    sys.path.insert(0, str(TOP / "tests"))
+    import heard_tones
+    from pdf_files import Text, lines, make_pdf, wrapped
+
+    (folder / "minutes").mkdir()
+    (folder / "my_recognizer.py").write_text(heard_tones.recognizer_code())
+    num_pages = 0
+    for number in range(2):
+        sentences = heard_tones.make_sentences(300, seed=number)
+        recording = folder / f"sittings/day {number}.flac"
+        heard_tones.write_recording(recording, sentences, rate=48_000)
+        text = wrapped(heard_tones.typed(sentences), 220)
+        columns = [text[start : start + 60] for start in range(0, len(text), 60)]
+        pages = [
+            [
+                Text(60, 30, f"Minutes of day {number}, page {page}"),
+                *lines(320, 70, columns[2 * page + 1] if 2 * page + 1 < len(columns) else []),
+                *lines(60, 70, columns[2 * page]),
+            ]
+            for page in range((len(columns) + 1) // 2)
+        ]
+        (folder / f"minutes/day {number}.pdf").write_bytes(make_pdf(pages))
+        num_pages += len(pages)
+    return num_pages
+
+
+def measure_minutes(folder: Path) -> Row:
+    """Recognize recordings, align them with PDF minutes, and make a corpus of them."""
+    pages = make_sittings(folder)
+    recognize = "nbaudio recognize sittings --with my_recognizer:recognize --out heard --jobs 2"
+    align = "nbaudio align heard minutes --audio sittings --out W"
+    heard_s = run(recognize, folder)
+    aligned_s = run(align, folder)
+    corpus_s = sum(
+        run(f"nbaudio {command}", folder)
+        for command in ("score W", "select W --min-similarity 0.8", "materialize W --out CORPUS")
+    )
+    segments = nbaudio.Workspace.open(folder / "W").segments.height
+    measured = (
+        f"two sittings of half an hour and {pages} pages: {heard_s:.0f} s by a recognizer that "
+        f"takes no time, {segments} segments in {aligned_s:.1f} s, the corpus in {corpus_s:.0f} s"
+    )
+    return Row("a parliament from nothing, with PDF minutes", align, measured)
+
+
 def measure_beam(folder: Path, python: str) -> Row:
     """Pack a tree of utterances into TFRecord shards on Beam."""
     make_librispeech(folder, utterances=1000, seconds=12)
@@ -174,11 +221,13 @@ def main() -> None:
     arguments = parser.parse_args()
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as scratch:
-        folders = {name: Path(scratch) / name for name in ("demo", "parliament", "beam", "spark")}
+        names = ("demo", "parliament", "minutes", "beam", "spark")
+        folders = {name: Path(scratch) / name for name in names}
         for folder in folders.values():
             folder.mkdir()
         print(f"{os.cpu_count()} cores: {measure_demo(folders['demo'])}")
         rows.append(measure_parliament(folders["parliament"]))
+        rows.append(measure_minutes(folders["minutes"]))
         if arguments.beam:
             rows.append(measure_beam(folders["beam"], str(Path(arguments.beam).absolute())))
         rows.append(measure_stream(folders["parliament"]))

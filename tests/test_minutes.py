@@ -4,9 +4,8 @@ demo's recording with minutes, the map of what segments cover."""
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
-import soundfile
+from heard_tones import WORDS, recognizer_code, typed, write_recording
 from pdf_files import lines, make_pdf, wrapped
 
 from nbaudio import plots
@@ -17,64 +16,24 @@ from nbaudio.runs.preflight import check_run
 from nbaudio.runs.read_source import read_source
 from nbaudio.tables.workspace import Workspace
 
-RATE = 16000
-# A recognizer that hears a word of a list in each tone, by its frequency: 300, 340, 380 Hz, ...
-HEARING = """
-import numpy as np
-
-version = "1"
-WORDS = {words!r}
-FRAME = 320
-
-def recognize(clips):
-    return [list(words(clip)) for clip in clips]
-
-def words(clip):
-    frames = clip[: len(clip) // FRAME * FRAME].reshape(-1, FRAME)
-    is_on = abs(frames).max(axis=1) > 0.05
-    edges = np.flatnonzero(np.diff(is_on, prepend=False, append=False))
-    for first, end in edges.reshape(-1, 2):
-        samples = clip[first * FRAME : end * FRAME]
-        samples = samples[FRAME:-FRAME]
-        hertz = np.count_nonzero(np.diff(samples > 0)) / 2 / (len(samples) / 16000)
-        word = WORDS[round((hertz - 300) / 40)]
-        yield {{"word": word, "start": first * FRAME / 16000, "end": end * FRAME / 16000}}
-"""
-WORDS = [
-    f"{first}{second}{third}"
-    for first in ("bra", "kolo", "pet")
-    for second in ("da", "mi", "ra", "tu")
-    for third in ("c", "k", "lo", "na")
-]
-
 
 @pytest.fixture
 def recorded(tmp_path, monkeypatch):
-    """A recording of 40 words, two a second, with a pause behind each ten, and its minutes."""
-    (tmp_path / "recordings").mkdir()
+    """A recording of 40 words, two a second, and its minutes."""
+    sentences = [WORDS[first : first + 10] for first in range(0, 40, 10)]
+    write_recording(tmp_path / "recordings/day1.wav", sentences)
     (tmp_path / "minutes").mkdir()
-    (tmp_path / "hearing.py").write_text(HEARING.format(words=WORDS))
+    page = lines(60, 60, wrapped(typed(sentences), 300))
+    (tmp_path / "minutes/day1.pdf").write_bytes(make_pdf([page]))
+    (tmp_path / "hearing.py").write_text(recognizer_code())
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    time = np.arange(int(0.4 * RATE)) / RATE
-    pause = np.zeros(RATE // 10)
-    parts = []
-    sentences = []
-    for first in range(0, 40, 10):
-        for number in range(first, first + 10):
-            parts += [0.3 * np.sin(2 * np.pi * (300 + 40 * number) * time), pause]
-        parts += [pause] * 10
-        sentences.append(f"{' '.join(WORDS[first : first + 10]).capitalize()}.")
-    samples = np.concatenate(parts)
-    soundfile.write(tmp_path / "recordings/day1.wav", samples, RATE)
-    page = lines(60, 60, wrapped(" ".join(sentences), 300))
-    (tmp_path / "minutes/day1.pdf").write_bytes(make_pdf([page]))
-    return tmp_path, sentences
+    return tmp_path, typed(sentences)
 
 
 def test_recordings_are_recognized_and_aligned_with_pdf_minutes(recorded):
     pytest.importorskip("pypdfium2")
-    folder, sentences = recorded
+    folder, minutes = recorded
     report = read_source(
         "align",
         None,
@@ -88,7 +47,7 @@ def test_recordings_are_recognized_and_aligned_with_pdf_minutes(recorded):
     words = json.loads((folder / "R/hypotheses/day1.json").read_text("utf8"))["segments"]
     assert sum(len(segment["words"]) for segment in words) == 40
     segments = Workspace.open(folder / "R/workspace").segments
-    assert " ".join(segments["text"]) == " ".join(sentences)
+    assert " ".join(segments["text"]) == minutes
     assert segments["document_page"].unique().to_list() == [1]
     lines_of_segments = segments["document_line"].to_list()
     assert lines_of_segments == sorted(lines_of_segments)

@@ -14,6 +14,7 @@ from nbaudio.formats.documents import read_documents
 from nbaudio.formats.timed_words import choose_side, read_timed_words, stem
 from nbaudio.formats.transcripts import RECORDING_FIELDS, Problem, check_link
 from nbaudio.sources.align_task import Item
+from nbaudio.sources.download_ledger import LEDGER
 
 Problems = list[tuple[str, str]]  # files with the reason why they cannot be used
 
@@ -82,7 +83,10 @@ def _hypotheses(file: str, path: Path, side: str | None, problems: Problems) -> 
 
 
 def _files(source: Path, problems: Problems) -> Iterator[tuple[str, Path]]:
-    """Yield the files of a source that are neither hidden nor audio, with their names in it."""
+    """Yield the files of a source with their names in it.
+
+    Hidden files, audio, and the ledger of `download` are left out.
+    """
     if not source.exists():
         raise InputError(f"{source}: there is no such file or folder")
     for path in sorted(source.rglob("*")) if source.is_dir() else [source]:
@@ -91,6 +95,7 @@ def _files(source: Path, problems: Problems) -> Iterator[tuple[str, Path]]:
             path.is_dir()
             or (path != source and re.search(r"(^|/)\.", file))
             or name_matching.is_audio(file)
+            or file == LEDGER
         ):
             continue
         if (shown := input_guards.escape_surrogates(file)) != file:

@@ -1,4 +1,4 @@
-"""The five jobs of docs/runs.md, and the commands of README: they run as printed, on small made
+"""The six jobs of docs/runs.md, and the commands of README: they run as printed, on small made
 archives, and the job's own reader opens the result.
 
 What no test can have is replaced: addresses of servers and clusters, and OpenSLR's list.
@@ -20,9 +20,11 @@ import numpy as np
 import pytest
 import yaml
 from clusters import SPARK_CLUSTER, WORKER, command_line, environment
+from heard_tones import make_sentences, recognizer_code, typed, write_recording
 from nbaudio.adapters.arrays import batches
 from openpyxl import load_workbook
 from pages import TOP, Block, blocks, text
+from pdf_files import Text, lines, make_pdf, wrapped
 from specimens import librispeech_tree, tone
 from web import serving
 
@@ -153,6 +155,34 @@ def test_the_review_command_of_the_readme_makes_sheets_for_two_reviewers(selecte
     for reviewer in ("ana", "ben"):
         rows = load_workbook(selected / f"round-{reviewer}.xlsx")["review"].max_row - 1
         assert rows == 60
+
+
+def test_the_job_from_recordings_and_pdf_minutes_runs_as_documented(tmp_path):
+    served = tmp_path / "served"
+    minutes = {}
+    for number in range(2):
+        sentences = make_sentences(24, seed=number)
+        write_recording(served / f"sittings/day {number}.flac", sentences)
+        minutes[f"day {number}"] = typed(sentences)
+        column = wrapped(typed(sentences), 150)
+        half = len(column) // 2
+        head = Text(60, 30, f"Minutes of day {number}")
+        drawn = [head, *lines(320, 70, column[half:]), *lines(60, 70, column[:half])]
+        (served / "minutes").mkdir(exist_ok=True)
+        (served / f"minutes/day {number}.pdf").write_bytes(make_pdf([drawn]))
+    (tmp_path / "my_recognizer.py").write_text(recognizer_code())
+    with serving(served) as web:
+        for kind, ending in (("sittings", "flac"), ("minutes", "pdf")):
+            urls = [f"{web.url}/{kind}/day%20{number}.{ending}" for number in range(2)]
+            (tmp_path / f"{kind}.csv").write_text("\n".join(["url", *urls]) + "\n")
+        for command in commands(job("A parliament from nothing: recordings and PDF minutes")):
+            run(command, tmp_path)
+    segments = nbaudio.Workspace.open(tmp_path / "W").segments
+    for name, texts in segments.group_by("recording_id", maintain_order=True).agg("text").rows():
+        assert " ".join(texts) in minutes[name]
+        assert len(" ".join(texts)) > 0.95 * len(minutes[name])
+    assert len(nbaudio.open_corpus(tmp_path / "CORPUS").segments) > 20
+    assert segments["document_page"].unique().to_list() == [1]
 
 
 def write_openslr(folder: Path) -> dict[str, dict[str, dict[str, str]]]:
