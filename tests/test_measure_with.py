@@ -44,7 +44,7 @@ def test_a_function_gets_samples_and_makes_a_column(workspace):
     column = workspace.segments["x"]
     assert column.dtype == pl.Int64
     assert column.to_list() == [round(2.37 * 16000)] * 7
-    assert report.facts["columns"] == {"x": "Int64"}
+    assert report.facts["columns"] == [{"column": "x", "type": "Int64", "unit": "", "values": 7}]
     assert report.facts["measured_now"] == 7
     assert run(workspace, lengths).facts["already_measured"] == 7
 
@@ -234,7 +234,7 @@ def test_a_command_gets_audio_and_text_and_writes_a_value_or_fields(
         ],
     )
     assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["facts"]["columns"] == {"c": "Int64"}
+    assert json.loads(done.stdout)["facts"]["columns"][0]["type"] == "Int64"
     assert workspace.segments["c"].to_list() == [8000] * 7
     run(workspace, f"{sys.executable} script.py fields", "d")
     segments = workspace.segments
