@@ -305,6 +305,18 @@ def test_a_run_that_was_killed_does_the_rest_when_it_is_run_again(make_workspace
     assert workspace.segments["x"].null_count() == 0
 
 
+def test_parameters_get_columns_and_others_with_a_default_keep_it(workspace):
+    workspace.save(segments=workspace.segments.with_columns(place=pl.lit("hall"), size=pl.lit(3)))
+
+    def places(place, ids, durations, size=5):
+        assert durations == pytest.approx([2.37] * len(ids))
+        return [f"{name} {key} {size}" for name, key in zip(place, ids, strict=True)]
+
+    run(workspace, places)
+    ids = workspace.segments["segment_id"]
+    assert workspace.segments["x"].to_list() == [f"hall {key} 5" for key in ids]
+
+
 @pytest.mark.parametrize(
     ("function", "why"),
     [
