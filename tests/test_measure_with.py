@@ -44,7 +44,7 @@ def test_a_function_gets_samples_and_makes_a_column(workspace):
     column = workspace.segments["x"]
     assert column.dtype == pl.Int64
     assert column.to_list() == [round(2.37 * 16000)] * 7
-    assert report.facts["columns"] == {"x": "Int64"}
+    assert report.facts["columns"] == [{"column": "x", "type": "Int64", "unit": "", "values": 7}]
     assert report.facts["measured_now"] == 7
     assert run(workspace, lengths).facts["already_measured"] == 7
 
@@ -234,7 +234,7 @@ def test_a_command_gets_audio_and_text_and_writes_a_value_or_fields(
         ],
     )
     assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["facts"]["columns"] == {"c": "Int64"}
+    assert json.loads(done.stdout)["facts"]["columns"][0]["type"] == "Int64"
     assert workspace.segments["c"].to_list() == [8000] * 7
     run(workspace, f"{sys.executable} script.py fields", "d")
     segments = workspace.segments
@@ -303,6 +303,18 @@ def test_a_run_that_was_killed_does_the_rest_when_it_is_run_again(make_workspace
     total = len(workspace.segments)
     assert (0 < left < total, len(calls), facts["already_measured"]) == (True, total - left, left)
     assert workspace.segments["x"].null_count() == 0
+
+
+def test_parameters_get_columns_and_others_with_a_default_keep_it(workspace):
+    workspace.save(segments=workspace.segments.with_columns(place=pl.lit("hall"), size=pl.lit(3)))
+
+    def places(place, ids, durations, size=5):
+        assert durations == pytest.approx([2.37] * len(ids))
+        return [f"{name} {key} {size}" for name, key in zip(place, ids, strict=True)]
+
+    run(workspace, places)
+    ids = workspace.segments["segment_id"]
+    assert workspace.segments["x"].to_list() == [f"hall {key} 5" for key in ids]
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,16 @@ from nbaudio.recognition.recognizers import (
 )
 
 SAMPLES, RATES, COMMON_RATE = "samples", "rates", "rate"
-_PLURALS = {"texts": "text", "ids": "segment_id", "durations": DURATION}
+_AUDIO = (SAMPLES, RATES, COMMON_RATE)
+# What parameters of these names get.
+_NAMED = {name: name for name in _AUDIO} | {
+    "texts": "text",
+    "ids": "segment_id",
+    "durations": DURATION,
+    DURATION: DURATION,
+}
 _PASSED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_COLLECTING = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class ModelItem(NamedTuple):
@@ -78,15 +86,17 @@ def function_arguments(
         raise InputError(f"rate {stated_rate!r}: must be a number of Hz, or 0 for the recording's")
     if COMMON_RATE in parameters.values() and not stated_rate:
         raise InputError("the rates of recordings differ: the function must take 'rates'")
-    audio = {SAMPLES, RATES, COMMON_RATE}
-    has_samples = not parameters or not audio.isdisjoint(parameters.values())
+    has_samples = not parameters or not parameters.keys().isdisjoint(_AUDIO)
     clip_format = sample_format(stated_rate or None, channel) if has_samples else None
-    names = (name for name in parameters.values() if name not in audio)
+    names = (name for name in parameters.values() if name not in _AUDIO)
     return ModelArguments(parameters, ModelInputs(clip_format, tuple(sorted(set(names)))))
 
 
 def _parameters(function: Function, columns: Collection[str]) -> dict[str, str]:
-    """Return what each parameter of a function gets; empty if samples are the only argument."""
+    """Return what each parameter of a function gets; empty if samples are the only argument.
+
+    A parameter with a default gets no column: its name may be one by chance.
+    """
     try:
         signature = inspect.signature(function).parameters
     except (TypeError, ValueError):  # of some functions in C
@@ -94,15 +104,12 @@ def _parameters(function: Function, columns: Collection[str]) -> dict[str, str]:
     parameters: dict[str, str] = {}
     unknown = []
     for name, parameter in signature.items():
-        column = _PLURALS.get(name, name)
-        if name in (SAMPLES, RATES, COMMON_RATE) and parameter.kind in _PASSED:
+        is_required = parameter.default is parameter.empty
+        if parameter.kind in _PASSED and name in _NAMED:
+            parameters[name] = _NAMED[name]
+        elif parameter.kind in _PASSED and is_required and name in columns:
             parameters[name] = name
-        elif parameter.kind in _PASSED and (column in columns or column == DURATION):
-            parameters[name] = column
-        elif parameter.default is parameter.empty and parameter.kind not in (
-            parameter.VAR_POSITIONAL,
-            parameter.VAR_KEYWORD,
-        ):
+        elif is_required and parameter.kind not in _COLLECTING:
             unknown.append(name)
     if not unknown and (parameters or signature):
         return parameters

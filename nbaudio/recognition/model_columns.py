@@ -297,8 +297,10 @@ def _collect(
 
 
 @locks_workspace("measure")
-def _write_columns(workspace: Workspace, model: _Model, measured: _Measured) -> dict[str, str]:
-    """Write the columns to the segments table; return their types by name.
+def _write_columns(
+    workspace: Workspace, model: _Model, measured: _Measured
+) -> list[dict[str, Any]]:
+    """Write the columns to the segments table; return the type, unit and number of values of each.
 
     Columns that the model wrote before, and does not write any more, are dropped.
     """
@@ -321,7 +323,15 @@ def _write_columns(workspace: Workspace, model: _Model, measured: _Measured) -> 
     settings["joined"] = remaining | records
     parts = _with_columns(workspace, measured, stale)
     workspace.save_together(settings=settings, segments=parts)
-    return {column: str(dtype) for column, dtype in columns.items()}
+    return [
+        {
+            "column": measured.types.column(field),
+            "type": str(dtype),
+            "unit": model.units.get(field, ""),
+            "values": measured.types.counts[field],
+        }
+        for field, dtype in schema.items()
+    ]
 
 
 def _record(model: _Model, field: str, dtype: pl.DataType) -> dict[str, Any]:

@@ -6,7 +6,7 @@ A value is a number, yes or no, a word, or nothing; a record has several of them
 import dataclasses
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -93,12 +93,16 @@ def _scalar_of(value: object) -> Scalar | Failure | None:
 
 
 class ColumnTypes:
-    """The types of columns, from all values that they get."""
+    """The types of columns, from all values that they get, and how many values each has.
+
+    `counts` are by field.
+    """
 
     def __init__(self, name: str) -> None:
         """Take the name of the columns, which those of records begin with."""
         self._name = name
         self._types: defaultdict[str, set[type]] = defaultdict(set)
+        self.counts = Counter[str]()
 
     def add(self, fields: Mapping[str, Scalar]) -> list[str]:
         """Take the values of a clip; return the columns that no clip before had.
@@ -106,6 +110,7 @@ class ColumnTypes:
         Raise InputError if a column gets values of two kinds.
         """
         new_columns = []
+        self.counts.update(fields.keys())
         for field, value in fields.items():
             types = self._types[field]
             if type(value) in types:
