@@ -31,6 +31,7 @@ from nbaudio.tables import parquet_files, schemas, workspace_tables
 from nbaudio.tables.amounts import NO_AMOUNTS, amounts_by_split
 from nbaudio.tables.dataframes import STREAMED
 from nbaudio.tables.parquet_files import digest, parquet_slices, scan_rows, write_parts
+from nbaudio.tables.provenance import provenance_amounts
 from nbaudio.tables.schemas import SEGMENTS, conform
 from nbaudio.tables.split_names import listed_splits, ordered_splits
 from nbaudio.tables.tombstones import is_withdrawn
@@ -296,6 +297,9 @@ def publish(
         ranges = signal_ranges(scan_rows(path))
         if len(ranges):
             corpus_info["signals"] = ranges.to_dicts()
+        provenance = provenance_amounts(path)
+        if provenance:
+            corpus_info["provenance"] = provenance
         amounts = amounts_by_split(path)
         sources = _sources(path, recordings)
         characters = _characters(path)
