@@ -2,6 +2,7 @@
 
 import json
 import tarfile
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 import nbaudio
 from nbaudio.cli import app
 from nbaudio.core.errors import InputError
+from nbaudio.runs.parameters import parameters
 from nbaudio.tables.workspace import Workspace
 
 SENTENCE = "Sutra ujutro otvaramo raspravu o zakonu"
@@ -274,3 +276,26 @@ def test_data_without_sentences_is_one_line_and_exit_code_2(tmp_path, name, cont
     assert done.exit_code == 2
     assert message in done.output
     assert done.output.count("\n") == 1
+
+
+def test_a_selection_that_no_longer_avoids_data_warns(tmp_path):
+    workspace = make(tmp_path / "w")
+    report = select(workspace, write_lines(tmp_path))
+    assert not any("avoided" in line for line in report.warnings)
+    report = select(workspace)
+    assert "avoid" not in report.facts["parameters"]
+    assert any("the last select avoided sentences.txt" in line for line in report.warnings)
+
+
+def test_a_manifest_names_data_relative_to_itself(tmp_path):
+    manifest = tmp_path / "corpus.yaml"
+    manifest.write_text("avoid: [tests/cv:test, hf://datasets/a/b]\n")
+    values = parameters(manifest, {})
+    assert values["avoid"] == [str(tmp_path / "tests/cv:test"), "hf://datasets/a/b"]
+    assert parameters(manifest, {"avoid": "a.txt,b.txt"})["avoid"] == [
+        str(Path("a.txt").absolute()),
+        str(Path("b.txt").absolute()),
+    ]
+    manifest.write_text("avoid: [3]\n")
+    with pytest.raises(InputError, match="avoid must be a path, not 3"):
+        parameters(manifest, {})

@@ -266,3 +266,32 @@ def test_the_median_of_signed_zeros_is_shown_without_a_sign():
     for zeros in ([-0.0, 0.0, 0.0], [0.0, -0.0, -0.0], [-0.0, -0.0, -0.0]):
         ranges = signal_ranges(pl.LazyFrame({"dc_offset": zeros}))
         assert str(ranges["median"].item()) == "0.0"
+
+
+def test_the_card_has_hours_by_license_consent_and_source_of_the_recordings(workspace, tmp_path):
+    segments = workspace.segments
+    licenses = ["CC0-1.0" if name == "one" else None for name in segments["recording_id"]]
+    recordings = sorted(set(segments["recording_id"]))
+    workspace.save(segments=segments.with_columns(licence=pl.Series(licenses, dtype=pl.String)))
+    table = pl.DataFrame({"recording_id": recordings, "consent": ["signed", "| `oral`"]})
+    nbaudio.join(workspace, table, on="recording_id", column="consent")
+    make(workspace, tmp_path / "c")
+    rows = pl.read_parquet(tmp_path / "c/segments.parquet")
+    hours = {
+        name: round(part["duration_s"].sum() / 3600, 6)
+        for (name,), part in rows.group_by("consent")
+    }
+    info = json.loads((tmp_path / "c/corpus.json").read_text())
+    found = {row["value"]: row["hours"] for row in info["provenance"] if row["field"] == "consent"}
+    assert found == pytest.approx(hours, abs=2e-6)
+    licenses = {row["value"] for row in info["provenance"] if row["field"] == "license"}
+    assert licenses == {"CC0-1.0", "not stated"}
+    text = (tmp_path / "c" / CARD).read_text(encoding="utf8")
+    assert "| of the recordings | value | clips | hours |" in text
+    assert "| consent | \\| \\`oral\\` |" in text
+    nbaudio.select(workspace, where="consent = 'signed' and licence is not null", dev=0, test=0)
+    kept = workspace.segments.filter(pl.col("decision") == "accept")
+    assert set(kept["recording_id"]) == {"one"}
+    workspace.save(segments=segments)
+    make(workspace, tmp_path / "d")
+    assert "provenance" not in json.loads((tmp_path / "d/corpus.json").read_text())

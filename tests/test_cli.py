@@ -417,6 +417,8 @@ FREE = {
     "cache",
     "shard_size",
     "disk",
+    "avoid",
+    "avoid_by",
     "dev",
     "test",
     "splits",

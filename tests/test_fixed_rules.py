@@ -170,7 +170,9 @@ def test_parts_are_called_proven_only_where_all_of_them_are_at_once(archive):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("door", ["where", "joined", "by_hand", "splits", "threshold"])
+@pytest.mark.parametrize(
+    "door", ["where", "joined", "by_hand", "splits", "threshold", "avoid", "avoid_by"]
+)
 def test_segments_left_out_after_verdicts_count_by_whatever_way_they_left(reviewed, tmp_path, door):
     workspace, wrong = reviewed
     speakers = found_faults(workspace, wrong)
@@ -193,13 +195,34 @@ def test_segments_left_out_after_verdicts_count_by_whatever_way_they_left(review
         table = pl.DataFrame({"speaker_id": speakers, "split": "left_alone"})
         take(workspace, splits=table)
         nbaudio.select(workspace, where=not_in("speaker_id", speakers), splits=table)
-    else:
+    elif door == "threshold":
         take(workspace, min_similarity=0.97)
+    else:
+        names = ["text", "speaker_id"] if door == "avoid_by" else ["text"]
+        other = workspace.segments.filter(pl.col("segment_id").is_in(heard.implode()))
+        by = names[1:]
+        take(workspace, avoid=other.select(names), avoid_by=by)
+        left_out = workspace.segments.filter(pl.col("segment_id").is_in(heard.implode()))["reason"]
+        assert set(left_out) == {"below_similarity", "avoided_id" if by else "avoided_sentence"}
     ships = claim(workspace)
     assert ships["rule"]["number"] == 1
     is_hand_rejected = door == "by_hand"  # these are left out as reviews leave out
     assert ships["rule"]["left_out"] > 0 or is_hand_rejected
     assert ships["low"] <= share_right(workspace, wrong)
+
+
+@pytest.mark.slow
+def test_data_that_is_avoided_before_and_after_verdicts_makes_one_rule(archive):
+    workspace, wrong = archive
+    other = pl.DataFrame({"text": workspace.segments["text"][:100]})
+    take(workspace, avoid=other)
+    review(workspace, wrong, "one", 120)
+    take(workspace, avoid=other)
+    same = claim(workspace)
+    assert (same["rule"]["number"], same["rule"]["left_out"], same["rule"]["added"]) == (1, 0, 0)
+    assert same["low"] <= share_right(workspace, wrong)
+    take(workspace)
+    assert claim(workspace)["low"] < same["low"]
 
 
 @pytest.mark.slow

@@ -183,8 +183,8 @@ def test_a_column_of_ids_is_named_on_the_command_line(workspace, tmp_path):
         (
             "segment_id=hashname",
             "on=segment_id=hashname: must be segment_id or file,start,end "
-            "(or file,start,duration); a column of another name is COLUMN=KEY, such as "
-            "hashname=segment_id; "
+            "(or file,start,duration), or recording_id; a column of another name is COLUMN=KEY, "
+            "such as hashname=segment_id; "
             f"{path} has hashname, words",
         ),
         ("hashname=segment_id,hashname=segment_id", "must be segment_id or file,start,end"),
@@ -474,3 +474,15 @@ def test_join_and_score_work_on_the_command_line(workspace, tmp_path):
     assert result.exit_code == 0, result.output
     assert json.loads(result.output)["facts"]["language"] == "hr"
     assert "spoken_wer_v" in workspace.segments.columns
+
+
+def test_a_table_of_recordings_gives_its_value_to_all_their_segments(workspace, tmp_path):
+    table = tmp_path / "licenses.csv"
+    table.write_text("recording_id,license\none,CC0-1.0\na b/Sitting 2.mp3,\nthree,MIT\n")
+    report = nbaudio.join(workspace, table, on="recording_id", column="license")
+    assert workspace.segments["license"].to_list() == ["CC0-1.0", "CC0-1.0", None, None]
+    assert (report.facts["rows"], report.facts["matched"]) == (3, 4)
+    assert report.problems == ["line 4: recording three: matches no segment"]
+    twice = pl.DataFrame({"file": ["one", "one", "two"], "license": ["a", "b", "c"]})
+    nbaudio.join(workspace, twice, on="recording_id", column="license")
+    assert workspace.segments["license"].to_list() == [None, None, "c", "c"]

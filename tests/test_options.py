@@ -64,7 +64,7 @@ review correct-texts W --json
 review correct-bounds W --json
 evidence W --precision 0.9 --confidence 0.9 --json
 select W --gold --dev 1 --test 1 --disk 1GB
-select W --splits splits.csv --look-alikes apart --near-held-out 0.97
+select W --splits splits.csv --look-alikes apart --near-held-out 0.97 --avoid others.csv:test --avoid-by speaker_id
 select W --min-similarity 0.5 --max-duration 10 --min-duration 0.1 --where 'wer_verbatim_large < 2' --hours 1 --dev 2 --test 2 --group-by speaker_id --seed 3 {NETWORK}
 export nemo W --out M --paths relative --json
 materialize W --out C --container webdataset --text verbatim --rate 8000 --channel left --encoding flac --shard-size 1MB --window 2 --signals --title Sittings --language hr --license mit --packs P {THREADS} {NETWORK}
@@ -115,6 +115,7 @@ def make_archive(folder: Path) -> None:
         },
         "room.csv": {"segment_id": keys, "room": ["hall"] * len(keys)},
         "splits.csv": {"speaker_id": ["s0", "s1"], "split": ["dev", "test"]},
+        "others.csv": {"sentence": ["one", "two"], "split": ["train", "test"]},
     }
     for name, table in tables.items():
         pl.DataFrame(table).write_csv(folder / name, separator="\t" if "tsv" in name else ",")

@@ -17,6 +17,7 @@ import soundfile as sf
 from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import InputError
 from nbaudio.corpus.containers.registry import CONTAINERS
+from nbaudio.corpus.convert import convert
 from nbaudio.corpus.materialize import materialize
 from nbaudio.corpus.verify import verify
 from nbaudio.reading import open_corpus
@@ -521,3 +522,68 @@ def test_a_killed_version_is_finished_by_another_run_with_the_same_bytes(tmp_pat
     assert contents(out) == contents(tmp_path / "whole")
     assert left.items() <= contents(out).items()
     assert contents(tmp_path / "c1") == base
+
+
+def added_in(corpus):
+    rows = pl.read_parquet(corpus / "segments.parquet", columns=["segment_id", "added_in"])
+    assert rows.schema["added_in"] == pl.Int32
+    return dict(rows.iter_rows())
+
+
+@pytest.mark.parametrize("container", ["webdataset", pytest.param("files", marks=pytest.mark.slow)])
+def test_each_segment_has_the_version_that_it_was_added_in(tmp_path, container):
+    workspace, recordings, segments = start(tmp_path, 4)
+    parameters = QUIET | {"container": container, "encoding": encoding_of(container)}
+    materialize(workspace, out=tmp_path / "c", **parameters)
+    assert set(added_in(tmp_path / "c").values()) == {1}
+    further = [recording(tmp_path, 4, **kinds(4))]
+    new = rows(4, rate=kinds(4)["rate"])
+    segments[17] |= {"text": "sasvim drugo"}  # cut again, but not new
+    save(workspace, recordings + further, segments + new)
+    materialize(workspace, out=tmp_path / "c-v2", base=tmp_path / "c", **QUIET)
+    before, after = (added_in(tmp_path / name) for name in ("c", "c-v2"))
+    assert after == before | {row["segment_id"]: 2 for row in new}
+    bytes_before = (tmp_path / "c-v2/segments.parquet").read_bytes()
+    materialize(workspace, out=tmp_path / "c-v2", base=tmp_path / "c", **QUIET)
+    assert (tmp_path / "c-v2/segments.parquet").read_bytes() == bytes_before
+    assert not verify(tmp_path / "c-v2").problems
+    save(workspace, recordings, segments)
+    materialize(workspace, out=tmp_path / "c-v3", base=tmp_path / "c-v2", **QUIET)
+    assert added_in(tmp_path / "c-v3") == before
+
+
+def test_a_converted_corpus_keeps_the_versions_of_its_segments(tmp_path):
+    workspace, recordings, segments = start(tmp_path, 3)
+    materialize(workspace, out=tmp_path / "c", **QUIET)
+    save(
+        workspace,
+        [*recordings, recording(tmp_path, 3)],
+        [*segments, *rows(3)],
+    )
+    materialize(workspace, out=tmp_path / "c-v2", base=tmp_path / "c", **QUIET)
+    convert(tmp_path / "c-v2", container="zip", out=tmp_path / "z", jobs=1, show_progress=False)
+    assert added_in(tmp_path / "z") == added_in(tmp_path / "c-v2")
+    assert set(added_in(tmp_path / "z").values()) == {1, 2}
+
+
+def test_the_versions_of_segments_of_an_earlier_corpus_are_those_of_its_shards(tmp_path):
+    workspace, recordings, segments = start(tmp_path, 3)
+    materialize(workspace, out=tmp_path / "c", **QUIET)
+    without_column(tmp_path / "c")
+    save(workspace, [*recordings, recording(tmp_path, 3)], [*segments, *rows(3)])
+    materialize(workspace, out=tmp_path / "c-v2", base=tmp_path / "c", **QUIET)
+    expected = added_in(tmp_path / "c-v2")
+    assert sorted(set(expected.values())) == [1, 2]
+    without_column(tmp_path / "c-v2")
+    convert(tmp_path / "c-v2", container="zip", out=tmp_path / "z", jobs=1, show_progress=False)
+    assert added_in(tmp_path / "z") == expected
+
+
+def without_column(corpus):
+    """Make a corpus as nbaudio wrote it before it had the column `added_in`."""
+    path = corpus / "segments.parquet"
+    pl.read_parquet(path).drop("added_in").write_parquet(path)
+    info = json.loads((corpus / "corpus.json").read_text())
+    info["tables"]["segments.parquet"] = sha256_file(path)
+    info["table_bytes"]["segments.parquet"] = path.stat().st_size
+    (corpus / "corpus.json").write_text(json.dumps(info))

@@ -256,7 +256,7 @@ def join(
     on: Annotated[
         str,
         Option(
-            metavar="segment_id|file,start,end",
+            metavar="segment_id|file,start,end|recording_id",
             help="columns that name the segment; one of another name: hashname=segment_id",
         ),
     ] = "segment_id",

@@ -116,6 +116,7 @@ def card(corpus_info: Mapping[str, Any], *, transcribed: bool) -> str:
         *_selection(corpus_info),
         "## Licence",
         _plain(about.get("licence") or "Not stated."),
+        _provenance(corpus_info.get("provenance") or []),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -260,6 +261,12 @@ def _version(corpus_info: Mapping[str, Any]) -> list[str]:
     numbers = Counter((tombstone["kind"], tombstone["reason"]) for tombstone in tombstones)
     rows = [(kind, number, reason) for (kind, reason), number in sorted(numbers.items())]
     return ["## Versions", since, _table(("withdrawn", "number", "reason"), rows)]
+
+
+def _provenance(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the table of licenses, consent and sources of segments; empty if none is stated."""
+    cells = [(row["field"], row["value"], row["segments"], f"{row['hours']:,.2f}") for row in rows]
+    return _table(("of the recordings", "value", "clips", "hours"), cells)
 
 
 def publish_card(folder: Folder, corpus_info: dict[str, Any], *, before: str) -> bool:

@@ -22,7 +22,7 @@ from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.card import publish_card
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.containers.shard_files import Shard
-from nbaudio.corpus.corpus_tables import publish_shards, side_file
+from nbaudio.corpus.corpus_tables import AddedIn, publish_shards, side_file
 from nbaudio.corpus.cutting import ClipFormat
 from nbaudio.corpus.layout import TABLES, Layout, intact_table
 from nbaudio.corpus.plan import (
@@ -178,7 +178,8 @@ def _publish(
     """Write the tables, the card and corpus.json; `card` is the hash of the one there was."""
     corpus_info = dict(origin.corpus_info)
     layout = run.layout
-    publish_shards(layout, results, container=run.container, corpus_info=corpus_info)
+    added = AddedIn(origin.version, origin.added_in())
+    publish_shards(layout, results, container=run.container, corpus_info=corpus_info, added=added)
     for name, table in tables.items():
         with side_file(layout.folder, corpus_info, name) as path:
             shutil.copyfile(table, path)

@@ -9,6 +9,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.version import __version__
 from nbaudio.corpus.card import signal_ranges
 from nbaudio.corpus.containers.registry import container_named
-from nbaudio.corpus.containers.shard_files import Shard, version_of
+from nbaudio.corpus.containers.shard_files import ADDED_IN, Shard, version_of
 from nbaudio.corpus.layout import SILENT_AUDIO, UNREADABLE_AUDIO, Layout
 from nbaudio.corpus.shard_names import shard_names
 from nbaudio.selection.leakage import grouping_columns, leakage_record
@@ -30,6 +31,7 @@ from nbaudio.tables import parquet_files, schemas, workspace_tables
 from nbaudio.tables.amounts import NO_AMOUNTS, amounts_by_split
 from nbaudio.tables.dataframes import STREAMED
 from nbaudio.tables.parquet_files import digest, parquet_slices, scan_rows, write_parts
+from nbaudio.tables.provenance import provenance_amounts
 from nbaudio.tables.schemas import SEGMENTS, conform
 from nbaudio.tables.split_names import listed_splits, ordered_splits
 from nbaudio.tables.tombstones import is_withdrawn
@@ -268,6 +270,7 @@ def publish(
     table: Path,
     recordings: pl.DataFrame,
     selection: dict[str, Any],
+    added: "AddedIn",
 ) -> dict[str, Any]:
     """Write the tables of the corpus; return corpus.json without parameters.
 
@@ -279,13 +282,14 @@ def publish(
         table: the copy of the segments table that `freeze_table` made.
         recordings: the recordings table.
         selection: what corpus.json says about the selection.
+        added: the versions that segments were added in.
     """
     corpus_info: dict[str, Any] = {
         "format": "nbaudio corpus 1",
         "nbaudio": __version__,
         "selection": selection,
     }
-    publish_shards(layout, shards, container=container, corpus_info=corpus_info)
+    publish_shards(layout, shards, container=container, corpus_info=corpus_info, added=added)
     with layout.folder.local("segments.parquet") as path:
         corpus_info["leakage"] = leakage_record(
             scan_rows(path), keys=grouping_columns(corpus_info["selection"])
@@ -293,6 +297,9 @@ def publish(
         ranges = signal_ranges(scan_rows(path))
         if len(ranges):
             corpus_info["signals"] = ranges.to_dicts()
+        provenance = provenance_amounts(path)
+        if provenance:
+            corpus_info["provenance"] = provenance
         amounts = amounts_by_split(path)
         sources = _sources(path, recordings)
         characters = _characters(path)
@@ -351,8 +358,41 @@ def side_file(folder: Folder, corpus_info: dict[str, Any], name: str) -> Iterato
         corpus_info["table_bytes"][name] = path.stat().st_size
 
 
+@dataclass(frozen=True)
+class AddedIn:
+    """The versions that segments were added in.
+
+    Attributes:
+        version: that of the corpus, which all others were added in.
+        earlier: of segments of its base, `key` (`key_of_id`) and `added_in`.
+    """
+
+    version: int = 1
+    earlier: pl.DataFrame = field(
+        default_factory=lambda: pl.DataFrame(schema={"key": pl.UInt64, ADDED_IN: pl.Int32})
+    )
+
+    def column_added(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return rows of segments with the column `added_in` at their end."""
+        keys = rows.select(key_of_id()).join(
+            self.earlier, on="key", how="left", maintain_order="left"
+        )
+        version = keys[ADDED_IN].fill_null(self.version)
+        return rows.drop(ADDED_IN, strict=False).with_columns(version)
+
+
+def key_of_id() -> pl.Expr:
+    """Return a hash of the id of each segment, as `key`; it takes less memory than the id."""
+    return pl.col("segment_id").hash().alias("key")
+
+
 def publish_shards(
-    layout: Layout, shards: list[Shard], *, container: str, corpus_info: dict[str, Any]
+    layout: Layout,
+    shards: list[Shard],
+    *,
+    container: str,
+    corpus_info: dict[str, Any],
+    added: AddedIn,
 ) -> None:
     """Write segments.parquet and the container's side files, and list all in `corpus_info`.
 
@@ -373,7 +413,8 @@ def publish_shards(
         if not is_part_of_shard:
             layout.folder.remove(name)
     with side_file(layout.folder, corpus_info, "segments.parquet") as path:
-        write_parts(path, chain.from_iterable(parquet_slices(shard.rows) for shard in shards))
+        rows = chain.from_iterable(parquet_slices(shard.rows) for shard in shards)
+        write_parts(path, map(added.column_added, rows))
     for name, parts in container_named(container).side_files(shards):
         with side_file(layout.folder, corpus_info, name) as path, path.open("wb") as file:
             file.writelines(parts)

@@ -25,6 +25,7 @@ from nbaudio.corpus.clip_states import write_failures
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.containers.shard_files import Shard, version_of
 from nbaudio.corpus.corpus_tables import (
+    AddedIn,
     check_accepted,
     check_columns,
     check_text,
@@ -434,6 +435,7 @@ def _publish(
             table=workspace_tables.table_path(run.layout.work),
             recordings=selection.recordings,
             selection=selection.report,
+            added=AddedIn(run.version, base.added_in()) if base else AddedIn(),
         )
         advance(1)
     return {

@@ -23,7 +23,7 @@ from nbaudio.core.atomic import atomic_write, sha256_path, size_of, write_json
 from nbaudio.core.progress import progress
 from nbaudio.core.report import count
 from nbaudio.corpus.containers.registry import container_named
-from nbaudio.corpus.containers.shard_files import Shard, shard_of_clip
+from nbaudio.corpus.containers.shard_files import ADDED_IN, Shard, shard_of_clip
 from nbaudio.corpus.cutting import ClipFormat
 from nbaudio.corpus.layout import Layout, read_corpus_info
 from nbaudio.corpus.packs import PackDamagedError, read_clips
@@ -40,6 +40,9 @@ CLIP_FACTS = ("num_samples", "sampling_rate", "duration_s", "window")
 
 LOCATION = ("audio_sha256", "shard", "offset", "length")
 """Columns of a corpus's table that are not copied to another corpus."""
+
+NOT_METADATA = (*CLIP_FACTS, *LOCATION, ADDED_IN)
+"""Columns of a corpus's table that are no metadata of segments."""
 
 ESTIMATES = ("risk",)
 """Columns of a workspace that are no metadata of its corpora.
@@ -364,7 +367,7 @@ def _corpus_metadata(table: Path, columns: pl.Schema | None) -> pl.LazyFrame:
     """
     rows = scan_rows(table)
     schema = rows.collect_schema()
-    left_out: tuple[str, ...] = (*_DECIDED, *CLIP_FACTS, *LOCATION)
+    left_out: tuple[str, ...] = (*_DECIDED, *NOT_METADATA)
     if not columns:
         further = {name: dtype for name, dtype in schema.items() if name not in SEGMENTS}
         columns = pl.Schema({**SEGMENTS, **further})

@@ -23,12 +23,12 @@ from nbaudio.core.input_guards import parse_size
 from nbaudio.core.leftovers import scratch_folder
 from nbaudio.corpus.clip_locations import PLACES, check_locations
 from nbaudio.corpus.containers.registry import CONTAINERS
-from nbaudio.corpus.containers.shard_files import Shard
-from nbaudio.corpus.corpus_tables import freeze_table, selection_hash
+from nbaudio.corpus.containers.shard_files import ADDED_IN, Shard, version_of
+from nbaudio.corpus.corpus_tables import freeze_table, key_of_id, selection_hash
 from nbaudio.corpus.layout import CORPUS_JSON, Layout, intact_table, read_corpus_info
 from nbaudio.corpus.located_clips import LOCATED
 from nbaudio.corpus.plan import ShardLimits, plan_of_corpus
-from nbaudio.corpus.shards import CLIP_FACTS, ESTIMATES, LOCATION, write_record
+from nbaudio.corpus.shards import CLIP_FACTS, ESTIMATES, LOCATION, NOT_METADATA, write_record
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.urls import stays_inside
 from nbaudio.tables.buckets import bucket_count, hash_bucket, joined_schema, store, write_buckets
@@ -158,7 +158,7 @@ class Base:
         """The metadata columns of all versions."""
         schema = self.scan().collect_schema()
         return pl.Schema(
-            {name: dtype for name, dtype in schema.items() if name not in (*CLIP_FACTS, *LOCATION)}
+            {name: dtype for name, dtype in schema.items() if name not in NOT_METADATA}
         )
 
     def scan(self) -> pl.LazyFrame:
@@ -292,7 +292,7 @@ class Base:
         others = [
             name
             for name in segments.collect_schema()
-            if name not in (*self.columns, *SEGMENTS, *CLIP_FACTS, *LOCATION, *ESTIMATES)
+            if name not in (*self.columns, *SEGMENTS, *NOT_METADATA, *ESTIMATES)
         ]
         if others:
             counts = segments.select(pl.col(others).count()).collect()
@@ -357,6 +357,16 @@ class Base:
             .collect()
         )
 
+    def added_in(self) -> pl.DataFrame:
+        """Return `key`, a hash of the id of each clip, and `added_in`.
+
+        A corpus of nbaudio 0.2.0 or earlier has no such column; its shards name their versions.
+        """
+        version = pl.col("shard").map_batches(_versions_of, return_dtype=pl.Int32)
+        if ADDED_IN in self.scan().collect_schema():
+            version = pl.col(ADDED_IN)
+        return self.scan().select(key_of_id(), version.cast(pl.Int32).alias(ADDED_IN)).collect()
+
     def shared_with_train(self, table: Path, withdrawn: pl.DataFrame) -> "SharedWithTrain":
         """Find segments of train that share what the base holds out.
 
@@ -401,6 +411,13 @@ class Base:
         else:
             what = f"which has the {column} {value!r} of a segment"
         return f"segment {segment!r} of train, {what} in {split} of the base {self}"
+
+
+def _versions_of(shards: pl.Series) -> pl.Series:
+    """Return the version that each shard came with, by its name."""
+    names = shards.unique()
+    versions = [version_of(name) for name in names]
+    return shards.replace_strict(names, versions, return_dtype=pl.Int32)
 
 
 def _among(column: str, values: pl.Series) -> pl.Expr:

@@ -19,6 +19,8 @@ from nbaudio.storage.urls import redact_url
 
 OUTPUTS = ("workspace", "corpus")
 PATHS = ("source", "documents", "audio", "names", "returned", "made_pairs", "splits", *OUTPUTS)
+#: Parameters that are lists of paths.
+PATH_LISTS = ("avoid",)
 
 # YAML 1.1 reads 1e-3, which has no dot, as a string.
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
@@ -101,26 +103,33 @@ def parameters(
         if unknown:
             raise InputError(f"{where}: {_unknown_text(unknown, sorted(allowed))}")
         for name, value in part.items():
-            if name in PATHS and value is not None and not isinstance(value, str):
-                raise InputError(f"{where}: {name} must be a path, not {value!r}")
-            # Notebooks store their parameters, so these must hold no secret.
-            if isinstance(value, str) and redact_url(value) != value:
-                raise InputError(
-                    f"{where}: {name} is a URL with a password or query, "
-                    "which notebooks would store"
-                )
-            is_path = (
-                name in PATHS
-                and value is not None
-                and not _URL.match(value)
-                and (name, value) != ("splits", "source")
-            )
-            values[name] = (
-                str((folder / value).absolute()) if is_path else typed(value, allowed[name])
-            )
+            if name in PATH_LISTS:
+                entries = typed(value, [])
+                values[name] = [_checked(name, entry, folder, where) for entry in entries]
+            else:
+                plain = value if name in PATHS else typed(value, allowed[name])
+                values[name] = _checked(name, plain, folder, where)
     return {
         name: value for name, value in values.items() if value is not None or name not in OUTPUTS
     }
+
+
+def _checked(name: str, value: Any, folder: Path, where: str) -> Any:
+    """Return a value of a manifest; a path, which is relative to `folder`, is made absolute.
+
+    Raise InputError for a path that is no text, and for a secret.
+    """
+    is_path = name in (*PATHS, *PATH_LISTS) and value is not None
+    if is_path and not isinstance(value, str):
+        raise InputError(f"{where}: {name} must be a path, not {value!r}")
+    # Notebooks store their parameters, so these must hold no secret.
+    if isinstance(value, str) and redact_url(value) != value:
+        raise InputError(
+            f"{where}: {name} is a URL with a password or query, which notebooks would store"
+        )
+    if not is_path or _URL.match(value) or (name, value) == ("splits", "source"):
+        return value
+    return str((folder / value).absolute())
 
 
 def _unknown_text(unknown: Sequence[str], allowed: Sequence[str]) -> str:

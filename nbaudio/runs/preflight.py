@@ -12,6 +12,7 @@ from nbaudio.engine import EngineLocation
 from nbaudio.selection.given_splits import SOURCE
 from nbaudio.selection.parameters import Parameters
 from nbaudio.sources.ingest import check_source_given, format_options, reader_of
+from nbaudio.sources.other_data import split_address
 from nbaudio.storage.urls import is_url
 
 # Packages of the engines that are extras, by engine.
@@ -46,6 +47,8 @@ def check_run(values: Mapping[str, Any], needed: Collection[str]) -> None:
     used = {name: value for name, value in values.items() if name in needed}
     for name, what in _WHAT.items():
         _check_path(name, used.get(name), what)
+    for other in used.get("avoid") or ():
+        _check_path("avoid", split_address(other)[0], "data to avoid")
     if "source" in needed:
         _check_source(used)
     Parameters(**{name: used[name] for name in _SELECTION if used.get(name) is not None})

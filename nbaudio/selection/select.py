@@ -265,7 +265,18 @@ def _report(
         report.facts["parameters"]["risk"] = risk_model
     if workspace.threshold is not None:
         _add_threshold(report, workspace.threshold, min_similarity)
+    if missing := _no_longer_avoided(workspace, selection.parameters):
+        report.warnings.append(
+            f"the last select avoided {', '.join(missing)}, this one does not: what shares "
+            "sentences with it may be in train now"
+        )
     return report
+
+
+def _no_longer_avoided(workspace: Workspace, parameters: Parameters) -> list[str]:
+    """Return the data that the last selection avoided, and this one does not."""
+    last = workspace.report("select").get("facts", {}).get("parameters", {})
+    return [label for label in last.get("avoid", []) if label not in parameters.avoid]
 
 
 def _add_threshold(report: Report, tuned: float, min_similarity: float | None) -> None:

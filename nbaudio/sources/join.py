@@ -4,7 +4,7 @@ Segments are found by their ids, or by file and times.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from itertools import chain
@@ -30,9 +30,11 @@ from nbaudio.tables.workspace import Workspace, locks_workspace
 
 BY_ID = ("segment_id",)
 BY_TIMES = ("file", "start", "end")
+BY_RECORDING = ("recording_id",)
 _BY_DURATIONS = ("file", "start", "duration")
 _NAMES = {
     "segment_id": ("segment_id", "id", "key", "utt_id", "utterance_id"),
+    "recording_id": ("recording_id", "recording", "file", "path", "name", "audio_filepath"),
     "file": ("file", "path", "name", "recording_id", "recording", "audio", "audio_filepath"),
     "start": ("start", "source_start", "start_time", "offset"),
     "end": ("end", "source_end", "end_time"),
@@ -42,6 +44,9 @@ _NAMES = {
     "column": (),
 }
 _EMPTY = "the text is empty"
+# A column with the segments of the recordings that a table names, and the number of its row.
+_SEGMENT = "segment_id of the recording"
+_ROW = "row of the table"
 _PROBLEMS = pl.Schema(
     {"file": pl.String, "line": pl.Int64, "key": pl.String, "reason": pl.String, "value": pl.String}
 )
@@ -71,7 +76,8 @@ def join(
         on: ``segment_id``, or ``file,start,end`` (or ``duration`` instead of ``end``): the
             recording's id, path or file name, and seconds, equal to the nanosecond. Columns have
             these or usual names such as ``id``, ``audio_filepath``, ``offset``; one of another name
-            is given as COLUMN=KEY: ``hashname=segment_id``, ``path=file,from=start,to=end``.
+            is given as COLUMN=KEY: ``hashname=segment_id``, ``path=file,from=start,to=end``. Or
+            ``recording_id``: all segments of a recording, named by its id or path, get the value.
         text: name of a transcript: the column is `text_NAME`.
         hypothesis: name of a hypothesis: the column is `asr_text_NAME`. An empty one is a
             hypothesis of no words.
@@ -106,7 +112,7 @@ def join(
         columns = _columns(source, keys, requested, target, from_)
         joined = _join_rows(workspace, source, columns, max_difference, folder)
         changes = store_column(workspace, target, joined.values, columns.record(requested.kind))
-    problems = _problems(source, joined.problems)
+    problems = _problems(joined.source, joined.problems)
     _save_problems(workspace, f"joined/{target}", problems)
     num_segments = parquet_files.num_rows(workspace_tables.table_path(workspace))
     facts = {
@@ -235,12 +241,35 @@ class _Counts:
 class _Joined:
     """The values of segments (`row`, `value`), and the rows of the table that are not used.
 
-    `problems` has `table_row`, `key`, `reason` and `value`, in the order of the table.
+    `problems` has `table_row` of `source`, `key`, `reason` and `value`, in the order of the table.
     """
 
     values: pl.LazyFrame
     problems: pl.DataFrame
     counts: _Counts
+    source: _Source
+
+
+def _by_segment(workspace: Workspace, source: _Source, columns: _Columns) -> _Source:
+    """Return a table of recordings with a row for each segment of theirs, named in `_SEGMENT`."""
+    frame = source.cells.frame
+    ids = workspace.recordings.select("recording_id", "path")
+    names = pl.concat(
+        [ids.select("recording_id", name=name) for name in ids.columns], how="vertical_relaxed"
+    )
+    names = names.drop_nulls().unique("name", keep="first", maintain_order=True)
+    segments = workspace_tables.scan(workspace, ["segment_id", "recording_id"]).collect()
+    keyed = (
+        _key_texts(frame, columns)
+        .select(name="recording_id")
+        .with_row_index(_ROW)
+        .join(names, on="name", how="left", maintain_order="left")
+        .join(segments, on="recording_id", how="left", maintain_order="left")
+    )
+    segment = pl.coalesce("segment_id", pl.lit("recording ") + pl.col("name"))
+    rows = frame[keyed[_ROW]].with_columns(keyed.select(segment.alias(_SEGMENT)).to_series())
+    lines = [source.cells.lines[row] for row in keyed[_ROW]]
+    return _Source(source.path, source.cells._replace(rows=Rows.collect([rows]), lines=lines))
 
 
 def _join_rows(
@@ -250,6 +279,9 @@ def _join_rows(
 
     Raise InputError if no row has one.
     """
+    if columns.keys.keys() == {*BY_RECORDING}:
+        source = _by_segment(workspace, source, columns)
+        columns = replace(columns, keys={BY_ID[0]: _SEGMENT})
     matches = _matches(workspace, source, columns, tolerance, folder / "matching")
     values = _values(source.cells, columns)
     first = next(values)
@@ -275,7 +307,7 @@ def _join_rows(
             f"{source.path}: none of its {source.num_rows:,} rows can be joined{_example(problems)}"
         )
     values_of_segments = outcomes.filter(has_value).select("row", "value")
-    return _Joined(values_of_segments, problems, _Counts(*counts.row(0)))
+    return _Joined(values_of_segments, problems, _Counts(*counts.row(0)), source)
 
 
 def _matches(
@@ -440,19 +472,19 @@ def _usual_column(key: str, names: Sequence[str]) -> str | None:
 
 
 def _named_columns(source: Path, names: Sequence[str], on: Sequence[str]) -> dict[str, str | None]:
-    """Return the keys of ``segment_id``, or of ``file,start,end``, in this order.
+    """Return the keys of ``segment_id``, ``recording_id`` or ``file,start,end``, in this order.
 
     Each has the column that is named for it, as in ``hashname=segment_id``, or None.
     """
     pairs = [part.rpartition("=") for part in on]
     named = {key.strip(): column.strip() or None for column, _, key in pairs}
-    for keys in (BY_ID, BY_TIMES, _BY_DURATIONS):
+    for keys in (BY_ID, BY_RECORDING, BY_TIMES, _BY_DURATIONS):
         if len(on) == len(keys) and named.keys() == {*keys}:
             return {key: named[key] for key in keys}
     raise InputError(
-        f"on={','.join(on)}: must be segment_id or file,start,end (or file,start,duration); a "
-        f"column of another name is COLUMN=KEY, such as hashname=segment_id; {source} has "
-        f"{', '.join(names)}"
+        f"on={','.join(on)}: must be segment_id or file,start,end (or file,start,duration), or "
+        "recording_id; a column of another name is COLUMN=KEY, such as hashname=segment_id; "
+        f"{source} has {', '.join(names)}"
     )
 
 

@@ -85,7 +85,7 @@ def read_other(other: Other) -> OtherData:
     if not isinstance(other, str | Path):
         frame = as_polars(other, "avoid")
         return _counting("table", _of_frame(frame, "avoid"), ())
-    address, requested = _split_address(str(other))
+    address, requested = split_address(str(other))
     name = _name_of(address)
     try:
         rows = _rows_of(address)
@@ -94,7 +94,7 @@ def read_other(other: Other) -> OtherData:
     return _counting(name, rows, requested)
 
 
-def _split_address(other: str) -> tuple[str, tuple[str, ...]]:
+def split_address(other: str) -> tuple[str, tuple[str, ...]]:
     """Return the path or URL, and the splits that are named behind it."""
     match = _SPLITS.fullmatch(other)
     if match is None or (not is_url(other) and Path(other).exists()):

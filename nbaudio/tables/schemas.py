@@ -110,7 +110,17 @@ def conform(frame: pl.DataFrame, schema: pl.Schema, name: str) -> pl.DataFrame:
 
 
 RESERVED = frozenset(
-    ("audio", "audio_sha256", "file_name", "json", "length", "offset", "shard", "window")
+    (
+        "added_in",
+        "audio",
+        "audio_sha256",
+        "file_name",
+        "json",
+        "length",
+        "offset",
+        "shard",
+        "window",
+    )
 )
 """Names of columns and members that corpora add, which no column of a source can have."""
 

@@ -52,7 +52,9 @@ class Shard:
 
         Of these, only `shard`, the file of the clip, is kept.
         """
-        return read_parquet(self.rows).drop("offset", "length", "audio_sha256")
+        return read_parquet(self.rows).drop(
+            "offset", "length", "audio_sha256", ADDED_IN, strict=False
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return its entry in corpus.json."""
@@ -66,6 +68,10 @@ def group_by_split(shards: Sequence[Shard]) -> dict[str, list[Shard]]:
     """Shards by split, both in order."""
     splits = dict.fromkeys(shard.split for shard in shards)
     return {split: [shard for shard in shards if shard.split == split] for split in splits}
+
+
+ADDED_IN = "added_in"
+"""Column of a corpus's table: the version that a segment was added in."""
 
 
 def version_of(shard: str) -> int:
