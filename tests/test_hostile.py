@@ -40,7 +40,7 @@ from nbaudio.formats.export import WRITERS, export
 from nbaudio.formats.workbooks import open_workbook
 from nbaudio.review.sheet_reader import read_sheet
 from nbaudio.runs.parameters import parameters, parse_settings
-from nbaudio.sources.ingest import READERS
+from nbaudio.sources.source_formats import READERS
 from nbaudio.storage.folders import folder_at
 from nbaudio.tables.workspace import Workspace
 from nbaudio.ui import widgets

@@ -16,9 +16,10 @@ from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.formats import jsonlines, parlaspeech
 from nbaudio.formats.transcripts import clean_columns
-from nbaudio.sources.ingest import READERS, ingest
+from nbaudio.sources.ingest import ingest
 from nbaudio.sources.recording_names import read_mapping
 from nbaudio.sources.recordings import list_audio, probe_recordings
+from nbaudio.sources.source_formats import READERS
 from nbaudio.tables.rows import Rows
 from nbaudio.tables.workspace import Workspace
 

@@ -13,7 +13,6 @@ from nbaudio.formats.published.counted_reads import DatasetFiles
 from nbaudio.formats.published.dataset import Published
 from nbaudio.formats.published.parquet_rows import PARQUET, read_parquet_rows
 from nbaudio.formats.published.tar_rows import TAR, read_tar_rows
-from nbaudio.formats.source_files import Layout, SourceFiles
 from nbaudio.formats.transcripts import PROBLEMS, TRANSCRIPTS, NotRead, Transcripts
 from nbaudio.storage.location import Location
 from nbaudio.tables.rows import Rows
@@ -21,11 +20,6 @@ from nbaudio.tables.rows import Rows
 #: The column that says where the audio of a segment is.
 CLIP = "dataset_clip"
 _FURTHER = ("license", "consent", "language", "audio_sha256")
-
-
-def detect(_files: SourceFiles) -> list[Layout]:
-    """Return nothing: a dataset on this machine is detected as `hf`, with its audio."""
-    return []
 
 
 def read(

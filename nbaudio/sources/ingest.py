@@ -43,7 +43,7 @@ from nbaudio.sources.recording_names import (
     source_ids,
 )
 from nbaudio.sources.recordings import FACTS, list_audio, probe_recordings
-from nbaudio.sources.source_formats import READERS
+from nbaudio.sources.source_formats import ALL_READERS
 from nbaudio.sources.time_units import check_time_units
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.location import LocalPath, Location, location
@@ -78,7 +78,7 @@ def ingest(
     and keeps the reviews. An interrupted run can be resumed. What was withdrawn stays out.
 
     Args:
-        format: one of `READERS`.
+        format: one of `ALL_READERS`.
         source: the transcripts: a file or folder, or its URL. What is needed of a URL is fetched
             into the workspace; recordings stay where they are.
         audio: the folder of the recordings, or its URL, such as ``s3://bucket/folder`` (see
@@ -457,10 +457,9 @@ def _names_withdrawn(audit: pl.DataFrame, rows: Rows, withdrawn: pl.DataFrame) -
 def reader_of(format: str | None) -> Reader:
     """Return the reader of a format; raise InputError with the known formats for no such one."""
     if format is None:
-        raise InputError(
-            f"format: not given; known are {', '.join(READERS)}; in a manifest its key is format"
-        )
-    return get_by_name(READERS, format, "format")
+        known = ", ".join(ALL_READERS)
+        raise InputError(f"format: not given; known are {known}; in a manifest its key is format")
+    return get_by_name(ALL_READERS, format, "format")
 
 
 def check_source_given(source: str | Path | None) -> None:
@@ -476,7 +475,7 @@ def format_options(format: str, options: Mapping[str, object]) -> dict[str, str]
     """Convert the options of a format to text (see `option_texts`)."""
     of_format = [
         name
-        for name, parameter in signature(READERS[format]).parameters.items()
+        for name, parameter in signature(ALL_READERS[format]).parameters.items()
         if parameter.kind is Parameter.KEYWORD_ONLY
     ]
     return option_texts(format, options, allowed=(*of_format, *_COMMON_OPTIONS))

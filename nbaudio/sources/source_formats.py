@@ -26,7 +26,6 @@ _MODULES = (
     commonvoice,
     folder,
     hf,
-    dataset,
     nemo,
     lhotse,
     table,
@@ -41,3 +40,7 @@ FORMATS: Mapping[str, ModuleType] = MappingProxyType(
 READERS: Mapping[str, Reader] = MappingProxyType(
     {name: module.read for name, module in FORMATS.items()}
 )
+#: Readers that bring in tables alone: the audio stays where it is, and is not detected.
+TABLE_READERS: Mapping[str, Reader] = MappingProxyType({"dataset": dataset.read})
+#: All readers that `ingest` takes, by the names that users give.
+ALL_READERS: Mapping[str, Reader] = MappingProxyType({**READERS, **TABLE_READERS})

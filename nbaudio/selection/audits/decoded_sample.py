@@ -35,7 +35,7 @@ def with_decoded_sample(
         for clip in fetch_clips(files, drawn["clip"]):
             heard.append({"clip": clip.clip, **_heard(clip)})
             advance(1)
-    schema = pl.Schema([("clip", pl.String()), *((name, SIGNALS[name]) for name in _DECODED)])
+    schema = pl.Schema({"clip": pl.String(), **{name: SIGNALS[name] for name in _DECODED}})
     columns = pl.DataFrame(heard, schema=schema)
     return rows.drop(_DECODED).join(columns, on="clip", how="left", maintain_order="left")
 
