@@ -50,14 +50,23 @@ def test_each_reviewer_has_a_row_with_what_is_judged_skipped_and_agreed(round_at
     assert table["agreement"].to_list()[:2] == [0.75, 0.75]
 
 
-def test_the_last_row_says_how_many_verdicts_are_expected_to_prove_the_target(
-    round_at_work, tmp_path
-):
-    workspace, *_ = round_at_work
-    review.import_(workspace, [tmp_path / "one-ana.xlsx", tmp_path / "one-ben.xlsx"])
+def test_the_last_row_says_how_many_verdicts_are_expected_to_prove_the_target(tmp_path):
+    workspace = make_workspace(tmp_path / "w", [f"rečenica broj {i}" for i in range(300)])
+    workspace.save(segments=workspace.segments.with_columns(similarity=1.0))
+    out = tmp_path / "one.xlsx"
+    review.export(workspace, out=out, n=60, reviewers=["ana", "ben"], overlap=0)
     assert views.round(workspace, "one")["expected"].to_list() == [None, None, None]
-    progress = nbaudio.evidence(workspace, precision=0.5).facts["selection"]["progress"]
-    assert views.round(workspace, "one")["expected"].to_list()[-1] == progress.get("expected")
+    nbaudio.evidence(workspace, precision=0.95)
+    expected = []
+    for name in ("ana", "ben"):
+        sheet = tmp_path / f"one-{name}.xlsx"
+        fill_in(sheet, dict.fromkeys(ReviewState.load(workspace).records["one"].segment_ids, "ok"))
+        review.import_(workspace, sheet)
+        # It follows the verdicts, without another report.
+        expected.append(views.round(workspace, "one")["expected"].to_list()[-1])
+        progress = nbaudio.evidence(workspace, precision=0.95).facts["selection"]["progress"]
+        assert expected[-1] == progress["expected"]
+    assert expected[0] > expected[1] > 0
 
 
 def test_an_unknown_round_is_refused_with_the_names_of_the_others(round_at_work):

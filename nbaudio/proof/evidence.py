@@ -178,6 +178,25 @@ def first_answer(
     )
 
 
+def expected_reviews(workspace: Workspace | str | Path) -> int | None:
+    """Return how many more verdicts are expected to prove the target of the last `evidence`.
+
+    Without one, the target is 98 % with 95 % confidence. It is 0 once the target is proven, and
+    None where no number of verdicts is expected to prove it, as before the first one. Nothing is
+    stored.
+    """
+    state = ProofState(ReviewState.load(workspace).workspace)
+    asked = state.workspace.report("evidence").get("asked", {})
+    target = asked.get("precision", 0.98)
+    error = 1 - asked.get("confidence", 0.95)
+    whole = best_claim(state, what_ships(state), target=target, error=error)
+    progress = whole.part.progress(target=target, error=whole.error)
+    if "expected" not in progress:
+        return 0
+    expected: int | None = progress["expected"]
+    return expected
+
+
 @dataclass(frozen=True)
 class _NextRound:
     """The segments that the next round would draw, and the command that exports them."""

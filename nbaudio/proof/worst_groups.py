@@ -73,7 +73,7 @@ def group_bounds(
         target: the share that is to be right.
         confidence: of all bounds at once.
     """
-    grouped = state.by_columns([Kinds(by=by, without=state.kinds.without, cuts=state.cuts)])[0]
+    grouped = _with_groups(state, by)
     ships = what_ships(grouped)
     hashes = grouped.rows["group"]
     error = (1 - confidence) / max(hashes.drop_nulls().n_unique(), 1)
@@ -99,6 +99,13 @@ def group_bounds(
     bounds.sort(key=lambda bound: (bound.low, bound.reviewed / bound.segments, bound.group))
     not_sampled = grouped.count(ships & hashes.is_null().to_numpy())
     return GroupBounds(by, bounds, not_sampled, confidence)
+
+
+def _with_groups(state: ProofState, by: str) -> ProofState:
+    """Return a state that tells the groups of a column apart."""
+    kinds = Kinds(by=by, without=state.kinds.without, cuts=state.cuts)
+    [grouped] = state.by_columns([kinds])
+    return grouped
 
 
 def _names_of_groups(state: ProofState, by: str) -> dict[int, str]:

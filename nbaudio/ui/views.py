@@ -16,6 +16,7 @@ from nbaudio.core.progress import progress
 from nbaudio.corpus.card import signal_ranges
 from nbaudio.corpus.clip_states import count_states
 from nbaudio.corpus.layout import CORPUS_JSON
+from nbaudio.proof.evidence import expected_reviews
 from nbaudio.proof.separation import precision_by, signal_precision  # noqa: F401 - public under this name
 from nbaudio.review.round_progress import round_progress
 from nbaudio.review.state import ReviewState
@@ -124,20 +125,19 @@ def round(workspace: str | Path | Workspace, name: str) -> pl.DataFrame:
         came elsewhere; `last_verdict`, its time; `shared`, the segments that another reviewer
         judged too, and `agreement`, the share of them with equal verdicts. The last row, ``all``,
         has sums, and `expected`: how many more verdicts are expected to prove the target of the
-        last `evidence`, null where that is not known.
+        last `evidence`, or else 98 % with 95 % confidence; 0 once it is proven, null where no
+        number is expected to prove it.
 
     Raises:
         InputError: there is no such round.
     """
     state = ReviewState.load(workspace)
     reviewers = round_progress(state, name)
-    selection = state.workspace.report("evidence").get("facts", {}).get("selection", {})
-    expected = selection.get("progress", {}).get("expected")
     of_all = reviewers.select(
         reviewer=pl.lit("all"),
         **{column: pl.col(column).sum() for column in ("rows", "judged", "left", "skipped")},
         last_verdict=pl.col("last_verdict").max(),
-        expected=pl.lit(expected, pl.Int64),
+        expected=pl.lit(expected_reviews(state.workspace), pl.Int64),
     )
     return pl.concat([reviewers, of_all], how="diagonal")
 

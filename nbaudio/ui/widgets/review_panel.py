@@ -113,10 +113,7 @@ class ReviewPanel(BaseWidget):
         if not self._reviewer:
             raise InputError("reviewer: a name is needed, under which verdicts are stored")
         record = None if review is None else _record_of(workspace, review)
-        if record is None:
-            rows = _PanelRows(load_segments(workspace, segment_ids), {})
-        else:
-            rows = _rows_of_review(workspace, record, _share(record, self._reviewer))
+        rows = _rows_to_judge(workspace, segment_ids, record, self._reviewer)
         segments = rows.segments
         self._control = rows.control
         self._words = list(VERDICTS) if record is None else record.verdicts
@@ -418,6 +415,15 @@ def _share(record: ReviewRecord, reviewer: str) -> str:
         )
     [name] = shares
     return name
+
+
+def _rows_to_judge(
+    workspace: Workspace, segment_ids: Ids | None, record: ReviewRecord | None, reviewer: str
+) -> _PanelRows:
+    """Return the rows of a reviewer: those of a review, or else some segments, or all."""
+    if record is None:
+        return _PanelRows(load_segments(workspace, segment_ids), {})
+    return _rows_of_review(workspace, record, _share(record, reviewer))
 
 
 def _rows_of_review(workspace: Workspace, record: ReviewRecord, share: str) -> _PanelRows:
