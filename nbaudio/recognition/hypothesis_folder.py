@@ -106,18 +106,17 @@ class HypothesisFolder:
         return self.work / "done.jsonl"
 
     def done(self) -> dict[str, DoneRecording]:
-        """Return the recordings whose hypotheses are complete and unchanged, by path."""
+        """Return the recordings that are listed as done, by path."""
         lines = parse_lines(self._list.read_bytes()) if self._list.exists() else ()
         recordings: dict[str, DoneRecording] = {}
         for line in lines:
             with suppress(msgspec.ValidationError):  # a damaged line: the recording is done again
                 recording = msgspec.convert(line, DoneRecording)
                 recordings[recording.path] = recording
-        return {
-            path: recording for path, recording in recordings.items() if self._is_whole(recording)
-        }
+        return recordings
 
-    def _is_whole(self, recording: DoneRecording) -> bool:
+    def is_whole(self, recording: DoneRecording) -> bool:
+        """Return whether the hypotheses of a recording are as they were written."""
         target = self.path / recording.file
         return (
             stays_inside(recording.file)

@@ -166,6 +166,7 @@ def _earlier(recordings: _Recordings, folder: HypothesisFolder) -> dict[str, Don
         for path, file in recordings.files.items()
         if path in done
         and done[path].identity == folder.identity
+        and folder.is_whole(done[path])
         and _is_unchanged(recordings.root / path, done[path])
     }
 
