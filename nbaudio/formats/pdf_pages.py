@@ -50,7 +50,7 @@ class PdfLine(NamedTuple):
     Attributes:
         start: its first character in the text.
         page: from 1.
-        number: on its page from 1, in reading order, running heads and footnotes not counted.
+        number: on its page from 1, in reading order, running heads not counted.
     """
 
     start: int
