@@ -292,6 +292,14 @@ def test_align_lists_scanned_pages_and_left_out_parts(tmp_path):
     assert "letters of PDFs in another direction" in str(report)
 
 
+def test_a_damaged_page_is_a_problem(tmp_path):
+    content = make_pdf([lines(60, 60, ["Dobar dan."]), lines(60, 60, ["Hvala."])])
+    before, page, behind = content.rpartition(b"/Type /Page ")
+    made = document(tmp_path, before + page.replace(b"Page", b"Pear") + behind)
+    assert made.text == "Dobar dan."
+    assert made.problems == ("1 of 2 pages is damaged: 2",)
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -299,7 +307,7 @@ def test_align_lists_scanned_pages_and_left_out_parts(tmp_path):
         (make_pdf([[]]), "no text"),
         (
             make_pdf([[Text(60, 60, "Dobar dan.")]], has_unicode=False),
-            "all 1 pages are in fonts that do not say which letters they have; recognize",
+            "its page is in fonts that do not say which letters they have; recognize",
         ),
         (make_pdf([[Text(60, 60, "Dobar dan.")]])[:300], "a damaged PDF (Data format error)"),
         (

@@ -63,6 +63,7 @@ class Page:
         glyphs: in the order of the file, blanks included.
         num_turned: glyphs in another direction than most, which `glyphs` lacks.
         is_covered: whether it has few glyphs or none, and images cover it.
+        is_damaged: whether the page cannot be opened.
         is_unmapped: whether glyphs of the page have no characters, so that it cannot be read.
     """
 
@@ -70,6 +71,7 @@ class Page:
     glyphs: list[Glyph]
     num_turned: int = 0
     is_covered: bool = False
+    is_damaged: bool = False
     is_unmapped: bool = False
 
 
@@ -108,8 +110,6 @@ def read_pages(path: Path, content: bytes) -> list[Page]:
             if len(document) > MOST_PAGES:
                 raise InputError(f"{path}: more than {MOST_PAGES:,} pages, which are not read")
             return [_read_page(path, document, number) for number in range(len(document))]
-        except pypdfium2.PdfiumError as error:
-            raise InputError(f"{path}: a damaged PDF ({_reason(error)})") from error
         finally:
             document.close()
 
@@ -121,8 +121,13 @@ def _reason(error: Exception) -> str:
 
 def _read_page(path: Path, document: "pypdfium2.PdfDocument", number: int) -> Page:
     """Read a page by its number from 0."""
-    page = document[number]
-    text = page.get_textpage()
+    import pypdfium2
+
+    try:
+        page = document[number]
+        text = page.get_textpage()
+    except pypdfium2.PdfiumError:
+        return Page(number + 1, [], is_damaged=True)
     num_glyphs = text.count_chars()
     visible_part = page.get_cropbox()
     if num_glyphs > MOST_GLYPHS:

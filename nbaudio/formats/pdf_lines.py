@@ -17,6 +17,7 @@ Flags = npt.NDArray[np.bool_]
 # Of the size of the font.
 _SAME_BASELINE = 0.25  # distance of baselines of one row
 _WORD_GAP = 0.15  # blank between words
+_WIDEST = 10_000  # points of a page with columns
 _GUTTER = 0.8  # blank between columns
 _SMALL = 0.8  # glyphs smaller than this beside others are raised or lowered
 _RAISED = 0.6  # most distance of their baselines
@@ -272,6 +273,8 @@ def _longest_gutter(rows: Sequence[Line], gutters: Sequence[float] = ()) -> _Gut
     size = median(row.size for row in rows)
     start = min(row.left for row in rows)
     width = int(max(row.right for row in rows) - start) + 1
+    if width > _WIDEST:
+        return None
     is_free = _free_places(rows, start, width, _GUTTER * size / 2)
     places = [round(gutter - start) for gutter in gutters]
     blanks = [

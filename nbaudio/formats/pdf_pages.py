@@ -50,7 +50,7 @@ class PdfLine(NamedTuple):
     Attributes:
         start: its first character in the text.
         page: from 1.
-        number: on its page from 1, in reading order, running heads and footnotes not counted.
+        number: on its page from 1, in reading order, running heads not counted.
     """
 
     start: int
@@ -124,7 +124,7 @@ def read_pdf(path: Path, content: bytes) -> PdfText:
 
 
 def _page_problems(pages: Sequence[Page], bodies: Mapping[int, Sequence[Line]]) -> Iterator[str]:
-    """Yield which pages are scanned, or have letters without characters.
+    """Yield which pages are scanned, damaged, or have letters without characters.
 
     Scanned ones may have running heads, but no other rows (`bodies`, by the number of the page).
     """
@@ -134,17 +134,20 @@ def _page_problems(pages: Sequence[Page], bodies: Mapping[int, Sequence[Line]]) 
         for page in pages
         if page.is_covered and not page.is_unmapped and not bodies[page.number]
     ]
-    for numbers, reason in (
-        (scanned, "scanned, without text"),
-        (unmapped, "in fonts that do not say which letters they have"),
+    damaged = [page.number for page in pages if page.is_damaged]
+    for numbers, reason, remedy in (
+        (scanned, "scanned, without text", f"; {_OCR}"),
+        (unmapped, "in fonts that do not say which letters they have", f"; {_OCR}"),
+        (damaged, "damaged", ""),
     ):
+        be = "is" if len(numbers) == 1 else "are"
         if len(numbers) == len(pages):
-            yield f"all {len(pages):,} pages are {reason}; {_OCR}"
+            every = "its page" if len(pages) == 1 else f"all {len(pages):,} pages"
+            yield f"{every} {be} {reason}{remedy}"
         elif numbers:
-            be = "is" if len(numbers) == 1 else "are"
             yield (
                 f"{len(numbers):,} of {len(pages):,} pages {be} {reason}: "
-                f"{_ranges(numbers)}; {_OCR}"
+                f"{_ranges(numbers)}{remedy}"
             )
 
 

@@ -2,11 +2,14 @@
 again when it has grown."""
 
 import json
+import os
 import shutil
 
 import pytest
 from click.testing import CliRunner
+from heard_tones import make_sentences, recognizer_code, typed, write_recording
 from papermill import cli as papermill_cli
+from pdf_files import lines, make_pdf, wrapped
 from sittings import make_sitting
 from specimens import LAYOUTS, tone
 
@@ -84,6 +87,29 @@ def test_the_manifest_of_transcripts_that_are_not_cut_runs(tmp_path):
         ).problems
         == []
     )
+
+
+def test_the_manifest_of_recordings_and_minutes_recognizes_and_aligns(tmp_path, monkeypatch):
+    (tmp_path / "minutes").mkdir()
+    (tmp_path / "my_recognizer.py").write_text(recognizer_code())
+    for number in range(2):
+        sentences = make_sentences(12, seed=number)
+        write_recording(tmp_path / f"recordings/day{number}.wav", sentences)
+        page = lines(60, 60, wrapped(typed(sentences), 400))
+        (tmp_path / f"minutes/day{number}.pdf").write_bytes(make_pdf([page]))
+    shutil.copy(bundled("data_manifests/minutes.yaml"), tmp_path)
+    folders = (str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(folders))
+    settings = {"dev": 0, "test": 0, "jobs": 1}
+    for _ in range(2):  # the second run finds everything done
+        report = nbaudio.run(
+            tmp_path / "minutes.yaml", out=tmp_path / "R", settings=settings, only="1"
+        )
+        assert report.problems == []
+        segments = nbaudio.Workspace.open(tmp_path / "R/workspace").segments
+        assert len(segments) == 24
+        assert segments["document_page"].to_list() == [1] * 24
+    assert len(list((tmp_path / "R/hypotheses").glob("*.json"))) == 2
 
 
 def grow(archive, name, *, rate, channels):
