@@ -201,15 +201,17 @@ def _choose_columns(
         fitting = [name for name in usual if name not in unfit.get(key, ())]
         choices[_FIELDS[key]] = (*fitting, chosen.get(key))
     choices["source_duration"] = _durations(kinds)
-    for field in PROVENANCE:
-        choices[field] = _provenance(field, kinds)
+    choices |= _provenance(kinds)
     chosen_by_field = {_FIELDS[key]: name for key, name in chosen.items()}
     return _Columns(chosen_by_field, choices, frozenset(kinds), notes)
 
 
-def _provenance(field: str, kinds: Mapping[str, pa.DataType]) -> tuple[str, ...]:
-    """Return the columns of plain values that say the license, consent or source."""
-    return tuple(name for name in PROVENANCE[field] if name in kinds and _is_plain(kinds[name]))
+def _provenance(kinds: Mapping[str, pa.DataType]) -> dict[str, tuple[str, ...]]:
+    """Return the columns of plain values that say the license, consent and source."""
+    return {
+        field: tuple(name for name in names if name in kinds and _is_plain(kinds[name]))
+        for field, names in PROVENANCE.items()
+    }
 
 
 def _durations(kinds: Mapping[str, pa.DataType]) -> tuple[str, ...]:
