@@ -447,7 +447,6 @@ FREE = {
     "from_",
     "where",
     "target",
-    "avoid",
     "config",
     "columns",
     "limits",
