@@ -457,3 +457,12 @@ def test_the_page_of_the_docs_has_every_check_with_its_limit():
     page = (Path(__file__).parents[1] / "docs/audit.md").read_text(encoding="utf8")
     for check in CHECKS:
         assert f"| {check.name} | {check.means} | {percent(check.limit)} |" in page
+
+
+def test_a_text_that_is_stored_once_and_stands_in_a_million_rows_is_refused(tmp_path):
+    index = pa.array(np.zeros(1_000_000, dtype=np.int32))
+    texts = pa.DictionaryArray.from_arrays(index, pa.array(["dobar dan " * 100_000]))
+    pq.write_table(pa.table({"text": texts}), tmp_path / "bomb.parquet")
+    done = CliRunner().invoke(app, ["audit", str(tmp_path / "bomb.parquet")])
+    assert done.exit_code == 2
+    assert "a bomb" in done.stderr
