@@ -4,6 +4,7 @@ found with its count, and clean data have no finding."""
 import io
 import json
 import tarfile
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -15,7 +16,9 @@ from web import serving
 
 from nbaudio import review
 from nbaudio.cli import app
+from nbaudio.core.report import percent
 from nbaudio.proof.evidence import evidence
+from nbaudio.selection.audits.check_list import CHECKS
 from nbaudio.sources.ingest import ingest
 from nbaudio.ui.statistics.audit import audit
 
@@ -121,6 +124,17 @@ def test_clean_dataset_has_no_finding_and_its_audio_is_not_read(tmp_path):
         ("splits share speakers", {"test": [{"client_id": "train-speaker-0"}]}, 1),
         ("splits share sentences", {"test": [{"sentence": sentence(0).upper() + "!"}]}, 1),
         ("splits share near sentences", {"test": [{"sentence": sentence(3)[:-1] + "x"}]}, 1),
+        (
+            "splits share recordings",
+            {"train": [{"recording_id": "r"}], "test": [{"recording_id": "r"}]},
+            1,
+        ),
+        (
+            "splits share clips",
+            {"train": [{"audio_sha256": "h"}], "test": [{"audio_sha256": "h"}]},
+            1,
+        ),
+        ("repeated clips", {"train": [{"audio_sha256": "h"}, {"audio_sha256": "h"}]}, 1),
         ("ids that collide", {"train": [{"id": "train-1"}]}, 2),
         ("repeated sentences", {"train": [{}, {}, {}, {"sentence": sentence(0)}]}, 1),
         ("empty texts", {"train": [{"sentence": " ... "}, {"sentence": None}]}, 2),
@@ -437,3 +451,18 @@ def test_texts_of_a_dataset_are_escaped_in_its_page(tmp_path):
     page = (tmp_path / "page.html").read_text(encoding="utf8")
     assert "<script" not in page
     assert "&lt;script&gt;" in page
+
+
+def test_the_page_of_the_docs_has_every_check_with_its_limit():
+    page = (Path(__file__).parents[1] / "docs/audit.md").read_text(encoding="utf8")
+    for check in CHECKS:
+        assert f"| {check.name} | {check.means} | {percent(check.limit)} |" in page
+
+
+def test_a_text_that_is_stored_once_and_stands_in_a_million_rows_is_refused(tmp_path):
+    index = pa.array(np.zeros(1_000_000, dtype=np.int32))
+    texts = pa.DictionaryArray.from_arrays(index, pa.array(["dobar dan " * 100_000]))
+    pq.write_table(pa.table({"text": texts}), tmp_path / "bomb.parquet")
+    done = CliRunner().invoke(app, ["audit", str(tmp_path / "bomb.parquet")])
+    assert done.exit_code == 2
+    assert "a bomb" in done.stderr

@@ -242,7 +242,7 @@ def test_a_call_without_arguments_shows_the_help(tmp_path: Path) -> None:
 HEADING = re.compile(r"^(\S.*):$", re.MULTILINE)
 GROUPS = {
     "Start, and bring data in": "demo run download align ingest join recognize",
-    "Inspect a workspace": "score measure stats",
+    "Inspect a workspace": "score measure stats audit",
     "Review labels": "review evidence",
     "Make a corpus": "select materialize status convert export wheel",
     "Keep a corpus": "verify diff withdraw publish",

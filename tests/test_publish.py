@@ -13,11 +13,12 @@ from pathlib import Path
 
 import hub as stand_in
 import numpy as np
+import polars as pl
 import pytest
 from conftest import encoded
-from hub import NAME, SIGNATURE, TOKEN, URL, serving_hub
+from hub import NAME, SIGNATURE, TOKEN, URL, Dataset, serving_hub
 
-from nbaudio import materialize, publish, verify
+from nbaudio import audit, materialize, publish, verify
 from nbaudio.core.errors import ExistsError, InputError, MissingExtraError, NbaudioError
 from nbaudio.reading import open_corpus
 from nbaudio.storage import network
@@ -692,3 +693,21 @@ def test_without_huggingface_hub_the_extra_is_named(corpus, monkeypatch):
     for call in (lambda: put(corpus), lambda: open_corpus(URL)):
         with pytest.raises(MissingExtraError, match=r"pip install 'nbaudio\[hub\]'"):
             call()
+
+
+def test_a_dataset_of_the_hub_is_audited_by_ranges(hub, tmp_path):
+    """Four rows with 100 kB of audio each; test has a speaker of train."""
+    audio = [{"bytes": bytes(100_000), "path": f"{number}.wav"} for number in range(2)]
+    files = {"README.md": ("regular", b"---\nlicense: mit\n---\n")}
+    for split, texts in (("train", ["prvi govor", "drugi glas"]), ("test", ["treći", "četvrti"])):
+        rows = {"audio": audio, "sentence": texts, "client_id": ["ana", split]}
+        table = tmp_path / "rows.parquet"
+        pl.DataFrame(rows).write_parquet(table, compression="uncompressed")
+        files[f"data/{split}-00000-of-00001.parquet"] = ("lfs", table.read_bytes())
+    hub.datasets[NAME] = Dataset()
+    hub.datasets[NAME].add(files)
+    report = audit(f"hf://datasets/{NAME}")
+    assert [line.partition(":")[0] for line in report.problems] == ["splits share speakers"]
+    assert report.facts["bytes_read"] < 200_000 < report.facts["bytes_of_data"]
+    sent = [[*map(int, wanted.removeprefix("bytes=").split("-"))] for wanted in hub.ranges]
+    assert sum(stop + 1 - start for start, stop in sent) < 200_000

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nbaudio.core.errors import InputError, one_line
@@ -94,22 +95,41 @@ class RangedParquet:
 
     def _decoded(self, groups: Sequence[int], leaves: Sequence[str]) -> pl.DataFrame:
         """Return columns of row groups with fields of structs as columns of their own."""
-        table = self._table(groups, leaves)
+        texts = [leaf for leaf in leaves if self._is_text(leaf)]
+        table = self._table(groups, leaves, as_dictionaries=texts)
+        expanded = sum(map(_text_bytes, table.columns))
+        check_expansion(self.name, self.size, expanded)
         columns: dict[str, pl.Series] = {}
         for leaf in leaves:
             column, _, field = leaf.partition(".")
-            values = pl.Series(leaf, table.column(column))
-            columns[leaf] = values.struct.field(field).alias(leaf) if field else values
+            stored = pl.Series(leaf, table.column(column))
+            values = stored.struct.field(field).alias(leaf) if field else stored
+            columns[leaf] = values.cast(pl.String) if leaf in texts else values
         return pl.DataFrame(columns)
 
-    def _table(self, groups: Sequence[int], leaves: Sequence[str]) -> pa.Table:
-        """Return columns of row groups as pyarrow reads them."""
+    def _is_text(self, leaf: str) -> bool:
+        """Return whether a column is of texts, of which equal ones are stored once.
+
+        Fields of structs are left out: pyarrow reads none of several row groups as dictionaries.
+        """
+        columns = map(self.footer.schema.column, range(len(self.footer.schema)))
+        return any(
+            column.path == leaf == column.name and column.physical_type == "BYTE_ARRAY"
+            for column in columns
+        )
+
+    def _table(
+        self, groups: Sequence[int], leaves: Sequence[str], as_dictionaries: Sequence[str] = ()
+    ) -> pa.Table:
+        """Return columns of row groups as pyarrow reads them, some of them as dictionaries."""
         check_expansion(self.name, self.size, self._unpacked_bytes(groups, leaves))
         ranges = _joined([span for group in groups for span in self._chunks(group, leaves)])
         try:
             chunks = list(ordered_map(lambda span: self.read(*span), ranges, jobs=_JOBS))
             stored = _StoredRanges(self.read, self.size, [start for start, _ in ranges], chunks)
-            with pq.ParquetFile(stored, metadata=self.footer) as file:
+            with pq.ParquetFile(
+                stored, metadata=self.footer, read_dictionary=list(as_dictionaries)
+            ) as file:
                 return file.read_row_groups(list(groups), columns=list(leaves), use_threads=False)
         except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
             raise InputError(f"{self.name}: cannot be read ({one_line(error)})") from error
@@ -210,6 +230,19 @@ class _StoredRanges(io.RawIOBase):
         last = stop - self._starts[place]
         chunk = self._chunks[place]
         return memoryview(chunk)[first:last] if last <= len(chunk) else None
+
+
+def _text_bytes(column: pa.ChunkedArray) -> int:
+    """Return the bytes of a column of dictionaries once it is decoded; 0 for any other.
+
+    A text that is stored once may stand in a million rows.
+    """
+    total = 0
+    for chunk in column.chunks:
+        if isinstance(chunk, pa.DictionaryArray) and len(chunk.dictionary):
+            lengths = pc.binary_length(chunk.dictionary).cast(pa.int64())
+            total += pc.sum(lengths.take(chunk.indices)).as_py() or 0
+    return total
 
 
 def leaves_of(schema: pa.Schema) -> Mapping[str, pa.DataType]:

@@ -20,6 +20,8 @@ from nbaudio.formats.published.dataset import (
 from nbaudio.tables.parquet_ranges import RangedParquet, leaves_of
 
 PARQUET = ".parquet"
+# A path of a number of up to five digits, and what stands before it.
+_COUNT = r"^(.*/)?[^0-9/]*[0-9]{1,5}\.\w+$"
 _SECONDS = {"duration_ms": 0.001}
 
 
@@ -54,11 +56,19 @@ class _Part:
         factor = _SECONDS.get(self.columns.get("duration_s", ""))
         if factor is not None:
             columns.append(pl.col("duration_s").cast(pl.Float64, strict=False) * factor)
-        # A path that all clips have, such as audio.wav, names no recording.
-        is_name = "path" in frame and frame["path"].n_unique() == len(frame)
-        if is_name and "recording_id" not in frame:
+        if "recording_id" not in frame and "path" in frame and _names_recordings(frame["path"]):
             columns.append(pl.col("path").alias("recording_id"))
         return frame.with_columns(columns)
+
+
+def _names_recordings(paths: pl.Series) -> bool:
+    """Return whether the paths of clips name recordings.
+
+    Neither a path that several clips of a file have, such as ``audio.wav``, does so, nor a count,
+    such as ``17.wav``.
+    """
+    is_unique = paths.n_unique() == len(paths)
+    return is_unique and not bool(paths.str.contains(_COUNT).fill_null(value=True).all())
 
 
 def read_parquet_rows(
