@@ -427,6 +427,7 @@ def test_a_panel_plays_the_clips_of_the_sheet_without_their_context(workspace, t
             assert np.allclose(played[:shortest], clip[:shortest], atol=0.002)
 
 
+@pytest.mark.slow
 def test_verdicts_of_a_panel_on_control_rows_change_nothing_but_the_rates(workspace, tmp_path):
     plain = Workspace.create(tmp_path / "plain", audio=str(workspace.audio_root))
     plain.save(recordings=workspace.recordings, segments=workspace.segments)
@@ -454,6 +455,7 @@ def test_verdicts_of_a_panel_on_control_rows_change_nothing_but_the_rates(worksp
     assert review.agreement(workspace).equals(review.agreement(plain))
 
 
+@pytest.mark.slow
 def test_a_verdict_of_a_panel_on_a_control_row_is_resumed_changed_and_undone(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.xlsx", n=20, planted=9)
     record = record_of(workspace)
@@ -508,6 +510,7 @@ def test_each_reviewer_of_a_round_has_a_panel_with_the_control_rows_of_the_sheet
         ReviewPanel(workspace, review="one", reviewer="ana")
 
 
+@pytest.mark.slow
 def test_what_reviewers_call_right_who_were_not_measured_is_unsure_in_the_measured_bound(
     workspace, tmp_path
 ):

@@ -50,6 +50,7 @@ def test_each_reviewer_has_a_row_with_what_is_judged_skipped_and_agreed(round_at
     assert table["agreement"].to_list()[:2] == [0.75, 0.75]
 
 
+@pytest.mark.slow
 def test_the_last_row_says_how_many_verdicts_are_expected_to_prove_the_target(tmp_path):
     workspace = make_workspace(tmp_path / "w", [f"rečenica broj {i}" for i in range(300)])
     workspace.save(segments=workspace.segments.with_columns(similarity=1.0))
