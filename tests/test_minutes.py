@@ -73,8 +73,8 @@ def test_a_recognizer_needs_documents_and_recordings_and_no_source(changes, reas
 def example(tmp_path_factory):
     """The workspace of the demo's recording with minutes."""
     out = tmp_path_factory.mktemp("example") / "workspace"
-    demo = Path(bundled("data_manifests/demo.yaml")).parent / "demo"
-    report = align_example(demo / "minutes", demo / "audio", out)
+    folder = Path(bundled("data_manifests/demo.yaml")).parent
+    report = align_example(folder / "demo_minutes", folder / "demo" / "audio", out)
     assert report.problems == []
     return Workspace.open(out)
 

@@ -442,9 +442,9 @@ DOORS = {
     **dict.fromkeys(("nbconvert", "papermill"), frozenset({"runs"})),
     "typer": {"cli"},
     "tqdm": {"core"},
-    "pyarrow": {"corpus", "formats", "reading", "tables", "text"},
-    "yaml": {"corpus", "runs", "sources"},
-    "msgspec": {"core", "corpus", "formats", "review", "sources", "tables"},
+    "pyarrow": {"corpus", "formats", "reading", "sources", "tables", "text"},
+    "yaml": {"corpus", "formats", "runs", "sources"},
+    "msgspec": {"core", "corpus", "formats", "recognition", "review", "sources", "tables"},
     "pandas": {"core", "reading", "tables"},
 }
 OPTIONAL = {

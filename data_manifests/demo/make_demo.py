@@ -336,7 +336,7 @@ def write_minutes(recording: Recording, sentences: list, lines: list[dict], fold
         ("hypotheses", ".json", json.dumps({"words": heard}, ensure_ascii=False, indent=1) + "\n"),
         ("documents", ".txt", "".join(turns)),
     ):
-        target = folder / "minutes" / kind / f"{name}{ending}"
+        target = folder.with_name("demo_minutes") / kind / f"{name}{ending}"
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf8")
 

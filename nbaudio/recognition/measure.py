@@ -5,6 +5,7 @@ from pathlib import Path
 from nbaudio.audio.channels import check_channel
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
+from nbaudio.core.tracebacks import interruptible
 from nbaudio.corpus.measure import measure as measure_signals
 from nbaudio.engine import EngineLocation
 from nbaudio.recognition.model_columns import SampleOptions, measure_columns
@@ -13,6 +14,7 @@ from nbaudio.recognition.recognizers import Function
 from nbaudio.tables.workspace import Workspace
 
 
+@interruptible
 def measure(
     workspace: str | Path | Workspace,
     *,

@@ -16,7 +16,7 @@ from specimens import LAYOUTS, format_of, tone
 
 import nbaudio
 from nbaudio.core.bundled_files import bundled
-from nbaudio.sources.ingest import READERS
+from nbaudio.sources.source_formats import READERS
 
 # Formats whose tables differ in what the notebooks that only look at them use: with and without
 # speakers and texts, and source columns of every type. Tables of the others are like those of one
