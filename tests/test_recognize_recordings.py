@@ -14,6 +14,7 @@ import pytest
 import soundfile as sf
 from recipes import write_recipe
 from typer.testing import CliRunner
+from web import serving
 
 import nbaudio
 from nbaudio.cli import app
@@ -122,7 +123,7 @@ def test_a_workspace_and_recordings_take_other_options(audio, tmp_path, make_wor
         (workspace.path, ["--out", "h"], "a workspace, whose segments get a column"),
         (audio, [], r"no workspace, as it has no recordings.parquet; recordings need --out DIR"),
         (audio, ["--out", "h", "--as", "x"], "--as names a column of a workspace"),
-        (audio, ["--out", "h", "--chunk", "1"], "chunk must be 5 s or more"),
+        (audio, ["--out", "h", "--chunk", "1"], "chunk must be from 5 to 600 s, not 1"),
         (tmp_path / "none", ["--out", "h"], "there is no such file or folder"),
         (audio / "two", ["--out", str(audio)], "the folder is not empty and has no hypotheses"),
     ):
@@ -514,3 +515,56 @@ def test_words_of_pocketsphinx_are_aligned_with_minutes(tmp_path, monkeypatch):
     segments = nbaudio.Workspace.open(tmp_path / "w").segments
     assert len(segments) > 0
     assert segments["end_sample"].max() <= 14 * rate
+
+
+def test_recordings_of_a_folder_on_the_web(audio, tmp_path):
+    run(audio, tmp_path / "local")
+    with serving(audio) as web:
+        report = run(web.url, tmp_path / "remote", jobs=2, engine="threading")
+    assert report.problems == []
+    assert contents(tmp_path / "remote") == contents(tmp_path / "local")
+    assert not (tmp_path / "remote/.recognition/fetched").exists()
+
+
+KILLER = """
+import os, signal
+version = "1"
+
+def transcribe(clips):
+    if any(len(clip) < 16000 * 4 for clip in clips):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return [f"{len(clip)} samples" for clip in clips]
+"""
+
+
+@pytest.mark.slow
+def test_a_recording_that_kills_its_worker_fails_and_the_rest_is_recognized(
+    audio, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "killer.py").write_text(KILLER)
+    report = run(audio, tmp_path / "h", "killer:transcribe", jobs=2, batch=1)
+    assert report.problems == [
+        "two/a.wav, 0.00-3.00 s: the worker that recognizes it is killed: it crashes a library, "
+        "or needs too much memory"
+    ]
+    assert list(hypotheses(tmp_path / "h")) == ["one/a.json", "silence.json"]
+
+
+def test_another_recognizer_or_chunk_recognizes_all_again(audio, tmp_path):
+    run(audio, tmp_path / "h")
+    before = contents(tmp_path / "h")
+    assert run(audio, tmp_path / "h", chunk=10).facts["recognized_now"] == 3
+    assert run(audio, tmp_path / "h", Answering("")).facts["recognized_now"] == 3
+    (tmp_path / "h/.recognition/done.jsonl").write_text('{"path": 3}\nno json\n')
+    assert run(audio, tmp_path / "h").facts["recognized_now"] == 3
+    assert contents(tmp_path / "h") == before
+
+
+def test_channels_that_cancel_in_their_mix_are_heard(tmp_path):
+    sound = speech(3)
+    sf.write(tmp_path / "a.wav", np.stack([sound, -sound], axis=1), RATE)
+    report = run(tmp_path / "a.wav", tmp_path / "h")
+    assert report.facts["words"] == 2
+    assert "its channels cancel in their mix" in report.warnings[0]

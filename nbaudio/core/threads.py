@@ -2,9 +2,9 @@
 
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 _LONGEST_WAIT_S = 10.0
 
@@ -33,6 +33,19 @@ def ordered_map(
             yield waiting.popleft().result()
     finally:
         shut_down(pool, waiting)
+
+
+def read_ahead(items: Iterator[Item]) -> Generator[Item, None, None]:
+    """Yield items; a thread makes the next one meanwhile."""
+    end = object()
+    pool = ThreadPoolExecutor(1)
+    coming = pool.submit(next, items, end)
+    try:
+        while (item := coming.result()) is not end:
+            coming = pool.submit(next, items, end)
+            yield cast(Item, item)
+    finally:
+        shut_down(pool, [coming])
 
 
 def shut_down(pool: ThreadPoolExecutor, futures: Iterable[Future[Any]]) -> None:

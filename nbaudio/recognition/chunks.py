@@ -22,8 +22,9 @@ RATE = 16000
 #: Samples of a frame; edges of chunks are multiples of it, but for the end of a recording.
 FRAME = 320
 FRAME_S = FRAME / RATE
-#: The shortest time that may be asked for as the longest chunk.
+#: The limits of the longest chunk.
 LEAST_SECONDS = 5.0
+MOST_SECONDS = 600.0
 
 _PAUSE = 15  # frames whose power is compared
 _SILENT_LEVELS = 2  # by which the samples of a digitally silent frame differ at most

@@ -8,10 +8,12 @@ recordings that are done, and the ledgers of those that are not.
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from nbaudio.core.atomic import (
     append_lines,
@@ -20,6 +22,7 @@ from nbaudio.core.atomic import (
     remove,
     remove_partials,
     sha256_file,
+    write_bytes,
 )
 from nbaudio.core.errors import ExistsError
 from nbaudio.core.hashing import json_hash
@@ -28,6 +31,7 @@ from nbaudio.recognition.chunks import RATE
 from nbaudio.recognition.ledger import AnswerLedger
 from nbaudio.recognition.recording_parts import FailedChunk, PartOutcome, Source
 from nbaudio.storage.run_log import step_lock
+from nbaudio.storage.urls import stays_inside
 
 _WORK = ".recognition"
 _LOCK_WAIT_S = 10.0  # seconds to wait for another run with the same folder
@@ -88,6 +92,11 @@ class HypothesisFolder:
         return self.path / _WORK
 
     @property
+    def fetched(self) -> Path:
+        """The folder of remote recordings during a run."""
+        return self.work / "fetched"
+
+    @property
     def problems(self) -> Path:
         """The list of what was not recognized in the last run."""
         return self.work / "problems.txt"
@@ -97,17 +106,23 @@ class HypothesisFolder:
         return self.work / "done.jsonl"
 
     def done(self) -> dict[str, DoneRecording]:
-        """Return the recordings whose hypotheses are complete and unchanged, by path."""
+        """Return the recordings that are listed as done, by path."""
         lines = parse_lines(self._list.read_bytes()) if self._list.exists() else ()
-        names = set(DoneRecording.__dataclass_fields__)
-        recordings = {line["path"]: DoneRecording(**line) for line in lines if line.keys() == names}
-        return {
-            path: recording for path, recording in recordings.items() if self._is_whole(recording)
-        }
+        recordings: dict[str, DoneRecording] = {}
+        for line in lines:
+            with suppress(msgspec.ValidationError):  # a damaged line: the recording is done again
+                recording = msgspec.convert(line, DoneRecording)
+                recordings[recording.path] = recording
+        return recordings
 
-    def _is_whole(self, recording: DoneRecording) -> bool:
+    def is_whole(self, recording: DoneRecording) -> bool:
+        """Return whether the hypotheses of a recording are as they were written."""
         target = self.path / recording.file
-        return target.is_file() and sha256_file(target) == recording.sha256
+        return (
+            stays_inside(recording.file)
+            and target.is_file()
+            and sha256_file(target) == recording.sha256
+        )
 
     def rename(self, recording: DoneRecording, file: str) -> DoneRecording:
         """Return a recording whose hypotheses have another name now; append it to the list."""
@@ -125,6 +140,12 @@ class HypothesisFolder:
         content = sha256 or [source.num_bytes, source.version]
         key = json_hash([source.path, self.identity, content])
         return AnswerLedger(self.work / f"{key}.jsonl", self.identity, "answer", dict)
+
+    def finish(self, problems: Sequence[str]) -> None:
+        """Write the list of problems; remove what was fetched unless the next run needs it."""
+        if not problems:
+            remove(self.fetched)
+        write_bytes(self.problems, "".join(f"{line}\n" for line in problems).encode())
 
     def remove_other_ledgers(self, ledgers: Iterable[AnswerLedger]) -> None:
         """Remove the ledgers of earlier recognizers and files."""
@@ -203,7 +224,7 @@ class LedgerAnswers:
 def read_answers(ledger: AnswerLedger) -> LedgerAnswers:
     """Read the ledger of a recording."""
     lines = ledger.read()
-    answers = {key: value for key, value in lines.items() if "segments" in value}
+    answers = {key: value for key, value in lines.items() if {"segments", "counts"} <= value.keys()}
     parts = (key.removeprefix("part ") for key in lines if key.startswith("part "))
     return LedgerAnswers(answers, frozenset(map(int, parts)), frozenset(map(_start_of, answers)))
 

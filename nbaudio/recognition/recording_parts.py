@@ -13,13 +13,14 @@ from typing import Any
 from nbaudio.audio import Recording, open_recording, resample_window
 from nbaudio.core import allocator
 from nbaudio.core.errors import AudioError
+from nbaudio.core.threads import read_ahead
 from nbaudio.core.times import rescale
 from nbaudio.recognition.chunks import RATE, Chunk, Samples, cut_chunks, quietest_place
 from nbaudio.recognition.recognizers import Failure, Recognizer
 from nbaudio.recognition.timed_answers import PlacedAnswer, place_answer
 from nbaudio.storage.location import Location
 
-#: About how many seconds a part of a recording has, three quarters to one and a half times as many.
+#: About how many seconds a part of a recording has, from half to one and a half times as many.
 #: A command runs once for as much audio, and a kill loses as much for each job.
 PART_S = 600
 # Parts meet at the quietest place that is at most as many seconds from where they would be equal.
@@ -170,12 +171,13 @@ def recognize_parts(
 ) -> list[PartOutcome]:
     """Recognize the chunks of some parts that have no answer, a batch at a time.
 
-    Runs in a worker.
+    Runs in a worker. The next batch is read meanwhile, as a recognizer on a GPU leaves the
+    processor free.
     """
     allocator.reuse_memory()
     outcomes = [PartOutcome(part.source.path, part.number) for part in task.parts]
     chunks = _chunks_of_parts(task.parts, outcomes, settings.longest)
-    for batch in _batches(chunks, recognizer, settings.batch):
+    for batch in read_ahead(_batches(chunks, recognizer, settings.batch)):
         samples = {str(number): chunk.samples for number, (_, chunk) in enumerate(batch)}
         answers = recognizer(samples)
         for (outcome, chunk), answer in zip(batch, answers.values(), strict=True):

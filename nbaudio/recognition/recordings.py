@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import cast
 
 from nbaudio.audio import open_recording
-from nbaudio.core.atomic import remove, write_bytes
+from nbaudio.core.atomic import remove
 from nbaudio.core.errors import AudioError, InputError, WorkerLostError
 from nbaudio.core.hashing import json_hash
 from nbaudio.core.progress import progress, progress_note
 from nbaudio.core.progress_text import AUDIO
 from nbaudio.core.report import Report, count, first_lines
 from nbaudio.engine import EngineLocation, RunTasks, worker_pool
-from nbaudio.recognition.chunks import FRAME, LEAST_SECONDS, RATE
+from nbaudio.recognition.chunks import FRAME, LEAST_SECONDS, MOST_SECONDS, RATE
 from nbaudio.recognition.facts import speed_facts
 from nbaudio.recognition.hypothesis_folder import (
     DoneRecording,
@@ -85,10 +85,8 @@ def recognize_recordings(audio: str | Path, run: RecordingRun) -> Report:
         ExistsError: the folder of the hypotheses holds something else.
     """
     began = time.monotonic()
-    if run.chunk < LEAST_SECONDS:
-        raise InputError(f"chunk must be {LEAST_SECONDS:g} s or more, not {run.chunk:g}")
+    settings = _settings(run)
     recognizer = Recognizer.of(run.program, TIMED)
-    settings = ChunkSettings(int(run.chunk * RATE) // FRAME * FRAME, run.batch)
     identity = json_hash([_VERSION, recognizer.version, settings.longest])
     folder = HypothesisFolder(run.out.absolute(), identity)
     recordings = _list_recordings(audio, folder)
@@ -99,7 +97,7 @@ def recognize_recordings(audio: str | Path, run: RecordingRun) -> Report:
             reason = next(iter(outcome.problems), "no recordings")
             number = count(len(recordings.files), "recordings")
             raise InputError(f"{audio}: none of {number} can be recognized; {reason}")
-        write_bytes(folder.problems, "".join(f"{line}\n" for line in outcome.problems).encode())
+        folder.finish(outcome.problems)
     facts = {
         **_facts(recordings, outcome),
         **speed_facts(outcome.seconds, time.monotonic() - began),
@@ -108,6 +106,15 @@ def recognize_recordings(audio: str | Path, run: RecordingRun) -> Report:
     warnings = [*first_lines(outcome.warnings, "the recordings"), *_warnings(outcome.done)]
     problems = first_lines(outcome.problems, str(folder.problems))
     return Report("recognize", facts, [*warnings, *_gone(folder, recordings)], problems)
+
+
+def _settings(run: RecordingRun) -> ChunkSettings:
+    """Return how recordings are cut; raise InputError if the chunks would be too short."""
+    if not LEAST_SECONDS <= run.chunk <= MOST_SECONDS:
+        raise InputError(
+            f"chunk must be from {LEAST_SECONDS:g} to {MOST_SECONDS:g} s, not {run.chunk:g}"
+        )
+    return ChunkSettings(int(run.chunk * RATE) // FRAME * FRAME, run.batch)
 
 
 def _next_command(audio: str | Path, out: Path) -> str:
@@ -134,7 +141,7 @@ def _list_recordings(audio: str | Path, folder: HypothesisFolder) -> _Recordings
     """List the recordings of a folder, or one file; raise InputError if there are none."""
     root: Location
     if is_url(str(audio)):
-        root = location(str(audio), Cache(folder.work / "fetched", LIMIT))
+        root = location(str(audio), Cache(folder.fetched, LIMIT))
         if is_in_archive(root):
             raise InputError(f"{audio}: recordings in a compressed tar are not read; unpack it")
     else:
@@ -159,6 +166,7 @@ def _earlier(recordings: _Recordings, folder: HypothesisFolder) -> dict[str, Don
         for path, file in recordings.files.items()
         if path in done
         and done[path].identity == folder.identity
+        and folder.is_whole(done[path])
         and _is_unchanged(recordings.root / path, done[path])
     }
 

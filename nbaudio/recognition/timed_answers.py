@@ -22,8 +22,10 @@ SEGMENTS_WITHOUT_WORDS = "segments_without_word_times"
 _CONFIDENCES = ("confidence", "probability", "score", "conf")
 _WORD_TEXTS = ("word", "text")
 _SAMPLES_PER_MS = RATE // 1000
-# Times may be that far behind the end of a chunk, as models pad it with silence.
-_OUTSIDE_MS = 1000
+# Times before minus one second, or behind the chunk and this, count from elsewhere or in another
+# unit. Whisper pads chunks to 30 s with silence, and hears words in it.
+_BEFORE_MS = -1000
+_BEHIND_MS = 31_000
 _EXPECTED = "a string, words with start and end, or segments with start and end"
 
 
@@ -285,10 +287,11 @@ def place_answer(answer: Answer, start: int, stop: int) -> PlacedAnswer | Failur
     """Return an answer with times from the start of the recording, rounded to milliseconds.
 
     The chunk is from sample `start` to `stop`, at 16 kHz. Times beyond its edges are set to the
-    edge. A word keeps its text alone where a time is no number, or the end precedes the start.
-    Nothing is returned if most words start over 1 s outside the chunk, as their times then count
-    from elsewhere or in another unit. A segment without usable times has those of its words, or of
-    the chunk.
+    edge. A word keeps its text alone where a time is no number, or the end precedes the start. A
+    segment without usable times has those of its words, or of the chunk.
+
+    It is a failure if most words start before -1 s, or behind the chunk and 31 s, as their times
+    then count from elsewhere or in another unit.
     """
     bounds = _Bounds(start // _SAMPLES_PER_MS, stop // _SAMPLES_PER_MS)
     words = [word for segment in answer for word in segment.words or ()]
@@ -318,10 +321,8 @@ class _Bounds:
         return self.stop_ms - self.start_ms
 
     def is_outside(self, time: float) -> bool:
-        """Return whether a time of the chunk, in seconds, is over a second outside of it."""
-        return not math.isnan(time) and not (
-            -_OUTSIDE_MS <= 1000 * time <= self.length_ms + _OUTSIDE_MS
-        )
+        """Return whether a time in seconds cannot be one of the chunk."""
+        return 1000 * time < _BEFORE_MS or 1000 * time > max(self.length_ms, _BEHIND_MS)
 
     def clip(self, time: float) -> float:
         """Return a time of the chunk, in seconds, that is inside of it."""

@@ -23,6 +23,28 @@ def workspace(make_workspace: Any, monkeypatch: pytest.MonkeyPatch) -> Workspace
     return made
 
 
+def heard_in_recordings(workspace: Workspace, name: str) -> list[dict[str, Any]]:
+    """The words of a recipe in the recordings of a workspace, each with its times in order."""
+    audio = workspace.settings["audio"]
+    report = nbaudio.recognize(
+        audio, with_=f"{name}:transcribe_words", out="heard", show_progress=False
+    )
+    assert report.problems == []
+    assert report.facts["segments_without_word_times"] == 0
+    assert report.facts["recordings"] == report.facts["recognized_now"] == 2
+    words: list[dict[str, Any]] = []
+    for path in sorted(Path("heard").rglob("*.json")):
+        hypotheses = json.loads(path.read_text("utf8"))
+        spoken = [word for segment in hypotheses["segments"] for word in segment["words"]]
+        times = [
+            time for word in spoken if "start" in word for time in (word["start"], word["end"])
+        ]
+        assert all(0 <= time <= hypotheses["duration"] for time in times)
+        words += spoken
+    assert len(words) == report.facts["words"]
+    return words
+
+
 def recognized(workspace: Workspace, name: str) -> list[str]:
     """The texts of a recipe, which must be there, be equal in a second run, and not depend on the
     batch."""
@@ -95,16 +117,19 @@ def whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
         no_timestamps_token_id=number("<|notimestamps|>"),
         suppress_tokens=[],
         begin_suppress_tokens=[number(end)],
+        alignment_heads=[[0, 0], [0, 1]],
     )
     model.save_pretrained(folder)
     return folder
 
 
+@pytest.mark.filterwarnings("ignore:std")  # over one attention head
 def test_the_transformers_recipe_recognizes_every_segment(
     workspace: Workspace, whisper: Path
 ) -> None:
     write_recipe(workspace.path, "hugging.py", MODEL=str(whisper))
     assert all(recognized(workspace, "hugging"))
+    heard_in_recordings(workspace, "hugging")
 
 
 def test_the_faster_whisper_recipe_recognizes_every_segment(
@@ -116,6 +141,7 @@ def test_the_faster_whisper_recipe_recognizes_every_segment(
     TransformersConverter(str(whisper), copy_files=files).convert(str(tmp_path / "faster"))
     write_recipe(workspace.path, "faster.py", MODEL=str(tmp_path / "faster"))
     assert all(recognized(workspace, "faster"))
+    assert heard_in_recordings(workspace, "faster")
 
 
 def test_the_onnx_asr_recipe_recognizes_segments(workspace: Workspace, tmp_path: Path) -> None:
@@ -156,3 +182,6 @@ def test_the_onnx_asr_recipe_recognizes_segments(workspace: Workspace, tmp_path:
     texts = recognized(workspace, "nemo")
     assert len(set(texts)) > 1
     assert {letter for text in texts for letter in text} <= set("ab ")
+    words = heard_in_recordings(workspace, "nemo")
+    assert words
+    assert all("start" in word for word in words)
