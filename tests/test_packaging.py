@@ -443,7 +443,7 @@ DOORS = {
     "tqdm": {"core"},
     "pyarrow": {"corpus", "formats", "reading", "tables", "text"},
     "yaml": {"corpus", "runs", "sources"},
-    "msgspec": {"core", "corpus", "formats", "review", "sources", "tables"},
+    "msgspec": {"core", "corpus", "formats", "recognition", "review", "sources", "tables"},
     "pandas": {"core", "reading", "tables"},
 }
 OPTIONAL = {
