@@ -118,6 +118,18 @@ def test_three_columns_and_a_short_last_column_are_columns(tmp_path):
     assert read == " ".join([*column[:20] * 3, *full[:21]]).split()
 
 
+def test_cells_stay_in_rows_where_few_pages_have_columns(tmp_path):
+    column = wrapped(speech(1, 300), 220)[:24]
+    pages = [[*lines(60, 60, column[:12]), *lines(320, 60, column[12:])]]
+    rows = []
+    for name in ("Ivan", "Ana", "Marko", "Petra"):
+        roles = [f"Predsjednik {name}", f"Tajnik {name}"]
+        pages.append([*lines(60, 60, roles), *lines(320, 60, [f"{name}a", f"{name}u"])])
+        rows += [f"{roles[0]} {name}a", f"{roles[1]} {name}u"]
+    read = document(tmp_path, make_pdf(pages)).text
+    assert read.split() == " ".join([*column, *rows]).split()
+
+
 def test_names_beside_turns_and_cells_of_tables_are_read_row_by_row(tmp_path):
     turns = wrapped(speech(1, 60), 330)[:5]
     page = [*lines(60, 60, ["HORVAT:", "", "KOVAČ:", "", "HORVAT:"]), *lines(150, 60, turns)]

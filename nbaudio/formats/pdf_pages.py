@@ -23,6 +23,10 @@ TURNED = "letters of PDFs in another direction"
 
 _OCR = "recognize their letters (OCR) first"
 
+# Columns.
+_SAME_GUTTER = 6.0  # points between gutters of one place
+_LEAST_GUTTER_SHARE = 0.3  # of the pages that have a usual gutter
+
 # Footnotes.
 _SMALLER = 0.93  # of the size of most letters
 _FOOTNOTE_MARK = re.compile(r"[\d⁰¹²³⁴-⁹*†‡§]")
@@ -112,7 +116,7 @@ def read_pdf(path: Path, content: bytes) -> PdfText:
     problems = tuple(_page_problems(pages, bodies))
     if not any(bodies.values()):
         raise InputError(f"{path}: {'; '.join(problems)}" if problems else f"{path}: no text")
-    gutters = sorted({place for page in bodies.values() for place in page_gutters(page)})
+    gutters = _usual_gutters(bodies)
     lines = [
         _PageLine(number, line)
         for number, page in bodies.items()
@@ -121,6 +125,18 @@ def read_pdf(path: Path, content: bytes) -> PdfText:
     body = list(_without_footnotes(lines))
     left_out[FOOTNOTES] = len(lines) - len(body)
     return _text(body, left_out, problems)
+
+
+def _usual_gutters(bodies: Mapping[int, Sequence[Line]]) -> list[float]:
+    """Return the places between columns that many pages have, in points."""
+    places = [(place, page) for page, rows in bodies.items() for place in page_gutters(rows)]
+    least = _LEAST_GUTTER_SHARE * sum(bool(rows) for rows in bodies.values())
+    usual = set[float]()
+    for place, _ in places:
+        pages = {page for other, page in places if abs(other - place) <= _SAME_GUTTER}
+        if len(pages) >= least:
+            usual.add(place)
+    return sorted(usual)
 
 
 def _page_problems(pages: Sequence[Page], bodies: Mapping[int, Sequence[Line]]) -> Iterator[str]:
