@@ -507,7 +507,7 @@ class History:
         columns = [
             name
             for name in version.table.columns
-            if name not in LOCATION and name in rebuilt.table.columns
+            if name not in (*LOCATION, "added_in") and name in rebuilt.table.columns
         ]
         assert (
             version.table.select(columns)
