@@ -1,12 +1,14 @@
 """`select --avoid`: what other people's data holds stays out of train."""
 
 import json
+import os
 import tarfile
 from pathlib import Path
 
 import polars as pl
 import pytest
 from typer.testing import CliRunner
+from web import serving
 
 import nbaudio
 from nbaudio.cli import app
@@ -299,3 +301,17 @@ def test_a_manifest_names_data_relative_to_itself(tmp_path):
     manifest.write_text("avoid: [3]\n")
     with pytest.raises(InputError, match="avoid must be a path, not 3"):
         parameters(manifest, {})
+
+
+def test_of_a_dataset_at_an_address_only_texts_are_read(tmp_path):
+    (tmp_path / "www/data").mkdir(parents=True)
+    audio = [{"bytes": os.urandom(1 << 20), "path": f"{number}.wav"} for number in range(8)]
+    rows = pl.DataFrame({"sentence": [SENTENCE, "hvala lijepa"] * 4, "audio": audio})
+    path = tmp_path / "www/data/test-00000-of-00001.parquet"
+    rows.write_parquet(path, row_group_size=4)
+    workspace = make(tmp_path / "w")
+    with serving(tmp_path / "www") as web:
+        report = select(workspace, f"{web.url}/data/{path.name}")
+    assert reasons(workspace) == REASONS
+    assert report.facts["avoided"][0]["data"].endswith(f"/data/{path.name}:test")
+    assert web.sent < path.stat().st_size // 4

@@ -364,7 +364,7 @@ class AddedIn:
 
     Attributes:
         version: that of the corpus, which all others were added in.
-        earlier: of segments of its base, `key` (`key_of_id`) and `added_in`.
+        earlier: of segments of its base, `key` (`key_of_id`) and `added_in`, sorted.
     """
 
     version: int = 1
@@ -374,11 +374,14 @@ class AddedIn:
 
     def column_added(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return rows of segments with the column `added_in` at their end."""
-        keys = rows.select(key_of_id()).join(
-            self.earlier, on="key", how="left", maintain_order="left"
-        )
-        version = keys[ADDED_IN].fill_null(self.version)
-        return rows.drop(ADDED_IN, strict=False).with_columns(version)
+        version = pl.lit(self.version, dtype=pl.Int32)
+        if len(self.earlier):
+            keys = rows.select(key_of_id()).to_series()
+            # A join would hash all of the earlier segments again for each part of the table.
+            places = self.earlier["key"].search_sorted(keys).clip(upper_bound=len(self.earlier) - 1)
+            before = self.earlier[places]
+            version = pl.when(before["key"] == keys).then(before[ADDED_IN]).otherwise(version)
+        return rows.drop(ADDED_IN, strict=False).with_columns(version.alias(ADDED_IN))
 
 
 def key_of_id() -> pl.Expr:

@@ -365,7 +365,12 @@ class Base:
         version = pl.col("shard").map_batches(_versions_of, return_dtype=pl.Int32)
         if ADDED_IN in self.scan().collect_schema():
             version = pl.col(ADDED_IN)
-        return self.scan().select(key_of_id(), version.cast(pl.Int32).alias(ADDED_IN)).collect()
+        return (
+            self.scan()
+            .select(key_of_id(), version.cast(pl.Int32).alias(ADDED_IN))
+            .collect()
+            .sort("key")
+        )
 
     def shared_with_train(self, table: Path, withdrawn: pl.DataFrame) -> "SharedWithTrain":
         """Find segments of train that share what the base holds out.

@@ -28,6 +28,7 @@ from nbaudio.formats.transcripts import (
     with_not_read,
 )
 from nbaudio.tables import split_names
+from nbaudio.tables.provenance import PROVENANCE
 
 _ROWS = 4096
 _CLIPS = 32
@@ -42,6 +43,7 @@ _USUAL_NAMES = {
     "speaker": ("speaker_id", "client_id", "speaker"),
     "id": ("segment_id", "id", "utterance_id"),
 }
+_FURTHER = ("source_split", "source_duration", *PROVENANCE)
 _FIELDS = {"text": "text", "asr": "asr_text", "speaker": "speaker_id", "id": "segment_id"}
 
 
@@ -152,9 +154,7 @@ def read(
             except (pa.ArrowException, OSError, UnicodeDecodeError, InputError) as error:
                 yield Problem(part.path.name, None, f"cannot be read on: {one_line(error)}")
 
-    transcripts = collect_rows(
-        source, items(), further=("source_split", "source_duration"), expected=_EXPECTED
-    )
+    transcripts = collect_rows(source, items(), further=_FURTHER, expected=_EXPECTED)
     recordings: dict[str, Any] = {"embedded": _embedded(parts)} if embeds else {"audio_root": root}
     transcripts = replace(transcripts, columns=columns.chosen, notes=columns.notes, **recordings)
     return with_not_read(transcripts, _columns_not_read(parts, columns))
@@ -201,8 +201,17 @@ def _choose_columns(
         fitting = [name for name in usual if name not in unfit.get(key, ())]
         choices[_FIELDS[key]] = (*fitting, chosen.get(key))
     choices["source_duration"] = _durations(kinds)
+    choices |= _provenance(kinds)
     chosen_by_field = {_FIELDS[key]: name for key, name in chosen.items()}
     return _Columns(chosen_by_field, choices, frozenset(kinds), notes)
+
+
+def _provenance(kinds: Mapping[str, pa.DataType]) -> dict[str, tuple[str, ...]]:
+    """Return the columns of plain values that say the license, consent and source."""
+    return {
+        field: tuple(name for name in names if name in kinds and _is_plain(kinds[name]))
+        for field, names in PROVENANCE.items()
+    }
 
 
 def _durations(kinds: Mapping[str, pa.DataType]) -> tuple[str, ...]:

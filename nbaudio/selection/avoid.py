@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import polars as pl
 
@@ -152,12 +153,21 @@ def _avoided(other: Other, by: Sequence[str]) -> AvoidedData:
     )
 
 
-def hash_of(avoided: Sequence[AvoidedData]) -> str:
-    """Return a hash of all that is compared with other data."""
+def parameters_of(avoided: Sequence[AvoidedData]) -> dict[str, Any]:
+    """Return the parameters of a selection that avoids this data; none without any.
+
+    They are `avoid`, the labels; `avoid_by`; and `avoid_sha256`, of all that is compared.
+    """
+    if not avoided:
+        return {}
     digest = hashlib.sha256()
     for other in avoided:
         other.update(digest)
-    return digest.hexdigest()
+    return {
+        "avoid": tuple(other.label for other in avoided),
+        "avoid_by": tuple(avoided[0].ids),
+        "avoid_sha256": digest.hexdigest(),
+    }
 
 
 def shared_with(

@@ -21,7 +21,7 @@ from nbaudio.review.manual_decisions import decisions
 from nbaudio.review.risk import freeze
 from nbaudio.review.rounds import JUDGED, gold_ids
 from nbaudio.review.state import ReviewState, reviewed_by_review
-from nbaudio.selection.avoid import AvoidedData, hash_of, read_avoided, shared_with
+from nbaudio.selection.avoid import AvoidedData, parameters_of, read_avoided, shared_with
 from nbaudio.selection.filters import filtered, is_one_of
 from nbaudio.selection.fixed_splits import FixedSplits, fixed_splits
 from nbaudio.selection.given_splits import KEYS as GIVEN_BY
@@ -151,13 +151,12 @@ def select(
     recordings = workspace.recordings
     segments = workspace_tables.scan(workspace)
     requested = _requested_splits(workspace, segments, splits, look_alikes)
-    by = _names(avoid_by)
-    avoided = _avoided(workspace, avoid, by)
+    avoided = _avoided(workspace, avoid, _names(avoid_by))
     parameters = Parameters(
         min_similarity=_first_threshold(min_similarity, workspace.threshold, MIN_SIMILARITY),
         max_duration=max_duration,
         min_duration=min_duration,
-        where=(where,) if isinstance(where, str) else tuple(where),
+        where=_conditions(where),
         splits=_name_of_splits(splits),
         hours=hours,
         disk=disk,
@@ -168,9 +167,7 @@ def select(
         gold=gold,
         look_alikes=look_alikes,
         near_held_out=near_held_out,
-        avoid=tuple(other.label for other in avoided),
-        avoid_by=by,
-        avoid_sha256=hash_of(avoided) if avoided else None,
+        **parameters_of(avoided),
     )
     if disk is not None and not without_audio(recordings):
         parameters = _with_clip_size(workspace, recordings, segments, parameters)
@@ -200,10 +197,20 @@ def select(
         shared=decided.shared,
     )
     report = _report(workspace, selection, requested.notes, min_similarity)
+    _save(workspace, decided, report)
+    return report
+
+
+def _save(workspace: Workspace, decided: "Decisions", report: Report) -> None:
+    """Write the decisions into the tables of a workspace, then the report."""
     workspace.save(**{LEFT_OUT: decided.left_out})
     workspace_tables.replace_columns(workspace, decided.rows)
     workspace.save_report("select", report.to_dict())
-    return report
+
+
+def _conditions(where: str | Sequence[str]) -> tuple[str, ...]:
+    """Return one or several conditions as a tuple."""
+    return (where,) if isinstance(where, str) else tuple(where)
 
 
 def _avoided(

@@ -288,9 +288,7 @@ def _join_rows(
     rows = store(chain([first], values), folder / "values", first.schema)
     outcomes = _beside_matches(rows, matches, source.num_rows, folder)
     if columns.needs_text:
-        is_empty = pl.col("reason").is_null() & pl.col("is_blank")
-        reason = pl.when(is_empty).then(pl.lit(_EMPTY)).otherwise("reason")
-        outcomes = outcomes.with_columns(reason=reason)
+        outcomes = _without_empty(outcomes)
     is_matched = pl.col("reason").is_null()
     has_value = is_matched & pl.col("value").is_not_null()
     counts = outcomes.select(
@@ -308,6 +306,12 @@ def _join_rows(
         )
     values_of_segments = outcomes.filter(has_value).select("row", "value")
     return _Joined(values_of_segments, problems, _Counts(*counts.row(0)), source)
+
+
+def _without_empty(outcomes: pl.LazyFrame) -> pl.LazyFrame:
+    """Return rows of which those with an empty text have that as their reason."""
+    is_empty = pl.col("reason").is_null() & pl.col("is_blank")
+    return outcomes.with_columns(reason=pl.when(is_empty).then(pl.lit(_EMPTY)).otherwise("reason"))
 
 
 def _matches(

@@ -65,10 +65,6 @@ def _amounts_of(path: Path, field: str, column: str) -> list[dict[str, Any]]:
         return []
     in_order = sorted(segments, key=lambda name: (name is None, -micros[name], name or ""))
     rows = [(name or _NOT_STATED, segments[name], micros[name]) for name in in_order]
-    if len(rows) > _MOST_VALUES:
-        others = rows[_MOST_VALUES:]
-        number = sum(row[1] for row in others)
-        rows[_MOST_VALUES:] = [(f"{len(others):,} others", number, sum(row[2] for row in others))]
     return [
         {
             "field": field,
@@ -76,5 +72,15 @@ def _amounts_of(path: Path, field: str, column: str) -> list[dict[str, Any]]:
             "segments": number,
             "hours": round(duration / _MICROSECONDS / 3600, 6),
         }
-        for name, number, duration in rows
+        for name, number, duration in _first_rows(rows)
     ]
+
+
+def _first_rows(rows: list[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
+    """Return the first rows, and one with the sums of the others, if there are many."""
+    others = rows[_MOST_VALUES:]
+    if not others:
+        return rows
+    number = sum(row[1] for row in others)
+    duration = sum(row[2] for row in others)
+    return [*rows[:_MOST_VALUES], (f"{len(others):,} others", number, duration)]
