@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from nbaudio.tables.provenance import PROVENANCE
+
 #: Columns of `Published.rows`; what a dataset does not have is null.
 ROWS = pl.Schema(
     dict.fromkeys(
@@ -30,8 +32,8 @@ USUAL_COLUMNS: Mapping[str, Sequence[str]] = {
         *("length", "duration_ms"),
     ),
     "audio_sha256": ("audio_sha256", "sha256", "audio_hash", "audio_md5", "md5"),
-    "license": ("license", "licence", "license_name"),
-    "consent": ("consent", "consent_given", "consent_form"),
+    "license": PROVENANCE["license"],
+    "consent": PROVENANCE["consent"],
     "language": ("language", "lang", "locale"),
     "split": ("split",),
 }

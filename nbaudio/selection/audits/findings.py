@@ -188,5 +188,5 @@ def _shown(value: Any) -> str:
     """Return a value in one short line."""
     if isinstance(value, float):
         return f"{value:,.2f} s"
-    text = escape_control(" ".join(str("" if value is None else value).split()))
+    text = escape_control(" ".join(str("none" if value is None else value).split()))
     return text if len(text) <= _LONGEST_EXAMPLE else f"{text[: _LONGEST_EXAMPLE - 3]}..."

@@ -10,6 +10,7 @@ from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.formats.published.dataset import Published
 from nbaudio.selection.audits.audited import COLUMNS, Audited, as_audited_rows
 from nbaudio.storage.folders import folder_at
+from nbaudio.tables.provenance import provenance_columns
 from nbaudio.tables.workspace import Workspace
 from nbaudio.ui import views
 
@@ -29,8 +30,10 @@ def open_ours(target: str | Path) -> Audited | None:
         is_left_out=pl.col("decision").cast(pl.String).eq("reject").fill_null(value=False),
     )
     frame = frame.with_columns(source_id="segment_id")
-    if "source_license" in segments.schema and "license" not in frame:
-        frame = frame.with_columns(license=segments.read("source_license")["source_license"])
+    provenance = provenance_columns(segments.schema)
+    for field in {"license", "consent"} & provenance.keys():
+        values = segments.read(provenance[field]).to_series()
+        frame = frame.with_columns(values.alias(field))
     info = read_corpus_info(folder) if is_corpus else {}
     splits: Mapping[str, Any] = info.get("splits", {})
     return Audited(
