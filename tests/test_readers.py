@@ -17,7 +17,7 @@ from specimens import lines, one_segment, praat_textgrid, write_table
 
 from nbaudio.core.errors import InputError
 from nbaudio.formats import lhotse, nemo, subtitles, table, textgrid
-from nbaudio.sources.ingest import READERS
+from nbaudio.sources.source_formats import READERS
 
 TIMES = ["name", "source_start", "source_end"]
 

@@ -9,12 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nbaudio.core.errors import InputError, one_line, requires_extra
-
-if TYPE_CHECKING:
-    import pypdfium2
 
 #: Most pages of a document and most glyphs of a page; more are no minutes.
 MOST_PAGES = 20_000
@@ -119,7 +116,7 @@ def _reason(error: Exception) -> str:
     return one_line(error).rpartition(": ")[2].rstrip(").")
 
 
-def _read_page(path: Path, document: "pypdfium2.PdfDocument", number: int) -> Page:
+def _read_page(path: Path, document: Any, number: int) -> Page:
     """Read a page by its number from 0."""
     import pypdfium2
 
@@ -152,7 +149,7 @@ def _read_page(path: Path, document: "pypdfium2.PdfDocument", number: int) -> Pa
     return Page(number + 1, glyphs, len(visible) - directions[turns], is_covered=is_covered)
 
 
-def _placed_glyphs(text: "pypdfium2.PdfTextPage", num_glyphs: int) -> Iterator[_Placed]:
+def _placed_glyphs(text: Any, num_glyphs: int) -> Iterator[_Placed]:
     """Yield the glyphs that a page has itself, without blanks that the library adds."""
     import pypdfium2.raw as pdfium
 
@@ -229,7 +226,7 @@ def _turned(placed: _Placed) -> Glyph:
     return replace(placed.glyph, left=start, right=end, baseline=baseline)
 
 
-def _is_covered_by_image(page: "pypdfium2.PdfPage") -> bool:
+def _is_covered_by_image(page: Any) -> bool:
     """Return whether images cover a page."""
     import pypdfium2.raw as pdfium
 

@@ -195,7 +195,8 @@ class Plot(Figure):
                 axes.set_subplotspec(subplot)
         layout = self._layout()
         if layout is not None:
-            layout.execute(self)
+            with _without_glyph_warnings():
+                layout.execute(self)
         self._is_placed = True
 
     def _layout(self) -> ConstrainedLayoutEngine | None:
@@ -217,22 +218,31 @@ class Plot(Figure):
     def _saved(self, **options: Any) -> bytes:
         """Return the bytes of a file.
 
-        They do not depend on files that were made before. Characters missing from the font become
-        boxes; a page of warnings about them would add nothing.
+        They do not depend on files that were made before.
         """
         file = io.BytesIO()
         with (
             rc_context({"svg.fonttype": "none", "svg.hashsalt": "nbaudio"}),
-            warnings.catch_warnings(),
+            _without_glyph_warnings(),
+            self._placed(),
         ):
-            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-            with self._placed():
-                self._is_saving = True
-                try:
-                    self.savefig(file, **options)
-                finally:
-                    self._is_saving = False
+            self._is_saving = True
+            try:
+                self.savefig(file, **options)
+            finally:
+                self._is_saving = False
         return file.getvalue()
+
+
+@contextmanager
+def _without_glyph_warnings() -> Iterator[None]:
+    """Hide warnings about characters that the font lacks.
+
+    These become boxes; a page of warnings about them would add nothing.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield
 
 
 def bar_style(color: str, hatch: str = "") -> dict[str, Any]:
