@@ -13,6 +13,7 @@ LINES = [
     "align H T --audio sitting --out A",
     "measure W",
     "recognize W --with recognizer:transcribe",
+    "recognize sitting --with recognizer:transcribe --out H2",
     "materialize W --out C",
     "verify C",
 ]
