@@ -85,3 +85,10 @@ def test_paths_are_shortened_for_users_without_a_home_folder(tmp_path, monkeypat
         str(tmp_path): tmp_path.name,
         "/data/a.json": "…/data/a.json",
     }
+
+
+def test_short_paths_abbreviates_each_path_of_a_list(tmp_path):
+    others = ["/data/sets/cv:test", "hf://datasets/a/b", "c.txt"]
+    short = short_paths({"avoid": others}, tmp_path)
+    assert short["/data/sets/cv:test"] == "…/sets/cv:test"
+    assert not {"hf://datasets/a/b", "c.txt"} & short.keys()

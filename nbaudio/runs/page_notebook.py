@@ -12,10 +12,11 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from html import escape
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from nbaudio.runs.parameters import PATHS
+from nbaudio.runs.parameters import PATH_LISTS, PATHS
 from nbaudio.storage.urls import is_url
 
 IMPORTS = "nbaudio_imports"  # in the metadata of a cell that a page shows closed
@@ -107,8 +108,8 @@ def short_paths(values: Mapping[str, Any], out: Path) -> dict[str, str]:
     folder ``~``.
     """
     short = {str(folder): out.name for folder in (out, out.resolve())}
-    for name in PATHS:
-        value = values.get(name)
+    listed = chain.from_iterable(values.get(name) or () for name in PATH_LISTS)
+    for value in chain(map(values.get, PATHS), listed):
         if isinstance(value, str) and not is_url(value) and Path(value).is_absolute():
             path = Path(value)
             if out not in path.parents:
