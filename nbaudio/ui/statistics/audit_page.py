@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core.report import percent, show
+from nbaudio.core.report import count, percent, show
 from nbaudio.selection.audits.findings import Finding
 from nbaudio.ui.statistics.page_html import Section, render_page
 
@@ -53,16 +53,16 @@ def _overview(facts: Mapping[str, Any], above: Sequence[Finding]) -> Section:
 
 def _finding(finding: Finding) -> Section:
     """Return the section of a check with what it found."""
-    count = f"{finding.count:,} rows, {percent(finding.share or 0)}"
+    amount = f"{count(finding.count, 'rows')}, {percent(finding.share or 0)}"
     state = "within" if finding.ok else "above"
     left_out = f" {finding.left_out:,} more are left out already." if finding.left_out else ""
     examples = pl.DataFrame({"example": list(finding.examples)}, schema={"example": pl.String})
     return Section(
         finding.check[:1].upper() + finding.check[1:],
-        f"{finding.means[:1].upper()}{finding.means[1:]}: {count}, {state} the limit of "
+        f"{finding.means[:1].upper()}{finding.means[1:]}: {amount}, {state} the limit of "
         f"{percent(finding.limit)}.{left_out} {finding.explained or finding.mend}",
         {"Examples": examples},
-        finding=f"{count} ({state} the limit)",
+        finding=f"{amount} ({state} the limit)",
     )
 
 
