@@ -265,6 +265,17 @@ def test_recordings_that_changed_or_moved_within_the_folder(audio, tmp_path):
     )
 
 
+def test_names_that_differ_in_case_alone_keep_their_endings(audio, tmp_path):
+    shutil.copy(audio / "two/a.wav", audio / "one/A.wav")
+    run(audio, tmp_path / "h")
+    assert [str(path) for path in contents(tmp_path / "h")] == [
+        "one/A.wav.json",
+        "one/a.flac.json",
+        "silence.json",
+        "two/a.json",
+    ]
+
+
 def test_a_changed_or_lost_file_of_hypotheses_is_made_again(audio, tmp_path):
     run(audio, tmp_path / "h")
     whole = contents(tmp_path / "h")

@@ -146,8 +146,8 @@ def _composed(text: str) -> str:
     Soft hyphens are removed; one at the end becomes a hyphen.
 
     Example:
-        >>> _composed("ˇcetiri"), _composed("ﬁrma"), _composed("od\xadbor")
-        ('četiri', 'firma', 'odbor')
+        >>> _composed("ˇcetiri"), _composed("ﬁrma"), _composed("od\xadbor"), _composed("od\xad")
+        ('četiri', 'firma', 'odbor', 'od-')
     """
     if text.isascii():
         return text
