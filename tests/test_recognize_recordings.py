@@ -537,6 +537,16 @@ def test_recordings_of_a_folder_on_the_web(audio, tmp_path):
     assert not (tmp_path / "remote/.recognition/fetched").exists()
 
 
+def test_fetched_recordings_stay_until_no_chunk_fails(audio, tmp_path):
+    with serving(audio) as web:
+        report = run(web.url, tmp_path / "h", Broken({3 * RATE}), engine="threading")
+        assert report.facts["failed_chunks"] == 1
+        web.asked.clear()
+        assert run(web.url, tmp_path / "h", Broken(set()), engine="threading").problems == []
+    assert web.asked["GET", "a.wav"] == 0
+    assert not (tmp_path / "h/.recognition/fetched").exists()
+
+
 KILLER = """
 import os, signal
 version = "1"
