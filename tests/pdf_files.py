@@ -1,5 +1,6 @@
 """PDFs for tests, written operator by operator: texts at places, in the order of the file."""
 
+import math
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ class Text:
     text: str
     size: float = 10.0
     font: str = "plain"
-    turns: int = 0  # quarter turns to the left
+    turns: float = 0  # quarter turns to the left
     spacing: float = 0.0  # points between words, beyond the blank
     form: str = "Tm"  # the size is that of the font; or that of the matrix ("scaled")
 
@@ -130,7 +131,8 @@ def _operators(text: Text) -> bytes:
         _FURTHER[letter] if letter in _FURTHER else letter.encode("cp1252")[0]
         for letter in text.text
     )
-    cosine, sine = ((1, 0), (0, 1), (-1, 0), (0, -1))[text.turns]
+    cosine = math.cos(text.turns * math.pi / 2)
+    sine = math.sin(text.turns * math.pi / 2)
     scale = text.size if text.form == "scaled" else 1.0
     matrix = (cosine * scale, sine * scale, -sine * scale, cosine * scale)
     place = (text.x, HEIGHT - text.y)

@@ -20,6 +20,7 @@ from nbaudio.core.report import percent
 from nbaudio.proof.evidence import evidence
 from nbaudio.selection.audits.check_list import CHECKS
 from nbaudio.sources.ingest import ingest
+from nbaudio.tables.workspace import Workspace
 from nbaudio.ui.statistics.audit import audit
 
 CARD = """---
@@ -205,6 +206,35 @@ def test_option_column_names_the_column_of_a_field(tmp_path):
     folder = make_dataset(tmp_path / "D")
     report = audit(folder, columns={"speaker_id": "id"})
     assert {"name": "speaker_id", "column": "id"} in report.facts["columns"]
+
+
+@pytest.mark.parametrize(("ids", "shared"), [("ab", 2), (("clip17", "clip18"), None)])
+def test_paths_of_clips_name_recordings_unless_they_are_running_numbers(ids, shared, tmp_path):
+    for split in ("train", "test"):
+        rows = clean_rows(split, 0, 2)
+        for row, key in zip(rows, ids, strict=True):
+            row["id"] = key  # also the name of the path
+        write_parquet(tmp_path, f"{split}-00000-of-00001.parquet", rows)
+    findings = {row["check"]: row for row in audit(tmp_path).facts["findings"]}
+    assert findings["splits share recordings"]["count"] == shared
+
+
+def test_segments_that_a_selection_left_out_are_counted_apart(tmp_path):
+    workspace = Workspace.create(tmp_path / "W")
+    segments = {
+        "segment_id": ["a", "b", "c"],
+        "recording_id": "r",
+        "text": ["jedan", "dva", "tri"],
+        "decision": ["accept", "reject", "reject"],
+        "reason": [None, "low_similarity", "low_similarity"],
+        "split": ["train", None, None],
+    }
+    workspace.save(
+        segments=pl.DataFrame(segments), recordings=pl.DataFrame({"recording_id": ["r"]})
+    )
+    facts = audit(tmp_path / "W").facts
+    assert (facts["rows"], facts["left_out"]) == (1, 2)
+    assert facts["left_out_by_reason"] == {"low_similarity": 2}
 
 
 def test_another_configuration_is_named_and_can_be_chosen(tmp_path):

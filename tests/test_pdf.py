@@ -186,6 +186,14 @@ def test_pages_are_read_in_the_direction_of_their_letters(turns, rotate, tmp_pat
 # What is left out
 
 
+def test_oblique_letters_such_as_watermarks_are_left_out(tmp_path):
+    body = lines(100, 100, wrapped(speech(1, 40), 300))
+    watermark = Text(150, 500, "NACRT", 40, turns=0.4)
+    made = document(tmp_path, make_pdf([[*body, watermark]]))
+    assert made.text.split() == speech(1, 40).split()
+    assert made.left_out == (("letters of PDFs in another direction", 5),)
+
+
 def test_running_heads_with_numbers_and_dates_are_left_out(tmp_path):
     pages = []
     for number in range(1, 6):

@@ -265,6 +265,17 @@ def test_recordings_that_changed_or_moved_within_the_folder(audio, tmp_path):
     )
 
 
+def test_names_that_differ_in_case_alone_keep_their_endings(audio, tmp_path):
+    shutil.copy(audio / "two/a.wav", audio / "one/A.wav")
+    run(audio, tmp_path / "h")
+    assert [str(path) for path in contents(tmp_path / "h")] == [
+        "one/A.wav.json",
+        "one/a.flac.json",
+        "silence.json",
+        "two/a.json",
+    ]
+
+
 def test_a_changed_or_lost_file_of_hypotheses_is_made_again(audio, tmp_path):
     run(audio, tmp_path / "h")
     whole = contents(tmp_path / "h")
@@ -524,6 +535,16 @@ def test_recordings_of_a_folder_on_the_web(audio, tmp_path):
     assert report.problems == []
     assert contents(tmp_path / "remote") == contents(tmp_path / "local")
     assert not (tmp_path / "remote/.recognition/fetched").exists()
+
+
+def test_fetched_recordings_stay_until_no_chunk_fails(audio, tmp_path):
+    with serving(audio) as web:
+        report = run(web.url, tmp_path / "h", Broken({3 * RATE}), engine="threading")
+        assert report.facts["failed_chunks"] == 1
+        web.asked.clear()
+        assert run(web.url, tmp_path / "h", Broken(set()), engine="threading").problems == []
+    assert web.asked["GET", "a.wav"] == 0
+    assert not (tmp_path / "h/.recognition/fetched").exists()
 
 
 KILLER = """

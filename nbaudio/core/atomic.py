@@ -33,10 +33,13 @@ _SYNC_THREADS = 16
 def lock(
     file: BinaryIO | int, *, shared: bool = False, wait: bool = True, required: bool = True
 ) -> bool:
-    """Lock a file until it is closed; return whether it is locked.
+    """Lock a file until it is closed; return False if another process holds the lock.
 
-    Return False if another holds the lock and not `wait`. On a filesystem without locks, return
-    True, or raise OSError if `required`.
+    Args:
+        file: the file or its descriptor.
+        shared: allow other shared locks at the same time.
+        wait: wait until the lock is free, so that the return value is True.
+        required: raise OSError on a filesystem without locks; else return True there.
     """
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
@@ -128,9 +131,10 @@ def remove_partials(folder: Path) -> None:
 
 
 class JsonRows(list[dict[str, Any]]):
-    """The rows of a frame, made one by one while `write_json` writes them.
+    """The rows of a frame as a list of dicts for `write_json`, which makes them one by one.
 
-    A list of dicts takes several times the memory.
+    A real list of dicts takes several times the memory. Only the length and one pass over the rows
+    are implemented.
     """
 
     def __init__(self, frame: "pl.DataFrame") -> None:

@@ -196,7 +196,13 @@ class _Withdrawal:
 
 
 def _withdrawal(workspace: Workspace, ids: Mapping[str, Sequence[str]], reason: str) -> _Withdrawal:
-    """Return what is withdrawn by ids of each kind."""
+    """Return what is withdrawn.
+
+    Args:
+        workspace: the workspace; it is only read.
+        ids: the ids to withdraw, by kind: ``speaker``, ``recording`` and ``segment``.
+        reason: of the new tombstones.
+    """
     new_tombstones = [
         (kind, tombstone(kind, key), reason) for kind, keys in ids.items() for key in keys
     ]
@@ -282,7 +288,7 @@ def _segment_batches(workspace: Workspace, columns: Sequence[str]) -> Iterator[p
 
 @dataclass(frozen=True)
 class _Packs:
-    """A folder of packs, and a format of clips in them."""
+    """A folder of packs, and one of the formats of the clips in them."""
 
     folder: str
     clip_format: ClipFormat
@@ -290,7 +296,7 @@ class _Packs:
 
 @dataclass(frozen=True)
 class _MadeCorpora:
-    """The corpora that were made from a workspace, and the packs that hold their clips."""
+    """The paths of corpora that were made from a workspace, and the packs with their clips."""
 
     corpora: list[str]
     packs: list[_Packs]
@@ -473,14 +479,10 @@ def _replace_ids_in_frames(workspace: Workspace, ids: Set[str], strata: Mapping[
         table = path.relative_to(workspace.path).as_posix().removesuffix(".parquet")
         schema = workspace_tables.table_schema(workspace, table)
         changed = {name: value for name, value in columns.items() if name in schema}
-        is_frame = "stratum" in schema  # fixed rules have no strata
-        if is_frame:
-            if WAS_FAULTY in schema:
-                before = pl.col(WAS_FAULTY)
-            else:
-                before = pl.lit(None, pl.Boolean)
+        if "stratum" in schema:  # fixed rules have no strata, and no verdicts
+            earlier = pl.col(WAS_FAULTY) if WAS_FAULTY in schema else pl.lit(None, pl.Boolean)
             is_faulty = pl.col("segment_id").is_in(faulty)
-            changed[WAS_FAULTY] = pl.when(is_removed).then(is_faulty).otherwise(before)
+            changed[WAS_FAULTY] = pl.when(is_removed).then(is_faulty).otherwise(earlier)
         parts = (
             part.with_columns(**changed) for part in workspace_tables.read_batches(workspace, table)
         )
@@ -616,12 +618,16 @@ def _remove_clips(
     num_clips = 0
     problems = []
     with scratch_folder(workspace.path) as scratch:
-        heard = _remaining_keys(
-            workspace, withdrawn_ids, facts, [RECOGNIZER_FORMAT], scratch / "heard"
+        recognized_keys = _remaining_keys(
+            workspace, withdrawn_ids, facts, [RECOGNIZER_FORMAT], scratch / "recognized-keys"
         )
-        _remove_lines(workspace, RECOGNIZED_FOLDER, withdrawn_ids, heard, scratch / "recognized")
-        measured = _remaining_model_keys(workspace, withdrawn_ids, scratch / "keys-of-models")
-        _remove_lines(workspace, MEASURED_FOLDER, withdrawn_ids, measured, scratch / "measured")
+        _remove_lines(
+            workspace, RECOGNIZED_FOLDER, withdrawn_ids, recognized_keys, scratch / "recognized"
+        )
+        measured_keys = _remaining_model_keys(workspace, withdrawn_ids, scratch / "measured-keys")
+        _remove_lines(
+            workspace, MEASURED_FOLDER, withdrawn_ids, measured_keys, scratch / "measured"
+        )
         folders = [str(workspace.path / "packs"), *(packs.folder for packs in all_packs)]
         for number, folder in enumerate(dict.fromkeys(folders)):
             formats = [packs.clip_format for packs in all_packs if packs.folder == folder]

@@ -5,7 +5,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
@@ -19,26 +19,26 @@ MOST_GLYPHS = 100_000
 
 _PDFIUM = Lock()  # the library is not thread-safe
 _PASSWORD = "password"  # noqa: S105 - a word of the library's message for encrypted files
-_MOST_FONT_NAME = 256  # bytes
+_FONT_NAME_BYTES = 256  # that are read of a name
 _BOLD = re.compile(rb"(?i)bold|black|heavy|[-,_ ]demi|cmbx|sfbx|lmbx")
 _MOST_SKEW = 0.1  # quarter turns that a line of a scan may be off
-_OBLIQUE = -1  # direction of letters that are no quarter turns, such as those of watermarks
+_OBLIQUE = -1  # direction that is no quarter turn, such as that of watermarks
 _HYPHEN = 2  # character code of a hyphen at the end of a line
 _UNMAPPED = 0xFFFD  # stands for a character that is not known
 _MOST_ON_SCAN = 300  # glyphs of the running heads and stamps of a scanned page
-_LEAST_IMAGE_SHARE = 0.5  # of a page that an image covers where the page is scanned
+_LEAST_IMAGE_SHARE = 0.5  # of the area of a scanned page that images cover
 _MOST_UNMAPPED_SHARE = 0.3  # of glyphs without a character on a page that can be read
 
 
 @dataclass(frozen=True, slots=True)
 class Glyph:
-    """A character on a page, whose text is turned so that it runs from left to right.
+    """A character on a page. The page is turned so that its text runs from left to right.
 
     Attributes:
         text: the character.
-        left: in points; `right`, where the next glyph begins, likewise.
-        right: see `left`.
-        baseline: in points, greater for lower lines.
+        left: left edge in points.
+        right: right edge in points, where the next glyph begins.
+        baseline: in points from an origin of the page; greater for lower lines.
         size: of the font, in points.
         is_bold: whether the font is bold.
     """
@@ -58,10 +58,10 @@ class Page:
     Attributes:
         number: from 1.
         glyphs: in the order of the file, blanks included.
-        num_turned: glyphs in another direction than most, which `glyphs` lacks.
-        is_covered: whether it has few glyphs or none, and images cover it.
+        num_turned: number of visible glyphs in another direction than most; they are left out.
+        is_covered: whether it looks scanned: few glyphs or none, and images over most of it.
         is_damaged: whether the page cannot be opened.
-        is_unmapped: whether glyphs of the page have no characters, so that it cannot be read.
+        is_unmapped: whether too many glyphs have no character, so that it cannot be read.
     """
 
     number: int
@@ -74,11 +74,18 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A glyph as the file has it: its direction in quarter turns, box and origin in points."""
+    """A glyph where the file places it; the page is not turned yet.
+
+    Attributes:
+        glyph: without its place.
+        turns: direction of its text in quarter turns to the left, or `_OBLIQUE`.
+        box: left, bottom, right and top in points.
+        origin: x and y of its start on the baseline, in points; y is greater for higher lines.
+    """
 
     glyph: Glyph
     turns: int
-    box: tuple[float, float, float, float]  # left, bottom, right, top
+    box: tuple[float, float, float, float]
     origin: tuple[float, float]
 
 
@@ -117,7 +124,10 @@ def _reason(error: Exception) -> str:
 
 
 def _read_page(path: Path, document: Any, number: int) -> Page:
-    """Read a page by its number from 0."""
+    """Read a page by its number from 0; raise InputError if it has too many glyphs.
+
+    Only glyphs inside of the crop box are read, and only those in the direction of most.
+    """
     import pypdfium2
 
     try:
@@ -141,16 +151,20 @@ def _read_page(path: Path, document: Any, number: int) -> Page:
     num_unmapped = sum(_is_unmapped(item.glyph.text) for item in visible)
     if num_unmapped > _MOST_UNMAPPED_SHARE * len(visible):
         return Page(number + 1, [], is_unmapped=True, is_covered=is_covered)
-    directions = Counter(item.turns for item in visible if item.turns != _OBLIQUE)
-    if not directions:
-        return Page(number + 1, [], len(visible), is_covered=is_covered)
-    turns = max(directions, key=lambda direction: (directions[direction], -direction))
+    turns = _most_frequent_turns(visible)
     glyphs = [_turned(item) for item in shown if item.turns == turns]
-    return Page(number + 1, glyphs, len(visible) - directions[turns], is_covered=is_covered)
+    num_turned = sum(item.turns != turns for item in visible)
+    return Page(number + 1, glyphs, num_turned, is_covered=is_covered)
+
+
+def _most_frequent_turns(placed: Iterable[_Placed]) -> int | None:
+    """Return the direction of most glyphs, the smaller of equals; None if all are oblique."""
+    counts = Counter(item.turns for item in placed if item.turns != _OBLIQUE)
+    return max(sorted(counts), key=counts.__getitem__, default=None)
 
 
 def _placed_glyphs(text: Any, num_glyphs: int) -> Iterator[_Placed]:
-    """Yield the glyphs that a page has itself, without blanks that the library adds."""
+    """Yield the glyphs of a page, without those that the library adds, such as blanks."""
     import pypdfium2.raw as pdfium
 
     matrix = pdfium.FS_MATRIX()
@@ -191,43 +205,49 @@ class _Fonts:
 
         key = ctypes.cast(font, ctypes.c_void_p).value
         if key not in self._is_bold:
-            name = ctypes.create_string_buffer(_MOST_FONT_NAME)
-            length = pdfium.FPDFFont_GetBaseFontName(font, name, _MOST_FONT_NAME) if font else 0
-            self._is_bold[key] = length > 0 and bool(_BOLD.search(name.value))
+            name = ctypes.create_string_buffer(_FONT_NAME_BYTES)
+            if font:
+                pdfium.FPDFFont_GetBaseFontName(font, name, _FONT_NAME_BYTES)
+            self._is_bold[key] = _BOLD.search(name.value) is not None
         return self._is_bold[key]
 
 
 def _quarter_turns(cosine: float, sine: float) -> int:
-    """Return the quarter turns to the left of a direction, `_OBLIQUE` where it is none."""
+    """Return the quarter turns to the left (0 to 3) of a direction, or `_OBLIQUE`."""
     turns = math.atan2(sine, cosine) / (math.pi / 2)
-    return round(turns) % 4 if abs(turns - round(turns)) < _MOST_SKEW else _OBLIQUE
+    if abs(turns - round(turns)) >= _MOST_SKEW:
+        return _OBLIQUE
+    return round(turns) % 4
 
 
 def _is_unmapped(character: str) -> bool:
-    """Return whether a glyph has no character of text: a control or private one, or none."""
+    """Return whether a glyph has no character, or one that is no text: control or private use."""
     return unicodedata.category(character) in {"Cc", "Co", "Cs"} or character == chr(_UNMAPPED)
 
 
 def _is_on_page(origin: tuple[float, float], box: tuple[float, float, float, float]) -> bool:
+    """Return whether a point is in a box of left, bottom, right and top."""
+    x, y = origin
     left, bottom, right, top = box
-    return left <= origin[0] <= right and bottom <= origin[1] <= top
+    return left <= x <= right and bottom <= y <= top
 
 
 def _turned(placed: _Placed) -> Glyph:
-    """Return a glyph with its place after its page is turned back."""
+    """Return a glyph with its place on the page turned so that its text runs to the right."""
     left, bottom, right, top = placed.box
     x, y = placed.origin
-    start, end, baseline = (
-        (left, right, -y),
-        (bottom, top, x),
-        (-right, -left, y),
-        (-top, -bottom, -x),
-    )[placed.turns]
+    places_by_turns = (  # start, end and baseline of text that runs
+        (left, right, -y),  # to the right
+        (bottom, top, x),  # upwards
+        (-right, -left, y),  # to the left
+        (-top, -bottom, -x),  # downwards
+    )
+    start, end, baseline = places_by_turns[placed.turns]
     return replace(placed.glyph, left=start, right=end, baseline=baseline)
 
 
 def _is_covered_by_image(page: Any) -> bool:
-    """Return whether images cover a page."""
+    """Return whether images cover most of a page; where they overlap, both count."""
     import pypdfium2.raw as pdfium
 
     width, height = page.get_size()

@@ -14,19 +14,20 @@ from nbaudio.formats.web_pages import raised_digits
 
 Flags = npt.NDArray[np.bool_]
 
-# Of the size of the font.
-_SAME_BASELINE = 0.25  # distance of baselines of one row
-_WORD_GAP = 0.15  # blank between words
-_WIDEST = 10_000  # points of a page with columns
-_GUTTER = 0.8  # blank between columns
-_SMALL = 0.8  # glyphs smaller than this beside others are raised or lowered
-_RAISED = 0.6  # most distance of their baselines
+# As shares of the size of the font.
+_SAME_BASELINE = 0.25  # largest distance of baselines in a row
+_WORD_GAP = 0.15  # a wider blank divides words
+_GUTTER = 0.8  # a wider blank may divide columns
+_SMALL = 0.8  # a smaller word beside another one may be raised or lowered
+_RAISED = 0.6  # largest distance of its baseline from that of the other one
 
-# What columns have, which tables and names beside paragraphs do not.
+_WIDEST = 10_000  # points; a wider page is not searched for columns
+
+# Columns have all of these; tables, and names beside paragraphs, do not.
 _LEAST_ROWS = 4
-_LEAST_CHARACTERS = 12  # of a row of a column, on average
-_LEAST_WIDTH = 0.4  # of the wider column
-_LEAST_DENSITY = 0.6  # of the rows that fit between the first and the last one
+_LEAST_CHARACTERS = 12  # in a row, on average
+_LEAST_WIDTH = 0.4  # of the narrower column, as a share of the wider one
+_LEAST_DENSITY = 0.6  # rows, as a share of those that fit between the first and the last one
 
 # Accents that some fonts set as glyphs of their own, with the characters that combine.
 _ACCENTS = dict(zip("`´^ˆ¨˜¯˘˙˚¸˝˛ˇ", "̧̨̀́̂̂̈̃̄̆̇̊̋̌", strict=True))
@@ -77,12 +78,12 @@ class Line:
 
     @property
     def baseline(self) -> float:
-        """Of most of its words, in points."""
+        """Median of its words, in points."""
         return median(word.baseline for word in self.words)
 
     @property
     def size(self) -> float:
-        """Of the font of most of its words, in points."""
+        """Median size of the font of its words, in points."""
         return median(word.size for word in self.words)
 
 
@@ -90,42 +91,44 @@ def page_rows(glyphs: Sequence[Glyph]) -> list[Line]:
     """Return the rows of a page from top to bottom; a row spans all columns."""
     rows: list[list[Glyph]] = []
     for glyph in sorted(glyphs, key=lambda glyph: glyph.baseline):
-        if rows:
-            first = rows[-1][0]
-            distance = _SAME_BASELINE * max(first.size, glyph.size)
-        if not rows or glyph.baseline - first.baseline > distance:
+        if not rows or not _is_in_row(glyph, rows[-1][0]):
             rows.append([])
         rows[-1].append(glyph)
     lines = [Line(words) for row in rows if (words := _words(row))]
     return _with_raised(lines)
 
 
+def _is_in_row(glyph: Glyph, first: Glyph) -> bool:
+    """Return whether a glyph is in the row whose first glyph, the highest one, is `first`."""
+    distance = glyph.baseline - first.baseline
+    return distance <= _SAME_BASELINE * max(first.size, glyph.size)
+
+
 def _words(row: Sequence[Glyph]) -> list[Word]:
     """Return the words of a row, between blanks and gaps."""
     words: list[list[Glyph]] = []
-    is_behind_blank = True
+    is_after_blank = True
     for glyph in sorted(row, key=lambda glyph: glyph.left):
         if glyph.text.isspace():
-            is_behind_blank = True
+            is_after_blank = True
             continue
-        last = words[-1][-1] if words else glyph
-        if words and _is_repeated(last, glyph):
+        if words and _is_repeated(words[-1][-1], glyph):
             continue
-        if is_behind_blank or glyph.left - last.right > _WORD_GAP * glyph.size:
+        if is_after_blank or glyph.left - words[-1][-1].right > _WORD_GAP * glyph.size:
             words.append([])
         words[-1].append(glyph)
-        is_behind_blank = False
+        is_after_blank = False
     return [_word(glyphs) for glyphs in words]
 
 
 def _is_repeated(glyph: Glyph, other: Glyph) -> bool:
-    """Return whether a glyph is drawn again over itself, as for bold letters."""
+    """Return whether `other` draws a glyph again over itself, as some files do for bold."""
     width = glyph.right - glyph.left
     return glyph.text == other.text and other.left - glyph.left < 0.3 * width
 
 
 def _word(glyphs: Sequence[Glyph]) -> Word:
-    """Return the word of glyphs from left to right."""
+    """Return the word of glyphs from left to right; the first one has its size and baseline."""
     first = glyphs[0]
     return Word(
         _composed("".join(glyph.text for glyph in glyphs)),
@@ -138,11 +141,13 @@ def _word(glyphs: Sequence[Glyph]) -> Word:
 
 
 def _composed(text: str) -> str:
-    r"""Return a word with its accents and ligatures as letters, without soft hyphens inside.
+    r"""Return a word with composed letters in place of its separate accents and its ligatures.
+
+    Soft hyphens are removed; one at the end becomes a hyphen.
 
     Example:
-        >>> _composed("ˇcetiri"), _composed("ﬁrma"), _composed("od\xadbor")
-        ('četiri', 'firma', 'odbor')
+        >>> _composed("ˇcetiri"), _composed("ﬁrma"), _composed("od\xadbor"), _composed("od\xad")
+        ('četiri', 'firma', 'odbor', 'od-')
     """
     if text.isascii():
         return text
@@ -157,9 +162,9 @@ def _composed(text: str) -> str:
 
 
 def _with_raised(rows: list[Line]) -> list[Line]:
-    """Return rows with the small words that are raised or lowered beside larger ones.
+    """Move raised and lowered words, such as exponents, into the rows of the words beside them.
 
-    Digits that are raised become those of Unicode.
+    Raised digits become those of Unicode, such as ².
     """
     additions: dict[int, list[Word]] = {}
     remaining: dict[int, list[Word]] = {}
@@ -179,7 +184,10 @@ def _with_raised(rows: list[Line]) -> list[Line]:
 
 
 def _row_beside(rows: Sequence[Line], number: int, word: Word) -> int | None:
-    """Return the number of the row that has a larger word beside a small one, if there is one."""
+    """Return the number of the row before or after that has a larger word beside a word.
+
+    `number` is that of the row of the word. Return None if there is no such row.
+    """
     for other in (number + 1, number - 1):
         if not 0 <= other < len(rows) or not _is_near(rows[number], rows[other]):
             continue
@@ -199,7 +207,7 @@ def _is_near(row: Line, other: Line) -> bool:
 
 
 def _joined_raised(words: Sequence[Word], additions: Sequence[Word]) -> list[Word]:
-    """Return words from left to right; raised ones are joined with the word before them."""
+    """Return words from left to right; join each of `additions` with the word that it touches."""
     joined: list[Word] = []
     for word in sorted([*words, *additions], key=lambda word: word.left):
         is_raised = word in additions
@@ -215,7 +223,13 @@ def _joined_raised(words: Sequence[Word], additions: Sequence[Word]) -> list[Wor
 
 @dataclass(frozen=True)
 class _Gutter:
-    """A blank between columns: its place in points, and the rows that it divides (half open)."""
+    """A blank between columns.
+
+    Attributes:
+        place: x in points.
+        start: first row that it divides.
+        end: one past the last row that it divides.
+    """
 
     place: float
     start: int
@@ -225,8 +239,8 @@ class _Gutter:
 def reading_order(rows: Sequence[Line], gutters: Sequence[float] = ()) -> list[Line]:
     """Return the lines of a page in reading order, from its rows from top to bottom.
 
-    Of columns side by side the left one is read first; what spans columns divides them. Columns at
-    `gutters`, those of other pages, may have few lines.
+    Columns are read from left to right; a row that spans columns ends them. At `gutters`, the
+    places of gutters on other pages in points, columns may have few lines.
     """
     lines = list(_column_lines(rows, gutters))
     return [replace(line, number=number) for number, line in enumerate(lines, 1)]
@@ -257,16 +271,16 @@ def _column_lines(rows: Sequence[Line], gutters: Sequence[float]) -> Iterator[Li
 
 
 def _sides(rows: Sequence[Line], place: float) -> tuple[list[Line], list[Line]]:
-    """Return what rows have to the left and to the right of a place."""
+    """Return the parts of rows to the left and to the right of a place, without empty ones."""
     left = [[word for word in row.words if word.right <= place] for row in rows]
     right = [[word for word in row.words if word.right > place] for row in rows]
     return [Line(words) for words in left if words], [Line(words) for words in right if words]
 
 
 def _longest_gutter(rows: Sequence[Line], gutters: Sequence[float] = ()) -> _Gutter | None:
-    """Return the gutter that divides most rows, None where there are no columns.
+    """Return the gutter that divides most rows, None if there are no columns.
 
-    Those near `gutters` need one line on both sides.
+    A gutter at one of `gutters`, places in points, needs only one line on each side.
     """
     if not rows:
         return None
@@ -282,16 +296,13 @@ def _longest_gutter(rows: Sequence[Line], gutters: Sequence[float] = ()) -> _Gut
         for place, first, end in (*_free_runs(is_free), *_free_runs(is_free, places))
     ]
     blanks.sort(key=lambda blank: (blank.start - blank.end, blank.place))
-    is_usual = {start + place + 0.5 for place in places}
-    return next(
-        (
-            blank
-            for blank in blanks
-            if _are_columns(rows, blank)
-            or (blank.place in is_usual and all(_sides(rows[blank.start : blank.end], blank.place)))
-        ),
-        None,
-    )
+    usual_places = {start + place + 0.5 for place in places}
+    for blank in blanks:
+        if _are_columns(rows, blank):
+            return blank
+        if blank.place in usual_places and all(_sides(rows[blank.start : blank.end], blank.place)):
+            return blank
+    return None
 
 
 def _free_places(rows: Sequence[Line], start: float, width: int, margin: float) -> Flags:
@@ -308,15 +319,19 @@ def _free_places(rows: Sequence[Line], start: float, width: int, margin: float) 
 def _free_runs(
     is_free: Flags, places: Sequence[int] | None = None
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield places with the rows in which they are free (half open).
+    """Yield a place, a first row and an end row for each run of rows in which the place is free.
 
-    Without `places`, these are the middles of blanks of the same rows.
+    Of neighboring places that are free in the same rows, only the middle one is yielded.
+
+    Args:
+        is_free: by row and point, see `_free_places`.
+        places: the points to look at; all by default.
     """
     width = is_free.shape[1]
     chosen = np.arange(width) if places is None else np.array(places, np.int64)
     chosen = chosen[(chosen >= 0) & (chosen < width)]
     is_edge = np.diff(is_free.T[chosen], axis=1, prepend=False, append=False)
-    numbers, rows = np.nonzero(is_edge)  # in turns, where a run begins and where it ends
+    numbers, rows = np.nonzero(is_edge)  # the begin and the end of each run, alternating
     runs: dict[tuple[int, int], list[int]] = {}
     for number, first, end in zip(numbers[::2], rows[::2], rows[1::2], strict=True):
         runs.setdefault((int(first), int(end)), []).append(int(chosen[number]))
@@ -325,7 +340,7 @@ def _free_runs(
 
 
 def _are_columns(rows: Sequence[Line], gutter: _Gutter) -> bool:
-    """Return whether a gutter has columns on both sides, and no cells of a table or names."""
+    """Return whether both sides of a gutter are columns of text, not cells of a table or names."""
     if gutter.end - gutter.start < _LEAST_ROWS:
         return False
     sides = _sides(rows[gutter.start : gutter.end], gutter.place)
@@ -336,7 +351,7 @@ def _are_columns(rows: Sequence[Line], gutter: _Gutter) -> bool:
 
 
 def _is_column(lines: Sequence[Line]) -> bool:
-    """Return whether lines are long and close enough for a column of text."""
+    """Return whether two lines or more are long and close enough for a column of text."""
     steps = [after.baseline - line.baseline for line, after in pairwise(lines)]
     height = lines[-1].baseline - lines[0].baseline
     density = (len(lines) - 1) * median(steps) / height if height else 1.0

@@ -12,11 +12,11 @@ from nbaudio.formats.pdf_lines import Line, Word
 
 # Running heads.
 _EDGE_ROWS = 3  # rows at the top and at the bottom of a page that may be running heads
-_SAME_PLACE = 3.0  # points between places of one head
-_LEAST_SHARE = 0.3  # of the pages that have a head
-_GAP = 1.2  # of the usual distance of rows, between a head and the text
-_APART = 1.7  # the same, where the text of the head changes
-_LEAST_APART_SHARE = 0.5  # of the pages that have a head of changing text
+_SAME_PLACE = 3.0  # points; largest distance between the places of a head on different pages
+_LEAST_SHARE = 0.3  # share of pages on which a head repeats
+_GAP = 1.2  # least distance between a head and the text, in usual distances of rows
+_APART = 1.7  # the same for a head whose text changes
+_LEAST_APART_SHARE = 0.5  # share of pages that have a head whose text changes
 _NUMBER = re.compile(r"\d+|\b[ivxlc]+\b")
 _PAGE_NUMBER = re.compile(
     r"[-–—|•·\s]*(?:\d{1,4}(?:\s?/\s?\d{1,4})?|[ivx]{1,6}|[IVX]{1,6})[-–—|•·\s]*"
@@ -41,7 +41,7 @@ def without_line_numbers(rows: Sequence[Line]) -> NumberedRows:
         numbers = {
             place: row.words[edge] for place, row in enumerate(rows) if _has_number(row, edge)
         }
-        if _count_lines(list(numbers.values())):
+        if _are_line_numbers(list(numbers.values())):
             remaining = [
                 replace(row, words=[word for word in row.words if word is not numbers.get(place)])
                 for place, row in enumerate(rows)
@@ -62,7 +62,7 @@ def _has_number(row: Line, edge: int) -> bool:
     return gap > _MARGIN_GAP * neighbor.size
 
 
-def _count_lines(numbers: Sequence[Word]) -> bool:
+def _are_line_numbers(numbers: Sequence[Word]) -> bool:
     """Return whether numbers, from top to bottom, rise by one step and are in one column."""
     if len(numbers) < _LEAST_NUMBERS:
         return False
@@ -75,10 +75,12 @@ def _count_lines(numbers: Sequence[Word]) -> bool:
 def running_heads(rows: dict[int, list[Line]]) -> dict[int, set[int]]:
     """Return for each page the rows that are running heads or page numbers.
 
-    They are the first or last rows of a page, which a gap divides from the others. They repeat on
-    other pages at the same place with the same text but for its numbers; or with any text, where
-    half of the pages have such a row at the same place. The first or last row may be a page number
-    alone.
+    Running heads are first or last rows of a page, with a gap between them and the text. They
+    repeat at the same place of other pages with a text that differs only in numbers; or with any
+    text if half of the pages have such a row there. A page number may be the first or last row.
+
+    Args:
+        rows: the rows of each page, by page, from top to bottom.
     """
     repeated = _repeated_rows(rows) | _apart_rows(rows)
     spacing = _row_spacing(rows.values())
@@ -132,7 +134,7 @@ def _repeated_rows(rows: dict[int, list[Line]]) -> set[tuple[int, int]]:
 
 
 def _apart_rows(rows: dict[int, list[Line]]) -> set[tuple[int, int]]:
-    """Return pages and numbers of first and last rows that are apart, at one place of the pages."""
+    """Return pages and numbers of first and last rows with a wide gap, at one place of pages."""
     groups = defaultdict[tuple[int, int], set[tuple[int, int]]](set)
     spacing = _row_spacing(rows.values())
     for page, lines in rows.items():
@@ -148,7 +150,7 @@ def _apart_rows(rows: dict[int, list[Line]]) -> set[tuple[int, int]]:
 
 
 def _edge_rows(count: int) -> list[int]:
-    """Return the numbers of the rows at the top and at the bottom, of so many."""
+    """Return the numbers of the rows at the top and at the bottom of `count` rows."""
     return [number for number in range(count) if not _EDGE_ROWS <= number < count - _EDGE_ROWS]
 
 

@@ -26,16 +26,18 @@ if TYPE_CHECKING:
 
 TABLE = "segments.parquet"  # table of all clips in a corpus
 
-_TEXTS = ("shard", "split", "recording_id")  # columns of few different texts
+# Columns of few different texts: equal texts are one object in memory.
+_TEXTS = ("shard", "split", "recording_id")
+# Columns that differ in each row: they are read row group by row group when they are needed.
 _FACTS = ("segment_id", "audio_sha256", "sampling_rate")
-# Row groups that are kept: a stream reads from a few shards at a time, each of which has one
+# Row groups that stay in memory: a stream reads from a few shards at a time, each of which has one.
 _GROUPS = 32
 
 
 class ClipTable:
-    """The rows of a corpus, sorted by `shard` and `offset`.
+    """The rows of a corpus, sorted by `shard` and `offset`; a position is a number in this order.
 
-    They can be used after a fork, and by several threads.
+    It can be used after a fork, and by several threads.
     """
 
     def __init__(self, folder: Folder) -> None:
@@ -47,18 +49,19 @@ class ClipTable:
         self._order: NDArray[np.int64] | None = None
         with self._reading():
             self._place = folder.loaded(TABLE, MAX_TEXT_BYTES)
-            names = [name for name in (*PLACES, "split") if name in self.columns]
+            has_split = "split" in self.columns
         self._whole = lru_cache(_GROUPS)(self._read)
         self._facts = lru_cache(_GROUPS)(
             lambda group: [column.to_pylist() for column in self._read(group, _FACTS).columns]
         )
-        self._columns = self._columns_of(names, check=True)
+        self._columns = self._checked_columns()
         order = _sorted_order(self["shard"], self["offset"])
         if order is not None:
             self._columns = {name: column[order] for name, column in self._columns.items()}
             self._order = order
-        if "split" in names:
-            self.splits  # noqa: B018 - computed now: the column is read with the others, then dropped
+        if has_split:
+            # Computed now, which drops the column: it is read with the others.
+            self.splits  # noqa: B018
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ClipTable, (self.folder,)
@@ -69,7 +72,7 @@ class ClipTable:
     def __getitem__(self, name: str) -> NDArray[Any]:
         """Return a column; texts are objects."""
         if name not in self._columns:
-            column = self._columns_of([name])[name]
+            column = self._column(name)
             self._columns[name] = column if self._order is None else column[self._order]
         return self._columns[name]
 
@@ -80,7 +83,10 @@ class ClipTable:
 
     @cached_property
     def splits(self) -> dict[str, range]:
-        """Positions of the clips of each split, which are contiguous, as a shard has one split."""
+        """Positions of the clips of each split, which are contiguous, as a shard has one split.
+
+        The column `split` is dropped from memory.
+        """
         positions: dict[str, range] = {}
         split = self["split"]
         for start, stop in pairwise(_edges(split)):
@@ -147,36 +153,43 @@ class ClipTable:
             return read_parquet(path).sort("shard", "offset", "segment_id")
 
     def _at(self, number: int) -> tuple[int, int]:
-        """Return the row group of a clip, and the row in it."""
+        """Return the row group of a clip, and the row in it, by its position."""
         row = number if self._order is None else int(self._order[number])
         group = bisect_right(self._starts, row) - 1
         return group, row - self._starts[group]
 
-    def _columns_of(self, names: Sequence[str], *, check: bool = False) -> dict[str, NDArray[Any]]:
-        """Read columns group by group, so that little more than these arrays is in memory.
+    def _checked_columns(self) -> dict[str, NDArray[Any]]:
+        """Read and check the places of all clips; return their columns, and `split` if present.
 
-        With `check`, the columns of `_FACTS`, such as the ids, are only checked.
+        Columns of `_FACTS`, such as ids, are checked only. The rows are in the order of the table.
         """
-        columns = dict[str, NDArray[Any]]()
+        names = [name for name in (*PLACES, "split") if name in self.columns]
+        columns = {name: self._empty_column(name) for name in names if name not in _FACTS}
         texts = dict[str, str]()
+        for start, rows in self._row_groups(names):
+            check_locations(self.folder, rows)
+            for name, column in columns.items():
+                columns[name] = _filled(column, start, rows[name], texts)
+        return columns
+
+    def _column(self, name: str) -> NDArray[Any]:
+        """Read a column, in the order of the table."""
+        column = self._empty_column(name)
+        texts = dict[str, str]()
+        for start, rows in self._row_groups([name]):
+            column = _filled(column, start, rows[name], texts)
+        return column
+
+    def _empty_column(self, name: str) -> NDArray[Any]:
+        """Return an array for the rows of a column, of a type that its values may widen."""
+        return np.empty(len(self), object if name in _TEXTS else np.int8)
+
+    def _row_groups(self, names: Sequence[str]) -> Iterator[tuple[int, pa.Table]]:
+        """Yield the first row of each row group with its columns, one group in memory at a time."""
         file = self._file()
         # A table without row groups has columns, too.
         for group, start in enumerate(self._starts[:-1] or [0]):
-            rows = self._read(group, names, file)
-            if check:
-                check_locations(self.folder, rows)
-            for name in [name for name in names if not check or name not in _FACTS]:
-                empty = np.empty(0, object if name in _TEXTS else np.int8)
-                chunks = [_values(chunk, texts) for chunk in rows[name].chunks]
-                part = np.concatenate([empty, *chunks])
-                if name in columns:
-                    column = columns[name]
-                else:
-                    column = np.empty(len(self), part.dtype)
-                dtype = np.promote_types(column.dtype, part.dtype)
-                columns[name] = column.astype(dtype, copy=False)
-                columns[name][start : start + len(part)] = part
-        return columns
+            yield start, self._read(group, names, file)
 
     def _file(self) -> Any:
         """Return a reader, which is for one thread.
@@ -186,7 +199,13 @@ class ClipTable:
         return pq.ParquetFile(self._source, metadata=self._footer, read_dictionary=_TEXTS)
 
     def _read(self, group: int, names: Sequence[str] | None = None, file: Any = None) -> pa.Table:
-        """Read columns of a row group, all unless named, with a new reader unless one is passed."""
+        """Read columns of a row group.
+
+        Args:
+            group: the number of the row group.
+            names: the columns; all by default.
+            file: the reader (see `_file`); a new one by default.
+        """
         with self._reading():
             file = file or self._file()
             if len(self._starts) > 1:
@@ -229,7 +248,7 @@ class ClipTable:
 
 @dataclass(frozen=True)
 class SplitRows:
-    """The rows of a split."""
+    """The rows of a split: columns by name, as those of `ClipTable`; `numbers` are positions."""
 
     table: ClipTable
     numbers: range
@@ -241,8 +260,23 @@ class SplitRows:
         return self.table[name][self.numbers.start : self.numbers.stop]
 
 
+def _filled(
+    column: NDArray[Any], start: int, values_of_rows: pa.ChunkedArray, texts: dict[str, str]
+) -> NDArray[Any]:
+    """Write values into a column from row `start` on; return it, in a wider type if they need it.
+
+    `texts` are the texts of earlier rows, see `_values`.
+    """
+    for chunk in values_of_rows.chunks:
+        part = _values(chunk, texts)
+        column = column.astype(np.promote_types(column.dtype, part.dtype), copy=False)
+        column[start : start + len(part)] = part
+        start += len(part)
+    return column
+
+
 def _edges(column: NDArray[Any]) -> list[int]:
-    """Return where runs of equal values begin, and the end."""
+    """Return where runs of equal values begin, and the length of the column."""
     return [
         *range(min(1, len(column))),
         *(np.flatnonzero(column[1:] != column[:-1]) + 1).tolist(),
@@ -251,7 +285,7 @@ def _edges(column: NDArray[Any]) -> list[int]:
 
 
 def _sorted_order(shards: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """Return the order of rows by the names of shards, then by offset; None if it is theirs."""
+    """Return the order of rows by the names of shards, then by offset; None if they have it."""
     edges = _edges(shards)
     names = shards[edges[:-1]].tolist()
     falling = np.flatnonzero(offsets[1:] < offsets[:-1]) + 1
@@ -263,7 +297,10 @@ def _sorted_order(shards: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[n
 
 
 def _values(column: pa.Array, texts: dict[str, str]) -> NDArray[Any]:
-    """Return a column as an array; equal texts of few are one object, which `texts` holds."""
+    """Return a column as an array.
+
+    Equal texts of a dictionary column are one object: that in `texts`, to which new ones are added.
+    """
     if not pa.types.is_dictionary(column.type) or column.null_count:
         return values(column)
     values_of_codes = np.array(

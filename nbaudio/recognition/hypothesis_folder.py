@@ -1,8 +1,8 @@
-"""The folder of hypotheses of recordings: a JSON file for each, and what a next run has to know.
+"""The folder of hypotheses of recordings: a JSON file for each, and the state of a run.
 
 A file has `segments` with `start`, `end`, `text` and perhaps `words`, as Whisper writes them, and
-`failed`, the windows that were not recognized. The hidden folder `.recognition` has a list of
-recordings that are done, and the ledgers of those that are not.
+`failed`, the windows that were not recognized. The hidden folder `.recognition` has the list of
+recordings that are done, `done.jsonl`, and a ledger of answers for each of the others.
 """
 
 import json
@@ -39,14 +39,14 @@ _LOCK_WAIT_S = 10.0  # seconds to wait for another run with the same folder
 
 @dataclass(frozen=True)
 class DoneRecording:
-    """A recording that was recognized, as the list of them has it.
+    """A recording that was recognized: a line of `done.jsonl`.
 
     Attributes:
         path: relative to the folder of the recordings.
         num_bytes: of the file.
         version: of the file, as `Location.status` has it.
-        identity: a hash of all that its hypotheses depend on, but the file.
-        file: of the hypotheses, relative to their folder.
+        identity: a hash of the recognizer and its settings.
+        file: name of the file of the hypotheses, relative to their folder.
         sha256: of the file of the hypotheses.
         seconds: how long the recording is.
         counts: of chunks and words, by name.
@@ -71,9 +71,9 @@ class HypothesisFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the folder for a run; raise ExistsError if it holds something else.
+        """Lock the folder for a run, and remove partial files of killed runs.
 
-        Remove what killed runs left.
+        Raise ExistsError if the folder has other files than hypotheses.
         """
         is_new = not self.path.exists() or not any(self.path.iterdir())
         if not is_new and not (self.path / _WORK).is_dir():
@@ -103,6 +103,7 @@ class HypothesisFolder:
 
     @property
     def _list(self) -> Path:
+        """The list of recordings that are done; of several lines of a recording the last holds."""
         return self.work / "done.jsonl"
 
     def done(self) -> dict[str, DoneRecording]:
@@ -116,7 +117,7 @@ class HypothesisFolder:
         return recordings
 
     def is_whole(self, recording: DoneRecording) -> bool:
-        """Return whether the hypotheses of a recording are as they were written."""
+        """Return whether the file of the hypotheses has the listed hash."""
         target = self.path / recording.file
         return (
             stays_inside(recording.file)
@@ -125,7 +126,7 @@ class HypothesisFolder:
         )
 
     def rename(self, recording: DoneRecording, file: str) -> DoneRecording:
-        """Return a recording whose hypotheses have another name now; append it to the list."""
+        """Rename the file of the hypotheses; return the recording with it, and list it anew."""
         if file == recording.file:
             return recording
         target = self.path / file
@@ -136,13 +137,16 @@ class HypothesisFolder:
         return DoneRecording(**fields)
 
     def ledger(self, source: Source, sha256: str | None) -> AnswerLedger:
-        """Return the ledger of a recording with the hash of its file, or its version."""
+        """Return the ledger of a recording.
+
+        `sha256` is that of its file; if it is None, size and version stand for it.
+        """
         content = sha256 or [source.num_bytes, source.version]
         key = json_hash([source.path, self.identity, content])
         return AnswerLedger(self.work / f"{key}.jsonl", self.identity, "answer", dict)
 
     def finish(self, problems: Sequence[str]) -> None:
-        """Write the list of problems; remove what was fetched unless the next run needs it."""
+        """Write the list of problems; without any, remove the recordings that were fetched."""
         if not problems:
             remove(self.fetched)
         write_bytes(self.problems, "".join(f"{line}\n" for line in problems).encode())
@@ -157,9 +161,9 @@ class HypothesisFolder:
     def write(
         self, source: Source, file: str, answers: Mapping[str, Any], failed: Sequence[FailedChunk]
     ) -> DoneRecording:
-        """Write the hypotheses of a recording; list it as done if none failed.
+        """Write the hypotheses of a recording; list it as done if no chunk failed.
 
-        `answers` are those of all chunks in its ledger, by key.
+        `answers` are those of all its chunks, by key, as in `LedgerAnswers`.
         """
         ordered = sorted(answers.items(), key=lambda item: _start_of(item[0]))
         header = {
@@ -171,14 +175,14 @@ class HypothesisFolder:
         with atomic_write(target) as partial:
             _write_hypotheses(partial, header, (answer["segments"] for _, answer in ordered))
         recording = DoneRecording(
-            source.path,
-            source.num_bytes,
-            source.version,
-            self.identity,
-            file,
-            sha256_file(target),
-            source.length / RATE,
-            _counts(answer["counts"] for _, answer in ordered),
+            path=source.path,
+            num_bytes=source.num_bytes,
+            version=source.version,
+            identity=self.identity,
+            file=file,
+            sha256=sha256_file(target),
+            seconds=source.length / RATE,
+            counts=_counts(answer["counts"] for _, answer in ordered),
         )
         if not failed:
             append_lines(self._list, [json.dumps(vars(recording), ensure_ascii=False).encode()])
@@ -188,18 +192,23 @@ class HypothesisFolder:
 def output_names(paths: Iterable[str]) -> dict[str, str]:
     """Return the file of the hypotheses of each recording, both relative to their folders.
 
-    It has the name of the recording; recordings that differ by the ending alone keep it.
+    It is ``day1.json`` for ``day1.flac``, but ``day1.flac.json`` if there is a ``day1.wav`` too.
+    Names that differ in case alone are equal, as on some filesystems.
     """
     stems = {path: stem(path) for path in paths}
-    folded = Counter(name.casefold() for name in stems.values())
-    return {
-        path: f"{name if folded[name.casefold()] == 1 else path}.json"
-        for path, name in stems.items()
-    }
+    num_recordings = Counter(name.casefold() for name in stems.values())
+    files: dict[str, str] = {}
+    for path, name in stems.items():
+        is_unique = num_recordings[name.casefold()] == 1
+        files[path] = f"{name}.json" if is_unique else f"{path}.json"
+    return files
 
 
 def add_outcome(ledger: AnswerLedger, outcome: PartOutcome) -> None:
-    """Append the answers of a part to the ledger of its recording."""
+    """Append the answers of a part to the ledger of its recording.
+
+    If no chunk of the part failed, a line says that it is done.
+    """
     lines: dict[str, Any] = dict(outcome.answers)
     if not outcome.failures:
         lines[_part_key(outcome.number)] = {"chunks": outcome.num_chunks}
@@ -208,10 +217,10 @@ def add_outcome(ledger: AnswerLedger, outcome: PartOutcome) -> None:
 
 @dataclass(frozen=True)
 class LedgerAnswers:
-    """What the ledger of a recording has.
+    """The answers in the ledger of a recording.
 
     Attributes:
-        answers: of chunks, by key.
+        answers: of chunks, by `chunk_key`, such as ``0-448000``: samples at 16 kHz, half open.
         parts: numbers of the parts whose chunks all have answers.
         starts: of the chunks that have answers.
     """
@@ -234,6 +243,7 @@ def _part_key(number: int) -> str:
 
 
 def _start_of(key: str) -> int:
+    """Return the first sample of a chunk by its key."""
     return int(key.partition("-")[0])
 
 
@@ -248,9 +258,9 @@ def _failed_window(chunk: FailedChunk) -> dict[str, Any]:
 def _counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Return the sums of the counts of chunks, and their number."""
     total = Counter[str]()
-    for of_chunk in counts:
+    for counts_of_chunk in counts:
         total["chunks"] += 1
-        total.update(of_chunk)
+        total.update(counts_of_chunk)
     return dict(sorted(total.items()))
 
 
@@ -259,7 +269,8 @@ def _write_hypotheses(
 ) -> None:
     """Write the JSON of a recording, a segment a line."""
     with path.open("w", encoding="utf8") as file:
-        file.write(json.dumps(header, ensure_ascii=False)[:-1] + ', "segments": [')
+        opened = json.dumps(header, ensure_ascii=False).removesuffix("}")
+        file.write(opened + ', "segments": [')
         separator = "\n"
         for segments in answers:
             for segment in segments:

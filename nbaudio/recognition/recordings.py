@@ -465,10 +465,11 @@ def _warnings(done: Sequence[DoneRecording]) -> list[str]:
 
 def _gone(folder: HypothesisFolder, recordings: _Recordings) -> list[str]:
     """Return a line about hypotheses of recordings that are no longer there, if any."""
-    gone = sorted(set(folder.done()) - set(recordings.files))
-    if not gone:
+    missing = sorted(set(folder.done()) - set(recordings.files))
+    if not missing:
         return []
     return [
-        f"hypotheses of {count(len(gone), 'recordings')} that are not there, such as {gone[0]}, "
+        f"hypotheses of {count(len(missing), 'recordings')} that are not there, "
+        f"such as {missing[0]}, "
         "stay in the folder"
     ]

@@ -1,7 +1,7 @@
 """Answers of recognizers with the times of words or segments, and their places in a recording.
 
-Recognizers name things differently; what is read is in `read_answer`, and what becomes of unusable
-times in `place_answer`.
+`read_answer` reads the forms that recognizers return for a chunk. `place_answer` moves the times of
+a chunk into the recording; it states what it does with unusable ones.
 """
 
 import math
@@ -22,22 +22,26 @@ SEGMENTS_WITHOUT_WORDS = "segments_without_word_times"
 _CONFIDENCES = ("confidence", "probability", "score", "conf")
 _WORD_TEXTS = ("word", "text")
 _SAMPLES_PER_MS = RATE // 1000
-# Times before minus one second, or behind the chunk and this, count from elsewhere or in another
-# unit. Whisper pads chunks to 30 s with silence, and hears words in it.
+# A time before the first, or after both the second and the end of the chunk, is in another unit or
+# counts from elsewhere. Whisper pads chunks to 30 s with silence, and hears words in it.
 _BEFORE_MS = -1000
 _BEHIND_MS = 31_000
 _EXPECTED = "a string, words with start and end, or segments with start and end"
 
 
 class _FormError(Exception):
-    """An answer has another form; the message says which."""
+    """An answer has none of the forms that are read; the message is the reason of a failure."""
 
 
 @dataclass(frozen=True)
 class TimedWord:
-    """A word; times are in seconds from the start of its chunk, NaN where they are unusable.
+    """A word of a chunk.
 
-    `confidence` is None where the recognizer gives none.
+    Attributes:
+        text: not empty.
+        start: seconds from the start of the chunk; NaN if it is missing or no number.
+        end: likewise.
+        confidence: as the recognizer returns it; None without one.
     """
 
     text: str
@@ -48,7 +52,10 @@ class TimedWord:
 
 @dataclass(frozen=True)
 class TimedSegment:
-    """A text with its times, as those of `TimedWord`; `words` is None where there are none."""
+    """A text of a chunk, with times as in `TimedWord`.
+
+    `words` is None if the recognizer returns no words with times.
+    """
 
     text: str
     start: float
@@ -68,16 +75,18 @@ class PlacedAnswer:
 
 
 def read_answer(value: object) -> Answer | Failure:
-    """Return what a recognizer gave for a chunk.
+    """Read the answer of a recognizer for a chunk; return a failure if it has another form.
 
-    Times are seconds from the start of the chunk. Read are, as dicts or as objects with attributes:
+    Times are seconds from the start of the chunk. An answer is a string, a list, or a dict or an
+    object with attributes:
 
     - a string: a text without times;
     - `words`, each with `word` (or `text`), `start`, `end` and perhaps `confidence`,
       `probability` or `score`; or a list of such words;
     - `segments`, each with `text`, `start`, `end` and perhaps `words`; or a list of such segments;
-    - `chunks` with `text` and `timestamp`, of transformers: words where none has a blank;
-    - `tokens` with `timestamps`, of onnx-asr, which begin with a blank where a word begins;
+    - `chunks`, each with `text` and `timestamp`, of transformers: words if no text has a blank
+      inside, else segments;
+    - `tokens` with `timestamps`, of onnx-asr: a token with a leading blank begins a word;
     - `timestamp` with lists `word` or `segment`, of NeMo;
     - `text` alone.
     """
@@ -133,7 +142,7 @@ def _of_chunks(value: object, chunks: object) -> Answer:
     times = [_pair(_field(item, "timestamp")) for item in items]
     if any(" " in text for text in texts):
         return tuple(
-            TimedSegment(text, start, end, None if text else ())
+            TimedSegment(text, start, end, None)
             for text, (start, end) in zip(texts, times, strict=True)
         )
     words = [
@@ -145,14 +154,14 @@ def _of_chunks(value: object, chunks: object) -> Answer:
 
 
 def _of_tokens(value: object, tokens: object) -> Answer:
-    """Return the answer of onnx-asr: a word ends where its last token is heard."""
+    """Return the answer of onnx-asr; the end of a word is the time of its last token."""
     texts = [str(token) for token in _list(tokens, "tokens")]
-    times = [_seconds(time) for time in _list(_field(value, "timestamps"), "timestamps")]
+    times = [_number(time) for time in _list(_field(value, "timestamps"), "timestamps")]
     if len(times) != len(texts):
         raise _FormError(f"it has {len(texts)} tokens and {len(times)} timestamps")
     words: list[TimedWord] = []
     for text, time in zip(texts, times, strict=True):
-        part = text.replace("\N{LOWER ONE EIGHTH BLOCK}", " ")
+        part = text.replace("\N{LOWER ONE EIGHTH BLOCK}", " ")  # the blank of SentencePiece
         if not words or part[:1].isspace():
             words.append(TimedWord(part.strip(), time, time, None))
         else:
@@ -180,7 +189,8 @@ def _of_text(_value: object, text: object) -> Answer:
     return (TimedSegment(_text(text), math.nan, math.nan, None),)
 
 
-# What is read of an object, by the field that it has, in this order.
+# The readers of objects, by the field that an object must have; the first that it has decides.
+# A reader gets the object and the value of the field.
 _READERS = {
     "segments": _of_segments,
     "words": _of_words,
@@ -204,42 +214,43 @@ def _segment(item: object) -> TimedSegment:
 
 
 def _segment_of_words(text: str, items: Sequence[object]) -> TimedSegment:
-    """Return the segment of some words, whose times are those of the words."""
+    """Return a segment with the words of a list, and without times of its own."""
     words = [_word(item) for item in items]
     return _with_words(text, [word for word in words if word.text])
 
 
 def _with_words(text: str, words: Sequence[TimedWord]) -> TimedSegment:
+    """Return a segment with words and without times; an empty text is that of the words."""
     joined = text or " ".join(word.text for word in words)
     return TimedSegment(joined, math.nan, math.nan, tuple(words))
 
 
 def _word(item: object) -> TimedWord:
     """Return a word; raise _FormError if it has no text."""
-    text = next((value for name in _WORD_TEXTS if (value := _field(item, name)) is not None), None)
+    text = _first_field(item, _WORD_TEXTS)
     if text is None:
         raise _FormError(f"a word has no text: {_shown(item)}")
-    confidences = (_field(item, name) for name in _CONFIDENCES)
-    confidence = next((number for number in confidences if number is not None), None)
-    number = _seconds(confidence)
-    return TimedWord(_text(text), *_times(item), None if math.isnan(number) else number)
+    start, end = _times(item)
+    confidence = _number(_first_field(item, _CONFIDENCES))
+    return TimedWord(_text(text), start, end, None if math.isnan(confidence) else confidence)
 
 
 def _times(item: object) -> tuple[float, float]:
-    """Return start and end of an item, NaN where they are unusable."""
+    """Return start and end of a word or segment in seconds, NaN if missing or no numbers."""
     pair = _field(item, "timestamp")
     if pair is not None:
         return _pair(pair)
-    return _seconds(_field(item, "start")), _seconds(_field(item, "end"))
+    return _number(_field(item, "start")), _number(_field(item, "end"))
 
 
 def _pair(times: object) -> tuple[float, float]:
+    """Return a pair of times in seconds, both NaN if there are not two."""
     if isinstance(times, list | tuple) and len(times) == 2:
-        return _seconds(times[0]), _seconds(times[1])
+        return _number(times[0]), _number(times[1])
     return math.nan, math.nan
 
 
-def _seconds(value: Any) -> float:
+def _number(value: Any) -> float:
     """Return a number, also of NumPy or a tensor; NaN for anything else."""
     if value is None or isinstance(value, str | bytes | bool):
         return math.nan
@@ -259,6 +270,12 @@ def _field(value: object, name: str) -> Any:
     ):
         return None  # their methods are no fields
     return getattr(value, name, None)
+
+
+def _first_field(value: object, names: Sequence[str]) -> Any:
+    """Return the first of some fields that is not None; None without any."""
+    fields = (_field(value, name) for name in names)
+    return next((field for field in fields if field is not None), None)
 
 
 def _list(value: object, name: str) -> Sequence[object]:
@@ -284,14 +301,15 @@ def _shown(value: object) -> str:
 
 
 def place_answer(answer: Answer, start: int, stop: int) -> PlacedAnswer | Failure:
-    """Return an answer with times from the start of the recording, rounded to milliseconds.
+    """Return an answer with times in seconds of the recording, rounded to milliseconds.
 
     The chunk is from sample `start` to `stop`, at 16 kHz. Times beyond its edges are set to the
-    edge. A word keeps its text alone where a time is no number, or the end precedes the start. A
-    segment without usable times has those of its words, or of the chunk.
+    edge. A word has no times if one of them is no number, or if the end precedes the start. A
+    segment without usable times has those of its words, or else of the chunk.
 
-    It is a failure if most words start before -1 s, or behind the chunk and 31 s, as their times
-    then count from elsewhere or in another unit.
+    The answer is a failure if most words (segments, if there are no words) start more than a second
+    before the chunk, or after both its end and 31 s: their times are in another unit or count from
+    elsewhere.
     """
     bounds = _Bounds(start // _SAMPLES_PER_MS, stop // _SAMPLES_PER_MS)
     words = [word for segment in answer for word in segment.words or ()]
@@ -325,11 +343,11 @@ class _Bounds:
         return 1000 * time < _BEFORE_MS or 1000 * time > max(self.length_ms, _BEHIND_MS)
 
     def clip(self, time: float) -> float:
-        """Return a time of the chunk, in seconds, that is inside of it."""
+        """Return a time of the chunk, in seconds, moved to its edge if it is outside."""
         return min(max(time, 0.0), self.length_ms / 1000)
 
     def place(self, time: float) -> float:
-        """Return the second of the recording, in milliseconds."""
+        """Return a time of the chunk as seconds of the recording, rounded to milliseconds."""
         return (self.start_ms + round(1000 * self.clip(time))) / 1000
 
 
@@ -340,16 +358,19 @@ def _first_outside(items: Sequence[TimedWord | TimedSegment], bounds: _Bounds) -
 def _placed_segment(
     segment: TimedSegment, bounds: _Bounds, counts: Counter[str]
 ) -> dict[str, Any] | None:
-    """Return a segment as JSON values, None without text; count its words."""
+    """Return a segment as JSON values, None without text; add its words to `counts`."""
     if not segment.text and not segment.words:
         return None
     words = [_placed_word(word, bounds, counts) for word in segment.words or ()]
     timed_words = [word for word in words if "start" in word]
     start = bounds.start_ms / 1000
     end = bounds.stop_ms / 1000
-    if not math.isnan(segment.start) and not segment.end < segment.start:
+    # A segment may have a start alone; comparisons with NaN are false.
+    if segment.end >= segment.start:
         start = bounds.place(segment.start)
-        end = end if math.isnan(segment.end) else bounds.place(segment.end)
+        end = bounds.place(segment.end)
+    elif math.isnan(segment.end) and not math.isnan(segment.start):
+        start = bounds.place(segment.start)
     elif timed_words:
         start = min(word["start"] for word in timed_words)
         end = max(word["end"] for word in timed_words)
@@ -362,16 +383,16 @@ def _placed_segment(
 
 
 def _placed_word(word: TimedWord, bounds: _Bounds, counts: Counter[str]) -> dict[str, Any]:
-    """Return a word as JSON values; count it."""
+    """Return a word as JSON values; add it to `counts`."""
     counts[WORDS] += 1
     placed: dict[str, Any] = {"word": word.text}
-    if not word.end >= word.start:  # also where one of them is NaN
-        counts[WORDS_WITHOUT_TIMES] += 1
-    else:
-        if (bounds.clip(word.start), bounds.clip(word.end)) != (word.start, word.end):
+    if word.end >= word.start:  # false if one of them is NaN
+        if bounds.clip(word.start) != word.start or bounds.clip(word.end) != word.end:
             counts[WORDS_CLIPPED] += 1
         placed["start"] = bounds.place(word.start)
         placed["end"] = bounds.place(word.end)
+    else:
+        counts[WORDS_WITHOUT_TIMES] += 1
     if word.confidence is not None:
         placed["confidence"] = round(word.confidence, 4)
     return placed

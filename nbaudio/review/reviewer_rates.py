@@ -20,21 +20,33 @@ _STEPS = 60  # of the bisection that finds a bound
 
 @dataclass(frozen=True)
 class Rate:
-    """A rate of mistakes, by the first verdicts that reviewers gave."""
+    """A rate of mistakes, by the first verdicts that reviewers gave.
 
-    judged: int  # in how many cases a mistake was possible
+    Attributes:
+        judged: the number of cases in which a mistake was possible.
+        mistakes: the number of these that were mistakes.
+        high: an upper bound of the rate that holds after any number of cases; None without cases.
+    """
+
+    judged: int
     mistakes: int
-    high: float | None  # the upper bound of the rate, whenever one looks; None without cases
+    high: float | None
 
 
 @dataclass(frozen=True)
 class ReviewerRates:
-    """What control rows say of the reviewers."""
+    """Rates of mistakes of the reviewers, from control rows.
 
-    missed: Rate  # planted faults that were called right
-    false_alarms: Rate  # repeated clips that were called wrong, and right the first time
-    missed_by_kind: dict[str, dict[str, int]]  # `judged` and `mistakes` by kind of fault
-    # Clips that were called right by reviewers who judged no planted fault.
+    Attributes:
+        missed: planted faults that were called right.
+        false_alarms: repeated clips that were called wrong, and right the first time.
+        missed_by_kind: `judged` and `mistakes` of planted faults, by kind of fault.
+        right_by_others: verdicts "right" of reviewers who judged no planted fault.
+    """
+
+    missed: Rate
+    false_alarms: Rate
+    missed_by_kind: dict[str, dict[str, int]]
     right_by_others: int
 
     def facts(self) -> dict[str, Any]:
@@ -42,7 +54,7 @@ class ReviewerRates:
         return asdict(self)
 
     def sentence(self) -> str:
-        """Say how many planted faults reviewers missed."""
+        """Return how many planted faults reviewers missed, as text; empty if none was judged."""
         missed = self.missed
         if missed.high is None:
             return ""
@@ -84,26 +96,30 @@ def reviewer_rates(state: ReviewState, confidence: float = 0.95) -> ReviewerRate
     if rows.is_empty():
         return None
     planted = rows.filter(pl.col("kind") != REPEATED)
-    is_missed = pl.col("verdict") == OK
-    by_kind = planted.group_by("kind", maintain_order=True).agg(
-        judged=pl.len(), mistakes=is_missed.sum()
+    repeated = _right_the_first_time(state, rows.filter(kind=REPEATED))
+    error = 1 - confidence
+    return ReviewerRates(
+        missed=_rate(planted["verdict"] == OK, error),
+        false_alarms=_rate(~repeated["verdict"].is_in([OK, UNSURE]), error),
+        missed_by_kind=_missed_by_kind(planted),
+        right_by_others=_right_by_others(state),
     )
-    counts = {
+
+
+def _missed_by_kind(planted: pl.DataFrame) -> dict[str, dict[str, int]]:
+    """Return how many planted faults of each kind were judged, and how many called right."""
+    is_missed = pl.col("verdict") == OK
+    by_kind = planted.group_by("kind").agg(judged=pl.len(), mistakes=is_missed.sum())
+    return {
         kind: {"judged": judged, "mistakes": mistakes}
         for kind, judged, mistakes in by_kind.sort("kind").iter_rows()
     }
-    missed = int(planted.select(is_missed.sum()).item())
-    repeated = _judged_twice(state, rows.filter(kind=REPEATED))
-    is_alarm = ~repeated["verdict"].is_in([OK, UNSURE])
-    error = 1 - confidence
-    is_by_others = ~pl.col("reviewer").is_in(list(measured_reviewers(state)))
-    by_others = state.first_verdicts.filter(is_by_others, verdict=OK)
-    return ReviewerRates(
-        _rate(missed, len(planted), error),
-        _rate(int(is_alarm.sum()), len(repeated), error),
-        counts,
-        len(by_others),
-    )
+
+
+def _right_by_others(state: ReviewState) -> int:
+    """Return the number of verdicts "right" of reviewers who judged no planted fault."""
+    is_measured = pl.col("reviewer").is_in(list(measured_reviewers(state)))
+    return len(state.first_verdicts.filter(~is_measured, verdict=OK))
 
 
 def measured_reviewers(state: ReviewState) -> set[str]:
@@ -134,7 +150,7 @@ def _judged_rows(state: ReviewState, kinds: Mapping[str, str]) -> pl.DataFrame:
     return rows.select("review", "reviewer", "segment_id", "verdict", kind=kind)
 
 
-def _judged_twice(state: ReviewState, repeated: pl.DataFrame) -> pl.DataFrame:
+def _right_the_first_time(state: ReviewState, repeated: pl.DataFrame) -> pl.DataFrame:
     """Return the repeated rows that the same reviewer called right the first time."""
     log = state.verdict_log.drop_nulls("verdict")
     first = log.unique(["review", "reviewer", "segment_id"], keep="first", maintain_order=True)
@@ -142,9 +158,13 @@ def _judged_twice(state: ReviewState, repeated: pl.DataFrame) -> pl.DataFrame:
     return repeated.join(right, on=["review", "reviewer", "segment_id"], how="semi")
 
 
-def _rate(mistakes: int, judged: int, error: float) -> Rate:
-    """Return a rate with its upper bound."""
-    return Rate(judged, mistakes, highest_rate(mistakes, judged, error) if judged else None)
+def _rate(is_mistake: pl.Series, error: float) -> Rate:
+    """Return the rate of mistakes, a Boolean for each case, with its upper bound."""
+    judged = len(is_mistake)
+    if not judged:
+        return Rate(0, 0, None)
+    mistakes = int(is_mistake.sum())
+    return Rate(judged, mistakes, highest_rate(mistakes, judged, error))
 
 
 def highest_rate(mistakes: int, judged: int, error: float) -> float:
@@ -161,6 +181,7 @@ def highest_rate(mistakes: int, judged: int, error: float) -> float:
     a, b = _PRIOR
     log_mixture = _log_beta(a + mistakes, b + judged - mistakes) - _log_beta(a, b)
     limit = log_mixture + math.log(error)
+    # The likelihood falls from the observed rate on: the bound is found by bisection.
     low = mistakes / judged if judged else 0.0
     high = 1.0
     for _ in range(_STEPS):

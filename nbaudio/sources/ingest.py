@@ -457,8 +457,8 @@ def _names_withdrawn(audit: pl.DataFrame, rows: Rows, withdrawn: pl.DataFrame) -
 def reader_of(format: str | None) -> Reader:
     """Return the reader of a format; raise InputError with the known formats for no such one."""
     if format is None:
-        known = ", ".join(ALL_READERS)
-        raise InputError(f"format: not given; known are {known}; in a manifest its key is format")
+        formats = ", ".join(ALL_READERS)
+        raise InputError(f"format: not given; known are {formats}; in a manifest its key is format")
     return get_by_name(ALL_READERS, format, "format")
 
 

@@ -1,6 +1,6 @@
 """Find runs of words that a transcript and a hypothesis share, and chain them.
 
-This also works where blocks of either text were moved.
+*Left* is the transcript, *right* the hypothesis. Blocks of either text may have moved.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ import polars as pl
 from numpy.lib.stride_tricks import sliding_window_view
 
 Ints = npt.NDArray[np.int64]
-# Numbers of words of the transcript and of the hypothesis, of equal length
+# Positions of words of the left and of the right text, two arrays of equal length.
 Pairs = tuple[Ints, Ints]
 Flags = npt.NDArray[np.bool_]
 Scores = npt.NDArray[np.float64]
@@ -58,10 +58,17 @@ def find_anchors(
 ) -> Pairs:
     """Return the pairs of equal words in chains of rare n-grams.
 
-    Each word is in one pair at most, and the pairs are in the order of the left words. Words are
-    codes from 0, the same for the same word; negative ones match nothing. A chain goes forward in
-    both texts; chains of at least `least` words are taken in the order of their lengths, so that
-    moved blocks are found, and of repeats the one in the longer chain.
+    Each word is in one pair at most, and the pairs are in the order of the left words. A chain goes
+    forward in both texts. The longest chains are taken first: a moved block is a chain of its own,
+    and of a repeated passage the copy in the longer chain is paired.
+
+    Args:
+        left: the words of the transcript as codes from 0, equal for equal words; negative ones
+            match nothing.
+        right: the words of the hypothesis in the same codes.
+        ngram: the number of words in an n-gram.
+        most_places: largest product of its occurrences in both texts for which an n-gram is rare.
+        least: least number of words in a chain.
 
     Examples:
         >>> words = np.arange(30)
@@ -72,17 +79,30 @@ def find_anchors(
     runs = _shared_runs(left, right, ngram, most_places)
     if not len(runs.size):
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    score, before = _chain_scores(runs)
-    chains = _longest_chains(runs, score, before, _FreeWords.all_of(left, right), least)
-    left_words = np.concatenate([pairs[0] for pairs in chains] or [np.empty(0, np.int64)])
-    right_words = np.concatenate([pairs[1] for pairs in chains] or [np.empty(0, np.int64)])
+    chains = _best_chains(runs)
+    pairs = _longest_chains(runs, chains, _FreeWords.all_of(left, right), least)
+    left_words = np.concatenate([np.empty(0, np.int64), *(words for words, _ in pairs)])
+    right_words = np.concatenate([np.empty(0, np.int64), *(words for _, words in pairs)])
     order = np.argsort(left_words)
     return left_words[order], right_words[order]
 
 
 @dataclass(frozen=True)
+class _Chains:
+    """The best chain that ends in each run.
+
+    Attributes:
+        score: words that match, less the costs of gaps.
+        before: the run before in the chain, -1 for none.
+    """
+
+    score: Scores
+    before: Ints
+
+
+@dataclass(frozen=True)
 class _FreeWords:
-    """Whether each word of both texts is in no chain yet; both arrays change."""
+    """Whether each word of both texts is in no chain yet; both methods change the arrays."""
 
     left: Flags
     right: Flags
@@ -106,29 +126,27 @@ class _FreeWords:
         self.right[right] = True
 
 
-def _longest_chains(
-    runs: _Runs, score: Scores, before: Ints, words: _FreeWords, least: int
-) -> list[Pairs]:
+def _longest_chains(runs: _Runs, chains: _Chains, words: _FreeWords, least: int) -> list[Pairs]:
     """Return the pairs of each run of the longest chains, each word in one pair at most.
 
     A chain whose free words are fewer than `least` leaves them to other chains.
     """
-    chains: list[Pairs] = []
-    is_used = np.zeros(len(score), np.bool_)
-    for end in np.argsort(-score, kind="stable").tolist():
+    all_pairs: list[Pairs] = []
+    is_used = np.zeros(len(chains.score), np.bool_)
+    for end in np.argsort(-chains.score, kind="stable").tolist():
         chain: list[Pairs] = []
         run = end
         while run >= 0 and not is_used[run]:
             is_used[run] = True
             steps = np.arange(runs.size[run])
             chain.append(words.take(runs.left[run] + steps, runs.right[run] + steps))
-            run = before[run]
+            run = chains.before[run]
         if sum(len(left) for left, _ in chain) >= least:
-            chains += chain
+            all_pairs += chain
         else:
             for pairs in chain:
                 words.release(pairs)
-    return chains
+    return all_pairs
 
 
 def _shared_runs(left: Ints, right: Ints, ngram: int, most_places: int) -> _Runs:
@@ -163,13 +181,14 @@ def _places_of_rare(left: pl.DataFrame, right: pl.DataFrame, most_places: int) -
 def _runs_of(left: Ints, right: Ints, ngram: int, left_words: int) -> _Runs:
     """Return the runs of n-grams that follow each other in both texts.
 
-    `left` and `right` are the places of n-grams; the left text has so many words.
+    `left` and `right` are the places of n-grams; the left text has `left_words` words.
     """
     offset = right - left
     by_offset = np.lexsort((left, offset))
     left = left[by_offset]
     right = right[by_offset]
     offset = offset[by_offset]
+    # No n-gram is at place -2, and no offset is below -left_words: the first n-gram begins a run.
     is_step = np.diff(left, prepend=-2) == 1
     is_same_offset = np.diff(offset, prepend=-left_words - 2) == 0
     starts = np.flatnonzero(~(is_step & is_same_offset))
@@ -178,11 +197,8 @@ def _runs_of(left: Ints, right: Ints, ngram: int, left_words: int) -> _Runs:
     return _Runs(left[starts][by_left], right[starts][by_left], lengths[by_left])
 
 
-def _chain_scores(runs: _Runs) -> tuple[Scores, Ints]:
-    """Return for each run the best chain that ends in it: its score, and the run before.
-
-    The run before is the one that precedes it in the chain, -1 for none.
-    """
+def _best_chains(runs: _Runs) -> _Chains:
+    """Return the best chain that ends in each run."""
     score = runs.size.astype(np.float64)
     before = np.full(len(score), -1)
     first = np.searchsorted(runs.left, runs.left - _MOST_GAP - int(runs.size.max()))
@@ -192,13 +208,14 @@ def _chain_scores(runs: _Runs) -> tuple[Scores, Ints]:
         if len(scores_before) and scores_before.max() > 0:
             score[run] += scores_before.max()
             before[run] = earlier.start + int(scores_before.argmax())
-    return score, before
+    return _Chains(score, before)
 
 
 def _join_costs(runs: _Runs, earlier: slice, run: int) -> Scores:
-    """Return what a chain loses, in words that match, where a run follows each of earlier ones.
+    """Return the cost, in words that match, of a chain in which `run` follows each earlier run.
 
-    It is infinite where the run does not go on in both texts, or is too far.
+    It is infinite if `run` does not go forward in both texts, or is too far away. Words in which
+    the runs overlap count once.
     """
     left_gap = runs.left[run] - runs.left_end[earlier]
     right_gap = runs.right[run] - runs.right_end[earlier]

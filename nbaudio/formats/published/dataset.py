@@ -66,16 +66,17 @@ class Published:
 
 
 def chosen_columns(available: Sequence[str], options: Mapping[str, str]) -> dict[str, str]:
-    """Return by field the column that holds it; `options` take precedence over usual names."""
-    by_name = {name.casefold(): name for name in reversed(available)}
+    """Return by field the column that holds it; `options` take precedence over usual names.
+
+    Names are compared without case. A field without a column is left out.
+    """
+    by_folded_name = {name.casefold(): name for name in reversed(available)}
     columns = {}
-    for name, usual in USUAL_COLUMNS.items():
-        wanted = [options[name]] if name in options else usual
-        column = next(
-            (by_name[each] for each in map(str.casefold, wanted) if each in by_name), None
-        )
-        if column is not None:
-            columns[name] = column
+    for field_name, usual_names in USUAL_COLUMNS.items():
+        candidates = [options[field_name]] if field_name in options else usual_names
+        present = [name for name in map(str.casefold, candidates) if name in by_folded_name]
+        if present:
+            columns[field_name] = by_folded_name[present[0]]
     return columns
 
 

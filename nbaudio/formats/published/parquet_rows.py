@@ -20,14 +20,22 @@ from nbaudio.formats.published.dataset import (
 from nbaudio.tables.parquet_ranges import RangedParquet, leaves_of
 
 PARQUET = ".parquet"
-# A path of a number of up to five digits, and what stands before it.
-_COUNT = r"^(.*/)?[^0-9/]*[0-9]{1,5}\.\w+$"
-_SECONDS = {"duration_ms": 0.001}
+# A file name that ends in a running number of up to five digits, such as ``clip_17.wav``.
+_RUNNING_NUMBER = r"^(.*/)?[^0-9/]*[0-9]{1,5}\.\w+$"
+# Columns of durations in another unit, with its length in seconds.
+_UNITS = {"duration_ms": 0.001}
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A file with its split, the columns of its fields, and the path of its clips, if any."""
+    """A file of a dataset.
+
+    Attributes:
+        file: the Parquet file.
+        split: of all its rows; None if a column says it, or nothing does.
+        columns: by field of `dataset.ROWS`, the column that holds it.
+        path: the column with the paths of clips, if there is one.
+    """
 
     file: RangedParquet
     split: str | None
@@ -35,40 +43,46 @@ class _Part:
     path: str | None
 
     def rows(self) -> pl.DataFrame:
-        """Return its rows, as `dataset.ROWS`."""
-        leaves = [*dict.fromkeys([*self.columns.values(), *filter(None, [self.path])])]
+        """Read its rows, as `dataset.ROWS`; raise InputError if it has no column of a field."""
+        leaves = set(self.columns.values())
+        if self.path:
+            leaves.add(self.path)
         if not leaves:
             raise InputError(f"{self.file.name}: no column of texts, ids or speakers in it")
         fields = [pl.col(column).alias(name) for name, column in self.columns.items()]
         if self.path:
             fields.append(pl.col(self.path).alias("path"))
-        frames = [frame.select(fields) for frame in self.file.frames(leaves)]
+        frames = [frame.select(fields) for frame in self.file.frames(sorted(leaves))]
         if not frames:
             return as_rows(pl.DataFrame(schema=dict.fromkeys(self.columns, pl.String)), "")
         return as_rows(self._completed(pl.concat(frames)), self.file.name)
 
     def _completed(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return fields with the split of the file, the place of each clip, and seconds."""
+        """Add the place of each clip, and split and recording where they are known otherwise.
+
+        Durations are converted to seconds.
+        """
         number = pl.int_range(pl.len()).cast(pl.String)
         columns = [(pl.lit(f"{self.file.name}#") + number).alias("clip")]
         if self.split is not None:
             columns.append(pl.lit(self.split).alias("split"))
-        factor = _SECONDS.get(self.columns.get("duration_s", ""))
-        if factor is not None:
-            columns.append(pl.col("duration_s").cast(pl.Float64, strict=False) * factor)
+        unit = _UNITS.get(self.columns.get("duration_s", ""))
+        if unit is not None:
+            columns.append(pl.col("duration_s").cast(pl.Float64, strict=False) * unit)
         if "recording_id" not in frame and "path" in frame and _names_recordings(frame["path"]):
             columns.append(pl.col("path").alias("recording_id"))
         return frame.with_columns(columns)
 
 
 def _names_recordings(paths: pl.Series) -> bool:
-    """Return whether the paths of clips name recordings.
+    """Return whether the paths of clips can stand for the ids of recordings.
 
-    Neither a path that several clips of a file have, such as ``audio.wav``, does so, nor a count,
-    such as ``17.wav``.
+    They cannot if several clips have the same path, such as ``audio.wav``, or if all paths are
+    running numbers, such as ``17.wav``.
     """
     is_unique = paths.n_unique() == len(paths)
-    return is_unique and not bool(paths.str.contains(_COUNT).fill_null(value=True).all())
+    is_number = paths.str.contains(_RUNNING_NUMBER).fill_null(value=True)
+    return is_unique and not is_number.all()
 
 
 def read_parquet_rows(
@@ -93,22 +107,24 @@ def read_parquet_rows(
     if not rows:
         raise InputError(f"{files.place}: {problems[0]}")
     columns = {name: column for part in parts for name, column in part.columns.items()}
+    if card.problem:
+        problems.append(card.problem)
     return Published(
-        "Parquet",
-        with_source_ids(pl.concat(rows)),
-        columns,
-        card.examples.get(configuration or "", {}),
-        card.license,
-        _not_read(files, splits, parts, card),
-        [*problems, *filter(None, [card.problem])],
-        sum(part.file.size for part in parts),
+        layout="Parquet",
+        rows=with_source_ids(pl.concat(rows)),
+        columns=columns,
+        declared=card.examples.get(configuration or "", {}),
+        license=card.license,
+        not_read=_not_read(files, splits, parts, card),
+        problems=problems,
+        num_bytes=sum(part.file.size for part in parts),
     )
 
 
 def _splits(
     files: DatasetFiles, card: CardHeader, configuration: str | None
 ) -> dict[str, str | None]:
-    """Return the Parquet files of a configuration with their splits."""
+    """Return the split of each Parquet file of a configuration, by name; None if not known."""
     names = files.ending(PARQUET)
     declared = card.splits(names, configuration)
     if declared:
@@ -135,10 +151,11 @@ def _parts(
 
 
 def audio_column(schema: pa.Schema) -> str | None:
-    """Return the first column that is a struct of bytes and path."""
+    """Return the first column that is a struct of bytes and path, None without one."""
     for field in schema:
-        fields = {part.name for part in field.type} if pa.types.is_struct(field.type) else set()
-        if {"bytes", "path"} <= fields:
+        if not pa.types.is_struct(field.type):
+            continue
+        if {"bytes", "path"} <= {part.name for part in field.type}:
             return str(field.name)
     return None
 
@@ -157,12 +174,14 @@ def _not_read(
 ) -> list[str]:
     """Return lines about columns and files that are left out."""
     columns = {name for part in parts for name in part.file.schema.names}
-    used = {column.partition(".")[0] for part in parts for column in part.columns.values()}
-    used |= {part.path.partition(".")[0] for part in parts if part.path}
+    leaves = [leaf for part in parts for leaf in (*part.columns.values(), part.path) if leaf]
+    used = {leaf.partition(".")[0] for leaf in leaves}
+    unread = sorted(columns - used)
+    others = [name for name in files.ending(PARQUET) if name not in splits]
     lines = []
-    if unread := sorted(columns - used):
+    if unread:
         lines.append(f"columns: {', '.join(unread)}")
-    if others := [name for name in files.ending(PARQUET) if name not in splits]:
+    if others:
         configurations = ", ".join([*card.patterns])
         lines.append(
             f"{len(others):,} files of other configurations ({configurations}); "

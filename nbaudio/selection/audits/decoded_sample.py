@@ -27,8 +27,8 @@ def with_decoded_sample(
 
     The clips are drawn by the hash of their ids, so that the same are drawn again.
     """
-    there = rows.drop_nulls("clip")
-    order = there.with_columns(order=hash_column(there["segment_id"], f"audit {seed}"))
+    clips = rows.drop_nulls("clip")
+    order = clips.with_columns(order=hash_column(clips["segment_id"], f"audit {seed}"))
     drawn = order.sort("order", "segment_id").head(number).select("segment_id", "clip")
     heard = []
     with progress("decode clips", len(drawn), "clips") as advance:

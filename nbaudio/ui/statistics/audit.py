@@ -1,7 +1,7 @@
 """Audit a workspace, a corpus or any published dataset: a list of checks, each with its limit."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,25 +75,17 @@ def audit(
     check_limits(limits or {})
     page = _checked_page(out)
     others = read_avoided([avoid] if isinstance(avoid, str | Path) else list(avoid))
-    audited = open_ours(target)
-    facts: dict[str, Any] = {}
-    if audited is None:
-        files = DatasetFiles.at(target)
-        published = read_published(files, configuration=config, options=columns)
-        audited = as_audited(target, published)
-        facts["columns"] = [
-            {"name": name, "column": column} for name, column in published.columns.items()
-        ]
-        if audio:
-            audited = replace(audited, rows=with_decoded_sample(audited.rows, files, audio))
-        facts["bytes_read"] = files.totals.num_bytes
-        facts["bytes_of_data"] = published.num_bytes
+    ours = open_ours(target)
+    if ours is None:
+        read = _read_dataset(target, config, columns, num_decoded=audio)
+    else:
+        read = _ReadTarget(ours, {})
     settings = Settings(max_duration)
     findings = [
-        *run_checks(audited, settings, limits or {}),
-        *run_avoid_checks(audited, others, settings),
+        *run_checks(read.audited, settings, limits or {}),
+        *run_avoid_checks(read.audited, others, settings),
     ]
-    report = _report(audited, findings, facts)
+    report = _report(read.audited, findings, read.facts)
     if page is None:
         return report
     from nbaudio.ui.statistics.audit_page import audit_page  # matplotlib takes a second to import
@@ -102,8 +94,34 @@ def audit(
     return replace(report, facts={**report.facts, "page": str(page)})
 
 
+@dataclass(frozen=True)
+class _ReadTarget:
+    """What is audited, and the facts of the report about how it was read."""
+
+    audited: Audited
+    facts: dict[str, Any]
+
+
+def _read_dataset(
+    target: str | Path, config: str | None, columns: Mapping[str, str] | None, *, num_decoded: int
+) -> _ReadTarget:
+    """Read the columns of a published dataset; fetch and decode `num_decoded` of its clips."""
+    files = DatasetFiles.at(target)
+    published = read_published(files, configuration=config, options=columns)
+    audited = as_audited(target, published)
+    if num_decoded:
+        rows = with_decoded_sample(audited.rows, files, num_decoded)
+        audited = replace(audited, rows=rows)
+    facts = {
+        "columns": [{"name": name, "column": column} for name, column in published.columns.items()],
+        "bytes_read": files.totals.num_bytes,  # those of the clips included
+        "bytes_of_data": published.num_bytes,
+    }
+    return _ReadTarget(audited, facts)
+
+
 def _checked_page(out: str | Path | None) -> Path | None:
-    """Return the page to write; raise InputError if its name is not that of one."""
+    """Return the path of the page to write, if any; raise InputError unless it ends in .html."""
     if out is None:
         return None
     page = Path(out)
@@ -112,25 +130,31 @@ def _checked_page(out: str | Path | None) -> Path | None:
     return page
 
 
-def _report(audited: Audited, findings: Sequence[Finding], read: Mapping[str, Any]) -> Report:
+def _report(
+    audited: Audited, findings: Sequence[Finding], facts_of_reading: Mapping[str, Any]
+) -> Report:
     """Return the report of an audit: amounts, the table of findings, and what is above a limit."""
     above = [finding for finding in findings if finding.is_problem]
-    meant = [
+    intended = [
         f"{finding.check}: {finding.count:,}, as {finding.explained}"
         for finding in findings
         if finding.ok is False and finding.explained
     ]
-    not_run = [f"not run: {each.check} ({each.mend[9:]})" for each in findings if each.ok is None]
+    not_run = [
+        f"not run: {finding.check} ({finding.mend.removeprefix('not run: ')})"
+        for finding in findings
+        if finding.ok is None
+    ]
     facts = {
         "of": audited.name.rstrip("/"),
         "layout": audited.layout,
         **_amounts(audited.rows),
-        **read,
+        **facts_of_reading,
         "left_out_by_reason": _reasons(audited.rows),
         "findings": [finding.to_dict() for finding in findings],
         "above_their_limits": len(above),
     }
-    notes = [f"not read: {line}" for line in audited.not_read] + meant + not_run
+    notes = [f"not read: {line}" for line in audited.not_read] + intended + not_run
     problems = [*audited.problems, *(finding.sentence() for finding in above)]
     return Report("audit", facts, notes, problems)
 
