@@ -20,8 +20,9 @@ import nbaudio
 from nbaudio.cli import app
 from nbaudio.core.errors import EngineError, InputError
 from nbaudio.recognition.measure import measure
+from nbaudio.review import Verdict, append_verdicts, correct_texts
 from nbaudio.review.risk import refresh
-from nbaudio.review.state import Correction, append_corrections
+from nbaudio.review.state import Correction, append_corrections, content_hashes
 
 TOP = Path(nbaudio.__file__).parent.parent
 
@@ -459,3 +460,22 @@ def test_corrected_bounds_and_withdrawals_drop_values(workspace):
     lines = (workspace.path / "measured/level.jsonl").read_text().splitlines()
     assert len(lines) == 6
     assert not any(json.loads(line)["values"]["word"] == text for line in lines)
+
+
+def test_corrected_texts_say_which_columns_are_from_the_texts_before(workspace):
+    def letters(texts):
+        return [len(text) for text in texts]
+
+    run(workspace, letters, "letters")
+    run(workspace, lambda samples: [1] * len(samples), "sound")
+    rows = workspace.segments[:1]
+    (segment_id,), (content,) = rows["segment_id"], content_hashes(rows)
+    time = "2026-11-21T03:00:00Z"
+    verdict = Verdict(segment_id, content, "wrong words", "", "novi", "ana", time, "sheet")
+    append_verdicts(workspace, [verdict])
+    (warning,) = correct_texts(workspace).warnings
+    assert warning.startswith("letters is from the texts before: run nbaudio measure again")
+    assert warning.endswith("--as letters")
+    assert correct_texts(workspace).warnings == []
+    assert run(workspace, letters, "letters").facts["measured_now"] == 1
+    assert workspace.segments["letters"][0] == 4
