@@ -33,7 +33,8 @@ Clips = Mapping[str, NDArray[np.int16]]
 Function = Callable[..., Any]
 
 RATE = 16000
-_DOTTED = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
+#: The name of a function, ``package.module:function``.
+DOTTED_NAME = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
 # Most bytes of a file, such as a script, that is part of the version of the command that names it.
 _HASHED_BYTES = 1 << 20
 # Types of arguments and variables that are part of the version of a function.
@@ -121,7 +122,7 @@ class Recognizer:
         folder = str(Path.cwd())
         if not isinstance(program, str):
             return cls(getattr(program, "__name__", ""), _version(program), program, folder, form)
-        if dotted := _DOTTED.fullmatch(program):
+        if dotted := DOTTED_NAME.fullmatch(program):
             module = dotted[1].rpartition(".")[2]
             return cls(module, _imported(program, folder)[1], program, folder, form)
         words = _command_words(program)
