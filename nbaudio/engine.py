@@ -39,6 +39,7 @@ from functools import partial
 from itertools import chain, islice
 from multiprocessing import resource_tracker
 from pathlib import Path
+from pickle import PicklingError
 from traceback import format_tb
 from types import MappingProxyType
 from typing import Any, Literal, NoReturn, Protocol, TypeVar, cast
@@ -65,6 +66,7 @@ Result = TypeVar("Result")
 
 # Tasks per worker at once, for backends that return results only when all of a batch are done.
 _BATCH = 16
+_NOT_PICKLED = " Use one job or the engine threading, or name a function of a module"
 _ONE_BY_ONE = MappingProxyType({"batch_size": 1, "pre_dispatch": "2*n_jobs"})  # for joblib
 # What joblib, Dask and Ray raise when a worker dies, by name, as their packages may not be
 # installed.
@@ -396,8 +398,9 @@ def _engine_errors(engine: str | None, task_errors: Collection[Exception] = ()) 
     except Exception as error:
         if error in task_errors or isinstance(error, NbaudioError):
             raise
+        remedy = _NOT_PICKLED if isinstance(error, PicklingError) else ""
         raise EngineError(
-            f"engine {engine or 'of joblib.parallel_config'}: {root_cause(error)}"
+            f"engine {engine or 'of joblib.parallel_config'}: {root_cause(error)}{remedy}"
         ) from error
 
 

@@ -5,6 +5,8 @@ import math
 import os
 import subprocess
 import sys
+import threading
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,10 +18,11 @@ from typer.testing import CliRunner
 
 import nbaudio
 from nbaudio.cli import app
-from nbaudio.core.errors import InputError
+from nbaudio.core.errors import EngineError, InputError
 from nbaudio.recognition.measure import measure
+from nbaudio.review import Verdict, append_verdicts, correct_texts
 from nbaudio.review.risk import refresh
-from nbaudio.review.state import Correction, append_corrections
+from nbaudio.review.state import Correction, append_corrections, content_hashes
 
 TOP = Path(nbaudio.__file__).parent.parent
 
@@ -92,7 +95,7 @@ def test_values_that_are_not_finite_become_null_with_a_count(workspace):
         ([{"a": True, "b": 1}] * 6 + [{"a": 0}], "column x_a: .* numbers and yes or no"),
         ([{"a b": 1}] * 7, "field 'a b': names have letters"),
         ([[1, 2]] * 7, "list is neither a number nor a word"),
-        ([1] * 6, "it returned 2 values for a list of 1 clips"),
+        ([1] * 6, "it returned 2 values for a list of 1 clip$"),
     ],
 )
 def test_values_that_make_no_column_are_an_error_that_says_why(workspace, returned, why):
@@ -240,6 +243,47 @@ def test_a_command_gets_audio_and_text_and_writes_a_value_or_fields(
     segments = workspace.segments
     assert segments["d_rate"].to_list() == [16000] * 7
     assert segments["d_letters"].to_list() == segments["text"].str.len_chars().to_list()
+
+
+def test_lines_of_a_command_that_are_no_objects_are_named(workspace, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.py").write_text("print('[1, 2]'); print(42)" + COMMAND)
+    run(workspace, f"{sys.executable} script.py value")
+    assert workspace.segments["x"].to_list() == [16000] * 7
+    (tmp_path / "script.py").write_text("print('[1, 2]')")
+    with pytest.raises(InputError, match=r"; line 1 is not \{.*: '\[1, 2\]'"):
+        run(workspace, f"{sys.executable} script.py")
+
+
+def test_a_function_that_exits_fails_for_its_clip(workspace):
+    def leave(ids):
+        if workspace.segments["segment_id"][3] in ids:
+            sys.exit("no license")
+        return [1] * len(ids)
+
+    report = run(workspace, leave)
+    assert workspace.segments["x"].to_list() == [1, 1, 1, None, 1, 1, 1]
+    assert report.problems[0].endswith("SystemExit: no license")
+
+
+def test_arguments_and_variables_of_a_function_are_part_of_its_version(workspace):
+    def scaled(texts, factor):
+        return [factor] * len(texts)
+
+    def closure(factor):
+        return lambda texts: [factor] * len(texts)
+
+    for number in (1, 2):
+        run(workspace, partial(scaled, factor=number), "p")
+        run(workspace, closure(number), "c")
+        assert workspace.segments.select("p", "c").unique().rows() == [(number, number)]
+    assert run(workspace, closure(2), "c").facts["already_measured"] == 7
+
+
+def test_a_function_that_cannot_be_sent_to_workers_says_what_can(workspace):
+    lock = threading.Lock()
+    with pytest.raises(EngineError, match="Use one job or the engine threading"):
+        run(workspace, lambda texts: [lock.locked()] * len(texts), jobs=2, engine="loky")
 
 
 @pytest.mark.slow
@@ -416,3 +460,22 @@ def test_corrected_bounds_and_withdrawals_drop_values(workspace):
     lines = (workspace.path / "measured/level.jsonl").read_text().splitlines()
     assert len(lines) == 6
     assert not any(json.loads(line)["values"]["word"] == text for line in lines)
+
+
+def test_corrected_texts_say_which_columns_are_from_the_texts_before(workspace):
+    def letters(texts):
+        return [len(text) for text in texts]
+
+    run(workspace, letters, "letters")
+    run(workspace, lambda samples: [1] * len(samples), "sound")
+    rows = workspace.segments[:1]
+    (segment_id,), (content,) = rows["segment_id"], content_hashes(rows)
+    time = "2026-11-21T03:00:00Z"
+    verdict = Verdict(segment_id, content, "wrong words", "", "novi", "ana", time, "sheet")
+    append_verdicts(workspace, [verdict])
+    (warning,) = correct_texts(workspace).warnings
+    assert warning.startswith("letters is from the texts before: run nbaudio measure again")
+    assert warning.endswith("--as letters")
+    assert correct_texts(workspace).warnings == []
+    assert run(workspace, letters, "letters").facts["measured_now"] == 1
+    assert workspace.segments["letters"][0] == 4

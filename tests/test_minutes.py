@@ -12,7 +12,7 @@ from nbaudio import plots
 from nbaudio.core.bundled_files import bundled
 from nbaudio.core.errors import InputError
 from nbaudio.runs.minutes_example import align_example
-from nbaudio.runs.preflight import check_run
+from nbaudio.runs.preflight import check_modules, check_run
 from nbaudio.runs.read_source import read_source
 from nbaudio.tables.workspace import Workspace
 
@@ -104,3 +104,15 @@ def test_the_map_shows_where_segments_are_and_what_is_in_none(example):
     (bar,) = whole.get_paths()
     assert bar.get_extents().x1 == pytest.approx(73.8, abs=0.5)
     assert plot.alt_text.endswith(" of 1 min 14 s in segments, 1 part heard and in none")
+
+
+def test_a_module_that_is_missing_is_refused_before_the_first_notebook(tmp_path):
+    for name in ("recognizer", "measure_with"):
+        with pytest.raises(InputError, match=f"{name}: no_such.part:f: there is no module no_such"):
+            check_modules({name: "no_such.part:f"}, [name], tmp_path)
+        check_modules({name: "no_such:f"}, ["other"], tmp_path)
+        check_modules({name: "python no_such.py"}, [name], tmp_path)
+        check_modules({name: "json.tool:main"}, [name], tmp_path)
+        check_modules({name: None}, [name], tmp_path)
+    (tmp_path / "no_such.py").touch()
+    check_modules({"recognizer": "no_such:f"}, ["recognizer"], tmp_path)

@@ -105,6 +105,13 @@ def test_a_byte_exact_match_is_preferred():
     assert resolve(["a b.wav"], files)["candidates"].to_list() == [["a b.wav"]]
 
 
+def test_a_file_in_the_same_folder_is_preferred():
+    files = ["a.flac", "sub/a.wav", "sub/b.wav", "x/b.flac"]
+    assert decide("a", files) == ("extension", "a.flac")
+    assert decide("sub/a", files) == ("extension", "sub/a.wav")
+    assert decide("b", files) == ("ambiguous", None)
+
+
 def test_a_key_of_wav_scp_resolves_to_its_path():
     mapping = {"reco000": "10 5 2019 -  12. sjednica [WoEEFk8lcDA].wav"}
     audit = resolve(
@@ -223,6 +230,10 @@ def slowly(name, files):
     exact = [file for file, level in levels.items() if level == "exact"]
     if len(exact) == 1:
         return "exact", exact
+    depth = len(spellings(name)["exact"])
+    whole = [file for file in levels if len(spellings(file)["exact"]) == depth]
+    if len(levels) > 1 and len(whole) == 1 and levels[whole[0]] in ("unicode", "extension"):
+        return levels[whole[0]], whole
     decision = (
         "missing" if not levels else "ambiguous" if len(levels) > 1 else next(iter(levels.values()))
     )

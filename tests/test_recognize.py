@@ -235,7 +235,7 @@ def test_clips_of_a_batch_that_fails_are_tried_one_by_one(workspace):
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (lambda clips: heard(clips)[1:], r"it returned \d+ texts for a list of \d+ clips"),
+        (lambda clips: heard(clips)[1:], r"it returned \d+ texts for a list of \d+ clip"),
         (lambda clips: "text", "it returned str for a list of"),
         (lambda clips: None, "it returned NoneType for a list of"),
         (lambda clips: [1] * len(clips), "its text is not a string of valid Unicode"),

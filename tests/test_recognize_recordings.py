@@ -442,6 +442,17 @@ def test_answers_of_other_forms_are_refused_with_the_reason(answer, why, two_sec
     assert not (tmp_path / "h/a.json").exists()
 
 
+def test_a_command_may_print_other_json(two_seconds, tmp_path):
+    (tmp_path / "command.py").write_text("print('[]'); print(3)")
+    with pytest.raises(InputError, match="printed no line for this id; line 1 is not"):
+        run(two_seconds, tmp_path / "h", f"{sys.executable} {tmp_path / 'command.py'}")
+
+
+def test_the_next_command_after_a_file_names_its_folder(audio, tmp_path):
+    report = run(audio / "two/a.wav", tmp_path / "h", engine="threading")
+    assert f"--audio {audio / 'two'} --out W" in report.facts["next"]
+
+
 def test_a_command_writes_timed_words(audio, tmp_path):
     code = (
         "import json, sys\n"

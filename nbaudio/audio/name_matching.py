@@ -83,7 +83,8 @@ def resolve(
 ) -> pl.DataFrame:
     """Find the file that each name means; return an `AUDIT`.
 
-    It is a byte-exact match, else the only match by a looser comparison.
+    It is a byte-exact match, else the only match by a looser comparison; of several, the only one
+    in the same folder, if it differs by the extension or Unicode form alone.
     """
     if not mapping and (plain := _resolve_plain(wanted, available)) is not None:
         return plain
@@ -243,7 +244,11 @@ def _finder(paths: Iterable[str]) -> Callable[[str], tuple[str, list[str]]]:
         exact = [path for path, level in levels.items() if level == "exact"]
         candidates = exact if len(exact) == 1 else list(levels)
         if len(candidates) > 1:
-            return "ambiguous", candidates
+            depth = len(spelling.exact)
+            whole = [path for path in candidates if len(files[path].exact) == depth]
+            if len(whole) != 1 or levels[whole[0]] not in ("unicode", "extension"):
+                return "ambiguous", candidates
+            candidates = whole
         return (levels[candidates[0]] if candidates else "missing"), candidates
 
     return find

@@ -190,7 +190,7 @@ TABLES: Mapping[str, Mapping[str, str]] = {
         "after_hours": "audio after",
         "after_speakers": "speakers after",
     },
-    "columns": {"name": "what is read", "column": "from column"},
+    "columns": {"name": "what is read"},
     "findings": {
         "ok": "within limit",
         "left_out": "left out already",

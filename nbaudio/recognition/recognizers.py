@@ -14,10 +14,10 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from itertools import count
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 from unicodedata import normalize
 
@@ -27,14 +27,18 @@ from numpy.typing import NDArray
 from nbaudio.audio import encode_clip
 from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import InputError, one_line, strip_queries
+from nbaudio.core.report import count as counted
 
 Clips = Mapping[str, NDArray[np.int16]]
 Function = Callable[..., Any]
 
 RATE = 16000
-_DOTTED = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
+#: The name of a function, ``package.module:function``.
+DOTTED_NAME = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
 # Most bytes of a file, such as a script, that is part of the version of the command that names it.
 _HASHED_BYTES = 1 << 20
+# Types of arguments and variables that are part of the version of a function.
+_SETTINGS = (bool, int, float, str, PurePath)
 _RUNS = 32  # runs of a command in one task to find the clips that make it crash
 
 
@@ -118,7 +122,7 @@ class Recognizer:
         folder = str(Path.cwd())
         if not isinstance(program, str):
             return cls(getattr(program, "__name__", ""), _version(program), program, folder, form)
-        if dotted := _DOTTED.fullmatch(program):
+        if dotted := DOTTED_NAME.fullmatch(program):
             module = dotted[1].rpartition(".")[2]
             return cls(module, _imported(program, folder)[1], program, folder, form)
         words = _command_words(program)
@@ -166,7 +170,7 @@ class Recognizer:
         """Call a function once on all clips."""
         try:
             answers: Any = self.call(_function_of(program, self.folder), clips)
-        except Exception as error:  # noqa: BLE001 - whatever a recognizer raises
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a recognizer raises
             failure = Failure(f"{type(error).__name__}: {one_line(error)}", retry=True)
             return dict.fromkeys(clips, failure)
         if callable(to_list := getattr(answers, "tolist", None)):
@@ -176,7 +180,8 @@ class Recognizer:
             noun = "texts" if self.form == TEXTS else "values"
             returned = f"{len(answers)} {noun}" if is_list else type(answers).__name__
             failure = Failure(
-                f"it returned {returned} for a list of {len(clips)} clips", retry=True
+                f"it returned {returned} for a list of {counted(len(clips), 'clips')}",
+                retry=True,
             )
             return dict.fromkeys(clips, failure)
         return {key: self.form.read(answer) for key, answer in zip(clips, answers, strict=True)}
@@ -232,7 +237,7 @@ def _imported(dotted: str, folder: str) -> tuple[Function, str]:
         sys.path.insert(0, folder)
     try:
         function = getattr(import_module(module), name)
-    except Exception as error:  # whatever the module raises
+    except (Exception, SystemExit) as error:  # whatever the module raises
         raise InputError(
             f"{dotted}: cannot be imported in {folder} ({type(error).__name__}: {one_line(error)})"
         ) from error
@@ -253,11 +258,12 @@ def _version(function: Any) -> str:
         raise InputError(
             f"{function!r}: not callable; give a function, package.module:function or a command"
         )
+    bound = _bound_settings(function)
     function = getattr(function, "func", function)  # of functools.partial
     module: Any = inspect.getmodule(function if hasattr(function, "__name__") else type(function))
     stated = getattr(function, "version", None) or getattr(module, "__version__", None)
     try:
-        return str(
+        version = str(
             stated
             or _sha256([inspect.getsource(module if hasattr(module, "__file__") else function)])
         )
@@ -265,6 +271,22 @@ def _version(function: Any) -> str:
         raise InputError(
             f"{function!r}: its source cannot be read; give it an attribute 'version'"
         ) from error
+    return _sha256([version, *bound]) if bound else version
+
+
+def _bound_settings(function: Any) -> list[str]:
+    """Return the arguments of `functools.partial`, and the variables that a closure uses.
+
+    Only numbers, texts and paths count: the text of another object, such as a model, may differ
+    from process to process.
+    """
+    settings: dict[Any, Any] = {}
+    if isinstance(function, partial):
+        settings = dict(enumerate(function.args)) | function.keywords
+        function = function.func
+    if inspect.isfunction(function):
+        settings |= inspect.getclosurevars(function).nonlocals
+    return [f"{name}={value!r}" for name, value in settings.items() if isinstance(value, _SETTINGS)]
 
 
 @dataclass(frozen=True)
@@ -281,8 +303,9 @@ def _parse_output(output: bytes, form: AnswerForm) -> _Output:
     bad_line = ""
     for number, line in enumerate(output.splitlines(), start=1):
         try:
-            value = json.loads(line)
-            answers[value["id"]] = form.read_line(value)
+            answer = json.loads(line)
+            key = answer["id"]  # fails for what is no object, which `read_line` needs
+            answers[key] = form.read_line(answer)
         except (ValueError, TypeError, KeyError, RecursionError):
             bad_line = bad_line or (
                 f"; line {number} is not {form.line}: {line[:80].decode(errors='replace')!r}"

@@ -118,7 +118,9 @@ def _settings(run: RecordingRun) -> ChunkSettings:
 
 
 def _next_command(audio: str | Path, out: Path) -> str:
-    options = shlex.join(["--audio", redact_url(str(audio)), "--out", "W"])
+    is_file = not is_url(str(audio)) and Path(audio).is_file()
+    folder = str(Path(audio).parent if is_file else audio)
+    options = shlex.join(["--audio", redact_url(folder), "--out", "W"])
     return f"nbaudio align {shlex.quote(str(out))} TRANSCRIPTS {options}"
 
 

@@ -268,6 +268,7 @@ def import_(
         findings.warnings.append(
             f"{changed:,} of the texts changed: run select and materialize again"
         )
+    findings.warnings.extend(texts.warnings)
     corrected = texts.facts["corrected_texts"]
     report = _report(state, returned.sheets, new, findings, corrected=corrected)
     report.facts.update(words.facts())

@@ -1,6 +1,7 @@
 """Check what a run needs before its first notebook starts."""
 
 from collections.abc import Collection, Mapping
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from nbaudio.core.errors import InputError, MissingExtraError
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.versions import corpus_parameters
 from nbaudio.engine import EngineLocation
+from nbaudio.recognition.recognizers import DOTTED_NAME
 from nbaudio.runs.read_source import check_recognizer
 from nbaudio.selection.given_splits import SOURCE
 from nbaudio.selection.parameters import Parameters
@@ -70,6 +72,27 @@ def _check_source(values: Mapping[str, Any]) -> None:
         format = values.get("format")
         reader_of(format)
         format_options(str(format), values.get("options") or {})
+
+
+def check_modules(values: Mapping[str, Any], needed: Collection[str], folder: Path) -> None:
+    """Raise InputError if the module of a function is missing, before hours of work need it.
+
+    Args:
+        values: parameters by name.
+        needed: names of the parameters of the notebooks that will run.
+        folder: the current folder of the notebooks, where modules are found as well.
+    """
+    for name in ("recognizer", "measure_with"):
+        program = values.get(name) if name in needed else None
+        dotted = DOTTED_NAME.fullmatch(program or "")
+        if dotted is None:
+            continue
+        package = dotted[1].partition(".")[0]
+        if find_spec(package) is None and PathFinder.find_spec(package, [str(folder)]) is None:
+            raise InputError(
+                f"{name}: {program}: there is no module {package}; PYTHONPATH has to name its "
+                "folder, as a full path"
+            )
 
 
 def _check_path(name: str, value: str | None, what: str) -> None:

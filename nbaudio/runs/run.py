@@ -15,7 +15,7 @@ from nbaudio.corpus.versions import latest_version
 from nbaudio.runs.key_figures import describe_step
 from nbaudio.runs.own_data import is_manifest, manifest_of_data
 from nbaudio.runs.parameters import defaults, list_notebooks, parameters, parse_only
-from nbaudio.runs.preflight import check_run
+from nbaudio.runs.preflight import check_modules, check_run
 from nbaudio.storage.urls import is_url, redact_url
 
 if TYPE_CHECKING:
@@ -87,7 +87,9 @@ def run(
         "corpus": str(out / "corpus"),
         **parameters(manifest_path, settings or {}),
     }
-    check_run(values, {name for number in numbers for name in defaults(notebooks[number - 1])})
+    needed = {name for number in numbers for name in defaults(notebooks[number - 1])}
+    check_run(values, needed)
+    check_modules(values, needed, out)
     workspace = Path(values["workspace"])
     try:
         (out / "notebooks").mkdir(parents=True, exist_ok=True)
