@@ -16,6 +16,7 @@ from web import serving
 
 from nbaudio import review
 from nbaudio.cli import app
+from nbaudio.core.errors import InputError
 from nbaudio.core.report import percent
 from nbaudio.proof.evidence import evidence
 from nbaudio.selection.audits.check_list import CHECKS
@@ -344,6 +345,83 @@ def test_shared_speaker_is_found_in_every_layout(tmp_path, layout):
     assert counts(report) == {"splits share speakers": 1}
     if layout != "AudioFolder":
         assert report.facts["hours"] == pytest.approx(12 * 2.5 / 3600, abs=1e-4)
+
+
+def test_punctuation_of_scripts_is_not_odd(tmp_path):
+    texts = [
+        "¿Cómo estás hoy? ¡Bien!",
+        "La col·lecció",
+        "今天天气很好，我们去公园吧。「好！」",
+        "كيف حالك اليوم؟ أنا بخير، شكرا",
+        "आज मौसम बहुत अच्छा है।",
+        "Լավ եմ, ինչպե՞ս ես։",
+        "odd ☃ • ＃ here",
+    ]
+    pl.DataFrame({"text": texts}).write_parquet(tmp_path / "train.parquet")
+    rows = {row["check"]: row for row in audit(tmp_path).facts["findings"]}
+    assert rows["odd characters"]["count"] == 1
+    assert rows["odd characters"]["examples"][0] == "characters U+2022 U+2603 U+FF03"
+
+
+def test_files_of_equal_names_in_two_folders_are_several_recordings(tmp_path):
+    for split, text in (("train", "jedan dva tri"), ("test", "sasvim druga rečenica")):
+        folder = tmp_path / split
+        folder.mkdir()
+        (folder / "0001.wav").touch()
+        metadata = pl.DataFrame(
+            {"file_name": ["0001.wav"], "text": [text], "sha256": [split], "license": ["CC0"]}
+        )
+        metadata.write_csv(folder / "metadata.csv")
+    report = audit(tmp_path)
+    assert counts(report) == {}
+    checked = {finding["check"]: finding["ok"] for finding in report.facts["findings"]}
+    assert checked["splits share recordings"] is checked["splits share clips"] is True
+    assert not report.problems
+
+
+@pytest.mark.parametrize("layout", ["NeMo", "lhotse", "WebDataset"])
+def test_license_and_consent_of_rows_are_read_in_every_layout(tmp_path, layout):
+    about = [{"license": "CC0", "consent": "yes"}, {"license": "CC0", "consent": "no"}]
+    if layout == "NeMo":
+        rows = [
+            {"audio_filepath": f"{n}.wav", "duration": 2.0, "text": sentence(n), **about[n]}
+            for n in range(2)
+        ]
+        (tmp_path / "manifest.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif layout == "lhotse":
+        source = {"type": "file", "channels": [0], "source": "a.wav"}
+        recording = {"id": "a", "sources": [source], "sampling_rate": 16000, "num_samples": 64000}
+        spoken = [
+            {
+                "id": f"s{n}",
+                "recording_id": "a",
+                "start": 2 * n,
+                "duration": 2,
+                "text": sentence(n),
+                "custom": about[n],
+            }
+            for n in range(2)
+        ]
+        cut = {"id": "c", "start": 0, "recording": recording, "supervisions": spoken}
+        (tmp_path / "cuts.jsonl").write_text(json.dumps(cut) + "\n")
+    else:
+        members = []
+        for n in range(2):
+            row = {"text": sentence(n), **about[n]}
+            members += [(f"{n}.wav", b""), (f"{n}.json", json.dumps(row).encode())]
+        write_tar(tmp_path / "a.tar", members)
+    report = audit(tmp_path)
+    assert counts(report) == {"no consent": 1}
+    if layout == "WebDataset":
+        assert {"name": "license", "column": "license"} in report.facts["columns"]
+
+
+def test_column_that_is_in_no_file_is_an_error_in_every_layout(tmp_path):
+    make_nemo(tmp_path / "nemo")
+    make_webdataset(tmp_path / "tars")
+    for folder in ("nemo", "tars"):
+        with pytest.raises(InputError, match="license=rights: there is no such column"):
+            audit(tmp_path / folder, columns={"license": "rights"})
 
 
 def test_remote_dataset_is_audited_by_ranges(tmp_path):
