@@ -3,6 +3,8 @@ found with its count, and clean data have no finding."""
 
 import io
 import json
+import re
+import shlex
 import tarfile
 from pathlib import Path
 
@@ -11,6 +13,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import soundfile
+from typer.main import get_command
 from typer.testing import CliRunner
 from web import serving
 
@@ -347,6 +351,16 @@ def test_shared_speaker_is_found_in_every_layout(tmp_path, layout):
         assert report.facts["hours"] == pytest.approx(12 * 2.5 / 3600, abs=1e-4)
 
 
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+def test_commands_that_mend_have_options_that_there_are(check):
+    for line in re.findall(r"nbaudio [a-z].*?(?=[,;.] |[,;.]?$)", check.mend):
+        command = get_command(app)
+        _, *words = shlex.split(line)
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        command.make_context(line, words)
+
+
 def test_punctuation_of_scripts_is_not_odd(tmp_path):
     texts = [
         "¿Cómo estás hoy? ¡Bien!",
@@ -416,6 +430,23 @@ def test_license_and_consent_of_rows_are_read_in_every_layout(tmp_path, layout):
         assert {"name": "license", "column": "license"} in report.facts["columns"]
 
 
+def test_drawn_clips_of_common_voice_are_in_its_folder_of_clips(tmp_path):
+    (tmp_path / "clips").mkdir()
+    soundfile.write(tmp_path / "clips" / "a.wav", np.zeros(16_000), 16_000)
+    row = {"client_id": "s", "path": "a.wav", "sentence": sentence(1)}
+    pl.DataFrame([row]).write_csv(tmp_path / "train.tsv", separator="\t")
+    rows = {row["check"]: row for row in audit(tmp_path, audio=1).facts["findings"]}
+    assert (rows["unreadable audio"]["count"], rows["digital silence"]["count"]) == (0, 1)
+
+
+def test_options_of_published_datasets_are_errors_for_a_workspace(tmp_path):
+    folder = make_dataset(tmp_path / "D")
+    ingest("dataset", folder, out=tmp_path / "W")
+    for options in ({"audio": 5}, {"config": "default"}, {"columns": {"text": "sentence"}}):
+        with pytest.raises(InputError, match=f"{next(iter(options))}: is for datasets that others"):
+            audit(tmp_path / "W", **options)
+
+
 def test_column_that_is_in_no_file_is_an_error_in_every_layout(tmp_path):
     make_nemo(tmp_path / "nemo")
     make_webdataset(tmp_path / "tars")
@@ -445,7 +476,6 @@ def test_remote_tars_and_manifests_are_audited_without_audio(tmp_path, layout):
 
 def make_speech(folder):
     """A dataset in Parquet, with clips of 1 s that can be decoded."""
-    soundfile = pytest.importorskip("soundfile")
     for split, first, count in (("train", 0, 8), ("test", 8, 4)):
         rows = clean_rows(split, first, count)
         clips = []
@@ -490,8 +520,6 @@ def test_drawn_clips_of_a_remote_dataset_are_fetched_and_nothing_else(tmp_path):
 
 def soundfile_info(path):
     """The sampling rate and the number of samples of a file."""
-    import soundfile
-
     info = soundfile.info(path)
     return info.samplerate, info.frames
 

@@ -221,6 +221,11 @@ def test_the_workspace_itself_cannot_be_avoided(tmp_path):
         select(workspace, f"{tmp_path / 'w'}:all")
 
 
+def test_ids_to_avoid_need_other_data(tmp_path):
+    with pytest.raises(InputError, match="avoid_by: needs other data"):
+        select(make(tmp_path / "w"), avoid_by="speaker_id")
+
+
 def test_held_out_segments_of_this_corpus_stay_and_are_counted(tmp_path):
     splits = ["test", "train", "train", "train", "dev", "train", "train"]
     workspace = make(tmp_path / "w", source_split=splits)

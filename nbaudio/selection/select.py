@@ -218,6 +218,8 @@ def _avoided(
 ) -> tuple[AvoidedData, ...]:
     """Read the data that is avoided; large data is on the disk meanwhile."""
     others = [*avoid] if isinstance(avoid, list | tuple) else [cast(Other, avoid)]
+    if by and not others:
+        raise InputError("avoid_by: needs other data; name it by avoid")
     for other in others:
         if isinstance(other, str | Path) and _is_workspace(split_address(str(other))[0], workspace):
             raise InputError(f"avoid={other}: is the workspace itself; name other data")

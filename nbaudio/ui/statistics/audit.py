@@ -52,14 +52,15 @@ def audit(
             has no usual name.
         limits: by check, the largest share of rows that is no finding, in place of the default.
         max_duration: seconds of the longest clip that a model takes.
-        audio: number of clips of a published dataset to draw, fetch and decode. Of a workspace,
-            `measure` hears all; of a corpus, `verify` decodes all.
+        audio: number of clips of a published dataset to draw, fetch and decode; an error for a
+            workspace, whose clips `measure` hears, and a corpus, whose clips `verify` decodes.
 
     Returns:
         The facts have `findings`, one row a check. Findings above their limits are problems.
 
     Raises:
-        InputError: the target cannot be read, or names of an option are unknown.
+        InputError: the target cannot be read, names of an option are unknown, or an option is for
+            published datasets only.
 
     Examples:
         >>> import tempfile
@@ -76,6 +77,12 @@ def audit(
     page = _checked_page(out)
     others = read_avoided([avoid] if isinstance(avoid, str | Path) else list(avoid))
     audited = open_ours(target)
+    if audited is not None and (config or columns or audio):
+        option = "config" if config else "columns" if columns else "audio"
+        raise InputError(
+            f"{option}: is for datasets that others published, not for a {audited.layout}; "
+            "measure and verify decode its audio"
+        )
     facts: dict[str, Any] = {}
     if audited is None:
         files = DatasetFiles.at(target)
