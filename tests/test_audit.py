@@ -3,6 +3,8 @@ found with its count, and clean data have no finding."""
 
 import io
 import json
+import re
+import shlex
 import tarfile
 from pathlib import Path
 
@@ -11,11 +13,14 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import soundfile
+from typer.main import get_command
 from typer.testing import CliRunner
 from web import serving
 
 from nbaudio import review
 from nbaudio.cli import app
+from nbaudio.core.errors import InputError
 from nbaudio.core.report import percent
 from nbaudio.proof.evidence import evidence
 from nbaudio.selection.audits.check_list import CHECKS
@@ -376,6 +381,112 @@ def test_shared_speaker_is_found_in_every_layout(tmp_path, layout):
         assert report.facts["hours"] == pytest.approx(12 * 2.5 / 3600, abs=1e-4)
 
 
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+def test_commands_that_mend_have_options_that_there_are(check):
+    for line in re.findall(r"nbaudio [a-z].*?(?=[,;.] |[,;.]?$)", check.mend):
+        command = get_command(app)
+        _, *words = shlex.split(line)
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        command.make_context(line, words)
+
+
+def test_punctuation_of_scripts_is_not_odd(tmp_path):
+    texts = [
+        "¿Cómo estás hoy? ¡Bien!",
+        "La col·lecció",
+        "今天天气很好，我们去公园吧。「好！」",
+        "كيف حالك اليوم؟ أنا بخير، شكرا",
+        "आज मौसम बहुत अच्छा है।",
+        "Լավ եմ, ինչպե՞ս ես։",
+        "odd ☃ • ＃ here",
+    ]
+    pl.DataFrame({"text": texts}).write_parquet(tmp_path / "train.parquet")
+    rows = {row["check"]: row for row in audit(tmp_path).facts["findings"]}
+    assert rows["odd characters"]["count"] == 1
+    assert rows["odd characters"]["examples"][0] == "characters U+2022 U+2603 U+FF03"
+
+
+def test_files_of_equal_names_in_two_folders_are_several_recordings(tmp_path):
+    for split, text in (("train", "jedan dva tri"), ("test", "sasvim druga rečenica")):
+        folder = tmp_path / split
+        folder.mkdir()
+        (folder / "0001.wav").touch()
+        metadata = pl.DataFrame(
+            {"file_name": ["0001.wav"], "text": [text], "sha256": [split], "license": ["CC0"]}
+        )
+        metadata.write_csv(folder / "metadata.csv")
+    report = audit(tmp_path)
+    assert counts(report) == {}
+    checked = {finding["check"]: finding["ok"] for finding in report.facts["findings"]}
+    assert checked["splits share recordings"] is checked["splits share clips"] is True
+    assert not report.problems
+
+
+@pytest.mark.parametrize("layout", ["NeMo", "lhotse", "WebDataset"])
+def test_license_and_consent_of_rows_are_read_in_every_layout(tmp_path, layout):
+    about = [{"license": "CC0", "consent": "yes"}, {"license": "CC0", "consent": "no"}]
+    if layout == "NeMo":
+        rows = [
+            {"audio_filepath": f"{n}.wav", "duration": 2.0, "text": sentence(n), **about[n]}
+            for n in range(2)
+        ]
+        (tmp_path / "manifest.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif layout == "lhotse":
+        source = {"type": "file", "channels": [0], "source": "a.wav"}
+        recording = {"id": "a", "sources": [source], "sampling_rate": 16000, "num_samples": 64000}
+        spoken = [
+            {
+                "id": f"s{n}",
+                "recording_id": "a",
+                "start": 2 * n,
+                "duration": 2,
+                "text": sentence(n),
+                "custom": about[n],
+            }
+            for n in range(2)
+        ]
+        cut = {"id": "c", "start": 0, "recording": recording, "supervisions": spoken}
+        (tmp_path / "cuts.jsonl").write_text(json.dumps(cut) + "\n")
+    else:
+        members = []
+        for n in range(2):
+            row = {"text": sentence(n), **about[n]}
+            members += [(f"{n}.wav", b""), (f"{n}.json", json.dumps(row).encode())]
+        write_tar(tmp_path / "a.tar", members)
+    report = audit(tmp_path)
+    assert counts(report) == {"no consent": 1}
+    if layout == "WebDataset":
+        assert {"name": "license", "column": "license"} in report.facts["columns"]
+
+
+def test_drawn_clips_of_common_voice_are_in_its_folder_of_clips(tmp_path):
+    (tmp_path / "clips").mkdir()
+    soundfile.write(tmp_path / "clips" / "a.wav", np.zeros(16_000), 16_000)
+    row = {"client_id": "s", "path": "a.wav", "sentence": sentence(1)}
+    pl.DataFrame([row]).write_csv(tmp_path / "train.tsv", separator="\t")
+    rows = {row["check"]: row for row in audit(tmp_path, audio=1).facts["findings"]}
+    assert (rows["unreadable audio"]["count"], rows["digital silence"]["count"]) == (0, 1)
+
+
+def test_options_of_published_datasets_are_errors_for_a_workspace(tmp_path):
+    folder = make_dataset(tmp_path / "D")
+    ingest("dataset", folder, out=tmp_path / "W")
+    for options in ({"config": "default"}, {"columns": {"text": "sentence"}}):
+        with pytest.raises(InputError, match=f"{next(iter(options))}: is for datasets that others"):
+            audit(tmp_path / "W", **options)
+    notes = audit(tmp_path / "W", audio=5).warnings
+    assert [note for note in notes if "'nbaudio measure' decodes" in note]
+
+
+def test_column_that_is_in_no_file_is_an_error_in_every_layout(tmp_path):
+    make_nemo(tmp_path / "nemo")
+    make_webdataset(tmp_path / "tars")
+    for folder in ("nemo", "tars"):
+        with pytest.raises(InputError, match="license=rights: there is no such column"):
+            audit(tmp_path / folder, columns={"license": "rights"})
+
+
 def test_remote_dataset_is_audited_by_ranges(tmp_path):
     make_dataset(tmp_path / "D", test=[{"client_id": "train-speaker-0"}])
     local = audit(tmp_path / "D")
@@ -397,7 +508,6 @@ def test_remote_tars_and_manifests_are_audited_without_audio(tmp_path, layout):
 
 def make_speech(folder):
     """A dataset in Parquet, with clips of 1 s that can be decoded."""
-    soundfile = pytest.importorskip("soundfile")
     for split, first, count in (("train", 0, 8), ("test", 8, 4)):
         rows = clean_rows(split, first, count)
         clips = []
@@ -442,8 +552,6 @@ def test_drawn_clips_of_a_remote_dataset_are_fetched_and_nothing_else(tmp_path):
 
 def soundfile_info(path):
     """The sampling rate and the number of samples of a file."""
-    import soundfile
-
     info = soundfile.info(path)
     return info.samplerate, info.frames
 

@@ -130,6 +130,18 @@ def write_kaldi(folder):
     return data
 
 
+def write_kaldi_splits(folder):
+    """Data folders of two splits, of which the one that is held out counts."""
+    write_kaldi(folder).rename(folder / "test")
+    train = write_kaldi(folder)
+    (train / "text").write_text(f"u1 {TEXTS['other']}\n", encoding="utf8")
+    data = folder / "splits"
+    data.mkdir()
+    train.rename(data / "train")
+    (folder / "test").rename(data / "test")
+    return data
+
+
 def write_kaldi_text(folder):
     return write_kaldi(folder) / "text"
 
@@ -160,6 +172,7 @@ WRITERS = [
     write_audio_folder,
     write_nemo,
     write_kaldi,
+    write_kaldi_splits,
     write_kaldi_text,
     write_webdataset,
     write_frame,
@@ -200,6 +213,17 @@ def test_a_workspace_and_a_corpus_are_avoided_by_what_they_hold_out(tmp_path):
     report = select(workspace, tmp_path / "other")
     assert reasons(workspace) == REASONS
     assert report.facts["avoided"][0]["data"] == "other:dev,test"
+
+
+def test_the_workspace_itself_cannot_be_avoided(tmp_path):
+    workspace = make(tmp_path / "w")
+    with pytest.raises(InputError, match="is the workspace itself"):
+        select(workspace, f"{tmp_path / 'w'}:all")
+
+
+def test_ids_to_avoid_need_other_data(tmp_path):
+    with pytest.raises(InputError, match="avoid_by: needs other data"):
+        select(make(tmp_path / "w"), avoid_by="speaker_id")
 
 
 def test_held_out_segments_of_this_corpus_stay_and_are_counted(tmp_path):

@@ -30,6 +30,7 @@ from nbaudio.formats.transcripts import (
 from nbaudio.formats.writers import Parts, Writer, drop_none, timed_segments, write_json_lines
 from nbaudio.storage.urls import is_url
 from nbaudio.tables import split_names
+from nbaudio.tables.provenance import PROVENANCE
 
 _KINDS = ("recordings", "supervisions", "cuts")
 # Fields of the first object of each kind of manifest.
@@ -43,6 +44,8 @@ _ENDINGS = (".jsonl", ".jsonl.gz")
 _MANIFEST = re.compile(
     r"(?:.*[_-])?(recordings|supervisions|cuts)(?:[_-](.+?))?(?:\.jsonl)?(?:\.gz)?"
 )
+# Custom fields that are columns of their own.
+_ABOUT = tuple(name for names in PROVENANCE.values() for name in names)
 _ALTERED = "the file is damaged inside, and any line may be altered; fetch it again"
 _NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
 
@@ -135,6 +138,7 @@ def read(source: Path) -> Transcripts:
             "language",
             "speaker_gender",
             "custom",
+            *_ABOUT,
         ),
         expected="Lhotse's recordings.jsonl.gz with supervisions.jsonl.gz, or its cuts",
     )
@@ -229,6 +233,7 @@ def _row(
         "language": supervision.language,
         "speaker_gender": supervision.gender,
         "custom": msgspec.json.encode(supervision.custom).decode() if supervision.custom else None,
+        **{name: str(custom[name]) for name in _ABOUT if custom.get(name) is not None},
     }
 
 

@@ -27,6 +27,7 @@ from nbaudio.formats.transcripts import (
 )
 from nbaudio.formats.writers import Parts, Writer, drop_none, timed_segments, write_json_lines
 from nbaudio.tables import split_names
+from nbaudio.tables.provenance import PROVENANCE
 
 _ENDINGS = (".json", ".jsonl")
 _ALL_TARS = "tarred_audio_manifest.json"  # NeMo's name of the manifest of all tars
@@ -39,6 +40,9 @@ _KINDS = dict.fromkeys(
     ("audio_filepath", "text", "pred_text", "speaker", "lang", "segment_id", nemo_tars.SHARD), TEXT
 )
 _KINDS |= {"offset": NUMBER, "duration": NUMBER}
+# Fields that are kept as they are called, where a manifest has them.
+_ABOUT = tuple(name for names in PROVENANCE.values() for name in names)
+_KINDS |= dict.fromkeys(_ABOUT, TEXT)
 
 
 def detect(files: SourceFiles) -> list[Layout]:
@@ -108,7 +112,7 @@ def read(source: Path, *, tars: str | None = None) -> Transcripts:
     transcripts = collect_rows(
         source,
         (item for file in files for item in _items(file, source)),
-        further=("source_split", "source_duration", "language", nemo_tars.SHARD),
+        further=("source_split", "source_duration", "language", nemo_tars.SHARD, *_ABOUT),
         expected="a NeMo manifest, one JSON object a line with audio_filepath, duration and text",
     )
     beside = with_audio_root(transcripts, files[0].parent)
@@ -180,6 +184,7 @@ def _items(file: Path, source: Path) -> Iterator[dict[str, Any] | Problem]:
                     "source_duration": duration if offset is None else None,
                     "language": row["lang"],
                     nemo_tars.SHARD: row[nemo_tars.SHARD] or number,
+                    **{name: row[name] for name in _ABOUT},
                 }
 
 

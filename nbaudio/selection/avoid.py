@@ -234,7 +234,7 @@ def _overlaps(rows: pl.DataFrame, windows: pl.DataFrame) -> pl.Series:
         start=pl.col("end_sample").fill_null(last) - 1,
     ).with_row_index("place")
     joined = asked.sort("start").join_asof(
-        starts.sort("start"), on="start", by="sha256", strategy="backward"
+        starts.sort("start"), on="start", by="sha256", strategy="backward", check_sortedness=False
     )
     overlaps = joined.sort("place").select(overlaps=pl.col("end") > pl.col("begin"))
     return overlaps.to_series().fill_null(value=False)

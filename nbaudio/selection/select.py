@@ -43,8 +43,8 @@ from nbaudio.selection.select_report import (
 )
 from nbaudio.selection.size_budget import PCM, Budget, measure_clip_size, over_budget
 from nbaudio.sources.audio_folder import check_audio_folders
-from nbaudio.sources.other_data import Other
-from nbaudio.storage.urls import redact_url
+from nbaudio.sources.other_data import Other, split_address
+from nbaudio.storage.urls import is_url, redact_url
 from nbaudio.tables import rejection_reasons, workspace_tables
 from nbaudio.tables.dataframes import STREAMED, Frame, as_polars
 from nbaudio.tables.rejection_reasons import without_audio
@@ -218,8 +218,19 @@ def _avoided(
 ) -> tuple[AvoidedData, ...]:
     """Read the data that is avoided; large data is on the disk meanwhile."""
     others = [*avoid] if isinstance(avoid, list | tuple) else [cast(Other, avoid)]
+    if by and not others:
+        raise InputError("avoid_by: needs other data; name it by avoid")
+    for other in others:
+        if isinstance(other, str | Path) and _is_workspace(split_address(str(other))[0], workspace):
+            raise InputError(f"avoid={other}: is the workspace itself; name other data")
     with rows_on_disk(workspace.path):
         return read_avoided(others, by=by)
+
+
+def _is_workspace(address: str, workspace: Workspace) -> bool:
+    """Return whether a path is the folder of a workspace."""
+    path = Path(address)
+    return not is_url(address) and path.is_dir() and path.samefile(workspace.path)
 
 
 def _names(names: Sequence[str] | str | None) -> tuple[str, ...]:

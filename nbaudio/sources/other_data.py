@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from nbaudio.core.errors import AudioError, InputError, one_line
 from nbaudio.formats.source_columns import choose, open_parquet_at
+from nbaudio.formats.source_files import Layout
 from nbaudio.formats.table import ENDINGS, read_cells
 from nbaudio.formats.transcripts import numbered_lines
 from nbaudio.formats.webdataset_texts import TAR, texts_of_tar
-from nbaudio.sources.detection import detect_source
+from nbaudio.sources.detection import list_layouts
 from nbaudio.sources.source_formats import READERS
 from nbaudio.storage.folders import Folder, folder_at, read_object
 from nbaudio.storage.location import Location, location
@@ -256,15 +257,21 @@ def _of_lines(path: Path, *, has_ids: bool) -> pl.DataFrame:
 
 def _of_source(path: Path) -> pl.DataFrame:
     """Return the segments of a source that `ingest` reads."""
-    layout = detect_source(path).layout
+    return pl.concat([_of_layout(layout, path) for layout in list_layouts(path)])
+
+
+def _of_layout(layout: Layout, path: Path) -> pl.DataFrame:
+    """Return the segments of a layout in a file or folder, with the split that its path names."""
     if layout.format not in READERS:
         raise InputError(f"{path}: transcripts that are not cut; name a table or a text file")
-    transcripts = READERS[layout.format](Path(layout.source), **layout.options)
+    transcripts = READERS[layout.format](layout.source, **layout.options)
     batches = transcripts.rows.batches({"text", "source_split", "speaker_id"})
     frames = [
         _conformed(batch.rename({"source_split": "split"}, strict=False)) for batch in batches
     ]
-    return pl.concat([pl.DataFrame(schema=OTHER), *frames])
+    split = pl.lit(split_in(layout.source.relative_to(path).as_posix()), dtype=pl.String)
+    rows = pl.concat([pl.DataFrame(schema=OTHER), *frames])
+    return rows.with_columns(pl.col("split").fill_null(split))
 
 
 def _of_folder(place: Location) -> pl.DataFrame:

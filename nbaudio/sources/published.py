@@ -1,5 +1,6 @@
 """Read the rows of a published dataset, however it is stored, without its audio."""
 
+import posixpath
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,12 +13,19 @@ from nbaudio.core.errors import InputError, get_by_name
 from nbaudio.formats import table
 from nbaudio.formats.published.card_header import read_card
 from nbaudio.formats.published.counted_reads import DatasetFiles
-from nbaudio.formats.published.dataset import USUAL_COLUMNS, Published, as_rows, with_source_ids
+from nbaudio.formats.published.dataset import (
+    USUAL_COLUMNS,
+    Published,
+    as_rows,
+    chosen_columns,
+    with_source_ids,
+)
 from nbaudio.formats.published.parquet_rows import PARQUET, read_parquet_rows
 from nbaudio.formats.published.tar_rows import TAR, read_tar_rows
 from nbaudio.formats.transcripts import END_OF_RECORDING, Transcripts, numbered_lines
 from nbaudio.sources.detection import list_layouts
 from nbaudio.sources.source_formats import READERS
+from nbaudio.storage.urls import is_url
 from nbaudio.tables.split_names import split_in, split_of_folder
 
 # Files in which manifests and tables are; others of a remote dataset are not fetched.
@@ -26,6 +34,9 @@ _MANIFESTS = (
     *("text", "segments", "utt2spk", "spk2utt", "utt2dur", "reco2dur", "spk2gender"),
 )
 _METADATA = ("metadata.csv", "metadata.jsonl")
+_UTT2DUR = "utt2dur"
+# Fields whose columns readers of transcripts keep as the source calls them.
+_AS_IN_SOURCE = ("license", "consent", "language", "audio_sha256")
 
 
 def read_published(
@@ -47,6 +58,16 @@ def read_published(
     options = options or {}
     for name in options:
         get_by_name(USUAL_COLUMNS, name, "field")
+    published = _read(files, configuration, options)
+    for field, column in options.items():
+        if field not in published.columns:
+            listed = ", ".join(sorted({*published.columns.values()})) or "none"
+            raise InputError(f"{field}={column}: there is no such column; read are {listed}")
+    return published
+
+
+def _read(files: DatasetFiles, configuration: str | None, options: Mapping[str, str]) -> Published:
+    """Read the rows of a dataset by its layout."""
     if files.ending(PARQUET):
         return read_parquet_rows(files, configuration=configuration, options=options)
     with _manifests(files) as folder:
@@ -54,7 +75,7 @@ def read_published(
             return _read_audio_folder(files, folder, metadata, options)
         if files.ending(TAR) and not _is_nemo(files):
             return read_tar_rows(files, configuration=configuration, options=options)
-        return _read_manifest(files, folder)
+        return _read_manifest(files, folder, options)
 
 
 def _is_nemo(files: DatasetFiles) -> bool:
@@ -90,9 +111,10 @@ def _read_audio_folder(
     for name in metadata:
         transcripts = table.read(folder / name, **chosen)
         inside = str(PurePosixPath(name).parent)
-        frames.append(_rows(transcripts, name, split_of_folder(name), inside))
+        further = _further_columns(transcripts.frame, options)
+        frames.append(_rows(transcripts, name, split_of_folder(name), inside, further))
         problems += _problems(transcripts)
-        columns |= transcripts.columns
+        columns |= {**transcripts.columns, **further}
     card = read_card(files)
     rows = with_source_ids(pl.concat(frames))
     declared = card.examples.get(card.configuration(None) or "", {})
@@ -104,7 +126,7 @@ def _read_audio_folder(
     return Published("AudioFolder", rows, columns, declared, card.license, (), problems)
 
 
-def _read_manifest(files: DatasetFiles, folder: Path) -> Published:
+def _read_manifest(files: DatasetFiles, folder: Path, options: Mapping[str, str]) -> Published:
     """Read the manifests of another format that `ingest` reads; those of several splits as one."""
     single = len(files.names) == 1 and not (folder / files.names[0]).is_dir()
     layouts = list_layouts(folder / files.names[0] if single else folder)
@@ -119,17 +141,23 @@ def _read_manifest(files: DatasetFiles, folder: Path) -> Published:
         inside = layout.source.relative_to(folder)
         place = inside.as_posix() if inside.name else files.place.name
         split = split_in(inside.with_suffix("").as_posix()) if inside.name else None
-        frames.append(_with_kaldi_durations(_rows(transcripts, place, split, "."), layout.source))
+        further = _further_columns(transcripts.frame, options)
+        rows = _rows(transcripts, place, split, _folder_of_names(transcripts, folder), further)
+        frames.append(_with_kaldi_durations(rows, layout.source))
         problems += _problems(transcripts)
-        not_read += [each.sentence().removeprefix("not read: ") for each in transcripts.not_read]
-        columns |= transcripts.columns
+        not_read += [
+            part.sentence().removeprefix("not read: ")
+            for part in transcripts.not_read
+            if _UTT2DUR not in part.what
+        ]
+        columns |= {**transcripts.columns, **further}
     rows = with_source_ids(pl.concat(frames))
     return Published(layouts[0].format, rows, columns, {}, None, not_read, problems)
 
 
 def _with_kaldi_durations(rows: pl.DataFrame, folder: Path) -> pl.DataFrame:
     """Return rows with the durations of Kaldi's utt2dur, where it has them."""
-    path = folder / "utt2dur"
+    path = folder / _UTT2DUR
     if not path.is_file():
         return rows
     pairs = [line.split() for _, line in numbered_lines(path)]
@@ -153,33 +181,66 @@ def _problems(transcripts: Transcripts) -> list[str]:
     return [*lines, f"and {rest:,} more lines that cannot be read"] if rest > 0 else lines
 
 
-def _rows(transcripts: Transcripts, place: str, split: str | None, inside: str) -> pl.DataFrame:
+def _folder_of_names(transcripts: Transcripts, folder: Path) -> str:
+    """Return the folder that names of recordings are relative to, inside that of the dataset."""
+    root = transcripts.audio_root
+    if isinstance(root, Path) and root.is_relative_to(folder):
+        return root.relative_to(folder).as_posix()
+    return "."
+
+
+def _further_columns(frame: pl.DataFrame, options: Mapping[str, str]) -> dict[str, str]:
+    """Return by field the column of transcripts that holds it, where readers have no name for it.
+
+    `options` name columns of any field.
+    """
+    # Names that are reserved have a prefix.
+    names = {name.removeprefix("source_"): name for name in frame.columns}
+    return {
+        field: names[column]
+        for field, column in chosen_columns([*names], options).items()
+        if field in _AS_IN_SOURCE or column == options.get(field)
+    }
+
+
+def _rows(
+    transcripts: Transcripts,
+    place: str,
+    split: str | None,
+    inside: str,
+    further: Mapping[str, str],
+) -> pl.DataFrame:
     """Return the rows of transcripts, as `dataset.ROWS`.
 
-    `split` is that of rows without one; `inside` is the folder of the recordings.
+    `split` is that of rows without one; `inside` is the folder of the recordings, and `further`
+    are the columns of further fields.
     """
     frame = transcripts.frame
     columns = {
-        "recording_id": pl.col("name"),
+        "recording_id": _path_inside(frame["name"], inside),
         "source_id": pl.col("segment_id"),
         "duration_s": _duration(frame),
         "split": pl.lit(split, pl.String),
-        "clip": _whole_clip(inside),
     }
+    columns["clip"] = pl.when(pl.col("source_start").is_null()).then(columns["recording_id"])
     if "source_split" in frame.columns:
         columns["split"] = pl.coalesce(pl.col("source_split"), pl.lit(split, pl.String))
-    for name in ("license", "consent", "language", "audio_sha256"):
-        if f"source_{name}" in frame.columns and name not in frame.columns:
-            columns[name] = pl.col(f"source_{name}")
+    columns |= {field: pl.col(column) for field, column in further.items()}
+    if "audio_sha256" in further:
+        # Else it is the hash of a recording that has other clips too.
+        is_whole = pl.col("source_start").is_null()
+        columns["audio_sha256"] = pl.when(is_whole).then(columns["audio_sha256"])
     others = [name for name in frame.columns if name not in columns and name != "segment_id"]
     fields = [column.alias(name) for name, column in columns.items()]
     return as_rows(frame.select(*others, *fields), place)
 
 
-def _whole_clip(inside: str) -> pl.Expr:
-    """Return the path of a clip that is a whole recording; null for windows."""
-    path = pl.col("name") if inside == "." else pl.lit(f"{inside}/") + pl.col("name")
-    return pl.when(pl.col("source_start").is_null()).then(path)
+def _path_inside(names: pl.Series, inside: str) -> pl.Expr:
+    """Return the paths of recordings in a dataset, so that folders have names of their own."""
+    if inside == "." or names.is_empty():
+        return pl.lit(names)
+    paths = [name if is_url(name) else posixpath.normpath(f"{inside}/{name}") for name in names]
+    return pl.lit(pl.Series(names.name, paths, pl.String))
 
 
 def _duration(frame: pl.DataFrame) -> pl.Expr:

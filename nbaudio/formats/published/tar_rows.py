@@ -98,6 +98,14 @@ class _Clip:
     clip: str | None = None
 
 
+@dataclass(frozen=True)
+class _Tar:
+    """The rows of a tar, and by field the name that it has in the JSON of clips."""
+
+    rows: pl.DataFrame
+    columns: Mapping[str, str]
+
+
 def read_tar_rows(
     files: DatasetFiles, *, configuration: str | None, options: Mapping[str, str]
 ) -> Published:
@@ -113,19 +121,21 @@ def read_tar_rows(
     problems: list[str] = []
     read = partial(_rows_or_problem, files, splits, options)
     frames = []
+    columns: dict[str, str] = {}
     with progress("read tars", len(names), "tars", show=len(names) > 1) as advance:
-        for rows in ordered_map(read, names, jobs=_JOBS):
-            if isinstance(rows, str):
-                problems.append(rows)
+        for tar in ordered_map(read, names, jobs=_JOBS):
+            if isinstance(tar, str):
+                problems.append(tar)
             else:
-                frames.append(rows)
+                frames.append(tar.rows)
+                columns |= tar.columns
             advance(1)
     if not frames:
         raise InputError(f"{files.place}: {problems[0]}")
     return Published(
         "WebDataset",
         with_source_ids(pl.concat(frames)),
-        {},
+        columns,
         card.examples.get(configuration or "", {}),
         card.license,
         (),
@@ -144,15 +154,21 @@ def _rows_or_problem(
     splits: Mapping[str, str | None],
     options: Mapping[str, str],
     name: str,
-) -> pl.DataFrame | str:
+) -> _Tar | str:
     """Return the rows of a tar, or why it cannot be read."""
     try:
         clips = _clips(files, name)
     except (InputError, *BROKEN) as error:
         return f"{name}: cannot be read as a tar ({one_line(error)})"
+    fields = dict.fromkeys(field for clip in clips.values() for field in clip.fields)
+    columns = {
+        field: column
+        for field, column in chosen_columns([*fields], options).items()
+        if field != "split"
+    }
     rows = [_row(key, clip, options) for key, clip in clips.items() if clip.clip]
     frame = pl.DataFrame(rows, infer_schema_length=None) if rows else pl.DataFrame({"clip": []})
-    return as_rows(frame.with_columns(split=pl.lit(splits[name])), name)
+    return _Tar(as_rows(frame.with_columns(split=pl.lit(splits[name])), name), columns)
 
 
 def _clips(files: DatasetFiles, name: str) -> dict[str, _Clip]:

@@ -7,7 +7,10 @@ import polars as pl
 from nbaudio.selection.audits.audited import Audited
 from nbaudio.selection.audits.findings import Check, Hits, Settings, rows_where
 
-_LISTEN = "Listen to some: nbaudio review export W; nbaudio select W --where '{}' leaves them out."
+_LISTEN = (
+    "Listen to some: nbaudio review export W --out s.xlsx; or leave them out: "
+    "nbaudio select W --where '{}'."
+)
 Find = Callable[[Audited, Settings], Hits]
 # Seconds and share by which a decoded clip may differ from its declared duration.
 _MOST_DIFFERENCE_S = 0.1

@@ -1,5 +1,6 @@
 """Checks of texts: empty, markup, digits, odd characters, another script, length for the clip."""
 
+import unicodedata
 from collections import Counter
 
 import polars as pl
@@ -18,8 +19,10 @@ _MARKUP = r"</?\w[^<>]*>|&#?\w+;|https?://|\{[^{}]*\}|\[[^\[\]]*\]|\*\*|^#+ "
 _DIGITS = r"\p{Nd}"
 _WORD = r"\p{L}{2}"
 _LEAST_S = 1.0
-# Punctuation that transcripts have in any language.
-_USUAL = frozenset(" .,;:?!'\"-–—…’‘“”„«»()/%&+")
+# Punctuation that transcripts have in any language, beside that of their script.
+_USUAL = frozenset(" .,;:?!'\"-–—…’‘“”„‚«»‹›¡¿·()/%&+")
+_GENERAL_PUNCTUATION = range(0x2000, 0x2070)  # has bullets and daggers
+_FIRST_OF_SCRIPTS = 0x100
 _SCRIPT_TEXTS = 2000
 
 
@@ -38,15 +41,27 @@ def _digits(audited: Audited, _: Settings) -> Hits:
 
 
 def _odd_characters(audited: Audited, _: Settings) -> Hits:
-    parts = audited.rows.select("segment_id", "text").iter_slices(1 << 16)
-    odd = [each for each in count_characters(parts).odd["character"] if each not in _USUAL]
+    has_markup = _TEXT.str.contains(_MARKUP)
+    plain = audited.rows.select("segment_id", "text").filter(~has_markup)
+    parts = plain.iter_slices(1 << 16)
+    odd = [each for each in count_characters(parts).odd["character"] if not _is_usual(each)]
     if not odd:
         return Hits(0, len(audited.shipped))
     has_odd = pl.any_horizontal(_TEXT.str.contains(each, literal=True) for each in odd)
-    hits = rows_where(audited, has_odd & ~_TEXT.str.contains(_MARKUP), "text")
+    hits = rows_where(audited, has_odd & ~has_markup, "text")
     listed = " ".join(f"U+{ord(each):04X}" for each in odd[:8])
     examples = [f"characters {listed}", *hits.examples][:5] if hits.examples else hits.examples
     return Hits(hits.count, hits.of, examples, hits.left_out)
+
+
+def _is_usual(character: str) -> bool:
+    """Return whether a character is common punctuation, also that of a script, such as ``。``."""
+    plain = unicodedata.normalize("NFKC", character)
+    is_of_script = ord(character) >= _FIRST_OF_SCRIPTS and (
+        ord(character) not in _GENERAL_PUNCTUATION
+    )
+    is_punctuation = is_of_script and unicodedata.category(character).startswith("P")
+    return character in _USUAL or plain in _USUAL or (is_punctuation and not plain.isascii())
 
 
 def main_script(audited: Audited) -> str:
@@ -92,17 +107,17 @@ CHECKS = (
     ),
     Check(
         "texts too long for their clips",
-        "more characters a second than --max-rate (30)",
+        "more than 30 characters a second",
         0.002,
-        "Listen to some: nbaudio review export W; the text may belong to another clip.",
+        "Texts may be of other clips; listen to some: nbaudio review export W --out s.xlsx.",
         _too_long,
         ("text", "duration_s"),
     ),
     Check(
         "texts too short for their clips",
-        "fewer characters a second than --min-rate (2), in clips of 1 s and more",
+        "fewer than 2 characters a second, in clips of 1 s and more",
         0.01,
-        "Listen to some: nbaudio review export W; speech may be missing from the text.",
+        "Texts may lack speech; listen to some: nbaudio review export W --out s.xlsx.",
         _too_short,
         ("text", "duration_s"),
     ),
@@ -110,7 +125,7 @@ CHECKS = (
         "another script",
         "most letters are of another script than those of most texts",
         0.001,
-        "Leave them out: nbaudio select W --where, or make a corpus of each script.",
+        "Correct the source, or reject them by nbaudio.review.import_decisions(W, table).",
         _other_script,
         ("text",),
     ),
@@ -118,7 +133,7 @@ CHECKS = (
         "odd characters",
         "characters that are no letters, digits or common punctuation; texts with markup aside",
         0.01,
-        "See nbaudio.views.characters(W); correct the source, or remove them by --text.",
+        "See nbaudio.views.characters(W); correct the source, and ingest it again.",
         _odd_characters,
         ("text",),
     ),
@@ -126,7 +141,8 @@ CHECKS = (
         "markup in texts",
         "tags, entities, web addresses, brackets",
         0.001,
-        "Remove it in the source, and ingest again; score W --normalize compares without it.",
+        "Remove it in the source, and ingest it again; or leave these rows out: "
+        "nbaudio select W --where \"text not like '%<%>%'\".",
         _markup,
         ("text",),
     ),
@@ -134,7 +150,7 @@ CHECKS = (
         "digits beside words",
         "a digit in a text that has words",
         0.02,
-        "Write numbers in one way; nbaudio score W --language counts how they differ.",
+        "Write numbers in one way; compare them with words: nbaudio score W --language LANGUAGE.",
         _digits,
         ("text",),
     ),

@@ -52,14 +52,15 @@ def audit(
             has no usual name.
         limits: by check, the largest share of rows that is no finding, in place of the default.
         max_duration: seconds of the longest clip that a model takes.
-        audio: number of clips of a published dataset to draw, fetch and decode. Of a workspace,
-            `measure` hears all; of a corpus, `verify` decodes all.
+        audio: number of clips of a published dataset to draw, fetch and decode; an error for a
+            workspace, whose clips `measure` hears, and a corpus, whose clips `verify` decodes.
 
     Returns:
         The facts have `findings`, one row a check. Findings above their limits are problems.
 
     Raises:
-        InputError: the target cannot be read, or names of an option are unknown.
+        InputError: the target cannot be read, names of an option are unknown, or an option is for
+            published datasets only.
 
     Examples:
         >>> import tempfile
@@ -79,7 +80,8 @@ def audit(
     if ours is None:
         read = _read_dataset(target, config, columns, num_decoded=audio)
     else:
-        read = _ReadTarget(ours, {})
+        _check_no_dataset_options(ours, config, columns)
+        read = _ReadTarget(_with_audio_note(ours) if audio else ours, {})
     settings = Settings(max_duration)
     findings = [
         *run_checks(read.audited, settings, limits or {}),
@@ -100,6 +102,23 @@ class _ReadTarget:
 
     audited: Audited
     facts: dict[str, Any]
+
+
+def _check_no_dataset_options(
+    ours: Audited, config: str | None, columns: Mapping[str, str] | None
+) -> None:
+    """Raise InputError if an option is given that is for published datasets only."""
+    for option, value in (("config", config), ("columns", columns)):
+        if value:
+            raise InputError(
+                f"{option}: is for datasets that others published, not for a {ours.layout}"
+            )
+
+
+def _with_audio_note(ours: Audited) -> Audited:
+    """Return a workspace or corpus with a line on the commands that decode its audio."""
+    note = "audio: 'nbaudio measure' decodes that of a workspace, 'nbaudio verify' that of a corpus"
+    return replace(ours, not_read=[*ours.not_read, note])
 
 
 def _read_dataset(

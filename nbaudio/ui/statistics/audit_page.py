@@ -53,7 +53,7 @@ def _overview(facts: Mapping[str, Any], above: Sequence[Finding]) -> Section:
 
 def _finding(finding: Finding) -> Section:
     """Return the section of a check with what it found."""
-    amount = f"{count(finding.count, 'rows')}, {percent(finding.share or 0)}"
+    amount = f"{count(finding.count or 0, 'rows')}, {percent(finding.share or 0)}"
     state = "within" if finding.ok else "above"
     left_out = f" {finding.left_out:,} more are left out already." if finding.left_out else ""
     examples = pl.DataFrame({"example": list(finding.examples)}, schema={"example": pl.String})
