@@ -23,6 +23,7 @@ from nbaudio.cli import app
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import percent
 from nbaudio.proof.evidence import evidence
+from nbaudio.recognition.measure import measure
 from nbaudio.selection.audits.check_list import CHECKS
 from nbaudio.sources.ingest import ingest
 from nbaudio.tables.workspace import Workspace
@@ -604,3 +605,33 @@ def test_a_text_that_is_stored_once_and_stands_in_a_million_rows_is_refused(tmp_
     done = CliRunner().invoke(app, ["audit", str(tmp_path / "bomb.parquet")])
     assert done.exit_code == 2
     assert "a bomb" in done.stderr
+
+
+def finding_on_languages(target):
+    findings = audit(target).facts["findings"]
+    return next(row for row in findings if row["check"] == "another language")
+
+
+def test_rows_in_another_language_are_counted_by_a_column_of_the_data_or_of_a_model(tmp_path):
+    languages = ["en-US", "EN", "en", None, "hr"] * 4
+    rows = [
+        {"id": f"c{number}", "text": sentence(number), "language": language}
+        for number, language in enumerate(languages)
+    ]
+    for name in ("with", "without"):
+        (tmp_path / name).mkdir()
+    frame = pl.DataFrame(rows)
+    frame.write_parquet(tmp_path / "with" / "train-00000-of-00001.parquet")
+    finding = finding_on_languages(tmp_path / "with")
+    assert (finding["count"], finding["share"], finding["ok"]) == (4, 0.25, False)
+    assert finding["examples"][0].endswith(f": hr, {sentence(14)}")
+
+    frame.drop("language").write_parquet(tmp_path / "without" / "train-00000-of-00001.parquet")
+    assert finding_on_languages(tmp_path / "without")["ok"] is None
+    ingest("dataset", tmp_path / "without", out=tmp_path / "W")
+
+    def code(texts):
+        return [{"code": "hr" if text == sentence(3) else "en"} for text in texts]
+
+    measure(tmp_path / "W", with_=code, as_="language", show_progress=False)
+    assert finding_on_languages(tmp_path / "W")["count"] == 1

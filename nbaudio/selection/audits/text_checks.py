@@ -86,6 +86,15 @@ def _other_script(audited: Audited, _: Settings) -> Hits:
     return rows_where(audited, _TEXT.is_in(others), "text")
 
 
+def _other_language(audited: Audited, _: Settings) -> Hits:
+    # Of en-US, EN and en, all are en.
+    language = pl.col("language").str.to_lowercase().str.extract(r"^\s*(\p{L}+)")
+    languages = audited.shipped.select(language.drop_nulls()).to_series()
+    main_language = languages.mode().sort().first()
+    has_language = language.is_not_null()
+    return rows_where(audited, language != main_language, "language", "text", among=has_language)
+
+
 def _too_long(audited: Audited, settings: Settings) -> Hits:
     is_fast = (pl.col("duration_s") > 0) & (settings.max_rate < _RATE)
     return rows_where(audited, is_fast, "duration_s", "text")
@@ -128,6 +137,14 @@ CHECKS = (
         "Correct the source, or reject them by nbaudio.review.import_decisions(W, table).",
         _other_script,
         ("text",),
+    ),
+    Check(
+        "another language",
+        "the column of languages names another one than that of most texts",
+        0.01,
+        "Leave them out: nbaudio select W --where \"language = 'LANGUAGE'\".",
+        _other_language,
+        ("language",),
     ),
     Check(
         "odd characters",

@@ -15,6 +15,8 @@ from nbaudio.tables.workspace import Workspace
 from nbaudio.ui import views
 
 WORKSPACE_JSON = "workspace.json"
+# The column of the recipe for languages in docs/models.md.
+MEASURED_LANGUAGE = "language_code"
 
 
 def open_ours(target: str | Path) -> Audited | None:
@@ -30,6 +32,9 @@ def open_ours(target: str | Path) -> Audited | None:
         is_left_out=pl.col("decision").cast(pl.String).eq("reject").fill_null(value=False),
     )
     frame = frame.with_columns(source_id="segment_id")
+    if "language" not in frame.columns and MEASURED_LANGUAGE in segments.schema:
+        languages = segments.read(MEASURED_LANGUAGE).to_series().cast(pl.String)
+        frame = frame.with_columns(languages.alias("language"))
     provenance = provenance_columns(segments.schema)
     for field in {"license", "consent"} & provenance.keys():
         values = segments.read(provenance[field]).to_series()
