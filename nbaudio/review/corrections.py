@@ -90,19 +90,19 @@ def correct_texts(workspace: Workspace | str | Path | ReviewState) -> Report:
         state.workspace.save(segments=with_rows(state.workspace, after))
     facts = {"corrected_texts": before["text_corrected"].count(), "corrected_now": len(rows)}
     problems = first_lines(agreed.problems, VERDICT_LOG)
-    warnings = _stale_columns(state.workspace) if len(rows) else []
+    warnings = _stale_columns(state.workspace, num_changed=len(rows))
     report = Report("review correct-texts", facts, warnings, problems)
     state.workspace.save_report("correct_texts", report.to_dict())
     return report
 
 
-def _stale_columns(workspace: Workspace) -> list[str]:
-    """Return a line for each column of a model that gets texts."""
+def _stale_columns(workspace: Workspace, *, num_changed: int) -> list[str]:
+    """Return a line for each column of a model that gets texts, if some of them changed."""
     return [
         f"{column} is from the texts before: run nbaudio measure again with {record['with']}"
         f" --as {record['name']}"
         for column, record in workspace.measured_columns.items()
-        if "text" in record["inputs"]["columns"]
+        if num_changed and "text" in record["inputs"]["columns"]
     ]
 
 

@@ -13,8 +13,8 @@ from nbaudio.ui import views
 from nbaudio.ui.plot_style import Plot
 
 _MOST_RECORDINGS = 24
-_PLACE = pl.col("source_start").cast(pl.Float64)
-_LENGTH = pl.col("source_end").cast(pl.Float64) - _PLACE
+_PLACE = pl.col("source_start").cast(pl.Float64, strict=False)
+_LENGTH = pl.col("source_end").cast(pl.Float64, strict=False) - _PLACE
 # Of a workspace that `align` has not made.
 _NO_UNMATCHED = pl.Schema(
     {"recording_id": pl.String(), "kind": pl.String()}

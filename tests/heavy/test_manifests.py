@@ -151,9 +151,9 @@ def held_out(corpus):
 
 
 def test_the_same_manifest_makes_the_next_version_when_the_archive_has_grown(tmp_path, monkeypatch):
-    for name in ("demo", "demo.yaml"):
-        copy = shutil.copytree if name == "demo" else shutil.copy
-        copy(bundled(f"data_manifests/{name}"), tmp_path / name)
+    for name in ("demo", "demo_minutes"):
+        shutil.copytree(bundled(f"data_manifests/{name}"), tmp_path / name)
+    shutil.copy(bundled("data_manifests/demo.yaml"), tmp_path)
     manifest, out = tmp_path / "demo.yaml", tmp_path / "out"
     out.mkdir()
     (out / "notebooks").mkdir()
