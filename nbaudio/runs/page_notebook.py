@@ -77,6 +77,17 @@ def _tags(cell: Mapping[str, Any]) -> list[str]:
     return tags
 
 
+def _parse(source: str) -> ast.Module:
+    """Parse Python; once more if another thread parses at the same time.
+
+    Python 3.11 counts the depth of all threads together, and raises SystemError where they differ.
+    """
+    try:
+        return ast.parse(source)
+    except SystemError:
+        return ast.parse(source)
+
+
 def fill_in(source: str, values: Mapping[str, Any]) -> str:
     """Replace what a cell of defaults assigns by the values; comments stay.
 
@@ -85,7 +96,7 @@ def fill_in(source: str, values: Mapping[str, Any]) -> str:
         'n = 8  # clips'
     """
     lines = source.splitlines()
-    for statement in ast.parse(source).body:
+    for statement in _parse(source).body:
         is_one_line = statement.col_offset == 0 and statement.lineno == statement.end_lineno
         if not isinstance(statement, ast.Assign) or not is_one_line:
             continue
