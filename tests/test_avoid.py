@@ -290,7 +290,7 @@ def test_the_selection_is_the_same_from_another_folder_and_names_no_path(tmp_pat
         ("empty.txt", "", "empty.txt: has no sentences to avoid; every text is empty"),
         ("dots.txt", "...\n?\n", "dots.txt: has no sentences to avoid; every text is empty"),
         ("speakers.csv", "speaker,age\nana,40\n", "no column has sentences; expected one called"),
-        ("broken.parquet", "no table", "cannot be read"),
+        ("broken.parquet", "no table", "not a readable Parquet file"),
         ("notes.pdf", "%PDF", "no format is recognized in it"),
     ],
 )

@@ -442,7 +442,7 @@ DOORS = {
     **dict.fromkeys(("nbconvert", "papermill"), frozenset({"runs"})),
     "typer": {"cli"},
     "tqdm": {"core"},
-    "pyarrow": {"corpus", "formats", "reading", "sources", "tables", "text"},
+    "pyarrow": {"corpus", "formats", "reading", "tables", "text"},
     "yaml": {"corpus", "formats", "runs", "sources"},
     "msgspec": {"core", "corpus", "formats", "recognition", "review", "sources", "tables"},
     "pandas": {"core", "reading", "tables"},

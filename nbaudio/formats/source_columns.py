@@ -16,8 +16,6 @@ import pyarrow.parquet as pq
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import check_expansion, check_regular
-from nbaudio.storage.location import Location
-from nbaudio.storage.range_file import RangeFile
 
 # Endings of the names of times; others say no unit, which is seconds then.
 _IN_SECONDS = ("", "_s", "_sec", "_secs", "_seconds")
@@ -107,22 +105,6 @@ def batches(path: Path, columns: Sequence[str] | None, *, rows: int) -> Iterator
                 yield pa.RecordBatch.from_arrays(
                     [_column(batch, name) for name in chosen.values()], names=list(chosen)
                 )
-
-
-def open_parquet_at(place: Location) -> pq.ParquetFile:
-    """Open a Parquet file, of which only the ranges of the columns that are read are fetched.
-
-    Raise InputError for a decompression bomb, `pa.ArrowException` for what is no Parquet file.
-    """
-    size = place.status().num_bytes
-    if place.local is None:
-        file = pq.ParquetFile(pa.PythonFile(RangeFile(place.read, lambda: None, size)))
-    else:
-        check_regular(place.local)
-        file = pq.ParquetFile(place.local)
-    groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
-    check_expansion(place, size, sum(group.total_byte_size for group in groups))
-    return file
 
 
 def has_any_value(path: Path, leaf: str) -> bool:

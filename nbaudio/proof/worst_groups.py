@@ -77,13 +77,10 @@ def group_bounds(
     ships = what_ships(grouped)
     hashes = grouped.rows["group"]
     error = (1 - confidence) / max(hashes.drop_nulls().n_unique(), 1)
-    first_draw = grouped.group_columns[by]
-    rules = [grouped.about_all_segments().rule]
-    rules += [grouped.about_rule(rule).rule for rule in grouped.rules]
+    rules = _rules_since(grouped, grouped.group_columns[by])
     bounds = []
     names = _names_of_groups(grouped, by)
     for group in hashes.drop_nulls().unique().sort():
-        name = names.get(group, f"(no longer in the table, {group:016x})")
         is_in_group = hashes.eq_missing(group).to_numpy()
         of_group = ships & is_in_group
         if not of_group.any():
@@ -91,8 +88,9 @@ def group_bounds(
         is_reviewed = (of_group | (grouped.left_out & is_in_group)) & grouped.judged
         low = 0.0
         if is_reviewed.any():
-            of_rules = [_of_group(rule, is_in_group, first_draw) for rule in rules]
+            of_rules = [_of_group(rule, is_in_group) for rule in rules]
             low = _best_low(grouped, of_group, of_rules, target=target, error=error)
+        name = names.get(group, f"(no longer in the table, {group:016x})")
         bounds.append(GroupBound(name, grouped.count(of_group), grouped.count(is_reviewed), low))
     if not bounds:
         return None
@@ -115,12 +113,16 @@ def _names_of_groups(state: ProofState, by: str) -> dict[int, str]:
     return dict(zip(group_hashes(values).to_list(), names.to_list(), strict=True))
 
 
-def _of_group(rule: RuleSegments, is_in_group: Bools, first_draw: int) -> RuleSegments:
-    """Return the segments of a rule that are in a group.
+def _rules_since(state: ProofState, first_draw: int) -> list[RuleSegments]:
+    """Return the rule of all segments and the fixed rules, with draws from `first_draw` on."""
+    rules = [state.about_all_segments().rule]
+    rules += [state.about_rule(rule).rule for rule in state.rules]
+    return [replace(rule, first_draw=np.maximum(rule.first_draw, first_draw)) for rule in rules]
 
-    Draws count from the one that fixed the groups, `first_draw`.
-    """
-    first = np.where(is_in_group, np.maximum(rule.first_draw, first_draw), NEVER)
+
+def _of_group(rule: RuleSegments, is_in_group: Bools) -> RuleSegments:
+    """Return the segments of a rule that are in a group."""
+    first = np.where(is_in_group, rule.first_draw, NEVER)
     return replace(rule, first_draw=first.astype(rule.first_draw.dtype))
 
 

@@ -231,7 +231,7 @@ class LedgerAnswers:
 
 
 def read_answers(ledger: AnswerLedger) -> LedgerAnswers:
-    """Read the ledger of a recording."""
+    """Read the answers that the ledger of a recording holds."""
     lines = ledger.read()
     answers = {key: value for key, value in lines.items() if {"segments", "counts"} <= value.keys()}
     parts = (key.removeprefix("part ") for key in lines if key.startswith("part "))

@@ -216,7 +216,7 @@ def _shared_rows(
 
 
 def _overlaps(rows: pl.DataFrame, windows: pl.DataFrame) -> pl.Series:
-    """Return for each segment whether its window overlaps one of a recording of the same hash."""
+    """Return which segments overlap a window of a recording with the same hash."""
     is_none = pl.Series("overlaps", [False], dtype=pl.Boolean)
     if "sha256" not in rows.columns or windows.is_empty():
         return is_none.new_from_index(0, len(rows))

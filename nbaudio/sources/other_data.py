@@ -9,17 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import polars as pl
-import pyarrow as pa
 
 from nbaudio.core.errors import AudioError, InputError, one_line
-from nbaudio.formats.source_columns import choose, open_parquet_at
+from nbaudio.core.input_guards import check_regular
+from nbaudio.formats.published.tar_rows import TAR, texts_of_tar
+from nbaudio.formats.source_columns import choose
 from nbaudio.formats.source_files import Layout
 from nbaudio.formats.table import ENDINGS, read_cells
 from nbaudio.formats.transcripts import numbered_lines
-from nbaudio.formats.webdataset_texts import TAR, texts_of_tar
 from nbaudio.sources.detection import list_layouts
 from nbaudio.sources.source_formats import READERS
 from nbaudio.storage.folders import Folder, folder_at, read_object
@@ -27,6 +26,7 @@ from nbaudio.storage.location import Location, location
 from nbaudio.storage.urls import is_url, redact_url
 from nbaudio.tables.dataframes import Frame, as_polars
 from nbaudio.tables.parquet_files import read_parquet
+from nbaudio.tables.parquet_ranges import RangedParquet
 from nbaudio.tables.split_names import is_held_out, ordered_splits, split_in, split_role
 
 #: What a source of other data may be.
@@ -90,7 +90,7 @@ def read_other(other: Other) -> OtherData:
     name = _name_of(address)
     try:
         rows = _rows_of(address)
-    except (AudioError, OSError, pa.ArrowException) as error:
+    except (AudioError, OSError) as error:
         raise InputError(f"{redact_url(address)}: cannot be read ({one_line(error)})") from error
     return _counting(name, rows, requested)
 
@@ -332,15 +332,13 @@ def _split_of(name: str) -> str | None:
 
 def _of_parquet(place: Location, name: str) -> pl.DataFrame:
     """Return the rows of a Parquet file, of which only the columns that are needed are read."""
-    with open_parquet_at(place) as file:
-        columns = _columns_of(file.schema_arrow.names, str(place))
-        batches = file.iter_batches(batch_size=_ROWS, columns=[*columns.values()])
-        frames = [_renamed(batch, columns) for batch in batches]
+    if place.local is not None:
+        check_regular(place.local)
+    file = RangedParquet.open(str(place), place.read, place.status().num_bytes)
+    columns = _columns_of(file.schema.names, str(place))
+    frames = [
+        _conformed(part.select(pl.col(column).alias(field) for field, column in columns.items()))
+        for part in file.frames([*dict.fromkeys(columns.values())])
+    ]
     rows = pl.concat([pl.DataFrame(schema=OTHER), *frames])
     return rows.with_columns(pl.col("split").fill_null(pl.lit(_split_of(name), dtype=pl.String)))
-
-
-def _renamed(batch: Any, columns: dict[str, str]) -> pl.DataFrame:
-    """Return a batch of a Parquet file as `OTHER`."""
-    frame = pl.DataFrame(pa.Table.from_batches([batch]))
-    return _conformed(frame.select(pl.col(column).alias(f) for f, column in columns.items()))

@@ -16,7 +16,35 @@ NO_LENGTH = (
 )
 
 
-class RangeFile(io.RawIOBase):
+class SeekableFile(io.RawIOBase):
+    """A file of a fixed size with a position; subclasses implement `readinto`."""
+
+    def __init__(self, size: int) -> None:
+        """Take the size in bytes."""
+        super().__init__()
+        self._size = size
+        self._position = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to an offset, and return the new position; nothing is read."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, start + offset)
+        return self._position
+
+
+class RangeFile(SeekableFile):
     """A file over a function that returns the bytes [start, stop).
 
     Decoders in C lose the AudioError of that function, and an interrupt; `settle` raises them.
@@ -34,11 +62,9 @@ class RangeFile(io.RawIOBase):
         `check` raises AudioError if the file has another version than before. Blocks of
         `block_bytes` are read and cached.
         """
-        super().__init__()
+        super().__init__(size)
         self._check = check
-        self._size = size
         self._block_bytes = block_bytes
-        self._position = 0
         self._block = lru_cache(max(2, _CACHED_BYTES // block_bytes))(
             lambda number: read(number * block_bytes, min((number + 1) * block_bytes, size))
         )
@@ -55,24 +81,6 @@ class RangeFile(io.RawIOBase):
         if (num_read := self._block.cache_info().misses) != self._num_checked:
             self._check()
             self._num_checked = num_read
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position."""
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to an offset, and return the new position; nothing is requested."""
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        self._position = max(0, start + offset)
-        return self._position
 
     def readinto(self, buffer: memoryview | bytearray) -> int:  # type: ignore[override]
         """Read into a buffer, and return the number of bytes; errors are kept for `settle`."""

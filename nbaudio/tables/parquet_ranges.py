@@ -4,7 +4,6 @@ A dataset with embedded audio has its texts in one part in a hundred of its byte
 """
 
 import bisect
-import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.input_guards import check_expansion
 from nbaudio.core.threads import ordered_map
+from nbaudio.storage.range_file import SeekableFile
 
 #: Returns the bytes [start, stop) of a file.
 ReadRange = Callable[[int, int], bytes]
@@ -185,32 +185,16 @@ def _joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return ranges
 
 
-class _StoredRanges(io.RawIOBase):
+class _StoredRanges(SeekableFile):
     """A file of which some ranges are in memory; others are read when they are needed."""
 
     def __init__(
         self, read: ReadRange, size: int, starts: Sequence[int], chunks: Sequence[bytes]
     ) -> None:
-        super().__init__()
+        super().__init__(size)
         self._read = read
-        self._size = size
         self._starts = starts
         self._chunks = chunks
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        self._position = max(0, start + offset)
-        return self._position
 
     def readinto(self, buffer: memoryview | bytearray, /) -> int:  # type: ignore[override]
         stop = min(self._size, self._position + len(buffer))
@@ -233,7 +217,7 @@ class _StoredRanges(io.RawIOBase):
 
 
 def _text_bytes(column: pa.ChunkedArray) -> int:
-    """Return the bytes of a column of dictionaries once it is decoded; 0 for any other.
+    """Return the decoded size in bytes of a dictionary-encoded column; 0 for other columns.
 
     A text that is stored once may stand in a million rows.
     """

@@ -1,6 +1,5 @@
 """Rows of WebDataset tars: their headers and texts are read, their audio is skipped."""
 
-import io
 import json
 import re
 import tarfile
@@ -20,6 +19,8 @@ from nbaudio.formats.published.counted_reads import DatasetFiles
 from nbaudio.formats.published.dataset import Published, as_rows, chosen_columns, with_source_ids
 from nbaudio.formats.transcripts import decode_text
 from nbaudio.storage.archives import BROKEN
+from nbaudio.storage.location import Location
+from nbaudio.storage.range_file import SeekableFile
 from nbaudio.tables.parquet_ranges import ReadRange
 from nbaudio.tables.split_names import split_in
 
@@ -34,7 +35,7 @@ _MOST_AHEAD_BYTES = 1 << 16
 _JOBS = 8
 
 
-class _Skipping(io.RawIOBase):
+class _Skipping(SeekableFile):
     """A file that is read in short windows; between them it is skipped.
 
     A window is as long as what was needed of the one before: the headers and texts between two
@@ -42,28 +43,12 @@ class _Skipping(io.RawIOBase):
     """
 
     def __init__(self, read: ReadRange, size: int) -> None:
-        super().__init__()
+        super().__init__(size)
         self._read = read
-        self._size = size
-        self._position = 0
         self._start = 0
         self._window = b""
         self._ahead = 2 * _LEAST_AHEAD_BYTES
         self._used = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        self._position = max(0, start + offset)
-        return self._position
 
     def readinto(self, buffer: memoryview | bytearray, /) -> int:  # type: ignore[override]
         stop = min(self._size, self._position + len(buffer))
@@ -157,7 +142,7 @@ def _rows_or_problem(
 ) -> _Tar | str:
     """Return the rows of a tar, or why it cannot be read."""
     try:
-        clips = _clips(files, name)
+        clips = _clips(partial(files.read, name), files.size(name), name)
     except (InputError, *BROKEN) as error:
         return f"{name}: cannot be read as a tar ({one_line(error)})"
     fields = dict.fromkeys(field for clip in clips.values() for field in clip.fields)
@@ -171,10 +156,23 @@ def _rows_or_problem(
     return _Tar(as_rows(frame.with_columns(split=pl.lit(splits[name])), name), columns)
 
 
-def _clips(files: DatasetFiles, name: str) -> dict[str, _Clip]:
+def texts_of_tar(place: Location) -> list[str]:
+    """Return the texts of the clips of a tar, in order; a clip without a text has none.
+
+    Raise InputError if it cannot be read.
+    """
+    try:
+        clips = _clips(place.read, place.status().num_bytes, place.name)
+    except BROKEN as error:
+        raise InputError(f"{place}: cannot be read as a tar ({one_line(error)})") from error
+    texts = (_row(key, clip, {})["text"] for key, clip in clips.items())
+    return [text for text in texts if text is not None]
+
+
+def _clips(read: ReadRange, size: int, name: str) -> dict[str, _Clip]:
     """Return the clips of a tar by their keys."""
     clips: dict[str, _Clip] = {}
-    file = _Skipping(partial(files.read, name), files.size(name))
+    file = _Skipping(read, size)
     with tarfile.open(fileobj=cast(IO[bytes], file), mode="r:", encoding="utf8") as tar:
         for member in tar:
             match = _MEMBER.fullmatch(member.name)

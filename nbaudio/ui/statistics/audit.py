@@ -107,7 +107,7 @@ class _ReadTarget:
 def _check_no_dataset_options(
     ours: Audited, config: str | None, columns: Mapping[str, str] | None
 ) -> None:
-    """Raise InputError if an option is given that is for published datasets only."""
+    """Raise InputError for an option that applies to published datasets only."""
     for option, value in (("config", config), ("columns", columns)):
         if value:
             raise InputError(
