@@ -42,7 +42,7 @@ _AUDIO = re.compile(r'<audio[^>]* src="data:audio/[\w-]+;base64,([A-Za-z0-9+/=]+
 _VARYING = re.compile(
     r"\d+ min \d+ s|\d+(\.\d+)? "
     r"(s|ms|seconds|minutes|min)\b|\d\d:\d\d(:\d\d)?|\d{4}-\d\d-\d\d[ T][\d:.]+"
-    r"|\d[\d,.]* x real time|\d[\d,.]* MB/s|0x[0-9a-f]+|corpus-[0-9a-f]{8}"
+    r"|\d[\d,.]* x real time|\d[\d,.]* (MB|clips)/s|0x[0-9a-f]+|corpus-[0-9a-f]{8}"
 )
 
 
