@@ -153,6 +153,7 @@ def test_a_partly_written_table_is_kept_while_its_step_runs(workspace):
     assert len(workspace.segments)
 
 
+@pytest.mark.slow
 def test_a_scratch_folder_that_is_used_stays(workspace):
     with scratch_folder(workspace.path) as folder:
         (folder / "rows").write_text("1")

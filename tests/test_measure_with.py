@@ -427,6 +427,7 @@ def test_columns_are_in_conditions_plots_widgets_statistics_and_corpora(workspac
     assert {"level_db", "level_long", "level_word"} <= names
 
 
+@pytest.mark.slow
 def test_columns_inform_risk_and_the_precision_by_signal(tmp_path):
     workspace, wrong = make_segments(tmp_path / "w", shift=0)
     rng = np.random.default_rng(4)

@@ -63,6 +63,7 @@ def reviewed(workspace, name, folder, **options):
     return ids
 
 
+@pytest.mark.slow
 def test_the_worst_group_is_named_with_a_bound_that_holds_for_all_groups(workspace, tmp_path):
     nbaudio.select(workspace, dev=0, test=0)
     reviewed(workspace, "one", tmp_path, n=240, strategy="speaker", by="speaker_id")
