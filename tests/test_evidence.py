@@ -232,7 +232,7 @@ def test_unjudged_items_given_as_sums_or_arrays_have_the_same_bounds():
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(data=st.data(), count=st.integers(1, 60))
 def test_bounds_enclose_the_seen_faults_and_right_verdicts_never_widen_them(data, count):
     wrong = data.draw(st.sets(st.integers(0, count - 1), max_size=6))
@@ -751,7 +751,7 @@ def test_bounds_are_valid_if_all_rows_above_the_threshold_are_judged(workspace, 
 
 
 @pytest.mark.slow
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(data=st.data())
 def test_estimates_and_bounds_lie_between_0_and_1_after_any_edits(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("history")

@@ -624,7 +624,7 @@ def test_versions_keep_their_guarantees_over_a_history_of_all_steps(given_splits
 
 
 @pytest.mark.slow
-@settings(max_examples=5, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=3, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(
     st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 2**20)), min_size=6, max_size=8),
     st.booleans(),

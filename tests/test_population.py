@@ -84,7 +84,7 @@ def reviewed(workspace, strategies):
     ("rows", "strategies"),
     [
         (40, ["stratified", "suspicious"]),
-        pytest.param(7, ["speaker", "near"], marks=pytest.mark.slow),
+        (7, ["near"]),
     ],
 )
 @pytest.mark.slow

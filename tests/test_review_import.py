@@ -196,7 +196,7 @@ def test_verdicts_stay_with_their_segments_after_edits_of_the_sheet(
 
 
 @pytest.mark.slow
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(
     st.lists(st.tuples(any_text, any_text), min_size=1, max_size=4),
     st.lists(typed_text(), min_size=4, max_size=4),

@@ -85,7 +85,7 @@ def test_a_draw_depends_on_seed_and_segments_and_not_on_their_order(strategy):
 @pytest.mark.slow
 @EVERY
 def test_stored_probabilities_are_those_with_which_segments_are_drawn_first(strategy):
-    pool, seeds = pool_of(30), 300
+    pool, seeds = pool_of(30), 150
     expected = first_chances(pool, strategy=strategy)
     assert expected.min() > 0
     assert expected.sum() == pytest.approx(1)
@@ -132,11 +132,11 @@ def test_later_rounds_draw_segments_not_reached_in_earlier_ones(strategy):
 def test_an_unstarted_sheet_does_not_bias_a_later_draw():
     """It holds nearly all of a small stratum, and nobody has opened it."""
     pool, counts = pool_of(12).with_columns(similarity=pl.lit(0.9)), Counter()
-    for seed in range(400):
+    for seed in range(200):
         first = as_round(draw(pool, strategy="speaker", n=6, seed=seed), reached=0)
         counts.update(draw(pool, strategy="random", n=4, seed=seed, rounds=[first])["segment_id"])
     found = np.array([counts[key] for key in pool["segment_id"]])
-    assert np.abs(found - 400 * 4 / 12).max() < 5 * np.sqrt(400 * 2 / 9)
+    assert np.abs(found - 200 * 4 / 12).max() < 5 * np.sqrt(200 * 2 / 9)
 
 
 @given(n=st.integers(1, 30), seed=st.integers())

@@ -125,7 +125,7 @@ budgets = st.one_of(st.none(), st.floats(0, 0.1))
     st.sets(st.integers(0, 39)),
     st.integers(0, 3),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_every_segment_is_accepted_or_rejected_and_no_group_crosses_splits(
     segments, keys, hours, numbers, held_out
 ):

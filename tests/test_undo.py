@@ -576,7 +576,7 @@ def test_expected_capital_under_a_true_null_stays_one_after_undo(tmp_path):
     """Two rounds are taken back, and a third one of other strata begins with their rows."""
     wrong = {"s0", "s3", "s7"}
     found = []
-    for seed in range(50):
+    for seed in range(20):
         workspace = make_segments(tmp_path / str(seed), 12)
         options = {"seed": seed, "threshold": 0.8}
         review.export(workspace, out=tmp_path / f"{seed}/one.csv", n=3, **options)
