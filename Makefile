@@ -66,6 +66,7 @@ $(READY): requirements.lock pyproject.toml
 	  && uv pip install --quiet --python $(BIN)/python -r requirements.lock; then :; else \
 	  $(PYTHON) -m venv .venv && $(BIN)/python -m pip install --quiet -r requirements.lock; fi
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m compileall -q nbaudio  # once, not in each process where PYTHONDONTWRITEBYTECODE is set
 	@touch $@
 
 # Without Jupyter and audio: pages are generated from the source, the command line and the table schemas.

@@ -20,8 +20,8 @@ from nbaudio.sources.source_formats import READERS
 
 # Formats whose tables differ in what the notebooks that only look at them use: with and without
 # speakers and texts, and source columns of every type. Tables of the others are like those of one
-# of these.
-DIFFERENT_TABLES = ("parlaspeech", "commonvoice", "folder", "lhotse", "textgrid")
+# of these, or of the demo, which is parlaspeech.
+DIFFERENT_TABLES = ("folder", "lhotse", "textgrid")
 # The notebooks that write tables, and the one that reads the corpus.
 WRITING = ("01", "02", "06", "07", "08")
 # What the demo has and no other data.
