@@ -422,7 +422,7 @@ def test_retry_after_is_kept_up_to_max_wait(fetch, web, tmp_path, monkeypatch):
 )
 @pytest.mark.slow
 def test_progress_names_the_host_that_is_waited_for(fetch, web, tmp_path, monkeypatch, capfd):
-    monkeypatch.setenv("NBAUDIO_TIMEOUT", "2.5")
+    monkeypatch.setenv("NBAUDIO_TIMEOUT", "4")
     monkeypatch.setenv("NBAUDIO_TRIES", "1")
     web.hangs.add("b.wav")
     fetch(web, tmp_path)
