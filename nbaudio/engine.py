@@ -825,4 +825,5 @@ def _call_on_line(
 
 
 def _load_line(line: bytes) -> Any:
-    return pickle.loads(base64.b64decode(line))  # noqa: S301 - written by this very call, in a folder of its own
+    # This very call has written the line, in a folder of its own.
+    return pickle.loads(base64.b64decode(line))  # noqa: S301

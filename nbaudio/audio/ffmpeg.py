@@ -75,7 +75,8 @@ _SEEK_BACK = 16
 # Formats that contain sound themselves. FFmpeg would also follow playlists, which refer to other
 # files and to the network.
 _FORMATS = (
-    "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dsf,dts,eac3,flac,flv,loas,matroska,webm,mov,mp4,m4a,3gp,3g2,mj2,"
+    "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dsf,dts,eac3,flac,flv,loas,"
+    "matroska,webm,mov,mp4,m4a,3gp,3g2,mj2,"
     "mp3,mpc,mpc8,mpeg,mpegts,nistsphere,nut,ogg,rm,shn,tak,tta,voc,w64,wav,wv"
 )
 # Bare streams: their length is an estimate from the bit rate, and seeking means reading from the
@@ -266,7 +267,9 @@ class AvRecording:
         begin = Fraction(self._container.start_time or 0, av.time_base)
         time_base = self._stream.time_base or Fraction(1)
         late = (self._stream.start_time or 0) * time_base - begin
-        return round(late * self.sampling_rate) if late >= _LATE_S else 0
+        if late < _LATE_S:
+            return 0
+        return round(late * self.sampling_rate)
 
     def tracks(self) -> list[AudioTrack]:
         """Return the audio tracks of the container."""
@@ -332,7 +335,7 @@ class AvRecording:
         Only the last packets are decoded, unless none of them can be.
         """
         for start in (max(0, num_counted - _TAIL_PACKETS_SAMPLES), 0):
-            packets = self._packets_from(start if start else -sys.maxsize)
+            packets = self._packets_from(start or -sys.maxsize)
             end = 0
             with suppress(_WrongPacketError):
                 for position, samples in self._decode(packets):
@@ -491,10 +494,11 @@ class AvRecording:
             return
         index = self._index
         first = first_packet(index.ends, target)
-        packets = (self._jump_to(first) if first and self._jumps else None) or islice(
-            self._begin()[0], first, None
-        )
-        if self._jumps and first:
+        packets: Iterator[AudioPacket] | None = None
+        if first and self._jumps:
+            packets = self._jump_to(first)
+        packets = packets or islice(self._begin()[0], first, None)
+        if first and self._jumps:
             packets = self._verified(packets, first)
         for number, packet in enumerate(packets, first):
             if packet_time(packet) is None:
@@ -606,9 +610,10 @@ class AvRecording:
                 else:
                     num_samples = sum(frame.samples for frame in frames)
                 time = int((frames[0].pts or 0) * self._ticks)
-                # A new decoder drops the samples before 0 as the container says, but does not
-                # change the time of the frame.
-                time = max(0, time) if self.codec in _STATEFUL else time
+                if self.codec in _STATEFUL:
+                    # A new decoder drops the samples before 0 as the container says, but does not
+                    # change the time of the frame.
+                    time = max(0, time)
                 position = time - self._origin if end is None else end - num_samples
             for frame in frames:
                 if (frame.sample_rate, frame.layout.nb_channels) != (

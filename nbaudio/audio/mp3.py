@@ -33,7 +33,8 @@ def declared_samples(descriptor: int) -> int:
     if tag is None:
         return 0
     is_mpeg_1 = tag.header[1] >> 3 & 3 == 3
-    return tag.frames * (1152 if is_mpeg_1 else 576)
+    frame_samples = 1152 if is_mpeg_1 else 576
+    return tag.frames * frame_samples
 
 
 class _Tag(NamedTuple):
@@ -50,9 +51,9 @@ def _find_tag(descriptor: int) -> _Tag | None:
     start = 0
     head = os.pread(descriptor, 10, 0)
     if head.startswith(b"ID3") and len(head) == 10:
-        start = reduce(lambda size, byte: size << 7 | byte & 0x7F, head[6:], 0) + (
-            20 if head[5] & 0x10 else 10
-        )
+        start = 10 + reduce(lambda size, byte: size << 7 | byte & 0x7F, head[6:], 0)
+        if head[5] & 0x10:
+            start += 10  # a footer
     piece = os.pread(descriptor, _SEARCHED, start)
     at = next((i for i in range(len(piece) - 3) if _frame_bytes(piece[i : i + 4])), None)
     if at is None:
@@ -127,6 +128,7 @@ def _frame_bytes(header: bytes) -> int:
         or not 0 < bits < 15
     ):
         return 0
-    return (144 if version == 3 else 72) * 1000 * _BIT_RATES[version != 3][bits] // _RATES[version][
-        rate
-    ] + (header[2] >> 1 & 1)
+    frame_samples = 1152 if version == 3 else 576
+    bits_per_second = 1000 * _BIT_RATES[version != 3][bits]
+    padding = header[2] >> 1 & 1
+    return frame_samples // 8 * bits_per_second // _RATES[version][rate] + padding

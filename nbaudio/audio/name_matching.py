@@ -107,7 +107,8 @@ def resolve(
             if len(mapped_values) == 1 and len(mapped_candidates := find(mapped_values[0])[1]) == 1:
                 decision = _level(spelling, _spell(mapped_candidates[0])) or "id"
                 candidates = mapped_candidates
-        rows.append((name, decision, candidates[0] if len(candidates) == 1 else None, candidates))
+        path = candidates[0] if len(candidates) == 1 else None
+        rows.append((name, decision, path, candidates))
     ids = _recording_ids({name: path for name, _, path, _ in rows}, mapping)
     return pl.DataFrame([(*row, ids[row[0]]) for row in rows], schema=AUDIT, orient="row")
 
@@ -204,9 +205,15 @@ def _spell(name: str) -> _Spelling:
     exact = tuple(part for part in PurePosixPath(name).parts if part not in ("/", "..")) or ("",)
     *folders, base = (unicodedata.normalize("NFC", part) for part in exact)
     stem, extension = _split_extension(base)
-    bare = (*folders, stem if extension == extension.strip() else base)
+    bare = base
+    if extension == extension.strip():
+        bare = stem
     return _Spelling(
-        exact, (*folders, base), bare, (*map(_tidy, folders), _tidy(stem)), youtube_id(base)
+        exact,
+        (*folders, base),
+        (*folders, bare),
+        (*map(_tidy, folders), _tidy(stem)),
+        youtube_id(base),
     )
 
 
@@ -222,17 +229,23 @@ def _agree(a: tuple[str, ...], b: tuple[str, ...]) -> bool:
     return all(x == y for x, y in zip(reversed(a), reversed(b), strict=False))
 
 
+def _by_stem_and_id(files: Mapping[str, _Spelling]) -> dict[str, set[str]]:
+    """Return the paths of files by their stems, and by their ids in brackets."""
+    paths = defaultdict(set)
+    for path, spelling in files.items():
+        paths[spelling.blanks[-1]].add(path)
+        if spelling.id:
+            paths[f"[{spelling.id}]"].add(path)
+    return paths
+
+
 def _finder(paths: Iterable[str]) -> Callable[[str], tuple[str, list[str]]]:
     """Return the function that finds decision and candidates for a name among files.
 
     The files are indexed by stem and id.
     """
     files = {path: _spell(path) for path in sorted(set(paths)) if is_audio(path)}
-    alike = defaultdict(set)
-    for path, spelling in files.items():
-        alike[spelling.blanks[-1]].add(path)
-        if spelling.id:
-            alike[f"[{spelling.id}]"].add(path)
+    alike = _by_stem_and_id(files)
 
     def find(name: str) -> tuple[str, list[str]]:
         """Return the decision on a name, as in `AUDIT`, and its candidates."""
@@ -243,13 +256,15 @@ def _finder(paths: Iterable[str]) -> Callable[[str], tuple[str, list[str]]]:
         levels = {path: level for path in sorted(near) if (level := _level(spelling, files[path]))}
         exact = [path for path, level in levels.items() if level == "exact"]
         candidates = exact if len(exact) == 1 else list(levels)
+        if not candidates:
+            return "missing", candidates
         if len(candidates) > 1:
             depth = len(spelling.exact)
             whole = [path for path in candidates if len(files[path].exact) == depth]
             if len(whole) != 1 or levels[whole[0]] not in ("unicode", "extension"):
                 return "ambiguous", candidates
             candidates = whole
-        return (levels[candidates[0]] if candidates else "missing"), candidates
+        return levels[candidates[0]], candidates
 
     return find
 
@@ -262,9 +277,10 @@ def _recording_ids(paths: Mapping[str, str | None], mapping: Mapping[str, str]) 
     targets = {name: mapping.get(name, name) for name in paths}
     groups = defaultdict(list)
     for name, path in paths.items():
-        groups[f"name {recording_id(targets[name])}" if path is None else f"file {path}"].append(
-            name
-        )
+        if path is None:
+            groups[f"name {recording_id(targets[name])}"].append(name)
+        else:
+            groups[f"file {path}"].append(name)
     choices = {}
     for group, names in groups.items():
         name = min(names, key=lambda name: (youtube_id(targets[name]) is None, name))
@@ -300,9 +316,9 @@ def _split_extension(name: str) -> tuple[str, str]:
     A dot before any other ending belongs to the stem.
     """
     stem, dot, extension = name.rpartition(".")
-    return (
-        (stem, extension) if dot and extension.strip().lower() in AUDIO_EXTENSIONS else (name, "")
-    )
+    if dot and extension.strip().lower() in AUDIO_EXTENSIONS:
+        return stem, extension
+    return name, ""
 
 
 def _tidy(text: str) -> str:

@@ -45,7 +45,9 @@ class PacketIndex:
 
 def packet_time(packet: AudioPacket) -> int | None:
     """Return the container's time of a packet; None for the one that marks the end."""
-    return packet.pts if packet.pts is not None else packet.dts
+    if packet.pts is not None:
+        return packet.pts
+    return packet.dts
 
 
 @dataclass(frozen=True)
@@ -176,8 +178,9 @@ def _timeline_of_opus(
     counts: NDArray[np.int64], trims: list[tuple[int, int]], skipped: int | None
 ) -> _Timeline:
     """Return the timeline of Opus, whose packets have their samples, whatever the clock says."""
-    pre_skip = sum(start for start, _ in trims) if skipped is None else skipped
-    return _Timeline(np.cumsum(counts) - pre_skip, sum(end for _, end in trims))
+    if skipped is None:
+        skipped = sum(start for start, _ in trims)
+    return _Timeline(np.cumsum(counts) - skipped, sum(end for _, end in trims))
 
 
 def _timeline_by_clock(

@@ -124,10 +124,13 @@ def probe(path: LocationLike, *, track: str | None = None) -> Probe:
             if warning and recording.is_complete(num_samples):
                 warning = None
             warning = _length_warning(recording, num_samples, warning)
-        problem, before = scan_pages(file) if container == "OGG" else (None, None)
-        if problem:
+        problem: str | None = None
+        if container == "OGG":
+            problem, before = scan_pages(file)
             # Decoders skip a gap silently: the samples after it would be at the wrong times.
-            num_samples = num_samples if before is None else min(num_samples, before)
+            if problem and before is not None:
+                num_samples = min(num_samples, before)
+        if problem:
             warning = f"{problem}; {num_samples / recording.sampling_rate:.1f} s are used"
         if num_samples > 0:
             num_samples, warning = _check_beginning(recording, file, num_samples, warning)
@@ -217,7 +220,9 @@ def _channel_of_cancelled_mix(recording: OpenRecording, num_samples: int) -> str
     rate = recording.sampling_rate
     length = min(num_samples, int(_MIXED_WINDOW_S * rate))
     # Where windows are decoded from the beginning, those at the beginning are near.
-    end = num_samples if recording.seeks else min(num_samples, int(_BEGINNING_S * rate))
+    end = num_samples
+    if not recording.seeks:
+        end = min(num_samples, int(_BEGINNING_S * rate))
     starts = {(end - length) * number // _MIXED_WINDOWS for number in range(_MIXED_WINDOWS + 1)}
     windows = [_decoded(recording, start, start + length) for start in sorted(starts)]
     loud = [window for window in windows if has_signal(window)]
@@ -331,7 +336,9 @@ def _check_windows(
     codec = recording.codec
     # In CAF, libsndfile finds each packet of ALAC by a table, any entry of which may be damaged.
     has_many = is_damaged or codec.startswith("alac_")
-    number = min(2 * length // _TAIL_SAMPLES + 1, _MOST_WINDOWS) if has_many else _WINDOWS
+    number = _WINDOWS
+    if has_many:
+        number = min(2 * length // _TAIL_SAMPLES + 1, _MOST_WINDOWS)
     starts = [length * (2 * window + 1) // (2 * number) for window in range(number)]
     if has_many:
         starts.append(length - 1)  # the last packet may be short
@@ -408,8 +415,9 @@ def _length_warning(recording: OpenRecording, num_samples: int, warning: str | N
 
 def _sample_bytes(codec: str) -> int:
     """Return the bytes of a sample where all have the same; 0 for other codecs."""
-    pcm = _PCM_BITS.fullmatch(codec)
-    return int(pcm[1]) // 8 if pcm else _SAMPLE_BYTES.get(codec, 0)
+    if pcm := _PCM_BITS.fullmatch(codec):
+        return int(pcm[1]) // 8
+    return _SAMPLE_BYTES.get(codec, 0)
 
 
 def _declared_samples(recording: SoundfileRecording, path: Path) -> int:
@@ -425,8 +433,9 @@ def _declared_samples(recording: SoundfileRecording, path: Path) -> int:
         return int(frames[1])
     if recording.container == "NIST":
         with path.open("rb") as file:
-            sphere = re.search(rb"\nsample_count -i (\d{1,18})\s", file.read(1024))
-        return int(sphere[1]) if sphere else declared
+            head = file.read(1024)
+        if sphere := re.search(rb"\nsample_count -i (\d{1,18})\s", head):
+            return int(sphere[1])
     return declared
 
 

@@ -90,8 +90,12 @@ def open_recording(
     """
     place = location(path)
     with ExitStack() as stack:
-        status, file = place.ranges(windows, share) if windows is not None else (None, None)
-        recording = _open_ranges(place, file) if file is not None else None
+        status = None
+        recording = None
+        if windows is not None:
+            status, file = place.ranges(windows, share)
+            if file is not None:
+                recording = _open_ranges(place, file)
         if recording is None:
             recording = _open(stack.enter_context(place.fetched(status)))
             if isinstance(recording, SoundfileRecording):
@@ -174,9 +178,11 @@ class SoundfileRecording:
         self.log: str = self._file.extra_info
         self.container: str = self._file.format
         subtype: str = self._file.subtype
-        self.codec = {"MPEG_LAYER_III": "mp3"}.get(
-            subtype, "flac" if self._file.format == "FLAC" else subtype.lower()
-        )
+        self.codec = subtype.lower()
+        if subtype == "MPEG_LAYER_III":
+            self.codec = "mp3"
+        elif self._file.format == "FLAC":
+            self.codec = "flac"
         if problem := implausible_header(self.sampling_rate, self.num_channels):
             self.close()
             raise AudioError(f"{path}: {problem}")
@@ -331,9 +337,8 @@ def read_clip(
         >>> read_clip(path, 12000, 36000).shape
         (8000,)
     """
-    with open_recording(
-        path, windows=1, share=(stop - start) / num_samples if num_samples else 1.0
-    ) as recording:
+    share = (stop - start) / num_samples if num_samples else 1.0
+    with open_recording(path, windows=1, share=share) as recording:
         return resample_window(
             recording, start, stop, num_samples=num_samples, rate=rate, channel=channel
         )
@@ -392,7 +397,9 @@ def _resampled(
         first_block = max(0, start - context) // old_block
         begin = first_block * old_block
         offset = first_block * new_block
-        end = stop + context if num_samples is None else min(num_samples, stop + context)
+        end = stop + context
+        if num_samples is not None:
+            end = min(num_samples, end)
     window = read_around(recording, start, stop, begin, end)
     mono, scale = _one_channel(window, channel)
     if new_rate != old_rate:
@@ -405,7 +412,9 @@ def _resampled(
 def on_track(recording: Recording, channel: str) -> tuple[Recording, str]:
     """Return the recording of the audio track that a channel names, and the channel in it."""
     number, own_channel = split_track(channel)
-    return (recording if number is None else recording.track(number)), own_channel
+    if number is None:
+        return recording, own_channel
+    return recording.track(number), own_channel
 
 
 def read_around(recording: Recording, start: int, stop: int, begin: int, end: int) -> Window:

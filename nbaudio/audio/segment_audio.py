@@ -159,7 +159,9 @@ class SegmentAudio:
     def _pivot(self, by_channel: Samples) -> np.float32:
         """Return the mean of the mix if it is so far from 0 that squares would not be exact."""
         mean: np.float32 = self._summed(by_channel).reshape(-1, self.hop).mean()
-        return mean if abs(mean) * self._unit > _MOST_OFFSET else np.float32(0)
+        if abs(mean) * self._unit > _MOST_OFFSET:
+            return mean
+        return np.float32(0)
 
     def _sum_hops(self, by_channel: Samples, pivot: np.float32) -> _Hops:
         """Return the sums over the hops of some samples, shape (channels, samples)."""
@@ -269,7 +271,9 @@ class SegmentAudio:
         """First hops, in the segment, of frames of two hops without digital silence."""
         live = self.is_live[self.inside]
         pairs = np.flatnonzero(live[:-1] & live[1:])
-        return pairs if len(pairs) else np.flatnonzero(live)
+        if len(pairs):
+            return pairs
+        return np.flatnonzero(live)
 
     @cached_property
     def frame_power(self) -> Numbers:

@@ -122,13 +122,17 @@ def _bandwidth(audio: SegmentAudio) -> tuple[Value, ...]:
     smooth = np.convolve(power, np.ones(width) / width, "same")
     top = _highest_band(smooth, audio.full_scale)
     edge = _edge_below(top, 10 * np.log10(smooth + NOTHING**2), bin_hz)
-    return (float(frequencies[top if edge is None else edge]),)
+    if edge is None:
+        edge = top
+    return (float(frequencies[edge]),)
 
 
 def _highest_band(power: Numbers, full_scale: float) -> int:
     """Return the highest bin within 60 dB of the strongest one."""
     # 10 dB above that of 16 bits, under a Hann window.
-    rounding = 10 * 3 / 8 / 12 / full_scale**2 if full_scale > 1 else 0.0
+    rounding = 0.0
+    if full_scale > 1:
+        rounding = 10 * 3 / 8 / 12 / full_scale**2
     strongest = power.max()
     least = min(strongest, max(strongest / 10 ** (_BAND_DB / 10), rounding))
     return int(np.flatnonzero(power >= least)[-1])
@@ -163,7 +167,7 @@ def _correlation(audio: SegmentAudio) -> tuple[Value, ...]:
     It is None where a channel is below -80 dBFS.
     """
     covariance = audio.covariance
-    powers = [covariance[a, a] for a in range(audio.num_channels)] if covariance else [0.0]
+    powers = [covariance.get((a, a), 0.0) for a in range(audio.num_channels)]
     if min(powers) < _DEAD_POWER:
         return (None,)
     correlations = [
@@ -207,7 +211,9 @@ def _is_cut(inside: Bools, outside: Bools, *, is_loud: bool) -> bool:
     """
     if not inside.all():
         return False
-    return bool(outside.all()) if len(outside) == _CUT_HOPS else is_loud
+    if len(outside) != _CUT_HOPS:
+        return is_loud
+    return bool(outside.all())
 
 
 class Signal(NamedTuple):

@@ -70,7 +70,9 @@ class _Layout:
 
     def content(self, size: int) -> int:
         """Return the bytes of a chunk's content."""
-        return size - self.header.size if self.counts_header else size
+        if self.counts_header:
+            return size - self.header.size
+        return size
 
     def after(self, position: int, size: int) -> int:
         """Return where the next chunk begins."""
@@ -140,7 +142,9 @@ class FileSlice(RawIOBase):
 def find_sound_bytes(file: BinaryIO) -> SoundBytes | None:
     """Return where the sound of an open file is; None for other formats and damaged headers."""
     head = os.pread(file.fileno(), 12, 0)
-    name = head[:4] + head[8:] if head[:4] in _FORMS else head[:4]
+    name = head[:4]
+    if name in _FORMS:
+        name += head[8:]
     if name in _AU_ORDERS and len(head) == 12:
         start, declared = struct.unpack_from(f"{_AU_ORDERS[name]}II", head, 4)
         return _extent(file, None, start, declared)
@@ -180,8 +184,12 @@ def _bytes_before(file: BinaryIO, start: int, name: bytes, layout: _Layout) -> i
     """Return the bytes of a chunk before its sound."""
     if name == b"SSND":  # offset and block size
         head = os.pread(file.fileno(), 8, start)
-        return 8 + (int(struct.unpack(">I", head[:4])[0]) if len(head) == 8 else 0)
-    return 4 if layout is _CAF else 0  # the count of edits
+        if len(head) < 8:
+            return 8
+        return 8 + int(struct.unpack(">I", head[:4])[0])
+    if layout is _CAF:
+        return 4  # the count of edits
+    return 0
 
 
 def _chunks(file: BinaryIO, layout: _Layout, position: int) -> Iterator[tuple[int, bytes, int]]:
@@ -205,8 +213,8 @@ def _extent(file: BinaryIO, layout: _Layout | None, start: int, declared: int) -
     if declared == 0 and _is_trailer(file, layout, start, size):
         return SoundBytes(start, 0, 0)
     if declared <= 0 or (declared >= rest and _is_placeholder(declared)):
-        is_open = declared == (_OPEN_AU if layout is None else _OPEN_CAF)
-        return SoundBytes(start, None, rest, is_open=is_open)
+        of_open_file = _OPEN_AU if layout is None else _OPEN_CAF
+        return SoundBytes(start, None, rest, is_open=declared == of_open_file)
     if declared >= rest or _is_trailer(file, layout, start + declared, size):
         return SoundBytes(start, declared, min(declared, rest))
     if _is_placeholder(declared):

@@ -153,7 +153,8 @@ def command(
                     raise
                 show_error(_reason(error), as_json=as_json)
                 raise typer.Exit(2) from error
-            typer.echo(_dump_json(report.to_dict(), indent=2) if as_json else str(report))
+            shown = _dump_json(report.to_dict(), indent=2) if as_json else str(report)
+            typer.echo(shown)
             if report.problems:
                 raise typer.Exit(1)
 
@@ -241,7 +242,8 @@ def _ensure_utf8() -> None:
     arguments = sys.orig_argv[1:]
     if not is_utf8() and sys.executable and arguments[:2] != ["-X", "utf8"]:
         os.environ["PYTHONUTF8"] = "1"
-        os.execv(sys.executable, [sys.executable, "-X", "utf8", *arguments])  # noqa: S606  # this very command, no shell
+        # This very command, without a shell.
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *arguments])  # noqa: S606
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -259,7 +261,10 @@ def _dump_json(value: object, *, indent: int | None = None) -> str:
 def show_error(reason: str, *, as_json: bool) -> None:
     """Print in one line why nothing is done."""
     line = escape_control(strip_queries(" ".join(reason.split())))
-    typer.echo(_dump_json({"error": line}) if as_json else f"nbaudio: {line}", err=not as_json)
+    if as_json:
+        typer.echo(_dump_json({"error": line}))
+    else:
+        typer.echo(f"nbaudio: {line}", err=True)
 
 
 def _reason(error: Exception) -> str:

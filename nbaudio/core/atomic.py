@@ -42,8 +42,10 @@ def lock(
         required: raise OSError on a filesystem without locks; else return True there.
     """
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    if not wait:
+        kind |= fcntl.LOCK_NB
     try:
-        fcntl.flock(file, kind if wait else kind | fcntl.LOCK_NB)
+        fcntl.flock(file, kind)
     except BlockingIOError:
         return False
     except OSError:
@@ -219,10 +221,18 @@ def parse_lines(
     log: bytes | Iterable[bytes], decode: Callable[[bytes], Any] = json.loads
 ) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects among the lines of a log; skip damaged lines and other values."""
-    for line in log.splitlines() if isinstance(log, bytes) else log:
+    if isinstance(log, bytes):
+        log = log.splitlines()
+    for line in log:
         with suppress(msgspec.MsgspecError, ValueError, RecursionError):
             if isinstance(value := decode(line), dict):
                 yield value
+
+
+def read_log(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a log, as `parse_lines` does; none if there is no such file."""
+    if path.is_file():
+        yield from parse_lines(path.read_bytes())
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -45,8 +45,9 @@ def front_end(*names: str, kind: str = "js") -> str:
 
     ``player`` stands for all files of the player.
     """
-    files = dict.fromkeys(
-        file for name in names for file in (_PLAYER if name == "player" else (name,))
-    )
+    files: dict[str, None] = {}
+    for name in names:
+        parts = _PLAYER if name == "player" else (name,)
+        files |= dict.fromkeys(parts)
     folder = PACKAGE / "ui" / "widgets" / "js"
     return "\n".join((folder / f"{name}.{kind}").read_text(encoding="utf8") for name in files)

@@ -22,6 +22,12 @@ def strip_queries(text: str) -> str:
     return text
 
 
+def _without_queries(argument: object) -> object:
+    if isinstance(argument, str):
+        return strip_queries(argument)
+    return argument
+
+
 class NbaudioError(Exception):
     """Base class of all errors that a user can fix.
 
@@ -30,7 +36,7 @@ class NbaudioError(Exception):
     """
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*(strip_queries(arg) if isinstance(arg, str) else arg for arg in args))
+        super().__init__(*map(_without_queries, args))
 
     def _render_traceback_(self) -> list[str]:
         """Return what IPython shows of the error."""

@@ -130,7 +130,9 @@ def check_expansion(what: object, packed: int, unpacked: int, *, free: int | Non
     Its size is `packed` bytes before and `unpacked` bytes after. Anything may expand to `free`
     bytes, by default `FREE_BYTES`.
     """
-    most = max(FREE_BYTES if free is None else free, MOST_TIMES * packed)
+    if free is None:
+        free = FREE_BYTES
+    most = max(free, MOST_TIMES * packed)
     if unpacked > most:
         raise InputError(
             f"{what}: {packed:,} bytes that grow to more than {most >> 20:,} MB, a bomb; "

@@ -75,7 +75,8 @@ class NoBar:
         """Add a finished amount."""
         self.n += amount
 
-    def set_postfix_str(self, text: str, refresh: bool = True) -> None:  # noqa: FBT001, FBT002 - as tqdm has it
+    # Positional as tqdm has it.
+    def set_postfix_str(self, text: str, refresh: bool = True) -> None:  # noqa: FBT001, FBT002
         """Do nothing."""
 
 

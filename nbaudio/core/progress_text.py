@@ -24,8 +24,10 @@ def rate_and_time_left(
 
     So far, `done` units took `seconds`, and `remaining` units are left. Both are None if unknown.
     """
-    rate = done / seconds if done > 0 and seconds > 0 else 0.0
-    return (rate, remaining / rate) if rate else (None, None)
+    if done <= 0 or seconds <= 0:
+        return None, None
+    rate = done / seconds
+    return rate, remaining / rate
 
 
 def state_text(unit: str, done: float, total: float, seconds: float) -> str:
@@ -148,7 +150,9 @@ def _audio_unit(hours: float) -> tuple[float, str]:
     """Return how many of the best unit are an hour, and its name."""
     if hours >= 2:
         return 1.0, "h"
-    return (60.0, "min") if hours * 60 >= 2 else (3600.0, "s")
+    if hours * 60 >= 2:
+        return 60.0, "min"
+    return 3600.0, "s"
 
 
 def _size_of(unit: str) -> float:

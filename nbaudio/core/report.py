@@ -257,6 +257,18 @@ def count(number: int, noun: str, verb: str = "") -> str:
     return f"{number:,} {noun} {verb}".rstrip()
 
 
+def shorten(text: str, most: int, mark: str = "…") -> str:
+    """Cut a text after `most` characters; `mark` stands for the rest.
+
+    Examples:
+        >>> shorten("recording", 9), shorten("recordings", 9)
+        ('recording', 'recording…')
+    """
+    if len(text) <= most:
+        return text
+    return text[:most] + mark
+
+
 def percent(share: float) -> str:
     """Format a share in percent, with at most one decimal.
 
@@ -326,12 +338,16 @@ def size(num_bytes: float) -> str:
     return f"{num_bytes:.2g} {unit}"
 
 
+def _show_parameter(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(map(show, value))
+    return show(value)
+
+
 _NEARLY = 1e-6
 # Nested facts with names as in tables or calls.
 _FORMATS: Mapping[str, Callable[[str, Any], str]] = {
-    "parameters": lambda name, value: (
-        f"{name}={','.join(map(show, value)) if isinstance(value, list) else show(value)}"
-    ),
+    "parameters": lambda name, value: f"{name}={_show_parameter(value)}",
     "splits": lambda name, number: f"{show(number)} in {name}",
     "names": lambda name, number: f"{show(number)} {NAME_MATCHES.get(name, name)}",
     **dict.fromkeys(("rejected", "reasons"), lambda name, number: f"{show(number)} {name}"),

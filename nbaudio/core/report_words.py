@@ -134,10 +134,13 @@ NAME_MATCHES: Mapping[str, str] = {
 #: Verbs that go with one thing.
 SINGULAR: Mapping[str, str] = {
     "are": "is",
+    "begin": "begins",
     "could": "could",
+    "count": "counts",
     "end": "ends",
     "have": "has",
     "lack": "lacks",
+    "only repeat": "only repeats",
     "share": "shares",
     "were": "was",
 }

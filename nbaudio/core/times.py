@@ -111,7 +111,9 @@ def seconds_of_milliseconds(milliseconds: str) -> str:
     if not value.is_finite() or abs(value.adjusted()) > _MOST_DIGITS:
         return milliseconds
     seconds = f"{_SUMS.scaleb(value, -3):f}"
-    return seconds.rstrip("0").rstrip(".") if "." in seconds else seconds
+    if "." not in seconds:
+        return seconds
+    return seconds.rstrip("0").rstrip(".")
 
 
 def utc_now() -> str:

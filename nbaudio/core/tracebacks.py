@@ -44,7 +44,9 @@ def error_line(error: BaseException) -> str:
     """
     name = type(error).__name__
     message = escape_control(" ".join(str(error).split()))
-    return f"{name}: {message}" if message else name
+    if not message:
+        return name
+    return f"{name}: {message}"
 
 
 def interruptible(function: Callable[P, R]) -> Callable[P, R]:

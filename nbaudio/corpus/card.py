@@ -312,12 +312,15 @@ def _header(
     configs = None
     if container.for_datasets:
         configs = [{"config_name": "default", "data_files": files}]
-    has_identifier = bool(_LICENSE_ID.fullmatch(license_ or ""))
+    license_name = None
+    if license_ and not _LICENSE_ID.fullmatch(license_):
+        license_name = license_
+        license_ = "other"
     header = {
         "pretty_name": about.get("title"),
         "language": _languages(about.get("language")),
-        "license": license_ if has_identifier else license_ and "other",
-        "license_name": None if has_identifier else license_,
+        "license": license_,
+        "license_name": license_name,
         "task_categories": ["automatic-speech-recognition"] if transcribed else None,
         "size_categories": [
             next((name for most, name in _SIZES if sum(examples.values()) < most), "10M<n<100M")

@@ -12,6 +12,7 @@ import polars as pl
 from nbaudio.corpus.cutting import ClipFormat
 from nbaudio.tables import rejection_reasons, workspace_tables
 from nbaudio.tables.buckets import Buckets, bucket_count, hex_bucket, write_buckets
+from nbaudio.tables.schemas import columns_or_nulls
 from nbaudio.tables.workspace import Workspace
 
 # Increased whenever the same window of the same recording would give other bytes: the keys change
@@ -48,10 +49,8 @@ def recording_facts(recordings: pl.DataFrame) -> pl.DataFrame:
 
     A column that `recordings` does not have is null.
     """
-    return recordings.select(
-        "recording_id",
-        *(name if name in recordings else pl.lit(None).alias(name) for name in _RECORDING_COLUMNS),
-    )
+    nulls = [pl.lit(None).alias(name) for name in _RECORDING_COLUMNS if name not in recordings]
+    return recordings.with_columns(nulls).select("recording_id", *_RECORDING_COLUMNS)
 
 
 def segments_with_audio(workspace: Workspace, further: Iterable[str] = ()) -> pl.LazyFrame:
@@ -92,9 +91,8 @@ def segment_columns(
     scanned = workspace_tables.scan(folder, columns)
     # Only some sources have the column, and `scan` leaves it out where the table has none.
     if "source_channel" in columns:
-        has_channel = "source_channel" in scanned.collect_schema()
-        channel = pl.col("source_channel") if has_channel else pl.lit(None)
-        scanned = scanned.with_columns(source_channel=channel.cast(pl.String))
+        channel = columns_or_nulls({"source_channel": pl.String()}, scanned.collect_schema())
+        scanned = scanned.with_columns(channel)
     return scanned.with_row_index("row")
 
 

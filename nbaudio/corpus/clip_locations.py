@@ -31,7 +31,9 @@ def verified_clip(content: bytes | memoryview, sha256: str) -> bytes | memoryvie
         header, {"descr": "|u1", "fortran_order": False, "shape": (len(content),)}
     )
     whole = header.getvalue() + content
-    return whole if hashlib.sha256(whole).hexdigest() == sha256 else None
+    if hashlib.sha256(whole).hexdigest() == sha256:
+        return whole
+    return None
 
 
 def check_locations(folder: Folder, segments: pa.Table) -> None:

@@ -51,7 +51,8 @@ def cut_amount(plan: Path, facts: pl.DataFrame) -> CutAmount:
             .agg(samples.sum())
         )
         samples_at.update(dict(sums.drop_nulls().iter_rows()))
-        previous_key = new["clip_key"][-1] if len(new) else previous_key
+        if len(new):
+            previous_key = new["clip_key"][-1]
     return CutAmount(num_clips, sum(number / rate for rate, number in sorted(samples_at.items())))
 
 
@@ -173,7 +174,8 @@ def _tar_cut_tasks(
         frame = ordered.slice(*rows_of[place.path])
         source = _source_of(frame, audio_root)
         sources.append(replace(source, path=place.with_sha256(source.sha256)))
-        size += len(place.content.file_bytes) if place.content else 0
+        if place.content:
+            size += len(place.content.file_bytes)
         seconds += _seconds(frame)
         if size >= _TAR_TASK_BYTES:
             yield named_task(sources, packs, seconds)
@@ -200,13 +202,14 @@ def _source_of(windows: pl.DataFrame, audio_root: Location) -> Source:
     """Make the source of some windows of one recording, which carry its facts."""
     first = windows.row(0, named=True)
     path = (audio_root / first["path"]).with_sha256(first["sha256"])
+    version = first["mtime_ns"] if path.local else first["version"]
     return Source(
         recording_id=first["recording_id"],
         path=path,
         num_samples=first["num_samples"],
         sha256=first["sha256"],
         num_bytes=first["num_bytes"],
-        version=first["mtime_ns" if path.local else "version"],
+        version=version,
         windows=tuple(
             windows.select("clip_key", "start_sample", "end_sample", "channel").iter_rows()
         ),

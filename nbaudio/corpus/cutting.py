@@ -253,4 +253,5 @@ def _check_unchanged(source: Source) -> None:
         with file.fetched() as path:
             is_same = atomic.sha256_file(path) == source.sha256
     if not is_same:
-        raise AudioError(f"{file if file.local is None else file.name}: {CHANGED_MESSAGE}")
+        shown = file.name if file.local else file
+        raise AudioError(f"{shown}: {CHANGED_MESSAGE}")

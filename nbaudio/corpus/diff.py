@@ -25,6 +25,7 @@ from nbaudio.tables import parquet_files, split_names, tombstones, workspace_tab
 from nbaudio.tables.amounts import seconds_column
 from nbaudio.tables.buckets import bucket_count, hash_bucket, store, write_buckets
 from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.schemas import columns_or_nulls
 from nbaudio.tables.workspace import Workspace
 
 _SEGMENTS = pl.Schema(
@@ -209,10 +210,7 @@ def _conformed(segments: pl.LazyFrame, path: Path) -> pl.LazyFrame:
     for name in ("segment_id", "reason"):
         if name not in columns:
             raise InputError(f"{path}: the column {name} is missing; is it of a corpus?")
-    return segments.select(
-        pl.col(name).cast(dtype) if name in columns else pl.lit(None, dtype).alias(name)
-        for name, dtype in _SEGMENTS.items()
-    )
+    return segments.select(columns_or_nulls(_SEGMENTS, columns))
 
 
 def _compare(before: _Side, after: _Side, folder: Path) -> pl.LazyFrame:
@@ -368,7 +366,9 @@ def _by_reason(name: str, rows: pl.LazyFrame, suffix: str = "") -> dict[str, Any
         .sort("segments", "reason", descending=[True, False])
         .collect(**STREAMED)
     )
-    return {name: reasons.to_dicts()} if len(reasons) else {}
+    if reasons.is_empty():
+        return {}
+    return {name: reasons.to_dicts()}
 
 
 def _speakers(before: pl.LazyFrame, after: pl.LazyFrame) -> dict[str, int]:
@@ -391,28 +391,31 @@ def _by_split(before: pl.LazyFrame, after: pl.LazyFrame) -> list[dict[str, Any]]
         for row in sums.iter_rows(named=True):
             split = row.pop("split")
             amounts.setdefault(split, {}).update({f"{when}_{name}": n for name, n in row.items()})
-    absent = {
-        f"{when}_{name}": 0.0 if name == "hours" else 0
-        for when in ("before", "after")
-        for name in _sums()
+    absent: dict[str, float] = {
+        f"{when}_{name}": 0 for when in ("before", "after") for name in _sums()
     }
+    absent |= {"before_hours": 0.0, "after_hours": 0.0}
     splits = split_names.ordered_splits(amounts)
     return [{"split": split, **absent, **amounts[split]} for split in splits]
 
 
 def _claims(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the claims about the selections of both sides, null on a side without one."""
-    claims = {"before": before.get("selection"), "after": after.get("selection")}
     return [
-        {
-            "claim": when,
-            "precision": claim["precision"] if claim else None,
-            "low": round_down(claim["low"]) if claim else None,
-            "reviewed": claim["reviewed"] if claim else None,
-            "target_proven": is_target_proven(claim) if claim else None,
-        }
-        for when, claim in claims.items()
+        {"claim": "before", **_claim(before.get("selection"))},
+        {"claim": "after", **_claim(after.get("selection"))},
     ]
+
+
+def _claim(claim: Mapping[str, Any] | None) -> dict[str, Any]:
+    if not claim:
+        return dict.fromkeys(("precision", "low", "reviewed", "target_proven"))
+    return {
+        "precision": claim["precision"],
+        "low": round_down(claim["low"]),
+        "reviewed": claim["reviewed"],
+        "target_proven": is_target_proven(claim),
+    }
 
 
 def _shards(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> dict[str, int]:

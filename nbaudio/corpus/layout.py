@@ -58,7 +58,9 @@ class Layout:
             work = desk / "work"
         else:
             work = folder.place.local / _WORK
-        return cls(folder, work, home / "logs" / f"{name}-{key[:8]}.jsonl" if workspace else None)
+        if workspace is None:
+            return cls(folder, work, None)
+        return cls(folder, work, home / "logs" / f"{name}-{key[:8]}.jsonl")
 
     def __str__(self) -> str:
         return str(self.folder)

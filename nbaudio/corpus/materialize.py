@@ -257,7 +257,9 @@ def materialize(
             show=show_progress,
             signals=signals,
         )
-        about_base = (earlier.corpus_info.get("about") if earlier else None) or {}
+        about_base: dict[str, Any] = {}
+        if earlier is not None:
+            about_base = earlier.corpus_info.get("about") or {}
         about = about_of({"title": title, "language": language, "license": license}, about_base)
         return _materialize(run, about, began)
 
@@ -298,7 +300,9 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
 def _site(run: _Run) -> EngineLocation:
     """Return where tasks run; workers start at once if there are clips to cut in any case."""
     is_first_run = run.packs.local is not None and not pack_names(run.packs)
-    return replace(run.site, preload=cut) if is_first_run else run.site
+    if is_first_run:
+        return replace(run.site, preload=cut)
+    return run.site
 
 
 def _select(run: _Run) -> _Selection:
@@ -360,12 +364,13 @@ def _check_clips(run: _Run, judged: Set[str]) -> list[str]:
             encoder(run.format.encoding).check_rate(own_rate)
     in_train = (pl.col("split") == "train") & pl.col("segment_id").is_in(sorted(judged))
     number = accepted.filter(in_train).select(pl.len()).collect(engine="streaming").item()
-    note = (
-        f"{number:,} of the clips of train were drawn for review after select: select again, "
-        "then make a new corpus"
-    )
-    short = plan.short_windows(accepted, run.limits.window)
-    return [note, *short] if number else short
+    notes = []
+    if number:
+        notes.append(
+            f"{number:,} of the clips of train were drawn for review after select: select again, "
+            "then make a new corpus"
+        )
+    return notes + plan.short_windows(accepted, run.limits.window)
 
 
 def _held_out_notes(run: _Run, withdrawn: pl.DataFrame, selected: dict[str, Any]) -> list[str]:
@@ -423,9 +428,13 @@ def _publish(
 ) -> dict[str, Any]:
     """Write the tables of the corpus; return corpus.json, with what is `stated`."""
     base = run.base
-    tombstones_of_base = pl.DataFrame(
-        base.corpus_info.get("tombstones", []) if base else [], schema=tombstones.TOMBSTONES
-    )
+    added = AddedIn()
+    tombstones_of_base = pl.DataFrame(schema=tombstones.TOMBSTONES)
+    if base:
+        added = AddedIn(run.version, base.added_in())
+        tombstones_of_base = pl.DataFrame(
+            base.corpus_info.get("tombstones", []), schema=tombstones.TOMBSTONES
+        )
     with progress("publish", 1, "corpus", show=False) as advance:
         corpus_info = publish(
             run.layout,
@@ -436,7 +445,7 @@ def _publish(
             recordings=selection.recordings,
             selection=selection.report,
             measured=run.workspace.measured_columns,
-            added=AddedIn(run.version, base.added_in()) if base else AddedIn(),
+            added=added,
         )
         advance(1)
     return {
@@ -618,7 +627,11 @@ def _plan(run: _Run, selection: _Selection, clips: pl.LazyFrame, folder: Path) -
         .drop("sampling_rate")
     )
     num_clips = selection.counts.total()
-    label = f" v{run.version}" if run.base else ""
+    label = ""
+    limits = run.limits
+    if run.base:
+        label = f" v{run.version}"
+        limits = run.base.shard_limits(run.limits)
     windowed = plan.with_windows(
         sized, run.limits.window, num_clips=num_clips, folder=folder, label=label
     )
@@ -629,7 +642,7 @@ def _plan(run: _Run, selection: _Selection, clips: pl.LazyFrame, folder: Path) -
     shards = plan.assign_shards(
         packed,
         dict(counts.iter_rows()),
-        run.base.shard_limits(run.limits) if run.base else run.limits,
+        limits,
         run.shard_name,
         folder=folder,
     )
@@ -714,7 +727,9 @@ def _pack(run: _Run, clips: pl.LazyFrame, run_tasks: RunTasks, folder: Path) -> 
     is_out_remote = run.layout.folder.place.local is None
     are_packs_remote = run.packs.local is None
     workers_can_write = is_out_remote and not is_base_local
-    records = run.packs / f"records-{run.layout.work.parent.name}"
+    records = None
+    if are_packs_remote and workers_can_write:
+        records = run.packs / f"records-{run.layout.work.parent.name}"
     sharded = divide_by_shard(
         clips,
         workspace_tables.table_path(run.layout.work),
@@ -735,7 +750,7 @@ def _pack(run: _Run, clips: pl.LazyFrame, run_tasks: RunTasks, folder: Path) -> 
             run.format,
             run_tasks=run_tasks,
             show=run.show,
-            records=records if are_packs_remote and workers_can_write else None,
+            records=records,
         )
 
 

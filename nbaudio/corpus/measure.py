@@ -267,7 +267,9 @@ def _without_signals(
     workspace: Workspace, segments: _KeyedSegments, folder: Path, *, accepted: bool
 ) -> pl.LazyFrame:
     """Return the segments, or accepted ones only, whose signals are not known yet."""
-    is_asked = pl.col("decision") == "accept" if accepted else pl.lit(value=True)
+    is_asked = pl.lit(value=True)
+    if accepted:
+        is_asked = pl.col("decision") == "accept"
     unknown = (
         rows.join(signals, on="clip_key", how="anti").filter(is_asked)
         for rows, signals in _pair_with_known_signals(workspace, segments, folder)

@@ -115,7 +115,9 @@ def _with_values(segments: pl.LazyFrame, facts: pl.DataFrame, inputs: ModelInput
 
 def _value(name: str) -> pl.Expr:
     """Return the values of a column; a segment without text has an empty one."""
-    return pl.col("text").fill_null("") if name == "text" else pl.col(name)
+    if name == "text":
+        return pl.col("text").fill_null("")
+    return pl.col(name)
 
 
 def _encode_rows(values: pl.Series) -> pl.Series:

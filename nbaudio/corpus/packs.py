@@ -112,7 +112,9 @@ def indexes(packs: LocationLike, names: Iterable[str] | None = None) -> Iterator
     """
     folder = location(packs)
     yield pl.DataFrame(schema=INDEX)
-    places = (folder / name for name in (pack_names(folder) if names is None else names))
+    if names is None:
+        names = pack_names(folder)
+    places = (folder / name for name in names)
     tables: Iterator[pl.DataFrame | None]
     if folder.local is None:
         tables = threads.ordered_map(read_index, places, jobs=_READERS)

@@ -28,6 +28,7 @@ from nbaudio.tables.buckets import (
 )
 from nbaudio.tables.dataframes import STREAMED
 from nbaudio.tables.parquet_files import parquet_slices, scan_file, scan_rows, write_parts
+from nbaudio.tables.schemas import columns_or_nulls
 
 PLAN = pl.Schema(
     {
@@ -380,20 +381,17 @@ def plan_of_corpus(
             raise InputError(f"{segments}: the column {name} is {kind}; is it of a corpus?")
     beside = [name for name in further if name in columns and name not in PLAN]
     used = dict.fromkeys((*_OF_CORPUS, *beside, *({"window"} & columns.keys())))
-    first_row = rows.start if rows else 0
-    sliced = table if rows is None else table.slice(first_row, len(rows))
+    first_row = 0
+    if rows is not None:
+        first_row = rows.start
+        table = table.slice(first_row, len(rows))
     placed = (
-        sliced.select(*used)
+        table.select(*used)
         .with_row_index("row", offset=first_row)
         .with_columns(pack="shard", shard=shard_of_clip(), is_cut=pl.lit(value=True))
         .with_columns(position=pl.col("row") - pl.col("row").min().over("shard"))
     )
-    present = placed.collect_schema()
-    planned = (
-        pl.col(name).cast(dtype) if name in present else pl.lit(None, dtype).alias(name)
-        for name, dtype in PLAN.items()
-    )
-    return placed.select(*planned, *beside)
+    return placed.select(*columns_or_nulls(PLAN, placed.collect_schema()), *beside)
 
 
 def write_plan(

@@ -301,7 +301,9 @@ def _look(dataset: HubDataset, *, dry_run: bool) -> list[str]:
     try:
         dataset.refresh()
     except RemoteNotFoundError:
-        return ["there is no such dataset yet: it is created"] if dry_run else []
+        if not dry_run:
+            return []
+        return ["there is no such dataset yet: it is created"]
     except AudioError as error:
         if not dry_run:
             raise

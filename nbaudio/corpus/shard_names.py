@@ -39,7 +39,9 @@ def shard_name(
         index += 1 + _last_number(split, taken)
     split_of_version = split if version == 1 else f"{split}-v{version}"
     stem = container.stem.format(split=split_of_version, index=index, count=count)
-    return f"{split}/{stem}.{container.extension}" if container.extension else f"{split}/{stem}"
+    if container.extension:
+        return f"{split}/{stem}.{container.extension}"
+    return f"{split}/{stem}"
 
 
 def _last_number(split: str, names: Sequence[str]) -> int:

@@ -33,7 +33,7 @@ from nbaudio.storage.network import RemoteNotFoundError
 from nbaudio.tables.buckets import Buckets, bucket_count, consecutive_bucket, write_buckets
 from nbaudio.tables.dataframes import STREAMED
 from nbaudio.tables.parquet_files import digest, num_rows, reading_parquet, scan_rows
-from nbaudio.tables.schemas import SEGMENTS
+from nbaudio.tables.schemas import SEGMENTS, columns_or_nulls
 
 CLIP_FACTS = ("num_samples", "sampling_rate", "duration_s", "window")
 """Facts of a clip, beside the metadata of its segment."""
@@ -286,7 +286,8 @@ def _prepared_tasks(
             sharded.clips.read(number), sharded.segments.read(number)
         ):
             path = layout.record(task.name, ".arrow")
-            with location(path).new() if records is None else (records / path.name).new() as target:
+            record = location(path) if records is None else records / path.name
+            with record.new() as target:
                 segments.write_ipc_stream(
                     target, compression="zstd", compat_level=pl.CompatLevel.oldest()
                 )
@@ -372,11 +373,8 @@ def _corpus_metadata(table: Path, columns: pl.Schema | None) -> pl.LazyFrame:
         further = {name: dtype for name, dtype in schema.items() if name not in SEGMENTS}
         columns = pl.Schema({**SEGMENTS, **further})
         left_out += ESTIMATES
-    return rows.select(
-        pl.col(name).cast(dtype) if name in schema else pl.lit(None, dtype).alias(name)
-        for name, dtype in columns.items()
-        if name not in left_out
-    )
+    metadata = {name: dtype for name, dtype in columns.items() if name not in left_out}
+    return rows.select(columns_or_nulls(metadata, schema))
 
 
 def restore_records(layout: Layout) -> str:
@@ -452,4 +450,6 @@ def shard_advice(shards: Sequence[Shard]) -> str:
 def _either(numbers: Sequence[int]) -> str:
     """List numbers, the last after an "or"."""
     *others, last = map(str, numbers)
-    return f"{', '.join(others)} or {last}" if others else last
+    if not others:
+        return last
+    return f"{', '.join(others)} or {last}"

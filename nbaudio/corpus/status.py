@@ -129,12 +129,13 @@ def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Repor
     next_step_text = _RESUME
     if alive:
         next_step_text = f"wait, then check again: nbaudio status {shlex.quote(str(folder))}"
+    progress = _progress(run[stage:]) if stage else {"stage": "begins"}
     facts = {
         "corpus": str(folder),
         "state": state,
         "alive": alive,
         "step": began.get("step"),
-        **(_progress(run[stage:]) if stage else {"stage": "begins"}),
+        **progress,
         "failures": max(len(failures), *(line.get("failures", 0) for line in run)),
         "process": f"{began.get('pid')} on {began.get('host')}",
         "began": began.get("at"),
@@ -167,13 +168,18 @@ def _progress(lines: list[dict[str, Any]]) -> dict[str, Any]:
     done = last.get("done", 0.0)
     seconds = last.get("seconds", 0.0)
     rate, left_s = rate_and_time_left(done, seconds, total - done)
-    time_left = None if left_s is None else str(timedelta(seconds=round(left_s)))
+    speed = None
+    if rate is not None:
+        speed = speed_text(stage["unit"], rate)
+    time_left = None
+    if left_s is not None:
+        time_left = str(timedelta(seconds=round(left_s)))
     return {
         "stage": stage["stage"],
         "done": done,
         "total": total,
         "unit": stage["unit"],
         "rate": rate and float(f"{rate:.4g}"),
-        "speed": None if rate is None else speed_text(stage["unit"], rate),
+        "speed": speed,
         "time_left": time_left,
     }

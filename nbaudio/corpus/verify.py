@@ -583,8 +583,10 @@ def _decode_file(
             bad, samples = _check_file(path, clips, encoding)
         problems = [f"{name}: clip {what}" for what in bad]
     except InputError as error:
-        absent = isinstance(error.__cause__, FileNotFoundError | RemoteNotFoundError)
-        problems = [f"{name}: {'missing' if absent else str(error).rpartition(': ')[2]}"]
+        reason = str(error).rpartition(": ")[2]
+        if isinstance(error.__cause__, FileNotFoundError | RemoteNotFoundError):
+            reason = "missing"
+        problems = [f"{name}: {reason}"]
     except AudioError as error:
         problems = [str(error)]
     return _DecodedFile(problems, samples, sha256)
@@ -602,15 +604,16 @@ def _check_file(path: Path, clips: pl.DataFrame, encoding: str) -> tuple[list[st
                 problems.append(f"{segment_id} is damaged")
                 continue
             try:
-                samples, own_rate = decode_clip(content, encoding)
+                samples, coded_rate = decode_clip(content, encoding)
             except AudioError as error:
                 problems.append(f"{segment_id}: {error}")
                 continue
             decoded.append((row, hashlib.sha256(rate.to_bytes(4) + samples.tobytes()).hexdigest()))
-            found_rate = rate if own_rate is None else own_rate
-            if (len(samples), found_rate) != (num_samples, rate):
+            if coded_rate is None:  # an encoding that does not store it
+                coded_rate = rate
+            if (len(samples), coded_rate) != (num_samples, rate):
                 problems.append(
-                    f"{segment_id} has {len(samples)} samples at {found_rate} Hz, "
+                    f"{segment_id} has {len(samples)} samples at {coded_rate} Hz, "
                     f"not {num_samples} at {rate}"
                 )
     return problems, pl.DataFrame(decoded, schema=_DECODED, orient="row")

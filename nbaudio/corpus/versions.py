@@ -430,6 +430,11 @@ def _among(column: str, values: pl.Series) -> pl.Expr:
     return pl.col(column).is_in(values.drop_nulls().unique().implode())
 
 
+def _parameters_of_base(base: Base) -> dict[str, Any]:
+    of_base = base.corpus_info["parameters"]
+    return {name: of_base.get(name, default) for name, default in _DEFAULTS.items()}
+
+
 def corpus_parameters(requested: Mapping[str, Any], base: Base | None) -> dict[str, Any]:
     """Return parameters of `materialize`; raise InputError if one is invalid.
 
@@ -442,15 +447,15 @@ def corpus_parameters(requested: Mapping[str, Any], base: Base | None) -> dict[s
         chosen["shard_size"] = parse_size(chosen["shard_size"])
     if "channel" in chosen:
         chosen["channel"] = str(chosen["channel"])
-    of_base = base.corpus_info["parameters"] if base else {}
-    base_values = {name: of_base.get(name, default) for name, default in _DEFAULTS.items()}
-    for name, value in chosen.items() if base else ():
-        if value != base_values[name]:
-            raise InputError(
-                f"{name} is {base_values[name]} in the base {base}, not {value}: leave it out, "
-                "or leave out --base"
-            )
-    values = base_values | chosen
+    values = {**_DEFAULTS, **chosen}
+    if base:
+        values = _parameters_of_base(base)
+        for name, value in chosen.items():
+            if value != values[name]:
+                raise InputError(
+                    f"{name} is {values[name]} in the base {base}, not {value}: leave it out, "
+                    "or leave out --base"
+                )
     if (rate := values["rate"]) is not None and rate < 1:
         raise InputError(f"rate must be 1 Hz or more, not {rate}")
     encoder(values["encoding"]).check_rate(rate)

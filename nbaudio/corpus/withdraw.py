@@ -428,12 +428,13 @@ def _empty_log_lines(workspace: Workspace, ids: Set[str]) -> None:
     """
     for name, empty_fields in _EMPTY_FIELDS.items():
         path = workspace.path / name
-        if path.exists():
-            lines = [
-                {**line, **empty_fields} if line.get("segment_id") in ids else line
-                for line in parse_lines(path.read_bytes())
-            ]
-            write_bytes(path, _encode_lines(lines))
+        if not path.exists():
+            continue
+        lines = list(parse_lines(path.read_bytes()))
+        for line in lines:
+            if line.get("segment_id") in ids:
+                line.update(empty_fields)
+        write_bytes(path, _encode_lines(lines))
 
 
 def _faulty_ids(workspace: Workspace, ids: Set[str]) -> set[str]:
@@ -523,21 +524,21 @@ def _is_about(item: Any, about_speakers: Set[str]) -> bool:
 
     It is the name itself, or has it before a colon, as sentences of `evidence` do.
     """
-    texts = item.values() if isinstance(item, dict) else [item]
     return any(
-        isinstance(text, str)
-        and (text in about_speakers or any(f" {name}: " in text for name in about_speakers))
-        for text in texts
+        text in about_speakers or any(f" {name}: " in text for name in about_speakers)
+        for text in _texts_of(item)
     )
 
 
 def _has_name(item: Any, names: Set[str]) -> bool:
     """Return whether a text, or a text of an object, is one of `names` or has it as a word."""
-    texts = item.values() if isinstance(item, dict) else [item]
-    return any(
-        isinstance(text, str) and not {text, *_WORD_BORDER.split(text)}.isdisjoint(names)
-        for text in texts
-    )
+    return any(not {text, *_WORD_BORDER.split(text)}.isdisjoint(names) for text in _texts_of(item))
+
+
+def _texts_of(item: Any) -> list[str]:
+    """Return a text itself, or the texts of an object."""
+    values = item.values() if isinstance(item, dict) else [item]
+    return [text for text in values if isinstance(text, str)]
 
 
 def _remove_review_clips(workspace: Workspace, ids: Set[str]) -> list[str]:

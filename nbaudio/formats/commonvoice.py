@@ -49,16 +49,18 @@ def detect(files: SourceFiles) -> list[Layout]:
             header = [cell.strip('"') for cell in files.first_line(name).split("\t")]
             if {"client_id", "path", "sentence"} <= {*header}:
                 tables.setdefault(str(path.parent), []).append(name)
-    return [
-        Layout(
-            "commonvoice",
-            files.path(folder),
-            f"{list_words(names)} {'have' if len(names) > 1 else 'has'} the columns client_id, "
-            "path and sentence",
-            frozenset(name for name in files.below(folder) if name.endswith(".tsv")),
+    layouts = []
+    for folder, names in tables.items():
+        have = "have" if len(names) > 1 else "has"
+        layouts.append(
+            Layout(
+                "commonvoice",
+                files.path(folder),
+                f"{list_words(names)} {have} the columns client_id, path and sentence",
+                frozenset(name for name in files.below(folder) if name.endswith(".tsv")),
+            )
         )
-        for folder, names in tables.items()
-    ]
+    return layouts
 
 
 def read(source: Path) -> Transcripts:
@@ -82,9 +84,10 @@ def read(source: Path) -> Transcripts:
         expected="a language of Common Voice",
     )
     clips = source / "clips"
-    is_usable = clips.is_dir() and not escapes_folder(clips, trusted_root(source))
     notes = [note for table in opened.values() for note in table.notes]
-    transcripts = replace(transcripts, audio_root=clips if is_usable else None, notes=notes)
+    transcripts = replace(transcripts, notes=notes)
+    if clips.is_dir() and not escapes_folder(clips, trusted_root(source)):
+        transcripts = replace(transcripts, audio_root=clips)
     skipped = [part for table in opened.values() for part in table.not_read]
     return with_not_read(transcripts, *skipped, *_tables_not_read(source))
 
@@ -119,7 +122,7 @@ def _items(
                 "--audio may name its target"
             ),
         )
-    durations = _durations(source / _DURATIONS) if (source / _DURATIONS).is_file() else {}
+    durations = _durations(source / _DURATIONS)
     splits: dict[str, str] = {}
     for name, table in tables.items():
         for row in table.rows():
@@ -157,7 +160,9 @@ def _item(cells: Mapping[str, str], table: str, others: Sequence[str]) -> dict[s
 
 
 def _durations(path: Path) -> dict[str, str]:
-    """Return the seconds of each clip; the header says duration[ms]."""
+    """Return the seconds of each clip, none without the file; its header says duration[ms]."""
+    if not path.is_file():
+        return {}
     durations = {}
     table = _open_table(path)
     for row in table.rows():

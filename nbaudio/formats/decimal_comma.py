@@ -90,14 +90,21 @@ def with_decimal_points(
     if commas == _Commas():
         return PointedRows(rows, [])
     sign = decimal or _decimal_sign(source, commas, has_options=has_options)
-    patterns = _COMMA_BETWEEN_THOUSANDS if sign == "." else _DECIMAL_COMMA
-    if sign == "," and commas.points:
-        patterns = (*patterns, _GROUPS_OF_POINTS)
+    patterns: tuple[str, ...]
+    if sign == ",":
+        patterns = _DECIMAL_COMMA
+        if commas.points:
+            patterns = (*patterns, _GROUPS_OF_POINTS)
+        example = commas.decimal or commas.either
+        meaning = "a decimal comma"
+        other = "."
+    else:
+        patterns = _COMMA_BETWEEN_THOUSANDS
+        example = commas.thousands or commas.either
+        meaning = "a comma between thousands"
+        other = ","
     converted = rows.map(partial(_convert, columns=columns, patterns=patterns, sign=sign))
-    example = (commas.decimal if sign == "," else commas.thousands) or commas.either
-    meaning = "a decimal comma" if sign == "," else "a comma between thousands"
     listed = " and ".join(repr(name) for name, form in forms.items() if form != _Commas())
-    other = "." if sign == "," else ","
     option = f": --option decimal={other} reads them otherwise" if has_options else ""
     note = f"{listed}: numbers such as {example} are read as ones with {meaning}{option}"
     return PointedRows(converted, [note])

@@ -88,7 +88,8 @@ class DelimitedTable:
                 yield record
                 continue
             cells = self.layout.split(record.text)
-            if reason := _fault(cells, cells if ragged else self.header, self.layout):
+            header = cells if ragged else self.header
+            if reason := _fault(cells, header, self.layout):
                 yield Problem(self.path.name, record.line, reason)
                 continue
             yield DelimitedRow(record.line, cells, record.last_line)
@@ -235,7 +236,9 @@ def open_delimited(
         raise InputError(f"option separator: expected one character, not {separator!r}")
     input_guards.check_regular(path)
     codec = _find_encoding(path, encoding, has_options=has_options)
-    usual = USUAL_SEPARATORS.get(path.suffix.lower() if ending is None else ending, ",")
+    if ending is None:
+        ending = path.suffix.lower()
+    usual = USUAL_SEPARATORS.get(ending, ",")
     sample = _Sample(path, _first_lines(path, codec), is_header)
     marked = sample.marked_separator()
     chosen = separator or marked or sample.choose_separator(usual, has_options=has_options)
@@ -258,7 +261,9 @@ def open_delimited(
         notes,
         sample.lines_not_read(header),
     )
-    return table if names is None else _without_header(table, header, names)
+    if names is not None:
+        return _without_header(table, header, names)
+    return table
 
 
 def _without_header(
@@ -285,7 +290,9 @@ def find_header(rows: Sequence[Sequence[str]], is_header: IsHeader | None = None
     """
     first_rows = rows[:HEADER_LINES]
     filled = [sum(bool(cell.strip()) for cell in row) for row in first_rows]
-    width = 2 if max((number for number in filled), default=0) > 1 else 1
+    width = 1
+    if max(filled, default=0) > 1:
+        width = 2  # a line with one cell is a title
     first = next((index for index, number in enumerate(filled) if number >= width), 0)
     if is_header is None or first >= len(first_rows) or is_header(first_rows[first]):
         return first
@@ -339,10 +346,10 @@ def _open_text(path: Path, encoding: str) -> TextIO:
     """
     with path.open("rb") as file:
         head = file.read(_SAMPLE_CHARACTERS)
-    ends_in_returns = b"\r" in head and b"\n" not in head  # of old Macs
-    return path.open(
-        encoding=encoding, errors="surrogateescape", newline="" if ends_in_returns else "\n"
-    )
+    newline = "\n"
+    if b"\r" in head and b"\n" not in head:  # lines of old Macs end in returns
+        newline = ""
+    return path.open(encoding=encoding, errors="surrogateescape", newline=newline)
 
 
 def _lines(path: Path, encoding: str) -> Iterator[_Record]:
@@ -532,6 +539,12 @@ def _separator_name(separator: str) -> str:
     return SEPARATORS.get(separator, repr(separator))
 
 
+def _ending(name: str) -> str:
+    """Return the ending of a file's name, such as ``.wav``; empty without one."""
+    match = _ENDING.search(name)
+    return match[0] if match else ""
+
+
 def _shape(cells: Sequence[str]) -> _Shape | None:
     """Return the shape of a column; None for free text and for columns that are mostly empty."""
     filled = [cell for cell in cells if cell]
@@ -541,9 +554,8 @@ def _shape(cells: Sequence[str]) -> _Shape | None:
         return _Shape(is_number=True, ending="")
     if not all(_IDENTIFIER.fullmatch(cell) for cell in filled) or len(filled) < len(cells):
         return None
-    endings = {_ENDING.search(cell) for cell in filled}
-    texts = {ending[0] if ending else "" for ending in endings}
-    return _Shape(is_number=False, ending=texts.pop() if len(texts) == 1 else "")
+    endings = {_ending(cell) for cell in filled}
+    return _Shape(is_number=False, ending=endings.pop() if len(endings) == 1 else "")
 
 
 def _fault(cells: Sequence[str], header: Sequence[str], layout: Layout) -> str | None:

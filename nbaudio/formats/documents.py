@@ -105,7 +105,8 @@ _STARTS_AS_XML = re.compile(r"\s*<(?:\?xml|!DOCTYPE|TEI\b|teiCorpus\b)")
 # An object, or a list of objects or lists; a text may begin with a word in brackets or braces.
 _STARTS_AS_JSON = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*[\]{])")
 _DECLARED_CHARSET = re.compile(
-    r"(?:charset|encoding)\s*=\s*[\"']?\s*(utf-8|windows-125[0-8]|iso-8859-(?:1[013-6]?|[2-9])|koi8-[ru])\b"
+    r"(?:charset|encoding)\s*=\s*[\"']?\s*"
+    r"(utf-8|windows-125[0-8]|iso-8859-(?:1[013-6]?|[2-9])|koi8-[ru])\b"
 )
 
 # Plain text.
@@ -230,9 +231,10 @@ def _recognized_documents(path: Path, content: bytes) -> Iterable[Document]:
         raise InputError(f"{path}: binary data, not text")
     if PAGE.match(head):
         declared = _DECLARED_CHARSET.search(head.lower())
-        name = declared[1] if declared and not is_marked else None
-        # Browsers read Latin-1 as cp1252.
-        return [_read_html(decode_text(content, "cp1252" if name == "iso-8859-1" else name))]
+        encoding = declared[1] if declared and not is_marked else None
+        if encoding == "iso-8859-1":
+            encoding = "cp1252"  # as browsers read it
+        return [_read_html(decode_text(content, encoding))]
     if timed_text := find_timed_text(head):
         reason = f"{timed_text.name}, not read as a transcript; {timed_text.remedy}"
         raise InputError(f"{path}: {reason}")
@@ -253,7 +255,9 @@ def _binary_document(path: Path, content: bytes) -> Document | None:
             raise InputError(f"{path}: {reason}")
     if content.startswith(b"PK\3\4"):
         return _read_word(path, content)
-    return _read_pdf(path, content) if _PDF in content[:_MOST_BEFORE_PDF] else None
+    if _PDF in content[:_MOST_BEFORE_PDF]:
+        return _read_pdf(path, content)
+    return None
 
 
 def _read_text(text: str) -> Document:
@@ -359,8 +363,9 @@ def _read_word(path: Path, content: bytes) -> Document:
                 f"{path}: a zip file without {_WORD_DOCUMENT}, so no .docx; {_SAVE_AS}"
             )
         text = _unpack(path, book, _WORD_DOCUMENT)
-        has_styles = _WORD_STYLES in book.namelist()
-        hidden_styles = _hidden_styles(_unpack(path, book, _WORD_STYLES)) if has_styles else set()
+        hidden_styles = set[str]()
+        if _WORD_STYLES in book.namelist():
+            hidden_styles = _hidden_styles(_unpack(path, book, _WORD_STYLES))
         parts = [name for name in book.namelist() if _WORD_PAGE_PART.fullmatch(name)]
         running = sum(_has_words(_unpack(path, book, name)) for name in parts)
     left_out = Counter({_HEADERS_AND_FOOTERS: running})
@@ -545,7 +550,8 @@ def _tei_utterances(xml: bytes, left_out: Counter[str]) -> Iterator[_Spoken]:
         name = _local_name(element)
         if event == "start":
             num_left_out += name in _TEI_LEFT_OUT
-            turn = element.attrib if name == "u" else turn
+            if name == "u":
+                turn = element.attrib
             continue
         num_left_out -= name in _TEI_LEFT_OUT
         if name in _TEI_NOTES:
@@ -563,7 +569,8 @@ def _tei_utterances(xml: bytes, left_out: Counter[str]) -> Iterator[_Spoken]:
             element.text = _TEI_SIGNS.get(name, "")
         if name in _TEI_CLEARED or name in _TEI_TOKENS:
             del element[:]
-        turn = {} if name == "u" else turn
+        if name == "u":
+            turn = {}
 
 
 def _joined_token(element: Element) -> str:

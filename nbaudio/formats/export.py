@@ -89,9 +89,8 @@ def export(
     workspace = Workspace.open(workspace)
     out = Path(out).absolute()
     selection = _select(workspace)
-    named = _name_recordings(
-        workspace, selection.counts, writer, relative_to=out if paths == "relative" else None
-    )
+    relative_to = out if paths == "relative" else None
+    named = _name_recordings(workspace, selection.counts, writer, relative_to=relative_to)
     selection = selection.of(named.recordings)
     counts = selection.counts
     if counts.is_empty():
@@ -180,7 +179,8 @@ def _write_manifests(
         segments = partial(_read_parts, workspace, is_chosen & is_used)
         files, notes = writer.write(segments, recordings_of_split, out, split)
         manifests.files.extend(files)
-        manifests.warnings.extend(f"{split}: {note}" if split else note for note in notes)
+        prefix = f"{split}: " if split else ""
+        manifests.warnings.extend(prefix + note for note in notes)
     return manifests
 
 

@@ -18,7 +18,7 @@ from nbaudio.core import atomic, input_guards
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.formats.source_columns import ARROW, batches, choose, has_any_value, schema_of
 from nbaudio.formats.source_files import Layout, SourceFiles
-from nbaudio.formats.structured import nested_refusal, split_column, value_at
+from nbaudio.formats.structured import nested_refusal, own_column, split_column, value_at
 from nbaudio.formats.transcripts import (
     NotRead,
     Problem,
@@ -155,17 +155,19 @@ def read(
                 yield Problem(part.path.name, None, f"cannot be read on: {one_line(error)}")
 
     transcripts = collect_rows(source, items(), further=_FURTHER, expected=_EXPECTED)
-    recordings: dict[str, Any] = {"embedded": _embedded(parts)} if embeds else {"audio_root": root}
-    transcripts = replace(transcripts, columns=columns.chosen, notes=columns.notes, **recordings)
+    transcripts = replace(transcripts, columns=columns.chosen, notes=columns.notes)
+    if embeds:
+        transcripts = replace(transcripts, embedded=_embedded(parts))
+    else:
+        transcripts = replace(transcripts, audio_root=root)
     return with_not_read(transcripts, _columns_not_read(parts, columns))
 
 
 def _columns_not_read(parts: Sequence[_Part], columns: _Columns) -> NotRead:
     """Return the columns of a dataset that are not read; join brings them in."""
-    read_names = {part.audio for part in parts}
+    read_names: set[str | None] = {part.audio for part in parts}
     for name in filter(None, chain.from_iterable(columns.choices.values())):
-        place = split_column(name, columns.available)
-        read_names.add(place[0] if place else name)
+        read_names.add(own_column(name, columns.available))
     unread = sorted(columns.available - read_names)
     what = f"columns of the dataset: {', '.join(unread)}"
     return NotRead(what, len(unread), "nbaudio join W FILE --on segment_id --column NAME")
@@ -197,8 +199,9 @@ def _choose_columns(
     # Files of a dataset may differ in their columns.
     choices = {}
     for key, option in options.items():
-        usual = () if option else _USUAL_NAMES[key]
-        fitting = [name for name in usual if name not in unfit.get(key, ())]
+        fitting = []
+        if not option:
+            fitting = [name for name in _USUAL_NAMES[key] if name not in unfit.get(key, ())]
         choices[_FIELDS[key]] = (*fitting, chosen.get(key))
     choices["source_duration"] = _durations(kinds)
     choices |= _provenance(kinds)
@@ -226,8 +229,10 @@ def _durations(kinds: Mapping[str, pa.DataType]) -> tuple[str, ...]:
 def _check_plain(part: _Part, name: str) -> None:
     """Raise InputError if a column of a file, or a field of one, is of a nested or binary type."""
     schema = schema_of(part.path)
-    place = (name, []) if name in schema.names else split_column(name, schema.names)
-    kind = _type_at(schema.field(place[0]).type, place[1]) if place else None
+    place = _place(schema.names, [name])
+    if place is None:
+        return
+    kind = _type_at(schema.field(place[0]).type, place[1])
     if kind is not None and not _is_plain(kind):
         fields = [field.name for field in kind] if pa.types.is_struct(kind) else []
         refusal = nested_refusal(name, kind, fields, is_list=_is_list(kind))
@@ -258,19 +263,17 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 def _files(source: Path) -> list[tuple[Path, str | None]]:
     """List the files of a dataset with their splits; Arrow files where there is no Parquet."""
-    if tables := [source] if source.is_file() else _visible(source, "*.parquet"):
-        return [(path, _split_of(path, source)) for path in tables]
+    if source.is_file():
+        return [(source, split_of_file(source.name))]
+    if tables := _visible(source, "*.parquet"):
+        return [(path, split_of_file(path.relative_to(source).as_posix())) for path in tables]
     if states := _visible(source, "state.json"):
         return [file for state in states for file in _saved(state)]
     return [
-        (path, _split_of(path, source))
+        (path, split_of_file(path.relative_to(source).as_posix()))
         for path in _visible(source, f"*{ARROW}")
         if not path.name.startswith("cache-")
     ]
-
-
-def _split_of(path: Path, source: Path) -> str | None:
-    return split_of_file(path.name if path == source else path.relative_to(source).as_posix())
 
 
 def split_of_file(name: str) -> str | None:
@@ -279,7 +282,10 @@ def split_of_file(name: str) -> str | None:
     shard = _SHARD.fullmatch(path.name)
     if shard and split_names.split_role(shard[1]):
         return shard[1]
-    return split_names.split_in(name.removesuffix(path.suffix)) or (shard[1] if shard else None)
+    split = split_names.split_in(name.removesuffix(path.suffix))
+    if shard and not split:
+        return shard[1]
+    return split
 
 
 def _visible(source: Path, pattern: str) -> list[Path]:
@@ -312,7 +318,9 @@ def _saved(state: Path) -> list[tuple[Path, str | None]]:
         raise InputError(f"{state}: names no data files; was it written by save_to_disk?")
     is_one_of_several = (state.parent.parent / "dataset_dict.json").is_file()
     split = state.parent.name if is_one_of_several else content.get("_split")
-    return [(state.parent / name, split if isinstance(split, str) else None) for name in names]
+    if not isinstance(split, str):
+        split = None
+    return [(state.parent / name, split) for name in names]
 
 
 def _part(path: Path, relative: Path, split: str | None, audio: str | None) -> _Part:
@@ -328,8 +336,9 @@ def _part(path: Path, relative: Path, split: str | None, audio: str | None) -> _
     if audio is not None:
         audio_columns = [name for name in audio_columns if name == audio]
     if len(audio_columns) != 1:
+        called = f" called {audio!r}" if audio else ""
         raise InputError(
-            f"{len(audio_columns)} Audio columns{f' called {audio!r}' if audio else ''} "
+            f"{len(audio_columns)} Audio columns{called} "
             f"({', '.join(audio_columns) or 'none'}); "
             f"it has {', '.join(dict.fromkeys(schema.names))}, choose one by the option audio"
         )
@@ -382,11 +391,10 @@ def _place(names: Sequence[str], choice: Sequence[str | None]) -> tuple[str, lis
 
 def _name(part: _Part, row: int, path: str | None) -> str:
     """Name a recording after its file and row, never after the dataset's own path."""
-    extension = PurePosixPath(path or "").suffix
-    return (
-        f"{part.stem}/{row:08d}"
-        f"{extension.strip().lower() if name_matching.is_audio(path or '') else '.wav'}"
-    )
+    extension = ".wav"
+    if path and name_matching.is_audio(path):
+        extension = PurePosixPath(path).suffix.strip().lower()
+    return f"{part.stem}/{row:08d}{extension}"
 
 
 def _embedded(parts: Sequence[_Part]) -> Iterator[tuple[str, bytes]]:

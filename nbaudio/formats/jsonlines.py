@@ -148,9 +148,9 @@ def _block(first: int, text: bytes, kinds: Mapping[str, Kind]) -> Block:
     """Read lines, numbered from `first`, all at once or, where any is not plain, one by one."""
     characters = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(characters == ord("\n")) + 1
-    edges = np.concatenate(([0], ends, [] if text.endswith(b"\n") else [len(text)])).astype(
-        np.int64
-    )
+    if not text.endswith(b"\n"):
+        ends = np.append(ends, len(text))
+    edges = np.concatenate(([0], ends)).astype(np.int64)
     try:
         values = _plain(first, text, edges, kinds)
         problems = list[tuple[int, str]]()
@@ -218,8 +218,10 @@ def _one_by_one(
 
 
 def _slow_value(field: str, kind: Kind, raw: bytes) -> Any:
+    if not raw:
+        return None
     try:
-        return kind.slow(raw) if raw else None
+        return kind.slow(raw)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{field}: {_reason(error)}") from error
 

@@ -258,7 +258,9 @@ def _add_speakers(speakers: dict[str, str], path: Path) -> Iterator[Problem]:
     if not path.is_file():
         return
     for number, speaker, rest in split_pairs(numbered_lines(path)):
-        for key in re.split("[ \t]+", rest) if rest else ():
+        if not rest:
+            continue
+        for key in re.split("[ \t]+", rest):
             first_speaker = speakers.setdefault(composed(key), speaker)
             if composed(first_speaker) != composed(speaker):
                 reason = f"{key!r} was of speaker {first_speaker!r} before, which is kept"
@@ -414,7 +416,9 @@ def _begin_with_speakers(parts: Parts) -> bool:
 def _utterance(row: dict[str, Any], *, is_prefixed: bool) -> tuple[object, ...]:
     """Return the values of `_UTTERANCES` of a segment."""
     utterance = _key(row["segment_id"])
-    speaker = utterance if row["speaker_id"] is None else _key(row["speaker_id"], _UP_TO_DASH)
+    speaker = utterance
+    if row["speaker_id"] is not None:
+        speaker = _key(row["speaker_id"], _UP_TO_DASH)
     if speaker != utterance and not is_prefixed:
         utterance = f"{speaker}-{utterance}"
     is_one_channel = row["partly"] and len(row["channels"]) == 1
@@ -465,8 +469,10 @@ def _speaker_lines(pairs: Iterable[pl.DataFrame]) -> Iterator[str]:
     for part in pairs:
         speakers = part.group_by("speaker", maintain_order=True)
         for speaker, utterances in speakers.agg(pl.col("utterance").str.join(" ")).iter_rows():
-            if speaker != before:
-                yield speaker if before is None else f"\n{speaker}"
+            if before is None:
+                yield speaker
+            elif speaker != before:
+                yield f"\n{speaker}"
             yield f" {utterances}"
             before = speaker
     if before is not None:

@@ -149,9 +149,9 @@ def _sets(source: Path) -> dict[str | None, dict[str, Path]]:
     """Return the manifests of each split by their kind; raise InputError if none is complete."""
     if source.is_file():
         match = _MANIFEST.fullmatch(source.name)
-        name = match[2] if match else None
-        split = name if split_names.split_role(name or "") else None
-        return {split: {"cuts": source}}
+        if match and split_names.split_role(match[2] or ""):
+            return {match[2]: {"cuts": source}}
+        return {None: {"cuts": source}}
     sets: dict[str | None, dict[str, Path]] = {}
     for path in list_manifests(source, _ENDINGS):
         if match := _MANIFEST.fullmatch(path.name):
@@ -216,13 +216,16 @@ def _row(
     duration = _number(supervision.duration, "duration")
     start = relative if begin == "0" else add_seconds(begin, relative)
     custom = {key: msgspec.json.decode(value) for key, value in (supervision.custom or {}).items()}
+    custom_json = msgspec.json.encode(supervision.custom).decode() if supervision.custom else None
     hypothesis = custom.get("asr_text")
+    if not isinstance(hypothesis, str):
+        hypothesis = None
     return {
         "name": _name(recording),
         "source_start": start,
         "source_end": add_seconds(start, duration),
         "text": supervision.text,
-        "asr_text": hypothesis if isinstance(hypothesis, str) else None,
+        "asr_text": hypothesis,
         "speaker_id": supervision.speaker,
         "word_times": _word_times(supervision, float(relative)),
         "segment_id": supervision.id,
@@ -232,7 +235,7 @@ def _row(
         "source_duration": _declared_duration(recording),
         "language": supervision.language,
         "speaker_gender": supervision.gender,
-        "custom": msgspec.json.encode(supervision.custom).decode() if supervision.custom else None,
+        "custom": custom_json,
         **{name: str(custom[name]) for name in _ABOUT if custom.get(name) is not None},
     }
 
@@ -364,7 +367,8 @@ def _is_altered(error: Exception) -> bool:
 
 
 def _files(out: Path, split: str | None) -> list[Path]:
-    return [out / (f"{kind}_{split}.jsonl.gz" if split else f"{kind}.jsonl.gz") for kind in _KINDS]
+    suffix = f"_{split}" if split else ""
+    return [out / f"{kind}{suffix}.jsonl.gz" for kind in _KINDS]
 
 
 def _write(
@@ -390,15 +394,10 @@ def _write(
 def _recording_line(row: dict[str, Any]) -> dict[str, Any]:
     """Return a recording as Lhotse's manifests have it."""
     channels = list(range(row["num_channels"]))
+    kind = "url" if is_url(row["file"]) else "file"
     return {
         "id": row["recording_id"],
-        "sources": [
-            {
-                "type": "url" if is_url(row["file"]) else "file",
-                "channels": channels,
-                "source": row["file"],
-            }
-        ],
+        "sources": [{"type": kind, "channels": channels, "source": row["file"]}],
         "sampling_rate": row["sampling_rate"],
         "num_samples": row["num_samples"],
         "duration": decimal_seconds(row["num_samples"], row["sampling_rate"]),
@@ -409,12 +408,13 @@ def _recording_line(row: dict[str, Any]) -> dict[str, Any]:
 def _supervision_line(row: dict[str, Any], start: Any) -> dict[str, Any]:
     """Return a segment as a supervision that begins at `start`, in seconds."""
     custom = drop_none(asr_text=row["asr_text"], similarity=row["similarity"])
+    channels = row["channels"]
     return drop_none(
         id=row["segment_id"],
         recording_id=row["recording_id"],
         start=start,
         duration=row["duration"],
-        channel=row["channels"][0] if len(row["channels"]) == 1 else row["channels"],
+        channel=channels[0] if len(channels) == 1 else channels,
         text=row["text"],
         speaker=row["speaker_id"],
         custom=custom or None,

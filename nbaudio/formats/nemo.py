@@ -59,17 +59,22 @@ def detect(files: SourceFiles) -> list[Layout]:
     layouts: list[Layout] = []
     for folder, names in manifests.items():
         in_folder = [name for name in files.below(folder) if name.endswith(_ENDINGS)]
-        read_together = [names] if names == in_folder else [[name] for name in names]
-        layouts += [
-            Layout(
-                "nemo",
-                files.path(group[0] if len(group) == 1 else folder),
-                f"{group[0]} has the fields audio_filepath and text",
-                frozenset([*group, *_further_files(files, folder, group)]),
-                recording=None if _has_tars(files, group) else first_paths[folder],
+        groups = [[name] for name in names]
+        if names == in_folder:
+            groups = [names]  # a folder of manifests alone is read as a whole
+        for group in groups:
+            recording: str | None = first_paths[folder]
+            if _has_tars(files, group):
+                recording = None  # its paths are names of clips in the tars
+            layouts.append(
+                Layout(
+                    "nemo",
+                    files.path(group[0] if len(group) == 1 else folder),
+                    f"{group[0]} has the fields audio_filepath and text",
+                    frozenset([*group, *_further_files(files, folder, group)]),
+                    recording=recording,
+                )
             )
-            for group in read_together
-        ]
     return layouts
 
 
@@ -162,30 +167,44 @@ def _items(file: Path, source: Path) -> Iterator[dict[str, Any] | Problem]:
     for block in read_blocks(file, _KINDS):
         yield from (Problem(file.name, *problem) for problem in block.problems)
         for row in block.values.iter_rows(named=True):
-            offset, duration = (
-                None if row[key] == "null" else row[key] for key in ("offset", "duration")
-            )
+            offset = _time(row["offset"])
+            duration = _time(row["duration"])
             if not row["audio_filepath"]:
                 yield Problem(file.name, row["line"], "audio_filepath is missing")
             elif duration is None and offset is not None:
                 yield Problem(file.name, row["line"], "duration is missing")
             else:
-                start = offset or "0"
                 yield {
                     "name": row["audio_filepath"],
-                    "source_start": None if duration is None else start,
-                    "source_end": None if duration is None else times.add_seconds(start, duration),
+                    **_span(offset, duration),
                     "text": row["text"],
                     "asr_text": row["pred_text"],
                     "speaker_id": row["speaker"],
                     "segment_id": row["segment_id"],
                     "source_split": split,
-                    # Without an offset it is that of the whole file.
-                    "source_duration": duration if offset is None else None,
                     "language": row["lang"],
                     nemo_tars.SHARD: row[nemo_tars.SHARD] or number,
                     **{name: row[name] for name in _ABOUT},
                 }
+
+
+def _time(number: str | None) -> str | None:
+    """Return the digits of a time; None where a line has none, or null."""
+    return None if number == "null" else number
+
+
+def _span(offset: str | None, duration: str | None) -> dict[str, str | None]:
+    """Return the times of a line; a line without a duration means the whole file."""
+    if duration is None:
+        return {}
+    start = offset or "0"
+    span: dict[str, str | None] = {
+        "source_start": start,
+        "source_end": times.add_seconds(start, duration),
+    }
+    if offset is None:  # the duration of a line without an offset is that of the whole file
+        span["source_duration"] = duration
+    return span
 
 
 def _split_of(file: Path, source: Path) -> str | None:
@@ -223,11 +242,13 @@ def _write(
             )
 
     files = [write_json_lines(file, lines()) for file in _files(out, split)]
+    if not partly:
+        return files, []
     note = (
         f"{count(partly, 'segments', 'are')} on some channels of their recording, "
         "which NeMo's manifests cannot express"
     )
-    return files, [note] if partly else []
+    return files, [note]
 
 
 WRITER = Writer(_files, _write)

@@ -260,8 +260,9 @@ def _named(rows: Rows, table: pl.DataFrame) -> Rows:
 
 def _with_shards(frame: pl.DataFrame) -> pl.DataFrame:
     """Return a frame with the column of shards, null where the source has none."""
-    absent = [] if SHARD in frame.columns else [pl.lit(None, pl.String).alias(SHARD)]
-    return frame.with_columns(absent)
+    if SHARD in frame.columns:
+        return frame
+    return frame.with_columns(pl.lit(None, pl.String).alias(SHARD))
 
 
 def _missing_tars(lines: pl.DataFrame, tars: Iterable[Path]) -> Iterator[Problem]:

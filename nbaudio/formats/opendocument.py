@@ -86,11 +86,15 @@ def time_of_last_save(path: Path) -> dt.datetime | None:
     """
     with zipfile.ZipFile(path) as archive:
         match = _SAVED.search(_start(archive, _META))
+    if match is None:
+        return None
     try:
-        time = dt.datetime.fromisoformat(match[1].decode()) if match else None
+        time = dt.datetime.fromisoformat(match[1].decode())
     except ValueError:
         return None
-    return time and (time if time.tzinfo else time.replace(tzinfo=dt.UTC)).astimezone(dt.UTC)
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=dt.UTC)
+    return time.astimezone(dt.UTC)
 
 
 def _start(archive: zipfile.ZipFile, name: str) -> bytes:

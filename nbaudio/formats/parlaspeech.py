@@ -64,9 +64,9 @@ class TranscriptBlock:
 
 def detect(files: SourceFiles) -> list[Layout]:
     """Return the files of ParlaSpeech among files, with a ``wav.scp`` of the recordings."""
-    wav_scp_files = files.named("wav.scp")
-    # With several, it is unknown which one belongs to the transcripts.
-    wav_scp = wav_scp_files[0] if len(wav_scp_files) == 1 else None
+    wav_scp = files.named("wav.scp")
+    if len(wav_scp) > 1:
+        wav_scp = []  # it is unknown which one belongs to the transcripts
     layouts = []
     for name in files.ending(".json", ".jsonl"):
         first = files.first_object(name)
@@ -77,9 +77,9 @@ def detect(files: SourceFiles) -> list[Layout]:
                     "parlaspeech",
                     files.path(name),
                     f"{name} has the fields {_NAME_FIELDS}, start, end and words",
-                    frozenset({name, wav_scp} if wav_scp else {name}),
+                    frozenset({name, *wav_scp}),
                     recording=recording,
-                    names=files.path(wav_scp) if wav_scp else None,
+                    names=files.path(wav_scp[0]) if wav_scp else None,
                 )
             )
     return layouts
@@ -130,10 +130,8 @@ def transcript_blocks(source: Path, *, word_times: str = "yes") -> Iterator[Tran
     Columns that are null in the whole block are left out.
     """
     if not source.is_file():
-        raise InputError(
-            f"{source}: {'a folder' if source.is_dir() else 'there is no such file'}; "
-            "expected a file of JSON lines"
-        )
+        fault = "a folder" if source.is_dir() else "there is no such file"
+        raise InputError(f"{source}: {fault}; expected a file of JSON lines")
     if word_times not in ("yes", "no"):
         raise InputError(f"option word_times={word_times!r}: must be yes or no")
     left_out = _WORD_TIME_FIELDS if word_times == "no" else ()

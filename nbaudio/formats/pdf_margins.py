@@ -57,7 +57,7 @@ def _has_number(row: Line, edge: int) -> bool:
         return False
     if len(row.words) == 1:
         return True
-    neighbor = row.words[1 if edge == 0 else -2]
+    neighbor = row.words[1] if edge == 0 else row.words[-2]
     gap = max(neighbor.left - word.right, word.left - neighbor.right)
     return gap > _MARGIN_GAP * neighbor.size
 

@@ -115,7 +115,7 @@ def read_pdf(path: Path, content: bytes) -> PdfText:
     }
     problems = tuple(_page_problems(pages, bodies))
     if not any(bodies.values()):
-        raise InputError(f"{path}: {'; '.join(problems)}" if problems else f"{path}: no text")
+        raise InputError(f"{path}: {'; '.join(problems) or 'no text'}")
     gutters = _usual_gutters(bodies)
     lines = [
         _PageLine(number, line)
@@ -174,16 +174,19 @@ def _ranges(numbers: Sequence[int]) -> str:
         >>> _ranges([3, 5, 6, 7])
         '3, 5-7'
     """
-    ranges: list[list[int]] = []
+    ranges: list[list[int]] = []  # of the first and the last number, which may be equal
     for number in numbers:
-        if ranges and number == ranges[-1][-1] + 1:
-            ranges[-1].append(number)
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
         else:
-            ranges.append([number])
-    return ", ".join(
-        str(first) if first == last else f"{first}-{last}"
-        for first, last in ((numbers[0], numbers[-1]) for numbers in ranges)
-    )
+            ranges.append([number, number])
+    return ", ".join(_range(first, last) for first, last in ranges)
+
+
+def _range(first: int, last: int) -> str:
+    if first == last:
+        return str(first)
+    return f"{first}-{last}"
 
 
 def _without_footnotes(lines: Sequence[_PageLine]) -> Iterator[_PageLine]:
@@ -221,10 +224,12 @@ def _text(lines: Sequence[_PageLine], left_out: Counter[str], problems: tuple[st
     """Return the text of lines, with words that line ends divide joined."""
     spacing = _line_spacing(lines)
     begins = [True, *(_begins_paragraph(*pair, spacing) for pair in pairwise(lines))]
-    texts = [
-        _with_marked_name(item.line) if is_first else item.line.text
-        for item, is_first in zip(lines, begins, strict=True)
-    ]
+    texts = []
+    for item, is_first in zip(lines, begins, strict=True):
+        text = item.line.text
+        if is_first:
+            text = _with_marked_name(item.line)
+        texts.append(text)
     joined = _joined(texts, begins)
     parts: list[str] = []
     places: list[PdfLine] = []
@@ -232,7 +237,9 @@ def _text(lines: Sequence[_PageLine], left_out: Counter[str], problems: tuple[st
     for item, line_text, is_first in zip(lines, joined, begins, strict=True):
         if not line_text:
             continue
-        separator = ("\n\n" if is_first else "\n") if parts else ""
+        separator = "\n\n" if is_first else "\n"
+        if not parts:
+            separator = ""
         length += len(separator)
         places.append(PdfLine(length, item.page, item.line.number))
         parts += (separator, line_text)
@@ -307,8 +314,9 @@ def _joined(texts: Sequence[str], begins: Sequence[bool]) -> list[str]:
         letters = _FIRST_LETTERS.match(first)
         is_continued = first[:1].isalnum() and not (letters and letters[0] in CONJUNCTIONS)
         if is_continued and not begins[number] and _BROKEN.search(line):
-            head = line if lexicon.keeps_hyphen(line, first) else line[:-1]
-            joined[number - 1] = head + first
+            if not lexicon.keeps_hyphen(line, first):
+                line = line[:-1]
+            joined[number - 1] = line + first
             joined[number] = rest
     return joined
 

@@ -48,7 +48,9 @@ def read_parlaspeech(place: Place, row: Mapping[str, Any]) -> Iterator[Utterance
     starts = row["word_start_times"]
     start = row.get("start")
     ends = row.get("word_end_times") or [None] * len(starts)
-    lists = [words.split() if isinstance(words, str) else words, starts, ends]
+    if isinstance(words, str):
+        words = words.split()
+    lists = [words, starts, ends]
     if not all(isinstance(values, list) and len(values) == len(starts) for values in lists):
         reason = "words, word_start_times and word_end_times are not lists of one length"
         raise InputError(f"{place.where}: {reason}")
@@ -156,8 +158,9 @@ def read_transformers(place: Place, value: Mapping[str, Any]) -> Iterator[Uttera
             remedy = 'transformers writes them with return_timestamps="word"'
             needs_word_times(place.part(f"chunk {number}"), remedy)
         times = chunk.get("timestamp")
-        start, end = times if isinstance(times, list) and len(times) == 2 else (None, None)
-        tokens.append(Token(text, seconds(start), seconds(end)))
+        if not isinstance(times, list) or len(times) != 2:
+            times = [None, None]
+        tokens.append(Token(text, seconds(times[0]), seconds(times[1])))
     yield Utterance(place, tokens)
 
 
@@ -225,7 +228,10 @@ def read_monologues(place: Place, value: Mapping[str, Any]) -> Iterator[Utteranc
 def read_transcripts(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
     """Yield the words of the first of DeepSpeech's or Coqui's transcripts."""
     transcripts = objects(value["transcripts"])
-    yield from read_words(place, transcripts[0].get("words") or [] if transcripts else [])
+    words: list[Any] = []
+    if transcripts:
+        words = transcripts[0].get("words") or []
+    yield from read_words(place, words)
     if len(transcripts) > 1:
         yield Utterance(place, left_out={ALTERNATIVES: len(transcripts) - 1})
 
@@ -242,10 +248,11 @@ def read_tiers(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
         has = ", ".join(tiers) or "none"
         raise InputError(f"{place.where}: no tier of words; it has the tiers {has}")
     for name in names:
-        entries = tiers[name].get("entries") if isinstance(tiers[name], dict) else None
-        if not isinstance(entries, list):
-            raise InputError(f"{place.where}: the entries of tier {name} are no list")
-        yield from _read_entries(place.part(f"tier {name}"), entries)
+        match tiers[name]:
+            case {"entries": [*entries]}:
+                yield from _read_entries(place.part(f"tier {name}"), entries)
+            case _:
+                raise InputError(f"{place.where}: the entries of tier {name} are no list")
 
 
 def _read_entries(place: Place, entries: list[object]) -> Iterator[Utterance]:
@@ -263,7 +270,8 @@ def _read_entries(place: Place, entries: list[object]) -> Iterator[Utterance]:
             case _:
                 expected = "expected start, end and label"
                 raise InputError(f"{place.where}: {expected}, not {entry!r:.60}")
-    yield Utterance(place, tokens, left_out={SOUNDS: sounds} if sounds else {})
+    left_out = {SOUNDS: sounds} if sounds else {}
+    yield Utterance(place, tokens, left_out=left_out)
 
 
 def _text(place: Place, value: object) -> str:

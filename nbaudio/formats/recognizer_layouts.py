@@ -109,7 +109,10 @@ def _with_side(utterances: Iterator[Utterance], value: object) -> Iterator[Utter
         yield from utterances
         return
     for utterance in utterances:
-        yield replace(utterance, side=side) if utterance.side == NO_SIDE else utterance
+        if utterance.side == NO_SIDE:
+            yield replace(utterance, side=side)
+        else:
+            yield utterance
 
 
 def _in_order(utterances: Iterator[Utterance], latest: dict[Side, float]) -> Iterator[Utterance]:

@@ -61,15 +61,11 @@ def show_once(rows: Sequence[dict[str, Any]]) -> Captions:
     is_rolling = _is_rolling(unique)
     once = _roll(unique) if is_rolling else unique
     overlaps = sum(_is_overlap(*pair) for pair in pairwise(once))
-    is_display = overlaps >= _LEAST_OVERLAPS and 2 * overlaps >= len(once) - 1
-    ended = list(_shorten(once)) if is_display else once
-    return Captions(
-        [cue.row for cue in ended],
-        is_rolling,
-        repeated=len(cues) - len(ended),
-        shortened=overlaps if is_display else 0,
-        overlapping=0 if is_display else overlaps,
-    )
+    if overlaps >= _LEAST_OVERLAPS and 2 * overlaps >= len(once) - 1:
+        rows = [cue.row for cue in _shorten(once)]
+        return Captions(rows, is_rolling, len(cues) - len(rows), shortened=overlaps, overlapping=0)
+    rows = [cue.row for cue in once]
+    return Captions(rows, is_rolling, len(cues) - len(rows), shortened=0, overlapping=overlaps)
 
 
 def _read(row: dict[str, Any]) -> _Cue:
@@ -146,9 +142,11 @@ def _roll(cues: Sequence[_Cue]) -> list[_Cue]:
             once.append(_with_lines(cue, (_behind(before, cue),)))
         elif before and once and _is_growth(before, cue):
             once[-1] = _grown(once[-1], cue)
+        elif before:
+            new_lines = cue.lines[_repeated_lines(before, cue) :]
+            once.append(_with_lines(cue, new_lines or cue.lines))
         else:
-            repeated = _repeated_lines(before, cue) if before else 0
-            once.append(_with_lines(cue, cue.lines[repeated:] or cue.lines))
+            once.append(cue)
     return once
 
 

@@ -57,9 +57,8 @@ def google_results(value: Mapping[str, Any]) -> list[dict[str, Any]]:
     batch = value.get("results")
     if isinstance(batch, dict) and len(batch) == 1:
         (file,) = batch.values()
-        response = file.get("transcript") if isinstance(file, dict) else None
-    results = objects(response.get("results") if isinstance(response, dict) else None)
-    results = results or objects(value.get("results"))
+        response = _field(file, "transcript")
+    results = objects(_field(response, "results")) or objects(batch)
     if any("alternatives" in result for result in results):
         return results
     return []
@@ -75,8 +74,7 @@ def read_google(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
         if False in (result.get("isFinal"), result.get("is_final")):
             continue
         tag = result.get("channelTag", result.get("channel_tag"))
-        side = numbered_side(tag, first_channel=1) if isinstance(tag, str) and tag else NO_SIDE
-        by_side.setdefault(side, []).append(result)
+        by_side.setdefault(numbered_side(tag, first_channel=1), []).append(result)
     for side, results in by_side.items():
         further = sum(max(0, len(objects(result.get("alternatives"))) - 1) for result in results)
         if further:
@@ -92,12 +90,23 @@ def _without_repeats(results: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[s
     spoken = [words for words in before if words]
     if not spoken or len(last) < sum(map(len, spoken)):
         return results
-    return results[-1:] if not _start(last) > _start(spoken[0]) else results
+    if _start(last) > _start(spoken[0]):
+        return results
+    return results[-1:]
+
+
+def _field(value: object, name: str) -> Any:
+    """Return a field of an object; None for what is no object."""
+    if isinstance(value, dict):
+        return value.get(name)
+    return None
 
 
 def _words_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     alternatives = objects(result.get("alternatives"))
-    return objects(alternatives[0].get("words")) if alternatives else []
+    if not alternatives:
+        return []
+    return objects(alternatives[0].get("words"))
 
 
 def _start(words: Sequence[Mapping[str, Any]]) -> float:
@@ -166,8 +175,8 @@ def read_watson(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
             raise InputError(f"{place.where}: timestamps that are no list: {words!r:.60}")
         tokens = [_watson_token(place, word) for word in words]
         spoken = [token for token in tokens if token.text != _WATSON_SOUND]
-        sounds = {SOUNDS: len(tokens) - len(spoken)} if len(spoken) < len(tokens) else {}
-        yield Utterance(place, spoken, left_out=sounds)
+        sounds = len(tokens) - len(spoken)
+        yield Utterance(place, spoken, left_out={SOUNDS: sounds} if sounds else {})
         if len(alternatives) > 1:
             yield Utterance(place, left_out={ALTERNATIVES: len(alternatives) - 1})
 
@@ -191,8 +200,7 @@ def is_aws(value: Mapping[str, Any]) -> bool:
 def read_aws(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
     """Yield the items of AWS Transcribe; punctuation is part of the word before it."""
     results = value["results"]
-    labels = results.get("channel_labels")
-    channels = objects(labels.get("channels")) if isinstance(labels, dict) else []
+    channels = objects(_field(results.get("channel_labels"), "channels"))
     if not channels:
         texts = (transcript.get("transcript") for transcript in objects(results.get("transcripts")))
         items = _words_or_none(place, results.get("items"), texts, "AWS")
@@ -246,7 +254,7 @@ def read_azure(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
 def _read_phrase(place: Place, phrase: Mapping[str, Any]) -> Iterator[Utterance]:
     """Yield the words of the first alternative of a phrase."""
     channel = phrase.get("channel", phrase.get("Channel"))
-    side = numbered_side(channel, first_channel=0) if isinstance(channel, str) else NO_SIDE
+    side = numbered_side(channel, first_channel=0)
     alternatives = objects(phrase.get("nBest", phrase.get("NBest"))) or [dict(phrase)]
     first = alternatives[0]
     names = ("words", "displayWords", "Words", "DisplayWords")
@@ -275,9 +283,11 @@ def read_deepgram(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]
         yield Utterance(place)
         return
     if not channels:
-        indices = value.get("channel_index")
-        label = str(indices[0]) if isinstance(indices, list) and indices else "0"
-        channels = {label: value["channel"]}
+        match value.get("channel_index"):
+            case [number, *_]:
+                channels = {str(number): value["channel"]}
+            case _:
+                channels = {"0": value["channel"]}
     for label, channel in channels.items():
         side = numbered_side(label, first_channel=0)
         yield from _read_alternative(place.part(f"channel {label}"), side, channel, "Deepgram")
@@ -310,7 +320,9 @@ def _read_utterances(
     for number, row in enumerate(rows, 1):
         part = place.part(f"utterance {number}")
         words = _words_or_none(part, row.get("words"), [row.get(text)], service)
-        side = numbered_side(str(row.get("channel", "")), 0) if has_sides else NO_SIDE
+        side = NO_SIDE
+        if has_sides:
+            side = numbered_side(str(row.get("channel", "")), first_channel=0)
         yield from _of_side(read_words(part, words), side)
 
 
@@ -330,15 +342,13 @@ def read_gladia(place: Place, value: Mapping[str, Any]) -> Iterator[Utterance]:
 def _gladia_utterances(value: Mapping[str, Any]) -> list[Any] | None:
     answer = value.get("result")
     body = answer if isinstance(answer, dict) else value
-    transcription = body.get("transcription")
-    utterances = transcription.get("utterances") if isinstance(transcription, dict) else None
+    utterances = _field(body.get("transcription"), "utterances")
     return utterances if isinstance(utterances, list) else None
 
 
 def _deepgram_channels(value: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the channels of a file by their numbers, as text."""
-    results = value.get("results")
-    channels = objects(results.get("channels")) if isinstance(results, dict) else []
+    channels = objects(_field(value.get("results"), "channels"))
     return {str(number): channel for number, channel in enumerate(channels)}
 
 

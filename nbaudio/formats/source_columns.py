@@ -98,10 +98,7 @@ def batches(path: Path, columns: Sequence[str] | None, *, rows: int) -> Iterator
         for large in stored:
             for first in range(0, large.num_rows, rows):
                 batch = large.slice(first, rows)
-                chosen = {
-                    name if name in batch.schema.names else name.partition(".")[0]: name
-                    for name in columns or ()
-                }
+                chosen = {_stored_name(name, batch): name for name in columns or ()}
                 yield pa.RecordBatch.from_arrays(
                     [_column(batch, name) for name in chosen.values()], names=list(chosen)
                 )
@@ -144,10 +141,7 @@ def _parquet(path: Path, columns: Sequence[str] | None, rows: int) -> Iterator[p
             for batch in file.iter_batches(
                 batch_size=at_once, row_groups=[group], columns=columns and list(columns)
             ):
-                arrays = [
-                    array.dictionary_decode() if hasattr(array, "dictionary_decode") else array
-                    for array in batch.columns
-                ]
+                arrays = list(map(_without_dictionary, batch.columns))
                 plain = pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
                 total += plain.nbytes
                 check_expansion(path, size, total)
@@ -188,13 +182,26 @@ def _longest_values(
             yield fixed + sum(map(_longest, arrays))
 
 
+def _stored_name(name: str, batch: pa.RecordBatch) -> str:
+    """Return the column that a name is, or that has the field it names."""
+    return name if name in batch.schema.names else name.partition(".")[0]
+
+
+def _without_dictionary(array: pa.Array) -> pa.Array:
+    if isinstance(array, pa.DictionaryArray):
+        return array.dictionary_decode()
+    return array
+
+
 def _longest(array: pa.Array) -> int:
     """Return the bytes of the longest values that a column refers to."""
     if isinstance(array, pa.DictionaryArray):
         return pc.max(pc.binary_length(array.dictionary)).as_py() or 0
     if isinstance(array, pa.StructArray):
         return sum(map(_longest, array.flatten()))
-    return _longest(array.values) if hasattr(array, "values") else 0
+    if hasattr(array, "values"):
+        return _longest(array.values)
+    return 0
 
 
 @contextmanager
@@ -321,10 +328,16 @@ def choose(
                 continue
             columns[key] = fits[0]
             if fits != [key]:
-                others = f", not from {' or '.join(map(repr, fits[1:]))}" if fits[1:] else ""
-                how = f"--option {key}=COLUMN selects another, {key}=none ignores it"
-                notes.append(f"{key} is taken from column {fits[0]!r}{others}: {how}")
+                notes.append(_note_on_choice(key, *fits))
     return columns, sorted(notes)
+
+
+def _note_on_choice(key: str, column: str, *others: str) -> str:
+    """Say which column a field is taken from, and which others it could be."""
+    taken = f"{key} is taken from column {column!r}"
+    if others:
+        taken += f", not from {' or '.join(map(repr, others))}"
+    return f"{taken}: --option {key}=COLUMN selects another, {key}=none ignores it"
 
 
 def _fitting(

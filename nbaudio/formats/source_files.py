@@ -144,4 +144,6 @@ def common_folder(names: Iterable[str]) -> str:
 def list_words(words: Iterable[str], last: str = "and") -> str:
     """Return words as a phrase, such as ``a, b and c``."""
     *first, end = words
-    return f"{', '.join(first)} {last} {end}" if first else end
+    if not first:
+        return end
+    return f"{', '.join(first)} {last} {end}"

@@ -115,10 +115,12 @@ def split_column(name: str, available: Iterable[str]) -> tuple[str, list[str]] |
     return None
 
 
-def own_column(name: str | None, available: Sequence[str]) -> str | None:
+def own_column(name: str | None, available: Iterable[str]) -> str | None:
     """Return the column that a name is, or that the field it names is in."""
-    split = split_column(name, available) if name is not None else None
-    return split[0] if split is not None else name
+    if name is None:
+        return None
+    split = split_column(name, available)
+    return split[0] if split else name
 
 
 def fields_of(kind: pl.DataType) -> list[str]:
@@ -136,7 +138,9 @@ def value_at(value: Any, path: Sequence[str]) -> Any:
         if isinstance(value, Mapping):
             value = value.get(part)
         elif isinstance(value, Sequence) and not isinstance(value, str) and part.isdecimal():
-            value = value[int(part)] if int(part) < len(value) else None
+            if int(part) >= len(value):
+                return None
+            value = value[int(part)]
         else:
             return None
     return value
@@ -149,8 +153,9 @@ def with_fields(source: Path, rows: Rows, names: Iterable[str | None]) -> Rows:
     """
     paths: dict[str, tuple[str, list[str]]] = {}
     for name in names:
-        split = split_column(name, rows.schema) if name is not None else None
-        if name is not None and split is not None:
+        if name is None:
+            continue
+        if split := split_column(name, rows.schema):
             paths[name] = split
     if not paths:
         return rows

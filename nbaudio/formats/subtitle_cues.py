@@ -18,7 +18,8 @@ _TIMES_OF_SBV = re.compile(rf"(?m)^({_TIME_OF_SBV}),({_TIME_OF_SBV})[^\S\n]*$")
 _LINE_END_OF_SBV = "[br]"
 #: A line of times, which subtitles have and other texts have not.
 TIMES = re.compile(
-    rf"(?m)^[^\S\n]*{_TIME}[^\S\n]*(?:[-=]+|[–—])(?:>|&gt;)[^\S\n]*{_TIME}|{_TIMES_OF_SBV.pattern.removeprefix('(?m)')}"
+    rf"(?m)^[^\S\n]*{_TIME}[^\S\n]*(?:[-=]+|[–—])(?:>|&gt;)[^\S\n]*{_TIME}"
+    rf"|{_TIMES_OF_SBV.pattern.removeprefix('(?m)')}"
 )
 _ARROW = "-->"
 _OTHER_ARROW = re.compile(

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from nbaudio.core.report import count
 from nbaudio.formats.rolling_captions import show_once
 from nbaudio.formats.source_files import Layout, SourceFiles, list_words
 from nbaudio.formats.subtitle_cues import cue_text, cues
@@ -121,21 +122,21 @@ def _segments(text: str, *, counts: Counter[str]) -> Iterator[dict[str, Any] | t
 def _notes(counts: Counter[str]) -> Iterator[str]:
     """Yield what to report about cues that roll, repeat or overlap."""
     if files := counts["rolling"]:
-        subject = "1 file has" if files == 1 else f"{files:,} files have"
+        subject = count(files, "files", "have")
         yield f"{subject} rolling captions: each line is read once, in the cue that shows it first"
     if files := counts["stream clock"]:
-        subject = "1 file has" if files == 1 else f"{files:,} files have"
+        subject = count(files, "files", "have")
         yield f"{subject} X-TIMESTAMP-MAP of a stream: times are read as written, without it"
     if repeated := counts["repeated"]:
-        subject = "1 cue only repeats" if repeated == 1 else f"{repeated:,} cues only repeat"
+        subject = count(repeated, "cues", "only repeat")
         yield f"{subject} what another cue shows: left out"
     if shortened := counts["shortened"]:
         yield f"{shortened:,} cues overlap the next one, as most do: they end where it begins"
     if overlapping := counts["overlapping"]:
-        subject = "1 cue begins" if overlapping == 1 else f"{overlapping:,} cues begin"
+        subject = count(overlapping, "cues", "begin")
         yield f"{subject} before the end of the cue before: the audio of both has the words of both"
     if sounds := counts["sounds"]:
-        subject = "1 cue has" if sounds == 1 else f"{sounds:,} cues have"
+        subject = count(sounds, "cues", "have")
         yield (
             f"{subject} words in brackets, asterisks or notes of music, such as [Music]; "
             f"of {counts['only sounds']:,} these are the whole text. If nobody speaks them, leave "
@@ -160,13 +161,13 @@ def _has_name(line: str) -> bool:
 def _speaker_notes(counts: Counter[str]) -> Iterator[str]:
     """Yield what to report about marks of speakers in the texts of cues."""
     if names := counts["names"]:
-        subject = "1 cue begins" if names == 1 else f"{names:,} cues begin"
+        subject = count(names, "cues", "begin")
         yield (
             f"{subject} a line with the name of a speaker, such as ANNA:, which is in the text "
             "although nobody speaks it"
         )
     if several := counts["several speakers"]:
-        subject = "1 cue has" if several == 1 else f"{several:,} cues have"
+        subject = count(several, "cues", "have")
         yield f"{subject} the words of several speakers, on lines that begin with dashes or >>"
 
 
@@ -184,10 +185,13 @@ def _not_read(source: Path, endings: tuple[str, ...]) -> Iterator[NotRead]:
         for name in names
         if name.endswith(_ENDINGS)
     )
-    for language, count in sorted(languages.items()):
-        what = f"subtitles in the language {language}" if language else "subtitles of no language"
-        option = f"--option language={language}" if language else "no option language"
-        yield NotRead(f"{what} (files)", count, option)
+    for language, number in sorted(languages.items()):
+        what = "subtitles of no language"
+        option = "no option language"
+        if language:
+            what = f"subtitles in the language {language}"
+            option = f"--option language={language}"
+        yield NotRead(f"{what} (files)", number, option)
     formats = Counter(PurePosixPath(name).suffix for name in names)
     for ending in _OTHER_ENDINGS:
         yield NotRead(f"subtitles that end in {ending} (files)", formats[ending], _SAVE)

@@ -102,13 +102,15 @@ def detect(files: SourceFiles) -> list[Layout]:
         columns, _ = choose(files.path(name), header, dict.fromkeys(_DETECTED))
         if {"name", "text"} <= columns.keys():
             options = {key: columns[key] for key in _BY_NAME if columns.get(key, key) != key}
+            if separator:
+                options["separator"] = separator
             layouts.append(
                 Layout(
                     "table",
                     files.path(name),
                     f"{name} has the columns {list_words(columns.values())}",
                     frozenset({name}),
-                    options=options | ({"separator": separator} if separator else {}),
+                    options=options,
                 )
             )
     return layouts
@@ -126,7 +128,9 @@ def _header(files: SourceFiles, name: str) -> tuple[list[str], str | None]:
             check_link(path, files.folder)
             delimited = open_delimited(path, quotes=True, is_header=has_name_and_text)
             separator = delimited.layout.separator
-            return delimited.header, None if separator == USUAL_SEPARATORS[ending] else separator
+            if separator == USUAL_SEPARATORS[ending]:
+                return delimited.header, None
+            return delimited.header, separator
         if ending == ".parquet":
             return list(schema_of(path).names), None
         return _first_sheet_names(path), None
@@ -329,7 +333,9 @@ def cell_texts(source: Path, column: pl.Series, *, empty: bool) -> pl.Series:
         raise InputError(f"{source}: {refusal}")
     if empty:
         return texts
-    tidy = texts.str.strip_chars() if column.dtype == pl.String else texts
+    tidy = texts
+    if column.dtype == pl.String:
+        tidy = texts.str.strip_chars()
     return pl.select(pl.when(tidy != "").then(texts).alias(column.name)).to_series()
 
 
@@ -380,7 +386,8 @@ def read_cells(
     Raises:
         InputError: there are no rows, or the file cannot be read.
     """
-    ending = source.suffix.lower() if ending is None else ending
+    if ending is None:
+        ending = source.suffix.lower()
     try:
         input_guards.check_regular(source)
         if ending in USUAL_SEPARATORS:
@@ -507,7 +514,8 @@ def _sheet(
     """Read a sheet of a workbook."""
     errors = Counter[str]()
     with open_workbook(source, ending=ending) as book:
-        name = _chosen_sheet(book, options.sheet if options else None)
+        sheet = options.sheet if options else None
+        name = _chosen_sheet(book, sheet)
         rows = book.sheets[name].rows()
         header = _sheet_header(rows, is_header)
         marks = book.sheets[name].marks()
@@ -577,7 +585,7 @@ def _chosen_sheet(book: Workbook, chosen: str | None) -> str:
     names = visible or list(book.sheets)
     if not names:
         raise ValueError("it has no sheet")
-    return names[0] if chosen is None else chosen
+    return chosen or names[0]
 
 
 def _sheet_rows(
@@ -594,9 +602,9 @@ def _sheet_rows(
     names = header.names
     _column_names(source, names)
     for number, stored in enumerate(chain(header.below, rows), start=header.row + 1):
-        row = filler.fill(number, stored) if "".join(stored).strip() else []
-        if not row:
+        if not "".join(stored).strip():
             continue
+        row = filler.fill(number, stored)
         errors.update(cell for cell in row if _ERROR.fullmatch(cell))
         yield (
             number,

@@ -138,11 +138,13 @@ def _misfits(rows: Rows, chosen: _Chosen) -> list[_Misfit]:
     named = {*chosen.values()}
     misfits = []
     for key, names in _NAMES.items():
+        if chosen[key] is not None:
+            continue
         plain = {plain_name(name) for name in names}
-        for column in rows.schema if chosen[key] is None else ():
-            if column != key and column not in named and plain_name(column) in plain:
-                reason = _misfit(key, rows, column)
-                misfits += [_Misfit(key, column, reason)] if reason else []
+        for column in rows.schema:
+            is_usual = column != key and column not in named and plain_name(column) in plain
+            if is_usual and (reason := _misfit(key, rows, column)):
+                misfits.append(_Misfit(key, column, reason))
     return misfits
 
 
@@ -206,7 +208,8 @@ def _unfit_by_field(misfits: Sequence[_Misfit], chosen: _Chosen) -> dict[str, se
     column with another field.
     """
     named = {column for column in chosen.values() if column is not None}
-    unfit = {key: set() if key in ("name", "segment_id") else set(named) for key in chosen}
+    unfit: dict[str, set[str]] = {key: set(named) for key in chosen}
+    unfit |= {"name": set(), "segment_id": set()}
     for misfit in misfits:
         unfit[misfit.key].add(misfit.column)
     return unfit
@@ -304,10 +307,11 @@ def _check_needed(source: Path, rows: Rows, columns: Mapping[str, str], chosen: 
     has = f"it has {', '.join(rows.schema)}"
     for key in ("name", "text"):
         if key not in columns and (key == "name" or chosen[key] is None):
+            hint = _hint_at_header(source, rows)
+            if key == "name":
+                hint = _hint_at_datasets(rows) + hint
             raise InputError(
-                f"{source}: which column is {key}? name it by the option {key}; {has}"
-                f"{_hint_at_datasets(rows) if key == 'name' else ''}"
-                f"{_hint_at_header(source, rows)}"
+                f"{source}: which column is {key}? name it by the option {key}; {has}{hint}"
             )
 
 
@@ -347,10 +351,12 @@ def _check_times(
     for key, column in by_key.items():
         leave_out = f"add a column in seconds, or leave it out by --option {key}=none"
         if unit is None and (other := _OTHER_UNIT.search(column)):
-            if_samples = "if these are samples, give --option times=samples; else "
+            remedy = leave_out
+            if "frame" in other[1].lower():
+                remedy = f"if these are samples, give --option times=samples; else {leave_out}"
             raise InputError(
                 f"{source}: column {column!r} is in {other[1]}, a unit of time that is not read: "
-                f"{if_samples if 'frame' in other[1].lower() else ''}{leave_out}"
+                f"{remedy}"
             )
         is_number = not _has_cells(rows.schema[column]) or _has_number(rows, column)
         if not is_number and (unread := _unread_time(rows, column)):
@@ -443,7 +449,9 @@ def _notes_on_units(table_columns: TableColumns) -> Iterator[str]:
 def _notes_on_unread_times(rows: Rows, columns: Mapping[str, str]) -> Iterator[str]:
     """Yield a line for each column of times of which some are no numbers; see `_check_times`."""
     for column in (columns[key] for key in _TIMES if key in columns):
-        unread = _unread_time(rows, column) if rows.schema[column] == pl.String else None
+        if rows.schema[column] != pl.String:
+            continue
+        unread = _unread_time(rows, column)
         if unread is not None:
             yield (
                 f"column {column!r} has times such as {unread!r} in some rows, which are not read: "

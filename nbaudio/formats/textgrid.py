@@ -140,11 +140,12 @@ def _intervals(
         """Return the next token, of this kind; raise ValueError for another one."""
         nonlocal place
         token = next(tokens, None)
-        place = token.start() if token else len(text)
-        if not token or token.lastgroup != kind:
-            raise ValueError(
-                f"expected a {kind}, not {token[0][:40] if token else 'the end of the file'}"
-            )
+        if not token:
+            place = len(text)
+            raise ValueError(f"expected a {kind}, not the end of the file")
+        place = token.start()
+        if token.lastgroup != kind:
+            raise ValueError(f"expected a {kind}, not {token[0][:40]}")
         return token[kind].replace('""', '"')
 
     try:
@@ -194,7 +195,10 @@ def _grid(take: Callable[[str], str]) -> _Grid:
     start = take("number")
     end = take("number")
     tiers = []
-    for _ in numbers() if take("flag") == "<exists>" else ():
+    tier_numbers = range(0)
+    if take("flag") == "<exists>":
+        tier_numbers = numbers()
+    for _ in tier_numbers:
         kind = take("text")
         name = take("text")
         take("number")

@@ -126,11 +126,12 @@ def detect(files: SourceFiles) -> list[Layout]:
         return []
     heard = common_folder(hypotheses)
     typed = common_folder(documents)
-    question = (
-        f"{documents[0]} may be the recognizer's own text: put the transcripts into a folder of "
-        "their own, or name them, such as --set documents=FOLDER"
-    )
-    is_own = {*map(stem, hypotheses)} & {*map(stem, documents)}
+    question = None
+    if {*map(stem, hypotheses)} & {*map(stem, documents)}:
+        question = (
+            f"{documents[0]} may be the recognizer's own text: put the transcripts into a folder "
+            "of their own, or name them, such as --set documents=FOLDER"
+        )
     return [
         Layout(
             "align",
@@ -139,7 +140,7 @@ def detect(files: SourceFiles) -> list[Layout]:
             frozenset([*hypotheses, *documents]),
             recording=hypotheses[0],
             documents=files.path(typed),
-            question=question if is_own else None,
+            question=question,
         )
     ]
 

@@ -177,10 +177,11 @@ def collect_rows(
 
     rows = Rows.collect(frames(), schema)
     if not rows.parts:
-        where = "".join(
-            f"; {file}{f', line {line}' if line else ''}: {reason}"
-            for file, line, reason in problems[:1]
-        )
+        where = ""
+        if problems:
+            first = problems[0]
+            line = f", line {first.line}" if first.line else ""
+            where = f"; {first.file}{line}: {first.reason}"
         raise InputError(f"{source}: no usable item; expected {expected}{where}")
     return Transcripts(rows, pl.DataFrame(problems, schema=PROBLEMS, orient="row"))
 
@@ -268,10 +269,10 @@ def decode_text(content: bytes, encoding: str | None = None, *, errors: str = "s
     The text has no byte order mark, and its lines end in line feeds. Raise UnicodeDecodeError if
     the bytes are no such text.
     """
-    utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    text = content.decode(encoding or ("utf-16" if utf16 else "utf-8"), errors).removeprefix(
-        "\ufeff"
-    )
+    if not encoding:
+        is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        encoding = "utf-16" if is_utf16 else "utf-8"
+    text = content.decode(encoding, errors).removeprefix("\ufeff")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -379,13 +380,14 @@ def with_audio_root(transcripts: Transcripts, folder: Path) -> Transcripts:
     Names of recordings are absolute, or relative to `folder`.
     """
     paths = (os.path.normpath(folder / name) for name in transcripts.rows.unique("name")["name"])
-    folders = {os.path.dirname(path) for path in paths if os.path.isfile(path)}  # noqa: PTH113, PTH120  # accepts any name
-    root = Path(os.path.commonpath(folders)) if folders else None
-    return (
-        transcripts
-        if root is None or root == Path(root.anchor)
-        else replace(transcripts, audio_root=root)
-    )
+    files = filter(os.path.isfile, paths)  # which accepts any name
+    folders = set(map(os.path.dirname, files))
+    if not folders:
+        return transcripts
+    root = Path(os.path.commonpath(folders))
+    if root == Path(root.anchor):
+        return transcripts
+    return replace(transcripts, audio_root=root)
 
 
 def read_sidecars(
@@ -442,7 +444,10 @@ def read_sidecars(
                 "source_split": split_names.split_of_folder(path),
             }
             for item in parse(text):
-                yield Problem(path, *item) if isinstance(item, tuple) else row | item
+                if isinstance(item, tuple):
+                    yield Problem(path, *item)
+                else:
+                    yield row | item
 
     return replace(
         collect_rows(source, items(), further=("source_split", *further), expected=expected),

@@ -98,10 +98,11 @@ def page_paragraphs(text: str, left_out: Counter[str]) -> Iterator[str]:
     position = 0
     for start, end, line_end in _line_ends(markups, len(page)):
         place = bisect_right(starts, position) - 1
-        if place >= 0 and position < elements[place].end:
-            with_words |= {place} if _has_word(page[position:start]) else set()
-        else:
-            pieces.append(page[position:start])
+        piece = page[position:start]
+        if place < 0 or position >= elements[place].end:
+            pieces.append(piece)
+        elif _has_word(piece):
+            with_words.add(place)
         pieces.append(line_end)
         position = end
     left_out.update(elements[place].what for place in sorted(with_words))

@@ -153,8 +153,10 @@ def side_of(
     return default
 
 
-def numbered_side(label: str, first_channel: int | None) -> Side:
-    """Return the side of a label such as ``1`` or ``ch_1``."""
+def numbered_side(label: object, first_channel: int | None) -> Side:
+    """Return the side of a label such as ``1`` or ``ch_1``; NO_SIDE for what is no text."""
+    if not isinstance(label, str):
+        return NO_SIDE
     number = label.removeprefix("ch_")
     if number.isascii() and number.isdigit() and first_channel is not None:
         return Side(label, max(0, int(number) - first_channel))

@@ -123,8 +123,9 @@ def open_workbook(
         InputError: it is no workbook, is damaged, has a password, or is larger than real data.
     """
     workbook_guard.check_archive(path)
-    is_ods = (path.suffix.lower() if ending is None else ending) == ODS
-    opened = _open_ods(path) if is_ods else _open_xlsx(path, formulas=formulas)
+    if ending is None:
+        ending = path.suffix.lower()
+    opened = _open_ods(path) if ending == ODS else _open_xlsx(path, formulas=formulas)
     with ExitStack() as stack:
         with _reading(path):
             book = stack.enter_context(opened)
@@ -312,7 +313,9 @@ def unescape_excel(text: str) -> str:
     if "_x" not in text:
         return text
     plain = _ESCAPES.sub(_resolve_escapes, text)
-    return plain.replace("\r\n", "\n") if plain != text else text
+    if plain == text:
+        return text
+    return plain.replace("\r\n", "\n")
 
 
 def _resolve_escapes(escapes: re.Match[str]) -> str:
@@ -356,7 +359,9 @@ def _ods_rows(book: Any, name: str) -> Iterator[list[Any]]:
 
 def _duration(value: Any) -> Any:
     """Return a duration of a day or more, which calamine gives as a text, as what it is."""
-    match = _ISO_DURATION.fullmatch(value) if isinstance(value, str) else None
+    if not isinstance(value, str):
+        return value
+    match = _ISO_DURATION.fullmatch(value)
     if not match:
         return value
     sign = -1 if match[1] else 1

@@ -162,7 +162,8 @@ class Draws:
     @cached_property
     def is_replaced(self) -> Bools:
         """Which rows are replaced items."""
-        is_replaced = np.zeros(len(self.frames[0].stratum) if self.frames else 0, dtype=bool)
+        num_items = len(self.frames[0].stratum) if self.frames else 0
+        is_replaced = np.zeros(num_items, dtype=bool)
         is_replaced[self.item[self.replaced]] = True
         return is_replaced
 
@@ -205,15 +206,16 @@ class Draws:
 
     def worth(self, value: Values, *, upper: bool) -> Array:
         """Return what each draw counts for: for lower bounds, replaced items count for nothing."""
-        return np.where(
-            self.valid | (self.replaced & self.first) if upper else self.valid,
-            value[self.item],
-            0.0,
-        )
+        counts = self.valid
+        if upper:
+            counts = self.valid | (self.replaced & self.first)
+        return np.where(counts, value[self.item], 0.0)
 
     def faults(self, *, upper: bool) -> Bools:
         """Return which draws count as wrong."""
-        return self.wrong | self.unsure | self.replaced if upper else self.wrong
+        if upper:
+            return self.wrong | self.unsure | self.replaced
+        return self.wrong
 
     def losses(self, *, upper: bool) -> Array:
         """Return the loss of each draw, in [0, 1]; 1 if it may be any."""
@@ -277,7 +279,8 @@ class Draws:
             in_round = self.round == number
             stratum = frame.stratum[self.item[in_round]]
             weight[in_round] *= (frame.sizes / frame.weights)[stratum]
-        weight = weight if rounds is None else weight * np.isin(self.round, rounds)
+        if rounds is not None:
+            weight = weight * np.isin(self.round, rounds)
         total = float(weight.sum())
         if total <= 0:
             return None
@@ -407,7 +410,9 @@ class _Unseen:
 
         What the frame cannot reach counts as wrong in upper bounds.
         """
-        out_of_reach = max(self.value - value.sum(), 0.0) if upper else 0.0
+        out_of_reach = 0.0
+        if upper:
+            out_of_reach = max(self.value - value.sum(), 0.0)
         return self.rest - out_of_reach
 
     def after(self, worth: Array, wrong: Array) -> "_UnseenAfter":
@@ -513,7 +518,9 @@ def _bet_on_block(table: _Table, book: "_Book", block: slice, unseen: _Unseen) -
         is_placed=(table.round[block] == book.number) & (rest_before > 0) & (worth > 0),
     )
     is_last = block.stop == len(table.round)
-    return book.with_growth(bets, odds, float(stakes[0, -1])) if is_last else bets
+    if is_last:
+        return book.with_growth(bets, odds, float(stakes[0, -1]))
+    return bets
 
 
 def _sums_before(values: Array) -> Array:
@@ -608,7 +615,9 @@ class _Book:
     def __init__(self, draws: Draws, number: int, value: Values, *, upper: bool) -> None:
         """Open the book of a frame, by its `number`, for the `value` of unseen items."""
         frame = draws.frames[number]
-        valid = frame.valid | draws.is_replaced if upper else frame.valid
+        valid = frame.valid
+        if upper:
+            valid = frame.valid | draws.is_replaced
         self.number = number
         self._last_draw = draws.last_of_round(number)
         inside = (frame.stratum >= 0) & valid
@@ -673,7 +682,8 @@ class _Book:
         """Return the rates of wrong items by prior and bin."""
         # The other bins, each weighted by what it stands for, are the prior of a bin.
         scaled = float(self._scale @ self._seen)
-        weight = self._scale * (self._seen.sum() / scaled if scaled else 1.0)
+        correction = self._seen.sum() / scaled if scaled else 1.0
+        weight = self._scale * correction
         wrong = weight * self._wrong
         seen = weight * self._seen
         rows = _PRIOR_ROWS[:, None]
@@ -693,7 +703,8 @@ class _Book:
         total = self.value.sum()
         expected = self.value @ rates
         is_wanted = (sign * (rest - expected) > 0) & (rest > 0) & (rest < total)
-        halfway = (expected + (total if sign > 0 else 0.0)) / 2
+        limit = total if sign > 0 else 0.0
+        halfway = (expected + limit) / 2
         rest = np.where(is_wanted, rest, halfway)
         if len(self.value) > 1:
             return self._solve_bins(rest, rates, is_wanted, sign)
@@ -712,7 +723,8 @@ class _Book:
         log_stake = self._first_log_stake(wanted, rates)
         low = np.full(len(rest), -30.0) - np.log(scale.max())
         high = np.full(len(rest), 30.0) - np.log(scale.min())
-        for step in range(_STEPS if is_wanted.any() else 1):
+        num_steps = _STEPS if is_wanted.any() else 1
+        for step in range(num_steps):
             is_inside = (low < log_stake) & (log_stake < high) & (step < _NEWTON_STEPS)
             log_stake = np.where(is_inside, log_stake, (low + high) / 2)
             stake = np.exp(log_stake)[:, None] * scale
@@ -739,7 +751,9 @@ class _Book:
         Both are at least _TINY, as they are 0 where no unseen item has a value.
         """
         from_expected = sign * (rest - self.value @ rates)
-        to_limit = self.value.sum() - rest if sign > 0 else rest
+        to_limit = rest
+        if sign > 0:
+            to_limit = self.value.sum() - rest
         return _Gaps(np.maximum(from_expected, _TINY), np.maximum(to_limit, _TINY))
 
     def with_growth(self, bets: "_BlockBets", odds: "_Odds", stake: float) -> "_BlockBets":

@@ -204,7 +204,9 @@ def _fresh_round(claim: Mapping[str, Any]) -> str:
 
 def round_down(bound: float | None) -> float | None:
     """Return a lower bound rounded down to three decimals."""
-    return None if bound is None else math.floor(1000 * bound + _NEARLY) / 1000
+    if bound is None:
+        return None
+    return math.floor(1000 * bound + _NEARLY) / 1000
 
 
 def in_percent(numbers: Mapping[str, Any]) -> dict[str, Any]:

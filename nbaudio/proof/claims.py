@@ -112,9 +112,11 @@ class Part:
         low, high = (
             min(max(1 - wrong_amount / ships, 0.0), 1.0) for wrong_amount in (highest, lowest)
         )
-        estimate = self._estimate(what) if facts["reviewed"] else None
+        precision = None
+        if facts["reviewed"] and (estimate := self._estimate(what)) is not None:
+            precision = min(max(estimate, low), high)
         return facts | {
-            "precision": None if estimate is None else min(max(estimate, low), high),
+            "precision": precision,
             "low": low,
             "high": high,
             "target": target,
@@ -177,7 +179,9 @@ class Part:
         if self.about is not None:
             return self.about.rule.removed_amounts(what)
         size = self.state.count(self.inside)
-        average = self._amounts(what).total / size if upper and size else 0.0
+        average = 0.0
+        if upper and size:
+            average = self._amounts(what).total / size
         is_removed = np.zeros(len(self.ships), dtype=np.bool_)
         is_removed[self.draws.item[self.draws.replaced]] = True
         return np.where(is_removed & ~self.state.flags("is_there"), average, 0.0)
@@ -188,9 +192,11 @@ class Part:
         The value includes the faults of what does not ship.
         """
         allowed = (1 - target) * self._sum(what, self.ships) - self._unproven_beyond(what)
-        return self._excess_faults(what) + (
-            math.floor(allowed + 1e-6) + 1 if what == "segments" else allowed * (1 + 1e-9) + 1e-12
-        )
+        if what == "segments":
+            not_allowed: float = math.floor(allowed + 1e-6) + 1
+        else:
+            not_allowed = allowed * (1 + 1e-9) + 1e-12
+        return self._excess_faults(what) + not_allowed
 
     def _unproven_beyond(self, what: str) -> float:
         """Return what ships, is not inside, and was not found right: it counts as wrong."""
@@ -246,7 +252,9 @@ class Part:
         growth = least_divergence(sizes, strata.rates, left) * float(chance)
         missing = max(-math.log(error) - float(self.path(target, error).capital[0]), 0.0)
         reviews = _at_rate(missing, growth)
-        return reviews if reviews <= int(strata.counts.sum()) else None
+        if reviews > int(strata.counts.sum()):
+            return None
+        return reviews
 
     def progress(self, *, target: float, error: float) -> dict[str, Any]:
         """Return when the target was proven, or how many more verdicts it is expected to take.
@@ -321,7 +329,9 @@ class Claim:
         ships = part._sum(what, part.ships)
         if ships <= 0:
             return False
-        share = error * FIRST_SHARE if part.about is None else part.about.rule.error(error)
+        share = error * FIRST_SHARE
+        if part.about is not None:
+            share = part.about.rule.error(error)
         highest = part._most_wrong(what, target=target, error=share)
         return 1 - highest / ships >= target - 1e-12
 
@@ -450,7 +460,9 @@ def what_ships(state: ProofState) -> Bools:
     The segments in `Kinds.without` do not ship.
     """
     ships = state.accepted & ~state.flags("without")
-    return ships if ships.any() else above(state, state.selection_threshold).ships
+    if ships.any():
+        return ships
+    return above(state, state.selection_threshold).ships
 
 
 def ships_by_split(state: ProofState, ships: Bools) -> dict[str, Bools]:
@@ -474,7 +486,9 @@ def above(state: ProofState, threshold: float, *, has_duration: bool = False) ->
     if state.kinds.column == "similarity":
         is_at_least = is_at_least | (cut < 0)
     keeps = is_at_least & state.flags("reviewable")
-    return Part(state, keeps & state.flags("has_duration") if has_duration else keeps)
+    if has_duration:
+        keeps &= state.flags("has_duration")
+    return Part(state, keeps)
 
 
 def curve(

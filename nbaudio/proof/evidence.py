@@ -285,7 +285,9 @@ def _sentences(facts: Mapping[str, Any]) -> dict[str, list[str]]:
 def _hidden_facts(state: ProofState, claims: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of the facts that are only for machines."""
     hidden = ["risk", *claims.keys() - {"curve"}]
-    return tuple(hidden if state.taken_back else [*hidden, "rounds_taken_back"])
+    if not state.taken_back:
+        hidden.append("rounds_taken_back")
+    return tuple(hidden)
 
 
 def _reviewed(state: ProofState) -> dict[str, int]:
@@ -523,10 +525,8 @@ def describe_claim(claim: Mapping[str, Any]) -> dict[str, Any]:
     answers = {"how right": claim["statement"], "target proven": is_target_proven(claim)}
     if words_wrong := describe_word_errors(claim):
         answers["word errors"] = words_wrong
-    numbers = {
-        label: round_down(claim[name]) if name == "low" else claim[name]
-        for name, label in names.items()
-    }
+    rounded = {**claim, "low": round_down(claim["low"])}
+    numbers = {label: rounded[name] for name, label in names.items()}
     if claim.get("low_measured") is not None:
         numbers["at least, with measured reviewers"] = round_down(claim["low_measured"])
     counts = {
@@ -562,21 +562,15 @@ def describe_parts(claims: Mapping[str, Any]) -> list[dict[str, Any]]:
         "low": "at_least",
         "high": "at_most",
     }
-    return [
-        {
-            "part": part,
-            "by": by,
-            **{
-                label: round_down(facts[key]) if key == "low" else facts[key]
-                for key, label in names.items()
-            },
-        }
-        for part in ("selection", *ordered_splits(claims.keys() - {"selection", "curve"}))
-        for by, facts in (
-            ("segments", claims[part]),
-            *((by, claims[part][f"by_{by}"]) for by in ("hours", "words")),
-        )
-    ]
+    rows = []
+    for part in ("selection", *ordered_splits(claims.keys() - {"selection", "curve"})):
+        claim = claims[part]
+        by_amount = {"segments": claim, "hours": claim["by_hours"], "words": claim["by_words"]}
+        for by, facts in by_amount.items():
+            rounded = {**facts, "low": round_down(facts["low"])}
+            columns = {label: rounded[key] for key, label in names.items()}
+            rows.append({"part": part, "by": by, **columns})
+    return rows
 
 
 def weakest(part: Part) -> list[dict[str, Any]]:
@@ -640,8 +634,9 @@ def _warnings(state: ProofState, whole: Part) -> Iterator[str]:
     drawn = {key for round_ in state.rounds for key in round_.judged_ids}
     if others := len(set(state.verdicts["segment_id"]) - drawn):
         judged = count(others, "judged segments", "were")
+        verb = "is" if others == 1 else "are"
         yield (
-            f"{judged} not drawn by a round, or {'is' if others == 1 else 'are'} beyond where it "
+            f"{judged} not drawn by a round, or {verb} beyond where it "
             "stopped: they prove nothing about others"
         )
     yield from _blindness(state, whole)
@@ -669,7 +664,9 @@ def _unseen(state: ProofState, whole: Part) -> Iterator[str]:
 
 def _count_ended_sheets(round_: Round) -> int:
     """Return how many sheets of a round ended before their last row, of those that were begun."""
-    return 0 if round_.judged_ids.is_empty() else int(round_.rows["ended"].sum())
+    if round_.judged_ids.is_empty():
+        return 0
+    return int(round_.rows["ended"].sum())
 
 
 def _unfinished(state: ProofState) -> Iterator[str]:

@@ -274,12 +274,15 @@ class ProofState(ReviewState):
         """Return what a round could draw, by row."""
         strata = self._frames[number].strata
         weights = np.maximum(strata["weight"].to_numpy(), 1e-300)
+        rates = None
+        if not strata["rate"].has_nulls():
+            rates = strata["rate"].to_numpy()
         return Frame(
             self.rows[f"stratum_frame_{number}"].fill_null(-1).to_numpy(),
             self.flags(f"valid_frame_{number}"),
             strata["size"].to_numpy().astype(float),
             weights / weights.sum(),
-            None if strata["rate"].has_nulls() else strata["rate"].to_numpy(),
+            rates,
         )
 
     def about_rule(self, rule: FixedRule, split: str | None = None) -> RuleDraws:

@@ -183,6 +183,7 @@ class _Facts:
         without = pl.Series(self.kinds[0].without, dtype=pl.String).implode()
         ticks = pl.when(SECONDS.is_finite()).then((SECONDS * TICKS).round())
         stratum = pl.lit(-1) if self.strata is None else pl.Series(self.strata.number[rows])
+        content = frame_contents(batch) if self.with_contents else None
         return batch.select(
             _KEY,
             is_there=pl.lit(value=True),
@@ -196,7 +197,7 @@ class _Facts:
             similarity="similarity",
             ticks=ticks.cast(pl.Int64, strict=False).fill_null(0),
             words=WORDS,
-            content=frame_contents(batch) if self.with_contents else None,
+            content=content,
             **{_cut_name(number): _cut(batch, kinds) for number, kinds in enumerate(self.kinds)},
         )
 
@@ -215,8 +216,9 @@ def _cut(batch: pl.DataFrame, kinds: Kinds) -> pl.Series:
 
 def number_column(name: str) -> pl.Expr:
     """Return a column, or `duration_s`, as numbers, null for NaN."""
-    column = SECONDS if name == "duration_s" else pl.col(name).cast(pl.Float64)
-    return column.fill_nan(None)
+    if name == "duration_s":
+        return SECONDS.fill_nan(None)
+    return pl.col(name).cast(pl.Float64).fill_nan(None)
 
 
 def _frame_rows(workspace: Workspace, frame: StoredFrame) -> Iterator[pl.DataFrame]:

@@ -142,7 +142,8 @@ def _judged(state: ProofState, columns: Collection[str]) -> _Judged:
     by_id = column_values(state, columns, ids)
     values = ids.to_frame().join(by_id, on="segment_id", how="left", maintain_order="left")
     has_several = values["recording_id"].n_unique() > 1
-    cluster = values["recording_id" if has_several else "segment_id"].rank("dense")
+    column = "recording_id" if has_several else "segment_id"
+    cluster = values[column].rank("dense")
     return _Judged(
         values,
         draws.wrong[used],
@@ -202,8 +203,12 @@ def auc(
         number = min(number, max(estimate * (1 - estimate) / variance, 1.0))
     tail = (1 - confidence) / 2
     hits = number * estimate
-    low = betaincinv(hits, number - hits + 1, tail) if hits > 0 else 0.0
-    high = betaincinv(hits + 1, number - hits, 1 - tail) if hits < number else 1.0
+    low = 0.0
+    if hits > 0:
+        low = betaincinv(hits, number - hits + 1, tail)
+    high = 1.0
+    if hits < number:
+        high = betaincinv(hits + 1, number - hits, 1 - tail)
     return estimate, float(low), float(high)
 
 

@@ -91,7 +91,9 @@ def _estimate(part: Part, shares: WordShares, words: float) -> float | None:
     It takes what ships, and what reviews left out of it, as a random sample of all of it.
     """
     left_out = part.state.left_out & part.inside
-    sample = Part(part.state, part.ships, left_out) if part.about is not None else part
+    sample = part
+    if part.about is not None:
+        sample = Part(part.state, part.ships, left_out)
     judged = JudgedWords.of(sample, shares)
     value = sample.value(_WORDS)
     share = judged.draws.faulty_share(value)

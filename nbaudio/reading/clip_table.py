@@ -73,7 +73,9 @@ class ClipTable:
         """Return a column; texts are objects."""
         if name not in self._columns:
             column = self._column(name)
-            self._columns[name] = column if self._order is None else column[self._order]
+            if self._order is not None:
+                column = column[self._order]
+            self._columns[name] = column
         return self._columns[name]
 
     @property
@@ -136,7 +138,8 @@ class ClipTable:
         hashes = np.fromiter(
             (hash(text) for ids in groups for text in ids.to_pylist()), np.int64, len(self)
         )
-        hashes = hashes if self._order is None else hashes[self._order]
+        if self._order is not None:
+            hashes = hashes[self._order]
         numbers = np.argsort(hashes).astype(np.int32)
         return hashes[numbers], numbers
 
@@ -182,7 +185,9 @@ class ClipTable:
 
     def _empty_column(self, name: str) -> NDArray[Any]:
         """Return an array for the rows of a column, of a type that its values may widen."""
-        return np.empty(len(self), object if name in _TEXTS else np.int8)
+        if name in _TEXTS:
+            return np.empty(len(self), object)
+        return np.empty(len(self), np.int8)
 
     def _row_groups(self, names: Sequence[str]) -> Iterator[tuple[int, pa.Table]]:
         """Yield the first row of each row group with its columns, one group in memory at a time."""

@@ -190,14 +190,10 @@ class ClipReader:
                 f"{self.rows['shard'][number]}: clip {segment_id!r} is damaged; "
                 "'nbaudio verify' lists all damage"
             )
-        samples = self.decode(encoded) if self.decode else None
-        return Clip(
-            segment_id,
-            samples,
-            rate,
-            None if self.decode else bytes(encoded),
-            partial(self.rows.table.row, place),
-        )
+        row = partial(self.rows.table.row, place)
+        if self.decode:
+            return Clip(segment_id, self.decode(encoded), rate, None, row)
+        return Clip(segment_id, None, rate, bytes(encoded), row)
 
 
 class ClipRequests(ExitStack):
@@ -208,9 +204,9 @@ class ClipRequests(ExitStack):
         self._reader = reader
         self._fetchers = ThreadPoolExecutor(reader.in_flight)
         self._fetching = set[Future[bytes]]()
-        self._shards = (
-            None if reader.folder.place.local is None else _LocalShards(reader.folder, self)
-        )
+        self._shards: _LocalShards | None = None
+        if reader.folder.place.local is not None:
+            self._shards = _LocalShards(reader.folder, self)
         # Requests of the last call, where each clip has a request of its own.
         self.small = list[Future[bytes]]()
 
@@ -231,7 +227,8 @@ class ClipRequests(ExitStack):
                 future = self._fetchers.submit(self._reader.read, shard, first, request.stop)
                 self._fetching.add(future)
                 future.add_done_callback(self._fetching.discard)
-                self.small += [future] if len(requests) == len(clips) else []
+                if len(requests) == len(clips):
+                    self.small.append(future)
                 waiting |= {
                     clip: partial(_part, future, start, end) for clip, start, end in request.clips
                 }

@@ -214,7 +214,8 @@ class Corpus:
         if batch_s is not None and not batch_s >= 1:
             raise InputError(f"batch_s must be 1 or more, not {batch_s}")
         consecutive = _whole("consecutive", consecutive, least=1)
-        step = None if step is None else _whole("step", step, least=1)
+        if step is not None:
+            step = _whole("step", step, least=1)
         if step is not None and (consecutive == 1 or step > consecutive):
             values = f"step={step}, consecutive={consecutive}"
             raise InputError(
@@ -342,12 +343,10 @@ def open_corpus(
             pool.submit(folder.place.connect, _CONNECTIONS)  # for the first batch of a stream
         table = ClipTable(folder)
         corpus_info = pending.result()
-    return Corpus(
-        folder,
-        table,
-        corpus_info,
-        None if cache is None else Cache(Path(cache).absolute(), parse_size(cache_limit)),
-    )
+    if cache is None:
+        return Corpus(folder, table, corpus_info, None)
+    clip_cache = Cache(Path(cache).absolute(), parse_size(cache_limit))
+    return Corpus(folder, table, corpus_info, clip_cache)
 
 
 def _whole(name: str, value: Any, *, least: int | None = None) -> int:

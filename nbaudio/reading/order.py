@@ -162,7 +162,8 @@ class Epoch:
             "batch_s",
             "pad",
         ]
-        names += ["step"] if self.overlapping else []
+        if self.overlapping:
+            names.append("step")
         return {"clips": len(self.index), **{name: getattr(self, name) for name in names}}
 
     @property
@@ -178,7 +179,9 @@ class Epoch:
             values = self._column(name)
             for start in range(0, len(values), _HASHED_ROWS):
                 text = "\n".join(map(str, values[start : start + _HASHED_ROWS].tolist()))
-                digest.update(f"{chr(10) if start else ''}{text}".encode("utf8", "surrogatepass"))
+                if start:
+                    digest.update(b"\n")
+                digest.update(text.encode("utf8", "surrogatepass"))
         for name in ("offset", "length", "start_sample"):
             digest.update(np.ascontiguousarray(self._column(name)).data)
         return digest.hexdigest()

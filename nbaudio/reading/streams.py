@@ -202,10 +202,11 @@ class Stream:
     def _decode(self, task: _Task) -> list[Clip]:
         """Decode clips; samples that several steps share are read-only."""
         clips = [self.clips.decoded(clip, wait_for_bytes()) for clip, wait_for_bytes in task]
-        for clip in clips if self.epoch.overlapping else ():
-            # Several steps share this array, so it is read-only.
-            if clip.samples is not None:
-                clip.samples.flags.writeable = False
+        if self.epoch.overlapping:
+            for clip in clips:
+                # Several steps share this array, so it is read-only.
+                if clip.samples is not None:
+                    clip.samples.flags.writeable = False
         return clips
 
 

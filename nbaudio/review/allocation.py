@@ -37,8 +37,10 @@ def least_divergence(sizes: Array, rate: Array, wrong: float) -> float:
     high = 10.0
     for _ in range(40):
         middle = (low + high) / 2
-        enough = float(sizes @ largest_rates(rate, middle)) >= wrong
-        low, high = (low, middle) if enough else (middle, high)
+        if float(sizes @ largest_rates(rate, middle)) >= wrong:
+            high = middle
+        else:
+            low = middle
     return high
 
 

@@ -194,15 +194,18 @@ def escape_formula(text: str) -> str:
         ["'=1+1", "da;'=1", 'da, ne']
     """
     escaped_within = _BEFORE_FORMULA_WITHIN.sub("'", text)
-    return f"'{escaped_within}" if _INTERPRETED.match(text) else escaped_within
+    if _INTERPRETED.match(text):
+        return f"'{escaped_within}"
+    return escaped_within
 
 
 def unescape_formula(text: str) -> str:
     """Return the text that `escape_formula` was given; other texts stay as they are."""
     unescaped_within = _APOSTROPHE_WITHIN.sub("", text)
     without_apostrophe = unescaped_within.removeprefix("'")
-    was_escaped = unescaped_within != without_apostrophe and _INTERPRETED.match(without_apostrophe)
-    return without_apostrophe if was_escaped else unescaped_within
+    if _INTERPRETED.match(without_apostrophe):
+        return without_apostrophe
+    return unescaped_within
 
 
 def unescape_copy(text: str, transcript: str) -> str:

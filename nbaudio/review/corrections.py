@@ -308,8 +308,8 @@ def _rewritten(
     )
     scores = rescored(workspace, new)
     names = _scores(segments)
-    nulls = {name: pl.Series([None] * len(new), dtype=new.schema[name]) for name in names}
-    columns = {name: scores[name] if name in scores else nulls[name] for name in names}
+    columns = {name: pl.Series([None] * len(new), dtype=new.schema[name]) for name in names}
+    columns |= {name: scores[name] for name in names if name in scores}
     is_followed = {name: corrected & pl.col(_guard(name)).is_not_null() for name in names}
     new = new.with_columns(
         pl.when(is_followed[name]).then(columns[name]).otherwise(name).alias(name) for name in names

@@ -73,7 +73,7 @@ def _windows(
     Clips that are there already are not fetched again.
     """
     names = {place: hashlib.sha256(place.encode()).hexdigest()[:32] for place in places.values()}
-    here = {path.stem: path.name for path in folder.glob("*.*")} if folder.is_dir() else {}
+    here = {path.stem: path.name for path in folder.glob("*.*")}
     missing = [place for place, name in names.items() if name not in here]
     here |= dict(_fetched(folder, missing, names, workspace))
     files = {place: here.get(name, f"{name}.wav") for place, name in names.items()}

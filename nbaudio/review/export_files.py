@@ -219,8 +219,9 @@ def _keep_clips_of_sheets(
     if not sheets:
         return
     root = audio_of_clips(workspace)
-    most = max(len(parts[sheet.reviewer]) for sheet in sheets)
-    check_size(most, 0 if root is None else most)
+    most_rows = max(len(parts[sheet.reviewer]) for sheet in sheets)
+    most_clips = 0 if root is None else most_rows
+    check_size(most_rows, most_clips)
     rows = pl.concat([parts[sheet.reviewer] for sheet in sheets])
     rows = rows.unique("clip", keep="first", maintain_order=True)
     for clip in cut_clips(rows, root, encoding=sheets[0].encoding):
@@ -234,10 +235,10 @@ def without_missing_clips(
     rows: pl.DataFrame, workspace: Workspace, failed: Mapping[str, str]
 ) -> pl.DataFrame:
     """Return rows with a null `clip` where there is none, and a `note` that says why."""
-    has_clips = audio_of_clips(workspace) is not None
-    has_clip = ~pl.col("segment_id").is_in(list(failed)) & pl.lit(has_clips)
-    note = pl.lit("not readable" if has_clips else "no audio yet")
-    return rows.with_columns(clip=pl.when(has_clip).then("clip"), note=note)
+    if audio_of_clips(workspace) is None:
+        return rows.with_columns(clip=pl.lit(None, pl.String), note=pl.lit("no audio yet"))
+    has_clip = ~pl.col("segment_id").is_in(list(failed))
+    return rows.with_columns(clip=pl.when(has_clip).then("clip"), note=pl.lit("not readable"))
 
 
 def _page(

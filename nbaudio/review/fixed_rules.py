@@ -189,7 +189,9 @@ def _serves(in_rule: Bools, selected: Bools) -> bool:
 def next_number(rules: Sequence[FixedRule]) -> int:
     """Return the place of a new rule in the order of rules."""
     number = 1 + max((rule.number for rule in rules), default=0)
-    return number + 1 if number == ALL_SEGMENTS else number
+    if number == ALL_SEGMENTS:
+        return number + 1
+    return number
 
 
 def _write(population: Population, rule: FixedRule, joined: Bools, first_draw: int) -> None:

@@ -155,14 +155,13 @@ def _refuse(rows: pl.DataFrame, where: pl.Expr, reason: str, column: str = "") -
     refused = rows.filter(where)
     if refused.is_empty():
         return
-    values = []
+    shown = ""
     if column:
         values = refused[column].unique(maintain_order=True).to_list()
-    more = f" and {len(values) - 3:,} more" if len(values) > 3 else ""
-    raise InputError(
-        f"decisions: {reason}{' ' * bool(values)}{', '.join(map(repr, values[:3]))}{more}; "
-        "nothing imported"
-    )
+        shown = f" {', '.join(map(repr, values[:3]))}"
+        if len(values) > 3:
+            shown += f" and {len(values) - 3:,} more"
+    raise InputError(f"decisions: {reason}{shown}; nothing imported")
 
 
 def _edited(imported: pl.DataFrame, segments: pl.DataFrame, compared: pl.Expr) -> pl.DataFrame:

@@ -52,7 +52,7 @@ def group_hashes(values: pl.Series) -> pl.Series:
     """
     texts = values.cast(pl.String)
     kinds = texts.unique(maintain_order=True)
-    named = pl.Series([f"={text}" if text is not None else "none" for text in kinds])
+    named = ("=" + kinds).fill_null("none")
     return texts.replace_strict(kinds, hash_column(named, "group"), return_dtype=pl.UInt64)
 
 
@@ -321,11 +321,9 @@ class Population:
             )
             pool = pool.hstack(self.map_batches(others, function))
         can_be_drawn = self.reviewable
-        strata = strata_of(
-            pool if can_be_drawn.all() else pool.filter(can_be_drawn),
-            strategy=strategy,
-            threshold=threshold,
-        )
+        if not can_be_drawn.all():
+            pool = pool.filter(can_be_drawn)
+        strata = strata_of(pool, strategy=strategy, threshold=threshold)
         number = np.full(len(self), -1, dtype=np.int32)
         number[can_be_drawn] = strata.number
         return replace(strata, number=number)
@@ -369,6 +367,7 @@ class Population:
         for start, batch in with_starts(self.batches(columns)):
             in_strata = np.flatnonzero(strata.number[start : start + len(batch)] >= 0)
             rows = batch[in_strata]
+            groups = {"group": group_hashes(rows[by])} if by else {}
             yield pl.concat(
                 [
                     rows.select("segment_id"),
@@ -377,7 +376,7 @@ class Population:
                         content=frame_contents(rows),
                         similarity=pl.col("similarity").fill_nan(None),
                         has_duration=has_duration,
-                        **({"group": group_hashes(rows[by])} if by else {}),
+                        **groups,
                     ),
                 ],
                 how="horizontal",

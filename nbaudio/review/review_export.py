@@ -196,13 +196,15 @@ def export(
         >>> len(workspace.reviewed_ids())
         1
     """
+    if not isinstance(reviewers, Mapping) or not reviewers:
+        reviewers = tuple(reviewers)
     request = _Request(
         out=out,
         n=n,
         strategy=strategy,
         threshold=threshold,
         seed=seed,
-        reviewers=reviewers if isinstance(reviewers, Mapping) and reviewers else tuple(reviewers),
+        reviewers=reviewers,
         overlap=overlap,
         verdicts=tuple(verdicts),
         clips=clips,
@@ -391,12 +393,17 @@ def _parameters(
     """
     blind = request.blind
     if blind is None:
-        blind = record.blind if record else True
-    n = _number(population, record, request) if picked is None else len(picked)
+        blind = record is None or record.blind
+    if picked is None:
+        n = _number(population, record, request)
+        strategy = request.strategy
+    else:
+        n = len(picked)
+        strategy = PICKED
     _check_number(n, request.overlap, outputs.reviewers)
     return {
         "name": outputs.review,
-        "strategy": request.strategy if picked is None else PICKED,
+        "strategy": strategy,
         "n": n,
         "seed": request.seed,
         "threshold": request.threshold,
@@ -473,7 +480,9 @@ def _new_review(
 def _name_of_strategy(parameters: Mapping[str, Any]) -> str:
     """Return the strategy by which new rows are drawn, with its column."""
     strategy: str = parameters["strategy"]
-    return WORST + parameters["by"] if strategy == _WORST else strategy
+    if strategy == _WORST:
+        return f"{WORST}{parameters['by']}"
+    return strategy
 
 
 def _picked_rows(population: Population, picked: Sequence[str]) -> pl.DataFrame:
@@ -609,6 +618,9 @@ def _facts(
     shares = [
         {"reviewer": name, "segments": len(ids)} for name, ids in record.shares().items() if ids
     ]
+    num_clips = int((~failed).sum())
+    if audio_of_clips(state.workspace) is None:
+        num_clips = 0
     facts = {
         "drawn": len(rows),
         "from": int(pool.sum()),
@@ -616,7 +628,7 @@ def _facts(
         "kept_out_of_training": _kept_out(population, record),
         "strategy": record.strategy,
         "seed": record.seed,
-        "clips": 0 if audio_of_clips(state.workspace) is None else int((~failed).sum()),
+        "clips": num_clips,
         "minutes": rows["duration_s"].sum() / 60,
     }
     if resumed := _describe_resumed(state, record):

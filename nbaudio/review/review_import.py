@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.report import Report, first_lines
+from nbaudio.core.report import Report, first_lines, shorten
 from nbaudio.core.tracebacks import interruptible
 from nbaudio.review.annotator_agreement import (
     agreement,
@@ -315,14 +315,15 @@ def _counts_by_word(verdicts: pl.Series) -> pl.DataFrame:
 
 def _sentences(facts: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return what people read in place of the tables of verdicts and agreement."""
+    sentences: dict[str, list[str]] = {"by_reviewer": [], "by_word": [], "agreement": []}
+    if counts := [f"{row['reviewer']} {row['verdicts']:,}" for row in facts["by_reviewer"]]:
+        sentences["by_reviewer"] = [", ".join(counts)]
+    if counts := [f"{row['count']:,} {row['verdict']}" for row in facts["by_word"]]:
+        sentences["by_word"] = [", ".join(counts)]
     table = pl.DataFrame(facts["agreement"], infer_schema_length=None)
-    by_reviewer = [f"{row['reviewer']} {row['verdicts']:,}" for row in facts["by_reviewer"]]
-    by_word = [f"{row['count']:,} {row['verdict']}" for row in facts["by_word"]]
-    return {
-        "by_reviewer": [", ".join(by_reviewer)] if by_reviewer else [],
-        "by_word": [", ".join(by_word)] if by_word else [],
-        "agreement": describe_agreement(table) if len(table) else [],
-    }
+    if len(table):
+        sentences["agreement"] = describe_agreement(table)
+    return sentences
 
 
 def _new_verdicts(state: ReviewState, sheets: Sequence[Sheet], run: _Import) -> _NewVerdicts:
@@ -365,7 +366,8 @@ def _is_news(verdict: Verdict, previous: Verdict | None, sheet: Sheet, report: R
     ):
         # Given in another review, it does not count for how far the reviewer has come in this one.
         is_new = verdict.review != previous.review
-        report.facts["new" if is_new else "known_already"] += 1
+        fact = "new" if is_new else "known_already"
+        report.facts[fact] += 1
         return is_new
     contradiction = f"{verdict.segment_id}: {verdict.reviewer} said '{previous.verdict}'"
     if dt.datetime.fromisoformat(verdict.time) > dt.datetime.fromisoformat(previous.time):
@@ -419,7 +421,9 @@ def _judgment(match: _Match, run: _Import) -> _Judgment | None:
     """Return the judgment of a row; None, with a problem, if it cannot be used."""
     try:
         verdict = run.words.read(_verdict_cells(match.row), match.record.verdicts, match.place)
-        return None if verdict is None else _read(match, verdict, run)
+        if verdict is None:
+            return None
+        return _read(match, verdict, run)
     except InputError as error:
         run.report.problems.append(f"{match}: {error}: not imported")
         return None
@@ -523,21 +527,24 @@ def _without_taken_back(sheet: Sheet, run: _Import) -> Sheet:
 
 def _taken_back(row: Row, sheet: Sheet, exported: _Exported) -> str | None:
     """Return the review of a row if it was taken back, and if the row is of no other review."""
+    review = sheet.origin.get("review")
     if row.key:
         content, _, review = row.key
         is_current = content in exported.by_content.get(
             review, ()
         ) or content in exported.control.get(review, ())
         is_taken_back = content in exported.taken_back.get(review, ())
-        return review if is_taken_back and not is_current else None
-    review_named = sheet.origin.get("review")
-    if review_named is not None:
-        is_current = review_named in exported.records
-        is_taken_back = review_named in exported.taken_back
-        return review_named if is_taken_back and not is_current else None
-    segment_id = row["segment_id"].strip()
-    is_current = any(segment_id in places for places in exported.by_id.values())
-    return None if is_current else exported.taken_back_ids.get(segment_id)
+    elif review is not None:
+        is_current = review in exported.records
+        is_taken_back = review in exported.taken_back
+    else:
+        segment_id = row["segment_id"].strip()
+        review = exported.taken_back_ids.get(segment_id)
+        is_current = any(segment_id in places for places in exported.by_id.values())
+        is_taken_back = review is not None
+    if is_current or not is_taken_back:
+        return None
+    return review
 
 
 def _match_all(sheet: Sheet, exported: _Exported) -> tuple[list[_Match], list[str]]:
@@ -630,7 +637,9 @@ def _planted_row(
         if control.kind != REPEATED and control.segment_id == segment_id
     ]
     is_drawn = any(segment_id in exported.by_id[review] for review in reviews)
-    return planted[0] if len(planted) == 1 and not is_drawn else ("", None)
+    if is_drawn or len(planted) != 1:
+        return "", None
+    return planted[0]
 
 
 def _segment_of_key(key: tuple[str, str, str], named: str, exported: _Exported) -> str:
@@ -728,7 +737,7 @@ def _changes(row: Row, shown: Mapping[str, str], transcripts: frozenset[str]) ->
 
 def _short(text: str) -> str:
     """Return a text of at most 60 characters for a message."""
-    return text if len(text) <= 60 else f"{text[:60]}…"
+    return shorten(text, 60)
 
 
 def _report(
@@ -751,6 +760,9 @@ def _report(
     stored = state.verdicts
     apart = disagreements(state)
     counts = dict.fromkeys(("rows", "left_empty", "new", "changed", "known_already"), 0)
+    adjudicators = {}
+    if state.adjudicators:
+        adjudicators["adjudicators"] = ", ".join(state.adjudicators)
     facts: dict[str, Any] = {
         "sheets": len(sheets),
         **counts,
@@ -760,7 +772,7 @@ def _report(
         "by_word": _counts_by_word(stored["verdict"]).to_dicts(),
         "corrected_texts": corrected,
         "disagreements": len(apart),
-        **({"adjudicators": ", ".join(state.adjudicators)} if state.adjudicators else {}),
+        **adjudicators,
         "agreement": agreement(state).to_dicts(),
     }
     if rates := reviewer_rates(state):

@@ -166,8 +166,11 @@ def _clip(
     Hypothesis and similarity are left out if the review is blind.
     """
     text = row["text"] or ""
-    hypothesis = None if record.blind else row["asr_text"]
-    similarity = None if record.blind else row["similarity"]
+    hypothesis = None
+    similarity = None
+    if not record.blind:
+        hypothesis = row["asr_text"]
+        similarity = row["similarity"]
     times = row.get("word_times")
     return {
         "segment_id": row["segment_id"],

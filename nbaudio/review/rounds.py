@@ -221,13 +221,18 @@ def _round(draw: Draw, on_sheets: Sequence[Part], state: ReviewState, now: pl.Da
     reviews = [part.record.name for part in on_sheets]
     rows = _with_outcomes(rows, reviews, state)
     blind = {part.record.blind for part in on_sheets}
+    name = draw.name
+    resumed = ""
+    if draw.is_taken_back:
+        name = ", ".join(reviews)
+        resumed = draw.name
     return Round(
-        name=", ".join(reviews) if draw.is_taken_back else draw.name,
+        name=name,
         strategy=draw.record.strategy,
         rows=rows.select("segment_id", "line", "skipped", "ended", "listed", "verdict"),
         corpus=draw.record.corpus,
         changed=int(rows["changed"].sum()),
-        resumed=draw.name if draw.is_taken_back else "",
+        resumed=resumed,
         exported=draw.record.name,
         blind=blind.pop() if len(blind) == 1 else None,
         is_owed=any(part.is_owed for part in on_sheets),

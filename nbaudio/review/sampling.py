@@ -414,7 +414,9 @@ def _by_risk(pool: pl.DataFrame, threshold: float) -> Division:
     known_risk = pl.col("risk").fill_null(pl.col("risk").mean()).fill_null(0.5)
     risk = pool.select(known_risk.clip(1e-4, 1 - 1e-4)).to_series().to_numpy()
     is_selected = "accepted" in pool.columns and pool["accepted"].any()
-    inside = "kept" if is_selected else _SCORE.fill_null(2.0) >= threshold
+    inside = _SCORE.fill_null(2.0) >= threshold
+    if is_selected:
+        inside = pl.col("kept")
     strata = _Codes.of(
         _risk_codes(risk, pool.select(inside).to_series().to_numpy()),
         lambda code: f"{code // 2:02d} {('below', 'kept')[code % 2]}",
@@ -565,7 +567,9 @@ def _stratum_name(value: object) -> str:
     It has a prefix, so that none is the name of the stratum without a value. `withdraw` renames
     those of speakers.
     """
-    return "none" if value is None else f"={value}"
+    if value is None:
+        return "none"
+    return f"={value}"
 
 
 def _by(pool: pl.DataFrame, column: str) -> Division:
@@ -590,6 +594,12 @@ def _worst_groups(pool: pl.DataFrame, _threshold: float, *, column: str) -> Divi
     return Division(number, names, (wrong + 1) / (judged + 2) / sizes)
 
 
+def _tenth_name(code: int) -> str:
+    if code == _TENTHS:
+        return "none"
+    return str(code)
+
+
 def _by_column(pool: pl.DataFrame, _threshold: float, *, column: str) -> Division:
     """Take ten strata by quantiles of a column, and one of the segments without a value.
 
@@ -599,7 +609,7 @@ def _by_column(pool: pl.DataFrame, _threshold: float, *, column: str) -> Divisio
     is_known = value.is_not_null().to_numpy()
     codes = np.full(len(value), _TENTHS, dtype=np.int16)
     codes[is_known] = _cut(value.drop_nulls().to_numpy(), np.ones_like, _TENTHS)
-    strata = _Codes.of(codes, lambda code: "none" if code == _TENTHS else str(code))
+    strata = _Codes.of(codes, _tenth_name)
     return Division(strata.number, strata.names, 1 / np.bincount(strata.number))
 
 
@@ -608,14 +618,18 @@ def _kind(name: str, where: pl.Expr) -> pl.Expr:
     return pl.when(where).then(pl.lit(name, pl.Categorical()))
 
 
+def _kind_name(kind: object) -> str:
+    if kind is None:
+        return "elsewhere"
+    return str(kind)
+
+
 def _focus(kinds: pl.DataFrame) -> Division:
     """Give segments of a kind `_FOCUS` of the sample, evenly over the kinds.
 
     The others get the rest.
     """
-    number, names = _grouped(
-        kinds.to_series(), lambda kind: "elsewhere" if kind is None else str(kind)
-    )
+    number, names = _grouped(kinds.to_series(), _kind_name)
     is_focus = np.array([name != "elsewhere" for name in names])
     share = np.where(is_focus, _FOCUS / max(is_focus.sum(), 1), 1 - _FOCUS)
     return Division(number, names, share / np.bincount(number))

@@ -115,7 +115,9 @@ def read_key(text: str) -> tuple[str, str, str] | None:
     if match is None:
         return None
     content, reviewer, review = match.groups()
-    return content, "" if reviewer == "-" else reviewer, review
+    if reviewer == "-":
+        reviewer = ""
+    return content, reviewer, review
 
 
 def column_places(record: ReviewRecord) -> dict[str, int]:
@@ -203,9 +205,9 @@ class _Rows:
         """Write a number, or a blank cell if it is missing or infinite."""
         if column not in self.places:
             return
-        is_number = value is not None and math.isfinite(value)
-        place = self.places[column]
-        self.sheet.write(number, place, value if is_number else None, self.formats[column])
+        if value is not None and not math.isfinite(value):
+            value = None
+        self.sheet.write(number, self.places[column], value, self.formats[column])
 
 
 def _write_review(
@@ -239,7 +241,8 @@ def _write_header(book: Any, sheet: Any, places: Mapping[str, int]) -> None:
     sheet.set_row(0, _LINE_POINTS + _ROOM_POINTS)
     for name, column in places.items():
         sheet.set_column(column, column, COLUMNS[name], None, {"hidden": name == "key"})
-        sheet.write_string(0, column, name, filled_in if name in FILLED_IN else read_only)
+        cell_format = filled_in if name in FILLED_IN else read_only
+        sheet.write_string(0, column, name, cell_format)
 
 
 def _offer_verdicts(
@@ -284,8 +287,10 @@ def _cells(
     else:
         both = diff_fragments(transcript, hypothesis, **compared)
         for name, fragments in zip(("transcript", "hypothesis"), both, strict=True):
-            all_differs = len(fragments) == 1 and fragments[0].differs
-            yield _Cell(name, fragments, "all differs" if all_differs else "text")
+            kind = "text"
+            if len(fragments) == 1 and fragments[0].differs:
+                kind = "all differs"
+            yield _Cell(name, fragments, kind)
     for name in FILLED_IN:
         yield _Cell(name, [], "fill in")
     plain_texts = {
@@ -381,13 +386,16 @@ def _write_instructions(book: Any, record: ReviewRecord) -> None:
     first, compare, *others = _STEPS
     if record.control_rows:
         first = first.replace(_IS_CALLED, _BEGINS)
-    texts = (first, compare if record.blind else compare + _HYPOTHESIS_STEP, *others)
+    if not record.blind:
+        compare += _HYPOTHESIS_STEP
+    texts = (first, compare, *others)
     steps = [(f"{number}.", text) for number, text in enumerate(texts, start=1)]
     meanings = [(word, VERDICTS.get(word, " ")) for word in record.verdicts]
     rows = [("What to do", ""), *steps, ("", ""), ("Verdicts", ""), *meanings]
     for number, (name, line) in enumerate(rows):
         sheet.set_row(number, _row_height([(line, 90)]))
-        sheet.write_string(number, 0, name, label if line else heading)
+        cell_format = label if line else heading
+        sheet.write_string(number, 0, name, cell_format)
         sheet.write_string(number, 1, line, wrapped)
 
 

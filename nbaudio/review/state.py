@@ -136,6 +136,12 @@ class ControlRow:
         return {self.segment_id, self.text_of, self.audio_of}
 
 
+def _shown(parameter: object) -> str:
+    if isinstance(parameter, list):
+        return ", ".join(map(str, parameter)) or "none"
+    return str(parameter)
+
+
 @dataclass(frozen=True)
 class ReviewRecord:
     """One review: a sheet, or a sheet for each of several reviewers."""
@@ -207,11 +213,7 @@ class ReviewRecord:
         changed = [name for name, value in parameters.items() if getattr(self, name) != value]
         if changed:
             names = dict.fromkeys(("strategy", "n", "seed", *changed))
-            values = ((name, getattr(self, name)) for name in names)
-            had = ", ".join(
-                f"{name} {', '.join(map(str, it)) or 'none' if isinstance(it, list) else it}"
-                for name, it in values
-            )
+            had = ", ".join(f"{name} {_shown(getattr(self, name))}" for name in names)
             raise ExistsError(
                 f"review {self.name} was exported with {had}; "
                 f"another {' and '.join(changed)} needs another name"
@@ -279,7 +281,9 @@ class ReviewState:
         """
         if isinstance(source, cls):
             return source
-        return cls(source.workspace if isinstance(source, ReviewState) else Workspace.open(source))
+        if isinstance(source, ReviewState):
+            return cls(source.workspace)
+        return cls(Workspace.open(source))
 
     @cached_property
     def verdict_log(self) -> pl.DataFrame:
@@ -476,10 +480,12 @@ def verdict_parts(text: str, words: Iterable[str]) -> list[str]:
     parts = []
     for part in (" ".join(part.split()) for part in re.split("[,;]", text)):
         pieces = [piece.strip() for piece in part.split("/")]
-        separate = part.casefold() not in whole_words and any(
+        if part.casefold() not in whole_words and any(
             piece.casefold() in whole_words for piece in pieces
-        )
-        parts += pieces if separate else [part]
+        ):
+            parts += pieces
+        else:
+            parts.append(part)
     return [word for word in parts if word]
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nbaudio.core.errors import InputError
+from nbaudio.core.report import count, shorten
 from nbaudio.review.state import SEPARATOR, read_verdict, verdict_parts
 
 _SHOWN_ROWS = 5  # rows with an unknown word that are named
@@ -56,10 +57,8 @@ class VerdictWords:
         verdict_words = {word.casefold() for word in allowed}
         spelled = verdict_parts(text, [*verdict_words, *self.meanings]) or [text.strip()]
         by_word = {word.casefold(): word for word in reversed(spelled)}
-        verdicts = {
-            word: word if word in verdict_words else self.meanings.get(word, word)
-            for word in by_word
-        }
+        meanings = {**self.meanings, **{word: word for word in verdict_words}}
+        verdicts = {word: meanings.get(word, word) for word in by_word}
         unknown = [word for word, verdict in verdicts.items() if verdict not in verdict_words]
         for word in unknown:
             entry = _UnknownWord(by_word[word], allowed)
@@ -76,8 +75,8 @@ class VerdictWords:
     def facts(self) -> dict[str, Any]:
         """Return how many rows had each word that stands for a verdict; nothing without any."""
         rows = [
-            {"word": word, "verdict": self.meanings[word], "rows": count}
-            for word, count in sorted(self._mapped.items())
+            {"word": word, "verdict": self.meanings[word], "rows": number}
+            for word, number in sorted(self._mapped.items())
         ]
         return {"mapped": rows} if rows else {}
 
@@ -121,12 +120,15 @@ def check_meanings(mapping: Mapping[str, str], lists: Iterable[Sequence[str]]) -
 
 def _problem(word: _UnknownWord) -> str:
     """Return a line about the rows that have an unknown word."""
-    count = len(word.places)
-    rows = "1 row is" if count == 1 else f"{count:,} rows are"
+    rows = count(len(word.places), "rows", "are")
     allowed = [verdict.casefold() for verdict in word.allowed]
     near = difflib.get_close_matches(word.spelled.casefold(), allowed, n=1, cutoff=_LIKENESS)
-    question = f"does it mean '{near[0]}'? " if near else ""
-    setting = shlex.quote(f"{_short(word.spelled)}={near[0] if near else 'VERDICT'}")
+    meaning = "VERDICT"
+    question = ""
+    if near:
+        meaning = near[0]
+        question = f"does it mean '{meaning}'? "
+    setting = shlex.quote(f"{_short(word.spelled)}={meaning}")
     return (
         f"verdict '{_short(word.spelled)}' is not one of {', '.join(word.allowed)}: {rows} not "
         f"imported ({_first_places(word.places)}); {question}--map {setting} takes it"
@@ -139,9 +141,11 @@ def _first_places(places: Sequence[RowPlace]) -> str:
     for place in places[:_SHOWN_ROWS]:
         by_sheet[place.sheet].append(str(place.row))
     listed = [f"{sheet} row {', '.join(rows)}" for sheet, rows in by_sheet.items()]
-    return ", ".join([*listed, *(["..."] if len(places) > _SHOWN_ROWS else [])])
+    if len(places) > _SHOWN_ROWS:
+        listed.append("...")
+    return ", ".join(listed)
 
 
 def _short(text: str) -> str:
     """Return a word of at most `_LONGEST` characters for a message."""
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return shorten(text, _LONGEST)

@@ -75,7 +75,7 @@ def _ingest(facts: Facts) -> str:
     if isinstance(names, str):
         return ", ".join([*figures[:2], names])
     if missing := sum(names.get(decision, 0) for decision in _WITHOUT_FILE):
-        figures.append(f"{missing:,} name{'s' if missing > 1 else ''} without a file")
+        figures.append(f"{count(missing, 'names')} without a file")
     return ", ".join(figures)
 
 

@@ -159,7 +159,9 @@ def typed(value: Any, default: Any) -> Any:
     if isinstance(default, list):
         if isinstance(value, str):
             return [part.strip() for part in value.split(",") if part.strip()]
-        return [] if value is None else value
+        if value is None:
+            return []
+        return value
     if isinstance(value, str) and not isinstance(default, str) and _NUMBER.fullmatch(value.strip()):
         number = float(value)
         if isinstance(default, int) and number.is_integer():

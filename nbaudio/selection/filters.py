@@ -56,8 +56,7 @@ def filtered(
     keys (categorical), times in samples, `micros` (duration), `by_hand`: whether it would pass, had
     it not been rejected by hand, and `is_preferred`: whether it was accepted by hand.
     """
-    keys = GROUPS if parameters.group_by is None else parameters.group_by
-    keys = tuple(dict.fromkeys((*GROUPS, *keys)))
+    keys = tuple(dict.fromkeys((*GROUPS, *(parameters.group_by or ()))))
     recordings = conform(recordings, RECORDINGS, "recordings").unique(
         "recording_id", keep="first", maintain_order=True
     )

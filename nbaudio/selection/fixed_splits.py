@@ -176,8 +176,10 @@ class FixedSplits:
         if not rejected:
             return
         columns = ", ".join(dict.fromkeys((*keys, *self.columns)))
-        more = ["..."] if len(rejected) > _LISTED else []
-        named = ", ".join([*rejected[:_LISTED], *more])
+        shown = list(rejected[:_LISTED])
+        if len(rejected) > _LISTED:
+            shown.append("...")
+        named = ", ".join(shown)
         yield (
             f"{len(rejected):,} segments of the earlier train share {columns} with what is "
             f"held out, and are out: {named}"
@@ -262,9 +264,12 @@ def _with_earlier(
         text = pl.lit(None, dtype=pl.UInt64)
     rows = segments.select("segment_id", *_columns(table, segments), sentence=text)
     first = table.unique("segment_id", keep="first", maintain_order=True)
+    split: pl.Series | pl.Expr = pl.lit(None, dtype=pl.String)
+    if given_split is not None:
+        split = given_split
     return (
         rows.collect(**STREAMED)
-        .with_columns(given=pl.lit(None, dtype=pl.String) if given_split is None else given_split)
+        .with_columns(given=split)
         .join(
             first.select("segment_id", earlier="split", before="sentence"),
             on="segment_id",

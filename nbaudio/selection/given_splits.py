@@ -110,15 +110,18 @@ def _names_of_sets(source_splits: Iterable[str]) -> dict[str, str]:
     num_sets = Counter(roles.values())
     names: dict[str, str] = {}
     for name, role in roles.items():
-        is_one_of_several = role != "train" and num_sets[role] > 1
-        names[name] = _split_name(name, role) if is_one_of_several else role
+        names[name] = role
+        if role != "train" and num_sets[role] > 1:
+            names[name] = _split_name(name, role)
     return names
 
 
 def _split_name(name: str, role: str) -> str:
     """Return the name of a source's set as that of a split, with what it is for if need be."""
     plain = re.sub(r"\W", "_", name)[:64]
-    return plain if is_split_name(plain) else f"{role}_{plain}"[:64]
+    if is_split_name(plain):
+        return plain
+    return f"{role}_{plain}"[:64]
 
 
 def _earlier_names(
@@ -194,7 +197,8 @@ def _check_rows(table: pl.DataFrame, key: str, where: str) -> None:
     """Raise InputError for an empty cell, or for a split that is no name."""
     for line, value, split in table.select("line", key, "split").iter_rows():
         if value is None or split is None:
-            raise InputError(f"{where}: row {line}: {key if value is None else 'split'} is empty")
+            empty = key if value is None else "split"
+            raise InputError(f"{where}: row {line}: {empty} is empty")
         if not is_split_name(split):
             raise InputError(
                 f"{where}: row {line}: split {split!r}: a name has letters, digits and _, "
@@ -232,17 +236,20 @@ def _named(
     absent = missing.filter(
         missing.to_frame().select(_one_spelling(key, joined)).select(is_absent).to_series()
     )
+    if absent.is_empty():
+        return GivenSplits(split.alias("given"))
     note = (
         f"{where}: {len(absent):,} of {len(table):,} values of {key} are not in the "
         f"workspace, such as {absent.first()!r}"
     )
-    return GivenSplits(split.alias("given"), None, (note,) if len(absent) else ())
+    return GivenSplits(split.alias("given"), notes=(note,))
 
 
 def _one_spelling(key: str, joined: Mapping[str, str]) -> pl.Expr:
     """Return the values of a key in one spelling: `joined` speakers, ids in Unicode NFC."""
-    values = pl.col(key)
-    return values.replace(dict(joined)) if joined else values.str.normalize("NFC")
+    if joined:
+        return pl.col(key).replace(dict(joined))
+    return pl.col(key).str.normalize("NFC")
 
 
 def _of_corpus(segments: pl.DataFrame, corpus: Folder, where: str) -> GivenSplits:

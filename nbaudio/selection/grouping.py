@@ -107,10 +107,11 @@ class Grouping:
     def alternatives(self) -> list[dict[str, Any]]:
         """Return the losses as rows of a table, null for columns that leave too little."""
         unknown = dict.fromkeys(Loss._fields)
-        return [
-            {"group_by": ",".join(columns), **(loss._asdict() if loss else unknown)}
-            for columns, loss in self.losses_of_filled.items()
-        ]
+        alternatives = []
+        for columns, loss in self.losses_of_filled.items():
+            facts = loss._asdict() if loss else unknown
+            alternatives.append({"group_by": ",".join(columns), **facts})
+        return alternatives
 
     def warnings(self) -> Iterator[str]:
         """Yield a warning if the second of `DEFAULTS` was chosen, one if the choice is costly."""
@@ -288,7 +289,9 @@ def _segments(
         total = budget.total(fit)
         within_budget = len(fit) * min(budget.limit, total) // max(total, 1)
     default = default_size(within_budget)
-    unfixed = fit.filter(pl.col("fixed").is_null()) if fixed.is_any else fit
+    unfixed = fit
+    if fixed.is_any:
+        unfixed = fit.filter(pl.col("fixed").is_null())
     is_gold = unfixed["is_gold"] if parameters.gold else None
     targets = still_needed(fit, parameters, default=default, gold=is_gold, fixed=fixed)
     return _Segments(fit, unfixed, parameters, fixed, default, targets, budget, hashes)
@@ -548,6 +551,7 @@ def still_needed(
             present = num_fixed
             longest = 1
         missing = max(target.amount - present, 0)
-        is_full = fixed.is_any and missing < longest
-        needed[split] = target._replace(amount=0 if is_full else missing)
+        if fixed.is_any and missing < longest:
+            missing = 0  # it is full
+        needed[split] = target._replace(amount=missing)
     return needed

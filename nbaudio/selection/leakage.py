@@ -117,8 +117,10 @@ def _named(values: Mapping[str, pl.Expr]) -> list[pl.Expr]:
 
 def _needed_columns(values: Mapping[str, pl.Expr], keys: Sequence[str]) -> list[str]:
     """Return the columns of a table that values are computed of."""
-    hashes = [_HASH] if AUDIO in values else []
-    return [*dict.fromkeys(("segment_id", "split", "text", *keys, *hashes))]
+    columns = ["segment_id", "split", "text", *keys]
+    if AUDIO in values:
+        columns.append(_HASH)
+    return [*dict.fromkeys(columns)]
 
 
 def leakage(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> pl.DataFrame:
@@ -165,8 +167,11 @@ def leakage_record(
     record = {}
     for check in _checks(segments, keys):
         of_check = rows.filter(pl.col("check") == check).drop("check")
+        meaning = {}
+        if check in CHECK_MEANINGS:
+            meaning["means"] = CHECK_MEANINGS[check]
         record[check] = {
-            **({"means": CHECK_MEANINGS[check]} if check in CHECK_MEANINGS else {}),
+            **meaning,
             "shared": of_check["value"].n_unique(),
             "segments": len(of_check),
             "exceptions": of_check.head(_MAX_LISTED).to_dicts(),
@@ -176,8 +181,10 @@ def leakage_record(
 
 def _checks(segments: Frame | pl.LazyFrame, keys: Sequence[str]) -> list[str]:
     """Return the checks in order; that of audio needs hashes of it."""
-    audio = [AUDIO] if _HASH in _lazy(segments).collect_schema() else []
-    return [*dict.fromkeys(keys), SENTENCE, NEAR_SENTENCE, *audio]
+    checks = [*dict.fromkeys(keys), SENTENCE, NEAR_SENTENCE]
+    if _HASH in _lazy(segments).collect_schema():
+        checks.append(AUDIO)
+    return checks
 
 
 def _lazy(segments: Frame | pl.LazyFrame) -> pl.LazyFrame:

@@ -174,12 +174,13 @@ def select(
     state = ReviewState.load(workspace)
     reviews = reviewed_by_review(state)
     by_hand = decisions(workspace)
+    gold_segments = _right_segments(state) if gold else ()
     decided = decide(
         recordings,
         segments,
         set().union(*reviews.values()),
         parameters,
-        gold=_right_segments(state) if gold else (),
+        gold=gold_segments,
         by_hand=_with_planted(by_hand, workspace),
         fixed=requested.fixed,
         avoided=avoided,
@@ -248,7 +249,9 @@ def _name_of_splits(splits: Splits | None) -> str | None:
     """Return how parameters name given splits: without secrets, tables in memory as ``table``."""
     if splits is None:
         return None
-    return redact_url(str(splits)) if isinstance(splits, str | Path) else "table"
+    if isinstance(splits, str | Path):
+        return redact_url(str(splits))
+    return "table"
 
 
 def _grouping_columns(
@@ -331,10 +334,12 @@ def _requested_splits(
     versions = [table for table in (earlier, source_splits.corpus) if table is not None]
     before = pl.concat(versions, how="diagonal_relaxed") if versions else None
     joined = joined_speakers([segments, before], look_alikes)
+    if before is not None:
+        before = with_joined_speakers(before, joined)
     fixed = fixed_splits(
         with_joined_speakers(segments, joined),
         given_split=source_splits.split,
-        earlier=None if before is None else with_joined_speakers(before, joined),
+        earlier=before,
     )
     return _RequestedSplits(replace(fixed, joined_speakers=joined), source_splits.notes)
 
@@ -477,12 +482,12 @@ def _check_gold(
             "leave one of the two out"
         )
     if gold_reasons.null_count() == 0:
-        out = reasons_of(count_reasons(gold_reasons), parameters)
-        remedy = f", or keep more; of those that they call right the filters reject {out}"
+        remedy = "import verdicts first"
+        if out := reasons_of(count_reasons(gold_reasons), parameters):
+            remedy += f", or keep more; of those that they call right the filters reject {out}"
         raise InputError(
             "gold: of the segments that pass the filters, "
-            "reviewers judged none right as they are now; import verdicts first"
-            + (remedy if out else "")
+            f"reviewers judged none right as they are now; {remedy}"
         )
 
 

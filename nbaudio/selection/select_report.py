@@ -194,7 +194,9 @@ def _avoided_facts(selection: Selection) -> dict[str, list[dict[str, Any]]]:
                 "held_out": len(shared) - len(of_train),
             }
         )
-    return {"avoided": rows} if rows else {}
+    if not rows:
+        return {}
+    return {"avoided": rows}
 
 
 def _leakage_facts(selection: Selection) -> dict[str, int]:
@@ -282,10 +284,9 @@ def _groups(selection: Selection) -> pl.DataFrame:
     else:
         timed = timed.with_columns(fixed=pl.lit(None, dtype=pl.Categorical))
     budget = selection.parameters.budget()
+    cost = budget.cost.sum() if budget else pl.lit(0)
     groups = timed.group_by(*texts, *flags, "fixed").agg(
-        pl.sum("micros"),
-        cost=budget.cost.sum() if budget else pl.lit(0),
-        segments=pl.len().cast(pl.Int64),
+        pl.sum("micros"), cost=cost, segments=pl.len().cast(pl.Int64)
     )
     dtypes = dict.fromkeys((*texts, "fixed"), pl.String)
     return groups.collect(**STREAMED).cast(dtypes)  # type: ignore[arg-type]
@@ -298,7 +299,9 @@ def _number(groups: pl.DataFrame) -> int:
 
 def _amount(groups: pl.DataFrame, unit: str) -> int:
     """Return the number of segments, or their duration in microseconds; see `Target`."""
-    return _number(groups) if unit == "segments" else int(groups["micros"].sum())
+    if unit == "segments":
+        return _number(groups)
+    return int(groups["micros"].sum())
 
 
 def _reasons(groups: pl.DataFrame) -> dict[str, int]:
@@ -480,11 +483,13 @@ def _cut_warning(groups: pl.DataFrame, selection: Selection) -> Iterator[str]:
     named = _listed(reasons) if len(reasons) > 1 else next(iter(reasons))
     selected = _number(groups.filter(pl.col("split").is_not_null()))
     names = [noun(column) for column in selection.columns]
-    whole = f"without {' and '.join(sizes)}, {' and '.join(names)} are held out whole; "
+    remedy = "larger sizes may lose less"
+    if not is_fixed:
+        whole = f"without {' and '.join(sizes)}, {' and '.join(names)} are held out whole"
+        remedy = f"{whole}; {remedy}"
     yield (
         f"{lost:,} of {selected + lost:,} segments are lost to exact sizes ({named}): their "
-        f"{' or '.join(names)} are in dev or test, which are full; "
-        f"{'' if is_fixed else whole}larger sizes may lose less"
+        f"{' or '.join(names)} are in dev or test, which are full; {remedy}"
     )
 
 

@@ -120,7 +120,9 @@ def over_budget(
     if num_whole_turns == len(costs):
         return pl.Series("row", dtype=pl.UInt32)
     last_turn = costs["turn"][num_whole_turns]
-    left = room - (spent[num_whole_turns - 1] if num_whole_turns else 0)
+    left = room
+    if num_whole_turns:
+        left -= spent[num_whole_turns - 1]
     # In the turn in which the budget ends, segments are in the order of their places. These are
     # independent of draws: the first draw of a speaker with many segments is a small hash, and
     # would come early.

@@ -76,9 +76,12 @@ def parse_target(value: int | str, name: str) -> Target:
     `name` is that of the option.
     """
     text = str(value).strip().lower()
+    unit = "micros" if text.endswith("h") else "segments"
     try:
-        hours = Decimal(text.removesuffix("h")) if text.endswith("h") else None
-        amount = int(text) if hours is None else int(hours * _HOUR)
+        if unit == "micros":
+            amount = int(Decimal(text.removesuffix("h")) * _HOUR)
+        else:
+            amount = int(text)
     except (ValueError, OverflowError, InvalidOperation):
         amount = -1
     if not 0 <= amount < 2**53:
@@ -86,7 +89,7 @@ def parse_target(value: int | str, name: str) -> Target:
             f"{name}={value!r}: allowed are a number of segments, such as 2000, or hours, "
             "such as '1.5h'"
         )
-    return Target(amount, "segments" if hours is None else "micros")
+    return Target(amount, unit)
 
 
 def usable_keys(segments: pl.DataFrame, group_by: Sequence[str]) -> list[str]:
@@ -182,9 +185,10 @@ def _fill(
             beside = " beside those whose split is fixed" if is_fixed else ""
             gold = " and are gold" if is_gold and name == "test" else ""
             grouping = ""
+            remedy = "request less"
             if keys:
                 grouping = f", where no {' and no '.join(keys)} may be in two splits,"
-            remedy = "request less" + (" or group by fewer or other columns" if keys else "")
+                remedy += " or group by fewer or other columns"
             raise InputError(
                 f"{name}: {target} requested{beside}, but of the {allowed.sum():,} segments that "
                 f"pass the filters{gold}{grouping} {have} are available: {remedy}"
@@ -489,11 +493,12 @@ class _Division:
         """
         if not any(goals.values()):
             return dict(goals)
+        allowed_rows = self.rows if allowed.all() else self._by_unit(allowed)
         units = Units(
             self.members,
             self.size,
             self.rows,
-            self.rows if allowed.all() else self._by_unit(allowed),
+            allowed_rows,
             self.group,
             self._group_hash(),
             self.value_hash,
@@ -511,10 +516,11 @@ class _Division:
         self.split = hold_out_groups(units, self.split, needs)
         if needs.missing:
             self.split = hold_out_values(units, self.split, needs)
-        return {
-            split: goal if before[split] >= goal else int(self._weight_within(split, units.allowed))
-            for split, goal in goals.items()
-        }
+        held_out = dict(goals)
+        for split, goal in goals.items():
+            if before[split] < goal:
+                held_out[split] = int(self._weight_within(split, units.allowed))
+        return held_out
 
     def _group_hash(self) -> Numbers:
         """Return the hash of each group, by its number."""

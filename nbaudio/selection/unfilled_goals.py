@@ -90,9 +90,11 @@ def unfilled_warnings(unfilled: Sequence[UnfilledGoal], remedies: Remedies) -> I
             state = f"has {goal.segments:,} of {goal.goal:,} segments"
         else:
             state = "is empty"
-        sizes = remedies.sizes if goal.split in remedies.sizes else {}
-        if set(sizes) <= {other.split for other in unfilled} and sizes:
-            sizes = {goal.split: goal.goal}
+        sizes: Mapping[str, int] = {}
+        if goal.split in remedies.sizes:
+            sizes = remedies.sizes
+            if set(sizes) <= {other.split for other in unfilled}:
+                sizes = {goal.split: goal.goal}
         options = ", ".join(_options(goal, sizes, remedies.losses))
         yield f"{goal.split} {state}: {_reason(goal)}; {options}"
     values = unfilled[0].values if unfilled else None
@@ -184,6 +186,7 @@ def _largest(goal: UnfilledGoal) -> int:
 
 def noun(column: str, number: int = 2) -> str:
     """Return the word for values of a column, such as speakers, or for one of them."""
+    plural = "s" if number > 1 else ""
     if column in _NOUNS:
-        return _NOUNS[column] + ("s" if number > 1 else "")
-    return f"{'values' if number > 1 else 'value'} of {column}"
+        return f"{_NOUNS[column]}{plural}"
+    return f"value{plural} of {column}"

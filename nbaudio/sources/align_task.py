@@ -130,7 +130,8 @@ def align_recording(task: Task) -> tuple[int, pl.DataFrame]:
             "words": part.number,
             "reason": part.option or None,
         }
-        for part in (heard[0].left_out if heard else ())
+        for words in heard
+        for part in words.left_out
     ]
     if heard and documents:
         rows += _align(task, heard[0], documents)
@@ -180,10 +181,9 @@ def _align(
             f"no segment: {len(pairs.left):,} of its {len(heard.words):,} words are in {names} "
             f"({typed:,} words)"
         )
-        question = "" if len(pairs.left) else _question(words.words, heard.words)
-        rows.append(
-            {"kind": "unmatched", "document": task.hypothesis.file, "text": reason + question}
-        )
+        if not len(pairs.left):
+            reason += _question(words.words, heard.words)
+        rows.append({"kind": "unmatched", "document": task.hypothesis.file, "text": reason})
     return rows
 
 
@@ -236,7 +236,7 @@ def _segments(aligned: _Alignment) -> Iterator[dict[str, Any]]:
             "source_start": _decimal(start),
             "source_end": _decimal(stop),
             "text": segment_label.text,
-            "text_raw": segment_label.typed if segment_label.typed != segment_label.text else None,
+            "text_raw": segment_label.raw_text(),
             "asr_text": " ".join(aligned.heard.words[begin:end]),
             "speaker_id": words.speakers[numbers[0]],
             "word_times": _word_times(segment_label, times[numbers] - start),

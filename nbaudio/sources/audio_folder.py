@@ -91,11 +91,13 @@ def _ingest_command(workspace: Workspace, source: Mapping[str, Any]) -> str:
     if source.get("format") == "align":
         shortest, longest = options["durations"]
         words = ["align", source["source"], options["transcripts"]]
-        words += ["--pairs", options["pairs"]] if options["pairs"] else []
+        if options["pairs"]:
+            words += ["--pairs", options["pairs"]]
         words += ["--min-duration", f"{shortest:g}", "--max-duration", f"{longest:g}"]
     else:
         words = ["ingest", source.get("format") or "FORMAT", source.get("source") or "SOURCE"]
-        words += ["--names", source["names"]] if source.get("names") else []
+        if source.get("names"):
+            words += ["--names", source["names"]]
         for name, value in options.items():
             words += ["--option", f"{name}={value}"]
     recordings = workspace.recordings

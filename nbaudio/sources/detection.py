@@ -69,9 +69,9 @@ def detect_source(
     """
     source = Path(source)
     files = list_source_files(source, skip=skip)
-    detectors = (
-        _DETECTORS if format is None else {format: get_by_name(_DETECTORS, format, "format")}
-    )
+    detectors = _DETECTORS
+    if format is not None:
+        detectors = {format: get_by_name(_DETECTORS, format, "format")}
     layouts = _layouts(files, detectors)
     if not layouts:
         raise InputError(_none_text(source, files, format))
@@ -148,8 +148,9 @@ def _audio_folder(layout: Layout, files: SourceFiles) -> Path | None:
     if layout.format in _BRING_AUDIO or not recordings:
         return None
     folder = layout.source if layout.source.is_dir() else layout.source.parent
-    is_found = layout.recording is not None and os.path.isfile(folder / layout.recording)  # noqa: PTH113
-    if is_found and layout.format not in _NEED_AUDIO:
+    recording = layout.recording
+    has_file = recording is not None and os.path.isfile(folder / recording)  # noqa: PTH113
+    if has_file and layout.format not in _NEED_AUDIO:
         return None
     return files.path(common_folder(recordings))
 

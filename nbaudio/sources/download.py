@@ -182,10 +182,14 @@ class _Files:
         row = self.ledger.row(file)
         sha256 = row.sha256 if row else None
         target = self.folder / file.name
-        # A kill may have come between the row and the move.
-        paths = [target, self._partial_path(file)] if sha256 else [target]
+        paths = []
+        if sha256:
+            # A kill may have come between the row and the move.
+            paths = [target, self._partial_path(file)]
+        elif file.checksum:
+            paths = [target]
         try:
-            for path in filter(Path.is_file, paths if sha256 or file.checksum else []):
+            for path in filter(Path.is_file, paths):
                 hashes = file_hashes(path, file.checksum)
                 if hashes == (sha256 or hashes.sha256, file.checksum):
                     path.replace(target)

@@ -45,7 +45,7 @@ class Ledger:
         self._lock = threading.Lock()
         # By hash and name, in the order of their last change
         self._rows: dict[_Key, Row] = {}
-        for values in atomic.parse_lines(path.read_bytes()) if path.exists() else ():
+        for values in atomic.read_log(path):
             with suppress(TypeError):  # the URL of another line is examined again
                 self._set(Row(**values))
         self._listed = set(map(_key, files))
@@ -63,11 +63,10 @@ class Ledger:
         The row survives a kill, and one that is done a power cut.
         """
         before = self.row(file)
-        if before is None or (before.state == "done" and state != "done"):
-            sha256 = before.sha256 if before else None
-            url = public_url(file.url)
-            row = Row(url, file.name, state, sha256_of(file.url), sha256=sha256)
-        else:
+        row = Row(public_url(file.url), file.name, state, sha256_of(file.url))
+        if before and before.state == "done" and state != "done":
+            row = replace(row, sha256=before.sha256)
+        elif before:
             row = replace(before, state=state, reason=None)
         row = replace(row, checksum=file.checksum, **facts)
         if row != before or state != "done":

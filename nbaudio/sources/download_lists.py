@@ -5,7 +5,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -71,12 +71,17 @@ def read_list(source: str | Path) -> DownloadList:
 def _refused_row(row: Mapping[str, Any] | str, reason: str) -> Row:
     """Return what the ledger holds about an invalid row."""
     cells = row if isinstance(row, Mapping) else {}
-    url, name = (
-        value if isinstance(value := cells.get(key), str) and value else None
-        for key in ("url", "name")
-    )
-    sha256 = url and sha256_of(url)
-    return Row(url and display_url(url), name, "failed", sha256, reason=reason)
+    refused = Row(None, _text(cells.get("name")), "failed", None, reason=reason)
+    if url := _text(cells.get("url")):
+        return replace(refused, url=display_url(url), url_sha256=sha256_of(url))
+    return refused
+
+
+def _text(value: object) -> str | None:
+    """Return a text that is not empty; None for other values."""
+    if isinstance(value, str):
+        return value or None
+    return None
 
 
 def _file_items(path: Path, notes: list[str]) -> Iterator[_Item]:
@@ -88,7 +93,10 @@ def _file_items(path: Path, notes: list[str]) -> Iterator[_Item]:
             f"or a name such as {_NAMED}:librispeech:dev-clean"
         )
     try:
-        yield from _line_items(path) if kind in _LINES else _table_items(path, notes)
+        if kind in _LINES:
+            yield from _line_items(path)
+        else:
+            yield from _table_items(path, notes)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"{path}: cannot be read as a list of URLs ({redact(one_line(error))})"
@@ -103,7 +111,9 @@ def _line_items(path: Path) -> Iterator[_Item]:
             row = None
             with suppress(ValueError, RecursionError):
                 row = json.loads(line)
-            yield f"line {number}", row if isinstance(row, dict) else _EXPECTED_OBJECT
+            if not isinstance(row, dict):
+                row = _EXPECTED_OBJECT
+            yield f"line {number}", row
 
 
 def _table_items(path: Path, notes: list[str]) -> Iterator[_Item]:

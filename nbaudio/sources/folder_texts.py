@@ -236,7 +236,9 @@ def _json_content(text: str) -> Content:
         return Content("broken", f"not JSON that can be read: {error}")
     if isinstance(value, dict):
         return _object_content(value)
-    return Content("recognizer" if _has_parts({"parts": value}) else "no text")
+    if _has_parts({"parts": value}):
+        return Content("recognizer")
+    return Content("no text")
 
 
 def _object_content(value: Mapping[str, Any]) -> Content:

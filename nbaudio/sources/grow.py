@@ -340,10 +340,10 @@ def merge_recordings(before: Before, old: pl.DataFrame, new: pl.DataFrame) -> Me
         sha256=pl.when(is_unchanged).then(pl.coalesce("sha256", "sha256 was")).otherwise("sha256"),
         name=pl.coalesce("name was", "name"),
     )
-    further = (name for name in old.columns if name not in new.columns)
+    further = {name: name for name in old.columns if name not in new.columns}
+    further |= {name: f"{name} was" for name in further if name in _FACTS}
     probed = probed.select(
-        *new.columns,
-        *(pl.col(f"{name} was" if name in _FACTS else name).alias(name) for name in further),
+        *new.columns, *(pl.col(source).alias(name) for name, source in further.items())
     )
     return MergedRecordings(
         _updated(old, probed.drop("error"), "recording_id"),
@@ -388,14 +388,20 @@ def _updated(old: pl.DataFrame, new: pl.DataFrame, key: str = "segment_id") -> p
     return order.join(rows, on=key, maintain_order="left").select(rows.columns)
 
 
+def _num_lines(log: Path) -> int:
+    if log.is_file():
+        return log.read_bytes().count(b"\n")
+    return 0
+
+
 def grown_tables(before: Before, merge: Merge) -> dict[str, Any]:
     """Return the tables that change with the segments, which `Workspace.save_together` takes."""
     if merge.rows.is_empty():
         return {}
-    logs = (
-        before.workspace.path / "reviews" / f"{name}.jsonl" for name in ("verdicts", "corrections")
-    )
-    lines = {log.stem: log.read_bytes().count(b"\n") if log.is_file() else 0 for log in logs}
+    lines = {
+        name: _num_lines(before.workspace.path / "reviews" / f"{name}.jsonl")
+        for name in ("verdicts", "corrections")
+    }
     owners = before.workspace.growth.select("segment_id", owner="source_number")
     new = merge.replaced.join(owners, on="segment_id", how="left", maintain_order="left").select(
         "segment_id",
@@ -409,8 +415,9 @@ def grown_tables(before: Before, merge: Merge) -> dict[str, Any]:
         "segments": merge.table(),
         EARLIER_SPLITS: keep_splits(before.workspace),
         CORRECTED_TEXTS: merge.corrected_texts(),
-        GROWTH: _updated(before.workspace.growth, new.cast(GROWN)) if len(new) else None,
     }
+    if len(new):
+        tables[GROWTH] = _updated(before.workspace.growth, new.cast(GROWN))
     return {name: table for name, table in tables.items() if table is not None}
 
 
@@ -439,8 +446,10 @@ def with_earlier(workspace: Workspace, now: pl.LazyFrame) -> pl.LazyFrame | None
     further version holds it out otherwise. Of all other segments, the latest row stays.
     """
     splits = now.select(pl.col("split").unique()).collect(**STREAMED)["split"]
-    if splits.is_empty() or not table_path(workspace, EARLIER_SPLITS).exists():
-        return None if splits.is_empty() else now
+    if splits.is_empty():
+        return None
+    if not table_path(workspace, EARLIER_SPLITS).exists():
+        return now
     earlier_table = workspace_tables.scan(workspace, table=EARLIER_SPLITS)
     earlier_names = earlier_table.select(pl.col("split").unique()).collect(**STREAMED)["split"]
     names = pl.concat([earlier_names, splits]).drop_nulls().unique()
@@ -480,8 +489,9 @@ def grown_settings(
     if "cache" in settings:
         new["cache"] = settings["cache"]
     if replaced:
-        has_draws = any((before.workspace.path / "reviews").rglob("*.json"))
-        states = workspace_settings.get("generations", [])
         new["generation"] = before.workspace.generation + 1
-        new["generations"] = before.workspace.known_states() if has_draws else states
+        new["generations"] = workspace_settings.get("generations", [])
+        has_draws = any((before.workspace.path / "reviews").rglob("*.json"))
+        if has_draws:
+            new["generations"] = before.workspace.known_states()
     return new

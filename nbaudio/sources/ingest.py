@@ -245,8 +245,9 @@ class _Target:
 
         The number is that of the source among all sources of the workspace.
         """
-        number = self.before.number if self.before else 0
-        return self.out / (f"{name}-{number + 1}" if number else name)
+        if self.before and self.before.number:
+            return self.out / f"{name}-{self.before.number + 1}"
+        return self.out / name
 
 
 def bring_in(request: Request, read: Callable[[Any], Transcripts]) -> Report:
@@ -294,10 +295,11 @@ def _audio_of_source(transcripts: Transcripts, target: _Target) -> Location | No
         target.create(root)
         _write_embedded(transcripts.embedded, root.local)
         return root
-    earlier = target.before.audio if target.before else None
-    return _existing_folder(transcripts.audio_root, target.cache) or _existing_folder(
-        earlier, target.cache
-    )
+    if root_of_source := _existing_folder(transcripts.audio_root, target.cache):
+        return root_of_source
+    if target.before:
+        return _existing_folder(target.before.audio, target.cache)
+    return None
 
 
 def _prepared(request: Request, target: _Target, transcripts: Transcripts) -> Transcripts:
@@ -359,13 +361,14 @@ def _probe(
     """
     if root is None:
         return pl.DataFrame(schema=FACTS)
+    before = target.before.probed() if target.before else None
     return probe_recordings(
         root,
         paths.drop_nulls().unique().sort(),
         jobs=request.jobs,
         sha256=request.sha256,
         keep=target.out,
-        before=target.before.probed() if target.before else None,
+        before=before,
         track=request.options.get(media_tracks.TRACK),
     )
 
@@ -494,11 +497,13 @@ def option_texts(
             raise InputError(
                 f"option {name!r} is unknown to {format}; known are {', '.join(allowed) or 'none'}"
             )
-    texts = {
-        name: ("no", "yes")[value] if isinstance(value, bool) else str(value)
-        for name, value in options.items()
-    }
-    return {name: text for name, text in texts.items() if options[name] is not None}
+    texts = {}
+    for name, value in options.items():
+        if isinstance(value, bool):
+            texts[name] = "yes" if value else "no"
+        elif value is not None:
+            texts[name] = str(value)
+    return texts
 
 
 def _existing_folder(audio: str | Path | None, cache: Cache) -> Location | None:

@@ -188,9 +188,10 @@ def _growth_warnings(merge: Merge) -> Iterator[str]:
 
 def _listed(ids: pl.Series) -> str:
     """Return the number of segments with the first ids."""
-    return (
-        f"{count(len(ids), 'segments')} ({', '.join(ids.head(3))}{', ...' if len(ids) > 3 else ''})"
-    )
+    shown = ids.head(3).to_list()
+    if len(ids) > len(shown):
+        shown.append("...")
+    return f"{count(len(ids), 'segments')} ({', '.join(shown)})"
 
 
 def _problems(placed: Placed) -> dict[str, pl.DataFrame]:
@@ -243,9 +244,9 @@ def _lines(kind: str, problems: pl.DataFrame) -> list[str]:
             f"{reason}: {count(number, 'segments')} rejected, the first is {first}"
             for reason, number, first in by_reason.iter_rows()
         ]
-    where = (
-        pl.col("item") if kind in ("names", "files", "ids") else pl.format("{} {}", "file", "item")
-    )
+    where = pl.format("{} {}", "file", "item")
+    if kind in ("names", "files", "ids"):
+        where = pl.col("item")
     return first_lines(
         problems.select(pl.format("{}: {}", where, "reason")).to_series().to_list(),
         "problems.parquet",

@@ -567,14 +567,18 @@ def _recognized_type(batches: Iterable[pl.Series]) -> pl.DataType | None:
         return pl.Boolean()
     if dtypes == {pl.Int64()}:
         return pl.Int64()
-    return pl.Float64() if dtypes <= {pl.Int64(), pl.Float64()} else None
+    if dtypes <= {pl.Int64(), pl.Float64()}:
+        return pl.Float64()
+    return None
 
 
 def _parsed(texts: pl.Series, dtype: pl.DataType | None = None) -> pl.Series:
     """Parse numbers, and true and false in any case, as polars reads CSV."""
     lower = texts.str.to_lowercase()
     is_boolean = lower.drop_nulls().is_in(["true", "false"]).all() and lower.count()
-    written = (lower if is_boolean else texts).alias("value").to_frame().write_csv().encode()
+    if is_boolean:
+        texts = lower  # the only spelling that Polars reads
+    written = texts.alias("value").to_frame().write_csv().encode()
     schema = None if dtype is None else {"value": dtype}
     return pl.read_csv(
         written, schema=schema, infer_schema_length=None, raise_if_empty=False

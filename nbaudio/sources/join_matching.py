@@ -242,11 +242,15 @@ def _recording_names(workspace: Workspace) -> dict[str, str | int]:
         pairs += workspace.table("names").select("recording_id", "name").rows()
     recordings: dict[str, set[str]] = defaultdict(set)
     for key, name in pairs:
-        for spelling in _spellings(name) if name and key else ():
-            recordings[spelling].add(key)
-    unique = {
-        name: len(keys) if len(keys) > 1 else next(iter(keys)) for name, keys in recordings.items()
-    }
+        if name and key:
+            for spelling in _spellings(name):
+                recordings[spelling].add(key)
+    unique: dict[str, str | int] = {}
+    for name, keys in recordings.items():
+        if len(keys) == 1:
+            unique[name] = next(iter(keys))
+        else:
+            unique[name] = len(keys)
     return unique | {key: key for key, _ in pairs if key}
 
 

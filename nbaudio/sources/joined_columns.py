@@ -85,7 +85,7 @@ def store_column(
             num_rows=parquet_files.num_rows(workspace_tables.table_path(workspace)),
             folder=folder / "values",
         )
-        kinds = _count_changes(workspace, by_row, column if column in columns else None)
+        kinds = _count_changes(workspace, by_row, column, columns)
         is_same = kinds["new"] == kinds["changed"] == kinds["gone"] == 0 and column in columns
         stale = [] if is_same else _scores_of(column, columns)
         settings = workspace.settings
@@ -106,12 +106,20 @@ def _numbered(workspace: Workspace, values: pl.LazyFrame) -> pl.LazyFrame:
     return ids.join(values, on="segment_id").select("row", "value")
 
 
-def _count_changes(workspace: Workspace, by_row: Buckets, column: str | None) -> dict[str, int]:
-    """Count the values that are new, changed, gone and unchanged in a column, if there is one."""
+def _count_changes(
+    workspace: Workspace, by_row: Buckets, column: str, columns: Collection[str]
+) -> dict[str, int]:
+    """Count the values that are new, changed, gone and unchanged in a column.
+
+    All are new in a column that is not among the `columns` of the table.
+    """
     kinds = dict.fromkeys(("new", "changed", "gone", "unchanged"), 0)
     dtype = by_row.schema["value"]
-    for part, new in _beside(workspace, by_row, [column] if column else ["segment_id"]):
-        old = part[column] if column else pl.Series([None] * len(new), dtype=dtype)
+    read = [column] if column in columns else ["segment_id"]
+    for part, new in _beside(workspace, by_row, read):
+        old = pl.Series([None] * len(new), dtype=dtype)
+        if column in columns:
+            old = part[column]
         is_same = new.eq_missing(old) if dtype == old.dtype else new.is_null() & old.is_null()
         has_both = old.is_not_null() & new.is_not_null()
         kinds["new"] += int((old.is_null() & new.is_not_null()).sum())

@@ -178,12 +178,9 @@ def _with_hashes(segments: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFra
 
 def _conformed(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the columns of `OTHER`; absent ones are null."""
-    return frame.select(
-        pl.col(name).cast(dtype, strict=False)
-        if name in frame.columns
-        else pl.lit(None, dtype=dtype).alias(name)
-        for name, dtype in OTHER.items()
-    )
+    nulls = [pl.lit(None).alias(name) for name in OTHER if name not in frame.columns]
+    complete = frame.with_columns(nulls)
+    return complete.select(pl.col(name).cast(dtype, strict=False) for name, dtype in OTHER.items())
 
 
 def _of_frame(frame: pl.DataFrame, where: str) -> pl.DataFrame:
@@ -203,7 +200,8 @@ def _columns_of(names: Sequence[str], where: str) -> dict[str, str]:
             f"it has {', '.join(names)}"
         )
     split = next((name for name in _SPLIT_COLUMNS if name in names), None)
-    columns |= {"split": split} if split else {}
+    if split:
+        columns["split"] = split
     return columns | {
         name: name for name in OTHER if name in names and name not in ("text", "split")
     }

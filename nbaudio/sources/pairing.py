@@ -10,7 +10,7 @@ from nbaudio.audio import name_matching
 from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError
 from nbaudio.formats.delimited import DelimitedRow, open_delimited
-from nbaudio.formats.documents import read_documents
+from nbaudio.formats.documents import Document, read_documents
 from nbaudio.formats.timed_words import choose_side, read_timed_words, stem
 from nbaudio.formats.transcripts import RECORDING_FIELDS, Problem, check_link
 from nbaudio.sources.align_task import Item
@@ -53,11 +53,7 @@ def list_items(
             if hypotheses and (_NAMED.search(head) or not _ONE_RECORDING.match(head)):
                 items += _hypotheses(file, path, side, problems)
             elif not hypotheses and _NAMED.search(head):
-                named = [(document.recording, document) for document in read_documents(path)]
-                items += [
-                    Item(stem(key or file), f"{file}#{key}" if key else file, path, document)
-                    for key, document in named
-                ]
+                items += [_document(file, path, document) for document in read_documents(path)]
             else:
                 items.append(Item(name, file, path))
         except (InputError, OSError) as error:
@@ -82,6 +78,13 @@ def _hypotheses(file: str, path: Path, side: str | None, problems: Problems) -> 
     return items
 
 
+def _document(file: str, path: Path, document: Document) -> Item:
+    """Return a document of a file that has several, each with the name of its recording."""
+    if document.recording:
+        return Item(stem(document.recording), f"{file}#{document.recording}", path, document)
+    return Item(stem(file), file, path, document)
+
+
 def _files(source: Path, problems: Problems) -> Iterator[tuple[str, Path]]:
     """Yield the files of a source with their names in it.
 
@@ -89,8 +92,14 @@ def _files(source: Path, problems: Problems) -> Iterator[tuple[str, Path]]:
     """
     if not source.exists():
         raise InputError(f"{source}: there is no such file or folder")
-    for path in sorted(source.rglob("*")) if source.is_dir() else [source]:
-        file = path.relative_to(source).as_posix() if source.is_dir() else path.name
+    if source.is_dir():
+        folder = source
+        paths = sorted(source.rglob("*"))
+    else:
+        folder = source.parent
+        paths = [source]
+    for path in paths:
+        file = path.relative_to(folder).as_posix()
         if (
             path.is_dir()
             or (path != source and re.search(r"(^|/)\.", file))
@@ -102,7 +111,7 @@ def _files(source: Path, problems: Problems) -> Iterator[tuple[str, Path]]:
             problems.append((shown, input_guards.NOT_UNICODE))
             continue
         try:
-            check_link(path, source if source.is_dir() else path.parent)
+            check_link(path, folder)
         except (InputError, OSError) as error:
             problems.append((file, str(error).removeprefix(str(path)).lstrip(":, ")))
         else:

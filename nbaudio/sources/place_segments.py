@@ -71,11 +71,19 @@ def fill_times(
     if not frame.select(whole.any()).item():
         return frame
     placed = _with_lengths(frame, audit, recordings)
-    seconds, partial = windows or (None, True)  # a recording that is not divided is one window
-    step = pl.lit(int(seconds * _MICRO)) if seconds else pl.col("_micros")
-    count = (pl.col("_micros") + (step - 1 if partial else 0)) // step
+    length = pl.col("_micros")
+    step = length  # a recording that is not divided is one window
+    has_last_part = True
+    has_id_of_recording = whole
+    if windows:
+        seconds, has_last_part = windows
+        step = pl.lit(int(seconds * _MICRO))
+        has_id_of_recording = whole & ~pl.col("_whole")
+    if has_last_part:  # which is shorter than the others
+        length = length + step - 1
+    count = length // step
     begin = pl.col("_window") * step
-    id_of_recording = pl.when(whole & ~pl.col("_whole") if windows else whole).then("_id")
+    id_of_recording = pl.when(has_id_of_recording).then("_id")
     rows = placed.with_columns(
         segment_id=pl.coalesce("segment_id", id_of_recording),
         _window=pl.int_ranges(0, pl.when("_whole").then(count).otherwise(1), dtype=pl.Int64),

@@ -166,10 +166,13 @@ def mapping_of_names(mapping: Mapping[str, str], names: Iterable[str]) -> dict[s
         return {}
     by_composed = {composed(name): name for name in names}
     spelled = set(by_composed.values())
-    return {
-        key if key in spelled else by_composed.get(composed(key), key): path
-        for key, path in mapping.items()
-    }
+    mapping_of_spelled = {}
+    for key, path in mapping.items():
+        name = key
+        if key not in spelled:
+            name = by_composed.get(composed(key), key)
+        mapping_of_spelled[name] = path
+    return mapping_of_spelled
 
 
 def source_ids(mapping: Mapping[str, str], audit: pl.DataFrame, rows: Rows) -> pl.DataFrame:
@@ -208,14 +211,13 @@ def _ids_of_keys(mapping: Mapping[str, str], audit: pl.DataFrame) -> list[tuple[
     recording_ids = set(id_of_name.values())
     pairs: list[tuple[str, str]] = []
     for key, file in mapping.items():
-        made_id = recording_id(file)
         meant = (
             id_of_name.get(key)
             or id_of_path.get(path_of_file.get(file) or "")
             or id_of_name.get(file)
-            or (made_id if made_id in recording_ids else None)
+            or recording_id(file)
         )
-        if meant:
+        if meant in recording_ids:
             pairs.append((meant, key))
     return pairs
 

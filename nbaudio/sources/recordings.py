@@ -163,7 +163,7 @@ class Probes:
         self.track = track
         self._facts = list(schema)
         self.sha256 = sha256
-        lines = atomic.parse_lines(self.path.read_bytes()) if self.path.is_file() else ()
+        lines = atomic.read_log(self.path)
         schema = pl.Schema({**schema, "file": pl.String(), "nbaudio": pl.String()})
         try:
             # Rows of other versions may have other columns.
@@ -195,7 +195,9 @@ class Probes:
         if any(row[name] != value for name, value in now.items()):
             return None
         facts = {name: row[name] for name in self._facts}
-        return facts if self.sha256 else facts | {"sha256": None}
+        if not self.sha256:
+            facts["sha256"] = None
+        return facts
 
     def add(self, rows: Iterable[tuple[object, Mapping[str, Any]]]) -> None:
         """Add facts of files; they are on the disk when this returns."""
@@ -294,7 +296,8 @@ def _bundles_of_members(root: Remote, paths: Paths) -> Iterator[_Bundle]:
     size = 0
     for member in archives.all_in_order(root, paths):
         members.append((member.path, member))
-        size += len(member.content.file_bytes) if member.content else 0
+        if member.content:
+            size += len(member.content.file_bytes)
         if size > _MEMBERS_BYTES or len(members) == _BUNDLE_FILES:
             yield members, len(members)
             members = []
@@ -312,7 +315,8 @@ def _probe_bundle(
     for path, place in items:
         facts, is_known = _facts(place, probes)
         rows.append(facts | {"path": path})
-        new += [] if is_known else [(place, rows[-1])]
+        if not is_known:
+            new.append((place, rows[-1]))
     if new:
         probes.add(new)
     return rows, amount

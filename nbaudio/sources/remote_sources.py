@@ -14,7 +14,7 @@ import polars as pl
 
 from nbaudio.audio import name_matching
 from nbaudio.core import input_guards, progress, threads
-from nbaudio.core.atomic import append_lines, atomic_write, parse_lines, raise_disk_full
+from nbaudio.core.atomic import append_lines, atomic_write, raise_disk_full, read_log
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.formats.transcripts import PROBLEMS, Problem, Transcripts
 from nbaudio.storage import urls
@@ -138,9 +138,10 @@ def _mirror(folder: Path, places: Mapping[str, Remote]) -> None:
     Files that are there in their current version are not fetched again; other files are removed.
     """
     log = folder / _FETCHED
-    lines = parse_lines(log.read_bytes()) if log.is_file() else ()
     # The last line about a file counts.
-    fetched = {line.get("name"): (line.get("num_bytes"), line.get("version")) for line in lines}
+    fetched = {
+        line.get("name"): (line.get("num_bytes"), line.get("version")) for line in read_log(log)
+    }
 
     def fetch(name: str) -> None:
         """Fetch a file unless its current version is there; log its version."""

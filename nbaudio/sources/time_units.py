@@ -111,11 +111,14 @@ def check_time_units(
             return
         total += part
     if total.is_impossible():
-        far = f"{total.beyond:,} of {total.placed:,} segments end far beyond their recordings"
-        slow = f"{total.slow:,} of {total.texts:,} have less than a character in five seconds"
+        evidence = f"{total.slow:,} of {total.texts:,} have less than a character in five seconds"
+        if 2 * total.beyond > total.placed:
+            evidence = (
+                f"{total.beyond:,} of {total.placed:,} segments end far beyond their recordings"
+            )
         raise InputError(
             f"{source}: the times are whole numbers up to {total.last:,.0f}, which are no seconds "
-            f"({far if 2 * total.beyond > total.placed else slow}): say their unit by --option "
+            f"({evidence}): say their unit by --option "
             f"{option}=ms or --option {option}=samples; {option}=s takes them as seconds"
         )
 

@@ -96,6 +96,12 @@ class Label:
     typed: str
     tokens: list[int]
 
+    def raw_text(self) -> str | None:
+        """Return all that is typed there; None if the text is the same."""
+        if self.typed == self.text:
+            return None
+        return self.typed
+
 
 def split_documents(documents: Sequence[Document]) -> TranscriptWords:
     """Split documents into words."""

@@ -185,7 +185,9 @@ class _Unpacked(io.RawIOBase):
     def move_to(self, position: int) -> None:
         """Go to a position; raise tarfile.ReadError if the file ends before it."""
         reached = self.seek(position)
-        if min(reached, self._size if self._is_plain else reached) < position:
+        if self._is_plain:  # which can be moved behind its end
+            reached = min(reached, self._size)
+        if reached < position:
             raise tarfile.ReadError("unexpected end of data")
 
     def drain(self) -> bool:
@@ -305,7 +307,9 @@ def _below(top: str, name: str) -> str:
     """Return a name relative to a folder `top` of the archive; empty where it is not below it."""
     if not name.startswith(top):
         return ""
-    return name[len(top) + 1 :] if top else name
+    if not top:
+        return name
+    return name[len(top) + 1 :]
 
 
 def _local_archive(folder: Remote, archive: str) -> AbstractContextManager[Path]:

@@ -98,8 +98,9 @@ def s3_retry_seconds(
     if attempts >= _S3_REQUEST_TRIES or time.monotonic() + pause - began > _S3_REQUEST_S:
         return None
     if response is None:
-        is_broken = isinstance(caught_exception, ConnectionClosedError)
-        return pause if is_broken else None
+        if isinstance(caught_exception, ConnectionClosedError):
+            return pause
+        return None
     http_response = response[0]
     if http_response.status_code < 500 or "Retry-After" in http_response.headers:
         return None
@@ -121,10 +122,9 @@ def _open_filesystem(address: str, scheme: str, network: Network) -> tuple[Any, 
                 scheme, fo=http.HttpFiles(network).open(archive), skip_instance_cache=True
             )
             return fs, fs._strip_protocol(address.partition("::")[0])
-        # Listings are never served from fsspec's cache.
-        options: dict[str, Any] = (
-            {} if scheme in ("memory", *ARCHIVES) else {"use_listings_cache": False}
-        )
+        options: dict[str, Any] = {}
+        if scheme not in ("memory", *ARCHIVES):
+            options["use_listings_cache"] = False  # listings are never served from fsspec's cache
         if scheme == "s3":
             timeout = network.timeout / _S3_TRIES
             limits = {
@@ -210,10 +210,12 @@ def list_files(fs: Any, folder: str, levels: int) -> Iterator[str]:
         name = entry["name"].rstrip("/")
         if entry["type"] != "directory":
             yield name
-        elif name.strip("/") != folder.strip(
-            "/"
-        ):  # stores may hold a marker object of the folder itself
-            yield from list_files(fs, name, levels - 1) if levels else fs.find(name)
+        elif name.strip("/") == folder.strip("/"):
+            continue  # a marker object of the folder itself, which stores may hold
+        elif levels:
+            yield from list_files(fs, name, levels - 1)
+        else:
+            yield from fs.find(name)
 
 
 def list_links(fs: http.HttpFiles, top: str) -> set[str]:

@@ -138,7 +138,9 @@ class Folder:
             and str(source).partition("://")[0] == str(target).partition("://")[0]
         ):
             for part in parts:
-                self._copy_on_server(part, other._place(part), sha256 if part == name else None)
+                # The hash of a shard that is a folder is not the hash of a file.
+                sha256_of_part = sha256 if part == name else None
+                self._copy_on_server(part, other._place(part), sha256_of_part)
             return
         if (
             source.local is not None
@@ -301,7 +303,10 @@ def folder_at(where: str | Path, *, desk: Path | None = None) -> Folder:
 
     One that is written to needs a `desk` if it is remote.
     """
-    place = location(str(where) if urls.is_url(str(where)) else Path(where).absolute())
+    if urls.is_url(str(where)):
+        place = location(str(where))
+    else:
+        place = location(Path(where).absolute())
     if desk is not None and place.local is None:
         urls.check_writable(str(place))
     return Folder(place, desk)

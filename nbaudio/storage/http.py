@@ -215,7 +215,9 @@ class HttpClient:
         private_hosts.check_redirect(url, resolves=is_direct)
         # The name may have another address by the time of the connection, so that its pools check
         # the address, too.
-        return self._redirected if is_direct else pools
+        if is_direct:
+            return self._redirected
+        return pools
 
     def hang_up(self) -> None:
         """End all reads of other threads, so that no thread waits for a silent server."""

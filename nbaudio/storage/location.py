@@ -300,4 +300,6 @@ def read_whole(file: Location, most: int) -> bytes | None:
     size = file.status().num_bytes
     if size > most:
         return None
-    return file.read(0, size) if size else b""
+    if not size:
+        return b""
+    return file.read(0, size)

@@ -249,11 +249,14 @@ class _Failure:
         """Describe the error, just now, of a request that began at some time."""
         now = time.monotonic()
         seconds = now - began
+        lost_s = min(seconds, timeout)
+        if isinstance(error, SlowError):
+            lost_s = error.seconds
         return cls(
             reason=one_line_error(error),
             at=now,
             seconds=seconds,
-            lost_s=error.seconds if isinstance(error, SlowError) else min(seconds, timeout),
+            lost_s=lost_s,
             delay=_retry_after_of(error),
             is_slow=isinstance(error, SlowError),
         )
@@ -344,9 +347,11 @@ def with_retries(
             raise AudioError(
                 f"{place}: could not be {done} in {tries.count} tries ({failure.reason})"
             )
-        pause = backoff_seconds(tries.count) if failure.delay is None else 0.0
+        pause = failure.delay
+        if pause is None:
+            pause = backoff_seconds(tries.count)
         with progress.waiting(host):
-            (wait or time.sleep)(pause if failure.delay is None else failure.delay)
+            (wait or time.sleep)(pause)
 
 
 def _may_wait(place: Place, failure: _Failure, *, since: float) -> bool:
@@ -401,7 +406,9 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return float(text)
     try:
         until = parsedate_to_datetime(text)
-        now = parsedate_to_datetime(headers["Date"]) if "Date" in headers else datetime.now(UTC)
+        now = datetime.now(UTC)
+        if "Date" in headers:
+            now = parsedate_to_datetime(headers["Date"])
         return max((until - now).total_seconds(), 0.0)
     except (ValueError, TypeError, OverflowError):
         return None
@@ -468,7 +475,9 @@ def _permanent_error(place: Place, error: BaseException, done: str) -> AudioErro
         HTTPStatus.UNAUTHORIZED,
         HTTPStatus.FORBIDDEN,
     ):
-        hint = " (HF_TOKEN, or 'hf auth login')" if str(place).startswith("hf://") else ""
+        hint = ""
+        if str(place).startswith("hf://"):
+            hint = " (HF_TOKEN, or 'hf auth login')"
         return RemoteRefusedError(
             f"{place}: may not be {done} with the credentials of this environment{hint}"
         )
@@ -476,6 +485,8 @@ def _permanent_error(place: Place, error: BaseException, done: str) -> AudioErro
         reason = _REFUSALS.get(status, f"the server responded with {status}")
         return RemoteRefusedError(f"{place}: {reason}")
     if isinstance(error, _PERMANENT):
-        hint = "; fetch the archive first, as with 'nbaudio download'" if "::" in str(place) else ""
+        hint = ""
+        if "::" in str(place):
+            hint = "; fetch the archive first, as with 'nbaudio download'"
         return AudioError(f"{place}: cannot be {done} ({one_line_error(error)}){hint}")
     return None

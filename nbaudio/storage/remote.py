@@ -109,16 +109,16 @@ class Remote:
     def __truediv__(self, path: str) -> "Remote":
         if is_url(path) and not (self.is_scheme and path.startswith(self.root)):
             return remote(path, self.cache, self.network)
-        return replace(
-            self, path=f"{self.path}/{path}" if self.path else path, sha256=None, content=None
-        )
+        if self.path:
+            path = f"{self.path}/{path}"
+        return replace(self, path=path, sha256=None, content=None)
 
     def __str__(self) -> str:
         if not self.path or self.is_scheme:
             return self.path or self.root
         inside, chain, outside = self.root.partition("::")
         path = quote(self.path) if urlsplit(self.root).scheme in WEB else self.path
-        return f"{inside}{'' if inside.endswith('/') else '/'}{path}{chain}{outside}"
+        return f"{inside.removesuffix('/')}/{path}{chain}{outside}"
 
     def __getstate__(self) -> dict[str, Any]:  # without cached properties
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -126,10 +126,12 @@ class Remote:
     @property
     def name(self) -> str:
         """Last part of the path, or of the address."""
-        root_path = self.root.partition("::")[0].partition("://")[2]
-        return PurePosixPath(
-            self.path or (unquote(root_path) if urlsplit(self.root).scheme in WEB else root_path)
-        ).name
+        path = self.path
+        if not path:
+            path = self.root.partition("::")[0].partition("://")[2]
+            if urlsplit(self.root).scheme in WEB:
+                path = unquote(path)
+        return PurePosixPath(path).name
 
     @property
     def parent(self) -> "Remote":
@@ -165,13 +167,14 @@ class Remote:
             raise AudioError(f"{self}: a folder, not a file")
         if file_facts.get("size") is None:
             coding = file_facts.get("coding")
-            raise AudioError(f"{self}: {compressed_message(coding) if coding else NO_LENGTH}")
+            reason = compressed_message(coding) if coding else NO_LENGTH
+            raise AudioError(f"{self}: {reason}")
         with convert_error(InputError, RemoteRefusedError):
             if file_facts.get("compress_size") is not None:  # of a zip's members
                 check_expansion(self, file_facts["compress_size"], file_facts["size"])
             self.network.check_size(self, int(file_facts["size"]))
-        version = next((file_facts[name] for name in _VERSIONS if file_facts.get(name)), None)
-        return FileStatus(int(file_facts["size"]), None if version is None else str(version))
+        versions = (str(file_facts[name]) for name in _VERSIONS if file_facts.get(name))
+        return FileStatus(int(file_facts["size"]), next(versions, None))
 
     def loaded(self, most: int) -> "Remote":
         """Return the file with its content, fetched in one request on the web.
@@ -182,7 +185,8 @@ class Remote:
             size = self.status().num_bytes
             if size > most:
                 return self
-            return replace(self, content=Content(self.read(0, size) if size else b"", None))
+            file_bytes = self.read(0, size) if size else b""
+            return replace(self, content=Content(file_bytes, None))
         content = with_retries(self, lambda: self.located.fs.cat_whole(self.located.path, most))
         if content is None:
             return self
@@ -383,8 +387,9 @@ class Remote:
             if new and fs.exists(path):
                 return
             if scheme in _OBJECT_STORES:
+                options = {"mode": "create"} if new else _OBJECT_STORES[scheme]
                 with suppress(FileExistsError):  # which only "create" raises
-                    write(fs, path, {"mode": "create"} if new else _OBJECT_STORES[scheme])
+                    write(fs, path, options)
                 return
             folder, _, name = path.rpartition("/")
             beside = f"{folder}/.{name}.{writer}{_PARTIAL}"
@@ -527,7 +532,9 @@ class Remote:
         if not self.path:
             return FilesystemPath(fs, top, scheme)
         path = quote(self.path) if scheme in WEB else self.path
-        return FilesystemPath(fs, f"{top.rstrip('/')}/{path}" if top else path, scheme)
+        if top:
+            path = f"{top.rstrip('/')}/{path}"
+        return FilesystemPath(fs, path, scheme)
 
 
 @contextmanager
@@ -537,8 +544,9 @@ def _temporary_file(content: Content) -> Iterator[Path]:
     Small ones are in memory, as disks take milliseconds to remove a file.
     """
     with ExitStack() as stack:
-        is_small = len(content.file_bytes) <= _MEMORY_FILE_BYTES
-        path = stack.enter_context(_memory_file(content)) if is_small else None
+        path = None
+        if len(content.file_bytes) <= _MEMORY_FILE_BYTES:
+            path = stack.enter_context(_memory_file(content))
         yield path or stack.enter_context(_disk_file(content))
 
 

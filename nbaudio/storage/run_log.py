@@ -101,11 +101,9 @@ def run_log(
     """
     with _locked_log(path, of, _LOCK_WAIT_S) as file:
         log = _LogWriter(file)
-        redacted = {
-            name: redact_log(value) if isinstance(value, str) else value
-            for name, value in parameters.items()
-        }
-        log.begin(step, parameters=redacted)
+        texts = {name: value for name, value in parameters.items() if isinstance(value, str)}
+        redacted = {name: redact_log(text) for name, text in texts.items()}
+        log.begin(step, parameters={**parameters, **redacted})
         try:
             with progress.listen_to_progress(log):
                 yield

@@ -122,7 +122,8 @@ class Transfer:
             headers["If-Range"] = self.validator
         with self.client.follow("GET", self.file.url, lambda _: headers) as response:
             self._check_response(response)
-            with self.path.open("ab" if self.start else "wb") as file:
+            mode = "ab" if self.start else "wb"
+            with self.path.open(mode) as file:
                 # First truncate, then record the version: a kill in between leaves an empty file,
                 # never one of another version.
                 self.on_begin(self)
@@ -154,8 +155,8 @@ class Transfer:
         """Return whether a range is the rest of the same file."""
         version: dict[str, str] = {}
         if self.validator:
-            is_etag = self.validator.startswith('"')
-            version = {"ETag" if is_etag else "Last-Modified": self.validator}
+            header = "ETag" if self.validator.startswith('"') else "Last-Modified"
+            version = {header: self.validator}
         length = r"\d+" if self.num_bytes is None else self.num_bytes
         pattern = rf"\s*bytes {self.start}-\d+/({length}|\*)\s*"
         return (

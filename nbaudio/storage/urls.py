@@ -158,12 +158,16 @@ def redact(text: str, *addresses: str) -> str:
 
 #: Parameters of signed URLs, by their names, with their values.
 SIGNED = (
-    r"(?i)([?&;#][\w.%-]*(?:sig|signature|key|key[_-]?(?:pair[_-]?)?id|token|secret|passw(?:or)?d|credential|policy|auth)=)"
+    r"(?i)([?&;#][\w.%-]*"
+    r"(?:sig|signature|key|key[_-]?(?:pair[_-]?)?id|token|secret|passw(?:or)?d|credential|policy"
+    r"|auth)=)"
     r"""[^&;#\s"'<>\\]+"""
 )
 
 _SECRET = re.compile(
-    r"""(?i)(\b(?!\w*error)[\w-]*(?:key|token|secret|passw(?:or)?d|credential|signature|\bsig)[\w-]*["']?\s*[=:]\s*)[^\s,;]+"""
+    r"(?i)(\b(?!\w*error)"
+    r"[\w-]*(?:key|token|secret|passw(?:or)?d|credential|signature|\bsig)[\w-]*"
+    r"""["']?\s*[=:]\s*)[^\s,;]+"""
 )
 
 

@@ -15,6 +15,7 @@ import polars as pl
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.processes import panics_are_silent
+from nbaudio.core.report import shorten
 from nbaudio.tables.dataframes import STREAMED
 
 MOST_CHARACTERS = 1_000_000
@@ -87,8 +88,12 @@ _NOT_UNDERSTOOD = (
     "not understood; write a condition such as similarity < 0.5 and speaker_id = 'spk7'"
 )
 _TOKEN = re.compile(
-    r"""(?P<text>'(?:[^']|'')*')|(?P<name>"[^"]*"|`[^`]*`)|(?P<word>[^\W\d]\w*)|(?P<number>\.?\d[\w.]*)|(?P<space>\s+)"""
-    r"""|(?P<operator>!?~~?\*?|\|\||::|--|/\*|[<>=!]+|[^\w\s])"""
+    r"(?P<text>'(?:[^']|'')*')"
+    r"""|(?P<name>"[^"]*"|`[^`]*`)"""
+    r"|(?P<word>[^\W\d]\w*)"
+    r"|(?P<number>\.?\d[\w.]*)"
+    r"|(?P<space>\s+)"
+    r"|(?P<operator>!?~~?\*?|\|\||::|--|/\*|[<>=!]+|[^\w\s])"
 )
 _OF_ALL_ROWS = re.compile(
     r"\b(avg|count|first|last|max|median|min|quantile_cont|stddev|sum|variance)\W?\s*\(|\bover\b",
@@ -218,8 +223,9 @@ def _values_of_each_type(schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
     series = []
     for name, dtype in schema.items():
         values = _VALUES.get(dtype.base_type(), _NUMBERS)
-        is_usual = dtype.is_numeric() or dtype in (pl.String, pl.Boolean)
-        series.append(pl.Series(name, values if is_usual else [None] * len(values), dtype=dtype))
+        if not dtype.is_numeric() and dtype not in (pl.String, pl.Boolean):
+            values = (None,) * len(values)
+        series.append(pl.Series(name, values, dtype=dtype))
     return pl.DataFrame(series)
 
 
@@ -286,7 +292,7 @@ def _token_problem(kind: str, value: str, before: str) -> str | None:
 
 
 def _short(where: str) -> str:
-    return repr(where if len(where) <= _LONGEST_SHOWN else f"{where[:_LONGEST_SHOWN]} …")
+    return repr(shorten(where, _LONGEST_SHOWN, " …"))
 
 
 def _reason(error: pl.exceptions.PolarsError, columns: Sequence[str]) -> str:

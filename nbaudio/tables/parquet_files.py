@@ -139,7 +139,8 @@ def digest(parts: Iterable[pl.DataFrame]) -> str:
     """
     state = hashlib.sha256()
     for number, part in enumerate(parts):
-        state.update(b"" if number else ",".join(part.columns).encode())
+        if number == 0:
+            state.update(",".join(part.columns).encode())
         lines = io.BytesIO()
         part.write_ndjson(lines)
         state.update(lines.getbuffer())

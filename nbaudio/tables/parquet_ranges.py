@@ -102,9 +102,12 @@ class RangedParquet:
         columns: dict[str, pl.Series] = {}
         for leaf in leaves:
             column, _, field = leaf.partition(".")
-            stored = pl.Series(leaf, table.column(column))
-            values = stored.struct.field(field).alias(leaf) if field else stored
-            columns[leaf] = values.cast(pl.String) if leaf in texts else values
+            values = pl.Series(leaf, table.column(column))
+            if field:
+                values = values.struct.field(field).alias(leaf)
+            if leaf in texts:
+                values = values.cast(pl.String)
+            columns[leaf] = values
         return pl.DataFrame(columns)
 
     def _is_text(self, leaf: str) -> bool:
@@ -199,8 +202,10 @@ class _StoredRanges(SeekableFile):
     def readinto(self, buffer: memoryview | bytearray, /) -> int:  # type: ignore[override]
         stop = min(self._size, self._position + len(buffer))
         content = self._stored(self._position, stop)
-        if content is None:
-            content = self._read(self._position, stop) if stop > self._position else b""
+        if stop <= self._position:
+            content = b""
+        elif content is None:
+            content = self._read(self._position, stop)
         buffer[: len(content)] = content
         self._position += len(content)
         return len(content)

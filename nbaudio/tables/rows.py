@@ -95,7 +95,8 @@ class Rows:
                 parts.append(_write(folder, pl.concat(pending, how="diagonal")))
                 pending = []
                 size = 0.0
-        parts += [pl.concat(pending, how="diagonal", rechunk=True)] if pending else []
+        if pending:
+            parts.append(pl.concat(pending, how="diagonal", rechunk=True))
         order = dict.fromkeys((*(name for name in first if name in dtypes), *dtypes))
         return cls(tuple(parts), pl.Schema({name: dtypes[name] for name in order}))
 

@@ -1,7 +1,7 @@
 """Schemas of the tables of a workspace, and the names of their columns."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 
 import polars as pl
 
@@ -146,6 +146,17 @@ WRITTEN = frozenset(
 
 
 _SCORE = re.compile(r"(spoken_)?(similarity|wer|cer)(_\w+)?")
+
+
+def columns_or_nulls(schema: Mapping[str, pl.DataType], names: Container[str]) -> list[pl.Expr]:
+    """Return the columns of a schema in its types, null for those that are not among `names`."""
+    columns = []
+    for name, dtype in schema.items():
+        if name in names:
+            columns.append(pl.col(name).cast(dtype))
+        else:
+            columns.append(pl.lit(None, dtype).alias(name))
+    return columns
 
 
 def is_score(column: str) -> bool:

@@ -84,7 +84,9 @@ def listed_splits(names: Iterable[str | None]) -> list[str]:
     They are those of `names`, or all of train, dev and test where there are no others.
     """
     splits = ordered_splits(names)
-    return splits if set(splits) - {*_ROLES} else list(_ROLES)
+    if set(splits) <= {*_ROLES}:
+        return list(_ROLES)
+    return splits
 
 
 def split_of_folder(path: str) -> str | None:

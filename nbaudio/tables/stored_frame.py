@@ -134,7 +134,8 @@ class StoredFrame:
             yield rows.stop / max(1, len(self)) / 2
         values = pl.concat(parts)
         parts.clear()
-        values = values if len(numbers) == len(self) else values.gather(numbers)
+        if len(numbers) != len(self):
+            values = values.gather(numbers)
         places = []
         for sorted_part in _sorted_by_ranges(values, descending=descending):
             places.append(sorted_part)
@@ -173,7 +174,9 @@ class StoredFrame:
 
     def _needed(self, names: Sequence[str]) -> list[str]:
         """Return the columns of the file that some columns are made of, one at least."""
-        needed = dict.fromkeys((*names, *(_TIMES if self._is_joined(names) else ())))
+        needed = dict.fromkeys(names)
+        if self._is_joined(names):
+            needed |= dict.fromkeys(_TIMES)
         return [name for name in needed if name in self._file_columns] or self._file_columns[:1]
 
     def _completed(
@@ -184,7 +187,9 @@ class StoredFrame:
         They have the types that are asked for, and include what the recordings give.
         """
         is_joined = self._is_joined(names)
-        needed = (*names, *(_TIMES + _DECIMALS if is_joined else ()))
+        needed = {*names}
+        if is_joined:
+            needed |= {*_TIMES, *_DECIMALS}
         types = {name: dtype for name, dtype in self._types.items() if name in needed}
         frame = conform(frame, pl.Schema(types), str(self._path))
         frame = frame.with_columns(place=pl.Series(numbers, dtype=pl.UInt32))

@@ -55,7 +55,7 @@ def reasons(kind: str, ids: pl.Series, withdrawn: pl.DataFrame) -> pl.Series:
         .select("sha256", pl.col("reason").fill_null(""))
         .iter_rows()
     )
-    reasons_by_id = (
-        {key: why.get(tombstone(kind, key)) for key in ids.drop_nulls().unique()} if why else {}
-    )
+    reasons_by_id = {}
+    if why:
+        reasons_by_id = {key: why.get(tombstone(kind, key)) for key in ids.drop_nulls().unique()}
     return ids.replace_strict(reasons_by_id, default=None, return_dtype=pl.String)

@@ -314,7 +314,7 @@ class Workspace:
         The files of a killed run are moved, too.
         """
         saved = self.path / _SAVED
-        for path in sorted(saved.iterdir()) if saved.is_dir() else ():
+        for path in sorted(saved.glob("*")):
             with suppress(FileNotFoundError):  # another process does the same
                 path.replace(self.path / path.name)
         with suppress(OSError):
@@ -361,9 +361,9 @@ class Workspace:
 
 
 def _rows_of(table: Any, name: str) -> Any:
-    return (
-        table if isinstance(table, Iterator | pl.LazyFrame) else dataframes.as_polars(table, name)
-    )
+    if isinstance(table, Iterator | pl.LazyFrame):
+        return table
+    return dataframes.as_polars(table, name)
 
 
 def _local_folder(argument: Any) -> Path | None:

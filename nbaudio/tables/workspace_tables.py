@@ -96,13 +96,15 @@ def read(
             before = path.stat()
             file = parquet_files.open_parquet(path)
             row_numbers = rows.filter(where).select(number).collect(**STREAMED)
-            # Replaced meanwhile
-            if (
-                now := path.stat()
-            ).st_ino != before.st_ino or now.st_mtime_ns != before.st_mtime_ns:
+            now = path.stat()
+            is_replaced = (now.st_ino, now.st_mtime_ns) != (before.st_ino, before.st_mtime_ns)
+            if is_replaced:
                 return read(workspace, columns, where=where, table=table, row=row)
             frame = row_numbers.hstack(file.gather(row_numbers.to_series().to_numpy(), names))
-    return conform(frame, expected, str(path)).select(*([row] if row else []), *expected)
+    order = list(expected)
+    if row:
+        order.insert(0, row)
+    return conform(frame, expected, str(path)).select(order)
 
 
 def has_id(ids: pl.Series) -> pl.Expr:

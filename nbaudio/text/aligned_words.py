@@ -66,9 +66,9 @@ def word_diff(
         [('equal', ('Evo',)), ('equal', ('–',)), ('equal', ('blic.',))]
     """
     sides = words(reference), words(hypothesis)
-    keys = [
-        [normalize(word, ("nfc", *steps)) if steps else word for word in side] for side in sides
-    ]
+    keys = [*sides]
+    if steps:
+        keys = [[normalize(word, ("nfc", *steps)) for word in side] for side in sides]
     groups = align(*sides, formatting) if formatting else align(keys[0], keys[1])
     # Words that are not compared, such as a lone dash, are before the next one that is.
     for side in (0, 1):

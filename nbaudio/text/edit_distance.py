@@ -185,12 +185,14 @@ def _block_counts(pairs: pl.DataFrame, measures: Sequence[Measure]) -> pl.DataFr
         counts["edits"] = _distances(differ, *(side.filter(differ).to_list() for side in texts))
         counts["length"] = texts[0].str.len_chars() + texts[1].str.len_chars()
     if "cer" in measures:
-        inner = (
-            texts if tidy else (texts[0].str.strip_chars(BLANKS), texts[1].str.strip_chars(BLANKS))
-        )
-        as_is = tidy and "edits" in counts
-        pairs_inside = (side.filter(differ).to_list() for side in inner)
-        counts["inner_edits"] = counts["edits"] if as_is else _distances(differ, *pairs_inside)
+        inner = texts
+        if not tidy:
+            inner = (texts[0].str.strip_chars(BLANKS), texts[1].str.strip_chars(BLANKS))
+        if tidy and "edits" in counts:
+            counts["inner_edits"] = counts["edits"]
+        else:
+            pairs_inside = (side.filter(differ).to_list() for side in inner)
+            counts["inner_edits"] = _distances(differ, *pairs_inside)
         counts["inner_length"] = inner[0].str.len_chars()
     return pl.DataFrame(counts).select(pl.when(is_complete).then(pl.all().cast(pl.Int64)))
 

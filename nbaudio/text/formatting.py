@@ -106,8 +106,9 @@ class Formatting:
         self._numerals = False  # whether num2words reads numbers
         self._endings: dict[str, list[str]] = {}
         self._spoken: dict[str, list[Reading]] = {}
-        for path in (_TABLE, *([Path(table)] if table else [])):
-            self._load(path)
+        self._load(_TABLE)
+        if table:
+            self._load(Path(table))
         self.has_numbers = "1000" in self._spoken
         if self.language is not None and not self.has_numbers:
             from num2words import CONVERTER_CLASSES
@@ -273,7 +274,9 @@ class Formatting:
             multiple = number // scale * scale
             if number >= scale and str(multiple) in self._spoken:
                 rest = self._parts(number % scale)
-                return None if rest is None else [multiple, *rest]
+                if rest is None:
+                    return None
+                return [multiple, *rest]
         return None
 
     def _multiple_parts(self, number: int, scale: int) -> list[int] | None:
@@ -291,7 +294,7 @@ class Formatting:
 
         try:
             text = str(num2words(number, lang=self.language, to=kind))
-        except Exception:  # noqa: BLE001 - whatever a language raises for a number that it does not know
+        except Exception:  # noqa: BLE001 - a language raises anything for numbers it does not know
             return ()
         keys = map(fold, re.split(r"[\s-]+", text))
         return tuple(frozenset([key]) for key in keys if key)
@@ -359,9 +362,10 @@ class Formatting:
         places = set[tuple[int, int, tuple[str, ...]]]()
         end = 0
         for group in self._aligned(left, right):
-            numbers = group.numbers[0]
-            start = numbers[0] if numbers else end
-            end = numbers[-1] + 1 if numbers else end
+            start = end  # of a group of words that are only on the right
+            if numbers := group.numbers[0]:
+                start = numbers[0]
+                end = numbers[-1] + 1
             if group.edits:
                 places.add((start, end, group.spoken[1]))
         return places
@@ -646,4 +650,6 @@ def _merged(readings: Sequence[Reading]) -> list[Reading]:
     """Make one reading of all that have one word."""
     single = frozenset(word for reading in readings if len(reading) == 1 for word in reading[0])
     longer = [reading for reading in readings if len(reading) > 1]
-    return [(single,), *longer] if single else longer
+    if not single:
+        return longer
+    return [(single,), *longer]

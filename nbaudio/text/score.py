@@ -368,10 +368,8 @@ def formatting_rules(workspace: Workspace) -> Formatting:
 def compared(workspace: Workspace) -> dict[str, Any]:
     """Return how the last `score` compared texts: `steps` and `formatting` of `text.word_diff`."""
     was_scored = "scored" in workspace.settings
-    return {
-        "steps": normalization_steps(workspace),
-        "formatting": formatting_rules(workspace) if was_scored else None,
-    }
+    rules = formatting_rules(workspace) if was_scored else None
+    return {"steps": normalization_steps(workspace), "formatting": rules}
 
 
 @lru_cache(maxsize=8)
@@ -554,11 +552,14 @@ class _Tally:
             "normalized_by": list(self.pair.steps),
             "language": self.rules.language,
         }
+        problems = []
+        if not facts["scored"]:
+            problems.append(self._why_nothing_is_scored())
         return Report(
             "score",
             facts,
             warnings=self._warnings(has_uncovered=bool(uncovered)),
-            problems=[] if facts["scored"] else [self._why_nothing_is_scored()],
+            problems=problems,
             sentences=_readable_counts(facts),
         )
 
@@ -659,5 +660,7 @@ def _readable_counts(facts: Mapping[str, Any]) -> dict[str, list[str]]:
 
 def _first_lines(lines: Sequence[str]) -> list[str]:
     """Return the first lines, and how many more there are."""
-    more = len(lines) - _SHOWN_LINES
-    return [*lines[:_SHOWN_LINES], f"and {more} more"] if more > 0 else [*lines]
+    shown = list(lines[:_SHOWN_LINES])
+    if len(lines) > len(shown):
+        shown.append(f"and {len(lines) - len(shown)} more")
+    return shown

@@ -76,13 +76,10 @@ def pair_words(left: Sequence[str], right: Sequence[str]) -> WordPairs:
     right_codes = _codes(right, numbers)
     right_codes[_repeated(right_codes)] = -1
     transcript = _Text([word[:_MOST_CHARACTERS] for word in left], left_codes)
-    hypothesis = _Text(
-        [
-            word[:_MOST_CHARACTERS] if code >= 0 else ""
-            for word, code in zip(right, right_codes.tolist(), strict=True)
-        ],
-        right_codes,
-    )
+    hypothesis_words = [word[:_MOST_CHARACTERS] for word in right]
+    for place in np.flatnonzero(right_codes < 0):  # which have no pair
+        hypothesis_words[place] = ""
+    hypothesis = _Text(hypothesis_words, right_codes)
     shorter = min(int((left_codes >= 0).sum()), int((right_codes >= 0).sum()))
     anchors = find_anchors(left_codes, right_codes, least=max(3, min(8, shorter // 3)))
     if not len(anchors[0]):

@@ -88,10 +88,11 @@ def arrange(
     elif conditions or find:
         parts = [np.zeros(0, np.uint32)]
         num_rows = 0
+        share_of_filtering = 0.5 if sort else 1.0
         for mask in _masks(frame, conditions, find):
             parts.append(mask.arg_true().to_numpy().astype(np.uint32) + np.uint32(num_rows))
             num_rows += len(mask)
-            yield num_rows / max(1, len(frame)) / (2 if sort else 1), parts
+            yield share_of_filtering * num_rows / max(1, len(frame)), parts
     else:
         parts = [np.arange(len(frame), dtype=np.uint32)]
     if not sort:
@@ -134,7 +135,9 @@ def _check_sort(frame: TableFrame, sort: str) -> None:
 
 def _sort_in_memory(column: pl.Series, rows: Order, *, descending: bool) -> Order:
     """Sort rows by a column of the frame, stably, nulls and NaN last."""
-    values = column.fill_nan(None) if column.dtype.is_float() else column
+    values = column
+    if column.dtype.is_float():
+        values = column.fill_nan(None)
     if len(rows) < len(values):
         values = values[rows]
     places = values.to_frame("value").select(
@@ -147,7 +150,9 @@ def _masks(frame: TableFrame, conditions: list[Condition], find: str) -> Iterato
     """Yield which rows meet conditions and contain a text, for one part of the rows at a time."""
     if isinstance(frame, pl.DataFrame):
         met = _rows_that_meet_all(conditions, frame)
-        yield met & frame.select(_contains(frame, find)).to_series() if find else met
+        if find:
+            met &= frame.select(_contains(frame, find)).to_series()
+        yield met
         return
     columns = list(dict.fromkeys(name for condition in conditions for name in condition.columns))
     columns = columns or visible_columns(frame)[:1]
@@ -222,7 +227,9 @@ def visible_columns(frame: TableFrame) -> list[str]:
 def _further_columns(frame: TableFrame) -> list[str]:
     """Return the hidden columns that conditions may read: what `select` joins, too."""
     hidden = set(frame.columns).difference(visible_columns(frame))
-    return ["sampling_rate"] if "sampling_rate" in hidden else []
+    if "sampling_rate" in hidden:
+        return ["sampling_rate"]
+    return []
 
 
 def similar_values(frame: TableFrame, where: str) -> str:

@@ -250,13 +250,10 @@ def bar_style(color: str, hatch: str = "") -> dict[str, Any]:
 
     Pale bars have an outline, the others white hatches; both are visible on white and on black.
     """
-    pale = color == PALE
-    return {
-        "facecolor": color,
-        "hatch": hatch,
-        "edgecolor": GRAY if pale else "white",
-        "linewidth": 0.8 if pale else 0,
-    }
+    outline = {"edgecolor": "white", "linewidth": 0}
+    if color == PALE:
+        outline = {"edgecolor": GRAY, "linewidth": 0.8}
+    return {"facecolor": color, "hatch": hatch, **outline}
 
 
 def new_plot(height: float) -> Plot:
@@ -291,12 +288,16 @@ def add_legend(plot: Plot, axes: Axes | None = None) -> None:
     )
 
 
+def _row_label(name: str) -> str:
+    if len(name) <= _LONGEST_LABEL:
+        return name
+    return f"{name[: _LONGEST_LABEL - 1]}…"
+
+
 def name_rows(axes: Axes, names: Sequence[str]) -> None:
     """Label horizontal bars, the first on top, long names shortened."""
-    shown = [
-        name if len(name) <= _LONGEST_LABEL else f"{name[: _LONGEST_LABEL - 1]}…" for name in names
-    ]
-    axes.set_yticks(np.arange(len(names)), shown, fontsize=SMALL, parse_math=False)
+    labels = list(map(_row_label, names))
+    axes.set_yticks(np.arange(len(names)), labels, fontsize=SMALL, parse_math=False)
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
 
@@ -332,8 +333,9 @@ def draw_histogram(
         edges = equal_width_edges(np.concatenate([np.empty(0), *values]), bins)
     else:
         edges = bins
-    inside = [part.clip(edges[0], edges[-1]) if hold_tails else part for part in values]
-    drawn = np.array([np.histogram(part, edges)[0] for part in inside])
+    if hold_tails:
+        values = [part.clip(edges[0], edges[-1]) for part in values]
+    drawn = np.array([np.histogram(part, edges)[0] for part in values])
     drawn = drawn.reshape(len(values), len(edges) - 1)
     # A gap between bars, which an outline in the color of the ground would have to follow.
     widths = 0.92 * np.diff(edges)

@@ -54,12 +54,12 @@ class RecordingLengths:
 
     def title(self) -> str:
         """Return how many recordings there are, and how many of them have no audio."""
-        noun = "recording" if len(self.table) == 1 else "recordings"
-        number = f"{len(self.table):,} {noun}"
+        number = count(len(self.table), "recordings")
         if not self.without_audio:
             return number
-        without = "none" if self.audible.is_empty() else f"{self.without_audio:,}"
-        return f"{number}, {without} {'with' if without == 'none' else 'without'} audio"
+        if self.audible.is_empty():
+            return f"{number}, none with audio"
+        return f"{number}, {self.without_audio:,} without audio"
 
     def transcribed(self) -> str:
         """Return how much of the audio is transcribed."""
@@ -81,8 +81,8 @@ class RecordingLengths:
         ]
         more = len(early) - len(names)
         rest = f" and {more:,} more" if more else ""
-        noun = "recording is" if len(early) == 1 else "recordings are"
-        return f"{len(early):,} {noun} truncated; segments past the end: {', '.join(names)}{rest}."
+        truncated = count(len(early), "recordings", "are")
+        return f"{truncated} truncated; segments past the end: {', '.join(names)}{rest}."
 
 
 def plot_bars(table: pl.DataFrame) -> Plot:
@@ -134,7 +134,9 @@ def _room_for_notes(recordings: RecordingLengths) -> float:
     """Return the width of an axis of bars with notes, in lengths of the longest bar."""
     if recordings.audible.is_empty():
         return 1.05
-    return 1.35 if recordings.truncated.is_empty() else 1.65
+    if recordings.truncated.is_empty():
+        return 1.35
+    return 1.65
 
 
 def _note_rows(axes: Axes, table: pl.DataFrame, ends: NDArray[np.float64]) -> None:
@@ -144,6 +146,7 @@ def _note_rows(axes: Axes, table: pl.DataFrame, ends: NDArray[np.float64]) -> No
         note = "no audio" if rate is None else f"{codec}, {_kind(rate, channels)}"
         if past_the_end:
             note = f"{note}; truncated, {count(past_the_end, 'segments')} past the end"
+        weight = "bold" if rate is None or past_the_end else "normal"
         axes.annotate(
             note,
             (ends[row], row),
@@ -151,7 +154,7 @@ def _note_rows(axes: Axes, table: pl.DataFrame, ends: NDArray[np.float64]) -> No
             textcoords="offset points",
             va="center",
             fontsize=style.SMALL,
-            fontweight="bold" if rate is None or past_the_end else "normal",
+            fontweight=weight,
             parse_math=False,
         )
 

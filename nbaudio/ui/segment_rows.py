@@ -100,7 +100,9 @@ def workspace_rows(
     path = workspace_tables.table_path(workspace)
     stored_schema = workspace_tables.table_schema(workspace)
     types = {**schemas.SEGMENTS, **stored_schema, **schemas.SEGMENTS}
-    names = list(types) if columns is None else [*columns(list(stored_schema)), *measured]
+    names = list(types)
+    if columns is not None:
+        names = [*columns(list(stored_schema)), *measured]
     schema = pl.Schema({name: types[name] for name in names if name in types})
     rates = workspace_tables.read(workspace, ["recording_id", "sampling_rate"], table="recordings")
     return _stored(
@@ -184,12 +186,15 @@ def _stored(
 
     def parts(names: Columns) -> Iterator[pl.DataFrame]:
         is_joined = not {*_JOINED}.isdisjoint(names)
-        own_names = [name for name in names if name not in _JOINED]
-        needed = dict.fromkeys((*own_names, *(_TIMES if is_joined else ())))
+        needed = dict.fromkeys(name for name in names if name not in _JOINED)
+        if is_joined:
+            needed |= dict.fromkeys(_TIMES)
         types = pl.Schema({name: schema[name] for name in needed})
         for file, part in read(list(needed)):
             rows = schemas.conform(part, types, file)
-            yield (with_durations(rows, recordings) if is_joined else rows).select(names)
+            if is_joined:
+                rows = with_durations(rows, recordings)
+            yield rows.select(names)
 
     return SegmentRows(
         with_durations(pl.DataFrame(schema=schema), recordings.clear()).schema, parts, measured

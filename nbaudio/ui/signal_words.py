@@ -20,7 +20,8 @@ class SignalWords:
         """Return a value in a sentence; shares are percentages."""
         if self.unit.startswith(_SHARE):
             return value_text(100 * value, "%")
-        return value_text(value, "" if self.unit == _RANGE else self.unit)
+        unit = "" if self.unit == _RANGE else self.unit
+        return value_text(value, unit)
 
 
 SIGNAL_WORDS = {

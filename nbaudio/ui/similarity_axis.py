@@ -7,6 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from nbaudio.core.report import count
+
 # At most this share of the values is below the axis; it is counted in the first bar.
 _BELOW_SHARE = 0.02
 _WIDEST_LEAST = 0.9
@@ -40,8 +42,8 @@ class SimilarityAxis:
         label = f"{what}, {_signed(self.least)} to 1"
         if not self.below:
             return label
-        noun = "segment" if self.below == 1 else "segments"
-        return f"{label}\nfirst bar: with {self.below:,} {noun} below {_signed(self.least)}"
+        below = count(self.below, "segments")
+        return f"{label}\nfirst bar: with {below} below {_signed(self.least)}"
 
     def zoom(self, axes: Axes) -> None:
         """Draw the horizontal axis in this range."""

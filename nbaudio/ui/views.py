@@ -17,7 +17,7 @@ from nbaudio.corpus.card import signal_ranges
 from nbaudio.corpus.clip_states import count_states
 from nbaudio.corpus.layout import CORPUS_JSON
 from nbaudio.proof.evidence import expected_reviews
-from nbaudio.proof.separation import precision_by, signal_precision  # noqa: F401 - public under this name
+from nbaudio.proof.separation import precision_by, signal_precision  # noqa: F401 - public here
 from nbaudio.review.round_progress import round_progress
 from nbaudio.review.state import ReviewState
 from nbaudio.selection.requested_sizes import requested_sizes
@@ -91,9 +91,11 @@ def growth(workspace: str | Path | Workspace) -> pl.DataFrame:
         for name in ("new", "changed", "unchanged", "removed", "withdrawn")
         if name in facts
     } | causes
-    rows = [(change, number, recordings.get(change)) for change, number in counts.items()]
+    rows = []
+    if recordings:
+        rows = [(change, number, recordings.get(change)) for change, number in counts.items()]
     schema = {"change": pl.String, "segments": pl.Int64, "recordings": pl.Int64}
-    return pl.DataFrame(rows if recordings else [], schema=schema, orient="row")
+    return pl.DataFrame(rows, schema=schema, orient="row")
 
 
 def plan(corpus: str | Path) -> pl.DataFrame:
@@ -402,11 +404,14 @@ def split_sizes(
     hours = {split: size.amount / 3.6e9 for split, size in sizes.items() if size.unit == "micros"}
     segments = {split: size.amount for split, size in sizes.items() if size.unit == "segments"}
     held_out = [(split, segments.get(split), hours.get(split)) for split in sorted(sizes)]
-    train = (
-        "train",
-        None if hours else max(0, usable.segments - sum(segments.values())),
-        None if segments else max(0.0, usable.micros / 3.6e9 - sum(hours.values())),
-    )
+    # The rest in a unit is known only where no other split is stated in the other unit.
+    segments_of_train = None
+    if not hours:
+        segments_of_train = max(0, usable.segments - sum(segments.values()))
+    hours_of_train = None
+    if not segments:
+        hours_of_train = max(0.0, usable.micros / 3.6e9 - sum(hours.values()))
+    train = ("train", segments_of_train, hours_of_train)
     return pl.DataFrame([train, *held_out], schema=schema, orient="row")
 
 
@@ -535,7 +540,8 @@ def _group_of(by: str | None) -> pl.Expr:
     if by is None:
         return pl.lit("all")
     if by != "duration":
-        return pl.col(by).cast(pl.String).fill_null("out" if by == "split" else "not known")
+        null_name = "out" if by == "split" else "not known"
+        return pl.col(by).cast(pl.String).fill_null(null_name)
     bounds = (pl.col("duration_s") >= end for end in _BANDS.values())
     number = pl.sum_horizontal(bounds, ignore_nulls=False).cast(pl.Int64)
     names = dict(enumerate(_BANDS, start=1))

@@ -94,7 +94,9 @@ class WordsCache:
             words = workspace_tables.read(self._folder, table=self._name(texts))
         except InputError:
             return None
-        return words if words.schema == _SCHEMA else None
+        if words.schema != _SCHEMA:
+            return None
+        return words
 
     def write(self, texts: TextsHash, words: pl.DataFrame) -> None:
         """Store the words of texts, in place of those of earlier texts.

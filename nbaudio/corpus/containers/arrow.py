@@ -58,6 +58,7 @@ def _clip_offsets(path: Path) -> list[int]:
         for number in range(reader.num_record_batches):
             column = reader.get_batch(number).column("levels")
             values = column.values.buffers()[1]
-            values_offset = (values.address if values else 0) - first_address
+            values_address = values.address if values else 0
+            values_offset = values_address - first_address
             offsets += [values_offset + start for start in column.offsets.to_pylist()[:-1]]
     return offsets

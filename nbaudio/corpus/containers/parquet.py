@@ -62,17 +62,15 @@ def write(
 def _schema(metadata: pl.DataFrame, rate: int | None, extension: str) -> pa.Schema:
     """Return the schema of a shard, with the features that `datasets` reads in its metadata."""
     fields = list(metadata_table(metadata.clear()).schema)
-    audio = {"_type": "Audio"} | ({} if rate is None else {"sampling_rate": rate})
-    # `datasets` does not decode .npy: that column stays a struct of bytes and a name.
-    audio_feature = {"audio": audio if extension != "npy" else _feature(_AUDIO)}
-    described = json.dumps(
-        {
-            "info": {
-                "features": audio_feature | {field.name: _feature(field.type) for field in fields}
-            }
-        },
-        sort_keys=True,
-    )
+    features: dict[str, Any] = {field.name: _feature(field.type) for field in fields}
+    if extension == "npy":
+        # `datasets` does not decode it: that column stays a struct of bytes and a name.
+        features["audio"] = _feature(_AUDIO)
+    elif rate is None:
+        features["audio"] = {"_type": "Audio"}
+    else:
+        features["audio"] = {"_type": "Audio", "sampling_rate": rate}
+    described = json.dumps({"info": {"features": features}}, sort_keys=True)
     return pa.schema([pa.field("audio", _AUDIO), *fields], metadata={"huggingface": described})
 
 

@@ -104,7 +104,8 @@ class Container(NamedTuple):
         if not self.for_datasets:
             return [self.reader]
         if encoding in QUANTIZATIONS:  # not audio to `datasets`, and AudioFolder needs audio files
-            return [self.encoded.format() if self.encoded == _TABLE else self.reader]
+            reader = self.encoded.format() if self.encoded == _TABLE else self.reader
+            return [reader]
         return [
             code.format(column=self.column or encoder(encoding).extension)
             for code in (self.encoded, _DECODED)

@@ -124,14 +124,21 @@ def _text(text: str | None) -> bytes:
 @lru_cache(maxsize=4096)
 def _integer(number: int | None) -> bytes:
     """Return a Feature of a whole number; null becomes -1."""
-    return _field(3, _field(1, _varint(-1 if number is None else number)))
+    if number is None:
+        number = -1
+    return _field(3, _field(1, _varint(number)))
+
+
+def _float(number: float | None) -> bytes:
+    """Return a Feature of a number; null becomes NaN."""
+    if number is None:
+        number = math.nan
+    return _floats([number])
 
 
 _TEXT = _Kind({"": _text}, {"pythonClassName": f"{_MODULES}.text_feature.Text", "text": {}})
 _INTEGER = _Kind({"": _integer}, _tensor("int64"))
-_FLOAT = _Kind(
-    {"": lambda number: _floats([math.nan if number is None else number])}, _tensor("float32")
-)
+_FLOAT = _Kind({"": _float}, _tensor("float32"))
 _TIMES = _Kind(
     {f"/{side}": _times(side) for side in ("start", "end")},
     {
@@ -228,8 +235,9 @@ def _splits(shards: Sequence[Shard]) -> Iterator[dict[str, Any]]:
             names = (
                 f"{split}/{stem}-{number:05d}-of-{count}.tfrecord" for number in range(int(count))
             )
+            name = split if version == 1 else f"{split}_v{version}"
             yield {
-                "name": split if version == 1 else f"{split}_v{version}",
+                "name": name,
                 "filepathTemplate": f"{split}/{stem}-{{SHARD_X_OF_Y}}.{{FILEFORMAT}}",
                 "numBytes": str(sum(shard.num_bytes for shard in part)),
                 "shardLengths": [str(sizes.get(name, 0)) for name in names],
@@ -253,7 +261,9 @@ def _kind(dtype: pl.DataType) -> _Kind | None:
         return _TEXT
     if dtype.is_integer():
         return _INTEGER
-    return _FLOAT if dtype.is_float() else None
+    if dtype.is_float():
+        return _FLOAT
+    return None
 
 
 def _features(

@@ -101,11 +101,8 @@ def padded(clips: Sequence[dict[str, Any]], *, multiple: int = 1) -> dict[str, A
     batch: dict[str, Any] = {name: [clip[name] for clip in clips] for name in clips[0]}
     lengths = np.array([len(clip_samples) for clip_samples in batch["samples"]])
     dtype = batch["samples"][0].dtype
-    samples = np.full(
-        (len(clips), -(-lengths.max() // multiple) * multiple),
-        _SILENCE if dtype == np.uint8 else 0,
-        dtype,
-    )
+    silence = _SILENCE if dtype == np.uint8 else 0
+    samples = np.full((len(clips), -(-lengths.max() // multiple) * multiple), silence, dtype)
     for row, clip_samples in zip(samples, batch["samples"], strict=True):
         row[: len(clip_samples)] = clip_samples
     return batch | {

@@ -45,7 +45,10 @@ class _Cuts:
         from torch.utils.data import get_worker_info
 
         for step in self.stream.of(self.stream.share, worker=get_worker_info()):
-            yield from map(_cut, step if isinstance(step, list) else [step])
+            if isinstance(step, list):
+                yield from map(_cut, step)
+            else:
+                yield _cut(step)
 
 
 def _cut(clip: Clip) -> Any:

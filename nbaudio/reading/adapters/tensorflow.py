@@ -36,13 +36,11 @@ def dataset(stream: Stream, *, dtype: Dtype = "float32", columns: Sequence[str] 
     frame = stream.clips.rows.table.frame()
     kinds = {name: _kind(frame[name]) for name in columns}
     samples = "uint8" if stream.clips.decode is decode_levels else dtype
-    outer = (None,) if stream.listed else ()
-    types = {
-        "segment_id": "string",
-        **kinds,
-        "sampling_rate": "int64",
-        **({"lengths": "int64"} if outer else {}),
-    }
+    types = {"segment_id": "string", **kinds, "sampling_rate": "int64"}
+    outer: tuple[None, ...] = ()
+    if stream.listed:
+        types["lengths"] = "int64"
+        outer = (None,)
     signature = {name: tf.TensorSpec(outer, kind) for name, kind in types.items()}
     signature["samples"] = tf.TensorSpec((*outer, None), samples)
     epochs = chain(

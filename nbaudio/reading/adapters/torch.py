@@ -120,9 +120,9 @@ class _StreamDataset:
         self._form = form
         self._states = states
         # In shared memory, so that persistent workers see the next epoch.
-        self._epoch = (
-            _torch().tensor(stream.epoch.epoch).share_memory_() if epoch is None else epoch
-        )
+        if epoch is None:
+            epoch = _torch().tensor(stream.epoch.epoch).share_memory_()
+        self._epoch = epoch
         self._running: Stream | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -145,12 +145,14 @@ class _StreamDataset:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of this process in its part."""
-        return (self._started() if self._running is None else self._running).state_dict()
+        stream = self._started() if self._running is None else self._running
+        return stream.state_dict()
 
     def load_state_dict(self, states: States) -> None:
         """Resume from there in the next iteration."""
         try:
-            self.set_epoch((states if isinstance(states, dict) else states[0])["epoch"]["epoch"])
+            first = states if isinstance(states, dict) else states[0]
+            self.set_epoch(first["epoch"]["epoch"])
         except (KeyError, IndexError, TypeError) as error:
             raise InputError(f"not the state of a stream: {error!r}") from error
         self._running = None

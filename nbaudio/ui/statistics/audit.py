@@ -75,13 +75,17 @@ def audit(
     """
     check_limits(limits or {})
     page = _checked_page(out)
-    others = read_avoided([avoid] if isinstance(avoid, str | Path) else list(avoid))
+    if isinstance(avoid, str | Path):
+        avoid = [avoid]
+    others = read_avoided(list(avoid))
     ours = open_ours(target)
     if ours is None:
         read = _read_dataset(target, config, columns, num_decoded=audio)
     else:
         _check_no_dataset_options(ours, config, columns)
-        read = _ReadTarget(_with_audio_note(ours) if audio else ours, {})
+        if audio:
+            ours = _with_audio_note(ours)
+        read = _ReadTarget(ours, {})
     settings = Settings(max_duration)
     findings = [
         *run_checks(read.audited, settings, limits or {}),

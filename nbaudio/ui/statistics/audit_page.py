@@ -30,9 +30,10 @@ def audit_page(facts: Mapping[str, Any], findings: Sequence[Finding], notes: Seq
 def _overview(facts: Mapping[str, Any], above: Sequence[Finding]) -> Section:
     """Return the section with amounts and the number of findings."""
     left_out = facts["left_out"]
+    note_on_rows = f"{left_out:,} more are left out" if left_out else ""
     figures = [
         ("findings", show(len(above)), "checks that are above their limits"),
-        ("rows", show(facts["rows"]), f"{left_out:,} more are left out" if left_out else ""),
+        ("rows", show(facts["rows"]), note_on_rows),
         ("audio", show(facts["hours"], "hours"), "by the durations that it declares"),
     ]
     if "bytes_read" in facts:

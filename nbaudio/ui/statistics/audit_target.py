@@ -13,6 +13,7 @@ from nbaudio.storage.folders import folder_at
 from nbaudio.tables.provenance import provenance_columns
 from nbaudio.tables.workspace import Workspace
 from nbaudio.ui import views
+from nbaudio.ui.segment_rows import SegmentRows
 
 WORKSPACE_JSON = "workspace.json"
 # The column of the recipe for languages in docs/models.md.
@@ -32,6 +33,24 @@ def open_ours(target: str | Path) -> Audited | None:
         is_left_out=pl.col("decision").cast(pl.String).eq("reject").fill_null(value=False),
     )
     frame = frame.with_columns(source_id="segment_id")
+    layout = "workspace"
+    info: Mapping[str, Any] = {}
+    if is_corpus:
+        layout = "corpus"
+        info = read_corpus_info(folder)
+    splits: Mapping[str, Any] = info.get("splits", {})
+    return Audited(
+        name=str(target),
+        layout=layout,
+        rows=as_audited_rows(_with_provenance(frame, segments)),
+        declared={name: int(facts.get("segments", 0)) for name, facts in splits.items()},
+        license=info.get("about", {}).get("licence"),
+        explained=_explained(target, info),
+    )
+
+
+def _with_provenance(frame: pl.DataFrame, segments: SegmentRows) -> pl.DataFrame:
+    """Return a frame with the language, license and consent of its segments, if these have them."""
     if "language" not in frame.columns and MEASURED_LANGUAGE in segments.schema:
         languages = segments.read(MEASURED_LANGUAGE).to_series().cast(pl.String)
         frame = frame.with_columns(languages.alias("language"))
@@ -39,16 +58,7 @@ def open_ours(target: str | Path) -> Audited | None:
     for field in {"license", "consent"} & provenance.keys():
         values = segments.read(provenance[field]).to_series()
         frame = frame.with_columns(values.alias(field))
-    info = read_corpus_info(folder) if is_corpus else {}
-    splits: Mapping[str, Any] = info.get("splits", {})
-    return Audited(
-        name=str(target),
-        layout="corpus" if is_corpus else "workspace",
-        rows=as_audited_rows(frame),
-        declared={name: int(facts.get("segments", 0)) for name, facts in splits.items()},
-        license=info.get("about", {}).get("licence"),
-        explained=_explained(target, info),
-    )
+    return frame
 
 
 def _explained(target: str | Path, info: Mapping[str, Any]) -> dict[str, str]:

@@ -45,8 +45,9 @@ def choose_examples(segments: SegmentRows, state: ReviewState | None) -> dict[st
         WORST: dict.fromkeys(_with_lowest_similarity(segments), ""),
         REASONS: _one_of_each("reason", segments.read("reason", "segment_id"), reasons),
         SPEAKERS: dict.fromkeys(of_speakers, ""),
-        FAULTS: _one_of_each_fault(state) if state else {},
     }
+    if state:
+        examples[FAULTS] = _one_of_each_fault(state)
     return {finding: labels for finding, labels in examples.items() if labels}
 
 
@@ -88,14 +89,15 @@ def read_examples(
         for segment_id, label in group.items()
         if segment_id in rows
     ]
-    place = str(state.workspace.audio if state else path).rstrip("/")
+    place = state.workspace.audio if state else path
     read = None
     if audio and state:
         read = _workspace_audio(state.workspace, segment_ids)
     elif audio:
         read = _corpus_audio(str(path))
     shown = ((rows[segment_id], *([label] if label else [])) for _, segment_id, label in listed)
-    clips = read_clips(shown, read, longest_s=LONGEST_S, encoding="mp3", folder=f"{place}/")
+    folder = f"{str(place).rstrip('/')}/"
+    clips = read_clips(shown, read, longest_s=LONGEST_S, encoding="mp3", folder=folder)
     return {
         title: Clips(
             tuple(clip for clip, (of, _, _) in zip(clips, listed, strict=True) if of == title)

@@ -21,7 +21,7 @@ def held_out_rates(path: str | Path, segments: SegmentRows, *, by: str) -> pl.Da
     hypotheses = [
         name for name, column in hypothesis_names(segments.schema).items() if segments.count(column)
     ]
+    if not splits and len(hypotheses) == 1:
+        hypotheses = []
     where = " or ".join("split = '{}'".format(name.replace("'", "''")) for name in splits)
-    return views.error_rates(
-        path, hypotheses if splits or len(hypotheses) > 1 else [], by=by, where=where
-    )
+    return views.error_rates(path, hypotheses, by=by, where=where)

@@ -44,19 +44,18 @@ def render_page(title: str, sections: Sequence[Section]) -> str:
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        '<meta name="viewport" '
-        f'content="width=device-width">\n<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n'
+        '<meta name="viewport" content="width=device-width">\n'
+        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n"
         f'<body>\n<main>\n<h1 dir="auto">{escape(title)}</h1>\n{parts}</main>\n</body>\n</html>\n'
     )
 
 
 def _findings(sections: Sequence[Section]) -> str:
     """Return the list of findings at the top of the page, which links to the sections."""
-    links = "".join(
-        f'<li><a href="#s{number}">{escape(section.title)}</a>'
-        f"{': ' if section.finding else ''}{escape(section.finding)}</li>"
-        for number, section in enumerate(sections[1:], start=1)
-    )
+    links = ""
+    for number, section in enumerate(sections[1:], start=1):
+        finding = f": {escape(section.finding)}" if section.finding else ""
+        links += f'<li><a href="#s{number}">{escape(section.title)}</a>{finding}</li>'
     if links:
         return f'<nav aria-label="Findings">\n<ul>{links}</ul>\n</nav>\n'
     return ""
@@ -69,13 +68,17 @@ def _section(number: int, section: Section, findings: str) -> str:
     a wide page. Further tables and clips are folded; a browser's search unfolds what it finds.
     """
     tables = [_table(caption, frame) for caption, frame in section.tables.items()]
-    large = findings or (_plot(section.plot) if section.plot else "")
+    large = findings
+    if section.plot and not findings:
+        large = _plot(section.plot)
     shown = tables[0] if tables else ""
+    width = "whole" if large else "half"
+    arrangement = "beside" if large and shown else "alone"
     return (
-        f'<section id="s{number}" class="{"whole" if large else "half"}">\n'
+        f'<section id="s{number}" class="{width}">\n'
         f"<h2>{escape(section.title)}</h2>\n<p>{escape(section.about)}</p>\n"
         f"{''.join(_figures(section))}"
-        f'<div class="{"beside" if large and shown else "alone"}">\n{large}{shown}</div>\n'
+        f'<div class="{arrangement}">\n{large}{shown}</div>\n'
         f"{_folded(section, tables[1:])}</section>\n"
     )
 
@@ -104,7 +107,9 @@ def _folded(section: Section, further_tables: Sequence[str]) -> str:
         _details(title, f"clips: {len(clips.clips)}", _examples(clips))
         for title, clips in section.examples.items()
     ]
-    return f'<div class="folded">\n{"".join(parts)}</div>\n' if parts else ""
+    if not parts:
+        return ""
+    return f'<div class="folded">\n{"".join(parts)}</div>\n'
 
 
 def _details(title: str, size: str, content: str) -> str:

@@ -71,22 +71,20 @@ def stats(
             else:
                 content = write_workbook(title, sections)
             write_bytes(page, content)
-    return Report(
-        "stats",
-        {
-            "of": str(path).rstrip("/"),
-            **facts,
-            **({"page": ", ".join(map(str, pages))} if pages else {}),
-        },
-        _missing_audio(path) if has_clips else [],
-    )
+    facts = {"of": str(path).rstrip("/"), **facts}
+    if pages:
+        facts["page"] = ", ".join(map(str, pages))
+    warnings = _missing_audio(path) if has_clips else []
+    return Report("stats", facts, warnings)
 
 
 def _pages(out: str | Path | Sequence[str | Path] | None) -> list[Path]:
     """Return the files to write; raise InputError for one that is no page."""
     if out is None:
         return []
-    pages = [Path(out)] if isinstance(out, str | Path) else [Path(page) for page in out]
+    if isinstance(out, str | Path):
+        out = [out]
+    pages = list(map(Path, out))
     for page in pages:
         if page.suffix.lower() not in PAGE_SUFFIXES:
             raise InputError(f"{page}: a page is written as {' or '.join(PAGE_SUFFIXES)}")

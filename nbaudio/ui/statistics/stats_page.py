@@ -83,8 +83,13 @@ def page_sections(
     They are made from the segments of `views.rows` and the facts of `stats`.
     """
     folder = folder_at(path)
-    state = None if folder.exists(CORPUS_JSON) else ProofState.load(path)
-    notes = _workspace_notes(state) if state else read_corpus_info(folder)
+    if folder.exists(CORPUS_JSON):
+        state = None
+        notes = read_corpus_info(folder)
+        base = base or find_base(folder)
+    else:
+        state = ProofState.load(path)
+        notes = _workspace_notes(state)
     kept_segments = segments.filter(pl.col("decision").ne_missing("reject"))
     clips = read_examples(path, state, segments, choose_examples(segments, state), audio=audio)
 
@@ -99,7 +104,7 @@ def page_sections(
         _with_clips(_reasons(segments), clips, REASONS),
         _vocabulary(kept_segments),
         *_model(path, segments),
-        *_since(base or (None if state else find_base(folder)), path),
+        *_since(base, path),
     ]
     if state is None:
         plot = plots.shards(path)
@@ -477,7 +482,9 @@ def _write_section(sheet: Any, title: str, section: Section, styles: dict[str, A
     sheet.write_string(1, 0, cell_text(section.about))
     row = 3
     widths = [_NARROWEST]
-    tables = {**({} if section.figures is None else {"In all": section.figures}), **section.tables}
+    tables = dict(section.tables)
+    if section.figures is not None:
+        tables = {"In all": section.figures, **tables}
     for caption, frame in tables.items():
         sheet.write_string(row, 0, cell_text(caption), styles["heading"])
         _write_table(sheet, row + 1, frame, styles)
@@ -497,7 +504,9 @@ def _write_section(sheet: Any, title: str, section: Section, styles: dict[str, A
 def _write_table(sheet: Any, row: int, frame: pl.DataFrame, styles: dict[str, Any]) -> None:
     """Write the names of columns in a row of a sheet, and the rows of a table below."""
     for column, (name, dtype) in enumerate(frame.schema.items()):
-        style = styles["names of numbers" if dtype.is_numeric() else "names"]
+        style = styles["names"]
+        if dtype.is_numeric():
+            style = styles["names of numbers"]
         sheet.write_string(row, column, cell_text(name), style)
     for number, values in enumerate(frame.iter_rows(), start=row + 1):
         for column, value in enumerate(values):
@@ -517,10 +526,9 @@ def _write_cell(sheet: Any, row: int, column: int, value: Any, styles: dict[str,
     if value is None:
         sheet.write_blank(row, column, None, styles["text"])
     elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        sheet.write_number(
-            row, column, value, styles["whole" if isinstance(value, int) else "number"]
-        )
+        style = styles["whole"] if isinstance(value, int) else styles["number"]
+        sheet.write_number(row, column, value, style)
     else:
         text = cell_text(show(value))
-        style = styles["text" if len(text) <= _WIDEST else "long text"]
+        style = styles["text"] if len(text) <= _WIDEST else styles["long text"]
         put_fragments(sheet, (row, column), [Fragment(text)], {False: styles["font"]}, style)

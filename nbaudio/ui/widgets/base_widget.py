@@ -60,9 +60,9 @@ class SavedHtml:
     def _repr_mimebundle_(self, **options: Any) -> Any:
         bundle = super()._repr_mimebundle_(**options)  # type: ignore[misc]
         # Anywidget's bundle comes with metadata.
-        contents, *metadata = bundle if isinstance(bundle, tuple) else (bundle,)
+        contents = bundle[0] if isinstance(bundle, tuple) else bundle
         contents["text/html"] = self.static_html()
-        return (contents, *metadata) if metadata else contents
+        return bundle
 
     def __repr__(self) -> str:
         return type(self).__name__

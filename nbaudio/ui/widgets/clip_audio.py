@@ -183,7 +183,9 @@ class Playback:
         end_share = last * sound.rate / num_samples
         start = min(int(begin_share * num_samples), num_samples - 1)
         stop = max(start + 1, int(end_share * num_samples))
-        waves = self._channels(number, lanes, options) if lanes > 1 else sound.samples[None]
+        waves = sound.samples[None]
+        if lanes > 1:
+            waves = self._channels(number, lanes, options)
         pictures = [peaks(wave[start:stop], columns).tobytes() for wave in waves]
         bands = spectrogram(sound.samples, columns, begin_share, end_share)
         return Response({}, [*pictures, bands.tobytes()], [])

@@ -51,7 +51,9 @@ class NumberBins:
         least, *_, greatest = (float(edge) for edge in self.edges)
         if not are_equal(least, greatest):
             return None
-        return number_text(least) if least.is_integer() else f"{least:.10g}"
+        if least.is_integer():
+            return number_text(least)
+        return f"{least:.10g}"
 
     def condition(self, first: int, last: int) -> str:
         """Return the condition for the bins `first` to `last`, which NaN and null never meet.
@@ -112,7 +114,9 @@ class ValueCounts:
             parts.append(f"{column} in ({', '.join(literals)})")
         if None in picked:
             parts.append(f"{column} is null")
-        return f"({' or '.join(parts)})" if len(parts) > 1 else "".join(parts)
+        if len(parts) > 1:
+            return f"({' or '.join(parts)})"
+        return "".join(parts)
 
 
 @dataclass(frozen=True)
@@ -212,8 +216,9 @@ def value_name(value: object) -> str:
 
 def number_text(value: float) -> str:
     """Return a number as conditions have it, exactly."""
-    whole = float(value).is_integer() and abs(value) < 1e15
-    return str(int(value)) if whole else repr(float(value))
+    if float(value).is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return repr(float(value))
 
 
 def _count(codes: NDArray[Any], rows: Order | None, kinds: int) -> NDArray[np.int64]:
@@ -256,11 +261,13 @@ def _axis_of(values: NDArray[np.float64]) -> _Axis:
     greatest = float(values.max())
     shares = [_TAIL, 1 - _TAIL]
     low, high = np.quantile(values, shares, method="nearest", overwrite_input=True).tolist()
+    # A tail that is no longer than the body is shown as well.
     body = high - low
-    return _Axis(
-        least if low - least <= body or not body else low,
-        greatest if greatest - high <= body or not body else high,
-    )
+    if low - least <= body or not body:
+        low = least
+    if greatest - high <= body or not body:
+        high = greatest
+    return _Axis(low, high)
 
 
 def _round_edges(axis: _Axis, width: float) -> NDArray[np.float64]:

@@ -129,9 +129,10 @@ class Explorer(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets 
         segments = self._with_log()
         frame = segments.rows
         self._defaults = default_columns(COLUMNS, frame)
+        shown_columns = self._default_columns(frame) if columns is None else columns
         self._table = SegmentTable(
             segments,
-            columns=self._default_columns(frame) if columns is None else columns,
+            columns=shown_columns,
             player=False,
             where=where or "",
             sort=sort,

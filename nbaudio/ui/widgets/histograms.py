@@ -99,9 +99,10 @@ class Histograms(BaseWidget):
                     f"{', '.join(self._countable())}"
                 )
             values = self._frame[column]
-            self._distributions[column] = (
-                number_bins(values) if values.dtype.is_numeric() else value_counts(values)
-            )
+            if values.dtype.is_numeric():
+                self._distributions[column] = number_bins(values)
+            else:
+                self._distributions[column] = value_counts(values)
         return self._distributions[column]
 
     def _countable(self) -> list[str]:
@@ -195,8 +196,10 @@ class Histograms(BaseWidget):
 
     def _brush(self, *, column: str, first: int, last: int) -> None:
         """Choose the bins `first` to `last` of a column; all bins are no choice."""
-        is_limited = self._distribution(column).condition(first, last) != ""
-        self._choose({column: (first, last) if is_limited else None})
+        if self._distribution(column).condition(first, last):
+            self._choose({column: (first, last)})
+        else:
+            self._choose({column: None})
 
     def _pick(self, *, column: str, place: int) -> None:
         """Add the value at a place to the choice, or remove it if it is already chosen."""
@@ -213,7 +216,10 @@ class Histograms(BaseWidget):
 
     def _clear(self, *, column: str | None = None) -> None:
         """Remove the choice of a column, or of all columns."""
-        self._choose(dict.fromkeys(self._chosen if column is None else (column,)))
+        if column is None:
+            self._choose(dict.fromkeys(self._chosen))
+        else:
+            self._choose({column: None})
 
     def _choose(self, choices: Mapping[str, _Choice | None]) -> None:
         """Replace the choices of some columns; None and an empty list are no choice.

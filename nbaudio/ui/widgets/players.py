@@ -206,8 +206,10 @@ class Vocabulary(SavedHtml, ipywidgets.VBox):  # type: ignore[misc]  # ipywidget
     def _turn(self, *, number: int, by: int) -> int:
         """Return the number of another example of the same word, -1 without any."""
         examples = self._examples(self._table.current[0])
+        if not examples:
+            return -1
         place = examples.index(number) + by if number in examples else 0
-        return examples[max(0, min(place, len(examples) - 1))] if examples else -1
+        return examples[max(0, min(place, len(examples) - 1))]
 
     def static_html(self) -> str:
         """Return the most frequent words, and the first clips of the first word's examples."""
@@ -261,10 +263,9 @@ def corpus_player(
         InputError: there is no corpus, or a clip is not in it.
     """
     opened = open_corpus(corpus)
-    wanted = pl.DataFrame(
-        {"segment_id": as_ids(opened.segments if segment_ids is None else segment_ids)},
-        {"segment_id": pl.String},
-    )
+    if segment_ids is None:
+        segment_ids = opened.segments
+    wanted = pl.DataFrame({"segment_id": as_ids(segment_ids)}, {"segment_id": pl.String})
     frame = wanted.join(opened.segments, on="segment_id", how="left", maintain_order="left")
     for missing in frame.filter(pl.col("shard").is_null())["segment_id"].head(1):
         raise InputError(f"{opened.folder}: no clip {missing!r}")

@@ -200,7 +200,9 @@ class ReviewPanel(BaseWidget):
         if not len(unjudged):
             return None
         later = unjudged[np.searchsorted(unjudged, position, side="right") :]
-        return int(later[0] if len(later) else unjudged[0])
+        if len(later):
+            return int(later[0])
+        return int(unjudged[0])
 
     @property
     def progress(self) -> dict[str, Any]:

@@ -60,10 +60,12 @@ def default_columns(columns: Sequence[str], frame: TableFrame) -> list[str]:
     names: list[str] = []
     for name in columns:
         if name == "asr_text":
-            hypothesis = hypothesis_column(frame)
-            names += [hypothesis] if hypothesis else []
+            if hypothesis := hypothesis_column(frame):
+                names.append(hypothesis)
+        elif name == "wer":
+            names += [name, *further]
         else:
-            names += [name, *further] if name == "wer" else [name]
+            names.append(name)
     return [
         name
         for name in names

@@ -17,7 +17,7 @@ import polars as pl
 
 from nbaudio.audio import encode_clip, encoder
 from nbaudio.core.errors import AudioError, NbaudioError
-from nbaudio.core.report import show
+from nbaudio.core.report import shorten, show
 from nbaudio.review.review_page import segment_facts
 from nbaudio.sources.audio_folder import missing_folder
 from nbaudio.tables.dataframes import as_polars
@@ -126,8 +126,8 @@ class Table:
             f"<tr>{''.join(_cell(value, align[name]) for name, value in row.items())}</tr>"
             for row in self.frame.head(self.limit).iter_rows(named=True)
         )
-        hidden = (len(self.frame) if self.total is None else self.total) - self.limit
-        more = f"<p>and {hidden:,} more rows</p>" if hidden > 0 else ""
+        total = len(self.frame) if self.total is None else self.total
+        more = _more_rows(total - self.limit)
         caption = ""
         if self.caption:
             caption = f"<caption>{escape(self.caption)}</caption>"
@@ -166,8 +166,7 @@ class TranscriptRows:
             _transcript_row(row, below) for row in self.frame.head(self.limit).iter_rows(named=True)
         )
         body = rows or '<tr><td colspan="2">no rows</td></tr>'
-        hidden = self.total - self.limit
-        more = f"<p>and {hidden:,} more rows</p>" if hidden > 0 else ""
+        more = _more_rows(self.total - self.limit)
         style = "margin-left:0;table-layout:fixed;width:100%"
         return (
             f'<div class="nbaudio-rows"><table style="{style}"><thead><tr>{head}</tr></thead>'
@@ -178,6 +177,12 @@ class TranscriptRows:
         return repr(self.frame)
 
 
+def _more_rows(number: int) -> str:
+    if number <= 0:
+        return ""
+    return f"<p>and {number:,} more rows</p>"
+
+
 def _transcript_row(row: Mapping[str, Any], hypothesis: str | None) -> str:
     facts = [
         f"{name} {_shown(value)}"
@@ -185,7 +190,8 @@ def _transcript_row(row: Mapping[str, Any], hypothesis: str | None) -> str:
         if name not in {"segment_id", "text", hypothesis} and value is not None
     ]
     left = _lines(_shown(row["segment_id"]), " · ".join(facts))
-    right = _lines(_shown(row["text"]), _shown(row[hypothesis]) if hypothesis else None)
+    below = _shown(row[hypothesis]) if hypothesis else None
+    right = _lines(_shown(row["text"]), below)
     cell = "text-align:left;vertical-align:top;overflow-wrap:anywhere"
     return f'<tr><td style="{cell}">{left}</td><td style="{cell}">{right}</td></tr>'
 
@@ -200,8 +206,7 @@ def _lines(first: str, second: str | None = None) -> str:
 
 def _shown(value: Any) -> str:
     """Return a value as text of bounded length."""
-    shown = show(value)
-    return shown if len(shown) <= _LONGEST_CELL else f"{shown[:_LONGEST_CELL]} …"
+    return shorten(show(value), _LONGEST_CELL, " …")
 
 
 def _cell(value: Any, align: str) -> str:
@@ -233,8 +238,10 @@ def diff_html(text: str, asr_text: str, **compared: Any) -> str:
                 f'<span style="{_FORMATTED}" title="formatting: {hypothesis}">{reference}</span>'
             )
         else:
-            parts += [f'<del style="{_DELETED}">{reference}</del>'] if part.reference else []
-            parts += [f'<ins style="{_INSERTED}">{hypothesis}</ins>'] if part.hypothesis else []
+            if part.reference:
+                parts.append(f'<del style="{_DELETED}">{reference}</del>')
+            if part.hypothesis:
+                parts.append(f'<ins style="{_INSERTED}">{hypothesis}</ins>')
     return " ".join(parts)
 
 
@@ -282,7 +289,9 @@ def clip_html(clip: StaticClip) -> str:
 
 
 def _note_html(note: str | None) -> str:
-    return f'<div style="font-style:italic">&#9888; {escape(note)}</div>' if note else ""
+    if not note:
+        return ""
+    return f'<div style="font-style:italic">&#9888; {escape(note)}</div>'
 
 
 def _cut(text: str) -> str:
@@ -331,12 +340,11 @@ def _encode_beginning(sound: Sound, longest_s: int, encoding: str) -> _ClipSound
     """Encode and draw the first `longest_s` seconds of a sound; note if there is more of it."""
     most = round(longest_s * sound.rate)
     samples = sound.samples[:most]
-    is_usual = sound.rate in encoder(encoding).rates
-    return _ClipSound(
-        encode_clip(samples, sound.rate, encoding if is_usual else "flac"),
-        clip_picture(samples, sound.rate),
-        f"the first {longest_s} s of it" if len(sound.samples) > most else None,
-    )
+    if sound.rate not in encoder(encoding).rates:
+        encoding = "flac"
+    clip = encode_clip(samples, sound.rate, encoding)
+    note = f"the first {longest_s} s of it" if len(sound.samples) > most else None
+    return _ClipSound(clip, clip_picture(samples, sound.rate), note)
 
 
 def read_clips(

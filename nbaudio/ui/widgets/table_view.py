@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.report import show
+from nbaudio.core.report import shorten, show
 from nbaudio.tables.stored_frame import Order, StoredFrame
 from nbaudio.ui.filters import (
     TableFrame,
@@ -72,8 +72,9 @@ def cell(value: Any) -> str | int | float | bool | None:
         if isinstance(value, float) and not math.isfinite(value):
             return None
         return value
-    text = f"{len(value):,} bytes" if isinstance(value, bytes) else show(value)
-    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} …"
+    if isinstance(value, bytes):
+        return f"{len(value):,} bytes"
+    return shorten(show(value), MOST_CHARACTERS, " …")
 
 
 class TableView:
@@ -166,11 +167,9 @@ class TableView:
             is_filtered = self.arrangement["sort"] and self._share >= 1 / 2
             state = "not sorted yet" if is_filtered else "so far"
             return {**size, "progress": f"{state}, {100 * self._share:.0f} %"}
-        if len(self.order):
-            note = ""
-        else:
-            note = similar_values(self.frame, self.arrangement["where"])
-        return size | ({"note": note} if note else {})
+        if not len(self.order) and (note := similar_values(self.frame, self.arrangement["where"])):
+            size["note"] = note
+        return size
 
     def _arrange(self, **arrangement: Any) -> dict[str, Any]:
         """Arrange the rows, or begin to do so.
@@ -331,7 +330,9 @@ class TableView:
         value = take_rows(self.frame, np.array([number], dtype=np.uint32), [column]).item()
         if value is None:
             return ""
-        return value[:_MOST_COPIED] if isinstance(value, str) else str(cell(value))
+        if isinstance(value, str):
+            return value[:_MOST_COPIED]
+        return str(cell(value))
 
     def _cursor(self, *, position: int, version: int) -> None:
         if version == self.version and 0 <= position < len(self.order):
@@ -341,7 +342,10 @@ class TableView:
         """Mark or unmark rows, unless others are shown by now."""
         if version == self.version:
             numbers = self.order[max(0, first) : max(0, last)].tolist()
-            (self.marked.update if on else self.marked.difference_update)(numbers)
+            if on:
+                self.marked.update(numbers)
+            else:
+                self.marked.difference_update(numbers)
             self.changed()
 
     @property
@@ -356,18 +360,18 @@ class TableView:
         If no row shown is marked, it is the row under the cursor.
         """
         chosen = self.marked_order
-        return take_rows(
-            self.frame,
-            chosen if len(chosen) else self.order[self.cursor : self.cursor + 1],
-            self.frame.columns,
-        )
+        if not len(chosen):
+            chosen = self.order[self.cursor : self.cursor + 1]
+        return take_rows(self.frame, chosen, self.frame.columns)
 
 
 def _kind(dtype: pl.DataType) -> str:
     """Return how the front end shows a column: as `float`, `integer` or `text`."""
     if dtype.is_float():
         return "float"
-    return "integer" if dtype.is_integer() else "text"
+    if dtype.is_integer():
+        return "integer"
+    return "text"
 
 
 def _first_rows(frame: TableFrame, name: str) -> pl.Series:

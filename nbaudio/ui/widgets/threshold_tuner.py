@@ -82,8 +82,14 @@ COLUMNS = {
 }
 # Columns of which the lower values are kept unless told otherwise.
 _LOWER = re.compile(
-    r"(spoken_)?[wc]er(_\w+)?|clipped_share|dc_offset|duration_s|noise_floor_dbfs|risk|(\w+_)?silence_(s|share)"
+    r"(spoken_)?[wc]er(_\w+)?|clipped_share|dc_offset|duration_s|noise_floor_dbfs|risk"
+    r"|(\w+_)?silence_(s|share)"
 )
+
+
+def _keeps_high_values(column: str) -> bool:
+    """Return whether a threshold on a column is by default the least value that is kept."""
+    return _LOWER.fullmatch(column) is None
 
 
 def scale(
@@ -99,7 +105,8 @@ def scale(
             f"column {column!r} holds no numbers, or is unknown; "
             f"columns to choose are {', '.join(columns)}"
         )
-    least = _LOWER.fullmatch(column) is None if least is None else least
+    if least is None:
+        least = _keeps_high_values(column)
     if column == "similarity" and not least:
         raise InputError("least=False: a threshold on similarity is the least value that is kept")
     if column == "similarity":
@@ -111,7 +118,8 @@ def scale(
     if value is not None:
         positions.append(min(edges[-1], max(edges[0], value)))
     grid = tuple(sorted({*positions}))
-    label = f"{COLUMNS.get(column, column)}, at {'least' if least else 'most'}"
+    limit = "at least" if least else "at most"
+    label = f"{COLUMNS.get(column, column)}, {limit}"
     return Scale(column, label, grid, least, tuple(grid.index(edge) for edge in edges))
 
 
@@ -193,8 +201,11 @@ class ThresholdCounts:
     @property
     def bins(self) -> NDArray[np.int64]:
         """Scored segments between each position and the next; the ends include those beyond."""
-        best = -1 if self.scale.least else 0
-        worst = 0 if self.scale.least else -1
+        worst = 0
+        best = -1
+        if not self.scale.least:
+            worst = -1
+            best = 0
         counted = np.abs(np.diff(self.segments))
         unscored_kept = self.unscored if self.scale.column == "similarity" else 0
         unscored_out = self.unscored - unscored_kept
@@ -226,9 +237,8 @@ class ThresholdCounts:
         """What happens to segments without a value; empty if all have one."""
         if not self.unscored:
             return ""
-        is_kept = self.scale.column == "similarity"
         verb = "is" if self.unscored == 1 else "are"
-        outcome = "kept" if is_kept else "not kept"
+        outcome = "kept" if self.scale.column == "similarity" else "not kept"
         return f"{count(self.unscored, 'segments')} without a value {verb} {outcome}"
 
     def _are_bins_kept(self, position: int) -> NDArray[np.bool_]:
@@ -305,9 +315,8 @@ def _speakers(frame: TableFrame) -> pl.Series:
 
 def _best_of_speakers(scale: Scale, groups: pl.DataFrame) -> pl.DataFrame:
     """Return the position that the best segment of each speaker reaches, and the hours in all."""
-    return groups.group_by("speaker", maintain_order=True).agg(
-        pl.max("reached") if scale.least else pl.min("reached"), pl.sum("hours")
-    )
+    best = pl.max("reached") if scale.least else pl.min("reached")
+    return groups.group_by("speaker", maintain_order=True).agg(best, pl.sum("hours"))
 
 
 def _speakers_with_most_hours(speakers: pl.DataFrame) -> pl.DataFrame:
@@ -377,10 +386,14 @@ class Neighbors:
         number = pl.int_range(pl.len()).alias("number")
         segments = pl.DataFrame([self._silent, scores]).lazy().with_columns(number)
         score = pl.col("score")
-        is_above = score >= value if scale.least else score > value
+        is_above = score > value
+        if scale.least:
+            is_above = score >= value
         above = _lowest(segments.filter(score.is_finite() & is_above), n, sign=1)
         below = _lowest(segments.filter(score.is_finite() & ~is_above), n, sign=-1)
-        return (above, below) if scale.least else (below, above)
+        if scale.least:
+            return above, below
+        return below, above
 
 
 def _lowest(segments: pl.LazyFrame, n: int, *, sign: int) -> list[int]:
@@ -450,7 +463,8 @@ class ThresholdTuner(BaseWidget):
         It is for ``select(workspace, where=...)``. Segments without a value do not meet it; add
         ``or snr_db is null`` to keep them.
         """
-        return f"{quoted(self.column)} {'>=' if self.least else '<='} {number_text(self.value)}"
+        operator = ">=" if self.least else "<="
+        return f"{quoted(self.column)} {operator} {number_text(self.value)}"
 
     def use(self) -> None:
         """Store `value` in the workspace, as the button does.
@@ -489,7 +503,8 @@ class ThresholdTuner(BaseWidget):
 
         Only the counts of the latest value are cached.
         """
-        least = _LOWER.fullmatch(column) is None if least is None else least
+        if least is None:
+            least = _keeps_high_values(column)
         counts = self._counts.get((column, least))
         if counts is None or not (
             value is None or counts.scale.grid[counts.scale.position(value)] == value
