@@ -17,7 +17,8 @@ from typing import Any
 
 TOP = Path(__file__).resolve().parents[1]
 WIDTH = 72  # characters; a longer signature has a line for each parameter
-_ROW = re.compile(r"^\| `([A-Za-z][\w.]+)` \| (.*) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| (`[^|]+`) \|", re.MULTILINE)  # names, with commas between them
+_NAME = re.compile(r"`([\w.]+)`")
 
 
 # Public names and where they are
@@ -28,7 +29,9 @@ def public_names() -> dict[str, list[str]]:
     page = (TOP / "docs/api.md").read_text(encoding="utf8")
     groups = re.split(r"^## ", page, flags=re.MULTILINE)[1:]
     return {
-        group.partition("\n")[0]: [f"nbaudio.{row[1]}" for row in _ROW.finditer(group)]
+        group.partition("\n")[0]: [
+            f"nbaudio.{name}" for row in _ROW.finditer(group) for name in _NAME.findall(row[1])
+        ]
         for group in groups
     }
 
@@ -106,12 +109,11 @@ def addresses() -> dict[str, str]:
 def link_names(markdown: str) -> str:
     """The tables of names in docs/api.md, each name linked to its documentation."""
 
-    def linked(row: re.Match[str]) -> str:
-        name, meaning = row.groups()
-        address = addresses()[source_object(f"nbaudio.{name}").canonical_path]
-        return f"| [`{name}`]({address}) | {meaning} |"
+    def linked(name: re.Match[str]) -> str:
+        address = addresses()[source_object(f"nbaudio.{name[1]}").canonical_path]
+        return f"[{name[0]}]({address})"
 
-    return _ROW.sub(linked, markdown)
+    return _ROW.sub(lambda row: f"| {_NAME.sub(linked, row[1])} |", markdown)
 
 
 # Pages

@@ -7,7 +7,7 @@ Pages are written for GitHub and for the site alike. At the comments named in `G
 adds what is generated from the package: the options of every command and the types of columns.
 Notebooks become pages with their outputs, and api_pages.py makes those of the Python API. Links to
 files that the site has under another name, such as notebooks, are rewritten; links to source code
-lose their target.
+other than recipes lose their target.
 """
 
 import html
@@ -38,6 +38,7 @@ OUTSIDE = {
     "SECURITY.md": "security.md",
     "data_manifests/demo/README.md": "demo-corpus.md",
 }
+FILES = ("img", "recipes")  # folders whose files pages show or link
 FENCED = re.compile(r"^( *)```.*?^\1```", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 _IMAGES = ("image/png", "image/jpeg")
@@ -47,9 +48,9 @@ _IMAGES = ("image/png", "image/jpeg")
 
 
 def main() -> None:
-    """Write the site's pages, pictures and styles; the folder is made anew."""
+    """Write the site's pages, pictures, recipes and styles; the folder is made anew."""
     shutil.rmtree(FOLDER, ignore_errors=True)
-    for files in ("assets", "img"):
+    for files in ("assets", *FILES):
         shutil.copytree(TOP / "docs" / files, FOLDER / files)
     for page, markdown in site_pages().items():
         path = FOLDER / page
@@ -68,7 +69,11 @@ def site_pages() -> dict[str, str]:
         for notebook in sorted((TOP / "docs" / folder).glob("*.ipynb"))
     }
     generated = api_pages()
-    files = {path.relative_to(TOP / "docs").as_posix() for path in (TOP / "docs/img").iterdir()}
+    files = {
+        path.relative_to(TOP / "docs").as_posix()
+        for folder in FILES
+        for path in (TOP / "docs" / folder).iterdir()
+    }
     targets = {*written, *notebooks, *generated, *files}
     pages = {}
     for page, path in written.items():
@@ -95,7 +100,7 @@ def relink(markdown: str, page: str, targets: set[str]) -> str:
     Args:
         markdown: of the page.
         page: its path on the site.
-        targets: paths of all pages and pictures of the site.
+        targets: paths of all pages, pictures and recipes of the site.
     """
     source = next((source for source, name in OUTSIDE.items() if name == page), f"docs/{page}")
 

@@ -68,11 +68,11 @@ def align(
 ) -> Report:
     r"""Find the words of transcripts in hypotheses with word times, and cut segments.
 
-    This writes the tables of a workspace. Only texts are compared; docs/align.md has the method. A
-    segment is cut where both edges are sure, at pauses, at ends of sentences first, never inside a
-    word or across speakers. What is in no segment is listed in ``unmatched.parquet``. Formats are
-    recognized by content. Recordings that were aligned before are not aligned again, unless their
-    files changed.
+    This writes the tables of a workspace. Only texts are compared; `nbaudio.text.word_pairs` and
+    `nbaudio.text.segmentation` have the method. A segment is cut where both edges are sure, at
+    pauses, at ends of sentences first, never inside a word or across speakers. What is in no
+    segment is listed in ``unmatched.parquet``. Formats are recognized by content. Recordings that
+    were aligned before are not aligned again, unless their files changed.
 
     Args:
         hypotheses: file or folder of a recognizer's words with times: CTM, JSON of recognizers and

@@ -1,4 +1,4 @@
-"""The recipes of docs/models.md run as they are printed, with their real models."""
+"""The recipes of docs/models.md run as they are, with their real models."""
 
 import subprocess
 from pathlib import Path
@@ -48,7 +48,7 @@ def column(workspace: nbaudio.Workspace, name: str) -> dict[str, object]:
 def test_the_silero_recipe_tells_speech_from_silence_and_noise(
     workspace: nbaudio.Workspace, tmp_path: Path
 ) -> None:
-    write_recipe(tmp_path, "vad.py", "models.md")
+    write_recipe(tmp_path, "vad.py")
     report = nbaudio.measure(workspace, with_="vad:speech", show_progress=False)
     assert report.problems == []
     shares = column(workspace, "vad_share")
@@ -59,7 +59,7 @@ def test_the_silero_recipe_tells_speech_from_silence_and_noise(
 def test_the_py3langid_recipe_tells_languages_and_groups_related_ones(
     workspace: nbaudio.Workspace, tmp_path: Path
 ) -> None:
-    write_recipe(tmp_path, "language.py", "models.md")
+    write_recipe(tmp_path, "language.py")
     nbaudio.measure(workspace, with_="language:language", show_progress=False)
     codes = column(workspace, "language_code")
     assert codes == {name: name for name in TEXTS}
