@@ -517,7 +517,7 @@ A round at random gives the new sittings their share. In the same week a speaker
 {withdrawal.facts["segments"]} segments are removed from all tables, and no later `ingest` brings
 them back. Of the {selection["segments"]:,} clips of version {verify.facts["version"]}, **at least
 {lower_bound(selection["low"])}** are right: 98 % is **{proven(evidence.facts)}**. More:
-[versions.md](versions.md).
+[materialize.md](materialize.md).
 """
 
 
