@@ -23,7 +23,6 @@ _QUERY = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 
-
 # Lines of a traceback of Java before an error: a cause, and the error itself as Py4J prints it.
 _JAVA_CAUSES = ("Caused by:", ": ")
 # Lines of a traceback of Python that do not state an error: a place, and the mark below its code.
