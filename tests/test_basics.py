@@ -40,6 +40,17 @@ def test_errors_name_the_known_values_and_the_package_to_install():
             "Job aborted.\n\tat a.b\nCaused by: java.io.IOException: disk\n\tat c.d",
             "java.io.IOException: disk",
         ),
+        (
+            "Py4JJavaError: o42\n: org.apache.spark.SparkException: Job aborted\n\tat a.b\n"
+            "Caused by: java.lang.RuntimeException: task\n\tat c.d\nCaused by: disk: full",
+            "disk: full",
+        ),
+        ("Py4JJavaError: o42\n: java.io.IOException: disk\n\tat a.b", "java.io.IOException: disk"),
+        (
+            "Traceback (most recent call last):\n  File 'a'\n    read()\n"
+            "    ^^^^\nOSError: disk\n    ^\n",
+            "OSError: disk",
+        ),
         ("Traceback (most recent call last):\n  File 'a'\nOSError: disk\n", "OSError: disk"),
         ("one\ntwo", "one"),
     ],
@@ -53,6 +64,8 @@ def test_errors_redact_what_may_be_secret_in_urls():
         "https://me:word@host/a.wav?key=0&v=1: missing (see 'http://host/?b')"
     )
     assert str(error) == "https://host/a.wav?...: missing (see 'http://host/?...')"
+    assert str(errors.InputError("http://host/a#key=0, gone")) == "http://host/a?..., gone"
+    assert errors.redact_urls(str(error)) == str(error)
 
 
 def test_only_regular_files_within_the_size_limit_are_read(tmp_path: Path):

@@ -103,6 +103,17 @@ def test_a_named_or_grouped_index_becomes_columns():
     assert as_polars(pd.DataFrame()).shape == (0, 0)
 
 
+def test_levels_of_a_column_name_are_joined_by_spaces():
+    frame = pd.DataFrame({("similarity", "max"): [0.7], ("speaker", ""): ["a"]})
+    assert as_polars(frame).columns == ["similarity max", "speaker"]
+
+
+def test_two_index_levels_without_names_are_refused():
+    index = pd.MultiIndex.from_tuples([("ana", "a.wav"), ("ben", "b.wav")])
+    with pytest.raises(InputError, match="segments: two columns are called 'index'"):
+        as_polars(pd.DataFrame({"wer": [0.1, 0.2]}, index=index), "segments")
+
+
 def test_an_argument_that_is_no_table_is_refused_in_one_line():
     for table, message in (
         (["a"], "must be a pandas or polars DataFrame, not list"),

@@ -19,7 +19,7 @@ from nbaudio.selection.parameters import Parameters
 from nbaudio.selection.select import decide as decide_rows
 from nbaudio.selection.select import select
 from nbaudio.selection.select_report import count_reasons, reasons_of
-from nbaudio.selection.size_budget import CLIP_OVERHEAD, PCM
+from nbaudio.selection.size_budget import CLIP_OVERHEAD_BYTES, PCM_BYTES_PER_SECOND
 from nbaudio.tables.schemas import RECORDINGS, SEGMENTS, conform
 from nbaudio.tables.workspace import Workspace
 
@@ -360,7 +360,7 @@ def test_a_recording_stands_in_for_an_unknown_speaker():
 
 def test_a_disk_budget_counts_seconds_and_clips():
     parameters = {"clip_size": 1000, **ALONE}
-    each = 5 * 1000 + CLIP_OVERHEAD
+    each = 5 * 1000 + CLIP_OVERHEAD_BYTES
     segments = corpus(speakers=1, each=10)
     for disk, number in ((str(10 * each - 1), 9), (f"{10 * each // 1000}kB", 10), (each - 1, 0)):
         assert (decide(segments, disk=disk, **parameters)["split"] == "train").sum() == number
@@ -1045,7 +1045,7 @@ def test_disk_is_estimated_from_the_clips_themselves(tmp_path):
     chosen = workspace.segments.filter(pl.col("split") == "train")
     # Noise at this level needs about 10.5 of 16 bits, so more fits than the upper bound would
     # allow.
-    assert len(chosen) * (2 * PCM + CLIP_OVERHEAD) > 600_000
+    assert len(chosen) * (2 * PCM_BYTES_PER_SECOND + CLIP_OVERHEAD_BYTES) > 600_000
 
 
 def test_counts_of_reasons_are_shown_with_their_limits():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from nbaudio.audio import encode_clip, read_clip
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import parse_size
-from nbaudio.selection.size_budget import measure_clip_size
+from nbaudio.selection.size_budget import measure_bytes_per_second
 
 
 @pytest.mark.parametrize(
@@ -61,25 +61,25 @@ def recordings(tmp_path):
     )
 
 
-def test_the_measured_clip_size_is_slightly_above_the_mean(recordings, tmp_path):
+def test_the_estimated_bytes_per_second_are_three_standard_errors_above_the_mean(
+    recordings, tmp_path
+):
     sizes = [
         len(encode_clip(read_clip(tmp_path / "a.wav", start, start + 48000), 16000))
         for start in recordings["start_sample"]
     ]
-    measured = measure_clip_size(recordings, tmp_path)
-    assert (
-        np.mean(sizes) + 2 * np.std(sizes) / np.sqrt(8)
-        < measured
-        < np.mean(sizes) + 4 * np.std(sizes) / np.sqrt(7)
-    )
+    measured = measure_bytes_per_second(recordings, tmp_path)
+    # The clips have a second each.
+    error = np.std(sizes, ddof=1) / np.sqrt(8)
+    assert measured == pytest.approx(np.mean(sizes) + 3 * error)
     # Clips that are all alike leave no doubt.
-    alike = measure_clip_size(recordings[[2, 4]], tmp_path)
+    alike = measure_bytes_per_second(recordings[[2, 4]], tmp_path)
     assert alike == pytest.approx(sizes[2])
 
 
 def test_clips_that_cannot_be_read_are_not_measured(recordings, tmp_path):
     lost = recordings[:2].with_columns(path=pl.lit("lost.wav"))
-    assert measure_clip_size(pl.concat([recordings, lost]), tmp_path) == measure_clip_size(
-        recordings, tmp_path
-    )
-    assert measure_clip_size(pl.concat([recordings[:1], lost]), tmp_path) is None
+    assert measure_bytes_per_second(
+        pl.concat([recordings, lost]), tmp_path
+    ) == measure_bytes_per_second(recordings, tmp_path)
+    assert measure_bytes_per_second(pl.concat([recordings[:1], lost]), tmp_path) is None

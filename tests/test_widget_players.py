@@ -22,7 +22,7 @@ from nbaudio.tables.workspace import Workspace
 from nbaudio.text import words
 from nbaudio.text.formatting import Formatting
 from nbaudio.ui import widgets
-from nbaudio.ui.widgets import Player, TranscriptDiff, static_html
+from nbaudio.ui.widgets import Player, TranscriptDiff, clip_audio, static_html
 from nbaudio.ui.widgets.clip_audio import BANDS, RATE, clip_picture, peaks, read_sound, spectrogram
 from nbaudio.ui.widgets.segments import align_words, load_segments
 
@@ -64,6 +64,14 @@ def test_context_is_bounded_by_the_recording_and_says_where_the_segment_is(works
     assert (later["start"], later["end"]) == (2.0, pytest.approx(4.37))
     answer, _ = ask(player, "clip", number=0, **{**AS_RECORDED, "before": 31})
     assert "must be from 0 to 30 s" in answer["error"]
+
+
+def test_the_beginning_of_a_long_segment_is_played_with_its_context(workspace, monkeypatch):
+    monkeypatch.setattr(clip_audio, "LONGEST_S", 1.5)
+    segments = load_segments(workspace, ["a_3.0-5.37"])
+    sound = read_sound(segments.audio_root, segments.row(0), before=1, after=0.5)
+    assert (sound.start, sound.end) == (1.0, 2.5)
+    assert len(sound.samples) == 3 * RATE
 
 
 def test_the_player_plays_the_chosen_channel_at_normalized_volume(workspace):
@@ -263,6 +271,9 @@ def test_a_zoomed_part_is_drawn_without_sending_audio(workspace):
     _, lanes = ask(player, "picture", **options, lanes=2)
     assert [len(each) for each in lanes] == [600, 600, 300 * BANDS]
     assert lanes[0] != lanes[1]
+    # The loudest sample of all channels is at full scale.
+    loudest = max(np.abs(np.frombuffer(wave, np.int8).astype(int)).max() for wave in lanes[:2])
+    assert loudest >= 127
     for wrong in ({"first": 2.0, "last": 1.0}, {"first": -1.0}, {"columns": 10**6}):
         assert "error" in ask(player, "picture", **{**options, **wrong})[0]
 

@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 import nbaudio
 from nbaudio.cli.help_panels import CommandPanel, OptionPanel, PanelCommand, PanelGroup
-from nbaudio.core.errors import NbaudioError, strip_queries
+from nbaudio.core.errors import NbaudioError, redact_urls
 from nbaudio.core.home_folder import ensure_home
 from nbaudio.core.input_guards import is_utf8
 from nbaudio.core.report import Report, escape_control
@@ -260,7 +260,7 @@ def _dump_json(value: object, *, indent: int | None = None) -> str:
 
 def show_error(reason: str, *, as_json: bool) -> None:
     """Print in one line why nothing is done."""
-    line = escape_control(strip_queries(" ".join(reason.split())))
+    line = escape_control(redact_urls(" ".join(reason.split())))
     if as_json:
         typer.echo(_dump_json({"error": line}))
     else:

@@ -9,34 +9,56 @@ from nbaudio.core.tracebacks import render_traceback
 
 T = TypeVar("T")
 
+# User and password of a URL; the group is what stands before them.
 _USER = re.compile(r"(https?://)[^/\s@]*@", re.IGNORECASE)
+# Query and fragment of a URL; the group is the URL before them.
 _QUERY = re.compile(
-    r"""(https?://[^\s?#'"]*)[?#](?!\.\.\.)[^\s'")>]+?(?=[:,;.]*(?:[\s'")>]|$))""", re.IGNORECASE
+    r"""
+    (https?://[^\s?#'"]*)
+    [?#]
+    (?!\.\.\.)                       # they are redacted already
+    [^\s'")>]+?
+    (?=[:,;.]*(?:[\s'")>]|$))        # punctuation after a URL is that of the sentence
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 
-
-def strip_queries(text: str) -> str:
-    """Redact user, query and fragment of all URLs in a text, since they may hold secrets."""
-    if "://" in text:
-        return _QUERY.sub(r"\1?...", _USER.sub(r"\1", text))
-    return text
+# Lines of a traceback of Java before an error: a cause, and the error itself as Py4J prints it.
+_JAVA_CAUSES = ("Caused by:", ": ")
+# Lines of a traceback of Python that do not state an error: a place, and the mark below its code.
+_PYTHON_FRAME = ("File ", "^")
 
 
-def _without_queries(argument: object) -> object:
+def redact_urls(text: str) -> str:
+    """Remove user, query and fragment of all URLs in a text, since they may hold secrets.
+
+    A query or a fragment, or both, become `?...`.
+
+    Examples:
+        >>> redact_urls("https://me:word@host/a.wav?key=0: missing")
+        'https://host/a.wav?...: missing'
+    """
+    if "://" not in text:
+        return text
+    without_users = _USER.sub(r"\1", text)
+    return _QUERY.sub(r"\1?...", without_users)
+
+
+def _redacted(argument: object) -> object:
     if isinstance(argument, str):
-        return strip_queries(argument)
+        return redact_urls(argument)
     return argument
 
 
 class NbaudioError(Exception):
-    """Base class of all errors that a user can fix.
+    """Base class of all errors that a user can fix. URLs in the message are redacted.
 
     The command line prints the message as one line and exits with 2; a notebook shows that line,
     and ``%tb`` the traceback.
     """
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*map(_without_queries, args))
+        super().__init__(*map(_redacted, args))
 
     def _render_traceback_(self) -> list[str]:
         """Return what IPython shows of the error."""
@@ -52,7 +74,7 @@ class AudioError(NbaudioError):
 
 
 class ExistsError(NbaudioError):
-    """The target exists with other content; nothing is overwritten silently."""
+    """The target exists with other content, which is not overwritten."""
 
 
 class DiskFullError(NbaudioError):
@@ -60,9 +82,12 @@ class DiskFullError(NbaudioError):
 
 
 class WorkerLostError(NbaudioError):
-    """Worker processes died while they ran `tasks`.
+    """Worker processes died.
 
     Finished work is kept and the same call resumes.
+
+    Attributes:
+        tasks: what they were running, as it was handed to the engine.
     """
 
     def __init__(self, message: str, tasks: Iterable[object] = ()) -> None:
@@ -71,7 +96,7 @@ class WorkerLostError(NbaudioError):
 
 
 class EngineError(NbaudioError):
-    """The engine failed, not a task: the cluster is unreachable or gave up.
+    """The engine failed, not a task: its cluster is unreachable or gave up.
 
     The message has the cause.
     """
@@ -82,7 +107,7 @@ class MissingExtraError(NbaudioError):
 
     @classmethod
     def naming(cls, package: str, extra: str) -> "MissingExtraError":
-        """Return the error for a missing package of an extra."""
+        """Return the error that names a missing package and the extra that installs it."""
         return cls(f"{package} is not installed: pip install 'nbaudio[{extra}]'")
 
 
@@ -96,36 +121,33 @@ def requires_extra(extra: str) -> Iterator[None]:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the first line of an error's message that is not blank, else its type."""
-    return next(
-        (line for line in map(str.strip, str(error).splitlines()) if line), type(error).__name__
-    )
+    """Return the first line of an error's message that is not blank, else the type of the error."""
+    for line in str(error).splitlines():
+        if line.strip():
+            return line.strip()
+    return type(error).__name__
 
 
 def root_cause(error: BaseException) -> str:
-    """Return the cause of an error in one line.
+    """Return in one line what caused the error of an engine.
 
-    It is taken from the traceback of Java or a remote Python in the message; without one, return
-    `one_line`.
+    Its message may contain a traceback: of Java, where the last cause is the first to have
+    happened, or of a remote Python, which ends with the error. Without one, return `one_line`.
     """
-    lines = str(error).splitlines()
-    if causes := [
-        line.partition(":")[2].strip()
-        for line in lines
-        if line.lstrip().startswith(("Caused by:", ": "))
-    ]:
-        return causes[-1]
-    if any(line.lstrip().startswith("Traceback (most recent call last)") for line in lines):
-        return next(
-            line.strip()
-            for line in reversed(lines)
-            if line.strip() and not line.lstrip().startswith(("File ", "^"))
-        )
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    java_causes = [line for line in lines if line.startswith(_JAVA_CAUSES)]
+    if java_causes:
+        return java_causes[-1].partition(":")[2].strip()
+    if any(line.startswith("Traceback (most recent call last)") for line in lines):
+        return next(line for line in reversed(lines) if not line.startswith(_PYTHON_FRAME))
     return one_line(error)
 
 
 def get_by_name(registry: Mapping[str, T], name: str, what: str) -> T:
-    """Return an entry; raise InputError with the known names where there is none."""
+    """Return the entry of a registry; raise InputError with the names in it if there is none.
+
+    `what` is what an entry is, for the message: "encoding" or "container".
+    """
     if name not in registry:
         raise InputError(f"{what} {name!r} is unknown; known are {', '.join(registry)}")
     return registry[name]

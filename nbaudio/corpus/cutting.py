@@ -16,7 +16,7 @@ from nbaudio.audio import Recording, encode_clip, open_recording, resample_windo
 from nbaudio.audio.signals import Value, window_signals
 from nbaudio.audio.silence import silence_reason
 from nbaudio.core import allocator, atomic
-from nbaudio.core.errors import AudioError, strip_queries
+from nbaudio.core.errors import AudioError, redact_urls
 from nbaudio.corpus.pack_index import IndexRow, index_bytes
 from nbaudio.storage.location import Location
 from nbaudio.storage.remote import CHANGED_MESSAGE
@@ -215,7 +215,7 @@ def _source_windows(
         if source.path.local is not None and source.path.local.exists():
             _check_unchanged(source)
     except _BAD_AUDIO as error:
-        reason = strip_queries(str(error))
+        reason = redact_urls(str(error))
         failures.update({key: reason for key, *_ in source.windows})
 
 

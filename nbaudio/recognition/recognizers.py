@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from nbaudio.audio import encode_clip
 from nbaudio.core.atomic import sha256_file
-from nbaudio.core.errors import InputError, one_line, strip_queries
+from nbaudio.core.errors import InputError, one_line, redact_urls
 from nbaudio.core.report import count as counted
 
 Clips = Mapping[str, NDArray[np.int16]]
@@ -197,7 +197,7 @@ class Recognizer:
             except OSError as error:
                 return dict.fromkeys(clips, Failure(f"{words[0]}: {error.strerror}"))
         output = _parse_output(process.stdout, self.form)
-        reason = strip_queries(_exit_reason(process) + output.bad_line)
+        reason = redact_urls(_exit_reason(process) + output.bad_line)
         failure = Failure(f"{Path(words[0]).name}: {reason}", retry=process.returncode != 0)
         return {key: output.answers.get(key, failure) for key in clips}
 

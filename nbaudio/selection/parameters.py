@@ -11,7 +11,12 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import parse_size
 from nbaudio.selection.look_alikes import APART, TOGETHER
 from nbaudio.selection.near_held_out import NEAR_HELD_OUT
-from nbaudio.selection.size_budget import CLIP_OVERHEAD, MICROSECONDS, PCM, Budget
+from nbaudio.selection.size_budget import (
+    CLIP_OVERHEAD_BYTES,
+    MICROSECONDS,
+    PCM_BYTES_PER_SECOND,
+    Budget,
+)
 from nbaudio.selection.splits import Target, parse_target
 
 HELD_OUT = ("test", "dev")  # filled before train, in that order
@@ -43,7 +48,7 @@ class Parameters:
     avoid: tuple[str, ...] = ()  # labels of data that is avoided
     avoid_by: tuple[str, ...] = ()
     avoid_sha256: str | None = None  # of all that is compared
-    clip_size: float = PCM  # bytes a second
+    clip_size: float = PCM_BYTES_PER_SECOND  # bytes a second; reports have the name
 
     def __post_init__(self) -> None:
         _check_number("min_similarity", self.min_similarity, -1, 1)
@@ -85,9 +90,8 @@ class Parameters:
         if self.hours is not None:
             return Budget(int(Decimal(str(self.hours)) * _HOUR), pl.col("micros"), _HOUR, "hours")
         if self.disk is not None:
-            cost = (pl.col("micros") * self.clip_size / MICROSECONDS).ceil().cast(
-                pl.Int64
-            ) + CLIP_OVERHEAD
+            num_bytes = pl.col("micros") * self.clip_size / MICROSECONDS
+            cost = num_bytes.ceil().cast(pl.Int64) + CLIP_OVERHEAD_BYTES
             return Budget(parse_size(self.disk), cost, 10**9, "GB")
         return None
 

@@ -41,7 +41,12 @@ from nbaudio.selection.select_report import (
     reasons_of,
     select_report,
 )
-from nbaudio.selection.size_budget import PCM, Budget, measure_clip_size, over_budget
+from nbaudio.selection.size_budget import (
+    PCM_BYTES_PER_SECOND,
+    Budget,
+    measure_bytes_per_second,
+    rows_over_budget,
+)
 from nbaudio.sources.audio_folder import check_audio_folders
 from nbaudio.sources.other_data import Other, split_address
 from nbaudio.storage.urls import is_url, redact_url
@@ -170,7 +175,7 @@ def select(
         **parameters_of(avoided),
     )
     if disk is not None and not without_audio(recordings):
-        parameters = _with_clip_size(workspace, recordings, segments, parameters)
+        parameters = _with_measured_size(workspace, recordings, segments, parameters)
     state = ReviewState.load(workspace)
     reviews = reviewed_by_review(state)
     by_hand = decisions(workspace)
@@ -344,7 +349,7 @@ def _requested_splits(
     return _RequestedSplits(replace(fixed, joined_speakers=joined), source_splits.notes)
 
 
-def _with_clip_size(
+def _with_measured_size(
     workspace: Workspace,
     recordings: pl.DataFrame,
     segments: pl.LazyFrame,
@@ -359,7 +364,8 @@ def _with_clip_size(
         return parameters
     sample = _sample(recordings, segments, parameters)
     check_audio_folders(workspace, sample["recording_id"])
-    return replace(parameters, clip_size=measure_clip_size(sample, root) or PCM)
+    measured = measure_bytes_per_second(sample, root)
+    return replace(parameters, clip_size=measured or PCM_BYTES_PER_SECOND)
 
 
 def _sample(
@@ -527,11 +533,11 @@ def _budget_of_growth(fit: pl.DataFrame, budget: Budget) -> Budget:
 
 def _within_budget(fit: pl.DataFrame, budget: Budget, seed: int, hashes: RowHashes) -> pl.DataFrame:
     """Reject segments of train that exceed the budget: earlier and preferred ones come first."""
-    over = over_budget(
+    over = rows_over_budget(
         fit.filter(fit["reason"].is_null()),
         budget,
         seed=seed,
-        first=(pl.col("earlier").is_not_null(), pl.col("is_preferred")),
+        preferred=(pl.col("earlier").is_not_null(), pl.col("is_preferred")),
         hashes=hashes,
     )
     is_over = pl.col("row").is_in(over.implode())

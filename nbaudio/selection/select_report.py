@@ -15,7 +15,7 @@ from nbaudio.selection.leakage import GROUPS, leakage
 from nbaudio.selection.look_alikes import TOGETHER, joined_notes
 from nbaudio.selection.near_held_out import NEAR_HELD_OUT
 from nbaudio.selection.parameters import HELD_OUT, Parameters
-from nbaudio.selection.size_budget import MICROSECONDS, PCM
+from nbaudio.selection.size_budget import MICROSECONDS, PCM_BYTES_PER_SECOND
 from nbaudio.selection.unfilled_goals import noun, unfilled_warnings
 from nbaudio.storage.urls import is_url
 from nbaudio.tables.amounts import seconds_column
@@ -233,7 +233,7 @@ def _budget_facts(groups: pl.DataFrame, parameters: Parameters) -> dict[str, Any
     facts = {"limit": budget.show(budget.limit), "used": budget.show(int(used))}
     if parameters.disk is not None:
         size = parameters.clip_size
-        basis = "upper bound, nothing measured" if size == PCM else "measured"
+        basis = "upper bound, nothing measured" if size == PCM_BYTES_PER_SECOND else "measured"
         facts["estimate"] = f"{size / 1000:.1f} kB/s ({basis})"
     return {"budget": facts}
 

@@ -1,10 +1,12 @@
-"""Budget of hours or of disk, in whole microseconds or bytes, so that it is never exceeded.
+"""The budget of a corpus in hours or on disk, and the segments for which it has no room.
 
-A budget of disk is for 16 kHz mono FLAC.
+It is counted in whole microseconds or bytes, so that it is never exceeded. A budget of disk is for
+16 kHz mono FLAC.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -14,28 +16,191 @@ from numpy.typing import NDArray
 from nbaudio.audio import encode_clip, read_clip
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.times import rescale
-from nbaudio.storage.location import LocationLike, location
+from nbaudio.storage.location import Location, LocationLike, location
 from nbaudio.tables.rejection_reasons import source_channel
 from nbaudio.tables.row_values import RowHashes
 from nbaudio.tables.split_names import in_training
 
 MICROSECONDS = 1_000_000  # the number of microseconds in a second
-_RATE = 16000
-# bytes: up to three archive members with headers and padding, the text, and a row in
-# segments.parquet
-CLIP_OVERHEAD = 3000
-# Bytes a second, the upper bound: FLAC stores what it cannot compress uncompressed.
-PCM = 2.0 * _RATE
+_RATE = 16000  # Hz, of the clips whose size a budget of disk counts
+# Up to three archive members with headers and padding, the text, and a row in segments.parquet.
+CLIP_OVERHEAD_BYTES = 3000
+# The upper bound: FLAC stores what it cannot compress uncompressed.
+PCM_BYTES_PER_SECOND = 2.0 * _RATE
 
 
-def measure_clip_size(clips: pl.DataFrame, root: LocationLike) -> float | None:
-    """Encode some `clips` to estimate the size of a clip.
+class Budget(NamedTuple):
+    """The limit of a corpus, and the cost of a segment.
 
-    Return three standard errors above their mean bytes a second, None if fewer than two can be
-    read.
+    Attributes:
+        limit: the most that all segments may cost, in microseconds or bytes.
+        cost: the cost of a segment, an expression over `micros`, its duration in whole
+            microseconds.
+        scale: how much of the cost is one `unit`.
+        unit: the unit in which amounts are shown, such as "hours".
     """
-    folder = location(root)
-    measured = []
+
+    limit: int
+    cost: pl.Expr
+    scale: int
+    unit: str
+
+    def show(self, amount: int) -> str:
+        """Format an amount of the cost with its unit."""
+        return f"{amount / self.scale:,.3f} {self.unit}"
+
+    def total(self, segments: pl.DataFrame, where: pl.Series | None = None) -> int:
+        """Return the cost of segments, which have `micros`; only of those `where` flags, if given.
+
+        `where` has a flag for each row; null counts as false.
+        """
+        cost = self.cost if where is None else self.cost.filter(where)
+        return int(segments.select(cost.sum()).item())
+
+
+def rows_over_budget(
+    selected: pl.DataFrame,
+    budget: Budget,
+    *,
+    seed: int,
+    preferred: Sequence[pl.Expr],
+    hashes: RowHashes,
+) -> pl.Series:
+    """Return the `row` of each segment of train for which the budget has no room.
+
+    Dev and test come first, whole. Then speakers of train, or recordings where the speaker is
+    unknown, take turns: in each turn they give one segment, in an order that depends on the seed.
+    In the turn in which the budget ends, segments are taken until the first that does not fit.
+
+    Args:
+        selected: the segments that have a split, with ascending `row`, `split`, `micros`,
+            `speaker_id` and `recording_id` (categorical), `barred`, and the columns of `preferred`.
+            Barred segments are left out of train afterwards, because they were reviewed. They take
+            their turns but cost nothing: the budget ends at the same place whichever segments were
+            reviewed.
+        budget: the limit, and the cost of a segment.
+        seed: of the orders.
+        preferred: flags of segments that take all their turns before the others; the first flag
+            counts most.
+        hashes: returns hashes of the ids of rows.
+
+    Raises:
+        InputError: dev and test alone exceed the budget.
+    """
+    in_train = in_training(selected["split"])
+    room = _room_for_train(selected, in_train, budget)
+    train = _train_costs(selected, in_train, budget, preferred)
+    del selected, in_train  # as large as `train`
+    train = _with_turns(train, hashes(train["row"], f"draw {seed}"))
+    turns = train.group_by("turn").agg(pl.sum("cost")).sort("turn")
+    spent = turns["cost"].cum_sum()
+    num_whole_turns = int((spent <= room).sum())
+    if num_whole_turns == len(turns):
+        return pl.Series("row", dtype=pl.UInt32)
+    last_turn = turns["turn"][num_whole_turns]
+    room_in_last_turn = room
+    if num_whole_turns:
+        room_in_last_turn = room - spent[num_whole_turns - 1]
+    # Within a turn, segments are in the order of another hash than that of the turns: the first
+    # segment of a speaker who has many has a small one, and would always come early.
+    in_last_turn = train.filter(pl.col("turn") == last_turn)
+    places = hashes(in_last_turn["row"], f"place {seed}")
+    in_last_turn = in_last_turn.with_columns(place=places).sort("place", "row")
+    over = in_last_turn.filter(pl.col("cost").cum_sum() > room_in_last_turn)["row"]
+    return pl.concat([train.filter(pl.col("turn") > last_turn)["row"], over])
+
+
+def _room_for_train(selected: pl.DataFrame, in_train: pl.Series, budget: Budget) -> int:
+    """Return what dev and test leave of a budget; raise InputError if they exceed it."""
+    held_out = budget.total(selected, ~in_train)
+    if held_out > budget.limit:
+        raise InputError(
+            f"dev and test alone take {budget.show(held_out)}, "
+            f"the budget is {budget.show(budget.limit)}; "
+            "set smaller ones or a larger budget"
+        )
+    return budget.limit - held_out
+
+
+def _train_costs(
+    selected: pl.DataFrame, in_train: pl.Series, budget: Budget, preferred: Sequence[pl.Expr]
+) -> pl.DataFrame:
+    """Return the segments of train with `row`, `rank`, `speaker` and `cost`.
+
+    `rank` is 0 for segments with all flags of `preferred`, and larger where earlier flags are
+    missing. `speaker` is a number of the speaker, or of the recording if the speaker is unknown.
+    """
+    # Flags that are missing are the bits of the rank, the first flag the highest bit.
+    missing_flags = [(~flag).cast(pl.UInt32) for flag in reversed(preferred)]
+    rank = pl.sum_horizontal(missing * 2**bit for bit, missing in enumerate(missing_flags))
+    # Speakers have even numbers and recordings odd ones.
+    speaker = 2 * pl.col("speaker_id").to_physical()
+    recording = 2 * pl.col("recording_id").to_physical() + 1
+    return selected.select(
+        "row",
+        rank=rank,
+        speaker=pl.coalesce(speaker, recording),
+        cost=pl.when("barred").then(0).otherwise(budget.cost),
+    ).filter(in_train)
+
+
+def _with_turns(train: pl.DataFrame, draws: pl.Series) -> pl.DataFrame:
+    """Return `row`, `cost` and `turn` of segments of train; `draws` are their seeded hashes.
+
+    All segments of a turn are taken before those of the next. Each `rank` has its own turns, after
+    those of smaller ranks.
+    """
+    turn = _turns_of_speakers(train["speaker"].to_numpy(), draws.to_numpy())
+    return train.select("row", "cost", turn=pl.Series(turn) + train["rank"] * len(train))
+
+
+def _turns_of_speakers(
+    speakers: NDArray[np.uint32], draws: NDArray[np.uint64]
+) -> NDArray[np.uint32]:
+    """Return the rank of the draw of each segment among those of its speaker, from 0."""
+    order = np.lexsort((draws, speakers))  # by speaker, then by draw
+    ordered_speakers = speakers[order]
+    is_first = np.ones(len(order), dtype=np.bool_)
+    is_first[1:] = ordered_speakers[1:] != ordered_speakers[:-1]
+    place = np.arange(len(order), dtype=np.uint32)
+    first_place = np.maximum.accumulate(np.where(is_first, place, np.uint32(0)))
+    turn = np.empty(len(order), dtype=np.uint32)
+    turn[order] = place - first_place
+    return turn
+
+
+@dataclass(frozen=True)
+class _EncodedClip:
+    """The size of a clip as FLAC, and its length in samples at `_RATE`."""
+
+    num_bytes: int
+    num_samples: int
+
+
+def measure_bytes_per_second(clips: pl.DataFrame, root: LocationLike) -> float | None:
+    """Encode some clips to estimate the bytes that a second of a corpus takes.
+
+    Return three standard errors above the mean of the clips, None if fewer than two can be read.
+
+    Args:
+        clips: windows of recordings, with `path`, `start_sample`, `end_sample`, `num_samples` and
+            `sampling_rate` of the recording, and `source_channel`, if they have one.
+        root: the folder or URL that the paths are relative to.
+    """
+    encoded = list(_encode_clips(clips, location(root)))
+    if len(encoded) < 2:
+        return None
+    num_bytes = np.array([clip.num_bytes for clip in encoded], dtype=np.float64)
+    num_samples = np.array([clip.num_samples for clip in encoded], dtype=np.float64)
+    # A ratio estimate: the corpus is summed over seconds, so long clips count more than short ones.
+    bytes_per_sample = float(num_bytes.sum() / num_samples.sum())
+    deviation = float(np.std(num_bytes - bytes_per_sample * num_samples, ddof=1))
+    error = deviation / (float(num_samples.mean()) * math.sqrt(len(encoded)))
+    return (bytes_per_sample + 3 * error) * _RATE
+
+
+def _encode_clips(clips: pl.DataFrame, folder: Location) -> Iterator[_EncodedClip]:
+    """Encode windows of recordings; leave out those that cannot be read."""
     columns = (
         "path",
         "start_sample",
@@ -56,129 +221,5 @@ def measure_clip_size(clips: pl.DataFrame, root: LocationLike) -> float | None:
             )
         except AudioError:
             continue
-        measured.append(
-            (len(encode_clip(samples, _RATE, encoding="flac")), rescale(end - start, rate, _RATE))
-        )
-    if len(measured) < 2:
-        return None
-    size, length = np.array(measured, dtype=np.float64).T
-    # A ratio estimate: the corpus is summed over seconds, so long clips count more than short ones.
-    mean = size.sum() / length.sum()
-    error = float(np.std(size - mean * length, ddof=1)) / (
-        float(length.mean()) * math.sqrt(len(measured))
-    )
-    return (float(mean) + 3 * error) * _RATE
-
-
-class Budget(NamedTuple):
-    """The limit of a corpus, and the cost of a segment (an expression over `micros`).
-
-    `scale` says how much of the cost is one `unit`.
-    """
-
-    limit: int
-    cost: pl.Expr
-    scale: int
-    unit: str
-
-    def show(self, amount: int) -> str:
-        """Format an amount with its unit."""
-        return f"{amount / self.scale:,.3f} {self.unit}"
-
-    def total(self, segments: pl.DataFrame, some: pl.Series | None = None) -> int:
-        """Sum the cost of segments, or of some of them.
-
-        They have `micros` (duration, whole microseconds).
-        """
-        cost = self.cost if some is None else self.cost.filter(some)
-        return int(segments.select(cost.sum()).item())
-
-
-def over_budget(
-    selected: pl.DataFrame,
-    budget: Budget,
-    *,
-    seed: int,
-    first: Sequence[pl.Expr],
-    hashes: RowHashes,
-) -> pl.Series:
-    """Return the `row` of train segments that exceed the budget less dev and test.
-
-    Segments that meet `first` are taken first. Speakers (recordings, if unknown) take turns in
-    seeded order, until one does not fit. Those that are `barred` take their turn but nothing of the
-    budget, so that it ends at the same place whichever segments were reviewed. `hashes` are those
-    of ids.
-    """
-    in_train = in_training(selected["split"])
-    room = _room_for_train(selected, in_train, budget)
-    train = _train_costs(selected, in_train, budget, first)
-    del selected, in_train  # as large as `train`
-    train = _with_turns(train, hashes(train["row"], f"draw {seed}"))
-    costs = train.group_by("turn").agg(pl.sum("cost")).sort("turn")
-    spent = costs["cost"].cum_sum()
-    num_whole_turns = int((spent <= room).sum())
-    if num_whole_turns == len(costs):
-        return pl.Series("row", dtype=pl.UInt32)
-    last_turn = costs["turn"][num_whole_turns]
-    left = room
-    if num_whole_turns:
-        left -= spent[num_whole_turns - 1]
-    # In the turn in which the budget ends, segments are in the order of their places. These are
-    # independent of draws: the first draw of a speaker with many segments is a small hash, and
-    # would come early.
-    at_end = train.filter(pl.col("turn") == last_turn)
-    at_end = at_end.with_columns(place=hashes(at_end["row"], f"place {seed}")).sort("place", "row")
-    over = at_end.filter(pl.col("cost").cum_sum() > left)["row"]
-    return pl.concat([train.filter(pl.col("turn") > last_turn)["row"], over])
-
-
-def _room_for_train(selected: pl.DataFrame, in_train: pl.Series, budget: Budget) -> int:
-    """Return what dev and test leave of a budget; raise InputError if they exceed it."""
-    held_out = budget.total(selected, ~in_train)
-    if held_out > budget.limit:
-        raise InputError(
-            f"dev and test alone take {budget.show(held_out)}, "
-            f"the budget is {budget.show(budget.limit)}; "
-            "set smaller ones or a larger budget"
-        )
-    return budget.limit - held_out
-
-
-def _train_costs(
-    selected: pl.DataFrame, in_train: pl.Series, budget: Budget, first: Sequence[pl.Expr]
-) -> pl.DataFrame:
-    """Return the segments of train: `row`, `late`, `speaker` and `cost`.
-
-    `late` is 0 for those that meet all of `first`; earlier expressions count more. `speaker` is a
-    number of the speaker, or of the recording if the speaker is unknown.
-    """
-    speaker = 2 * pl.col("speaker_id").to_physical()
-    recording = 2 * pl.col("recording_id").to_physical()
-    misses = [(~is_first).cast(pl.UInt32) for is_first in reversed(first)]
-    return selected.select(
-        "row",
-        late=pl.sum_horizontal(miss * 2**place for place, miss in enumerate(misses)),
-        speaker=pl.coalesce(speaker, recording + 1),
-        cost=pl.when("barred").then(0).otherwise(budget.cost),
-    ).filter(in_train)
-
-
-def _with_turns(train: pl.DataFrame, draws: pl.Series) -> pl.DataFrame:
-    """Return `row`, `cost` and `turn` of segments of train, by the seeded hash of each.
-
-    All of one turn are taken before the next; the turns of `late` segments come later.
-    """
-    turn = _turns(train["speaker"].to_numpy(), draws.to_numpy())
-    return train.select("row", "cost", turn=turn + train["late"] * len(train))
-
-
-def _turns(speaker: NDArray[np.uint32], draw: NDArray[np.uint64]) -> pl.Series:
-    """Return the rank of each draw among those of its speaker, from 0."""
-    order = np.lexsort((draw, speaker))
-    ordered = speaker[order]
-    first = np.concatenate(([True], ordered[1:] != ordered[:-1]))[: len(ordered)]
-    place = np.arange(len(order), dtype=np.uint32)
-    place -= np.maximum.accumulate(np.where(first, place, np.uint32(0)))
-    turn = np.empty(len(order), dtype=np.uint32)
-    turn[order] = place
-    return pl.Series("turn", turn)
+        encoded = encode_clip(samples, _RATE, encoding="flac")
+        yield _EncodedClip(len(encoded), rescale(end - start, rate, _RATE))

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nbaudio.core.errors import InputError, strip_queries
+from nbaudio.core.errors import InputError, redact_urls
 from nbaudio.sources.grow import is_missing, is_same_place, sources_of
 from nbaudio.storage.location import Location, location
 from nbaudio.tables.workspace import Workspace
@@ -43,7 +43,7 @@ def missing_folder(workspace: Workspace, recording_ids: Iterable[str]) -> str | 
     for recording_id in recording_ids:
         if folder := folders.get(recording_id):
             command = _ingest_command(workspace, _source_of(workspace, recording_id, folder))
-            return strip_queries(
+            return redact_urls(
                 f"{folder}: the audio folder of {workspace.path} is not there; "
                 f"if it was moved: {command}"
             )

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from nbaudio.core.atomic import sha256_file
-from nbaudio.core.errors import InputError, requires_extra, strip_queries
+from nbaudio.core.errors import InputError, redact_urls, requires_extra
 from nbaudio.core.home_folder import ensure_home
 from nbaudio.storage import private_hosts
 from nbaudio.storage.network import Network, Place, with_retries
@@ -62,7 +62,7 @@ def _refuse_private(request: Any) -> None:
 
 
 def _redact_record(record: logging.LogRecord) -> bool:
-    record.msg = strip_queries(record.getMessage())
+    record.msg = redact_urls(record.getMessage())
     record.args = ()
     return True
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from nbaudio.core.errors import InputError, strip_queries
+from nbaudio.core.errors import InputError, redact_urls
 
 #: Supported schemes, and those that can be written to.
 SCHEMES = ("http", "https", "s3", "gs", "abfs", "hdfs", "hf", "zip", "tar", "memory")
@@ -153,7 +153,7 @@ def redact(text: str, *addresses: str) -> str:
         ):
             if len(value) >= _MIN_SECRET_CHARACTERS:
                 text = text.replace(value, "...")
-    return strip_queries(text)
+    return redact_urls(text)
 
 
 #: Parameters of signed URLs, by their names, with their values.

@@ -1,6 +1,7 @@
-"""Audio and pictures of a segment for widgets.
+"""Audio and pictures of a segment for widgets: what a player plays and draws.
 
-Times inside a clip are seconds from its first sample.
+Times inside a clip are seconds from the first sample that is played, which is one of the context if
+there is any.
 """
 
 import io
@@ -20,14 +21,14 @@ from nbaudio.storage.location import LocationLike, location
 from nbaudio.ui.widgets.base_widget import Handler, Response
 
 RATE = 16000  # Hz, at which segments of a workspace are played
-LONGEST_S = 120.0  # seconds of a clip at most, whatever a table says
-MOST_CONTEXT_S = 30.0  # seconds before, and after, a segment
-MOST_LANES = 8  # channels drawn one below another
+LONGEST_S = 120.0  # seconds of a segment that are played, however long a table says it is
+MOST_CONTEXT_S = 30.0  # seconds before, and as many after, a segment
+MOST_LANES = 8  # channels that are drawn, one below another
 _MOST_COLUMNS = 4096  # of a picture
 _CACHED_SOUNDS = 4 + MOST_LANES  # the last clips, and the channels of one
 BANDS = drawing.BANDS
 peaks = drawing.peaks
-# NumPy's transform takes three times as long.
+# SciPy's transform takes a third of the time of NumPy's.
 spectrogram = partial(drawing.spectrogram, rfft=fft.rfft)
 
 # The picture of a clip in a saved page, in pixels. It has one color, which can be seen on light and
@@ -51,11 +52,15 @@ Row = dict[str, Any]
 class Sound(NamedTuple):
     """Audio that a player plays: a segment with context.
 
-    The segment begins and ends at `start` and `end`, in seconds from the first of the samples.
+    Attributes:
+        samples: one channel, of shape (samples,).
+        rate: their sampling rate in Hz.
+        start: where the segment begins, in seconds from the first sample.
+        end: where it ends.
     """
 
-    samples: NDArray[np.int16]  # of one channel
-    rate: int  # in Hz
+    samples: NDArray[np.int16]
+    rate: int
     start: float
     end: float
 
@@ -69,7 +74,9 @@ def read_sound(
     channel: str | None = None,
     even: bool = True,
 ) -> Sound:
-    """Read a segment of a recording at `RATE`, with context; at most `LONGEST_S` of the segment.
+    """Read a segment of a recording at `RATE`, with context.
+
+    Of the segment, the first `LONGEST_S` are read. Context beyond the recording is left out.
 
     Args:
         root: the folder or URL of the recordings; None if there is none.
@@ -77,8 +84,8 @@ def read_sound(
             `end_sample`, `sampling_rate` and `num_samples`; with `source_channel`, if it has one.
         before: seconds of context before the segment.
         after: seconds of context after it.
-        channel: the channel to play; that of the segment, or else the mix, unless given.
-        even: whether the loudness is normalized, so that clips are equally loud.
+        channel: the channel to play; by default that of the segment, or else the mix.
+        even: normalize the loudness, so that clips are equally loud.
 
     Raises:
         InputError: the context is longer than `MOST_CONTEXT_S`.
@@ -110,26 +117,27 @@ def read_sound(
 
 
 def corpus_sound(corpus: Corpus, segment_id: str) -> Sound:
-    """Read at most `LONGEST_S` of a clip of a corpus, at its own rate, as training gets it."""
+    """Read the first `LONGEST_S` of a clip of a corpus, at its own rate, as training gets it."""
     clip = corpus.read(segment_id)
     samples = np.asarray(clip.samples, np.int16)[: round(LONGEST_S * clip.rate)]
     return Sound(samples, clip.rate, 0.0, len(samples) / clip.rate)
 
 
-def _check_columns(columns: int) -> None:
-    """Raise InputError if a picture would be too wide."""
-    if not 1 <= columns <= _MOST_COLUMNS:
-        raise InputError(f"columns={columns}: must be from 1 to {_MOST_COLUMNS:,}")
-
-
 class Playback:
-    """Handler of a player's requests. Subclasses define `segment` and `read`.
+    """Handler of a player's requests about clips, which have numbers, from 0.
 
-    Clips have numbers, from 0. A request can have further options, which `read` gets.
+    Subclasses define two methods, which take the options that they know:
+
+    - `segment(*, number)` returns facts and words of a clip;
+    - `read(number, **options)` returns its audio, or raises AudioError with the reason. The options
+      are those of `read_sound` but for `root` and `row`.
+
+    Attributes:
+        calls: the handlers by the names of requests, for `BaseWidget`.
     """
 
-    segment: Callable[..., dict[str, Any]]  # returns facts and words of a clip by its number
-    read: Callable[..., Sound]  # reads its audio; raises AudioError where there is none
+    segment: Callable[..., dict[str, Any]]
+    read: Callable[..., Sound]
 
     def __init__(self) -> None:
         self.calls: dict[str, Handler] = {
@@ -138,18 +146,24 @@ class Playback:
             "picture": self.picture,
         }
         # A request for a part of a picture follows one for the clip, with the same audio.
-        self._sound = lru_cache(_CACHED_SOUNDS)(self.read)
+        self._read_cached = lru_cache(_CACHED_SOUNDS)(self.read)
 
     def clip(self, *, number: int, columns: int = 800, **options: Any) -> Response:
-        """Return times and pictures of a clip, and its audio.
+        """Return times and pictures of a clip, and later its audio.
 
-        The answer has `seconds`, the length of the audio, and `start` and `end` of the segment in
-        it. The buffers are peaks and spectrogram of `columns` columns. The buffer that is sent
-        later is the audio as a WAV file. If there is no audio, the answer is a note that says why.
+        Args:
+            number: the number of the clip.
+            columns: the width of the pictures in pixels.
+            options: as for `read`.
+
+        Returns:
+            The answer has `seconds`, the length of the audio, and `start` and `end` of the segment
+            in it; without audio only `note`, the reason. The buffers are `peaks` and `spectrogram`,
+            and later the audio as a WAV file.
         """
         _check_columns(columns)
         try:
-            sound = self._sound(number, **options)
+            sound = self._read_cached(number, **options)
         except AudioError as error:
             return Response({"note": str(error)}, [], [])
         times = {"seconds": len(sound.samples) / sound.rate, "start": sound.start, "end": sound.end}
@@ -169,42 +183,59 @@ class Playback:
         lanes: int = 1,
         **options: Any,
     ) -> Response:
-        """Return pictures of a part of a clip, from `first` to `last` seconds.
+        """Return pictures of a part of a clip, without audio.
 
-        The buffers are peaks and spectrogram. With several `lanes`, the number of channels, there
-        are peaks of each channel before the spectrogram.
+        Args:
+            number: the number of the clip.
+            first: where the part begins, in seconds from the first sample.
+            last: where it ends.
+            columns: the width of the pictures in pixels.
+            lanes: the number of channels that are drawn one below another; 1 draws the channel that
+                is played.
+            options: as for `read`.
+
+        Returns:
+            The buffers are `peaks` of each lane, and `spectrogram` of the channel that is played.
         """
         _check_columns(columns)
-        sound = self._sound(number, **options)
+        sound = self._read_cached(number, **options)
         if not 0 <= first < last:
             raise InputError(f"{first:g} to {last:g} s: not inside the clip")
         num_samples = len(sound.samples)
+        # Shares of the clip, as `spectrogram` takes them; at least one sample is drawn.
         begin_share = first * sound.rate / num_samples
         end_share = last * sound.rate / num_samples
         start = min(int(begin_share * num_samples), num_samples - 1)
         stop = max(start + 1, int(end_share * num_samples))
-        waves = sound.samples[None]
         if lanes > 1:
-            waves = self._channels(number, lanes, options)
+            waves = self._read_channels(number, min(lanes, MOST_LANES), options)
+        else:
+            waves = sound.samples[np.newaxis]
         pictures = [peaks(wave[start:stop], columns).tobytes() for wave in waves]
         bands = spectrogram(sound.samples, columns, begin_share, end_share)
         return Response({}, [*pictures, bands.tobytes()], [])
 
-    def _channels(
+    def _read_channels(
         self, number: int, num_channels: int, options: Mapping[str, Any]
     ) -> NDArray[np.int16]:
-        """Return the channels of a clip, at most `MOST_LANES`, of shape (channels, samples).
+        """Return the first channels of a clip, of shape (channels, samples).
 
-        They have their loudness relative to each other; the loudest sample is at full scale.
+        One gain for all keeps their loudness relative to each other: the loudest sample of all is
+        at full scale.
         """
-        channels = np.stack(
-            [
-                self._sound(number, **{**options, "channel": str(channel), "even": False}).samples
-                for channel in range(min(num_channels, MOST_LANES))
-            ]
-        ).astype(np.float32)
+        sounds = [
+            self._read_cached(number, **{**options, "channel": str(channel), "even": False})
+            for channel in range(num_channels)
+        ]
+        channels = np.stack([sound.samples for sound in sounds]).astype(np.float32)
         loudest = max(1.0, float(np.abs(channels).max()))
         return (channels * (32767 / loudest)).astype(np.int16)
+
+
+def _check_columns(columns: int) -> None:
+    """Raise InputError if a picture would be too wide."""
+    if not 1 <= columns <= _MOST_COLUMNS:
+        raise InputError(f"columns={columns}: must be from 1 to {_MOST_COLUMNS:,}")
 
 
 def clip_picture(samples: NDArray[np.int16], rate: int) -> bytes:
@@ -214,7 +245,7 @@ def clip_picture(samples: NDArray[np.int16], rate: int) -> bytes:
     """
     from matplotlib.image import imsave  # takes a moment to import
 
-    opacities = np.concatenate([_draw_waveform(samples), _draw_spectrogram(samples, rate)])
+    opacities = np.concatenate([_waveform_pixels(samples), _spectrogram_opacities(samples, rate)])
     # Fewer opacities make a smaller file.
     steps = _NUM_OPACITIES - 1
     picture = np.full((*opacities.shape, 4), _COLOR, dtype=np.uint8)
@@ -224,8 +255,11 @@ def clip_picture(samples: NDArray[np.int16], rate: int) -> bytes:
     return file.getvalue()
 
 
-def _draw_waveform(samples: NDArray[np.int16]) -> NDArray[np.bool_]:
-    """Return which pixels are on the waveform, from its least to its greatest sample."""
+def _waveform_pixels(samples: NDArray[np.int16]) -> NDArray[np.bool_]:
+    """Return which pixels are on the waveform, from its least to its greatest sample.
+
+    The result has shape (`_WAVEFORM_HEIGHT`, `_PICTURE_WIDTH`).
+    """
     extremes = peaks(samples, _PICTURE_WIDTH).astype(np.float32)
     extremes *= 0.95 / max(1.0, float(np.abs(extremes).max()))
     least = extremes[:, 0]
@@ -233,12 +267,16 @@ def _draw_waveform(samples: NDArray[np.int16]) -> NDArray[np.bool_]:
     height = np.linspace(1, -1, _WAVEFORM_HEIGHT)[:, None]  # of a row of pixels
     # Silence is a thin line, not nothing.
     half_line = 1 / _WAVEFORM_HEIGHT
-    drawn: NDArray[np.bool_] = (height >= least - half_line) & (height <= greatest + half_line)
-    return drawn
+    pixels: NDArray[np.bool_] = (height >= least - half_line) & (height <= greatest + half_line)
+    return pixels
 
 
-def _draw_spectrogram(samples: NDArray[np.int16], rate: int) -> NDArray[np.float64]:
-    """Return the opacity of each pixel, from 0 to 1, the highest frequency in the first row."""
+def _spectrogram_opacities(samples: NDArray[np.int16], rate: int) -> NDArray[np.float64]:
+    """Return the opacity of each pixel of the spectrogram, from 0 to 1.
+
+    The result has shape (`_SPECTROGRAM_HEIGHT`, `_PICTURE_WIDTH`), the highest frequency in the
+    first row.
+    """
     # The bands reach up to half the rate.
     num_bands = round(BANDS * 2 * _HIGHEST_HZ / rate)
     num_bands = max(_SPECTROGRAM_HEIGHT, min(BANDS, num_bands))
