@@ -34,7 +34,7 @@ from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.engine import ENGINES
 from nbaudio.runs import execute, papermill_manifests
 from nbaudio.runs.execute import LINKS_MARKER, PageWriter, link_pages
-from nbaudio.runs.kernels import kernel_server
+from nbaudio.runs.kernels import kernel_server, run_kernels
 from nbaudio.runs.manifests import load_manifest
 from nbaudio.runs.parameters import (
     PATHS,
@@ -690,24 +690,32 @@ def test_a_kernel_whose_port_is_taken_is_started_again(one_cell, tmp_path, monke
 
     monkeypatch.setattr(execute.papermill, "execute_notebook", start)
     source = one_cell("print('started')")
-    execute.execute(source, {}, pages=PageWriter(tmp_path / "out"))
+    out = tmp_path / "out"
+    with run_kernels(None, out) as kernels:
+        execute.execute(source, {}, pages=PageWriter(out), kernels=kernels)
     assert len(starts) == 3
     [output] = outputs(tmp_path / "out/notebooks/cell.ipynb")
     assert "".join(output["text"]) == "started\n"
     starts.clear()
     monkeypatch.setattr(execute, "_STARTS", 2)
-    with pytest.raises(NbaudioError, match=r"cell: no kernel can be started \(Kernel died"):
-        execute.execute(source, {}, pages=PageWriter(tmp_path / "out"))
+    message = r"cell: no kernel can be started \(Kernel died"
+    with run_kernels(None, out, 0) as kernels, pytest.raises(NbaudioError, match=message):
+        execute.execute(source, {}, pages=PageWriter(out), kernels=kernels)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("new_server", [kernel_server, nullcontext])
 def test_a_kernel_that_dies_is_named_and_its_notebook_is_kept(new_server, one_cell, tmp_path):
     source = one_cell("import os; os._exit(1)")
-    pages = PageWriter(tmp_path / "out")
+    out = tmp_path / "out"
+    pages = PageWriter(out)
     message = r"cell: its kernel died; .* \(kept: .*cell\.ipynb\)"
-    with new_server() as server, pytest.raises(NbaudioError, match=message):
-        execute.execute(source, {}, pages=pages, server=server)
+    with (
+        new_server() as server,
+        run_kernels(server, out) as kernels,
+        pytest.raises(NbaudioError, match=message),
+    ):
+        execute.execute(source, {}, pages=pages, kernels=kernels)
     pages.finish()
     assert (tmp_path / "out/notebooks/cell.ipynb").exists()
     assert "_exit" in (tmp_path / "out/html/cell.html").read_text("utf8")
@@ -727,14 +735,17 @@ print(os.getpid(), os.getsid(0), was_left, np.random.random(), counts, os.getcwd
 @pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux only")
 def test_forked_kernels_share_nothing_and_end(one_cell, tmp_path):
     source = one_cell(STATE)
-    pages = PageWriter(tmp_path / "out")
+    out = tmp_path / "out"
+    pages = PageWriter(out)
     lines = []
     with kernel_server() as server:
-        for _ in range(2):
-            execute.execute(source, {}, pages=pages, server=server)
-            [output] = outputs(tmp_path / "out/notebooks/cell.ipynb")
-            lines.append("".join(output["text"]))
-            assert not Path(f"/proc/{lines[-1].split()[0]}").exists()
+        with run_kernels(server, out, 2) as kernels:
+            for _ in range(2):
+                execute.execute(source, {}, pages=pages, kernels=kernels)
+                [output] = outputs(out / "notebooks/cell.ipynb")
+                lines.append("".join(output["text"]))
+        for line in lines:
+            assert not Path(f"/proc/{line.split()[0]}").exists()
     for line in lines:
         process, session, rest = line.split(maxsplit=2)
         assert process == session
@@ -763,8 +774,9 @@ print({path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm
 @pytest.mark.parametrize("new_server", [kernel_server, nullcontext])
 def test_a_notebook_of_a_run_shows_plots_of_pyplot(new_server, one_cell, tmp_path):
     source = one_cell("import matplotlib.pyplot as plt; plt.plot([1, 2]); plt.title('a'); None")
-    with new_server() as server:
-        execute.execute(source, {}, pages=PageWriter(tmp_path / "out"), server=server)
+    out = tmp_path / "out"
+    with new_server() as server, run_kernels(server, out) as kernels:
+        execute.execute(source, {}, pages=PageWriter(out), kernels=kernels)
     [output] = outputs(tmp_path / "out/notebooks/cell.ipynb")
     assert "image/png" in output["data"]
 
@@ -777,10 +789,10 @@ def test_a_stopped_run_leaves_no_kernel(signum, one_cell, tmp_path):
     script = f"""
 from pathlib import Path
 from nbaudio.runs.execute import PageWriter, execute
-from nbaudio.runs.kernels import kernel_server
+from nbaudio.runs.kernels import kernel_server, run_kernels
 out = Path({str(tmp_path / "out")!r})
-with kernel_server() as server:
-    execute(Path({str(source)!r}), {{}}, pages=PageWriter(out), server=server)
+with kernel_server() as server, run_kernels(server, out, 2) as kernels:
+    execute(Path({str(source)!r}), {{}}, pages=PageWriter(out), kernels=kernels)
 """
     run_of_cell = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
     pid = tmp_path / "out" / "pid"

@@ -5,15 +5,11 @@ Importing this takes seconds.
 
 import io
 import json
-import os
 import re
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from html import escape
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import papermill
@@ -22,8 +18,9 @@ from nbconvert import HTMLExporter
 from nbaudio.core import atomic, bundled_files
 from nbaudio.core.errors import NbaudioError
 from nbaudio.runs.index_page import NotebookPage, read_pages, write_index
-from nbaudio.runs.kernels import KernelServer, manager_of
+from nbaudio.runs.kernels import KERNEL, RunKernels
 from nbaudio.runs.page_notebook import page_notebook
+from nbaudio.runs.papermill_engine import ENGINE
 
 LINKS_MARKER = '<nav class="nbaudio-pages"></nav>'
 CSS = bundled_files.front_end("run_page", kind="css")
@@ -46,21 +43,11 @@ CSS</style>
 {%- block body_header -%}{{ super() }}PLACE{%- endblock -%}
 {%- block body_footer -%}PLACE{{ super() }}{%- endblock -%}
 """.replace("CSS", CSS).replace("PLACE", LINKS_MARKER)
-# The kernel name in the notebooks; every Jupyter knows it when they are opened by hand.
-_KERNEL = "python3"
 _OPTIONS = {
-    **{
-        "kernel_name": _KERNEL,
-        "language": "python",
-        "progress_bar": False,
-        "store_widget_state": False,
-    },
-    "coalesce_streams": True,  # only the last state of a progress bar
-    # Kernels log only that a local connection is not encrypted, or that they were stopped.
-    "extra_arguments": [
-        "--log-level=CRITICAL",
-        "--IPKernelApp.kernel_class=nbaudio.runs.notebook_kernel.NotebookKernel",
-    ],
+    "kernel_name": KERNEL,
+    "language": "python",
+    "progress_bar": False,
+    "engine_name": ENGINE,
 }
 _STARTS = 3  # attempts to start a kernel
 _DEAD_KERNEL = "Kernel died"  # the message of nbclient's `DeadKernelError`, a RuntimeError
@@ -91,19 +78,17 @@ def execute(
     values: dict[str, Any],
     *,
     pages: PageWriter,
-    server: KernelServer | None = None,
+    kernels: RunKernels,
 ) -> None:
-    """Execute a notebook with the folder OUT of `pages` as its current folder.
+    """Execute a notebook in the next of `kernels`.
 
-    Keep it in OUT/notebooks, and hand it to `pages`, also when a cell fails. Its kernel is forked
-    by `server`, or started as a new interpreter if there is none.
+    Keep it in the folder OUT/notebooks of `pages`, and hand it to `pages`, also when a cell fails.
     """
     out = pages.out
     final = out / "notebooks" / source.name
     working = final.with_name(f".{source.name}")
     try:
-        with _own_kernel():
-            _execute_with_papermill(source, working, out, values, server)
+        _execute_with_papermill(source, working, values, kernels)
     except papermill.PapermillExecutionError as error:
         last = " ".join(f"{error.ename}: {error.evalue}".split())
         raise NbaudioError(
@@ -132,18 +117,17 @@ def _write_page(notebook: Path, out: Path, values: Mapping[str, Any]) -> None:
 
 
 def _execute_with_papermill(
-    source: Path, working: Path, out: Path, values: dict[str, Any], server: KernelServer | None
+    source: Path, working: Path, values: dict[str, Any], kernels: RunKernels
 ) -> None:
     """Execute a notebook; start its kernel again if it ended before it ran anything.
 
     Jupyter chooses the ports of a kernel before the kernel binds them: another process may take one
     in between.
     """
-    options = _OPTIONS | ({"kernel_manager_class": manager_of(server)} if server else {})
     for attempt in range(_STARTS):
         try:
             papermill.execute_notebook(
-                _verbatim(source), _verbatim(working), values, cwd=str(out), **options
+                _verbatim(source), _verbatim(working), values, kernels=kernels, **_OPTIONS
             )
         except RuntimeError as error:
             if "died before replying to kernel_info" not in str(error):
@@ -157,22 +141,6 @@ def _execute_with_papermill(
 def _verbatim(path: Path) -> str:
     """Escape the braces of a path, which papermill would fill in."""
     return str(path).replace("{", "{{").replace("}", "}}")
-
-
-@contextmanager
-def _own_kernel() -> Iterator[None]:
-    """Let `_KERNEL` run this interpreter, whether or not a kernel of that name is installed."""
-    before = os.environ.get("JUPYTER_PATH")
-    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    with TemporaryDirectory() as folder:
-        spec = {"argv": command, "display_name": "Python 3 (ipykernel)", "language": "python"}
-        atomic.write_json(Path(folder) / "kernels" / _KERNEL / "kernel.json", spec)
-        os.environ["JUPYTER_PATH"] = os.pathsep.join([folder, *([before] if before else [])])
-        try:
-            yield
-        finally:
-            os.environ.pop("JUPYTER_PATH")
-            os.environ |= {"JUPYTER_PATH": before} if before else {}
 
 
 def _keep(working: Path, final: Path) -> None:

@@ -1,25 +1,43 @@
-"""Kernels that a server forks, for jupyter_client: see `nbaudio.runs.kernel_server`."""
+"""Kernels of a run, for jupyter_client: the next starts while a notebook runs.
+
+Those that a server forks are described in `nbaudio.runs.kernel_server`.
+"""
 
 import os
 import signal
 import subprocess
 import sys
 import time
+from asyncio import Task
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from jupyter_client.asynchronous.client import AsyncKernelClient
 from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
+from jupyter_core.utils import ensure_event_loop
 
+from nbaudio.core import atomic
 from nbaudio.core.errors import NbaudioError
 
 _LAUNCHER = "ipykernel_launcher"
 _POLL_S = 0.01
+# The kernel name in the notebooks; every Jupyter knows it when they are opened by hand.
+KERNEL = "python3"
+_ARGUMENTS = [
+    # Kernels log only that a local connection is not encrypted, or that they were stopped.
+    "--log-level=CRITICAL",
+    "--IPKernelApp.kernel_class=nbaudio.runs.notebook_kernel.NotebookKernel",
+    "--HistoryManager.hist_file=:memory:",
+]
+_START_TIMEOUT_S = 60.0
 
 
 class KernelServer:
@@ -126,6 +144,127 @@ class _ForkingManager(AsyncKernelManager):
         self.provisioner.server = self.server
 
 
-def manager_of(server: KernelServer) -> type[AsyncKernelManager]:
-    """Return a class of kernel managers, as nbclient wants it, whose kernels a server forks."""
+@dataclass(frozen=True)
+class RunningKernel:
+    """A kernel that has answered, and what talks to it."""
+
+    manager: AsyncKernelManager
+    client: AsyncKernelClient
+
+
+class RunKernels:
+    """Kernels for the notebooks of a run, one each.
+
+    The kernel of the next notebook starts while a notebook runs, and the kernel of the last one
+    ends. Both happen whenever the event loop of this thread runs, which is that of nbclient.
+    """
+
+    def __init__(self, server: KernelServer | None, folder: Path, num_notebooks: int) -> None:
+        """Begin to start the first kernel.
+
+        `folder` is the current folder of the kernels. `server` forks them; None: each is a new
+        interpreter.
+        """
+        self._manager_class = AsyncKernelManager if server is None else _manager_of(server)
+        self._folder = folder
+        self._num_left = num_notebooks
+        self._loop = ensure_event_loop()
+        self._next: Task[RunningKernel] | None = None
+        self._ending: list[Task[None]] = []
+        self._begin_next()
+
+    def take(self) -> RunningKernel:
+        """Return the kernel of the next notebook, and begin to start the one after it.
+
+        Raises:
+            RuntimeError: the kernel died before it answered, or did not answer in time.
+            NbaudioError: the server has ended.
+        """
+        starting = self._next or self._loop.create_task(self._start())
+        self._next = starting  # to be ended if the run is interrupted now
+        try:
+            kernel = self._loop.run_until_complete(starting)
+        except (RuntimeError, NbaudioError):
+            self._next = None
+            raise
+        self._next = None
+        self._begin_next()
+        return kernel
+
+    def release(self, kernel: RunningKernel) -> None:
+        """Begin to end a kernel."""
+        self._ending.append(self._loop.create_task(_end(kernel)))
+
+    def close(self) -> None:
+        """End all kernels."""
+        if self._next is not None:
+            # One that could not be started has nothing to end.
+            with suppress(RuntimeError, NbaudioError):
+                self.release(self._loop.run_until_complete(self._next))
+        for ending in self._ending:
+            self._loop.run_until_complete(ending)
+
+    def _begin_next(self) -> None:
+        """Begin to start a kernel if a notebook is left."""
+        if self._num_left:
+            self._num_left -= 1
+            self._next = self._loop.create_task(self._start())
+
+    async def _start(self) -> RunningKernel:
+        """Start a kernel, and wait until it answers."""
+        manager = self._manager_class(kernel_name=KERNEL)
+        await manager.start_kernel(extra_arguments=_ARGUMENTS, cwd=str(self._folder))
+        client = manager.client()
+        kernel = RunningKernel(manager, client)
+        try:
+            client.start_channels()
+            await client.wait_for_ready(timeout=_START_TIMEOUT_S)
+        except BaseException:
+            await _end(kernel)
+            raise
+        client.allow_stdin = False
+        return kernel
+
+
+async def _end(kernel: RunningKernel) -> None:
+    """Ask a kernel to end, and wait for it; one that does not end in seconds is killed."""
+    try:
+        if await kernel.manager.is_alive():
+            await kernel.manager.shutdown_kernel()
+    finally:
+        await kernel.manager.cleanup_resources()
+        kernel.client.stop_channels()
+
+
+@contextmanager
+def run_kernels(
+    server: KernelServer | None, folder: Path, num_notebooks: int = 1
+) -> Iterator[RunKernels]:
+    """Provide the kernels of a run, whose current folder is `folder`; end them afterwards."""
+    with _own_kernel():
+        kernels = RunKernels(server, folder, num_notebooks)
+        try:
+            yield kernels
+        finally:
+            kernels.close()
+
+
+@contextmanager
+def _own_kernel() -> Iterator[None]:
+    """Let `KERNEL` run this interpreter, whether or not a kernel of that name is installed."""
+    before = os.environ.get("JUPYTER_PATH")
+    command = [sys.executable, "-m", _LAUNCHER, "-f", "{connection_file}"]
+    with TemporaryDirectory() as folder:
+        spec = {"argv": command, "display_name": "Python 3 (ipykernel)", "language": "python"}
+        atomic.write_json(Path(folder) / "kernels" / KERNEL / "kernel.json", spec)
+        os.environ["JUPYTER_PATH"] = os.pathsep.join([folder, *([before] if before else [])])
+        try:
+            yield
+        finally:
+            os.environ.pop("JUPYTER_PATH")
+            os.environ |= {"JUPYTER_PATH": before} if before else {}
+
+
+def _manager_of(server: KernelServer) -> type[AsyncKernelManager]:
+    """Return a class of kernel managers whose kernels a server forks."""
     return type("ForkingManager", (_ForkingManager,), {"server": server})

@@ -20,7 +20,7 @@ from nbaudio.storage.urls import is_url, redact_url
 
 if TYPE_CHECKING:
     from nbaudio.runs.execute import PageWriter
-    from nbaudio.runs.kernels import KernelServer
+    from nbaudio.runs.kernels import KernelServer, RunKernels
 
 # Order of the steps in the report; others come after these, by name.
 _STEPS = (
@@ -152,15 +152,30 @@ def _execute(
 
         pages = PageWriter(out)
         try:
-            for number in numbers:
-                notebook = notebooks[number - 1]
-                used = {name: values[name] for name in defaults(notebook) if name in values}
-                _execute_notebook(notebook, number, numbers, used, pages=pages, server=server)
+            _execute_notebooks(notebooks, numbers, values, pages=pages, server=server)
         finally:
             # After a failure, too: the pages of the notebooks that ran are there to look at.
             pages.finish()
             index_page = link_pages(out, notebooks)
     return index_page
+
+
+def _execute_notebooks(
+    notebooks: Sequence[Path],
+    numbers: Sequence[int],
+    values: Mapping[str, Any],
+    *,
+    pages: "PageWriter",
+    server: "KernelServer | None",
+) -> None:
+    """Execute the notebooks with these numbers, from 1, each with the parameters that it has."""
+    from nbaudio.runs.kernels import run_kernels
+
+    with run_kernels(server, pages.out, len(numbers)) as kernels:
+        for number in numbers:
+            notebook = notebooks[number - 1]
+            used = {name: values[name] for name in defaults(notebook) if name in values}
+            _execute_notebook(notebook, number, numbers, used, pages=pages, kernels=kernels)
 
 
 def _execute_notebook(
@@ -170,7 +185,7 @@ def _execute_notebook(
     values: dict[str, Any],
     *,
     pages: "PageWriter",
-    server: "KernelServer | None",
+    kernels: "RunKernels",
 ) -> None:
     """Execute the notebook with a number, of those of a run; print its name and its time."""
     from nbaudio.runs.execute import execute
@@ -179,7 +194,7 @@ def _execute_notebook(
     print(step, end=" ", file=sys.stderr, flush=True)
     began = time.monotonic()
     try:
-        execute(notebook, values, pages=pages, server=server)
+        execute(notebook, values, pages=pages, kernels=kernels)
     except NbaudioError as error:
         raise NbaudioError(f"{error}; {_how_to_continue(number, numbers)}") from error
     finally:
