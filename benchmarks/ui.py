@@ -295,8 +295,9 @@ def explorer(bench: Bench, rounds: int) -> Found:
             window.drag = (selector, from, to) => {
                 const target = one(selector), box = target.getBoundingClientRect();
                 target.setPointerCapture = () => {};
-                for (const [kind, [x, y]] of [['down', from], ['move', to], ['up', to]]) {
-                    target.dispatchEvent(new PointerEvent(`pointer${kind}`, {
+                const events = { pointerdown: from, pointermove: to, lostpointercapture: to };
+                for (const [kind, [x, y]] of Object.entries(events)) {
+                    target.dispatchEvent(new PointerEvent(kind, {
                         bubbles: true, buttons: 1, pointerId: 1,
                         clientX: box.left + x * box.width, clientY: box.top + y * box.height,
                     }));

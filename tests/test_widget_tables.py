@@ -61,6 +61,19 @@ def test_sorting_is_stable_with_missing_numbers_last():
     assert sort_and_filter(FRAME).tolist() == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("descending", [False, True])
+def test_many_texts_are_sorted_stably_with_missing_ones_last(descending):
+    rng = np.random.default_rng(3)
+    number = pl.Series(rng.integers(0, 50_000, 150_000))
+    texts = ("š" + number.cast(pl.String)).set(number % 7 == 0, None)
+    rows = list(enumerate(texts.to_list()))
+    with_text = [row for row in rows if row[1] is not None]
+    expected = sorted(with_text, key=lambda row: row[1], reverse=descending)
+    expected += [row for row in rows if row[1] is None]
+    order = sort_and_filter(pl.DataFrame({"text": texts}), sort="text", descending=descending)
+    assert order.tolist() == [number for number, _ in expected]
+
+
 def test_filters_by_condition_and_text():
     assert sort_and_filter(FRAME, where="similarity < 0.8").tolist() == [0, 4]
     assert sort_and_filter(FRAME, where="text LIKE '%dan%' AND start_sample > 1").tolist() == [3, 4]

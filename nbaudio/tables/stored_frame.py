@@ -22,8 +22,8 @@ _PREFIX = 16  # first bytes of a text, which give its order; UTF-8 orders as cod
 _TIMES = ("recording_id", "start_sample", "end_sample")
 # Columns that give the duration where there are no samples.
 _DECIMALS = ("source_start", "source_end")
-_SORTED_AT_ONCE = 1 << 18  # rows of a range, about; every 64th row is drawn to find the ranges
-_DRAWN = 64
+_SORTED_AT_ONCE = 1 << 18  # rows of a range, about
+_DRAWN = 64  # every 64th row is drawn to find the ranges
 
 Order = NDArray[np.uint32]  # numbers of rows
 
@@ -137,7 +137,7 @@ class StoredFrame:
         if len(numbers) != len(self):
             values = values.gather(numbers)
         places = []
-        for sorted_part in _sorted_by_ranges(values, descending=descending):
+        for sorted_part in sorted_by_ranges(values, _SORTED_AT_ONCE, descending=descending):
             places.append(sorted_part)
             yield 1 / 2
         yield numbers[pl.concat(places).to_numpy()]
@@ -216,23 +216,23 @@ def _sort_key(values: pl.Series) -> pl.Series:
     return begin.bin.reinterpret(dtype=pl.UInt128, endianness="big")
 
 
-def _sorted_by_ranges(values: pl.Series, *, descending: bool) -> Iterator[pl.Series]:
-    """Yield the places of numbers in their order, stably, nulls last.
+def sorted_by_ranges(values: pl.Series, at_once: int, *, descending: bool) -> Iterator[pl.Series]:
+    """Yield the places of values in their order, stably, nulls last.
 
-    Numbers of one range at a time are sorted, so that nothing takes long. The first results are
-    empty: the range of each number is not known yet.
+    Values of one range at a time, about `at_once`, are sorted in a thread, so that nothing takes
+    long. The first results are empty: the range of each value is not known yet.
     """
     sample = values.drop_nulls().gather_every(_DRAWN).sort()
-    edges = sample.gather_every(_SORTED_AT_ONCE // _DRAWN)[1:].unique(maintain_order=True)
+    edges = sample.gather_every(at_once // _DRAWN)[1:].unique(maintain_order=True)
     last = len(edges) + 1
 
     def ranges_from(start: int) -> pl.Series:
-        part_values = values.slice(start, _SORTED_AT_ONCE)
+        part_values = values.slice(start, at_once)
         numbers = edges.search_sorted(part_values, side="right").cast(pl.UInt16)
         return numbers.set(part_values.is_null(), last)
 
     parts = []
-    for part in in_threads(ranges_from, range(0, max(1, len(values)), _SORTED_AT_ONCE)):
+    for part in in_threads(ranges_from, range(0, max(1, len(values)), at_once)):
         parts.append(part)
         yield pl.Series("place", dtype=pl.UInt32)
     ranges = pl.concat(parts)

@@ -62,6 +62,7 @@ function createBins(column, request) {
       brush.show(Math.floor(begun), Math.floor(begun) + 1);
     },
     onMove: (event) => brush.stretch(begun, brush.edgeAt(event)),
+    onUp: brush.flush,
   });
   return { element, update, key: brush.key };
 }

@@ -12,8 +12,9 @@ function axisNumber(value) {
 
 /**
  * Create two handles over `track`; `text(edge)` is the value at an edge; `onChange(first, last)`
- * gets the bins, both included. If the track is `brushed`, a handle at its end bounds nothing: a
- * drag from there is one over the track, which chooses what it covers.
+ * gets the bins, both included, once the range rests, or at once by `flush()`. If the track is
+ * `brushed`, a handle at its end bounds nothing: a drag from there is one over the track, which
+ * chooses what it covers.
  */
 function createRange(
   track,
@@ -114,8 +115,9 @@ function createRange(
       upright: vertical,
       onDown: () => !isResting(end),
       onMove: (event) => moveEnd(end, Math.round(edgeAt(event))),
+      onUp: report.flush,
     }),
   );
 
-  return { set, show, stretch, key, edgeAt, edges: () => edges };
+  return { set, show, stretch, key, edgeAt, edges: () => edges, flush: report.flush };
 }

@@ -74,9 +74,19 @@ function render(widget) {
       });
     }
 
+    let reported = {}; // the box that has no response yet: both ranges report it
     function report() {
       const [[left, right], [low, high]] = ranges.map((range) => range.edges());
-      return request("scatter.box", { box: box.hidden ? null : [left, right - 1, low, high - 1] });
+      const chosen = box.hidden ? null : [left, right - 1, low, high - 1];
+      const text = String(chosen);
+      if (text !== reported.text) {
+        const mine = { text };
+        mine.response = request("scatter.box", { box: chosen }).finally(() => {
+          if (reported === mine) reported = {};
+        });
+        reported = mine;
+      }
+      return reported.response;
     }
 
     function draw() {
@@ -134,7 +144,10 @@ function render(widget) {
       upright: true,
       onDown: (event) => (begun = places(event)),
       onMove: (event) => places(event).forEach((to, i) => ranges[i].stretch(begun[i], to)),
-      onUp: (moved) => !moved && request("scatter.nearest", { x: begun[0], y: begun[1] }),
+      onUp(moved) {
+        if (moved) ranges.forEach((range) => range.flush());
+        else request("scatter.nearest", { x: begun[0], y: begun[1] });
+      },
     });
     open.addEventListener("toggle", refresh);
     watch("change:version", refresh);
