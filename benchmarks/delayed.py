@@ -1,6 +1,7 @@
 """A web server at the far end of a slow line.
 
-It has ranges, kept connections, a delay for each answer and a limit for all bytes.
+It has ranges, kept connections, pages of folders, a delay for each answer and a limit for all
+bytes.
 
     python benchmarks/delayed.py FOLDER [--delay 0.04] [--megabits 200]
 
@@ -36,6 +37,12 @@ async def answer(head: str, root: Path, writer: asyncio.StreamWriter, link: Link
     """Answer one request."""
     method, path, _ = head.split(" ", 2)
     file = root / unquote(path).lstrip("/")
+    if file.is_dir():
+        page = "".join(f'<a href="{inside.name}">' for inside in sorted(file.iterdir())).encode()
+        heading = f"Content-Type: text/html\r\nContent-Length: {len(page)}\r\n\r\n"
+        writer.write(f"HTTP/1.1 200 OK\r\n{heading}".encode())
+        writer.write(b"" if method == "HEAD" else page)
+        return
     if not file.is_file():
         writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
         return

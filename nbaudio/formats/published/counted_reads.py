@@ -1,20 +1,17 @@
 """Files of a dataset, on this machine or remote, and how many of their bytes were read."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from nbaudio.core import input_guards
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.core.threads import ordered_map
 from nbaudio.storage.location import Location, LocationLike, location
 from nbaudio.storage.network import convert_error
 from nbaudio.storage.urls import is_url
 from nbaudio.tables.parquet_ranges import RangedParquet
-
-_JOBS = 8
 
 
 @dataclass
@@ -78,10 +75,6 @@ class DatasetFiles:
         """Return the bytes of a file; raise InputError if that is unknown."""
         with convert_error(AudioError, InputError):
             return self._place(name).status().num_bytes
-
-    def sizes(self, names: Sequence[str]) -> Mapping[str, int]:
-        """Return the bytes of some files."""
-        return dict(zip(names, ordered_map(self.size, names, jobs=_JOBS), strict=True))
 
     def read(self, name: str, start: int, stop: int) -> bytes:
         """Return the bytes [start, stop) of a file; raise InputError if they cannot be read."""
