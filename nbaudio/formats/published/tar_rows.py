@@ -123,9 +123,8 @@ def read_tar_rows(
         columns,
         card.examples.get(configuration or "", {}),
         card.license,
-        (),
-        [*problems, *filter(None, [card.problem])],
-        sum(files.sizes(names).values()),
+        problems=[*problems, *filter(None, [card.problem])],
+        num_bytes=sum(files.sizes(names).values()),
     )
 
 
