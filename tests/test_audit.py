@@ -157,7 +157,7 @@ def test_clean_dataset_has_no_finding_and_its_audio_is_not_read(tmp_path):
             1,
         ),
         ("no duration", {"train": [{"duration": 0.0}, {"duration": -1.0}]}, 2),
-        ("no speaker", {"train": [{"client_id": " "}]}, 1),
+        ("no speaker", {"train": [{"client_id": " "}], "test": [{"client_id": " "}]}, 2),
         ("no consent", {"train": [{"consent": "withdrawn"}]}, 1),
     ],
 )
@@ -256,6 +256,115 @@ def test_damaged_file_is_a_problem_and_the_others_are_read(tmp_path):
     report = audit(folder)
     assert report.facts["rows"] == 8
     assert "data/test-00000-of-00001.parquet" in report.problems[0]
+
+
+def test_rows_without_a_speaker_are_not_one_speaker(tmp_path):
+    rows = clean_rows("train", 0, 4)
+    for row in rows:
+        row["sentence"] = sentence(0)
+        row["client_id"] = None
+    rows[3]["client_id"] = "train-speaker-0"
+    write_parquet(tmp_path, "train-00000-of-00001.parquet", rows)
+    (row,) = [
+        row for row in audit(tmp_path).facts["findings"] if row["check"] == "repeated sentences"
+    ]
+    assert (row["count"], row["share"]) == (0, 0.0)
+
+
+def test_rows_of_a_split_that_is_not_declared_count_and_shares_stay_within_100_percent(tmp_path):
+    folder = make_dataset(tmp_path / "D")
+    text = CARD.replace("num_examples: 8", "num_examples: 1")
+    text = text.replace("  - {name: test, num_examples: 4}\n", "")
+    (folder / "README.md").write_text(text, encoding="utf8")
+    (row,) = [
+        row
+        for row in audit(folder).facts["findings"]
+        if row["check"] == "declared against real rows"
+    ]
+    assert (row["count"], row["share"]) == (11, round(11 / 12, 6))
+    assert row["examples"] == ["test: 0 declared, 4 there", "train: 1 declared, 8 there"]
+
+
+@pytest.mark.parametrize(("durations", "num_open"), [("", 2), ("r 9.5\n", 0)])
+def test_an_end_of_minus_1_in_kaldi_is_that_of_the_recording(tmp_path, durations, num_open):
+    tables = {
+        "wav.scp": "r r.wav\n",
+        "segments": "a r 0 2.5\nb r 2.5 -1\nc r 4 -1.0\nd r 3 3\n",
+        "text": "".join(f"{key} {sentence(n)}\n" for n, key in enumerate("abcd")),
+        "reco2dur": durations,
+    }
+    for name, text in tables.items():
+        (tmp_path / name).write_text(text, encoding="utf8")
+    report = audit(tmp_path)
+    (row,) = [row for row in report.facts["findings"] if row["check"] == "no duration"]
+    assert (row["count"], row["share"]) == (1, round(1 / (4 - num_open), 6))
+    assert any(f"not declared: {num_open}" in note for note in report.warnings) == bool(num_open)
+
+
+def make_lj_speech(folder, *, normalized):
+    """LJSpeech: ids and texts between pipes without a header, beside clips in wavs."""
+    lines = []
+    (folder / "wavs").mkdir(parents=True)
+    for number in range(4):
+        name = f"LJ001-000{number}"
+        soundfile.write(folder / "wavs" / f"{name}.wav", np.zeros(800), 8_000)
+        texts = [f'{sentence(number)} "dva 2', sentence(number)][: 1 + normalized]
+        lines.append("|".join([name, *texts]))
+    (folder / "metadata.csv").write_text("\n".join(lines), encoding="utf8")
+    return folder
+
+
+@pytest.mark.parametrize("normalized", [True, False])
+def test_lj_speech_is_read_by_its_folder_or_table(tmp_path, normalized):
+    folder = make_lj_speech(tmp_path / "LJ", normalized=normalized)
+    for target in (folder, folder / "metadata.csv"):
+        report = audit(target, audio=1)
+        rows = {row["check"]: row for row in report.facts["findings"]}
+        assert report.facts["rows"] == 4
+        assert rows["digits beside words"]["count"] == (0 if normalized else 4)
+        assert (rows["unreadable audio"]["count"], rows["digital silence"]["count"]) == (0, 1)
+        assert any("has no header, as in LJSpeech" in note for note in report.warnings)
+        assert not any("are no files" in line for line in report.problems)
+    ingest("table", folder / "metadata.csv", audio=folder / "wavs", out=tmp_path / "W")
+    first = Workspace.open(tmp_path / "W").segments.row(0, named=True)
+    assert (first["segment_id"], first["end_sample"]) == ("LJ001-0000", 800)
+    assert first["text"] == sentence(0) + ("" if normalized else ' "dva 2')
+
+
+def test_a_column_of_speakers_is_no_text_of_lj_speech(tmp_path):
+    lines = [f"u{number}|{sentence(number)}|ana" for number in range(4)]
+    (tmp_path / "metadata.csv").write_text("\n".join(lines), encoding="utf8")
+    done = CliRunner().invoke(app, ["audit", str(tmp_path)])
+    assert done.exit_code == 2
+    assert done.output.count("\n") == 1
+
+
+def make_mls(folder):
+    """Multilingual LibriSpeech: ids and texts between tabs, a folder for each split."""
+    for split, first in (("train", 0), ("test", 2)):
+        ids = [f"1_2_{number:06}" for number in range(first, first + 2)]
+        clips = folder / split / "audio/1/2"
+        clips.mkdir(parents=True)
+        for name in ids:
+            soundfile.write(clips / f"{name}.flac", np.zeros(800), 8_000)
+        lines = [f"{name}\t{sentence(int(name[-2:]))}\n" for name in ids]
+        (folder / split / "transcripts.txt").write_text("".join(lines), encoding="utf8")
+    return folder
+
+
+def test_mls_is_read_with_its_splits(tmp_path):
+    report = audit(make_mls(tmp_path / "MLS"), audio=4)
+    assert report.facts["splits"] == {"train": 2, "test": 2}
+    rows = {row["check"]: row for row in report.facts["findings"]}
+    assert (rows["unreadable audio"]["count"], rows["digital silence"]["count"]) == (0, 4)
+
+
+def test_texts_that_are_not_beside_their_recordings_are_named(tmp_path):
+    for name in ("wav48/p1/p1_1.wav", "txt/p1/p1_1.txt"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("dobar dan", encoding="utf8")
+    notes = audit(tmp_path).warnings
+    assert any("1 .txt file has no recording of that name beside it" in note for note in notes)
 
 
 def write_tar(path, members):

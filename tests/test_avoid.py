@@ -146,6 +146,20 @@ def write_kaldi_text(folder):
     return write_kaldi(folder) / "text"
 
 
+def write_lj_speech(folder):
+    path = folder / "LJ/metadata.csv"
+    path.parent.mkdir()
+    lines = [f"LJ001-0001|{SENTENCE} 2|{SENTENCE}", "LJ001-0002|Hvala lijepa!|hvala lijepa"]
+    path.write_text("\n".join(lines), encoding="utf8")
+    return path.parent
+
+
+def write_mls_split(folder):
+    path = folder / "transcripts.txt"
+    path.write_text(f"1_2_000003\t{SENTENCE}\n1_2_000004\thvala lijepa\n", encoding="utf8")
+    return path
+
+
 def write_webdataset(folder):
     (folder / "shards").mkdir()
     texts = {"test": [SENTENCE, "hvala lijepa"], "train": [TEXTS["other"]]}
@@ -174,6 +188,8 @@ WRITERS = [
     write_kaldi,
     write_kaldi_splits,
     write_kaldi_text,
+    write_lj_speech,
+    write_mls_split,
     write_webdataset,
     write_frame,
 ]
@@ -292,13 +308,16 @@ def test_the_selection_is_the_same_from_another_folder_and_names_no_path(tmp_pat
         ("speakers.csv", "speaker,age\nana,40\n", "no column has sentences; expected one called"),
         ("broken.parquet", "no table", "not a readable Parquet file"),
         ("notes.pdf", "%PDF", "no format is recognized in it"),
+        ("clips/a.wav", "RIFF", "recordings without texts in files beside them; name a table"),
     ],
 )
 def test_data_without_sentences_is_one_line_and_exit_code_2(tmp_path, name, content, message):
     workspace = make(tmp_path / "w")
+    other = tmp_path / name.partition("/")[0]
     if content is not None:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
-    done = CliRunner().invoke(app, ["select", str(workspace.path), "--avoid", str(tmp_path / name)])
+    done = CliRunner().invoke(app, ["select", str(workspace.path), "--avoid", str(other)])
     assert done.exit_code == 2
     assert message in done.output
     assert done.output.count("\n") == 1

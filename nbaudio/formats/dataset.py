@@ -60,7 +60,8 @@ def read_tables(files: DatasetFiles, config: str | None, options: Mapping[str, s
     if files.ending(TAR):
         return read_tar_rows(files, configuration=config, options=options)
     raise InputError(
-        f"{files.place}: no Parquet and no tars; nbaudio ingest has formats for other layouts"
+        f"{files.place}: no Parquet and no tars; nbaudio ingest has formats for other layouts, "
+        "which 'nbaudio run FOLDER' finds by itself"
     )
 
 

@@ -33,6 +33,7 @@ from nbaudio.formats.delimited import (
     open_delimited,
     unnamed_column,
 )
+from nbaudio.formats.headerless import headerless_form
 from nbaudio.formats.opendocument import MergedFiller, SheetMarks
 from nbaudio.formats.source_columns import (
     MILLISECONDS,
@@ -97,7 +98,8 @@ _Row = tuple[int, Mapping[str, str | None]] | Problem
 def detect(files: SourceFiles) -> list[Layout]:
     """Return the tables among files that have columns with names of recordings and texts."""
     layouts: list[Layout] = []
-    for name in files.ending(*ENDINGS):
+    without_header = [name for name in files.ending(".txt") if headerless_form(files.path(name))]
+    for name in [*files.ending(*ENDINGS), *without_header]:
         header, separator = _header(files, name)
         columns, _ = choose(files.path(name), header, dict.fromkeys(_DETECTED))
         if {"name", "text"} <= columns.keys():
@@ -123,9 +125,11 @@ def _header(files: SourceFiles, name: str) -> tuple[list[str], str | None]:
         return [*files.first_object(name)], None
     path = files.path(name)
     try:
+        check_link(path, files.folder)
+        if form := headerless_form(path):
+            return [*form.columns], None
         if ending in _DELIMITED:
             # Whether cells are quoted is not needed here, and takes a look at the whole file.
-            check_link(path, files.folder)
             delimited = open_delimited(path, quotes=True, is_header=has_name_and_text)
             separator = delimited.layout.separator
             if separator == USUAL_SEPARATORS[ending]:
@@ -417,6 +421,10 @@ def _delimited(
 ) -> Cells:
     """Read delimited text; the names of its columns are those of the header."""
     chosen = options or CellOptions()
+    is_open = chosen.separator is None and chosen.header is None
+    form = headerless_form(source) if is_open else None
+    if form:
+        chosen = replace(chosen, separator=form.separator, quotes=False, header=form.columns)
     delimited = open_delimited(
         source,
         separator=chosen.separator,
@@ -429,7 +437,8 @@ def _delimited(
     )
     names = _column_names(source, delimited.header)
     rows = _delimited_rows(delimited, names)
-    return _joined(rows)._replace(notes=delimited.notes, not_read=delimited.not_read)
+    notes = [form.note(source)] if form else delimited.notes
+    return _joined(rows)._replace(notes=notes, not_read=delimited.not_read)
 
 
 def _delimited_rows(delimited: DelimitedTable, names: Sequence[str]) -> Iterator[_Row]:
@@ -446,7 +455,10 @@ def _delimited_rows(delimited: DelimitedTable, names: Sequence[str]) -> Iterator
 def _column_names(source: Path, header: Sequence[str]) -> list[str]:
     """Return the names of columns; raise InputError where two columns have the same name."""
     if repeated := [name for name, count in Counter(filter(None, header)).items() if count > 1]:
-        raise InputError(f"{source}: several columns are called {repeated[0]!r}")
+        raise InputError(
+            f"{source}: several columns are called {repeated[0]!r}; if it has no header, read it "
+            "by 'nbaudio ingest table' with --option header=NAMES, such as header=name,text"
+        )
     return [name or unnamed_column(number) for number, name in enumerate(header)]
 
 

@@ -14,6 +14,7 @@ import polars as pl
 
 from nbaudio.core.errors import AudioError, InputError, one_line
 from nbaudio.core.input_guards import check_regular
+from nbaudio.formats.headerless import headerless_form
 from nbaudio.formats.published.tar_rows import TAR, texts_of_tar
 from nbaudio.formats.source_columns import choose
 from nbaudio.formats.source_files import Layout
@@ -218,6 +219,8 @@ def _of_file(place: Location) -> pl.DataFrame:
     if ending == TAR:
         return _of_tar(place, name.name)
     with place.fetched() as path:
+        if ending in _LINES and headerless_form(path):
+            return _of_layout(Layout("table", path, "", frozenset()), path)
         if ending in _LINES:
             return _of_lines(path, has_ids=name.name == _TEXT_OF_KALDI)
         return _of_source(path)
@@ -269,6 +272,10 @@ def _of_layout(layout: Layout, path: Path) -> pl.DataFrame:
     ]
     split = pl.lit(split_in(layout.source.relative_to(path).as_posix()), dtype=pl.String)
     rows = pl.concat([pl.DataFrame(schema=OTHER), *frames])
+    if layout.format == "folder" and rows["text"].null_count() == len(rows):
+        raise InputError(
+            f"{path}: recordings without texts in files beside them; name a table or a text file"
+        )
     return rows.with_columns(pl.col("split").fill_null(split))
 
 

@@ -2,7 +2,7 @@
 
 import posixpath
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
@@ -108,6 +108,7 @@ def _read_audio_folder(
     problems: list[str] = []
     columns: dict[str, str] = {}
     chosen = {field: name for field, name in options.items() if field in ("text", "speaker_id")}
+    notes: dict[str, None] = {}
     for name in metadata:
         transcripts = table.read(folder / name, **chosen)
         inside = str(PurePosixPath(name).parent)
@@ -115,15 +116,57 @@ def _read_audio_folder(
         frames.append(_rows(transcripts, name, split_of_folder(name), inside, further))
         problems += _problems(transcripts)
         columns |= {**transcripts.columns, **further}
+        notes |= dict.fromkeys(_notes(transcripts))
     card = read_card(files)
-    rows = with_source_ids(pl.concat(frames))
+    listed = _listed_around(files)
+    rows = with_source_ids(_with_listed_clips(pl.concat(frames), listed))
     declared = card.examples.get(card.configuration(None) or "", {})
     problems += filter(None, [card.problem])
-    listed = {*files.names}
     missing = [clip for clip in rows["clip"].drop_nulls() if clip not in listed]
     if missing:
         problems.append(f"{len(missing):,} clips of the tables are no files, such as {missing[0]}")
-    return Published("AudioFolder", rows, columns, declared, card.license, (), problems)
+    return Published(
+        "AudioFolder",
+        rows,
+        columns,
+        declared,
+        card.license,
+        notes=[*notes],
+        problems=problems,
+    )
+
+
+def _listed_around(files: DatasetFiles) -> set[str]:
+    """Return the files of a dataset; of a single file those that are around it."""
+    if len(files.names) > 1:
+        return {*files.names}
+    try:
+        return {*DatasetFiles.at(files.place).names}
+    except InputError:  # a server that does not list the folder
+        return {*files.names}
+
+
+def _with_listed_clips(rows: pl.DataFrame, listed: Collection[str]) -> pl.DataFrame:
+    """Return rows whose clips are files of the dataset, where names lack a folder or an ending.
+
+    A name that several files fit stays as it is.
+    """
+    unlisted = [clip for clip in rows["clip"].drop_nulls().unique() if clip not in listed]
+    audio = [name for name in listed if name_matching.is_audio(name)]
+    if not unlisted or not audio:
+        return rows
+    matches = name_matching.resolve(unlisted, audio).drop_nulls("path")
+    paths = dict(matches.select("name", "path").iter_rows())
+    is_whole = pl.col("recording_id") == pl.col("clip")
+    path = pl.col("clip").replace(paths)
+    return rows.with_columns(
+        clip=path, recording_id=pl.when(is_whole).then(path).otherwise("recording_id")
+    )
+
+
+def _notes(transcripts: Transcripts) -> list[str]:
+    """Return the notes of a reader on what it did not read, or read by a rule of its own."""
+    return [note for note in transcripts.notes if "not read" in note or "no header" in note]
 
 
 def _read_manifest(files: DatasetFiles, folder: Path, options: Mapping[str, str]) -> Published:
@@ -135,6 +178,7 @@ def _read_manifest(files: DatasetFiles, folder: Path, options: Mapping[str, str]
     frames = []
     problems: list[str] = []
     not_read: list[str] = []
+    notes: dict[str, None] = {}
     columns: dict[str, str] = {}
     for layout in layouts:
         transcripts = READERS[layout.format](layout.source, **layout.options)
@@ -151,8 +195,16 @@ def _read_manifest(files: DatasetFiles, folder: Path, options: Mapping[str, str]
             if _UTT2DUR not in part.what
         ]
         columns |= {**transcripts.columns, **further}
-    rows = with_source_ids(pl.concat(frames))
-    return Published(layouts[0].format, rows, columns, {}, None, not_read, problems)
+        notes |= dict.fromkeys(_notes(transcripts))
+    rows = with_source_ids(_with_listed_clips(pl.concat(frames), _listed_around(files)))
+    num_open = int((rows["is_open"] & rows["duration_s"].is_null()).sum())
+    if num_open:
+        notes[f"clips to the end of recordings, whose lengths are not declared: {num_open:,}"] = (
+            None
+        )
+    return Published(
+        layouts[0].format, rows, columns, not_read=not_read, notes=[*notes], problems=problems
+    )
 
 
 def _with_kaldi_durations(rows: pl.DataFrame, folder: Path) -> pl.DataFrame:
@@ -220,6 +272,7 @@ def _rows(
         "recording_id": _path_inside(frame["name"], inside),
         "source_id": pl.col("segment_id"),
         "duration_s": _duration(frame),
+        "is_open": pl.col("source_end") == END_OF_RECORDING,
         "split": pl.lit(split, pl.String),
     }
     columns["clip"] = pl.when(pl.col("source_start").is_null()).then(columns["recording_id"])

@@ -15,7 +15,11 @@ ROWS = pl.Schema(
     )
     | {"duration_s": pl.Float64()}
     | dict.fromkeys(("audio_sha256", "license", "consent", "language", "clip"), pl.String())
+    | {"is_open": pl.Boolean()}
 )
+
+# A blank value of these fields would be a speaker, recording or clip that many rows share.
+_NAMING = ("speaker_id", "recording_id", "audio_sha256")
 
 #: Columns that hold each field, the preferred first.
 USUAL_COLUMNS: Mapping[str, Sequence[str]] = {
@@ -47,10 +51,12 @@ class Published:
         layout: how it is stored, such as ``Parquet``.
         rows: one row a clip, as `ROWS`. `segment_id` is unique: the file and row, or the source's
             own id where these are unique. `clip` says where the audio is, see `clip_bytes`.
+            `is_open` is set where a clip ends with its recording, of unknown length.
         columns: by field, the column that it was taken from.
         declared: by split, the number of rows that the dataset declares.
         license: of the dataset as a whole, as it declares.
         not_read: columns and files that were left out.
+        notes: further lines about how it was read.
         problems: what could not be read.
         num_bytes: of the dataset's data files.
     """
@@ -61,6 +67,7 @@ class Published:
     declared: Mapping[str, int] = field(default_factory=dict)
     license: str | None = None
     not_read: Sequence[str] = ()
+    notes: Sequence[str] = ()
     problems: Sequence[str] = ()
     num_bytes: int = 0
 
@@ -88,17 +95,18 @@ def as_rows(frame: pl.DataFrame, place: str) -> pl.DataFrame:
     number = pl.int_range(pl.len()).cast(pl.String)
     named = frame.with_columns(segment_id=pl.lit(f"{place}:") + number)
     fields = [
-        _field(pl.col(name), dtype).alias(name)
-        if name in named
-        else pl.lit(None, dtype).alias(name)
+        _field(name, dtype) if name in named else pl.lit(None, dtype).alias(name)
         for name, dtype in ROWS.items()
     ]
     return named.select(fields)
 
 
-def _field(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
-    """Return a column as texts or numbers; what cannot be a number is null."""
-    return column.cast(dtype, strict=False)
+def _field(name: str, dtype: pl.DataType) -> pl.Expr:
+    """Return a field as texts or numbers; what cannot be a number, or names nothing, is null."""
+    column = pl.col(name).cast(dtype, strict=False)
+    if name in _NAMING:
+        return pl.when(column.str.contains(r"\S")).then(column).alias(name)
+    return column
 
 
 def with_source_ids(rows: pl.DataFrame) -> pl.DataFrame:

@@ -60,9 +60,8 @@ def read_tar_rows(
         columns,
         card.examples.get(configuration or "", {}),
         card.license,
-        (),
-        [*problems, *filter(None, [card.problem])],
-        num_bytes,
+        problems=[*problems, *filter(None, [card.problem])],
+        num_bytes=num_bytes,
     )
 
 

@@ -35,6 +35,7 @@ class Audited:
         license: of the whole, as it is declared.
         explained: by check, why a finding is meant to be, in a workspace or corpus of nbaudio.
         not_read: parts that were left out.
+        notes: further lines about how it was read.
         problems: what could not be read.
         num_bytes: of its data files, with the audio where they hold it.
     """
@@ -46,6 +47,7 @@ class Audited:
     license: str | None = None
     explained: Mapping[str, str] = field(default_factory=dict)
     not_read: Sequence[str] = ()
+    notes: Sequence[str] = ()
     problems: Sequence[str] = ()
     num_bytes: int = 0
 

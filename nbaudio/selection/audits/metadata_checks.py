@@ -3,7 +3,7 @@
 import polars as pl
 
 from nbaudio.selection.audits.audited import Audited
-from nbaudio.selection.audits.findings import Check, Hits, Settings, rows_where
+from nbaudio.selection.audits.findings import MOST_EXAMPLES, Check, Hits, Settings, rows_where
 
 _DURATION = pl.col("duration_s")
 _REFUSED = ("", "0", "false", "n", "no", "none", "refused", "unknown", "withdrawn")
@@ -15,8 +15,10 @@ def _too_long(audited: Audited, settings: Settings) -> Hits:
 
 
 def _no_duration(audited: Audited, _: Settings) -> Hits:
+    """Rows without a duration; that of a clip to the end of its recording is not declared."""
     is_none = _DURATION.is_null() | ~_DURATION.is_finite() | (_DURATION <= 0)
-    return rows_where(audited, is_none, "duration_s", "text")
+    is_open = pl.col("is_open").fill_null(value=False) & _DURATION.is_null()
+    return rows_where(audited, is_none & ~is_open, "duration_s", "text", among=~is_open)
 
 
 def _no_speaker(audited: Audited, _: Settings) -> Hits:
@@ -38,19 +40,22 @@ def _no_consent(audited: Audited, _: Settings) -> Hits:
 
 
 def _declared_rows(audited: Audited, _: Settings) -> Hits:
-    """Rows that a split has more or less than it declares."""
-    counts = dict(audited.shipped.group_by("split").len().iter_rows())
-    differences = {
-        split: (declared, counts.get(split, 0))
-        for split, declared in audited.declared.items()
-        if declared != counts.get(split, 0)
-    }
+    """Rows that a split has more or less than it declares, of its declared or real rows.
+
+    The larger number of both is taken, so that the share is at most 1.
+    """
+    splits = audited.shipped["split"].drop_nulls().value_counts()
+    real_rows = dict.fromkeys(audited.declared, 0) | dict(splits.iter_rows())
+    numbers = [
+        (split, audited.declared.get(split, 0), real) for split, real in sorted(real_rows.items())
+    ]
     examples = [
         f"{split}: {declared:,} declared, {real:,} there"
-        for split, (declared, real) in sorted(differences.items())
+        for split, declared, real in numbers
+        if declared != real
     ]
-    count = sum(abs(declared - real) for declared, real in differences.values())
-    return Hits(count, sum(audited.declared.values()), examples[:5])
+    difference = sum(abs(declared - real) for _, declared, real in numbers)
+    return Hits(difference, sum(max(row[1:]) for row in numbers), examples[:MOST_EXAMPLES])
 
 
 CHECKS = (

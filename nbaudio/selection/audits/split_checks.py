@@ -51,7 +51,10 @@ def _pairs(pairs: pl.DataFrame) -> list[str]:
 
 
 def _repeats(audited: Audited, keys: list[pl.Expr], *shown: str) -> Hits:
-    """Return the rows that repeat an earlier row of their split in all keys, none of them null."""
+    """Return the rows that repeat an earlier row of their split in all keys, none of them null.
+
+    They are counted of the rows that have all keys.
+    """
     rows = audited.shipped
     keyed = rows.select(
         "segment_id",
@@ -60,9 +63,9 @@ def _repeats(audited: Audited, keys: list[pl.Expr], *shown: str) -> Hits:
         *(key.alias(f"key_{number}") for number, key in enumerate(keys)),
     )
     names = [name for name in keyed.columns if name.startswith("key_")]
-    present = keyed.drop_nulls(names[:1]).sort("segment_id")
+    present = keyed.drop_nulls(names).sort("segment_id")
     repeated = present.filter(~pl.struct("of_split", *names).is_first_distinct())
-    return Hits(len(repeated), len(rows), example_rows(repeated, *shown))
+    return Hits(len(repeated), len(present), example_rows(repeated, *shown))
 
 
 def _repeated_sentences(audited: Audited, _: Settings) -> Hits:
@@ -127,7 +130,7 @@ CHECKS = (
         0.05,
         "Keep one of each, or know that they count twice.",
         _repeated_sentences,
-        ("text",),
+        ("text", "speaker_id"),
     ),
     Check(
         "repeated clips",

@@ -177,7 +177,8 @@ def _report(
         "findings": [finding.to_dict() for finding in findings],
         "above_their_limits": len(above),
     }
-    notes = [f"not read: {line}" for line in audited.not_read] + intended + not_run
+    not_read = [f"not read: {line}" for line in audited.not_read]
+    notes = [*not_read, *audited.notes, *intended, *not_run]
     problems = [*audited.problems, *(finding.sentence() for finding in above)]
     return Report("audit", facts, notes, problems)
 

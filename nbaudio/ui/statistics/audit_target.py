@@ -91,6 +91,7 @@ def as_audited(target: str | Path, published: Published) -> Audited:
         declared=published.declared,
         license=published.license,
         not_read=published.not_read,
+        notes=published.notes,
         problems=published.problems,
         num_bytes=published.num_bytes,
     )
