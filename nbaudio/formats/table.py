@@ -131,9 +131,9 @@ def _header(files: SourceFiles, name: str) -> tuple[list[str], str | None]:
         if ending in _DELIMITED:
             # Whether cells are quoted is not needed here, and takes a look at the whole file.
             delimited = open_delimited(path, quotes=True, is_header=has_name_and_text)
-            separator = delimited.layout.separator
+            separator: str | None = delimited.layout.separator
             if separator == USUAL_SEPARATORS[ending]:
-                return delimited.header, None
+                separator = None
             return delimited.header, separator
         if ending == ".parquet":
             return list(schema_of(path).names), None

@@ -347,9 +347,10 @@ def with_retries(
             raise AudioError(
                 f"{place}: could not be {done} in {tries.count} tries ({failure.reason})"
             )
-        pause = failure.delay
-        if pause is None:
+        if failure.delay is None:
             pause = backoff_seconds(tries.count)
+        else:
+            pause = failure.delay
         with progress.waiting(host):
             (wait or time.sleep)(pause)
 
