@@ -122,8 +122,7 @@ class Transfer:
             headers["If-Range"] = self.validator
         with self.client.follow("GET", self.file.url, lambda _: headers) as response:
             self._check_response(response)
-            mode = "ab" if self.start else "wb"
-            with self.path.open(mode) as file:
+            with self.path.open("ab" if self.start else "wb") as file:
                 # First truncate, then record the version: a kill in between leaves an empty file,
                 # never one of another version.
                 self.on_begin(self)
