@@ -347,12 +347,9 @@ def with_retries(
             raise AudioError(
                 f"{place}: could not be {done} in {tries.count} tries ({failure.reason})"
             )
-        if failure.delay is None:
-            pause = backoff_seconds(tries.count)
-        else:
-            pause = failure.delay
+        pause = backoff_seconds(tries.count) if failure.delay is None else 0.0
         with progress.waiting(host):
-            (wait or time.sleep)(pause)
+            (wait or time.sleep)(pause if failure.delay is None else failure.delay)
 
 
 def _may_wait(place: Place, failure: _Failure, *, since: float) -> bool:

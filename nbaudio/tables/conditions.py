@@ -222,9 +222,9 @@ def _values_of_each_type(schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
     """Return a few rows of columns of these types, with a null in each."""
     series = []
     for name, dtype in schema.items():
-        values: tuple[object, ...] = _VALUES.get(dtype.base_type(), _NUMBERS)
+        values: Sequence[object] = _VALUES.get(dtype.base_type(), _NUMBERS)
         if not dtype.is_numeric() and dtype not in (pl.String, pl.Boolean):
-            values = (None,) * len(values)
+            values = [None] * len(values)
         series.append(pl.Series(name, values, dtype=dtype))
     return pl.DataFrame(series)
 
