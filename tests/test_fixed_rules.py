@@ -242,7 +242,7 @@ def test_withdrawn_segments_stay_in_the_rule(reviewed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rows", [None, "to the last fault"])
+@pytest.mark.parametrize("rows", [None, "to the last fault", "to three faults in a row"])
 def test_withdrawn_segments_judged_wrong_stay_faults_of_the_rule(archive, rows):
     """Their verdicts are gone with them, but others like them may be among what is left."""
     workspace, wrong = archive
@@ -251,6 +251,8 @@ def test_withdrawn_segments_judged_wrong_stay_faults_of_the_rule(archive, rows):
     nbaudio.review.export(workspace, out=sheet, n=200)
     drawn = ReviewState.load(workspace).records["one"].segment_ids
     last_fault = max(place for place, key in enumerate(drawn) if key in wrong)
+    if rows == "to three faults in a row":
+        wrong = {*wrong, *drawn[last_fault - 2 : last_fault]}
     return_sheet(sheet, workspace, wrong, None if rows is None else last_fault + 1)
     take(workspace)
     before = claim(workspace)

@@ -1,6 +1,8 @@
-"""The command `measure`.
+"""The command `measure`: measure the samples of each segment, write columns such as `snr_db`.
 
-It measures the samples of each segment and writes columns such as `snr_db` and `cut_end`.
+Signals are stored by key: segments with the same window and channel of a recording share one.
+While a run works, they are appended to a log, which a killed run leaves. At its end, the log and
+the table of the last complete run become the new table of signals, then columns of the segments.
 """
 
 import shlex
@@ -49,7 +51,8 @@ from nbaudio.tables.workspace import Workspace, locks_workspace
 LOG = "signals.jsonl"  # the log of signals of a run that is not finished
 _LOG_BYTES = 2 << 20  # bytes of the log that are read at once
 _SIGNALS_TABLE = "signals"  # the table that keeps the signals, by key, between runs
-# Columns of the signals of a clip with its key, in the table, the log and while a run works.
+# Columns of the signals of a clip, in the table, the log and while a run works. `clip_key` is the
+# key of the signals, see `signal_format`.
 _SIGNALS_BY_KEY = pl.Schema(
     {"clip_key": pl.String}
     | {name: schemas.SIGNALS[name] for signal in SIGNALS.values() for name in signal.columns}
@@ -108,9 +111,7 @@ def measure(
     # In a first run, workers start at once, as there are segments to measure in any case.
     preload = None if _has_signals(workspace) else measure_windows
     site = EngineLocation(engine, jobs, address, beam_options, preload)
-    counts, failed = measure_segments(
-        workspace, worker_pool(site), channel=channel, show=show_progress
-    )
+    outcome = measure_segments(workspace, worker_pool(site), channel=channel, show=show_progress)
     seconds = time.monotonic() - began
     segments = workspace_tables.scan(workspace, ["clipped_share", "cut_start", "cut_end"])
     num_damaged = segments.select(
@@ -119,9 +120,9 @@ def measure(
         cut_end=pl.sum("cut_end"),
     )
     facts: dict[str, Any] = {
-        **counts,
+        **outcome.counts,
         "seconds": round(seconds, 1),
-        "times_real_time": round(counts["hours"] * 3600 / seconds, 1),
+        "times_real_time": round(outcome.counts["hours"] * 3600 / seconds, 1),
     }
     facts |= num_damaged.collect(**STREAMED).row(0, named=True)
     # A segment without a pause has no SNR, and is not to be left out for that.
@@ -129,11 +130,24 @@ def measure(
         f"nbaudio select {shlex.quote(str(workspace.path))} --where 'not cut_end' "
         "--where 'snr_db > 10 or snr_db is null'"
     )
-    problems = [f"{segment_id}: {reason}" for segment_id, reason in failed.iter_rows()]
+    problems = [f"{segment_id}: {reason}" for segment_id, reason in outcome.failed.iter_rows()]
     workspace.save_report("measure", Report("measure", facts, problems=problems).to_dict())
     return Report(
         "measure", facts, problems=first_lines(problems, f"{workspace.path}/reports/measure.json")
     )
+
+
+@dataclass(frozen=True)
+class MeasureOutcome:
+    """What `measure_segments` did.
+
+    Attributes:
+        counts: facts of the report. All but `hours`, which were measured now, are of segments.
+        failed: the segments that could not be measured, with `segment_id` and `reason`.
+    """
+
+    counts: dict[str, Any]
+    failed: pl.DataFrame
 
 
 @locks_workspace("measure", "signals")
@@ -144,7 +158,7 @@ def measure_segments(
     channel: str,
     show: bool,
     accepted: bool = False,
-) -> tuple[dict[str, Any], pl.DataFrame]:
+) -> MeasureOutcome:
     """Measure all segments, or all accepted ones, and write the columns.
 
     Segments whose signals are known from an earlier run are not measured again.
@@ -156,14 +170,14 @@ def measure_segments(
         show: show progress.
         accepted: measure accepted segments only.
 
-    Returns:
-        Facts of the report, and the segments that failed, with `segment_id` and `reason`.
+    Raises:
+        InputError: no audio, the source has a column with the name of a signal, or no segment can
+            be measured.
     """
     channels.check_channel(channel)
     required_audio(workspace)
     _check_source_columns(workspace)
     facts = recording_facts(workspace.recordings)
-    total = parquet_files.num_rows(workspace_tables.table_path(workspace))
     with scratch_folder(workspace.path) as folder, ExitStack() as workers:
         run_tasks = workers.enter_context(pool)
         segments = _keyed_segments(workspace, facts, channel, folder / "segments")
@@ -173,27 +187,69 @@ def measure_segments(
         workers.close()
         collected = _collect_signals(workspace, segments, failures, folder / "now")
         if not collected.num_segments:
-            why = next(iter(failures.values()), "no segment has audio; ingest with --audio")
+            reason = next(iter(failures.values()), "no segment has audio; ingest with --audio")
             raise InputError(
                 f"{workspace.path}: none of {segments.num_segments:,} segments can be measured; "
-                f"{why}"
+                f"{reason}"
             )
         workspace_tables.write(workspace, collected.signals, table=_SIGNALS_TABLE)
         (workspace.path / LOG).unlink(missing_ok=True)
         _write_columns(workspace, collected.by_row, channel)
     counts = {
-        "segments": total,
+        "segments": segments.num_rows,
         "measured_now": planned.amount.num_clips - len(collected.failed),
         "already_measured": segments.num_segments - planned.amount.num_clips,
         "failed": len(collected.failed),
-        "skipped": total - segments.num_segments,
+        "skipped": segments.num_rows - segments.num_segments,
         "hours": round(planned.amount.seconds / 3600, 6),
     }
-    return counts, collected.failed
+    return MeasureOutcome(counts, collected.failed)
+
+
+def signal_format(channel: str) -> ClipFormat:
+    """Return the format to compute the keys of signals from, in place of the format of clips.
+
+    So a clip and its signals have different keys, both in columns called `clip_key`. Signals are
+    measured at the rate of the recording, and the version of their formulas stands in the place of
+    the encoding: another version has other keys, and all is measured again.
+
+    Args:
+        channel: the channel of segments that name none.
+    """
+    return ClipFormat(None, channel, f"signals {VERSION}")
+
+
+def signals_by_key(
+    measured: Mapping[str, MeasuredClip], facts: pl.DataFrame, channel: str
+) -> dict[str, dict[str, Value]]:
+    """Return the signals of clips that were measured while they were cut, by the keys of signals.
+
+    Args:
+        measured: the clips by the keys of clips to cut, which are other keys: see `signal_format`.
+        facts: `recording_facts` of all recordings.
+        channel: the channel of segments that name none.
+    """
+    columns = ("recording_id", "start_sample", "end_sample", "source_channel")
+    rows = [(key, *(getattr(clip, name) for name in columns)) for key, clip in measured.items()]
+    windows = pl.LazyFrame(rows, schema=("clip_key", *columns), orient="row")
+    keyed = with_clip_keys(windows, facts, signal_format(channel), "signal_key")
+    keys = keyed.select("clip_key", "signal_key").collect()
+    return {signal_key: measured[clip_key].signals for clip_key, signal_key in keys.iter_rows()}
+
+
+def log_signals(workspace: Workspace, values: Mapping[str, Mapping[str, Any]]) -> None:
+    """Append signals by their keys to the log of the run."""
+    atomic.append_lines(
+        workspace.path / LOG,
+        (msgspec.json.encode({"clip_key": key, **signals}) for key, signals in values.items()),
+    )
 
 
 def _check_source_columns(workspace: Workspace) -> None:
-    """Raise InputError if a column of the source has the name of a signal."""
+    """Raise InputError if a column of the source has the name of a signal.
+
+    Once the workspace was measured, as its settings tell, such columns are those of `measure`.
+    """
     if "measured" in workspace.settings:
         return
     columns = workspace_tables.table_schema(workspace)
@@ -211,24 +267,25 @@ class _KeyedSegments:
 
     Attributes:
         by_key: the segments in buckets by key; the columns are those of `segments_with_audio`,
-            `channel` and `clip_key`. Segments with the same window and channel of a
-            recording share a key.
+            `channel` and `clip_key`.
         num_segments: how many they are.
+        num_rows: how many segments the workspace has, with those that cannot be cut.
     """
 
     by_key: Buckets
     num_segments: int
+    num_rows: int
 
 
 @dataclass(frozen=True)
 class _CollectedSignals:
-    """The known signals of the segments, after all clips were measured.
+    """The signals of the segments, after all clips were measured.
 
     Attributes:
         by_row: the signals of each segment, with `row`, `clip_key` and `measured_id` (the id of the
-            segment, which tells whether the table changed meanwhile), in buckets by row.
+            segment when it was measured), in buckets by row, see `write_row_buckets`.
         num_segments: how many segments have signals.
-        signals: the same signals, each key once, in order.
+        signals: the same signals, each key once, in the order of keys.
         failed: the segments that could not be measured, with `segment_id` and `reason`.
     """
 
@@ -242,18 +299,31 @@ def _keyed_segments(
     workspace: Workspace, facts: pl.DataFrame, channel: str, folder: Path
 ) -> _KeyedSegments:
     """Return the segments that can be cut, with the keys of their signals."""
-    total = parquet_files.num_rows(workspace_tables.table_path(workspace))
+    num_rows = parquet_files.num_rows(workspace_tables.table_path(workspace))
     keyed = with_clip_keys(segments_with_audio(workspace), facts, signal_format(channel))
     rows = keyed.with_columns(channel=pl.col("source_channel").fill_null(channel))
-    count = bucket_count(total)
+    count = bucket_count(num_rows)
     by_key = write_buckets(rows, hex_bucket("clip_key", count), count=count, folder=folder)
-    return _KeyedSegments(by_key, sum(len(bucket) for bucket in by_key))
+    num_segments = sum(len(bucket) for bucket in by_key)
+    return _KeyedSegments(by_key, num_segments, num_rows)
+
+
+def _without_signals(
+    workspace: Workspace, segments: _KeyedSegments, folder: Path, *, accepted: bool
+) -> pl.LazyFrame:
+    """Return the segments, or accepted ones only, that no earlier run has measured."""
+    is_wanted = pl.col("decision") == "accept" if accepted else pl.lit(value=True)
+    unmeasured = (
+        pair.segments.join(pair.signals, on="clip_key", how="anti").filter(is_wanted)
+        for pair in _pair_with_signals(workspace, segments, folder)
+    )
+    return store(unmeasured, folder / "missing", segments.by_key.schema)
 
 
 def _measure_clips(
     workspace: Workspace, planned: PlannedCut, run_tasks: RunTasks, *, show: bool
 ) -> dict[str, str]:
-    """Measure the clips of a plan and log their signals; return by key why others failed."""
+    """Measure the clips of a plan and log their signals; return by key the reasons of failures."""
     failures: dict[str, str] = {}
     for measured in cut_all(
         run_tasks, "measure", measure_windows, planned.amount, planned.tasks, show=show
@@ -263,24 +333,13 @@ def _measure_clips(
     return failures
 
 
-def _without_signals(
-    workspace: Workspace, segments: _KeyedSegments, folder: Path, *, accepted: bool
-) -> pl.LazyFrame:
-    """Return the segments, or accepted ones only, whose signals are not known yet."""
-    is_asked = pl.lit(value=True)
-    if accepted:
-        is_asked = pl.col("decision") == "accept"
-    unknown = (
-        rows.join(signals, on="clip_key", how="anti").filter(is_asked)
-        for rows, signals in _pair_with_known_signals(workspace, segments, folder)
-    )
-    return store(unknown, folder / "missing", segments.by_key.schema)
-
-
 def _collect_signals(
     workspace: Workspace, segments: _KeyedSegments, failures: Mapping[str, str], folder: Path
 ) -> _CollectedSignals:
-    """Return the signals of all segments that have them, and why the others failed."""
+    """Return the signals of all segments that have them, and the segments that failed.
+
+    `failures` are reasons by key.
+    """
     reasons = pl.DataFrame(
         list(failures.items()), schema={"clip_key": pl.String, "reason": pl.String}, orient="row"
     )
@@ -289,55 +348,20 @@ def _collect_signals(
     used_signals = PartWriter(folder / "used", _SIGNALS_BY_KEY)
     failed = [pl.DataFrame(schema={"row": pl.UInt32, "segment_id": pl.String, "reason": pl.String})]
     num_segments = 0
-    for rows, signals in _pair_with_known_signals(workspace, segments, folder / "matched"):
-        of_rows = rows.select("row", "clip_key", measured_id="segment_id").join(
-            signals, on="clip_key"
-        )
-        num_segments += len(of_rows)
-        with_signals.add(of_rows)
-        used_signals.add(signals.join(rows, on="clip_key", how="semi").sort("clip_key"))
-        failed.append(rows.join(reasons, on="clip_key").select("row", "segment_id", "reason"))
-    total = parquet_files.num_rows(workspace_tables.table_path(workspace))
-    by_row = write_row_buckets(with_signals.scan(), num_rows=total, folder=folder / "by-row")
+    for pair in _pair_with_signals(workspace, segments, folder / "matched"):
+        keys_of_rows = pair.segments.select("row", "clip_key", measured_id="segment_id")
+        rows = keys_of_rows.join(pair.signals, on="clip_key")
+        num_segments += len(rows)
+        with_signals.add(rows)
+        used = pair.signals.join(pair.segments, on="clip_key", how="semi")
+        used_signals.add(used.sort("clip_key"))
+        failed_here = pair.segments.join(reasons, on="clip_key")
+        failed.append(failed_here.select("row", "segment_id", "reason"))
+    by_row = write_row_buckets(
+        with_signals.scan(), num_rows=segments.num_rows, folder=folder / "by-row"
+    )
     failed_in_order = pl.concat(failed).sort("row").drop("row")
     return _CollectedSignals(by_row, num_segments, used_signals.scan(), failed_in_order)
-
-
-def signal_format(channel: str) -> ClipFormat:
-    """Return the format from which the keys of signals are computed, in place of one of clips.
-
-    Signals are measured at the rate of the recording. The version of their formulas is in the place
-    of the encoding, so that another version has other keys and all is measured again.
-    """
-    return ClipFormat(None, channel, f"signals {VERSION}")
-
-
-def signals_by_key(
-    measured: Mapping[str, MeasuredClip], facts: pl.DataFrame, channel: str
-) -> dict[str, dict[str, Value]]:
-    """Return the signals of clips that were measured while they were cut, by the keys of signals.
-
-    A clip to cut and its signals have different keys: see `signal_format`.
-
-    Args:
-        measured: the clips by the keys of clips to cut.
-        facts: `recording_facts` of all recordings.
-        channel: the channel of segments that name none.
-    """
-    columns = ("recording_id", "start_sample", "end_sample", "source_channel")
-    rows = [(key, *(getattr(clip, name) for name in columns)) for key, clip in measured.items()]
-    windows = pl.LazyFrame(rows, schema=("clip_key", *columns), orient="row")
-    keyed = with_clip_keys(windows, facts, signal_format(channel), "signal_key")
-    keys = keyed.select("clip_key", "signal_key").collect()
-    return {signal_key: measured[clip_key].signals for clip_key, signal_key in keys.iter_rows()}
-
-
-def log_signals(workspace: Workspace, values: Mapping[str, Mapping[str, Any]]) -> None:
-    """Append signals by key to the log of the run."""
-    atomic.append_lines(
-        workspace.path / LOG,
-        (msgspec.json.encode({"clip_key": key, **signals}) for key, signals in values.items()),
-    )
 
 
 def _has_signals(workspace: Workspace) -> bool:
@@ -346,8 +370,41 @@ def _has_signals(workspace: Workspace) -> bool:
     return table.exists() or (workspace.path / LOG).exists()
 
 
-def _known_signals(workspace: Workspace) -> Iterator[pl.DataFrame]:
-    """Yield the signals that are known: first those of the log, then those of the table.
+@dataclass(frozen=True)
+class _SegmentsAndSignals:
+    """Segments and stored signals whose keys are in the same bucket.
+
+    Attributes:
+        segments: as in `_KeyedSegments.by_key`.
+        signals: as in `_SIGNALS_BY_KEY`, each key once, also of segments that are no more.
+    """
+
+    segments: pl.DataFrame
+    signals: pl.DataFrame
+
+
+def _pair_with_signals(
+    workspace: Workspace, segments: _KeyedSegments, folder: Path
+) -> Iterator[_SegmentsAndSignals]:
+    """Yield the segments of each bucket with the signals that log and table have of its keys.
+
+    A key that is in both has the signals of the log.
+    """
+    count = segments.by_key.count
+    stored = store(_read_signals(workspace), folder / "signals", _SIGNALS_BY_KEY)
+    by_key = write_buckets(
+        stored.with_row_index("order"),
+        hex_bucket("clip_key", count),
+        count=count,
+        folder=folder / "by-key",
+    )
+    for rows, bucket in zip(segments.by_key, by_key, strict=True):
+        signals = bucket.sort("order").unique("clip_key", keep="first", maintain_order=True)
+        yield _SegmentsAndSignals(rows, signals.drop("order"))
+
+
+def _read_signals(workspace: Workspace) -> Iterator[pl.DataFrame]:
+    """Yield the signals that are stored: first those of the log, then those of the table.
 
     The log is of this run and of killed ones, the table of the last complete run. Signals that do
     not have exactly the columns of this version of nbaudio are left out.
@@ -357,36 +414,20 @@ def _known_signals(workspace: Workspace) -> Iterator[pl.DataFrame]:
         with log.open("rb") as file:
             while lines := file.readlines(_LOG_BYTES):
                 rows = atomic.parse_lines(b"".join(lines), msgspec.json.decode)
-                whole = [row for row in rows if row.keys() == _SIGNALS_BY_KEY.keys()]
-                yield pl.DataFrame(whole, schema=_SIGNALS_BY_KEY)
+                current = [row for row in rows if row.keys() == _SIGNALS_BY_KEY.keys()]
+                yield pl.DataFrame(current, schema=_SIGNALS_BY_KEY)
     if workspace_tables.table_path(workspace, _SIGNALS_TABLE).exists():
         for part in workspace_tables.read_batches(workspace, _SIGNALS_TABLE):
             if part.schema == _SIGNALS_BY_KEY:
                 yield part
 
 
-def _pair_with_known_signals(
-    workspace: Workspace, segments: _KeyedSegments, folder: Path
-) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-    """Yield bucket by bucket the segments, and the known signals with keys of the same bucket.
-
-    A key in the log and in the table has the signals of the log.
-    """
-    count = segments.by_key.count
-    signals = store(_known_signals(workspace), folder / "signals", _SIGNALS_BY_KEY).with_row_index(
-        "order"
-    )
-    by_key = write_buckets(
-        signals, hex_bucket("clip_key", count), count=count, folder=folder / "by-key"
-    )
-    for rows, bucket in zip(segments.by_key, by_key, strict=True):
-        once = bucket.sort("order").unique("clip_key", keep="first", maintain_order=True)
-        yield rows, once.drop("order")
-
-
 @locks_workspace("measure")
 def _write_columns(workspace: Workspace, by_row: Buckets, channel: str) -> None:
-    """Write the signals to the segments table, and version and channel to the settings."""
+    """Write the signals to the segments table, and version and channel to the settings.
+
+    Settings come first: columns without them would count as columns of the source after a kill.
+    """
     workspace.save_together(
         settings=workspace.settings | {"measured": {"version": VERSION, "channel": channel}}
     )
@@ -394,9 +435,12 @@ def _write_columns(workspace: Workspace, by_row: Buckets, channel: str) -> None:
 
 
 def _with_signals(workspace: Workspace, by_row: Buckets) -> Iterator[pl.DataFrame]:
-    """Yield the segments with their signals as columns.
+    """Yield the segments with their signals as columns, null for segments that have none.
 
     `speech_rate` is in characters of `text` per second of speech.
+
+    Raises:
+        InputError: a row is now another segment than the one that was measured.
     """
     rates = workspace.recordings.select("recording_id", "sampling_rate")
     seconds = (
@@ -409,15 +453,19 @@ def _with_signals(workspace: Workspace, by_row: Buckets) -> Iterator[pl.DataFram
     order = dict.fromkeys(
         (*schemas.SEGMENTS, *workspace_tables.table_schema(workspace), *schemas.SIGNALS)
     )
+    # Part n has the rows of bucket n: both have `PART_ROWS` rows, see `write_row_buckets`.
     for number, part in enumerate(workspace_tables.read_batches(workspace, rows=PART_ROWS)):
+        signals = by_row.read(number).drop("clip_key")
         rows = (
             schemas.conform(part, schemas.SEGMENTS, "segments")
             .drop(schemas.SIGNALS.names(), strict=False)
             .with_row_index("row", offset=number * PART_ROWS)
             .join(rates, on="recording_id", how="left", maintain_order="left")
-            .join(by_row.read(number).drop("clip_key"), on="row", how="left", maintain_order="left")
+            .join(signals, on="row", how="left", maintain_order="left")
         )
-        if (rows["measured_id"] != rows["segment_id"]).any():
+        # Null without signals, which is neither equal nor different.
+        is_other_segment = rows["measured_id"] != rows["segment_id"]
+        if is_other_segment.any():
             raise InputError(
                 f"{workspace.path}: its segments changed while they were measured; "
                 "measure again, what is done is kept"

@@ -1,4 +1,4 @@
-"""Read lists of words as recognizers write them in JSON, each word with its own names of fields."""
+"""Read lists of words from the JSON of recognizers, which name the fields of a word differently."""
 
 import math
 from collections import Counter
@@ -19,13 +19,18 @@ from nbaudio.formats.timed_tokens import (
     seconds,
 )
 
-MILLISECONDS = 1e3  # milliseconds in a second
-TICKS = 1e7  # units of 100 ns in a second
+# How many units a second has.
+MILLISECONDS = 1e3
+TICKS = 1e7  # of 100 ns
 
 
 @dataclass(frozen=True)
 class TimeFields:
-    """The fields with the times of a word: its start, and its end or duration."""
+    """The names of the fields with the times of a word: its start, and its end or duration.
+
+    Names are empty where there is no such field. `per_second` is how many units of time a second
+    has.
+    """
 
     start: str
     end: str = ""
@@ -33,7 +38,7 @@ class TimeFields:
     per_second: float = 1.0
 
     def read(self, item: Mapping[str, Any]) -> tuple[float, float]:
-        """Return start and end in seconds, NaN where they are unknown."""
+        """Return start and end of a word in seconds, NaN where they are unknown."""
         start = seconds(item.get(self.start), self.per_second)
         end = seconds(item.get(self.end), self.per_second)
         if math.isnan(end):
@@ -42,13 +47,13 @@ class TimeFields:
 
 
 _START_AND_END = TimeFields("start", "end", "duration")
-#: In seconds, but the recognizer may mean milliseconds.
+#: Fields whose names do not state the unit: seconds, unless the words are too long for that.
 _UNIT_UNKNOWN = (
     _START_AND_END,
     TimeFields("start_time", "end_time", "duration"),
     TimeFields("startTime", "endTime"),
 )
-#: The first ones that a word has are read.
+#: In the order of precedence: the first ones that a word has are read.
 _TIME_FIELDS = (
     *_UNIT_UNKNOWN,
     TimeFields("start_ms", "end_ms", "duration_ms", MILLISECONDS),
@@ -63,6 +68,7 @@ _TIME_FIELDS = (
     TimeFields("offset", "", "duration"),
     TimeFields("startOffset", "endOffset"),  # Google, version 2
 )
+#: In the order of precedence.
 _TEXT_FIELDS = (
     "punctuated_word",
     "word",
@@ -74,7 +80,7 @@ _TEXT_FIELDS = (
     "Content",
 )
 _CHANNEL_FIELDS = ("channel", "channel_index", "channel_label")
-#: What a word's `type` or `case` says where it is none.
+#: By the kind of an item (see `_kind`) that is no word of the recording, what is left out with it.
 _LEFT_OUT = {
     **dict.fromkeys(("audio_event", "event", "sound", "noise", "music", "silence"), SOUNDS),
     "not-found-in-audio": NOT_FOUND,
@@ -92,15 +98,17 @@ def read_words(
     first_channel: int | None = None,
     unit: TimeFields | None = None,
 ) -> list[Utterance]:
-    """Return the words of a list, an utterance for each side of the call.
+    """Return the words of a list: an utterance for each side of the call.
+
+    One without words has `side`. If items are left out, another utterance has their numbers.
 
     Args:
         place: of the list.
         items: words as objects, as text without times, or as lists of start, end and text.
-        bounds: an object with the `start` and `end` of all words.
+        bounds: an object with the `start` and `end`, or `duration`, of all words.
         side: of words that name none.
         first_channel: the number that the file gives to the first channel; None if unknown.
-        unit: the fields of times, where the format states them.
+        unit: the fields of times where the format states them; else they are those of each word.
 
     Raises:
         InputError: the words are no list, or one has no text.
@@ -123,11 +131,12 @@ def read_words(
         if are_joined and _kind(fields) not in _PUNCTUATION:
             token = token._replace(text=f" {token.text}")
         tokens.setdefault(side_of_word, []).append(token)
+    if not tokens:
+        tokens[side] = []
     start, end = _START_AND_END.read(bounds or {})
-    spoken = tokens or {side: []}
     utterances = [
         Utterance(place, words, start, end, side_of_words, has_unit=has_stated_unit)
-        for side_of_words, words in spoken.items()
+        for side_of_words, words in tokens.items()
     ]
     if left_out:
         utterances.append(Utterance(place, left_out=left_out))
@@ -135,7 +144,7 @@ def read_words(
 
 
 def text_of(fields: Mapping[str, Any]) -> object:
-    """Return the text of a word, None if it has none."""
+    """Return the text of a word, or of the best of its `alternatives`; None if it has none."""
     if alternatives := objects(fields.get("alternatives")):
         return text_of(alternatives[0])
     name = next((name for name in _TEXT_FIELDS if name in fields), "")
@@ -145,7 +154,10 @@ def text_of(fields: Mapping[str, Any]) -> object:
 def side_of(
     fields: Mapping[str, Any], first_channel: int | None = None, default: Side = NO_SIDE
 ) -> Side:
-    """Return the side that an object names by one of its usual fields."""
+    """Return the side that an object names in a field of its channel, else `default`.
+
+    `first_channel` is as for `numbered_side`.
+    """
     for name in _CHANNEL_FIELDS:
         value = fields.get(name)
         if isinstance(value, str) and value:
@@ -154,7 +166,11 @@ def side_of(
 
 
 def numbered_side(label: object, first_channel: int | None) -> Side:
-    """Return the side of a label such as ``1`` or ``ch_1``; NO_SIDE for what is no text."""
+    """Return the side of a label such as ``1`` or ``ch_1``; NO_SIDE for what is no text.
+
+    Its channel counts from 0. It is None if the label has no number, or `first_channel`, the number
+    that the file gives to the first channel, is unknown.
+    """
     if not isinstance(label, str):
         return NO_SIDE
     number = label.removeprefix("ch_")
@@ -171,11 +187,12 @@ def objects(value: object) -> list[dict[str, Any]]:
 
 
 def has_words(value: object) -> bool:
-    """Return whether a value is text with a word in it."""
+    """Return whether a value is text, and not blank."""
     return isinstance(value, str) and bool(value.strip())
 
 
 def _fields_of(item: object) -> Mapping[str, Any]:
+    """Return an item of a list of words as an object."""
     if isinstance(item, dict):
         return item
     if isinstance(item, list) and len(item) > 2:  # a named tuple of faster-whisper
@@ -184,13 +201,17 @@ def _fields_of(item: object) -> Mapping[str, Any]:
 
 
 def _kind(fields: Mapping[str, Any]) -> str:
+    """Return what an item says that it is, such as ``punctuation``; empty if it does not."""
     names = ("translation_status", "case", "type", "Type")
     kind = next((fields[name] for name in names if fields.get(name)), "")
     return kind if isinstance(kind, str) else ""
 
 
 def _are_joined(items: Sequence[Any]) -> bool:
-    """Return whether words and punctuation are apart, without blanks that say what is joined."""
+    """Return whether words come without blanks, and are to be joined by them.
+
+    Then punctuation is an item of its own, which follows a word directly, and no item is a blank.
+    """
     kinds = {_kind(item) for item in objects(items)}
     if kinds.isdisjoint(_PUNCTUATION):
         return False
@@ -198,6 +219,7 @@ def _are_joined(items: Sequence[Any]) -> bool:
 
 
 def _time_fields(fields: Mapping[str, Any]) -> TimeFields:
+    """Return the fields of times that a word has; the usual ones if it has none."""
     for times in _TIME_FIELDS:
         if times.start in fields or (times.end and times.end in fields):
             return times

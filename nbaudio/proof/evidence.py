@@ -617,7 +617,7 @@ def weakest(part: Part) -> list[dict[str, Any]]:
 def _warnings(state: ProofState, whole: Part) -> Iterator[str]:
     """Yield the warnings of the report."""
     usable = {round_.draw for round_ in state.usable}
-    if not (state.label >= 0).any() and not len(state.lines):
+    if not (state.verdict_codes >= 0).any() and not len(state.lines):
         yield "nothing has been judged yet: the quality of the labels is unknown"
     if stale := [round_.name for round_ in state.rounds if round_.draw not in usable]:
         yield (

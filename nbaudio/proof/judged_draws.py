@@ -1,6 +1,7 @@
-"""The segments of a workspace in sums, and its reviews as draws from them.
+"""`ProofState`: the segments of a workspace in sums, and its reviews as draws from them.
 
-The draws are in the order in which they were made, as far as reviewers have reached them.
+Segments that no claim tells apart share a row of the sums. The draws are in the order in which they
+were made, as far as reviewers have reached them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,10 +38,13 @@ from nbaudio.tables.tombstones import tombstone
 
 #: Thresholds on similarity that tables show.
 THRESHOLDS = (-1.0, 0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
-#: The columns of `read_sums` with each amount, and how much of it is one unit.
+#: By the name of an amount, the column of `read_sums` that has it, and how much of it is one unit.
 _UNITS = {"segments": ("segments", 1), "hours": ("ticks", 3600 * TICKS), "words": ("words", 1)}
-#: What is computed once for all kinds of segments, as it does not depend on `rows`.
+#: Properties that do not depend on `rows`: states of other kinds of segments share their values.
 _WITHOUT_ROWS = ("population", "rounds", "usable", "rules", "labels", "_frames", "_drawn")
+_LEAST_WEIGHT = 1e-300  # of a stratum, so that no sum of weights is 0
+#: Columns of the draws. `line` is that of the verdict log which reached a draw, and `round` is its
+#: place in `ProofState.usable`.
 _DRAWN = pl.Schema(
     {"line": pl.Int64(), "round": pl.Int32(), "segment_id": pl.String(), "verdict": OUTCOMES}
 )
@@ -48,9 +52,13 @@ _DRAWN = pl.Schema(
 
 @dataclass(frozen=True)
 class ProofState(ReviewState):
-    """Review state with the segments in sums and the draws, computed once.
+    """Review state with the segments in sums and the draws; each property is computed once.
 
-    Arrays are by row of `rows`: masks say which rows count, and `count` how many segments they are.
+    Arrays have a value for each row of `rows`, a row being one or several segments. Those of type
+    `Bools` are masks of rows: `count`, `sum` and `amounts` say how much the rows of a mask are.
+
+    Attributes:
+        kinds: which segments `rows` tells apart, beside those that every claim needs.
     """
 
     kinds: Kinds = field(default_factory=Kinds)
@@ -67,14 +75,14 @@ class ProofState(ReviewState):
 
     @cached_property
     def cuts(self) -> Sequence[float]:
-        """The thresholds that tell segments apart."""
+        """The thresholds on similarity between which `rows` tells segments apart, ascending."""
         if self.kinds.cuts is None:
             return sorted({*THRESHOLDS, self.selection_threshold})
         return self.kinds.cuts
 
     @cached_property
     def rounds(self) -> list[Round]:
-        """The reviews that were drawn at random."""
+        """The rounds that were drawn at random, with their verdicts."""
         return rounds(self, self.population.read(self.drawn["segment_id"]))
 
     @cached_property
@@ -84,7 +92,7 @@ class ProofState(ReviewState):
 
     @cached_property
     def rules(self) -> list[FixedRule]:
-        """The rules that rounds have fixed, in their order."""
+        """The rules that rounds have fixed, in the order of the rounds."""
         return fixed_rules(self)
 
     @cached_property
@@ -96,7 +104,10 @@ class ProofState(ReviewState):
 
     @cached_property
     def labels(self) -> pl.DataFrame:
-        """The `verdict` on what each judged segment is now, with its `segment_id` and `key`."""
+        """The `verdict` on what each judged segment is now, with `segment_id` and its hash `key`.
+
+        `verdict_codes` has the same by row.
+        """
         judged = self.verdicts["segment_id"]
         segments = workspace_tables.read(
             self.workspace, JUDGED, where=pl.col("segment_id").is_in(judged.implode())
@@ -106,13 +117,14 @@ class ProofState(ReviewState):
 
     @cached_property
     def rows(self) -> pl.DataFrame:
-        """The segments in sums, see `read_sums`."""
+        """The segments in sums, with the columns that `read_sums` states."""
         return self._read_sums([replace(self.kinds, cuts=self.cuts)])[0]
 
     def by_columns(self, several_kinds: Sequence[Kinds]) -> "list[ProofState]":
-        """Return states that tell other kinds of segments apart, whose sums are read together.
+        """Return a state for each of several kinds of segments, such as cuts of other columns.
 
-        They have `cuts`, and nothing that does not ship.
+        The sums of all are read together. All kinds have `cuts` and the same `by`, and none has
+        `without`.
         """
         states = []
         for kinds, rows in zip(several_kinds, self._read_sums(several_kinds), strict=True):
@@ -124,6 +136,7 @@ class ProofState(ReviewState):
 
     def _read_sums(self, several_kinds: Sequence[Kinds]) -> list[pl.DataFrame]:
         """Return `read_sums` of each of several kinds."""
+        # Segments with a verdict have a row each.
         alone = pl.concat([self.labels["segment_id"], self._drawn["segment_id"]])
         has_risk = "risk" in workspace_tables.table_schema(self.workspace)
         strata = self.next_strata if self.kinds.by_risk and has_risk else None
@@ -137,40 +150,37 @@ class ProofState(ReviewState):
         )
 
     def flags(self, column: str) -> Bools:
-        """Return a column of `rows` with flags: which rows have it."""
+        """Return a column of `rows` that has flags, as a mask."""
         return self.rows[column].to_numpy()
 
     def count(self, where: Bools) -> int:
-        """Return how many segments some rows have."""
+        """Return how many segments the rows of a mask have."""
         return int(self.rows["segments"].to_numpy()[where].sum())
 
     def sum(self, what: str, where: Bools) -> float:
-        """Return how many `segments`, `hours` or `words` some rows have."""
+        """Return how many `segments`, `hours` or `words` the rows of a mask have."""
         column, unit = _UNITS[what]
         return float(self.rows[column].to_numpy()[where].sum() / unit)
 
     def amounts(self, what: str, where: Bools) -> Values:
-        """Return what segments of some rows count for by `segments`, `hours` or `words`."""
+        """Return the `segments`, `hours` or `words` of each row, 0 outside of a mask."""
         column, unit = _UNITS[what]
-        sums, counts, largest = (
-            self.rows[column + ending].to_numpy() for ending in ("", "_counted", "_largest")
-        )
+        sums = self.rows[column].to_numpy()
+        counts = self.rows[f"{column}_counted"].to_numpy()
+        largest = self.rows[f"{column}_largest"].to_numpy()
         return Values(sums / unit, counts, largest / unit).within(where)
 
     @cached_property
-    def label(self) -> NDArray[np.int8]:
-        """The verdict on what each segment is now: its place among right, wrong, unsure.
-
-        Rows without a verdict have -1.
-        """
+    def verdict_codes(self) -> NDArray[np.int8]:
+        """The verdict on what each row is now, as its place in `VERDICTS`; -1 without a verdict."""
         verdicts = self.rows.select("key").join(
             self.labels, on="key", how="left", maintain_order="left"
         )["verdict"]
         return verdicts.to_physical().cast(pl.Int8).fill_null(-1).to_numpy()
 
-    def labelled(self, *words: str) -> Bools:
+    def labelled(self, *verdicts: str) -> Bools:
         """Return which rows have one of these verdicts as they are now."""
-        return np.isin(self.label, [VERDICTS.index(word) for word in words])
+        return np.isin(self.verdict_codes, [VERDICTS.index(verdict) for verdict in verdicts])
 
     @cached_property
     def accepted(self) -> Bools:
@@ -184,7 +194,10 @@ class ProofState(ReviewState):
 
     @cached_property
     def judged(self) -> Bools:
-        """Which segments were reached in a round, or judged although no round could draw them."""
+        """Which segments were reached in a round, or judged although no round could draw them.
+
+        Segments that were removed since are left out.
+        """
         reached = np.zeros(len(self.rows), dtype=np.bool_)
         reached[self.draws.item] = True
         reached[self.draws.outside] = True
@@ -192,7 +205,7 @@ class ProofState(ReviewState):
 
     @cached_property
     def _frames(self) -> list[StoredFrame]:
-        """What the usable rounds could draw."""
+        """What each of the `usable` rounds could draw."""
         records = {draw.name: draw.record for draw in all_draws(self)}
         frames = []
         for round_ in self.usable:
@@ -211,7 +224,10 @@ class ProofState(ReviewState):
 
     @cached_property
     def group_columns(self) -> dict[str, int]:
-        """The columns whose groups rounds have fixed, with the place of the first draw by them."""
+        """The columns whose groups rounds have fixed, with the place of the first draw that did.
+
+        Places are those of `draw_order`.
+        """
         first_draws: dict[str, int] = {}
         for frame in sorted(self._frames, key=lambda frame: frame.place):
             if frame.by:
@@ -231,7 +247,7 @@ class ProofState(ReviewState):
 
     @cached_property
     def lines(self) -> Ints:
-        """The line of the verdict log that reached each draw, or a draw before it."""
+        """The latest line of the verdict log that reached each draw or one before it."""
         return self._drawn["line"].cum_max().to_numpy()
 
     @property
@@ -241,48 +257,49 @@ class ProofState(ReviewState):
 
     @cached_property
     def draws(self) -> Draws:
-        """The draws of all rounds."""
+        """The draws of all rounds, and what was judged although no round could draw it."""
         drawn = self._drawn
         frames = tuple(self._frame(number) for number in range(len(self._frames)))
-        row_of = self.rows.select("key").with_row_index("row").drop_nulls()
-        keys = drawn.select(key=pl.col("segment_id").hash())
-        rows = keys.join(row_of, on="key", how="left", maintain_order="left")["row"]
-        item = rows.to_numpy().astype(np.int64)
-        number = drawn["round"].to_numpy().astype(np.int64)
-        is_wrong, is_unsure = (
-            drawn["verdict"].eq_missing(name).to_numpy() for name in ("wrong", "unsure")
-        )
-        valid = np.zeros(len(item), dtype=np.bool_)
-        for place, frame in enumerate(frames):
-            valid[number == place] = frame.valid[item[number == place]]
-        nothing = np.zeros(0, dtype=np.int64)
+        rounds = drawn["round"].to_numpy().astype(np.int64)
+        rows = self._rows_of_draws(drawn)
+        is_wrong = drawn["verdict"].eq_missing("wrong").to_numpy()
+        is_unsure = drawn["verdict"].eq_missing("unsure").to_numpy()
+        is_valid = np.zeros(len(rows), dtype=np.bool_)
+        for number, frame in enumerate(frames):
+            of_round = rounds == number
+            is_valid[of_round] = frame.valid[rows[of_round]]
+        no_rows = np.zeros(0, dtype=np.int64)
         draws = Draws(
             frames,
-            round=number,
-            item=item,
+            round=rounds,
+            item=rows,
             wrong=is_wrong,
             unsure=is_unsure,
-            replaced=~valid & (self.flags("is_there")[item] | is_wrong | is_unsure),
+            replaced=~is_valid & (self.flags("is_there")[rows] | is_wrong | is_unsure),
             first=drawn["segment_id"].is_first_distinct().to_numpy(),
-            outside=nothing,
-            outside_wrong=nothing.astype(np.bool_),
-            outside_unsure=nothing.astype(np.bool_),
+            outside=no_rows,
+            outside_wrong=no_rows.astype(np.bool_),
+            outside_unsure=no_rows.astype(np.bool_),
         )
-        return judged_apart(draws, frames, self.label)
+        return judged_apart(draws, frames, self.verdict_codes)
+
+    def _rows_of_draws(self, drawn: pl.DataFrame) -> NDArray[np.int64]:
+        """Return the row of `rows` that is the segment, or tombstone, of each draw."""
+        row_of_key = self.rows.select("key").with_row_index("row").drop_nulls()
+        keys = drawn.select(key=pl.col("segment_id").hash())
+        rows = keys.join(row_of_key, on="key", how="left", maintain_order="left")["row"]
+        return rows.to_numpy().astype(np.int64)
 
     def _frame(self, number: int) -> Frame:
-        """Return what a round could draw, by row."""
+        """Return what the usable round of a number, from 0, could draw."""
         strata = self._frames[number].strata
-        weights = np.maximum(strata["weight"].to_numpy(), 1e-300)
-        rates = None
-        if not strata["rate"].has_nulls():
-            rates = strata["rate"].to_numpy()
+        weights = np.maximum(strata["weight"].to_numpy(), _LEAST_WEIGHT)
         return Frame(
-            self.rows[f"stratum_frame_{number}"].fill_null(-1).to_numpy(),
-            self.flags(f"valid_frame_{number}"),
-            strata["size"].to_numpy().astype(float),
-            weights / weights.sum(),
-            rates,
+            stratum=self.rows[f"stratum_frame_{number}"].fill_null(-1).to_numpy(),
+            valid=self.flags(f"valid_frame_{number}"),
+            sizes=strata["size"].to_numpy().astype(float),
+            weights=weights / weights.sum(),
+            rates=None if strata["rate"].has_nulls() else strata["rate"].to_numpy(),
         )
 
     def about_rule(self, rule: FixedRule, split: str | None = None) -> RuleDraws:
@@ -304,34 +321,34 @@ class ProofState(ReviewState):
         return self.about(rule)
 
     def about_threshold(self, place: int, *, has_duration: bool) -> RuleDraws:
-        """Return what the draws say about the segments that a threshold kept when it was fixed.
+        """Return what the draws say about the segments at or above a threshold when it was fixed.
 
-        The first round that could draw a segment fixes its similarity. Segments without one are
-        kept too. Claims about it count segments only.
+        The first round that could draw a segment fixes its similarity. Segments without one count
+        as above every threshold. Claims count segments only.
 
         Args:
             place: of the threshold among `Kinds.cuts`.
             has_duration: take only segments that had a duration that was selected.
         """
-        is_kept = self.flags("fixed_cut") > place
+        is_above = self.flags("fixed_cut") > place
         if has_duration:
-            is_kept = is_kept & self.flags("fixed_has_duration")
+            is_above = is_above & self.flags("fixed_has_duration")
         fixed_draw = self.rows["fixed_draw"].fill_null(NEVER).to_numpy()
-        nothing = np.zeros(len(fixed_draw))
-        first_draw = np.where(is_kept, fixed_draw, NEVER)
-        rule = RuleSegments(1, first_draw, self.flags("is_there"), nothing, nothing)
+        first_draw = np.where(is_above, fixed_draw, NEVER)
+        no_amounts = np.zeros(len(fixed_draw))
+        rule = RuleSegments(1, first_draw, self.flags("is_there"), no_amounts, no_amounts)
         return self.about(rule)
 
     def about(self, rule: RuleSegments) -> RuleDraws:
         """Return what the draws say about the segments of a rule."""
-        return draws_about(rule, self.draws, order=self.draw_order, label=self.label)
+        return draws_about(rule, self.draws, order=self.draw_order, label=self.verdict_codes)
 
     @cached_property
     def _drawn(self) -> pl.DataFrame:
-        """The rows of all rounds that were reached, in the order in which they were drawn.
+        """The rows of all usable rounds that were reached, in the order in which they were drawn.
 
-        A segment of several rounds is in each of them. The order in which sheets return counts for
-        nothing: somebody may look into them and import those without a fault first.
+        A segment of several rounds is in each of them. The order in which sheets return does not
+        matter: somebody may look into them and import those without a fault first.
         """
         parts = [pl.DataFrame(schema=_DRAWN)]
         for number, (round_, frame) in enumerate(zip(self.usable, self._frames, strict=True)):
@@ -343,22 +360,23 @@ class ProofState(ReviewState):
         return pl.concat(parts)
 
     def _with_strata(self, rows: pl.DataFrame, frame: StoredFrame) -> pl.DataFrame:
-        """Return rows of a draw with `stratum` and its `size`, null where the frame has them not.
+        """Return rows of a draw with `stratum`, a number, and the `size` of the stratum.
 
-        Of segments that were withdrawn since, the frame has the tombstones, which replace the ids.
+        Both are null where the frame has none. Segments that were withdrawn since are in the frame
+        with their tombstones, which replace the ids here.
         """
         ids = rows["segment_id"]
         tombstones = pl.Series([tombstone("segment", key) for key in ids], dtype=pl.String)
-        wanted = pl.concat([ids, tombstones])
+        either = pl.concat([ids, tombstones])
         in_frame = (
             workspace_tables.scan(self.workspace, ("segment_id", "stratum"), table=frame.table)
-            .filter(pl.col("segment_id").is_in(wanted.implode()))
+            .filter(pl.col("segment_id").is_in(either.implode()))
             .collect(**STREAMED)
             .join(frame.strata.select("stratum", "number", "size"), on="stratum")
             .select("segment_id", stratum="number", size=pl.col("size").cast(pl.Int64))
         )
-        is_gone = ~ids.is_in(in_frame["segment_id"].implode())
-        rows = rows.with_columns(segment_id=ids.zip_with(~is_gone, tombstones))
+        is_stored = ids.is_in(in_frame["segment_id"].implode())
+        rows = rows.with_columns(segment_id=ids.zip_with(is_stored, tombstones))
         return rows.join(in_frame, on="segment_id", how="left", maintain_order="left")
 
     def _withdrawn_faults(self, table: str) -> pl.Series:
@@ -376,21 +394,25 @@ def selection_threshold(selection: Mapping[str, Any]) -> float:
 
 
 def _counted_lines() -> pl.Expr:
-    """Return the line that reached each row of a draw, null for rows that do not count.
+    """Return the line of the log that reached each row of a draw, null for rows that do not count.
 
-    Once a stratum is used up, the others are drawn more often: then rows count if all before them
-    were reached. Needs the columns `line`, `rank` in the stratum and `size` of the stratum.
+    Needs the columns `line` (null: not reached), `rank` in the stratum, from 1, and `size` of the
+    stratum. Rows count that were reached. Once a stratum is used up, the others are drawn more
+    often, which depends on all rows before: from there on, a row counts if none is missing up to
+    it, and its line is the last of those.
     """
-    is_last = (pl.col("rank") >= pl.col("size")).fill_null(value=False)
-    late = is_last.cum_max().shift(1, fill_value=False)
-    missing = pl.col("line").is_null().cum_max()
-    return pl.when(~late).then("line").when(~missing).then(pl.col("line").cum_max())
+    is_last_of_stratum = (pl.col("rank") >= pl.col("size")).fill_null(value=False)
+    is_after_end = is_last_of_stratum.cum_max().shift(1, fill_value=False)
+    has_gap = pl.col("line").is_null().cum_max()
+    latest_line = pl.col("line").cum_max()
+    return pl.when(~is_after_end).then("line").when(~has_gap).then(latest_line)
 
 
 def _with_withdrawn_faults(rows: pl.DataFrame, faulty: pl.Series) -> pl.DataFrame:
-    """Return rows of a draw with the faults among those that were withdrawn since.
+    """Return rows of a draw with verdict and line of the withdrawn segments that are `faulty`.
 
-    Their verdicts are gone from the log, where they may have been the last ones of a sheet.
+    The log has no longer their verdicts. They count as wrong, and as reached with the row before
+    them, or at line 0: they may have been the last ones that a reviewer reached.
     """
     is_faulty = pl.col("segment_id").is_in(faulty.implode())
     line_before = pl.col("line").forward_fill().fill_null(0)

@@ -14,7 +14,7 @@ from nbaudio.core.report import percent, percent_down
 from nbaudio.proof.betting import Bools
 from nbaudio.proof.claims import Part, what_ships
 from nbaudio.proof.judged_draws import ProofState
-from nbaudio.proof.rule_segments import FIRST_SHARE, NEVER, RuleSegments
+from nbaudio.proof.rule_segments import NEVER, RuleSegments
 from nbaudio.proof.segment_sums import Kinds
 from nbaudio.review.population import group_hashes
 from nbaudio.tables import workspace_tables
@@ -25,21 +25,35 @@ _NONE = "(none)"  # the group of segments without a value
 
 @dataclass(frozen=True)
 class GroupBound:
-    """The bound of a group."""
+    """The bound of a group.
+
+    Attributes:
+        group: the value of the column.
+        segments: how many of the group ship.
+        reviewed: how many of the group were judged, also those that are left out for it.
+        low: the lower bound of the share of right segments, 0 without a review.
+    """
 
     group: str
-    segments: int  # that ship
+    segments: int
     reviewed: int
-    low: float  # the lower bound of the share of right segments
+    low: float
 
 
 @dataclass(frozen=True)
 class GroupBounds:
-    """The bounds of all groups of a column, the lowest first; they hold at once."""
+    """The bounds of all groups of a column, which hold at once.
+
+    Attributes:
+        by: the column.
+        bounds: the bounds, the lowest first; at least one.
+        not_sampled: how many segments ship and are in no group, as they were added after the draw.
+        confidence: of all bounds at once.
+    """
 
     by: str
     bounds: list[GroupBound]
-    not_sampled: int  # segments that ship and are in no group, as they joined later
+    not_sampled: int
     confidence: float
 
     def facts(self) -> dict[str, Any]:
@@ -65,7 +79,9 @@ class GroupBounds:
 def group_bounds(
     state: ProofState, by: str, *, target: float, confidence: float
 ) -> GroupBounds | None:
-    """Return the bounds of the groups of a column; None if nothing of them ships.
+    """Return the bounds of the groups of a column; None if no segment of a group ships.
+
+    All groups share the error equally, also those of which nothing ships.
 
     Args:
         state: the population and its draws.
@@ -75,32 +91,33 @@ def group_bounds(
     """
     grouped = _with_groups(state, by)
     ships = what_ships(grouped)
-    hashes = grouped.rows["group"]
-    error = (1 - confidence) / max(hashes.drop_nulls().n_unique(), 1)
+    group_of_row = grouped.rows["group"]
+    groups = group_of_row.drop_nulls().unique().sort()
+    error = (1 - confidence) / max(len(groups), 1)
     rules = _rules_since(grouped, grouped.group_columns[by])
-    bounds = []
     names = _names_of_groups(grouped, by)
-    for group in hashes.drop_nulls().unique().sort():
-        is_in_group = hashes.eq_missing(group).to_numpy()
-        of_group = ships & is_in_group
-        if not of_group.any():
+    bounds = []
+    for group in groups:
+        is_in_group = group_of_row.eq_missing(group).to_numpy()
+        group_ships = ships & is_in_group
+        if not group_ships.any():
             continue
-        is_reviewed = (of_group | (grouped.left_out & is_in_group)) & grouped.judged
+        is_reviewed = (group_ships | (grouped.left_out & is_in_group)) & grouped.judged
         low = 0.0
         if is_reviewed.any():
-            of_rules = [_of_group(rule, is_in_group) for rule in rules]
-            low = _best_low(grouped, of_group, of_rules, target=target, error=error)
+            rules_of_group = [_restrict(rule, is_in_group) for rule in rules]
+            low = _best_low(grouped, group_ships, rules_of_group, target=target, error=error)
         name = names.get(group, f"(no longer in the table, {group:016x})")
-        bounds.append(GroupBound(name, grouped.count(of_group), grouped.count(is_reviewed), low))
+        bounds.append(GroupBound(name, grouped.count(group_ships), grouped.count(is_reviewed), low))
     if not bounds:
         return None
     bounds.sort(key=lambda bound: (bound.low, bound.reviewed / bound.segments, bound.group))
-    not_sampled = grouped.count(ships & hashes.is_null().to_numpy())
+    not_sampled = grouped.count(ships & group_of_row.is_null().to_numpy())
     return GroupBounds(by, bounds, not_sampled, confidence)
 
 
 def _with_groups(state: ProofState, by: str) -> ProofState:
-    """Return a state that tells the groups of a column apart."""
+    """Return a state whose rows tell the groups of a column apart, by the hash `group`."""
     kinds = Kinds(by=by, without=state.kinds.without, cuts=state.cuts)
     [grouped] = state.by_columns([kinds])
     return grouped
@@ -114,26 +131,28 @@ def _names_of_groups(state: ProofState, by: str) -> dict[int, str]:
 
 
 def _rules_since(state: ProofState, first_draw: int) -> list[RuleSegments]:
-    """Return the rule of all segments and the fixed rules, with draws from `first_draw` on."""
+    """Return the rule of all segments and the fixed rules, whose draws count from `first_draw` on.
+
+    The first round by the column fixed its groups with that draw; what was drawn before does not
+    count.
+    """
     rules = [state.about_all_segments().rule]
     rules += [state.about_rule(rule).rule for rule in state.rules]
     return [replace(rule, first_draw=np.maximum(rule.first_draw, first_draw)) for rule in rules]
 
 
-def _of_group(rule: RuleSegments, is_in_group: Bools) -> RuleSegments:
-    """Return the segments of a rule that are in a group."""
-    first = np.where(is_in_group, rule.first_draw, NEVER)
-    return replace(rule, first_draw=first.astype(rule.first_draw.dtype))
+def _restrict(rule: RuleSegments, is_in_group: Bools) -> RuleSegments:
+    """Return a rule that has only the segments of a group."""
+    first_draw = np.where(is_in_group, rule.first_draw, NEVER)
+    return replace(rule, first_draw=first_draw.astype(rule.first_draw.dtype))
 
 
 def _best_low(
     state: ProofState, ships: Bools, rules: Sequence[RuleSegments], *, target: float, error: float
 ) -> float:
-    """Return the best of the lower bounds of a group by all rules, which share the error."""
-    lows = (
-        Part(state, ships, about=state.about(rule)).low(
-            target=target, error=error * FIRST_SHARE / rule.number**2
-        )
-        for rule in rules
-    )
+    """Return the best lower bound of a group by any of the rules, which share the error."""
+    lows = []
+    for rule in rules:
+        part = Part(state, ships, about=state.about(rule))
+        lows.append(part.low(target=target, error=rule.error(error)))
     return max(lows, default=0.0)

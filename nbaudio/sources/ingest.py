@@ -571,11 +571,11 @@ def _resolve_names(
     transcripts: Transcripts, mapping: Mapping[str, str], root: Location | None
 ) -> Resolved:
     """Find the recording of each name in transcripts below `root`; without a folder, none."""
-    transcripts, mapping = redact_names(
-        transcripts, mapping, fetches=root is not None and root.is_scheme
-    )
+    fetches = root is not None and root.is_scheme
+    redacted = redact_names(transcripts, mapping, fetches=fetches)
+    transcripts = redacted.transcripts
     named = transcripts.rows.unique("name")["name"]
-    mapping = mapping_of_names(mapping, named)
+    mapping = mapping_of_names(redacted.mapping, named)
     wanted = (mapping.get(name, name) for name in named)
     available = pl.Series(dtype=pl.String)
     rejected: list[tuple[str, str]] = []

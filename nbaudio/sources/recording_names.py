@@ -1,11 +1,13 @@
-"""Names that a source gives to recordings, before and after they are resolved to files.
+"""Names that a source gives to recordings: the names file, secrets in names, ids, and problems.
 
-A names file says which file a name means. Secrets in names that are URLs are redacted. The source's
-own ids of recordings are found by name, and names without a recording become problems.
+A names file states the file that a name means. `name_matching.resolve` finds the recording of each
+name; then the source's own ids of recordings are found by name, and names without a recording
+become problems.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +30,7 @@ _NOT_REDACTED = ("name", "text", "text_raw", "asr_text")
 
 
 class Resolved(NamedTuple):
-    """Transcripts with redacted names, and the recording of each name.
+    """Transcripts with redacted names, and the recordings that names mean.
 
     Attributes:
         transcripts: rows and problems, without secrets in URLs.
@@ -47,6 +49,9 @@ def read_mapping(path: Path) -> dict[str, str]:
     """Read a names file; return the path or URL for each name.
 
     It is a .csv or .tsv with the columns `name` and `path`, or a Kaldi wav.scp without commands.
+
+    Raises:
+        InputError: it cannot be read, or a name has two different files.
     """
     pairs = _table_pairs(path) if path.suffix.lower() in TABLES else _scp_pairs(path)
     mapping: dict[str, str] = {}
@@ -111,9 +116,17 @@ def _table_pairs(path: Path) -> Iterator[tuple[int, str, str]]:
         yield row.line, cells["name"], cells["path"]
 
 
+@dataclass(frozen=True)
+class RedactedNames:
+    """Transcripts and a names file (`mapping`, a path or URL for each name) without secrets."""
+
+    transcripts: Transcripts
+    mapping: dict[str, str]
+
+
 def redact_names(
     transcripts: Transcripts, mapping: Mapping[str, str], *, fetches: bool
-) -> tuple[Transcripts, dict[str, str]]:
+) -> RedactedNames:
     """Return transcripts and a names file without secrets in URLs.
 
     The secrets may be in names of recordings, in other columns and in reasons of problems. If
@@ -124,22 +137,7 @@ def redact_names(
     # URLs that differ only in user and query get a hash; all do if ingest would fetch them, and are
     # rejected with it.
     stored = stored_names([*urls, *mapping, *mapping.values()], always=fetches)
-
-    def redacted(rows: pl.DataFrame) -> pl.DataFrame:
-        """Return rows with the stored names, and without signatures in URLs of other columns."""
-        if stored:
-            rows = rows.with_columns(pl.col("name").replace(stored))
-        columns = [
-            column
-            for column, dtype in rows.schema.items()
-            if dtype == pl.String
-            and column not in _NOT_REDACTED
-            and _contains_url(rows[column]).any()
-        ]
-        if not columns:
-            return rows
-        return rows.with_columns(pl.col(columns).str.replace_all(SIGNED, "${1}..."))
-
+    rows = transcripts.rows.map(partial(_redact_rows, stored=stored))
     problems = transcripts.problems
     if _contains_url(problems["reason"]).any():
         problems = problems.with_columns(
@@ -148,8 +146,21 @@ def redact_names(
     stored_mapping = {
         stored.get(name, name): stored.get(file, file) for name, file in mapping.items()
     }
-    redacted_rows = transcripts.rows.map(redacted)
-    return replace(transcripts, rows=redacted_rows, problems=problems), stored_mapping
+    return RedactedNames(replace(transcripts, rows=rows, problems=problems), stored_mapping)
+
+
+def _redact_rows(rows: pl.DataFrame, *, stored: Mapping[str, str]) -> pl.DataFrame:
+    """Return rows with the `stored` names, and without signatures in URLs of other columns."""
+    if stored:
+        rows = rows.with_columns(pl.col("name").replace(stored))
+    columns = [
+        column
+        for column, dtype in rows.schema.items()
+        if dtype == pl.String and column not in _NOT_REDACTED and _contains_url(rows[column]).any()
+    ]
+    if not columns:
+        return rows
+    return rows.with_columns(pl.col(columns).str.replace_all(SIGNED, "${1}..."))
 
 
 def _contains_url(texts: pl.Series) -> pl.Series:
@@ -160,7 +171,8 @@ def _contains_url(texts: pl.Series) -> pl.Series:
 def mapping_of_names(mapping: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
     """Return a mapping with its keys spelled as in `names`.
 
-    A key that is no name becomes the name that differs from it in Unicode composition only.
+    A key that is none of the names becomes the name that differs from it in Unicode composition
+    only, if there is one.
     """
     if not mapping:
         return {}
@@ -211,21 +223,21 @@ def _ids_of_keys(mapping: Mapping[str, str], audit: pl.DataFrame) -> list[tuple[
     recording_ids = set(id_of_name.values())
     pairs: list[tuple[str, str]] = []
     for key, file in mapping.items():
-        meant = (
+        meant_id = (
             id_of_name.get(key)
             or id_of_path.get(path_of_file.get(file) or "")
             or id_of_name.get(file)
             or recording_id(file)
         )
-        if meant in recording_ids:
-            pairs.append((meant, key))
+        if meant_id in recording_ids:
+            pairs.append((meant_id, key))
     return pairs
 
 
 def name_problems(source: str, resolved: Resolved) -> pl.DataFrame:
-    """Return a problem of `source` for each name without a recording.
+    """Return a problem of `source` for each name without a recording: `file`, `item`, `reason`.
 
-    Its reason says whether the name is ambiguous, means a rejected recording, or none at all.
+    The reason says whether the name is ambiguous, means a rejected recording, or none at all.
     """
     reasons = _reasons_of_rejected(resolved)
     is_ambiguous = pl.col("decision") == "ambiguous"
@@ -243,7 +255,7 @@ def name_problems(source: str, resolved: Resolved) -> pl.DataFrame:
 
 
 def _reasons_of_rejected(resolved: Resolved) -> dict[str, str]:
-    """Return why names are missing that mean a rejected recording."""
+    """Return by name the reason of those missing names that mean a rejected recording."""
     is_missing = pl.col("decision") == "missing"
     missing = resolved.audit.filter(is_missing)["name"].to_list()
     reason_of_path = dict(resolved.rejected)

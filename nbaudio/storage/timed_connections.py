@@ -1,6 +1,7 @@
 """Connections of urllib3 that limit the time of headers, or that lead to public addresses only.
 
-Timeouts of urllib3 count the seconds without a byte, so that a header may come for ever.
+A timeout of urllib3 is the longest time without a byte: a server that sends a byte of the header
+now and then is never too slow for it. Here, the whole header has to come in twice the timeout.
 """
 
 import io
@@ -15,16 +16,19 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from nbaudio.storage import private_hosts
 from nbaudio.storage.network import SlowError
 
+_HEADER_TIMEOUTS = 2  # a header may take that many timeouts
+
 
 class _HeaderReader(io.RawIOBase):
-    """Reads a socket; raises SlowError where a header takes longer than twice the timeout."""
+    """Reader of a socket that raises SlowError if the header takes longer than its limit."""
 
     def __init__(self, reader: io.RawIOBase, sock: socket.socket) -> None:
         """Start the time of the header; `reader` is the one of the socket."""
         self._reader = reader
         self._sock = sock
         self._timeout = cast(float, sock.gettimeout())  # never None: `HttpClient` has a timeout
-        self._deadline: float | None = time.monotonic() + 2 * self._timeout
+        self._limit_s = _HEADER_TIMEOUTS * self._timeout
+        self._deadline: float | None = time.monotonic() + self._limit_s  # None after the header
 
     def end_header(self) -> None:
         """Read what follows with the timeout of the socket alone."""
@@ -36,15 +40,15 @@ class _HeaderReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        """Read what has come into a buffer, and return the number of bytes."""
+        """Read available bytes into a buffer and return their number; wait for the first."""
         if self._deadline is None:
             return self._reader.readinto(buffer)
-        left_s = self._deadline - time.monotonic()
-        if left_s <= 0:
+        remaining_s = self._deadline - time.monotonic()
+        if remaining_s <= 0:
             raise self._late()
-        if left_s >= self._timeout:
-            return self._reader.readinto(buffer)
-        self._sock.settimeout(left_s)
+        if remaining_s >= self._timeout:
+            return self._reader.readinto(buffer)  # the timeout of the socket comes first
+        self._sock.settimeout(remaining_s)
         try:
             return self._reader.readinto(buffer)
         except TimeoutError as error:
@@ -56,12 +60,12 @@ class _HeaderReader(io.RawIOBase):
         super().close()
 
     def _late(self) -> SlowError:
-        limit_s = 2 * self._timeout
-        return SlowError(f"the header of its response did not come in {limit_s:,.0f} s", limit_s)
+        message = f"the header of its response did not come in {self._limit_s:,.0f} s"
+        return SlowError(message, self._limit_s)
 
 
 class _TimedResponse(HTTPResponse):
-    """A response whose header has to come in twice the timeout of the socket."""
+    """A response whose header is read by `_HeaderReader`."""
 
     def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
         super().__init__(sock, *args, **options)
@@ -83,7 +87,10 @@ class _TimedHTTPSConnection(HTTPSConnection):
 
 
 class _PublicPeer:
-    """Raises RedirectError where the host has a private address."""
+    """Mixin of connections: raise RedirectError if the server has a private address.
+
+    The address is that of the open connection, which no later answer of a name server changes.
+    """
 
     def _new_conn(self) -> socket.socket:
         connection: socket.socket = super()._new_conn()  # type: ignore[misc]
@@ -116,12 +123,12 @@ class _PublicHTTPSPool(HTTPSConnectionPool):
 
 
 def limit_headers(pools: PoolManager) -> None:
-    """Let connections that a manager opens from now on limit the time of headers."""
+    """Let connections that a pool manager opens from now on limit the time of headers."""
     pools.pool_classes_by_scheme = {"http": _TimedHTTPPool, "https": _TimedHTTPSPool}
 
 
 def refuse_private_peers(pools: PoolManager) -> None:
-    """Let connections that a manager opens from now on fail where they lead to private addresses.
+    """Let connections that a pool manager opens from now on fail if they lead to private addresses.
 
     They limit the time of headers, too.
     """

@@ -49,6 +49,7 @@ class WriteShard(Protocol):
 # have no shards.
 SideFiles = Callable[[Sequence[Shard]], Iterator[tuple[str, Iterable[bytes]]]]
 
+# Code that a data card shows. `{column}` is the column of the audio; braces that stay are doubled.
 _DATASETS = 'import datasets\n\ncorpus = datasets.load_dataset("path/to/this/folder")'
 _DECODED = (
     f'{_DATASETS}\nsamples = corpus["train"][0]["{{column}}"].get_all_samples().data  # a '
@@ -82,39 +83,48 @@ _LHOTSE = 'import lhotse\n\ntrain = lhotse.CutSet.from_shar(in_dir="path/to/this
 
 
 class Container(NamedTuple):
-    """A container."""
+    """How a corpus is written in a container, and read with the usual library of the container.
 
-    extension: str  # that of its shards; empty if a shard is a folder of files
+    Attributes:
+        extension: of its shards; empty if a shard is a folder of files.
+        write: writes a shard.
+        reader: Python code that reads the corpus; None if Hugging Face's `datasets` reads it.
+        side_files: the files beside the shards.
+        stem: names of shards without the extension, see `shard_names.shard_name`.
+        levels_only: it holds only quantized audio.
+        encoded: code by which `datasets` reads clips without decoding; None if it has to read them
+            from the shards, at the offsets in segments.parquet.
+        column: the column that `datasets` gives the audio; None if it has the name of the
+            encoding's extension.
+    """
+
+    extension: str
     write: WriteShard
-    # Python code that reads the corpus with the usual library of the container.
-    reader: str = _DATASETS
+    reader: str | None = None
     side_files: SideFiles = lambda _: iter(())
-    # The names of shards, without the extension, see `shard_names.shard_name`.
     stem: str = "{split}-{index:05d}-of-{count:05d}"
-    levels_only: bool = False  # holds only quantized audio
-    encoded: str = _TABLE  # how `datasets` reads it without decoding
-    # The column of the audio; None if it has the name of the encoding's extension.
+    levels_only: bool = False
+    encoded: str | None = None
     column: str | None = "audio"
+
+    @property
+    def for_datasets(self) -> bool:
+        """Whether Hugging Face's `datasets` reads it."""
+        return self.reader is None
 
     def readers(self, encoding: str) -> list[str]:
         """Return code that reads the corpus with the usual libraries.
 
         The first needs neither torchcodec nor PyTorch.
         """
-        if not self.for_datasets:
+        if self.reader is not None:
             return [self.reader]
-        if encoding in QUANTIZATIONS:  # not audio to `datasets`, and AudioFolder needs audio files
-            reader = self.encoded.format() if self.encoded == _TABLE else self.reader
-            return [reader]
-        return [
-            code.format(column=self.column or encoder(encoding).extension)
-            for code in (self.encoded, _DECODED)
-        ]
-
-    @property
-    def for_datasets(self) -> bool:
-        """Whether Hugging Face's `datasets` reads it."""
-        return self.reader == _DATASETS
+        if encoding in QUANTIZATIONS:
+            # Levels are not audio to `datasets`, and its AudioFolder needs audio files.
+            return [_TABLE.format() if self.encoded is None else _DATASETS]
+        column = self.column or encoder(encoding).extension
+        encoded = self.encoded or _TABLE
+        return [encoded.format(column=column), _DECODED.format(column=column)]
 
     def pattern(self, split: str) -> str:
         """Return a glob pattern of the files of a split."""
@@ -128,9 +138,15 @@ CONTAINERS: Mapping[str, Container] = MappingProxyType(
         "webdataset": Container("tar", webdataset.write, encoded=_ENCODED_MEMBERS, column=None),
         "parquet": Container("parquet", parquet.write, encoded=_ENCODED_ROWS),
         "zip": Container("zip", zip.write),
-        "tfrecord": Container("tfrecord", tfrecord.write, _TENSORFLOW, tfrecord.side_files),
+        "tfrecord": Container(
+            "tfrecord", tfrecord.write, reader=_TENSORFLOW, side_files=tfrecord.side_files
+        ),
         "lhotse": Container(
-            "tar", lhotse_shar.write, _LHOTSE, lhotse_shar.side_files, stem="recording.{index:06d}"
+            "tar",
+            lhotse_shar.write,
+            reader=_LHOTSE,
+            side_files=lhotse_shar.side_files,
+            stem="recording.{index:06d}",
         ),
         "arrow": Container("arrow", arrow.write, levels_only=True, encoded=_ENCODED_ROWS),
         "files": Container("", files.write, side_files=files.side_files),
@@ -139,9 +155,9 @@ CONTAINERS: Mapping[str, Container] = MappingProxyType(
 
 
 def container_named(name: str, *, encoding: str | None = None) -> Container:
-    """Return the container of that name.
+    """Return the container of a name.
 
-    Raise `InputError` if there is none, or it cannot hold clips of `encoding`.
+    Raise InputError if there is none, or it cannot hold clips of `encoding`.
     """
     container = get_by_name(CONTAINERS, name, "container")
     if encoding is not None and container.levels_only and encoding not in QUANTIZATIONS:
