@@ -755,6 +755,26 @@ def test_forked_kernels_share_nothing_and_end(one_cell, tmp_path):
     assert len({line.split()[5] for line in lines}) == 2
 
 
+# Whether the process that forked this kernel has another one, now or within 30 s.
+SIBLING = """import os, time
+import psutil
+end = time.monotonic() + 30
+while (alone := len(psutil.Process(os.getppid()).children()) < 2) and time.monotonic() < end:
+    time.sleep(0.05)
+print(not alone)"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux only")
+def test_the_next_kernel_starts_while_a_notebook_runs(one_cell, tmp_path):
+    source = one_cell(SIBLING)
+    out = tmp_path / "out"
+    with kernel_server() as server, run_kernels(server, out, 2) as kernels:
+        execute.execute(source, {}, pages=PageWriter(out), kernels=kernels)
+    [output] = outputs(out / "notebooks/cell.ipynb")
+    assert "".join(output["text"]) == "True\n"
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux only")
 def test_what_the_server_of_kernels_imports_starts_no_threads_of_polars():

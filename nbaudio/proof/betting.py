@@ -590,6 +590,18 @@ class _Gaps:
         return 1 / self.from_expected + 1 / self.to_limit
 
 
+def _gaps(rest: Array, expected: float, total: float, sign: float) -> _Gaps:
+    """Return how far each rest is from what is expected, and from the limit it can reach.
+
+    Both are at least _TINY, as they are 0 where no unseen item has a value. `total` is all value.
+    """
+    from_expected = sign * (rest - expected)
+    to_limit = rest
+    if sign > 0:
+        to_limit = total - rest
+    return _Gaps(np.maximum(from_expected, _TINY), np.maximum(to_limit, _TINY))
+
+
 @dataclass(frozen=True)
 class _RatesAtStake:
     """Rates of wrong items by null and bin, and their slopes by the logarithm of the stake."""
@@ -719,7 +731,9 @@ class _Book:
         the other. A stake that is a little off is a slightly weaker bet.
         """
         scale = self._scale
-        wanted = self._gaps(rest, rates, sign)
+        expected = float(self.value @ rates)
+        total = float(self.value.sum())
+        wanted = _gaps(rest, expected, total, sign)
         log_stake = self._first_log_stake(wanted, rates)
         low = np.full(len(rest), -30.0) - np.log(scale.max())
         high = np.full(len(rest), 30.0) - np.log(scale.min())
@@ -729,7 +743,7 @@ class _Book:
             log_stake = np.where(is_inside, log_stake, (low + high) / 2)
             stake = np.exp(log_stake)[:, None] * scale
             rates_at_stake = _rates_at_stake(stake, rates, sign)
-            gaps = self._gaps(rates_at_stake.rates @ self.value, rates, sign)
+            gaps = _gaps(rates_at_stake.rates @ self.value, expected, total, sign)
             error = gaps.log_odds_to(wanted)
             if np.abs(error[is_wanted]).max(initial=0.0) < _NEAR:
                 break
@@ -744,17 +758,6 @@ class _Book:
         """Return the logarithm of the stake of each null if rates were linear in the stake."""
         spread = self.value * self._scale @ (rates * (1 - rates))
         return np.asarray(np.log(wanted.from_expected / np.maximum(spread, _TINY)))
-
-    def _gaps(self, rest: Array, rates: Array, sign: float) -> "_Gaps":
-        """Return how far each rest is from what is expected, and from the limit it can reach.
-
-        Both are at least _TINY, as they are 0 where no unseen item has a value.
-        """
-        from_expected = sign * (rest - self.value @ rates)
-        to_limit = rest
-        if sign > 0:
-            to_limit = self.value.sum() - rest
-        return _Gaps(np.maximum(from_expected, _TINY), np.maximum(to_limit, _TINY))
 
     def with_growth(self, bets: "_BlockBets", odds: "_Odds", stake: float) -> "_BlockBets":
         """Return bets with the gains that are expected at the next draw against the first null.

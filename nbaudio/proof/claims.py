@@ -68,6 +68,7 @@ class Part:
         self.beyond: Bools = none  # what ships and is not in the rule
         self.draws = state.draws
         self.inside = ships
+        self._most_wrong_of: dict[tuple[str, float, float], float] = {}
         if about is not None:
             self.draws = about.draws
             self.inside = about.rule.inside
@@ -129,7 +130,15 @@ class Part:
         return min(max(1 - highest / self.state.count(self.ships), 0.0), 1.0)
 
     def _most_wrong(self, what: str, *, target: float, error: float) -> float:
-        """Return an upper bound of what is wrong in what ships."""
+        """Return an upper bound of what is wrong in what ships, computed once."""
+        parameters = (what, target, error)
+        if parameters not in self._most_wrong_of:
+            bound = self._bet_on_most_wrong(what, target=target, error=error)
+            self._most_wrong_of[parameters] = bound
+        return self._most_wrong_of[parameters]
+
+    def _bet_on_most_wrong(self, what: str, *, target: float, error: float) -> float:
+        """Compute an upper bound of what is wrong in what ships."""
         inside = self.value(what)
         least_not_allowed = max(self.least_not_allowed(what, target), 0.0)
         bound = most(self.draws, inside, error, also=least_not_allowed)

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -62,15 +63,28 @@ class PageWriter:
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._pages: list[Future[None]] = []
 
+    @cached_property
+    def _exporter(self) -> HTMLExporter:
+        """The exporter of all pages, which compiles its templates once."""
+        return HTMLExporter(raw_template=_OFFLINE)  # type: ignore[no-untyped-call]
+
     def write(self, notebook: Path, values: Mapping[str, Any]) -> None:
         """Begin to write the page of an executed notebook into OUT/html."""
-        self._pages.append(self._thread.submit(_write_page, notebook, self.out, values))
+        self._pages.append(self._thread.submit(self._write_page, notebook, values))
 
     def finish(self) -> None:
         """Return when all pages are written; raise the error of one that could not be written."""
         self._thread.shutdown()
         for page in self._pages:
             page.result()
+
+    def _write_page(self, notebook: Path, values: Mapping[str, Any]) -> None:
+        """Write the page of an executed notebook into OUT/html."""
+        content = json.loads(notebook.read_text(encoding="utf8"))
+        text = json.dumps(page_notebook(content, values, self.out))
+        name = {"metadata": {"name": notebook.stem}}
+        page, _ = self._exporter.from_file(io.StringIO(text), resources=name)
+        atomic.write_bytes(self.out / "html" / f"{notebook.stem}.html", page.encode())
 
 
 def execute(
@@ -104,16 +118,6 @@ def execute(
         if working.exists():
             _keep(working, final)
             pages.write(final, values)
-
-
-def _write_page(notebook: Path, out: Path, values: Mapping[str, Any]) -> None:
-    """Write the page of an executed notebook into OUT/html."""
-    content = json.loads(notebook.read_text(encoding="utf8"))
-    text = json.dumps(page_notebook(content, values, out))
-    exporter = HTMLExporter(raw_template=_OFFLINE)  # type: ignore[no-untyped-call]
-    name = {"metadata": {"name": notebook.stem}}
-    page, _ = exporter.from_file(io.StringIO(text), resources=name)
-    atomic.write_bytes(out / "html" / f"{notebook.stem}.html", page.encode())
 
 
 def _execute_with_papermill(
