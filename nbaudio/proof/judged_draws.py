@@ -25,7 +25,7 @@ from nbaudio.proof.rule_segments import (
     judged_apart,
     rule_segments,
 )
-from nbaudio.proof.segment_sums import TICKS, Kinds, StoredFrame, read_sums
+from nbaudio.proof.segment_sums import TICKS, Kinds, StoredFrame, read_some, read_sums
 from nbaudio.review.draws import all_draws, has_frame
 from nbaudio.review.fixed_rules import DEFAULT_SIMILARITY, FixedRule, fixed_rules
 from nbaudio.review.population import Population
@@ -83,7 +83,7 @@ class ProofState(ReviewState):
     @cached_property
     def rounds(self) -> list[Round]:
         """The rounds that were drawn at random, with their verdicts."""
-        return rounds(self, self.population.read(self.drawn["segment_id"]))
+        return rounds(self, self.population.read(self.drawn["segment_id"], JUDGED))
 
     @cached_property
     def usable(self) -> list[Round]:
@@ -126,18 +126,36 @@ class ProofState(ReviewState):
         The sums of all are read together. All kinds have `cuts` and the same `by`, and none has
         `without`.
         """
-        states = []
-        for kinds, rows in zip(several_kinds, self._read_sums(several_kinds), strict=True):
-            state = replace(self, kinds=kinds)
-            shared = {name: getattr(self, name) for name in _WITHOUT_ROWS}
-            vars(state).update(shared, rows=rows)
-            states.append(state)
-        return states
+        several_rows = self._read_sums(several_kinds)
+        return [
+            self._with_rows(kinds, rows)
+            for kinds, rows in zip(several_kinds, several_rows, strict=True)
+        ]
+
+    @cached_property
+    def of_drawn(self) -> "ProofState":
+        """The state whose rows are the drawn and the judged segments only.
+
+        Its `draws` are as those of all segments, but for the numbers of rows, and sooner there.
+        """
+        return self._with_rows(
+            self.kinds, read_some(self.population, self._frames, self._ids_alone)
+        )
+
+    def _with_rows(self, kinds: Kinds, rows: pl.DataFrame) -> "ProofState":
+        """Return a state with other rows, which shares what does not depend on them."""
+        state = replace(self, kinds=kinds)
+        shared = {name: getattr(self, name) for name in _WITHOUT_ROWS}
+        vars(state).update(shared, rows=rows)
+        return state
+
+    @property
+    def _ids_alone(self) -> pl.Series:
+        """The segments, or their tombstones, that have a row each: drawn or judged ones."""
+        return pl.concat([self.labels["segment_id"], self._drawn["segment_id"]])
 
     def _read_sums(self, several_kinds: Sequence[Kinds]) -> list[pl.DataFrame]:
         """Return `read_sums` of each of several kinds."""
-        # Segments with a verdict have a row each.
-        alone = pl.concat([self.labels["segment_id"], self._drawn["segment_id"]])
         has_risk = "risk" in workspace_tables.table_schema(self.workspace)
         strata = self.next_strata if self.kinds.by_risk and has_risk else None
         return read_sums(
@@ -146,7 +164,7 @@ class ProofState(ReviewState):
             strata=strata,
             frames=self._frames,
             rules=self.rules,
-            alone=alone,
+            alone=self._ids_alone,
         )
 
     def flags(self, column: str) -> Bools:

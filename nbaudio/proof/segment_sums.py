@@ -20,6 +20,7 @@ from nbaudio.review.sampling import Strata
 from nbaudio.review.state import frame_contents
 from nbaudio.tables import workspace_tables
 from nbaudio.tables.buckets import Buckets, bucket_count, store, write_buckets
+from nbaudio.tables.dataframes import STREAMED
 from nbaudio.tables.rows import with_starts
 from nbaudio.tables.workspace import Workspace
 
@@ -134,6 +135,36 @@ def read_sums(
     return [_sum(pl.concat(parts)).sort(~pl.col("is_there"), _KINDS) for parts in sums]
 
 
+def read_some(
+    population: Population, frames: Sequence[StoredFrame], ids: pl.Series
+) -> pl.DataFrame:
+    """Return a row for each of some segments, or of those that were removed and are in a frame.
+
+    Args:
+        population: the segments.
+        frames: what rounds could draw.
+        ids: ids, or tombstones, of the segments.
+
+    Returns:
+        `key`, `is_there`, and of each frame `stratum_frame_K` and `valid_frame_K`, as `read_sums`
+        has them.
+    """
+    segments = population.read(ids, ())
+    rows = segments.select(_KEY, is_there=pl.lit(value=True), content=frame_contents(segments))
+    is_valid = []
+    for number, frame in enumerate(frames):
+        suffix = f"_frame_{number}"
+        columns = ("segment_id", "stratum", "content")
+        table = workspace_tables.scan(population.state.workspace, columns, table=frame.table)
+        in_frame = table.filter(pl.col("segment_id").is_in(ids.implode())).collect(**STREAMED)
+        in_frame = _with_frame_columns(in_frame, frame).select("key", "stratum", "content")
+        in_frame = in_frame.select("key", pl.exclude("key").name.suffix(suffix))
+        rows = rows.join(in_frame, on="key", how="full", coalesce=True)
+        is_valid.append(_is_valid(suffix, frame))
+    is_there = pl.col("is_there").fill_null(value=False)
+    return rows.select("key", is_there, cs.starts_with("stratum_frame_"), *is_valid).sort("key")
+
+
 def _divide(parts: Iterable[pl.DataFrame], schema: pl.Schema, count: int, folder: Path) -> Buckets:
     """Divide rows that come in parts by their key, in new folders within `folder`."""
     rows = store(parts, Path(mkdtemp(dir=folder)) / "rows", schema)
@@ -222,13 +253,18 @@ def number_column(name: str) -> pl.Expr:
 
 
 def _frame_rows(workspace: Workspace, frame: StoredFrame) -> Iterator[pl.DataFrame]:
-    """Yield what a frame says of its segments; one of earlier versions lacks some columns."""
+    """Yield what a frame says of its segments."""
+    for batch in workspace_tables.read_batches(workspace, frame.table, ("segment_id", *_FRAME)):
+        yield _with_frame_columns(batch, frame)
+
+
+def _with_frame_columns(rows: pl.DataFrame, frame: StoredFrame) -> pl.DataFrame:
+    """Return rows of a frame with the columns `_FRAME`; earlier versions lack some of them."""
     strata = frame.strata["stratum"]
     number = pl.col("stratum").replace_strict(strata, range(len(strata)), return_dtype=pl.Int32)
     nothing = pl.DataFrame(schema=_FRAME).drop("key", "stratum")
-    for batch in workspace_tables.read_batches(workspace, frame.table, ("segment_id", *_FRAME)):
-        rows = pl.concat([nothing, batch], how="diagonal_relaxed")
-        yield rows.with_columns(_KEY, number, pl.col("content").fill_null(0))
+    rows = pl.concat([nothing, rows], how="diagonal_relaxed")
+    return rows.with_columns(_KEY, number, pl.col("content").fill_null(0))
 
 
 def _rule_rows(workspace: Workspace, rule: FixedRule) -> Iterator[pl.DataFrame]:

@@ -77,7 +77,8 @@ def column_values(
 
     numbers = [number_column(name).alias(name) for name in columns]
     if ids is not None:
-        return state.population.read(ids).select("segment_id", "recording_id", *numbers)
+        rows = state.population.read(ids, columns)
+        return rows.select("segment_id", "recording_id", *numbers)
     return state.population.map_batches(columns, lambda rows: rows.select(*numbers))
 
 
@@ -136,7 +137,7 @@ class _Judged:
 
 def _judged(state: ProofState, columns: Collection[str]) -> _Judged:
     """Return the judged segments with some columns."""
-    draws = state.draws
+    draws = state.of_drawn.draws
     used = np.flatnonzero(draws.valid & ~draws.unsure)
     ids = state.drawn_ids.gather(used)
     by_id = column_values(state, columns, ids)
@@ -273,7 +274,8 @@ def _groups(state: ProofState, columns: Sequence[str]) -> list[_Groups]:
     """Return the groups of each column."""
     table = column_values(state, columns)
     reviewable = pl.Series(state.population.reviewable)
-    judged_keys = state.rows["key"].filter(pl.Series(state.judged))
+    drawn = state.of_drawn
+    judged_keys = drawn.rows["key"].filter(pl.Series(drawn.judged))
     is_judged = pl.Series(state.population.mask_of_keys(judged_keys))
     groups = []
     for column in columns:

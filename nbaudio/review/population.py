@@ -56,6 +56,11 @@ def group_hashes(values: pl.Series) -> pl.Series:
     return texts.replace_strict(kinds, hash_column(named, "group"), return_dtype=pl.UInt64)
 
 
+def _with_judged(columns: Iterable[str]) -> list[str]:
+    """Return the names of columns, and of those that every reader of segments needs."""
+    return list(dict.fromkeys((*JUDGED, "source_channel", *columns)))
+
+
 @dataclass(frozen=True)
 class Population:
     """The segments as they were given to reviewers, one per id, in the order of the table.
@@ -132,7 +137,7 @@ class Population:
         Columns that are not there are left out; `JUDGED`, `source_channel` and facts of recordings
         are added.
         """
-        names = dict.fromkeys((*JUDGED, "source_channel", *columns))
+        names = _with_judged(columns)
         expected = pl.Schema({name: dtype for name, dtype in SEGMENTS.items() if name in names})
         done = 0
         for batch in workspace_tables.read_batches(self.state.workspace, columns=names):
@@ -150,15 +155,19 @@ class Population:
             done += len(batch)
             yield batch["segment_id"].filter(pl.Series(mask))
 
-    def read(self, segment_ids: Iterable[str]) -> pl.DataFrame:
-        """Return all columns of some segments, in the order of the table.
+    def read(
+        self, segment_ids: Iterable[str], columns: Iterable[str] | None = None
+    ) -> pl.DataFrame:
+        """Return all columns of some segments, or those of `batches`, in the order of the table.
 
         Segments that are not there are left out. `source_name` is what the source calls the
         recording: its id there, else the name of its file without folders.
         """
         wanted = pl.Series(list(segment_ids), dtype=pl.String)
         rows = workspace_tables.read(
-            self.state.workspace, where=pl.col("segment_id").is_in(wanted.implode())
+            self.state.workspace,
+            None if columns is None else _with_judged(columns),
+            where=pl.col("segment_id").is_in(wanted.implode()),
         )
         first = uncorrected(self.state, rows).unique(
             "segment_id", keep="first", maintain_order=True

@@ -38,7 +38,7 @@ from nbaudio.review.fixed_rules import fix_rule, has_selected_duration
 from nbaudio.review.next_rows import next_rows
 from nbaudio.review.population import Population
 from nbaudio.review.risk import refresh
-from nbaudio.review.rounds import DISAGREEMENTS, rounds, undecided_ids
+from nbaudio.review.rounds import DISAGREEMENTS, JUDGED, rounds, undecided_ids
 from nbaudio.review.sampling import WORST, Strata, check_group_column
 from nbaudio.review.sheet_clips import ENCODINGS
 from nbaudio.review.state import (
@@ -452,7 +452,7 @@ def _new_review(
     if not all_draws(state):  # the first round, for which no rows need be read
         before = []
     else:
-        before = rounds(state, population.read(state.drawn["segment_id"]))
+        before = rounds(state, population.read(state.drawn["segment_id"], JUDGED))
     draw = next_rows(
         population,
         strategy=_name_of_strategy(parameters),

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import polars as pl
 from rapidfuzz.distance import Levenshtein
 
+from nbaudio.core.threads import in_threads
 from nbaudio.text.edit_distance import encode_words, letters_of_words
 from nbaudio.text.normalization import normalize_words
 
@@ -22,12 +23,12 @@ Ints = npt.NDArray[np.int64]
 def word_accuracy(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """Return what `views.words` does.
 
-    The parts have `segment_id`, `text` and `heard`, str without nulls. In memory are a part, the
-    distinct words, up to 24 occurrences of each, and the ids.
+    The parts have `segment_id`, `text` and `heard`, str without nulls; threads compare a few at
+    once. In memory are these, the distinct words, up to 24 occurrences of each, and the ids.
     """
     counter = _WordCounter()
-    for part in parts:
-        counter.add(part)
+    for compared in in_threads(_compare, parts):
+        counter.add(compared)
     return counter.table()
 
 
@@ -43,6 +44,34 @@ class _NormalWords:
     codes: Ints
     ends: Ints
     words: pl.Series
+
+
+@dataclass(frozen=True)
+class _ComparedWords:
+    """The words of the transcripts of a part.
+
+    `codes` are numbers of the distinct `words`; `rows` are the segments of the part that they are
+    in, and `right` says which of them the hypothesis has at their place.
+    """
+
+    segment_ids: pl.Series
+    words: pl.Series
+    codes: Ints
+    rows: Ints
+    right: Bools
+
+
+def _compare(pairs: pl.DataFrame) -> _ComparedWords:
+    """Compare the transcripts of a part with their hypotheses."""
+    normal = _encode_normal_words(pl.concat([pairs["text"], pairs["heard"].alias("text")]))
+    ends = normal.ends[: len(pairs) + 1]
+    return _ComparedWords(
+        pairs["segment_id"],
+        normal.words,
+        codes=normal.codes[: ends[-1]],
+        rows=np.repeat(np.arange(len(pairs)), np.diff(ends)),
+        right=~_wrong_words(normal),
+    )
 
 
 class _WordCounter:
@@ -61,24 +90,19 @@ class _WordCounter:
         self._segment_ids = [pl.Series("segment_id", [], pl.String)]
         self._num_rows = 0
 
-    def add(self, pairs: pl.DataFrame) -> None:
+    def add(self, part: _ComparedWords) -> None:
         """Count the words of the transcripts of a part, and collect occurrences for examples."""
-        normal = _encode_normal_words(pl.concat([pairs["text"], pairs["heard"].alias("text")]))
-        ends = normal.ends[: len(pairs) + 1]
-        reference_codes = normal.codes[: ends[-1]]
-        rows = np.repeat(np.arange(len(pairs)), np.diff(ends))
-        right = ~_wrong_words(normal)
-        numbers = self._number(normal.words)
-        self._collect_examples(numbers[reference_codes], rows, right)
-        num_words = len(normal.words)
-        in_rows = pl.Series(rows * num_words + reference_codes).unique().to_numpy() % max(
+        numbers = self._number(part.words)
+        self._collect_examples(numbers[part.codes], part.rows, part.right)
+        num_words = len(part.words)
+        in_rows = pl.Series(part.rows * num_words + part.codes).unique().to_numpy() % max(
             num_words, 1
         )
-        self._counts[numbers] += np.bincount(reference_codes, minlength=num_words)
-        self._right_counts[numbers] += np.bincount(reference_codes[right], minlength=num_words)
+        self._counts[numbers] += np.bincount(part.codes, minlength=num_words)
+        self._right_counts[numbers] += np.bincount(part.codes[part.right], minlength=num_words)
         self._segments[numbers] += np.bincount(in_rows, minlength=num_words)
-        self._segment_ids.append(pairs["segment_id"])
-        self._num_rows += len(pairs)
+        self._segment_ids.append(part.segment_ids)
+        self._num_rows += len(part.segment_ids)
 
     def _collect_examples(self, numbers: Ints, rows: Ints, right: Bools) -> None:
         """Collect the occurrences of words that have too few of their kind so far."""

@@ -50,7 +50,7 @@ PLAYABLE = pl.col("start_sample").is_between(0, pl.col("end_sample") - 1) & (
 _USED = tuple(name for name in schemas.SEGMENTS if name != "word_times")
 _BANDS = {"0-2 s": 0, "2-5 s": 2, "5-10 s": 5, "10-20 s": 10, "20+ s": 20}
 _MANY_SEGMENTS = 100_000  # segments whose texts take about a second, which is worth a progress bar
-_WORD_ROWS = 1 << 16  # segments whose words are counted at once
+_WORD_ROWS = 1 << 15  # segments whose words a thread compares at once
 _GROUPS = ("split", "speaker_id", "recording_id", "duration")
 _SHOWN = (
     "segment_id",

@@ -63,12 +63,14 @@ def shown(page, count):
     page.wait_for_selector(f".nba-count:text-is('{count}')")
 
 
-def drag(page, element, start, end):
+def drag(page, element, start, end, steps=5):
     """Drag over an element, between two places in shares of its width and height."""
     element.evaluate("element => element.scrollIntoView({ block: 'center' })")
     box = element.bounding_box()
     for act, (across, down) in ((page.mouse.down, start), (page.mouse.up, end)):
-        page.mouse.move(box["x"] + across * box["width"], box["y"] + down * box["height"], steps=5)
+        page.mouse.move(
+            box["x"] + across * box["width"], box["y"] + down * box["height"], steps=steps
+        )
         act()
 
 
@@ -120,12 +122,14 @@ def test_a_researcher_filters_listens_judges_and_writes_a_sheet_by_mouse(lab, wo
             "() => "
             "document.querySelector('.nba-density').getAttribute('aria-label')?.includes('200')"
         )
-        drag(page, page.locator(".nba-cloud"), (0.0, 0.995), (0.999, 0.8))
+        version = int(ask("e._rows.version"))
+        drag(page, page.locator(".nba-cloud"), (0.0, 0.995), (0.999, 0.8), steps=1)
         page.wait_for_function(
             "() => / of 200$/.test(document.querySelector('.nba-count').textContent)"
         )
         inside = int(ask("len(e.shown)"))
         assert 35 <= inside <= 45
+        assert int(ask("e._rows.version")) == version + 1  # both sides of a box filter once
         assert ask("e.shown['similarity'].max() <= 0.23") == "True"
         cloud = page.locator(".nba-cloud").bounding_box()
         page.mouse.click(cloud["x"] + 1, cloud["y"] + cloud["height"] - 1)
