@@ -32,7 +32,8 @@ def add(tar, name, content, **facts):
 def add_clip(tar, key, number, audio=None):
     """Add the audio and the JSON of a clip; the bytes of the audio are not zero."""
     chance = random.Random(number)
-    add(tar, f"{key}.flac", chance.randbytes(CLIP_BYTES) if audio is None else audio)
+    size = CLIP_BYTES + chance.randrange(CLIP_BYTES // 4)
+    add(tar, f"{key}.flac", chance.randbytes(size) if audio is None else audio)
     facts = {"text": f"dobar dan {number}", "speaker": f"s{number % 3}", "duration": 1.5}
     add(tar, f"{key}.json", json.dumps(facts).encode())
 
@@ -64,11 +65,11 @@ def repeated_keys(tar):
 
 def tars_inside(tar):
     """Audio that is a tar itself, with headers where headers may be."""
-    inside = io.BytesIO()
-    with tarfile.open(fileobj=inside, mode="w") as inner:
-        for number in range(5):
-            add(inner, f"wrong-{number}.flac", bytes(4000))
     for number in range(NUM_CLIPS):
+        inside = io.BytesIO()
+        with tarfile.open(fileobj=inside, mode="w") as inner:
+            for wrong in range(3 + number * 3 % 7):
+                add(inner, f"wrong-{wrong}.flac", bytes(6000))
         add_clip(tar, f"clip-{number}", number, audio=inside.getvalue())
 
 
