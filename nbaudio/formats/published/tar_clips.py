@@ -154,7 +154,7 @@ def _read_span(
                 clip = clips.setdefault(match[1], TarClip())
                 _add_member(clip, archive, member, span.tar.name, match[2])
             archive.members = []  # type: ignore[attr-defined]  # else all stay in memory
-            offset: int = archive.offset
+            offset = archive.offset
             is_read = span.stop <= offset or len(clips) == most_clips
             # Of the last span, all is read: what is behind the end of the file is an error.
             if is_read and offset < span.size:
