@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from specimens import tone
 from typer.testing import CliRunner
 from web import serving
 
@@ -14,6 +15,7 @@ import nbaudio
 from nbaudio.cli import app
 from nbaudio.core.errors import InputError
 from nbaudio.runs.parameters import parameters
+from nbaudio.selection.avoid import notes_on_dropped
 from nbaudio.tables.workspace import Workspace
 
 SENTENCE = "Sutra ujutro otvaramo raspravu o zakonu"
@@ -358,3 +360,36 @@ def test_of_a_dataset_at_an_address_only_texts_are_read(tmp_path):
     assert reasons(workspace) == REASONS
     assert report.facts["avoided"][0]["data"].endswith(f"/data/{path.name}:test")
     assert web.sent < path.stat().st_size // 4
+
+
+@pytest.mark.slow
+def test_a_version_that_no_longer_avoids_the_data_of_its_base_says_so(tmp_path):
+    tone(tmp_path / "clips" / "a.wav", 1.0)
+    nbaudio.ingest("folder", tmp_path / "clips", out=tmp_path / "w", jobs=1)
+    workspace = Workspace.open(tmp_path / "w")
+    segments = workspace.segments
+    workspace.save(segments=segments.with_columns(text=pl.lit("Dobro"), similarity=pl.lit(1.0)))
+
+    def notes_of_version(name, base=None):
+        options = {"jobs": 1, "engine": "threading", "show_progress": False}
+        report = nbaudio.materialize(workspace, out=tmp_path / name, base=base, **options)
+        return [note for note in report.warnings if "avoids" in note]
+
+    select(workspace, write_lines(tmp_path))
+    notes_of_version("v1")
+    select(workspace)
+    note = "avoids sentences.txt, {} does not: what shares sentences with it may be in train now"
+    base = tmp_path / "v1"
+    assert notes_of_version("v2", base) == [f"the base {base} {note.format('this selection')}"]
+    later = tmp_path / "v2"
+    assert f"{base} {note.format(later)}" in nbaudio.diff(base, later).warnings
+
+
+def test_other_content_of_avoided_data_is_noticed():
+    first = {"avoid": ["a.txt"], "avoid_sha256": "1"}
+    assert notes_on_dropped(first, first, ("A", "B")) == []
+    assert notes_on_dropped({}, first, ("A", "B")) == []
+    further = {"avoid": ["a.txt", "b.txt"], "avoid_sha256": "3"}
+    assert notes_on_dropped(first, further, ("A", "B")) == []
+    (note,) = notes_on_dropped(first, first | {"avoid_sha256": "2"}, ("A", "B"))
+    assert note.startswith("A avoids a.txt with other content than B: what shares sentences")

@@ -23,6 +23,8 @@ from nbaudio.recognition.measure import measure
 from nbaudio.review import Verdict, append_verdicts, correct_texts
 from nbaudio.review.risk import refresh
 from nbaudio.review.state import Correction, append_corrections, content_hashes
+from nbaudio.runs.parameters import parameters
+from nbaudio.runs.preflight import check_modules
 
 TOP = Path(nbaudio.__file__).parent.parent
 
@@ -95,7 +97,7 @@ def test_values_that_are_not_finite_become_null_with_a_count(workspace):
         ([{"a": True, "b": 1}] * 6 + [{"a": 0}], "column x_a: .* numbers and yes or no"),
         ([{"a b": 1}] * 7, "field 'a b': names have letters"),
         ([[1, 2]] * 7, "list is neither a number nor a word"),
-        ([1] * 6, "it returned 2 values for a list of 1 clip$"),
+        ([1] * 6, "it returned 6 values for a list of 7 clips$"),
     ],
 )
 def test_values_that_make_no_column_are_an_error_that_says_why(workspace, returned, why):
@@ -480,3 +482,50 @@ def test_corrected_texts_say_which_columns_are_from_the_texts_before(workspace):
     assert correct_texts(workspace).warnings == []
     assert run(workspace, letters, "letters").facts["measured_now"] == 1
     assert workspace.segments["letters"][0] == 4
+
+
+WORDS = "def rate(texts):\n    return [len(text) for text in texts]\n"
+
+
+@pytest.mark.slow
+def test_the_module_of_a_function_is_found_in_the_folder_before_it(workspace, tmp_path):
+    (tmp_path / "my models").mkdir()
+    (tmp_path / "my models" / "words_of_folder.py").write_text(WORDS)
+    name = f"{tmp_path}/my models/words_of_folder:rate"
+    run(workspace, name, None, jobs=2, engine="loky")
+    expected = workspace.segments["text"].str.len_chars().to_list()
+    assert workspace.segments["words_of_folder"].to_list() == expected
+    assert workspace.settings["joined"]["words_of_folder"]["with"] == "words_of_folder:rate"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "words_of_folder.py").write_text(WORDS)
+    with pytest.raises(InputError, match="a module words_of_folder of another place is imported"):
+        run(workspace, f"{tmp_path}/other/words_of_folder:rate")
+
+
+def test_a_module_beside_a_manifest_or_in_the_current_folder_is_found(tmp_path, monkeypatch):
+    for folder, module in (("data", "beside"), ("here", "current")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{module}.py").write_text(WORDS)
+    monkeypatch.chdir(tmp_path / "here")
+    manifest = tmp_path / "data" / "m.yaml"
+    for module, folder in (("beside", "data"), ("current", "here")):
+        manifest.write_text(f"measure_with: {module}:rate\n")
+        values = parameters(manifest, {})
+        assert values == {"measure_with": f"{tmp_path / folder}/{module}:rate"}
+        check_modules(values, ["measure_with"], tmp_path)
+    for program in ("no_such:rate", "python model.py", "json.tool:main"):
+        manifest.write_text(f"measure_with: {program}\n")
+        assert parameters(manifest, {}) == {"measure_with": program}
+    assert parameters(manifest, {"recognizer": "current:rate"})["recognizer"].endswith(
+        "/here/current:rate"
+    )
+
+
+def test_a_function_that_answers_once_for_a_batch_is_refused(workspace):
+    """Clip by clip it would pass, as one answer is that of one clip."""
+    with pytest.raises(InputError, match=r"it returned 1 value for a list of 7 clips$"):
+        run(workspace, lambda samples: [float(np.mean(samples[0]))])
+    report = run(workspace, lambda samples: [1.0], batch=6)
+    assert report.facts["measured_now"] == 1
+    assert len(report.problems) == 6
+    assert all("it returned 1 value for a list of 6 clips" in line for line in report.problems)

@@ -20,6 +20,7 @@ from nbaudio.corpus.plan import plan_of_corpus
 from nbaudio.proof.claim_sentences import is_target_proven, round_down
 from nbaudio.proof.evidence import selection_claim
 from nbaudio.proof.judged_draws import ProofState
+from nbaudio.selection.avoid import notes_on_dropped
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.tables import parquet_files, split_names, tombstones, workspace_tables
 from nbaudio.tables.amounts import seconds_column
@@ -93,7 +94,7 @@ _EXAMPLES = 3
 class _Side:
     """A corpus or a workspace: its segments (`_SEGMENTS`), withdrawals, shards and claims.
 
-    `clips` is the rate, channel and encoding of a corpus.
+    `clips` is the rate, channel and encoding of a corpus, `selection` the parameters of `select`.
     """
 
     name: str
@@ -103,6 +104,7 @@ class _Side:
     shards: dict[str, dict[str, Any]]
     claim: dict[str, Any]
     clips: tuple[Any, ...] | None
+    selection: Mapping[str, Any]
 
 
 @interruptible
@@ -130,7 +132,8 @@ def diff(a: str | Path, b: str | Path) -> Report:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="nbaudio-")))
         compared = _compare(before, after, folder)
         facts = _facts(before, after, compared)
-    return Report("diff", facts, _notes(facts))
+    dropped = notes_on_dropped(before.selection, after.selection, (before.name, after.name))
+    return Report("diff", facts, [*_notes(facts), *dropped])
 
 
 def _side(where: str | Path, stack: ExitStack) -> _Side:
@@ -169,6 +172,7 @@ def _corpus(folder: Folder, stack: ExitStack) -> _Side:
         shards={shard["name"]: shard for shard in corpus_info["shards"]},
         claim=corpus_info.get("evidence") or {},
         clips=(parameters["rate"], parameters["channel"], parameters["encoding"]),
+        selection=corpus_info.get("selection", {}).get("parameters", {}),
     )
 
 
@@ -198,6 +202,7 @@ def _workspace(workspace: Workspace) -> _Side:
         shards={},
         claim=claim,
         clips=None,
+        selection=workspace.report("select").get("facts", {}).get("parameters", {}),
     )
 
 

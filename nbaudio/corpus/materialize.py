@@ -51,6 +51,7 @@ from nbaudio.engine import EngineLocation, RunTasks, worker_pool
 from nbaudio.proof.evidence import selection_claim
 from nbaudio.proof.judged_draws import ProofState
 from nbaudio.review.state import reviewed_ids
+from nbaudio.selection.avoid import notes_on_dropped
 from nbaudio.sources.audio_folder import check_audio_folders, required_audio
 from nbaudio.sources.grow import with_earlier
 from nbaudio.storage.location import Location, location
@@ -280,7 +281,7 @@ def _materialize(run: _Run, about: dict[str, str | None], began: float) -> Repor
         card = restore_records(layout) if is_whole else ""
         packed = _cut_and_pack(run, selection, run_tasks)
         workers.close()  # they need no memory while tables are written
-        notes_on_base = _notes_on_base(run, packed)
+        notes_on_base = [*_notes_on_base(run, packed), *_notes_on_avoided(run, selection)]
         if len(packed.lost):
             stated["evidence"] = selection_claim(
                 selection.proof, without=packed.lost["segment_id"].to_list()
@@ -417,6 +418,15 @@ def _notes_on_base(run: _Run, packed: _Packed) -> list[str]:
             f"no clip of the base {run.base} is unchanged: was it made from this workspace?"
         )
     return notes
+
+
+def _notes_on_avoided(run: _Run, selection: _Selection) -> list[str]:
+    """Return a note if the selection does not avoid the data that that of the base does."""
+    if run.base is None:
+        return []
+    earlier = run.base.corpus_info.get("selection", {}).get("parameters", {})
+    later = selection.report.get("parameters", {})
+    return notes_on_dropped(earlier, later, (f"the base {run.base}", "this selection"))
 
 
 def _publish(

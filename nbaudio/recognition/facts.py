@@ -1,12 +1,17 @@
 """What reports and settings say about a recognizer and its speed."""
 
+from nbaudio.core.dotted_names import parse_function
 from nbaudio.recognition.recognizers import Function
 
 
 def program_name(program: str | Function) -> str:
-    """Return the name of a recognizer without arguments, which may hold secrets."""
+    """Return the name of a recognizer without folders of this machine.
+
+    That of a command has no arguments, which may hold secrets.
+    """
     if isinstance(program, str):
-        return program.split()[0]
+        function = parse_function(program)
+        return function.dotted if function else program.split()[0]
     return getattr(program, "__name__", "")
 
 

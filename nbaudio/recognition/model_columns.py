@@ -19,6 +19,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.leftovers import scratch_folder
 from nbaudio.core.report import Report, first_lines
 from nbaudio.corpus.model_inputs import MEASURED_FOLDER, ModelInputs, keyed_segments
+from nbaudio.recognition.facts import program_name
 from nbaudio.recognition.model_arguments import (
     VALUES,
     ModelArguments,
@@ -177,10 +178,9 @@ def _model(
     called = replace(recognizer, form=VALUES, call=by_name, write=write_items)
     call = ModelCall(called, arguments.inputs, batch)
     units = getattr(recognizer.function, "units", {})
-    program = with_.split()[0] if isinstance(with_, str) else getattr(with_, "__name__", "")
     ledger = Ledger(workspace.path / MEASURED_FOLDER / f"{name}.jsonl", recognizer.version)
     units_by_field = {"": units} if isinstance(units, str) else dict(units)
-    return _Model(name, program, call, ledger, units_by_field)
+    return _Model(name, program_name(with_), call, ledger, units_by_field)
 
 
 def _arguments(

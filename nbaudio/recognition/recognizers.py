@@ -6,7 +6,6 @@ Clips are int16 samples at 16 kHz by key.
 import hashlib
 import inspect
 import json
-import re
 import shlex
 import shutil
 import subprocess
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 
 from nbaudio.audio import encode_clip
 from nbaudio.core.atomic import sha256_file
+from nbaudio.core.dotted_names import FunctionName, parse_function
 from nbaudio.core.errors import InputError, one_line, redact_urls
 from nbaudio.core.report import count as counted
 
@@ -33,8 +33,6 @@ Clips = Mapping[str, NDArray[np.int16]]
 Function = Callable[..., Any]
 
 RATE = 16000
-#: The name of a function, ``package.module:function``.
-DOTTED_NAME = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
 # Most bytes of a file, such as a script, that is part of the version of the command that names it.
 _HASHED_BYTES = 1 << 20
 # Types of arguments and variables that are part of the version of a function.
@@ -122,9 +120,11 @@ class Recognizer:
         folder = str(Path.cwd())
         if not isinstance(program, str):
             return cls(getattr(program, "__name__", ""), _version(program), program, folder, form)
-        if dotted := DOTTED_NAME.fullmatch(program):
-            module = dotted[1].rpartition(".")[2]
-            return cls(module, _imported(program, folder)[1], program, folder, form)
+        if name := parse_function(program):
+            folder = str(name.folder or folder)
+            version = _imported(name.dotted, folder)[1]
+            _check_folder(name)
+            return cls(name.module.rpartition(".")[2], version, name.dotted, folder, form)
         words = _command_words(program)
         return cls("", _command_version(words), words, folder, form)
 
@@ -178,10 +178,10 @@ class Recognizer:
         is_list = isinstance(answers, list | tuple)
         if not is_list or len(answers) != len(clips):
             noun = "texts" if self.form == TEXTS else "values"
-            returned = f"{len(answers)} {noun}" if is_list else type(answers).__name__
+            returned = counted(len(answers), noun) if is_list else type(answers).__name__
+            # Clip by clip, a function that answers once for a whole batch would pass.
             failure = Failure(
-                f"it returned {returned} for a list of {counted(len(clips), 'clips')}",
-                retry=True,
+                f"it returned {returned} for a list of {counted(len(clips), 'clips')}"
             )
             return dict.fromkeys(clips, failure)
         return {key: self.form.read(answer) for key, answer in zip(clips, answers, strict=True)}
@@ -242,6 +242,16 @@ def _imported(dotted: str, folder: str) -> tuple[Function, str]:
             f"{dotted}: cannot be imported in {folder} ({type(error).__name__}: {one_line(error)})"
         ) from error
     return function, _version(function)
+
+
+def _check_folder(name: FunctionName) -> None:
+    """Raise InputError if a module of another folder has been imported under the same name."""
+    path = getattr(sys.modules[name.module], "__file__", None)
+    if name.folder and not (path and Path(path).resolve().is_relative_to(name.folder.resolve())):
+        raise InputError(
+            f"{name.dotted}: a module {name.module} of another place is imported, not that of "
+            f"{name.folder}; rename it"
+        )
 
 
 def _function_of(program: Function | str, folder: str) -> Function:

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from nbaudio.core import bundled_files, input_guards
+from nbaudio.core.dotted_names import with_folder
 from nbaudio.core.errors import InputError
 from nbaudio.storage.urls import redact_url
 
@@ -29,6 +30,8 @@ PATHS = (
     "splits",
     *OUTPUTS,
 )
+#: Parameters that may name a function, whose module may be beside the manifest.
+FUNCTIONS = ("recognizer", "measure_with")
 #: Parameters that are lists of paths.
 PATH_LISTS = ("avoid",)
 
@@ -99,6 +102,9 @@ def parameters(
 ) -> dict[str, Any]:
     """Return the checked values of a manifest and of settings over it, paths absolute.
 
+    The name of a function has the folder of its module before it, if that is beside the manifest
+    or in the current folder.
+
     `extra` has defaults of further names.
     """
     allowed = {
@@ -127,6 +133,7 @@ def parameters(
 def _checked(name: str, value: Any, folder: Path, where: str) -> Any:
     """Return a value of a manifest; a path, which is relative to `folder`, is made absolute.
 
+    The name of a function gets the folder of its module, if that is `folder` or the current one.
     Raise InputError for a path that is no text, and for a secret.
     """
     is_path = name in (*PATHS, *PATH_LISTS) and value is not None
@@ -137,6 +144,8 @@ def _checked(name: str, value: Any, folder: Path, where: str) -> Any:
         raise InputError(
             f"{where}: {name} is a URL with a password or query, which notebooks would store"
         )
+    if name in FUNCTIONS and isinstance(value, str):
+        return with_folder(value, (folder, Path()))
     if not is_path or _URL.match(value) or (name, value) == ("splits", "source"):
         return value
     return str((folder / value).absolute())

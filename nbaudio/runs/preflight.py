@@ -6,11 +6,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from nbaudio.core.dotted_names import parse_function
 from nbaudio.core.errors import InputError, MissingExtraError
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.versions import corpus_parameters
 from nbaudio.engine import EngineLocation
-from nbaudio.recognition.recognizers import DOTTED_NAME
 from nbaudio.runs.read_source import check_recognizer
 from nbaudio.selection.given_splits import SOURCE
 from nbaudio.selection.parameters import Parameters
@@ -84,14 +84,14 @@ def check_modules(values: Mapping[str, Any], needed: Collection[str], folder: Pa
     """
     for name in ("recognizer", "measure_with"):
         program = values.get(name) if name in needed else None
-        dotted = DOTTED_NAME.fullmatch(program or "")
-        if dotted is None:
+        function = parse_function(program or "")
+        if function is None or function.folder is not None:
             continue
-        package = dotted[1].partition(".")[0]
+        package = function.package
         if find_spec(package) is None and PathFinder.find_spec(package, [str(folder)]) is None:
             raise InputError(
-                f"{name}: {program}: there is no module {package}; PYTHONPATH has to name its "
-                "folder, as a full path"
+                f"{name}: {program}: there is no module {package} beside the manifest, in the "
+                "current folder, or on PYTHONPATH, which has to name folders as full paths"
             )
 
 

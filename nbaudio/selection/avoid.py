@@ -6,7 +6,7 @@ near ones have at least four words.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -168,6 +168,29 @@ def parameters_of(avoided: Sequence[AvoidedData]) -> dict[str, Any]:
         "avoid_by": tuple(avoided[0].ids),
         "avoid_sha256": digest.hexdigest(),
     }
+
+
+def notes_on_dropped(
+    earlier: Mapping[str, Any], later: Mapping[str, Any], names: tuple[str, str]
+) -> list[str]:
+    """Return a note if a later selection does not avoid what an earlier one avoids.
+
+    Args:
+        earlier: parameters of the earlier selection.
+        later: those of the later one.
+        names: what a sentence calls them, such as ``the base`` and ``this selection``.
+    """
+    before = list(earlier.get("avoid", ()))
+    after = list(later.get("avoid", ()))
+    consequence = "what shares sentences with it may be in train now"
+    if missing := [label for label in before if label not in after]:
+        return [f"{names[0]} avoids {', '.join(missing)}, {names[1]} does not: {consequence}"]
+    if before and before == after and earlier["avoid_sha256"] != later["avoid_sha256"]:
+        return [
+            f"{names[0]} avoids {', '.join(before)} with other content than {names[1]}: "
+            f"{consequence}"
+        ]
+    return []
 
 
 def shared_with(

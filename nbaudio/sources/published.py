@@ -22,6 +22,7 @@ from nbaudio.formats.published.dataset import (
 )
 from nbaudio.formats.published.parquet_rows import PARQUET, read_parquet_rows
 from nbaudio.formats.published.tar_rows import TAR, read_tar_rows
+from nbaudio.formats.source_files import Layout
 from nbaudio.formats.transcripts import END_OF_RECORDING, Transcripts, numbered_lines
 from nbaudio.sources.detection import list_layouts
 from nbaudio.sources.source_formats import READERS
@@ -175,35 +176,45 @@ def _read_manifest(files: DatasetFiles, folder: Path, options: Mapping[str, str]
     layouts = list_layouts(folder / files.names[0] if single else folder)
     if any(layout.format == "align" for layout in layouts):
         raise InputError(f"{files.place}: transcripts that are not cut; run nbaudio align first")
-    frames = []
-    problems: list[str] = []
-    not_read: list[str] = []
-    notes: dict[str, None] = {}
-    columns: dict[str, str] = {}
-    for layout in layouts:
-        transcripts = READERS[layout.format](layout.source, **layout.options)
-        inside = layout.source.relative_to(folder)
-        place = inside.as_posix() if inside.name else files.place.name
-        split = split_in(inside.with_suffix("").as_posix()) if inside.name else None
-        further = _further_columns(transcripts.frame, options)
-        rows = _rows(transcripts, place, split, _folder_of_names(transcripts, folder), further)
-        frames.append(_with_kaldi_durations(rows, layout.source))
-        problems += _problems(transcripts)
-        not_read += [
-            part.sentence().removeprefix("not read: ")
-            for part in transcripts.not_read
-            if _UTT2DUR not in part.what
-        ]
-        columns |= {**transcripts.columns, **further}
-        notes |= dict.fromkeys(_notes(transcripts))
-    rows = with_source_ids(_with_listed_clips(pl.concat(frames), _listed_around(files)))
+    parts = [_read_layout(layout, folder, files.place.name, options) for layout in layouts]
+    rows = pl.concat([part.rows for part in parts])
+    rows = with_source_ids(_with_listed_clips(rows, _listed_around(files)))
     num_open = int((rows["is_open"] & rows["duration_s"].is_null()).sum())
+    notes = dict.fromkeys(note for part in parts for note in part.notes)
     if num_open:
         notes[f"clips to the end of recordings, whose lengths are not declared: {num_open:,}"] = (
             None
         )
     return Published(
-        layouts[0].format, rows, columns, not_read=not_read, notes=[*notes], problems=problems
+        layouts[0].format,
+        rows,
+        columns={field: column for part in parts for field, column in part.columns.items()},
+        not_read=[line for part in parts for line in part.not_read],
+        notes=[*notes],
+        problems=[line for part in parts for line in part.problems],
+    )
+
+
+def _read_layout(layout: Layout, folder: Path, name: str, options: Mapping[str, str]) -> Published:
+    """Read one manifest of a dataset in a folder; `name` is that of a manifest in its top."""
+    transcripts = READERS[layout.format](layout.source, **layout.options)
+    inside = layout.source.relative_to(folder)
+    place = inside.as_posix() if inside.name else name
+    split = split_in(inside.with_suffix("").as_posix()) if inside.name else None
+    further = _further_columns(transcripts.frame, options)
+    rows = _rows(transcripts, place, split, _folder_of_names(transcripts, folder), further)
+    not_read = [
+        part.sentence().removeprefix("not read: ")
+        for part in transcripts.not_read
+        if _UTT2DUR not in part.what
+    ]
+    return Published(
+        layout.format,
+        _with_kaldi_durations(rows, layout.source),
+        columns={**transcripts.columns, **further},
+        not_read=not_read,
+        notes=_notes(transcripts),
+        problems=_problems(transcripts),
     )
 
 
