@@ -735,8 +735,7 @@ class _Book:
         total = float(self.value.sum())
         wanted = _gaps(rest, expected, total, sign)
         log_stake = self._first_log_stake(wanted, rates)
-        low = np.full(len(rest), -30.0) - np.log(scale.max())
-        high = np.full(len(rest), 30.0) - np.log(scale.min())
+        low, high = self._bounds_of_log_stake(len(rest))
         num_steps = _STEPS if is_wanted.any() else 1
         for step in range(num_steps):
             is_inside = (low < log_stake) & (log_stake < high) & (step < _NEWTON_STEPS)
@@ -753,6 +752,12 @@ class _Book:
             log_stake = log_stake - error / np.maximum(slope, _TINY)
         stake_of_nulls = np.where(is_wanted, stake[:, 0] / scale[0], 0.0)
         return _Odds(rates, stake_of_nulls, rates_at_stake.rates)
+
+    def _bounds_of_log_stake(self, num_nulls: int) -> tuple[Array, Array]:
+        """Return below and above what the logarithm of the stake of each null is."""
+        low = np.full(num_nulls, -30.0) - np.log(self._scale.max())
+        high = np.full(num_nulls, 30.0) - np.log(self._scale.min())
+        return low, high
 
     def _first_log_stake(self, wanted: _Gaps, rates: Array) -> Array:
         """Return the logarithm of the stake of each null if rates were linear in the stake."""
