@@ -96,6 +96,28 @@ def test_the_strategy_draws_most_from_groups_that_may_be_worst(workspace, tmp_pa
 
 
 @pytest.mark.slow
+def test_groups_share_the_error_equally(workspace, tmp_path):
+    nbaudio.select(workspace, dev=0, test=0)
+    is_cy = pl.col("speaker_id").eq_missing("cy")
+    two_groups = Workspace.create(tmp_path / "two")
+    speaker = pl.when(is_cy).then("speaker_id").otherwise(pl.lit("ana"))
+    segments = workspace.segments.with_columns(speaker_id=speaker)
+    two_groups.save(recordings=workspace.recordings, segments=segments)
+    nbaudio.select(two_groups, dev=0, test=0)
+    bounds = {}
+    for made, confidence in ((workspace, 0.95), (two_groups, 0.95), (two_groups, 0.975)):
+        if not ReviewState.load(made).records:
+            reviewed(made, "one", made.path, n=120, strategy="random", by="speaker_id")
+        facts = nbaudio.evidence(made, confidence=confidence).facts["selection"]
+        [worst] = facts["worst"]
+        assert worst["group"] == "cy"
+        bounds[worst["groups"], confidence] = worst["low"]
+    # A quarter of 0.05 is half of 0.025.
+    assert bounds[4, 0.95] == pytest.approx(bounds[2, 0.975])
+    assert bounds[4, 0.95] < bounds[2, 0.95]
+
+
+@pytest.mark.slow
 def test_groups_are_those_of_the_round_whatever_the_column_says_later(workspace, tmp_path):
     nbaudio.select(workspace, dev=0, test=0)
     reviewed(workspace, "one", tmp_path, n=240, strategy="speaker", by="speaker_id")
