@@ -585,8 +585,40 @@ def test_options_of_published_datasets_are_errors_for_a_workspace(tmp_path):
     for options in ({"config": "default"}, {"columns": {"text": "sentence"}}):
         with pytest.raises(InputError, match=f"{next(iter(options))}: is for datasets that others"):
             audit(tmp_path / "W", **options)
-    notes = audit(tmp_path / "W", audio=5).warnings
-    assert [note for note in notes if "'nbaudio measure' decodes" in note]
+
+
+def test_segments_of_a_workspace_are_drawn_and_decoded_if_it_is_not_measured(tmp_path):
+    (tmp_path / "clips").mkdir()
+    noise = 0.1 * np.random.default_rng(3).normal(size=16_000)
+    for number in range(4):
+        sound = np.zeros(16_000) if number == 0 else noise
+        soundfile.write(tmp_path / "clips" / f"{number}.wav", sound, 16_000)
+        (tmp_path / "clips" / f"{number}.txt").write_text(sentence(number), encoding="utf8")
+    ingest("folder", tmp_path / "clips", out=tmp_path / "W")
+
+    def findings(number):
+        report = audit(tmp_path / "W", audio=number)
+        return {row["check"]: row for row in report.facts["findings"]}, report.warnings
+
+    (tmp_path / "clips" / "1.wav").write_bytes(b"RIFF")
+    rows, _ = findings(4)
+    assert (rows["digital silence"]["count"], rows["digital silence"]["share"]) == (1, 0.333333)
+    assert (rows["unreadable audio"]["count"], rows["unreadable audio"]["share"]) == (1, 0.25)
+    rows, _ = findings(2)
+    shares = {row["share"] for name, row in rows.items() if name == "unreadable audio"}
+    assert shares <= {0.0, 0.5}
+    workspace = Workspace.open(tmp_path / "W")
+    workspace.save(segments=workspace.segments.with_columns(silence_share=pl.lit(0.0)))
+    rows, notes = findings(4)
+    assert (rows["digital silence"]["count"], rows["unreadable audio"]["ok"]) == (0, None)
+    assert any("--audio draws nothing" in note for note in notes)
+
+
+def test_segments_of_a_dataset_without_its_audio_are_fetched_to_be_decoded(tmp_path):
+    folder = make_dataset(tmp_path / "D")
+    ingest("dataset", folder, out=tmp_path / "W")
+    rows = {row["check"]: row for row in audit(tmp_path / "W", audio=5).facts["findings"]}
+    assert (rows["unreadable audio"]["count"], rows["unreadable audio"]["share"]) == (5, 1.0)
 
 
 def test_column_that_is_in_no_file_is_an_error_in_every_layout(tmp_path):

@@ -27,9 +27,7 @@ def with_decoded_sample(
 
     The clips are drawn by the hash of their ids, so that the same are drawn again.
     """
-    clips = rows.drop_nulls("clip")
-    order = clips.with_columns(order=hash_column(clips["segment_id"], f"audit {seed}"))
-    drawn = order.sort("order", "segment_id").head(number).select("segment_id", "clip")
+    drawn = draw(rows.drop_nulls("clip"), number, seed=seed)
     heard = []
     with progress("decode clips", len(drawn), "clips") as advance:
         for clip in fetch_clips(files, drawn["clip"]):
@@ -38,6 +36,12 @@ def with_decoded_sample(
     schema = pl.Schema({"clip": pl.String(), **{name: SIGNALS[name] for name in _DECODED}})
     columns = pl.DataFrame(heard, schema=schema)
     return rows.drop(_DECODED).join(columns, on="clip", how="left", maintain_order="left")
+
+
+def draw(rows: pl.DataFrame, number: int, *, seed: int = 42) -> pl.DataFrame:
+    """Return a number of rows, drawn by the hash of their `segment_id`."""
+    order = rows.with_columns(order=hash_column(rows["segment_id"], f"audit {seed}"))
+    return order.sort("order", "segment_id").head(number).drop("order")
 
 
 def _heard(clip: ClipBytes | NoClip) -> dict[str, Any]:

@@ -15,11 +15,13 @@ from nbaudio.formats.published.counted_reads import DatasetFiles
 from nbaudio.selection.audits.audited import Audited
 from nbaudio.selection.audits.check_list import check_limits, run_avoid_checks, run_checks
 from nbaudio.selection.audits.decoded_sample import with_decoded_sample
+from nbaudio.selection.audits.drawn_segments import with_drawn_segments
 from nbaudio.selection.audits.findings import Finding, Settings
 from nbaudio.selection.avoid import read_avoided
 from nbaudio.sources.other_data import Other
 from nbaudio.sources.published import read_published
 from nbaudio.tables.split_names import ordered_splits
+from nbaudio.tables.workspace import Workspace
 from nbaudio.ui.statistics.audit_target import as_audited, open_ours
 
 
@@ -52,8 +54,8 @@ def audit(
             has no usual name.
         limits: by check, the largest share of rows that is no finding, in place of the default.
         max_duration: seconds of the longest clip that a model takes.
-        audio: number of clips of a published dataset to draw, fetch and decode; an error for a
-            workspace, whose clips `measure` hears, and a corpus, whose clips `verify` decodes.
+        audio: number of clips of a published dataset, or segments of a workspace that `measure`
+            has not measured, to draw and decode. Of a corpus none are: `verify` decodes them.
 
     Returns:
         The facts have `findings`, one row a check. Findings above their limits are problems.
@@ -84,7 +86,7 @@ def audit(
     else:
         _check_no_dataset_options(ours, config, columns)
         if audio:
-            ours = _with_audio_note(ours)
+            ours = _with_audio(ours, target, audio)
         read = _ReadTarget(ours, {})
     settings = Settings(max_duration)
     findings = [
@@ -119,10 +121,18 @@ def _check_no_dataset_options(
             )
 
 
-def _with_audio_note(ours: Audited) -> Audited:
-    """Return a workspace or corpus with a line on the commands that decode its audio."""
-    note = "audio: 'nbaudio measure' decodes that of a workspace, 'nbaudio verify' that of a corpus"
-    return replace(ours, not_read=[*ours.not_read, note])
+def _with_audio(ours: Audited, target: str | Path, number: int) -> Audited:
+    """Return a workspace with the signals of some drawn segments, if it has none yet.
+
+    Otherwise there is a note on what is read in place of a sample, also for a corpus.
+    """
+    if ours.has("silence_share"):
+        note = "--audio draws nothing: 'nbaudio measure' has measured the audio, and all is read"
+        return replace(ours, notes=[*ours.notes, note])
+    if ours.layout == "corpus":
+        note = "audio: not read; 'nbaudio verify' decodes the clips of a corpus"
+        return replace(ours, notes=[*ours.notes, note])
+    return replace(ours, rows=with_drawn_segments(ours.rows, Workspace.open(target), number))
 
 
 def _read_dataset(
