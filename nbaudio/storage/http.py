@@ -46,7 +46,7 @@ _HEADERS: Mapping[str, str] = {
 _CHUNK_BYTES = 1 << 18
 # Connections that are kept open per host: more than threads, as urllib3 warns of each one that it
 # discards.
-_CONNECTIONS = 64
+_CONNECTIONS = 80
 _PROXY_VARIABLES = (
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
