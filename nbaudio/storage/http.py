@@ -46,7 +46,7 @@ _HEADERS: Mapping[str, str] = {
 _CHUNK_BYTES = 1 << 18
 # Connections that are kept open per host: more than threads, as urllib3 warns of each one that it
 # discards.
-_CONNECTIONS = 64
+_CONNECTIONS = 80
 _PROXY_VARIABLES = (
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
@@ -121,20 +121,24 @@ class HttpClient:
         ConnectionError or ValueError.
         """
         from urllib3.exceptions import HTTPError, LocationValueError, ProtocolError
+        from urllib3.util import parse_url
 
-        pool = self._pools(url) if named is None else self._pools_of_redirect(named, url)
-        send = partial(
-            pool.request,
-            method,
-            url,
-            headers={**_HEADERS, **headers},
-            preload_content=False,
-            redirect=False,
-            retries=False,
-        )
+        pools = self._pools(url) if named is None else self._pools_of_redirect(named, url)
+        options: dict[str, Any] = {
+            "headers": {**_HEADERS, **headers},
+            "preload_content": False,
+            "redirect": False,
+            "retries": False,
+        }
         try:
-            connections = pool.connection_from_url(url)
+            connections = pools.connection_from_url(url)
             num_opened = connections.num_connections
+            if pools in (self._direct, self._redirected):
+                # Pools of pools would look for the same connections again.
+                target = parse_url(url).request_uri
+                send = partial(connections.urlopen, method, target, **options)
+            else:
+                send = partial(pools.request, method, url, **options)
             try:
                 response = send()
             except ProtocolError:
@@ -410,7 +414,7 @@ def _authorization(url: str) -> dict[str, str]:
     They are in ~/.netrc, or in the file that NETRC names.
     """
     with suppress(OSError, netrc.NetrcParseError, RuntimeError):  # a user without a home
-        path = Path(os.environ.get("NETRC") or Path.home() / ".netrc")
+        path = _netrc_path(os.environ.get("NETRC"), os.environ.get("HOME"))
         status = path.stat()
         entries = _netrc_entries(path, status.st_mtime_ns, status.st_size)
         if credentials := entries.authenticators(urlsplit(url).hostname or ""):
@@ -418,6 +422,12 @@ def _authorization(url: str) -> dict[str, str]:
 
             return urllib3.make_headers(basic_auth=f"{credentials[0]}:{credentials[2]}")
     return {}
+
+
+@lru_cache(maxsize=1)
+def _netrc_path(named: str | None, _home: str | None) -> Path:
+    """Return the path of the netrc file; the home folder depends on the environment."""
+    return Path(named or Path.home() / ".netrc")
 
 
 @lru_cache(maxsize=1)

@@ -7,7 +7,7 @@ import polars as pl
 
 from nbaudio.audio import open_recording
 from nbaudio.audio.signals import window_signals
-from nbaudio.core.errors import AudioError, one_line, strip_queries
+from nbaudio.core.errors import AudioError, one_line, redact_urls
 from nbaudio.core.progress import progress
 from nbaudio.formats.dataset import CLIP
 from nbaudio.formats.published.counted_reads import DatasetFiles
@@ -72,6 +72,6 @@ def _heard(window: Mapping[str, Any], root: Location) -> dict[str, Any]:
                 num_samples=window["num_samples"],
             )
     except (AudioError, OSError) as error:
-        return {"audio_problem": strip_queries(one_line(error))}
+        return {"audio_problem": redact_urls(one_line(error))}
     heard = {name: value for name, value in signals.items() if name in _HEARD}
     return heard | {"audio_problem": ""}
