@@ -730,7 +730,6 @@ class _Book:
         Newton's method within bounds, by logarithms of the stake and of odds, one almost a line in
         the other. A stake that is a little off is a slightly weaker bet.
         """
-        scale = self._scale
         expected = float(self.value @ rates)
         total = float(self.value.sum())
         wanted = _gaps(rest, expected, total, sign)
@@ -740,7 +739,7 @@ class _Book:
         for step in range(num_steps):
             is_inside = (low < log_stake) & (log_stake < high) & (step < _NEWTON_STEPS)
             log_stake = np.where(is_inside, log_stake, (low + high) / 2)
-            stake = np.exp(log_stake)[:, None] * scale
+            stake = np.exp(log_stake)[:, None] * self._scale
             rates_at_stake = _rates_at_stake(stake, rates, sign)
             gaps = _gaps(rates_at_stake.rates @ self.value, expected, total, sign)
             error = gaps.log_odds_to(wanted)
@@ -750,11 +749,11 @@ class _Book:
             high = np.where(error < 0, high, log_stake)
             slope = (rates_at_stake.slopes @ self.value) * gaps.slope
             log_stake = log_stake - error / np.maximum(slope, _TINY)
-        stake_of_nulls = np.where(is_wanted, stake[:, 0] / scale[0], 0.0)
+        stake_of_nulls = np.where(is_wanted, stake[:, 0] / self._scale[0], 0.0)
         return _Odds(rates, stake_of_nulls, rates_at_stake.rates)
 
     def _bounds_of_log_stake(self, num_nulls: int) -> tuple[Array, Array]:
-        """Return below and above what the logarithm of the stake of each null is."""
+        """Return the least and the largest logarithm of the stake of each null that is searched."""
         low = np.full(num_nulls, -30.0) - np.log(self._scale.max())
         high = np.full(num_nulls, 30.0) - np.log(self._scale.min())
         return low, high

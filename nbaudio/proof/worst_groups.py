@@ -107,13 +107,19 @@ def group_bounds(
         if is_reviewed.any():
             rules_of_group = [_restrict(rule, is_in_group) for rule in rules]
             low = _best_low(grouped, group_ships, rules_of_group, target=target, error=error)
-        name = names.get(group, f"(no longer in the table, {group:016x})")
-        bounds.append(GroupBound(name, grouped.count(group_ships), grouped.count(is_reviewed), low))
+        bounds.append(
+            GroupBound(
+                group=names.get(group, f"(no longer in the table, {group:016x})"),
+                segments=grouped.count(group_ships),
+                reviewed=grouped.count(is_reviewed),
+                low=low,
+            )
+        )
     if not bounds:
         return None
     bounds.sort(key=lambda bound: (bound.low, bound.reviewed / bound.segments, bound.group))
-    not_sampled = grouped.count(ships & group_of_row.is_null().to_numpy())
-    return GroupBounds(by, bounds, not_sampled, confidence)
+    in_no_group = group_of_row.is_null().to_numpy()
+    return GroupBounds(by, bounds, grouped.count(ships & in_no_group), confidence)
 
 
 def _with_groups(state: ProofState, by: str) -> ProofState:

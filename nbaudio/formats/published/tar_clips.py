@@ -267,7 +267,8 @@ def _add_member(
         stop = member.offset_data + member.size
         clip.clip = f"{name}#{member.offset_data}-{stop}.{last}"
     elif last in (*_TEXTS, "json") and member.size <= _MOST_TEXT_BYTES:
-        text = decode_text(tar.extractfile(member).read(), errors="replace")  # type: ignore[union-attr]
+        content = tar.extractfile(member)
+        text = decode_text(content.read(), errors="replace")  # type: ignore[union-attr]
         if last == "json":
             clip.fields |= _object(text)
         else:

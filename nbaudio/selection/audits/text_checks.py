@@ -44,12 +44,13 @@ def _odd_characters(audited: Audited, _: Settings) -> Hits:
     has_markup = _TEXT.str.contains(_MARKUP)
     plain = audited.rows.select("segment_id", "text").filter(~has_markup)
     parts = plain.iter_slices(1 << 16)
-    odd = [each for each in count_characters(parts).odd["character"] if not _is_usual(each)]
+    unusual = count_characters(parts).odd["character"]
+    odd = [character for character in unusual if not _is_usual(character)]
     if not odd:
         return Hits(0, len(audited.shipped))
-    has_odd = pl.any_horizontal(_TEXT.str.contains(each, literal=True) for each in odd)
+    has_odd = pl.any_horizontal(_TEXT.str.contains(character, literal=True) for character in odd)
     hits = rows_where(audited, has_odd & ~has_markup, "text")
-    listed = " ".join(f"U+{ord(each):04X}" for each in odd[:8])
+    listed = " ".join(f"U+{ord(character):04X}" for character in odd[:8])
     examples = [f"characters {listed}", *hits.examples][:5] if hits.examples else hits.examples
     return Hits(hits.count, hits.of, examples, hits.left_out)
 
