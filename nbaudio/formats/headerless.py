@@ -42,7 +42,7 @@ class HeaderlessForm:
 
 
 @dataclass(frozen=True)
-class _Known:
+class _CorpusTables:
     """The tables of a corpus.
 
     Attributes:
@@ -62,14 +62,14 @@ class _Known:
 
 _TABLES = (
     # The third column has numbers and abbreviations as words.
-    _Known(
+    _CorpusTables(
         "LJSpeech",
         re.compile(r"metadata\w*\.csv"),
         re.compile(r"[^\s,;]+"),
         "|",
         (("name", "text"), ("name", "raw", "text")),
     ),
-    _Known(
+    _CorpusTables(
         "MLS",
         re.compile(r"transcripts\.txt"),
         re.compile(r"\d+_\d+_\d+"),
@@ -101,7 +101,7 @@ def _first_lines(path: Path) -> list[str]:
     return []
 
 
-def _columns(table: _Known, rows: Sequence[Sequence[str]]) -> tuple[str, ...] | None:
+def _columns(table: _CorpusTables, rows: Sequence[Sequence[str]]) -> tuple[str, ...] | None:
     """Return the names of the columns of a table; None if its rows are not of this form."""
     widths = {len(row) for row in rows}
     fitting = [columns for columns in table.columns if {len(columns)} == widths]
