@@ -100,7 +100,7 @@ from nbaudio.core.hashing import hash_column
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.proof.betting import Array, Bools, Draws, Frame, Ints, Values, bet
 from nbaudio.proof.claims import Part
-from nbaudio.proof.judged_draws import ProofState
+from nbaudio.proof.proof_state import ProofState
 from nbaudio.review.allocation import least_divergence
 from nbaudio.review.risk import refresh
 from nbaudio.review.rounds import OUTCOMES, Round

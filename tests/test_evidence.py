@@ -16,7 +16,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.proof.betting import Draws, Frame, Values, bet, fewest, most
 from nbaudio.proof.claims import curve, min_sample_size
 from nbaudio.proof.evidence import selection_claim
-from nbaudio.proof.judged_draws import THRESHOLDS, ProofState
+from nbaudio.proof.proof_state import THRESHOLDS, ProofState
 from nbaudio.review.rounds import consensus
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts
 from nbaudio.tables.schemas import RECORDINGS, SEGMENTS, conform

@@ -10,7 +10,7 @@ import pytest
 
 import nbaudio
 from nbaudio.proof.claims import Part, above
-from nbaudio.proof.judged_draws import ProofState
+from nbaudio.proof.proof_state import ProofState
 from nbaudio.review.fixed_rules import ALL_SEGMENTS, fixed_rules
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts
 from nbaudio.tables.workspace import Workspace

@@ -15,7 +15,7 @@ from nbaudio import review
 from nbaudio.cli import main
 from nbaudio.core.errors import ExistsError, InputError, NbaudioError
 from nbaudio.proof.betting import bet
-from nbaudio.proof.judged_draws import ProofState
+from nbaudio.proof.proof_state import ProofState
 from nbaudio.review.state import (
     Correction,
     ReviewState,

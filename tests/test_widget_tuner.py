@@ -14,7 +14,7 @@ from test_widgets import Page, sounds
 from nbaudio import review, select
 from nbaudio.core.errors import InputError
 from nbaudio.proof.claims import above, curve
-from nbaudio.proof.judged_draws import ProofState
+from nbaudio.proof.proof_state import ProofState
 from nbaudio.proof.segment_sums import Kinds
 from nbaudio.tables.workspace import Workspace
 from nbaudio.ui import views, widgets

@@ -11,7 +11,7 @@ import pytest
 import nbaudio
 from nbaudio import review
 from nbaudio.proof.betting import most
-from nbaudio.proof.judged_draws import ProofState
+from nbaudio.proof.proof_state import ProofState
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts, content_hashes
 from nbaudio.tables.workspace import Workspace
 

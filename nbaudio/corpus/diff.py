@@ -19,7 +19,7 @@ from nbaudio.corpus.layout import CORPUS_JSON, TABLES, intact_table, read_corpus
 from nbaudio.corpus.plan import plan_of_corpus
 from nbaudio.proof.claim_sentences import is_target_proven, round_down
 from nbaudio.proof.evidence import selection_claim
-from nbaudio.proof.judged_draws import ProofState
+from nbaudio.proof.proof_state import ProofState
 from nbaudio.selection.avoid import notes_on_dropped
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.tables import parquet_files, split_names, tombstones, workspace_tables

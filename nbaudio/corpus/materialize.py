@@ -49,7 +49,7 @@ from nbaudio.corpus.shards import divide_by_shard, restore_records, shard_advice
 from nbaudio.corpus.versions import Base, KeptClips, corpus_parameters
 from nbaudio.engine import EngineLocation, RunTasks, worker_pool
 from nbaudio.proof.evidence import selection_claim
-from nbaudio.proof.judged_draws import ProofState
+from nbaudio.proof.proof_state import ProofState
 from nbaudio.review.state import reviewed_ids
 from nbaudio.selection.avoid import notes_on_dropped
 from nbaudio.sources.audio_folder import check_audio_folders, required_audio

@@ -33,7 +33,7 @@ from nbaudio.corpus.cutting import ClipFormat
 from nbaudio.corpus.model_inputs import DURATION, MEASURED_FOLDER, ModelInputs, keyed_segments
 from nbaudio.corpus.packs import keep_clips
 from nbaudio.corpus.withdrawal_ids import find_ids
-from nbaudio.proof.judged_draws import ProofState
+from nbaudio.proof.proof_state import ProofState
 from nbaudio.review.export_files import exported_files
 from nbaudio.review.sheet_clips import ENCODINGS, clip_files
 from nbaudio.review.state import (

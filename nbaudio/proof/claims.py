@@ -16,7 +16,7 @@ import polars as pl
 
 from nbaudio.core.errors import InputError
 from nbaudio.proof.betting import Array, Bools, Ints, Path, Values, bet, fewest, most
-from nbaudio.proof.judged_draws import THRESHOLDS, ProofState
+from nbaudio.proof.proof_state import THRESHOLDS, ProofState
 from nbaudio.proof.rule_segments import FIRST_SHARE, RuleDraws
 from nbaudio.proof.segment_sums import Kinds
 from nbaudio.review.allocation import least_divergence

@@ -33,8 +33,8 @@ from nbaudio.proof.claims import (
     ships_by_split,
     what_ships,
 )
-from nbaudio.proof.judged_draws import ProofState
 from nbaudio.proof.measured_reviewers import measured_low
+from nbaudio.proof.proof_state import ProofState
 from nbaudio.proof.sampled_part import sampled_part, was_sampled
 from nbaudio.proof.segment_sums import Kinds
 from nbaudio.proof.word_errors import WordShares, word_error_facts

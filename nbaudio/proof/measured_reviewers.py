@@ -10,7 +10,7 @@ import polars as pl
 
 from nbaudio.proof.betting import Bools
 from nbaudio.proof.claims import best_claim, what_ships
-from nbaudio.proof.judged_draws import ProofState
+from nbaudio.proof.proof_state import ProofState
 from nbaudio.proof.segment_sums import Kinds
 from nbaudio.review.reviewer_rates import ReviewerRates, highest_rate, measured_reviewers
 from nbaudio.review.state import OK, UNSURE

@@ -6,7 +6,7 @@ import numpy as np
 
 from nbaudio.proof.betting import Bools
 from nbaudio.proof.claims import best_claim
-from nbaudio.proof.judged_draws import ProofState
+from nbaudio.proof.proof_state import ProofState
 
 
 @dataclass(frozen=True)

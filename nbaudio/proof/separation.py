@@ -13,7 +13,7 @@ import polars as pl
 from nbaudio.core.errors import InputError
 from nbaudio.proof.betting import Array, Bools, Draws, Ints
 from nbaudio.proof.claims import Part, check_target
-from nbaudio.proof.judged_draws import ProofState
+from nbaudio.proof.proof_state import ProofState
 from nbaudio.proof.segment_sums import Kinds, number_column
 from nbaudio.review.risk import weighted_auc
 from nbaudio.review.state import ReviewState

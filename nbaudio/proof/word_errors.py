@@ -12,7 +12,7 @@ import polars as pl
 
 from nbaudio.proof.betting import Array, Bools, Draws, most
 from nbaudio.proof.claims import Claim, Part
-from nbaudio.proof.judged_draws import ProofState
+from nbaudio.proof.proof_state import ProofState
 from nbaudio.proof.rule_segments import FIRST_SHARE
 from nbaudio.review.rounds import JUDGED
 from nbaudio.review.word_errors import wrong_shares

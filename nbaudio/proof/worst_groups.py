@@ -13,7 +13,7 @@ import polars as pl
 from nbaudio.core.report import percent, percent_down
 from nbaudio.proof.betting import Bools
 from nbaudio.proof.claims import Part, what_ships
-from nbaudio.proof.judged_draws import ProofState
+from nbaudio.proof.proof_state import ProofState
 from nbaudio.proof.rule_segments import NEVER, RuleSegments
 from nbaudio.proof.segment_sums import Kinds
 from nbaudio.review.population import group_hashes

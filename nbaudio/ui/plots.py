@@ -20,7 +20,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.report import count, duration
 from nbaudio.proof.claims import curve as precision_curve
 from nbaudio.proof.claims import min_sample_size
-from nbaudio.proof.judged_draws import ProofState
+from nbaudio.proof.proof_state import ProofState
 from nbaudio.proof.separation import precision_by_columns
 from nbaudio.proof.separation import signal_precision as rank_columns
 from nbaudio.reading import open_corpus

@@ -26,7 +26,7 @@ from nbaudio.proof.evidence import (
     describe_parts,
     selection_claim,
 )
-from nbaudio.proof.judged_draws import THRESHOLDS, ProofState, selection_threshold
+from nbaudio.proof.proof_state import THRESHOLDS, ProofState, selection_threshold
 from nbaudio.review.cell_escaping import Fragment, cell_text, new_workbook, put_fragments
 from nbaudio.selection.leakage import CHECK_MEANINGS, EXCEPTIONS
 from nbaudio.storage.folders import folder_at
