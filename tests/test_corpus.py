@@ -185,6 +185,7 @@ def test_every_segment_is_in_the_corpus_or_rejected_with_its_reason(
     assert any("three.flac" in problem for problem in report.problems)
 
 
+@pytest.mark.slow
 def test_recordings_spread_over_all_shards_and_shards_are_even(
     make_workspace: MakeWorkspace, tmp_path: Path
 ) -> None:
@@ -250,6 +251,7 @@ def test_an_output_folder_with_other_content_is_refused_and_left_unchanged(
     assert contents(tmp_path / "mine").keys() == {"notes.txt"}
 
 
+@pytest.mark.slow
 def test_the_same_call_repairs_damaged_shards_and_keeps_the_others(
     workspace: Workspace, tmp_path: Path
 ) -> None:

@@ -40,7 +40,7 @@ CORPORA = (*CONTAINERS, "mds", "second")  # mds is read, and no longer written
 QUICK = {"jobs": 1, "engine": "threading", "show_progress": False}
 SELECTION = {"dev": 6, "test": 6, "group_by": ["speaker_id"], "gold": True}
 READ = {"webdataset", "files", "second"}
-BASES = {"webdataset", "second"}  # the others are slow together
+BASES = {"webdataset"}  # the others are slow together
 COUNTED = ("segments_kept", "segments_rejected", "reasons", "hours", "recordings", "train", "test")
 WITHDRAWN = {"r0-01", *(f"r5-{n:02}" for n in range(12))}
 

@@ -1054,6 +1054,7 @@ def test_a_source_is_the_same_however_its_path_is_spelled(sittings, monkeypatch,
     assert len(workspace.settings.get("sources", [1])) == 1
 
 
+@pytest.mark.slow
 def test_duplicate_rows_in_names_of_an_earlier_version_are_merged(sittings, bring, monkeypatch):
     with (sittings / "asr.json").open("a") as file:
         file.write("not JSON\n")

@@ -470,6 +470,7 @@ def claim_of(workspace):
     return {key: value for key, value in claim.items() if key != "rounds_taken_back"}
 
 
+@pytest.mark.slow
 def test_undo_changes_only_the_count_of_rounds_in_evidence(workspace, tmp_path):
     report = nbaudio.evidence(workspace)
     assert report.facts["rounds_taken_back"] == 0

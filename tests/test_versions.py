@@ -270,6 +270,7 @@ def test_a_shard_without_clips_is_left_out(tmp_path):
     check(tmp_path / "c2")
 
 
+@pytest.mark.slow
 def test_a_version_uses_the_parameters_of_its_base(tmp_path):
     workspace, *tables = start(tmp_path)
     options = {
@@ -556,6 +557,7 @@ def test_each_segment_has_the_version_that_it_was_added_in(tmp_path, container):
     assert added_in(tmp_path / "c-v3") == before
 
 
+@pytest.mark.slow
 def test_a_converted_corpus_keeps_the_versions_of_its_segments(tmp_path):
     workspace, recordings, segments = start(tmp_path, 3)
     materialize(workspace, out=tmp_path / "c", **QUIET)

@@ -261,6 +261,7 @@ def test_words_are_counted_by_position_with_erroneous_examples_first():
         views.words(frame, "big")
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(*[st.text(alphabet="ab .'-\t", max_size=14)] * 2), max_size=8))
 def test_words_are_those_of_the_word_diff(pairs):
     frame = pl.DataFrame(

@@ -90,6 +90,7 @@ def test_words_of_faults_count_by_their_corrected_text(tmp_path):
     assert sentence in str(report)
 
 
+@pytest.mark.slow
 def test_a_text_that_was_corrected_counts_with_all_words_until_it_is_judged_again(tmp_path):
     workspace = make_workspace(tmp_path, 40)
     judge(workspace, "one", {"s1": {"": TEXT.replace("two", "too")}})

@@ -187,6 +187,7 @@ def content_of(path):
     return str(json.loads(path.read_text())) if path.suffix == ".json" else path.read_text()
 
 
+@pytest.mark.slow
 def test_corpus_and_card_have_the_worst_group(workspace, tmp_path):
     reviewed(workspace, "one", tmp_path, n=80, by="speaker_id")
     nbaudio.select(workspace, dev=0, test=0)
