@@ -181,7 +181,7 @@ class Judged(ProofState):
         words = ("right", "wrong", "unsure")
         # These replace properties that are computed once from a workspace.
         self.__dict__.update(
-            label=np.array([-1 if word is None else words.index(word) for word in label]),
+            verdict_codes=np.array([-1 if word is None else words.index(word) for word in label]),
             rows=pl.DataFrame(rows),
             draws=draws,
         )
