@@ -272,10 +272,10 @@ def test_tasks_of_a_killed_worker_of_a_running_cluster_are_run_again(moment, opt
 @pytest.mark.parametrize(
     "command",
     [
-        ["scale.py", "--recordings", "40000", "--seconds", "0.3", "--driver-mb", "400"],
+        ["scale.py", "--recordings", "20000", "--seconds", "0.3", "--driver-mb", "400"],
         ["engines.py", "--engines", "loky,threading", "--tasks", "20", "--work", "0.01"],
     ],
-    ids=["40,000 tiny recordings in bounded memory of the driver", "overhead of engines"],
+    ids=["20,000 tiny recordings in bounded memory of the driver", "overhead of engines"],
 )
 def test_the_engine_benchmarks_run(command):
     run = [sys.executable, str(TOP / "benchmarks" / command[0]), *command[1:]]
