@@ -639,6 +639,27 @@ def test_remote_dataset_is_audited_by_ranges(tmp_path):
     assert remote.facts["bytes_read"] == local.facts["bytes_read"]
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "notes.pdf",
+            "x",
+            "/D: none of its files is Parquet, a tar, a table or a manifest: notes.pdf",
+        ),
+        ("numbers.csv", "a,b\n1,2\n", "/D/numbers.csv: no format is recognized in it"),
+    ],
+)
+def test_remote_files_that_are_no_dataset_are_named_by_their_address(
+    tmp_path, name, content, message
+):
+    (tmp_path / "D").mkdir()
+    (tmp_path / "D" / name).write_text(content)
+    with serving(tmp_path) as web, pytest.raises(InputError) as caught:
+        audit(f"{web.url}/D")
+    assert str(caught.value).startswith(f"{web.url}{message}")
+
+
 @pytest.mark.parametrize("layout", ["WebDataset", "nemo"])
 def test_remote_tars_and_manifests_are_audited_without_audio(tmp_path, layout):
     LAYOUTS[layout](tmp_path / "D")

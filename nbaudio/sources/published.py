@@ -86,19 +86,36 @@ def _is_nemo(files: DatasetFiles) -> bool:
 
 @contextmanager
 def _manifests(files: DatasetFiles) -> Iterator[Path]:
-    """Yield a folder on this machine with the manifests of a dataset."""
+    """Yield a folder on this machine with the manifests of a dataset.
+
+    Those of a remote dataset are fetched; an InputError that names their folder then names the
+    address instead. Raise InputError if it has none and no tar.
+    """
     local = files.place.local
     if local is not None:
         yield local
         return
+    manifests = [name for name in files.names if _is_manifest(name)]
+    if not manifests and not files.ending(TAR):
+        listed = ", ".join(files.names[:5]) or "none"
+        raise InputError(
+            f"{files.place}: none of its files is Parquet, a tar, a table or a manifest: {listed}"
+        )
     with tempfile.TemporaryDirectory(prefix="nbaudio-") as folder:
-        for name in files.names:
-            is_manifest = name.lower().endswith(_MANIFESTS) and not name_matching.is_audio(name)
-            if is_manifest and not name.startswith("/") and ".." not in name.split("/"):
-                target = Path(folder, name)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(files.whole(name))
-        yield Path(folder)
+        for name in manifests:
+            target = Path(folder, name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(files.whole(name))
+        try:
+            yield Path(folder)
+        except InputError as error:
+            raise InputError(str(error).replace(folder, str(files.place))) from error
+
+
+def _is_manifest(name: str) -> bool:
+    """Return whether a file of a remote dataset may be a manifest or a table, by its name."""
+    is_inside = not name.startswith("/") and ".." not in name.split("/")
+    return is_inside and name.lower().endswith(_MANIFESTS) and not name_matching.is_audio(name)
 
 
 def _read_audio_folder(
