@@ -51,7 +51,7 @@ def _redacted(argument: object) -> object:
 
 
 class NbaudioError(Exception):
-    """Base class of all errors that a user can fix. URLs in the message are redacted.
+    """Base class of all errors that a user can fix; `redact_urls` is applied to the message.
 
     The command line prints the message as one line and exits with 2; a notebook shows that line,
     and ``%tb`` the traceback.

@@ -431,6 +431,7 @@ def _among(column: str, values: pl.Series) -> pl.Expr:
 
 
 def _parameters_of_base(base: Base) -> dict[str, Any]:
+    """Return the parameters of a base, with defaults for those that earlier versions lack."""
     of_base = base.corpus_info["parameters"]
     return {name: of_base.get(name, default) for name, default in _DEFAULTS.items()}
 

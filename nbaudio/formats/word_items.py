@@ -166,7 +166,7 @@ def side_of(
 
 
 def numbered_side(label: object, first_channel: int | None) -> Side:
-    """Return the side of a label such as ``1`` or ``ch_1``; NO_SIDE for what is no text.
+    """Return the side of a label such as ``1`` or ``ch_1``; NO_SIDE if it is not a string.
 
     Its channel counts from 0. It is None if the label has no number, or `first_channel`, the number
     that the file gives to the first channel, is unknown.

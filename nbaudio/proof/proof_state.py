@@ -223,7 +223,7 @@ class ProofState(ReviewState):
 
     @cached_property
     def _frames(self) -> list[StoredFrame]:
-        """What each of the `usable` rounds could draw."""
+        """The frame of each round in `usable`: the segments that it could draw."""
         records = {draw.name: draw.record for draw in all_draws(self)}
         frames = []
         for round_ in self.usable:

@@ -94,7 +94,7 @@ def execute(
     pages: PageWriter,
     kernels: RunKernels,
 ) -> None:
-    """Execute a notebook in the next of `kernels`.
+    """Execute a notebook in a kernel that `kernels` provides.
 
     Keep it in the folder OUT/notebooks of `pages`, and hand it to `pages`, also when a cell fails.
     """

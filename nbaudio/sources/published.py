@@ -165,7 +165,7 @@ def _listed_around(files: DatasetFiles) -> set[str]:
 
 
 def _with_listed_clips(rows: pl.DataFrame, listed: Collection[str]) -> pl.DataFrame:
-    """Return rows whose clips are files of the dataset, where names lack a folder or an ending.
+    """Complete clip names without a folder or an ending to the paths of files in the dataset.
 
     A name that several files fit stays as it is.
     """

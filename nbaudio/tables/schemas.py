@@ -149,7 +149,10 @@ _SCORE = re.compile(r"(spoken_)?(similarity|wer|cer)(_\w+)?")
 
 
 def columns_or_nulls(schema: Mapping[str, pl.DataType], names: Container[str]) -> list[pl.Expr]:
-    """Return the columns of a schema in its types, null for those that are not among `names`."""
+    """Return an expression for each column of a schema, cast to its type.
+
+    A column that is not among `names` is null in all rows.
+    """
     columns = []
     for name, dtype in schema.items():
         if name in names:

@@ -1,9 +1,9 @@
 """Clips of WebDataset tars: their headers and texts are read, their audio is skipped.
 
-Where a header is, the one before it says; a server takes tens of milliseconds for each. So several
-spans of a tar are read at once. A span begins at a header that is searched for; its clips count if
-the span before it ends there, and else it is read anew. The clips are those of one reading from
-the start to the end.
+The position of a header follows from the header before it, and a server takes tens of milliseconds
+to answer each request. So a tar is divided into spans that are read at the same time. A span begins
+at a header that was searched for. If the span before it ends elsewhere, it is read again from
+there. The clips are the same as if the tar were read once, from its start to its end.
 """
 
 import json
