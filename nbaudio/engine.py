@@ -57,7 +57,7 @@ from nbaudio.core.errors import (
     requires_extra,
     root_cause,
 )
-from nbaudio.core.interrupts import interrupts_blocked
+from nbaudio.core.interrupts import interrupts_blocked, interrupts_deferred
 from nbaudio.core.processes import exit_with_driver, stderr_to
 from nbaudio.core.threads import ordered_map
 
@@ -87,6 +87,9 @@ _HOOK_S = 1.0
 _IDLE_ENDS = 5  # pipelines in a row that may end without a result
 _STALL_S = 120.0  # seconds without a task in work after which a local pipeline counts as stopped
 _STALL_CHECK_S = 10.0
+# Seconds after which loky's thread has taken the first calls. If calls that it has not taken are
+# cancelled, it ends with a KeyError, and Python prints its traceback.
+_CALLS_TAKEN_S = 0.1
 _ATTEMPTS = 3  # most starts of a task whose worker dies
 _LOST = (
     f"workers were lost {_ATTEMPTS} times over the same tasks (killed, short of memory, "
@@ -102,6 +105,10 @@ _JAVA_CAUSES = (
     re.compile(r" ERROR \S+ (.+)$", re.MULTILINE),
 )
 _MAX_LOG_BYTES = 1 << 20
+
+
+class _TasksEndedError(Exception):
+    """The tasks ended with the cause of this error, which is no Exception."""
 
 
 class RunTasks(Protocol):
@@ -152,21 +159,42 @@ class EngineLocation:
 @contextmanager
 def _loky(site: EngineLocation) -> Iterator[RunTasks]:
     """Run tasks in processes of this machine."""
-    resource_tracker.ensure_running()  # its start would end `interrupts_blocked`
-    with joblib.parallel_config(
-        backend="loky",
-        n_jobs=site.local_jobs,
-        initializer=_begin_process,
-        initargs=(os.getpid(), site.preload),
-    ):
-        if site.preload is None:
-            yield _run_joblib
-        else:
-            # All processes start with the first call.
-            with _dispatched(_parallel_of(None), abs, [0]) as first_call:
-                yield partial(_run_after, first_call)
-    # Otherwise joblib keeps the processes, and their memory, for the next call.
-    get_reusable_executor(reuse=True).shutdown(wait=True)
+    with interrupts_deferred():
+        resource_tracker.ensure_running()  # its start would end `interrupts_blocked`
+    try:
+        with (
+            joblib.parallel_config(
+                backend="loky",
+                n_jobs=site.local_jobs,
+                initializer=_begin_process,
+                initargs=(os.getpid(), site.preload),
+            ),
+            _first_call(site.preload) as run_tasks,
+        ):
+            yield run_tasks
+    except BaseException:
+        _end_processes(kill=True)
+        raise
+    _end_processes(kill=False)
+
+
+@contextmanager
+def _first_call(preload: Callable[..., Any] | None) -> Iterator[RunTasks]:
+    """Make a call that starts all processes, if there is a function to be passed them."""
+    if preload is None:
+        yield _run_joblib
+    else:
+        with _dispatched(_parallel_of(None), abs, [0]) as first_call:
+            yield partial(_run_after, first_call)
+
+
+def _end_processes(*, kill: bool) -> None:
+    """End loky's processes, which joblib keeps, with their memory, for the next call.
+
+    `kill` ends their tasks, too.
+    """
+    with interrupts_deferred():
+        get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=kill)
 
 
 def _begin_process(driver: int, _preload: Callable[..., Any] | None) -> None:
@@ -378,6 +406,13 @@ def _run(
         except Exception as error:
             task_errors.append(error)
             raise
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            # Polars raises KeyboardInterrupt in each of its threads, and its panics are no
+            # Exception. joblib takes tasks in a thread of its own; it would lose the error, and
+            # wait forever for the tasks.
+            raise _TasksEndedError from error
 
     with _engine_errors(engine, task_errors):
         for outcome, error in run(partial(_attempt, function), planned()):
@@ -391,10 +426,12 @@ def _run(
 def _engine_errors(engine: str | None, task_errors: Collection[Exception] = ()) -> Iterator[None]:
     """Convert errors of an engine to an `EngineError` of one line.
 
-    Raise nbaudio's errors, and those in `task_errors`, unchanged.
+    Raise nbaudio's errors, those in `task_errors`, and the cause of `_TasksEndedError`, unchanged.
     """
     try:
         yield
+    except _TasksEndedError as error:
+        raise cast(BaseException, error.__cause__) from None
     except Exception as error:
         if error in task_errors or isinstance(error, NbaudioError):
             raise
@@ -502,18 +539,27 @@ def _parallel_of(jobs: int | None) -> joblib.Parallel:
 def _dispatched(
     parallel: joblib.Parallel, function: Callable[[Task], Result], tasks: Iterable[Task]
 ) -> Iterator[Iterator[Result]]:
-    """Start tasks, and yield their results as they come; at the end, cancel those that are left."""
-    with interrupts_blocked():  # loky starts its processes
-        outcomes = parallel(joblib.delayed(function)(task) for task in tasks)
+    """Start tasks, and yield their results as they come; at the end, cancel those that are left.
+
+    An interrupt while loky starts or ends its processes would leave a pool that runs no task, and
+    the next call would wait for it forever.
+    """
+    outcomes: Generator[Result] | None = None
     try:
+        with interrupts_deferred(), interrupts_blocked():
+            outcomes = parallel(joblib.delayed(function)(task) for task in tasks)
         yield outcomes
+    except BaseException:
+        time.sleep(_CALLS_TAKEN_S)
+        raise
     finally:
-        with warnings.catch_warnings():
+        with interrupts_deferred(), warnings.catch_warnings():
             # A caller that stops early, by an error or on purpose, knows that tasks are left.
             warnings.filterwarnings(
                 "ignore", ".* tasks which were still being processed", UserWarning
             )
-            outcomes.close()
+            if outcomes is not None:
+                outcomes.close()
 
 
 def _run_spark(

@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import signal
 import sys
+import threading
 import time
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -17,6 +19,11 @@ from nbaudio.core.errors import EngineError, InputError, MissingExtraError
 from nbaudio.core.input_guards import parse_size
 from nbaudio.corpus.cutting import cut
 from nbaudio.engine import ENGINES, EngineLocation, worker_pool
+
+# Its thread ends with a KeyError where joblib cancels calls that it has not taken yet.
+LOKY_THREAD_MAY_FAIL = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnhandledThreadExceptionWarning"
+)
 
 
 def run_tasks(function, tasks, *, engine, **options):
@@ -108,6 +115,51 @@ def test_no_thread_keeps_working_after_a_task_error():
     with pytest.raises(InputError, match="bad"):
         list(run_tasks(work, ["good", "bad", "good", "good"], engine="threading", jobs=2))
     assert at_work == []
+
+
+def tasks_that_end_with(error):
+    yield from range(40)
+    raise error
+
+
+@LOKY_THREAD_MAY_FAIL
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("engine", ["loky", "threading"])
+def test_an_interrupt_of_the_thread_that_takes_tasks_ends_the_run(engine, jobs):
+    # As Polars raises it in joblib's thread
+    with pytest.raises(KeyboardInterrupt):
+        list(run_tasks(abs, tasks_that_end_with(KeyboardInterrupt()), engine=engine, jobs=jobs))
+    assert loky_processes() == []
+
+
+@pytest.fixture
+def other_thread():
+    """A thread that receives signals which the main thread blocks, as those of a kernel do."""
+    ended = threading.Event()
+    thread = threading.Thread(target=ended.wait)
+    thread.start()
+    yield
+    ended.set()
+    thread.join()
+
+
+@LOKY_THREAD_MAY_FAIL
+@pytest.mark.usefixtures("other_thread")
+def test_an_interrupt_while_tasks_start_is_raised_when_they_have_started():
+    steps = []
+
+    def interrupting_tasks():
+        yield -1
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+        steps.append("started")
+        yield from [-2, -3]
+
+    with pytest.raises(KeyboardInterrupt):
+        list(run_tasks(abs, interrupting_tasks(), engine="loky", jobs=2))
+    assert steps == ["started"]
+    assert loky_processes() == []
+    assert sorted(run_tasks(abs, [-1, -2, -3], engine="loky", jobs=2)) == [1, 2, 3]
 
 
 def loky_processes():

@@ -10,14 +10,18 @@ import nbformat
 import pytest
 from faults import contents
 from nbclient import NotebookClient
+from nbclient.exceptions import CellTimeoutError
 
 import nbaudio
 
 RECORDINGS = {f"r{number}.flac": (240.0, 16000) for number in range(12)}
+_LONGEST_S = 120
+# A cell that hangs writes there where its threads are.
+_STACKS = "stacks.txt"
 # Commands, and how many seconds after their start they are stopped: while workers start, too.
 COMMANDS = {
     "materialize": ("nbaudio.materialize('w', out='c', jobs=2).facts['kept']", (0.4, 0.8, 1.6)),
-    "measure": ("nbaudio.measure('w', jobs=2).facts['segments']", (0.4, 0.8, 1.6)),
+    "measure": ("nbaudio.measure('w', jobs=2).facts['segments']", (0.3, 0.6, 0.9)),
     "verify": ("nbaudio.verify('made', jobs=2).facts['clips_decoded']", (0.2, 0.4, 0.6)),
 }
 
@@ -30,7 +34,7 @@ def notebook(folder):
         book,
         kernel_name="python3",
         allow_errors=True,
-        timeout=300,
+        timeout=_LONGEST_S,
         resources={"metadata": {"path": str(folder)}},
     )
     client.extra_arguments = ["--log-level=CRITICAL"]
@@ -41,6 +45,7 @@ def notebook(folder):
 
     with client.setup_kernel():
         run("import nbaudio; nbaudio.materialize, nbaudio.measure, nbaudio.verify")
+        run(f"import faulthandler; stacks = open({_STACKS!r}, 'w')")
         yield run, client
 
 
@@ -70,7 +75,11 @@ def test_an_interrupt_is_one_line_and_the_cell_continues(
             assert error.traceback == ["stopped; run the cell again to continue"]
             [full] = run("%tb")
             assert f"nbaudio.{command}" in "".join(full.traceback)
-        result = run(call)[-1]
+        run(f"faulthandler.dump_traceback_later({_LONGEST_S - 20}, file=stacks)")
+        try:
+            result = run(call)[-1]
+        except CellTimeoutError:
+            pytest.fail((tmp_path / _STACKS).read_text())
     assert int(result.data["text/plain"]) == workspace.segments.height
     if command == "materialize":
         assert contents(tmp_path / "c") == contents(tmp_path / "made")
