@@ -1,7 +1,7 @@
 """Pages of the Python API as plain Markdown, from the docstrings of the package.
 
-griffe reads the source; nothing of the package is imported. docs/api.md says which names are public
-and how they are grouped: each group becomes a page.
+griffe reads the source; nothing of the package is imported. docs/reference.md says which names are
+public and how they are grouped: each group becomes a page.
 """
 
 import ast
@@ -25,9 +25,10 @@ _NAME = re.compile(r"`([\w.]+)`")
 
 
 def public_names() -> dict[str, list[str]]:
-    """Public names, with `nbaudio.` before them, by the heading above them in docs/api.md."""
-    page = (TOP / "docs/api.md").read_text(encoding="utf8")
-    groups = re.split(r"^## ", page, flags=re.MULTILINE)[1:]
+    """Public names, with `nbaudio.` before them, by the heading above them."""
+    page = (TOP / "docs/reference.md").read_text(encoding="utf8")
+    section = page.partition("\n## Python API\n")[2]
+    groups = re.split(r"^### ", section, flags=re.MULTILINE)[1:]
     return {
         group.partition("\n")[0]: [
             f"nbaudio.{name}" for row in _ROW.finditer(group) for name in _NAME.findall(row[1])
@@ -107,7 +108,7 @@ def addresses() -> dict[str, str]:
 
 
 def link_names(markdown: str) -> str:
-    """The tables of names in docs/api.md, each name linked to its documentation."""
+    """The tables of names in docs/reference.md, each name linked to its documentation."""
 
     def linked(name: re.Match[str]) -> str:
         address = addresses()[source_object(f"nbaudio.{name[1]}").canonical_path]
