@@ -240,12 +240,11 @@ def api_links(markdown: str, marker: str) -> str:
     return link_names(markdown.replace(marker, ""))
 
 
-# Names of the API are linked before tables of options follow, whose arguments look like names.
 GENERATED: dict[str, Callable[[str, str], str]] = {
-    "<!-- generated: api -->": api_links,
     "<!-- generated: commands -->": command_reference,
     "<!-- types: RECORDINGS -->": column_types,
     "<!-- types: SEGMENTS -->": column_types,
+    "<!-- generated: api -->": api_links,
 }
 
 
