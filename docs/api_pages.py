@@ -1,7 +1,7 @@
 """Pages of the Python API as plain Markdown, from the docstrings of the package.
 
-griffe reads the source; nothing of the package is imported. docs/api.md says which names are public
-and how they are grouped: each group becomes a page.
+griffe reads the source; nothing of the package is imported. docs/reference.md says which names are
+public and how they are grouped: each group becomes a page.
 """
 
 import ast
@@ -17,7 +17,7 @@ from typing import Any
 
 TOP = Path(__file__).resolve().parents[1]
 WIDTH = 72  # characters; a longer signature has a line for each parameter
-_ROW = re.compile(r"^\| (`[^|]+`) \|", re.MULTILINE)  # names, with commas between them
+_ROW = re.compile(r"^\| ([\w ]+) \| (`[^|]+`) \|$", re.MULTILINE)  # a group and its names
 _NAME = re.compile(r"`([\w.]+)`")
 
 
@@ -25,14 +25,10 @@ _NAME = re.compile(r"`([\w.]+)`")
 
 
 def public_names() -> dict[str, list[str]]:
-    """Public names, with `nbaudio.` before them, by the heading above them in docs/api.md."""
-    page = (TOP / "docs/api.md").read_text(encoding="utf8")
-    groups = re.split(r"^## ", page, flags=re.MULTILINE)[1:]
+    """Public names, with `nbaudio.` before them, by their group."""
+    page = (TOP / "docs/reference.md").read_text(encoding="utf8")
     return {
-        group.partition("\n")[0]: [
-            f"nbaudio.{name}" for row in _ROW.finditer(group) for name in _NAME.findall(row[1])
-        ]
-        for group in groups
+        row[1]: [f"nbaudio.{name}" for name in _NAME.findall(row[2])] for row in _ROW.finditer(page)
     }
 
 
@@ -107,13 +103,16 @@ def addresses() -> dict[str, str]:
 
 
 def link_names(markdown: str) -> str:
-    """The tables of names in docs/api.md, each name linked to its documentation."""
+    """The table of names in docs/reference.md, each group and name linked to its documentation."""
 
     def linked(name: re.Match[str]) -> str:
         address = addresses()[source_object(f"nbaudio.{name[1]}").canonical_path]
         return f"[{name[0]}]({address})"
 
-    return _ROW.sub(lambda row: f"| {_NAME.sub(linked, row[1])} |", markdown)
+    return _ROW.sub(
+        lambda row: f"| [{row[1]}]({page_of_group(row[1])}) | {_NAME.sub(linked, row[2])} |",
+        markdown,
+    )
 
 
 # Pages

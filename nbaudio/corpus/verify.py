@@ -96,7 +96,7 @@ def verify(
     """Check a corpus from its bytes up.
 
     Shards and tables are checked by hash, and every clip by decoding it; then counts, hours, ids
-    and splits.
+    and splits. Temporary files are in the system's temporary folder, or in TMPDIR.
 
     Args:
         corpus: the folder, or its URL: then each shard is downloaded, checked and removed.

@@ -87,7 +87,8 @@ def signal_precision(workspace: Source, *, confidence: float = 0.95) -> pl.DataF
 
     The columns are scores, signals, agreement, risk and duration. Verdicts count as far as they are
     on drawn segments, weighted by the inverse of the probability of each draw; unsure ones do not.
-    The interval of each column holds by itself; `auc` has its method and sources.
+    The interval of each column holds by itself, that of `risk` for verdicts that came after it was
+    written; `auc` has its method and sources.
 
     Returns:
         `column`, `auc` (the chance that a right segment has the greater value than a wrong one),

@@ -1,8 +1,9 @@
 """Divide a table that may not fit into memory by a key, and store a table part by part.
 
 Where all rows must be joined, sorted or grouped, `write_buckets` divides the tables by a key, and
-the ordinary Polars operation runs in each bucket. The folders of buckets and parts belong to one
-run, which removes what an earlier one left before it begins.
+the ordinary Polars operation runs in each bucket. What is stored or hashed ends in a sort by a
+unique key. The folders of buckets and parts belong to one run, which removes what an earlier one
+left before it begins.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

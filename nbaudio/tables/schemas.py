@@ -75,10 +75,7 @@ It has the splits, sentences and grouping columns from before the workspace last
 """
 
 GROWTH = "growth"
-"""Name of the workspace table of segments that `ingest --add` added or changed, as `GROWN`.
-
-docs/tables.md has its columns.
-"""
+"""Name of the workspace table of segments that `ingest --add` added or changed, as `GROWN`."""
 
 _LINES = dict.fromkeys(("verdicts", "corrections"), pl.Int64)
 GROWN = pl.Schema(

@@ -1,6 +1,6 @@
 """Workspace: the folder of the tables, reports and caches of a project.
 
-docs/tables.md lists its files.
+docs/tables.md lists the files that users look at.
 """
 
 import hashlib

@@ -75,7 +75,7 @@ def test_the_first_page_is_the_readme_with_a_picture_and_links_the_list_of_pages
     listed = page.locator("article li a").evaluate_all(
         "links => links.map(link => link.pathname.split('/').pop())"
     )
-    assert {"story.html", "commands.html", "evidence.html", "changelog.html"} <= set(listed)
+    assert {"story.html", "reference.html", "evidence.html", "changelog.html"} <= set(listed)
     assert wrong == []
 
 
@@ -99,7 +99,7 @@ def test_notebook_pages_show_outputs_and_play_audio(pages, window):
 
 def test_the_reference_is_generated(pages, window):
     page, _ = window
-    page.goto((SITE / "commands.html").as_uri())
+    page.goto((SITE / "reference.html").as_uri())
     assert page.locator("h3:has-text('nbaudio materialize')").count() == 1
     assert page.locator("td:has-text('--shard-size')").count() >= 2
     page.goto((SITE / "api/steps.html").as_uri())
