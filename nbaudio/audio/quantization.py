@@ -1,7 +1,4 @@
-"""Quantize samples to 256 levels, by the formulas in docs/audio.md.
-
-They are those of van den Oord et al., "WaveNet", 2016, section 2.2.
-"""
+"""Quantize samples to 256 levels, as van den Oord et al., "WaveNet", 2016, section 2.2."""
 
 from functools import cache
 
@@ -17,6 +14,9 @@ _FULL = 32768
 
 def quantize(samples: NDArray[np.int16], law: str = "mulaw") -> NDArray[np.uint8]:
     """Return the levels of samples of any shape by ``mulaw`` or ``linear``.
+
+    A sample x in [-1, 1] becomes floor((f(x) + 1) / 2 * 255 + 1/2), where f(x) is
+    sign(x) ln(1 + 255 |x|) / ln(256) for mu-law, and x for linear.
 
     Raise InputError for another law.
 

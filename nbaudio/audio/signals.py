@@ -1,6 +1,6 @@
 """Signals: what the samples of a segment say about it, such as noise, clipping and speech.
 
-The formulas are in docs/audio.md.
+The definitions are in docs/audio.md.
 """
 
 import math

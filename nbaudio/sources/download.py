@@ -45,8 +45,8 @@ def download(
     After a kill, the same call does the rest.
 
     ``downloads.jsonl`` in the folder holds the state of each file: url, url_sha256, name, state,
-    bytes, sha256, checksum, reason. URLs are stored without user and query. docs/downloads.md has
-    the defaults of tries, timeout, max_wait and max_size, and their environment variables.
+    bytes, sha256, checksum, reason. URLs are stored without user and query. docs/ingest.md has the
+    environment variables of tries, timeout, max_wait and max_size, ``--help`` their defaults.
 
     Args:
         source: a .csv, .tsv or .jsonl with `url` and optionally `name` and `checksum` (sha256 or

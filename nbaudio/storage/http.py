@@ -55,7 +55,7 @@ _PROXY_VARIABLES = (
 )
 # A Content-Length with more digits is nonsense.
 _MAX_DIGITS = 19
-#: A slower server fails, as docs/downloads.md says.
+#: A server that is slower for twice the timeout fails.
 MIN_BYTES_PER_S = 1000
 # By run and URL: the headers that came with the first part that was read of a file, and identify
 # its version. With too many files all are forgotten.

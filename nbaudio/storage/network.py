@@ -1,4 +1,4 @@
-"""Timeouts, retries and size limits of requests (docs/downloads.md).
+"""Timeouts, retries and size limits of requests (docs/ingest.md).
 
 Hosts that only fail are skipped for the rest of a run.
 """
@@ -294,7 +294,7 @@ def with_retries(
     received: Callable[[], int] = int,
     wait: Callable[[float], object] | None = None,
 ) -> Result:
-    """Return the result of a request, with retries (docs/downloads.md).
+    """Return the result of a request, with retries (docs/ingest.md).
 
     Args:
         place: what the request is for; it names the host and the limits.

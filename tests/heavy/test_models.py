@@ -1,4 +1,4 @@
-"""The recipes of docs/models.md run as they are, with their real models."""
+"""The recipes of docs/audio.md run as they are, with their real models."""
 
 import subprocess
 from pathlib import Path

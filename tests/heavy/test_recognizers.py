@@ -1,4 +1,4 @@
-"""The recipes of docs/transcripts.md run as they are, on tiny models that are made here and
+"""The recipes of docs/recipes run as they are, on tiny models that are made here and
 have heard no speech."""
 
 import json

@@ -20,7 +20,7 @@ _NAMES = {
     "audio_sha256": "hashes of clips",
     "source_id": "column of ids",
     "consent": "column of consent",
-    "language": "column of languages; 'nbaudio measure --with' makes one, see docs/models.md",
+    "language": "column of languages; 'nbaudio measure --with' makes one, see docs/audio.md",
     "similarity": "hypotheses",
     "decoded_s": "decoded clips",
     "audio_problem": "decoded clips",

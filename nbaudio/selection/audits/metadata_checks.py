@@ -77,7 +77,7 @@ CHECKS = (
     ),
     Check(
         "no speaker",
-        "the speaker is missing or blank; splits by speaker are not proven for them",
+        "the speaker is missing or blank",
         0.05,
         "Bring them in: nbaudio join W FILE --on segment_id --column speaker_id.",
         _no_speaker,
@@ -85,7 +85,7 @@ CHECKS = (
     ),
     Check(
         "no license",
-        "neither the row nor the dataset as a whole has a license",
+        "neither the row nor the dataset has a license",
         0.0,
         "Declare it in the card: nbaudio materialize W --out CORPUS --license NAME.",
         _unlicensed,

@@ -106,16 +106,14 @@ CHECKS = (
         leakage.SENTENCE,
         "text",
         0.0,
-        "held-out rows whose sentence is in another split; "
-        f"{leakage.CHECK_MEANINGS[leakage.SENTENCE]}",
+        "held-out rows whose sentence is in another split, but for case, punctuation and blanks",
     ),
     _shared_check(
         "splits share near sentences",
         leakage.NEAR_SENTENCE,
         "text",
         0.01,
-        "held-out rows with a near sentence in another split; "
-        f"{leakage.CHECK_MEANINGS[leakage.NEAR_SENTENCE]}",
+        "held-out rows with a near sentence in another split: at most one character in ten differs",
     ),
     _shared_check(
         "splits share clips",
@@ -126,7 +124,7 @@ CHECKS = (
     ),
     Check(
         "repeated sentences",
-        "the same speaker has said the same sentence before, in the same split",
+        "the speaker has said the sentence before, in the same split",
         0.05,
         "Keep one of each, or know that they count twice.",
         _repeated_sentences,

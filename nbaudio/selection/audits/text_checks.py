@@ -133,7 +133,7 @@ CHECKS = (
     ),
     Check(
         "another script",
-        "most letters are of another script than those of most texts",
+        "the script of most letters is not that of most texts",
         0.001,
         "Correct the source, or reject them by nbaudio.review.import_decisions(W, table).",
         _other_script,
@@ -141,7 +141,7 @@ CHECKS = (
     ),
     Check(
         "another language",
-        "the column of languages names another one than that of most texts",
+        "the language is not that of most texts",
         0.01,
         "Leave them out: nbaudio select W --where \"language = 'LANGUAGE'\".",
         _other_language,

@@ -16,7 +16,7 @@ from nbaudio.ui import views
 from nbaudio.ui.segment_rows import SegmentRows
 
 WORKSPACE_JSON = "workspace.json"
-# The column of the recipe for languages in docs/models.md.
+# The column of the recipe for languages in docs/audio.md.
 MEASURED_LANGUAGE = "language_code"
 
 

@@ -111,7 +111,8 @@ class SegmentTable(BaseWidget):
         Args:
             source: a workspace, its loaded segments, a Parquet file, or any pandas or polars frame.
                 Of a file, and of a workspace with more than a million segments, only the columns of
-                a filter or an order are in memory.
+                a filter or an order are in memory; texts are ordered by their first 16 bytes, and
+                functions such as ``avg(wer)`` take numbers only.
             columns: columns shown at first; others can be chosen.
             where: SQL condition over the columns, such as ``similarity < 0.5``.
             find: text that any column contains, whatever its case.
