@@ -326,8 +326,9 @@ def most(draws: Draws, value: Array | Values, alpha: float, *, also: float = 0.0
     level = -np.log(alpha)
     grid = np.append(np.geomspace(_FIRST_NULL, 1.0, _GRID) * total, also)
     nulls = np.unique(np.append(wrong, grid[(grid > wrong) & (grid <= total)]))
+    course = _Course.of(draws, value, upper=True)
     for _ in range(_PASSES):
-        possible = np.flatnonzero(bet(draws, value, nulls).peak < level)
+        possible = np.flatnonzero(course.bet(nulls).peak < level)
         bound = possible[-1] + 1 if len(possible) else 0
         if bound == len(nulls):
             return total
@@ -346,8 +347,9 @@ def fewest(draws: Draws, value: Array | Values, alpha: float) -> float:
     level = -np.log(alpha)
     nulls = np.geomspace(_FIRST_NULL, 1.0, _GRID) * total
     nulls = np.append(wrong, nulls[nulls > wrong])
+    course = _Course.of(draws, value, upper=False)
     for _ in range(_PASSES):
-        possible = np.flatnonzero(bet(draws, value, nulls, upper=False).peak < level)
+        possible = np.flatnonzero(course.bet(nulls).peak < level)
         if not len(possible):
             return float(nulls[-1])
         bound = possible[0]
@@ -369,28 +371,66 @@ def bet(
         upper: the direction of the bound.
         level: the logarithm of the capital at which a null counts as crossed.
     """
-    value = Values.of(value)
-    table = _Table.of(draws, value, upper=upper)
-    unseen_values = value.without(draws.outside[draws.is_used_outside(upper=upper)])
-    books = [
-        _Book(draws, number, unseen_values, upper=upper) for number in range(len(draws.frames))
-    ]
-    rest = nulls - draws.outside_wrong_value(value, upper=upper)
-    unseen = _Unseen(rest, unseen_values.total)
-    path = Path.begin(len(nulls))
-    for block in _blocks(len(draws.round)):
-        numbers = dict.fromkeys(draws.round[block].tolist())
-        bets = [_bet_on_block(table, books[number], block, unseen) for number in numbers]
-        later = unseen.after(table.worth[block], table.sure[block])
-        is_impossible = later.is_impossible(unseen.value, upper=upper)
-        gains = np.where(is_impossible, np.inf, _gains_of_bets(bets, is_impossible.shape))
-        path = path.after(gains, block.start, level)
-        if block.stop == len(draws.round):
-            path = replace(path, growth=bets[-1].growth, fastest=bets[-1].fastest)
-        for book in books:
-            book.see(block, table.worth[block], table.wrong[block])
-        unseen = later.last
-    return path
+    return _Course.of(draws, Values.of(value), upper=upper).bet(nulls, level)
+
+
+@dataclass(frozen=True)
+class _Course:
+    """The draws of a bet in one direction, with what all nulls share.
+
+    Attributes:
+        table: the draws.
+        unseen_value: the value of all unseen items before the first draw.
+        outside_wrong: the value that was found wrong outside the frames.
+        books: the book of each frame, before each block of draws.
+    """
+
+    table: "_Table"
+    unseen_value: float
+    outside_wrong: float
+    books: "list[list[_Book]]"
+
+    @classmethod
+    def of(cls, draws: Draws, value: Values, *, upper: bool) -> "_Course":
+        """Return the course of draws."""
+        table = _Table.of(draws, value, upper=upper)
+        unseen_values = value.without(draws.outside[draws.is_used_outside(upper=upper)])
+        books = [
+            _Book.open(draws, number, unseen_values, upper=upper)
+            for number in range(len(draws.frames))
+        ]
+        books_of_blocks = []
+        for block in _blocks(len(table.round)):
+            books_of_blocks.append(books)
+            seen = (block, table.worth[block], table.wrong[block])
+            books = [book.after(*seen) for book in books]
+        outside_wrong = draws.outside_wrong_value(value, upper=upper)
+        return cls(table, unseen_values.total, outside_wrong, books_of_blocks)
+
+    def bet(self, nulls: Array, level: float = np.inf) -> Path:
+        """Bet against nulls, see `bet`."""
+        table = self.table
+        unseen = _Unseen(nulls - self.outside_wrong, self.unseen_value)
+        path = Path.begin(len(nulls))
+        blocks = _blocks(len(table.round))
+        for block, books in zip(blocks, self.books, strict=True):
+            is_last = block.stop == len(table.round)
+            # Draws that count for nothing place no bet; growth is that of the last draw.
+            is_bet_on = (table.worth[block] > 0) | is_last
+            places = block.start + np.flatnonzero(is_bet_on)
+            numbers = dict.fromkeys(table.round[places].tolist())
+            bets = [_bet_on_block(table, books[number], places, unseen) for number in numbers]
+            later = unseen.after(table.worth[block], table.sure[block])
+            is_impossible = later.is_impossible(unseen.value, upper=table.upper)
+            if bets or is_impossible.any():
+                gains = np.zeros(is_impossible.shape)
+                gains[:, is_bet_on] = _gains_of_bets(bets, (len(nulls), len(places)))
+                gains[is_impossible] = np.inf
+                path = path.after(gains, block.start, level)
+            if is_last:
+                path = replace(path, growth=bets[-1].growth, fastest=bets[-1].fastest)
+            unseen = later.last
+        return path
 
 
 @dataclass(frozen=True)
@@ -500,8 +540,8 @@ def _gains_of_bets(bets: Sequence[_BlockBets], shape: tuple[int, ...]) -> Array:
     return gains
 
 
-def _bet_on_block(table: _Table, book: "_Book", block: slice, unseen: _Unseen) -> _BlockBets:
-    """Bet on the draws of a block that are of one book."""
+def _bet_on_block(table: _Table, book: "_Book", block: Ints, unseen: _Unseen) -> _BlockBets:
+    """Bet on the draws of a block, given by their places, that are of one book."""
     worth = table.worth[block]
     rest = unseen.rest_within(book.value, upper=table.upper)
     odds = book.solve(rest, table.sign)
@@ -517,7 +557,7 @@ def _bet_on_block(table: _Table, book: "_Book", block: slice, unseen: _Unseen) -
         gains=np.log(np.maximum(factor, _TINY)),
         is_placed=(table.round[block] == book.number) & (rest_before > 0) & (worth > 0),
     )
-    is_last = block.stop == len(table.round)
+    is_last = block[-1] == len(table.round) - 1
     if is_last:
         return book.with_growth(bets, odds, float(stakes[0, -1]))
     return bets
@@ -621,97 +661,151 @@ def _rates_at_stake(stake: Array, rates: Array, sign: float) -> _RatesAtStake:
     return _RatesAtStake(closest, stake * closest * (1 - closest) / root)
 
 
-class _Book:
-    """The bins of a frame in one domain: what is left and what was seen, draw by draw."""
+def _expected_rates(frame: Frame) -> Array:
+    """Return the rates of wrong items that a round expects, priors x bins: one prior or none.
 
-    def __init__(self, draws: Draws, number: int, value: Values, *, upper: bool) -> None:
+    It expects none if earlier rounds gave it no rates.
+    """
+    if frame.rates is None:
+        return np.zeros((0, frame.num_bins))
+    wrong = frame.sums_by_bin(frame.sizes * frame.rates)
+    rates = wrong / np.maximum(frame.sums_by_bin(frame.sizes), 1.0)
+    return np.clip(_EXPECTED_PART * rates, _LEAST_RATE, 1 - _LEAST_RATE)[None, :]
+
+
+@dataclass(frozen=True)
+class _Book:
+    """The bins of a frame in one domain before a block of draws: what is left and what was seen.
+
+    Arrays have a value for each bin unless stated.
+
+    Attributes:
+        number: the place of the frame.
+        last_draw: the place of its last draw; -1 without one.
+        largest: the largest value of an item over the probability of drawing it next, at first.
+        of_draws: the bin of each draw.
+        is_in_frame: whether each draw is the first of an item in the frame.
+        is_valid: whether each draw is of an item that bets are about.
+        mean: the value of an item, on average.
+        chance: the probability of a draw from each bin.
+        expected: the rates of wrong items that the round expects, priors x bins.
+        value: the value that is left.
+        size: how many items are left.
+        seen: how many items were seen, by their value.
+        wrong: how many of them were wrong.
+        log_weight: of each prior, how well it has predicted so far.
+    """
+
+    number: int
+    last_draw: int
+    largest: Array
+    of_draws: Ints
+    is_in_frame: Bools
+    is_valid: Bools
+    mean: Array
+    chance: Array
+    expected: Array
+    value: Array
+    size: Array
+    seen: Array
+    wrong: Array
+    log_weight: Array
+
+    @classmethod
+    def open(cls, draws: Draws, number: int, value: Values, *, upper: bool) -> "_Book":
         """Open the book of a frame, by its `number`, for the `value` of unseen items."""
         frame = draws.frames[number]
         valid = frame.valid
         if upper:
             valid = frame.valid | draws.is_replaced
-        self.number = number
-        self._last_draw = draws.last_of_round(number)
         inside = (frame.stratum >= 0) & valid
         unseen = value.by_bin(inside, frame.bins[frame.stratum[inside]], frame.num_bins)
-        self.value = unseen.sums
-        self._mean = np.maximum(self.value / np.maximum(unseen.counts, 1), _TINY)
-        self._size = frame.sums_by_bin(frame.sizes)
-        self._chance = frame.sums_by_bin(frame.weights)
         inverse = _largest(frame.bins, frame.sizes / frame.weights, frame.num_bins)
-        self.largest = unseen.largest * inverse
         strata = frame.stratum[draws.item]
-        self.of_draws = np.where(strata >= 0, frame.bins[strata], 0)
-        self.is_in_frame = (strata >= 0) & draws.first
-        self._is_valid = (strata >= 0) & valid[draws.item]
-        self._wrong = np.zeros(frame.num_bins)
-        self._seen = np.zeros(frame.num_bins)
-        self._expected = self._expected_rates(frame)
-        expected_weights = np.full(len(self._expected), _EXPECTED_WEIGHT)
-        self._log_weight = np.log(np.append(_PRIOR_WEIGHTS, expected_weights))
+        expected = _expected_rates(frame)
+        expected_weights = np.full(len(expected), _EXPECTED_WEIGHT)
+        return cls(
+            number=number,
+            last_draw=draws.last_of_round(number),
+            largest=unseen.largest * inverse,
+            of_draws=np.where(strata >= 0, frame.bins[strata], 0),
+            is_in_frame=(strata >= 0) & draws.first,
+            is_valid=(strata >= 0) & valid[draws.item],
+            mean=np.maximum(unseen.sums / np.maximum(unseen.counts, 1), _TINY),
+            chance=frame.sums_by_bin(frame.weights),
+            expected=expected,
+            value=unseen.sums,
+            size=frame.sums_by_bin(frame.sizes),
+            seen=np.zeros(frame.num_bins),
+            wrong=np.zeros(frame.num_bins),
+            log_weight=np.log(np.append(_PRIOR_WEIGHTS, expected_weights)),
+        )
 
-    def _expected_rates(self, frame: Frame) -> Array:
-        """Return the rates of wrong items that the round expects, priors x bins: one prior or none.
-
-        It expects none if earlier rounds gave it no rates.
-        """
-        if frame.rates is None:
-            return np.zeros((0, frame.num_bins))
-        wrong = frame.sums_by_bin(frame.sizes * frame.rates)
-        rates = wrong / np.maximum(self._size, 1.0)
-        return np.clip(_EXPECTED_PART * rates, _LEAST_RATE, 1 - _LEAST_RATE)[None, :]
-
-    def see(self, places: slice, value: Array, wrong: Array) -> None:
-        """Count draws, which may be those of another round.
+    def after(self, places: slice, value: Array, wrong: Array) -> "_Book":
+        """Return the book after draws, which may be those of another round.
 
         A book without a further draw counts none.
         """
-        if self._last_draw < places.stop:
-            return
+        if self.last_draw < places.stop:
+            return self
         bins = self.of_draws[places]
         num_bins = len(self.value)
-        is_valid = self._is_valid[places]
+        is_valid = self.is_valid[places]
         drawn = np.bincount(bins, weights=self.is_in_frame[places], minlength=num_bins)
+        size = self.size - drawn
         seen_value = np.bincount(bins, weights=value * is_valid, minlength=num_bins)
+        if not seen_value.any():
+            return replace(self, size=size)
         wrong_value = np.bincount(bins, weights=wrong * is_valid, minlength=num_bins)
-        self._size = self._size - drawn
-        self.value = np.maximum(self.value - seen_value, 0.0)
-        seen = seen_value / self._mean
-        faulty = wrong_value / self._mean
-        rates = self._predicted()
-        self._log_weight = (
-            self._log_weight + np.log(rates) @ faulty + np.log1p(-rates) @ (seen - faulty)
+        seen = seen_value / self.mean
+        faulty = wrong_value / self.mean
+        rates = self._predicted(self._scale_of(size))
+        log_weight = self.log_weight + np.log(rates) @ faulty
+        return replace(
+            self,
+            value=np.maximum(self.value - seen_value, 0.0),
+            size=size,
+            seen=self.seen + seen,
+            wrong=self.wrong + faulty,
+            log_weight=log_weight + np.log1p(-rates) @ (seen - faulty),
         )
-        self._seen = self._seen + seen
-        self._wrong = self._wrong + faulty
 
-    @property
-    def _scale(self) -> Array:
+    @cached_property
+    def scale(self) -> Array:
         """A (see the module) of an average item of each bin."""
-        return np.maximum(self._size, 1.0) / self._chance * self._mean
+        return self._scale_of(self.size)
 
-    def _predicted(self) -> Array:
+    def _scale_of(self, size: Array) -> Array:
+        """Return `scale` where so many items of each bin are left."""
+        return np.maximum(size, 1.0) / self.chance * self.mean
+
+    @cached_property
+    def rates(self) -> Array:
+        """The rates of wrong items: of the priors, weighted by how well they have predicted."""
+        weight = np.exp(self.log_weight - self.log_weight.max())
+        rates: Array = weight / weight.sum() @ self._predicted(self.scale)
+        return rates
+
+    def _predicted(self, scale: Array) -> Array:
         """Return the rates of wrong items by prior and bin."""
         # The other bins, each weighted by what it stands for, are the prior of a bin.
-        scaled = float(self._scale @ self._seen)
-        correction = self._seen.sum() / scaled if scaled else 1.0
-        weight = self._scale * correction
-        wrong = weight * self._wrong
-        seen = weight * self._seen
+        scaled = float(scale @ self.seen)
+        correction = self.seen.sum() / scaled if scaled else 1.0
+        weight = scale * correction
+        wrong = weight * self.wrong
+        seen = weight * self.seen
         rows = _PRIOR_ROWS[:, None]
         others = (wrong.sum() - wrong + (_PRIOR_RATES * _PRIOR_ROWS)[:, None]) / (
             seen.sum() - seen + rows
         )
         rows = np.maximum(rows / len(wrong), _LEAST_PRIOR_ROWS[:, None])
-        learned: Array = (self._wrong + rows * others) / (self._seen + rows)
-        expected = (self._wrong + _EXPECTED_ROWS * self._expected) / (self._seen + _EXPECTED_ROWS)
+        learned: Array = (self.wrong + rows * others) / (self.seen + rows)
+        expected = (self.wrong + _EXPECTED_ROWS * self.expected) / (self.seen + _EXPECTED_ROWS)
         return np.vstack([learned, expected])
 
     def solve(self, rest: Array, sign: float) -> "_Odds":
         """Return the bet against each null; `rest` is what each leaves for unseen items."""
-        # Rates of the priors, weighted by how well they have predicted so far.
-        weight = np.exp(self._log_weight - self._log_weight.max())
-        rates: Array = weight / weight.sum() @ self._predicted()
+        rates = self.rates
         total = self.value.sum()
         expected = self.value @ rates
         is_wanted = (sign * (rest - expected) > 0) & (rest > 0) & (rest < total)
@@ -721,7 +815,7 @@ class _Book:
         if len(self.value) > 1:
             return self._solve_bins(rest, rates, is_wanted, sign)
         share = np.clip(rest / max(total, _TINY), _TINY, 1 - _TINY)[:, None]
-        stake = sign * (share - rates) / (share * (1 - share)) / self._scale
+        stake = sign * (share - rates) / (share * (1 - share)) / self.scale
         return _Odds(rates, np.where(is_wanted, stake[:, 0], 0.0), share)
 
     def _solve_bins(self, rest: Array, rates: Array, is_wanted: Bools, sign: float) -> "_Odds":
@@ -739,7 +833,7 @@ class _Book:
         for step in range(num_steps):
             is_inside = (low < log_stake) & (log_stake < high) & (step < _NEWTON_STEPS)
             log_stake = np.where(is_inside, log_stake, (low + high) / 2)
-            stake = np.exp(log_stake)[:, None] * self._scale
+            stake = np.exp(log_stake)[:, None] * self.scale
             rates_at_stake = _rates_at_stake(stake, rates, sign)
             gaps = _gaps(rates_at_stake.rates @ self.value, expected, total, sign)
             error = gaps.log_odds_to(wanted)
@@ -749,18 +843,18 @@ class _Book:
             high = np.where(error < 0, high, log_stake)
             slope = (rates_at_stake.slopes @ self.value) * gaps.slope
             log_stake = log_stake - error / np.maximum(slope, _TINY)
-        stake_of_nulls = np.where(is_wanted, stake[:, 0] / self._scale[0], 0.0)
+        stake_of_nulls = np.where(is_wanted, stake[:, 0] / self.scale[0], 0.0)
         return _Odds(rates, stake_of_nulls, rates_at_stake.rates)
 
     def _bounds_of_log_stake(self, num_nulls: int) -> tuple[Array, Array]:
         """Return the least and the largest logarithm of the stake of each null that is searched."""
-        low = np.full(num_nulls, -30.0) - np.log(self._scale.max())
-        high = np.full(num_nulls, 30.0) - np.log(self._scale.min())
+        low = np.full(num_nulls, -30.0) - np.log(self.scale.max())
+        high = np.full(num_nulls, 30.0) - np.log(self.scale.min())
         return low, high
 
     def _first_log_stake(self, wanted: _Gaps, rates: Array) -> Array:
         """Return the logarithm of the stake of each null if rates were linear in the stake."""
-        spread = self.value * self._scale @ (rates * (1 - rates))
+        spread = self.value * self.scale @ (rates * (1 - rates))
         return np.asarray(np.log(wanted.from_expected / np.maximum(spread, _TINY)))
 
     def with_growth(self, bets: "_BlockBets", odds: "_Odds", stake: float) -> "_BlockBets":
@@ -769,8 +863,8 @@ class _Book:
         `stake` is that of an upper bound; it is negative for a lower one.
         """
         share = odds.share[0]
-        chance = self.value / self._scale
-        right = np.log(np.maximum(1 + stake * self._scale * share, _TINY))
-        wrong = np.log(np.maximum(1 + stake * self._scale * (share - 1), _TINY))
+        chance = self.value / self.scale
+        right = np.log(np.maximum(1 + stake * self.scale * share, _TINY))
+        wrong = np.log(np.maximum(1 + stake * self.scale * (share - 1), _TINY))
         growth = chance @ (odds.rates * wrong + (1 - odds.rates) * right)
         return replace(bets, growth=float(growth), fastest=float(chance @ right))

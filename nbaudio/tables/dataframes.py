@@ -144,7 +144,7 @@ def as_ids(ids: Any, what: str = "segment_ids") -> list[str]:
             )
         ids = frame["segment_id"]
     try:
-        segment_ids = list(ids)
+        segment_ids = ids.to_list() if isinstance(ids, pl.Series) else list(ids)
     except TypeError as error:
         raise InputError(
             f"{what}: must be ids or a table with a column segment_id, not {type(ids).__name__}"

@@ -82,10 +82,8 @@ def read(
     path = table_path(workspace, table)
     number = row or "\0row"
     expected = _expected(file_schema, columns, table)
-    # The first gives the length
-    names = list(
-        dict.fromkeys((*list(file_schema)[:1], *(name for name in expected if name in file_schema)))
-    )
+    # One gives the length
+    names = [name for name in expected if name in file_schema] or list(file_schema)[:1]
     with parquet_files.reading_parquet(path, checked=True):
         rows = pl.scan_parquet(path, glob=False, row_index_name=number)
         if where is None:
