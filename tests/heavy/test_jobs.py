@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from clusters import SPARK_CLUSTER, WORKER, command_line, environment
+from clusters import WORKER, command_line, environment
 from heard_tones import make_sentences, recognizer_code, typed, write_recording
 from nbaudio.adapters.arrays import batches
 from openpyxl import load_workbook
@@ -246,7 +246,8 @@ def test_the_job_from_songs_to_mu_law_runs_on_spark_as_documented(tmp_path):
         tone(tmp_path / f"songs/{number}.mp3", 12, rate=48000, channels=2, seed=number)
     shutil.copytree(TOP / "data_manifests", tmp_path / "data_manifests")
     for command in commands(job("Songs to mu-law on Spark")):
-        run(command.replace("spark://host:7077", SPARK_CLUSTER), tmp_path)
+        # In one JVM; tests/heavy/test_engines.py has a cluster, which takes longer to start.
+        run(command.replace("spark://host:7077", "local[2]"), tmp_path)
     for corpus in ("RESULT/corpus", "CORPUS"):
         opened = nbaudio.open_corpus(tmp_path / corpus)
         kept = opened.segments
