@@ -6,9 +6,7 @@ import os
 import shutil
 
 import pytest
-from click.testing import CliRunner
 from heard_tones import make_sentences, recognizer_code, typed, write_recording
-from papermill import cli as papermill_cli
 from pdf_files import lines, make_pdf, wrapped
 from sittings import make_sitting
 from specimens import LAYOUTS, tone
@@ -16,7 +14,6 @@ from specimens import LAYOUTS, tone
 import nbaudio
 from nbaudio.core.bundled_files import bundled
 from nbaudio.corpus.versions import latest_version
-from nbaudio.runs.parameters import list_notebooks
 
 REVIEWED = 1
 
@@ -150,42 +147,21 @@ def held_out(corpus):
     return {split: set(segments.filter(split=split)["segment_id"]) for split in ("dev", "test")}
 
 
-def test_the_same_manifest_makes_the_next_version_when_the_archive_has_grown(tmp_path, monkeypatch):
+def test_the_same_manifest_makes_the_next_version_when_the_archive_has_grown(tmp_path):
     for name in ("demo", "demo_minutes"):
         shutil.copytree(bundled(f"data_manifests/{name}"), tmp_path / name)
     shutil.copy(bundled("data_manifests/demo.yaml"), tmp_path)
     manifest, out = tmp_path / "demo.yaml", tmp_path / "out"
-    out.mkdir()
-    (out / "notebooks").mkdir()
-    paths = "\nworkspace: out/workspace\ncorpus: out/corpus\n"
-    manifest.write_text(manifest.read_text(encoding="utf8") + paths, encoding="utf8")
-    monkeypatch.chdir(out)
 
-    def rerun():
-        # The notebooks that make a corpus, by papermill; tests/heavy/test_demo.py repeats `nbaudio
-        # run`.
-        for notebook in list_notebooks():
-            if notebook.stem[:2] in ("01", "02", "06", "07", "08"):
-                words = [
-                    str(notebook),
-                    f"notebooks/{notebook.name}",
-                    "-f",
-                    str(manifest),
-                    "-k",
-                    "python3",
-                    "--no-progress-bar",
-                ]
-                done = CliRunner().invoke(papermill_cli.papermill, words)
-                assert done.exit_code == 0, done.output
-        return latest_version(out / "corpus")
-
-    assert rerun() == str(out / "corpus")
+    nbaudio.run(manifest, out=out, only="1,2,6,7")
+    assert latest_version(out / "corpus") == str(out / "corpus")
     assert shown(out / "notebooks/07_materialize.ipynb", "07-15") == ""
     first = contents(out / "corpus")
     before = held_out(out / "corpus")
     grow(tmp_path / "demo", "nova", rate=44100, channels=2)
     grow(tmp_path / "demo", "druga", rate=8000, channels=1)
-    assert rerun() == str(out / "corpus-v2")
+    nbaudio.run(manifest, out=out, only="1,2,6-8")
+    assert latest_version(out / "corpus") == str(out / "corpus-v2")
     assert contents(out / "corpus") == first
     assert held_out(out / "corpus-v2") == before
     shards = [
@@ -205,5 +181,6 @@ def test_the_same_manifest_makes_the_next_version_when_the_archive_has_grown(tmp
         ),
     ):
         assert text in shown(out / "notebooks" / f"{notebook}.ipynb", cell)
-    # tests/test_version_folders.py runs an unchanged archive once more.
+    # tests/test_version_folders.py runs an unchanged archive once more; test_own_data.py runs
+    # notebooks by papermill alone.
     assert sorted(path.name for path in out.glob("corpus*")) == ["corpus", "corpus-v2"]

@@ -22,8 +22,8 @@ from nbaudio.sources.source_formats import READERS
 # speakers and texts, and source columns of every type. Tables of the others are like those of one
 # of these, or of the demo, which is parlaspeech.
 DIFFERENT_TABLES = ("folder", "lhotse", "textgrid")
-# The notebooks that write tables, and the one that reads the corpus.
-WRITING = ("01", "02", "06", "07", "08")
+# The notebooks without which there is no corpus.
+WRITING = ("01", "06", "07")
 # What the demo has and no other data.
 OF_THE_DEMO = ("nbaudio demo", "license: mit", "- hr", "transcripts.jsonl")
 

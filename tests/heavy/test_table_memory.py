@@ -1,4 +1,4 @@
-"""Steps that read tables batch by batch: three times the segments need no more memory."""
+"""Steps that read tables batch by batch: five times the segments need no more memory."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ import pytest
 from nbaudio.tables import parquet_files, schemas, workspace_tables
 from nbaudio.tables.workspace import Workspace
 
-FEW, MANY = 40_000, 120_000
+FEW, MANY = 20_000, 100_000
 RUN = f"""
 import sys
 from contextlib import suppress
