@@ -667,13 +667,14 @@ def test_the_benchmark_computes_the_bounds_of_the_command(archive, rounds):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", choosing.SCENARIOS)
-def test_at_most_one_of_five_simulated_bounds_is_false_per_scenario(scenario):
-    """A quick version of the benchmark, with fixed seeds: at most one of five bounds is false.
+def test_none_of_three_simulated_bounds_is_false_per_scenario(scenario):
+    """A quick version of the benchmark, with fixed seeds.
 
-    Where bets are about what ships, and not about a fixed rule, half of them are in some scenarios.
+    Where bets are about what ships, and not about a fixed rule, half of the bounds are false in
+    some scenarios.
     """
-    tasks = [choosing.Task(scenario, seed, 600) for seed in range(5)]
-    assert sum(choosing.outcome(task).is_false for task in tasks) <= 1
+    tasks = [choosing.Task(scenario, seed, 600) for seed in range(3)]
+    assert not any(choosing.outcome(task).is_false for task in tasks)
 
 
 @pytest.mark.slow
