@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -149,12 +150,26 @@ def base(corpora, request):
     return corpora[0], corpora[1][encoding_of(given.get("container", "webdataset"))]
 
 
+@pytest.fixture(scope="module")
+def whole(corpora, tmp_path_factory):
+    """A function that returns the corpus in a container, converted once; copy it before changing
+    it."""
+    folder = tmp_path_factory.mktemp("whole")
+
+    def path(container):
+        out = folder / container
+        if not out.exists():
+            converted(corpora[1][encoding_of(container)], out, container, jobs=2)
+        return out
+
+    return path
+
+
 @some_containers
-def test_conversion_and_back_keeps_clips_metadata_and_bytes(base, tmp_path, container):
+def test_conversion_and_back_keeps_clips_metadata_and_bytes(base, whole, tmp_path, container):
     workspace, corpus = base
     make_corpus(workspace, tmp_path / "made", container=container, jobs=2)
-    converted(corpus, tmp_path / "converted", container, jobs=2)
-    assert contents(tmp_path / "made") == contents(tmp_path / "converted")
+    assert contents(tmp_path / "made") == contents(whole(container))
     check(tmp_path / "made")
     before, after = (
         open_corpus(folder).segments.sort("segment_id") for folder in (corpus, tmp_path / "made")
@@ -214,13 +229,12 @@ def killed(corpora, tmp_path_factory):
 
 @pytest.mark.slow
 @some_containers
-def test_a_killed_conversion_is_finished_with_the_same_bytes(base, killed, tmp_path, container):
+def test_a_killed_conversion_is_finished_with_the_same_bytes(base, killed, whole, container):
     assert list((killed / container).rglob(".*.partial"))
     assert not (killed / container / "corpus.json").exists()
     report = converted(base[1], killed / container, container)
     assert report.facts["shards_kept_from_before"] >= 1
-    converted(base[1], tmp_path / "whole", container)
-    assert contents(killed / container) == contents(tmp_path / "whole")
+    assert contents(killed / container) == contents(whole(container))
 
 
 @pytest.mark.slow
@@ -267,9 +281,8 @@ def problems_of(corpus):
 
 @pytest.mark.slow
 @some_containers
-def test_verify_finds_damage_to_every_kind_of_file_and_unlisted_shards(base, tmp_path, container):
-    corpus = tmp_path / "c"
-    converted(base[1], corpus, container)
+def test_verify_finds_damage_to_every_kind_of_file_and_unlisted_shards(whole, tmp_path, container):
+    corpus = shutil.copytree(whole(container), tmp_path / "c")
     files = [
         path
         for path in corpus.rglob("*")

@@ -683,7 +683,7 @@ def test_correcting_or_removing_reviewed_faults_proves_nothing(workspace, tmp_pa
     review.export(workspace, out=tmp_path / "one.csv", n=600)
     say(workspace, "one", lambda key: "noise" if key in bad else "ok")
     select(workspace, min_similarity=0, dev=300, test=300, group_by=())
-    before = evidence(workspace).facts["selection"]
+    before = selection_claim(workspace)["selection"]
     found = bad & set(ReviewState.load(workspace).records["one"].segment_ids)
     mended, removed = sorted(found)[::2], sorted(found)[1::2]
     text = pl.when(pl.col("segment_id").is_in(mended)).then(pl.lit("drugo")).otherwise("text")
@@ -692,7 +692,7 @@ def test_correcting_or_removing_reviewed_faults_proves_nothing(workspace, tmp_pa
             ~pl.col("segment_id").is_in(removed)
         )
     )
-    after = evidence(workspace).facts["selection"]
+    after = selection_claim(workspace)["selection"]
     ships = workspace.segments.filter(decision="accept")["segment_id"]
     truth = 1 - ships.is_in(list(bad - set(mended))).mean()
     assert before["low"] <= truth <= before["high"]
@@ -704,7 +704,7 @@ def test_correcting_or_removing_reviewed_faults_proves_nothing(workspace, tmp_pa
 def test_verdicts_count_after_segments_are_added_or_removed(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=500)
     say(workspace, "one", lambda _: "ok")
-    before = evidence(workspace).facts["selection"]
+    before = selection_claim(workspace)["selection"]
     assert before["proven"]
     grown(workspace, 1)
     after = evidence(workspace)
@@ -717,7 +717,7 @@ def test_verdicts_count_after_segments_are_added_or_removed(workspace, tmp_path)
     workspace.save(
         segments=workspace.segments.filter(~pl.col("segment_id").is_in([gone, drawn[0]]))
     )
-    fewer = evidence(workspace).facts["selection"]
+    fewer = selection_claim(workspace)["selection"]
     assert fewer["proven"]
     assert fewer["reviewed"] in (before["reviewed"], before["reviewed"] - 1)
 
@@ -728,13 +728,13 @@ def test_added_segments_count_as_wrong_in_lower_bounds_until_sampled(workspace, 
     say(workspace, "one", lambda _: "ok")
     before = len(workspace.segments)
     grown(workspace, before // 9)
-    claim = evidence(workspace).facts["selection"]
+    claim = selection_claim(workspace)["selection"]
     assert claim["low"] < 0.9
     assert claim["precision"] == 1.0
     assert not claim["proven"]
     review.export(workspace, out=tmp_path / "two.csv", n=500)
     say(workspace, "two", lambda _: "ok")
-    assert evidence(workspace).facts["selection"]["proven"]
+    assert selection_claim(workspace)["selection"]["proven"]
 
 
 def test_bounds_are_valid_if_all_rows_above_the_threshold_are_judged(workspace, tmp_path):
@@ -887,7 +887,8 @@ def test_reviews_of_all_segments_prove_nothing_of_a_biased_selection(tmp_path):
     review.export(made, out=tmp_path / "one.csv", n=1000)
     say(made, "one", lambda key: "noise" if key in wrong else "ok")
     select(made, hours=4, dev=0, test=0)
-    claim = evidence(made).facts["selection"]
+    facts = evidence(made).facts
+    claim = facts["selection"]
     ships = made.segments.filter(decision="accept")["segment_id"]
     truth = 1 - ships.is_in(list(wrong)).mean()
     assert truth < 0.8
@@ -895,17 +896,17 @@ def test_reviews_of_all_segments_prove_nothing_of_a_biased_selection(tmp_path):
     assert claim["low"] > 0.3
     assert not claim["proven"]
     # The curve is about all segments, and says so.
-    assert evidence(made).facts["curve"][0]["precision"] > 0.9
+    assert facts["curve"][0]["precision"] > 0.9
 
 
 @pytest.mark.slow
 def test_evidence_gives_the_date_of_a_proof_or_the_missing_reviews(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.csv", n=700)
     say(workspace, "one", lambda _: "ok", rows=100)
-    progress = evidence(workspace).facts["selection"]["progress"]
+    progress = selection_claim(workspace)["selection"]["progress"]
     assert 20 < progress["least"] <= progress["expected"] < 1000
     say(workspace, "one", lambda _: "ok")
-    claim = evidence(workspace).facts["selection"]
+    claim = selection_claim(workspace)["selection"]
     assert claim["proven"]
     assert 300 < claim["progress"]["verdicts"] < 700
     assert claim["progress"]["since"] == "2026-11-21T03:00:00Z"
@@ -963,8 +964,16 @@ def test_evidence_on_the_command_line_prints_the_facts_as_json(workspace, tmp_pa
     )
 
 
-@pytest.mark.parametrize("n", [0, 6, 40, pytest.param(400, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("asked", [0.98, pytest.param(0.5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("n", "asked"),
+    [
+        (0, 0.98),
+        (6, 0.98),
+        (40, 0.98),
+        pytest.param(400, 0.98, marks=pytest.mark.slow),
+        pytest.param(400, 0.5, marks=pytest.mark.slow),
+    ],
+)
 def test_the_plot_shows_estimate_and_bounds_within_its_frame_and_says_what_is_missing(
     workspace, tmp_path, n, asked
 ):
@@ -973,7 +982,8 @@ def test_the_plot_shows_estimate_and_bounds_within_its_frame_and_says_what_is_mi
         say(workspace, "one", judge(workspace))
     [axes] = plots.evidence(workspace, precision=asked).axes
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
-    known = curve(ProofState.load(workspace), precision=asked).filter(
+    rows = curve(ProofState.load(workspace), precision=asked)
+    known = rows.filter(
         pl.col("precision").is_not_null() & pl.col("threshold").is_between(left, right)
     )
     values = known.select("precision", "low", "high").to_numpy()
@@ -981,8 +991,7 @@ def test_the_plot_shows_estimate_and_bounds_within_its_frame_and_says_what_is_mi
     assert ((values > bottom) & (values < top)).all()
     assert bottom < asked < top
     _, _, words = axes.get_xlabel().partition("\n\n")
-    proven = evidence(workspace, precision=asked).facts["lowest_proven"] is not None
-    assert bool(words) != proven
+    assert bool(words) != rows["proven"].any()
     if not n:
         assert "No segment has been reviewed yet: the quality of the labels is unknown." in words
     elif n == 6 and asked == 0.98:

@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 import nbaudio
-from nbaudio.proof.claims import Part, above
+from nbaudio.proof.claims import Part, above, best_claim, what_ships
+from nbaudio.proof.evidence import selection_claim
 from nbaudio.proof.proof_state import ProofState
 from nbaudio.review.fixed_rules import ALL_SEGMENTS, fixed_rules
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts
@@ -90,7 +91,9 @@ def return_sheet(sheet, workspace, wrong, rows=None):
 
 
 def claim(workspace):
-    return nbaudio.evidence(workspace).facts["selection"]
+    """The claim of `evidence` about what ships, without its other facts."""
+    state = ProofState.load(workspace)
+    return best_claim(state, what_ships(state), target=0.98, error=1 - 0.95).facts(0.98)
 
 
 def share_right(workspace, wrong):
@@ -124,7 +127,11 @@ def test_an_unchanged_selection_is_bounded_with_the_whole_error_of_its_rule(revi
     assert after["low"] == alone.by("segments", target=0.98, error=error, high_error=0.02)["low"]
     assert (after["rule"]["number"], after["rule"]["left_out"], after["rule"]["added"]) == (1, 0, 0)
     assert after["rule"]["error"] == pytest.approx(error)
-    assert "chosen since" not in str(nbaudio.evidence(workspace))
+    report = nbaudio.evidence(workspace)
+    assert "chosen since" not in str(report)
+    selection = report.facts["selection"]
+    assert after | {"rule": {}} == {key: selection[key] for key in after} | {"rule": {}}
+    assert after["rule"].items() <= selection["rule"].items()
 
 
 @pytest.mark.slow
@@ -164,7 +171,8 @@ def test_parts_are_called_proven_only_where_all_of_them_are_at_once(archive):
     # called proven.
     train = facts["train"]["low"]
     for precision, expected in ((train - 0.02, True), (train - 0.001, None), (train + 0.01, None)):
-        again = nbaudio.evidence(workspace, precision=precision).facts["train"]
+        asked = {"precision": precision, "confidence": 0.95}
+        again = selection_claim(workspace, asked=asked)["train"]
         assert again["low"] == pytest.approx(train, abs=0.01)
         assert again["proven"] is expected
 
@@ -353,7 +361,7 @@ def test_the_next_row_of_a_sheet_that_ended_counts_as_unsure_until_it_is_judged(
     [one, _] = ProofState.load(workspace).rounds
     assert one.rows["verdict"][next_row] != "unsure"
     return_sheet(sheet, workspace, wrong)
-    assert claim(workspace)["sheets_ended"] == 0
+    assert selection_claim(workspace)["selection"]["sheets_ended"] == 0
 
 
 def test_a_later_round_begins_with_unjudged_rows_of_an_earlier_sheet(archive):
@@ -471,10 +479,10 @@ def test_a_repeated_verdict_does_not_change_where_its_sheet_ended(archive):
     workspace, wrong = archive
     take(workspace)
     two_sheets(workspace, wrong, rows=60)
-    before = claim(workspace)
+    before = selection_claim(workspace)["selection"]
     first = ReviewState.load(workspace).verdict_log.row(0, named=True)
     append_verdicts(workspace, [Verdict(**first)])
-    again = claim(workspace)
+    again = selection_claim(workspace)["selection"]
     assert again["sheets_ended"] == before["sheets_ended"] == 1
     assert again["low"] == before["low"]
 
@@ -541,16 +549,14 @@ def test_the_bound_does_not_depend_on_the_order_of_returned_sheets(archive, orde
 
 def curve_at(workspace, threshold):
     """The curve's claim about all segments at or above a threshold."""
-    rows = nbaudio.evidence(workspace).facts["curve"]
+    rows = selection_claim(workspace)["curve"]
     return next(row for row in rows if row["threshold"] == threshold)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("door", ["score", "withdraw", "duration"])
-def test_changing_scores_after_verdicts_does_not_raise_the_bound(archive, tmp_path, door):
-    workspace, wrong = archive
-    take(workspace)
-    review(workspace, wrong, "one", 250)
+def test_changing_scores_after_verdicts_does_not_raise_the_bound(reviewed, door):
+    workspace, wrong = reviewed
     before = curve_at(workspace, 0.9)
     speakers = found_faults(workspace, wrong)
     heard = workspace.segments.filter(pl.col("speaker_id").is_in(speakers))["segment_id"]
@@ -593,13 +599,12 @@ def test_a_new_workspace_draws_other_rows_for_another_rule(archive, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_threshold_of_the_curve_is_a_rule_that_the_first_round_fixes(archive):
-    workspace, wrong = archive
-    take(workspace)
-    review(workspace, wrong, "one", 250)
+def test_a_threshold_of_the_curve_is_a_rule_that_the_first_round_fixes(reviewed):
+    workspace, _ = reviewed
     state = ProofState.load(workspace)
+    rows = {row["threshold"]: row for row in selection_claim(workspace)["curve"]}
     for threshold in (0.8, 0.9, 0.95):
-        row = curve_at(workspace, threshold)
+        row = rows[threshold]
         part = above(state, threshold)
         claim_of_all = part.by("segments", target=0.98, error=0.025, high_error=0.025)
         assert (row["low"], row["high"]) == (claim_of_all["low"], claim_of_all["high"])
@@ -633,7 +638,7 @@ def test_the_benchmark_computes_the_bounds_of_the_command(archive, rounds):
         review(workspace, wrong, name, n, rows=judged)
     speakers = found_faults(workspace, wrong)
     take(workspace, not_in("speaker_id", speakers))
-    said = claim(workspace)
+    said = nbaudio.evidence(workspace).facts["selection"]
 
     segments = workspace.segments
     ids = segments["segment_id"].to_list()
@@ -662,13 +667,14 @@ def test_the_benchmark_computes_the_bounds_of_the_command(archive, rounds):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", choosing.SCENARIOS)
-def test_at_most_one_of_five_simulated_bounds_is_false_per_scenario(scenario):
-    """A quick version of the benchmark, with fixed seeds: at most one of five bounds is false.
+def test_none_of_three_simulated_bounds_is_false_per_scenario(scenario):
+    """A quick version of the benchmark, with fixed seeds.
 
-    Where bets are about what ships, and not about a fixed rule, half of them are in some scenarios.
+    Where bets are about what ships, and not about a fixed rule, half of the bounds are false in
+    some scenarios.
     """
-    tasks = [choosing.Task(scenario, seed, 600) for seed in range(5)]
-    assert sum(choosing.outcome(task).is_false for task in tasks) <= 1
+    tasks = [choosing.Task(scenario, seed, 600) for seed in range(3)]
+    assert not any(choosing.outcome(task).is_false for task in tasks)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from contextlib import nullcontext, redirect_stderr
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from html import unescape
 from html.parser import HTMLParser
@@ -703,16 +703,27 @@ def test_a_kernel_whose_port_is_taken_is_started_again(one_cell, tmp_path, monke
         execute.execute(source, {}, pages=PageWriter(out), kernels=kernels)
 
 
+@pytest.fixture(scope="module")
+def server():
+    """A server of kernels; tests leave no kernel of theirs."""
+    with kernel_server() as made:
+        yield made
+
+
+forked_or_new = pytest.mark.parametrize("is_forked", [True, False], ids=["forked", "new"])
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("new_server", [kernel_server, nullcontext])
-def test_a_kernel_that_dies_is_named_and_its_notebook_is_kept(new_server, one_cell, tmp_path):
+@forked_or_new
+def test_a_kernel_that_dies_is_named_and_its_notebook_is_kept(
+    is_forked, server, one_cell, tmp_path
+):
     source = one_cell("import os; os._exit(1)")
     out = tmp_path / "out"
     pages = PageWriter(out)
     message = r"cell: its kernel died; .* \(kept: .*cell\.ipynb\)"
     with (
-        new_server() as server,
-        run_kernels(server, out) as kernels,
+        run_kernels(server if is_forked else None, out) as kernels,
         pytest.raises(NbaudioError, match=message),
     ):
         execute.execute(source, {}, pages=pages, kernels=kernels)
@@ -733,20 +744,18 @@ print(os.getpid(), os.getsid(0), was_left, np.random.random(), counts, os.getcwd
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux only")
-def test_forked_kernels_share_nothing_and_end(one_cell, tmp_path):
+def test_forked_kernels_share_nothing_and_end(server, one_cell, tmp_path):
     source = one_cell(STATE)
     out = tmp_path / "out"
     pages = PageWriter(out)
     lines = []
-    with kernel_server() as server:
-        with run_kernels(server, out, 2) as kernels:
-            for _ in range(2):
-                execute.execute(source, {}, pages=pages, kernels=kernels)
-                [output] = outputs(out / "notebooks/cell.ipynb")
-                lines.append("".join(output["text"]))
-        for line in lines:
-            assert not Path(f"/proc/{line.split()[0]}").exists()
+    with run_kernels(server, out, 2) as kernels:
+        for _ in range(2):
+            execute.execute(source, {}, pages=pages, kernels=kernels)
+            [output] = outputs(out / "notebooks/cell.ipynb")
+            lines.append("".join(output["text"]))
     for line in lines:
+        assert not Path(f"/proc/{line.split()[0]}").exists()
         process, session, rest = line.split(maxsplit=2)
         assert process == session
         assert rest.startswith("(False, False, False) ")
@@ -759,17 +768,20 @@ def test_forked_kernels_share_nothing_and_end(one_cell, tmp_path):
 SIBLING = """import os, time
 import psutil
 end = time.monotonic() + 30
-while (alone := len(psutil.Process(os.getppid()).children()) < 2) and time.monotonic() < end:
+def is_alone():
+    processes = psutil.Process(os.getppid()).children()
+    return [process.pid for process in processes if process.status() != "zombie"] == [os.getpid()]
+while (alone := is_alone()) and time.monotonic() < end:
     time.sleep(0.05)
 print(not alone)"""
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux only")
-def test_the_next_kernel_starts_while_a_notebook_runs(one_cell, tmp_path):
+def test_the_next_kernel_starts_while_a_notebook_runs(server, one_cell, tmp_path):
     source = one_cell(SIBLING)
     out = tmp_path / "out"
-    with kernel_server() as server, run_kernels(server, out, 2) as kernels:
+    with run_kernels(server, out, 2) as kernels:
         execute.execute(source, {}, pages=PageWriter(out), kernels=kernels)
     [output] = outputs(out / "notebooks/cell.ipynb")
     assert "".join(output["text"]) == "True\n"
@@ -777,25 +789,24 @@ def test_the_next_kernel_starts_while_a_notebook_runs(one_cell, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux only")
-def test_what_the_server_of_kernels_imports_starts_no_threads_of_polars():
-    script = """
-from importlib import import_module
-from pathlib import Path
-from nbaudio.runs.kernel_server import PRELOADED
-for module in PRELOADED:
-    import_module(module)
-print({path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")})
-"""
-    names = ast.literal_eval(subprocess.check_output([sys.executable, "-c", script], text=True))
+def test_what_the_server_of_kernels_imports_starts_no_threads_of_polars(server, one_cell, tmp_path):
+    source = one_cell("import os; print(os.getppid())")
+    out = tmp_path / "out"
+    with run_kernels(server, out) as kernels:
+        execute.execute(source, {}, pages=PageWriter(out), kernels=kernels)
+    [output] = outputs(out / "notebooks/cell.ipynb")
+    threads = Path("/proc", "".join(output["text"]).strip(), "task").glob("*/comm")
+    names = {path.read_text().strip() for path in threads}
+    assert names
     assert not [name for name in names if name.startswith("polars-0")]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("new_server", [kernel_server, nullcontext])
-def test_a_notebook_of_a_run_shows_plots_of_pyplot(new_server, one_cell, tmp_path):
+@forked_or_new
+def test_a_notebook_of_a_run_shows_plots_of_pyplot(is_forked, server, one_cell, tmp_path):
     source = one_cell("import matplotlib.pyplot as plt; plt.plot([1, 2]); plt.title('a'); None")
     out = tmp_path / "out"
-    with new_server() as server, run_kernels(server, out) as kernels:
+    with run_kernels(server if is_forked else None, out) as kernels:
         execute.execute(source, {}, pages=PageWriter(out), kernels=kernels)
     [output] = outputs(tmp_path / "out/notebooks/cell.ipynb")
     assert "image/png" in output["data"]

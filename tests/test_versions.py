@@ -493,7 +493,6 @@ RUN = (
 # When to kill, by what is in the folder of the new version.
 MOMENTS = {
     "claimed": lambda out: (out / ".work/identity.json").exists(),
-    "first link": lambda out: any(out.glob("*/*.tar")),
     "some links": lambda out: len(list(out.glob("*/*.tar"))) >= 8,
     "first shard begun": lambda out: any(out.glob("*/.*-v2-*.partial")),
     "first shard done": lambda out: any(out.glob("*/*-v2-*.tar")),
@@ -501,17 +500,28 @@ MOMENTS = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_a_killed_version_is_finished_by_another_run_with_the_same_bytes(tmp_path, moment):
-    workspace, *tables = start(tmp_path, 8)
-    first(workspace, tmp_path / "c1", shard_size="60kB")
-    base = contents(tmp_path / "c1")
-    recordings, segments = grown(tmp_path, workspace, *tables, *range(8, 14))
+@pytest.fixture(scope="module")
+def version_to_kill(tmp_path_factory):
+    """A folder with the base `c1`, a workspace that has grown since, and its whole version."""
+    folder = tmp_path_factory.mktemp("version to kill")
+    workspace, *tables = start(folder, 8)
+    first(workspace, folder / "c1", shard_size="60kB")
+    recordings, segments = grown(folder, workspace, *tables, *range(8, 14))
     segments[5 * CLIPS] |= {"text": "druga"}
     save(workspace, recordings, segments)
+    version(workspace, folder / "c1", folder / "whole")
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_killed_version_is_finished_by_another_run_with_the_same_bytes(
+    version_to_kill, tmp_path, moment
+):
+    workspace, base = Workspace.open(version_to_kill / "w"), version_to_kill / "c1"
+    base_before = contents(base)
     out = tmp_path / "c2"
-    command = [sys.executable, "-c", RUN, workspace.path, tmp_path / "c1", out]
+    command = [sys.executable, "-c", RUN, workspace.path, base, out]
     run = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
     while run.poll() is None and not MOMENTS[moment](out):
@@ -520,13 +530,12 @@ def test_a_killed_version_is_finished_by_another_run_with_the_same_bytes(tmp_pat
     os.killpg(run.pid, signal.SIGKILL)
     run.wait()
     left = {name: digest for name, digest in contents(out).items() if not name.endswith(".partial")}
-    version(workspace, tmp_path / "c1", out)
+    version(workspace, base, out)
     check(out)
     assert not list(out.rglob("*.partial"))
-    version(workspace, tmp_path / "c1", tmp_path / "whole")
-    assert contents(out) == contents(tmp_path / "whole")
+    assert contents(out) == contents(version_to_kill / "whole")
     assert left.items() <= contents(out).items()
-    assert contents(tmp_path / "c1") == base
+    assert contents(base) == base_before
 
 
 def added_in(corpus):
