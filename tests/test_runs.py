@@ -35,6 +35,7 @@ from nbaudio.engine import ENGINES
 from nbaudio.runs import execute, papermill_manifests
 from nbaudio.runs.execute import LINKS_MARKER, PageWriter, link_pages
 from nbaudio.runs.kernels import kernel_server, run_kernels
+from nbaudio.runs.made_pairs import prove_made_pairs
 from nbaudio.runs.manifests import load_manifest
 from nbaudio.runs.parameters import (
     PATHS,
@@ -833,6 +834,22 @@ with kernel_server() as server, run_kernels(server, out, 2) as kernels:
     run_of_cell.send_signal(signum)
     assert run_of_cell.wait(60) != 0
     wait_until(lambda: not is_running(kernel) and not is_running(server_process))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
+def test_made_pairs_are_proven_while_the_first_notebooks_run(tmp_path):
+    made_pairs = bundled("data_manifests/demo.yaml").parent / "made_pairs"
+    out = tmp_path / "made-pairs"
+    log = out / ".running"
+    with kernel_server() as server:
+        process = server.request("prove", str(made_pairs), str(out))
+        wait_until(lambda: log.exists() and log.read_text("utf8").endswith("\n"))
+        assert json.loads(log.read_text("utf8"))["pid"] == process
+        report = prove_made_pairs(made_pairs, out)  # waits
+        wait_until(lambda: server.request("poll", process) == 0)
+    assert not log.exists()
+    assert report.facts["after_round_2"].startswith("300 reviewed, 25 wrong. ")
 
 
 def is_running(process):

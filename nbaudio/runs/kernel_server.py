@@ -1,8 +1,9 @@
 """The process that forks the kernels of a run: it imports once what all notebooks import.
 
 Every kernel is a fork of this process, which runs nothing but imports: a notebook finds the modules
-in memory, and nothing of another notebook. Polars starts the threads of its queries with the first
-query, so that it can be forked before.
+in memory, and nothing of another notebook. So is a process that proves the demo's made pairs while
+the first notebooks run, which have nothing to do with them. Polars starts the threads of its
+queries with the first query, so that it can be forked before.
 
 The process ends when the run closes its connection, also when the run is killed.
 """
@@ -18,7 +19,10 @@ from typing import NoReturn
 
 import numpy as np
 
+from nbaudio.core.processes import exit_with_driver
+
 _LAUNCHER = "ipykernel_launcher"
+_OUTPUTS = (1, 2)  # the standard output and the standard error
 # What the notebooks import, directly and in the functions that they call. A module that is missing
 # here is imported by each kernel that needs it.
 PRELOADED = (
@@ -66,12 +70,15 @@ def serve(connection: Connection) -> None:
     """Fork a kernel for each request ``("start", arguments, folder, environment)``.
 
     The answer is its process id. ``("poll", process id)`` is answered by its exit code, None while
-    it runs. Returns when the connection is closed.
+    it runs. ``("prove", made pairs, folder)`` forks a process that calls `prove_made_pairs`, and is
+    answered by its process id. Returns when the connection is closed.
     """
     # Matplotlib reads it when it is imported; a kernel sets it, too, before it imports anything.
     os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    gc.disable()  # modules stay: looking for what can go takes a tenth of the time of imports
     for module in PRELOADED:
         import_module(module)
+    gc.enable()
     gc.collect()
     gc.freeze()  # no kernel collects, and so copies, what it shares with this process
     while True:
@@ -88,6 +95,8 @@ def serve(connection: Connection) -> None:
             process = os.fork()
         if process == 0:
             connection.close()
+            if command == "prove":
+                _prove(*values)
             _run_kernel(*values)
         connection.send(process)
 
@@ -113,6 +122,21 @@ def _run_kernel(arguments: list[str], folder: str, environment: dict[str, str]) 
     parent = f"--IPKernelApp.parent_handle={os.getppid()}"
     sys.argv = [_LAUNCHER, *arguments, parent]
     runpy.run_module(_LAUNCHER, run_name="__main__", alter_sys=True)
+    sys.exit()
+
+
+def _prove(made_pairs: str, out: str) -> NoReturn:
+    """Prove made pairs in this process, which prints nothing and ends with the server.
+
+    If it fails, the notebook that shows the proof begins it anew, and reports why.
+    """
+    from nbaudio.runs.made_pairs import prove_made_pairs
+
+    exit_with_driver(os.getppid())
+    silent = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in _OUTPUTS:
+        os.dup2(silent, descriptor)
+    prove_made_pairs(made_pairs, out)
     sys.exit()
 
 

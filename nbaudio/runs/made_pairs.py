@@ -15,6 +15,7 @@ from nbaudio.proof.evidence import evidence, first_answer
 from nbaudio.review import export, import_
 from nbaudio.selection.select import select
 from nbaudio.sources.ingest import ingest
+from nbaudio.storage.run_log import step_lock
 from nbaudio.tables.workspace import Workspace
 from nbaudio.text.score import score
 
@@ -23,6 +24,7 @@ _REVIEWED_PAIRS = 150  # pairs that are reviewed in each round
 _GROUPS = "session"  # the column whose groups get bounds of their own
 _PLANTED = 40  # planted faults in the second round
 _REPORT = "made_pairs"
+_LOCK_WAIT_S = 600.0  # seconds to wait for another process that proves the same pairs
 _FACTS = (
     "pairs",
     "rule",
@@ -64,6 +66,8 @@ def prove_made_pairs(made_pairs: str | Path | None, out: str | Path) -> Report |
     0.8 or more. Each round draws 150 pairs, and a simulated reviewer returns their verdicts. The
     first round fixes the three sessions as groups, which get bounds of their own.
 
+    A run begins this before its notebooks (`kernel_server`); the notebook then waits for it.
+
     Args:
         made_pairs: the folder of the made pairs; None: there are none, as with your own data.
         out: the folder to write, with ``workspace`` and ``sheets``. The workspace is made anew
@@ -76,17 +80,20 @@ def prove_made_pairs(made_pairs: str | Path | None, out: str | Path) -> Report |
 
     Raises:
         InputError: the folder lacks a file.
+        ExistsError: another process does not end its proof of these pairs.
     """
     if made_pairs is None:
         return None
     files = MadePairs.of(Path(made_pairs))
     hashes = files.hashes()
-    workspace = Path(out) / "workspace"
-    if _stored_facts(workspace).get("hashes") != hashes:
-        remove(workspace)
-        facts = _prove(files, workspace)
-        report = Report("made pairs", facts | {"hashes": hashes})
-        Workspace.open(workspace).save_report(_REPORT, report.to_dict())
+    out = Path(out)
+    workspace = out / "workspace"
+    with step_lock(out / ".running", "the proof of made pairs", of=out, wait_s=_LOCK_WAIT_S):
+        if _stored_facts(workspace).get("hashes") != hashes:
+            remove(workspace)
+            facts = _prove(files, workspace)
+            report = Report("made pairs", facts | {"hashes": hashes})
+            Workspace.open(workspace).save_report(_REPORT, report.to_dict())
     stored = _stored_facts(workspace)
     return Report("made pairs", {name: stored[name] for name in _FACTS})
 

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,7 +94,7 @@ def run(
     try:
         (out / "notebooks").mkdir(parents=True, exist_ok=True)
         earlier_times = _report_times(workspace)
-        index_page = _execute(notebooks, numbers, out, values)
+        index_page = _execute(notebooks, numbers, out, values, needed)
         step_reports = _new_reports(workspace, earlier_times)
     except OSError as error:
         raise NbaudioError(f"{error.filename or out}: {error.strerror or error}") from error
@@ -139,11 +139,15 @@ def _manifest_path(source: str | Path, out: Path, settings: Mapping[str, Any]) -
 
 
 def _execute(
-    notebooks: Sequence[Path], numbers: Sequence[int], out: Path, values: Mapping[str, Any]
+    notebooks: Sequence[Path],
+    numbers: Sequence[int],
+    out: Path,
+    values: Mapping[str, Any],
+    needed: Set[str],
 ) -> Path:
     """Execute the notebooks with these numbers, from 1, and link their pages.
 
-    Return the path of the page that lists them.
+    `needed` are the names of their parameters. Return the path of the page that lists them.
     """
     from nbaudio.runs.kernels import kernel_server
 
@@ -152,12 +156,24 @@ def _execute(
 
         pages = PageWriter(out)
         try:
+            _begin_proof(server, values, needed)
             _execute_notebooks(notebooks, numbers, values, pages=pages, server=server)
         finally:
             # After a failure, too: the pages of the notebooks that ran are there to look at.
             pages.finish()
             index_page = link_pages(out, notebooks)
     return index_page
+
+
+def _begin_proof(
+    server: "KernelServer | None", values: Mapping[str, Any], needed: Set[str]
+) -> None:
+    """Begin to prove the demo's made pairs if one of the notebooks shows the proof."""
+    made_pairs = values.get("made_pairs")
+    if server is not None and made_pairs is not None and "made_pairs" in needed:
+        # The folder in 05_review_sheet, which waits for the proof.
+        out = Path(values["workspace"]).parent / "made-pairs"
+        server.request("prove", made_pairs, str(out))
 
 
 def _execute_notebooks(

@@ -52,6 +52,10 @@ class SegmentRows:
             parts = (part.with_columns(pl.col(pl.String).cast(pl.Categorical)) for part in parts)
         return pl.concat(parts, rechunk=True)
 
+    def in_memory(self) -> "SegmentRows":
+        """Return the rows with all columns read, once."""
+        return replace(SegmentRows.of_frame(self.read(*self.schema)), measured=self.measured)
+
     def count(self, column: str) -> int:
         """Return the number of rows with a value."""
         return sum(part[column].count() for part in self.parts((column,)))
@@ -140,7 +144,7 @@ def corpus_rows(folder: Folder, columns: Callable[[Columns], Columns]) -> Segmen
     rows = _stored(pl.concat(heads, how="diagonal_relaxed").schema, read, recordings, measured)
     if folder.place.local is not None:
         return rows
-    return replace(SegmentRows.of_frame(rows.read(*rows.schema)), measured=measured)
+    return rows.in_memory()
 
 
 def _corpus_recordings(folder: Folder) -> pl.DataFrame:

@@ -22,6 +22,8 @@ from nbaudio.ui.statistics.held_out import held_out_rates
 
 PAGE_SUFFIXES = (".html", ".xlsx")
 
+# Of so few rows all columns are read once; of more, each column whenever it is needed.
+_ROWS_IN_MEMORY = 1 << 14
 _QUANTILES = {"p5": 0.05, "median": 0.5, "p95": 0.95}
 
 
@@ -51,6 +53,8 @@ def stats(
     pages = _pages(out)
     has_clips = audio and any(page.suffix.lower() == ".html" for page in pages)
     segments = views.rows(path)
+    if len(segments.read("decision")) <= _ROWS_IN_MEMORY:
+        segments = segments.in_memory()
     kept_segments = segments.filter(pl.col("decision").ne_missing("reject"))
     facts = count(segments, kept_segments)
     rates = held_out_rates(path, segments, by="split")

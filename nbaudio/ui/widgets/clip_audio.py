@@ -251,7 +251,8 @@ def clip_picture(samples: NDArray[np.int16], rate: int) -> bytes:
     picture = np.full((*opacities.shape, 4), _COLOR, dtype=np.uint8)
     picture[..., 3] = np.rint(opacities * steps) * (255 // steps)
     file = io.BytesIO()
-    imsave(file, picture, format="png", pil_kwargs={"compress_level": 9, "pnginfo": None})
+    # Level 9 would take 40 ms instead of 3, for a tenth of the bytes.
+    imsave(file, picture, format="png", pil_kwargs={"compress_level": 6, "pnginfo": None})
     return file.getvalue()
 
 
