@@ -208,6 +208,23 @@ def test_running_heads_with_numbers_and_dates_are_left_out(tmp_path):
     assert made.left_out == (("running heads and page numbers of PDFs", 13),)
 
 
+def test_a_page_number_close_to_a_footnote_is_left_out_with_it(tmp_path):
+    # As LibreOffice sets them: the footnote stands right above the foot of the page
+    pages = []
+    for number in range(1, 7):
+        body = lines(60, 80, wrapped(speech(number, 100), 400))
+        feet = [Text(60, 800, f"Stranica {number}")]
+        if number % 3 == 0:
+            feet.append(Text(60, 788, "1 Narodne novine, br. 12.", 8))
+        pages.append([*body, *feet])
+    made = document(tmp_path, make_pdf(pages))
+    assert made.text.split() == " ".join(speech(number, 100) for number in range(1, 7)).split()
+    assert dict(made.left_out) == {
+        "running heads and page numbers of PDFs": 6,
+        "footnotes of PDFs": 2,
+    }
+
+
 def test_heads_of_changing_text_are_left_out_where_a_gap_divides_them(tmp_path):
     names = ["Ana Horvat", "Ivan Kovač", "Rasprava o proračunu", "Marija Babić"]
     pages = [

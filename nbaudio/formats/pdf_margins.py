@@ -78,11 +78,14 @@ def running_heads(rows: dict[int, list[Line]]) -> dict[int, set[int]]:
     Running heads are first or last rows of a page, with a gap between them and the text. They
     repeat at the same place of other pages with a text that differs only in numbers; or with any
     text if half of the pages have such a row there. A page number may be the first or last row.
+    What a gap divides from the text on half of its pages is a head on the others, too, where a
+    footnote may be close to it.
 
     Args:
         rows: the rows of each page, by page, from top to bottom.
     """
-    repeated = _repeated_rows(rows) | _apart_rows(rows)
+    groups = _repeated_rows(rows)
+    repeated = set[tuple[int, int]]().union(*groups) | _apart_rows(rows)
     spacing = _row_spacing(rows.values())
     heads: dict[int, set[int]] = {}
     for page, lines in rows.items():
@@ -94,7 +97,20 @@ def running_heads(rows: dict[int, list[Line]]) -> dict[int, set[int]]:
         top = _count_heads(is_head, places, spacing)
         bottom = _count_heads(is_head[::-1], [-place for place in reversed(places)], spacing)
         heads[page] = {*range(top), *range(len(lines) - bottom, len(lines))}
+    for page, number in [row for group in groups for row in _heads_of_group(group, heads)]:
+        if number in (0, len(rows[page]) - 1):
+            heads[page].add(number)
     return heads
+
+
+def _heads_of_group(
+    group: set[tuple[int, int]], heads: dict[int, set[int]]
+) -> set[tuple[int, int]]:
+    """Return all pages and rows of a group if half of its rows are heads, else none."""
+    num_heads = sum(number in heads[page] for page, number in group)
+    if 2 * num_heads >= len(group):
+        return group
+    return set()
 
 
 def _count_heads(is_head: Sequence[bool], places: Sequence[float], spacing: float) -> int:
@@ -119,8 +135,11 @@ def _row_spacing(rows: Iterable[Sequence[Line]]) -> float:
     return median(steps) if steps else 0.0
 
 
-def _repeated_rows(rows: dict[int, list[Line]]) -> set[tuple[int, int]]:
-    """Return pages and numbers of rows at an edge of their page that repeat on other pages."""
+def _repeated_rows(rows: dict[int, list[Line]]) -> list[set[tuple[int, int]]]:
+    """Return rows at an edge of their page that repeat on other pages.
+
+    Each set has the pages and numbers of rows with one text at one place.
+    """
     groups = defaultdict[tuple[str, int], set[tuple[int, int]]](set)
     for page, lines in rows.items():
         for number in _edge_rows(len(lines)):
@@ -130,7 +149,7 @@ def _repeated_rows(rows: dict[int, list[Line]]) -> set[tuple[int, int]]:
                 groups[text, place].add((page, number))
     pages = sum(bool(lines) for lines in rows.values())
     least = max(2, min(3, pages), _LEAST_SHARE * pages)
-    return {row for group in groups.values() if len(group) >= least for row in group}
+    return [group for group in groups.values() if len(group) >= least]
 
 
 def _apart_rows(rows: dict[int, list[Line]]) -> set[tuple[int, int]]:
