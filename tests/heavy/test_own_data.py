@@ -39,6 +39,14 @@ def write_manifest(made, name, path):
     path.write_text(yaml.safe_dump({key: value for key, value in values.items() if value}))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def main_module():
+    """The module `__main__`, which IPython replaces, is back for the tests of other files."""
+    module = sys.modules["__main__"]
+    yield
+    sys.modules["__main__"] = module
+
+
 def run_cells(notebook):
     """Run the cells of a notebook in this process, in its folder."""
     shell = InteractiveShell.instance()

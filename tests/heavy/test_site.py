@@ -84,7 +84,7 @@ def test_search_finds_a_page_from_disk(pages, window):
     page.goto((SITE / "index.html").as_uri())
     page.click("input[name=query]")
     page.keyboard.type("backoff", delay=30)
-    page.locator(".md-search-result__item", has_text="Network").first.wait_for()
+    page.locator(".md-search-result__item", has_text="When a server fails").first.wait_for()
     assert wrong == []
 
 
