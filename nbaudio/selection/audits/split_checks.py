@@ -106,14 +106,16 @@ CHECKS = (
         leakage.SENTENCE,
         "text",
         0.0,
-        "held-out rows whose sentence is in another split, but for case, punctuation and blanks",
+        "held-out rows whose sentence is in another split; "
+        f"{leakage.CHECK_MEANINGS[leakage.SENTENCE]}",
     ),
     _shared_check(
         "splits share near sentences",
         leakage.NEAR_SENTENCE,
         "text",
         0.01,
-        "held-out rows with a near sentence in another split: at most one character in ten differs",
+        "held-out rows with a near sentence in another split; "
+        f"{leakage.CHECK_MEANINGS[leakage.NEAR_SENTENCE]}",
     ),
     _shared_check(
         "splits share clips",
