@@ -38,7 +38,7 @@ from nbaudio.tables.workspace import Workspace  # noqa: E402
 
 RATE = 48000
 HOUR_S = 3600
-EACH = 600  # segments of a recording
+SEGMENTS_A_RECORDING = 600  # segments of a recording
 AT_ONCE = 100_000  # segments that are made at once
 
 # `timed` waits for a frame at the start of which `done()` holds, and until it is painted; it gives
@@ -71,7 +71,7 @@ SCRIPT = """() => {
     };
 }"""
 
-Found = dict[str, tuple[float | None, list[float]]]
+Times = dict[str, tuple[float | None, list[float]]]
 
 
 def make(folder: Path, segments: int) -> Workspace:
@@ -82,7 +82,7 @@ def make(folder: Path, segments: int) -> Workspace:
         with sf.SoundFile(folder / "audio" / name, "w", RATE, 2, "PCM_16") as file:
             for _ in range(HOUR_S // 60):
                 file.write(minute)
-    names = [f"r{i:05d}" for i in range(-(-segments // EACH))]
+    names = [f"r{i:05d}" for i in range(-(-segments // SEGMENTS_A_RECORDING))]
     facts = {
         "sampling_rate": RATE,
         "num_channels": 2,
@@ -114,9 +114,9 @@ def rows(names: list[str], segments: int) -> Iterator[pl.DataFrame]:
     for first in range(0, segments, AT_ONCE):
         number = np.arange(first, min(segments, first + AT_ONCE))
         picked = rng.integers(0, len(spoken), len(number))
-        start = (number % EACH) * (HOUR_S - 21) / EACH
+        start = (number % SEGMENTS_A_RECORDING) * (HOUR_S - 21) / SEGMENTS_A_RECORDING
         length = np.where(number % 3 == 0, 20.0, rng.uniform(2, 20, len(number))).round(2)
-        recording = pl.Series(names).gather(number // EACH)
+        recording = pl.Series(names).gather(number // SEGMENTS_A_RECORDING)
         frame = pl.DataFrame(
             {
                 "recording_id": recording,
@@ -126,7 +126,8 @@ def rows(names: list[str], segments: int) -> Iterator[pl.DataFrame]:
                 "source_end": pl.Series((start + length).round(2)).cast(pl.String),
                 "text": texts.gather(picked) + " " + pl.Series(number).cast(pl.String),
                 "asr_text": heard.gather(picked),
-                "speaker_id": "spk" + pl.Series(number // EACH % 300).cast(pl.String),
+                "speaker_id": "spk"
+                + pl.Series(number // SEGMENTS_A_RECORDING % 300).cast(pl.String),
                 "similarity": rng.beta(8, 1, len(number)) * 2 - 1,
                 "wer": rng.beta(1, 8, len(number)),
             }
@@ -191,10 +192,10 @@ class Bench:
         return json.dumps(self.page.evaluate(f"() => {expression}"))
 
 
-def table(bench: Bench, rounds: int) -> Found:
+def table(bench: Bench, rounds: int) -> Times:
     """The virtual table."""
     bench.open("widgets.SegmentTable(W)")
-    times_of: Found = {"table: first row": (1500, bench.run("() => filled()"))}
+    times_of: Times = {"table: first row": (1500, bench.run("() => filled()"))}
     jumps = []
     for share in np.random.default_rng(1).random(rounds):
         # Rows of before are still there in the very frame: their ids tell them from those of after.
@@ -222,12 +223,12 @@ def table(bench: Bench, rounds: int) -> Found:
     return times_of
 
 
-def player(bench: Bench, rounds: int) -> Found:
+def player(bench: Bench, rounds: int) -> Times:
     """Clips of 20 s: such as nobody has asked for, and such as were fetched ahead."""
-    ids = (
-        3 * np.random.default_rng(2).integers(0, len(bench.workspace.segments) // 3, rounds)
-    ).tolist()
-    bench.open(f"widgets.Player(W, [f'r{{i // {EACH}:04d}}_{{i}}' for i in {ids}], limit=1)")
+    segments = len(bench.workspace.segments)
+    drawn = 3 * np.random.default_rng(2).integers(0, segments // 3, rounds)  # those of 20 s
+    ids = [f"r{number // SEGMENTS_A_RECORDING:05d}_{number}" for number in drawn.tolist()]
+    bench.open(f"widgets.Player(W, {ids}, limit=1)")
     bench.run("since('shown')")
     unknown, ahead = [], []
     for _ in range(len(set(ids)) - 1):
@@ -242,7 +243,7 @@ def player(bench: Bench, rounds: int) -> Found:
     }
 
 
-def tuner(bench: Bench, rounds: int) -> Found:
+def tuner(bench: Bench, rounds: int) -> Times:
     """The threshold, a step at a time."""
     bench.open("widgets.ThresholdTuner(W)")
     first = bench.run("() => one('.nba-example')")
@@ -263,7 +264,7 @@ def tuner(bench: Bench, rounds: int) -> Found:
     }
 
 
-def reviewing(bench: Bench, rounds: int) -> Found:
+def reviewing(bench: Bench, rounds: int) -> Times:
     """From the verdict's key to the sound of the next clip."""
     bench.open("widgets.ReviewPanel(W, reviewer='bench')")
     first = bench.run("since('shown')")
@@ -279,10 +280,10 @@ def reviewing(bench: Bench, rounds: int) -> Found:
     }
 
 
-def explorer(bench: Bench, rounds: int) -> Found:
+def explorer(bench: Bench, rounds: int) -> Times:
     """Histograms, scatter, table and player together."""
     bench.open("e = widgets.Explorer(W)\ne")
-    times_of: Found = {
+    times_of: Times = {
         "explorer: first row": (
             2000,
             bench.run("() => filled() && one('.nba-histogram .nba-passing')"),
@@ -360,8 +361,10 @@ def main() -> None:
     parser.add_argument("--work", type=Path)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    times_of: Found = {}
+    times_of: Times = {}
     memory: dict[str, float] = {}
+    if args.work is not None:
+        args.work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=args.work) as folder:
         workspace = make(Path(folder) / "made", args.segments)
         parts = {
