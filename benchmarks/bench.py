@@ -474,6 +474,20 @@ def heading(turns: int | None) -> str:
     return f"{machine}, {versions}, {date}{fixed_turns}:\n\n{table_head}"
 
 
+def lines_of(rows: Sequence[Row | MissingRow]) -> list[str]:
+    """Return the lines of the table; the cells before the reference are in the first of each."""
+    lines = []
+    comparison = ""
+    for row in rows:
+        line = str(row)
+        if row.comparison == comparison:
+            *_, reference = line.split("|", 4)
+            line = f"| | | |{reference}"
+        comparison = row.comparison
+        lines.append(line)
+    return lines
+
+
 def insert_table(page: str, table: str) -> str:
     """Return a page with what is between the two comments replaced.
 
@@ -506,7 +520,7 @@ def main() -> int:
         rows = compare_all(asked.only or list(COMPARISONS), asked.turns, Path(folder))
     print(f"\n{(time.monotonic() - began) / 60:.1f} minutes in all", flush=True)
     if not asked.print_only:
-        table = "\n".join((table_heading, *map(str, rows)))
+        table = "\n".join((table_heading, *lines_of(rows)))
         page = PAGE.read_text(encoding="utf8")
         PAGE.write_text(insert_table(page, table), encoding="utf8")
     return int(any(isinstance(row, MissingRow) and row.reason == "failed" for row in rows))

@@ -92,7 +92,7 @@ def run(command: str) -> Outcome:
 def block(*outcomes: Outcome) -> str:
     """Return commands as a block of the page."""
     lines = [f"    {outcome.command}" for outcome in outcomes]
-    return "\n".join(["<!-- not run: docs/story.py runs it -->", "", *lines])
+    return "\n".join(["<!-- not run: docs/story.py -->", "", *lines])
 
 
 def percent(share: float) -> str:
@@ -261,11 +261,11 @@ def introduce(lines: list[Line]) -> str:
 
 **The archive is made up.** It has {len(SITTINGS)} sittings, {len(lines):,} segments and {speakers}
 speakers. The script knows which transcripts are wrong: *all verdicts are simulated from that
-truth.* The commands are real: `python docs/story.py` runs them, and every figure below is what they
+truth.* The commands are real: `python docs/story.py` runs them, and every figure is what they
 printed.
 
-The file `asr.json` has transcripts and hypotheses, the folder `recordings` the audio. The file
-`typed.tsv` has the same words as the stenographers typed them, with capitals, commas and digits.
+`asr.json` has transcripts and hypotheses, the folder `recordings` the audio, and `typed.tsv` the
+words as stenographers typed them, with capitals, commas and digits.
 """
 
 
@@ -280,9 +280,8 @@ def tell_of_names() -> str:
 
 {block(ingest)}
 
-The command reads {ingest.facts["segments"]:,} segments, lists
-{ingest.facts["unreadable_lines"]} broken line with its number, and looks for the files of
-{ingest.facts["recordings"]} names:
+reads {ingest.facts["segments"]:,} segments, lists {ingest.facts["unreadable_lines"]} broken line
+with its number, and looks for the files of {ingest.facts["recordings"]} names:
 
 | the name in the transcripts | recordings | result |
 |---|---|---|
@@ -350,12 +349,10 @@ def choose_threshold(truth: Truth) -> tuple[float, str]:
     chapter = f"""\
 ## 3. A threshold from verdicts
 
-`PILOT` is a copy of the workspace: verdicts that choose a threshold do not count when that
-threshold is proven.
+Verdicts that choose a threshold do not count when it is proven. So the pilot is drawn in a copy
+of the workspace, `PILOT`, and with another `--seed` than the round below.
 
 {block(export, imported, evidence)}
-
-Another `--seed` makes the pilot independent of the round below.
 
 ![Estimated precision above each threshold, with its interval](img/{PICTURE.name})
 
@@ -388,7 +385,7 @@ def review_with_colleagues(threshold: float, select_command: str, truth: Truth) 
 
 The verdicts are about what the first command selects: {select.facts["kept"]:,} segments, with every
 speaker and every sentence in one split (`--group-by`). `stratified` draws more of the
-{export.facts["clips"]} clips where faults are likely. Ana judges in Excel, Ben in a browser. Ben
+{export.facts["clips"]} clips where faults are likely. Ana judges in Excel, Ben in a browser; he
 calls {ERRORS_OF_BEN} right clips *noise*. On the {agreement["segments"]} clips that both judge,
 {percent(agreement["value"])} of the verdicts are equal. A third colleague decides the
 {imported.facts["disagreements"]} others; then {adjudicated.facts["disagreements"]} clips are
@@ -406,7 +403,7 @@ def prove(select_command: str) -> str:
     return f"""\
 ## 5. What is proven
 
-The same selection again, now without the reviewed segments, which are not to be trained on:
+The same selection, now without the reviewed segments, which are not to be trained on:
 
 {block(select, evidence)}
 
@@ -514,8 +511,8 @@ A round at random gives the new sittings their share. In the same week a speaker
 | shards that keep their bytes, are rewritten, are new | {shards_of(shards)} |
 | problems that `verify` finds | {len(verify.problems)} |
 
-{withdrawal.facts["segments"]} segments are removed from all tables, and no later `ingest` brings
-them back. Of the {selection["segments"]:,} clips of version {verify.facts["version"]}, **at least
+{withdrawal.facts["segments"]} segments are removed from all tables. Of the
+{selection["segments"]:,} clips of version {verify.facts["version"]}, **at least
 {lower_bound(selection["low"])}** are right: 98 % is **{proven(evidence.facts)}**. More:
 [materialize.md](materialize.md).
 """

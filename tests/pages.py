@@ -9,7 +9,7 @@ import nbaudio
 
 TOP = Path(nbaudio.__file__).parent.parent
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-_NOT_RUN = re.compile(r"<!-- not run(?: here)?: (.+) -->")
+_NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
 
 
 class Block(NamedTuple):

@@ -26,8 +26,7 @@ if TYPE_CHECKING:  # isort: off
     from nbaudio.audio.recording_reader import (
         Recording as Recording,
         open_recording as open_recording,
-        read_clip as read_clip,
     )
-    from nbaudio.audio.recording_reader import resample_window as resample_window
+    from nbaudio.audio.resampling import read_clip as read_clip, resample_window as resample_window
 
 __getattr__, __dir__, __all__ = lazy_imports.attach(__name__)

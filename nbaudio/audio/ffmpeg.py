@@ -24,9 +24,9 @@ from av.codec.context import Flags2
 from av.stream import Disposition
 from numpy.typing import NDArray
 
-from nbaudio.audio import mp3
 from nbaudio.audio.decode_errors import implausible_header, no_samples_reason, unknown_format_reason
-from nbaudio.audio.ogg import first_packet, index_packets_of_ogg
+from nbaudio.audio.mp3_tags import declared_samples
+from nbaudio.audio.ogg_pages import first_packet, index_packets_of_ogg
 from nbaudio.audio.packets import AudioPacket, PacketIndex, index_packets, opus_samples, packet_time
 from nbaudio.core.errors import AudioError
 
@@ -193,7 +193,7 @@ class AvRecording:
         """Return the length that a file of this container declares; 0 where it declares none."""
         if container in _BARE:
             if container == "mp3":
-                return mp3.declared_samples(self.local_file.fileno())
+                return declared_samples(self.local_file.fileno())
             return 0
         if self._stream.duration:
             return int(self._stream.duration * self._ticks)

@@ -19,7 +19,7 @@ from av.audio.stream import AudioStream
 from av.packet import Packet
 from numpy.typing import NDArray
 
-from nbaudio.audio.ogg import packet_samples
+from nbaudio.audio.ogg_pages import packet_samples
 
 AudioPacket: TypeAlias = "Packet[AudioStream]"
 Begin = Callable[[], tuple[Iterator[AudioPacket], AudioCodecContext]]

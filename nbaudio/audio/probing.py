@@ -14,8 +14,8 @@ import soundfile as sf
 
 from nbaudio.audio.channels import CHANNELS
 from nbaudio.audio.decode_errors import BEHIND_HEADER, no_samples_reason
-from nbaudio.audio.flac import has_right_block_size
-from nbaudio.audio.ogg import scan_pages
+from nbaudio.audio.flac_headers import has_right_block_size
+from nbaudio.audio.ogg_pages import scan_pages
 from nbaudio.audio.recording_reader import (
     RAW_CODECS,
     OpenRecording,

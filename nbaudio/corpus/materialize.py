@@ -22,6 +22,7 @@ from nbaudio.corpus import plan, status
 from nbaudio.corpus.card import CARD, about_of, publish_card
 from nbaudio.corpus.clip_keys import recording_facts, segment_columns, with_clip_keys
 from nbaudio.corpus.clip_states import write_failures
+from nbaudio.corpus.clips_in_packs import LocatedClips, locate_clips, with_existing_packs
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.containers.shard_files import Shard, version_of
 from nbaudio.corpus.corpus_tables import (
@@ -41,7 +42,6 @@ from nbaudio.corpus.cut_tasks import (
 )
 from nbaudio.corpus.cutting import ClipFormat, CutTask, cut
 from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout
-from nbaudio.corpus.located_clips import LocatedClips, locate_clips, with_existing_packs
 from nbaudio.corpus.measure import log_signals, measure_segments, signals_by_key
 from nbaudio.corpus.packs import cut_all, pack_names
 from nbaudio.corpus.shard_names import shard_name

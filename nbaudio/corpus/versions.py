@@ -22,11 +22,11 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import parse_size
 from nbaudio.core.leftovers import scratch_folder
 from nbaudio.corpus.clip_locations import PLACES, check_locations
+from nbaudio.corpus.clips_in_packs import LOCATED
 from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.corpus.containers.shard_files import ADDED_IN, Shard, version_of
 from nbaudio.corpus.corpus_tables import freeze_table, key_of_id, selection_hash
 from nbaudio.corpus.layout import CORPUS_JSON, Layout, intact_table, read_corpus_info
-from nbaudio.corpus.located_clips import LOCATED
 from nbaudio.corpus.plan import ShardLimits, plan_of_corpus
 from nbaudio.corpus.shards import CLIP_FACTS, ESTIMATES, LOCATION, NOT_METADATA, write_record
 from nbaudio.storage.folders import Folder, folder_at
