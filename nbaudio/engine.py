@@ -58,7 +58,7 @@ from nbaudio.core.errors import (
     root_cause,
 )
 from nbaudio.core.interrupts import interrupts_blocked, interrupts_deferred
-from nbaudio.core.processes import exit_with_driver, stderr_to
+from nbaudio.core.processes import exit_with_driver, exit_without_search, stderr_to
 from nbaudio.core.threads import ordered_map
 
 Task = TypeVar("Task")
@@ -200,6 +200,7 @@ def _end_processes(*, kill: bool) -> None:
 def _begin_process(driver: int, _preload: Callable[..., Any] | None) -> None:
     """Prepare a new process of loky, which imports the module of a function to be passed it."""
     exit_with_driver(driver)
+    exit_without_search()
 
 
 def _run_after(

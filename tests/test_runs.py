@@ -32,10 +32,11 @@ from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.core.report import Report
 from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.engine import ENGINES
-from nbaudio.runs import execute, papermill_manifests
+from nbaudio.runs import execute, kernels, papermill_manifests
 from nbaudio.runs.execute import LINKS_MARKER, PageWriter, link_pages
-from nbaudio.runs.kernels import kernel_server, run_kernels
+from nbaudio.runs.kernels import run_kernels
 from nbaudio.runs.made_pairs import prove_made_pairs
+from nbaudio.runs.manifest_run import _how_to_continue
 from nbaudio.runs.manifests import load_manifest
 from nbaudio.runs.parameters import (
     PATHS,
@@ -46,7 +47,8 @@ from nbaudio.runs.parameters import (
     parse_settings,
     typed,
 )
-from nbaudio.runs.run import _how_to_continue, run
+from nbaudio.runs.run import run
+from nbaudio.runs.server_process import kernel_server
 
 # openslr.yaml is a list for downloads.
 MANIFESTS = sorted({path.stem for path in bundled("data_manifests").glob("*.yaml")} - {"openslr"})
@@ -692,7 +694,7 @@ def test_a_kernel_whose_port_is_taken_is_started_again(one_cell, tmp_path, monke
     monkeypatch.setattr(execute.papermill, "execute_notebook", start)
     source = one_cell("print('started')")
     out = tmp_path / "out"
-    with run_kernels(None, out) as kernels:
+    with run_kernels(None, out, ["cell"]) as kernels:
         execute.execute(source, {}, pages=PageWriter(out), kernels=kernels)
     assert len(starts) == 3
     [output] = outputs(tmp_path / "out/notebooks/cell.ipynb")
@@ -700,7 +702,7 @@ def test_a_kernel_whose_port_is_taken_is_started_again(one_cell, tmp_path, monke
     starts.clear()
     monkeypatch.setattr(execute, "_STARTS", 2)
     message = r"cell: no kernel can be started \(Kernel died"
-    with run_kernels(None, out, 0) as kernels, pytest.raises(NbaudioError, match=message):
+    with run_kernels(None, out, []) as kernels, pytest.raises(NbaudioError, match=message):
         execute.execute(source, {}, pages=PageWriter(out), kernels=kernels)
 
 
@@ -724,7 +726,7 @@ def test_a_kernel_that_dies_is_named_and_its_notebook_is_kept(
     pages = PageWriter(out)
     message = r"cell: its kernel died; .* \(kept: .*cell\.ipynb\)"
     with (
-        run_kernels(server if is_forked else None, out) as kernels,
+        run_kernels(server if is_forked else None, out, ["cell"]) as kernels,
         pytest.raises(NbaudioError, match=message),
     ):
         execute.execute(source, {}, pages=pages, kernels=kernels)
@@ -750,7 +752,7 @@ def test_forked_kernels_share_nothing_and_end(server, one_cell, tmp_path):
     out = tmp_path / "out"
     pages = PageWriter(out)
     lines = []
-    with run_kernels(server, out, 2) as kernels:
+    with run_kernels(server, out, ["cell", "cell"]) as kernels:
         for _ in range(2):
             execute.execute(source, {}, pages=pages, kernels=kernels)
             [output] = outputs(out / "notebooks/cell.ipynb")
@@ -782,10 +784,39 @@ print(not alone)"""
 def test_the_next_kernel_starts_while_a_notebook_runs(server, one_cell, tmp_path):
     source = one_cell(SIBLING)
     out = tmp_path / "out"
-    with run_kernels(server, out, 2) as kernels:
+    with run_kernels(server, out, ["cell", "cell"]) as kernels:
         execute.execute(source, {}, pages=PageWriter(out), kernels=kernels)
     [output] = outputs(out / "notebooks/cell.ipynb")
     assert "".join(output["text"]) == "True\n"
+
+
+# Which modules a kernel has before its first cell imports any, and the names in this cell.
+IMPORTED = 'print("imaplib" in __import__("sys").modules, sorted(globals()))'
+
+
+@pytest.mark.slow
+@forked_or_new
+def test_a_kernel_imports_packages_ahead_and_gets_no_names(
+    is_forked, server, one_cell, tmp_path, monkeypatch
+):
+    source = one_cell(IMPORTED)
+    out = tmp_path / "out"
+    lines = []
+    for packages in ((), ("no_such_package", "imaplib")):
+        monkeypatch.setattr(kernels, "IMPORTED_AHEAD", {"cell": packages})
+        with run_kernels(server if is_forked else None, out, ["cell"]) as run:
+            execute.execute(source, {}, pages=PageWriter(out), kernels=run)
+        [output] = outputs(out / "notebooks/cell.ipynb")
+        lines.append("".join(output["text"]))
+    names = lines[0].removeprefix("False ")
+    assert lines == [f"False {names}", f"True {names}"]
+
+
+def test_notebooks_import_what_is_imported_ahead():
+    notebooks = {notebook.stem: notebook.read_text("utf8") for notebook in list_notebooks()}
+    for name, packages in kernels.IMPORTED_AHEAD.items():
+        for package in packages:
+            assert f'if_installed(\\"{package.partition(".")[0]}\\")' in notebooks[name]
 
 
 @pytest.mark.slow
@@ -793,7 +824,7 @@ def test_the_next_kernel_starts_while_a_notebook_runs(server, one_cell, tmp_path
 def test_what_the_server_of_kernels_imports_starts_no_threads_of_polars(server, one_cell, tmp_path):
     source = one_cell("import os; print(os.getppid())")
     out = tmp_path / "out"
-    with run_kernels(server, out) as kernels:
+    with run_kernels(server, out, ["cell"]) as kernels:
         execute.execute(source, {}, pages=PageWriter(out), kernels=kernels)
     [output] = outputs(out / "notebooks/cell.ipynb")
     threads = Path("/proc", "".join(output["text"]).strip(), "task").glob("*/comm")
@@ -807,7 +838,7 @@ def test_what_the_server_of_kernels_imports_starts_no_threads_of_polars(server, 
 def test_a_notebook_of_a_run_shows_plots_of_pyplot(is_forked, server, one_cell, tmp_path):
     source = one_cell("import matplotlib.pyplot as plt; plt.plot([1, 2]); plt.title('a'); None")
     out = tmp_path / "out"
-    with run_kernels(server if is_forked else None, out) as kernels:
+    with run_kernels(server if is_forked else None, out, ["cell"]) as kernels:
         execute.execute(source, {}, pages=PageWriter(out), kernels=kernels)
     [output] = outputs(tmp_path / "out/notebooks/cell.ipynb")
     assert "image/png" in output["data"]
@@ -821,9 +852,10 @@ def test_a_stopped_run_leaves_no_kernel(signum, one_cell, tmp_path):
     script = f"""
 from pathlib import Path
 from nbaudio.runs.execute import PageWriter, execute
-from nbaudio.runs.kernels import kernel_server, run_kernels
+from nbaudio.runs.kernels import run_kernels
+from nbaudio.runs.server_process import kernel_server
 out = Path({str(tmp_path / "out")!r})
-with kernel_server() as server, run_kernels(server, out, 2) as kernels:
+with kernel_server() as server, run_kernels(server, out, ["cell", "cell"]) as kernels:
     execute(Path({str(source)!r}), {{}}, pages=PageWriter(out), kernels=kernels)
 """
     run_of_cell = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)

@@ -38,6 +38,24 @@ def imported(code: str, *arguments: str, cwd: Path | None = None) -> set[str]:
     return set(json.loads(run.stdout.splitlines()[-1]))
 
 
+ENDING = """
+import atexit, gc, weakref
+from nbaudio.core.processes import exit_without_search
+class Owner: pass
+owner = Owner()
+owner.itself = owner
+weakref.finalize(owner, print, "finalized")
+atexit.register(lambda: print("frozen" if gc.get_freeze_count() else "searched"))
+exit_without_search()
+atexit.register(print, "ended")
+"""
+
+
+def test_a_process_that_ends_without_search_calls_what_was_registered() -> None:
+    run = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines() == ["ended", "frozen", "finalized"]
+
+
 def test_import_is_lazy() -> None:
     assert not imported("import nbaudio; nbaudio.__version__; dir(nbaudio)") & HEAVY
 

@@ -1,5 +1,7 @@
-"""Processes that this one starts: their standard error, and their end with it."""
+"""This process and those that it starts: their standard error, and their end."""
 
+import atexit
+import gc
 import os
 import signal
 import sys
@@ -57,6 +59,16 @@ def _stderr_is(log: IO[bytes]) -> Iterator[None]:
     finally:
         os.dup2(saved, _STDERR)
         os.close(saved)
+
+
+def exit_without_search() -> None:
+    """Let this process end without a search for cycles of objects that nothing refers to.
+
+    Python looks through all objects several times while it ends, which takes up to half a second
+    with the modules of Polars, pyarrow and Jupyter. Functions of `atexit` and `weakref.finalize`
+    run as ever.
+    """
+    atexit.register(gc.freeze)
 
 
 def exit_with_driver(driver: int) -> None:

@@ -5,15 +5,13 @@ Those that a server forks are described in `nbaudio.runs.kernel_server`.
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from asyncio import Task
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,6 +24,7 @@ from jupyter_core.utils import ensure_event_loop
 
 from nbaudio.core import atomic
 from nbaudio.core.errors import NbaudioError
+from nbaudio.runs.server_process import KernelServer
 
 _LAUNCHER = "ipykernel_launcher"
 _POLL_S = 0.01
@@ -38,44 +37,11 @@ _ARGUMENTS = [
     "--HistoryManager.hist_file=:memory:",
 ]
 _START_TIMEOUT_S = 60.0
-
-
-class KernelServer:
-    """A process that forks kernels, started by `kernel_server`."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def request(self, *request: Any) -> Any:
-        """Send a request and return its answer; raise NbaudioError if the server has ended."""
-        try:
-            self._connection.send(request)
-            return self._connection.recv()
-        except (EOFError, OSError) as error:
-            raise NbaudioError("the process that starts the kernels has ended") from error
-
-
-@contextmanager
-def kernel_server() -> Iterator[KernelServer | None]:
-    """Run a server of kernels; None where processes cannot be forked safely: all but Linux.
-
-    The server imports while this process goes on. It has a session of its own, so that Ctrl-C does
-    not reach it.
-    """
-    if sys.platform != "linux":
-        yield None
-        return
-    ours, theirs = Pipe()
-    # -P: a file in the current folder must not be imported in place of a module.
-    command = [sys.executable, "-P", "-m", "nbaudio.runs.kernel_server", str(theirs.fileno())]
-    with subprocess.Popen(
-        command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
-    ):
-        theirs.close()
-        try:
-            yield KernelServer(ours)
-        finally:
-            ours.close()
+# Packages that a notebook imports and that take seconds, by its name. Its kernel imports them while
+# the notebook before runs.
+IMPORTED_AHEAD = {"08_read_back": ("torch.utils.data", "datasets")}
+# An expression, as the names of a notebook are its cells' alone.
+_IMPORT = "__import__('nbaudio.runs.notebook_kernel', fromlist=['import_all']).import_all({})"
 
 
 class _ForkedKernel:
@@ -159,15 +125,15 @@ class RunKernels:
     ends. Both happen whenever the event loop of this thread runs, which is that of nbclient.
     """
 
-    def __init__(self, server: KernelServer | None, folder: Path, num_notebooks: int) -> None:
+    def __init__(self, server: KernelServer | None, folder: Path, notebooks: Sequence[str]) -> None:
         """Begin to start the first kernel.
 
         `folder` is the current folder of the kernels. `server` forks them; None: each is a new
-        interpreter.
+        interpreter. `notebooks` are the names of the notebooks, in their order.
         """
         self._manager_class = AsyncKernelManager if server is None else _manager_of(server)
         self._folder = folder
-        self._num_left = num_notebooks
+        self._notebooks = deque(notebooks)  # those without a kernel
         self._loop = ensure_event_loop()
         self._next: Task[RunningKernel] | None = None
         self._ending: list[Task[None]] = []
@@ -180,7 +146,7 @@ class RunKernels:
             RuntimeError: the kernel died before it answered, or did not answer in time.
             NbaudioError: the server has ended.
         """
-        starting = self._next or self._loop.create_task(self._start())
+        starting = self._next or self._loop.create_task(self._start(""))
         self._next = starting  # to be ended if the run is interrupted now
         try:
             kernel = self._loop.run_until_complete(starting)
@@ -192,8 +158,9 @@ class RunKernels:
         return kernel
 
     def release(self, kernel: RunningKernel) -> None:
-        """Begin to end a kernel."""
-        self._ending.append(self._loop.create_task(_end(kernel)))
+        """Ask a kernel to end, and begin to wait for its end."""
+        self._loop.run_until_complete(_ask_to_end(kernel))
+        self._ending.append(self._loop.create_task(_wait_for_end(kernel)))
 
     def close(self) -> None:
         """End all kernels."""
@@ -206,12 +173,11 @@ class RunKernels:
 
     def _begin_next(self) -> None:
         """Begin to start a kernel if a notebook is left."""
-        if self._num_left:
-            self._num_left -= 1
-            self._next = self._loop.create_task(self._start())
+        if self._notebooks:
+            self._next = self._loop.create_task(self._start(self._notebooks.popleft()))
 
-    async def _start(self) -> RunningKernel:
-        """Start a kernel, and wait until it answers."""
+    async def _start(self, notebook: str) -> RunningKernel:
+        """Start the kernel of a notebook, wait until it answers, and let it import packages."""
         manager = self._manager_class(kernel_name=KERNEL)
         await manager.start_kernel(extra_arguments=_ARGUMENTS, cwd=str(self._folder))
         client = manager.client()
@@ -220,17 +186,26 @@ class RunKernels:
             client.start_channels()
             await client.wait_for_ready(timeout=_START_TIMEOUT_S)
         except BaseException:
-            await _end(kernel)
+            await _ask_to_end(kernel)
+            await _wait_for_end(kernel)
             raise
         client.allow_stdin = False
+        if packages := IMPORTED_AHEAD.get(notebook):
+            client.execute(_IMPORT.format(packages), silent=True, stop_on_error=False)
         return kernel
 
 
-async def _end(kernel: RunningKernel) -> None:
-    """Ask a kernel to end, and wait for it; one that does not end in seconds is killed."""
+async def _ask_to_end(kernel: RunningKernel) -> None:
+    """Interrupt a kernel, and ask it to end."""
+    if await kernel.manager.is_alive():
+        await kernel.manager.interrupt_kernel()
+        await kernel.manager.request_shutdown()
+
+
+async def _wait_for_end(kernel: RunningKernel) -> None:
+    """Wait for the end of a kernel; one that does not end in seconds is killed."""
     try:
-        if await kernel.manager.is_alive():
-            await kernel.manager.shutdown_kernel()
+        await kernel.manager.finish_shutdown()
     finally:
         await kernel.manager.cleanup_resources()
         kernel.client.stop_channels()
@@ -238,11 +213,14 @@ async def _end(kernel: RunningKernel) -> None:
 
 @contextmanager
 def run_kernels(
-    server: KernelServer | None, folder: Path, num_notebooks: int = 1
+    server: KernelServer | None, folder: Path, notebooks: Sequence[str]
 ) -> Iterator[RunKernels]:
-    """Provide the kernels of a run, whose current folder is `folder`; end them afterwards."""
+    """Provide the kernels of the notebooks of a run, by their names; end them afterwards.
+
+    `folder` is the current folder of the kernels.
+    """
     with _own_kernel():
-        kernels = RunKernels(server, folder, num_notebooks)
+        kernels = RunKernels(server, folder, notebooks)
         try:
             yield kernels
         finally:

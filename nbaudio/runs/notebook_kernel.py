@@ -1,6 +1,8 @@
 """The kernel of an unattended run, which ends without waiting for resource trackers."""
 
+from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -27,3 +29,10 @@ def _is_tracker(pid: int) -> bool:
     with suppress(OSError):
         return _TRACKER in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False
+
+
+def import_all(modules: Sequence[str]) -> None:
+    """Import modules; the cell that imports one again reports why it cannot be imported."""
+    for module in modules:
+        with suppress(Exception):
+            import_module(module)

@@ -23,7 +23,7 @@ from nbaudio.cli import app
 from nbaudio.core.bundled_files import bundled
 from nbaudio.core.report import Report
 from nbaudio.corpus.verify import verify
-from nbaudio.runs.demo import NAMES, SEGMENTS, check_demo
+from nbaudio.runs.demo_check import NAMES, SEGMENTS, check_demo
 from nbaudio.runs.parameters import list_notebooks
 from nbaudio.runs.run import run
 from nbaudio.tables.workspace import Workspace
