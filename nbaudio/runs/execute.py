@@ -11,10 +11,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import papermill
-from nbconvert import HTMLExporter
 
 from nbaudio.core import atomic, bundled_files
 from nbaudio.core.errors import NbaudioError
@@ -22,6 +21,9 @@ from nbaudio.runs.index_page import NotebookPage, read_pages, write_index
 from nbaudio.runs.kernels import KERNEL, RunKernels
 from nbaudio.runs.page_notebook import page_notebook
 from nbaudio.runs.papermill_engine import ENGINE
+
+if TYPE_CHECKING:
+    from nbconvert import HTMLExporter
 
 LINKS_MARKER = '<nav class="nbaudio-pages"></nav>'
 CSS = bundled_files.front_end("run_page", kind="css")
@@ -64,8 +66,10 @@ class PageWriter:
         self._pages: list[Future[None]] = []
 
     @cached_property
-    def _exporter(self) -> HTMLExporter:
+    def _exporter(self) -> "HTMLExporter":
         """The exporter of all pages, which compiles its templates once."""
+        from nbconvert import HTMLExporter  # the first notebook does not wait for it
+
         return HTMLExporter(raw_template=_OFFLINE)  # type: ignore[no-untyped-call]
 
     def write(self, notebook: Path, values: Mapping[str, Any]) -> None:

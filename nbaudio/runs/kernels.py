@@ -37,9 +37,13 @@ _ARGUMENTS = [
     "--HistoryManager.hist_file=:memory:",
 ]
 _START_TIMEOUT_S = 60.0
-# Packages that a notebook imports and that take seconds, by its name. Its kernel imports them while
+# What few notebooks import and takes long, by the name of the notebook: its kernel imports it while
 # the notebook before runs.
-IMPORTED_AHEAD = {"08_read_back": ("torch.utils.data", "datasets")}
+IMPORTED_AHEAD = {
+    "05_review_sheet": ("openpyxl", "scipy.sparse.csgraph"),
+    "06_splits": ("pandas", "scipy.sparse.csgraph"),
+    "08_read_back": ("torch.utils.data", "datasets"),
+}
 # An expression, as the names of a notebook are its cells' alone.
 _IMPORT = "__import__('nbaudio.runs.notebook_kernel', fromlist=['import_all']).import_all({})"
 
@@ -177,7 +181,7 @@ class RunKernels:
             self._next = self._loop.create_task(self._start(self._notebooks.popleft()))
 
     async def _start(self, notebook: str) -> RunningKernel:
-        """Start the kernel of a notebook, wait until it answers, and let it import packages."""
+        """Start the kernel of a notebook, wait until it answers, and let it import modules."""
         manager = self._manager_class(kernel_name=KERNEL)
         await manager.start_kernel(extra_arguments=_ARGUMENTS, cwd=str(self._folder))
         client = manager.client()
@@ -190,8 +194,8 @@ class RunKernels:
             await _wait_for_end(kernel)
             raise
         client.allow_stdin = False
-        if packages := IMPORTED_AHEAD.get(notebook):
-            client.execute(_IMPORT.format(packages), silent=True, stop_on_error=False)
+        if modules := IMPORTED_AHEAD.get(notebook):
+            client.execute(_IMPORT.format(modules), silent=True, stop_on_error=False)
         return kernel
 
 
