@@ -792,6 +792,16 @@ def test_the_next_kernel_starts_while_a_notebook_runs(server, one_cell, tmp_path
     assert "".join(output["text"]) == "True\n"
 
 
+@pytest.mark.slow
+def test_a_kernel_that_ends_before_it_answers_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(kernels, "_ARGUMENTS", ["--IPKernelApp.kernel_class=no.such.Kernel"])
+    with (
+        run_kernels(None, tmp_path, ["cell"]) as run,
+        pytest.raises(RuntimeError, match="died before replying"),
+    ):
+        run.take()
+
+
 # Which modules a kernel has before its first cell imports any, and the names in this cell.
 IMPORTED = 'print("imaplib" in __import__("sys").modules, sorted(globals()))'
 

@@ -18,7 +18,7 @@ import papermill
 from nbaudio.core import atomic, bundled_files
 from nbaudio.core.errors import NbaudioError
 from nbaudio.runs.index_page import NotebookPage, read_pages, write_index
-from nbaudio.runs.kernels import KERNEL, RunKernels
+from nbaudio.runs.kernels import DIED_AT_START, KERNEL, RunKernels
 from nbaudio.runs.page_notebook import page_notebook
 from nbaudio.runs.papermill_engine import ENGINE
 
@@ -138,7 +138,7 @@ def _execute_with_papermill(
                 _verbatim(source), _verbatim(working), values, kernels=kernels, **_OPTIONS
             )
         except RuntimeError as error:
-            if "died before replying to kernel_info" not in str(error):
+            if DIED_AT_START not in str(error):
                 raise
             if attempt + 1 == _STARTS:
                 raise NbaudioError(f"{source.stem}: no kernel can be started ({error})") from error
