@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from html import unescape
 from html.parser import HTMLParser
 from io import StringIO
+from itertools import chain
 from pathlib import Path
 
 import nbformat
@@ -34,6 +35,7 @@ from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.engine import ENGINES
 from nbaudio.runs import execute, kernels, papermill_manifests
 from nbaudio.runs.execute import LINKS_MARKER, PageWriter, link_pages
+from nbaudio.runs.kernel_server import PRELOADED
 from nbaudio.runs.kernels import run_kernels
 from nbaudio.runs.made_pairs import prove_made_pairs
 from nbaudio.runs.manifest_run import _how_to_continue
@@ -790,6 +792,16 @@ def test_the_next_kernel_starts_while_a_notebook_runs(server, one_cell, tmp_path
     assert "".join(output["text"]) == "True\n"
 
 
+@pytest.mark.slow
+def test_a_kernel_that_ends_before_it_answers_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(kernels, "_ARGUMENTS", ["--IPKernelApp.kernel_class=no.such.Kernel"])
+    with (
+        run_kernels(None, tmp_path, ["cell"]) as run,
+        pytest.raises(RuntimeError, match="died before replying"),
+    ):
+        run.take()
+
+
 # Which modules a kernel has before its first cell imports any, and the names in this cell.
 IMPORTED = 'print("imaplib" in __import__("sys").modules, sorted(globals()))'
 
@@ -812,11 +824,10 @@ def test_a_kernel_imports_packages_ahead_and_gets_no_names(
     assert lines == [f"False {names}", f"True {names}"]
 
 
-def test_notebooks_import_what_is_imported_ahead():
-    notebooks = {notebook.stem: notebook.read_text("utf8") for notebook in list_notebooks()}
-    for name, packages in kernels.IMPORTED_AHEAD.items():
-        for package in packages:
-            assert f'if_installed(\\"{package.partition(".")[0]}\\")' in notebooks[name]
+def test_what_is_imported_ahead_is_of_notebooks_and_not_of_all():
+    notebooks = {notebook.stem for notebook in list_notebooks()}
+    assert set(kernels.IMPORTED_AHEAD) <= notebooks
+    assert not set(chain.from_iterable(kernels.IMPORTED_AHEAD.values())) & set(PRELOADED)
 
 
 @pytest.mark.slow

@@ -11,17 +11,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import papermill
-from nbconvert import HTMLExporter
 
 from nbaudio.core import atomic, bundled_files
 from nbaudio.core.errors import NbaudioError
 from nbaudio.runs.index_page import NotebookPage, read_pages, write_index
-from nbaudio.runs.kernels import KERNEL, RunKernels
+from nbaudio.runs.kernels import DIED_AT_START, KERNEL, RunKernels
 from nbaudio.runs.page_notebook import page_notebook
 from nbaudio.runs.papermill_engine import ENGINE
+
+if TYPE_CHECKING:
+    from nbconvert import HTMLExporter
 
 LINKS_MARKER = '<nav class="nbaudio-pages"></nav>'
 CSS = bundled_files.front_end("run_page", kind="css")
@@ -64,8 +66,10 @@ class PageWriter:
         self._pages: list[Future[None]] = []
 
     @cached_property
-    def _exporter(self) -> HTMLExporter:
+    def _exporter(self) -> "HTMLExporter":
         """The exporter of all pages, which compiles its templates once."""
+        from nbconvert import HTMLExporter  # the first notebook does not wait for it
+
         return HTMLExporter(raw_template=_OFFLINE)  # type: ignore[no-untyped-call]
 
     def write(self, notebook: Path, values: Mapping[str, Any]) -> None:
@@ -134,7 +138,7 @@ def _execute_with_papermill(
                 _verbatim(source), _verbatim(working), values, kernels=kernels, **_OPTIONS
             )
         except RuntimeError as error:
-            if "died before replying to kernel_info" not in str(error):
+            if DIED_AT_START not in str(error):
                 raise
             if attempt + 1 == _STARTS:
                 raise NbaudioError(f"{source.stem}: no kernel can be started ({error})") from error

@@ -8,8 +8,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from nbconvert.filters.markdown_mistune import markdown2html_mistune
-
 from nbaudio.core import atomic, bundled_files
 from nbaudio.corpus.versions import latest_version
 from nbaudio.runs.key_figures import describe_notebook
@@ -102,6 +100,8 @@ def first_sentence(text: str) -> str:
         >>> first_sentence("Reads `a`, *not* [b](c.md). More.")
         'Reads <code>a</code>, <em>not</em> b.'
     """
+    from nbconvert.filters.markdown_mistune import markdown2html_mistune
+
     paragraph = text.strip().partition("\n\n")[0]
     sentence = _SENTENCE.match(paragraph)
     markdown = sentence[0] if sentence else paragraph

@@ -24,7 +24,7 @@ from nbaudio.core.processes import exit_with_driver, exit_without_search
 _LAUNCHER = "ipykernel_launcher"
 _OUTPUTS = (1, 2)  # the standard output and the standard error
 # What the notebooks import, directly and in the functions that they call. A module that is missing
-# here is imported by each kernel that needs it.
+# here is imported by each kernel that needs it; a run begins when all of these are imported.
 PRELOADED = (
     "ipykernel.kernelapp",
     "matplotlib.backends.backend_agg",
@@ -58,9 +58,6 @@ PRELOADED = (
     "nbaudio.ui.statistics.stats_page",
     "nbaudio.ui.views",
     "nbaudio.ui.widgets",
-    "openpyxl",
-    "pandas",
-    "scipy.sparse.csgraph",
     "scipy.special",
     "xlsxwriter",
 )

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -37,9 +38,16 @@ _ARGUMENTS = [
     "--HistoryManager.hist_file=:memory:",
 ]
 _START_TIMEOUT_S = 60.0
-# Packages that a notebook imports and that take seconds, by its name. Its kernel imports them while
+_REPLY_S = 1.0  # seconds after which a kernel is asked again
+_OUTPUT_S = 0.2  # seconds after a reply in which its first output arrives
+DIED_AT_START = "Kernel died before replying to kernel_info"
+# What few notebooks import and takes long, by the name of the notebook: its kernel imports it while
 # the notebook before runs.
-IMPORTED_AHEAD = {"08_read_back": ("torch.utils.data", "datasets")}
+IMPORTED_AHEAD = {
+    "05_review_sheet": ("openpyxl", "scipy.sparse.csgraph"),
+    "06_splits": ("pandas", "scipy.sparse.csgraph"),
+    "08_read_back": ("torch.utils.data", "datasets"),
+}
 # An expression, as the names of a notebook are its cells' alone.
 _IMPORT = "__import__('nbaudio.runs.notebook_kernel', fromlist=['import_all']).import_all({})"
 
@@ -177,22 +185,40 @@ class RunKernels:
             self._next = self._loop.create_task(self._start(self._notebooks.popleft()))
 
     async def _start(self, notebook: str) -> RunningKernel:
-        """Start the kernel of a notebook, wait until it answers, and let it import packages."""
+        """Start the kernel of a notebook, wait until it answers, and let it import modules."""
         manager = self._manager_class(kernel_name=KERNEL)
         await manager.start_kernel(extra_arguments=_ARGUMENTS, cwd=str(self._folder))
         client = manager.client()
         kernel = RunningKernel(manager, client)
         try:
             client.start_channels()
-            await client.wait_for_ready(timeout=_START_TIMEOUT_S)
+            await _wait_until_ready(kernel)
         except BaseException:
             await _ask_to_end(kernel)
             await _wait_for_end(kernel)
             raise
         client.allow_stdin = False
-        if packages := IMPORTED_AHEAD.get(notebook):
-            client.execute(_IMPORT.format(packages), silent=True, stop_on_error=False)
+        if modules := IMPORTED_AHEAD.get(notebook):
+            client.execute(_IMPORT.format(modules), silent=True, stop_on_error=False)
         return kernel
+
+
+async def _wait_until_ready(kernel: RunningKernel) -> None:
+    """Wait until a kernel replies, and its outputs arrive.
+
+    `wait_for_ready` of the client goes on to wait until no output arrives in 0.2 s; outputs of
+    other requests than its cells' are nothing to a notebook.
+    """
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        kernel.client.kernel_info()
+        with suppress(Empty):
+            await kernel.client.get_shell_msg(timeout=_REPLY_S)
+            await kernel.client.get_iopub_msg(timeout=_OUTPUT_S)
+            return
+        if not await kernel.manager.is_alive():
+            raise RuntimeError(DIED_AT_START)
+    raise RuntimeError(f"Kernel didn't respond in {_START_TIMEOUT_S:g} seconds")
 
 
 async def _ask_to_end(kernel: RunningKernel) -> None:

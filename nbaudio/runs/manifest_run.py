@@ -3,7 +3,8 @@
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from nbaudio.runs.execute import PageWriter
     from nbaudio.runs.kernels import RunKernels
 
+_TURN_S = 0.0005  # a tenth of Python's seconds for the turn of a thread
 # Order of the steps in the report; others come after these, by name.
 _STEPS = (
     "ingest",
@@ -150,7 +152,7 @@ def _execute(
     _begin_proof(server, values, needed)
     pages = PageWriter(out)
     names = [notebooks[number - 1].stem for number in numbers]
-    with run_kernels(server, out, names) as kernels:
+    with _short_turns(), run_kernels(server, out, names) as kernels:
         try:
             for number in numbers:
                 notebook = notebooks[number - 1]
@@ -162,6 +164,17 @@ def _execute(
             pages.finish()
             index_page = link_pages(out, notebooks)
     return index_page
+
+
+@contextmanager
+def _short_turns() -> Iterator[None]:
+    """Let threads take turns more often, so that no cell waits for the thread that writes pages."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_TURN_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 def _begin_proof(server: KernelServer | None, values: Mapping[str, Any], needed: Set[str]) -> None:
