@@ -65,6 +65,7 @@ def test_errors_redact_what_may_be_secret_in_urls():
     )
     assert str(error) == "https://host/a.wav?...: missing (see 'http://host/?...')"
     assert str(errors.InputError("http://host/a#key=0, gone")) == "http://host/a?..., gone"
+    assert str(errors.InputError("HTTPS://me:word@host/a?key=0")) == "HTTPS://host/a?..."
     assert errors.redact_urls(str(error)) == str(error)
 
 

@@ -25,7 +25,7 @@ def tiny(monkeypatch):
         monkeypatch.setattr(buckets, "BUCKET_ROWS", 5)
         for module in (buckets, joined_columns, measure_module, verify_module):
             monkeypatch.setattr(module, "PART_ROWS", 5)
-        monkeypatch.setattr(buckets, "_PART_BYTES", 200)
+        monkeypatch.setattr(buckets, "_FILE_BYTES", 200)
         monkeypatch.setattr(plan, "_ROWS", 7)
 
     return switch

@@ -25,14 +25,14 @@ def states(corpus):
 def test_the_plan_has_a_row_for_each_clip_before_the_first_is_cut(workspace, tmp_path, monkeypatch):
     corpus = tmp_path / "c"
     plans = []
-    cut_all = materialize_module.cut_all
+    run_cut_tasks = materialize_module.run_cut_tasks
 
     def read_plan(*args, **options):
         plans.append((pl.read_parquet(corpus / ".work/plan.parquet"), states(corpus)))
-        yield from cut_all(*args, **options)
+        yield from run_cut_tasks(*args, **options)
         plans.append((None, states(corpus)))
 
-    monkeypatch.setattr(materialize_module, "cut_all", read_plan)
+    monkeypatch.setattr(materialize_module, "run_cut_tasks", read_plan)
     nbaudio.materialize(workspace, out=corpus, shard_size="60kB", **QUIET)
     (plan, before), (_, after) = plans
     accepted = workspace.segments.filter(pl.col("decision") == "accept")

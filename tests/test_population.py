@@ -108,17 +108,13 @@ def test_draws_and_claims_are_the_same_whatever_the_size_of_a_batch(
 
 def test_of_segments_with_one_id_the_first_is_used(workspace):
     segments = workspace.segments
-    twice = pl.concat(
-        [
-            segments,
-            segments.head(3).with_columns(text=pl.lit("kasnije"), source_start=pl.lit("900")),
-        ]
-    )
-    workspace.save(segments=twice)
+    later = {"text": pl.lit("kasnije"), "source_start": pl.lit("900")}
+    repeats = segments.head(3).with_columns(**later)
+    workspace.save(segments=pl.concat([segments[:3], repeats, segments[3:]]))
     known = Population(ReviewState.load(workspace))
     assert len(known) == len(segments)
-    assert known.places(pl.Series(["s2", "s149", "nobody"])).tolist() == [2, 149, -1]
-    assert known.ids(pl.Series([149, 2])).to_list() == ["s149", "s2"]
+    assert known.places(pl.Series(["s2", "s3", "s149", "nobody"])).tolist() == [2, 3, 149, -1]
+    assert known.ids(pl.Series([149, 3, 2])).to_list() == ["s149", "s3", "s2"]
     assert known.read(["s1", "nobody"])["text"].to_list() == [segments["text"][1]]
 
 

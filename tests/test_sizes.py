@@ -83,3 +83,14 @@ def test_clips_that_cannot_be_read_are_not_measured(recordings, tmp_path):
         pl.concat([recordings, lost]), tmp_path
     ) == measure_bytes_per_second(recordings, tmp_path)
     assert measure_bytes_per_second(pl.concat([recordings[:1], lost]), tmp_path) is None
+
+
+def test_only_the_channel_of_a_clip_is_measured(recordings, tmp_path):
+    samples, rate = sf.read(tmp_path / "a.wav", dtype="int16")
+    samples[:, 0] = 0
+    sf.write(tmp_path / "a.wav", samples, rate)
+    left, right = (
+        measure_bytes_per_second(recordings.with_columns(source_channel=pl.lit(side)), tmp_path)
+        for side in ("left", "right")
+    )
+    assert left < right / 10

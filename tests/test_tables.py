@@ -11,7 +11,16 @@ from table_checks import check_tables
 from nbaudio.core.errors import InputError
 from nbaudio.tables import parquet_files, workspace_tables
 from nbaudio.tables.dataframes import IN_ORDER, STREAMED
-from nbaudio.tables.schemas import RECORDINGS, SEGMENTS, WORD_TIMES, conform
+from nbaudio.tables.schemas import (
+    RECORDINGS,
+    SEGMENTS,
+    WORD_TIMES,
+    WRITTEN,
+    conform,
+    hypothesis_names,
+    is_score,
+    text_names,
+)
 from nbaudio.tables.workspace import Workspace
 
 RECORDING = {
@@ -122,6 +131,21 @@ def test_conform_orders_casts_and_keeps_further_columns() -> None:
         InputError, match="segments: column decision is String and cannot be read as Enum"
     ):
         conform(pl.DataFrame({"segment_id": ["s"], "decision": ["maybe"]}), SEGMENTS, "segments")
+
+
+def test_columns_that_nbaudio_writes_are_no_further_transcripts_or_hypotheses() -> None:
+    written = [*WRITTEN, "text_source", "asr_text_raw", "text", "speaker_id"]
+    assert text_names([*written, "text_raw", "text_b"]) == {"raw": "text_raw", "b": "text_b"}
+    assert hypothesis_names([*written, "asr_text_b", "asr_text"]) == {
+        "asr": "asr_text",
+        "b": "asr_text_b",
+    }
+
+
+@pytest.mark.parametrize("name", ["similarity", "spoken_wer", "cer_raw_b", "agreement_text"])
+def test_scores_are_recognized_by_name(name: str) -> None:
+    assert is_score(name)
+    assert not is_score(f"my_{name}")
 
 
 def test_saved_tables_are_read_back_unchanged(tmp_path: Path) -> None:

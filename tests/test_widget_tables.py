@@ -182,6 +182,42 @@ def test_narrow_adds_a_condition_to_the_typed_one():
     assert (table.where, len(table.shown)) == ("", 5)
 
 
+def test_narrow_and_replace_make_the_front_end_ask_for_the_rows_anew():
+    table = SegmentTable(FRAME, sort="similarity")
+    sent = []
+    table.send = sent.append
+    table.narrow("similarity < 0.8")
+    table.replace(FRAME.with_columns(similarity=pl.Series([0.7, 0.9, 0.1, 0.9, 0.5])))
+    assert table.shown["segment_id"].to_list() == ["c", "e", "a"]
+    assert [list(message) for message in sent] == [["arranged"], ["arranged"]]
+    assert sent[0]["arranged"] < sent[1]["arranged"]
+
+
+def test_default_columns_have_values_and_the_rates_of_all_hypotheses():
+    rates = {"wer": 0.1, "wer_b": 0.2, "wer_text_b": 0.3}
+    values = {"asr_text": None, "asr_text_b": "da", "speaker_id": None, **rates}
+    frame = pl.DataFrame(
+        {"text": [None], "segment_id": ["s"], **{k: [v] for k, v in values.items()}}
+    )
+    opened, _ = ask(SegmentTable(frame), "table.open")
+    assert opened["shown"] == ["segment_id", "text", "asr_text_b", "wer", "wer_b"]
+    assert opened["charts"]
+
+
+def test_of_a_frame_without_columns_of_segments_the_first_are_shown():
+    frame = pl.DataFrame({f"c{number}": [number] for number in range(12)})
+    assert ask(SegmentTable(frame), "table.open")[0]["shown"] == frame.columns[:8]
+
+
+def test_the_front_end_has_a_player_only_with_a_workspace(make_workspace):
+    workspace = make_workspace({"a.wav": (9, 16000)}, every=3.0)
+    modes = [
+        SegmentTable(source, player=player).get_state()["_player"]
+        for source, player in ((workspace, True), (workspace, False), (FRAME, True))
+    ]
+    assert modes == ["own", "linked", "missing"]
+
+
 def test_pages_of_rows_hold_plain_values_of_limited_length():
     order = np.arange(5, dtype=np.uint32)[::-1].copy()
     assert row_page(FRAME, order, 1, 3, ["text", "similarity", "list"]) == [
@@ -410,3 +446,4 @@ def test_long_frames_are_widgets_and_small_ones_are_plain():
     assert saved == Table(frame)._repr_html_() == long._repr_html_()
     assert "and 70 more rows" in saved
     assert isinstance(table(frame.head(50)), Table)
+    assert isinstance(table(frame, limit=0), Table)

@@ -23,14 +23,15 @@ _QUERY = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 
-# Lines of a traceback of Java before an error: a cause, and the error itself as Py4J prints it.
+# How lines of a traceback of Java begin that state an error: a cause, and the error itself as Py4J
+# prints it.
 _JAVA_CAUSES = ("Caused by:", ": ")
-# Lines of a traceback of Python that do not state an error: a place, and the mark below its code.
+# How lines of a traceback of Python begin that state no error: a place, and marks below its code.
 _PYTHON_FRAME = ("File ", "^")
 
 
 def redact_urls(text: str) -> str:
-    """Remove user, query and fragment of all URLs in a text, since they may hold secrets.
+    """Remove user, query and fragment of all http and https URLs in a text: they may be secret.
 
     A query or a fragment, or both, become `?...`.
 
@@ -131,8 +132,9 @@ def one_line(error: BaseException) -> str:
 def root_cause(error: BaseException) -> str:
     """Return in one line what caused the error of an engine.
 
-    Its message may contain a traceback: of Java, where the last cause is the first to have
-    happened, or of a remote Python, which ends with the error. Without one, return `one_line`.
+    Its message may contain a traceback: of Java, which begins with the last error and ends with
+    what caused it, or of a remote Python, which ends with the error. Without one, return
+    `one_line`.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     java_causes = [line for line in lines if line.startswith(_JAVA_CAUSES)]

@@ -34,6 +34,7 @@ from nbaudio.corpus.corpus_tables import (
     publish,
     selection_hash,
 )
+from nbaudio.corpus.cut_runs import run_cut_tasks
 from nbaudio.corpus.cut_tasks import (
     archived_recordings,
     cut_amount,
@@ -43,7 +44,7 @@ from nbaudio.corpus.cut_tasks import (
 from nbaudio.corpus.cutting import ClipFormat, CutTask, cut
 from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout
 from nbaudio.corpus.measure import log_signals, measure_segments, signals_by_key
-from nbaudio.corpus.packs import cut_all, pack_names
+from nbaudio.corpus.packs import pack_names
 from nbaudio.corpus.shard_names import shard_name
 from nbaudio.corpus.shards import divide_by_shard, restore_records, shard_advice, write_shards
 from nbaudio.corpus.versions import Base, KeptClips, corpus_parameters
@@ -667,7 +668,7 @@ def _cut(run: _Run, selection: _Selection, run_tasks: RunTasks, *, measured: boo
     failures: dict[str, str] = {}
     function = partial(cut, run.format, measured=measured)
     atomic.remove(run.layout.failures)
-    for cut_result in cut_all(run_tasks, "cut ", function, amount, tasks, show=run.show):
+    for cut_result in run_cut_tasks(run_tasks, "cut ", function, amount, tasks, show=run.show):
         write_failures(run.layout.failures, cut_result.failures)
         failures |= cut_result.failures
         if cut_result.values:

@@ -28,9 +28,9 @@ from nbaudio.corpus.clip_keys import (
     segments_with_audio,
     with_clip_keys,
 )
+from nbaudio.corpus.cut_runs import run_cut_tasks
 from nbaudio.corpus.cut_tasks import PlannedCut, plan_cut
 from nbaudio.corpus.cutting import ClipFormat, MeasuredClip, measure_windows
-from nbaudio.corpus.packs import cut_all
 from nbaudio.engine import EngineLocation, RunTasks, worker_pool
 from nbaudio.sources.audio_folder import required_audio
 from nbaudio.tables import parquet_files, schemas, workspace_tables
@@ -325,7 +325,7 @@ def _measure_clips(
 ) -> dict[str, str]:
     """Measure the clips of a plan and log their signals; return by key the reasons of failures."""
     failures: dict[str, str] = {}
-    for measured in cut_all(
+    for measured in run_cut_tasks(
         run_tasks, "measure", measure_windows, planned.amount, planned.tasks, show=show
     ):
         log_signals(workspace, measured.values)

@@ -1,24 +1,18 @@
-"""Packs: encoded clips end to end, then their index.
+"""Read and reduce packs: encoded clips end to end, then their index (`pack_index`).
 
 The index is verified when it is read, and every clip when it is copied.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import cast
 
 import polars as pl
 
 from nbaudio.core import threads
-from nbaudio.core.errors import AudioError, NbaudioError, WorkerLostError
-from nbaudio.core.progress import progress, progress_note
-from nbaudio.core.progress_text import AUDIO
+from nbaudio.core.errors import AudioError, NbaudioError
 from nbaudio.corpus.clip_keys import rows_without_key
 from nbaudio.corpus.clip_locations import verified_clip
-from nbaudio.corpus.cut_tasks import CutAmount, named_task
-from nbaudio.corpus.cutting import CutResult, CutTask
 from nbaudio.corpus.pack_index import IndexRow, index_bytes, read_rows
-from nbaudio.engine import RunTasks
 from nbaudio.storage.location import Location, LocationLike, location
 from nbaudio.storage.network import RemoteNotFoundError
 from nbaudio.storage.urls import is_url
@@ -29,65 +23,16 @@ _READERS = 16  # concurrent requests of remote packs
 _COUNTS = dict.fromkeys(("offset", "length", "clip_samples"), pl.Int64)
 _INDEX_ROW = pl.Schema({"clip_key": pl.String, **_COUNTS, "clip_sha256": pl.String})
 INDEX = joined_schema(_INDEX_ROW, {"pack": pl.String()})
+"""The clips of a pack as in its `IndexRow`s, and the path or URL of the pack."""
 
 _KEYS_OF_PACKS = pl.Schema({"clip_key": pl.String, "pack": pl.UInt32})
 
 
-def cut_all(
-    run_tasks: RunTasks,
-    what: str,
-    function: Callable[[CutTask], CutResult],
-    amount: CutAmount,
-    tasks: Iterable[CutTask],
-    *,
-    show: bool,
-) -> Iterator[CutResult]:
-    """Call a function, such as `cut`, on tasks, which have some `amount` of audio.
+class PackDamagedError(NbaudioError):
+    """A clip's bytes are not those that were written.
 
-    Note failures, and show the progress.
+    The only argument is the path of the pack, which must be cut again.
     """
-    if not amount.num_clips:
-        return
-    with progress(what, amount.seconds / 3600, AUDIO, show=show) as advance:
-        for cut_result in _results(run_tasks, tasks, function):
-            yield cut_result
-            for reason in cut_result.failures.values():
-                progress_note(reason)
-            advance(cut_result.seconds / 3600)
-
-
-def _results(
-    run_tasks: RunTasks, tasks: Iterable[CutTask], function: Callable[[CutTask], CutResult]
-) -> Iterator[CutResult]:
-    """Yield the results of tasks.
-
-    A recording that kills its worker fails, like any other bad recording.
-    """
-    waiting = iter(tasks)
-    while True:
-        try:
-            yield from run_tasks(function, waiting)
-        except WorkerLostError as error:
-            for task in cast(tuple[CutTask, ...], error.tasks):
-                yield from _results_by_source(run_tasks, task, function)
-        else:
-            return
-
-
-def _results_by_source(
-    run_tasks: RunTasks, task: CutTask, function: Callable[[CutTask], CutResult]
-) -> Iterator[CutResult]:
-    """Cut the sources of a task one by one; a source that kills its worker becomes a failure."""
-    seconds = task.seconds / len(task.sources)
-    for source in task.sources:
-        try:
-            yield from run_tasks(function, [named_task([source], task.pack.parent, seconds)])
-        except WorkerLostError:
-            reason = (
-                f"{source.path.name}: the worker that decodes it is killed: it crashes a library, "
-                "or needs too much memory"
-            )
-            yield CutResult(seconds, {key: reason for key, *_ in source.windows}, {})
 
 
 def read_index(pack: LocationLike) -> pl.DataFrame | None:
@@ -105,7 +50,7 @@ def pack_names(packs: Location) -> list[str]:
 
 
 def indexes(packs: LocationLike, names: Iterable[str] | None = None) -> Iterator[pl.DataFrame]:
-    """Yield the index of each pack in a folder, after an empty one.
+    """Yield the index of each pack in a folder, after an empty one: there is always a table.
 
     `names` are those of some packs, in any order; None means all packs of the folder. Skip packs
     that are absent, incomplete or damaged.
@@ -126,6 +71,8 @@ def indexes(packs: LocationLike, names: Iterable[str] | None = None) -> Iterator
 def keep_clips(packs: Location, keys: Buckets, folder: Path) -> int:
     """Remove all clips but some, and damaged packs, from a folder.
 
+    Packs that lose no clip are not written again.
+
     Args:
         packs: the folder of packs.
         keys: the keys of the clips that stay; see `clip_keys.divide_keys`.
@@ -138,11 +85,12 @@ def keep_clips(packs: Location, keys: Buckets, folder: Path) -> int:
     places = [packs / name for name in names]
     clips = store(_keys_of_packs(places), folder / "clips", _KEYS_OF_PACKS)
     removed = rows_without_key(clips, keys, folder / "clips-by-key")
-    whole = set(clips.select(pl.col("pack").unique()).collect()["pack"]) - {*removed["pack"]}
+    readable = {*clips.select(pl.col("pack").unique()).collect()["pack"]}
+    unchanged = readable - {*removed["pack"]}
     return sum(
         _remove_clips(place, removed.filter(pack=number)["clip_key"])
         for number, place in enumerate(places)
-        if number not in whole
+        if number not in unchanged
     )
 
 
@@ -154,18 +102,19 @@ def _keys_of_packs(places: Iterable[Location]) -> Iterator[pl.DataFrame]:
             yield index.select("clip_key", pack=pl.lit(number, pl.UInt32))
 
 
-def _remove_clips(pack: Location, keys: pl.Series) -> int:
+def _remove_clips(pack: Location, removed_keys: pl.Series) -> int:
     """Remove clips from a pack; remove the pack if no other is left, or if it is damaged.
 
-    Return how many clips were removed.
+    Return how many clips were removed, which are all clips of a pack that turns out to be damaged
+    while it is copied, and 0 if its index is damaged.
     """
     index = read_index(pack)
     clips = INDEX.to_frame() if index is None else index
-    remaining = clips.filter(~pl.col("clip_key").is_in(keys.implode()))
+    remaining = clips.filter(~pl.col("clip_key").is_in(removed_keys.implode()))
     try:
         if remaining.is_empty():
             pack.remove()
-        elif len(keys):
+        else:
             _rewrite(pack, remaining)
     except PackDamagedError:
         remaining = INDEX.to_frame()
@@ -184,17 +133,10 @@ def _rewrite(pack: Location, clips: pl.DataFrame) -> None:
         file.write(index_bytes(index))
 
 
-class PackDamagedError(NbaudioError):
-    """A clip's bytes are not those that were written.
-
-    The pack, whose path is the argument, must be cut again.
-    """
-
-
 def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
     """Yield the encoded bytes of each row's clip, verified by hash.
 
-    Raise `PackDamagedError` at the first that differs.
+    All packs are remote, or none is. Raise `PackDamagedError` at the first clip that differs.
     """
     places = clips.select("pack", "offset", "length").rows()
     # Remote packs are read several at once, to hide latency.
@@ -213,7 +155,8 @@ def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
 def _read(place: tuple[str, int, int]) -> bytes:
     """Read the bytes of a clip: its pack, offset and length.
 
-    Raise `PackDamagedError` if the pack is missing or too short.
+    Raise `PackDamagedError` if the pack is missing or too short. An error of the network is raised
+    as it is: the pack may be whole.
     """
     pack, offset, length = place
     file = location(pack)

@@ -25,7 +25,7 @@ from nbaudio.proof.rule_segments import (
     judged_apart,
     rule_segments,
 )
-from nbaudio.proof.segment_sums import TICKS, Kinds, StoredFrame, read_some, read_sums
+from nbaudio.proof.segment_sums import TICKS, Kinds, RoundFrame, read_segment_rows, read_sums
 from nbaudio.review.draws import all_draws, has_frame
 from nbaudio.review.fixed_rules import DEFAULT_SIMILARITY, FixedRule, fixed_rules
 from nbaudio.review.population import Population
@@ -139,7 +139,7 @@ class ProofState(ReviewState):
         Its `draws` are as those of all segments, but for the numbers of rows, and sooner there.
         """
         return self._with_rows(
-            self.kinds, read_some(self.population, self._frames, self._ids_alone)
+            self.kinds, read_segment_rows(self.population, self._frames, self._ids_alone)
         )
 
     def _with_rows(self, kinds: Kinds, rows: pl.DataFrame) -> "ProofState":
@@ -222,7 +222,7 @@ class ProofState(ReviewState):
         return reached & self.flags("is_there")
 
     @cached_property
-    def _frames(self) -> list[StoredFrame]:
+    def _frames(self) -> list[RoundFrame]:
         """The frame of each round in `usable`: the segments that it could draw."""
         records = {draw.name: draw.record for draw in all_draws(self)}
         frames = []
@@ -230,7 +230,7 @@ class ProofState(ReviewState):
             table = frame_table(round_.draw)
             record = records[round_.draw]
             frames.append(
-                StoredFrame(
+                RoundFrame(
                     table,
                     self._strata(table),
                     place=len(record.after),
@@ -253,7 +253,7 @@ class ProofState(ReviewState):
         return first_draws
 
     def _strata(self, table: str) -> pl.DataFrame:
-        """Return the strata of a frame, see `StoredFrame`."""
+        """Return the strata of a frame, see `RoundFrame`."""
         by_stratum = workspace_tables.scan(self.workspace, table=table).group_by("stratum")
         facts = by_stratum.agg(pl.col("weight", "rate").first(), size=pl.len())
         return facts.collect(**STREAMED).sort("stratum").with_row_index("number")
@@ -377,7 +377,7 @@ class ProofState(ReviewState):
             parts.append(rows.select(pl.col(name).cast(dtype) for name, dtype in _DRAWN.items()))
         return pl.concat(parts)
 
-    def _with_strata(self, rows: pl.DataFrame, frame: StoredFrame) -> pl.DataFrame:
+    def _with_strata(self, rows: pl.DataFrame, frame: RoundFrame) -> pl.DataFrame:
         """Return rows of a draw with `stratum`, a number, and the `size` of the stratum.
 
         Both are null where the frame has none. Segments that were withdrawn since are in the frame

@@ -24,8 +24,8 @@ from nbaudio.tables.dataframes import STREAMED
 from nbaudio.tables.rows import with_starts
 from nbaudio.tables.workspace import Workspace
 
-#: Units of time a second, which the usual sampling rates divide: durations are whole numbers.
 TICKS = 705_600_000
+"""Ticks in a second. The usual sampling rates divide it: durations are whole numbers of ticks."""
 
 _FLAGS = ("is_there", "accepted", "without", "left_out", "reviewable", "has_duration")
 _FACTS = pl.Schema(
@@ -43,34 +43,34 @@ _RULE = pl.Schema(
     | {"seconds": pl.Float64, "words": pl.Int64}
 )
 _CUT = "cut_"  # with the number of kinds: the column with their `cut`
-_WIDTH = 4  # A row of all tables joined takes about as much memory as so many rows of one.
+_TABLES = 4  # A row of all tables joined takes about as much memory as so many rows of one.
 _SUMS = ("segments", "ticks", "words", "segments_counted", "ticks_counted", "words_counted")
 _LARGEST = ("segments_largest", "ticks_largest", "words_largest")
-_KINDS = pl.exclude(*_SUMS, *_LARGEST)
+_KIND = pl.exclude(*_SUMS, *_LARGEST)  # the columns that are equal for all segments of a kind
 _KEY = pl.col("segment_id").hash().alias("key")
 
 
 @dataclass(frozen=True)
 class Kinds:
-    """The kinds of segments that sums distinguish, beside those that every claim needs."""
+    """What sums tell apart, beside what every claim needs."""
 
     column: str = "similarity"  # a column of numbers
     sign: int = 1  # -1: thresholds are on the negated numbers
-    cuts: Sequence[float] | None = None  # thresholds on it, ascending; None: those of reports
+    cuts: Sequence[float] | None = None  # thresholds on it, ascending; None: `ProofState.cuts`
     without: Sequence[str] = ()  # ids of segments that do not ship
     by_risk: bool = False  # tell apart the strata of a next round by risk
     by: str = ""  # tell apart the groups of this column that rounds have fixed; empty for none
 
 
 @dataclass(frozen=True)
-class StoredFrame:
-    """What a round could draw, as it is stored."""
+class RoundFrame:
+    """What a round could draw: its sampling frame, which is stored as a table."""
 
-    table: str
+    table: str  # the name of the table in the workspace
     strata: pl.DataFrame  # `stratum`, `weight`, `rate` and `size`, in order of their names
     place: int  # the place of its draw in the order of all draws
     later: pl.Series  # segments that were added or changed after the draw
-    by: str = ""  # the column whose groups it stores; empty for none
+    by: str = ""  # the column whose groups the table has; empty for none
 
 
 def read_sums(
@@ -78,7 +78,7 @@ def read_sums(
     several_kinds: Sequence[Kinds],
     *,
     strata: Strata | None,
-    frames: Sequence[StoredFrame],
+    frames: Sequence[RoundFrame],
     rules: Sequence[FixedRule],
     alone: pl.Series,
 ) -> list[pl.DataFrame]:
@@ -86,19 +86,21 @@ def read_sums(
 
     Args:
         population: the segments.
-        several_kinds: what else is told apart, in one table of sums for each; they have the same
-            `without` and `by`, and texts are read once for all.
+        several_kinds: what else is told apart, in one table of sums for each. All have `cuts`, and
+            the same `without` and `by`. Segments are read once for all.
         strata: what the next round would draw from; None if that is not told apart.
         frames: what rounds could draw.
         rules: the rules that rounds have fixed.
-        alone: ids, or tombstones, of segments that get a row each.
+        alone: ids of segments that get a row each; frames have the tombstones of withdrawn ones.
 
     Returns:
         Columns that tell kinds apart:
 
         - `key`: the hash of the id where the row is one segment;
-        - `is_there`, `accepted`, `without`, `left_out`, `reviewable`, `has_duration`, `split`;
-        - `cut`: how many thresholds keep it, -1 without a number; `next_stratum`, -1 for none;
+        - `is_there` (not removed), `accepted`, `without` (it does not ship), `left_out` (as
+          `Population.left_out`), `reviewable`, `has_duration` (one that `select` takes), `split`;
+        - `cut`: how many thresholds keep it, -1 without a number, 0 if it was removed;
+          `next_stratum`, -1 for none;
         - `stratum_frame_K` (null: not in it) and `valid_frame_K` (it is as it was drawn);
         - `fixed_draw`, `fixed_cut`, `fixed_has_duration`: the place of the first draw that could
           take it, and how many thresholds kept it and its duration then;
@@ -110,40 +112,40 @@ def read_sums(
         than 0 (`words_counted`), and the largest value of one (`words_largest`).
     """
     workspace = population.state.workspace
-    count = bucket_count(_WIDTH * len(population))
-    population.release()
+    num_buckets = bucket_count(_TABLES * len(population))
+    population.release()  # its arrays, which the joined rows need the memory of
     with TemporaryDirectory(prefix="nbaudio-") as path:
         folder = Path(path)
-        facts = _facts(population, several_kinds, strata, with_contents=bool(frames))
+        facts = _read_facts(population, several_kinds, strata, with_contents=bool(frames))
         cuts = {_cut_name(number): pl.Int32() for number in range(len(several_kinds))}
-        segments = _divide(facts, pl.Schema({**_FACTS, **cuts}), count, folder)
-        of_frames = {
-            f"_frame_{number}": _divide(_frame_rows(workspace, frame), _FRAME, count, folder)
-            for number, frame in enumerate(frames)
+        segments = _divide(facts, pl.Schema({**_FACTS, **cuts}), num_buckets, folder)
+        frame_by_suffix = {f"_frame_{number}": frame for number, frame in enumerate(frames)}
+        frame_buckets = {
+            suffix: _divide(_frame_rows(workspace, frame), _FRAME, num_buckets, folder)
+            for suffix, frame in frame_by_suffix.items()
         }
-        of_rules = {
-            f"_rule_{rule.number}": _divide(_rule_rows(workspace, rule), _RULE, count, folder)
+        rule_buckets = {
+            f"_rule_{rule.number}": _divide(_rule_rows(workspace, rule), _RULE, num_buckets, folder)
             for rule in rules
         }
         sums: list[list[pl.DataFrame]] = [[] for _ in several_kinds]
-        by_suffix = dict(zip(of_frames, frames, strict=True))
-        for bucket in range(count):
-            rows = _joined(segments, of_frames, of_rules, bucket)
-            rows = _kinds_of(rows, by_suffix, alone.hash(), several_kinds[0].by)
+        for bucket in range(num_buckets):
+            joined = _joined(segments, frame_buckets, rule_buckets, bucket)
+            rows = _summed_columns(joined, frame_by_suffix, alone.hash(), several_kinds[0].by)
             for number, kinds in enumerate(several_kinds):
                 sums[number].append(_sum(_with_cuts(rows, number, kinds)))
-    return [_sum(pl.concat(parts)).sort(~pl.col("is_there"), _KINDS) for parts in sums]
+    return [_sum(pl.concat(parts)).sort(~pl.col("is_there"), _KIND) for parts in sums]
 
 
-def read_some(
-    population: Population, frames: Sequence[StoredFrame], ids: pl.Series
+def read_segment_rows(
+    population: Population, frames: Sequence[RoundFrame], ids: pl.Series
 ) -> pl.DataFrame:
-    """Return a row for each of some segments, or of those that were removed and are in a frame.
+    """Return a row for each of some segments that are there or in a frame.
 
     Args:
         population: the segments.
         frames: what rounds could draw.
-        ids: ids, or tombstones, of the segments.
+        ids: ids of the segments; frames have the tombstones of withdrawn ones.
 
     Returns:
         `key`, `is_there`, and of each frame `stratum_frame_K` and `valid_frame_K`, as `read_sums`
@@ -172,19 +174,19 @@ def _divide(parts: Iterable[pl.DataFrame], schema: pl.Schema, count: int, folder
     return write_buckets(rows, pl.col("key") % count, count=count, folder=buckets)
 
 
-def _facts(
+def _read_facts(
     population: Population,
     several_kinds: Sequence[Kinds],
     strata: Strata | None,
     *,
     with_contents: bool,
 ) -> Iterator[pl.DataFrame]:
-    """Yield what is needed of each segment, batch by batch, in order.
+    """Yield what is needed of each segment that is there, batch by batch, in order.
 
     Contents are null without `with_contents`: they are compared with those of frames, and to hash
     them takes most of the time.
     """
-    facts = _Facts(
+    context = _FactsContext(
         kinds=several_kinds,
         reviewable=population.reviewable,
         left_out=population.left_out["segment_id"].implode(),
@@ -193,12 +195,12 @@ def _facts(
         with_contents=with_contents,
     )
     columns = ("split", "decision", "similarity", *(kinds.column for kinds in several_kinds))
-    return in_threads(facts.of_batch, with_starts(population.batches(columns)))
+    return in_threads(context.facts_of_batch, with_starts(population.batches(columns)))
 
 
 @dataclass(frozen=True)
-class _Facts:
-    """What the rows of `_facts` depend on beside the segments; see `read_sums`."""
+class _FactsContext:
+    """What the rows of `_read_facts` depend on beside the segments; see `read_sums`."""
 
     kinds: Sequence[Kinds]
     reviewable: Bools
@@ -207,13 +209,13 @@ class _Facts:
     has_duration: pl.Expr
     with_contents: bool
 
-    def of_batch(self, numbered: tuple[int, pl.DataFrame]) -> pl.DataFrame:
-        """Return the rows for a batch of segments, which comes with the number of its first."""
+    def facts_of_batch(self, numbered: tuple[int, pl.DataFrame]) -> pl.DataFrame:
+        """Return the facts of a batch of segments, which comes with the number of its first."""
         start, batch = numbered
-        rows = slice(start, start + len(batch))
+        places = slice(start, start + len(batch))
         without = pl.Series(self.kinds[0].without, dtype=pl.String).implode()
         ticks = pl.when(SECONDS.is_finite()).then((SECONDS * TICKS).round())
-        stratum = pl.lit(-1) if self.strata is None else pl.Series(self.strata.number[rows])
+        stratum = pl.lit(-1) if self.strata is None else pl.Series(self.strata.number[places])
         content = frame_contents(batch) if self.with_contents else None
         return batch.select(
             _KEY,
@@ -221,7 +223,7 @@ class _Facts:
             accepted=pl.col("decision").eq_missing("accept"),
             without=pl.col("segment_id").is_in(without),
             left_out=pl.col("segment_id").is_in(self.left_out),
-            reviewable=pl.Series(self.reviewable[rows]),
+            reviewable=pl.Series(self.reviewable[places]),
             has_duration=self.has_duration,
             split="split",
             next_stratum=stratum,
@@ -252,19 +254,19 @@ def number_column(name: str) -> pl.Expr:
     return pl.col(name).cast(pl.Float64).fill_nan(None)
 
 
-def _frame_rows(workspace: Workspace, frame: StoredFrame) -> Iterator[pl.DataFrame]:
+def _frame_rows(workspace: Workspace, frame: RoundFrame) -> Iterator[pl.DataFrame]:
     """Yield what a frame says of its segments."""
     for batch in workspace_tables.read_batches(workspace, frame.table, ("segment_id", *_FRAME)):
         yield _with_frame_columns(batch, frame)
 
 
-def _with_frame_columns(rows: pl.DataFrame, frame: StoredFrame) -> pl.DataFrame:
+def _with_frame_columns(rows: pl.DataFrame, frame: RoundFrame) -> pl.DataFrame:
     """Return rows of a frame with the columns `_FRAME`; earlier versions lack some of them."""
     strata = frame.strata["stratum"]
     number = pl.col("stratum").replace_strict(strata, range(len(strata)), return_dtype=pl.Int32)
     nothing = pl.DataFrame(schema=_FRAME).drop("key", "stratum")
     rows = pl.concat([nothing, rows], how="diagonal_relaxed")
-    return rows.with_columns(_KEY, number, pl.col("content").fill_null(0))
+    return rows.with_columns(_KEY, number)
 
 
 def _rule_rows(workspace: Workspace, rule: FixedRule) -> Iterator[pl.DataFrame]:
@@ -275,35 +277,36 @@ def _rule_rows(workspace: Workspace, rule: FixedRule) -> Iterator[pl.DataFrame]:
 
 def _joined(
     segments: Buckets,
-    of_frames: Mapping[str, Buckets],
-    of_rules: Mapping[str, Buckets],
-    number: int,
+    frame_buckets: Mapping[str, Buckets],
+    rule_buckets: Mapping[str, Buckets],
+    bucket: int,
 ) -> pl.DataFrame:
     """Join a bucket of the segments with those of frames and of rules, by suffix of their columns.
 
     Of frames all rows are taken, of rules those of segments that are there or in a frame.
     """
-    rows = segments.read(number)
-    for suffix, side in of_frames.items():
-        rows = rows.join(_read(side, number, suffix), on="key", how="full", coalesce=True)
-    for suffix, side in of_rules.items():
-        rows = rows.join(_read(side, number, suffix), on="key", how="left")
+    rows = segments.read(bucket)
+    for suffix, buckets in frame_buckets.items():
+        side = _read_with_suffix(buckets, bucket, suffix)
+        rows = rows.join(side, on="key", how="full", coalesce=True)
+    for suffix, buckets in rule_buckets.items():
+        rows = rows.join(_read_with_suffix(buckets, bucket, suffix), on="key", how="left")
     return rows.with_columns(pl.col("is_there").fill_null(value=False))
 
 
-def _read(side: Buckets, number: int, suffix: str) -> pl.DataFrame:
+def _read_with_suffix(buckets: Buckets, bucket: int, suffix: str) -> pl.DataFrame:
     """Read a bucket, with a suffix at its columns but the key."""
-    return side.read(number).select("key", pl.exclude("key").name.suffix(suffix))
+    return buckets.read(bucket).select("key", pl.exclude("key").name.suffix(suffix))
 
 
-def _kinds_of(
-    rows: pl.DataFrame, frames: Mapping[str, StoredFrame], alone: pl.Series, by: str
+def _summed_columns(
+    joined: pl.DataFrame, frames: Mapping[str, RoundFrame], alone: pl.Series, by: str
 ) -> pl.DataFrame:
-    """Return the columns of `read_sums` of each segment; `by` is the column of groups.
+    """Return the columns of `read_sums` for each segment; `by` is the column of groups.
 
-    `cut` and `fixed_cut` are null; `_with_cuts` computes them from further columns.
+    `cut` and `fixed_cut` are null. `_with_cuts` fills them in, from the last columns here.
     """
-    rows = rows.with_columns(fixed=_fixed(frames)).unnest("fixed")
+    rows = joined.with_columns(fixed=_fixed(frames)).unnest("fixed")
     is_alone = pl.col("key").is_in(alone.implode()) | ~pl.col("is_there")
     of_removed = cs.expand_selector(rows, cs.starts_with("seconds_rule_", "words_rule_"))
     amounts = [pl.lit(1, pl.Int64).alias("segments"), pl.col("ticks", "words").fill_null(0)]
@@ -328,7 +331,7 @@ def _kinds_of(
     )
 
 
-def _group(by: str, frames: Mapping[str, StoredFrame]) -> pl.Expr:
+def _group(by: str, frames: Mapping[str, RoundFrame]) -> pl.Expr:
     """Return the group of each segment in the first frame that stores groups of the column."""
     with_groups = [suffix for suffix, frame in frames.items() if by and frame.by == by]
     if not with_groups:
@@ -339,21 +342,21 @@ def _group(by: str, frames: Mapping[str, StoredFrame]) -> pl.Expr:
 
 
 def _with_cuts(rows: pl.DataFrame, number: int, kinds: Kinds) -> pl.DataFrame:
-    """Return rows of `_kinds_of` with the cuts of the kinds with a number, and of no others."""
+    """Return `_summed_columns` with the cuts of the kinds with a number, and of no others."""
     similarity = rows["fixed_similarity"].fill_null(np.nan).to_numpy()
     fixed_cut = pl.Series(np.searchsorted(np.array(kinds.cuts), similarity, side="right"))
     with_cuts = rows.with_columns(cut=pl.col(_cut_name(number)).fill_null(0), fixed_cut=fixed_cut)
     return with_cuts.drop(cs.starts_with(_CUT), "fixed_similarity")
 
 
-def _is_valid(suffix: str, frame: StoredFrame) -> pl.Expr:
+def _is_valid(suffix: str, frame: RoundFrame) -> pl.Expr:
     """Return whether each segment is as a frame has it."""
     is_later = pl.col("key").is_in(frame.later.hash().implode())
     is_same = (pl.col("content") == pl.col(f"content{suffix}")).fill_null(value=False)
     return (is_same & ~is_later).alias(f"valid{suffix}")
 
 
-def _fixed(frames: Mapping[str, StoredFrame]) -> pl.Expr:
+def _fixed(frames: Mapping[str, RoundFrame]) -> pl.Expr:
     """Return the similarity and duration that each segment had in the first frame that has it.
 
     Frames of earlier versions have none: for them it is what the segment has now.
@@ -363,6 +366,7 @@ def _fixed(frames: Mapping[str, StoredFrame]) -> pl.Expr:
         fixed_similarity=pl.lit(None, pl.Float64),
         fixed_has_duration=pl.lit(value=True),
     )
+    # The last frame comes first, so that an earlier one that has the segment replaces its values.
     for suffix, frame in sorted(frames.items(), key=lambda item: item[1].place, reverse=True):
         had_duration = pl.col(f"has_duration{suffix}")
         is_earlier = had_duration.is_null()
@@ -378,4 +382,4 @@ def _fixed(frames: Mapping[str, StoredFrame]) -> pl.Expr:
 
 def _sum(rows: pl.DataFrame) -> pl.DataFrame:
     """Sum the rows of each kind."""
-    return rows.group_by(_KINDS).agg(pl.col(_SUMS).sum(), pl.col(_LARGEST).max())
+    return rows.group_by(_KIND).agg(pl.col(_SUMS).sum(), pl.col(_LARGEST).max())

@@ -12,10 +12,10 @@ import polars as pl
 from nbaudio.audio import Recording
 from nbaudio.core.progress import progress, progress_note
 from nbaudio.corpus.clip_keys import recording_facts
+from nbaudio.corpus.cut_runs import run_cut_tasks
 from nbaudio.corpus.cut_tasks import plan_cut
 from nbaudio.corpus.cutting import CutResult, CutTask, Source, Window, clip_of, task_windows
 from nbaudio.corpus.model_inputs import ModelInputs
-from nbaudio.corpus.packs import cut_all
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.recognition.model_arguments import ModelItem
 from nbaudio.recognition.model_ledger import slices
@@ -67,7 +67,7 @@ def call_model(
     function = partial(_measure_clips, call)
     with worker_pool(site.location) as run_tasks:
         amount, tasks = planned.amount, planned.tasks
-        yield from cut_all(run_tasks, "measure", function, amount, tasks, show=site.show)
+        yield from run_cut_tasks(run_tasks, "measure", function, amount, tasks, show=site.show)
 
 
 def _call_on_rows(call: ModelCall, rows: pl.LazyFrame, site: Site) -> Iterator[CutResult]:

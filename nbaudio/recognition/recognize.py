@@ -24,9 +24,9 @@ from nbaudio.corpus.clip_keys import (
     segments_with_audio,
     with_clip_keys,
 )
+from nbaudio.corpus.cut_runs import run_cut_tasks
 from nbaudio.corpus.cut_tasks import plan_cut
 from nbaudio.corpus.cutting import CutResult, CutTask, clip_of, task_windows
-from nbaudio.corpus.packs import cut_all
 from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.recognition.facts import program_name, speed_facts
 from nbaudio.recognition.ledger import AnswerLedger
@@ -252,7 +252,7 @@ def _run_workers(
     with scratch_folder(workspace.path) as scratch:
         planned = plan_cut(workspace, missing.lazy(), facts, folder=scratch)
         with worker_pool(workers.site) as run_tasks:
-            task_results = cut_all(
+            task_results = run_cut_tasks(
                 run_tasks,
                 "recognize",
                 workers.function,

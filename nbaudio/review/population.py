@@ -65,7 +65,8 @@ def _with_judged(columns: Iterable[str]) -> list[str]:
 class Population:
     """The segments as they were given to reviewers, one per id, in the order of the table.
 
-    Arrays are aligned with these segments.
+    The place of a segment is its number among them, from 0; arrays have a value for each place. Its
+    row is its number in the table, which may repeat ids: the first row of an id counts.
 
     Ids are found by 64-bit hashes, which are equal for two of ten million segments with a
     probability of 3e-6.
@@ -123,11 +124,11 @@ class Population:
         ).to_numpy()
 
     def mask(self, segment_ids: pl.Series) -> Bools:
-        """Return which segments have one of these ids."""
+        """Return which segments have one of some ids."""
         return self.mask_of_keys(segment_ids.cast(pl.String).hash())
 
     def mask_of_keys(self, keys: pl.Series) -> Bools:
-        """Return which segments have an id with one of these hashes."""
+        """Return which segments have an id with one of some hashes."""
         is_wanted = self._hashes.collect(**STREAMED).to_series().is_in(keys.implode())
         return is_wanted.to_numpy()[self._is_first]
 
@@ -158,10 +159,11 @@ class Population:
     def read(
         self, segment_ids: Iterable[str], columns: Iterable[str] | None = None
     ) -> pl.DataFrame:
-        """Return all columns of some segments, or those of `batches`, in the order of the table.
+        """Return some segments with facts of their recordings, in the order of the table.
 
-        Segments that are not there are left out. `source_name` is what the source calls the
-        recording: its id there, else the name of its file without folders.
+        Segments that are not there are left out. `columns` are those that are read, beside the ones
+        that `batches` adds; None reads all. `source_name` is what the source calls the recording:
+        its id there, else the name of its file without folders.
         """
         wanted = pl.Series(list(segment_ids), dtype=pl.String)
         rows = workspace_tables.read(
@@ -266,31 +268,27 @@ class Population:
     def _rules_and_audio(self) -> tuple[Bools, Bools]:
         """Which segments break no rule, and which have audio."""
         rules = segment_failures(self._recordings)
-        bad = ((pl.col("decision") == "reject") & pl.col("reason").is_in(list(rules))).fill_null(
-            value=False
-        )
-        text = pl.col("text")
-        silent = pl.any_horizontal(pl.col("path", "start_sample", "end_sample").is_null())
-        facts = {
-            "empty": text.is_null() | ~text.str.contains(r"\S"),
-            "has_text": text.is_not_null(),
-        }
-        facts |= {
-            "window": rejection_reasons.window().hash(),
-            "has_audio": ~silent | pl.lit(self.state.workspace.audio_root is None),
-        }
         # `duplicate` and `empty_text` compare a segment with all others.
         violations = [
             rule.fill_null(value=False)
             for name, rule in rules.items()
             if name not in ("duplicate", "empty_text")
         ]
-        facts["broken"] = pl.any_horizontal(*violations, bad, pl.col("segment_id").is_null())
+        is_rejected = (pl.col("decision") == "reject") & pl.col("reason").is_in(list(rules))
+        has_no_id = pl.col("segment_id").is_null()
+        text = pl.col("text")
+        has_no_window = pl.any_horizontal(pl.col("path", "start_sample", "end_sample").is_null())
+        facts = {
+            "broken": pl.any_horizontal(*violations, is_rejected.fill_null(value=False), has_no_id),
+            "empty": text.is_null() | ~text.str.contains(r"\S"),
+            "has_text": text.is_not_null(),
+            "window": rejection_reasons.window().hash(),
+            "has_audio": ~has_no_window | pl.lit(self.state.workspace.audio_root is None),
+        }
         arrays = self.arrays((*WINDOW, "decision", "reason"), lambda rows: rows.select(**facts))
-        if arrays["has_text"].any():
-            broken = arrays["broken"] | arrays["empty"]
-        else:
-            broken = arrays["broken"]
+        broken = arrays["broken"]
+        if arrays["has_text"].any():  # without any text, texts are still to come
+            broken = broken | arrays["empty"]
         return ~broken & first_occurrences(arrays["window"]), arrays["has_audio"]
 
     @property
@@ -346,14 +344,15 @@ class Population:
         return drawn.select(self.ids(drawn["place"]), "probability", "stratum")
 
     def _rows(self, places: pl.Series) -> pl.Series:
-        """Return the row numbers of some segments in the table."""
-        before = self._repeats - np.arange(len(self._repeats))
-        if len(before):
-            return places + np.searchsorted(before, places.to_numpy(), side="right")
+        """Return the rows of the segments at some places."""
+        # The first place behind each repeat. A row is a place plus the number of repeats before it.
+        places_behind = self._repeats - np.arange(len(self._repeats))
+        if len(places_behind):
+            return places + np.searchsorted(places_behind, places.to_numpy(), side="right")
         return places
 
     def ids(self, places: pl.Series) -> pl.Series:
-        """Return the ids of some segments, in that order."""
+        """Return the ids of the segments at some places, in that order."""
         rows = self._rows(places).cast(pl.UInt32).alias(ROW)
         ids = workspace_tables.read(
             self.state.workspace,

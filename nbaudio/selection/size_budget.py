@@ -1,7 +1,7 @@
 """The budget of a corpus in hours or on disk, and the segments for which it has no room.
 
-It is counted in whole microseconds or bytes, so that it is never exceeded. A budget of disk is for
-16 kHz mono FLAC.
+Costs are whole microseconds or bytes, so that no rounding exceeds the budget. A budget on disk
+counts clips as 16 kHz mono FLAC.
 """
 
 import math
@@ -25,7 +25,7 @@ MICROSECONDS = 1_000_000  # the number of microseconds in a second
 _RATE = 16000  # Hz, of the clips whose size a budget of disk counts
 # Up to three archive members with headers and padding, the text, and a row in segments.parquet.
 CLIP_OVERHEAD_BYTES = 3000
-# The upper bound: FLAC stores what it cannot compress uncompressed.
+# 16-bit samples. No clip takes more: FLAC stores uncompressed what it cannot compress.
 PCM_BYTES_PER_SECOND = 2.0 * _RATE
 
 
@@ -75,14 +75,14 @@ def rows_over_budget(
     Args:
         selected: the segments that have a split, with ascending `row`, `split`, `micros`,
             `speaker_id` and `recording_id` (categorical), `barred`, and the columns of `preferred`.
-            Barred segments are left out of train afterwards, because they were reviewed. They take
-            their turns but cost nothing: the budget ends at the same place whichever segments were
-            reviewed.
+            Barred segments are left out of train afterwards, because they were reviewed. They cost
+            nothing, so that the others use the whole budget; they take their turns, so that the
+            order of the others does not depend on what was reviewed.
         budget: the limit, and the cost of a segment.
-        seed: of the orders.
-        preferred: flags of segments that take all their turns before the others; the first flag
-            counts most.
-        hashes: returns hashes of the ids of rows.
+        seed: determines the order in a turn, and which segment a speaker gives in which turn.
+        preferred: flags, at least one, of segments that take all their turns before the others;
+            the first flag counts most.
+        hashes: returns hashes of the ids of rows; see `RowHashes`.
 
     Raises:
         InputError: dev and test alone exceed the budget.
@@ -90,7 +90,7 @@ def rows_over_budget(
     in_train = in_training(selected["split"])
     room = _room_for_train(selected, in_train, budget)
     train = _train_costs(selected, in_train, budget, preferred)
-    del selected, in_train  # as large as `train`
+    del selected, in_train  # frees memory before turns are computed: they are as large as `train`
     train = _with_turns(train, hashes(train["row"], f"draw {seed}"))
     turns = train.group_by("turn").agg(pl.sum("cost")).sort("turn")
     spent = turns["cost"].cum_sum()
@@ -101,8 +101,8 @@ def rows_over_budget(
     room_in_last_turn = room
     if num_whole_turns:
         room_in_last_turn = room - spent[num_whole_turns - 1]
-    # Within a turn, segments are in the order of another hash than that of the turns: the first
-    # segment of a speaker who has many has a small one, and would always come early.
+    # Another hash than the draws gives the order within a turn: in the first turn, a speaker with
+    # many segments gives the smallest of many draws, and by draws would nearly always come first.
     in_last_turn = train.filter(pl.col("turn") == last_turn)
     places = hashes(in_last_turn["row"], f"place {seed}")
     in_last_turn = in_last_turn.with_columns(place=places).sort("place", "row")
@@ -150,6 +150,7 @@ def _with_turns(train: pl.DataFrame, draws: pl.Series) -> pl.DataFrame:
     All segments of a turn are taken before those of the next. Each `rank` has its own turns, after
     those of smaller ranks.
     """
+    # A turn is less than the number of segments, so the turns of two ranks never meet.
     turn = _turns_of_speakers(train["speaker"].to_numpy(), draws.to_numpy())
     return train.select("row", "cost", turn=pl.Series(turn) + train["rank"] * len(train))
 
@@ -157,7 +158,7 @@ def _with_turns(train: pl.DataFrame, draws: pl.Series) -> pl.DataFrame:
 def _turns_of_speakers(
     speakers: NDArray[np.uint32], draws: NDArray[np.uint64]
 ) -> NDArray[np.uint32]:
-    """Return the rank of the draw of each segment among those of its speaker, from 0."""
+    """Return how many segments of the same speaker have a smaller draw, for each segment."""
     order = np.lexsort((draws, speakers))  # by speaker, then by draw
     ordered_speakers = speakers[order]
     is_first = np.ones(len(order), dtype=np.bool_)
@@ -192,11 +193,12 @@ def measure_bytes_per_second(clips: pl.DataFrame, root: LocationLike) -> float |
         return None
     num_bytes = np.array([clip.num_bytes for clip in encoded], dtype=np.float64)
     num_samples = np.array([clip.num_samples for clip in encoded], dtype=np.float64)
-    # A ratio estimate: the corpus is summed over seconds, so long clips count more than short ones.
+    # A ratio of sums, since the size of the corpus is this ratio times its seconds: a long clip
+    # counts more than a short one.
     bytes_per_sample = float(num_bytes.sum() / num_samples.sum())
     deviation = float(np.std(num_bytes - bytes_per_sample * num_samples, ddof=1))
-    error = deviation / (float(num_samples.mean()) * math.sqrt(len(encoded)))
-    return (bytes_per_sample + 3 * error) * _RATE
+    standard_error = deviation / (float(num_samples.mean()) * math.sqrt(len(encoded)))
+    return (bytes_per_sample + 3 * standard_error) * _RATE
 
 
 def _encode_clips(clips: pl.DataFrame, folder: Location) -> Iterator[_EncodedClip]:

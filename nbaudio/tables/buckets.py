@@ -6,6 +6,7 @@ unique key. The folders of buckets and parts belong to one run, which removes wh
 left before it begins.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -22,11 +23,12 @@ BUCKET_ROWS = 1 << 16
 PART_ROWS = 1 << 16
 """Consecutive rows of a table that are read together, by `write_row_buckets`."""
 
-_MAX_BUCKETS = 64  # each bucket has a row group in memory while the table is divided
-_ROW_GROUP = 4096
-_PART_BYTES = 64 << 20
-_MOST_ROWS_A_PART = 1 << 17
-_ROWS_A_PART_GROUP = 1 << 14  # rows of a part that are read at once
+_MOST_BUCKETS = 64  # each bucket has a row group in memory while the table is divided
+_BUCKET_ROW_GROUP = 1 << 12  # rows
+# A file of a `PartWriter` ends with the part that exceeds one of these: bytes in memory, and rows.
+_FILE_BYTES = 64 << 20
+_FILE_ROWS = 1 << 17
+_FILE_ROW_GROUP = 1 << 14  # rows, which are read at once
 _SAMPLED = 16  # every 16th text is read to find the bounds of buckets
 _BUCKET = "bucket"
 
@@ -60,7 +62,7 @@ class Buckets:
 
 def bucket_count(num_rows: int) -> int:
     """Return the number of buckets for a table of `num_rows` rows."""
-    return min(_MAX_BUCKETS, max(1, -(-num_rows // BUCKET_ROWS)))
+    return min(_MOST_BUCKETS, max(1, math.ceil(num_rows / BUCKET_ROWS)))
 
 
 def hash_bucket(column: str, count: int) -> pl.Expr:
@@ -94,7 +96,7 @@ def write_buckets(rows: pl.LazyFrame, bucket: pl.Expr, *, count: int, folder: Pa
     with atomic.raise_disk_full(folder):
         numbered.sink_parquet(
             pl.PartitionBy(folder, key=_BUCKET, include_key=False),
-            row_group_size=_ROW_GROUP,
+            row_group_size=_BUCKET_ROW_GROUP,
             statistics=False,
             compression="zstd",
             compression_level=1,
@@ -115,7 +117,8 @@ def write_row_buckets(rows: pl.LazyFrame, *, num_rows: int, folder: Path) -> Buc
 def in_order(rows: pl.LazyFrame, column: str, *, folder: Path) -> Iterator[pl.DataFrame]:
     """Yield rows in ascending order of a column of unique texts, in parts.
 
-    Buckets in a new `folder` have about equally many rows, as some texts tell.
+    Each part is a sorted bucket in a new `folder`. A sample of the texts sets the bounds of the
+    buckets, so that they have about equally many rows.
     """
     sample = rows.select(column).gather_every(_SAMPLED).collect(**STREAMED).to_series().sort()
     count = bucket_count(len(sample) * _SAMPLED)
@@ -127,8 +130,19 @@ def in_order(rows: pl.LazyFrame, column: str, *, folder: Path) -> Iterator[pl.Da
     return (part.sort(column) for part in buckets)
 
 
+def joined_schema(*schemas: Mapping[str, pl.DataType]) -> pl.Schema:
+    """Return the columns of several schemas; the later type of a name counts."""
+    columns: dict[str, pl.DataType] = {}
+    for schema in schemas:
+        columns.update(schema)
+    return pl.Schema(columns)
+
+
 class PartWriter:
-    """Write a table part by part into a new folder; `scan` reads it."""
+    """Write a table part by part into the files of a new folder; `scan` reads it.
+
+    A file has several parts, which wait in memory until they are enough for it.
+    """
 
     def __init__(self, folder: Path, schema: pl.Schema) -> None:
         """Take a folder, which must not exist yet, and the columns of the table."""
@@ -147,7 +161,7 @@ class PartWriter:
         self._waiting.append(part)
         self._num_bytes += int(part.estimated_size())
         self._num_rows += len(part)
-        if self._num_bytes > _PART_BYTES or self._num_rows > _MOST_ROWS_A_PART:
+        if self._num_bytes > _FILE_BYTES or self._num_rows > _FILE_ROWS:
             self._write()
 
     def _write(self) -> None:
@@ -159,7 +173,7 @@ class PartWriter:
                 compression="zstd",
                 compression_level=1,
                 statistics=False,
-                row_group_size=_ROWS_A_PART_GROUP,
+                row_group_size=_FILE_ROW_GROUP,
             )
         self._waiting = []
         self._num_bytes = 0
@@ -167,21 +181,13 @@ class PartWriter:
         self._num_files += 1
 
     def scan(self) -> pl.LazyFrame:
-        """Return the rows of all parts, in order."""
+        """Return the rows of all parts, in order; write those that wait."""
         if self._waiting:
             self._write()
         files = sorted(self._folder.glob("*.parquet"))
         if not files:
             return pl.LazyFrame(schema=self._schema)
         return pl.scan_parquet(files, glob=False, hive_partitioning=False)
-
-
-def joined_schema(*schemas: Mapping[str, pl.DataType]) -> pl.Schema:
-    """Return the columns of several schemas; the later type of a name counts."""
-    columns: dict[str, pl.DataType] = {}
-    for schema in schemas:
-        columns.update(schema)
-    return pl.Schema(columns)
 
 
 def store(parts: Iterable[pl.DataFrame], folder: Path, schema: pl.Schema) -> pl.LazyFrame:

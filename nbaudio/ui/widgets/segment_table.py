@@ -20,7 +20,9 @@ from nbaudio.ui.widgets.table_view import TableView, take_rows
 
 # Those that matter most first: the last ones are left out where the table is narrow.
 COLUMNS = ("segment_id", "text", "asr_text", "similarity", "duration_s", "speaker_id", "wer")
-_ALWAYS = ("segment_id", "text")
+_ALWAYS = ("segment_id", "text")  # shown without any value, too
+_TRANSCRIPT = ("segment_id", "text")  # columns of a frame of segments
+_COLUMNS_OF_OTHER_FRAMES = 8  # shown at first of a frame that has none of `COLUMNS`
 
 
 def has_values(frame: TableFrame, name: str) -> bool:
@@ -41,7 +43,9 @@ def _player_mode(segments: Segments | None, *, has_player: bool) -> str:
     """
     if not has_player:
         return "linked"
-    return "missing" if segments is None else "own"
+    if segments is None:
+        return "missing"
+    return "own"
 
 
 def hypothesis_column(frame: TableFrame) -> str | None:
@@ -51,19 +55,19 @@ def hypothesis_column(frame: TableFrame) -> str | None:
 
 
 def default_columns(columns: Sequence[str], frame: TableFrame) -> list[str]:
-    """Return which of some columns a frame has values in, and always id and text.
+    """Return those of some columns in which a frame has values, and always its id and text.
 
-    With `wer` there are also those of further hypotheses, and `asr_text` stands for the first
-    hypothesis.
+    `asr_text` stands for the first hypothesis that has values, and `wer` for the error rates of all
+    hypotheses.
     """
-    further = [f"wer_{name}" for name in hypothesis_names(frame.columns)]
+    further_wers = [f"wer_{name}" for name in hypothesis_names(frame.columns)]
     names: list[str] = []
     for name in columns:
         if name == "asr_text":
             if hypothesis := hypothesis_column(frame):
                 names.append(hypothesis)
         elif name == "wer":
-            names += [name, *further]
+            names += [name, *further_wers]
         else:
             names.append(name)
     return [
@@ -92,7 +96,7 @@ class SegmentTable(BaseWidget):
     # Words that keys log, by the call `verdict`.
     _verdicts = traitlets.List(traitlets.Unicode()).tag(sync=True)
     _player = traitlets.Enum(("own", "linked", "missing"), "own").tag(sync=True)
-    _static_rows = 25
+    _static_rows = 25  # rows of the saved form
 
     def __init__(
         self,
@@ -144,7 +148,8 @@ class SegmentTable(BaseWidget):
             frame = as_polars(cast(Frame, source))
         is_default = columns is None
         if columns is None:
-            columns = default_columns(COLUMNS, frame) or frame.columns[:8]
+            columns = default_columns(COLUMNS, frame)
+            columns = columns or frame.columns[:_COLUMNS_OF_OTHER_FRAMES]
         if not columns:
             raise InputError("columns: name at least one")
         self._rows = TableView(
@@ -174,7 +179,7 @@ class SegmentTable(BaseWidget):
     def narrow(self, where: str) -> None:
         """Show only rows that meet a further SQL condition, beside the one in the filter field.
 
-        An empty condition shows all again.
+        An empty condition shows all again. The browser is told to ask for the rows anew.
 
         Raises:
             InputError: the condition is not valid.
@@ -194,7 +199,7 @@ class SegmentTable(BaseWidget):
         """Replace the values of the rows by those of another frame with the same rows."""
         with self._lock:
             self._rows.frame = frame
-            self.narrow(self._rows.narrowed)
+            self.narrow(self._rows.narrowed)  # filters and sorts by the new values
 
     @property
     def where(self) -> str:
@@ -219,7 +224,7 @@ class SegmentTable(BaseWidget):
             self._rows.frame, self._rows.order[: self._static_rows], self._rows.columns
         )
         total = len(self._rows.order)
-        if self._rows.layout["stacked"] and {"segment_id", "text"} <= set(frame.columns):
+        if self._rows.layout["stacked"] and set(_TRANSCRIPT) <= set(frame.columns):
             hypothesis = self._rows.hypothesis
             return TranscriptRows(frame, hypothesis, self._static_rows, total)._repr_html_()
         return Table(frame, self._static_rows, total)._repr_html_()
@@ -233,8 +238,8 @@ def table(frame: Frame, *, limit: int = MOST_ROWS) -> Table | SegmentTable:
 
     Args:
         frame: the frame.
-        limit: rows of a plain table; a longer frame is a `SegmentTable`, of which a saved notebook
-            has the first `limit` rows.
+        limit: most rows of a plain table; a longer frame is a `SegmentTable`, of which a saved
+            notebook has the first `limit` rows. With 0 there is only a plain table without rows.
 
     Examples:
         >>> "&lt;script&gt;" in table(pl.DataFrame({"text": ["<script>"]}))._repr_html_()
@@ -243,10 +248,11 @@ def table(frame: Frame, *, limit: int = MOST_ROWS) -> Table | SegmentTable:
         True
     """
     shown = as_polars(frame)
-    if not len(shown) > limit > 0:
+    if limit <= 0 or len(shown) <= limit:
         return Table(shown, limit)
-    first = [name for name in _ALWAYS if set(_ALWAYS) <= set(shown.columns)]
-    others = [name for name in shown.columns if name not in first]
-    long = SegmentTable(shown, columns=[*first, *others], player=False)
-    long._static_rows = limit
-    return long
+    columns = shown.columns
+    if set(_TRANSCRIPT) <= set(columns):
+        columns = [*_TRANSCRIPT, *(name for name in columns if name not in _TRANSCRIPT)]
+    widget = SegmentTable(shown, columns=columns, player=False)
+    widget._static_rows = limit
+    return widget
