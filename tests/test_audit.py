@@ -621,6 +621,14 @@ def test_segments_of_a_dataset_without_its_audio_are_fetched_to_be_decoded(tmp_p
     assert (rows["unreadable audio"]["count"], rows["unreadable audio"]["share"]) == (5, 1.0)
 
 
+def test_of_a_dataset_without_its_audio_nobody_is_told_to_bring_in_recordings(tmp_path):
+    report = ingest("dataset", make_dataset(tmp_path / "D"), out=tmp_path / "W")
+    assert report.warnings[0].startswith("the audio stays in the dataset")
+    assert not any("--audio" in line for line in report.warnings)
+    with pytest.raises(InputError, match="stays in the dataset; 'nbaudio ingest hf' reads"):
+        measure(tmp_path / "W", show_progress=False)
+
+
 def test_column_that_is_in_no_file_is_an_error_in_every_layout(tmp_path):
     make_nemo(tmp_path / "nemo")
     make_webdataset(tmp_path / "tars")

@@ -332,7 +332,10 @@ def test_faults_cannot_be_planted_where_they_would_show(workspace, tmp_path, opt
 def test_a_workspace_with_too_few_segments_has_fewer_planted_rows_and_says_so(workspace, tmp_path):
     report = review.export(workspace, out=tmp_path / "one.xlsx", n=100, planted=40)
     assert sum(report.facts["planted"].values()) == 20
-    assert "40 planted faults were requested, only 20 could be made" in report.warnings
+    assert (
+        "40 planted faults were requested, only 20 could be made: each takes a segment that is on "
+        "no sheet and not held out; a smaller n leaves more"
+    ) in report.warnings
 
 
 @pytest.mark.parametrize("rate", [0.02, 0.2, 0.5])

@@ -16,17 +16,12 @@ from nbaudio.core.progress import progress
 from nbaudio.formats.dataset import CLIP
 from nbaudio.formats.published.clip_bytes import ClipBytes, fetch_clips
 from nbaudio.formats.published.counted_reads import DatasetFiles
+from nbaudio.sources.audio_folder import has_dataset_clips
 from nbaudio.storage.location import LocalPath, Location
 from nbaudio.tables import workspace_tables
 from nbaudio.tables.workspace import Workspace
 
 _FOLDER = "dataset-clips"
-_FORMAT = "dataset"
-
-
-def has_dataset_clips(workspace: Workspace) -> bool:
-    """Return whether the audio of a workspace is in a dataset from which clips are fetched."""
-    return workspace.settings.get("format") == _FORMAT and workspace.audio is None
 
 
 def audio_of_clips(workspace: Workspace) -> Location | None:

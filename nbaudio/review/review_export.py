@@ -723,6 +723,7 @@ def _warnings(
     if num_planted < record.planted:
         warnings.append(
             f"{record.planted:,} planted faults were requested, only {num_planted:,} could be made"
+            ": each takes a segment that is on no sheet and not held out; a smaller n leaves more"
         )
     warnings += _silent_recordings(population)
     if in_train := (rows["split"] == "train").sum():

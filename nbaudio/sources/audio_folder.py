@@ -12,11 +12,21 @@ from nbaudio.tables.workspace import Workspace
 from nbaudio.tables.workspace_tables import table_path
 
 
+def has_dataset_clips(workspace: Workspace) -> bool:
+    """Return whether the audio of a workspace is in a dataset from which clips are fetched."""
+    return workspace.settings.get("format") == "dataset" and workspace.audio is None
+
+
 def required_audio(workspace: Workspace, recording_ids: Iterable[str] = ()) -> Location:
     """Return the audio folder or address of a workspace, to read some recordings.
 
     Raise InputError if it has none, and as `check_audio_folders`.
     """
+    if has_dataset_clips(workspace):
+        raise InputError(
+            f"{workspace.path}: its audio stays in the dataset; 'nbaudio ingest hf' reads "
+            "a dataset in Parquet with its audio"
+        )
     if (audio := workspace.audio) is None:
         raise InputError(
             f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio"

@@ -9,7 +9,7 @@ import polars.selectors as cs
 
 from nbaudio.core.report import Report, count, duration, first_lines, size
 from nbaudio.sources import media_tracks
-from nbaudio.sources.audio_folder import missing_folder
+from nbaudio.sources.audio_folder import has_dataset_clips, missing_folder
 from nbaudio.sources.grow import Before, grown_settings, grown_tables
 from nbaudio.sources.merge_segments import KINDS, Merge, is_, merge_segments
 from nbaudio.sources.place_segments import PlacedSegments, is_rounded, is_slightly_over
@@ -311,7 +311,7 @@ def _warnings(
     lines = [_sizes(present, len(recordings), segments)] if len(present) else []
     if line := missing_folder(workspace, present["recording_id"]):
         lines.append(line)
-    if workspace.audio_root is None:
+    if workspace.audio_root is None and not has_dataset_clips(workspace):
         absent = len(recordings) - len(present)
         lines.append(
             f"no audio yet: {count(absent, 'recordings', 'are')} missing; view, "

@@ -175,7 +175,7 @@ def test_the_job_from_recordings_and_pdf_minutes_runs_as_documented(tmp_path):
         for kind, ending in (("sittings", "flac"), ("minutes", "pdf")):
             urls = [f"{web.url}/{kind}/day%20{number}.{ending}" for number in range(2)]
             (tmp_path / f"{kind}.csv").write_text("\n".join(["url", *urls]) + "\n")
-        for command in commands(job("A parliament from nothing: recordings and PDF minutes")):
+        for command in commands(job("A parliament from nothing")):
             run(command, tmp_path)
     segments = nbaudio.Workspace.open(tmp_path / "W").segments
     for name, texts in segments.group_by("recording_id", maintain_order=True).agg("text").rows():

@@ -185,6 +185,6 @@ def _not_read(
         configurations = ", ".join([*card.patterns])
         lines.append(
             f"{len(others):,} files of other configurations ({configurations}); "
-            "--config NAME audits another one"
+            "audit --config NAME or ingest --option config=NAME reads another one"
         )
     return lines
