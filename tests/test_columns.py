@@ -273,6 +273,9 @@ def test_columns_named_as_milliseconds_are_converted_exactly(tmp_path, ending, o
         ({"start": ["1"], "end_frame": ["9"]}, "column 'end_frame' is in frame"),
         ({"start": ["0:01:02.5"], "end": ["0:01:03"]}, "column 'start' has times such as '0:01:02"),
         ({"onset": ["1"], "stop_time": ["00:01"]}, "column 'stop_time' has times such as '00:01'"),
+        ({"start": ["00:00:01:12"], "end": ["3"]}, "column 'start' has times such as '00:00:01:12"),
+        ({"start": ["1m30s"], "end": ["3"]}, "column 'start' has times such as '1m30s'"),
+        ({"in": ["00:00:01:12"], "out": ["00:00:02;00"]}, "columns 'in' and 'out' look like times"),
         (
             {"start": ["0 days 00:00:01.5"], "end": ["0 days 00:00:02"]},
             "column 'start' has times such as '0 days 00:00:01.5'",

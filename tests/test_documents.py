@@ -619,6 +619,7 @@ def test_minutes_that_quote_a_cue_are_read_as_plain_text(tmp_path):
         ("MicroDVD", "{10}{50}da|ne\n{60}{90}da\n"),
         ("MPL2", "[10][50]da|ne\n[60][90]da\n"),
         ("LRC", "[ti:x]\n[00:01.50]da\n[00:02.50]ne\n"),
+        ("Whisper", "[00:00.000 --> 00:02.000]  da\n[00:02.000 --> 00:03.500]  ne\n"),
         ("Audacity", "0.500000\t1.500000\tda\n1.500000\t2.500000\tne\n"),
         ("RTTM", "SPEAKER a 1 0.50 1.00 <NA> <NA> x <NA>\n" * 2),
         ("STM", "a 1 x 0.50 1.50 <o> da\na 1 x 1.50 2.50 <o> ne\n"),

@@ -191,6 +191,8 @@ AUDACITY = "0.000000\t1.500000\tdobar dan\n"
         ("a.lab", FESTIVAL),
         ("a.txt", AUDACITY),
         ("a.txt", "0.5 1.5\n1.5 2 da\n"),
+        ("a.txt", "-0,500000\t1,500000\tda\n1,500000\t2,000000\tne\n"),
+        ("a.txt", "0.500000\t1.500000\tda\n\\\t100.0\t200.0\n"),
     ],
 )
 def test_label_files_with_times_are_reported_and_not_read_as_text(talks, tmp_path, file, content):
@@ -207,7 +209,45 @@ def test_label_files_with_times_are_reported_and_not_read_as_text(talks, tmp_pat
 
 @pytest.mark.parametrize(
     "content",
-    ["2 3 four", "1 2", "20 30 godina", "dobar\ndan", "3 2 1\n1 2 3", "1984.", "10.30 sati"],
+    [
+        "1\n00:00:00,000 --> 00:00:02,000\nda\n",
+        "[00:00:00.000 --> 00:00:02.000]  da\n[00:00:02.000 --> 00:00:03.000]  ne\n",
+        "0:00\nda\n0:15\nne\n",
+        "[00:00:01] Ana: da\n[00:00:04] Ivo: ne\n",
+        "Ana  0:01\nda\n\nIvo (00:04):\nne\n",
+        "[00:01.50]da\n[00:02.50]ne\n",
+    ],
+)
+def test_texts_with_times_are_reported_and_not_read_as_text(talks, tmp_path, content):
+    (talks / "a.txt").write_text(content, encoding="utf8")
+    report, found = taken(talks, tmp_path / "W")
+    assert found["text"].to_list() == [None, None]
+    assert warnings_with(
+        report, "1 file with times, as subtitles or transcripts of services, such as a.txt: "
+    )
+
+
+@pytest.mark.parametrize("content", ["{\\rtf1\\ansi Da.}", "<html><body>Da.</body></html>"])
+def test_formatted_text_is_a_problem(talks, tmp_path, content):
+    (talks / "a.txt").write_text(content, encoding="utf8")
+    report, found = taken(talks, tmp_path / "W")
+    assert found["text"].to_list() == [None, None]
+    assert refused(report) == ["a.txt as a whole: RTF or HTML, no plain text: not read"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "2 3 four",
+        "1 2",
+        "20 30 godina",
+        "dobar\ndan",
+        "3 2 1\n1 2 3",
+        "-5 3 stupnja",
+        "u 9:30\ni u 10:30",
+        "1984.",
+        "10.30 sati",
+    ],
 )
 def test_a_text_of_numbers_is_read_as_text(talks, tmp_path, content):
     (talks / "a.txt").write_text(content, encoding="utf8")

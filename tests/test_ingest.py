@@ -719,7 +719,7 @@ def test_an_unusable_source_is_refused_with_the_reason(archive, tmp_path):
         ingest("parlaspeech", tmp_path / "none.json", out=out)
     with pytest.raises(InputError, match="no such audio folder"):
         ingest("parlaspeech", archive, audio=tmp_path / "none", out=out)
-    with pytest.raises(InputError, match="no such audio folder"):
+    with pytest.raises(InputError, match="a file, not a folder of recordings"):
         ingest("parlaspeech", archive, audio=archive, out=out)
     with pytest.raises(InputError, match="is unknown; known are"):
         ingest("parlaspeech", archive, audio="ftp://host/audio", out=out)

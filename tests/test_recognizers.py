@@ -844,6 +844,27 @@ def test_times_in_other_units_are_refused(per_second: int, tmp_path: Path) -> No
     assert message.endswith("s (median): times are neither seconds nor milliseconds")
 
 
+@pytest.mark.parametrize("per_second", [1 / 60, 1 / 3600])
+def test_times_in_minutes_or_hours_are_refused(per_second: float, tmp_path: Path) -> None:
+    words = [{"word": "da", "start": row * per_second / 2} for row in range(20)]
+    message = refused(tmp_path, {"words": words})
+    assert message.startswith(", line 1: a word would follow another after ")
+    assert message.endswith("s (median): times are neither seconds nor milliseconds")
+
+
+@pytest.mark.parametrize("field", ["start", "offset"])
+def test_times_without_ends_may_be_milliseconds_but_no_other_unit(
+    field: str, tmp_path: Path
+) -> None:
+    def content(per_second: int) -> dict[str, object]:
+        return {"words": [{"word": "da", field: row * per_second // 2} for row in range(20)]}
+
+    assert read(tmp_path, content(1000))[2][1] == 1.0
+    assert refused(tmp_path, content(10_000_000)).startswith(
+        ", line 1: a word would last 5000000 s (median)"
+    )
+
+
 @pytest.mark.parametrize("first", [0, 1000])
 def test_a_ctm_with_ends_in_place_of_durations_is_refused(first: float, tmp_path: Path) -> None:
     times = [(first + row / 2, first + row / 2 + 0.4) for row in range(20)]

@@ -169,6 +169,7 @@ def test_an_end_less_than_50_ms_past_the_recording_means_its_end(
         ("start_seconds,end_seconds", (1.5, 3.25)),
         ("segment_start,segment_end", (1.5, 3.25)),
         ("starttime,stoptime", (1.5, 3.25)),
+        ("Begin Time - ss.msec,End Time - ss.msec", (1.5, 3.25)),
     ],
 )
 def test_times_are_read_from_columns_with_usual_names(
@@ -189,6 +190,7 @@ def test_times_are_read_from_columns_with_usual_names(
         ("clipStart", "clipEnd"),
         ("utt_begin", "utt_stop"),
         ("word.onset", "word.offset"),
+        ("tc_in", "tc_out"),
     ],
 )
 def test_columns_that_look_like_times_are_refused_with_the_options(
@@ -337,6 +339,27 @@ def test_plausible_times_are_read_as_seconds(
 ) -> None:
     _, segments = _ingest("table", _timed_table(tmp_path, "start,end", rows))
     assert segments["source_end"].to_list() == [str(end) for _, end, _ in rows]
+
+
+@pytest.mark.parametrize("parts", [86400, 3600, 60])
+def test_times_that_may_be_days_hours_or_minutes_are_refused(tmp_path: Path, parts: int) -> None:
+    texts = ["das ist ein ganzer satz", "und noch ein ganzer satz"]
+    rows = [
+        (number / parts, (number + 1.5) / parts, text) for number, text in enumerate(texts, start=1)
+    ]
+    source = _timed_table(tmp_path, "start,end", rows)
+    with pytest.raises(InputError, match="2 of 2 have more than 200 characters a second"):
+        _ingest("table", source)
+    _, segments = _ingest("table", source, times="s")
+    assert segments["source_end"].to_list() == [str(end) for _, end, _ in rows]
+
+
+def test_a_segment_of_no_sample_is_rejected(tmp_path: Path) -> None:
+    source = _timed_table(
+        tmp_path, "start,end", [(0, 2, "das ist ein satz"), (2.00001, 2.00002, "ja")]
+    )
+    _, segments = _ingest("table", source)
+    assert segments["reason"].to_list() == [None, "end_before_start"]
 
 
 def test_unknown_or_different_units_of_times_are_refused(tmp_path: Path) -> None:

@@ -54,10 +54,11 @@ def test_spellings_that_differ_in_blanks_or_composition_are_one_speaker(
         NAME.replace(" ", "  "),
         f"\ufeff{NAME}",
         f"{NAME}\u200b",
+        f"\u200e{NAME}",
         "Ben",
     ]
     report, segments = _ingest(_table(tmp_path, spellings, f"t{ending}"))
-    assert segments["speaker_id"].to_list() == [NAME] * 7 + ["Ben"]
+    assert segments["speaker_id"].to_list() == [NAME] * 8 + ["Ben"]
     assert segments["source_speaker"].to_list()[2] == spellings[2]
     assert len(_warned(report, "became the id of the same speaker")) == 1
 
@@ -124,6 +125,19 @@ def test_look_alikes_of_two_sources_are_reported_and_merged_by_a_table(tmp_path:
     assert segments["source_speaker"].to_list()[2:] == ["zana-kos", "ben2"]
 
 
+def test_speakers_that_may_be_several_people_are_named(tmp_path: Path) -> None:
+    source = tmp_path / "t.csv"
+    source.write_text(
+        "file,start,end,text,speaker\na,0,1,da,SPEAKER_00\nb,0,1,ne,SPEAKER_00\n"
+        "b,1,2,da,SPEAKER_01\nb,2,3,ne,Unknown\nb,3,4,da,?\n"
+    )
+    report, _ = _ingest(source)
+    [unnamed] = _warned(report, "may be several people")
+    assert unnamed.startswith("2 segments have the speaker '?', 'Unknown', who ")
+    [numbered] = _warned(report, "diarizer")
+    assert numbered.startswith("1 speaker is in several recordings, such as 'SPEAKER_00': ")
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
@@ -154,6 +168,12 @@ def test_look_alikes_groups_similar_speaker_names() -> None:
     assert look_alikes(["Đurić", "Duric", "Łoś", "Los", "1,5", "5.1"]) == [
         ["Duric", "Đurić"],
         ["Los", "Łoś"],
+    ]
+    assert look_alikes(
+        ["\u0410na Kos", "Ana Kos", "Dr. Ana Kos", "Kos, prof. dr. Ana", "Dr. 1", "1"]
+    ) == [["Ana Kos", "Dr. Ana Kos", "Kos, prof. dr. Ana", "\u0410na Kos"]]
+    assert look_alikes(["Drago Kos", "ago Kos", "Mr. Kos", "Ms. Kos", "Dr. Kos", "Kos"]) == [
+        ["Dr. Kos", "Kos"]
     ]
 
 

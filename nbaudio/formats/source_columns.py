@@ -18,7 +18,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import check_expansion, check_regular
 
 # Endings of the names of times; others say no unit, which is seconds then.
-_IN_SECONDS = ("", "_s", "_sec", "_secs", "_seconds")
+_IN_SECONDS = ("", "_s", "_sec", "_secs", "_seconds", "_ss.msec")  # the last one is ELAN's
 _IN_MILLISECONDS = ("_ms", "_msec", "_msecs", "_millis", "_milliseconds")
 _IN_SAMPLES = ("_sample", "_samples")
 
@@ -65,7 +65,7 @@ MILLISECONDS = "ms"
 SAMPLES = "samples"
 UNITS = (SECONDS, MILLISECONDS, SAMPLES)
 
-_SAID_SECONDS = re.compile(r"[\W_](?:s|secs?|seconds?)[\W_]*$", re.IGNORECASE)
+_SAID_SECONDS = re.compile(r"[\W_](?:s|secs?|seconds?|ss\.msec)[\W_]*$", re.IGNORECASE)
 _SAID_SAMPLES = re.compile(r"(?:[\W_]samples?|Samples?)[\W_]*$")
 _MILLISECONDS = re.compile(r"(?:[\W_](?:ms|msecs?|millis|milliseconds?)|Ms|Millis)[\W_]*$")
 ARROW = ".arrow"  # ending of Arrow streams, as Hugging Face's save_to_disk writes them
@@ -272,14 +272,16 @@ def unit_of(column: str) -> str | None:
         ['ms', 'ms', 'ms', None]
         >>> [unit_of(name) for name in ("start_s", "endSamples", "offset_samples", "samples")]
         ['s', 'samples', 'samples', None]
+        >>> unit_of("Begin Time - ss.msec")
+        's'
     """
     plain = plain_name(column)
+    if _SAID_SECONDS.search(column) or plain in _PLAIN_NAMES[SECONDS]:
+        return SECONDS
     if _MILLISECONDS.search(column) or plain in _PLAIN_NAMES[MILLISECONDS]:
         return MILLISECONDS
     if _SAID_SAMPLES.search(column) or plain in _PLAIN_NAMES[SAMPLES]:
         return SAMPLES
-    if _SAID_SECONDS.search(column) or plain in _PLAIN_NAMES[SECONDS]:
-        return SECONDS
     return None
 
 

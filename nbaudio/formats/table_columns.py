@@ -35,18 +35,21 @@ _OFFSETS = frozenset(
 _OTHER_UNIT = re.compile(r"[\W_](frames?|us|ns)[\W_]*$", re.IGNORECASE)
 _READ_AS = {MILLISECONDS: "milliseconds", SAMPLES: "samples of the recording"}
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
-# Times that are not read: clock times, numbers with blanks or apostrophes between thousands,
-# numbers with a unit, and durations of ISO 8601.
+# Times that are not read: clock times and timecodes, numbers with blanks or apostrophes between
+# thousands, numbers with a unit, and durations of ISO 8601.
 _UNREAD_TIME = (
-    r"^(\d+ days?,? )?\d+:\d+(:\d+)?([.,]\d+)?$"
+    r"^(\d+ days?,? )?\d+:\d+(:\d+)?([.,:;]\d+)?$"
     r"|^\d{1,3}([ \u{a0}\u{202f}'’]\d{3})+([.,]\d+)?$"
     r"|^\d+([.,]\d+)? ?(ms|msec|s|sec|secs|seconds)$"
+    r"|^(\d+ ?h ?)?\d+ ?m(in)?( ?\d+([.,]\d+)? ?s)?$"
     r"|^PT[\d.,HMS]+$"
 )
 # Words in the names of columns that look like times, whatever else is in the name.
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-_START_WORDS = frozenset(("start", "starts", "begin", "beg", "onset", "starttime", "begintime"))
-_END_WORDS = frozenset(("end", "ends", "stop", "finish", "offset", "endtime", "stoptime"))
+_START_WORDS = frozenset(
+    ("start", "starts", "begin", "beg", "onset", "starttime", "begintime", "in")
+)
+_END_WORDS = frozenset(("end", "ends", "stop", "finish", "offset", "endtime", "stoptime", "out"))
 _IDS_OF_TEN = 9  # of ten values in a column of ids, so many must be different
 
 # By field: the column that an option names, ``none`` for no column, or None to find it.

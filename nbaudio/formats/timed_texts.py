@@ -54,11 +54,19 @@ _BY_LINES = (
     TimedText("MicroDVD subtitles", _AS_SUBTITLES, re.compile(r"\{\d+\}\{\d*\}")),
     TimedText("MPL2 subtitles", _AS_SUBTITLES, re.compile(r"\[\d+\]\[\d*\]")),
     TimedText("LRC lyrics", _AS_SUBTITLES, re.compile(r"(?:\[\d+:\d\d[.:]\d{2,3}\])+\S")),
-    TimedText("labels of Audacity", _AS_TABLE, re.compile(r"\d+[.,]\d+\t\d+[.,]\d+\t")),
+    TimedText(
+        "lines that Whisper prints",
+        _AS_SUBTITLES,
+        re.compile(r"\[(?:\d+:)?\d\d:\d\d\.\d+ --> (?:\d+:)?\d\d:\d\d\.\d+\]"),
+    ),
+    TimedText("labels of Audacity", _AS_TABLE, re.compile(r"-?\d+[.,]\d+\t-?\d+[.,]\d+\t")),
     TimedText("RTTM", "it has no texts", re.compile(r"(?:SPEAKER|LEXEME) \S+ \S+ [\d.]+ [\d.]+ ")),
     TimedText("STM", _AS_TABLE, re.compile(r"\S+ \S+ \S+ \d+(?:\.\d+)? \d+\.\d+ \D")),
     TimedText("CTM", "give it as a hypothesis", re.compile(r"\S+ \S+ \d+\.\d+ \d+\.\d+ \S+( |$)")),
 )
+_CLOCK_TIME = r"[\[(]?(?:\d+:)?\d{1,2}:\d\d(?:[.,:;]\d+)?[\])]?"
+_BEGINS_WITH_TIME = re.compile(rf"\s*{_CLOCK_TIME}(?:\s|$)")
+_ENDS_WITH_TIME = re.compile(rf".*\S\s+{_CLOCK_TIME}:?\s*$")
 
 
 def find_timed_text(head: str) -> TimedText | None:
@@ -79,6 +87,27 @@ def find_timed_text(head: str) -> TimedText | None:
         if count >= _LEAST_LINES and 2 * count >= len(lines):
             return layout
     return None
+
+
+def has_clock_times(text: str) -> bool:
+    r"""Return whether a text is a transcript with times, as services and video pages show it.
+
+    Times are at the beginnings of half of its lines, or at the ends of lines before the texts.
+
+    Examples:
+        >>> has_clock_times("0:00 Good day\n0:15 to all\n")
+        True
+        >>> has_clock_times("Speaker 1  0:00\nGood day\n\nSpeaker 2 (00:15):\nto all\n")
+        True
+        >>> has_clock_times("We meet at 10:30\nand have lunch at 12:00\n")
+        False
+    """
+    lines = [line for line in text.split("\n") if line.strip()]
+    begun = sum(_BEGINS_WITH_TIME.match(line) is not None for line in lines)
+    if begun >= _LEAST_LINES and 2 * begun >= len(lines):
+        return True
+    ended = [number for number, line in enumerate(lines) if _ENDS_WITH_TIME.match(line)]
+    return ended[:1] == [0] and _LEAST_LINES <= len(ended) <= len(lines) // 2
 
 
 def _has_line(layout: TimedText, head: str) -> bool:

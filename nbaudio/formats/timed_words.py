@@ -47,6 +47,7 @@ _SECONDS_A_CHARACTER = 0.07
 _LONGEST_WORD = 10.0
 _SHORTEST_IN_MILLISECONDS = 60.0
 _LONGEST_IN_MILLISECONDS = 2000.0
+_SHORTEST_STEP = 0.02  # seconds from one word to the next
 # With this many words, times are wrong if most words last beyond the start of the next but one.
 _FEWEST_TO_OVERLAP = 8
 _ENDING = re.compile(
@@ -341,16 +342,27 @@ def _check_overlaps(edges: npt.NDArray[np.float64], where: str) -> None:
 
 
 def _in_seconds(edges: npt.NDArray[np.float64], where: str) -> npt.NDArray[np.float64]:
-    """Return edges in seconds, whose unit is milliseconds if words would last for minutes."""
-    lengths = edges[1::2] - edges[::2]
+    """Return edges in seconds, whose unit is milliseconds if words would last for minutes.
+
+    A word without an end lasts to the next one.
+    """
+    starts = edges[::2]
+    steps = np.diff(np.sort(starts[~np.isnan(starts)]))
+    lengths = edges[1::2] - starts
     lengths = lengths[~np.isnan(lengths)]
-    median = float(np.median(lengths)) if len(lengths) else 0.0
-    if median < _LONGEST_WORD:
+    median = _median(lengths if len(lengths) else steps)
+    reason = f"a word would last {median:.0f} s (median)"
+    if len(steps) >= _FEWEST_TO_OVERLAP and 0 < _median(steps) < _SHORTEST_STEP:
+        reason = f"a word would follow another after {_median(steps):.2g} s (median)"
+    elif median < _LONGEST_WORD:
         return edges
-    if _SHORTEST_IN_MILLISECONDS <= median <= _LONGEST_IN_MILLISECONDS:
+    elif _SHORTEST_IN_MILLISECONDS <= median <= _LONGEST_IN_MILLISECONDS:
         return edges / 1000
-    reason = f"a word would last {median:.0f} s (median): times are neither seconds nor"
-    raise InputError(f"{where}: {reason} milliseconds")
+    raise InputError(f"{where}: {reason}: times are neither seconds nor milliseconds")
+
+
+def _median(seconds: npt.NDArray[np.float64]) -> float:
+    return float(np.median(seconds)) if len(seconds) else 0.0
 
 
 def _interpolate(words: list[str], edges: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

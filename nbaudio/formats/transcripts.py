@@ -390,6 +390,22 @@ def with_audio_root(transcripts: Transcripts, folder: Path) -> Transcripts:
     return replace(transcripts, audio_root=root)
 
 
+def _sidecar_text(file: Path, path: str, encoding: str | None, root: Path | None) -> str | Problem:
+    """Return the text of a file, or why it cannot be read.
+
+    `path` is its name in problems; links must not leave the folder `root`, if it is given.
+    """
+    try:
+        if root is not None:
+            check_link(file, root)
+        return decode_text(input_guards.read_all(file), encoding)
+    except (OSError, InputError) as error:
+        return Problem(path, None, str(error))
+    except UnicodeDecodeError as error:
+        where = f"not {error.encoding} text (byte {error.start + 1})"
+        return Problem(path, None, f"{where}; name the encoding in an option")
+
+
 def read_sidecars(
     source: Path,
     endings: tuple[str, ...],
@@ -414,6 +430,7 @@ def read_sidecars(
 
     def items() -> Iterator[dict[str, Any] | Problem]:
         """Yield the rows of each file, and the problems of files and lines."""
+        read: dict[str, str] = {}  # by name of recording, its file
         for file in files:
             path = file.relative_to(root).as_posix()
             if escape_surrogates(path) != path:
@@ -422,25 +439,17 @@ def read_sidecars(
             ending = next(
                 (ending for ending in endings if path.lower().endswith(ending)), file.suffix
             )
-            try:
-                if file != source:
-                    check_link(file, root)
-                text = decode_text(input_guards.read_all(file), encoding)
-            except (OSError, InputError) as error:
-                yield Problem(path, None, str(error))
+            text = _sidecar_text(file, path, encoding, root if file != source else None)
+            if isinstance(text, Problem):
+                yield text
                 continue
-            except UnicodeDecodeError as error:
-                yield Problem(
-                    path,
-                    None,
-                    (
-                        f"not {error.encoding} text (byte {error.start + 1}); "
-                        "name the encoding in an option"
-                    ),
-                )
+            name = path[: len(path) - len(ending)]
+            if name in read:
+                yield Problem(path, None, f"{read[name]} is read for the same recording; keep one")
                 continue
+            read[name] = path
             row = {
-                "name": path[: len(path) - len(ending)],
+                "name": name,
                 "source_split": split_names.split_of_folder(path),
             }
             for item in parse(text):

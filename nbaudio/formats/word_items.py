@@ -47,15 +47,16 @@ class TimeFields:
 
 
 _START_AND_END = TimeFields("start", "end", "duration")
+_START_TIME = TimeFields("start_time", "end_time", "duration")
+_START_TIME_CAMEL = TimeFields("startTime", "endTime")
+_OFFSET = TimeFields("offset", "", "duration")
 #: Fields whose names do not state the unit: seconds, unless the words are too long for that.
-_UNIT_UNKNOWN = (
-    _START_AND_END,
-    TimeFields("start_time", "end_time", "duration"),
-    TimeFields("startTime", "endTime"),
-)
+_UNIT_UNKNOWN = (_START_AND_END, _START_TIME, _START_TIME_CAMEL, _OFFSET)
 #: In the order of precedence: the first ones that a word has are read.
 _TIME_FIELDS = (
-    *_UNIT_UNKNOWN,
+    _START_AND_END,
+    _START_TIME,
+    _START_TIME_CAMEL,
     TimeFields("start_ms", "end_ms", "duration_ms", MILLISECONDS),
     TimeFields("startMs", "endMs", "durationMs", MILLISECONDS),
     TimeFields("start_time_ms", "end_time_ms", "", MILLISECONDS),
@@ -65,7 +66,7 @@ _TIME_FIELDS = (
     TimeFields("offsetMilliseconds", "", "durationMilliseconds", MILLISECONDS),  # Azure
     TimeFields("offsetInTicks", "", "durationInTicks", TICKS),
     TimeFields("Offset", "", "Duration", TICKS),
-    TimeFields("offset", "", "duration"),
+    _OFFSET,
     TimeFields("startOffset", "endOffset"),  # Google, version 2
 )
 #: In the order of precedence.

@@ -11,6 +11,7 @@ import polars as pl
 from nbaudio.tables.dataframes import IN_ORDER, STREAMED
 from nbaudio.tables.parquet_files import ROWS_A_GROUP
 from nbaudio.text.near_duplicates import NearIndex, sentences
+from nbaudio.text.scripts import LOOKS_LIKE
 
 #: Similarity above which a segment of train is left out; 1 leaves none out.
 NEAR_HELD_OUT = 0.95
@@ -22,16 +23,6 @@ WORDS_BEFORE_LAST = 5
 # Sentences whose pieces are in memory at once: some 30 MB.
 _INDEXED = 1 << 14
 _DIACRITICS = "[\u0300-\u036f]+"
-# Letters of Cyrillic and Greek, and letters with strokes, by the letter that they look like.
-_LOOKS_LIKE = dict(
-    zip(
-        "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u04bb\u0501\u051b\u051d"
-        "\u043a\u043c\u0442\u0432\u043d\u03bf\u03b1\u03c1\u03bd\u03b9\u03ba\u03c4\u03c5\u03c7\u03b5"
-        "\u0131\u0142\u0111\u00f8\u0127",
-        "aeopcyxijshdqwkmtbhoapviktuxeildoh",
-        strict=True,
-    )
-)
 
 
 def near_held_out(
@@ -129,7 +120,7 @@ def _compared(texts: pl.Series) -> pl.Series:
 def _folded(texts: pl.Expr) -> pl.Expr:
     """Return texts without case, diacritics and the difference of look-alike letters."""
     plain = sentences(texts).str.normalize("NFD").str.replace_all(_DIACRITICS, "")
-    return plain.str.replace_many(_LOOKS_LIKE)
+    return plain.str.replace_many(LOOKS_LIKE)
 
 
 def _without_last_word(folded: pl.Series) -> pl.Series:

@@ -18,6 +18,10 @@ _UNREAD: Mapping[str, tuple[str, str]] = {
         "with times, as labels of Audacity, HTK or Festival",
         "not read; save them as TextGrids for 'nbaudio ingest textgrid'",
     ),
+    "timed": (
+        "with times, as subtitles or transcripts of services",
+        "not read; save their texts alone, or as .srt for 'nbaudio ingest subtitles'",
+    ),
     "recognizer": (
         "with the words of a recognizer and their times",
         "not read; 'nbaudio align' reads them as hypotheses",

@@ -20,7 +20,10 @@ from nbaudio.core import input_guards, threads
 from nbaudio.core.errors import AudioError
 from nbaudio.formats.recognizer_layouts import find_layout
 from nbaudio.formats.source_columns import USUAL_NAMES
+from nbaudio.formats.subtitle_cues import TIMES
+from nbaudio.formats.timed_texts import find_timed_text, has_clock_times
 from nbaudio.formats.transcripts import Problem, decode_text
+from nbaudio.formats.web_pages import PAGE
 from nbaudio.storage.location import Location, read_whole
 from nbaudio.tables.split_names import split_of_folder
 
@@ -33,7 +36,9 @@ FURTHER_TEXTS: Mapping[str, str] = {"txt": "text_txt", "lab": "text_lab", "json"
 
 _FILE = rf"(?is)^(.*?)\.({'|'.join(re.escape(kind) for kind in KINDS)})$"
 # A line of labels: start, end and what is labelled, in seconds, or as HTK has it in 100 ns.
-_LABEL = re.compile(r"(\d+(?:\.\d+)?)[ \t]+(\d+(?:\.\d+)?)(?:[ \t]+\S.*)?")
+_LABEL = re.compile(r"(-?\d+(?:[.,]\d+)?)[ \t]+(-?\d+(?:[.,]\d+)?)(?:[ \t]+\S.*)?")
+_FREQUENCIES = "\\\t"  # beginning of a line about the label before, as Audacity has it
+_RTF = "{\\rtf"
 _END_OF_HEADER = "#"  # line that ends the header of Festival's labels
 _MOST_SPOKEN = 1000  # numbers up to this one may be words in a line alone: "2 3 four"
 # Lists in what recognizers write, beside the text of the whole.
@@ -42,7 +47,7 @@ _JOBS = 16  # remote files that are fetched at once
 
 Row = dict[str, Any]  # of a recording, as of `Transcripts`
 
-_State = Literal["text", "empty", "broken", "labels", "recognizer", "no text"]
+_State = Literal["text", "empty", "broken", "labels", "timed", "recognizer", "no text"]
 
 
 @dataclass(frozen=True)
@@ -204,8 +209,12 @@ def _plain_content(text: str) -> Content:
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if not lines:
         return Content("empty", "the file is empty")
+    if text.startswith(_RTF) or PAGE.match(text):
+        return Content("broken", "RTF or HTML, no plain text: not read")
     if _are_labels(lines):
         return Content("labels")
+    if TIMES.search(text) or find_timed_text(text) or has_clock_times(text):
+        return Content("timed")
     return Content("text", _one_line(lines))
 
 
@@ -217,12 +226,17 @@ def _are_labels(lines: Sequence[str]) -> bool:
     """Return whether lines have times, as HTK, Festival and Audacity write labels."""
     if _END_OF_HEADER in lines:
         lines = lines[lines.index(_END_OF_HEADER) + 1 :]
+    lines = [line for line in lines if not line.startswith(_FREQUENCIES)]
     labels = [_LABEL.fullmatch(line) for line in lines]
-    times = [(float(label[1]), float(label[2])) for label in labels if label]
+    times = [(_seconds(label[1]), _seconds(label[2])) for label in labels if label]
     if len(times) < len(lines) or any(start > end for start, end in times):
         return False
     # A single line of numbers may be words.
     return len(lines) > 1 or "\t" in lines[0] or "." in lines[0] or times[0][1] > _MOST_SPOKEN
+
+
+def _seconds(written: str) -> float:
+    return float(written.replace(",", "."))
 
 
 def _json_content(text: str) -> Content:

@@ -513,6 +513,10 @@ def _existing_folder(audio: str | Path | None, cache: Cache) -> Location | None:
     root = location(str(audio), cache)
     if root.local is None:
         return root
+    if root.local.is_file():
+        raise InputError(
+            f"{audio}: a file, not a folder of recordings; an archive is named as in zip://::a.zip"
+        )
     if not root.is_folder():
         raise InputError(
             f"{audio}: there is no such audio folder; leave --audio out to ingest the "

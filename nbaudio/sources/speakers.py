@@ -12,7 +12,15 @@ from nbaudio.formats.delimited import open_delimited
 from nbaudio.formats.transcripts import Problem, Transcripts, source_column
 from nbaudio.tables import tombstones
 from nbaudio.tables.dataframes import STREAMED
-from nbaudio.text.speaker_names import MISSING, SPEAKER, are_whole_floats, look_alikes, one_spelling
+from nbaudio.text.speaker_names import (
+    MISSING,
+    OF_DIARIZER,
+    SPEAKER,
+    UNNAMED,
+    are_whole_floats,
+    look_alikes,
+    one_spelling,
+)
 
 OPTION = "speakers"
 """Option of every format: a table that merges speakers."""
@@ -133,10 +141,14 @@ def _merged_notes(changed: pl.DataFrame, source_name: str) -> Iterator[str]:
 
 
 def speaker_warnings(segments: pl.LazyFrame) -> Iterator[str]:
-    """Warn of segments without a speaker beside others that have one, and of look-alike ids."""
+    """Warn of segments without a speaker beside others that have one, and of doubtful speakers.
+
+    Such are ids that look alike, and those that may stand for several people.
+    """
     if SPEAKER not in segments.collect_schema():
         return
-    counts = segments.group_by(SPEAKER).agg(pl.len()).collect(**STREAMED)
+    recordings = pl.col("recording_id").n_unique().alias("recordings")
+    counts = segments.group_by(SPEAKER).agg(pl.len(), recordings).collect(**STREAMED)
     unknown = int(counts.filter(pl.col(SPEAKER).is_null())["len"].sum())
     speakers = counts[SPEAKER].drop_nulls().cast(pl.String)
     if unknown and len(speakers):
@@ -144,8 +156,29 @@ def speaker_warnings(segments: pl.LazyFrame) -> Iterator[str]:
             f"{count(unknown, 'segments', 'have')} no speaker, others have one: such segments are "
             "not kept apart by speaker in splits"
         )
+    yield from _stand_in_warnings(counts.sort(SPEAKER))
     lines = [_look_alike(group) for group in look_alikes(speakers)]
     yield from first_lines(lines, "segments.parquet")
+
+
+def _stand_in_warnings(counts: pl.DataFrame) -> Iterator[str]:
+    """Yield a line on speakers that may be several people; `counts` has `len` and `recordings`."""
+    speaker = pl.col(SPEAKER).cast(pl.String)
+    unnamed = counts.filter(speaker.str.to_lowercase().is_in(UNNAMED))
+    if len(unnamed):
+        names = ", ".join(map(repr, unnamed[SPEAKER]))
+        segments = count(int(unnamed["len"].sum()), "segments", "have")
+        yield (
+            f"{segments} the speaker {names}, who may be several people: nbaudio select W "
+            f'--where "{SPEAKER} != {unnamed[SPEAKER][0]!r}" leaves such segments out'
+        )
+    numbered = counts.filter(speaker.str.contains(OF_DIARIZER), pl.col("recordings") > 1)
+    if len(numbered):
+        yield (
+            f"{count(len(numbered), 'speakers', 'are')} in several recordings, such as "
+            f"{numbered[SPEAKER][0]!r}: if a diarizer numbered the speakers of each recording, "
+            "these are different people: nbaudio select W --group-by recording_id"
+        )
 
 
 def _look_alike(group: list[str]) -> str:

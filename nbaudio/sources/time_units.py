@@ -20,6 +20,10 @@ _COMPARED = ("name", *_TIMES, "text")
 _FAR_BEYOND = 5.0
 _TOO_SLOW = 0.2
 
+# Nor are they seconds, whole or not, if most segments have more characters a second: days, as
+# spreadsheets store clock times, hours or minutes.
+_TOO_FAST = 200.0
+
 # Characters a second of speech, with its pauses; a label outside is reported.
 _SLOWEST = 1.0
 _FASTEST = 40.0
@@ -52,38 +56,49 @@ def seconds_of_samples(frame: pl.DataFrame, rates: pl.Series) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class _Seconds:
-    """What times would mean if they were seconds, as sums over segments with whole numbers.
+    """What times would mean if they were seconds, as sums over segments.
 
     Attributes:
         segments: the number of segments with times.
+        whole: those whose times are whole numbers.
         placed: those whose recording's length is known.
         beyond: those of them that end far beyond it.
         texts: segments with a text.
         slow: those of them that have too few characters a second.
+        fast: those of them that have too many.
         last: the greatest end.
     """
 
     segments: int = 0
+    whole: int = 0
     placed: int = 0
     beyond: int = 0
     texts: int = 0
     slow: int = 0
+    fast: int = 0
     last: float = 0.0
 
     def __add__(self, other: "_Seconds") -> "_Seconds":
         """Return the sums over both, and the later end."""
         return _Seconds(
             self.segments + other.segments,
+            self.whole + other.whole,
             self.placed + other.placed,
             self.beyond + other.beyond,
             self.texts + other.texts,
             self.slow + other.slow,
+            self.fast + other.fast,
             max(self.last, other.last),
         )
 
-    def is_impossible(self) -> bool:
-        """Return whether most times cannot be seconds."""
-        return 2 * self.beyond > self.placed or 2 * self.slow > self.texts
+    def is_too_long(self) -> bool:
+        """Return whether most times are too long for seconds, and all are whole numbers."""
+        is_long = 2 * self.beyond > self.placed or 2 * self.slow > self.texts
+        return is_long and self.whole == self.segments
+
+    def is_too_short(self) -> bool:
+        """Return whether most times are too short for seconds."""
+        return 2 * self.fast > self.texts
 
 
 def check_time_units(
@@ -92,8 +107,8 @@ def check_time_units(
     """Raise InputError for times that cannot be seconds, if the source does not say their unit.
 
     They cannot be seconds if all of them are whole numbers, and most segments either end far beyond
-    their recordings or have less than one character in five seconds. Raise InputError also for
-    samples where no recording has audio.
+    their recordings or have less than one character in five seconds; nor if most have more than 200
+    characters a second. Raise InputError also for samples where no recording has audio.
     """
     if transcripts.in_samples and recordings["sampling_rate"].null_count() == len(recordings):
         raise InputError(
@@ -106,11 +121,15 @@ def check_time_units(
     lengths = _lengths(audit, recordings)
     total = _Seconds()
     for batch in transcripts.rows.batches(_COMPARED):
-        part = _as_seconds(batch, lengths)
-        if part is None:
-            return
-        total += part
-    if total.is_impossible():
+        total += _as_seconds(batch, lengths)
+    if total.is_too_short():
+        raise InputError(
+            f"{source}: the times are numbers up to {total.last:g}, which are no seconds "
+            f"({total.fast:,} of {total.texts:,} have more than {_TOO_FAST:g} characters a "
+            "second): they may be days, as spreadsheets store clock times, hours or minutes; "
+            f"write seconds, or give --option {option}=s if they are"
+        )
+    if total.is_too_long():
         evidence = f"{total.slow:,} of {total.texts:,} have less than a character in five seconds"
         if 2 * total.beyond > total.placed:
             evidence = (
@@ -130,21 +149,21 @@ def _lengths(audit: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
     return audit.select("name", "recording_id").join(lengths, on="recording_id", how="left")
 
 
-def _as_seconds(batch: pl.DataFrame, lengths: pl.DataFrame) -> _Seconds | None:
-    """Return what a batch would mean in seconds; None if a time is no whole number."""
+def _as_seconds(batch: pl.DataFrame, lengths: pl.DataFrame) -> _Seconds:
+    """Return what the times of a batch would mean in seconds."""
     timed = batch.drop_nulls(_TIMES)
     is_whole = pl.all_horizontal(pl.col(name).str.contains(_WHOLE) for name in _TIMES)
-    if not timed.select(is_whole.all()).item():
-        return None
     start, end = (pl.col(name).cast(pl.Float64, strict=False) for name in _TIMES)
     characters = pl.col("text").str.strip_chars().str.len_chars()
     is_text = (characters > 0) & (end > start)
     sums = timed.join(lengths, on="name", how="left").select(
         segments=pl.len(),
+        whole=is_whole.sum(),
         placed=pl.col("seconds").count(),
         beyond=(end > _FAR_BEYOND * pl.col("seconds")).sum(),
         texts=is_text.sum(),
         slow=(is_text & (characters < _TOO_SLOW * (end - start))).sum(),
+        fast=(is_text & (characters > _TOO_FAST * (end - start))).sum(),
         last=end.max().fill_null(0.0),
     )
     return _Seconds(**sums.row(0, named=True))

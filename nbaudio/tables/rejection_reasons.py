@@ -68,6 +68,7 @@ def segment_failures(recordings: pl.DataFrame) -> dict[str, pl.Expr]:
     """
     start = pl.col("source_start").cast(pl.Float64, strict=False)
     end = pl.col("source_end").cast(pl.Float64, strict=False)
+    has_no_sample = (pl.col("end_sample") == pl.col("start_sample")) & (pl.col("end_sample") > 0)
     recording_ids = pl.Series(recordings["recording_id"]).implode()
     return {
         "unknown_recording": ~pl.col("recording_id").is_in(recording_ids)
@@ -75,7 +76,7 @@ def segment_failures(recordings: pl.DataFrame) -> dict[str, pl.Expr]:
         "no_times": ~whole_recording()
         & (start.is_null() | end.is_null() | ~start.is_finite() | ~end.is_finite()),
         "negative_start": start < 0,
-        "end_before_start": end <= start,
+        "end_before_start": (end <= start) | has_no_sample.fill_null(value=False),
         "duplicate": ~window().is_first_distinct(),
         "unknown_channel": has_unknown_channel(),
         "empty_text": (pl.col("text").count() > 0)

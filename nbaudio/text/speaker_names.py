@@ -6,17 +6,28 @@ from collections.abc import Callable, Iterable
 
 import polars as pl
 
+from nbaudio.text.scripts import LOOKS_LIKE
+
 SPEAKER = "speaker_id"
 WHOLE_NUMBER = r"^[0-9]+(\.0*)?$"
 """Pattern of whole numbers, also as floats."""
 MISSING = ("nan", "NaN", "NA", "<NA>", "N/A", "n/a", "#N/A", "None", "null", "NULL", "\\N")
 """Spellings of a missing speaker, as pandas, R and databases write them."""
+UNNAMED = ("unknown", "<unk>", "unk", "unidentified", "anonymous", "various", "?", "-")
+"""Words for a speaker without a name, in lower case."""
+OF_DIARIZER = r"^(SPEAKER_\d\d|Speaker [A-Z0-9]{1,2}|spk_\d{1,2})$"
+"""Pattern of speakers as diarizers number them anew in each recording."""
 
-_INVISIBLE = "[\u00ad\u200b\u2060\ufeff]"
+# Soft hyphens, blanks without width, and marks of the direction of writing.
+_INVISIBLE = "[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]"
 _BETWEEN_DIGITS = re.compile(r"(?<=[0-9])[\W_]+(?=[0-9])")
 _PUNCTUATION = re.compile(r"[^\w.]|_")
 _SURNAME_FIRST = re.compile(r"^([^,0-9]+),([^,0-9]+)$")
-_BARRED = str.maketrans("đłøħŧ", "dloht")  # letters that Unicode does not decompose
+_TITLES = re.compile(
+    r"^(?:(?:(?:dr|prof)\.?\s+)|(?:dr|prof|mag|doc|ing|dipl|sc)\.\s*)+(?=[^\W\d_])"
+)
+# Letters that look like others, and those with strokes, which Unicode does not decompose.
+_SIMPLE = str.maketrans({**LOOKS_LIKE, "ŧ": "t"})
 
 
 def one_spelling(speaker: pl.Expr) -> pl.Expr:
@@ -40,9 +51,10 @@ def are_whole_floats(speakers: Iterable[str]) -> bool:
 def look_alikes(speakers: Iterable[str]) -> list[list[str]]:
     """Return groups of two or more speakers whose spellings look alike, each sorted.
 
-    They differ only in case, blanks, punctuation, diacritics, leading zeros, or in the order of
-    surname and given names if a comma is between them. Punctuation between digits tells speakers
-    apart, as in 1-12 and 11-2.
+    They differ only in case, blanks, punctuation, diacritics, leading zeros, academic titles,
+    letters of Latin, Cyrillic and Greek that look alike, or in the order of surname and given names
+    if a comma is between them. Punctuation between digits tells speakers apart, as in 1-12 and
+    11-2.
     """
     return _groups(speakers, _plain)
 
@@ -67,7 +79,8 @@ def _groups(speakers: Iterable[str], key_of: Callable[[str], str]) -> list[list[
 def _plain(speaker: str) -> str:
     """Return a spelling without what does not count in `look_alikes`."""
     in_order = _SURNAME_FIRST.sub(r"\2 \1", speaker)
-    decomposed = unicodedata.normalize("NFKD", in_order.casefold()).translate(_BARRED)
+    untitled = _TITLES.sub("", in_order.casefold().strip())
+    decomposed = unicodedata.normalize("NFKD", untitled).translate(_SIMPLE)
     letters = "".join(char for char in decomposed if not unicodedata.combining(char))
     number = re.fullmatch(r"0*([0-9]+?)(\.0+)?", letters)
     if number:
