@@ -271,6 +271,30 @@ def test_rows_without_a_speaker_are_not_one_speaker(tmp_path):
     assert (row["count"], row["share"]) == (0, 0.0)
 
 
+def test_spellings_of_one_speaker_are_compared_as_ingest_reads_them(tmp_path):
+    """A column of numbers with a gap is one of floats: 1 is 1.0 there, and the gap is NaN."""
+    for split, speakers in (("train", [1, 2, 3]), ("test", [1.0, 4.0, float("nan")])):
+        rows = clean_rows(split, 10 * len(split), 3)
+        for row, speaker in zip(rows, speakers, strict=True):
+            row["client_id"] = speaker
+        write_parquet(tmp_path, f"{split}-00000-of-00001.parquet", rows)
+    report = audit(tmp_path)
+    assert counts(report) == {"splits share speakers": 1, "no speaker": 1, "no license": 6}
+    notes = "\n".join(report.warnings)
+    assert "2 spellings of speakers count as the same speaker, such as '1.0' as '1'" in notes
+    assert "speakers that are read as missing: 'NaN'" in notes
+
+
+@pytest.mark.parametrize(
+    "spelling", ["Ana\u00a0Juri\u0107", " Ana  Juric\u0301", "Ana Juri\u0107\u200b"]
+)
+def test_blanks_and_compositions_of_unicode_make_no_other_speaker(tmp_path, spelling):
+    folder = make_dataset(
+        tmp_path / "D", train=[{"client_id": spelling}], test=[{"client_id": "Ana Juri\u0107"}]
+    )
+    assert counts(audit(folder)) == {"splits share speakers": 1}
+
+
 def test_rows_of_a_split_that_is_not_declared_count_and_shares_stay_within_100_percent(tmp_path):
     folder = make_dataset(tmp_path / "D")
     text = CARD.replace("num_examples: 8", "num_examples: 1")

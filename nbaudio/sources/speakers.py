@@ -17,9 +17,9 @@ from nbaudio.text.speaker_names import (
     OF_DIARIZER,
     SPEAKER,
     UNNAMED,
-    are_whole_floats,
     look_alikes,
     one_spelling,
+    speaker_ids,
 )
 
 OPTION = "speakers"
@@ -84,7 +84,7 @@ def with_merged_speakers(
     rows = transcripts.rows
     if SPEAKER not in rows.schema:
         return transcripts
-    ids = _speaker_ids(rows.unique(SPEAKER)[SPEAKER].cast(pl.String).drop_nulls(), merged)
+    ids = speaker_ids(rows.unique(SPEAKER)[SPEAKER].cast(pl.String).drop_nulls(), merged)
     changed = ids.filter(pl.col("speaker").ne_missing(pl.col("spelling")))
     was_withdrawn = tombstones.reasons("speaker", changed["spelling"], withdrawn).is_not_null()
     changed = changed.filter(~was_withdrawn)
@@ -105,19 +105,6 @@ def with_merged_speakers(
         *_missing_notes(changed.filter(pl.col("speaker").is_null())["spelling"]),
     ]
     return replace(transcripts, rows=rows.map(with_ids), notes=notes)
-
-
-def _speaker_ids(spellings: pl.Series, merged: Mapping[str, str]) -> pl.DataFrame:
-    """Return the columns `spelling` and `speaker`: its id, null if it is missing."""
-    spelled = spellings.to_frame().select(spelling=SPEAKER, speaker=one_spelling(pl.col(SPEAKER)))
-    missing = [name for name in MISSING if name not in merged]
-    is_missing = pl.col("speaker").is_in(missing)
-    ids = spelled.with_columns(speaker=pl.when(~is_missing).then("speaker"))
-    if are_whole_floats(ids["speaker"].drop_nulls()):
-        ids = ids.with_columns(pl.col("speaker").str.replace(r"\.0*$", ""))
-    if merged:
-        ids = ids.with_columns(pl.col("speaker").replace(dict(merged)))
-    return ids
 
 
 def _missing_notes(spellings: pl.Series) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import polars as pl
 
@@ -46,6 +46,26 @@ def are_whole_floats(speakers: Iterable[str]) -> bool:
     spellings = list(speakers)
     pattern = re.compile(WHOLE_NUMBER)
     return any("." in name for name in spellings) and all(map(pattern.match, spellings))
+
+
+def speaker_ids(spellings: pl.Series, merged: Mapping[str, str]) -> pl.DataFrame:
+    """Return the columns `spelling` and `speaker`: the id of each, null if it is missing.
+
+    Args:
+        spellings: of speakers, as texts.
+        merged: the id of speakers that are another one; what it names is never missing.
+    """
+    spelled = pl.DataFrame({"spelling": spellings}).with_columns(
+        speaker=one_spelling(pl.col("spelling"))
+    )
+    missing = [name for name in MISSING if name not in merged]
+    is_missing = pl.col("speaker").is_in(missing)
+    ids = spelled.with_columns(speaker=pl.when(~is_missing).then("speaker"))
+    if are_whole_floats(ids["speaker"].drop_nulls()):
+        ids = ids.with_columns(pl.col("speaker").str.replace(r"\.0*$", ""))
+    if merged:
+        ids = ids.with_columns(pl.col("speaker").replace(dict(merged)))
+    return ids
 
 
 def look_alikes(speakers: Iterable[str]) -> list[list[str]]:

@@ -1,17 +1,19 @@
 """Open what is audited: a workspace, a corpus, or a dataset that somebody else published."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from nbaudio.core.report import count
 from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.formats.published.dataset import Published
 from nbaudio.selection.audits.audited import COLUMNS, Audited, as_audited_rows
 from nbaudio.storage.folders import folder_at
 from nbaudio.tables.provenance import provenance_columns
 from nbaudio.tables.workspace import Workspace
+from nbaudio.text.speaker_names import SPEAKER, speaker_ids
 from nbaudio.ui import views
 from nbaudio.ui.segment_rows import SegmentRows
 
@@ -83,15 +85,32 @@ def _explained(target: str | Path, info: Mapping[str, Any]) -> dict[str, str]:
 
 
 def as_audited(target: str | Path, published: Published) -> Audited:
-    """Return a published dataset as checks see it."""
+    """Return a published dataset as checks see it; speakers have one id, as `ingest` gives it."""
+    spellings = published.rows[SPEAKER].drop_nulls().unique().sort()
+    ids = speaker_ids(spellings, {})
+    changed = ids.filter(pl.col("speaker").ne_missing(pl.col("spelling")))
+    new_ids = dict(changed.iter_rows())
     return Audited(
         name=str(target),
         layout=published.layout,
-        rows=as_audited_rows(published.rows),
+        rows=as_audited_rows(published.rows.with_columns(pl.col(SPEAKER).replace(new_ids))),
         declared=published.declared,
         license=published.license,
         not_read=published.not_read,
-        notes=published.notes,
+        notes=[*published.notes, *_speaker_notes(new_ids)],
         problems=published.problems,
         num_bytes=published.num_bytes,
     )
+
+
+def _speaker_notes(new_ids: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield lines on the spellings of speakers that are compared as another one, or as missing."""
+    merged = [spelling for spelling, speaker in new_ids.items() if speaker is not None]
+    missing = [spelling for spelling, speaker in new_ids.items() if speaker is None]
+    if merged:
+        yield (
+            f"{count(len(merged), 'spellings')} of speakers count as the same speaker, such as "
+            f"{merged[0]!r} as {new_ids[merged[0]]!r}"
+        )
+    if missing:
+        yield f"speakers that are read as missing: {', '.join(map(repr, missing))}"
