@@ -5,10 +5,13 @@ import hashlib
 import polars as pl
 import pytest
 
+from nbaudio.core.errors import AudioError
+from nbaudio.corpus import packs as packs_module
 from nbaudio.corpus.clip_keys import divide_keys
 from nbaudio.corpus.pack_index import index_bytes
 from nbaudio.corpus.packs import INDEX, PackDamagedError, indexes, keep_clips, read_clips
 from nbaudio.storage.location import location
+from nbaudio.storage.network import RemoteNotFoundError
 
 CLIPS = {f"{number}a": bytes([number]) * 10 for number in range(8)}
 
@@ -51,6 +54,26 @@ def test_clips_are_read_in_the_order_of_the_rows_until_one_is_damaged(packs):
     assert [next(clips) for _ in range(3)] == [CLIPS["7a"], CLIPS["6a"], CLIPS["5a"]]
     with pytest.raises(PackDamagedError, match=r"2\.pack"):
         next(clips)
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (AudioError("no answer"), AudioError),
+        (RemoteNotFoundError("gone"), PackDamagedError),
+    ],
+)
+def test_a_remote_pack_is_cut_again_only_if_it_is_missing(packs, monkeypatch, error, raised):
+    class RemotePack:
+        local = None
+
+        def read(self, start, end):
+            raise error
+
+    index = pl.concat(indexes(packs)).with_columns(pack=pl.lit("https://host/0.pack"))
+    monkeypatch.setattr(packs_module, "location", lambda pack: RemotePack())
+    with pytest.raises(raised):
+        list(read_clips(index))
 
 
 def test_clips_that_are_removed_are_counted_and_damaged_packs_are_removed(packs, tmp_path):
