@@ -393,6 +393,7 @@ def _outcomes(
     run_tasks: RunTasks, call: _Call, tasks: Iterable[PartTask]
 ) -> Iterator[list[PartOutcome]]:
     """Yield the outcomes of tasks; a part that kills its worker fails."""
+    # A task that the engine took has a result, or is one of the lost tasks: `waiting` has the rest.
     waiting = iter(tasks)
     while True:
         try:

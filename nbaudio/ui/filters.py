@@ -26,6 +26,8 @@ from nbaudio.tables.workspace import Workspace
 INTERNAL_COLUMNS = ("recording_path", "recording_channels", "sampling_rate", "num_samples", "place")
 
 TableFrame: TypeAlias = pl.DataFrame | StoredFrame
+FILTERED_SHARE = 0.5
+"""The share of an arrangement that is done when the rows are filtered and not sorted yet."""
 
 _MOST_VALUES = 10_000  # values that are searched for similar ones
 # Texts of a range, which are sorted in a thread; a single sort of all takes three times as long.
@@ -90,7 +92,7 @@ def arrange(
     elif conditions or find:
         parts = [np.zeros(0, np.uint32)]
         num_rows = 0
-        share_of_filtering = 0.5 if sort else 1.0
+        share_of_filtering = FILTERED_SHARE if sort else 1.0
         for mask in _masks(frame, conditions, find):
             parts.append(mask.arg_true().to_numpy().astype(np.uint32) + np.uint32(num_rows))
             num_rows += len(mask)
@@ -104,7 +106,7 @@ def arrange(
     if isinstance(frame, StoredFrame):
         for step in frame.order(sort, parts[0], descending=descending):
             if isinstance(step, float):
-                yield (1 + step) / 2, parts
+                yield FILTERED_SHARE + (1 - FILTERED_SHARE) * step, parts
             else:
                 parts = [step]
     else:

@@ -16,6 +16,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.report import shorten, show
 from nbaudio.tables.stored_frame import Order, StoredFrame
 from nbaudio.ui.filters import (
+    FILTERED_SHARE,
     TableFrame,
     arrange,
     joined,
@@ -80,7 +81,8 @@ def cell(value: Any) -> str | int | float | bool | None:
 class TableView:
     """State of a table: order, columns, cursor and marks of a frame.
 
-    It has the handlers of the table's front end.
+    It has the handlers of the table's front end. The number of a row is its place in the frame; its
+    position is its place in the order shown.
     """
 
     def __init__(
@@ -102,8 +104,8 @@ class TableView:
         self.frame: Any = frame  # `TableFrame`
         self.columns = list(columns)
         self.hypothesis = hypothesis
-        self.cursor = 0
-        self.marked: set[int] = set()
+        self.cursor = 0  # a position
+        self.marked: set[int] = set()  # numbers
         self.arrangement = {"where": "", "find": "", "sort": "", "descending": False, **order}
         self.narrowed = ""
         self.layout: dict[str, Any] = {
@@ -113,13 +115,14 @@ class TableView:
             "stacked": False,
             "fitted": False,
         }
-        self.version = 0
+        self.version = 0  # another one for each other order
         # Called when other rows are shown or marked.
         self.changed: Callable[[], None] = lambda: None
         self.order: Order = sort_and_filter(frame, **self.arrangement)
-        # The remaining parts of an arrangement that is not done.
+        # The remaining parts of an arrangement that is not done, and which share of it is done.
         self._parts: Iterator[tuple[float, list[Order]]] = iter(())
         self._share = 1.0
+        # The last order that was complete, and its arrangement: they return if the next one fails.
         self._before = self.order, self.arrangement
         row_page(frame, self.order, 0, 1, self.columns)  # checks the columns
         names = (
@@ -164,7 +167,7 @@ class TableView:
         if isinstance(self.frame, StoredFrame) and self.arrangement["sort"]:
             size["page"] = _SCATTERED_ROWS
         if self._share < 1:
-            is_filtered = self.arrangement["sort"] and self._share >= 1 / 2
+            is_filtered = self.arrangement["sort"] and self._share >= FILTERED_SHARE
             state = "not sorted yet" if is_filtered else "so far"
             return {**size, "progress": f"{state}, {100 * self._share:.0f} %"}
         if not len(self.order) and (note := similar_values(self.frame, self.arrangement["where"])):
@@ -176,13 +179,12 @@ class TableView:
 
         `progress` in the size says that `_continue` has more to do.
         """
-        is_known = self._share == 1 and all(
+        has_same_filter = all(
             arrangement[key] == self.arrangement[key] for key in ("where", "find")
         )
-        if is_known and len(self.order) < len(self.frame):
-            passing_rows = np.sort(self.order)
-        else:
-            passing_rows = None
+        passing_rows = None
+        if self._share == 1 and has_same_filter and len(self.order) < len(self.frame):
+            passing_rows = np.sort(self.order)  # they are not filtered again
         parts = arrange(
             self.frame, **arrangement, narrowed=self.narrowed, passing_rows=passing_rows
         )
