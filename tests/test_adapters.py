@@ -107,6 +107,17 @@ def test_invalid_options_of_batches_are_refused(make, stream, options, message):
         next(batches(corpus.stream("train", **stream), **options))
 
 
+def test_states_of_workers_are_read_from_the_state_of_their_loader():
+    workers = {"worker_0": {"dataset_state": {"step": 1}}, "worker_1": {"dataset_state": {}}}
+    loader = {"_steps_since_snapshot": 0, "_snapshot": {"_worker_snapshots": workers}}
+    assert torch.states_of(loader) == [{"step": 1}, {}]
+    assert torch.states_of({"dataset_state": {"step": 2}}) == [{"step": 2}]
+    with pytest.raises(InputError, match=r"older than the last step.*snapshot_every_n_steps=1"):
+        torch.states_of(loader | {"_steps_since_snapshot": 1})
+    with pytest.raises(InputError, match="not the state of a StatefulDataLoader: KeyError"):
+        torch.states_of({"_snapshot": {}})
+
+
 def test_a_partition_of_a_worker_cannot_be_divided_again():
     assert Partition(1, 2).part(2, 3) == Partition(1, 2, 2, 3)
     with pytest.raises(InputError, match="worker 0 of 2 has no workers"):

@@ -14,7 +14,9 @@ from table_checks import check_tables
 
 import nbaudio
 from nbaudio.core.errors import ExistsError, InputError
+from nbaudio.sources import pairing
 from nbaudio.sources.align import align
+from nbaudio.sources.align_task import Item
 from nbaudio.tables.workspace import Workspace
 from nbaudio.text.edit_distance import similarity, words
 
@@ -299,6 +301,20 @@ def test_transcripts_are_paired_with_recordings_by_their_names(tmp_path):
         assert wrong <= 0.01
     assert [
         problem for problem in report.problems if "three.txt" in problem and "--pairs" in problem
+    ]
+
+
+def test_a_transcript_of_the_name_goes_before_those_in_a_folder_of_the_name():
+    def item(name):
+        return Item(name, f"{name}.txt", Path(f"{name}.txt"))
+
+    hypotheses = [item("a"), item("b")]
+    transcripts = [item("a"), item("a/1"), item("b/1"), item("b/2")]
+    problems = []
+    pairs = pairing.pair(hypotheses, transcripts, None, problems)
+    assert [[other.name for other in others] for _, others in pairs] == [["a"], ["b/1", "b/2"]]
+    assert [(file, reason.split(" of ")[0]) for file, reason in problems] == [
+        ("a/1.txt", "there is no hypothesis")
     ]
 
 

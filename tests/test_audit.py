@@ -228,19 +228,19 @@ def test_paths_of_clips_name_recordings_unless_they_are_running_numbers(ids, sha
 def test_segments_that_a_selection_left_out_are_counted_apart(tmp_path):
     workspace = Workspace.create(tmp_path / "W")
     segments = {
-        "segment_id": ["a", "b", "c"],
+        "segment_id": ["a", "b", "c", "d"],
         "recording_id": "r",
-        "text": ["jedan", "dva", "tri"],
-        "decision": ["accept", "reject", "reject"],
-        "reason": [None, "low_similarity", "low_similarity"],
-        "split": ["train", None, None],
+        "text": ["jedan", "dva", "tri", "pet"],
+        "decision": ["accept", "reject", "reject", "reject"],
+        "reason": [None, "low_similarity", "too_short", "too_short"],
+        "split": ["train", None, None, None],
     }
     workspace.save(
         segments=pl.DataFrame(segments), recordings=pl.DataFrame({"recording_id": ["r"]})
     )
     facts = audit(tmp_path / "W").facts
-    assert (facts["rows"], facts["left_out"]) == (1, 2)
-    assert facts["left_out_by_reason"] == {"low_similarity": 2}
+    assert (facts["rows"], facts["left_out"]) == (1, 3)
+    assert list(facts["left_out_by_reason"].items()) == [("too_short", 2), ("low_similarity", 1)]
 
 
 def test_another_configuration_is_named_and_can_be_chosen(tmp_path):

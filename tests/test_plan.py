@@ -1,5 +1,7 @@
 """The plan of a corpus, which can be read while a run works and afterwards."""
 
+import json
+
 import polars as pl
 import pytest
 
@@ -7,6 +9,8 @@ import nbaudio
 from nbaudio import views
 from nbaudio.core.errors import InputError
 from nbaudio.corpus import materialize as materialize_module
+from nbaudio.corpus.clip_states import count_states, write_failures
+from nbaudio.corpus.layout import Layout
 from nbaudio.corpus.plan import PLAN, plan_of_corpus
 
 QUIET = {"jobs": 1, "engine": "threading", "show_progress": False}
@@ -57,6 +61,14 @@ def test_the_plan_has_a_row_for_each_clip_before_the_first_is_cut(workspace, tmp
 def test_a_clip_that_cannot_be_cut_is_named_with_its_reason_while_the_run_works(
     workspace, tmp_path, monkeypatch
 ):
+    """A segment that was not selected is in no plan."""
+    is_first = pl.int_range(pl.len()) == 0
+    workspace.save(
+        segments=workspace.segments.with_columns(
+            decision=pl.when(is_first).then(pl.lit("reject")).otherwise("decision"),
+            reason=pl.when(is_first).then(pl.lit("too_short")).otherwise("reason"),
+        )
+    )
     (workspace.audio_root / "r1.flac").write_bytes(b"fLaC" + b"\0" * 90_000)
     seen = []
     locate_clips = materialize_module.locate_clips
@@ -71,6 +83,42 @@ def test_a_clip_that_cannot_be_cut_is_named_with_its_reason_while_the_run_works(
     assert all("r1.flac" in reason for reason in seen[0]["reason"])
     finished = views.plan(tmp_path / "c").filter(state="failed")
     assert finished.select("reason", "clips").rows() == [("unreadable_audio", len(report.problems))]
+
+
+def test_the_state_of_a_clip_is_read_from_the_files_of_its_run(tmp_path):
+    names = ("failed", "cut before", "cut now", "cut by an earlier run", "packed", "planned")
+    shards = dict.fromkeys(names, "train/train-00001-of-00002.tar")
+    shards["packed"] = "train/train-00000-of-00002.tar"
+    clips = [
+        {
+            "clip_key": name,
+            "pack": f"{name}.pack",
+            "shard": shards[name],
+            "is_cut": "before" in name,
+        }
+        for name in names
+    ]
+    layout = Layout.at(tmp_path / "c")
+    layout.plan.parent.mkdir(parents=True)
+    pl.DataFrame(clips, schema=PLAN).write_parquet(layout.plan)
+    write_failures(layout.failures, {"failed": "first reason"})
+    write_failures(layout.failures, {"failed": "last reason"})
+    began = []
+    for run, name in (("earlier", "cut by an earlier run"), ("now", "cut now")):
+        packs = tmp_path / run / "packs"
+        packs.mkdir(parents=True)
+        (packs / f"{name}.pack").touch()
+        began.append({"event": "began", "parameters": {"workspace": str(packs.parent)}})
+    layout.log.write_text("".join(f"{json.dumps(line)}\n" for line in began))
+    shard = tmp_path / "c" / shards["packed"]
+    shard.parent.mkdir()
+    shard.touch()
+    assert count_states(tmp_path / "c").select("state", "reason", "clips").rows() == [
+        ("packed", None, 1),
+        ("cut", None, 2),
+        ("failed", "last reason", 1),
+        ("planned", None, 2),
+    ]
 
 
 def test_reading_a_missing_plan_is_a_one_line_error(tmp_path):

@@ -3,6 +3,7 @@
 import errno
 import pickle
 import zipfile
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -27,7 +28,7 @@ from nbaudio.storage import network
 from nbaudio.storage.archives import is_in_archive
 from nbaudio.storage.filesystems import filter_names
 from nbaudio.storage.folders import folder_at
-from nbaudio.storage.http import HttpFiles
+from nbaudio.storage.http import HttpFiles, HttpStatusError
 from nbaudio.storage.location import LocalPath, location, read_whole
 from nbaudio.storage.network import Network, environment
 from nbaudio.storage.remote import remote
@@ -163,6 +164,38 @@ def test_backoff_grows_and_retry_after_is_read():
         None,
         30.0,
     ]
+
+
+@pytest.mark.parametrize(
+    ("required", "waits", "failed_s"),
+    [
+        ([None, None, None], [0.5, 1.0, 2.0], [0.0, 0.5, 1.0]),
+        (["7", None, "0"], [7.0, 1.0, 0.0], [0.0, 0.0, 1.0]),
+        ([None, "7", None], [0.5, 7.0, 2.0], [0.0, 0.5, 0.0]),
+    ],
+    ids=str,
+)
+def test_a_wait_is_that_of_retry_after_or_else_grows_and_counts_as_failed(
+    monkeypatch, required, waits, failed_s
+):
+    """`required` is the Retry-After of each failure; `failed_s` is what each one is recorded as."""
+    place = SimpleNamespace(host="host", network=Network(tries=4))
+    failures = [HttpStatusError(503, {"Retry-After": text} if text else {}) for text in required]
+    waited = []
+    recorded = []
+
+    def request():
+        if failures:
+            raise failures.pop(0)
+        return "content"
+
+    monkeypatch.setattr(network.random, "uniform", lambda *_: 1.0)
+    monkeypatch.setattr(
+        Network, "failed", lambda _self, _host, seconds, _reason, **_: recorded.append(seconds)
+    )
+    assert network.with_retries(place, request, wait=waited.append) == "content"
+    assert waited == waits
+    assert recorded == pytest.approx(failed_s, abs=0.2)
 
 
 def test_http_status_and_disk_errors_are_read_from_exceptions():

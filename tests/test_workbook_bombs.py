@@ -9,6 +9,7 @@ from spreadsheets import ods_cell, ods_row, ods_table, write_ods
 from typer.testing import CliRunner
 from workbook_bombs import (
     ARCHIVES,
+    FAR,
     ODS,
     XLSX,
     members,
@@ -21,7 +22,7 @@ from workbook_bombs import (
 from nbaudio import review
 from nbaudio.cli import app
 from nbaudio.core.errors import InputError
-from nbaudio.formats import table
+from nbaudio.formats import table, workbook_guard
 from nbaudio.formats.workbooks import open_workbook
 
 REFUSED = (
@@ -59,6 +60,21 @@ def test_a_workbook_that_is_a_bomb_is_one_error(tmp_path, workspace, parts):
     path = pack(tmp_path / "t.xlsx", parts)
     assert path.stat().st_size < 2_000_000
     refuse(path, workspace)
+
+
+@pytest.mark.parametrize(
+    "sheet_xml",
+    [
+        sheet('<row r="900000"><c r="A900000"><v>1</v></c></row>'),
+        sheet('<row r="2000000"/>'),
+        " " * 100_000 + FAR,
+    ],
+    ids=["rows far apart", "a row below the last of any sheet", "blanks before the XML"],
+)
+def test_a_sheet_of_few_cells_far_apart_is_refused_before_it_is_read(tmp_path, sheet_xml):
+    path = pack(tmp_path / "t.xlsx", members(sheet_xml))
+    with pytest.raises(InputError, match="a sheet spans"):
+        workbook_guard.check_parts(path)
 
 
 @pytest.mark.parametrize("rows", ODS.values(), ids=ODS)

@@ -25,6 +25,8 @@ from nbaudio.storage.location import location
 STATES = ("planned", "cut", "packed", "failed")
 """A clip is planned, then cut into a pack, then packed into a shard; or it could not be cut."""
 
+# Reasons of segments that were planned and have no clip; those of other reasons were not planned.
+_NOT_CUT = (SILENT_AUDIO, UNREADABLE_AUDIO)
 _FAILURES = pl.Schema({"clip_key": pl.String, "reason": pl.String})
 _COUNTS = pl.Schema(
     {
@@ -57,9 +59,9 @@ def count_states(corpus: str | Path) -> pl.DataFrame:
     """
     layout = Layout.at(corpus)
     if layout.folder.exists(CORPUS_JSON):
-        return _of_finished(layout)
+        return _count_finished(layout)
     if layout.plan.exists():
-        return _count(_of_unfinished(layout))
+        return _count(_planned_clips(layout))
     raise InputError(f"{layout}: no {CORPUS_JSON}, and no run has planned one there")
 
 
@@ -70,7 +72,7 @@ def _count(clips: pl.LazyFrame) -> pl.DataFrame:
     return counts.select(_COUNTS.names()).sort(keys)
 
 
-def _of_finished(layout: Layout) -> pl.DataFrame:
+def _count_finished(layout: Layout) -> pl.DataFrame:
     """Count the clips of a finished corpus, and the segments that could not be cut."""
     corpus_info = read_corpus_info(layout.folder)
     with intact_table(layout.folder, corpus_info, "segments.parquet") as segments:
@@ -81,13 +83,17 @@ def _of_finished(layout: Layout) -> pl.DataFrame:
     failed = [
         (None, None, "failed", reason, number)
         for reason, number in corpus_info["rejected"].items()
-        if reason in (SILENT_AUDIO, UNREADABLE_AUDIO)
+        if reason in _NOT_CUT
     ]
     return pl.concat([packed, pl.DataFrame(failed, schema=_COUNTS, orient="row")])
 
 
-def _of_unfinished(layout: Layout) -> pl.LazyFrame:
-    """Return the clips of a plan with `state` and `reason`."""
+def _planned_clips(layout: Layout) -> pl.LazyFrame:
+    """Return the clips of the plan of an unfinished corpus with `state` and `reason`.
+
+    A clip is cut if its pack had it when the plan was made, or has been written since; it is packed
+    if its shard has been written.
+    """
     failures = _read_failures(layout.failures)
     is_packed = pl.col("shard").is_in(list(shard_names(layout.folder)))
     is_cut = pl.col("is_cut") | pl.col("pack").is_in(_packs_of_run(layout))
@@ -108,7 +114,7 @@ def _of_unfinished(layout: Layout) -> pl.LazyFrame:
 
 
 def _read_failures(path: Path) -> pl.DataFrame:
-    """Return why clips could not be cut, by `clip_key`."""
+    """Return why clips could not be cut, by `clip_key`; of several reasons the last one."""
     if not path.exists():
         return pl.DataFrame(schema=_FAILURES)
     lines = [(line["clip_key"], line["reason"]) for line in parse_lines(path.read_bytes())]
@@ -116,7 +122,10 @@ def _read_failures(path: Path) -> pl.DataFrame:
 
 
 def _packs_of_run(layout: Layout) -> list[str]:
-    """Return the names of the packs in the folder that the log names."""
+    """Return the names of the packs of the last run in the log of a corpus.
+
+    The log names their folder only where it is not that of the workspace.
+    """
     began = [line for line in run_log.read(layout.log) if line.get("event") == "began"]
     if not began:
         return []

@@ -20,28 +20,33 @@ from nbaudio.core.errors import InputError
 
 #: Limit of a workbook on disk: 2 million cells of text take 100 MB.
 MOST_WORKBOOK_BYTES = 256 << 20
-#: Any workbook may expand to so many bytes; a larger one to `input_guards.MOST_TIMES` its size.
+# Below, FREE_X is what a workbook of any size may have, and X_A_BYTE what it may have for each byte
+# on disk. The larger of the two is the limit.
+#: Limit of what a workbook expands to; a larger one may expand to `input_guards.MOST_TIMES` its
+#: size.
 FREE_BYTES = 8 << 20
-#: Any workbook may have so many XML elements, and one of more bytes so many for each byte. Cells of
-#: real workbooks have one element for every two bytes; a cell may take its reader 20 µs.
+#: Limits of XML elements. Cells of real workbooks have one element for every two bytes; a cell may
+#: take its reader 20 µs.
 FREE_ELEMENTS = 50_000
 ELEMENTS_A_BYTE = 4
-#: Any workbook may span so many cells; a larger one so many for each byte or for each cell that it
+#: Limits of the cells that a workbook spans; it may also span `CELLS_A_CELL` for each cell that it
 #: has. A spreadsheet program shows a cell in the last column of a row as a row of 16,384 cells.
 FREE_CELLS = 1 << 18
 CELLS_A_BYTE = 16
 CELLS_A_CELL = 4
 #: Limit of members of the archive: one for each sheet, picture and note.
 MOST_MEMBERS = 10_000
-#: Limit of an attribute of a cell range, a style or a name; Excel's own limits are below 33,000.
+#: Limit of an attribute of an element that is no row, cell, formula or text, such as a cell range,
+#: a style or a name; Excel's own limits are below 33,000.
 MOST_ATTRIBUTE_CHARACTERS = 1 << 16
 #: Limit of a number format; Excel's own limit is 255.
 MOST_FORMAT_CHARACTERS = 1000
-#: Shared formulas are written once and moved to each cell, which reads the whole formula.
+#: Limits of the characters of shared formulas, counted again for each cell: a shared formula is
+#: written once, and its reader moves it to each cell, for which it reads the whole formula.
 FREE_FORMULA_CHARACTERS = 1 << 20
 FORMULA_CHARACTERS_A_BYTE = 100
 
-_LAST_ROW = 1_048_576
+_LAST_ROW = 1_048_576  # of any sheet
 _DIGITS = "0123456789"
 _SHEETS = ("/worksheet", "/chartsheet")
 # A part in XML begins with "<" in some encoding, after a mark of the order of bytes and blanks.
@@ -50,7 +55,9 @@ _READ_BYTES = 1 << 16
 _READABLE = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 # A damaged member may be one that no reader opens.
 _DAMAGE = (zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError, zlib.error)
-_TEXTS = ("v", "t", "is", "si")
+_TEXTS = ("v", "t", "is", "si")  # elements of texts, whose attributes are not checked
+# Numbers of columns by the letters of a cell, at most three.
+_COLUMNS: dict[str, int] = {}
 
 
 def check_archive(path: Path) -> None:
@@ -119,8 +126,8 @@ def check_expansion(path: Path, size: int, expanded: int) -> None:
 def _check_members(path: Path, size: int, members: Sequence[zipfile.ZipInfo]) -> None:
     """Raise InputError for an archive that real workbooks are not.
 
-    zipfile ends a member where its entry says, whatever follows; members that share their bytes
-    count each.
+    The sizes that the entries state can be relied on, as zipfile reads no more of a member. Members
+    may share bytes of the file; each counts, as each is read.
     """
     check_expansion(path, size, sum(member.file_size for member in members))
     if len(members) > MOST_MEMBERS:
@@ -150,22 +157,18 @@ class _PartChecker:
         self._spanned = 0  # cells of all sheets up to the last one of each row
         self._cells = 0
         self._formula_work = 0  # characters of shared formulas, once for each cell
-        self._begin_part(expat.ParserCreate())
+        self._begin_part("")
 
     def check_part(self, name: str, part: IO[bytes]) -> None:
         """Check a part of the archive; a part that is not XML is left to its reader."""
         start = part.read(_READ_BYTES)
         first = start.lstrip(_BEFORE_XML)[:1]
-        if first not in {b"<", b""}:
+        if first not in {b"<", b""}:  # XML may follow where all that was read is blanks
             return
-        parser = expat.ParserCreate()
-        self._begin_part(parser)
-        self._name = name
-        parser.StartElementHandler = self._start_element
-        parser.StartDoctypeDeclHandler = self._refuse_document_type
+        self._begin_part(name)
         try:
             part.seek(0)
-            parser.ParseFile(part)
+            self._parser.ParseFile(part)
         except (expat.ExpatError, LookupError, UnicodeError):
             return  # its reader says where it is not well formed, or which encoding it has
         finally:
@@ -175,9 +178,12 @@ class _PartChecker:
         """Raise InputError where the sheets span many more cells than they hold."""
         check_span(self._path, self._size, self._spanned, self._cells)
 
-    def _begin_part(self, parser: expat.XMLParserType) -> None:
-        """Reset what is counted for each part."""
-        self._parser = parser
+    def _begin_part(self, name: str) -> None:
+        """Make the parser of a part, and reset what is counted for each part."""
+        self._name = name
+        self._parser = expat.ParserCreate()
+        self._parser.StartElementHandler = self._start_element
+        self._parser.StartDoctypeDeclHandler = self._refuse_document_type
         self._row = 0
         self._last_row = 0  # the last one with a cell
         self._column = 0
@@ -210,6 +216,7 @@ class _PartChecker:
             self._check_attributes(kind, attributes)
 
     def _begin_row(self, attributes: Mapping[str, str]) -> None:
+        """Begin the row of a number; one below the last of any sheet counts even without a cell."""
         self._end_row()
         self._row = _row_number(attributes.get("r"), self._row + 1)
         if self._row > _LAST_ROW:
@@ -217,7 +224,7 @@ class _PartChecker:
             self.check_span()
 
     def _end_row(self) -> None:
-        """Add the cells that a row spans, and one for each row without a cell before it."""
+        """Count the cells of a row up to its last, and one for each row above without a cell."""
         if self._width:
             self._spanned += self._width + max(0, self._row - self._last_row - 1)
             self._last_row = max(self._last_row, self._row)
@@ -230,7 +237,10 @@ class _PartChecker:
         self._width = max(self._width, self._column)
 
     def _add_formula(self, attributes: Mapping[str, str]) -> None:
-        """Count the characters of a shared formula in a cell; raise InputError over the limit."""
+        """Count the characters of a shared formula in a cell; raise InputError over the limit.
+
+        A cell counts as one of the longest formula of the part so far, whichever it shares.
+        """
         if attributes.get("t") != "shared":
             return
         self._formula_work += self._longest_formula
@@ -275,15 +285,15 @@ class _PartChecker:
         self._sheet_targets.add(target)
 
     def _check_merged(self, reference: str) -> None:
-        """Raise InputError for a merged range of many more cells than the sheet holds."""
+        """Raise InputError for a merged range of many more cells than all sheets so far have."""
         first, _, last = reference.replace("$", "").partition(":")
         first_letters = first.rstrip(_DIGITS)
         last_letters = last.rstrip(_DIGITS)
-        height = _row_number(last[len(last_letters) :], 0) - _row_number(
-            first[len(first_letters) :], 0
-        )
-        width = _column_number(last, 0) - _column_number(first, 0)
-        check_span(self._path, self._size, (height + 1) * (width + 1), self._cells)
+        first_row = _row_number(first[len(first_letters) :], 0)
+        last_row = _row_number(last[len(last_letters) :], 0)
+        num_rows = last_row - first_row + 1
+        num_columns = _column_number(last, 0) - _column_number(first, 0) + 1
+        check_span(self._path, self._size, num_rows * num_columns, self._cells)
 
 
 def _row_number(text: str | None, following: int) -> int:
@@ -298,9 +308,6 @@ def _row_number(text: str | None, following: int) -> int:
         return int(float(text))
     except (ValueError, OverflowError):
         return following
-
-
-_COLUMNS: dict[str, int] = {}
 
 
 def _column_number(reference: str | None, following: int) -> int:

@@ -23,7 +23,7 @@ from nbaudio.formats.transcripts import PROBLEMS, TRANSCRIPTS, NotRead, Transcri
 from nbaudio.sources.align_task import ALIGNED, VERSION, Task, align_recording
 from nbaudio.sources.ingest import Request, bring_in, option_texts
 from nbaudio.sources.media_tracks import CLOCK, TRACK
-from nbaudio.sources.pairing import Problems, list_items, pair
+from nbaudio.sources.pairing import UnusableFiles, list_items, pair
 from nbaudio.storage.cache import LIMIT
 from nbaudio.storage.urls import is_url
 from nbaudio.tables.rows import Rows
@@ -200,12 +200,12 @@ class _Pairs:
     """Recordings with their transcripts, and files that are unusable, with reasons."""
 
     tasks: list[Task]
-    problems: Problems
+    problems: UnusableFiles
 
 
 def _pair(job: _Job, source: Path) -> _Pairs:
     """Pair recordings of hypotheses with transcripts; raise InputError if there are no pairs."""
-    problems: Problems = []
+    problems: UnusableFiles = []
     apart = {job.stored.parent}
     hypotheses = list_items(source, problems, hypotheses=True, apart=apart, side=job.side)
     # What was heard is no transcript of itself.
@@ -361,7 +361,7 @@ class _Rest:
     name: str
     unmatched: pl.DataFrame
     left_out: pl.DataFrame
-    problems: Problems
+    problems: UnusableFiles
     words: _Words
 
     @classmethod

@@ -16,21 +16,21 @@ from nbaudio.formats.transcripts import RECORDING_FIELDS, Problem, check_link
 from nbaudio.sources.align_task import Item
 from nbaudio.sources.download_ledger import LEDGER
 
-Problems = list[tuple[str, str]]  # files with the reason why they cannot be used
+UnusableFiles = list[tuple[str, str]]  # names of files, with the reasons
 
 # Columns of a table of pairs, by their names.
 _RECORDING = ("recording", "recording_id", "hypothesis", "hypotheses", "audio", "file", "name")
 _TRANSCRIPT = ("transcript", "transcripts", "document", "text")
 
 _HEAD_BYTES = 1 << 16
-_NAMED = re.compile(rf'"(?:{"|".join(RECORDING_FIELDS)})"\s*:\s*"'.encode())
-# JSON without names, and subtitles.
-_ONE_RECORDING = re.compile(rb"\s*(?:\xef\xbb\xbf)?\s*[\[{]|(?s:.*)-->|WEBVTT")
+# A field of JSON with the name of a recording.
+_RECORDING_FIELD = re.compile(rf'"(?:{"|".join(RECORDING_FIELDS)})"\s*:\s*"'.encode())
+_JSON_OR_SUBTITLES = re.compile(rb"\s*(?:\xef\xbb\xbf)?\s*[\[{]|(?s:.*)-->|WEBVTT")
 
 
 def list_items(
     source: Path,
-    problems: Problems,
+    problems: UnusableFiles,
     *,
     hypotheses: bool,
     apart: Collection[Path],
@@ -43,32 +43,47 @@ def list_items(
     """
     items: list[Item] = []
     for file, path in _files(source, problems):
-        name = stem(file)
         if not {path.absolute(), *path.absolute().parents}.isdisjoint(apart):
             continue
         try:
             input_guards.check_regular(path)
             with path.open("rb") as stream:
                 head = stream.read(_HEAD_BYTES)
-            if hypotheses and (_NAMED.search(head) or not _ONE_RECORDING.match(head)):
+            if not _names_recordings(head, hypotheses=hypotheses):
+                items.append(Item(stem(file), file, path))
+            elif hypotheses:
                 items += _hypotheses(file, path, side, problems)
-            elif not hypotheses and _NAMED.search(head):
-                items += [_document(file, path, document) for document in read_documents(path)]
             else:
-                items.append(Item(name, file, path))
+                items += [_document(file, path, document) for document in read_documents(path)]
         except (InputError, OSError) as error:
-            problems.append((file, str(error).removeprefix(str(path)).lstrip(":, ")))
+            problems.append((file, _reason(error, path)))
     return items
 
 
-def _hypotheses(file: str, path: Path, side: str | None, problems: Problems) -> list[Item]:
+def _names_recordings(head: bytes, *, hypotheses: bool) -> bool:
+    """Return whether a file that begins with `head` names its recordings, perhaps several.
+
+    JSON and subtitles do so in a field only. Other formats of hypotheses name a recording in each
+    row; other transcripts name none.
+    """
+    if _RECORDING_FIELD.search(head):
+        return True
+    return hypotheses and not _JSON_OR_SUBTITLES.match(head)
+
+
+def _reason(error: Exception, path: Path) -> str:
+    """Return the message of an error without the path that it begins with."""
+    return str(error).removeprefix(str(path)).lstrip(":, ")
+
+
+def _hypotheses(file: str, path: Path, side: str | None, problems: UnusableFiles) -> list[Item]:
     """Return the hypotheses of a file that names recordings, one side of each.
 
-    Recordings without that side, or with several where none is named, are problems.
+    Recordings without the side that `side` names, or with several where it is None, are problems.
     """
     items: list[Item] = []
-    heard = read_timed_words(path, stem(file))
-    for name, sides in groupby(heard, key=lambda words: words.name):
+    words_of_sides = read_timed_words(path, stem(file))
+    for name, sides in groupby(words_of_sides, key=lambda words: words.name):
         try:
             words = choose_side([*sides], side)
         except InputError as error:
@@ -85,7 +100,7 @@ def _document(file: str, path: Path, document: Document) -> Item:
     return Item(stem(file), file, path, document)
 
 
-def _files(source: Path, problems: Problems) -> Iterator[tuple[str, Path]]:
+def _files(source: Path, problems: UnusableFiles) -> Iterator[tuple[str, Path]]:
     """Yield the files of a source with their names in it.
 
     Hidden files, audio, and the ledger of `download` are left out.
@@ -113,13 +128,16 @@ def _files(source: Path, problems: Problems) -> Iterator[tuple[str, Path]]:
         try:
             check_link(path, folder)
         except (InputError, OSError) as error:
-            problems.append((file, str(error).removeprefix(str(path)).lstrip(":, ")))
+            problems.append((file, _reason(error, path)))
         else:
             yield file, path
 
 
 def pair(
-    hypotheses: Sequence[Item], transcripts: Sequence[Item], table: Path | None, problems: Problems
+    hypotheses: Sequence[Item],
+    transcripts: Sequence[Item],
+    table: Path | None,
+    problems: UnusableFiles,
 ) -> list[tuple[Item, tuple[Item, ...]]]:
     """Return each hypothesis that has transcripts, with its transcripts.
 
@@ -133,52 +151,63 @@ def pair(
     elif len(hypotheses) == len(transcripts) == 1:
         pairs = {0: [0]}
     else:
-        pairs = _match(names, [item.name for item in transcripts])
-        folders = _match(names, [str(PurePosixPath(item.name).parent) for item in transcripts])
-        pairs = folders | pairs
+        by_folder = _match(names, [str(PurePosixPath(item.name).parent) for item in transcripts])
+        by_name = _match(names, [item.name for item in transcripts])
+        pairs = by_folder | by_name  # a recording with a transcript of its name has no other
     used = {number for numbers in pairs.values() for number in numbers}
     missing = "of the same name; --pairs takes a table of recording and transcript"
     problems += [
         (item.file, f"there is no transcript {missing}")
-        for n, item in enumerate(hypotheses)
-        if n not in pairs
+        for number, item in enumerate(hypotheses)
+        if number not in pairs
     ]
     problems += [
         (item.file, f"there is no hypothesis {missing}")
-        for n, item in enumerate(transcripts)
-        if n not in used
+        for number, item in enumerate(transcripts)
+        if number not in used
     ]
-    first: dict[str, int] = {}  # hypothesis of each recording
-    for n, item in enumerate(hypotheses):
-        if n not in pairs:
+    first_of_recording: dict[str, int] = {}  # number of the hypothesis that is used
+    for number, item in enumerate(hypotheses):
+        if number not in pairs:
             continue
-        used_number = first.setdefault(name_matching.recording_id(item.name), n)
-        if used_number != n:
+        recording = name_matching.recording_id(item.name)
+        used_number = first_of_recording.setdefault(recording, number)
+        if used_number != number:
             file = hypotheses[used_number].file
             reason = f"another hypothesis of a recording; that in {file} is used"
             problems.append((item.file, reason))
     return [
-        (hypotheses[n], tuple(transcripts[place] for place in pairs[n])) for n in first.values()
+        (hypotheses[number], tuple(transcripts[other] for other in pairs[number]))
+        for number in first_of_recording.values()
     ]
 
 
 def _match(names: Sequence[str], others: Sequence[str]) -> dict[int, list[int]]:
-    """Map the index of each name to the indices of the other names that match it."""
-    numbers = defaultdict(list)
+    """Map the number of each name to the numbers of the other names that match it.
+
+    Names without a match are left out.
+    """
+    # `resolve` finds the audio files of recordings, so the other names get the ending of one.
+    numbers_by_path = defaultdict(list)
     for number, other in enumerate(others):
-        numbers[f"{other}.wav"].append(number)
-    audit = name_matching.resolve(names, list(numbers)).select("name", "candidates")
+        numbers_by_path[f"{other}.wav"].append(number)
+    resolved = name_matching.resolve(names, list(numbers_by_path)).select("name", "candidates")
     numbers_by_name = {
-        name: sorted(place for path in paths for place in numbers[path])
-        for name, paths in audit.iter_rows()
+        name: sorted(number for path in paths for number in numbers_by_path[path])
+        for name, paths in resolved.iter_rows()
     }
     return {
         number: numbers_by_name[name] for number, name in enumerate(names) if numbers_by_name[name]
     }
 
 
-def _read_pairs(path: Path, *sides: Sequence[Item]) -> dict[int, list[int]]:
-    """Read a .csv or .tsv with a recording and a transcript in each row."""
+def _read_pairs(
+    path: Path, hypotheses: Sequence[Item], transcripts: Sequence[Item]
+) -> dict[int, list[int]]:
+    """Map the number of each hypothesis to the numbers of its transcripts, as a table says.
+
+    It is a .csv or .tsv with a recording and a transcript in each row.
+    """
     try:
         delimited = open_delimited(path, is_header=lambda names: all(_pair_columns(names)))
         rows = list(delimited.rows())
@@ -191,9 +220,10 @@ def _read_pairs(path: Path, *sides: Sequence[Item]) -> dict[int, list[int]]:
             f"{path}: expected the columns recording and transcript; "
             f"it has {', '.join(header) or 'none'}"
         )
-    table = [_pair(path, header, columns, row) for row in rows]
+    table = [_names_of_row(path, header, columns, row) for row in rows]
     numbers_of_sides = [
-        _find([names[side] for _, names in table], items) for side, items in enumerate(sides)
+        _find_items([names[side] for _, names in table], items)
+        for side, items in enumerate((hypotheses, transcripts))
     ]
     pairs: dict[int, list[int]] = defaultdict(list)
     for (line, names), *item_numbers in zip(table, *numbers_of_sides, strict=True):
@@ -213,7 +243,7 @@ def _pair_columns(header: Sequence[str]) -> list[str]:
     ]
 
 
-def _pair(
+def _names_of_row(
     path: Path, header: Sequence[str], columns: Sequence[str], row: DelimitedRow | Problem
 ) -> tuple[int, list[str]]:
     """Return the line of a row, and its recording and transcript."""
@@ -223,7 +253,7 @@ def _pair(
     return row.line, [cells[column].strip() for column in columns]
 
 
-def _find(names: Sequence[str], items: Sequence[Item]) -> list[list[int]]:
+def _find_items(names: Sequence[str], items: Sequence[Item]) -> list[list[int]]:
     """Return the numbers of the items that each name means.
 
     A name is that of a file, a path or its last part, or that of a recording.

@@ -40,6 +40,8 @@ _PAGE_START = re.compile(rb"[\xef\xbb\xbf \t\r\n]*(<!doctype html|<html)", re.IG
 _PAGE_NAMES = ("", ".htm", ".html", ".xhtml")  # suffixes of files that may be web pages
 _START_BYTES = 1000  # bytes at the start of a body in which a web page is recognized
 _MESSAGES = ("application/json", "application/problem+json", "application/xml", "text/xml")
+# Statuses of responses to a request of a range: it is sent, or it is not in the file.
+_OF_RANGES = (HTTPStatus.PARTIAL_CONTENT, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
 # Bytes of a body of unannounced length before its length is requested.
 _UNANNOUNCED_BYTES = 16 << 20
 
@@ -51,7 +53,7 @@ class WebFile:
     Its name has no folder; its suffix says what the file is.
 
     Attributes:
-        is_recording: whether a message, such as JSON, cannot be the file.
+        is_recording: whether it is audio, for which a message such as JSON is not taken.
     """
 
     url: str
@@ -70,7 +72,7 @@ class Transfer:
         path: of the partial file.
         on_begin: called with the transfer when a request begins to write to the path.
         on_bytes: called with the number of bytes that were written.
-        num_bytes: of the whole file that the partial file is of; None if unknown.
+        num_bytes: of the whole file of which the partial file is a part; None if unknown.
         validator: strong ETag, or date, of that file; None if unknown.
         start: bytes of the partial file that a request continues.
     """
@@ -100,18 +102,23 @@ class Transfer:
     def fetch(self) -> str:
         """Fetch the whole file to the path; return its SHA-256 in hex.
 
-        Raise AudioError with the reason, RemoteRefusedError if the server responds with something
-        else, OSError if the disk is full.
+        Raise AudioError with the reason, RemoteRefusedError if the server refuses or sends another
+        file, OSError if the disk is full.
         """
         received = partial(size_of, self.path)
         wait = self.client.stopped.wait
         return with_retries(self, self._fetch_once, received=received, wait=wait)
 
     def _fetch_once(self) -> str:
+        """Request what is missing, if anything, and return the SHA-256 of the whole file.
+
+        All is requested where nothing could prove that the partial file is of the same version.
+        """
         with convert_write_errors():
             is_provable = self.validator or (self.file.checksum and self.num_bytes)
             self.start = size_of(self.path) if is_provable else 0
-            if not self.start or self.start != self.num_bytes:
+            is_whole = self.start > 0 and self.start == self.num_bytes
+            if not is_whole:
                 self._receive()
             return self._verify()
 
@@ -121,28 +128,29 @@ class Transfer:
         if self.start and self.validator:
             headers["If-Range"] = self.validator
         with self.client.follow("GET", self.file.url, lambda _: headers) as response:
-            self._check_response(response)
+            self._accept(response)
             with self.path.open("ab" if self.start else "wb") as file:
                 # First truncate, then record the version: a kill in between leaves an empty file,
                 # never one of another version.
                 self.on_begin(self)
                 self._write(response, file)
 
-    def _check_response(self, response: BaseHTTPResponse) -> None:
+    def _accept(self, response: BaseHTTPResponse) -> None:
         """Raise unless a response has the rest of the file, or all of it.
 
-        Of all of it, set length and version, and the start to 0.
+        If it has all of it, set `start` to 0, and `num_bytes` and `validator` to those of the
+        response.
         """
         status = response.status
         headers = response.headers
         if status in RETRYABLE or status >= 500:
             raise http.HttpStatusError(status, headers)
-        if self.start and status in (206, 416):
-            if status == 416 or not self._is_rest(headers):
+        if self.start and status in _OF_RANGES:
+            if status != HTTPStatus.PARTIAL_CONTENT or not self._is_rest(headers):
                 raise self._discard("the file on the server does not match the partial file")
         elif status == HTTPStatus.OK:
             self.start = 0
-            self.num_bytes = self._check_length(headers)
+            self.num_bytes = self._checked_length(headers)
             etag = headers.get("ETag", "")
             # What If-Range accepts
             self.validator = etag if etag.startswith('"') else headers.get("Last-Modified")
@@ -164,10 +172,11 @@ class Transfer:
             and not http.content_coding(headers, self.file.name)
         )
 
-    def _check_length(self, headers: Mapping[str, str]) -> int | None:
-        """Return the announced length of a whole body.
+    def _checked_length(self, headers: Mapping[str, str]) -> int | None:
+        """Return the announced length of a whole body; None if it has none.
 
-        Raise RemoteRefusedError for a body that is not the file, too large or of no length.
+        Raise RemoteRefusedError for a body that is not the file, is too large for the limits or for
+        the disk, or of which nothing would prove that it is whole.
         """
         if coding := http.content_coding(headers, self.file.name):
             raise RemoteRefusedError(http.compressed_message(coding))
@@ -185,22 +194,23 @@ class Transfer:
             )
         return num_bytes
 
-    def _other_content(self, content_type: str, start: bytes = b"") -> str | None:
+    def _other_content(self, content_type: str, first_bytes: bytes = b"") -> str | None:
         """Return why a body is not the file: it is a login or an error page, or a message.
 
         Return None if it may be the file, as one with a checksum always may.
         """
+        if self.file.checksum:
+            return None
         kind = content_type.partition(";")[0].strip().lower()
         name = self.file.name.lower()
-        is_page = kind in _PAGES or _PAGE_START.match(start)
-        other = None
+        is_page = kind in _PAGES or _PAGE_START.match(first_bytes)
         if is_page and Path(name).suffix not in _PAGE_NAMES:
-            other = "a web page instead; open the URL in a browser, and"
-        elif kind in _MESSAGES and self.file.is_recording:
-            other = f"{kind} instead of a recording;"
-        is_wrong = other and not self.file.checksum
-        if is_wrong:
-            return f"the server sends {other} give a checksum if it is right"
+            return (
+                "the server sends a web page instead; "
+                "open the URL in a browser, and give a checksum if it is right"
+            )
+        if kind in _MESSAGES and self.file.is_recording:
+            return f"the server sends {kind} instead of a recording; give a checksum if it is right"
         return None
 
     def _write(self, response: BaseHTTPResponse, file: BinaryIO) -> None:
@@ -230,7 +240,10 @@ class Transfer:
         return self.network.max_size or MAX_UNKNOWN_LENGTH
 
     def _verify(self) -> str:
-        """Return the SHA-256 of the partial file, which is whole, when it is on the disk."""
+        """Make sure that the whole file is on the disk, and return its SHA-256.
+
+        Discard it if it is a web page or has another checksum.
+        """
         with self.path.open("rb") as file:
             other = self._other_content("", file.read(_START_BYTES))
             os.fsync(file.fileno())
@@ -242,7 +255,10 @@ class Transfer:
         return hashes.sha256
 
     def _discard(self, reason: str) -> Exception:
-        """Remove the partial file, and return the error: joined parts are fetched anew."""
+        """Remove the partial file, and return the error to raise.
+
+        It is one that is retried where an earlier part was continued, as that part may be wrong.
+        """
         self.path.unlink()
         if self.start:
             return ConnectionError(f"{reason}; download restarted")

@@ -26,22 +26,28 @@ def stream_dataset(
 
     ``state_dict`` and ``load_state_dict`` are those of the stream: torchdata's StatefulDataLoader
     collects them from its workers and resumes exactly. A plain DataLoader does not; with
-    ``num_workers=0`` use the dataset's own. ``load_state_dict`` also takes the states of all
-    consumers, which may have been of another number.
+    ``num_workers=0`` use the dataset's own. ``load_state_dict`` also takes a list of the states of
+    all consumers (ranks times workers); there may be more or fewer consumers than before.
 
-    The stream is that of all workers. A stream without a rank takes that of torch.distributed, if
-    that is initialized when an epoch begins. Items are dictionaries whose arrays are tensors; see
-    `nbaudio.reading.adapters`, also on `dtype` and `columns`.
+    Pass the whole stream: the dataset divides it among the workers. A stream without a rank takes
+    that of torch.distributed, if that is initialized when an epoch begins.
+
+    Items are dictionaries whose arrays are tensors; see `nbaudio.reading.adapters`, also on `dtype`
+    and `columns`.
 
     Raises:
         MissingExtraError: torch is not installed.
         InputError: an unknown type or column, a stream of encoded clips, or one that has begun.
     """
-    return _kind()(stream.check_fresh(), array_form(stream, dtype=dtype, columns=columns))
+    dataset_class = _dataset_class()
+    return dataset_class(stream.check_fresh(), array_form(stream, dtype=dtype, columns=columns))
 
 
 class ClipDataset:
     """A split as a map-style dataset, indexed by position in the corpus; batches are read at once.
+
+    Attributes:
+        segments: rows of the split in segments.parquet, one for each item, in the same order.
 
     Raises:
         MissingExtraError: torch is not installed.
@@ -85,13 +91,16 @@ def collate(clips: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def states_of(loader: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the states of a StatefulDataLoader's workers from its own state.
-
-    Raise InputError for a state that is older than the last step.
+    """Return the states of workers; `loader` is what `state_dict` of a StatefulDataLoader returns.
 
     Pass the states of all ranks together to ``load_state_dict`` of a new dataset to resume with any
     number of ranks and workers.
+
+    Raises:
+        InputError: the state is older than the last step, as the loader asks its workers only
+            every ``snapshot_every_n_steps``; or it is not that of a StatefulDataLoader.
     """
+    # The keys are those of torchdata, which has no public function for the states of workers.
     if loader.get("_steps_since_snapshot"):
         raise InputError(
             "the state is older than the last step: make the StatefulDataLoader with "
@@ -101,7 +110,7 @@ def states_of(loader: dict[str, Any]) -> list[dict[str, Any]]:
         if "_snapshot" in loader:
             workers = loader["_snapshot"]["_worker_snapshots"].values()
         else:
-            workers = [loader]
+            workers = [loader]  # num_workers=0: the loader iterates the dataset itself
         return [worker["dataset_state"] for worker in workers]
     except KeyError as error:
         raise InputError(f"not the state of a StatefulDataLoader: {error!r}") from error
@@ -110,16 +119,19 @@ def states_of(loader: dict[str, Any]) -> list[dict[str, Any]]:
 class _StreamDataset:
     """Implementation of `stream_dataset`.
 
-    `_kind` adds torch's base class after torch is imported.
+    `_dataset_class` adds torch's base class after torch is imported.
     """
 
     def __init__(
         self, stream: Stream, form: ArrayForm, epoch: Any = None, states: States | None = None
     ) -> None:
+        """Take a whole stream; `epoch` and `states` are those of a dataset that was pickled.
+
+        The epoch is a tensor in shared memory, so that persistent workers see `set_epoch`.
+        """
         self._stream = stream
         self._form = form
         self._states = states
-        # In shared memory, so that persistent workers see the next epoch.
         if epoch is None:
             epoch = _torch().tensor(stream.epoch.epoch).share_memory_()
         self._epoch = epoch
@@ -135,8 +147,8 @@ class _StreamDataset:
         )
 
     def __iter__(self) -> Any:
-        self._running = self._started()
-        self._states = None
+        self._running = self._part()
+        self._states = None  # loaded states are for one iteration; the next one starts over
         return (_tensors(self._form.step(step)) for step in self._running)
 
     def set_epoch(self, epoch: int) -> None:
@@ -144,12 +156,13 @@ class _StreamDataset:
         self._epoch.fill_(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position of this process in its part."""
-        stream = self._started() if self._running is None else self._running
-        return stream.state_dict()
+        """Return the position of this process in its part of the stream."""
+        if self._running is None:
+            return self._part().state_dict()
+        return self._running.state_dict()
 
     def load_state_dict(self, states: States) -> None:
-        """Resume from there in the next iteration."""
+        """Resume from the state of a stream, or of all consumers, in the next iteration."""
         try:
             first = states if isinstance(states, dict) else states[0]
             self.set_epoch(first["epoch"]["epoch"])
@@ -158,7 +171,8 @@ class _StreamDataset:
         self._running = None
         self._states = states
 
-    def _started(self) -> Stream:
+    def _part(self) -> Stream:
+        """Return the part of this rank and worker, from the loaded states or from its start."""
         worker = _torch().utils.data.get_worker_info()
         stream = self._stream.of(_ranked(self._stream.share), epoch=int(self._epoch), worker=worker)
         if self._states is not None:
@@ -167,14 +181,14 @@ class _StreamDataset:
 
 
 @cache
-def _kind() -> Any:
-    """Return the class of datasets, made on demand: its base needs torch."""
+def _dataset_class() -> Any:
+    """Return the class of stream datasets, made on demand: its base needs torch."""
     return type("StreamDataset", (_StreamDataset, _torch().utils.data.IterableDataset), {})
 
 
 def _unpickled(*arguments: Any) -> Any:
     """Return a dataset from its pickled arguments."""
-    return _kind()(*arguments)
+    return _dataset_class()(*arguments)
 
 
 def _tensors(arrays: dict[str, Any]) -> dict[str, Any]:

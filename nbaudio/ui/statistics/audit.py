@@ -37,7 +37,7 @@ def audit(
     max_duration: float = 30.0,
     audio: int = 0,
 ) -> Report:
-    """Check a workspace, a corpus or a published dataset, without its audio.
+    """Check a workspace, a corpus or a published dataset; its audio is read only with `audio`.
 
     Only columns that checks need are read, by ranges, also of a dataset with embedded audio.
     Checks that need samples are run on a drawn sample, and are named as not run without one.
@@ -82,18 +82,18 @@ def audit(
     others = read_avoided(list(avoid))
     ours = open_ours(target)
     if ours is None:
-        read = _read_dataset(target, config, columns, num_decoded=audio)
+        reading = _read_dataset(target, config, columns, num_decoded=audio)
     else:
         _check_no_dataset_options(ours, config, columns)
         if audio:
             ours = _with_audio(ours, target, audio)
-        read = _ReadTarget(ours, {})
+        reading = _Reading(ours, {})
     settings = Settings(max_duration)
     findings = [
-        *run_checks(read.audited, settings, limits or {}),
-        *run_avoid_checks(read.audited, others, settings),
+        *run_checks(reading.audited, settings, limits or {}),
+        *run_avoid_checks(reading.audited, others, settings),
     ]
-    report = _report(read.audited, findings, read.facts)
+    report = _report(reading.audited, findings, reading.facts)
     if page is None:
         return report
     from nbaudio.ui.statistics.audit_page import audit_page  # matplotlib takes a second to import
@@ -103,7 +103,7 @@ def audit(
 
 
 @dataclass(frozen=True)
-class _ReadTarget:
+class _Reading:
     """What is audited, and the facts of the report about how it was read."""
 
     audited: Audited
@@ -122,9 +122,10 @@ def _check_no_dataset_options(
 
 
 def _with_audio(ours: Audited, target: str | Path, number: int) -> Audited:
-    """Return a workspace with the signals of some drawn segments, if it has none yet.
+    """Return a workspace with the signals of `number` drawn segments, which are decoded.
 
-    Otherwise there is a note on what is read in place of a sample, also for a corpus.
+    A workspace that `measure` has measured has the signals of all segments, and of a corpus none
+    are decoded here: these are returned with a note that says so.
     """
     if ours.has("silence_share"):
         note = "--audio draws nothing: 'nbaudio measure' has measured the audio, and all is read"
@@ -137,7 +138,7 @@ def _with_audio(ours: Audited, target: str | Path, number: int) -> Audited:
 
 def _read_dataset(
     target: str | Path, config: str | None, columns: Mapping[str, str] | None, *, num_decoded: int
-) -> _ReadTarget:
+) -> _Reading:
     """Read the columns of a published dataset; fetch and decode `num_decoded` of its clips."""
     files = DatasetFiles.at(target)
     published = read_published(files, configuration=config, options=columns)
@@ -150,7 +151,7 @@ def _read_dataset(
         "bytes_read": files.totals.num_bytes,  # those of the clips included
         "bytes_of_data": published.num_bytes,
     }
-    return _ReadTarget(audited, facts)
+    return _Reading(audited, facts)
 
 
 def _checked_page(out: str | Path | None) -> Path | None:
@@ -201,7 +202,10 @@ def _reasons(rows: pl.DataFrame) -> dict[str, int]:
 
 
 def _amounts(rows: pl.DataFrame) -> dict[str, Any]:
-    """Return the numbers of rows, those left out, and the rows of each split."""
+    """Return the numbers of rows and of those left out, the hours, and the rows of each split.
+
+    Rows that a selection left out are in none of the others; rows without a duration have no hours.
+    """
     shipped = rows.filter(~pl.col("is_left_out"))
     counts = dict(shipped.group_by("split").len().iter_rows())
     seconds = shipped["duration_s"].filter(shipped["duration_s"].is_finite()).sum()
