@@ -385,10 +385,11 @@ def _texts_of_missing_values(segments: pl.LazyFrame) -> Iterator[str]:
         return
     number = int(counts["segments"].sum())
     spellings = ", ".join(map(repr, counts["text"]))
+    condition = f"text != '{counts['text'][0]}'"
     yield (
-        f"{count(number, 'segments', 'have')} a text such as pandas, R or databases write for a "
-        f"missing one ({spellings}): it stays, and --where \"text != '{counts['text'][0]}'\" "
-        "leaves it out of a selection"
+        f"{count(number, 'segments', 'have')} a text such as pandas, R, databases or spreadsheets "
+        f'write for a missing one ({spellings}): it stays, and --where "{condition}" leaves it '
+        "out of a selection"
     )
 
 
