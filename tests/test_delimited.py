@@ -109,18 +109,26 @@ def test_a_column_of_unreadable_times_is_refused(tmp_path, time):
 
 def test_texts_that_pandas_writes_for_missing_values_are_kept_and_counted(tmp_path):
     source = written(
-        tmp_path / "t.csv", "name,text\na.wav,nan\nb.wav,eins\nc.wav,nan\nd.wav,NULL\n"
+        tmp_path / "t.csv", "name,text\na.wav,nan\nb.wav,eins\nc.wav,nan\nd.wav,#NAME?\n"
     )
     report = ingest(source, tmp_path / "W")
     [line] = [line for line in report.warnings if "a text such as pandas" in line]
     assert line.startswith("3 segments have a text")
-    assert "('NULL', 'nan')" in line
+    assert "('#NAME?', 'nan')" in line
     assert Workspace.open(tmp_path / "W").segments["text"].to_list() == [
         "nan",
         "eins",
         "nan",
-        "NULL",
+        "#NAME?",
     ]
+
+
+def test_marks_that_nobody_speaks_are_counted(tmp_path):
+    texts = ["da [smijeh]", "<unk> ne", "sil", "((nejasno)) da", "1 < 2", "(da)", "silos", "#da"]
+    lines = "".join(f"{number}.wav,{text}\n" for number, text in enumerate(texts))
+    report = ingest(written(tmp_path / "t.csv", f"name,text\n{lines}"), tmp_path / "W")
+    [line] = [line for line in report.warnings if "nobody speaks" in line]
+    assert line == "4 segments have a mark in the text that nobody speaks, such as '((nejasno))'"
 
 
 def test_quoted_cells_tell_separators_apart(tmp_path):
@@ -203,6 +211,11 @@ def test_a_table_that_is_not_utf8_is_refused_with_the_encoding_option(tmp_path, 
     assert texts_of(source, encoding=encoding) == {"a.wav": "ö ž"}
     with pytest.raises(InputError, match="option encoding: 'cp1' is unknown"):
         table.read(source, encoding="cp1")
+
+
+def test_a_table_in_utf8_is_read_so_whatever_the_encoding_option_says(tmp_path):
+    source = written(tmp_path / "t.csv", "name,text\na.wav,čaj\n", "utf8")
+    assert texts_of(source, encoding="cp1250") == {"a.wav": "čaj"}
 
 
 # lines above the header

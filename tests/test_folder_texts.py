@@ -321,6 +321,13 @@ def test_text_files_are_utf8_utf16_or_in_the_encoding_option(talks, tmp_path):
     )
     (talks / "b.txt").unlink()
     assert texts(talks, tmp_path / "W", encoding="cp1250")["a"] == "točno"
+    # The option is about texts that are in no UTF.
+    for codec in ("utf8", "utf-8-sig", "utf-16"):
+        (talks / "b.txt").write_bytes("kava i čaj".encode(codec))
+        found = texts(talks, tmp_path / "W", encoding="cp1250")
+        assert found == {"a": "točno", "b": "kava i čaj"}
+    (talks / "a.txt").write_bytes("模".encode("gbk"))  # also valid UTF-8
+    assert texts(talks, tmp_path / "W", encoding="gbk")["a"] == "模"
     with pytest.raises(InputError, match="option encoding: 'cp0' is unknown"):
         taken(talks, tmp_path / "W", encoding="cp0")
 

@@ -254,6 +254,24 @@ def test_a_recording_with_an_ambiguous_or_unknown_name_is_listed(workspace):
     ]
 
 
+def test_files_in_different_folders_are_not_one_recording(workspace):
+    workspace.save(
+        recordings=pl.DataFrame({"recording_id": ["one", "two"], "path": ["x/1.wav", "2.wav"]})
+    )
+    rows = [
+        ("/old/x/1.mp3", "0", "1.5", "a"),
+        ("/old/y/1.mp3", "1.50", "3.2", "b"),
+        ("v/2.wav", "0.0", "2", "c"),
+        ("w/2.wav", "7.25", "9", "d"),
+    ]
+    frame = pl.DataFrame(rows, schema=["file", "start", "end", "text"], orient="row")
+    report = nbaudio.join(workspace, frame, on="file,start,end", text="t")
+    assert workspace.segments["text_t"].to_list() == ["a", None, None, None]
+    assert [line.rpartition(": ")[2] for line in report.problems] == [
+        "no recording has this name"
+    ] * 3
+
+
 def test_joining_again_replaces_and_says_what_changed(workspace):
     first = pl.DataFrame({"segment_id": ["s1", "s2", "s3"], "text": ["a", "b", "c"]})
     nbaudio.join(workspace, first, hypothesis="m")

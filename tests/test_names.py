@@ -99,6 +99,19 @@ def test_a_name_that_matches_two_files_is_ambiguous(wanted, on_disk):
     assert audit.row(0)[:4] == (wanted, "ambiguous", None, on_disk)
 
 
+def test_names_in_different_folders_do_not_mean_one_file():
+    audit = resolve(["x/1.wav", "y/1.wav", "z/x/2.wav", "x/2.wav"], ["1.wav", "2.wav"])
+    assert audit.select("decision", "path").rows() == [
+        ("ambiguous", None),
+        ("exact", "2.wav"),
+        ("ambiguous", None),
+        ("exact", "2.wav"),
+    ]
+    names = {"x/1.wav": "1.wav"}
+    audit = resolve(["x/1.wav", "y/1.wav"], ["1.wav"], mapping=names)
+    assert audit["path"].to_list() == ["1.wav", None]
+
+
 def test_a_byte_exact_match_is_preferred():
     files = ["a b.wav", "a  b.wav", "a b.mp3", "x/a b.wav"]
     assert decide("a b.wav", files) == ("exact", "a b.wav")
@@ -240,7 +253,37 @@ def slowly(name, files):
     return decision, list(levels)
 
 
-FOLDERS = st.sampled_from(["", "x/", "x  y/", "x y/", "/x/"])
+def contradict(name, others):
+    """Whether other names of the same file differ from a name in folders, at any level."""
+    mine = spellings(name)["blanks"]
+    for other in others:
+        theirs = spellings(other)["blanks"]
+        common = min(len(mine), len(theirs))
+        if mine[-common:] != theirs[-common:]:
+            return True
+    return False
+
+
+def resolved_slowly(wanted, files):
+    """Decision and candidates of each name."""
+    found = {name: slowly(name, files) for name in wanted}
+    deep = {
+        name: paths[0]
+        for name, (_, paths) in found.items()
+        if len(paths) == 1 and len(spellings(name)["exact"]) > len(spellings(paths[0])["exact"])
+    }
+    in_conflict = {
+        file
+        for name, file in deep.items()
+        if contradict(name, [other for other in deep if deep[other] == file])
+    }
+    for name, file in deep.items():
+        if file in in_conflict and found[name][0] != "id":
+            found[name] = ("ambiguous", [file])
+    return found
+
+
+FOLDERS = st.sampled_from(["", "x/", "y/", "x  y/", "x y/", "/x/"])
 STEMS = st.sampled_from(
     [
         "a",
@@ -268,9 +311,9 @@ def test_resolve_equals_an_exhaustive_comparison(wanted, available):
     audit = resolve(sorted(wanted), sorted(available))
     assert {
         row[0]: row[1:] for row in audit.select("name", "decision", "candidates").iter_rows()
-    } == {name: slowly(name, files) for name in wanted}
+    } == resolved_slowly(wanted, files)
     assert set(audit["decision"]) <= set(DECISIONS)
-    one = pl.col("candidates").list.len() == 1
+    one = (pl.col("candidates").list.len() == 1) & (pl.col("decision") != "ambiguous")
     assert (
         audit.filter(one)["path"].to_list()
         == audit.filter(one)["candidates"].list.first().to_list()

@@ -91,13 +91,13 @@ def test_speaker_numbers_written_as_whole_floats_become_integers(
 
 def test_values_that_pandas_and_r_write_for_missing_speakers_are_null(tmp_path: Path) -> None:
     report, segments = _ingest(
-        _table(tmp_path, ["12.0", "nan", "NA", "None", r"\N", "7.0"], "t.csv")
+        _table(tmp_path, ["12.0", "nan", "NA", "None", r"\N", "#REF!", "7.0"], "t.csv")
     )
-    assert segments["speaker_id"].to_list() == ["12", None, None, None, None, "7"]
-    assert segments["source_speaker"].to_list()[1:5] == ["nan", "NA", "None", r"\N"]
+    assert segments["speaker_id"].to_list() == ["12", *[None] * 5, "7"]
+    assert segments["source_speaker"].to_list()[1:6] == ["nan", "NA", "None", r"\N", "#REF!"]
     [line] = _warned(report, "is read as a missing one")
-    assert "the speaker 'NA', 'None'" in line
-    assert _warned(report, "4 segments have no speaker, others have one")
+    assert "the speaker '#REF!', 'NA', 'None'" in line
+    assert _warned(report, "5 segments have no speaker, others have one")
 
 
 def test_a_speaker_called_na_is_named_in_the_table_of_speakers(tmp_path: Path) -> None:

@@ -371,6 +371,40 @@ def test_names_of_speakers_in_texts_are_counted(tmp_path, text):
     assert note.startswith("2 cues begin a line with the name of a speaker")
 
 
+def test_names_of_speakers_that_many_cues_begin_with_are_counted(tmp_path):
+    texts = [
+        "Ana Marić: da",
+        "Ana Marić: ne",
+        "to",
+        "i to",
+        "Note: evo",
+        "Ana Marić: da",
+        "ne",
+        "pa",
+    ]
+    (note,) = notes_on_speakers(tmp_path, *texts)
+    assert note.startswith("3 cues begin a line with the name of a speaker")
+
+
+def test_names_that_most_cues_begin_with_are_counted(tmp_path):
+    (note,) = notes_on_speakers(tmp_path, "Ana: da", "Ivo: ne", "to", "Tea: evo")
+    assert note.startswith("3 cues begin a line with the name of a speaker")
+
+
+def test_times_that_programs_read_differently_are_counted(tmp_path):
+    report = ingest(tmp_path, cue(1, "01,5", "02,000", "da") + cue(2, "03,000", "04,0500", "ne"))
+    assert [row[:2] for row in rows(tmp_path)] == [("1.5", "2.000"), ("3.000", "4.0500")]
+    assert any(
+        line.startswith("2 cues have times without three decimals") for line in report.warnings
+    )
+
+
+def test_cues_that_go_back_in_time_are_counted(tmp_path):
+    text = cue(1, "05,000", "06,000", "da") + cue(1, "01,000", "02,000", "ne")
+    report = ingest(tmp_path, text)
+    assert any(line.startswith("1 cue begins before the one before") for line in report.warnings)
+
+
 def test_cues_of_several_speakers_are_counted(tmp_path):
     (note,) = notes_on_speakers(tmp_path, "- da\n- ne", ">> da\n>> ne", "- da", "da - ne\n- da")
     assert note.startswith("2 cues have the words of several speakers")

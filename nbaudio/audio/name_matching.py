@@ -6,7 +6,7 @@ Names are POSIX paths relative to the audio folder.
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -34,6 +34,9 @@ AUDIT = pl.Schema(
         "recording_id": _TEXT,
     }
 )
+
+# A name, the decision on it, its file and the candidates.
+_Match = tuple[str, str, str | None, list[str]]
 
 # A plain name, which every comparison leaves unchanged: nothing to normalize, no id in brackets, no
 # folder to skip.
@@ -84,7 +87,8 @@ def resolve(
     """Find the file that each name means; return an `AUDIT`.
 
     It is a byte-exact match, else the only match by a looser comparison; of several, the only one
-    in the same folder, if it differs by the extension or Unicode form alone.
+    in the same folder, if it differs by the extension or Unicode form alone. Names with different
+    folders do not mean one file that has none of these: they are ambiguous.
     """
     if not mapping and (plain := _resolve_plain(wanted, available)) is not None:
         return plain
@@ -93,24 +97,59 @@ def resolve(
     values = defaultdict(set)
     for value in mapping.values():
         values[_spell(value).blanks[-1]].add(value)
-    rows: list[tuple[str, str, str | None, list[str]]] = []
-    for name in sorted(set(wanted)):
-        decision, candidates = find(mapping.get(name, name))
-        if decision == "ambiguous" and name not in mapping:
-            # A single mapped value of that spelling settles which file is meant.
-            spelling = _spell(name)
-            mapped_values = [
-                value
-                for value in values[spelling.blanks[-1]]
-                if _agree(_spell(value).blanks, spelling.blanks)
-            ]
-            if len(mapped_values) == 1 and len(mapped_candidates := find(mapped_values[0])[1]) == 1:
-                decision = _level(spelling, _spell(mapped_candidates[0])) or "id"
-                candidates = mapped_candidates
-        path = candidates[0] if len(candidates) == 1 else None
-        rows.append((name, decision, path, candidates))
+    rows = [_matched(name, find, mapping, values) for name in sorted(set(wanted))]
+    rows = _without_contradictions(rows, mapping)
     ids = _recording_ids({name: path for name, _, path, _ in rows}, mapping)
     return pl.DataFrame([(*row, ids[row[0]]) for row in rows], schema=AUDIT, orient="row")
+
+
+def _matched(
+    name: str,
+    find: Callable[[str], tuple[str, list[str]]],
+    mapping: Mapping[str, str],
+    values: Mapping[str, Collection[str]],
+) -> _Match:
+    """Return the file that a name means; `values` are those of the mapping, by their stems."""
+    decision, candidates = find(mapping.get(name, name))
+    if decision == "ambiguous" and name not in mapping:
+        # A single mapped value of that spelling settles which file is meant.
+        spelling = _spell(name)
+        mapped_values = [
+            value
+            for value in values.get(spelling.blanks[-1], ())
+            if _agree(_spell(value).blanks, spelling.blanks)
+        ]
+        if len(mapped_values) == 1 and len(mapped_candidates := find(mapped_values[0])[1]) == 1:
+            decision = _level(spelling, _spell(mapped_candidates[0])) or "id"
+            candidates = mapped_candidates
+    path = candidates[0] if len(candidates) == 1 else None
+    return name, decision, path, candidates
+
+
+def _without_contradictions(matches: Sequence[_Match], mapping: Mapping[str, str]) -> list[_Match]:
+    """Return matches in which no file is that of names in different folders that it is not in.
+
+    Of `x/1.wav` and `y/1.wav`, at most one is `1.wav`. Those that no mapping settles are ambiguous.
+    """
+    names_of = defaultdict(list)
+    for name, _, path, _ in matches:
+        if path is None or path == name:
+            continue
+        if len(_spell(name).exact) > len(_spell(path).exact):
+            names_of[path].append(name)
+    contradicted: set[str] = set()
+    for names in names_of.values():
+        spellings = [_spell(name).blanks for name in names]
+        longest = max(spellings, key=len)
+        if not all(_agree(spelling, longest) for spelling in spellings):
+            contradicted.update(names)
+    contradicted.difference_update(mapping)
+    return [
+        (name, "ambiguous", None, candidates)
+        if name in contradicted and decision != "id"
+        else (name, decision, path, candidates)
+        for name, decision, path, candidates in matches
+    ]
 
 
 def _resolve_plain(

@@ -10,14 +10,14 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import count as count_words
-from nbaudio.formats.transcripts import NotRead, Problem, check_encoding
+from nbaudio.formats.transcripts import NotRead, Problem, are_utf8, check_encoding
 
 #: Separators that are looked for, with their names in messages and options.
 SEPARATORS = {",": "','", ";": "';'", "\t": "tab", "|": "'|'"}
@@ -310,7 +310,7 @@ def unnamed_column(number: int) -> str:
 
 
 def _find_encoding(path: Path, encoding: str | None, *, has_options: bool) -> str:
-    """Return the codec of a file: that of its byte order mark, of the option, or UTF-8."""
+    """Return the codec of a file: that of its byte order mark, UTF-8, or that of the option."""
     check_encoding(encoding)
     with path.open("rb") as file:
         head = file.read(4096)
@@ -319,7 +319,9 @@ def _find_encoding(path: Path, encoding: str | None, *, has_options: bool) -> st
         if head.startswith(mark):
             return codec
     if encoding is not None:
-        return encoding
+        with path.open("rb") as file:
+            is_utf8 = are_utf8(iter(partial(file.read, _SAMPLE_CHARACTERS), b""), encoding)
+        return "utf-8" if is_utf8 else encoding
     zeros = [head[first::2].count(b"\0") for first in (0, 1)]
     if max(zeros) * 4 > len(head) > 20 * min(zeros):
         codec = "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"

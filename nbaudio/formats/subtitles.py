@@ -5,9 +5,11 @@ Every cue is a segment, except for those of rolling captions that only repeat li
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from functools import partial
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -27,6 +29,8 @@ _NAME = re.compile(
     r"(>+|[-–—])?\s*([^\W\d_][\w.]*(?:[ .]+[^\W\d_][\w.]*){0,4})(?: ?\([^()]{1,30}\))?:(?=\s|$)"
 )
 _CHANGE = re.compile(r"(?:>>|[-–—]\s?)\s*\w")  # mark of another speaker at the start of a line
+_CUES_OF_A_NAME = 3  # cues of a file that begin with the name of one speaker
+_MILLISECOND = 3  # decimals of seconds
 _SAVE = "save them as .srt or .vtt, such as by ffmpeg"
 
 
@@ -104,6 +108,7 @@ def _segments(text: str, *, counts: Counter[str]) -> Iterator[dict[str, Any] | t
             rows.append(item)
         else:
             yield item
+    _count_times(rows, counts)
     captions = show_once(rows)
     counts["rolling"] += captions.is_rolling
     counts["repeated"] += captions.repeated
@@ -112,11 +117,34 @@ def _segments(text: str, *, counts: Counter[str]) -> Iterator[dict[str, Any] | t
     for cue in captions.cues:
         speech = _SOUND.sub(" ", cue["text"])
         counts["sounds"] += speech != cue["text"]
-        lines = [str(cue_text([line])["text"] or "") for line in cue["lines"]]
-        counts["names"] += any(map(_has_name, lines))
-        counts["several speakers"] += sum(map(bool, map(_CHANGE.match, lines))) > 1
         counts["only sounds"] += not any(map(str.isalnum, speech)) and speech != cue["text"]
+    _count_speakers(captions.cues, counts)
     yield from captions.cues
+
+
+def _count_times(rows: Sequence[Mapping[str, Any]], counts: Counter[str]) -> None:
+    """Count the cues whose times programs read in several ways, and those out of order."""
+    starts = [str(cue["source_start"]) for cue in rows]
+    for cue in rows:
+        fractions = (str(cue[name]).partition(".")[2] for name in ("source_start", "source_end"))
+        counts["fractions"] += any(len(fraction) not in (0, _MILLISECOND) for fraction in fractions)
+    for before, start in pairwise(map(Decimal, starts)):
+        counts["back in time"] += start < before
+
+
+def _count_speakers(rows: Sequence[Mapping[str, Any]], counts: Counter[str]) -> None:
+    """Count the cues with names of speakers, and with several speakers, in their lines.
+
+    A name that is not in capitals counts if many cues begin with it, or most with a name.
+    """
+    by_cue = [[str(cue_text([line])["text"] or "") for line in cue["lines"]] for cue in rows]
+    first_names = [_capitalized_name(lines[0]) if lines else None for lines in by_cue]
+    cues_of = Counter(filter(None, first_names))
+    are_most = len(rows) >= _CUES_OF_A_NAME and 2 * cues_of.total() > len(rows)
+    for lines, name in zip(by_cue, first_names, strict=True):
+        is_repeated = name is not None and (are_most or cues_of[name] >= _CUES_OF_A_NAME)
+        counts["names"] += is_repeated or any(map(_has_name, lines))
+        counts["several speakers"] += sum(map(bool, map(_CHANGE.match, lines))) > 1
 
 
 def _notes(counts: Counter[str]) -> Iterator[str]:
@@ -127,6 +155,18 @@ def _notes(counts: Counter[str]) -> Iterator[str]:
     if files := counts["stream clock"]:
         subject = count(files, "files", "have")
         yield f"{subject} X-TIMESTAMP-MAP of a stream: times are read as written, without it"
+    if cues_back := counts["back in time"]:
+        subject = count(cues_back, "cues", "begin")
+        yield (
+            f"{subject} before the one before: times are read as written, also where subtitles of "
+            "several recordings are joined"
+        )
+    if fractions := counts["fractions"]:
+        subject = count(fractions, "cues", "have")
+        yield (
+            f"{subject} times without three decimals: 00:00:01,5 is read as 1.5 s, although some "
+            "programs mean 1.005 s"
+        )
     if repeated := counts["repeated"]:
         subject = count(repeated, "cues", "only repeat")
         yield f"{subject} what another cue shows: left out"
@@ -150,6 +190,14 @@ def _others(source: Path) -> str:
     formats = Counter(path.suffix.lower() for path in paths if path.is_file())
     counts = [f"{formats[ending]:,} {ending}" for ending in _OTHER_ENDINGS if formats[ending]]
     return f"; there are {', '.join(counts)}: {_SAVE}" if counts else ""
+
+
+def _capitalized_name(line: str) -> str | None:
+    """Return the name that a line begins with if all of its words have capitals, else None."""
+    name = _NAME.match(line)
+    if name is not None and all(word[0].isupper() for word in re.findall(r"\w+", name[2])):
+        return name[2]
+    return None
 
 
 def _has_name(line: str) -> bool:

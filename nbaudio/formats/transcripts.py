@@ -264,16 +264,36 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def decode_text(content: bytes, encoding: str | None = None, *, errors: str = "strict") -> str:
-    """Decode a text file, by default as UTF-8 or as UTF-16 with a byte order mark.
+    """Decode a text file: UTF-16 with a byte order mark, UTF-8, or else text in `encoding`.
 
     The text has no byte order mark, and its lines end in line feeds. Raise UnicodeDecodeError if
     the bytes are no such text.
     """
-    if not encoding:
-        is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        encoding = "utf-16" if is_utf16 else "utf-8"
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
+    elif not encoding or content.startswith(codecs.BOM_UTF8) or are_utf8([content], encoding):
+        encoding = "utf-8"
     text = content.decode(encoding, errors).removeprefix("\ufeff")
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def are_utf8(blocks: Iterable[bytes], encoding: str) -> bool:
+    """Return whether a text is UTF-8, although an option says another `encoding`.
+
+    Only characters beyond ASCII show it, and only where each of the other encoding is one byte:
+    short words of Chinese may be valid UTF-8 by chance.
+    """
+    if len(bytes(range(256)).decode(encoding, "replace")) < 256:
+        return False
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    is_ascii = True
+    try:
+        for block in blocks:
+            is_ascii = decoder.decode(block).isascii() and is_ascii
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return not is_ascii
 
 
 def check_encoding(encoding: str | None) -> None:

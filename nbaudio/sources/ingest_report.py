@@ -10,7 +10,7 @@ import polars.selectors as cs
 from nbaudio.core.report import Report, count, duration, first_lines, size
 from nbaudio.sources import media_tracks
 from nbaudio.sources.audio_folder import has_dataset_clips, missing_folder
-from nbaudio.sources.grow import Before, grown_settings, grown_tables
+from nbaudio.sources.grow import Before, grown_settings, grown_tables, sources_of
 from nbaudio.sources.merge_segments import KINDS, Merge, is_, merge_segments
 from nbaudio.sources.place_segments import PlacedSegments, is_rounded, is_slightly_over
 from nbaudio.sources.recording_names import Resolved, name_problems
@@ -31,6 +31,9 @@ _NARROW = (
 )
 
 _PROBLEMS = pl.Schema({"file": pl.String, "item": pl.String, "reason": pl.String})
+_SUBTITLES = "subtitles"  # format whose reader counts marks
+# Marks such as <unk>, [noise] and ((unclear)), and silence in labels of annotation tools.
+_MARK = r"(<[^<>\s]{1,30}>|\[[^\[\]]{1,40}\]|\(\([^()]{0,40}\)\)|^\s*(?i:sil|spn?|pau|xxx|#)\s*$)"
 _RATE = 16_000
 _BYTES_PER_SAMPLE = 2
 _SAME_SECONDS = 0.1  # durations that differ by less are equal: sources round them, and codecs pad
@@ -327,6 +330,8 @@ def _warnings(
     lines += _look_alike_ids("segments", segments.select("segment_id"))
     lines += _look_alike_ids("recordings", recordings.lazy().select("recording_id"))
     lines += _texts_of_missing_values(workspace_tables.scan(workspace))
+    if {settings["format"] for settings in sources_of(workspace)} != {_SUBTITLES}:
+        lines += _texts_with_marks(workspace_tables.scan(workspace))
     lines += speaker_warnings(workspace_tables.scan(workspace))
     if is_new and workspace.report("score"):
         lines.append("the workspace is new: score and select again")
@@ -385,11 +390,24 @@ def _texts_of_missing_values(segments: pl.LazyFrame) -> Iterator[str]:
         return
     number = int(counts["segments"].sum())
     spellings = ", ".join(map(repr, counts["text"]))
+    condition = f"text != '{counts['text'][0]}'"
     yield (
-        f"{count(number, 'segments', 'have')} a text such as pandas, R or databases write for a "
-        f"missing one ({spellings}): it stays, and --where \"text != '{counts['text'][0]}'\" "
-        "leaves it out of a selection"
+        f"{count(number, 'segments', 'have')} a text such as pandas, R, databases or spreadsheets "
+        f'write for a missing one ({spellings}): it stays, and --where "{condition}" leaves it '
+        "out of a selection"
     )
+
+
+def _texts_with_marks(segments: pl.LazyFrame) -> Iterator[str]:
+    """Warn of texts with marks of noise, silence or doubt; they stay, as some models learn them."""
+    marks = segments.select(mark=pl.col("text").str.extract(_MARK)).drop_nulls()
+    counts = marks.select(segments=pl.len(), mark=pl.col("mark").min()).collect(**STREAMED)
+    number, mark = counts.row(0)
+    if number:
+        yield (
+            f"{count(number, 'segments', 'have')} a mark in the text that nobody speaks, such as "
+            f"{mark!r}"
+        )
 
 
 def _look_alike_ids(what: str, ids: pl.LazyFrame) -> Iterator[str]:

@@ -14,6 +14,7 @@ import polars as pl
 
 from nbaudio.tables import parquet_files, workspace_tables
 from nbaudio.tables.buckets import Buckets, bucket_count, hash_bucket, store, write_buckets
+from nbaudio.tables.dataframes import STREAMED
 from nbaudio.tables.workspace import Workspace
 
 UNMATCHED = "matches no segment"
@@ -31,6 +32,7 @@ _TIMES = ("recording_id", "start", "end")
 _BY_TIMES = pl.Schema(
     {
         "table_row": pl.UInt32,
+        "file": pl.String,
         "recording_id": pl.String,
         "start": pl.Int64,
         "end": pl.Int64,
@@ -95,6 +97,7 @@ def match_times(
     """
     names = _recording_names(workspace)
     located = store((_located(part, names) for part in keys), folder / "keys", _BY_TIMES)
+    located = _without_other_folders(located, names)
     segments = store(_segment_times(workspace), folder / "segments", _SEGMENTS)
     pairs = _divide(workspace, located, segments, "recording_id", folder)
     most = int(tolerance * _SECOND)
@@ -173,7 +176,7 @@ def _located(part: pl.DataFrame, names: Mapping[str, str | int]) -> pl.DataFrame
         for name, recording in zip(part["file"], recordings, strict=True)
     ]
     ids = [recording if isinstance(recording, str) else None for recording in recordings]
-    located = part.select("table_row").with_columns(
+    located = part.select("table_row", "file").with_columns(
         pl.Series("recording_id", ids, dtype=pl.String),
         start.alias("start"),
         end.alias("end"),
@@ -186,6 +189,48 @@ def _located(part: pl.DataFrame, names: Mapping[str, str | int]) -> pl.DataFrame
         .when(~has_times)
         .then(pl.lit(NO_KEY))
     )
+
+
+def _without_other_folders(located: pl.LazyFrame, names: Mapping[str, str | int]) -> pl.LazyFrame:
+    """Return rows as `_BY_TIMES` without `file`, and without recordings of other folders.
+
+    If `x/1.wav` and `y/1.wav` are both in the table, they are not one recording: it is the one
+    whose folder its id, path or name in the source has, and else none.
+    """
+    found = located.select("recording_id", "file").drop_nulls().unique().collect(**STREAMED)
+    folders = defaultdict(set)
+    for key, name in names.items():
+        if isinstance(name, str) and "/" in key:
+            folders[name].add(_parts(key))
+    others = []
+    for (recording,), group in found.group_by("recording_id"):
+        parts = {file: _parts(file) for file in group["file"]}
+        longest = max(parts.values(), key=len)
+        if all(_ends_alike(own, longest) for own in parts.values()):
+            continue
+        of_recording = folders[str(recording)]
+        others += [
+            file
+            for file, own in parts.items()
+            if not any(_ends_alike(own, known) for known in of_recording)
+        ]
+    is_other = pl.col("file").is_in(others)
+    return located.with_columns(
+        recording_id=pl.when(~is_other).then("recording_id"),
+        reason=pl.when(is_other).then(pl.lit(NO_RECORDING)).otherwise("reason"),
+    ).drop("file")
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    """Return a file name without its ending, and its folders from the innermost one."""
+    whole, _, stem = _spellings(name)
+    folders = [folder for folder in whole.replace("\\", "/").split("/")[:-1] if folder]
+    return (stem, *reversed(folders))
+
+
+def _ends_alike(a: tuple[str, ...], b: tuple[str, ...]) -> bool:
+    """Return whether two names agree as far as both have folders; see `_parts`."""
+    return all(x == y for x, y in zip(a, b, strict=False))
 
 
 def _recording_of(name: str | None, names: Mapping[str, str | int]) -> str | int | None:

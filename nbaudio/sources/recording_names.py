@@ -241,8 +241,11 @@ def name_problems(source: str, resolved: Resolved) -> pl.DataFrame:
     """
     reasons = _reasons_of_rejected(resolved)
     is_ambiguous = pl.col("decision") == "ambiguous"
+    is_shared = pl.col("candidates").list.len() == 1
     could_mean = pl.format(
-        "could mean {}; settle it with a names file", pl.col("candidates").list.join(", ")
+        "could mean {}{}; settle it with a names file",
+        pl.col("candidates").list.join(", "),
+        pl.when(is_shared).then(pl.lit(" as names in other folders could")).otherwise(pl.lit("")),
     )
     not_found = pl.col("name").replace_strict(
         reasons, default="no such recording", return_dtype=pl.String

@@ -112,8 +112,9 @@ def _missing_notes(spellings: pl.Series) -> Iterator[str]:
     names = ", ".join(repr(name) for name in spellings.sort() if name.strip() in MISSING)
     if names:
         yield (
-            f"the speaker {names} is read as a missing one, as pandas does; if it is a person, "
-            f"name it in --option {OPTION}=FILE, a table with the columns {SPEAKER} and {_SAME_AS}"
+            f"the speaker {names} is read as a missing one, as programs write it; if it is a "
+            f"person, name it in --option {OPTION}=FILE, a table with the columns {SPEAKER} and "
+            f"{_SAME_AS}"
         )
 
 

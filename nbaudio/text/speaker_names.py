@@ -11,8 +11,11 @@ from nbaudio.text.scripts import LOOKS_LIKE
 SPEAKER = "speaker_id"
 WHOLE_NUMBER = r"^[0-9]+(\.0*)?$"
 """Pattern of whole numbers, also as floats."""
-MISSING = ("nan", "NaN", "NA", "<NA>", "N/A", "n/a", "#N/A", "None", "null", "NULL", "\\N")
-"""Spellings of a missing speaker, as pandas, R and databases write them."""
+MISSING = (
+    *("nan", "NaN", "NA", "<NA>", "N/A", "n/a", "#N/A", "None", "null", "NULL", "\\N"),
+    *("#REF!", "#NAME?", "#VALUE!", "#NULL!", "#NUM!", "#DIV/0!"),
+)
+"""Spellings of a missing speaker or text, as pandas, R, databases and spreadsheets write them."""
 UNNAMED = ("unknown", "<unk>", "unk", "unidentified", "anonymous", "various", "?", "-")
 """Words for a speaker without a name, in lower case."""
 OF_DIARIZER = r"^(SPEAKER_\d\d|Speaker [A-Z0-9]{1,2}|spk_\d{1,2})$"
