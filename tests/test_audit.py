@@ -417,6 +417,28 @@ def make_webdataset(folder):
         write_tar(folder / f"{split}-000000.tar", members)
 
 
+def test_what_is_not_read_of_tars_is_named(tmp_path):
+    """Values in an object of JSON have names with a dot; a text without audio is no row."""
+    members = []
+    for row in clean_rows("train", 0, 3):
+        facts = {"text": row["sentence"], "speaker": {"id": row["client_id"]}, "gender": "f"}
+        members += [
+            (f"./clips/{row['id']}.flac", b"f"),
+            (f"./clips/{row['id']}.json", json.dumps(facts).encode()),
+        ]
+    write_tar(tmp_path / "train-0.tar", [*members, ("./clips/lost.txt", b"text")])
+    report = audit(tmp_path)
+    assert report.facts["rows"] == 3
+    notes = [note for note in report.warnings if note.startswith("not read")]
+    assert notes == [
+        "not read: columns: gender, speaker.id",
+        "not read: texts or JSON without audio of the same name: 1",
+    ]
+    report = audit(tmp_path, columns={"speaker_id": "speaker.id"})
+    assert "no speaker" not in counts(report)
+    assert "not read: columns: gender" in report.warnings
+
+
 def make_audio_folder(folder):
     """Two folders with a table each; test has a speaker of train."""
     for split, first, count in (("train", 0, 8), ("test", 8, 4)):

@@ -319,7 +319,15 @@ def test_without_a_fault_a_precision_takes_the_rule_of_three():
 
 
 @pytest.mark.parametrize(
-    "options", [{"precision": 1}, {"precision": 0}, {"confidence": 1.0}, {"confidence": True}]
+    "options",
+    [
+        {"precision": 1},
+        {"precision": 0},
+        {"precision": "0.98"},
+        {"precision": None},
+        {"confidence": 1.0},
+        {"confidence": True},
+    ],
 )
 def test_a_precision_or_confidence_outside_0_to_1_is_refused(options, workspace):
     name = next(iter(options))

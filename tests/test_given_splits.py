@@ -163,6 +163,17 @@ def test_an_unread_second_sheet_of_a_splits_workbook_is_reported(workspace, tmp_
     assert [note for note in report.warnings if "splits.xlsx" in note and "'older'" in note]
 
 
+def test_of_train_dev_and_test_case_does_not_count_in_a_table(workspace, tmp_path):
+    """Else TRAIN would be a second split beside train, and the same folder on some disks."""
+    rows = ["speaker_id,split", "s1,TRAIN", "s2,Test", "s3,DEV", "s4,Challenge"]
+    (tmp_path / "splits.csv").write_text("\n".join(rows))
+    select(workspace, splits=tmp_path / "splits.csv")
+    found = speakers(workspace)
+    assert {*found} == {"train", "dev", "test", "Challenge"}
+    assert "s1" in found["train"]
+    assert (found["test"], found["dev"], found["Challenge"]) == ({"s2"}, {"s3"}, {"s4"})
+
+
 @pytest.mark.parametrize("kind", [pl.DataFrame, pd.DataFrame])
 def test_a_table_in_memory_gives_splits(workspace, kind):
     report = select(workspace, splits=kind({"speaker_id": ["s1", "s2"], "split": ["test", "dev"]}))

@@ -506,6 +506,9 @@ def test_without_audio_or_hypothesis_transcripts_are_still_reviewed(workspace, t
             ),
         ),
         ({"out": "s.xlsx", "n": 0}, "n must be 1 or more, not 0"),
+        ({"out": "s.xlsx", "n": 5.5}, "n=5.5: must be a whole number"),
+        ({"out": "s.xlsx", "n": "5"}, "n='5': must be a whole number"),
+        ({"out": "s.xlsx", "n": 5, "overlap": 1.5}, "overlap=1.5: must be a whole number"),
         ({"out": "s.xlsx", "strategy": "guess"}, "strategy 'guess' is unknown; known are random"),
     ],
 )

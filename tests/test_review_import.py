@@ -2,10 +2,12 @@
 reported."""
 
 import csv
+import datetime as dt
 import io
 import itertools
 import json
 import shutil
+import zipfile
 
 import openpyxl
 import polars as pl
@@ -15,6 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from sheets import any_text, columns_of, fill_in, make_workspace, set_time, typed_text
+from spreadsheets import as_ods
 from typer.testing import CliRunner
 
 import nbaudio
@@ -359,6 +362,99 @@ def test_ok_with_a_corrected_text_is_reported_and_not_taken(workspace, sheet):
 def test_the_same_row_twice_is_one_verdict(workspace, sheet):
     report = review.import_(workspace, change(filled(sheet), copy_row()))
     assert (report.problems, report.facts["rows"], report.facts["new"]) == ([], 5, 4)
+
+
+@pytest.mark.parametrize("kind", ["xlsx", "ods"])
+@pytest.mark.parametrize("value", [dt.date(2020, 5, 3), dt.time(5, 30), True, 0.5, 7], ids=str)
+def test_a_corrected_text_that_a_program_made_a_value_is_no_text(workspace, sheet, kind, value):
+    """A cell that is not formatted as text: 3/5 became a date, 50 % a half, and 007 seven."""
+    fill_in(sheet, dict.fromkeys(["s0", "s1", "s2", "s3"], "wrong words"))
+    change(
+        sheet,
+        lambda table, columns: setattr(table.cell(2, columns["corrected text"]), "value", value),
+    )
+    if kind == "ods":
+        sheet = as_ods(sheet, sheet.with_suffix(".ods"))
+    report = review.import_(workspace, sheet)
+    [problem] = report.problems
+    assert "row 2, s" in problem
+    assert "of the program and not what was typed: format the cell as text" in problem
+    assert (report.facts["new"], report.facts["corrected_texts"]) == (3, 0)
+
+
+def test_a_comment_may_be_a_date(workspace, sheet):
+    fill_in(sheet, dict.fromkeys(["s0"], "noise"))
+    date = dt.date(2020, 5, 3)
+    change(
+        sheet,
+        lambda table, columns: [
+            setattr(table.cell(row, columns["comment"]), "value", date) for row in range(2, 6)
+        ],
+    )
+    review.import_(workspace, sheet)
+    assert review.verdicts(workspace)["comment"].to_list() == ["2020-05-03"]
+
+
+@pytest.mark.parametrize("kind", ["xlsx", "ods"])
+def test_a_verdict_in_merged_cells_is_that_of_the_first_row(workspace, sheet, kind):
+    def merge(table, columns):
+        table.cell(2, columns["verdict"]).value = "ok"
+        verdicts = columns["verdict"]
+        table.merge_cells(start_row=2, end_row=4, start_column=verdicts, end_column=verdicts)
+
+    change(sheet, merge)
+    if kind == "ods":
+        sheet = as_ods(sheet, sheet.with_suffix(".ods"))
+        with_merged_verdicts(sheet)
+    report = review.import_(workspace, sheet)
+    assert report.problems == [
+        f"{sheet.name}: 2 rows have cells that are merged with those above, which count for the "
+        "first row only (row 3, 4): unmerge them and fill in each row"
+    ]
+    assert report.facts["new"] == 1
+
+
+def with_merged_verdicts(sheet):
+    """Merge the first verdict, which is ok, with the two below, as LibreOffice writes it."""
+    with zipfile.ZipFile(sheet) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    cell = b'calcext:value-type="string"><text:p>ok</text:p>'
+    merged = b'table:number-rows-spanned="3" table:number-columns-spanned="1" ' + cell
+    members["content.xml"] = members["content.xml"].replace(cell, merged, 1)
+    with zipfile.ZipFile(sheet, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+def test_notes_at_cells_are_counted(workspace, sheet):
+    def add_notes(table, columns):
+        for row in (2, 3):
+            note = openpyxl.comments.Comment("noise, in fact", "ana")
+            table.cell(row, columns["verdict"]).comment = note
+
+    report = review.import_(workspace, change(filled(sheet), add_notes))
+    assert (
+        "sheet.xlsx: 2 notes are attached to cells and not imported: only the column 'comment' is"
+        in report.warnings
+    )
+    assert report.facts["new"] == 4
+
+
+def test_a_row_without_key_and_of_another_text_is_of_another_corpus(workspace, sheet):
+    """Its id alone may be that of another segment, of which the verdict is."""
+
+    def forget_keys(table, columns):
+        table.cell(3, columns["transcript"]).value = "nešto drugo"
+        table.delete_cols(columns["key"])
+
+    report = review.import_(workspace, change(filled(sheet), forget_keys))
+    [problem] = report.problems
+    assert "row 3, s" in problem
+    assert (
+        "its transcript is 'nešto drugo', not that of the segment, and it has no key: not imported"
+        in problem
+    )
+    assert report.facts["new"] == 3
 
 
 def test_removed_rows_of_a_sheet_are_counted(workspace, sheet):

@@ -107,6 +107,7 @@ def test_an_unknown_setting_is_refused_with_the_known_ones(manifest):
         ("seed: !!python/object/apply:os.getcwd []", "not YAML"),
         ("audio: [a, b]", "audio must be a path"),
         ("1: 2", "unknown parameter 1"),
+        ("audio: a\nseed: 1\naudio: b\n", "audio is given twice, in the lines 1 and 3"),
     ],
 )
 def test_an_invalid_manifest_is_refused(manifest, text, message):

@@ -417,6 +417,12 @@ def workspace(tmp_path):
     return workspace
 
 
+def test_sizes_may_be_numbers_of_numpy(workspace):
+    sizes = {"dev": np.int64(6), "test": np.int64(6)}
+    report = select(workspace, seed=np.int64(1), min_similarity=np.float32(0.5), **sizes)
+    assert json.loads(json.dumps(report.to_dict()))["facts"]["parameters"]["dev"] == 6
+
+
 def test_select_saves_decisions_and_its_report(workspace):
     report = select(workspace.path, min_similarity=0.5, dev=6, test=6, seed=7)
     saved = workspace.segments

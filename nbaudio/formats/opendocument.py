@@ -23,7 +23,7 @@ from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError
 from nbaudio.formats import workbook_guard
 
-_CONTENT = "content.xml"
+CONTENT = "content.xml"
 _META = "meta.xml"
 _MANIFEST = "META-INF/manifest.xml"
 _READ_BYTES = 1 << 20
@@ -56,7 +56,7 @@ def open_opendocument(path: Path) -> Iterator[Any]:
         if b"encryption-data" in _start(archive, _MANIFEST):
             raise InputError(f"{path}: it has a password; save it without one")
         scan = _Scan(path)
-        with archive.open(_whole_member(archive, _CONTENT)) as content:
+        with archive.open(_whole_member(archive, CONTENT)) as content:
             scan.parse(content)
         if not scan.needs_copy:
             with python_calamine.CalamineWorkbook.from_path(path) as book:
@@ -114,7 +114,7 @@ def open_marks(path: Path, sheet: str) -> "SheetMarks":
     parser = expat.ParserCreate("UTF-8")
     parser.StartElementHandler = scan.start_element
     parser.EndElementHandler = scan.end_element
-    with zipfile.ZipFile(path) as archive, archive.open(_CONTENT) as content:
+    with zipfile.ZipFile(path) as archive, archive.open(CONTENT) as content:
         parser.ParseFile(content)
     return SheetMarks(scan.hidden, scan.merged)
 
@@ -264,7 +264,7 @@ class _Scan:
             parser.ParseFile(content)
         except expat.ExpatError as error:
             raise InputError(
-                f"{self._path}: cannot be read as a workbook ({_CONTENT}: {error})"
+                f"{self._path}: cannot be read as a workbook ({CONTENT}: {error})"
             ) from error
         workbook_guard.check_span(self._path, self._bytes, self._spanned, self._filled)
 
@@ -273,7 +273,7 @@ class _Scan:
 
         def refuse(*_: object) -> None:
             raise InputError(
-                f"{self._path}: {_CONTENT} has {what}, which is not read: "
+                f"{self._path}: {CONTENT} has {what}, which is not read: "
                 "save it in a spreadsheet program"
             )
 
@@ -368,8 +368,8 @@ def _write_copy(archive: zipfile.ZipFile, out: IO[bytes]) -> None:
             if name in archive.namelist():
                 rewritten.writestr(name, archive.read(name))
         with (
-            archive.open(_CONTENT) as content,
-            rewritten.open(_CONTENT, "w", force_zip64=True) as to,
+            archive.open(CONTENT) as content,
+            rewritten.open(CONTENT, "w", force_zip64=True) as to,
         ):
             to.writelines(_LEFT_OUT.sub(_as_text, part) for part in _whole_rows(content))
     out.flush()

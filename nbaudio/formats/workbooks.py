@@ -20,6 +20,7 @@ from typing import IO, Any
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.formats import workbook_guard
 from nbaudio.formats.opendocument import (
+    CONTENT,
     MergedCells,
     SheetMarks,
     open_marks,
@@ -43,6 +44,9 @@ _HIDDEN_ROW = re.compile(
 _MERGED = re.compile(
     rb"""<(?:\w+:)?mergeCell\s+ref=["']([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})["']"""
 )
+# Notes of .xlsx, also those beside comments in threads, and of .ods.
+_NOTES = "xl/comments*"
+_NOTE = re.compile(rb"<(?:\w+:)?(?:comment|annotation)\s")
 _APPLICATION = "docProps/app.xml"
 _READ_BYTES = 1 << 20
 # A UTF-16 code unit in a text, as Excel escapes what XML cannot hold; _x005F_ is the underscore
@@ -50,6 +54,15 @@ _READ_BYTES = 1 << 20
 _ESCAPES = re.compile(r"(?:_x[0-9A-Fa-f]{4}_)+")
 _ZEROS = re.compile(r"0{2,30}")  # a number format that shows leading zeros
 _ISO_DURATION = re.compile(r"(-?)PT(\d+)H(\d+)M(\d+(?:\.\d+)?)S")
+
+
+class ConvertedText(str):
+    """The text of a cell that holds a number, a date, a time or a truth value.
+
+    A spreadsheet program may have made it of what was typed: of 3/5 the 3rd of May, of 50 % a half.
+    """
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -82,6 +95,17 @@ class Worksheet:
         Raises:
             InputError: the workbook is damaged, or its rows span many more cells than they fill.
         """
+        yield from self._rows(cell_text)
+
+    def typed_rows(self) -> Iterator[list[str]]:
+        """Yield the rows as `rows` does, with a `ConvertedText` for each cell that holds no text.
+
+        Raises:
+            InputError: as in `rows`.
+        """
+        yield from self._rows(typed_text)
+
+    def _rows(self, text_of: Callable[[Any], str]) -> Iterator[list[str]]:
         size = self._path.stat().st_size
         spanned = 0
         filled = 0
@@ -91,7 +115,7 @@ class Worksheet:
                 if not row:
                     empty_rows += 1
                     continue
-                texts = [cell_text(value) for value in row]
+                texts = [text_of(value) for value in row]
                 spanned += empty_rows + len(texts)
                 filled += len(texts) - texts.count("")
                 workbook_guard.check_span(self._path, size, spanned, filled)
@@ -152,6 +176,28 @@ def count_formulas_without_value(path: Path) -> int:
     return count
 
 
+def count_notes(path: Path) -> int:
+    """Return how many notes and comments are attached to the cells of a workbook."""
+    with _reading(path), zipfile.ZipFile(path) as archive:
+        names = [CONTENT, *fnmatch.filter(archive.namelist(), _NOTES)]
+        return sum(_count_notes(archive, name) for name in {*names} & {*archive.namelist()})
+
+
+def _count_notes(archive: zipfile.ZipFile, name: str) -> int:
+    """Return how many notes a member of a workbook has."""
+    with archive.open(name) as part:
+        return sum(len(_NOTE.findall(tags)) for tags in _whole_tags(part))
+
+
+def _whole_tags(part: IO[bytes]) -> Iterator[bytes]:
+    """Yield pieces of XML that end where a tag does."""
+    rest = b""
+    while piece := part.read(_READ_BYTES):
+        before, end, rest = (rest + piece).rpartition(b">")
+        yield before + end
+    yield rest
+
+
 def _whole_cells(sheet: IO[bytes]) -> Iterator[bytes]:
     """Yield parts of a sheet's XML that end where a cell does."""
     rest = b""
@@ -177,6 +223,13 @@ def cell_text(value: Any) -> str:
     if isinstance(value, dt.date | dt.time | dt.timedelta):
         return _time_text(value)
     return str(getattr(value, "text", value))  # openpyxl has objects for formulas of several cells
+
+
+def typed_text(value: Any) -> str:
+    """Return the text of a cell, as a `ConvertedText` where the cell holds no text."""
+    if isinstance(value, int | float | dt.date | dt.time | dt.timedelta):
+        return ConvertedText(cell_text(value))
+    return cell_text(value)
 
 
 def _number_text(number: float) -> str:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from numbers import Real
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -39,7 +40,8 @@ def min_sample_size(*, precision: float, confidence: float) -> int:
 def check_target(precision: float, confidence: float) -> None:
     """Raise InputError unless both are between 0 and 1."""
     for name, value in (("precision", precision), ("confidence", confidence)):
-        if isinstance(value, bool) or not 0 < value < 1:
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        if not is_number or not 0 < value < 1:
             raise InputError(f"{name} must be between 0 and 1, not {value}")
 
 

@@ -428,7 +428,10 @@ def _number(population: Population, record: ReviewRecord | None, request: _Reque
 
 
 def _check_number(n: int, overlap: int, reviewers: Sequence[str]) -> None:
-    """Raise InputError if the number of segments or the overlap is out of range."""
+    """Raise InputError unless the number of segments and the overlap are whole and in range."""
+    for name, value in (("n", n), ("overlap", overlap)):
+        if not isinstance(value, int):
+            raise InputError(f"{name}={value!r}: must be a whole number")
     if n < 1:
         raise InputError(f"n must be 1 or more, not {n}")
     if overlap and len(reviewers) < 2:

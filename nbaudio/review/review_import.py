@@ -13,8 +13,9 @@ from typing import Any
 import polars as pl
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.report import Report, first_lines, shorten
+from nbaudio.core.report import Report, count, first_lines, shorten
 from nbaudio.core.tracebacks import interruptible
+from nbaudio.formats.workbooks import ConvertedText
 from nbaudio.review.annotator_agreement import (
     agreement,
     describe_agreement,
@@ -58,6 +59,7 @@ from nbaudio.text.normalization import nfc
 
 _STEP = "review_import"
 _UNNAMED = "unnamed"
+_SHOWN_ROWS = 5  # rows with merged cells that are named
 
 
 class _Exported:
@@ -464,12 +466,13 @@ def _other_reviewers(
 ) -> Iterator[str]:
     """Yield a warning for each reviewer who was not given a sheet of the review."""
     counts = Counter((verdict.reviewer, verdict.review) for verdict in verdicts)
-    for (name, review), count in counts.items():
+    for (name, review), num_verdicts in counts.items():
         allowed = exported.records[review].reviewers
         if allowed and name not in (*allowed, _UNNAMED):
             who = f"{sheet.path.name}: reviewers of {review} are {', '.join(allowed)}"
             yield (
-                f"{who}, not '{_short(name)}', under whose name its {count:,} verdicts are stored"
+                f"{who}, not '{_short(name)}', under whose name its {num_verdicts:,} verdicts "
+                "are stored"
             )
 
 
@@ -493,8 +496,27 @@ def _matched(sheet: Sheet, run: _Import) -> list[_Match]:
     run.report.warnings.extend(
         f"{place}: the column '{name}' is unknown: not imported" for name in sheet.unknown
     )
+    _report_marks(sheet, run.report)
     _count_missing_rows(matches, place, run)
     return _without_withdrawn(matches, place, run)
+
+
+def _report_marks(sheet: Sheet, report: Report) -> None:
+    """Add a problem for rows with merged cells, and a warning for notes at cells."""
+    if sheet.merged:
+        listed = ", ".join(map(str, sheet.merged[:_SHOWN_ROWS]))
+        more = ", ..." if len(sheet.merged) > _SHOWN_ROWS else ""
+        rows = count(len(sheet.merged), "rows", "have")
+        report.problems.append(
+            f"{sheet.path.name}: {rows} cells that are merged with those above, which count for "
+            f"the first row only (row {listed}{more}): unmerge them and fill in each row"
+        )
+    if sheet.notes:
+        notes = count(sheet.notes, "notes", "are")
+        report.warnings.append(
+            f"{sheet.path.name}: {notes} attached to cells and not imported: only the column "
+            "'comment' is"
+        )
 
 
 def _count_missing_rows(matches: Sequence[_Match], place: str, run: _Import) -> None:
@@ -515,10 +537,10 @@ def _count_missing_rows(matches: Sequence[_Match], place: str, run: _Import) -> 
 def _without_taken_back(sheet: Sheet, run: _Import) -> Sheet:
     """Return a sheet without the rows of reviews that were taken back, with a problem for them."""
     reviews = [_taken_back(row, sheet, run.exported) for row in sheet.rows]
-    for name, count in Counter(filter(None, reviews)).items():
+    for name, num_rows in Counter(filter(None, reviews)).items():
         run.report.problems.append(
-            f"{sheet.path.name}: review {_short(name)} was taken back: its {count:,} rows are not "
-            "imported; 'nbaudio review export' with the same name and options brings it back, "
+            f"{sheet.path.name}: review {_short(name)} was taken back: its {num_rows:,} rows are "
+            "not imported; 'nbaudio review export' with the same name and options brings it back, "
             "then import this file again"
         )
     rows = [row for row, name in zip(sheet.rows, reviews, strict=True) if name is None]
@@ -670,7 +692,7 @@ def _read(match: _Match, verdict: str, run: _Import) -> _Judgment | None:
     content = match.content
     shown = run.exported.shown.get(content, {})
     row = _without_apostrophes(match.row, shown)
-    comment = row["comment"] if row["comment"].strip() else ""
+    comment = str(row["comment"]) if row["comment"].strip() else ""
     corrected = row["corrected text"] if row["corrected text"].strip() else None
     if not (verdict or comment or corrected):
         run.report.facts["left_empty"] += 1
@@ -690,6 +712,11 @@ def _read(match: _Match, verdict: str, run: _Import) -> _Judgment | None:
             "only the verdict is imported"
         )
         corrected = None
+    if isinstance(corrected, ConvertedText):
+        raise InputError(
+            f"its corrected text is '{_short(corrected)}', a number, date, time or truth value of "
+            "the program and not what was typed: format the cell as text and type it again"
+        )
     if corrected and verdict == OK:
         raise InputError(f"'{OK}' says that the transcript is right, but there is a corrected text")
     if corrected:
@@ -728,6 +755,10 @@ def _changes(row: Row, shown: Mapping[str, str], transcripts: frozenset[str]) ->
             continue
         if name == "transcript" and cell in transcripts:
             raise InputError("it has the transcript of another row: columns were sorted separately")
+        if name == "transcript" and row.key is None:
+            raise InputError(
+                f"its transcript is '{_short(cell)}', not that of the segment, and it has no key"
+            )
         hint = ""
         if name == "transcript":
             hint = "; corrections go into 'corrected text'"

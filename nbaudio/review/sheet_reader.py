@@ -7,9 +7,10 @@ import codecs
 import datetime as dt
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -77,6 +78,8 @@ class Sheet:
     saved: dt.datetime  # when it was last saved, in UTC
     unknown: list[str]  # names of further columns with content
     further: list[str]  # names of further tables with rows that have a verdict
+    merged: Sequence[int] = ()  # numbers of rows with cells that are merged with those above
+    notes: int = 0  # how many notes are attached to the cells of its file
 
     @property
     def reviews(self) -> set[str]:
@@ -151,13 +154,21 @@ def read_table(table: Frame) -> Sheet:
     frame = as_polars(table, "review")
     rows = [
         frame.columns,
-        *([workbooks.cell_text(value) for value in row] for row in frame.iter_rows()),
+        *([workbooks.typed_text(value) for value in row] for row in frame.iter_rows()),
     ]
     return _sheet(Path("table"), {"review": rows}, dt.datetime.now(dt.UTC))
 
 
-def _sheet(path: Path, tables: Mapping[str, list[list[str]]], saved: dt.datetime) -> Sheet:
-    """Return the review sheet among the tables of a file; raise InputError if none is one."""
+def _sheet(
+    path: Path,
+    tables: Mapping[str, list[list[str]]],
+    saved: dt.datetime,
+    merged: Mapping[str, Collection[int]] = MappingProxyType({}),
+) -> Sheet:
+    """Return the review sheet among the tables of a file; raise InputError if none is one.
+
+    `merged` has the numbers of rows with cells that are merged with those above, by table.
+    """
     order = sorted(
         (name for name in tables if name not in OTHER_SHEETS), key=lambda name: name != "review"
     )
@@ -167,7 +178,8 @@ def _sheet(path: Path, tables: Mapping[str, list[list[str]]], saved: dt.datetime
             f"{path}: no review sheet: no table in it has a column 'verdict' and one "
             "'key' or 'segment_id'"
         )
-    (_, (rows, unknown)), *others = parsed.items()
+    (name, (rows, unknown)), *others = parsed.items()
+    merged_rows = [row.number for row in rows if row.number in merged.get(name, ())]
     reviewers = (
         row[1].strip()
         for row in tables.get("summary", [])
@@ -175,11 +187,11 @@ def _sheet(path: Path, tables: Mapping[str, list[list[str]]], saved: dt.datetime
     )
     origin = {row[0]: row[1] for row in tables.get("nbaudio", [])[:20] if len(row) > 1 and row[0]}
     further = [
-        name
-        for name, (sheet_rows, _) in others
+        other
+        for other, (sheet_rows, _) in others
         if any(row["verdict"].strip() for row in sheet_rows)
     ]
-    return Sheet(path, rows, next(reviewers, ""), origin, saved, unknown, further)
+    return Sheet(path, rows, next(reviewers, ""), origin, saved, unknown, further, merged_rows)
 
 
 def _workbook(path: Path, saved: dt.datetime) -> Sheet:
@@ -188,11 +200,20 @@ def _workbook(path: Path, saved: dt.datetime) -> Sheet:
     The time in the workbook survives copying, that of the file system is finer.
     """
     with open_workbook(path, formulas=True) as book:
-        tables = {name: list(sheet.rows()) for name, sheet in book.sheets.items()}
+        tables = {name: list(sheet.typed_rows()) for name, sheet in book.sheets.items()}
+        merged = {name: _rows_merged_with_above(sheet) for name, sheet in book.sheets.items()}
         noted = book.saved
     if noted and noted > CREATION_DATE and saved - noted > dt.timedelta(seconds=2):
         saved = noted
-    return _sheet(path, tables, saved)
+    return replace(_sheet(path, tables, saved, merged), notes=workbooks.count_notes(path))
+
+
+def _rows_merged_with_above(sheet: workbooks.Worksheet) -> set[int]:
+    """Return the numbers of rows with cells whose value is that of a row above."""
+    merged: set[int] = set()
+    for cells in sheet.marks().merged:
+        merged.update(cells.rows[1:])
+    return merged
 
 
 def _parse(table: Sequence[Sequence[str]], path: Path) -> tuple[list[Row], list[str]] | None:

@@ -218,13 +218,24 @@ def parse_only(only: str | None, count: int) -> list[int]:
 class _PlainLoader(yaml.SafeLoader):
     """Loader of plain YAML values.
 
-    No tags that create objects, and no aliases, with which ten lines can expand to a billion.
+    No tags that create objects, and no aliases, with which ten lines can expand to a billion. A key
+    that is given twice is an error: YAML would take the last value.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("aliases such as *name are not allowed")
         return super().compose_node(parent, index)
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        lines: dict[str, int] = {}
+        for key, _ in node.value:
+            line = key.start_mark.line + 1
+            first = lines.setdefault(str(key.value), line)
+            if first != line:
+                raise yaml.YAMLError(f"{key.value} is given twice, in the lines {first} and {line}")
+        return node
 
 
 def _parse(text: str, where: str) -> Any:

@@ -150,7 +150,10 @@ def _is_header(names: Sequence[str]) -> bool:
 
 
 def _of_table(segments: pl.DataFrame, cells: Cells, where: str, look_alikes: str) -> GivenSplits:
-    """Give splits by a table, by whichever of `KEYS` it has."""
+    """Give splits by a table, by whichever of `KEYS` it has.
+
+    TRAIN is train: else they would be two splits, and one folder where case does not count.
+    """
     if cells.problems:
         raise InputError(f"{where}: line {cells.problems[0].line}: {cells.problems[0].reason}")
     key = _key_of_table(cells.frame, where)
@@ -160,6 +163,9 @@ def _of_table(segments: pl.DataFrame, cells: Cells, where: str, look_alikes: str
     ]
     table = pl.DataFrame(texts).with_columns(line=pl.Series(cells.lines, dtype=pl.Int64))
     _check_rows(table, key, where)
+    lower = pl.col("split").str.to_lowercase()
+    is_usual = lower.is_in(["train", "dev", "test"])
+    table = table.with_columns(split=pl.when(is_usual).then(lower).otherwise("split"))
     first = table.unique([key, "split"], keep="first", maintain_order=True)
     _check_agreement(first, key, where)
     named_splits = _named(segments, key, first, where, look_alikes)

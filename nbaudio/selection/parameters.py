@@ -21,6 +21,11 @@ from nbaudio.selection.splits import Target, parse_target
 
 HELD_OUT = ("test", "dev")  # filled before train, in that order
 _HOUR = 3600 * MICROSECONDS
+# Parameters that may be numbers of NumPy, which reports cannot store.
+_NUMBERS = (
+    *("min_similarity", "max_duration", "min_duration", "near_held_out"),
+    *("hours", "disk", "dev", "test", "seed"),
+)
 MIN_SIMILARITY = 0.8  # unless a threshold was chosen in the tuner
 
 
@@ -51,6 +56,8 @@ class Parameters:
     clip_size: float = PCM_BYTES_PER_SECOND  # bytes a second; reports have the name
 
     def __post_init__(self) -> None:
+        for name in _NUMBERS:
+            object.__setattr__(self, name, _plain(getattr(self, name)))
         _check_number("min_similarity", self.min_similarity, -1, 1)
         _check_number("max_duration", self.max_duration, 0, 1e6)
         _check_number("min_duration", self.min_duration, 0, float(self.max_duration))
@@ -94,6 +101,11 @@ class Parameters:
             cost = num_bytes.ceil().cast(pl.Int64) + CLIP_OVERHEAD_BYTES
             return Budget(parse_size(self.disk), cost, 10**9, "GB")
         return None
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of NumPy as a number of Python, and other values as they are."""
+    return value.item() if hasattr(value, "item") else value
 
 
 def _check_number(name: str, value: Any, low: float, high: float) -> None:

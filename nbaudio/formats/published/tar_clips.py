@@ -276,10 +276,23 @@ def _add_member(
 
 
 def _object(text: str) -> dict[str, Any]:
-    """Return the plain values of a JSON object; none if a text is no object."""
+    """Return the plain values of a JSON object; none if a text is no object.
+
+    Those of an object in it are named with a dot, such as ``speaker.id``.
+    """
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return {}
     fields = value if isinstance(value, dict) else {}
-    return {name: item for name, item in fields.items() if isinstance(item, str | int | float)}
+    inner = {
+        f"{name}.{inner_name}": inner_item
+        for name, item in fields.items()
+        if isinstance(item, dict)
+        for inner_name, inner_item in item.items()
+    }
+    return {
+        name: item
+        for name, item in {**inner, **fields}.items()
+        if isinstance(item, str | int | float)
+    }

@@ -1,7 +1,7 @@
 """Rows of WebDataset tars, without their audio."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,10 +21,19 @@ _NUMBER = re.compile(r"[-_.]?[0-9]+(?:-of-[0-9]+)?$")
 
 @dataclass(frozen=True)
 class _TarRows:
-    """The rows of a tar, and by field the name that it has in the JSON of clips."""
+    """The rows of a tar, and what its JSON has.
+
+    Attributes:
+        frame: the rows of clips with audio.
+        columns: by field, the name that it has in the JSON of clips.
+        names: of all values in the JSON of clips.
+        num_without_audio: how many clips have texts or JSON, and no audio.
+    """
 
     frame: pl.DataFrame
     columns: Mapping[str, str]
+    names: Collection[str]
+    num_without_audio: int
 
 
 def read_tar_rows(
@@ -36,33 +45,42 @@ def read_tar_rows(
     """
     card = read_card(files)
     configuration = card.configuration(configuration)
-    names = files.ending(TAR)
-    splits: dict[str, str | None] = {name: _split_of(name) for name in names}
-    splits |= card.splits(names, configuration)
+    tar_names = files.ending(TAR)
+    splits: dict[str, str | None] = {name: _split_of(name) for name in tar_names}
+    splits |= card.splits(tar_names, configuration)
     problems: list[str] = []
-    frames = []
-    columns: dict[str, str] = {}
+    parts = []
     num_bytes = 0
-    tars = [Tar(name, partial(files.read, name), partial(files.size, name)) for name in names]
+    tars = [Tar(name, partial(files.read, name), partial(files.size, name)) for name in tar_names]
     for tar, clips in zip(tars, read_clips(tars), strict=True):
         num_bytes += clips.num_bytes
         if clips.problem:
             problems.append(f"{tar.name}: cannot be read as a tar ({clips.problem})")
             continue
-        rows = _rows_of_tar(clips.clips, options, tar.name, splits[tar.name])
-        frames.append(rows.frame)
-        columns |= rows.columns
-    if not frames:
+        parts.append(_rows_of_tar(clips.clips, options, tar.name, splits[tar.name]))
+    if not parts:
         raise InputError(f"{files.place}: {problems[0]}")
+    columns = {name: column for part in parts for name, column in part.columns.items()}
     return Published(
         "WebDataset",
-        with_source_ids(pl.concat(frames)),
+        with_source_ids(pl.concat([part.frame for part in parts])),
         columns,
         card.examples.get(configuration or "", {}),
         card.license,
+        not_read=[*_not_read(parts, columns.values())],
         problems=[*problems, *filter(None, [card.problem])],
         num_bytes=num_bytes,
     )
+
+
+def _not_read(parts: Sequence[_TarRows], used: Collection[str]) -> Iterator[str]:
+    """Yield lines about values in JSON that are no field, and clips without audio."""
+    names = set[str]().union(*(part.names for part in parts)) - {*used}
+    num_without_audio = sum(part.num_without_audio for part in parts)
+    if names:
+        yield f"columns: {', '.join(sorted(names))}"
+    if num_without_audio:
+        yield f"texts or JSON without audio of the same name: {num_without_audio:,}"
 
 
 def _split_of(name: str) -> str | None:
@@ -82,7 +100,14 @@ def _rows_of_tar(
     }
     rows = [_row(key, clip, options) for key, clip in clips.items() if clip.clip]
     frame = pl.DataFrame(rows, infer_schema_length=None) if rows else pl.DataFrame({"clip": []})
-    return _TarRows(as_rows(frame.with_columns(split=pl.lit(split)), name), columns)
+    named_rows = as_rows(frame.with_columns(split=pl.lit(split)), name)
+    return _TarRows(named_rows, columns, fields, _num_without_audio(clips))
+
+
+def _num_without_audio(clips: Mapping[str, TarClip]) -> int:
+    """Return how many clips have texts or JSON, and no audio."""
+    texts = [clip for clip in clips.values() if clip.fields or clip.text is not None]
+    return sum(clip.clip is None for clip in texts)
 
 
 def texts_of_tar(place: Location) -> list[str]:
